@@ -1,0 +1,1 @@
+"""The ground floor: dtypes, errors and configuration. Imports nothing of Tengen."""

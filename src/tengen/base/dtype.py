@@ -1,0 +1,140 @@
+"""The dtypes of tensors and of kernel values, and NumPy's promotion between them.
+
+A `DType` is an interned singleton: compare with `is`. `float16` and `bfloat16` are storage: kernels
+load them, compute in float32, and round once when they store.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+
+class DType:
+    """One element type.
+
+    Attributes:
+        name: NumPy's name, such as ``"float32"``.
+        short: the name in printed IR, such as ``"f32"``.
+        kind: ``"f"`` float, ``"i"`` signed, ``"u"`` unsigned, ``"b"`` bool.
+        bits: width of a value in a register.
+        size: bytes of one element in memory.
+    """
+
+    __slots__ = ("name", "short", "kind", "bits", "size")
+
+    def __init__(self, name: str, short: str, kind: str, bits: int):
+        self.name, self.short, self.kind, self.bits = name, short, kind, bits
+        self.size = max(bits // 8, 1)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self):
+        return (dtype, (self.name,))
+
+    def __eq__(self, other) -> bool:
+        if self is other:
+            return True
+        if other is None or isinstance(other, DType):
+            return False
+        try:
+            return dtype(other) is self
+        except TypeError:
+            return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "f"
+
+    @property
+    def is_int(self) -> bool:
+        return self.kind in "iu"
+
+    @property
+    def numpy(self) -> np.dtype:
+        """The NumPy dtype; bfloat16 comes from ml_dtypes."""
+        if self is bfloat16:
+            import ml_dtypes
+
+            return np.dtype(ml_dtypes.bfloat16)
+        return np.dtype(self.name)
+
+    @property
+    def compute(self) -> DType:
+        """The dtype that arithmetic on this storage is done in."""
+        return float32 if self is float16 or self is bfloat16 else self
+
+
+float64 = DType("float64", "f64", "f", 64)
+float32 = DType("float32", "f32", "f", 32)
+float16 = DType("float16", "f16", "f", 16)
+bfloat16 = DType("bfloat16", "bf16", "f", 16)
+int64 = DType("int64", "i64", "i", 64)
+int32 = DType("int32", "i32", "i", 32)
+int16 = DType("int16", "i16", "i", 16)
+int8 = DType("int8", "i8", "i", 8)
+uint64 = DType("uint64", "u64", "u", 64)
+uint32 = DType("uint32", "u32", "u", 32)
+uint16 = DType("uint16", "u16", "u", 16)
+uint8 = DType("uint8", "u8", "u", 8)
+bool_ = DType("bool", "b1", "b", 1)
+
+ALL = (float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool_)
+BY_NAME = {d.name: d for d in ALL} | {d.short: d for d in ALL}
+
+
+def dtype(x) -> DType:
+    """The `DType` that `x` names: a DType, a name, a NumPy dtype, or Python's float, int, bool.
+
+    >>> dtype("f32"), dtype(np.int8), dtype(bool)
+    (float32, int8, bool)
+    """
+    if isinstance(x, DType):
+        return x
+    if isinstance(x, str) and x in BY_NAME:
+        return BY_NAME[x]
+    if x is float:
+        return float32
+    if x is int:
+        return int64
+    if x is bool:
+        return bool_
+    try:
+        return BY_NAME[np.dtype(x).name]
+    except (KeyError, TypeError) as e:
+        raise TypeError(f"{x!r} is not a dtype of Tengen; help: one of {', '.join(d.name for d in ALL)}") from e
+
+
+@functools.cache
+def promote(a: DType, b: DType) -> DType:
+    """NumPy's promotion of two array dtypes; bfloat16 with float16 gives float32, as ml_dtypes does.
+
+    >>> promote(int8, uint8), promote(int64, float32), promote(bfloat16, int8)
+    (int16, float64, bfloat16)
+    """
+    if a is b:
+        return a
+    if bfloat16 in (a, b):
+        other = b if a is bfloat16 else a
+        if not other.is_float:
+            return bfloat16
+        return float32 if other is float16 else other
+    return dtype(np.promote_types(a.numpy, b.numpy))
+
+
+def promote_scalar(d: DType, value: bool | int | float) -> DType:
+    """The dtype of an array of dtype `d` combined with a weak Python scalar (NEP 50).
+
+    >>> promote_scalar(int8, 3), promote_scalar(int8, 1.5), promote_scalar(float16, 2)
+    (int8, float32, float16)
+    """
+    if isinstance(value, bool):
+        return d
+    if isinstance(value, int):
+        return int64 if d is bool_ else d
+    return d if d.is_float else float32

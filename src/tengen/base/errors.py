@@ -1,0 +1,47 @@
+"""Error classes. Each also inherits the builtin that a caller would expect to catch."""
+
+from __future__ import annotations
+
+
+class TengenError(Exception):
+    """The base of every error that Tengen raises on purpose."""
+
+
+class ShapeError(TengenError, ValueError):
+    """Shapes that do not fit an operation. The message names the op, its arguments and their types."""
+
+
+class DTypeError(TengenError, TypeError):
+    """A dtype that an operation does not take."""
+
+
+class AxisError(TengenError, IndexError, ValueError):
+    """An axis outside the tensor's dimensions."""
+
+
+class IndexOutOfRange(TengenError, IndexError):
+    """An index outside the extent of its axis."""
+
+
+class GradientError(TengenError, RuntimeError):
+    """A gradient that was asked for and cannot be had."""
+
+
+class TraceError(TengenError, RuntimeError):
+    """Something inside a trace that the recorded program could not repeat."""
+
+
+class FileFormatError(TengenError, ValueError):
+    """A file that is not what it claims to be: truncated, damaged, or of another kind."""
+
+
+class VerifyError(TengenError, ValueError):
+    """An IR that breaks its own rules; a bug in a pass, a lowering or a parser's input."""
+
+
+class CompileError(TengenError, RuntimeError):
+    """LLVM refused a module; the message names the kernel."""
+
+
+class ConfigError(TengenError, ValueError):
+    """A configuration value that cannot be used."""

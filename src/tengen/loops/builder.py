@@ -1,0 +1,182 @@
+"""How kernels are written: Python control flow that records the kernel language.
+
+    k = Builder("scale")
+    x, y = k.input("x", float32), k.output("y", float32)
+    n = k.int("n")
+    k.split(cdiv(n, 1024))                      # independent pieces; k.piece is the number of one
+    with k.loop(k.piece * 1024, minimum(n, k.piece * 1024 + 1024)) as i:
+        k.store(y, i, k.load(x, i) * 2.0)
+    kernel = k.build()
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from tengen.base.dtype import DType, int64
+from tengen.base.errors import VerifyError
+from tengen.loops.lang import (
+    LANES, Assign, Buffer, Declare, Expr, For, If, Index, Kernel, Let, Load, Store, const, is_const, splat, var,
+)  # fmt: skip
+
+
+def as_expr(i: Index) -> Expr:
+    """An index as an expression."""
+    return i if isinstance(i, Expr) else const(i)
+
+
+class Variable:
+    """A mutable variable of a kernel: `v.value` reads it where the statement runs, `v.set(e)` assigns."""
+
+    __slots__ = ("_builder", "value")
+
+    def __init__(self, builder: Builder, value: Expr):
+        self._builder, self.value = builder, value
+
+    def set(self, value) -> None:
+        if not isinstance(value, Expr):
+            value = const(value, self.value.dtype)
+        self._builder.emit(Assign(self.value, splat(value) if self.value.lanes > 1 else value))
+
+
+class Builder:
+    """Records one kernel."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.buffers: list[Buffer] = []
+        self.scratches: list[Buffer] = []
+        self.ints: list[Expr] = []
+        self.piece = var("piece")
+        self.pieces: Expr = const(1)
+        self._names: dict[str, int] = {"piece": 1}
+        self._body: list = []
+        self._stack: list[list] = [self._body]
+
+    def emit(self, stmt) -> None:
+        self._stack[-1].append(stmt)
+
+    def fresh(self, hint: str) -> str:
+        """A name that no other variable, buffer or parameter of the kernel has."""
+        n = self._names.get(hint, 0)
+        self._names[hint] = n + 1
+        name = f"{hint}{n}" if n else hint
+        if n and name in self._names:
+            return self.fresh(hint)
+        self._names.setdefault(name, 1)
+        return name
+
+    # parameters
+    def input(self, name: str, dt: DType) -> Buffer:
+        return self._buffer(Buffer(self.fresh(name), dt, "in"), self.buffers)
+
+    def output(self, name: str, dt: DType) -> Buffer:
+        return self._buffer(Buffer(self.fresh(name), dt, "out"), self.buffers)
+
+    def scratch(self, name: str, dt: DType, size: int) -> Buffer:
+        """Memory of this piece alone, on the stack of whoever runs it: keep it under 64 KiB in sum."""
+        return self._buffer(Buffer(self.fresh(name), dt, "scratch", size), self.scratches)
+
+    def _buffer(self, b: Buffer, where: list[Buffer]) -> Buffer:
+        where.append(b)
+        return b
+
+    def int(self, name: str) -> Expr:
+        """An int64 parameter."""
+        v = var(self.fresh(name))
+        self.ints.append(v)
+        return v
+
+    def split(self, pieces: Index) -> Expr:
+        """Declares how many independent pieces there are, as an expression over the int parameters."""
+        self.pieces = as_expr(pieces)
+        return self.piece
+
+    # statements
+    def let(self, value: Expr, name: str = "t") -> Expr:
+        """Evaluates here, once."""
+        if value.op in ("const", "var", "splat") and not (value.op == "splat" and value.args[0].op not in ("const", "var")):
+            return value
+        v = var(self.fresh(name), value.dtype, value.lanes)
+        self.emit(Let(v, value))
+        return v
+
+    def load(self, buffer: Buffer, index: Index, lanes: int = 1, count: Index | None = None, other=0, name: str = "v") -> Expr:
+        """buffer[index]; `lanes=LANES`, or a vector index, gives a vector. See `lang.Load`."""
+        index = as_expr(index)
+        lanes = max(lanes, index.lanes)
+        v = var(self.fresh(name), buffer.dtype, lanes)
+        if count is not None and is_const(count, LANES):
+            count = None
+        fill = None
+        if count is not None:
+            fill = other if isinstance(other, Expr) else const(other, buffer.dtype)
+        self.emit(Load(v, buffer, index, None if count is None else as_expr(count), fill))
+        return v
+
+    def store(self, buffer: Buffer, index: Index, value: Expr, count: Index | None = None) -> None:
+        """buffer[index] = value. See `lang.Store`."""
+        index = as_expr(index)
+        if value.dtype is not buffer.dtype:
+            raise VerifyError(f"{self.name}: store of {value.dtype} into {buffer.name} of {buffer.dtype}")
+        if index.lanes > 1:
+            value = splat(value)
+        if count is not None and is_const(count, LANES):
+            count = None
+        self.emit(Store(buffer, index, value, None if count is None else as_expr(count)))
+
+    def var(self, value, dt: DType = int64, name: str = "m") -> Variable:
+        """A mutable variable."""
+        value = value if isinstance(value, Expr) else const(value, dt)
+        v = var(self.fresh(name), value.dtype, value.lanes)
+        self.emit(Declare(v, value))
+        return Variable(self, v)
+
+    @contextlib.contextmanager
+    def loop(self, start: Index, stop: Index, step: int = 1, name: str = "i"):
+        """for i in range(start, stop, step)."""
+        stmt = For(var(self.fresh(name)), as_expr(start), as_expr(stop), step)
+        self.emit(stmt)
+        self._stack.append(stmt.body)
+        yield stmt.var
+        self._stack.pop()
+
+    @contextlib.contextmanager
+    def if_(self, cond: Expr):
+        """Runs the block when `cond` holds."""
+        if is_const(cond):
+            self._stack.append(self._stack[-1] if cond.attr else [])
+            yield
+            self._stack.pop()
+            return
+        stmt = If(cond)
+        self.emit(stmt)
+        self._stack.append(stmt.body)
+        yield
+        self._stack.pop()
+
+    @contextlib.contextmanager
+    def else_(self):
+        """The other branch of the `if_` just above."""
+        stmt = self._stack[-1][-1]
+        if not isinstance(stmt, If) or stmt.orelse:
+            raise VerifyError(f"{self.name}: else_ must follow if_ directly")
+        self._stack.append(stmt.orelse)
+        yield
+        self._stack.pop()
+
+    def vector_loop(self, start: Index, stop: Index, name: str = "i"):
+        """``for i, count in k.vector_loop(a, b)``: the body is recorded for whole vectors (count None), then for the rest."""
+        start, stop = as_expr(start), as_expr(stop)
+        n = stop - start
+        whole = self.let(start + n // LANES * LANES, "whole")
+        with self.loop(start, whole, LANES, name) as i:
+            yield i, None
+        if is_const(n) and n.attr % LANES == 0:
+            return
+        with self.if_(whole < stop):
+            yield whole, stop - whole
+
+    def build(self) -> Kernel:
+        return Kernel(self.name, self.buffers, self.ints, self.pieces, self.piece, self._body, self.scratches)
+

@@ -1,0 +1,482 @@
+"""The kernel language: pure scalar expressions, and the few statements that run them.
+
+A value has a dtype and either one lane or `LANES` lanes, on every target. What an operation means is fixed here,
+in IEEE-754 terms, and not left to a compiler; `interp.py` is the executable definition.
+
+    Expr         a pure expression, hash-consed: structurally equal expressions are the same object
+    statements   Let, Load, Store, Declare, Assign, For, If
+    Kernel       buffers, integer parameters, and a body that computes one piece; the pieces are independent
+
+Read next: `builder.py` (how kernels are written), `interp.py` (what they mean).
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from dataclasses import dataclass, field
+from typing import Union
+
+from tengen.base.dtype import DType, bool_, dtype, int64
+from tengen.base.errors import VerifyError
+
+LANES = 16
+
+# op -> (number of operands, operand kinds, result): kinds are a string of dtype kinds ("f", "i", "u", "b").
+# result "same" is the dtype of the operands, "bool" a predicate.
+OPS: dict[str, tuple[int, str, str]] = {
+    # fmt: off
+    "add": (2, "fiu", "same"), "sub": (2, "fiu", "same"), "mul": (2, "fiu", "same"),   # integers wrap
+    "div": (2, "f", "same"), "fma": (3, "f", "same"),                                  # fma rounds once
+    "floordiv": (2, "iu", "same"), "floormod": (2, "iu", "same"),                      # by zero: 0
+    "quo": (2, "iu", "same"), "rem": (2, "iu", "same"),          # index arithmetic: operands >= 0, divisor > 0
+    "min": (2, "fiub", "same"), "max": (2, "fiub", "same"),      # a if a is NaN or beats b, else b
+    "neg": (1, "fi", "same"), "abs": (1, "fi", "same"), "sqrt": (1, "f", "same"),
+    "floor": (1, "f", "same"), "ceil": (1, "f", "same"), "trunc": (1, "f", "same"), "rint": (1, "f", "same"),
+    "and": (2, "iub", "same"), "or": (2, "iub", "same"), "xor": (2, "iub", "same"), "not": (1, "iub", "same"),
+    "shl": (2, "iu", "same"), "shr": (2, "iu", "same"),          # by the width or more (or < 0): 0, or the sign
+    "eq": (2, "fiub", "bool"), "ne": (2, "fiub", "bool"), "lt": (2, "fiub", "bool"),
+    "le": (2, "fiub", "bool"), "gt": (2, "fiub", "bool"), "ge": (2, "fiub", "bool"),
+    # fmt: on
+}
+FOLDS = ("add", "mul", "min", "max", "and", "or")
+
+
+class Expr:
+    """A pure expression: an op of `OPS`, or one of
+    `const` (attr: the value), `var` (attr: its name), `select` (cond, a, b), `cast` (attr: dtype; float to int saturates and
+    NaN gives 0), `bitcast` (attr: dtype), `call` (attr: name of a function of `math.py`), `splat` (1 -> 16 lanes),
+    `ramp` (int64 lanes 0..15), `lane` (attr: which), `fold` (attr: one of `FOLDS`; the fixed tree: halves are combined,
+    lane i with lane i + 8, then + 4, + 2, + 1).
+    """
+
+    __slots__ = ("op", "args", "dtype", "lanes", "attr", "__weakref__")
+    op: str
+    args: tuple[Expr, ...]
+    dtype: DType
+    lanes: int
+    attr: object
+
+    def __repr__(self) -> str:
+        return show(self)
+
+    # Arithmetic. `//` and `%` are index arithmetic (`quo`, `rem`): operands must not be negative.
+    def __add__(self, o): return binary("add", self, o)  # fmt: skip
+    def __radd__(self, o): return binary("add", o, self)  # fmt: skip
+    def __sub__(self, o): return binary("sub", self, o)  # fmt: skip
+    def __rsub__(self, o): return binary("sub", o, self)  # fmt: skip
+    def __mul__(self, o): return binary("mul", self, o)  # fmt: skip
+    def __rmul__(self, o): return binary("mul", o, self)  # fmt: skip
+    def __truediv__(self, o): return binary("div", self, o)  # fmt: skip
+    def __rtruediv__(self, o): return binary("div", o, self)  # fmt: skip
+    def __floordiv__(self, o): return binary("quo", self, o)  # fmt: skip
+    def __rfloordiv__(self, o): return binary("quo", o, self)  # fmt: skip
+    def __mod__(self, o): return binary("rem", self, o)  # fmt: skip
+    def __rmod__(self, o): return binary("rem", o, self)  # fmt: skip
+    def __neg__(self): return unary("neg", self)  # fmt: skip
+    def __abs__(self): return unary("abs", self)  # fmt: skip
+    def __invert__(self): return unary("not", self)  # fmt: skip
+    def __and__(self, o): return binary("and", self, o)  # fmt: skip
+    def __or__(self, o): return binary("or", self, o)  # fmt: skip
+    def __xor__(self, o): return binary("xor", self, o)  # fmt: skip
+    def __lshift__(self, o): return binary("shl", self, o)  # fmt: skip
+    def __rshift__(self, o): return binary("shr", self, o)  # fmt: skip
+    def __lt__(self, o): return binary("lt", self, o)  # fmt: skip
+    def __le__(self, o): return binary("le", self, o)  # fmt: skip
+    def __gt__(self, o): return binary("gt", self, o)  # fmt: skip
+    def __ge__(self, o): return binary("ge", self, o)  # fmt: skip
+
+    def __bool__(self):
+        raise TypeError(f"the expression {self!r} has no value while a kernel is being written")
+
+
+_interned: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
+
+
+def expr(op: str, args: tuple[Expr, ...], dt: DType, lanes: int = 1, attr=None) -> Expr:
+    """The one `Expr` with these parts. Call the typed constructors below instead."""
+    key_attr = (attr.hex() if attr == attr else "nan") if isinstance(attr, float) else attr
+    key = (op, args, dt, lanes, key_attr, type(attr))
+    e = _interned.get(key)
+    if e is None:
+        e = Expr()
+        e.op, e.args, e.dtype, e.lanes, e.attr = op, args, dt, lanes, attr
+        _interned[key] = e
+    return e
+
+
+Index = Union[Expr, int]
+
+
+def const(value, dt: DType = int64, lanes: int = 1) -> Expr:
+    """A literal of dtype `dt`. Integers wrap into the dtype; floats are rounded to it by whoever evaluates them."""
+    if dt.kind == "f":
+        value = float(value)
+    elif dt is bool_:
+        value = bool(value)
+    else:
+        value = int(value) & ((1 << dt.bits) - 1)
+        if dt.kind == "i" and value >> (dt.bits - 1):
+            value -= 1 << dt.bits
+    e = expr("const", (), dt, 1, value)
+    return e if lanes == 1 else splat(e)
+
+
+def var(name: str, dt: DType = int64, lanes: int = 1) -> Expr:
+    """A variable. Two variables of one kernel have different names."""
+    return expr("var", (), dt, lanes, name)
+
+
+def is_const(e, value=None) -> bool:
+    """Whether `e` is a literal (with this value, if one is given)."""
+    if isinstance(e, Expr):
+        if e.op != "const":
+            return False
+        e = e.attr
+    return value is None or (e == value and not (isinstance(e, float) and math.copysign(1, e) != math.copysign(1, value)))
+
+
+def as_int(e: Index) -> int | None:
+    """The value of an index that is known now, else None."""
+    if isinstance(e, int):
+        return e
+    return e.attr if e.op == "const" else None  # type: ignore[return-value]
+
+
+def splat(e: Expr) -> Expr:
+    """All lanes equal to the scalar `e`."""
+    return e if e.lanes == LANES else expr("splat", (e,), e.dtype, LANES)
+
+
+def ramp() -> Expr:
+    """The int64 vector 0, 1, ..., 15."""
+    return expr("ramp", (), int64, LANES)
+
+
+def _lift(a, b) -> tuple[Expr, Expr]:
+    """Both operands as expressions of one dtype and one lane count; Python numbers take the other's dtype."""
+    if not isinstance(a, Expr):
+        a = const(a, b.dtype)
+    elif not isinstance(b, Expr):
+        b = const(b, a.dtype)
+    if a.dtype is not b.dtype:
+        raise VerifyError(f"operands of dtypes {a.dtype} and {b.dtype}: {a!r}, {b!r}; help: cast one of them")
+    if a.lanes != b.lanes:
+        a, b = splat(a), splat(b)
+    return a, b
+
+
+def unary(op: str, a: Expr) -> Expr:
+    """One-operand op of `OPS`."""
+    n, kinds, _ = OPS[op]
+    if n != 1 or a.dtype.kind not in kinds:
+        raise VerifyError(f"{op} does not take {a.dtype}")
+    if a.op == "const" and op == "neg" and a.dtype is int64:
+        return const(-a.attr)
+    if a.op == "splat":
+        return splat(unary(op, a.args[0]))
+    return expr(op, (a,), a.dtype, a.lanes)
+
+
+def _fold_index(op: str, a: Expr, b: Expr) -> Expr | None:
+    """int64 arithmetic on literals and with neutral elements, so that known extents vanish while a kernel is written."""
+    if a.op == "const" and b.op == "const":
+        x, y = a.attr, b.attr
+        if op in ("quo", "rem") and (x < 0 or y <= 0):
+            return None
+        f = {"add": lambda: x + y, "sub": lambda: x - y, "mul": lambda: x * y, "quo": lambda: x // y, "rem": lambda: x % y,
+             "min": lambda: min(x, y), "max": lambda: max(x, y), "lt": lambda: x < y, "le": lambda: x <= y,
+             "gt": lambda: x > y, "ge": lambda: x >= y, "eq": lambda: x == y, "ne": lambda: x != y}.get(op)  # fmt: skip
+        if f is None:
+            return None
+        r = f()
+        return const(r, bool_ if isinstance(r, bool) else int64)
+    if op == "add":
+        if is_const(a, 0):
+            return b
+        if is_const(b, 0):
+            return a
+        if is_const(b) and a.op == "add" and is_const(a.args[1]):
+            return a.args[0] + (a.args[1].attr + b.attr)
+        if is_const(a):
+            return b + a
+    elif op == "sub":
+        if is_const(b):
+            return a + (-b.attr)
+        if a is b:
+            return const(0)
+    elif op == "mul":
+        if is_const(a, 0) or is_const(b, 0):
+            return const(0)
+        if is_const(a, 1):
+            return b
+        if is_const(b, 1):
+            return a
+        if is_const(a):
+            return b * a
+    elif op in ("quo", "rem"):
+        if is_const(b, 1):
+            return a if op == "quo" else const(0)
+        if a is b:
+            return const(1 if op == "quo" else 0)
+    elif op in ("min", "max") and a is b:
+        return a
+    return None
+
+
+def binary(op: str, a, b) -> Expr:
+    """Two-operand op of `OPS`; a Python number takes the other operand's dtype, a scalar is splat to a vector's lanes."""
+    if isinstance(a, Expr) and isinstance(b, Expr) and a.lanes != b.lanes:
+        pass
+    a, b = _lift(a, b)
+    n, kinds, result = OPS[op]
+    if n != 2 or a.dtype.kind not in kinds:
+        raise VerifyError(f"{op} does not take {a.dtype}")
+    if a.dtype is int64:
+        if a.op == "splat" and b.op == "splat":
+            return splat(binary(op, a.args[0], b.args[0]))
+        if a.lanes == 1 and (folded := _fold_index(op, a, b)) is not None:
+            return folded
+        if op == "add" and b.op == "splat" and is_const(b.args[0], 0):
+            return a
+        if op == "mul" and b.op == "splat" and is_const(b.args[0], 1):
+            return a
+    return expr(op, (a, b), bool_ if result == "bool" else a.dtype, a.lanes)
+
+
+def fma(a, b, c) -> Expr:
+    """a * b + c, rounded once."""
+    first = next(x for x in (a, b, c) if isinstance(x, Expr))
+    xs = [x if isinstance(x, Expr) else const(x, first.dtype) for x in (a, b, c)]
+    lanes = max(x.lanes for x in xs)
+    if len({x.dtype for x in xs}) != 1 or not xs[0].dtype.is_float:
+        raise VerifyError(f"fma needs three floats of one dtype, got {[x.dtype for x in xs]}")
+    return expr("fma", tuple(splat(x) if lanes > 1 else x for x in xs), xs[0].dtype, lanes)
+
+
+def select(cond: Expr, a, b) -> Expr:
+    """Lanewise `a` where `cond` holds, else `b`."""
+    a, b = _lift(a, b)
+    if cond.dtype is not bool_:
+        raise VerifyError(f"select needs a predicate, got {cond.dtype}")
+    if cond.op == "const":
+        return a if cond.attr else b
+    lanes = max(cond.lanes, a.lanes)
+    if lanes > 1:
+        cond, a, b = splat(cond), splat(a), splat(b)
+    return expr("select", (cond, a, b), a.dtype, lanes)
+
+
+def cast(a: Expr, dt) -> Expr:
+    """The value in another dtype: floats round to nearest even, float to int truncates and saturates (NaN gives 0),
+    integers wrap, anything to bool is `!= 0`."""
+    dt = dtype(dt)
+    if a.dtype is dt:
+        return a
+    if a.op == "splat":
+        return splat(cast(a.args[0], dt))
+    if a.op == "const" and dt.is_int and a.dtype.kind in "iub":
+        return const(int(a.attr), dt)
+    return expr("cast", (a,), dt, a.lanes, dt)
+
+
+def bitcast(a: Expr, dt) -> Expr:
+    """The same bits as another dtype of the same width."""
+    dt = dtype(dt)
+    if a.dtype.bits != dt.bits:
+        raise VerifyError(f"bitcast from {a.dtype} to {dt} changes the width")
+    return a if a.dtype is dt else expr("bitcast", (a,), dt, a.lanes, dt)
+
+
+def call(name: str, *args) -> Expr:
+    """A function of `tengen.loops.math`, by name; all operands and the result have one float dtype."""
+    first = next(x for x in args if isinstance(x, Expr))
+    xs = [x if isinstance(x, Expr) else const(x, first.dtype) for x in args]
+    lanes = max(x.lanes for x in xs)
+    if len({x.dtype for x in xs}) != 1:
+        raise VerifyError(f"{name} needs operands of one dtype, got {[x.dtype for x in xs]}")
+    return expr("call", tuple(splat(x) if lanes > 1 else x for x in xs), first.dtype, lanes, name)
+
+
+def lane(a: Expr, i: int) -> Expr:
+    """Lane `i` of a vector."""
+    return expr("lane", (a,), a.dtype, 1, i)
+
+
+def fold(op: str, a: Expr) -> Expr:
+    """All lanes of a vector combined by the fixed tree."""
+    if op not in FOLDS or a.lanes != LANES:
+        raise VerifyError(f"fold {op} needs a vector and one of {FOLDS}")
+    return expr("fold", (a,), a.dtype, 1, op)
+
+
+def minimum(a, b) -> Expr:
+    """The smaller; a NaN in either operand wins."""
+    return binary("min", a, b)
+
+
+def maximum(a, b) -> Expr:
+    """The larger; a NaN in either operand wins."""
+    return binary("max", a, b)
+
+
+def equal(a, b) -> Expr:
+    """Whether a == b; false with a NaN."""
+    return binary("eq", a, b)
+
+
+def not_equal(a, b) -> Expr:
+    """Whether a != b; true with a NaN."""
+    return binary("ne", a, b)
+
+
+def cdiv(a: Index, b: Index) -> Index:
+    """a / b rounded up, for sizes."""
+    return (a + b - 1) // b
+
+
+def substitute(e: Expr, values: dict[Expr, Expr], memo: dict | None = None) -> Expr:
+    """`e` with variables replaced. Vector values make vector expressions."""
+    memo = {} if memo is None else memo
+    stack = [e]
+    while stack:
+        x = stack[-1]
+        if x in memo:
+            stack.pop()
+            continue
+        if x in values:
+            memo[x] = values[x]
+            continue
+        todo = [a for a in x.args if a not in memo]
+        if todo:
+            stack.extend(todo)
+            continue
+        memo[x] = x if not x.args else rebuild(x, tuple(memo[a] for a in x.args))
+    return memo[e]
+
+
+def rebuild(e: Expr, args: tuple[Expr, ...]) -> Expr:
+    """The op of `e` on other operands, typed again."""
+    if args == e.args:
+        return e
+    if e.op in OPS:
+        n = OPS[e.op][0]
+        return unary(e.op, *args) if n == 1 else binary(e.op, *args) if n == 2 else fma(*args)
+    match e.op:
+        case "select": return select(*args)  # fmt: skip
+        case "cast": return cast(args[0], e.attr)  # fmt: skip
+        case "bitcast": return bitcast(args[0], e.attr)  # fmt: skip
+        case "call": return call(e.attr, *args)  # type: ignore[arg-type] # fmt: skip
+        case "splat": return splat(args[0])  # fmt: skip
+        case "lane": return lane(args[0], e.attr)  # type: ignore[arg-type] # fmt: skip
+        case "fold": return fold(e.attr, args[0])  # type: ignore[arg-type] # fmt: skip
+    raise VerifyError(f"cannot rebuild {e.op}")
+
+
+def show(e: Expr) -> str:
+    """One line for messages; `text.py` prints kernels so that they parse back."""
+    if e.op in ("const", "var"):
+        return str(e.attr)
+    head = e.op if e.attr is None else f"{e.op}.{e.attr}"
+    return f"{head}({', '.join(map(show, e.args))})"
+
+
+# ---- statements -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, slots=True)
+class Buffer:
+    """Memory of one dtype. `role`: "in" (read), "out" (written, may be read back), "scratch" (private to a piece,
+    `size` elements, contents undefined at the start of each piece). Distinct buffers never overlap, except that an "out" may be
+    exactly an "in" when each element is written after its last read."""
+
+    name: str
+    dtype: DType
+    role: str = "in"
+    size: int | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Let:
+    """var = value."""
+
+    var: Expr
+    value: Expr
+
+
+@dataclass(eq=False, slots=True)
+class Load:
+    """var = buffer[index]. A vector var reads index .. index + 15, or gathers when the index itself is a vector.
+    With `count`, lanes at and past it are not read and hold `other`. bool is stored as bytes 0 and 1."""
+
+    var: Expr
+    buffer: Buffer
+    index: Expr
+    count: Expr | None = None
+    other: Expr | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Store:
+    """buffer[index] = value, lanes as in Load. A scatter (vector index) writes lanes in order."""
+
+    buffer: Buffer
+    index: Expr
+    value: Expr
+    count: Expr | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Declare:
+    """A variable that Assign may change."""
+
+    var: Expr
+    value: Expr
+
+
+@dataclass(eq=False, slots=True)
+class Assign:
+    """Gives a declared variable a new value."""
+
+    var: Expr
+    value: Expr
+
+
+@dataclass(eq=False, slots=True)
+class For:
+    """for var in range(start, stop, step), step a positive literal."""
+
+    var: Expr
+    start: Expr
+    stop: Expr
+    step: int
+    body: list = field(default_factory=list)
+
+
+@dataclass(eq=False, slots=True)
+class If:
+    """Runs `body` when cond holds, else `orelse`."""
+
+    cond: Expr
+    body: list = field(default_factory=list)
+    orelse: list = field(default_factory=list)
+
+
+Stmt = Union[Let, Load, Store, Declare, Assign, For, If]
+
+
+@dataclass(eq=False, slots=True)
+class Kernel:
+    """A loop nest. `body` computes piece number `piece` (an int64 variable) of `pieces` (an expression over `ints`). Pieces
+    may run in any order and at the same time, so they write disjoint elements.
+
+    Compiled signature: ``void name(ptr* buffers, i64* ints, i64 begin, i64 end)``, pieces begin <= piece < end.
+    """
+
+    name: str
+    buffers: list[Buffer]
+    ints: list[Expr]
+    pieces: Expr
+    piece: Expr
+    body: list
+    scratch: list[Buffer] = field(default_factory=list)
