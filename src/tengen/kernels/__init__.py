@@ -1,0 +1,1 @@
+"""Fast strategies: how ops become kernels. Everything here writes the kernel language and nothing else."""

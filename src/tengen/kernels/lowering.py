@@ -1,0 +1,139 @@
+"""What a lowering works on: strided arrays in, launches of kernels out.
+
+An `Array` is a strided window on one of a program's buffers. Extents, strides and offsets are in elements, and each is a
+number or an expression over the program's integer parameters, so one lowering serves both a specialised and a shape-generic
+program. A `Lowering` collects the launches, in order, and the temporary buffers between them.
+
+Read next: `source.py` (what flows into a kernel), `pointwise.py` (the simplest strategy).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+
+from tengen.base.dtype import DType
+from tengen.loops.builder import Builder
+from tengen.loops.lang import Buffer, Expr, Index, Kernel, as_int
+
+
+def product(dims: Sequence[Index]) -> Index:
+    """The number of elements of a shape."""
+    n: Index = 1
+    for d in dims:
+        n = n * d
+    return n
+
+
+def contiguous_strides(shape: Sequence[Index], order: Sequence[int] | None = None) -> tuple[Index, ...]:
+    """Strides in elements of a dense array; `order` lists the axes from the outermost in memory to the innermost."""
+    strides: list[Index] = [1] * len(shape)
+    step: Index = 1
+    for axis in reversed(order if order is not None else range(len(shape))):
+        strides[axis] = step
+        step = step * shape[axis]
+    return tuple(strides)
+
+
+@dataclass(frozen=True)
+class Array:
+    """A strided window on buffer `id` of the program."""
+
+    id: Hashable
+    dtype: DType
+    shape: tuple[Index, ...]
+    strides: tuple[Index, ...]
+    offset: Index = 0
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def index(self, coords: Sequence[Index]) -> Index:
+        """The element at these coordinates, counted from the start of the buffer."""
+        i = self.offset
+        for c, s in zip(coords, self.strides, strict=True):
+            i = i + c * s
+        return i
+
+    def permute(self, axes: Sequence[int]) -> Array:
+        """The same elements with axes in another order."""
+        return replace(self, shape=tuple(self.shape[a] for a in axes), strides=tuple(self.strides[a] for a in axes))
+
+    def expand(self, shape: Sequence[Index]) -> Array:
+        """Broadcast to `shape` by NumPy's rule: new and unit axes get stride 0."""
+        lead = len(shape) - self.ndim
+        strides = [0] * lead + [0 if as_int(d) == 1 else s for d, s in zip(self.shape, self.strides)]
+        return replace(self, shape=tuple(shape), strides=tuple(strides))
+
+    def unsqueeze(self, axis: int) -> Array:
+        """A unit axis put before `axis`."""
+        return replace(self, shape=(*self.shape[:axis], 1, *self.shape[axis:]), strides=(*self.strides[:axis], 0, *self.strides[axis:]))
+
+    def is_contiguous(self) -> bool:
+        """Whether the elements are dense in logical order, as far as is known now."""
+        return self.strides == contiguous_strides(self.shape) or all(
+            s == c or as_int(d) == 1 for s, c, d in zip(self.strides, contiguous_strides(self.shape), self.shape)
+        )
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel run on these buffers of the program, in the kernel's order."""
+
+    kernel: Kernel
+    ids: tuple[Hashable, ...]
+
+
+class KernelBuilder(Builder):
+    """A `Builder` whose buffers are the program's; every kernel of a program takes the program's integer parameters."""
+
+    def __init__(self, name: str, ints: Sequence[Expr]):
+        super().__init__(name)
+        for v in ints:
+            self.int(str(v.attr))
+        self._by_id: dict[Hashable, Buffer] = {}
+
+    @property
+    def ids(self) -> tuple[Hashable, ...]:
+        return tuple(self._by_id)
+
+    def read(self, a: Array) -> Buffer:
+        """The buffer of an array that the kernel reads."""
+        if a.id not in self._by_id:
+            self._by_id[a.id] = self.input("x", a.dtype)
+        return self._by_id[a.id]
+
+    def write(self, a: Array) -> Buffer:
+        """The buffer of an array that the kernel writes (and may read)."""
+        if a.id not in self._by_id:
+            self._by_id[a.id] = self.output("y", a.dtype)
+        self._by_id[a.id].role = "out"
+        return self._by_id[a.id]
+
+
+class Lowering:
+    """Collects what one program runs."""
+
+    def __init__(self, target, ints: Sequence[Expr] = ()):
+        self.target = target
+        self.ints = list(ints)
+        self.launches: list[Launch] = []
+        self.temps: dict[Hashable, tuple[DType, Index]] = {}
+        self._names: dict[str, int] = {}
+
+    def temp(self, dtype: DType, shape: Sequence[Index], order: Sequence[int] | None = None) -> Array:
+        """A dense array that lives from its first to its last launch."""
+        id = ("temp", len(self.temps))
+        self.temps[id] = (dtype, product(shape))
+        return Array(id, dtype, tuple(shape), contiguous_strides(shape, order))
+
+    def kernel(self, name: str) -> KernelBuilder:
+        """A new kernel; names are made unique within the program."""
+        n = self._names.get(name, 0)
+        self._names[name] = n + 1
+        return KernelBuilder(f"{name}_{n}" if n else name, self.ints)
+
+    def launch(self, k: KernelBuilder) -> None:
+        """Runs the kernel after all launched before."""
+        self.launches.append(Launch(k.build(), k.ids))

@@ -1,0 +1,123 @@
+"""Pointwise kernels: every element of the outputs is its source's value there.
+
+Axes are ordered as the first output lies in memory, neighbours that lie dense in every array are merged, and the
+innermost axis runs in vectors. A piece is some rows, or a part of one long row, of about `GRAIN` elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
+from tengen.kernels.source import At, Leaf, Source, broadcast
+from tengen.loops.lang import Expr, Index, as_int, cdiv, const, maximum, minimum, ramp
+
+GRAIN = 16384  # elements of a piece: long enough that claiming one costs nothing, short enough to share evenly
+
+
+def memory_order(a: Array) -> list[int]:
+    """The axes from the outermost in memory to the innermost, as far as strides are known; else the logical order."""
+    if all(as_int(s) is not None for s in a.strides):
+        return sorted(range(a.ndim), key=lambda i: -abs(as_int(a.strides[i]) or 0))
+    inner = [i for i in range(a.ndim) if as_int(a.strides[i]) == 1]
+    if not inner:
+        return list(range(a.ndim))
+    # A symbolic stride that has more factors lies further out; a dense layout's strides are nested products.
+    return sorted(range(a.ndim), key=lambda i: -_factors(a.strides[i]))
+
+
+def _factors(stride: Index) -> int:
+    if not isinstance(stride, Expr) or stride.op != "mul":
+        return 0 if as_int(stride) == 1 else 1
+    return sum(_factors(x) for x in stride.args) or 1
+
+
+def merge_axes(shape: Sequence[Index], arrays: Sequence[Array]) -> list[list[int]]:
+    """Groups of neighbouring axes that every array walks as one."""
+    groups: list[list[int]] = []
+    for axis in range(len(shape)):
+        if as_int(shape[axis]) == 1:
+            continue
+        if groups and all(a.strides[groups[-1][-1]] == a.strides[axis] * shape[axis] for a in arrays):
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    return groups
+
+
+def _merged(a: Array, groups: list[list[int]]) -> Array:
+    shape = tuple(product([a.shape[i] for i in g]) for g in groups)
+    return Array(a.id, a.dtype, shape, tuple(a.strides[g[-1]] for g in groups), a.offset)
+
+
+def simplify(sources: Sequence[Source], outs: Sequence[Array]) -> tuple[list[Source], list[Array]]:
+    """Sources and outputs over as few axes as possible, ordered as the first output lies in memory."""
+    leaves: list[Array] = []
+    for s in sources:
+        inner = s.leaves()
+        if inner is None:
+            return list(sources), list(outs)
+        leaves += inner
+    order = memory_order(outs[0])
+    permuted = {a: a.permute(order) for a in [*leaves, *outs]}
+    shape = permuted[outs[0]].shape
+    groups = merge_axes(shape, list(permuted.values()))
+    table = {a: _merged(p, groups) for a, p in permuted.items()}
+    return [s.rebind(table) for s in sources], [table[a] for a in outs]
+
+
+def store_at(k: KernelBuilder, a: Array, at: At, value: Expr) -> None:
+    """Stores `value` into `a` at `at`: a vector store, or a scatter where the vector axis is strided."""
+    index: Index = a.index(at.coords)
+    if at.vec is None:
+        k.store(k.write(a), index, value)
+    elif as_int(a.strides[at.vec]) == 1:
+        k.store(k.write(a), index, value, at.count)
+    else:
+        k.store(k.write(a), ramp() * a.strides[at.vec] + index, value, at.count)
+
+
+def unflatten(k: KernelBuilder, i: Index, shape: Sequence[Index]) -> list[Index]:
+    """The coordinates of flat position `i` in `shape`."""
+    coords: list[Index] = []
+    for d in reversed(shape[1:]):
+        q = i // d
+        coords.append(k.let(i % d) if isinstance(i, Expr) else i % d)
+        i = k.let(q) if isinstance(q, Expr) else q
+    if shape:
+        coords.append(i)
+    return coords[::-1]
+
+
+def pointwise(lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], name: str = "pointwise") -> None:
+    """Launches one kernel that writes each source into its output; all have one shape."""
+    sources = [broadcast(s, o.shape) for s, o in zip(sources, outs, strict=True)]
+    sources, outs = simplify(sources, outs)
+    k = lo.kernel(name)
+    shape = outs[0].shape
+    if not shape:
+        at = At(())
+        for s, o in zip(sources, outs):
+            store_at(k, o, at, s.at(k, at))
+        return lo.launch(k)
+    rows, n = product(shape[:-1]), shape[-1]
+    n = n if isinstance(n, Expr) else const(n)
+    per_piece = maximum(const(1), GRAIN // n) if len(shape) > 1 else const(1)  # rows of a piece
+    blocks = cdiv(n, GRAIN)  # pieces of a row, when rows are long
+    piece = k.split(cdiv(rows, per_piece) * blocks)
+    row0 = k.let(piece // blocks * per_piece)
+    start = k.let(piece % blocks * GRAIN)
+    stop = k.let(minimum(n, start + GRAIN))
+    with k.loop(row0, minimum(row0 + per_piece, rows if isinstance(rows, Expr) else const(rows)), name="row") as row:
+        outer = unflatten(k, row, shape[:-1])
+        for i, count in k.vector_loop(start, stop):
+            at = At((*outer, i), len(shape) - 1, count)
+            values = [s.at(k, at) for s in sources]
+            for o, v in zip(outs, values):
+                store_at(k, o, at, v)
+    lo.launch(k)
+
+
+def copy(lo: Lowering, src: Array, dst: Array, name: str = "copy") -> None:
+    """dst[...] = src, elementwise, with broadcasting."""
+    pointwise(lo, [Leaf(src)], [dst], name)
