@@ -68,7 +68,10 @@ class Array:
 
     def unsqueeze(self, axis: int) -> Array:
         """A unit axis put before `axis`."""
-        return replace(self, shape=(*self.shape[:axis], 1, *self.shape[axis:]), strides=(*self.strides[:axis], 0, *self.strides[axis:]))
+        shape, strides = list(self.shape), list(self.strides)
+        shape.insert(axis, 1)
+        strides.insert(axis, 0)
+        return replace(self, shape=tuple(shape), strides=tuple(strides))
 
     def is_contiguous(self) -> bool:
         """Whether the elements are dense in logical order, as far as is known now."""

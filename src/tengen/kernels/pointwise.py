@@ -102,7 +102,7 @@ def pointwise(lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], na
         return lo.launch(k)
     rows, n = product(shape[:-1]), shape[-1]
     n = n if isinstance(n, Expr) else const(n)
-    per_piece = maximum(const(1), GRAIN // n) if len(shape) > 1 else const(1)  # rows of a piece
+    per_piece = maximum(const(1), GRAIN // maximum(const(1), n)) if len(shape) > 1 else const(1)  # rows of a piece
     blocks = cdiv(n, GRAIN)  # pieces of a row, when rows are long
     piece = k.split(cdiv(rows, per_piece) * blocks)
     row0 = k.let(piece // blocks * per_piece)

@@ -17,8 +17,8 @@ from tengen.loops.lang import LANES, Expr, Index, as_int, const, ramp, splat
 
 @dataclass(eq=False)
 class At:
-    """Where a source is asked for: one coordinate per axis. When `vec` names an axis, the coordinate there is the first of LANES
-    consecutive ones, of which `count` exist (None: all)."""
+    """Where a source is asked for: one coordinate per axis. When `vec` names an axis, the coordinate there is the first of
+    LANES consecutive ones, of which `count` exist (None: all)."""
 
     coords: tuple[Index, ...]
     vec: int | None = None
@@ -138,8 +138,8 @@ class Elementwise(Source):
 
     def _rebind(self, arrays, done):
         if self not in done:
-            ops = [s._rebind(arrays, done) if isinstance(s, Elementwise) else done.setdefault(s, s.rebind(arrays)) for s in self.operands]
-            done[self] = Elementwise(self.fn, ops, self.shape, self.dtype)
+            ops = [s._rebind(arrays, done) if isinstance(s, Elementwise) else s.rebind(arrays) for s in self.operands]
+            done[self] = Elementwise(self.fn, ops, ops[0].shape if ops else self.shape, self.dtype)
         return done[self]
 
 
