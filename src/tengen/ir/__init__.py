@@ -1,0 +1,1 @@
+"""The graph IR: a recorded program of tensor operations."""
