@@ -45,3 +45,7 @@ class CompileError(TengenError, RuntimeError):
 
 class ConfigError(TengenError, ValueError):
     """A configuration value that cannot be used."""
+
+
+class Undecided(TengenError, TypeError):
+    """A decision that depends on an extent which is only known when the program runs. Eager dispatch then specialises."""

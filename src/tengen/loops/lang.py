@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Union
 
 from tengen.base.dtype import DType, bool_, dtype, int64
-from tengen.base.errors import VerifyError
+from tengen.base.errors import Undecided, VerifyError
 
 LANES = 16
 
@@ -87,7 +87,10 @@ class Expr:
     def __ge__(self, o): return binary("ge", self, o)  # fmt: skip
 
     def __bool__(self):
-        raise TypeError(f"the expression {self!r} has no value while a kernel is being written")
+        raise Undecided(f"the expression {self!r} has no value while a kernel is being written")
+
+    def __index__(self):
+        raise Undecided(f"the extent {self!r} has no value while a kernel is being written")
 
 
 _interned: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
@@ -226,8 +229,6 @@ def _fold_index(op: str, a: Expr, b: Expr) -> Expr | None:
 
 def binary(op: str, a, b) -> Expr:
     """Two-operand op of `OPS`; a Python number takes the other operand's dtype, a scalar is splat to a vector's lanes."""
-    if isinstance(a, Expr) and isinstance(b, Expr) and a.lanes != b.lanes:
-        pass
     a, b = _lift(a, b)
     n, kinds, result = OPS[op]
     if n != 2 or a.dtype.kind not in kinds:
