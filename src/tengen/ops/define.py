@@ -1,0 +1,393 @@
+"""How an op is defined: once, in one place, and everything else derives from it.
+
+    @elementwise                          a scalar expression; gradient, fusion and kernel follow from it
+    @primitive                            rules are added below: .infer, .lower | .source | .view, .vjp, .reference, .cases
+    @composite                            a plain function over ops; shape, gradient and kernel follow from its body
+
+An `Op` knows its user signature (which parameters are tensors, which are attributes), and `op.call`, the function that users
+see: it hands over to `dispatch`, which `tengen.tensor` installs (eager execution, recording, tracing).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tengen.base.dtype import DType, float32, promote
+from tengen.base.errors import DTypeError, ShapeError, TengenError
+from tengen.ir.types import Dim, TensorType
+from tengen.kernels.lowering import Array, Lowering
+from tengen.kernels.pointwise import pointwise
+from tengen.kernels.source import Elementwise, Leaf, Source, broadcast
+from tengen.loops.derive import derive
+from tengen.loops.lang import Expr, as_int, cast, is_const, var
+
+REGISTRY: dict[str, Op] = {}
+
+
+class _Dispatch:
+    """Where `op.call` goes. `tengen.tensor` installs the function that runs, records or traces."""
+
+    run: Callable[[Op, tuple, tuple], Any]
+
+
+dispatch = _Dispatch()
+
+
+@dataclass(frozen=True)
+class Case:
+    """Sample inputs, from which the tests of an op are made. `inputs(rng)` gives NumPy arrays (float64 where they stand for
+    any float), `grad` says whether finite differences are meaningful there."""
+
+    inputs: Callable[[Any], tuple]
+    attrs: dict = field(default_factory=dict)
+    grad: bool = True
+    rtol: float = 1e-5
+    atol: float = 1e-6
+
+
+class Op:
+    """One operation.
+
+    Attributes:
+        name: the registered name, which files keep.
+        tensors: names of the tensor parameters; `variadic` when the first is a list of tensors.
+        attrs: names of the other parameters, in order.
+        kind: "elementwise", "primitive", "view" or "composite".
+    """
+
+    def __init__(self, fn: Callable, kind: str, name: str | None = None):
+        self.fn, self.kind = fn, kind
+        self.name = name or fn.__name__.rstrip("_")
+        self.doc = inspect.getdoc(fn) or ""
+        self.rules: dict[str, Callable] = {}
+        self.samples: list[Case] = []
+        self.why_no_vjp: str | None = None
+        self.tensors, self.attrs, self.variadic = _parameters(fn, kind)
+        self.call = _make_call(self, fn)
+        if self.name in REGISTRY:
+            raise TengenError(f"op {self.name!r} is defined twice")
+        REGISTRY[self.name] = self
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def __call__(self, *args, **kw):
+        return self.call(*args, **kw)
+
+    def __reduce__(self):
+        return (REGISTRY.__getitem__, (self.name,))
+
+    # -- rules -------------------------------------------------------------------------------------------------------
+    def _rule(self, slot: str, f: Callable) -> Callable:
+        self.rules[slot] = f
+        return f
+
+    def canon(self, f):
+        """(types, **attrs) -> attrs in one form (axes counted from the front, tuples), with errors for bad ones."""
+        return self._rule("canon", f)
+
+    def infer(self, f):
+        """(*types, **attrs) -> the output's TensorType, or a tuple of them."""
+        return self._rule("infer", f)
+
+    def lower(self, f):
+        """(lo, inputs: list of Array, outs: list of Array, **attrs): launches kernels that compute the outputs."""
+        return self._rule("lower", f)
+
+    def source(self, f):
+        """(inputs: list of Source, out: TensorType, **attrs) -> Source: for ops that fuse into their consumer."""
+        return self._rule("source", f)
+
+    def view(self, f):
+        """(array, out: TensorType, **attrs) -> Array sharing the same memory, or None when that cannot be."""
+        self.kind = "view"
+        return self._rule("view", f)
+
+    def layout(self, f):
+        """(arrays, out: TensorType, **attrs) -> order of the output's axes in memory, outermost first; default: logical."""
+        return self._rule("layout", f)
+
+    def check(self, f):
+        """(inputs as tensors, **attrs): checks of values, before the op runs eagerly (indices in range)."""
+        return self._rule("check", f)
+
+    def vjp(self, f):
+        """(g, *inputs, [out,] **attrs) -> gradient of each input, None where there is none; an entry may be a function
+        without arguments, which is called only when that gradient is wanted."""
+        return self._rule("vjp", f)
+
+    def no_vjp(self, why: str) -> None:
+        """Declares that the op has no gradient, and why; it is then a constant for differentiation."""
+        self.why_no_vjp = why
+
+    def reference(self, f):
+        """An independent NumPy meaning: (*arrays, **attrs) -> array or tuple, used by the tests alone."""
+        return self._rule("reference", f)
+
+    def cases(self, *cases: Case) -> None:
+        """Sample inputs for the generated tests."""
+        self.samples += cases
+
+    # -- what the floors above ask ------------------------------------------------------------------------------------
+    def canonical(self, types: Sequence[TensorType | None], attrs: Sequence) -> dict[str, Any]:
+        """The attributes as a dictionary in canonical form."""
+        values = dict(zip(self.attrs, attrs))
+        return self.rules["canon"](types, **values) if "canon" in self.rules else values
+
+    def infer_types(self, types: Sequence[TensorType | None], attrs: dict) -> tuple[TensorType, ...]:
+        """The output types; an error names the op and its arguments."""
+        try:
+            out = self.rules["infer"](*types, **attrs)
+        except (ShapeError, DTypeError) as e:
+            raise type(e)(f"{self.signature(types, attrs)}: {e}") from None
+        return out if isinstance(out, tuple) else (out,)
+
+    def signature(self, types: Sequence[TensorType | None], attrs: dict | None = None) -> str:
+        """How a call looks in messages: ``matmul(f32[4,3], f32[4,5])``."""
+        extra = [f"{k}={v!r}" for k, v in (attrs or {}).items()]
+        return f"{self.name}({', '.join([*map(str, types), *extra])})"
+
+    def lower_to(self, lo: Lowering, ins: Sequence[Array | None], outs: Sequence[Array], attrs: dict) -> None:
+        """Launches what computes `outs` from stored inputs."""
+        if "lower" in self.rules:
+            return self.rules["lower"](lo, list(ins), list(outs), **attrs)
+        out = TensorType(outs[0].shape, outs[0].dtype)
+        pointwise(lo, [self.make_source([None if a is None else Leaf(a) for a in ins], out, attrs)], outs, self.name)
+
+    def make_source(self, ins: Sequence[Source | None], out: TensorType, attrs: dict) -> Source:
+        """The op as a value at coordinates, over the values of its inputs."""
+        return self.rules["source"](list(ins), out, **attrs)
+
+    @property
+    def fuses(self) -> bool:
+        """Whether the op is a value at coordinates, so that it can be computed inside its consumer."""
+        return "source" in self.rules
+
+    @property
+    def saves_output(self) -> bool:
+        """Whether the gradient rule asks for the output."""
+        rule = self.rules.get("vjp")
+        return rule is not None and "out" in inspect.signature(rule).parameters
+
+
+def _parameters(fn: Callable, kind: str) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
+    tensors, attrs, variadic = [], [], False
+    for p in inspect.signature(fn).parameters.values():
+        note = "" if p.annotation is p.empty else str(p.annotation)
+        is_tensor = "Tensor" in note or (kind == "elementwise" and not note)
+        variadic |= "list[Tensor]" in note or "Sequence[Tensor]" in note
+        (tensors if is_tensor else attrs).append(p.name)
+    return tuple(tensors), tuple(attrs), variadic
+
+
+def _make_call(op: Op, fn: Callable) -> Callable:
+    """The user's function: binds arguments by a compiled signature (ten times faster than inspect.Signature.bind)."""
+    sig = inspect.signature(fn)
+    scope: dict[str, Any] = {"_op": op, "_dispatch": dispatch}
+    parts, star = [], False
+    for p in sig.parameters.values():
+        if p.kind is p.KEYWORD_ONLY and not star:
+            parts.append("*")
+            star = True
+        if p.default is p.empty:
+            parts.append(p.name)
+        else:
+            scope[f"_default_{p.name}"] = p.default
+            parts.append(f"{p.name}=_default_{p.name}")
+    tensors = f"(*{op.tensors[0]},{','.join(op.tensors[1:])})" if op.variadic else f"({''.join(t + ',' for t in op.tensors)})"
+    attrs = f"({''.join(a + ',' for a in op.attrs)})"
+    exec(f"def {op.name}({', '.join(parts)}):\n    return _dispatch.run(_op, {tensors}, {attrs})", scope)  # noqa: S102
+    call = scope[op.name]
+    call.__doc__, call.__signature__, call.__module__, call.op = fn.__doc__, sig, fn.__module__, op
+    call.__qualname__ = op.name
+    return call
+
+
+def primitive(fn: Callable) -> Op:
+    """An op whose rules are given below it. Parameters annotated `Tensor` are tensors, the others attributes."""
+    return Op(fn, "primitive")
+
+
+# ---- elementwise -----------------------------------------------------------------------------------------------------
+
+
+def broadcast_shapes(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
+    """NumPy's broadcasting of shapes; ShapeError when they do not fit.
+
+    >>> broadcast_shapes((4, 1), (3,))
+    (4, 3)
+    """
+    ndim = max((len(s) for s in shapes), default=0)
+    out: list[Dim] = []
+    for i in range(ndim):
+        d: Dim = 1
+        for s in shapes:
+            j = i - ndim + len(s)
+            if j < 0 or as_int(s[j]) == 1:
+                continue
+            if as_int(d) == 1:
+                d = s[j]
+            elif d is not s[j] and not (isinstance(d, int) and d == s[j]):
+                raise ShapeError(f"axis {i - ndim} has extents {d} and {s[j]}; help: extents must be equal, or 1")
+        out.append(d)
+    return tuple(out)
+
+
+def elementwise(fn: Callable | None = None, *, result: str = "same", kinds: str = "fiu", promotes: bool = True, domain=(-2.0, 2.0)):
+    """An op that is one scalar expression over its tensor parameters (those without annotation).
+
+    `result`: "same" (the promoted dtype), "float" (integers and bools give float32) or "bool". `kinds`: the dtype kinds it takes.
+    `promotes=False` leaves each operand in its own dtype (`where`). `domain`: where the tests sample.
+    """
+    if fn is None:
+        return lambda f: elementwise(f, result=result, kinds=kinds, promotes=promotes, domain=domain)
+    op = Op(fn, "elementwise")
+    op.domain = domain  # type: ignore[attr-defined]
+    _elementwise_rules(op, fn, result, kinds, promotes)
+    op.vjp(_derived_vjp(op, fn, result))
+    return op
+
+
+def _common(types: Sequence[TensorType], result: str) -> DType:
+    d = types[0].dtype
+    for t in types[1:]:
+        d = promote(d, t.dtype)
+    return float32 if result == "float" and not d.is_float else d
+
+
+def _elementwise_rules(op: Op, body: Callable, result: str, kinds: str, promotes: bool) -> None:
+    @op.infer
+    def _(*types, **attrs):
+        common = _common(types, result) if promotes else types[-1].dtype
+        for t in types:
+            if t.dtype.kind not in kinds and not (result == "float" and t.dtype.kind in "iub"):
+                raise DTypeError(f"does not take {t.dtype}; help: cast it, for example with .astype('float32')")
+        if result != "bool" and common.kind == "b" and "b" not in kinds:
+            raise DTypeError("does not take bool; help: cast it, for example with .astype('int32')")
+        from tengen.base.dtype import bool_
+
+        return TensorType(broadcast_shapes(*(t.shape for t in types)), bool_ if result == "bool" else common)
+
+    @op.source
+    def _(ins, out, **attrs):
+        common = _common([TensorType((), s.dtype) for s in ins], result) if promotes else None
+
+        def fn(*values: Expr) -> Expr:
+            values = [cast(v, (common or v.dtype).compute) for v in values]
+            r = body(*values, **attrs)
+            if not isinstance(r, Expr):
+                from tengen.loops.lang import const
+
+                r = const(r, out.dtype.compute)
+            return cast(r, out.dtype)
+
+        return Elementwise(fn, [broadcast(s, out.shape) for s in ins], out.shape, out.dtype)
+
+    @op.layout
+    def _(arrays, out, **attrs):
+        from tengen.kernels.pointwise import memory_order
+
+        for a in arrays:
+            if a is not None and a.ndim == len(out.shape) and a.shape == out.shape:
+                return memory_order(a)
+        return list(range(len(out.shape)))
+
+
+def _derived_vjp(op: Op, body: Callable, result: str) -> Callable:
+    """The gradient of an elementwise op: for each input an elementwise op of its own, made by differentiating the body."""
+    made: dict[tuple, Any] = {}
+
+    def partial(i: int, attrs: tuple):
+        """(positions of the inputs it needs, the op) for d/d input i; or a number when the derivative is one."""
+        key = (i, attrs)
+        if key not in made:
+            xs = [var(f"x{j}", float32) for j in range(len(op.tensors))]
+            e = body(*xs, **dict(zip(op.attrs, attrs)))
+            d = derive(e, xs[i]) if isinstance(e, Expr) and e.dtype is float32 else None
+            made[key] = None if d is None else d.attr if is_const(d) else _partial_op(op, body, i, _used(d, xs))
+        return made[key]
+
+    def vjp(g, *inputs, **attrs):
+        values = tuple(attrs[a] for a in op.attrs)
+
+        def gradient(i: int):
+            p = partial(i, values)
+            if p is None:
+                return None
+            if isinstance(p, float):
+                return g if p == 1.0 else REGISTRY["neg"](g) if p == -1.0 else REGISTRY["mul"](g, p)
+            needed, dop = p
+            return dop(g, *(inputs[j] for j in needed), **attrs)
+
+        return tuple((lambda i=i: gradient(i)) for i in range(len(inputs)))
+
+    return vjp
+
+
+def _used(e: Expr, xs: Sequence[Expr]) -> tuple[int, ...]:
+    seen: set[Expr] = set()
+    stack = [e]
+    while stack:
+        x = stack.pop()
+        if x not in seen:
+            seen.add(x)
+            stack.extend(x.args)
+    return tuple(j for j, x in enumerate(xs) if x in seen)
+
+
+def _partial_op(op: Op, body: Callable, i: int, needed: tuple[int, ...]) -> tuple[tuple[int, ...], Op]:
+    name = f"{op.name}.d{i}" + ("" if len(needed) == len(op.tensors) else "_" + "".join(map(str, needed)))
+    if name in REGISTRY:
+        return needed, REGISTRY[name]
+
+    def grad_body(g: Expr, *some: Expr, **attrs) -> Expr:
+        xs: list[Expr] = [var(f"_unused{j}", g.dtype, g.lanes) for j in range(len(op.tensors))]
+        fresh = [var(f"_x{j}", g.dtype, g.lanes) for j in range(len(op.tensors))]
+        for j in needed:
+            xs[j] = fresh[j]
+        d = derive(body(*xs, **attrs), xs[i])
+        from tengen.loops.lang import const, substitute
+
+        if d is None:
+            return const(0.0, g.dtype)
+        return g * substitute(d, dict(zip((fresh[j] for j in needed), some)))
+
+    params = ", ".join(["g", *(op.tensors[j] for j in needed), *(f"{a}: 'attr'" for a in op.attrs)])
+    scope: dict[str, Any] = {"_body": grad_body}
+    call = ", ".join(["g", *(op.tensors[j] for j in needed), *(f"{a}={a}" for a in op.attrs)])
+    exec(f"def d({params}):\n    return _body({call})", scope)  # noqa: S102
+    fn = scope["d"]
+    fn.__doc__ = f"The gradient of `{op.name}` with respect to its parameter {op.tensors[i]}, times g."
+    fn.__name__ = name
+    fn.__module__ = op.fn.__module__
+    d = Op(fn, "elementwise", name)
+    _elementwise_rules(d, fn, "float", "fiub", True)
+    d.vjp(_derived_vjp(d, fn, "float"))
+    return needed, d
+
+
+# ---- composites ------------------------------------------------------------------------------------------------------
+
+
+def composite(fn: Callable) -> Op:
+    """A plain function over ops. It stays one named node in a graph; eagerly it runs as one fused program. Its gradient is that of
+    its body, unless `.vjp` says better."""
+    return Op(fn, "composite")
+
+
+def lookup(name: str) -> Op:
+    """The op of this name, as files name it; derived gradient ops are made on demand."""
+    if name not in REGISTRY and ".d" in name:
+        base, _, tail = name.rpartition(".d")
+        index, _, needed = tail.partition("_")
+        op = lookup(base)
+        if op.kind == "elementwise" and index.isdigit() and int(index) < len(op.tensors):
+            used = tuple(map(int, needed)) if needed.isdigit() else tuple(range(len(op.tensors)))
+            if all(j < len(op.tensors) for j in used):
+                _partial_op(op, op.fn, int(index), used)
+    if name not in REGISTRY:
+        raise TengenError(f"no op named {name!r}")
+    return REGISTRY[name]

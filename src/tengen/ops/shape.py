@@ -1,0 +1,216 @@
+"""Shape ops: views where strides can say it, copies where they cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tengen.base.errors import AxisError, ShapeError
+from tengen.ir.types import Dim, TensorType
+from tengen.kernels.lowering import Array, contiguous_strides, product
+from tengen.loops.lang import as_int
+from tengen.ops.define import Case, broadcast_shapes, primitive
+
+if TYPE_CHECKING:
+    from tengen.tensor import Tensor
+
+
+def normalize_axis(axis: int, ndim: int) -> int:
+    """The axis counted from the front; AxisError when there is none."""
+    if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
+        raise AxisError(f"axis must be an int, got {axis!r}")
+    if not -ndim <= axis < ndim:
+        raise AxisError(f"axis {axis} is out of range for a tensor of {ndim} axes")
+    return int(axis) % ndim if ndim else 0
+
+
+def normalize_axes(axes, ndim: int) -> tuple[int, ...]:
+    """Distinct axes counted from the front, in ascending order; None means all."""
+    if axes is None:
+        return tuple(range(ndim))
+    axes = (axes,) if isinstance(axes, (int, np.integer)) else axes
+    out = sorted(normalize_axis(a, ndim) for a in axes)
+    if len(set(out)) != len(out):
+        raise AxisError(f"axes {tuple(axes)} name an axis twice")
+    return tuple(out)
+
+
+@primitive
+def reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """The same elements in logical order with another shape; one extent may be -1. A view where strides allow.
+
+    >>> from tengen import functional as F
+    >>> F.reshape(F.arange(6), (2, -1)).shape
+    (2, 3)
+    """
+
+
+@reshape.canon
+def _(types, shape):
+    shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    if sum(as_int(d) == -1 for d in shape) > 1:
+        raise ShapeError(f"reshape({types[0]}, {shape}): only one extent can be -1")
+    total = product(types[0].shape)
+    if any(as_int(d) == -1 for d in shape):
+        rest = product([d for d in shape if as_int(d) != -1])
+        if isinstance(rest, int) and isinstance(total, int) and (rest == 0 or total % rest):
+            raise ShapeError(f"reshape({types[0]}, {shape}): {total} elements cannot be shared out in groups of {rest}")
+        shape = tuple(total // rest if as_int(d) == -1 else d for d in shape)
+    return {"shape": tuple(TensorType(shape, types[0].dtype).shape)}
+
+
+@reshape.infer
+def _(x, shape):
+    a, b = product(x.shape), product(shape)
+    if isinstance(a, int) and isinstance(b, int) and a != b:
+        raise ShapeError(f"{a} elements do not fit shape {shape} of {b} elements")
+    return TensorType(shape, x.dtype)
+
+
+@reshape.view
+def _(a, out, shape):
+    strides = reshaped_strides(a, shape)
+    return None if strides is None else Array(a.id, a.dtype, tuple(shape), strides, a.offset)
+
+
+def reshaped_strides(a: Array, shape: Sequence[Dim]) -> tuple[Dim, ...] | None:
+    """Strides that show `a` with another shape, or None when the elements would have to move."""
+    if a.is_contiguous() or product(a.shape) == 0:
+        return contiguous_strides(shape)
+    old = [(d, s) for d, s in zip(a.shape, a.strides) if as_int(d) != 1]
+    strides: list[Dim] = []
+    i = 0
+    new = list(shape)
+    j = 0
+    while j < len(new):
+        if as_int(new[j]) == 1:
+            strides.append(1)
+            j += 1
+            continue
+        if i >= len(old):
+            return None
+        # Gather old axes and new axes until both hold equally many elements.
+        lo_i, lo_j = i, j
+        n_old, n_new = old[i][0], new[j]
+        i, j = i + 1, j + 1
+        while not (n_old is n_new or (isinstance(n_old, int) and n_old == n_new)):
+            if not isinstance(n_old, int) or not isinstance(n_new, int):
+                return None
+            if n_old < n_new:
+                if i >= len(old):
+                    return None
+                n_old, i = n_old * old[i][0], i + 1
+            else:
+                if j >= len(new):
+                    return None
+                n_new, j = n_new * new[j], j + 1
+        for p in range(lo_i, i - 1):
+            if old[p][1] != old[p + 1][1] * old[p + 1][0]:
+                return None
+        inner = contiguous_strides(new[lo_j:j])
+        strides += [s * old[i - 1][1] for s in inner]
+    return tuple(strides)
+
+
+@reshape.vjp
+def _(g, x, shape):
+    return reshape(g, x.shape)
+
+
+reshape.reference(lambda x, shape: np.reshape(x, shape))
+reshape.cases(Case(lambda rng: (rng.uniform(-1, 1, (4, 6)),), {"shape": (3, 8)}), Case(lambda rng: (rng.uniform(-1, 1, (4, 6)),), {"shape": (2, -1, 3)}))
+
+
+@primitive
+def permute(x: Tensor, axes: Sequence[int]) -> Tensor:
+    """The axes in another order: axis j of the result is axis axes[j] of x. A view."""
+
+
+@permute.canon
+def _(types, axes):
+    axes = tuple(normalize_axis(a, types[0].ndim) for a in axes)
+    if sorted(axes) != list(range(types[0].ndim)):
+        raise AxisError(f"permute({types[0]}, {axes}): the axes are not an order of all {types[0].ndim} axes")
+    return {"axes": axes}
+
+
+@permute.infer
+def _(x, axes):
+    return TensorType([x.shape[a] for a in axes], x.dtype)
+
+
+@permute.view
+def _(a, out, axes):
+    return a.permute(axes)
+
+
+@permute.vjp
+def _(g, x, axes):
+    return permute(g, tuple(int(i) for i in np.argsort(axes)))
+
+
+permute.reference(lambda x, axes: np.transpose(x, axes))
+permute.cases(Case(lambda rng: (rng.uniform(-1, 1, (2, 3, 4)),), {"axes": (2, 0, 1)}))
+
+
+@primitive
+def broadcast_to(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """x repeated along new and unit axes, without copying."""
+
+
+@broadcast_to.canon
+def _(types, shape):
+    shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    return {"shape": tuple(TensorType(shape, types[0].dtype).shape)}
+
+
+@broadcast_to.infer
+def _(x, shape):
+    if len(shape) < x.ndim or broadcast_shapes(x.shape, shape) != tuple(shape):
+        raise ShapeError(f"shape {x.shape} does not broadcast to {shape}")
+    return TensorType(shape, x.dtype)
+
+
+@broadcast_to.view
+def _(a, out, shape):
+    return a.expand(shape)
+
+
+@broadcast_to.vjp
+def _(g, x, shape):
+    from tengen.ops.reduce import sum_to
+
+    return sum_to(g, x.shape)
+
+
+broadcast_to.reference(lambda x, shape: np.broadcast_to(x, shape))
+broadcast_to.cases(Case(lambda rng: (rng.uniform(-1, 1, (3, 1)),), {"shape": (2, 3, 4)}))
+
+
+@primitive
+def strided_slice(x: Tensor, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> Tensor:
+    """x[start : start + size * step : step] along every axis; steps may be negative. A view."""
+
+
+@strided_slice.infer
+def _(x, starts, sizes, steps):
+    for axis, (d, a, n, s) in enumerate(zip(x.shape, starts, sizes, steps)):
+        if isinstance(d, int) and n and not (0 <= a < d and 0 <= a + (n - 1) * s < d):
+            raise ShapeError(f"axis {axis} of extent {d} has no {n} elements from {a} in steps of {s}")
+    return TensorType(sizes, x.dtype)
+
+
+@strided_slice.view
+def _(a, out, starts, sizes, steps):
+    offset = a.offset + sum(st * s for st, s in zip(starts, a.strides)) if all(sizes) else a.offset
+    return replace(a, shape=tuple(sizes), strides=tuple(s * st for s, st in zip(a.strides, steps)), offset=offset)
+
+
+strided_slice.reference(
+    lambda x, starts, sizes, steps: x[tuple(np.arange(n) * s + a for a, n, s in zip(starts, sizes, steps))] if x.ndim == 1 else
+    x[np.ix_(*(np.arange(n) * s + a for a, n, s in zip(starts, sizes, steps)))]
+)  # fmt: skip
+strided_slice.cases(Case(lambda rng: (rng.uniform(-1, 1, (5, 6)),), {"starts": (1, 5), "sizes": (3, 3), "steps": (1, -2)}))

@@ -1,0 +1,1 @@
+"""Where programs are compiled, cached, and run."""

@@ -1,0 +1,177 @@
+"""Plans for eager calls: from (op, layouts, attributes) to a native callable.
+
+A call is first reduced to its pattern: dtypes, rank, which extents are equal, how each input lies in memory. One program is
+compiled per pattern and serves all extents; a plan is that program with the extents and sizes of one call filled in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tengen.base.dtype import DType
+from tengen.base.errors import Undecided
+from tengen.codegen.target import Target
+from tengen.ir.types import TensorType
+from tengen.kernels.lowering import Array, Lowering, contiguous_strides
+from tengen.kernels.pointwise import memory_order, merge_axes, pointwise
+from tengen.kernels.source import Leaf
+from tengen.loops.lang import Expr, Index, var
+from tengen.ops.define import Op
+from tengen.runtime import native
+from tengen.runtime.program import Program, build
+
+
+class Layout:
+    """How a tensor lies in memory: shape, dtype and strides in elements. Interned: compared by identity.
+
+    Attributes:
+        type: its `TensorType`. dense: no gaps and no overlaps, in some order of axes.
+    """
+
+    __slots__ = ("shape", "dtype", "strides", "type", "size", "order", "contiguous")
+    shape: tuple[int, ...]
+    dtype: DType
+    strides: tuple[int, ...]
+    _table: dict = {}
+
+    def __new__(cls, shape: tuple[int, ...], dtype: DType, strides: tuple[int, ...] | None = None):
+        if strides is None:
+            strides = contiguous_strides(shape)  # type: ignore[assignment]
+        key = (shape, dtype, strides)
+        self = cls._table.get(key)
+        if self is None:
+            self = super().__new__(cls)
+            self.shape, self.dtype, self.strides = key  # type: ignore[assignment]
+            self.type = TensorType(shape, dtype)
+            self.size = prod(shape)
+            order = memory_order(self.array(0))
+            dense = contiguous_strides(shape, order)
+            fits = all(d == 1 or s == c for d, s, c in zip(shape, self.strides, dense))
+            self.order = tuple(order) if fits else None
+            self.contiguous = self.size <= 1 or all(d == 1 or s == c for d, s, c in zip(shape, self.strides, contiguous_strides(shape)))
+            cls._table[key] = self
+        return self
+
+    def array(self, id) -> Array:
+        """The layout as an array of a lowering."""
+        return Array(id, self.dtype, self.shape, self.strides)
+
+    def __repr__(self) -> str:
+        return f"{self.type!r} strides {self.strides}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A native callable (buffers in, buffers out) and the layouts of what it returns."""
+
+    call: Callable
+    layouts: tuple[Layout, ...]
+
+
+_programs: dict = {}  # pattern -> Program
+
+
+def make_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict) -> Plan:
+    """The plan of one eager call of a primitive op. `attrs` are canonical."""
+    types = [None if a is None else a.type for a in layouts]
+    out_types = op.infer_types(types, attrs)
+    arrays = [None if a is None else a.array(("in", i)) for i, a in enumerate(layouts)]
+    outs = []
+    for i, t in enumerate(out_types):
+        order = op.rules["layout"](arrays, t, **attrs) if "layout" in op.rules else None
+        outs.append(Layout(t.shape, t.dtype, contiguous_strides(t.shape, order)))  # type: ignore[arg-type]
+    if all(o.size == 0 for o in outs):
+        return Plan(native.make_plan(0, len(arrays), [0] * len(outs), 0, []), tuple(outs))
+    if op.kind == "elementwise":
+        program, values = _elementwise(op, arrays, outs, attrs)
+    else:
+        program, values = _general(op, arrays, outs, attrs)
+    call = native.make_plan(
+        program.address, len(arrays), [o.size * o.dtype.size for o in outs], program.arena_bytes(values), program.integers(values)
+    )
+    return Plan(call, tuple(outs))
+
+
+def _frozen(attrs: dict) -> tuple:
+    return tuple(attrs.items())
+
+
+class _Symbols:
+    """Names for the numbers of a call: one symbol per distinct extent, and one per stride."""
+
+    def __init__(self) -> None:
+        self.names: list[Expr] = []
+        self.values: list[int] = []
+        self.extents: dict[int, Expr] = {}
+
+    def new(self, value: int) -> Expr:
+        e = var(f"n{len(self.names)}")
+        self.names.append(e)
+        self.values.append(value)
+        return e
+
+    def extent(self, d: int) -> Index:
+        if d <= 1:
+            return d
+        if d not in self.extents:
+            self.extents[d] = self.new(d)
+        return self.extents[d]
+
+    def stride(self, s: int) -> Index:
+        return s if s in (0, 1) else self.new(s)
+
+
+def _elementwise(op: Op, arrays: Sequence[Array], outs: Sequence[Layout], attrs: dict) -> tuple[Program, list[int]]:
+    """Axes are merged before they get names, so that all dense calls share one program."""
+    out = outs[0].array("out0")
+    order = memory_order(out)
+    full = [a.expand(out.shape).permute(order) for a in arrays] + [out.permute(order)]
+    groups = merge_axes(full[-1].shape, full)
+    sym = _Symbols()
+    shape = tuple(sym.new(prod(full[-1].shape[i] for i in g)) for g in groups)  # type: ignore[misc]
+    named = [Array(a.id, a.dtype, shape, tuple(sym.stride(a.strides[g[-1]]) for g in groups)) for a in full]  # type: ignore[arg-type]
+    key = (op, _frozen(attrs), tuple((a.dtype, a.strides) for a in named))
+    if key not in _programs:
+        lo = Lowering(Target.host(), sym.names)
+        source = op.make_source([Leaf(a) for a in named[:-1]], TensorType(shape, out.dtype), attrs)
+        pointwise(lo, [source], [named[-1]], op.name)
+        _programs[key] = build(lo, [a.id for a in arrays], ["out0"], op.name)
+    return _programs[key], sym.values
+
+
+def _general(op: Op, arrays: Sequence[Array | None], outs: Sequence[Layout], attrs: dict) -> tuple[Program, list[int]]:
+    sym = _Symbols()
+    named = [None if a is None else _named(a, sym) for a in arrays]
+    key = (op, _frozen(attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in named))
+    special = (op, _frozen(attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in arrays))
+    if special in _programs:
+        return _programs[special], []
+    if key not in _programs:
+        try:
+            _programs[key] = _program(op, named, attrs, sym.names)
+        except Undecided:  # a decision needs the numbers: this op is compiled for them
+            _programs[special] = _program(op, arrays, attrs, [])
+            return _programs[special], []
+    return _programs[key], sym.values
+
+
+def _named(a: Array, sym: _Symbols) -> Array:
+    """The array with names for its extents; strides follow from them where it is dense."""
+    shape = tuple(sym.extent(d) for d in a.shape)  # type: ignore[arg-type]
+    layout = Layout(a.shape, a.dtype, a.strides)  # type: ignore[arg-type]
+    if layout.order is not None and layout.size:
+        return Array(a.id, a.dtype, shape, contiguous_strides(shape, layout.order))
+    return Array(a.id, a.dtype, shape, tuple(sym.stride(s) for s in a.strides))  # type: ignore[arg-type]
+
+
+def _program(op: Op, arrays: Sequence[Array | None], attrs: dict, names: list[Expr]) -> Program:
+    types = [None if a is None else TensorType(a.shape, a.dtype) for a in arrays]
+    lo = Lowering(Target.host(), names)
+    outs = []
+    for i, t in enumerate(op.infer_types(types, attrs)):
+        order = op.rules["layout"](arrays, t, **attrs) if "layout" in op.rules else None
+        outs.append(Array(f"out{i}", t.dtype, t.shape, contiguous_strides(t.shape, order)))
+    op.lower_to(lo, arrays, outs, attrs)
+    return build(lo, [("in", i) for i in range(len(arrays))], [o.id for o in outs], op.name)

@@ -1,0 +1,170 @@
+"""A Program: the kernels of a lowering and a memory plan, compiled for one target.
+
+Its one entry point has the C signature ``void run(ptr* buffers, i64* ints, ptr parallel)``: buffers are the inputs, the outputs
+and the arena; ints are the program's parameters followed by what `Program.integers` derives from them (numbers of
+pieces, offsets of temporaries); `parallel` shares a kernel's pieces among threads. The same text is compiled here and ahead of time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from tengen.base.config import config
+from tengen.codegen.llvm import emit_module
+from tengen.codegen.target import Target
+from tengen.kernels.lowering import Lowering
+from tengen.loops.interp import evaluate
+from tengen.loops.lang import Expr, Index, as_int, const, maximum
+from tengen.loops.text import print_kernel
+from tengen.loops.verify import verify
+from tengen.runtime import compile as compiler
+from tengen.runtime.cache import compiled
+
+ALIGN = 64  # bytes; temporaries start on a cache line
+
+
+@dataclass
+class Program:
+    """A compiled program.
+
+    Attributes:
+        text: its LLVM IR. n_inputs, n_outputs: buffers expected. params: the integer parameters, in order.
+        derived: expressions over params that follow them in `ints`. arena: bytes of scratch memory, maybe an expression.
+    """
+
+    name: str
+    text: str
+    target: Target
+    n_inputs: int
+    n_outputs: int
+    params: list[Expr]
+    derived: list[Expr]
+    arena: Index
+    kernels: int
+    _loaded: object = None
+
+    @property
+    def address(self) -> int:
+        """The entry point in this process, compiled or loaded from the cache on first use."""
+        if self._loaded is None:
+            start = time.perf_counter()
+            self._loaded = compiler.load_object(compiled(self.text, self.target))
+            if config.debug >= 1:
+                print(f"tengen: {self.name}: {self.kernels} kernels ready in {1e3 * (time.perf_counter() - start):.1f} ms")
+        return self._loaded.address("run")  # type: ignore[attr-defined]
+
+    def integers(self, values: Sequence[int]) -> list[int]:
+        """The `ints` array for these parameter values."""
+        return [*values, *(value_of(e, self.params, values) for e in self.derived)]
+
+    def arena_bytes(self, values: Sequence[int]) -> int:
+        """Bytes of scratch memory for these parameter values."""
+        return value_of(self.arena, self.params, values)
+
+
+def value_of(e: Index, params: Sequence[Expr], values: Sequence[int]) -> int:
+    """An index expression's value for these parameters."""
+    known = as_int(e)
+    return known if known is not None else int(evaluate(e, dict(zip(params, values))))  # type: ignore[arg-type]
+
+
+def build(lo: Lowering, inputs: Sequence[Hashable], outputs: Sequence[Hashable], name: str) -> Program:
+    """Plans memory and writes the program's LLVM IR. Nothing is compiled yet."""
+    if config.check:
+        for launch in lo.launches:
+            verify(launch.kernel)
+    if config.debug >= 3:
+        for launch in lo.launches:
+            print(print_kernel(launch.kernel))
+    offsets, arena = plan_memory(lo)
+    derived: list[Expr] = []
+
+    def operand(e: Index, lines: list[str]) -> str:
+        if (n := as_int(e)) is not None:
+            return str(n)
+        if e not in derived:
+            derived.append(e)  # type: ignore[arg-type]
+        i = len(lo.ints) + derived.index(e)  # type: ignore[arg-type]
+        r = f"%d{len(lines)}"
+        lines.append(f"  {r}.p = getelementptr i64, ptr %ints, i64 {i}\n  {r} = load i64, ptr {r}.p")
+        return r
+
+    lines: list[str] = []
+    table = list(inputs) + list(outputs)
+    used = {id for launch in lo.launches for id in launch.ids}
+    where: dict[Hashable, str] = {}
+    for i, id in enumerate(table):
+        if id in used and id not in where:
+            lines.append(f"  %b{i}.p = getelementptr ptr, ptr %buffers, i64 {i}\n  %b{i} = load ptr, ptr %b{i}.p")
+            where[id] = f"%b{i}"
+    if offsets:
+        n = len(table)
+        lines.append(f"  %arena.p = getelementptr ptr, ptr %buffers, i64 {n}\n  %arena = load ptr, ptr %arena.p")
+        for j, (id, offset) in enumerate(offsets.items()):
+            lines.append(f"  %t{j} = getelementptr i8, ptr %arena, i64 {operand(offset, lines)}")
+            where[id] = f"%t{j}"
+    widest = max((len(launch.ids) for launch in lo.launches), default=0)
+    head = f"  %args = alloca [{max(widest, 1)} x ptr], align 16"
+    unique: dict[str, str] = {}
+    kernels = []
+    for launch in lo.launches:
+        body = print_kernel(launch.kernel).replace(launch.kernel.name, "K", 1)
+        if body not in unique:
+            unique[body] = launch.kernel.name
+            kernels.append(launch.kernel)
+        fn = unique[body]
+        for a, id in enumerate(launch.ids):
+            slot = f"%s{len(lines)}"
+            lines.append(f"  {slot} = getelementptr ptr, ptr %args, i64 {a}\n  store ptr {where[id]}, ptr {slot}")
+        pieces = operand(launch.kernel.pieces, lines)
+        if pieces == "1":
+            lines.append(f"  call void @{fn}(ptr %args, ptr %ints, i64 0, i64 1)")
+        else:
+            lines.append(f"  call void %parallel(ptr @{fn}, ptr %args, ptr %ints, i64 {pieces})")
+    body = "\n".join([head, *lines])
+    run = f"define void @run(ptr %buffers, ptr %ints, ptr %parallel) {{\n{body}\n  ret void\n}}\n"
+    text = emit_module(kernels, lo.target, run)
+    if config.debug >= 4:
+        print(text)
+    if config.debug >= 5:
+        print(compiler.assembly(text, lo.target))
+    return Program(name, text, lo.target, len(inputs), len(outputs), list(lo.ints), derived, arena, len(kernels))
+
+
+def plan_memory(lo: Lowering) -> tuple[dict[Hashable, Index], Index]:
+    """Offsets of the temporaries in one arena, by lifetime and best fit; where sizes are known only at run time, one after the
+    other. Returns (offset in bytes of each, bytes of the arena)."""
+    first: dict[Hashable, int] = {}
+    last: dict[Hashable, int] = {}
+    for i, launch in enumerate(lo.launches):
+        for id in launch.ids:
+            if id in lo.temps:
+                first.setdefault(id, i)
+                last[id] = i
+    sizes: dict[Hashable, Index] = {}
+    for id in first:
+        dt, n = lo.temps[id]
+        sizes[id] = (n * dt.size + (ALIGN - 1)) // ALIGN * ALIGN
+    offsets: dict[Hashable, Index] = {}
+    known = {id: as_int(s) for id, s in sizes.items()}
+    if any(s is None for s in known.values()):
+        at: Index = 0
+        for id, s in sizes.items():
+            offsets[id] = at
+            at = at + maximum(const(ALIGN), s if isinstance(s, Expr) else const(s))
+        return offsets, at
+    placed: list[tuple[int, int, Hashable]] = []  # (offset, end, id)
+    for id in sorted(first, key=lambda i: -known[i]):  # type: ignore[operator]
+        size = max(known[id] or 0, ALIGN)
+        busy = sorted((o, e) for o, e, other in placed if first[other] <= last[id] and first[id] <= last[other])
+        best, best_gap, at_ = None, None, 0
+        for o, e in busy:
+            if o - at_ >= size and (best_gap is None or o - at_ < best_gap):
+                best, best_gap = at_, o - at_
+            at_ = max(at_, e)
+        place = at_ if best is None else best
+        placed.append((place, place + size, id))
+        offsets[id] = place
+    return offsets, max((e for _, e, _ in placed), default=0)

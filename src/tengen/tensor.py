@@ -1,0 +1,457 @@
+"""Tensor: what the user holds; eager dispatch; the tape.
+
+A Tensor is a buffer (a capsule of the runtime's pool), a `Layout`, and, while a gradient is being recorded, its node on the
+tape. Tensors are values: a view shares memory until one of the two is written, and writing then copies. Every operation
+goes through `run`: it looks up the plan of (op, layouts, attributes) and calls it; a miss goes to `_slow`, which converts
+arguments, makes the plan, or hands the call to the trace that is being recorded.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tengen.base.dtype import DType, bool_, dtype, float32, int64, promote_scalar
+from tengen.base.errors import DTypeError, TraceError
+from tengen.ir.types import TensorType
+from tengen.kernels.lowering import contiguous_strides
+from tengen.ops.define import REGISTRY, Op, dispatch
+from tengen.runtime import native
+from tengen.runtime.eager import Layout, Plan, make_plan
+
+_plans: dict = {}  # (op, attrs, layouts) -> Plan; swapped for an empty one while a trace is recorded
+_counter = itertools.count()
+_new = object.__new__
+
+
+class Node:
+    """One recorded call: enough to run its gradient rule. `order` increases with time."""
+
+    __slots__ = ("op", "inputs", "attrs", "outputs", "order", "index")
+
+    def __init__(self, op, inputs, attrs, outputs=None):
+        self.op, self.inputs, self.attrs, self.outputs = op, inputs, attrs, outputs
+        self.order = next(_counter)
+
+
+class Tensor:
+    """An n-dimensional array that computes with Tengen's kernels.
+
+    Args:
+        data: a number, nested sequences, a NumPy array or a Tensor; it is copied.
+        dtype: the element type; default: that of `data`, where Python floats give float32 and ints int64 (as in MegEngine's
+            users' code ``Tensor([1.0])`` is float32).
+        device: "cpu" (also "cpu0", "xpux"); the only device so far.
+
+    >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> (x @ x).numpy().tolist()
+    [[7.0, 10.0], [15.0, 22.0]]
+    """
+
+    __slots__ = ("_data", "_layout", "_node", "_grad", "__weakref__")
+    _data: Any
+    _layout: Layout
+    _node: Any
+    __array_priority__ = 100
+    __hash__ = object.__hash__
+
+    def __init__(self, data=None, dtype=None, device=None):
+        made = from_numpy(_as_array(data, dtype)) if not isinstance(data, Tensor) else data if dtype is None else data.astype(dtype)
+        self._data, self._layout, self._node = made._data, made._layout, None
+
+    # -- what it is ------------------------------------------------------------------------------------------------------
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents."""
+        return self._layout.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self._layout.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self._layout.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self._layout.size
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Distance in elements between neighbours along each axis."""
+        return self._layout.strides
+
+    @property
+    def device(self) -> str:
+        """Where the data is."""
+        return "cpu"
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that `GradManager.backward` accumulated, or None."""
+        try:
+            return self._grad
+        except AttributeError:
+            return None
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        self._grad = value
+
+    # -- ways out ----------------------------------------------------------------------------------------------------------
+    def numpy(self) -> np.ndarray:
+        """The values as a NumPy array that shares this tensor's memory. The tensor copies before its next write, so the array
+        never changes under the caller's hands; it is read-only for the same reason."""
+        return view_as_numpy(self)
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        a = self.numpy()
+        if dtype is not None and a.dtype != dtype:
+            return a.astype(dtype)
+        return a.copy() if copy else a
+
+    def item(self) -> float | int | bool:
+        """The one element as a Python number."""
+        if self.size != 1:
+            raise ValueError(f"item() needs one element, this tensor is {self._layout.type!r}")
+        return self.numpy().reshape(())[()].item()
+
+    def tolist(self):
+        """The values as nested lists."""
+        return self.numpy().tolist()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError(f"the truth of a tensor of {self.size} elements is ambiguous; help: use any() or all()")
+        return bool(self.item())
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu" or self.size != 1:
+            raise TypeError(f"only an integer tensor of one element is an index, this one is {self._layout.type!r}")
+        return int(self.item())
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a 0-d tensor")
+        return self.shape[0]
+
+    def __iter__(self):
+        if not self.shape:
+            raise TypeError("iteration over a 0-d tensor")
+        return (self[i] for i in range(self.shape[0]))
+
+    def __repr__(self) -> str:
+        if type(self._data) is not _Capsule:
+            return f"{type(self).__name__}({self._layout.type!r}, traced)"
+        body = np.array2string(self.numpy(), separator=", ", prefix=f"{type(self).__name__}(", threshold=200, precision=4)
+        return f"{type(self).__name__}({body}, dtype={self.dtype.name})"
+
+    def __reduce__(self):
+        return (_rebuild, (type(self), np.array(self.numpy())))
+
+    def __copy__(self):
+        return _make(self._data, self._layout)
+
+    def __deepcopy__(self, memo):
+        t = type(self).__new__(type(self))
+        t._data, t._layout, t._node = self._data, self._layout, None  # values: a write will copy
+        return t
+
+    def detach(self) -> Tensor:
+        """The same values, off the tape."""
+        return _make(self._data, self._layout)
+
+    def _reset(self, other) -> None:
+        """Gives this tensor another value, in place of the old one (parameters, running statistics)."""
+        assign(self, other if isinstance(other, Tensor) else Tensor(other))
+
+    # -- the fast road of binary operators -----------------------------------------------------------------------------------
+    def __add__(self, other): return _binary(_add, self, other)  # fmt: skip
+    def __sub__(self, other): return _binary(_sub, self, other)  # fmt: skip
+    def __mul__(self, other): return _binary(_mul, self, other)  # fmt: skip
+    def __truediv__(self, other): return _binary(_div, self, other)  # fmt: skip
+
+
+def _rebuild(cls, array):
+    return cls(array)
+
+
+_Capsule = type(native.new_buffer(0))
+
+
+def _make(data, layout: Layout) -> Tensor:
+    t = _new(Tensor)
+    t._data = data
+    t._layout = layout
+    t._node = None
+    return t
+
+
+# ---- dispatch ----------------------------------------------------------------------------------------------------------
+
+
+def _binary(table: dict, a: Tensor, b) -> Tensor:
+    try:
+        plan = table[a._layout, b._layout]
+    except (KeyError, AttributeError):
+        return _binary_slow(table, a, b)
+    out = _new(Tensor)
+    out._data = plan.call(a._data, b._data)
+    out._layout = plan.layouts[0]
+    out._node = None if a._node is None and b._node is None else Node(table["op"], (a, b), ())
+    return out
+
+
+def _binary_slow(table: dict, a: Tensor, b):
+    op = table["op"]
+    if isinstance(b, Tensor):
+        out = run(op, (a, b), ())
+        plan = _plans.get((op, (), (a._layout, b._layout)))
+        if plan is not None:
+            table[a._layout, b._layout] = plan
+        return out
+    if not isinstance(b, (int, float, bool, np.ndarray, np.generic)):
+        return NotImplemented
+    return run(op, (a, b), ())
+
+
+def run(op: Op, inputs: tuple, attrs: tuple):
+    """Runs a call of an op: every `op.call` comes here."""
+    try:
+        plan = _plans[op, attrs, tuple([x._layout for x in inputs])]
+    except (KeyError, AttributeError, TypeError):
+        return _slow(op, inputs, attrs)
+    r = plan.call(*[x._data for x in inputs])
+    out = _make(r, plan.layouts[0]) if len(plan.layouts) == 1 else tuple(map(_make, r, plan.layouts))
+    for x in inputs:
+        if x._node is not None:
+            return record(op, inputs, attrs, out)
+    return out
+
+
+def record(op: Op, inputs: tuple, attrs: tuple, out):
+    """Puts a call on the tape."""
+    if op.why_no_vjp is not None:
+        return out
+    outs = out if isinstance(out, tuple) else (out,)
+    node = Node(op, inputs, attrs, tuple(o.detach() for o in outs) if op.saves_output else None)
+    if len(outs) == 1:
+        outs[0]._node = node
+    else:
+        for i, o in enumerate(outs):
+            o._node = (node, i)
+    return out
+
+
+dispatch.run = run
+
+
+class _Tracing:
+    """The trace being recorded in this thread of execution, if any; `tengen.jit` sets it."""
+
+    recorder: Any = None
+
+
+tracing = _Tracing()
+
+
+def _slow(op: Op, inputs: tuple, attrs: tuple):
+    attrs = tuple(_plain(a) for a in attrs)
+    inputs = _convert(op, inputs)
+    if tracing.recorder is not None:
+        return tracing.recorder.record(op, inputs, attrs)
+    out = _execute(op, inputs, attrs)
+    if any(x is not None and x._node is not None for x in inputs):
+        record(op, inputs, attrs, out)
+    return out
+
+
+def _execute(op: Op, inputs: tuple, attrs: tuple):
+    """Runs off the tape."""
+    layouts = tuple(None if x is None else x._layout for x in inputs)
+    key = (op, attrs, layouts)
+    plan = _plans.get(key)
+    if plan is None:
+        canonical = op.canonical([None if a is None else a.type for a in layouts], attrs)
+        if op.kind == "view":
+            return _view(op, inputs[0], canonical, key)
+        plan = plan_maker[op.kind](op, layouts, canonical)
+        if "check" not in op.rules and None not in layouts:
+            _plans[key] = plan
+    if "check" in op.rules:
+        op.rules["check"](inputs, **op.canonical([None if a is None else a.type for a in layouts], attrs))
+    r = plan.call(*[x._data for x in inputs if x is not None])
+    return _make(r, plan.layouts[0]) if len(plan.layouts) == 1 else tuple(map(_make, r, plan.layouts))
+
+
+plan_maker: dict[str, Callable[..., Plan]] = {"elementwise": make_plan, "primitive": make_plan, "view": make_plan}
+
+
+def _view(op: Op, x: Tensor, attrs: dict, key) -> Tensor:
+    """A view shares the buffer: only the layout and the address change."""
+    out = op.infer_types([x._layout.type], attrs)[0]
+    a = op.rules["view"](x._layout.array(0), out, **attrs)
+    if a is None:
+        return _view(op, contiguous(x).detach(), attrs, None)
+    layout = Layout(tuple(a.shape), a.dtype, tuple(a.strides))  # type: ignore[arg-type]
+    if key is not None:
+        offset = a.offset * a.dtype.size
+        _plans[key] = Plan((lambda d: native.view(d, offset)) if offset else _same, (layout,))
+    return _make(native.view(x._data, a.offset * a.dtype.size) if a.offset else x._data, layout)
+
+
+def _same(data):
+    return data
+
+
+def _plain(a):
+    """An attribute as hashable data."""
+    if isinstance(a, (list, tuple)):
+        return tuple(_plain(v) for v in a)
+    if isinstance(a, np.generic):
+        return a.item()
+    if isinstance(a, Tensor):
+        return _plain(a.tolist())
+    if isinstance(a, (np.dtype, type)) and a is not None:
+        return dtype(a)
+    return a
+
+
+def _convert(op: Op, inputs: tuple) -> tuple:
+    """Numbers and arrays among the operands become tensors; a Python number is weak: it takes the others' dtype."""
+    if all(isinstance(x, Tensor) or x is None for x in inputs):
+        return inputs
+    first = None
+    for x in inputs:
+        if isinstance(x, (Tensor, np.ndarray, np.generic)):
+            d = dtype(x.dtype)
+            first = d if first is None else first
+    out = []
+    for x in inputs:
+        if isinstance(x, Tensor) or x is None:
+            out.append(x)
+        elif isinstance(x, (bool, int, float)):
+            out.append(scalar(x, promote_scalar(first, x) if first is not None else _default_dtype(x)))
+        elif isinstance(x, (np.ndarray, np.generic, list, tuple)):
+            out.append(Tensor(x))
+        else:
+            raise DTypeError(f"{op.name}: a {type(x).__name__} is not a tensor; help: pass a Tensor, an array or a number")
+    return tuple(out)
+
+
+def _default_dtype(x) -> DType:
+    return bool_ if isinstance(x, bool) else int64 if isinstance(x, int) else float32
+
+
+_scalars: dict = {}
+
+
+def scalar(value, d: DType) -> Tensor:
+    """A 0-d tensor; the last few thousand are kept."""
+    key = (value, d, type(value), str(value) if value == 0 else None)
+    t = _scalars.get(key)
+    if t is None:
+        if len(_scalars) > 4096:
+            _scalars.clear()
+        if d.kind in "iu" and not isinstance(value, bool):
+            low, high = (0, (1 << d.bits) - 1) if d.kind == "u" else (-(1 << (d.bits - 1)), (1 << (d.bits - 1)) - 1)
+            if not low <= value <= high:
+                raise OverflowError(f"Python integer {value} is out of bounds for {d}")
+        t = _scalars[key] = from_numpy(np.asarray(value, d.numpy))
+    return t
+
+
+# ---- ways in and out -----------------------------------------------------------------------------------------------------
+
+
+def _as_array(data, d) -> np.ndarray:
+    if data is None:
+        raise TypeError("Tensor() needs data; help: Tensor(0.0), or functional.zeros(shape)")
+    weak = not isinstance(data, (np.ndarray, np.generic)) and not hasattr(data, "__array__")
+    a = np.asarray(data)
+    if d is not None:
+        return a.astype(dtype(d).numpy)
+    if weak and a.dtype == np.float64:
+        return a.astype(np.float32)
+    return a
+
+
+def from_numpy(a: np.ndarray) -> Tensor:
+    """A tensor with a copy of the array's values."""
+    a = np.ascontiguousarray(a) if a.ndim else np.asarray(a)
+    d = dtype(a.dtype)
+    if not a.dtype.isnative:
+        a = a.astype(a.dtype.newbyteorder("="))
+    data = native.new_buffer(a.nbytes)
+    if a.nbytes:
+        native.write(data, a)
+    return _make(data, Layout(a.shape, d))
+
+
+class _Memory:
+    """What NumPy asks for an array over a tensor's memory."""
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, t: Tensor):
+        d, itemsize = t.dtype, t.dtype.size
+        raw = np.dtype(np.uint16) if d.name == "bfloat16" else d.numpy
+        self.owner = t._data
+        self.__array_interface__ = {
+            "version": 3, "shape": t.shape, "typestr": raw.str, "data": (native.address(t._data), True),
+            "strides": tuple(s * itemsize for s in t.strides),
+        }  # fmt: skip
+
+
+def view_as_numpy(t: Tensor) -> np.ndarray:
+    """A read-only NumPy array over the tensor's memory."""
+    if type(t._data) is not _Capsule:
+        raise TraceError(
+            f"numpy() of {t._layout.type!r} inside a trace: its values do not exist while the program is recorded; help: return it "
+            "from the traced function, or use functional.where and friends instead of Python decisions"
+        )
+    if t.size == 0:
+        return np.empty(t.shape, t.dtype.numpy)
+    a = np.asarray(_Memory(t))
+    return a.view(t.dtype.numpy) if t.dtype.name == "bfloat16" else a
+
+
+def contiguous(t: Tensor) -> Tensor:
+    """The tensor with its elements dense in logical order; itself where they are already."""
+    return t if t._layout.contiguous else REGISTRY["copy"](t)
+
+
+def assign(target: Tensor, value: Tensor) -> None:
+    """target takes value's value."""
+    if tracing.recorder is not None and tracing.recorder.assign(target, value):
+        return
+    target._data, target._layout, target._node = value._data, value._layout, value._node
+
+
+def tensor_type(t: Tensor) -> TensorType:
+    """The type of a tensor, traced or not."""
+    return t._layout.type
+
+
+def dense_like(shape: Sequence[int], d: DType, order: Sequence[int] | None = None) -> Layout:
+    """A dense layout with the axes in this memory order."""
+    return Layout(tuple(shape), d, contiguous_strides(tuple(shape), order))  # type: ignore[arg-type]
+
+
+_add: dict = {}
+_sub: dict = {}
+_mul: dict = {}
+_div: dict = {}
