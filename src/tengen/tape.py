@@ -1,0 +1,168 @@
+"""The backward walk: from recorded nodes to gradients.
+
+Gradient rules are written in ops, so the walk is itself eager code: inside a trace it is recorded, and with `create_graph` it goes
+on the tape and can be differentiated again.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import Any
+
+from tengen.base.errors import GradientError
+from tengen.ops.define import REGISTRY, Op
+from tengen.tensor import Node, Tensor, dispatch
+
+
+def leaf(t: Tensor) -> Node:
+    """Makes `t` a tensor to which gradients flow; returns its node."""
+    t._node = Node(None, (), ())
+    return t._node
+
+
+def node_of(t: Tensor | None) -> tuple[Node | None, int]:
+    """The node that made a tensor, and which of its outputs the tensor is."""
+    n = None if t is None else t._node
+    return n if isinstance(n, tuple) else (n, 0)
+
+
+def gradients(
+    outputs: Sequence[Tensor], seeds: Sequence[Tensor | None], wanted: Sequence[Tensor], create_graph: bool = False
+) -> list[Tensor | None]:
+    """Gradients of sum(output * seed) with respect to the `wanted` tensors; None where an output does not depend on one.
+
+    Args:
+        outputs: recorded tensors. seeds: their gradients; None stands for ones, for a float tensor of one element.
+        create_graph: records the walk itself, for gradients of gradients.
+    """
+    targets = {id(node_of(t)[0]): i for i, t in enumerate(wanted) if node_of(t)[0] is not None}
+    useful = _useful([node_of(t)[0] for t in outputs], targets)
+    grads: dict[int, dict[int, Tensor]] = {}
+    nodes: dict[int, Node] = {}
+    heap: list[tuple[int, int]] = []
+
+    def give(t: Tensor, g: Tensor) -> None:
+        node, index = node_of(t)
+        if node is None or id(node) not in useful:
+            return
+        g = _fit(g, t)
+        slot = grads.get(id(node))
+        if slot is None:
+            slot = grads[id(node)] = {}
+            nodes[id(node)] = node
+            heapq.heappush(heap, (-node.order, id(node)))
+        slot[index] = REGISTRY["add"](slot[index], g) if index in slot else g
+
+    for t, seed in zip(outputs, seeds, strict=True):
+        give(t, _seed(t) if seed is None else seed if create_graph else seed.detach())
+    result: list[Tensor | None] = [None] * len(wanted)
+    while heap:
+        _, key = heapq.heappop(heap)
+        node, slot = nodes[key], grads.pop(key)
+        if key in targets:
+            result[targets[key]] = slot[0]
+        if node.op is not None:
+            _step(node, slot, give, useful, create_graph)
+    by_node = {id(node_of(t)[0]): g for t, g in zip(wanted, result) if g is not None}
+    return [by_node.get(id(node_of(t)[0])) if node_of(t)[0] is not None else None for t in wanted]
+
+
+def _seed(t: Tensor) -> Tensor:
+    if t.size != 1 or not t.dtype.is_float:
+        raise GradientError(
+            f"the gradient of {t._layout.type!r} needs a seed: only a float tensor of one element has an implied one; "
+            "help: pass dy=, or reduce the output with .sum() or .mean() first"
+        )
+    return REGISTRY["broadcast_to"](Tensor(1.0, t.dtype), t.shape)
+
+
+def _useful(starts: Sequence[Node | None], targets: dict[int, int]) -> set[int]:
+    """The nodes on a way from an output to a wanted tensor."""
+    useful: dict[int, bool] = {}
+    stack = [n for n in starts if n is not None]
+    while stack:
+        n = stack[-1]
+        if id(n) in useful:
+            stack.pop()
+            continue
+        below = [m for m in (node_of(x)[0] for x in n.inputs) if m is not None]
+        todo = [m for m in below if id(m) not in useful]
+        if todo:
+            stack.extend(todo)
+            continue
+        useful[id(n)] = id(n) in targets or any(useful[id(m)] for m in below)
+        stack.pop()
+    return {k for k, v in useful.items() if v}
+
+
+def _fit(g: Tensor, t: Tensor) -> Tensor:
+    """A gradient in the shape and dtype of the tensor it belongs to: undoes broadcasting and promotion."""
+    if g.dtype is not t.dtype:
+        g = REGISTRY["astype"](g, t.dtype)
+    return g if g.shape == t.shape else REGISTRY["sum_to"](g, t.shape)
+
+
+def _step(node: Node, slot: dict[int, Tensor], give: Any, useful: set[int], create_graph: bool) -> None:
+    """Runs one node's gradient rule and hands its results on."""
+    op: Op = node.op
+    inputs = node.inputs if create_graph else tuple(None if x is None else x.detach() for x in node.inputs)
+    types = [None if x is None else x._layout.type for x in inputs]
+    attrs = op.canonical(types, node.attrs)
+    wants = tuple(i for i, x in enumerate(node.inputs) if id(node_of(x)[0]) in useful and x is not None and x.dtype.is_float)
+    outs = op.infer_types(types, attrs) if op.kind != "composite" else None
+    n_outs = len(outs) if outs is not None else max(slot) + 1
+    g: Any = slot[0] if n_outs == 1 else tuple(slot.get(i) for i in range(n_outs))
+    if "vjp" not in op.rules:
+        if op.kind != "composite":
+            raise GradientError(f"{op.signature(types, attrs)} has no gradient rule; help: add @{op.name}.vjp below its definition")
+        results = dict(zip(wants, composite_vjp(op, g, inputs, attrs, wants)))
+    else:
+        if op.saves_output:
+            saved = node.outputs or ()
+            attrs = attrs | {"out": saved[0] if len(saved) == 1 else saved}
+        r = op.rules["vjp"](g, *inputs, **attrs)
+        results = dict(enumerate(r if isinstance(r, (tuple, list)) else (r,)))
+    for i in wants:
+        gi = results.get(i)
+        gi = gi() if callable(gi) and not isinstance(gi, Tensor) else gi
+        if gi is not None:
+            give(node.inputs[i], gi)
+
+
+def composite_vjp(op: Op, g: Any, inputs: Sequence[Tensor | None], attrs: dict, wants: tuple[int, ...]) -> tuple:
+    """The gradient of a composite: that of its body, as one derived composite op (so that it, too, is one fused program)."""
+    derived = _vjp_op(op)
+    gs = g if isinstance(g, tuple) else (g,)
+    r = dispatch.run(derived, (*gs, *inputs), (*attrs.values(), wants, len(gs)))
+    return r if isinstance(r, tuple) else (r,)
+
+
+def _vjp_op(op: Op) -> Op:
+    name = f"{op.name}.vjp"
+    if name in REGISTRY:
+        return REGISTRY[name]
+
+    def body(*args, wants, n_grads, **attrs):
+        gs, xs = args[:n_grads], args[n_grads:]
+        copies = list(xs)
+        for i in wants:  # a node of its own for each, which keeps its link to what lies below: gradients of gradients
+            copies[i] = REGISTRY["broadcast_to"](xs[i], xs[i].shape)
+            if copies[i]._node is None:
+                copies[i] = copies[i].detach()
+                leaf(copies[i])
+        out = op.fn(*copies, **attrs)
+        outs = out if isinstance(out, tuple) else (out,)
+        pairs = [(o, s) for o, s in zip(outs, gs) if s is not None and o._node is not None]
+        found = gradients([o for o, _ in pairs], [s for _, s in pairs], [copies[i] for i in wants], create_graph=True)
+        zeros = [REGISTRY["broadcast_to"](Tensor(0.0, copies[i].dtype), copies[i].shape) for i in wants]
+        r = tuple(z if f is None else f for f, z in zip(found, zeros))
+        return r if len(r) != 1 else r[0]
+
+    made = Op.__new__(Op)
+    made.fn, made.kind, made.name, made.doc = body, "composite", name, f"The gradient of `{op.name}`."
+    made.rules, made.samples, made.why_no_vjp = {}, [], None
+    made.tensors, made.attrs, made.variadic = ("args",), (*op.attrs, "wants", "n_grads"), True
+    made.call = lambda *a, **k: dispatch.run(made, a, tuple(k[n] for n in made.attrs))
+    REGISTRY[name] = made
+    return made
