@@ -1,0 +1,163 @@
+"""Fusion: nodes that can be one kernel become one `fused` node with their graph as its body.
+
+A group has an iteration shape and grows upwards from its last node:
+  - a pointwise producer joins when all its readers are in the group (or, written as one more output, when that makes no circle);
+  - a reduction over trailing axes joins a pointwise group of its input's shape as a value computed once per row (softmax, norms);
+  - a contraction joins the one pointwise group that reads it, which becomes its epilogue;
+  - a reduction with pointwise producers takes them as its prologue.
+Fusion never changes a bit: the same scalar operations run on the same values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tengen.ir.graph import Graph, Node, Value
+from tengen.ir.types import TensorType
+from tengen.ops.define import lookup
+
+MAX_INPUTS = 12  # arrays a fused kernel reads; beyond that, registers and compile time suffer
+
+
+@dataclass(eq=False)
+class Group:
+    """Nodes that will be one kernel; `shape` is what it iterates over."""
+
+    shape: tuple
+    nodes: list[Node] = field(default_factory=list)
+    anchor: Node | None = None  # the contraction or reduction inside
+    rows: tuple[int, ...] | None = None  # axes of reductions computed once per row
+    extra: list[Value] = field(default_factory=list)  # values stored besides the last one
+
+
+def fuse(graph: Graph) -> Graph:
+    """Forms groups and replaces each of more than one node by a `fused` node.
+
+    before: ``%a = exp(%x); %b = add(%a, %y); return %b``
+    after:  ``%b = fused(%x, %y) { %a = exp(%x); %b = add(%a, %y); return %b }; return %b``
+    """
+    g = graph.copy()
+    users = g.users()
+    results = set(g.results())
+    of: dict[int, Group] = {}
+    for n in reversed(g.nodes):
+        op = lookup(n.op) if n.op != "fused" else None
+        if op is None or len(n.outputs) != 1:
+            continue
+        group = _group_for(n, op, users, results, of, g)
+        if group is not None:
+            group.nodes.append(n)
+            of[id(n)] = group
+    return _rewrite(g, of, users, results)
+
+
+def _group_for(n: Node, op, users, results, of, g) -> Group | None:
+    """The group that node `n` joins or starts."""
+    out = n.outputs[0]
+    readers = users.get(out, [])
+    reading = {id(of[id(r)]): of[id(r)] for r in readers if id(r) in of}
+    outside = [r for r in readers if id(r) not in of]
+    only = next(iter(reading.values())) if len(reading) == 1 else None
+    contraction = "epilogue" in op.rules
+    if op.fuses:
+        if only is not None and _fits(only, out.type) and _room(only, n):
+            if not outside and out not in results:
+                return only
+            if only.anchor is None and only.rows is None and out.type.shape == only.shape and not _reaches(outside, only, users):
+                only.extra.append(out)
+                return only
+        return Group(tuple(out.type.shape))
+    if "reduced" in op.rules:
+        axes = tuple(n.attrs["axes"])
+        if only is not None and not outside and out not in results and _row_fits(only, n, axes):
+            only.rows = axes
+            return only
+        return Group(tuple(n.inputs[0].type.shape), anchor=n)
+    if contraction:
+        joins = only is not None and not outside and out not in results and only.anchor is None and only.rows is None
+        if joins and not only.extra and tuple(out.type.shape) == only.shape:
+            only.anchor = n
+            return only
+        return Group(tuple(out.type.shape), anchor=n)
+    return None
+
+
+def _fits(group: Group, t: TensorType) -> bool:
+    """Whether a producer of type `t` may be computed inside the group: same shape, so nothing is computed twice. A contraction's
+    group takes no more: what lies above it are its operands."""
+    if group.anchor is not None and "epilogue" in lookup(group.anchor.op).rules:
+        return False
+    return tuple(t.shape) == group.shape
+
+
+def _row_fits(group: Group, n: Node, axes: tuple[int, ...]) -> bool:
+    """Whether a reduction can be computed once per row inside a pointwise group of its input's shape."""
+    if group.anchor is not None or group.extra or tuple(n.inputs[0].type.shape) != group.shape or not n.attrs.get("keepdims"):
+        return False
+    return (group.rows or axes) == axes and axes == tuple(range(len(group.shape) - len(axes), len(group.shape)))
+
+
+def _room(group: Group, n: Node) -> bool:
+    inside = {id(v) for m in group.nodes for v in m.outputs}
+    reads = {id(v) for m in [*group.nodes, n] for v in m.inputs if v is not None and id(v) not in inside}
+    return len(reads) <= MAX_INPUTS
+
+
+def _reaches(starts: list[Node], group: Group, users) -> bool:
+    """Whether a node of `starts` leads to a node of the group: joining would make a circle."""
+    members = {id(m) for m in group.nodes}
+    seen: set[int] = set()
+    stack = list(starts)
+    while stack:
+        n = stack.pop()
+        if id(n) in members:
+            return True
+        if id(n) in seen:
+            continue
+        seen.add(id(n))
+        for v in n.outputs:
+            stack.extend(users.get(v, []))
+    return False
+
+
+def _rewrite(g: Graph, of: dict[int, Group], users, results) -> Graph:
+    done: set[int] = set()
+    nodes: list[Node] = []
+    for n in g.nodes:
+        group = of.get(id(n))
+        if group is None or len(group.nodes) == 1:
+            nodes.append(n)
+        elif id(group) not in done:
+            done.add(id(group))
+            nodes.append(_fused_node(g, group, users, results))
+    g.nodes = nodes
+    g.sort()
+    return g
+
+
+def _fused_node(g: Graph, group: Group, users, results) -> Node:
+    members = {id(n) for n in group.nodes}
+    body = Graph("fused")
+    table: dict[Value | None, Value | None] = {None: None}
+    inputs: list[Value] = []
+    outs: list[Value] = []
+    for n in reversed(group.nodes):  # they were collected from the last to the first
+        for v in n.inputs:
+            if v not in table:
+                if v in g.constants and g.constants[v].size == 1 and not v.type.shape:
+                    table[v] = body.add_constant(g.constants[v], v.type, v.name)
+                else:
+                    table[v] = body.add_input(v.type, v.name)
+                    inputs.append(v)
+        m = body.add_node(n.op, [table[v] for v in n.inputs], n.attrs, [v.type for v in n.outputs], n.where)  # type: ignore[misc]
+        for v, w in zip(n.outputs, m.outputs):
+            table[v] = w
+            if v in results or any(id(r) not in members for r in users.get(v, [])):
+                outs.append(v)
+    for v in outs:
+        body.add_output(table[v], v.name)  # type: ignore[arg-type]
+    node = Node("fused", inputs, {"body": body}, where=group.nodes[0].where)  # type: ignore[arg-type]
+    node.outputs = outs
+    for i, v in enumerate(outs):
+        v.node, v.index = node, i
+    return node
