@@ -1,0 +1,428 @@
+"""What a kernel means, as plain Python: the definition that every code generator and every fast strategy is tested against.
+
+In: a `Kernel`, flat NumPy arrays (changed in place), integers. `evaluate` gives the value of one expression, over arrays of any
+length. A vector is an array whose last axis holds the lanes; a scalar has no such axis. A dtype is the NumPy dtype of the same
+name (bfloat16 from ml_dtypes); bool buffers are uint8 zeros and ones, or NumPy's bool. Results are exact: each operation
+rounds once, on any machine. A NaN's sign and payload mean nothing.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from tengen.base.dtype import DType, bfloat16, bool_, float32, float64
+from tengen.base.errors import IndexOutOfRange, VerifyError
+from tengen.loops.lang import LANES, OPS, Assign, Buffer, Declare, Expr, For, If, Kernel, Let, Load, Store
+from tengen.loops.verify import describe, verify
+
+# ---- exact arithmetic -------------------------------------------------------------------------------------------------
+
+
+def _odd(s: np.ndarray, rest: np.ndarray, bits: type) -> np.ndarray:
+    """`s + rest` rounded to odd, where `s` is that sum rounded to nearest and `rest` has the sign of what was lost.
+    A value rounded to odd may be rounded again to fewer bits without error."""
+    even = (s.view(bits) & bits(1)) == 0
+    fix = np.isfinite(s) & (rest != 0) & even
+    return np.where(fix, np.nextafter(s, np.where(rest > 0, s.dtype.type(np.inf), s.dtype.type(-np.inf))), s)
+
+
+def _two_sum(a, b):
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+def _two_product(a, b):
+    def halves(x):
+        t = x * 134217729.0
+        high = t - (t - x)
+        return high, x - high
+
+    p = a * b
+    (ah, al), (bh, bl) = halves(a), halves(b)
+    return p, ((ah * bh - p) + ah * bl + al * bh) + al * bl
+
+
+def fma32(a, b, c):
+    """a * b + c of float32, rounded once: the product is exact in float64, the sum is rounded to odd before float32."""
+    p = a.astype(np.float64) * b.astype(np.float64)
+    s, rest = _two_sum(p, c.astype(np.float64))
+    return _odd(np.asarray(s), np.asarray(rest), np.int64).astype(np.float32)
+
+
+def fma64(a, b, c):
+    """a * b + c of float64, rounded once: error-free transformations (Boldo and Melquiond, "Emulation of FMA and correctly
+    rounded sums", 2008) where no part can over- or underflow, else fractions."""
+    a, b, c = np.broadcast_arrays(a, b, c)
+    p = a * b
+    uh, ul = _two_product(a, b)
+    th, tl = _two_sum(c, ul)
+    vh, vl = _two_sum(uh, th)
+    z, rest = _two_sum(tl, vl)
+    r = vh + _odd(np.asarray(z), np.asarray(rest), np.int64)
+    trivial = (a == 0) | (b == 0) | ~np.isfinite(a) | ~np.isfinite(b) | np.isnan(c)
+    r = np.where(trivial, p + c, r)
+    size = lambda x: (np.abs(x) > 1e-270) & (np.abs(x) < 1e270)
+    easy = trivial | (size(a) & size(b) & size(p) & (size(c) | (c == 0)))
+    if easy.all():
+        return r
+    r = np.array(r)
+    for i in np.argwhere(~easy):
+        j = tuple(i)
+        r[j] = _fma_exact(float(a[j]), float(b[j]), float(c[j]))
+    return r
+
+
+def _fma_exact(a: float, b: float, c: float) -> float:
+    if c in (np.inf, -np.inf):
+        return c
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    try:
+        return exact.numerator / exact.denominator  # rounds once, to nearest even
+    except OverflowError:
+        return np.inf if exact > 0 else -np.inf
+
+
+def _to_bfloat16(x: np.ndarray) -> np.ndarray:
+    """float64 or an integer, rounded once."""
+    if x.dtype.kind in "iu" and x.dtype.itemsize == 8:
+        far = np.abs(x.astype(np.float64)) >= 2.0**53  # fold the low bits into one that float64 keeps
+        low = x.dtype.type(0x7FF)
+        x = np.where(far, (x & ~low) | (((x & low) != 0).astype(x.dtype) << x.dtype.type(11)), x)
+    x = x.astype(np.float64)
+    y = x.astype(np.float32)
+    return _odd(y, np.where(np.isfinite(y), x - y, 0.0), np.int32).astype(bfloat16.numpy)
+
+
+def convert(x, src: DType, dst: DType):
+    """The value in another dtype, as `lang.cast` says."""
+    x = np.asarray(x)
+    if dst is bool_:
+        return x != 0
+    if src.is_float and dst.is_int:
+        low = -(2 ** (dst.bits - 1)) if dst.kind == "i" else 0
+        high, to = low + 2**dst.bits - 1, dst.numpy.type
+        wide = x.astype(np.float64)
+        inside = (wide > low) & (wide < float(high + 1) if dst.bits == 64 else wide < high)
+        r = np.where(inside, wide, 0.0).astype(to)
+        return np.where(inside, r, np.where(np.isnan(wide), to(0), np.where(wide > 0, to(high), to(low))))
+    if dst is bfloat16 and (src is float64 or src.is_int):
+        return _to_bfloat16(x)
+    if src.is_float and src.bits == 16:
+        x = x.astype(np.float32)
+    return x.astype(dst.numpy)
+
+
+# ---- operations -------------------------------------------------------------------------------------------------------
+
+
+def _shift_left(a, b):
+    ok = (b >= 0) & (b < a.dtype.itemsize * 8)
+    return np.where(ok, a << np.where(ok, b, b.dtype.type(0)), a.dtype.type(0))
+
+
+def _shift_right(a, b):
+    ok = (b >= 0) & (b < a.dtype.itemsize * 8)
+    past = a >> a.dtype.type(a.dtype.itemsize * 8 - 1) if a.dtype.kind == "i" else a.dtype.type(0)
+    return np.where(ok, a >> np.where(ok, b, b.dtype.type(0)), past)
+
+
+def _floor_division(a, b, remainder: bool):
+    one, zero = a.dtype.type(1), a.dtype.type(0)
+    minus = b < 0 if a.dtype.kind == "u" else b == -1
+    safe = np.where((b == 0) | minus, one, b)
+    r = np.where(minus, zero if remainder else zero - a, a % safe if remainder else a // safe)
+    return np.where(b == 0, zero, r)
+
+
+def _index_division(a, b, remainder: bool):
+    if np.any(a < 0) or np.any(b <= 0):
+        raise VerifyError(f"quo and rem take operands >= 0 and divisors > 0, got {a} and {b}; help: floordiv and floormod")
+    return a % b if remainder else a // b
+
+
+def _beats(compare):
+    return lambda a, b: np.where((a != a) | compare(a, b), a, b)
+
+
+_FUNCTIONS: dict[str, Callable] = {
+    # fmt: off
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": np.divide,
+    "floordiv": lambda a, b: _floor_division(a, b, False), "floormod": lambda a, b: _floor_division(a, b, True),
+    "quo": lambda a, b: _index_division(a, b, False), "rem": lambda a, b: _index_division(a, b, True),
+    "min": _beats(operator.lt), "max": _beats(operator.gt),
+    "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt,
+    "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
+    "shl": _shift_left, "shr": _shift_right,
+    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+    "fma": lambda a, b, c: fma32(a, b, c) if a.dtype == np.float32 else fma64(a, b, c),
+    # fmt: on
+}
+
+
+def _lanes(x) -> np.ndarray:
+    """All lanes of a vector, of which equal ones may be held as one."""
+    x = np.asarray(x)
+    return np.broadcast_to(x, (*x.shape[:-1], LANES)) if x.shape[-1] == 1 else x
+
+
+def _plain(op: str, dt: DType) -> Callable:
+    """An op of `OPS` on operands of dtype `dt`. 16-bit floats are computed in float32 and rounded once."""
+    f = _FUNCTIONS[op]
+    if dt.kind != "f" or dt.bits != 16:
+        return f
+    if OPS[op][2] == "bool":
+        return lambda *xs: f(*(np.asarray(x).astype(np.float32) for x in xs))
+    return lambda *xs: convert(f(*(np.asarray(x).astype(np.float32) for x in xs)), float32, dt)
+
+
+def _fold(f: Callable) -> Callable:
+    def tree(x):
+        x, half = _lanes(x), LANES // 2
+        if x.shape[-1] != LANES:
+            raise VerifyError(f"fold of {x.shape[-1]} lanes")
+        while half:
+            x = np.asarray(f(x[..., :half], x[..., half : 2 * half]))
+            half //= 2
+        return x[..., 0]
+
+    return tree
+
+
+def _function(e: Expr) -> Callable:
+    """The function from the values of `e`'s operands to its value."""
+    if e.op in OPS:
+        return _plain(e.op, e.args[0].dtype)
+    match e.op:
+        case "select":
+            return np.where
+        case "cast":
+            return lambda x: convert(x, e.args[0].dtype, e.dtype)
+        case "bitcast":
+            return lambda x: np.asarray(x).view(e.dtype.numpy)
+        case "splat":
+            return lambda x: np.asarray(x)[..., None]
+        case "ramp":
+            return lambda: np.arange(LANES, dtype=np.int64)
+        case "lane":
+            return lambda x: _lanes(x)[..., e.attr]
+        case "fold":
+            return _fold(_plain(str(e.attr), e.dtype))
+    raise VerifyError(f"{e.op} has no value")
+
+
+class _Plan:
+    """An expression as a list of steps over numbered slots: leaves first, every operand before its use."""
+
+    def __init__(self, e: Expr, known: Iterable[Expr] = ()):
+        known = set(known)
+        if _has_call(e, known):
+            from tengen.loops.math import expand
+
+            e = expand(e)
+        slots: dict[Expr, int] = {}
+        self.values: list = []
+        self.free: list[tuple[int, Expr]] = []
+        self.steps: list[tuple[int, Callable, tuple[int, ...]]] = []
+        stack = [e]
+        while stack:
+            x = stack[-1]
+            leaf = x in known or x.op in ("var", "const")
+            todo = [] if leaf else [a for a in x.args if a not in slots]
+            if todo and x not in slots:
+                stack.extend(todo)
+                continue
+            stack.pop()
+            if x in slots:
+                continue
+            slots[x] = len(self.values)
+            self.values.append(None)
+            if x in known or x.op == "var":
+                self.free.append((slots[x], x))
+            elif x.op == "const":
+                src = float64 if x.dtype.is_float else x.dtype
+                self.values[-1] = convert(np.array(x.attr, src.numpy), src, x.dtype)[()] if src is not x.dtype else (
+                    src.numpy.type(x.attr))  # fmt: skip
+            else:
+                self.steps.append((slots[x], _function(x), tuple(slots[a] for a in x.args)))
+        self.result = slots[e]
+
+    def run(self, env: Mapping[Expr, object]):
+        """The value for these values of the free variables."""
+        values = self.values.copy()
+        for i, x in self.free:
+            values[i] = env[x]
+        for i, f, args in self.steps:
+            r = f(*[values[a] for a in args])
+            values[i] = r[()] if type(r) is np.ndarray and r.ndim == 0 else r
+        return values[self.result]
+
+
+def _has_call(e: Expr, known: set[Expr]) -> bool:
+    seen, stack = set(known), [e]
+    while stack:
+        x = stack.pop()
+        if x not in seen:
+            if x.op == "call":
+                return True
+            seen.add(x)
+            stack.extend(x.args)
+    return False
+
+
+def evaluate(e: Expr, env: Mapping[Expr, object] | None = None):
+    """The value of an expression where variables have the given values.
+
+    Args:
+        env: for each variable (or any other sub-expression that is to be taken as known) a number or an array of any shape;
+            arrays are broadcast, so thousands of points are evaluated at once.
+    Returns: a NumPy scalar or array of `e`'s dtype.
+    Errors: VerifyError for a variable that has no value.
+
+    >>> x = var("x", float32)
+    >>> evaluate(x * x + 1.0, {x: [1.0, 2.0, 3.0]})
+    array([ 2.,  5., 10.], dtype=float32)
+    """
+    env = env or {}
+    plan = _Plan(e, env)
+    for _, x in plan.free:
+        if x not in env:
+            raise VerifyError(f"the variable {x.attr} has no value")
+    with np.errstate(all="ignore"):
+        return plan.run({x: np.asarray(v).astype(x.dtype.numpy)[()] for x, v in env.items()})
+
+
+# ---- kernels ----------------------------------------------------------------------------------------------------------
+
+
+class _Machine:
+    """One run of a kernel: memory, the values of variables, and the plans of the expressions met so far."""
+
+    def __init__(self, kernel: Kernel, memory: dict[Buffer, np.ndarray], env: dict[Expr, object]):
+        self.kernel, self.memory, self.env = kernel, memory, env
+        self.plans: dict[Expr, _Plan] = {}
+
+    def value(self, e: Expr, lanes: int = 1):
+        if e.op == "var":
+            return self.env[e]
+        plan = self.plans.get(e)
+        if plan is None:
+            plan = self.plans[e] = _Plan(e)
+        v = plan.run(self.env)
+        return np.broadcast_to(v, (LANES,)) if e.lanes > 1 and v.shape != (LANES,) else v
+
+    def block(self, body: list) -> None:
+        for s in body:
+            match s:
+                case Let() | Declare() | Assign():
+                    self.env[s.var] = self.value(s.value)
+                case Load():
+                    self.env[s.var] = self.load(s)
+                case Store():
+                    self.store(s)
+                case For():
+                    for i in range(int(self.value(s.start)), int(self.value(s.stop)), s.step):
+                        self.env[s.var] = np.int64(i)
+                        self.block(s.body)
+                case If():
+                    self.block(s.body if self.value(s.cond) else s.orelse)
+
+    def places(self, s: Load | Store, lanes: int):
+        """The indices that are touched (one number for a scalar), checked against the buffer's size."""
+        index = self.value(s.index)
+        size = self.memory[s.buffer].size
+        if lanes == 1:
+            if not 0 <= index < size:
+                self.out_of_range(s, index, size)
+            return int(index)
+        n = LANES if s.count is None else min(max(int(self.value(s.count)), 0), LANES)
+        places = (index if s.index.lanes > 1 else index + np.arange(LANES))[:n]
+        if n and (places.min() < 0 or places.max() >= size):
+            self.out_of_range(s, places[(places < 0) | (places >= size)][0], size)
+        return places
+
+    def out_of_range(self, s: Load | Store, index, size: int):
+        raise IndexOutOfRange(
+            f"kernel {self.kernel.name}, piece {self.env[self.kernel.piece]}: {describe(s)}: index {index} is outside buffer "
+            f"{s.buffer.name} of {size} elements"
+        )
+
+    def load(self, s: Load):
+        places = self.places(s, s.var.lanes)
+        got = self.memory[s.buffer][places]
+        if s.buffer.dtype is bool_:
+            got = got != 0
+        if s.count is None or len(places) == LANES:
+            return got
+        assert s.other is not None
+        r = np.array(np.broadcast_to(self.value(s.other), (LANES,)))
+        r[: len(places)] = got
+        return r
+
+    def store(self, s: Store) -> None:
+        value = self.value(s.value)
+        places = self.places(s, s.value.lanes)
+        if s.value.lanes == 1:
+            self.memory[s.buffer][places] = value
+            return
+        memory = self.memory[s.buffer]
+        for p, v in zip(places, value):  # in lane order, so the last of equal indices stays
+            memory[p] = v
+
+
+def _bind(kernel: Kernel, arrays, ints) -> tuple[dict[Buffer, np.ndarray], dict[Expr, object]]:
+    names = [b.name for b in kernel.buffers]
+    table = arrays if isinstance(arrays, Mapping) else dict(zip(names, arrays, strict=True))
+    if set(table) != set(names):
+        raise VerifyError(f"kernel {kernel.name} has the buffers {names}, got {list(table)}")
+    memory = {}
+    for b in kernel.buffers:
+        a = table[b.name]
+        fits = a.dtype in (np.uint8, np.bool_) if b.dtype is bool_ else a.dtype == b.dtype.numpy
+        if a.ndim != 1 or not fits:
+            raise VerifyError(f"kernel {kernel.name}: buffer {b.name} is a flat array of {b.dtype}, got {a.dtype}, {a.ndim}-d")
+        memory[b] = a
+    params = [str(v.attr) for v in kernel.ints]
+    values = ints if isinstance(ints, Mapping) else dict(zip(params, ints, strict=True))
+    if set(values) != set(params):
+        raise VerifyError(f"kernel {kernel.name} has the parameters {params}, got {list(values)}")
+    return memory, {v: np.int64(values[str(v.attr)]) for v in kernel.ints}
+
+
+def _undefined(b: Buffer) -> np.ndarray:
+    """What scratch memory holds at the start of a piece: values that show when they are used."""
+    fill = {"f": np.nan, "b": 1}.get(b.dtype.kind, 0x55)
+    return np.full(b.size or 0, fill, b.dtype.numpy)
+
+
+def interpret(
+    kernel: Kernel,
+    arrays: Mapping[str, np.ndarray] | Sequence[np.ndarray],
+    ints: Mapping[str, int] | Sequence[int] = (),
+    pieces: Iterable[int] | None = None,
+) -> None:
+    """Runs a kernel on flat arrays, in place.
+
+    Args:
+        arrays: one 1-d array per buffer of `kernel.buffers`, by name or in order, of the buffer's dtype (bool: uint8 or bool).
+        ints: the integer parameters, by name or in order.
+        pieces: which pieces to run, in this order; default: all of them, from the first.
+    Errors: VerifyError for a kernel that breaks the language's rules or arrays that do not fit it; IndexOutOfRange, naming
+        kernel, piece, statement, buffer and index, for an access outside a buffer.
+    """
+    verify(kernel)
+    memory, env = _bind(kernel, arrays, ints)
+    machine = _Machine(kernel, memory, env)
+    with np.errstate(all="ignore"):
+        n = int(machine.value(kernel.pieces))
+        for piece in range(n) if pieces is None else pieces:
+            if not 0 <= piece < n:
+                raise VerifyError(f"kernel {kernel.name}: piece {piece} of {n}")
+            memory.update({b: _undefined(b) for b in kernel.scratch})
+            env[kernel.piece] = np.int64(piece)
+            machine.block(kernel.body)
