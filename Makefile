@@ -1,0 +1,55 @@
+# Everything a developer types. `make help` lists it. Each target makes what it needs, on a clean checkout too.
+SHELL := /bin/bash
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check -q
+CODE := $(wildcard src tests examples benchmarks)
+
+.PHONY: help setup test lint types unit demo bench clean
+.DEFAULT_GOAL := help
+
+help:  ## show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+setup: $(VENV)/.all  ## make .venv and install Tengen with everything that tests and examples need
+
+test: setup  ## style, types and every test; fails when any of them fails
+	@status=0; \
+	for step in lint types unit; do $(MAKE) --no-print-directory $$step || { status=1; echo "make test: $$step failed" >&2; }; done; \
+	exit $$status
+
+lint: setup  ## ruff alone
+	$(VENV)/bin/ruff check $(CODE)
+
+types: setup  ## mypy alone
+	$(VENV)/bin/mypy
+
+unit: setup  ## pytest alone; make unit ARGS="tests/data -x" for some of it
+	$(PY) -m pytest -n 2 --dist worksteal $(ARGS)
+
+demo: $(VENV)/.examples  ## train, trace, dump and ship a network on real digits
+	$(PY) examples/digits.py
+
+bench: setup  ## measure; see benchmarks/README.md
+	@found=0; for f in $(sort $(wildcard benchmarks/bench_*.py)); do found=1; echo "== $$f"; $(PY) $$f || exit 1; done; \
+	test $$found = 1 || echo "no benchmarks/bench_*.py here"
+
+clean:  ## remove the environment and everything that was built
+	rm -rf $(VENV) build dist out .pytest_cache .ruff_cache .mypy_cache .hypothesis src/*.egg-info
+	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# The stamps are older than pyproject.toml exactly when the environment is out of date.
+$(VENV)/.all: pyproject.toml | $(PY)
+	$(PIP) install -e '.[test,examples]'
+	@touch $@ $(VENV)/.examples
+
+$(VENV)/.examples: pyproject.toml | $(PY)
+	$(PIP) install -e '.[examples]'
+	@touch $@
+
+# PYTHON=... chooses the interpreter; otherwise the first one here that is new enough and can make an environment.
+$(PY):
+	@for p in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	  if $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+	    echo "making $(VENV) with $$($$p -c 'import sys; print(sys.executable)')"; exec $$p -m venv $(VENV); fi; done; \
+	echo "Tengen needs Python 3.11 or newer with the venv module; none found. Set PYTHON=/path/to/python." >&2; exit 1
