@@ -1,0 +1,182 @@
+"""Products of matrices. All go through the one contraction generator (`kernels/contraction.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tengen.base.dtype import DType, promote
+from tengen.base.errors import DTypeError, ShapeError
+from tengen.ir.types import TensorType
+from tengen.kernels.contraction import contract
+from tengen.kernels.lowering import Array, Lowering
+from tengen.kernels.pointwise import pointwise
+from tengen.kernels.source import Elementwise, Leaf
+from tengen.loops.lang import cast
+from tengen.ops.define import Case, broadcast_shapes, composite, primitive
+from tengen.ops.elementwise import add
+from tengen.ops.shape import permute, reshape
+
+if TYPE_CHECKING:
+    from tengen.tensor import Tensor
+
+
+def in_dtype(lo: Lowering, a: Array, d: DType) -> Array:
+    """The array, cast into a temporary where its dtype is another."""
+    if a.dtype is d:
+        return a
+    t = lo.temp(d, a.shape)
+    pointwise(lo, [Elementwise(lambda v: cast(cast(v, a.dtype.compute), d), [Leaf(a)], a.shape, d)], [t], "cast")
+    return t
+
+
+@primitive
+def matmul(inp1: Tensor, inp2: Tensor, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
+    """Matrix product over the last two axes; leading axes broadcast. A 1-D operand is a row (first) or a column (second), whose
+    axis disappears from the result, as in NumPy.
+
+    Shapes:   (..., M, K), (..., K, N) -> (..., M, N); with transpose_a the first is (..., K, M), with transpose_b the second (..., N, K)
+    Dtypes:   promoted; float16 and bfloat16 accumulate in float32; integers wrap
+    Numerics: accumulated by fma in the order of k inside chunks, see `kernels/contraction.py`; the same bits for any batch and threads
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.matmul(Tensor([[1.0, 2.0]]), Tensor([[3.0], [4.0]])).tolist()
+    [[11.0]]
+    """
+
+
+def _matrix(t: TensorType, first: bool, transposed: bool) -> tuple[tuple, object, object]:
+    """(leading extents, rows, columns) of an operand."""
+    if t.ndim == 0:
+        raise ShapeError("an operand is 0-d; help: use * for a product with a number")
+    if t.ndim == 1:
+        return ((), 1, t.shape[0]) if first else ((), t.shape[0], 1)
+    r, c = t.shape[-2:]
+    return (t.shape[:-2], c, r) if transposed else (t.shape[:-2], r, c)
+
+
+@matmul.infer
+def _(x, y, transpose_a, transpose_b):
+    (ba, m, k), (bb, k2, n) = _matrix(x, True, transpose_a), _matrix(y, False, transpose_b)
+    if not (k is k2 or (isinstance(k, int) and k == k2)):
+        hint = "; help: transpose_b=True contracts the last axis of both" if y.ndim > 1 and y.shape[-1] == k else ""
+        raise ShapeError(f"the inner extents {k} and {k2} differ{hint}")
+    if x.dtype.kind == "b" or y.dtype.kind == "b":
+        raise DTypeError("does not take bool; help: cast it with .astype('int32') or .astype('float32')")
+    tail = [m] * (x.ndim > 1) + [n] * (y.ndim > 1)
+    return TensorType([*broadcast_shapes(ba, bb), *tail], promote(x.dtype, y.dtype))
+
+
+def _lower_matmul(lo, ins, outs, epilogue=None, transpose_a=False, transpose_b=False):
+    out = outs[0]
+    x, y = (in_dtype(lo, a, out.dtype) for a in ins)
+    x_axes, y_axes = x.ndim, y.ndim
+    if x.ndim == 1:
+        x, out = x.unsqueeze(0), out.unsqueeze(out.ndim - (y_axes > 1))
+    elif transpose_a:
+        x = x.permute([*range(x.ndim - 2), x.ndim - 1, x.ndim - 2])
+    if y_axes == 1:
+        y, out = y.unsqueeze(1), out.unsqueeze(out.ndim)
+    elif transpose_b:
+        y = y.permute([*range(y.ndim - 2), y.ndim - 1, y.ndim - 2])
+    restore = None
+    if epilogue is not None and (x_axes == 1 or y_axes == 1):
+        drop = {out.ndim - 2} if x_axes == 1 else set()
+        drop |= {out.ndim - 1} if y_axes == 1 else set()
+        restore, keep = epilogue, [i for i in range(out.ndim) if i not in drop]
+        epilogue = _dropping(restore, keep)
+    lead = out.ndim - 2
+    if y.ndim == 2:  # one matrix for all: the leading axes are rows
+        x = x.expand((*out.shape[:-2], *x.shape[-2:]))
+        return contract(lo, x, y, out, g=0, m=lead + 1, k=1, n=1, epilogue=epilogue, name="matmul")
+    x = x.expand((*out.shape[:-2], *x.shape[-2:]))
+    y = y.expand((*out.shape[:-2], *y.shape[-2:]))
+    return contract(lo, x, y, out, g=lead, m=1, k=1, n=1, epilogue=epilogue, name="matmul")
+
+
+def _dropping(epilogue, keep: Sequence[int]):
+    from tengen.kernels.source import At
+
+    def run(k, value, at):
+        vec = keep.index(at.vec) if at.vec in keep else None
+        if vec is None and at.vec is not None:
+            raise ValueError("a vector along an axis that the result does not have")
+        return epilogue(k, value, At(tuple(at.coords[i] for i in keep), vec, at.count))
+
+    return run
+
+
+@matmul.lower
+def _(lo, ins, outs, transpose_a, transpose_b):
+    _lower_matmul(lo, ins, outs, None, transpose_a, transpose_b)
+
+
+matmul.rules["epilogue"] = _lower_matmul
+
+
+def _swap(x):
+    return permute(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+@matmul.vjp
+def _(g, x, y, transpose_a, transpose_b):
+    if x.ndim == 1 or y.ndim == 1:
+        rows = reshape(x, (1, x.shape[0])) if x.ndim == 1 else x
+        columns = reshape(y, (y.shape[0], 1)) if y.ndim == 1 else y
+        lead = g.shape[: len(g.shape) - (x.ndim > 1) - (y.ndim > 1)]
+        m = g.shape[len(lead)] if x.ndim > 1 else 1
+        n = g.shape[-1] if y.ndim > 1 else 1
+        gx, gy = _product_gradients(reshape(g, (*lead, m, n)), rows, columns, transpose_a and x.ndim > 1, transpose_b and y.ndim > 1)
+        return (lambda: reshape(gx(), x.shape) if x.ndim == 1 else gx()), (lambda: reshape(_sum_lead(gy(), 2), y.shape) if y.ndim == 1 else gy())
+    return _product_gradients(g, x, y, transpose_a, transpose_b)
+
+
+def _sum_lead(g, ndim: int):
+    from tengen.ops.reduce import sum_to
+
+    return sum_to(g, g.shape[-ndim:])
+
+
+def _product_gradients(g, x, y, ta: bool, tb: bool):
+    def gx():
+        return matmul(y, g, tb, True) if ta else matmul(g, y, False, not tb)
+
+    def gy():
+        a, h = x, g
+        if y.ndim == 2 and x.ndim > 2 and not ta:  # one long sum instead of a batch of products that are then added
+            a, h = reshape(x, (-1, x.shape[-1])), reshape(g, (-1, g.shape[-1]))
+        return matmul(h, a, True, ta) if tb else matmul(a, h, not ta, False)
+
+    return gx, gy
+
+
+matmul.reference(
+    lambda x, y, transpose_a=False, transpose_b=False: np.matmul(
+        np.swapaxes(x, -1, -2) if transpose_a and x.ndim > 1 else x, np.swapaxes(y, -1, -2) if transpose_b and y.ndim > 1 else y
+    )
+)
+matmul.cases(
+    Case(lambda r: (r.uniform(-1, 1, (3, 5)), r.uniform(-1, 1, (5, 4)))),
+    Case(lambda r: (r.uniform(-1, 1, (5, 3)), r.uniform(-1, 1, (4, 5))), {"transpose_a": True, "transpose_b": True}),
+    Case(lambda r: (r.uniform(-1, 1, (2, 1, 3, 5)), r.uniform(-1, 1, (4, 5, 2)))),
+    Case(lambda r: (r.uniform(-1, 1, (2, 3, 5)), r.uniform(-1, 1, (5, 17)))),
+    Case(lambda r: (r.uniform(-1, 1, (5,)), r.uniform(-1, 1, (5, 2)))),
+    Case(lambda r: (r.uniform(-1, 1, (3, 5)), r.uniform(-1, 1, (5,)))),
+    Case(lambda r: (r.uniform(-1, 1, (5,)), r.uniform(-1, 1, (5,)))),
+)
+
+
+@composite
+def linear(inp: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """inp @ weight.T + bias.
+
+    Shapes: (..., in), (out, in), (out,) or None -> (..., out)
+    """
+    y = matmul(inp, weight, False, True)
+    return y if bias is None else add(y, bias)
+
+
+linear.reference(lambda x, w, b=None: x @ w.T + (0 if b is None else b))
+linear.cases(Case(lambda r: (r.uniform(-1, 1, (3, 5)), r.uniform(-1, 1, (4, 5)), r.uniform(-1, 1, (4,)))))

@@ -1,0 +1,337 @@
+"""Convolutions over any number of spatial axes, their transposes and weight gradients: three linear ops, each the gradient of the
+others, all contractions over sliding windows.
+
+N batch, C channels, O output channels, G groups, S spatial extents of the image, P of the output, K of the filter.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tengen.base.dtype import promote
+from tengen.base.errors import DTypeError, ShapeError
+from tengen.ir.types import Dim, TensorType
+from tengen.kernels.contraction import contract
+from tengen.kernels.lowering import Array, Lowering
+from tengen.kernels.pointwise import copy, pointwise
+from tengen.kernels.source import Leaf, Literal
+from tengen.loops.lang import Expr, as_int, maximum, minimum
+from tengen.ops.contract import in_dtype
+from tengen.ops.define import primitive
+
+if TYPE_CHECKING:
+    from tengen.tensor import Tensor
+
+
+def per_axis(value, n: int, name: str) -> tuple[int, ...]:
+    """An int or a sequence of ints, one for each of n spatial axes."""
+    t = (value,) * n if isinstance(value, int) else tuple(int(v) for v in value)
+    if len(t) != n:
+        raise ShapeError(f"{name}={value!r} must be an int or {n} ints")
+    return t
+
+
+def _canon(types, stride, padding, dilation, groups, **more):
+    x = types[0]
+    n = x.ndim - 2
+    if n < 1:
+        raise ShapeError(f"a convolution needs an image of at least 3 axes (batch, channels, space), got {x}")
+    a = {
+        "stride": per_axis(stride, n, "stride"), "padding": per_axis(padding, n, "padding"),
+        "dilation": per_axis(dilation, n, "dilation"), "groups": int(groups),
+    }  # fmt: skip
+    if min(a["stride"]) < 1 or min(a["dilation"]) < 1 or min(a["padding"]) < 0 or groups < 1:
+        raise ShapeError(f"stride, dilation and groups must be positive and padding not negative: {a}")
+    if "output_padding" in more:
+        a["output_padding"] = per_axis(more["output_padding"], n, "output_padding")
+    return a
+
+
+def _filter(w: TensorType | Array, n: int, groups: int) -> tuple[Dim, Dim, tuple[Dim, ...]]:
+    """(O / G, C / G, K) of a filter (O, C, *K), grouped (G, O/G, C/G, *K) or, as PyTorch has it, (O, C/G, *K)."""
+    s = w.shape
+    if len(s) == n + 3:
+        if as_int(s[0]) is not None and as_int(s[0]) != groups:
+            raise ShapeError(f"the filter has {s[0]} groups, groups={groups}")
+        return s[1], s[2], tuple(s[3:])
+    if len(s) != n + 2:
+        raise ShapeError(f"a filter of {len(s)} axes for an image of {n + 2}; help: (O, C, *K), or (G, O/G, C/G, *K) with groups")
+    if isinstance(s[0], int) and s[0] % groups:
+        raise ShapeError(f"{s[0]} output channels cannot be shared out to {groups} groups")
+    return s[0] // groups, s[1], tuple(s[2:])
+
+
+def _same(a: Dim, b: Dim) -> bool:
+    return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
+
+
+def _check_dtypes(*types: TensorType):
+    d = types[0].dtype
+    for t in types[1:]:
+        d = promote(d, t.dtype)
+    if d.kind == "b":
+        raise DTypeError("does not take bool; help: cast it with .astype('float32')")
+    return d
+
+
+def out_extent(s: Dim, k: Dim, stride: int, padding: int, dilation: int) -> Dim:
+    """How many windows fit."""
+    span = s + 2 * padding - dilation * (k - 1) - 1
+    if isinstance(span, int) and span < 0:
+        raise ShapeError(f"a filter of extent {k} (dilation {dilation}) does not fit an image of extent {s} with padding {padding}")
+    return span // stride + 1
+
+
+def channels_last(arrays, out, **attrs) -> list[int]:
+    """The memory order of images: batch, space, channels."""
+    return [0, *range(2, len(out.shape)), 1]
+
+
+# ---- building blocks of the lowerings ------------------------------------------------------------------------------------
+
+
+def padded(lo: Lowering, x: Array, before: tuple[Dim, ...], extents: tuple[Dim, ...], step: tuple[int, ...]) -> Array:
+    """A channels-last copy of image `x` with its pixels at before + i * step in a larger image of zeros."""
+    n = len(extents)
+    t = lo.temp(x.dtype, (x.shape[0], x.shape[1], *extents), [0, *range(2, n + 2), 1])
+    pointwise(lo, [Literal(0, x.dtype)], [t], "zero")
+    first, count = [], []
+    for b, e, s, d in zip(before, extents, step, x.shape[2:]):
+        if isinstance(b, int) and b >= 0:
+            first.append(0)
+            count.append(d)
+        else:  # a crop: pixels that fall outside the image are left out
+            lo_i = maximum(0 * d + 0, (0 - b + s - 1) // s) if isinstance(d, Expr) else max(0, -(b // s))
+            last = (e - 1 - b) // s + 1
+            hi = minimum(last, d) if isinstance(last, Expr) or isinstance(d, Expr) else min(last, d)
+            first.append(lo_i)
+            count.append(hi - lo_i)
+    offset = t.offset
+    for axis, (b, f, s) in enumerate(zip(before, first, step)):
+        offset = offset + (b + f * s) * t.strides[axis + 2]
+    shape = (*x.shape[:2], *count)
+    inner = Array(t.id, t.dtype, shape, (*t.strides[:2], *(st * s for st, s in zip(t.strides[2:], step))), offset)
+    start = x.offset
+    for axis, f in enumerate(first):
+        start = start + f * x.strides[axis + 2]
+    copy(lo, Array(x.id, x.dtype, shape, x.strides, start), inner, "pad")
+    return t
+
+
+def image(lo: Lowering, x: Array, padding: tuple[int, ...]) -> Array:
+    """The image with its halo of zeros; as it is where it needs none and its channels are dense."""
+    if not any(padding):
+        if as_int(x.strides[1]) == 1 or as_int(x.shape[1]) == 1:
+            return x
+        t = lo.temp(x.dtype, x.shape, [0, *range(2, x.ndim), 1])
+        copy(lo, x, t, "channels_last")
+        return t
+    return padded(lo, x, padding, tuple(s + 2 * p for s, p in zip(x.shape[2:], padding)), (1,) * len(padding))
+
+
+def windows(x: Array, out: tuple[Dim, ...], k: tuple[Dim, ...], stride, dilation, groups: int) -> tuple[list, list]:
+    """Extents and strides of x as ([G], [N, *P], [*K, C/G]), three lists each."""
+    c = x.shape[1] // groups
+    space = x.strides[2:]
+    g = ([groups], [c * x.strides[1]]) if groups > 1 else ([], [])
+    m = ([x.shape[0], *out], [x.strides[0], *(s * st for s, st in zip(space, stride))])
+    kk = ([*k, c], [*(s * d for s, d in zip(space, dilation)), x.strides[1]])
+    return [g[0], m[0], kk[0]], [g[1], m[1], kk[1]]
+
+
+def _array(a: Array, parts: list[tuple[list, list]], offset: Dim | None = None) -> Array:
+    shape = [d for e, _ in parts for d in e]
+    strides = [s for _, st in parts for s in st]
+    return Array(a.id, a.dtype, tuple(shape), tuple(strides), a.offset if offset is None else offset)
+
+
+def filter_parts(w: Array, n: int, groups: int) -> dict[str, tuple[list, list]]:
+    """The filter's axes by role: g groups, o output channels of a group, c input channels of a group, k space."""
+    o, c, k = _filter(w, n, groups)
+    st = w.strides
+    if w.ndim == n + 3:
+        parts = {"g": ([groups], [st[0]]), "o": ([o], [st[1]]), "c": ([c], [st[2]]), "k": (list(k), list(st[3:]))}
+    else:
+        parts = {"g": ([groups], [o * st[0]]), "o": ([o], [st[0]]), "c": ([c], [st[1]]), "k": (list(k), list(st[2:]))}
+    if groups == 1:
+        parts["g"] = ([], [])
+    return parts
+
+
+def _image_parts(y: Array, groups: int) -> dict[str, tuple[list, list]]:
+    c = y.shape[1] // groups
+    g = ([groups], [c * y.strides[1]]) if groups > 1 else ([], [])
+    return {"g": g, "p": ([y.shape[0], *y.shape[2:]], [y.strides[0], *y.strides[2:]]), "c": ([c], [y.strides[1]])}
+
+
+# ---- the three ops -------------------------------------------------------------------------------------------------------
+
+
+@primitive
+def conv(inp: Tensor, weight: Tensor, stride=1, padding=0, dilation=1, groups: int = 1) -> Tensor:
+    """Cross-correlation of images with filters.
+
+    Shapes:   (N, C, *S), (O, C/G, *K) or (G, O/G, C/G, *K) -> (N, O, *P), P = (S + 2 padding - dilation (K - 1) - 1) // stride + 1
+    Numerics: accumulated over (*K, C) in that order, see `kernels/contraction.py`; padding is zeros that are multiplied
+    Layout:   the result is channels-last in memory
+    """
+
+
+conv.canon(_canon)
+conv.layout(channels_last)
+
+
+@conv.infer
+def _(x, w, stride, padding, dilation, groups):
+    o, c, k = _filter(w, x.ndim - 2, groups)
+    if isinstance(x.shape[1], int) and isinstance(c, int) and x.shape[1] != c * groups:
+        raise ShapeError(f"the image has {x.shape[1]} channels, the filter takes {c * groups}")
+    out = [out_extent(*a) for a in zip(x.shape[2:], k, stride, padding, dilation)]
+    return TensorType([x.shape[0], o * groups, *out], _check_dtypes(x, w))
+
+
+def _lower_conv(lo, ins, outs, epilogue=None, stride=(), padding=(), dilation=(), groups=1):
+    out, n = outs[0], len(stride)
+    x, w = (in_dtype(lo, a, out.dtype) for a in ins)
+    x = image(lo, x, padding)
+    f = filter_parts(w, n, groups)
+    shape, strides = windows(x, out.shape[2:], tuple(f["k"][0]), stride, dilation, groups)
+    a = _array(x, list(zip(shape, strides)))
+    b = _array(w, [f["g"], f["k"], f["c"], f["o"]])
+    y = _image_parts(out, groups)
+    contract(lo, a, b, _array(out, [y["g"], y["p"], y["c"]]), g=int(groups > 1), m=n + 1, k=n + 1, n=1,
+             epilogue=None if epilogue is None else _image_epilogue(epilogue, n, groups, f["o"][0][0]), name="conv")  # fmt: skip
+
+
+def _image_epilogue(epilogue, n: int, groups: int, per_group: Dim):
+    """Coordinates of the contraction, ([g], n, *p, o), as those of the image, (n, c, *p)."""
+    from tengen.kernels.source import At
+
+    def run(k, value, at):
+        g, rest = (at.coords[0], at.coords[1:]) if groups > 1 else (0, at.coords)
+        batch, space, o = rest[0], rest[1:-1], rest[-1]
+        channel = o + g * per_group if groups > 1 else o
+        vec = None
+        if at.vec is not None:
+            j = at.vec - (groups > 1)
+            vec = 1 if j in (-1, n + 1) else 0 if j == 0 else j + 1
+        return epilogue(k, value, At((batch, channel, *space), vec, at.count))
+
+    return run
+
+
+@conv.lower
+def _(lo, ins, outs, **attrs):
+    _lower_conv(lo, ins, outs, None, **attrs)
+
+
+conv.rules["epilogue"] = _lower_conv
+
+
+@conv.vjp
+def _(g, x, w, **a):
+    return (lambda: conv_transposed(g, w, x, **a)), (lambda: conv_weight_grad(x, g, w, **a))
+
+
+@primitive
+def conv_transposed(
+    inp: Tensor, weight: Tensor, like: Tensor | None = None, stride=1, padding=0, dilation=1, groups: int = 1, output_padding=0
+) -> Tensor:
+    """The transpose of `conv` as a linear map: its gradient with respect to the image, and the transposed convolution.
+
+    Shapes: (N, O, *P), a filter that takes C channels to O -> (N, C, *S); S is that of `like` (only its type is used) when given,
+            else (P - 1) stride - 2 padding + dilation (K - 1) + 1 + output_padding
+    """
+
+
+conv_transposed.canon(_canon)
+conv_transposed.layout(channels_last)
+
+
+@conv_transposed.infer
+def _(y, w, like, stride, padding, dilation, groups, output_padding):
+    o, c, k = _filter(w, y.ndim - 2, groups)
+    if isinstance(y.shape[1], int) and isinstance(o, int) and y.shape[1] != o * groups:
+        raise ShapeError(f"the image has {y.shape[1]} channels, the filter gives {o * groups}")
+    if like is not None:
+        return TensorType([y.shape[0], c * groups, *like.shape[2:]], _check_dtypes(y, w))
+    space = [(p - 1) * s - 2 * pad + d * (kk - 1) + 1 + op
+             for p, kk, s, pad, d, op in zip(y.shape[2:], k, stride, padding, dilation, output_padding)]  # fmt: skip
+    if any(isinstance(s, int) and s < 1 for s in space):
+        raise ShapeError(f"the result would have spatial extents {space}")
+    return TensorType([y.shape[0], c * groups, *space], _check_dtypes(y, w))
+
+
+@conv_transposed.lower
+def _(lo, ins, outs, stride, padding, dilation, groups, output_padding):
+    out, n = outs[0], len(stride)
+    y, w = in_dtype(lo, ins[0], out.dtype), in_dtype(lo, ins[1], out.dtype)
+    f = filter_parts(w, n, groups)
+    k = f["k"][0]
+    # The image spread out by the strides, with a halo: then it is a convolution with the reversed filter.
+    halo = tuple(d * (kk - 1) for d, kk in zip(dilation, k))
+    extents = tuple(s + h for s, h in zip(out.shape[2:], halo))
+    before = tuple(h - p for h, p in zip(halo, padding))
+    if any(before) or any(s != 1 for s in stride) or any(not _same(e, p) for e, p in zip(extents, y.shape[2:])):
+        y = padded(lo, y, before, extents, stride)
+    else:
+        y = image(lo, y, (0,) * n)
+    shape, strides = windows(y, out.shape[2:], tuple(k), (1,) * n, dilation, groups)
+    a = _array(y, list(zip(shape, strides)))
+    offset = w.offset
+    for kk, s in zip(k, f["k"][1]):
+        offset = offset + (kk - 1) * s
+    back = (f["k"][0], [-1 * s for s in f["k"][1]])
+    b = _array(w, [f["g"], back, f["o"], f["c"]], offset)
+    x = _image_parts(out, groups)
+    contract(lo, a, b, _array(out, [x["g"], x["p"], x["c"]]), g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed")
+
+
+@conv_transposed.vjp
+def _(g, y, w, like, output_padding, **a):
+    return (lambda: conv(g, w, **a)), (lambda: conv_weight_grad(g, y, w, **a)), None
+
+
+@primitive
+def conv_weight_grad(inp: Tensor, grad: Tensor, like: Tensor, stride=1, padding=0, dilation=1, groups: int = 1) -> Tensor:
+    """The gradient of `conv` with respect to the filter: the sum over batch and space of image windows times output gradients.
+
+    Shapes: (N, C, *S), (N, O, *P), the filter (only its type is used) -> the filter's shape
+    """
+
+
+conv_weight_grad.canon(_canon)
+
+
+@conv_weight_grad.infer
+def _(x, g, like, stride, padding, dilation, groups):
+    return TensorType(like.shape, _check_dtypes(x, g))
+
+
+@conv_weight_grad.layout
+def _(arrays, out, stride, padding, dilation, groups):
+    n = len(stride)
+    lead = len(out.shape) - n - 2  # 1 where the groups are an axis of their own
+    return [*range(lead), *range(lead + 2, len(out.shape)), lead + 1, lead]
+
+
+@conv_weight_grad.lower
+def _(lo, ins, outs, stride, padding, dilation, groups):
+    out, n = outs[0], len(stride)
+    x, g = in_dtype(lo, ins[0], out.dtype), in_dtype(lo, ins[1], out.dtype)
+    x = image(lo, x, padding)
+    f = filter_parts(out, n, groups)
+    shape, strides = windows(x, g.shape[2:], tuple(f["k"][0]), stride, dilation, groups)
+    parts = list(zip(shape, strides))
+    a = _array(x, [parts[0], parts[2], parts[1]])
+    y = _image_parts(g, groups)
+    b = _array(g, [y["g"], y["p"], y["c"]])
+    contract(lo, a, b, _array(out, [f["g"], f["k"], f["c"], f["o"]]), g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_weight_grad")
+
+
+@conv_weight_grad.vjp
+def _(gw, x, g, like, **a):
+    return (lambda: conv_transposed(g, gw, x, **a)), (lambda: conv(x, gw, **a)), None
+
+
+_ = Leaf

@@ -1,0 +1,292 @@
+"""Pooling over any number of spatial axes: reductions over sliding windows, and their adjoints.
+
+N batch, C channels, S spatial extents of the image, P of the output, K of the window.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tengen.base.dtype import int32
+from tengen.base.errors import DTypeError, ShapeError
+from tengen.ir.types import Dim, TensorType
+from tengen.kernels.arg import arg_reduce
+from tengen.kernels.lowering import Array, contiguous_strides
+from tengen.kernels.pointwise import copy, memory_order, pointwise
+from tengen.kernels.reduce import reduce
+from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source
+from tengen.loops.lang import Expr, cast, const, equal, maximum, minimum, select
+from tengen.ops.conv import out_extent, per_axis
+from tengen.ops.define import primitive
+
+if TYPE_CHECKING:
+    from tengen.tensor import Tensor
+
+
+def _canon(types, kernel_size, stride, padding, **more):
+    n = types[0].ndim - 2
+    if n < 1:
+        raise ShapeError(f"pooling needs an image of at least 3 axes (batch, channels, space), got {types[0]}")
+    k = per_axis(kernel_size, n, "kernel_size")
+    a = {"kernel_size": k, "stride": k if stride is None else per_axis(stride, n, "stride"), "padding": per_axis(padding, n, "padding")}
+    if min(k) < 1 or min(a["stride"]) < 1 or any(p < 0 or 2 * p > kk for p, kk in zip(a["padding"], k)):
+        raise ShapeError(f"kernel_size and stride must be positive, padding at most half the kernel: {a}")
+    return a | more
+
+
+def _infer(x: TensorType, kernel_size, stride, padding, **_) -> TensorType:
+    if not x.dtype.is_float and not x.dtype.is_int:
+        raise DTypeError(f"does not take {x.dtype}")
+    space = [out_extent(s, k, st, p, 1) for s, k, st, p in zip(x.shape[2:], kernel_size, stride, padding)]
+    return TensorType([*x.shape[:2], *space], x.dtype)
+
+
+def _layout(arrays, out, **attrs):
+    return memory_order(arrays[0])
+
+
+def _windows(lo, x: Array, out_space, fill, kernel_size, stride, padding) -> Array:
+    """The image, with its halo of `fill`, as (N, C, *P, *K)."""
+    if any(padding):
+        extents = tuple(s + 2 * p for s, p in zip(x.shape[2:], padding))
+        t = lo.temp(x.dtype, (*x.shape[:2], *extents), memory_order(x))
+        pointwise(lo, [Literal(fill, x.dtype)], [t], "fill")
+        offset = t.offset
+        for axis, p in enumerate(padding):
+            offset = offset + p * t.strides[axis + 2]
+        copy(lo, x, Array(t.id, t.dtype, x.shape, t.strides, offset), "pad")
+        x = t
+    space = x.strides[2:]
+    strides = (*x.strides[:2], *(s * st for s, st in zip(space, stride)), *space)
+    return Array(x.id, x.dtype, (*x.shape[:2], *out_space, *kernel_size), strides, x.offset)
+
+
+def _computed(a: Array) -> Source:
+    d = a.dtype.compute
+    return Leaf(a) if a.dtype is d else Elementwise(lambda v: cast(v, d), [Leaf(a)], a.shape, d)
+
+
+def _lowest(d):
+    return float("-inf") if d.is_float else -(1 << (d.bits - 1)) if d.kind == "i" else 0
+
+
+@primitive
+def max_pool(inp: Tensor, kernel_size, stride=None, padding=0) -> Tensor:
+    """The largest element of each window; padding never wins. The gradient goes to the first largest one.
+
+    Shapes: (N, C, *S) -> (N, C, *P), P = (S + 2 padding - kernel_size) // stride + 1; stride is the kernel's size by default
+    """
+
+
+max_pool.canon(_canon)
+max_pool.infer(_infer)
+max_pool.layout(_layout)
+
+
+@max_pool.lower
+def _(lo, ins, outs, kernel_size, stride, padding):
+    out, n = outs[0], len(kernel_size)
+    w = _windows(lo, ins[0], out.shape[2:], _lowest(out.dtype), kernel_size, stride, padding)
+    reduce(lo, "max", _computed(w), out, tuple(range(n + 2, 2 * n + 2)), name="max_pool")
+
+
+@max_pool.vjp
+def _(g, x, **a):
+    return max_pool_grad(g, x, **a)
+
+
+@primitive
+def avg_pool(inp: Tensor, kernel_size, stride=None, padding=0, mode: str = "average_count_exclude_padding") -> Tensor:
+    """The mean of each window: over the pixels inside the image, or with mode="average" over all, padding counted as zeros.
+
+    Shapes: (N, C, *S) -> (N, C, *P), P = (S + 2 padding - kernel_size) // stride + 1; stride is the kernel's size by default
+    """
+
+
+@avg_pool.canon
+def _(types, kernel_size, stride, padding, mode):
+    if mode not in ("average", "average_count_exclude_padding"):
+        raise ShapeError(f"mode={mode!r} must be 'average' or 'average_count_exclude_padding'")
+    return _canon(types, kernel_size, stride, padding) | {"mode": mode}
+
+
+@avg_pool.infer
+def _(x, **a):
+    if not x.dtype.is_float:
+        raise DTypeError(f"does not take {x.dtype}; help: cast it with .astype('float32')")
+    return _infer(x, **a)
+
+
+avg_pool.layout(_layout)
+
+
+def _window_count(at: At, space, kernel_size, stride, padding, mode: str, d) -> Expr:
+    """How many pixels the window at these output coordinates averages."""
+    n: Expr = const(1)
+    for axis, (s, k, st, p) in enumerate(zip(space, kernel_size, stride, padding)):
+        if mode == "average" or p == 0:
+            n = n * k
+            continue
+        first = at.coord(axis + 2) * st - p
+        end = minimum(first + k, s if isinstance(s, Expr) else const(s))
+        n = (end - maximum(first, const(0))) * n
+    return cast(n, d)
+
+
+@avg_pool.lower
+def _(lo, ins, outs, kernel_size, stride, padding, mode):
+    out, n = outs[0], len(kernel_size)
+    space = ins[0].shape[2:]
+    w = _windows(lo, ins[0], out.shape[2:], 0, kernel_size, stride, padding)
+
+    def finish(k, v, at):
+        return cast(v / _window_count(at, space, kernel_size, stride, padding, mode, v.dtype), out.dtype)
+
+    reduce(lo, "add", _computed(w), out, tuple(range(n + 2, 2 * n + 2)), finish, name="avg_pool")
+
+
+@avg_pool.vjp
+def _(g, x, **a):
+    return avg_pool_grad(g, x, **a)
+
+
+class _Adjoint(Source):
+    """For pixel s and window offset k: what the window that has pixel s at offset k gives back, zero where there is none.
+    Axes (N, C, *S, *K)."""
+
+    def __init__(self, give, out_space, shape, kernel_size, stride, padding, dtype):
+        self.give, self.out_space, self.stride, self.padding = give, out_space, stride, padding
+        self.shape, self.dtype, self.n = (*shape, *kernel_size), dtype, len(kernel_size)
+
+    def value(self, k, at):
+        n = self.n
+        inside: Expr | None = None
+        place: list[Dim] = []
+        for axis in range(n):
+            t = at.coords[2 + axis] + self.padding[axis] - at.coords[2 + n + axis]
+            if at.vec in (2 + axis, 2 + n + axis):
+                t = at.coord(2 + axis) + self.padding[axis] - at.coord(2 + n + axis)
+            t = t if isinstance(t, Expr) else const(t)
+            st, extent = self.stride[axis], self.out_space[axis]
+            safe = maximum(t, const(0))
+            q = safe // st
+            last = (extent if isinstance(extent, Expr) else const(extent)) - 1
+            ok = (t >= 0) & (q <= last)
+            if st > 1:
+                ok = ok & equal(safe % st, 0)
+            inside = ok if inside is None else inside & ok
+            place.append(k.let(minimum(q, last)))
+        vec = at.vec if at.vec in (0, 1) else None
+        where = At((at.coords[0], at.coords[1], *place), vec, at.count)
+        where.count = at.count if where.lanes > 1 else None
+        v = self.give(k, where, [at.coord(2 + n + a) for a in range(n)])
+        return select(inside, v, const(0, self.dtype))  # type: ignore[arg-type]
+
+
+def _scatter_windows(lo, out: Array, give, out_space, kernel_size, stride, padding) -> None:
+    n, d = len(kernel_size), out.dtype.compute
+    reduce(lo, "add", _Adjoint(give, out_space, out.shape, kernel_size, stride, padding, d), out, tuple(range(n + 2, 2 * n + 2)), name="unpool")
+
+
+@primitive
+def avg_pool_grad(grad: Tensor, like: Tensor, kernel_size, stride, padding, mode: str) -> Tensor:
+    """The gradient of `avg_pool`: each pixel collects its share of every window it is in. Only the type of `like` is used."""
+
+
+avg_pool_grad.infer(lambda g, like, **a: TensorType(like.shape, g.dtype))
+avg_pool_grad.layout(_layout)
+
+
+@avg_pool_grad.lower
+def _(lo, ins, outs, kernel_size, stride, padding, mode):
+    g, out = ins[0], outs[0]
+    space, d = out.shape[2:], out.dtype.compute
+
+    def give(k, at, offsets):
+        return cast(at.load(k, g), d) / _window_count(at, space, kernel_size, stride, padding, mode, d)
+
+    _scatter_windows(lo, out, give, g.shape[2:], kernel_size, stride, padding)
+
+
+@avg_pool_grad.vjp
+def _(gg, g, like, **a):
+    return avg_pool(gg, **a), None
+
+
+@primitive
+def max_pool_grad(grad: Tensor, inp: Tensor, kernel_size, stride, padding) -> Tensor:
+    """The gradient of `max_pool`: each pixel collects the gradients of the windows of which it is the first largest element."""
+
+
+max_pool_grad.infer(lambda g, x, **a: TensorType(x.shape, g.dtype))
+
+
+@max_pool_grad.layout
+def _(arrays, out, **a):
+    return memory_order(arrays[1])
+
+
+def _first_largest(lo, x: Array, g: Array, kernel_size, stride, padding) -> Array:
+    """Which position of each window holds the first largest element."""
+    n = len(kernel_size)
+    order = memory_order(x)
+    index = lo.temp(int32, g.shape, order)
+    w = _windows(lo, x, g.shape[2:], _lowest(x.dtype), kernel_size, stride, padding)
+    arg_reduce(lo, "max", _computed(w), index, tuple(range(n + 2, 2 * n + 2)))
+    return index
+
+
+@max_pool_grad.lower
+def _(lo, ins, outs, kernel_size, stride, padding):
+    g, x, out = ins[0], ins[1], outs[0]
+    index = _first_largest(lo, x, g, kernel_size, stride, padding)
+    d = out.dtype.compute
+
+    def give(k, at, offsets):
+        flat: Expr = const(0)
+        for o, size in zip(offsets, kernel_size):
+            flat = flat * size + o
+        return select(equal(at.load(k, index), cast(flat, int32)), cast(at.load(k, g), d), const(0, d))
+
+    _scatter_windows(lo, out, give, g.shape[2:], kernel_size, stride, padding)
+
+
+@max_pool_grad.vjp
+def _(gg, g, x, **a):
+    return (lambda: max_pool_gather(gg, x, **a)), None
+
+
+@primitive
+def max_pool_gather(values: Tensor, inp: Tensor, kernel_size, stride, padding) -> Tensor:
+    """Of each window, the element of `values` where `inp` is first largest: what `max_pool_grad` is the transpose of."""
+
+
+max_pool_gather.infer(lambda v, x, **a: TensorType(_infer(x, **a).shape, v.dtype))
+
+
+@max_pool_gather.lower
+def _(lo, ins, outs, kernel_size, stride, padding):
+    v, x, out = ins[0], ins[1], outs[0]
+    n = len(kernel_size)
+    index = _first_largest(lo, x, Array(None, out.dtype, out.shape, contiguous_strides(out.shape)), kernel_size, stride, padding)
+    w = _windows(lo, v, out.shape[2:], 0, kernel_size, stride, padding)
+
+    class Chosen(Source):
+        shape, dtype = w.shape, out.dtype.compute
+
+        def value(self, k, at):
+            flat: Expr = const(0)
+            for a, size in enumerate(kernel_size):
+                flat = flat * size + at.coord(2 + n + a)
+                here = At(at.coords[: n + 2], at.vec if at.vec is not None and at.vec < n + 2 else None, at.count)
+            here.count = at.count if here.lanes > 1 else None
+            hit = equal(here.load(k, index), cast(flat, int32))
+            return select(hit, cast(at.load(k, w), self.dtype), const(0, self.dtype))
+
+    reduce(lo, "add", Chosen(), out, tuple(range(n + 2, 2 * n + 2)), name="max_pool_gather")
+
+
+@max_pool_gather.vjp
+def _(g, v, x, **a):
+    return (lambda: max_pool_grad(g, x, **a)), None
+

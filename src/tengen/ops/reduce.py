@@ -1,0 +1,284 @@
+"""Reductions. Each sums (multiplies, compares ...) over 16 virtual lanes and a fixed tree, see `kernels/reduce.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tengen.base.dtype import DType, bool_, float32, int64, uint64
+from tengen.base.errors import DTypeError, ShapeError
+from tengen.ir.types import Dim, TensorType
+from tengen.kernels.arg import arg_reduce
+from tengen.kernels.lowering import Array, product
+from tengen.kernels.reduce import Reduced, reduce
+from tengen.kernels.source import Elementwise, Leaf, Source
+from tengen.loops.lang import Expr, as_int, cast, const
+from tengen.ops.define import Case, Op, composite, lookup, primitive
+from tengen.ops.elementwise import astype, div, mul, sub
+from tengen.ops.shape import broadcast_to, normalize_axes, permute, reshape
+
+if TYPE_CHECKING:
+    from tengen.tensor import Tensor
+
+
+def _canon(types, axis, keepdims):
+    return {"axes": normalize_axes(axis, types[0].ndim), "keepdims": bool(keepdims)}
+
+
+def _reduced_shape(shape: Sequence[Dim], axes: Sequence[int], keepdims: bool) -> list[Dim]:
+    return [1 if i in axes else d for i, d in enumerate(shape) if keepdims or i not in axes]
+
+
+def _without(a: Array, axes: Sequence[int]) -> Array:
+    keep = [i for i in range(a.ndim) if i not in axes]
+    return Array(a.id, a.dtype, tuple(a.shape[i] for i in keep), tuple(a.strides[i] for i in keep), a.offset)
+
+
+def _reduction(op: Op, combine: str, result: Callable[[DType], DType], kinds: str, work: Callable[[DType], DType], scale: bool = False) -> None:
+    """The rules of a reduction. `work` is the dtype it computes in, `result` its output's; `scale` divides by the count (mean)."""
+
+    op.canon(_canon)
+
+    @op.infer
+    def _(x, axes, keepdims):
+        if x.dtype.kind not in kinds:
+            raise DTypeError(f"does not take {x.dtype}; help: cast it, for example with .astype('float32')")
+        if combine in ("min", "max") and any(as_int(x.shape[i]) == 0 for i in axes):
+            raise ShapeError(f"the {op.name} of no elements is not defined")
+        return TensorType(_reduced_shape(x.shape, axes, keepdims), result(x.dtype))
+
+    def prepared(s: Source) -> Source:
+        d = work(s.dtype).compute
+        return s if s.dtype is d else Elementwise(lambda v: cast(v, d), [s], s.shape, d)
+
+    def finish_value(v: Expr, shape, axes, out: DType) -> Expr:
+        if scale:
+            n = product([shape[i] for i in axes])
+            v = v / (const(n, v.dtype) if isinstance(n, int) else cast(n, v.dtype))
+        return cast(v, out)
+
+    @op.lower
+    def _(lo, ins, outs, axes, keepdims):
+        s = ins[0] if isinstance(ins[0], Source) else Leaf(ins[0])
+        out = _without(outs[0], axes) if keepdims else outs[0]
+        reduce(lo, combine, prepared(s), out, axes, then=lambda v: finish_value(v, s.shape, axes, out.dtype), name=op.name)
+
+    def reduced(ins, out, axes, keepdims):
+        s = ins[0]
+        r = Reduced(combine, prepared(s), axes)
+        return Elementwise(lambda v: finish_value(v, s.shape, axes, out.dtype), [r], r.shape, out.dtype)
+
+    op.rules["reduced"] = reduced
+
+
+def _same(d: DType) -> DType:
+    return d
+
+
+def _sum_dtype(d: DType) -> DType:
+    return int64 if d.kind in "bi" else d if d.kind == "f" else uint64
+
+
+def _float(d: DType) -> DType:
+    return d if d.is_float else float32
+
+
+def _back(g, x, axes, keepdims):
+    """A gradient (or output) of a reduction, seen with x's shape."""
+    if not keepdims:
+        g = reshape(g, tuple(1 if i in axes else d for i, d in enumerate(x.shape)))
+    return broadcast_to(g, x.shape)
+
+
+@primitive
+def sum(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """The sum over `axis` (all axes by default). Integers and bools give int64; float16 and bfloat16 add in float32. An empty sum is 0.
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.sum(Tensor([[1, 2], [3, 4]]), axis=0).tolist()
+    [4, 6]
+    """
+
+
+_reduction(sum, "add", _sum_dtype, "fiub", _sum_dtype)
+sum.vjp(lambda g, x, axes, keepdims: _back(g, x, axes, keepdims))
+
+
+@primitive
+def mean(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """The sum divided by the number of elements; integers give float32. NaN where there are none."""
+
+
+_reduction(mean, "add", _float, "fiub", _float, scale=True)
+
+
+@mean.vjp
+def _(g, x, axes, keepdims):
+    n = product([x.shape[i] for i in axes])
+    return _back(div(g, _count(n, g.dtype)), x, axes, keepdims)
+
+
+def _count(n: Dim, d: DType):
+    """A number of elements as an operand: known, or an extent of the program."""
+    return n if isinstance(n, int) else extent(n, d)
+
+
+@primitive
+def prod(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """The product over `axis`; integers and bools give int64. An empty product is 1."""
+
+
+_reduction(prod, "mul", _sum_dtype, "fiub", _sum_dtype)
+
+
+@prod.vjp
+def _(g, x, axes, keepdims):
+    cumprod = lookup("cumprod")
+    keep = [i for i in range(x.ndim) if i not in axes]
+    order = (*keep, *axes)
+    flat = reshape(permute(x, order), (*(x.shape[i] for i in keep), -1))
+    others = mul(cumprod(flat, -1, exclusive=True), cumprod(flat, -1, exclusive=True, reverse=True))
+    back = permute(reshape(others, tuple(x.shape[i] for i in order)), tuple(int(i) for i in np.argsort(order)))
+    return mul(_back(g, x, axes, keepdims), back)
+
+
+def _extremum_vjp(g, x, axes, keepdims, out):
+    hit = astype(lookup("equal")(x, _back(out, x, axes, keepdims)), g.dtype)
+    ties = sum(hit, axes, True)
+    return div(mul(hit, _back(g, x, axes, keepdims)), ties)
+
+
+@primitive
+def max(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """The largest element; a NaN wins. The gradient is shared by equal largest elements. An empty one is an error."""
+
+
+_reduction(max, "max", _same, "fiub", _same)
+max.vjp(lambda g, x, *, out, axes, keepdims: _extremum_vjp(g, x, axes, keepdims, out))
+
+
+@primitive
+def min(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """The smallest element; a NaN wins. The gradient is shared by equal smallest elements. An empty one is an error."""
+
+
+_reduction(min, "min", _same, "fiub", _same)
+min.vjp(lambda g, x, *, out, axes, keepdims: _extremum_vjp(g, x, axes, keepdims, out))
+
+
+@primitive
+def all(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """Whether every element is true (not zero)."""
+
+
+@primitive
+def any(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """Whether an element is true (not zero)."""
+
+
+for _op, _c in ((all, "and"), (any, "or")):
+    _reduction(_op, _c, lambda d: bool_, "fiub", lambda d: bool_)
+    _op.no_vjp("a truth value is not differentiable")
+
+
+def _arg(op: Op, which: str) -> None:
+    @op.canon
+    def _(types, axis, keepdims):
+        return {"axes": normalize_axes(axis, types[0].ndim), "keepdims": bool(keepdims)}
+
+    @op.infer
+    def _(x, axes, keepdims):
+        if as_int(product([x.shape[i] for i in axes])) == 0:
+            raise ShapeError(f"the {op.name} of no elements is not defined")
+        return TensorType(_reduced_shape(x.shape, axes, keepdims), int64)
+
+    @op.lower
+    def _(lo, ins, outs, axes, keepdims):
+        s: Source = Leaf(ins[0])
+        d = s.dtype.compute
+        if s.dtype is not d:
+            s = Elementwise(lambda v: cast(v, d), [s], s.shape, d)
+        arg_reduce(lo, which, s, _without(outs[0], axes) if keepdims else outs[0], axes)
+
+    op.no_vjp("an index is not differentiable")
+
+
+@primitive
+def argmax(inp: Tensor, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """The int64 position of the first largest element along `axis` (in the flattened tensor by default); a NaN counts as largest."""
+
+
+@primitive
+def argmin(inp: Tensor, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """The int64 position of the first smallest element along `axis` (in the flattened tensor by default); a NaN counts as smallest."""
+
+
+_arg(argmax, "max")
+_arg(argmin, "min")
+
+
+def extent(n: Dim, d: DType):
+    """The number `n`, maybe known only when the program runs, as a 0-d tensor."""
+    return extent_op(n, d)
+
+
+@primitive
+def extent_op(n, dtype) -> Tensor:
+    """The extent `n` as a 0-d tensor: how a shape-generic program divides by a count."""
+
+
+@extent_op.infer
+def _(n, dtype):
+    return TensorType((), dtype)
+
+
+@extent_op.source
+def _(ins, out, n, dtype):
+    return Elementwise(lambda: cast(n if isinstance(n, Expr) else const(n), dtype.compute), [], (), dtype)
+
+
+extent_op.no_vjp("an extent is a constant")
+
+
+@composite
+def sum_to(inp: Tensor, shape: Sequence[int]) -> Tensor:
+    """Sums over the axes that broadcasting `shape` to inp's shape would repeat: the gradient of broadcasting."""
+    lead = len(inp.shape) - len(shape)
+    axes = [*range(lead), *(i + lead for i, d in enumerate(shape) if as_int(d) == 1 and as_int(inp.shape[i + lead]) != 1)]
+    out = sum(inp, axes, True) if axes else inp
+    return reshape(out, tuple(shape)) if lead else out
+
+
+@composite
+def var(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """The variance: the mean of the squared distance from the mean (divided by n)."""
+    d = sub(inp, mean(inp, axis, True))
+    return mean(mul(d, d), axis, keepdims)
+
+
+@composite
+def std(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """The standard deviation: the square root of `var`."""
+    return lookup("sqrt")(var(inp, axis, keepdims))
+
+
+@composite
+def logsumexp(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """log(sum(exp(x))), without overflow: the largest element is taken out first."""
+    axes = normalize_axes(axis, len(inp.shape))
+    m = max(inp, axes, True).detach()
+    finite = lookup("where")(lookup("isfinite")(m), m, lookup("zeros_like")(m))
+    s = lookup("add")(lookup("log")(sum(lookup("exp")(sub(inp, finite)), axes, True)), finite)
+    return s if keepdims else reshape(s, _reduced_shape(inp.shape, axes, False))
+
+
+for _op, _f in ((sum, np.sum), (mean, np.mean), (prod, np.prod), (max, np.max), (min, np.min), (all, np.all), (any, np.any)):
+    _op.reference(lambda x, axis=None, keepdims=False, f=_f: f(x, axis=axis, keepdims=keepdims))
+    _op.cases(
+        Case(lambda r: (r.uniform(-2, 2, (3, 5)),), {"axis": 1}),
+        Case(lambda r: (r.uniform(-2, 2, (4, 3, 17)),), {"axis": (0, 2), "keepdims": True}),
+        Case(lambda r: (r.uniform(-2, 2, (7, 4)),)),
+        Case(lambda r: (r.uniform(-2, 2, (33, 4)),), {"axis": 0}),
+    )
