@@ -1,0 +1,244 @@
+"""The memory pool, as LLVM IR: aligned blocks that are kept and handed out again.
+
+Comes in: nothing. Goes out: text that defines `take`, `give`, `trim` and the statistics; `native.py` compiles it. A block is a
+header of 64 bytes (class, size, next free block) and then the data, on 64 bytes. Sizes are rounded up to one of four steps per
+power of two, so at most a quarter of a block (above 256 bytes) is unused. Blocks of 2 MiB and more are mapped, begin on
+2 MiB and ask for huge pages: filling fresh small pages is ten times slower than refilling memory that is already there.
+"""
+
+from __future__ import annotations
+
+HEADER_BYTES = 64
+HUGE_BYTES = 2 << 20  # from this size on a block is its own mapping
+SLACK_BYTES = 64 << 20  # what the pool may keep beyond twice the peak
+MAX_BYTES = 1 << 46  # more is refused without asking: sizes stay far from overflow
+CLASSES = 4 * (46 - 8) + 8  # class of the largest block, plus one
+
+
+def size_class(n_bytes: int) -> tuple[int, int]:
+    """(number of the size class, bytes of its blocks) that serve a request of n_bytes; the meaning of the emitted code."""
+    last = max(n_bytes, 1) - 1
+    shift = max(last.bit_length() - 1, 8) - 2
+    return (shift - 6) * 4 + (last >> shift), ((last >> shift) + 1) << shift
+
+
+def memory_ir() -> str:
+    """The pool's LLVM IR. It has no lock: whoever calls it holds the interpreter's lock.
+
+    Defines, with C names prefixed ``tengen_``: ``ptr take(i64 bytes)`` (NULL when the system has no memory left even after the
+    cached blocks were given back), ``void give(ptr data)``, ``i64 trim(i64 bytes)`` (gives cached blocks back, large ones first,
+    until that many bytes are free; returns how many were) and ``i64 pool_stats[3]`` (bytes in use, cached, and the peak in use).
+    """
+    text = _POOL + _SYSTEM
+    for name, value in (
+        ("CLASSES", CLASSES), ("HEADER", HEADER_BYTES), ("HUGE", HUGE_BYTES), ("SLACK", SLACK_BYTES), ("MAX", MAX_BYTES),
+        ("LAST_CLASS", CLASSES - 1), ("HUGE_ROUND", HUGE_BYTES - 1), ("HUGE_MASK", -HUGE_BYTES),
+    ):  # fmt: skip
+        text = text.replace(f"${name}$", str(value))
+    return text
+
+
+_POOL = """\
+%block_t = type { i64, i64, ptr, [5 x i64] }             ; class, bytes of data, next free block
+@tengen_pool_stats = global [3 x i64] zeroinitializer  ; bytes in use, cached, peak in use
+@free_blocks = internal global [$CLASSES$ x ptr] zeroinitializer
+
+define ptr @tengen_take(i64 %bytes) {
+entry:
+  %too_many = icmp ugt i64 %bytes, $MAX$
+  br i1 %too_many, label %none, label %classify
+classify:                                              ; see size_class
+  %last = call i64 @llvm.usub.sat.i64(i64 %bytes, i64 1)
+  %zeros = call i64 @llvm.ctlz.i64(i64 %last, i1 false)
+  %top = sub i64 63, %zeros
+  %exponent = call i64 @llvm.smax.i64(i64 %top, i64 8)
+  %shift = sub i64 %exponent, 2
+  %step = lshr i64 %last, %shift
+  %steps = add i64 %step, 1
+  %size = shl i64 %steps, %shift
+  %row = sub i64 %exponent, 8
+  %row4 = mul i64 %row, 4
+  %class = add i64 %row4, %step
+  %list = getelementptr ptr, ptr @free_blocks, i64 %class
+  %first = load ptr, ptr %list
+  %empty = icmp eq ptr %first, null
+  br i1 %empty, label %fresh, label %reuse
+reuse:
+  %next.p = getelementptr %block_t, ptr %first, i64 0, i32 2
+  %next = load ptr, ptr %next.p
+  store ptr %next, ptr %list
+  %cached.p = getelementptr i64, ptr @tengen_pool_stats, i64 1
+  %cached = load i64, ptr %cached.p
+  %cached.new = sub i64 %cached, %size
+  store i64 %cached.new, ptr %cached.p
+  br label %count
+fresh:
+  %made = call ptr @pool_grow(i64 %size, i64 %class)
+  %failed = icmp eq ptr %made, null
+  br i1 %failed, label %none, label %count
+count:
+  %b = phi ptr [%first, %reuse], [%made, %fresh]
+  %used = load i64, ptr @tengen_pool_stats
+  %used.new = add i64 %used, %size
+  store i64 %used.new, ptr @tengen_pool_stats
+  %peak.p = getelementptr i64, ptr @tengen_pool_stats, i64 2
+  %peak = load i64, ptr %peak.p
+  %peak.new = call i64 @llvm.umax.i64(i64 %peak, i64 %used.new)
+  store i64 %peak.new, ptr %peak.p
+  %data = getelementptr i8, ptr %b, i64 $HEADER$
+  ret ptr %data
+none:
+  ret ptr null
+}
+
+define void @tengen_give(ptr %data) {
+  %b = getelementptr i8, ptr %data, i64 -$HEADER$
+  %class = load i64, ptr %b
+  %size.p = getelementptr %block_t, ptr %b, i64 0, i32 1
+  %size = load i64, ptr %size.p
+  %list = getelementptr ptr, ptr @free_blocks, i64 %class
+  %next = load ptr, ptr %list
+  %next.p = getelementptr %block_t, ptr %b, i64 0, i32 2
+  store ptr %next, ptr %next.p
+  store ptr %b, ptr %list
+  %used = load i64, ptr @tengen_pool_stats
+  %used.new = sub i64 %used, %size
+  store i64 %used.new, ptr @tengen_pool_stats
+  %cached.p = getelementptr i64, ptr @tengen_pool_stats, i64 1
+  %cached = load i64, ptr %cached.p
+  %cached.new = add i64 %cached, %size
+  store i64 %cached.new, ptr %cached.p
+  ret void
+}
+
+define i64 @tengen_trim(i64 %bytes) {
+entry:
+  br label %class
+class:
+  %c = phi i64 [$LAST_CLASS$, %entry], [%c.next, %empty]
+  %freed.c = phi i64 [0, %entry], [%freed, %empty]
+  %list = getelementptr ptr, ptr @free_blocks, i64 %c
+  br label %block
+block:
+  %freed = phi i64 [%freed.c, %class], [%freed.new, %free]
+  %b = load ptr, ptr %list
+  %enough = icmp uge i64 %freed, %bytes
+  br i1 %enough, label %done, label %look
+look:
+  %is_empty = icmp eq ptr %b, null
+  br i1 %is_empty, label %empty, label %free
+free:
+  %next.p = getelementptr %block_t, ptr %b, i64 0, i32 2
+  %next = load ptr, ptr %next.p
+  store ptr %next, ptr %list
+  %size.p = getelementptr %block_t, ptr %b, i64 0, i32 1
+  %size = load i64, ptr %size.p
+  call void @pool_unmap(ptr %b, i64 %size)
+  %cached.p = getelementptr i64, ptr @tengen_pool_stats, i64 1
+  %cached = load i64, ptr %cached.p
+  %cached.new = sub i64 %cached, %size
+  store i64 %cached.new, ptr %cached.p
+  %freed.new = add i64 %freed, %size
+  br label %block
+empty:
+  %c.next = sub i64 %c, 1
+  %more = icmp sge i64 %c.next, 0
+  br i1 %more, label %class, label %done
+done:
+  ret i64 %freed
+}
+"""
+
+# mmap's protection 3 = read | write, flags 0x22 = private | anonymous, madvise's advice 14 = huge pages: Linux, all processors.
+# Lengths are rounded to 64 KiB, the largest page of any Linux, so that both ends of a mapping may be cut.
+_SYSTEM = """\
+declare ptr @aligned_alloc(i64, i64)
+declare void @free(ptr)
+declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
+declare i32 @munmap(ptr, i64)
+declare i32 @madvise(ptr, i64, i32)
+
+; A new block. What is cached stays below what was ever in use at once, so a program whose sizes change does not hoard memory.
+define internal ptr @pool_grow(i64 %size, i64 %class) noinline {
+entry:
+  %used = load i64, ptr @tengen_pool_stats
+  %cached.p = getelementptr i64, ptr @tengen_pool_stats, i64 1
+  %cached = load i64, ptr %cached.p
+  %peak.p = getelementptr i64, ptr @tengen_pool_stats, i64 2
+  %peak = load i64, ptr %peak.p
+  %used.new = add i64 %used, %size
+  %peak.new = call i64 @llvm.umax.i64(i64 %peak, i64 %used.new)
+  %twice = mul i64 %peak.new, 2
+  %bound = add i64 %twice, $SLACK$
+  %total = add i64 %used.new, %cached
+  %excess = call i64 @llvm.usub.sat.i64(i64 %total, i64 %bound)
+  %cut = call i64 @tengen_trim(i64 %excess)
+  %first = call ptr @pool_map(i64 %size)
+  %refused = icmp eq ptr %first, null
+  br i1 %refused, label %retry, label %fill
+retry:
+  %all = call i64 @tengen_trim(i64 -1)
+  %second = call ptr @pool_map(i64 %size)
+  %none = icmp eq ptr %second, null
+  br i1 %none, label %fail, label %fill
+fill:
+  %b = phi ptr [%first, %entry], [%second, %retry]
+  store i64 %class, ptr %b
+  %size.p = getelementptr %block_t, ptr %b, i64 0, i32 1
+  store i64 %size, ptr %size.p
+  ret ptr %b
+fail:
+  ret ptr null
+}
+
+define internal ptr @pool_map(i64 %size) {
+entry:
+  %bytes = add i64 %size, $HEADER$
+  %huge = icmp uge i64 %size, $HUGE$
+  br i1 %huge, label %map, label %small
+small:
+  %p = call ptr @aligned_alloc(i64 64, i64 %bytes)
+  ret ptr %p
+map:                                                   ; map 2 MiB more, then cut both ends off
+  %bytes.up = add i64 %bytes, 65535
+  %length = and i64 %bytes.up, -65536
+  %wide = add i64 %length, $HUGE$
+  %raw = call ptr @mmap(ptr null, i64 %wide, i32 3, i32 34, i32 -1, i64 0)
+  %at = ptrtoint ptr %raw to i64
+  %failed = icmp eq i64 %at, -1
+  br i1 %failed, label %none, label %align
+align:
+  %at.up = add i64 %at, $HUGE_ROUND$
+  %from = and i64 %at.up, $HUGE_MASK$
+  %before = sub i64 %from, %at
+  %base = inttoptr i64 %from to ptr
+  %has_before = icmp ne i64 %before, 0
+  br i1 %has_before, label %cut, label %rest
+cut:
+  %r1 = call i32 @munmap(ptr %raw, i64 %before)
+  br label %rest
+rest:                                                  ; never empty: at most 2 MiB - 1 went before
+  %end = getelementptr i8, ptr %base, i64 %length
+  %after = sub i64 $HUGE$, %before
+  %r2 = call i32 @munmap(ptr %end, i64 %after)
+  %r3 = call i32 @madvise(ptr %base, i64 %length, i32 14)
+  ret ptr %base
+none:
+  ret ptr null
+}
+
+define internal void @pool_unmap(ptr %b, i64 %size) {
+entry:
+  %huge = icmp uge i64 %size, $HUGE$
+  br i1 %huge, label %map, label %small
+small:
+  call void @free(ptr %b)
+  ret void
+map:
+  %bytes = add i64 %size, $HEADER$
+  %bytes.up = add i64 %bytes, 65535
+  %length = and i64 %bytes.up, -65536
+  %r = call i32 @munmap(ptr %b, i64 %length)
+  ret void
+}
+"""

@@ -1,0 +1,462 @@
+"""Buffers and calls as CPython builtins, as LLVM IR: what makes an eager call cost a fraction of a microsecond.
+
+Comes in: the pool of `memory.py`. Goes out: text that defines the builtins of `native.py`. A buffer is an unnamed PyCapsule
+whose pointer is the first byte. Its destructor gives the block back (an owned block) or drops the owner (a view, foreign
+memory: the owner is the capsule's context). A plan is a capsule over the words of %plan_t, `self` of a builtin that runs it.
+Everything here runs under the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+PLAN_WORDS = 6  # of %plan_t, before the outputs and the integers
+
+# The functions of CPython that the text calls; all in its stable interface.
+PYTHON_SYMBOLS = (
+    "PyCapsule_GetPointer", "PyCapsule_New", "PyCapsule_GetContext", "PyCapsule_SetContext", "PyCapsule_GetDestructor",
+    "PyErr_Format", "PyErr_Occurred", "PyEval_RestoreThread", "PyEval_SaveThread", "PyLong_AsLongLong", "PyLong_AsVoidPtr",
+    "PyLong_FromVoidPtr", "PyObject_Type", "PyTuple_New", "PyTuple_SetItem", "Py_DecRef", "Py_IncRef",
+)  # fmt: skip
+
+
+def python_ir() -> str:
+    """The LLVM IR of the builtins; it follows `memory_ir()` in one module.
+
+    Defines ``py_new_buffer``, ``py_view``, ``py_wrap``, ``py_address`` and ``py_plan``, all METH_FASTCALL, and
+    ``tengen_init(TypeError, MemoryError, ValueError)``, which must be called first.
+    """
+    texts = {name: text.encode() for name, text in _MESSAGES.items()}
+    constants = [f'@{name} = private constant [{len(t) + 1} x i8] c"{t.decode()}\\00"\n' for name, t in texts.items()]
+    return "".join(constants) + _HELPERS + _BUFFERS + _PLAN
+
+
+_MESSAGES = {
+    "text.count": "%s takes %zd arguments, %zd given",
+    "text.type": "%s: argument %zd is %R, not a buffer",
+    "text.negative": "new_buffer: a buffer of %zd bytes",
+    "text.buffer": "no memory for a buffer of %zd bytes; %zd bytes are in use",
+    "text.output": "no memory for output %zd of a program, %zd bytes; %zd bytes are in use",
+    "text.arena": "no memory for the scratch space of a program, %zd bytes; %zd bytes are in use",
+    "name.new": "new_buffer",
+    "name.view": "view",
+    "name.wrap": "wrap",
+    "name.address": "address",
+    "name.plan": "a program",
+}
+
+_HELPERS = """\
+declare ptr @PyCapsule_GetPointer(ptr, ptr)
+declare ptr @PyCapsule_New(ptr, ptr, ptr)
+declare ptr @PyCapsule_GetContext(ptr)
+declare i32 @PyCapsule_SetContext(ptr, ptr)
+declare ptr @PyCapsule_GetDestructor(ptr)
+declare ptr @PyErr_Format(ptr, ptr, ...)
+declare ptr @PyErr_Occurred()
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare i64 @PyLong_AsLongLong(ptr)
+declare ptr @PyLong_AsVoidPtr(ptr)
+declare ptr @PyLong_FromVoidPtr(ptr)
+declare ptr @PyObject_Type(ptr)
+declare ptr @PyTuple_New(i64)
+declare i32 @PyTuple_SetItem(ptr, i64, ptr)
+declare void @Py_DecRef(ptr)
+declare void @Py_IncRef(ptr)
+
+@type_error = internal global ptr null
+@memory_error = internal global ptr null
+@value_error = internal global ptr null
+
+define void @tengen_init(ptr %type, ptr %memory, ptr %value) {
+  store ptr %type, ptr @type_error
+  store ptr %memory, ptr @memory_error
+  store ptr %value, ptr @value_error
+  ret void
+}
+
+; The errors. Each returns NULL, which is what a builtin returns when it has raised.
+define internal ptr @bad_count(ptr %name, i64 %want, i64 %given) noinline cold {
+  %e = load ptr, ptr @type_error
+  %r = call ptr (ptr, ptr, ...) @PyErr_Format(ptr %e, ptr @text.count, ptr %name, i64 %want, i64 %given)
+  ret ptr null
+}
+define internal ptr @bad_type(ptr %name, i64 %i, ptr %object) noinline cold {
+  %e = load ptr, ptr @type_error
+  %type = call ptr @PyObject_Type(ptr %object)
+  %r = call ptr (ptr, ptr, ...) @PyErr_Format(ptr %e, ptr @text.type, ptr %name, i64 %i, ptr %type)
+  call void @Py_DecRef(ptr %type)
+  ret ptr null
+}
+define internal ptr @no_memory(ptr %text, i64 %bytes) noinline cold {
+  %e = load ptr, ptr @memory_error
+  %used = load i64, ptr @tengen_pool_stats
+  %r = call ptr (ptr, ptr, ...) @PyErr_Format(ptr %e, ptr %text, i64 %bytes, i64 %used)
+  ret ptr null
+}
+
+; The destructors of capsules.
+define internal void @release_block(ptr %capsule) {
+  %p = call ptr @PyCapsule_GetPointer(ptr %capsule, ptr null)
+  call void @tengen_give(ptr %p)
+  ret void
+}
+define internal void @release_owner(ptr %capsule) {
+  %owner = call ptr @PyCapsule_GetContext(ptr %capsule)
+  call void @Py_DecRef(ptr %owner)
+  ret void
+}
+
+; A capsule over memory that %owner keeps; NULL with an error set if there can be none.
+define internal ptr @borrow(ptr %p, ptr %owner) {
+entry:
+  %c = call ptr @PyCapsule_New(ptr %p, ptr null, ptr @release_owner)
+  %failed = icmp eq ptr %c, null
+  br i1 %failed, label %end, label %keep
+keep:
+  call void @Py_IncRef(ptr %owner)
+  %r = call i32 @PyCapsule_SetContext(ptr %c, ptr %owner)
+  br label %end
+end:
+  ret ptr %c
+}
+"""
+
+_BUFFERS = """\
+define ptr @py_new_buffer(ptr %self, ptr %args, i64 %n) {
+entry:
+  %right = icmp eq i64 %n, 1
+  br i1 %right, label %number, label %count
+count:
+  %e1 = call ptr @bad_count(ptr @name.new, i64 1, i64 %n)
+  ret ptr null
+number:
+  %a0 = load ptr, ptr %args
+  %bytes = call i64 @PyLong_AsLongLong(ptr %a0)
+  %negative = icmp slt i64 %bytes, 0
+  br i1 %negative, label %check, label %take
+check:
+  %raised = call ptr @PyErr_Occurred()
+  %is_number = icmp eq ptr %raised, null
+  br i1 %is_number, label %refuse, label %fail
+refuse:
+  %ve = load ptr, ptr @value_error
+  %e2 = call ptr (ptr, ptr, ...) @PyErr_Format(ptr %ve, ptr @text.negative, i64 %bytes)
+  ret ptr null
+take:
+  %p = call ptr @tengen_take(i64 %bytes)
+  %none = icmp eq ptr %p, null
+  br i1 %none, label %memory, label %make
+memory:
+  %e3 = call ptr @no_memory(ptr @text.buffer, i64 %bytes)
+  ret ptr null
+make:
+  %c = call ptr @PyCapsule_New(ptr %p, ptr null, ptr @release_block)
+  %unmade = icmp eq ptr %c, null
+  br i1 %unmade, label %undo, label %done
+undo:
+  call void @tengen_give(ptr %p)
+  ret ptr null
+done:
+  ret ptr %c
+fail:
+  ret ptr null
+}
+
+; A view of a view keeps the first owner, not the view between: chains of views stay one link long.
+define ptr @py_view(ptr %self, ptr %args, i64 %n) {
+entry:
+  %right = icmp eq i64 %n, 2
+  br i1 %right, label %first, label %count
+count:
+  %e1 = call ptr @bad_count(ptr @name.view, i64 2, i64 %n)
+  ret ptr null
+first:
+  %a0 = load ptr, ptr %args
+  %p = call ptr @PyCapsule_GetPointer(ptr %a0, ptr null)
+  %none = icmp eq ptr %p, null
+  br i1 %none, label %type, label %second
+type:
+  %e2 = call ptr @bad_type(ptr @name.view, i64 0, ptr %a0)
+  ret ptr null
+second:
+  %a1.p = getelementptr ptr, ptr %args, i64 1
+  %a1 = load ptr, ptr %a1.p
+  %offset = call i64 @PyLong_AsLongLong(ptr %a1)
+  %odd = icmp eq i64 %offset, -1
+  br i1 %odd, label %check, label %owner
+check:
+  %raised = call ptr @PyErr_Occurred()
+  %is_number = icmp eq ptr %raised, null
+  br i1 %is_number, label %owner, label %fail
+owner:
+  %destructor = call ptr @PyCapsule_GetDestructor(ptr %a0)
+  %is_view = icmp eq ptr %destructor, @release_owner
+  br i1 %is_view, label %through, label %make
+through:
+  %inner = call ptr @PyCapsule_GetContext(ptr %a0)
+  br label %make
+make:
+  %keep = phi ptr [%a0, %owner], [%inner, %through]
+  %q = getelementptr i8, ptr %p, i64 %offset
+  %c = call ptr @borrow(ptr %q, ptr %keep)
+  ret ptr %c
+fail:
+  ret ptr null
+}
+
+define ptr @py_wrap(ptr %self, ptr %args, i64 %n) {
+entry:
+  %right = icmp eq i64 %n, 2
+  br i1 %right, label %number, label %count
+count:
+  %e1 = call ptr @bad_count(ptr @name.wrap, i64 2, i64 %n)
+  ret ptr null
+number:
+  %a0 = load ptr, ptr %args
+  %p = call ptr @PyLong_AsVoidPtr(ptr %a0)
+  %null = icmp eq ptr %p, null
+  br i1 %null, label %check, label %make
+check:                                                 ; an address of 0 is refused by PyCapsule_New, with a ValueError
+  %raised = call ptr @PyErr_Occurred()
+  %is_number = icmp eq ptr %raised, null
+  br i1 %is_number, label %make, label %fail
+make:
+  %a1.p = getelementptr ptr, ptr %args, i64 1
+  %a1 = load ptr, ptr %a1.p
+  %c = call ptr @borrow(ptr %p, ptr %a1)
+  ret ptr %c
+fail:
+  ret ptr null
+}
+
+define ptr @py_address(ptr %self, ptr %args, i64 %n) {
+entry:
+  %right = icmp eq i64 %n, 1
+  br i1 %right, label %first, label %count
+count:
+  %e1 = call ptr @bad_count(ptr @name.address, i64 1, i64 %n)
+  ret ptr null
+first:
+  %a0 = load ptr, ptr %args
+  %p = call ptr @PyCapsule_GetPointer(ptr %a0, ptr null)
+  %none = icmp eq ptr %p, null
+  br i1 %none, label %type, label %make
+type:
+  %e2 = call ptr @bad_type(ptr @name.address, i64 0, ptr %a0)
+  ret ptr null
+make:
+  %i = call ptr @PyLong_FromVoidPtr(ptr %p)
+  ret ptr %i
+}
+"""
+
+_PLAN = """\
+%plan_t = type { ptr, ptr, i64, i64, i64, i64 }          ; run, parallel, inputs, outputs, bytes of the arena, release the lock
+; then the bytes of each output, or -(i+1) for "input i itself", then the program's integers
+
+; Gives back the outputs %from <= j < %to that were taken from the pool.
+define internal void @give_outputs(ptr %sizes, ptr %outputs, i64 %from, i64 %to) noinline {
+entry:
+  br label %next
+next:
+  %j = phi i64 [%from, %entry], [%j.next, %skip]
+  %more = icmp slt i64 %j, %to
+  br i1 %more, label %look, label %end
+look:
+  %size.p = getelementptr i64, ptr %sizes, i64 %j
+  %size = load i64, ptr %size.p
+  %owned = icmp sge i64 %size, 0
+  br i1 %owned, label %give, label %skip
+give:
+  %p.p = getelementptr ptr, ptr %outputs, i64 %j
+  %p = load ptr, ptr %p.p
+  call void @tengen_give(ptr %p)
+  br label %skip
+skip:
+  %j.next = add i64 %j, 1
+  br label %next
+end:
+  ret void
+}
+
+; Output j as a new reference; NULL with an error set when there is no memory for a capsule (the block is then given back).
+define internal ptr @make_output(ptr %sizes, ptr %outputs, ptr %args, i64 %j) {
+entry:
+  %size.p = getelementptr i64, ptr %sizes, i64 %j
+  %size = load i64, ptr %size.p
+  %owned = icmp sge i64 %size, 0
+  br i1 %owned, label %new, label %same
+same:
+  %i = sub i64 -1, %size
+  %a.p = getelementptr ptr, ptr %args, i64 %i
+  %a = load ptr, ptr %a.p
+  call void @Py_IncRef(ptr %a)
+  ret ptr %a
+new:
+  %p.p = getelementptr ptr, ptr %outputs, i64 %j
+  %p = load ptr, ptr %p.p
+  %c = call ptr @PyCapsule_New(ptr %p, ptr null, ptr @release_block)
+  %failed = icmp eq ptr %c, null
+  br i1 %failed, label %undo, label %done
+undo:
+  call void @tengen_give(ptr %p)
+  br label %done
+done:
+  ret ptr %c
+}
+
+; What a plan returns: the one output, or a tuple.
+define internal ptr @make_result(ptr %sizes, ptr %outputs, ptr %args, i64 %n) {
+entry:
+  %single = icmp eq i64 %n, 1
+  br i1 %single, label %one, label %many
+one:
+  %c = call ptr @make_output(ptr %sizes, ptr %outputs, ptr %args, i64 0)
+  ret ptr %c
+many:
+  %tuple = call ptr @PyTuple_New(i64 %n)
+  %unmade = icmp eq ptr %tuple, null
+  br i1 %unmade, label %fail, label %next
+next:
+  %j = phi i64 [0, %many], [%j.next, %put]
+  %more = icmp slt i64 %j, %n
+  br i1 %more, label %make, label %end
+make:
+  %o = call ptr @make_output(ptr %sizes, ptr %outputs, ptr %args, i64 %j)
+  %j.next = add i64 %j, 1
+  %none = icmp eq ptr %o, null
+  br i1 %none, label %undo, label %put
+put:
+  %r = call i32 @PyTuple_SetItem(ptr %tuple, i64 %j, ptr %o)
+  br label %next
+undo:
+  call void @Py_DecRef(ptr %tuple)
+  br label %fail
+fail:
+  %from = phi i64 [0, %many], [%j.next, %undo]
+  call void @give_outputs(ptr %sizes, ptr %outputs, i64 %from, i64 %n)
+  ret ptr null
+end:
+  ret ptr %tuple
+}
+
+; Calls the program, without the interpreter's lock if the plan says so. An address of 0 means: nothing to compute.
+define internal void @run_plan(ptr %plan, ptr %buffers, ptr %ints) {
+entry:
+  %run = load ptr, ptr %plan
+  %parallel.p = getelementptr %plan_t, ptr %plan, i64 0, i32 1
+  %parallel = load ptr, ptr %parallel.p
+  %nothing = icmp eq ptr %run, null
+  br i1 %nothing, label %end, label %mode
+mode:
+  %release.p = getelementptr %plan_t, ptr %plan, i64 0, i32 5
+  %release = load i64, ptr %release.p
+  %keep = icmp eq i64 %release, 0
+  br i1 %keep, label %locked, label %unlocked
+locked:
+  call void %run(ptr %buffers, ptr %ints, ptr %parallel)
+  br label %end
+unlocked:
+  %thread = call ptr @PyEval_SaveThread()
+  call void %run(ptr %buffers, ptr %ints, ptr %parallel)
+  call void @PyEval_RestoreThread(ptr %thread)
+  br label %end
+end:
+  ret void
+}
+
+define ptr @py_plan(ptr %self, ptr %args, i64 %n) {
+entry:
+  %plan = call ptr @PyCapsule_GetPointer(ptr %self, ptr null)
+  %n_in.p = getelementptr %plan_t, ptr %plan, i64 0, i32 2
+  %n_in = load i64, ptr %n_in.p
+  %n_out.p = getelementptr %plan_t, ptr %plan, i64 0, i32 3
+  %n_out = load i64, ptr %n_out.p
+  %arena_bytes.p = getelementptr %plan_t, ptr %plan, i64 0, i32 4
+  %arena_bytes = load i64, ptr %arena_bytes.p
+  %sizes = getelementptr %plan_t, ptr %plan, i64 1
+  %ints = getelementptr i64, ptr %sizes, i64 %n_out
+  %right = icmp eq i64 %n, %n_in
+  br i1 %right, label %frame, label %count
+count:
+  %e1 = call ptr @bad_count(ptr @name.plan, i64 %n_in, i64 %n)
+  ret ptr null
+frame:
+  %both = add i64 %n_in, %n_out
+  %all = add i64 %both, 1
+  %buffers = alloca ptr, i64 %all, align 16
+  %outputs = getelementptr ptr, ptr %buffers, i64 %n_in
+  br label %inputs
+inputs:
+  %i = phi i64 [0, %frame], [%i.next, %store]
+  %more_in = icmp slt i64 %i, %n_in
+  br i1 %more_in, label %input, label %take
+input:
+  %a.p = getelementptr ptr, ptr %args, i64 %i
+  %a = load ptr, ptr %a.p
+  %p = call ptr @PyCapsule_GetPointer(ptr %a, ptr null)
+  %foreign = icmp eq ptr %p, null
+  br i1 %foreign, label %type, label %store
+type:
+  %e2 = call ptr @bad_type(ptr @name.plan, i64 %i, ptr %a)
+  ret ptr null
+store:
+  %p.p = getelementptr ptr, ptr %buffers, i64 %i
+  store ptr %p, ptr %p.p
+  %i.next = add i64 %i, 1
+  br label %inputs
+take:
+  %j = phi i64 [0, %inputs], [%j.next, %taken]
+  %more_out = icmp slt i64 %j, %n_out
+  br i1 %more_out, label %output, label %arena
+output:
+  %size.p = getelementptr i64, ptr %sizes, i64 %j
+  %size = load i64, ptr %size.p
+  %owned = icmp sge i64 %size, 0
+  br i1 %owned, label %fresh, label %same
+same:
+  %k = sub i64 -1, %size
+  %s.p = getelementptr ptr, ptr %buffers, i64 %k
+  %s = load ptr, ptr %s.p
+  br label %taken
+fresh:
+  %f = call ptr @tengen_take(i64 %size)
+  %no_output = icmp eq ptr %f, null
+  br i1 %no_output, label %undo_output, label %taken
+undo_output:
+  call void @give_outputs(ptr %sizes, ptr %outputs, i64 0, i64 %j)
+  %me = load ptr, ptr @memory_error
+  %used = load i64, ptr @tengen_pool_stats
+  %e3 = call ptr (ptr, ptr, ...) @PyErr_Format(ptr %me, ptr @text.output, i64 %j, i64 %size, i64 %used)
+  ret ptr null
+taken:
+  %o = phi ptr [%s, %same], [%f, %fresh]
+  %o.p = getelementptr ptr, ptr %outputs, i64 %j
+  store ptr %o, ptr %o.p
+  %j.next = add i64 %j, 1
+  br label %take
+arena:
+  %arena.p = getelementptr ptr, ptr %outputs, i64 %n_out
+  store ptr null, ptr %arena.p
+  %no_arena = icmp eq i64 %arena_bytes, 0
+  br i1 %no_arena, label %plain, label %scratch
+plain:
+  call void @run_plan(ptr %plan, ptr %buffers, ptr %ints)
+  br label %result
+scratch:
+  %arena_ = call ptr @tengen_take(i64 %arena_bytes)
+  store ptr %arena_, ptr %arena.p
+  %no_scratch = icmp eq ptr %arena_, null
+  br i1 %no_scratch, label %undo_all, label %with_arena
+undo_all:
+  call void @give_outputs(ptr %sizes, ptr %outputs, i64 0, i64 %n_out)
+  %e4 = call ptr @no_memory(ptr @text.arena, i64 %arena_bytes)
+  ret ptr null
+with_arena:
+  call void @run_plan(ptr %plan, ptr %buffers, ptr %ints)
+  call void @tengen_give(ptr %arena_)
+  br label %result
+result:
+  %r = call ptr @make_result(ptr %sizes, ptr %outputs, ptr %args, i64 %n_out)
+  ret ptr %r
+}
+"""
