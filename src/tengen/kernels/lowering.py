@@ -53,7 +53,8 @@ class Array:
         """The element at these coordinates, counted from the start of the buffer."""
         i = self.offset
         for c, s in zip(coords, self.strides, strict=True):
-            i = i + c * s
+            if as_int(s) != 0:
+                i = i + c * s
         return i
 
     def permute(self, axes: Sequence[int]) -> Array:
@@ -96,6 +97,7 @@ class KernelBuilder(Builder):
         for v in ints:
             self.int(str(v.attr))
         self._by_id: dict[Hashable, Buffer] = {}
+        self.given: dict = {}  # Source -> function of an `At`: values that this kernel has computed before they are asked for
 
     @property
     def ids(self) -> tuple[Hashable, ...]:

@@ -18,7 +18,7 @@ from tengen.loops.lang import LANES, Expr, Index, as_int, const, ramp, splat
 @dataclass(eq=False)
 class At:
     """Where a source is asked for: one coordinate per axis. When `vec` names an axis, the coordinate there is the first of
-    LANES consecutive ones, of which `count` exist (None: all)."""
+    LANES consecutive ones, of which `count` exist (None: all). A coordinate may itself be a vector, one for each lane."""
 
     coords: tuple[Index, ...]
     vec: int | None = None
@@ -27,7 +27,7 @@ class At:
 
     @property
     def lanes(self) -> int:
-        return 1 if self.vec is None else LANES
+        return 1 if self.vec is None and not any(isinstance(c, Expr) and c.lanes > 1 for c in self.coords) else LANES
 
     def coord(self, axis: int) -> Expr:
         """The coordinate as a value: a vector along the vector axis."""
@@ -38,9 +38,11 @@ class At:
     def load(self, k: KernelBuilder, a: Array) -> Expr:
         """The elements of `a` here: one load, a splat, or a gather, by the stride along the vector axis."""
         buffer, index = k.read(a), a.index(self.coords)
+        stride = 0 if self.vec is None else a.strides[self.vec]
+        if isinstance(index, Expr) and index.lanes > 1:
+            return k.load(buffer, index if as_int(stride) == 0 else ramp() * stride + index, LANES, self.count)
         if self.vec is None:
             return k.load(buffer, index)
-        stride = a.strides[self.vec]
         if as_int(stride) == 0:
             return splat(k.load(buffer, index))
         if as_int(stride) == 1:
@@ -68,9 +70,14 @@ class Source:
         """The arrays read at exactly the asked coordinates (so axes may be merged), or None if there is more to it."""
         return None
 
-    def rebind(self, arrays: dict[Array, Array]) -> Source:
-        """The same source over other arrays (of a merged or permuted shape); only where `leaves` is not None."""
+    def rebind(self, arrays: dict) -> Source:
+        """The same source over other arrays (of a merged or permuted shape); only where `leaves` is not None. `arrays` also
+        remembers the sources that were made, so that what was shared stays shared."""
         raise NotImplementedError
+
+    def expand(self, shape: tuple[Index, ...]) -> Source | None:
+        """The source broadcast to `shape` in a way of its own, or None for the general way of `broadcast`."""
+        return None
 
 
 @dataclass(eq=False)
@@ -83,7 +90,8 @@ class Leaf(Source):
         self.shape, self.dtype = self.array.shape, self.array.dtype
 
     def value(self, k, at):
-        return at.load(k, self.array)
+        v = at.load(k, self.array)
+        return splat(v) if at.lanes > 1 else v
 
     def leaves(self):
         return [self.array]
@@ -133,14 +141,11 @@ class Elementwise(Source):
         return out
 
     def rebind(self, arrays):
-        done: dict[Source, Source] = {}
-        return self._rebind(arrays, done)
-
-    def _rebind(self, arrays, done):
-        if self not in done:
-            ops = [s._rebind(arrays, done) if isinstance(s, Elementwise) else s.rebind(arrays) for s in self.operands]
-            done[self] = Elementwise(self.fn, ops, ops[0].shape if ops else self.shape, self.dtype)
-        return done[self]
+        if self not in arrays:
+            ops = [s.rebind(arrays) for s in self.operands]
+            shape = next((s.shape for s in ops if s.shape), self.shape)
+            arrays[self] = Elementwise(self.fn, ops, shape, self.dtype)
+        return arrays[self]
 
 
 @dataclass(eq=False)
@@ -164,15 +169,17 @@ class View(Source):
         for j, axis in enumerate(self.axes):
             if axis is None:
                 continue
+            if j == at.vec and as_int(self.steps[j]) != 1:
+                coords[axis] = self.starts[j] + at.coord(j) * self.steps[j]
+                continue
             coords[axis] = self.starts[j] + at.coords[j] * self.steps[j]
             if j == at.vec:
                 vec = axis
-        if vec is not None and as_int(self.steps[at.vec]) != 1:
-            raise NotImplementedError("a stepped view of a computed value along the vector axis")
         key = (tuple(coords), vec)
         inner = at.memo.get(key)
         if inner is None:
-            inner = at.memo[key] = At(tuple(coords), vec, at.count if vec is not None else None)
+            inner = at.memo[key] = At(tuple(coords), vec, at.count)
+            inner.count = at.count if inner.lanes > 1 else None
         v = self.source.at(k, inner)
         return splat(v) if at.lanes > 1 else v
 
@@ -185,6 +192,8 @@ def broadcast(s: Source, shape: Sequence[Index]) -> Source:
     shape = tuple(shape)
     if s.shape == shape:
         return s
+    if (wider := s.expand(shape)) is not None:
+        return wider
     if isinstance(s, Leaf):
         return Leaf(s.array.expand(shape))
     if isinstance(s, Literal):

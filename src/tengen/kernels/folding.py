@@ -1,0 +1,405 @@
+"""The engine of reductions: how many elements become one, in an order that no strategy can change.
+
+The reduced axes, flattened in logical order, are cut into chunks of `CHUNK` elements. In a chunk element i belongs to lane
+i mod 16; the 16 lanes are combined by the fixed tree of `lang.fold`, and the chunks in order. Absent lanes hold the neutral
+element, which changes no bit. In: a `Fold` (what is combined) and a `Frame` (over what). Out: code inside a kernel, for one row
+with the vector along it (`fold_along`), or for a block of rows with the vector across them (`fold_across`).
+
+Read next: `reduce.py` and `rows.py` (kernels made of it), `arg.py` (a fold that remembers positions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tengen.base.dtype import DType, bool_
+from tengen.kernels.lowering import Array, KernelBuilder, product
+from tengen.kernels.pointwise import memory_order, merge_axes, unflatten
+from tengen.kernels.source import At, Source
+from tengen.loops.builder import as_expr
+from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cdiv, const, fold, maximum, minimum, ramp, select, splat
+
+CHUNK = 4096  # elements; a multiple of LANES. Part of the numerics contract: changing it changes bits.
+UNROLLED = 64  # a known extent up to this, reduced across rows, is written out in registers
+
+State = tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """What a reduction carries and how.
+
+    Attributes:
+        start: the neutral state, as literals. step: (state, element, its flat position) -> state.
+        first: (element, position) -> the state of one element. join: two states, the earlier first -> one.
+        across: vector state -> scalar state, by the tree. ordered: whether lanes must hold their own elements (see `rotate`).
+        empty: the result of no elements, where it is not `start`.
+    """
+
+    start: State
+    step: Callable[[State, Expr, Expr], State]
+    first: Callable[[Expr, Expr], State]
+    join: Callable[[State, State], State]
+    across: Callable[[State], State]
+    ordered: bool = True
+    empty: State | None = None
+
+
+_JOIN: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "add": lambda a, b: a + b,
+    "mul": lambda a, b: a * b,
+    "min": minimum,
+    "max": maximum,
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+}
+
+
+def identity(combine: str, dt: DType) -> Expr:
+    """The element that changes nothing: -0.0 for sums (x + -0.0 has the bits of x for every x, +0.0 has not), 1, the
+    infinities or the last integers, all or no bits."""
+    if combine == "add":
+        return const(-0.0 if dt.is_float else 0, dt)
+    if combine == "mul":
+        return const(1, dt)
+    if combine in ("and", "or"):
+        return const(False if combine == "or" else (True if dt is bool_ else -1), dt)
+    return const(lowest(dt) if combine == "max" else highest(dt), dt)
+
+
+def lowest(dt: DType):
+    """-inf, False, or the least integer."""
+    return float("-inf") if dt.is_float else False if dt is bool_ else 0 if dt.kind == "u" else -(1 << (dt.bits - 1))
+
+
+def highest(dt: DType):
+    """inf, True, or the greatest integer."""
+    return float("inf") if dt.is_float else True if dt is bool_ else (1 << (dt.bits - (dt.kind == "i"))) - 1
+
+
+def simple_fold(combine: str, dt: DType) -> Fold:
+    """The fold of one operation: "add", "mul", "min", "max", "and" or "or" on values of `dt`. A sum of nothing is +0.0."""
+    op = _JOIN[combine]
+    return Fold(
+        (identity(combine, dt),),
+        lambda s, x, pos: (op(s[0], x),),
+        lambda x, pos: (x,),
+        lambda a, b: (op(a[0], b[0]),),
+        lambda s: (fold(combine, s[0]),),
+        empty=(const(0.0, dt),) if combine == "add" and dt.is_float else None,
+    )
+
+
+def both(a: Expr, b: Expr) -> Expr:
+    """a and b, known where a literal decides."""
+    for x, y in ((a, b), (b, a)):
+        if x.op == "const":
+            return y if x.attr else x
+    return a & b
+
+
+def negate(a: Expr) -> Expr:
+    """not a, known for literals."""
+    return const(not a.attr, bool_) if a.op == "const" else ~a
+
+
+@dataclass
+class Frame:
+    """Sources over one index space, its axes parted into kept and reduced, merged where every array allows.
+
+    Attributes:
+        sources: over the new axes. kept: their axes that stay, in the order of walking rows. reduced: in logical order.
+        outs: outputs over the kept axes, in the original order where `merged` is false; `out_axes[i]` is the axis of an output
+            that kept axis i is. across: whether the vector runs along the last kept axis rather than the last reduced one.
+    """
+
+    sources: list[Source]
+    kept: list[int]
+    reduced: list[int]
+    extents: list[Index]
+    outs: list[Array]
+    out_axes: list[int]
+    across: bool = False
+    wholes: list[Array] = field(default_factory=list)
+
+    @property
+    def rows(self) -> list[Index]:
+        """Extents of the kept axes."""
+        return [self.extents[a] for a in self.kept]
+
+    @property
+    def inner(self) -> list[Index]:
+        """Extents of the reduced axes."""
+        return [self.extents[a] for a in self.reduced]
+
+    @property
+    def count(self) -> Expr:
+        """The number of reduced elements."""
+        return as_expr(product(self.inner))
+
+    @property
+    def chunks(self) -> Expr:
+        return as_expr(cdiv(self.count, CHUNK))
+
+    def at(self, row: Sequence[Index], position: Sequence[Index], vec: bool = True, count: Expr | None = None) -> At:
+        """The place at these kept and reduced coordinates; `vec`: a vector in the frame's direction."""
+        coords: list[Index] = [0] * len(self.extents)
+        for axis, c in zip([*self.kept, *self.reduced], [*row, *position], strict=True):
+            coords[axis] = c
+        axis = self.kept[-1] if self.across else self.reduced[-1]
+        return At(tuple(coords), axis if vec else None, count)
+
+    def out_at(self, row: Sequence[Index], vec: bool = False, count: Expr | None = None) -> At:
+        """The place in the outputs of these kept coordinates; `vec`: a vector along the last kept axis."""
+        coords: list[Index] = [0] * len(row)
+        for axis, c in zip(self.out_axes, row, strict=True):
+            coords[axis] = c
+        return At(tuple(coords), self.out_axes[-1] if vec else None, count)
+
+
+def make_frame(
+    sources: Sequence[Source], outs: Sequence[Array], axes: Sequence[int], wholes: Sequence[Array] = (), merge: bool = True
+) -> Frame:
+    """Parts the axes of `sources` (all of one shape) into `axes` and the others, orders and merges them, and picks a direction.
+
+    `outs` have the other axes, `wholes` have all of them. `merge=False` keeps every kept axis as it is.
+    """
+    shape = list(max((s.shape for s in sources), key=len))
+    reduced = sorted(axes)
+    kept = [a for a in range(len(shape)) if a not in reduced]
+    leaves: list[Array] | None = []
+    for s in sources:
+        inner = s.leaves()
+        leaves = None if inner is None or leaves is None else leaves + inner
+    arrays = [*(leaves or []), *wholes]
+    full = [a for a in arrays if a.ndim == len(shape)]
+    position = {a: i for i, a in enumerate(kept)}
+    if full:
+        kept = [kept[i] for i in memory_order(full[0].permute(kept))] if kept else []
+    out_axes = [position[a] for a in kept]
+    if leaves is None:
+        frame = Frame(list(sources), kept, reduced, shape, list(outs), out_axes, wholes=list(wholes))
+    else:
+        frame = _merge(sources, outs, wholes, leaves, shape, kept, reduced, out_axes, merge)
+        full = [a for a in frame.wholes] + [a for s in frame.sources for a in s.leaves() or []]
+    _direct(frame, full)
+    return frame
+
+
+def _merge(sources, outs, wholes, leaves, shape, kept, reduced, out_axes, merge) -> Frame:
+    arrays = [*leaves, *wholes]
+    kept_groups = [[i] for i in range(len(kept))]
+    if merge:
+        alongside = [a.permute(kept) for a in arrays] + [o.permute(out_axes) for o in outs]
+        kept_groups = merge_axes([shape[a] for a in kept], alongside)
+    inner_groups = merge_axes([shape[a] for a in reduced], [a.permute(reduced) for a in arrays])
+    inner_groups = inner_groups or [[len(reduced) - 1]]
+    groups = [[kept[i] for i in g] for g in kept_groups] + [[reduced[i] for i in g] for g in inner_groups]
+    extents = tuple(product([shape[i] for i in g]) for g in groups)
+    n = len(kept_groups)
+
+    def regroup(a: Array) -> Array:
+        return Array(a.id, a.dtype, extents, tuple(a.strides[g[-1]] for g in groups), a.offset)
+
+    def regroup_out(o: Array) -> Array:
+        return Array(o.id, o.dtype, extents[:n], tuple(o.strides[out_axes[g[-1]]] for g in kept_groups), o.offset)
+
+    table: dict = {a: regroup(a) for a in leaves}
+    done = [s.rebind(table) for s in sources]
+    frame = Frame(done, list(range(n)), list(range(n, len(groups))), list(extents), list(outs), out_axes)
+    frame.wholes = [regroup(a) for a in wholes]
+    if merge:
+        frame.outs, frame.out_axes = [regroup_out(o) for o in outs], list(range(n))
+    return frame
+
+
+def _direct(frame: Frame, arrays: Sequence[Array]) -> None:
+    """Picks the vector's direction and moves the kept axis that it runs along, if it does, to the end."""
+    if not frame.kept:
+        return
+    last = frame.reduced[-1]
+    unit = lambda axis: sum(as_int(a.strides[axis]) == 1 and as_int(a.shape[axis]) != 1 for a in arrays)
+    best = max(frame.kept, key=unit)
+    if not arrays:
+        best = len(frame.extents) - 1
+        if best not in frame.kept:
+            return
+    elif unit(best) <= unit(last):
+        return
+    if (as_int(frame.extents[best]) or LANES) < 6 and (as_int(frame.count) or CHUNK) > LANES:
+        return  # most lanes would idle
+    i = frame.kept.index(best)
+    frame.kept.append(frame.kept.pop(i))
+    frame.out_axes.append(frame.out_axes.pop(i))
+    frame.across = True
+
+
+# ---- the vector along the row ----------------------------------------------------------------------------------------
+
+
+def fold_along(
+    k: KernelBuilder, f: Fold, frame: Frame, source: Source, row: Sequence[Index], chunks: tuple[Index, Index]
+) -> State:
+    """The state of a row's chunks `chunks[0] <= c < chunks[1]`, with the vector along the row."""
+    if as_int(chunks[0]) == 0 and as_int(chunks[1]) == 1:
+        return _chunk_along(k, f, frame, source, row, const(0))
+    total = [k.var(s, name="total") for s in f.start]
+    with k.loop(*chunks, name="chunk") as c:
+        assign(k, total, f.join(tuple(t.value for t in total), _chunk_along(k, f, frame, source, row, c)))
+    return tuple(t.value for t in total)
+
+
+def assign(k: KernelBuilder, variables: Sequence, values: Sequence[Expr]) -> None:
+    """Gives all variables their new values at once."""
+    values = [k.let(v) for v in values] if len(values) > 1 else values
+    for x, v in zip(variables, values):
+        x.set(v)
+
+
+def _chunk_along(k: KernelBuilder, f: Fold, frame: Frame, source: Source, row: Sequence[Index], c: Expr) -> State:
+    state = [k.var(splat(s), name="lanes") for s in f.start]
+    first = k.let(c * CHUNK)
+    last = k.let(minimum(frame.count, first + CHUNK))
+    run = as_expr(frame.inner[-1])
+
+    def element(at: At, base: Expr, i: Expr, count: Expr | None) -> None:
+        x = source.at(k, at)
+        old = tuple(s.value for s in state)
+        new = f.step(old, splat(x), ramp() + (base + i))
+        if count is not None:
+            new = tuple(select(ramp() < splat(count), a, b) for a, b in zip(new, old))
+        assign(k, state, new)
+
+    if len(frame.reduced) == 1:
+        for i, count in k.vector_loop(first, last):
+            element(frame.at(row, (i,), True, count), const(0), i, count)
+        return tuple(k.let(e) for e in f.across(tuple(s.value for s in state)))
+    aligned = (as_int(run) or 1) % LANES == 0
+    rotate = _Rotation(k, [s.dtype for s in f.start]) if f.ordered and not aligned else None
+    with k.loop(first // run, cdiv(last, run), name="run") as o:
+        base = k.let(o * run)
+        outer = unflatten(k, o, frame.inner[:-1])
+        start, stop = k.let(maximum(first - base, 0)), k.let(minimum(last - base, run))
+        for i, count in k.vector_loop(start, stop):
+            element(frame.at(row, (*outer, i), True, count), base, i, count)
+        if rotate:
+            rotate(state, (stop - start) % LANES)
+    if rotate:
+        rotate(state, (LANES - (last - first) % LANES) % LANES)
+    return tuple(k.let(e) for e in f.across(tuple(s.value for s in state)))
+
+
+class _Rotation:
+    """Turns vectors: lane j becomes what lane (j + n) mod 16 was. A run begins in lane 0 of the registers wherever its elements
+    belong; turning after each run brings every element to the lane of its position."""
+
+    def __init__(self, k: KernelBuilder, dtypes: Sequence[DType]):
+        self.k = k
+        self.space = [k.scratch("turn", d, 2 * LANES) for d in dtypes]
+
+    def __call__(self, state: Sequence, n: Expr) -> None:
+        for b, s in zip(self.space, state):
+            self.k.store(b, 0, s.value)
+            self.k.store(b, LANES, s.value)
+            s.set(self.k.load(b, n, LANES))
+
+
+# ---- the vector across rows ------------------------------------------------------------------------------------------
+
+
+class Columns:
+    """Folds a block of up to `width` rows that lie side by side along the frame's last kept axis. The lanes of every row live
+    in scratch memory, in L1: `lanes[l * width + j]` is lane l of row j, `total[j]` the row's chunks so far."""
+
+    def __init__(self, k: KernelBuilder, f: Fold, frame: Frame, width: int, lanes: list[Buffer] | None = None):
+        self.k, self.f, self.frame, self.width = k, f, frame, width
+        self.total = [k.scratch("total", s.dtype, width) for s in f.start]
+        self.unrolled = (as_int(frame.count) or UNROLLED + 1) <= UNROLLED
+        self.lanes = lanes or ([] if self.unrolled else [k.scratch("lanes", s.dtype, LANES * width) for s in f.start])
+
+    def run(self, source: Source, row: Sequence[Index], start: Expr, n: Expr, chunks: tuple[Index, Index]) -> None:
+        """Leaves in `total` the states of the n rows from `start` on, over these chunks."""
+        k = self.k
+        if self.unrolled:
+            for j, count in k.vector_loop(0, n, "j"):
+                self._put(self.total, j, self._registers(source, (*row, start + j), count))
+            return
+        with k.loop(0, n, LANES, "j") as j:
+            self._put(self.total, j, tuple(splat(s) for s in self.f.start))
+        with k.loop(*chunks, name="chunk") as c:
+            with k.loop(0, LANES * self.width, LANES, "j") as j:
+                self._put(self.lanes, j, tuple(splat(s) for s in self.f.start))
+            self._accumulate(source, row, start, n, c)
+            with k.loop(0, n, LANES, "j") as j:
+                state = self._tree([self._get(self.lanes, j + i * self.width) for i in range(LANES)])
+                self._put(self.total, j, self.f.join(self._get(self.total, j), state))
+
+    def _get(self, where: list[Buffer], j: Index) -> State:
+        return tuple(self.k.load(b, j, LANES) for b in where)
+
+    def _put(self, where: list[Buffer], j: Index, state: State) -> None:
+        state = tuple(self.k.let(splat(e)) for e in state)
+        for b, e in zip(where, state):
+            self.k.store(b, j, e)
+
+    def get(self, j: Index) -> State:
+        """The states of rows j .. j + 15 of the block."""
+        return self._get(self.total, j)
+
+    def _accumulate(self, source: Source, row: Sequence[Index], start: Expr, n: Expr, c: Expr) -> None:
+        k, frame = self.k, self.frame
+        first = k.let(c * CHUNK)
+        last = k.let(minimum(frame.count, first + CHUNK))
+        run = as_expr(frame.inner[-1])
+
+        def element(coords: Sequence[Index], position: Expr) -> None:
+            lane = k.let(position % LANES * self.width)
+            for j, count in k.vector_loop(0, n, "j"):
+                x = splat(source.at(k, frame.at((*row, start + j), coords, True, count)))
+                self._put(self.lanes, lane + j, self.f.step(self._get(self.lanes, lane + j), x, splat(position)))
+
+        if len(frame.reduced) == 1:
+            with k.loop(first, last, name="r") as r:
+                element((r,), r)
+            return
+        with k.loop(first // run, cdiv(last, run), name="run") as o:
+            base = k.let(o * run)
+            outer = unflatten(k, o, frame.inner[:-1])
+            with k.loop(maximum(first - base, 0), minimum(last - base, run), name="r") as r:
+                element((*outer, r), k.let(base + r))
+
+    def _registers(self, source: Source, row: Sequence[Index], count: Expr | None) -> State:
+        """All of a short reduction, written out: what does not exist is left out, which changes no bit."""
+        shape = [int(as_int(d)) for d in self.frame.inner]  # type: ignore[arg-type]
+        lanes: list[State] = []
+        for r in range(int(product(shape))):
+            coords = []
+            rest = r
+            for d in reversed(shape):
+                coords.append(rest % d)
+                rest //= d
+            at = self.frame.at(row, coords[::-1], True, count)
+            x, position = splat(source.at(self.k, at)), splat(const(r))
+            if r < LANES:
+                lanes.append(self.f.first(x, position))
+            else:
+                lanes[r % LANES] = self.f.step(lanes[r % LANES], x, position)
+        return self._tree(lanes) if lanes else tuple(splat(s) for s in self.f.start)
+
+    def _tree(self, lanes: list[State]) -> State:
+        half = LANES // 2
+        while half:
+            lanes = [
+                tuple(self.k.let(e) for e in self.f.join(lanes[i], lanes[i + half])) if i + half < len(lanes) else lanes[i]
+                for i in range(min(half, len(lanes)))
+            ]
+            half //= 2
+        return lanes[0]
+
+
+def columns_width(sizes: Sequence[int], extent: Index, arrays: int = 1) -> int:
+    """Rows of a block of `Columns`: lanes of all of `sizes` bytes in 16 KiB, and no more than exist."""
+    width = max(LANES, 1024 // (sum(sizes) * arrays) // LANES * LANES)
+    known = as_int(extent)
+    return width if known is None else max(LANES, min(width, (known + LANES - 1) // LANES * LANES))

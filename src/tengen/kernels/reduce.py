@@ -1,0 +1,186 @@
+"""Reductions as kernels: sum, product, minimum, maximum, all, any over some axes of a source.
+
+A piece is some rows; where rows are few and long, a piece is one chunk of a row, its state goes to a temporary, and a second
+kernel combines the chunks in order. The order of every operation is that of `folding.py`, so no strategy changes a bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tengen.base.dtype import DType
+from tengen.kernels.folding import (
+    Columns,
+    Fold,
+    Frame,
+    State,
+    assign,
+    both,
+    columns_width,
+    fold_along,
+    make_frame,
+    negate,
+    simple_fold,
+)  # fmt: skip
+from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
+from tengen.kernels.pointwise import GRAIN, store_at, unflatten
+from tengen.kernels.source import At, Source, View
+from tengen.loops.builder import as_expr
+from tengen.loops.lang import Expr, as_int, cast, cdiv, const, equal, maximum, minimum, select, splat
+
+FEW = 32  # pieces; fewer, and long rows are cut into chunks that are pieces of their own
+
+Finish = Callable[[KernelBuilder, Expr, At], Expr]
+
+
+def reduce(
+    lo: Lowering,
+    combine: str,
+    source: Source,
+    out: Array,
+    axes: Sequence[int],
+    finish: Finish | None = None,
+    then: Callable[[Expr], Expr] | None = None,
+    name: str = "reduce",
+) -> None:
+    """out = all elements of `source` along `axes` combined into one.
+
+    Args:
+        combine: "add", "mul", "min", "max", "and", "or". source: of a dtype that is computed in (cast 16-bit floats first).
+        out: has the axes of `source` that are not in `axes`, in order.
+        finish: (kernel, reduced value, place in out) -> value of out's dtype. then: the same where the place does not matter
+            (the division of a mean); it allows more axes to be merged. Default: a cast to out's dtype.
+    Numerics: see `folding.py`. A sum of no elements is +0.0, though sums start from -0.0.
+    """
+
+    def value(k: KernelBuilder, state: State, at: At) -> list[Expr]:
+        v = state[0]
+        if finish is not None:
+            return [finish(k, v, at)]
+        return [cast(then(v) if then is not None else v, out.dtype)]
+
+    drive(lo, simple_fold(combine, source.dtype), source, [out], axes, value, finish is None, name)
+
+
+def drive(
+    lo: Lowering,
+    f: Fold,
+    source: Source,
+    outs: Sequence[Array],
+    axes: Sequence[int],
+    value: Callable[[KernelBuilder, State, At], list[Expr]],
+    merge: bool,
+    name: str,
+) -> None:
+    """Launches the kernels of a fold; `value` makes each output's value of the final state."""
+    if not axes:
+        n = len(source.shape)
+        source = View(source, (*source.shape, 1), (*range(n), None), (0,) * (n + 1), (1,) * (n + 1))
+        axes = (n,)
+    frame = make_frame([source], outs, axes, merge=merge)
+    work = _Work(f, frame, lo.temp)
+    k = lo.kernel(name)
+
+    def finish(kk: KernelBuilder, row: Sequence, state: State, vec: bool, count: Expr | None) -> None:
+        at = frame.out_at(row, vec, count)
+        if f.empty is not None and (as_int(frame.count) is None or as_int(frame.count) == 0):
+            state = tuple(select(equal(frame.count, 0), splat(e) if vec else e, s) for e, s in zip(f.empty, state))
+        state = tuple(kk.let(e) for e in state)
+        for o, v in zip(frame.outs, value(kk, state, at)):
+            store_at(kk, o, at, splat(v) if vec else v)
+
+    (_rows_across if frame.across else _rows_along)(k, work, finish)
+    lo.launch(k)
+    if not (work.split.op == "const" and not work.split.attr):
+        _combine(lo, work, finish, name)
+
+
+class _Work:
+    """How a fold is cut into pieces: units (rows, or blocks of rows side by side) and, if `split`, chunks."""
+
+    def __init__(self, f: Fold, frame: Frame, temp: Callable[[DType, tuple], Array]):
+        self.f, self.frame = f, frame
+        rows = frame.rows
+        self.columns = as_expr(rows[-1]) if frame.across else const(1)
+        self.width = columns_width([s.dtype.size for s in f.start], self.columns) if frame.across else 1
+        self.outer = rows[:-1] if frame.across else rows
+        self.blocks = as_expr(cdiv(self.columns, self.width))
+        self.units = as_expr(product(self.outer)) * self.blocks
+        size = maximum(const(1), frame.count * minimum(self.columns, const(self.width)))
+        per = maximum(const(1), GRAIN // size)
+        few = both(frame.chunks > 1, cdiv(self.units, per) < FEW)
+        self.split = few
+        self.per = select(few, const(1), per)
+        self.chunk_pieces = select(few, frame.chunks, const(1))
+        self.pieces = cdiv(self.units, self.per) * self.chunk_pieces
+        self.rows = as_expr(product(rows))
+        self.partial: list[Array] = []
+        if not (few.op == "const" and not few.attr):
+            n = select(few, frame.chunks * self.rows, const(0))
+            self.partial = [temp(s.dtype, (n,)) for s in f.start]
+
+    def each(self, k: KernelBuilder):
+        """The units of this piece and its range of chunks, as a loop to be entered: ``with loop as unit``, first chunk, end."""
+        piece = k.split(self.pieces)
+        unit0 = k.let(piece // self.chunk_pieces * self.per)
+        chunk0 = k.let(piece % self.chunk_pieces)
+        stop = select(self.split, chunk0 + 1, self.frame.chunks)
+        return k.loop(unit0, minimum(unit0 + self.per, self.units), name="unit"), chunk0, stop
+
+    def save(self, k: KernelBuilder, chunk: Expr, row: Expr, state: State, count: Expr | None = None) -> None:
+        for a, e in zip(self.partial, state):
+            k.store(k.write(a), chunk * self.rows + row, e, count)
+
+
+def _rows_along(k: KernelBuilder, work: _Work, finish) -> None:
+    loop, chunk0, stop = work.each(k)
+    with loop as unit:
+        row = unflatten(k, unit, work.outer)
+        state = fold_along(k, work.f, work.frame, work.frame.sources[0], row, (chunk0, stop))
+        with k.if_(work.split):
+            work.save(k, chunk0, unit, state)
+        with k.if_(negate(work.split)):
+            finish(k, row, state, False, None)
+
+
+def _rows_across(k: KernelBuilder, work: _Work, finish) -> None:
+    columns = Columns(k, work.f, work.frame, work.width)
+    loop, chunk0, stop = work.each(k)
+    with loop as unit:
+        outer = k.let(unit // work.blocks)
+        row = unflatten(k, outer, work.outer)
+        start = k.let(unit % work.blocks * work.width)
+        n = k.let(minimum(work.columns - start, work.width))
+        columns.run(work.frame.sources[0], row, start, n, (chunk0, stop))
+        for j, count in k.vector_loop(0, n, "j"):
+            state = columns.get(j)
+            with k.if_(work.split):
+                work.save(k, chunk0, outer * work.columns + start + j, state, count)
+            with k.if_(negate(work.split)):
+                finish(k, (*row, start + j), state, True, count)
+
+
+def _combine(lo: Lowering, work: _Work, finish, name: str) -> None:
+    """The second kernel: each row's chunks in order. Runs no piece where rows were not split."""
+    k = lo.kernel(f"{name}_chunks")
+    f, frame, rows = work.f, work.frame, work.frame.rows
+    n = as_expr(rows[-1]) if rows else const(1)
+    outer = as_expr(product(rows[:-1]))
+    per = maximum(const(1), GRAIN // maximum(const(1), n * frame.chunks))
+    piece = k.split(select(work.split, cdiv(outer, per), const(0)))
+    with k.loop(piece * per, minimum(piece * per + per, outer), name="row") as r:
+        row = unflatten(k, r, rows[:-1])
+        if not rows:
+            finish(k, row, _join_chunks(k, f, work, const(0), 1, None), False, None)
+        else:
+            for j, count in k.vector_loop(0, n, "j"):
+                finish(k, (*row, j), _join_chunks(k, f, work, r * n + j, 16, count), True, count)
+    lo.launch(k)
+
+
+def _join_chunks(k: KernelBuilder, f: Fold, work: _Work, row: Expr, lanes: int, count: Expr | None) -> State:
+    total = [k.var(splat(s) if lanes > 1 else s, name="total") for s in f.start]
+    with k.loop(0, work.frame.chunks, name="chunk") as c:
+        part = tuple(k.load(k.read(a), c * work.rows + row, lanes, count) for a in work.partial)
+        assign(k, total, f.join(tuple(t.value for t in total), part))
+    return tuple(t.value for t in total)

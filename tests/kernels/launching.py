@@ -1,0 +1,64 @@
+"""Runs the launches of a lowering through the interpreter, for tests of strategies."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tengen.base.dtype import dtype
+from tengen.kernels.lowering import Array, Lowering
+from tengen.loops.interp import evaluate, interpret
+from tengen.loops.lang import Expr, as_int, var
+from tengen.loops.verify import verify
+
+
+def array_of(x: np.ndarray, id) -> tuple[Array, np.ndarray]:
+    """A NumPy view as an `Array`, with the flat memory under it."""
+    base = x
+    while base.base is not None:
+        base = base.base if isinstance(base.base, np.ndarray) else base.base.base  # as_strided puts an object between
+    flat = base.reshape(-1) if base.flags.c_contiguous else base.ravel(order="K")
+    offset = (x.__array_interface__["data"][0] - base.__array_interface__["data"][0]) // x.itemsize
+    strides = tuple(s // x.itemsize for s in x.strides)
+    return Array(id, dtype(x.dtype), x.shape, strides, offset), flat
+
+
+class Symbols:
+    """Turns the numbers of arrays into integer parameters, so that a symbolic program is compared with a specialised one."""
+
+    def __init__(self):
+        self.values: dict[Expr, int] = {}
+        self.extents: dict[int, Expr] = {}
+
+    def extent(self, d: int):
+        if d <= 1:
+            return d
+        if d not in self.extents:
+            self.extents[d] = var(f"n{len(self.values)}")
+            self.values[self.extents[d]] = d
+        return self.extents[d]
+
+    def stride(self, s: int):
+        if s in (0, 1):
+            return s
+        e = var(f"s{len(self.values)}")
+        self.values[e] = s
+        return e
+
+    def array(self, a: Array) -> Array:
+        return Array(a.id, a.dtype, tuple(map(self.extent, a.shape)), tuple(map(self.stride, a.strides)), a.offset)
+
+
+def run(lo: Lowering, memory: dict, values: dict[Expr, int] | None = None, backwards: bool = False) -> None:
+    """Runs all launches on the flat arrays in `memory`; temporaries are made here, filled with what shows when it is used."""
+    values = values or {}
+    memory = dict(memory)
+    for id, (dt, size) in lo.temps.items():
+        n = as_int(size)
+        n = int(evaluate(size, values)) if n is None else n
+        memory[id] = np.full(n, 77, dt.numpy)
+    for launch in lo.launches:
+        k = launch.kernel
+        verify(k)
+        pieces = int(evaluate(k.pieces, values))
+        order = range(pieces)[::-1] if backwards else range(pieces)
+        interpret(k, [memory[i] for i in launch.ids], {v.attr: values[v] for v in k.ints}, order)
