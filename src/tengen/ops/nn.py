@@ -1,0 +1,230 @@
+"""Composites of networks: softmax, normalisation, losses. Each is plain code over ops and runs as one fused program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tengen.base.dtype import bool_
+from tengen.base.errors import DTypeError, IndexOutOfRange, ShapeError
+from tengen.ir.types import TensorType
+from tengen.kernels.source import At, Source
+from tengen.loops.lang import cast, equal
+from tengen.ops.define import Case, composite, lookup, primitive
+from tengen.ops.elementwise import add, div, exp, mul, sub
+from tengen.ops.reduce import logsumexp, max, mean, sum
+from tengen.ops.shape import normalize_axes, normalize_axis, reshape
+
+if TYPE_CHECKING:
+    from tengen.tensor import Tensor
+
+
+@composite
+def softmax(inp: Tensor, axis: int | Sequence[int] | None = -1) -> Tensor:
+    """exp(x) divided by its sum along `axis`, without overflow: the largest element is taken out first."""
+    axes = normalize_axes(axis, len(inp.shape))
+    e = exp(sub(inp, max(inp, axes, True)))
+    return div(e, sum(e, axes, True))
+
+
+@softmax.vjp
+def _(g, inp, *, out, axis):
+    return softmax_grad(g, out, axis)
+
+
+@composite
+def softmax_grad(grad: Tensor, out: Tensor, axis) -> Tensor:
+    """The gradient of `softmax`, from its output."""
+    axes = normalize_axes(axis, len(out.shape))
+    return mul(out, sub(grad, sum(mul(grad, out), axes, True)))
+
+
+@composite
+def logsoftmax(inp: Tensor, axis: int | Sequence[int] | None = -1) -> Tensor:
+    """log(softmax(x)), without overflow."""
+    axes = normalize_axes(axis, len(inp.shape))
+    shifted = sub(inp, max(inp, axes, True))
+    return sub(shifted, lookup("log")(sum(exp(shifted), axes, True)))
+
+
+@logsoftmax.vjp
+def _(g, inp, *, out, axis):
+    return logsoftmax_grad(g, out, axis)
+
+
+@composite
+def logsoftmax_grad(grad: Tensor, out: Tensor, axis) -> Tensor:
+    """The gradient of `logsoftmax`, from its output."""
+    axes = normalize_axes(axis, len(out.shape))
+    return sub(grad, mul(exp(out), sum(grad, axes, True)))
+
+
+def _np_softmax(x, axis=-1):
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+softmax.reference(_np_softmax)
+logsoftmax.reference(lambda x, axis=-1: np.log(_np_softmax(x, axis)))
+for _op in (softmax, logsoftmax):
+    _op.cases(Case(lambda r: (r.uniform(-3, 3, (4, 17)),)), Case(lambda r: (r.uniform(-3, 3, (4, 5, 3)),), {"axis": 1}))
+
+# ---- normalisation ----------------------------------------------------------------------------------------------------
+
+
+@composite
+def general_norm(inp: Tensor, axes, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
+    """(x - mean) / sqrt(var + eps) over `axes`, times weight, plus bias (both broadcast to x)."""
+    axes = normalize_axes(axes, len(inp.shape))
+    d = sub(inp, mean(inp, axes, True))
+    y = mul(d, lookup("rsqrt")(add(mean(mul(d, d), axes, True), eps)))
+    y = y if weight is None else mul(y, weight)
+    return y if bias is None else add(y, bias)
+
+
+@composite
+def layer_norm(inp: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, n_axes: int = 1, eps: float = 1e-5) -> Tensor:
+    """`general_norm` over the last `n_axes` axes; weight and bias have their shape.
+
+    Source: Ba et al., arXiv 1607.06450
+    """
+    return general_norm(inp, tuple(range(-n_axes, 0)), weight, bias, eps)
+
+
+def _np_norm(x, axes, w, b, eps):
+    d = x - x.mean(axes, keepdims=True)
+    y = d / np.sqrt((d * d).mean(axes, keepdims=True) + eps)
+    return y * (1 if w is None else w) + (0 if b is None else b)
+
+
+layer_norm.reference(lambda x, w=None, b=None, n_axes=1, eps=1e-5: _np_norm(x, tuple(range(-n_axes, 0)), w, b, eps))
+layer_norm.cases(
+    Case(lambda r: (r.uniform(-2, 2, (3, 17)), r.uniform(0.5, 2, (17,)), r.uniform(-1, 1, (17,)))),
+    Case(lambda r: (r.uniform(-2, 2, (3, 4, 5)), r.uniform(0.5, 2, (4, 5)), r.uniform(-1, 1, (4, 5))), {"n_axes": 2}),
+)
+
+
+@composite
+def group_norm(inp: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
+    """Normalises the channels of each group of each sample over group and space; weight and bias are per channel.
+
+    Shapes: (N, C, *S), (C,), (C,) -> (N, C, *S)
+    Source: Wu and He, arXiv 1803.08494
+    """
+    n, c = inp.shape[:2]
+    if isinstance(c, int) and c % num_groups:
+        raise ShapeError(f"group_norm({inp.shape}): {c} channels cannot be shared out to {num_groups} groups")
+    x = reshape(inp, (n, num_groups, -1))
+    y = reshape(general_norm(x, (2,), None, None, eps), inp.shape)
+    per_channel = (1, c, *(1 for _ in inp.shape[2:]))
+    y = y if weight is None else mul(y, reshape(weight, per_channel))
+    return y if bias is None else add(y, reshape(bias, per_channel))
+
+
+@composite
+def batch_norm_train(inp: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float = 1e-5) -> Tensor:
+    """Batch norm by the batch's own statistics. Returns (y, mean, var) with the statistics shaped (1, C, 1, ...); var is divided by n.
+
+    Source: Ioffe and Szegedy, arXiv 1502.03167
+    """
+    axes = (0, *range(2, len(inp.shape)))
+    m = mean(inp, axes, True)
+    d = sub(inp, m)
+    v = mean(mul(d, d), axes, True)
+    scale = lookup("rsqrt")(add(v, eps))
+    scale = scale if weight is None else mul(scale, weight)
+    y = mul(d, scale)
+    return (y if bias is None else add(y, bias)), m, v
+
+
+@composite
+def batch_norm_eval(inp: Tensor, running_mean: Tensor, running_var: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float = 1e-5) -> Tensor:
+    """Batch norm by given statistics, as ``fma(x, scale, shift)``: exact as a convolution's epilogue. Statistics, weight and bias
+    are shaped (1, C, 1, ...)."""
+    scale = lookup("rsqrt")(add(running_var, eps))
+    scale = scale if weight is None else mul(scale, weight)
+    shift = mul(running_mean, scale)
+    shift = lookup("neg")(shift) if bias is None else sub(bias, shift)
+    return lookup("fma")(inp, scale, shift)
+
+
+# ---- losses -----------------------------------------------------------------------------------------------------------
+
+
+@primitive
+def class_mask(label: Tensor, like: Tensor, axis: int) -> Tensor:
+    """Where position along `axis` equals the label: a bool tensor of the shape of `like`, whose `axis` holds the classes."""
+
+
+@class_mask.infer
+def _(label, like, axis):
+    axis = normalize_axis(axis, like.ndim)
+    if label.dtype.kind not in "iu":
+        raise DTypeError(f"labels must be integers, got {label.dtype}")
+    rest = (*like.shape[:axis], *like.shape[axis + 1 :])
+    if label.shape != rest:
+        raise ShapeError(f"labels of shape {label.shape} do not fit scores {like}; help: {rest} is expected")
+    return TensorType(like.shape, bool_)
+
+
+class _ClassMask(Source):
+    def __init__(self, label: Source, out: TensorType, axis: int):
+        self.label, self.axis, self.shape, self.dtype = label, axis, out.shape, out.dtype
+
+    def value(self, k, at):
+        a = self.axis
+        vec = None if at.vec is None or at.vec == a else at.vec - (at.vec > a)
+        where = At((*at.coords[:a], *at.coords[a + 1 :]), vec, at.count)
+        where.count = at.count if where.lanes > 1 else None
+        position = at.coord(a)
+        return equal(cast(self.label.at(k, where), position.dtype), position)
+
+
+@class_mask.source
+def _(ins, out, axis):
+    return _ClassMask(ins[0], out, normalize_axis(axis, len(out.shape)))
+
+
+class_mask.no_vjp("a label is not differentiable")
+
+
+@composite
+def cross_entropy_each(pred: Tensor, label: Tensor, axis: int = 1, with_logits: bool = True, label_smooth: float = 0.0) -> Tensor:
+    """-log(probability of the label), one value per sample; see `functional.loss.cross_entropy`."""
+    axis = normalize_axis(axis, len(pred.shape))
+    zero = lookup("zeros_like")(pred)
+    hit = sum(lookup("where")(class_mask(label, pred, axis), pred, zero), axis)
+    if not with_logits:
+        if label_smooth:
+            smooth = mul(mean(lookup("log")(pred), axis), label_smooth)
+            return lookup("neg")(add(mul(lookup("log")(hit), 1.0 - label_smooth), smooth))
+        return lookup("neg")(lookup("log")(hit))
+    total = logsumexp(pred, axis)
+    if label_smooth:
+        hit = add(mul(hit, 1.0 - label_smooth), mul(mean(pred, axis), label_smooth))
+    return sub(total, hit)
+
+
+@cross_entropy_each.check
+def _(inputs, axis, **_):
+    pred, label = inputs
+    if label.size:
+        n, values = pred.shape[axis], label.numpy()
+        if values.min() < 0 or values.max() >= n:
+            bad = int(values.min() if values.min() < 0 else values.max())
+            raise IndexOutOfRange(f"cross_entropy: label {bad} is outside the {n} classes of axis {axis} of scores of shape {pred.shape}")
+
+
+def _np_cross_entropy(x, t, axis=1, with_logits=True, label_smooth=0.0):
+    logp = np.log(_np_softmax(x, axis)) if with_logits else np.log(x)
+    picked = np.take_along_axis(logp, np.expand_dims(t, axis), axis).squeeze(axis)
+    return -((1 - label_smooth) * picked + label_smooth * logp.mean(axis))
+
+
+cross_entropy_each.reference(_np_cross_entropy)
+cross_entropy_each.cases(
+    Case(lambda r: (r.uniform(-3, 3, (6, 10)), r.integers(0, 10, 6))),
+    Case(lambda r: (r.uniform(-3, 3, (6, 10, 3)), r.integers(0, 10, (6, 3))), {"label_smooth": 0.1}),
+)
