@@ -1,189 +1,270 @@
-"""The graph IR: a recorded program. Values in SSA form, nodes that name ops, constants, and named state.
+"""A recorded program: values, the nodes that make them, and named state.
 
-State is what a program reads and updates in place: parameters, running statistics, optimizer state, random counters. A state
-has a value that is read and, when the program changes it, a value written at the end.
+    g = Graph("step")
+    x = g.add_input("x", TensorType((4, 3), "float32"))
+    w = g.add_state("w", TensorType((3, 2), "float32"))
+    h = g.add_node("matmul", [x, w], {}, [TensorType((4, 2), "float32")]).outputs[0]
+    g.add_output("h", h)
 
-Read next: `verify.py` (the rules), `text.py` (the text and file forms).
+A graph is plain data. It knows no op: rules and meanings are in `ops/`, changes in `passes/`.
+Read next: `verify.py` (what a graph must obey), `text.py` (how it is written down).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from tengen.base.dtype import DType
 from tengen.base.errors import VerifyError
 from tengen.ir.types import TensorType
+from tengen.loops.lang import Expr
 
 
 @dataclass(eq=False, slots=True)
 class Value:
-    """One tensor of the program. `node` is None for inputs, constants and states."""
+    """One tensor of a program, made once.
+
+    Attributes:
+        type: its shape and dtype.
+        name: a hint for people; the names of inputs, constants and states are binding and unique.
+        node, index: which output of which node it is; node is None for inputs, constants and states.
+    """
 
     type: TensorType
-    name: str
+    name: str = ""
     node: Node | None = None
     index: int = 0
 
     def __repr__(self) -> str:
-        return f"%{self.name}: {self.type}"
+        return f"<{self.name or 'value'}: {self.type}>"
 
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """One call of an op. `attrs` holds plain data: None, bool, int, float, str, DType, tuples of these, or a nested Graph.
-    `where` is the user's line, for messages; it is not part of what the node means."""
+    """One application of an op. An input that an op may do without (a bias) can be None.
+
+    Attributes:
+        attrs: plain data: None, bool, int, float, str, DType, an int64 `Expr` (an extent), a Graph, or tuples of these.
+        where: the user's "file:line", for messages; no part of what the node is.
+    """
 
     op: str
-    inputs: list[Value]
+    inputs: list[Value | None]
     attrs: dict[str, Any]
-    outputs: list[Value] = field(default_factory=list)
+    outputs: list[Value]
     where: str | None = None
 
     def __repr__(self) -> str:
-        return f"{', '.join(map(repr, self.outputs))} = {self.op}({', '.join('%' + v.name for v in self.inputs)})"
+        ins = ", ".join("none" if v is None else str(v.type) for v in self.inputs)
+        return f"<node {self.op}({ins})>"
 
 
 @dataclass(eq=False, slots=True)
 class State:
-    """A named tensor that outlives a run: `read` is its value at the start, `written` the one at the end (None: unchanged)."""
+    """A named tensor that outlives a run: `read` is its value at the start, `written` (None: unchanged) at the end."""
 
     name: str
     read: Value
     written: Value | None = None
 
 
+@dataclass(eq=False, slots=True)
+class Constant:
+    """A tensor that is known; `data` may be None in a graph whose data is kept apart."""
+
+    name: str
+    value: Value
+    data: np.ndarray | None
+
+
+@dataclass(eq=False, slots=True)
 class Graph:
-    """A program: inputs, constants, states, nodes in an order in which they can run, and named outputs."""
+    """A program: nodes in an order in which they can run, between inputs and states on one side, outputs on the other.
 
-    def __init__(self, name: str = "graph"):
-        self.name = name
-        self.inputs: list[Value] = []
-        self.constants: dict[Value, np.ndarray] = {}
-        self.states: list[State] = []
-        self.nodes: list[Node] = []
-        self.outputs: list[tuple[str, Value]] = []
-        self._names: dict[str, int] = {}
+    Attributes:
+        constants, states: by name. outputs, output_names: side by side.
+    """
 
-    def fresh(self, hint: str) -> str:
-        """A value name not used so far."""
-        n = self._names.get(hint, 0)
-        self._names[hint] = n + 1
-        name = f"{hint}_{n}" if n else hint
-        if n and name in self._names:
-            return self.fresh(hint)
-        self._names.setdefault(name, 1)
-        return name
+    name: str
+    inputs: list[Value] = field(default_factory=list)
+    constants: dict[str, Constant] = field(default_factory=dict)
+    states: dict[str, State] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    outputs: list[Value] = field(default_factory=list)
+    output_names: list[str] = field(default_factory=list)
 
-    def add_input(self, type: TensorType, name: str = "x") -> Value:
-        v = Value(type, self.fresh(name))
-        self.inputs.append(v)
-        return v
+    def __repr__(self) -> str:
+        return f"<graph {self.name}: {len(self.inputs)} inputs, {len(self.nodes)} nodes, {len(self.outputs)} outputs>"
 
-    def add_constant(self, data: np.ndarray, type: TensorType, name: str = "c") -> Value:
-        v = Value(type, self.fresh(name))
-        self.constants[v] = data
-        return v
+    # -- building ------------------------------------------------------------------------------------------------------
+    def _new_name(self, name: str) -> None:
+        if name in self.constants or name in self.states or any(v.name == name for v in self.inputs):
+            raise VerifyError(f"graph {self.name}: the name {name!r} is given twice")
 
-    def add_state(self, type: TensorType, name: str = "state") -> State:
-        s = State(name, Value(type, self.fresh(name)))
-        self.states.append(s)
-        return s
+    def add_input(self, name: str, type: TensorType) -> Value:
+        """A new input; VerifyError when the name is taken by an input, constant or state."""
+        self._new_name(name)
+        self.inputs.append(Value(type, name))
+        return self.inputs[-1]
+
+    def add_constant(self, name: str, data: np.ndarray | None, type: TensorType | None = None) -> Value:
+        """A new constant of the type of `data`; `type` is needed only when the data is kept apart (None)."""
+        self._new_name(name)
+        if type is None:
+            if data is None:
+                raise VerifyError(f"graph {self.name}: constant {name!r} has neither data nor type")
+            type = TensorType(data.shape, data.dtype)
+        self.constants[name] = Constant(name, Value(type, name), data)
+        return self.constants[name].value
+
+    def add_state(self, name: str, type: TensorType) -> Value:
+        """A new state; returns its value at the start of a run."""
+        self._new_name(name)
+        self.states[name] = State(name, Value(type, name))
+        return self.states[name].read
+
+    def set_state(self, name: str, value: Value | None) -> None:
+        """The value that a state has after a run."""
+        self.states[name].written = value
 
     def add_node(
-        self, op: str, inputs: Sequence[Value | None], attrs: dict[str, Any], out_types: Iterable[TensorType], where: str | None = None
-    ) -> Node:
-        """Appends a call; its outputs are new values."""
-        node = Node(op, list(inputs), dict(attrs), where=where)  # type: ignore[arg-type]
-        hint = op.rpartition(".")[0] or op
-        node.outputs = [Value(t, self.fresh(hint), node, i) for i, t in enumerate(out_types)]
-        self.nodes.append(node)
+        self, op: str, inputs: Sequence[Value | None], attrs: Mapping[str, Any], out_types: Sequence[TensorType],
+        where: str | None = None, names: Sequence[str] = (), before: Node | None = None,
+    ) -> Node:  # fmt: skip
+        """A new node at the end (or before another one); its values are `.outputs`. Lists in attributes become tuples.
+
+        Errors: VerifyError for an attribute that is not plain data.
+        """
+        node = Node(op, list(inputs), {k: plain(v, f"{op}: attribute {k}") for k, v in attrs.items()}, [], where)
+        node.outputs = [Value(t, names[i] if i < len(names) else "", node, i) for i, t in enumerate(out_types)]
+        if before is None:
+            self.nodes.append(node)
+        else:
+            self.nodes.insert(self.nodes.index(before), node)
         return node
 
-    def add_output(self, value: Value, name: str | None = None) -> None:
-        self.outputs.append((name or f"output{len(self.outputs)}", value))
+    def add_output(self, name: str, value: Value) -> None:
+        """A new output; one value may be given out under several names."""
+        if name in self.output_names:
+            raise VerifyError(f"graph {self.name}: the output {name!r} is named twice")
+        self.outputs.append(value)
+        self.output_names.append(name)
 
-    # -- questions -------------------------------------------------------------------------------------------------------
+    # -- looking -------------------------------------------------------------------------------------------------------
+    def sources(self) -> list[Value]:
+        """The values that no node makes: inputs, constants, states."""
+        return [*self.inputs, *(c.value for c in self.constants.values()), *(s.read for s in self.states.values())]
+
+    def values(self) -> Iterator[Value]:
+        """Every value, before its first use."""
+        yield from self.sources()
+        for n in self.nodes:
+            yield from n.outputs
+
     def results(self) -> list[Value]:
-        """All values that the program must produce: outputs and written states."""
-        return [v for _, v in self.outputs] + [s.written for s in self.states if s.written is not None]
+        """The values that leave the graph: outputs and what states become."""
+        return [*self.outputs, *(s.written for s in self.states.values() if s.written is not None)]
 
     def users(self) -> dict[Value, list[Node]]:
-        """The nodes that read each value."""
-        table: dict[Value, list[Node]] = {}
+        """The nodes that read each value, in order, each once. Values that only leave the graph have none: see `results`."""
+        table: dict[Value, list[Node]] = {v: [] for v in self.values()}
         for n in self.nodes:
-            for v in n.inputs:
+            for v in dict.fromkeys(n.inputs):
                 if v is not None:
                     table.setdefault(v, []).append(n)
         return table
 
-    def values(self) -> list[Value]:
-        """Every value, inputs first."""
-        given = [*self.inputs, *self.constants, *(s.read for s in self.states)]
-        return given + [v for n in self.nodes for v in n.outputs]
-
-    # -- changes ---------------------------------------------------------------------------------------------------------
-    def replace_values(self, table: dict[Value, Value]) -> None:
-        """Every reader of a key reads its value instead; chains are followed."""
-
-        def final(v):
-            while v in table:
-                v = table[v]
-            return v
-
+    def graphs(self) -> Iterator[Graph]:
+        """This graph and those inside its attributes, at any depth."""
+        yield self
         for n in self.nodes:
-            n.inputs = [final(v) for v in n.inputs]
-        self.outputs = [(name, final(v)) for name, v in self.outputs]
-        for s in self.states:
-            s.written = None if s.written is None else final(s.written)
+            for g in attr_graphs(n.attrs):
+                yield from g.graphs()
 
-    def copy(self) -> Graph:
-        """An equal graph of new values and nodes; constant data is shared."""
+    def check_order(self) -> None:
+        """VerifyError unless every node comes after what it reads."""
+        known = set(self.sources())
+        for n in self.nodes:
+            for v in n.inputs:
+                if v is not None and v not in known:
+                    raise VerifyError(f"graph {self.name}: {n.op} reads {v!r}, which is not made before it")
+            known.update(n.outputs)
+        for v in self.results():
+            if v not in known:
+                raise VerifyError(f"graph {self.name}: the result {v!r} is not made in the graph")
+
+    # -- changing ------------------------------------------------------------------------------------------------------
+    def replace_value(self, old: Value, new: Value) -> None:
+        """Every reader of `old`, outputs and written states too, reads `new` instead."""
+        for n in self.nodes:
+            n.inputs = [new if v is old else v for v in n.inputs]
+        self.outputs = [new if v is old else v for v in self.outputs]
+        for s in self.states.values():
+            if s.written is old:
+                s.written = new
+
+    def copy(self, mapping: dict[Value, Value] | None = None) -> Graph:
+        """An equal graph that shares nothing that may change; constants share their arrays.
+
+        Args:
+            mapping: filled with the new value for each old one.
+        """
+        m: dict[Value, Value] = {} if mapping is None else mapping
         g = Graph(self.name)
-        g._names = dict(self._names)
-        table: dict[Value | None, Value | None] = {None: None}
-
-        def dup(v: Value, node: Node | None = None) -> Value:
-            table[v] = Value(v.type, v.name, node, v.index)
-            return table[v]  # type: ignore[return-value]
-
-        g.inputs = [dup(v) for v in self.inputs]
-        g.constants = {dup(v): data for v, data in self.constants.items()}
-        g.states = [State(s.name, dup(s.read)) for s in self.states]
+        for v in self.inputs:
+            m[v] = g.add_input(v.name, v.type)
+        for c in self.constants.values():
+            m[c.value] = g.add_constant(c.name, c.data, c.value.type)
+        for s in self.states.values():
+            m[s.read] = g.add_state(s.name, s.read.type)
         for n in self.nodes:
-            m = Node(n.op, [table[v] for v in n.inputs], dict(n.attrs), where=n.where)  # type: ignore[misc]
-            m.outputs = [dup(v, m) for v in n.outputs]
-            g.nodes.append(m)
-        g.outputs = [(name, table[v]) for name, v in self.outputs]  # type: ignore[misc]
-        for s, t in zip(self.states, g.states):
-            t.written = table[s.written]
+            copied = copy_node(g, n, m)
+            m.update(zip(n.outputs, copied.outputs))
+        for name, v in zip(self.output_names, self.outputs):
+            g.add_output(name, m[v])
+        for s in self.states.values():
+            g.states[s.name].written = None if s.written is None else m[s.written]
         return g
 
-    def sort(self) -> None:
-        """Puts the nodes in an order in which they can run, keeping the present order where it is possible."""
-        done: set[int] = set()
-        order: list[Node] = []
 
-        def visit(n: Node) -> None:
-            stack = [(n, iter([v.node for v in n.inputs if v is not None and v.node is not None]))]
-            open_ = {id(n)}
-            while stack:
-                node, it = stack[-1]
-                nxt = next((m for m in it if id(m) not in done), None)
-                if nxt is None:
-                    stack.pop()
-                    if id(node) not in done:
-                        done.add(id(node))
-                        order.append(node)
-                elif id(nxt) in open_:
-                    raise VerifyError(f"graph {self.name}: {nxt.op} depends on itself")
-                else:
-                    open_.add(id(nxt))
-                    stack.append((nxt, iter([v.node for v in nxt.inputs if v is not None and v.node is not None])))
+def copy_node(g: Graph, n: Node, mapping: Mapping[Value, Value]) -> Node:
+    """Adds to `g` a node like `n` whose inputs are looked up in `mapping`; nested graphs are copied."""
+    inputs = [None if v is None else mapping[v] for v in n.inputs]
+    attrs = {k: map_attr(v, lambda a: a.copy() if isinstance(a, Graph) else a) for k, v in n.attrs.items()}
+    return g.add_node(n.op, inputs, attrs, [v.type for v in n.outputs], n.where, [v.name for v in n.outputs])
 
-        for n in self.nodes:
-            if id(n) not in done:
-                visit(n)
-        self.nodes = order
+
+# ---- attributes ------------------------------------------------------------------------------------------------------
+
+
+def plain(value: Any, what: str = "attribute") -> Any:
+    """An attribute in its one form: lists become tuples, NumPy's scalars Python's. VerifyError when it is no plain data."""
+    if isinstance(value, (list, tuple)):
+        return tuple(plain(v, what) for v in value)
+    if isinstance(value, (np.bool_, np.integer, np.floating)):
+        return value.item()
+    if value is None or type(value) in (bool, int, float, str) or isinstance(value, (DType, Graph, Expr)):
+        return value
+    raise VerifyError(f"{what} is {value!r}, which is no plain data; help: numbers, strings, dtypes, graphs, tuples of these")
+
+
+def map_attr(value: Any, f) -> Any:
+    """`f` of every leaf of an attribute."""
+    return tuple(map_attr(v, f) for v in value) if isinstance(value, tuple) else f(value)
+
+
+def attr_graphs(attrs: Mapping[str, Any]) -> list[Graph]:
+    """The graphs directly inside attributes, in order."""
+    found: list[Graph] = []
+
+    def look(a):
+        if isinstance(a, Graph):
+            found.append(a)
+
+    for v in attrs.values():
+        map_attr(v, look)
+    return found

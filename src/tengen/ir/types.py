@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tengen.base.dtype import DType, dtype
-from tengen.loops.lang import Expr, Index
+from tengen.base.dtype import DType, dtype, int64
+from tengen.base.errors import VerifyError
+from tengen.loops.lang import Expr, Index, var
+from tengen.loops.parse import ExprParser, Line, split_lines
+from tengen.loops.text import print_expr
 
 Dim = Index  # an int, or an int64 expression over named symbols
 
@@ -39,10 +42,49 @@ class TensorType:
         return (TensorType, (self.shape, self.dtype))
 
     def __repr__(self) -> str:
-        return f"{self.dtype.short}[{','.join(map(str, self.shape))}]"
+        dims = (print_expr(d) if isinstance(d, Expr) else str(d) for d in self.shape)
+        return f"{self.dtype.short}[{','.join(dims)}]"
 
 
 def _dim(d: Dim) -> Dim:
     if isinstance(d, Expr):
+        if d.dtype is not int64 or d.lanes != 1:
+            raise VerifyError(f"the extent {d!r} is not an int64")
         return d.attr if d.op == "const" else d  # type: ignore[return-value]
     return int(d)
+
+
+def read_type(line: Line) -> TensorType:
+    """The type that comes next on a line: ``f32[N,3,2 * N]``. Names are int64 symbols."""
+    dt = line.dtype()
+    line.expect("[")
+    dims: list[Dim] = []
+    at = line.peek()
+    while not line.accept("]"):
+        if dims:
+            line.expect(",")
+        at = line.peek()
+        dims.append(read_dim(line))
+    try:
+        return TensorType(dims, dt)
+    except VerifyError as e:
+        line.fail(str(e), at)
+
+
+def read_dim(line: Line) -> Expr:
+    """The extent that comes next on a line."""
+    return ExprParser(var).parse(line)
+
+
+def parse_type(text: str) -> TensorType:
+    """The type that `repr` wrote. VerifyError for any other text.
+
+    >>> parse_type("f32[N,3]").shape[1]
+    3
+    """
+    lines = split_lines(text)
+    if len(lines) != 1:
+        raise VerifyError("expected one type")
+    t = read_type(lines[0])
+    lines[0].done()
+    return t
