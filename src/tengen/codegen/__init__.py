@@ -1,0 +1,1 @@
+"""Code generation: what a target is, and kernels as LLVM IR."""

@@ -1,0 +1,431 @@
+"""Kernels as LLVM IR text.
+
+In: kernels of `loops/lang.py` and a target. Out: a module. A kernel becomes one function,
+``void name(ptr buffers, ptr ints, i64 begin, i64 end)``, a loop over the pieces begin <= piece < end. Variables are SSA values:
+loop headers and the ends of branches get phis, and memory is touched only where the kernel says Load or Store. Loops are
+written with the test at the bottom, so that LLVM has nothing to rotate.
+
+Read next: `values.py` (expressions), `runtime/compile.py` (text to machine code).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from tengen.base.dtype import DType, bool_
+from tengen.base.errors import CompileError
+from tengen.codegen.target import Target
+from tengen.codegen.values import Values, scalar_type, type_of
+from tengen.loops.lang import (  # isort: skip
+    LANES, Assign, Buffer, Declare, Expr, For, If, Kernel, Let, Load, Store, const, is_const, minimum, maximum, splat,
+)  # fmt: skip
+
+STACK_ALIGN = 64
+_SLOT = LANES * 8  # bytes of a stack slot that holds any vector
+
+
+def emit_kernel(kernel: Kernel, target: Target) -> str:
+    """The definition of one kernel's function.
+
+    Errors: CompileError for a kernel that uses a variable out of its scope.
+    """
+    return _Function(kernel, target).text()
+
+
+def emit_module(kernels: Sequence[Kernel], target: Target, extra: str = "") -> str:
+    """A whole module: target, data layout, the kernels, and `extra` (more functions, as text)."""
+    head = f'target datalayout = "{target.data_layout}"\ntarget triple = "{target.triple}"\n'
+    return "\n".join([head, *(emit_kernel(k, target) for k in kernels), extra])
+
+
+def assigned(body: Iterable) -> list[Expr]:
+    """The variables that statements assign, in order of first assignment, also inside loops and branches."""
+    found: dict[Expr, None] = {}
+    for s in body:
+        if isinstance(s, Assign):
+            found[s.var] = None
+        elif isinstance(s, For):
+            found.update(dict.fromkeys(assigned(s.body)))
+        elif isinstance(s, If):
+            found.update(dict.fromkeys(assigned([*s.body, *s.orelse])))
+    return list(found)
+
+
+def affine(index: Expr) -> tuple[Expr, Expr] | None:
+    """(base, stride) of a vector index base + lane * stride, or None for any other."""
+    if index.op == "splat":
+        return index.args[0], const(0)
+    if index.op == "ramp":
+        return const(0), const(1)
+    if index.op not in ("add", "sub", "mul"):
+        return None
+    a = affine(index.args[0])
+    b = affine(index.args[1]) if a else None
+    if a is None or b is None:
+        return None
+    if index.op == "add":
+        return a[0] + b[0], a[1] + b[1]
+    if index.op == "sub":
+        return a[0] - b[0], a[1] - b[1]
+    if is_const(a[1], 0):
+        a, b = b, a
+    return (a[0] * b[0], a[1] * b[0]) if is_const(b[1], 0) else None
+
+
+def _memory_type(dt: DType) -> str:
+    return "i8" if dt is bool_ else scalar_type(dt)
+
+
+def _register_name(hint: object) -> str:
+    return re.sub(r"[^A-Za-z0-9_]", "_", str(hint)) or "v"
+
+
+class _Function(Values):
+    """Emits one kernel."""
+
+    def __init__(self, kernel: Kernel, target: Target):
+        super().__init__(kernel.name)
+        self.kernel, self.target = kernel, target
+        self.block = "entry"
+        self._blocks = 0
+        self._ints = {v: i for i, v in enumerate(kernel.ints)}
+        self._buffers = {b: i for i, b in enumerate(kernel.buffers)}
+        self._scratch = {b: i for i, b in enumerate(kernel.scratch)}
+        self._entry: dict[str, str] = {}  # name -> what defines it, for parameters and stack memory in use
+
+    def text(self) -> str:
+        k = self.kernel
+
+        def one(piece: str) -> None:
+            self.env[k.piece] = piece
+            self.statements(k.body)
+
+        self.loop("%begin", "%end", 1, [], one, "piece")
+        entry = [f"  {name} = {text}" for name, text in self._entry.items()]
+        head = f"define void @{k.name}(ptr noalias readonly %buffers, ptr readonly %ints, i64 %begin, i64 %end) "
+        body = "\n".join([*entry, *self.lines])
+        return f'{head}noinline nounwind "no-builtins" {{\nentry:\n{body}\n  ret void\n}}\n'
+
+    # ---- names that the entry block defines
+
+    def variable(self, e: Expr) -> str:
+        if e not in self._ints:
+            return super().variable(e)
+        name, i = f"%int{self._ints[e]}", self._ints[e]
+        if name not in self._entry:
+            self._entry[name + ".at"] = f"getelementptr i64, ptr %ints, i64 {i}"
+            self._entry[name] = f"load i64, ptr {name}.at, align 8"
+        return name
+
+    def base(self, b: Buffer) -> str:
+        """The address of a buffer's first element."""
+        if b in self._scratch:
+            name = f"%scratch{self._scratch[b]}"
+            self._entry.setdefault(name, f"alloca [{b.size} x {_memory_type(b.dtype)}], align {STACK_ALIGN}")
+            return name
+        if b not in self._buffers:
+            raise CompileError(f"{self.name}: the buffer {b.name} is not one of the kernel's")
+        name, i = f"%buf{self._buffers[b]}", self._buffers[b]
+        if name not in self._entry:
+            self._entry[name + ".at"] = f"getelementptr ptr, ptr %buffers, i64 {i}"
+            self._entry[name] = f"load ptr, ptr {name}.at, align 8"
+        return name
+
+    def slot(self, which: str) -> str:
+        """Stack memory for one vector on its way."""
+        name = f"%slot.{which}"
+        self._entry.setdefault(name, f"alloca [{_SLOT} x i8], align {STACK_ALIGN}")
+        return name
+
+    # ---- blocks and loops
+
+    def label(self, hint: str) -> str:
+        self._blocks += 1
+        return f"{hint}.{self._blocks}"
+
+    def open(self, label: str) -> None:
+        """Starts a basic block."""
+        self.lines.append(f"{label}:")
+        self.block = label
+
+    def inside(self, body: Callable[[], None]) -> dict[Expr, str]:
+        """Emits `body` in a scope of its own; what variables are called at its end."""
+        outer, self.env = self.env, dict(self.env)
+        self._known.append({})
+        body()
+        self._known.pop()
+        inner, self.env = self.env, outer
+        return inner
+
+    def phi(self, ty: str, edges: Sequence[tuple[str, str]], hint: str) -> str:
+        """A phi of (value, block) pairs."""
+        return self.fresh(f"phi {ty} " + ", ".join(f"[ {v}, %{b} ]" for v, b in edges), hint)
+
+    def loop(self, start: str, stop: str, step: int, carried: list[Expr], body: Callable[[str], None], hint: str) -> None:
+        """for i in range(start, stop, step), with the variables that it changes."""
+        before, top, done = self.block, self.label("loop"), self.label("done")
+        runs = start[0] != "%" and stop[0] != "%" and int(start) < int(stop)  # at least once, known here
+        if runs:
+            self.lines.append(f"  br label %{top}")
+        else:
+            some = self.pure(f"icmp slt i64 {start}, {stop}")
+            self.lines.append(f"  br i1 {some}, label %{top}, label %{done}")
+        self.open(top)
+        at = len(self.lines)  # phis go here once the end of the body is known
+        self._count += 1 + len(carried)
+        names = [f"%{_register_name(v.attr)}.{self._count - n}" for n, v in enumerate(carried)]
+        i = f"%{_register_name(hint)}.{self._count - len(carried)}"
+
+        def whole() -> None:
+            self.env.update(zip(carried, names))
+            body(i)
+
+        end = self.inside(whole)
+        following = self.fresh(f"add nsw i64 {i}, {step}", "next")
+        again = self.fresh(f"icmp slt i64 {following}, {stop}", "again")
+        latch = self.block
+        self.lines.append(f"  br i1 {again}, label %{top}, label %{done}")
+        phis = [f"  {i} = phi i64 [ {start}, %{before} ], [ {following}, %{latch} ]"]
+        for v, name in zip(carried, names):
+            phis.append(f"  {name} = phi {type_of(v.dtype, v.lanes)} [ {self.env[v]}, %{before} ], [ {end[v]}, %{latch} ]")
+        self.lines[at:at] = phis
+        self.open(done)
+        for v in carried:
+            edges = [(end[v], latch)] if runs else [(self.env[v], before), (end[v], latch)]
+            self.env[v] = self.phi(type_of(v.dtype, v.lanes), edges, _register_name(v.attr))
+
+    def branch(self, cond: str, then: Callable[[], None], orelse: Callable[[], None] | None, changed: list[Expr]) -> None:
+        """Runs `then` where cond holds, else `orelse`, and merges the variables that they change."""
+        before, yes, end = self.block, self.label("then"), self.label("end")
+        no = self.label("else") if orelse else end
+        self.lines.append(f"  br i1 {cond}, label %{yes}, label %{no}")
+        self.open(yes)
+        a, a_block = self.inside(then), self.block
+        self.lines.append(f"  br label %{end}")
+        b, b_block = self.env, before
+        if orelse:
+            self.open(no)
+            b, b_block = self.inside(orelse), self.block
+            self.lines.append(f"  br label %{end}")
+        self.open(end)
+        for v in changed:
+            if a[v] != b[v]:
+                self.env[v] = self.phi(type_of(v.dtype, v.lanes), [(a[v], a_block), (b[v], b_block)], _register_name(v.attr))
+            else:
+                self.env[v] = a[v]
+
+    # ---- statements
+
+    def statements(self, body: Iterable) -> None:
+        """Emits statements in order."""
+        for s in body:
+            match s:
+                case Let() | Declare():
+                    self.env[s.var] = self.value(s.value)
+                case Assign():
+                    self.variable(s.var)
+                    self.env[s.var] = self.value(s.value)
+                case Load():
+                    self.env[s.var] = self.load(s)
+                case Store():
+                    self.store(s)
+                case For():
+                    self.for_(s)
+                case If():
+                    changed = [v for v in assigned([*s.body, *s.orelse]) if v in self.env]
+                    orelse = (lambda s=s: self.statements(s.orelse)) if s.orelse else None
+                    self.branch(self.value(s.cond), lambda s=s: self.statements(s.body), orelse, changed)
+                case _:
+                    raise CompileError(f"{self.name}: {type(s).__name__} is not a statement")
+
+    def for_(self, s: For) -> None:
+        """Emits a loop."""
+
+        def body(i: str) -> None:
+            self.env[s.var] = i
+            self.statements(s.body)
+
+        carried = [v for v in assigned(s.body) if v in self.env]
+        self.loop(self.value(s.start), self.value(s.stop), s.step, carried, body, str(s.var.attr))
+
+    # ---- memory
+
+    def address(self, base: str, ty: str, index: str) -> str:
+        """The address of an element."""
+        return base if index == "0" else self.pure(f"getelementptr {ty}, ptr {base}, i64 {index}")
+
+    def to_memory(self, x: str, dt: DType, lanes: int) -> str:
+        """A register's value as memory holds it."""
+        m = _vector_memory(dt, lanes)
+        return x if dt is not bool_ else self.convert("zext", x, type_of(dt, lanes), m)
+
+    def from_memory(self, x: str, dt: DType, lanes: int) -> str:
+        """A loaded value as registers hold it."""
+        if dt is not bool_:
+            return x
+        return self.pure(f"icmp ne {_vector_memory(dt, lanes)} {x}, {'zeroinitializer' if lanes > 1 else 0}")
+
+    def load(self, s: Load) -> str:
+        """Emits a load; the name of its value."""
+        dt, lanes, index = s.buffer.dtype, s.var.lanes, s.index
+        if index.lanes > 1 and (line := affine(index)) and is_const(line[1], 1):
+            index = line[0]
+        hint, m, ty = _register_name(s.var.attr), _vector_memory(dt, lanes), _memory_type(dt)
+        other = None
+        if s.count is not None:
+            fill = s.other if s.other is not None else const(0, dt)
+            other = self.to_memory(self.value(splat(fill) if lanes > 1 else fill), dt, lanes)
+        if lanes == 1:
+            x = self._load_one(s, ty, other, hint)
+        elif index.lanes > 1:
+            x = self._gather(s, other) if other is None else self._copy_in(s, index, other)
+        else:
+            if other is not None and not self.masks(dt):
+                x = self._copy_in(s, index, other)
+            else:
+                p = self.address(self.base(s.buffer), ty, self.value(index))
+                if other is None:
+                    x = self.fresh(f"load {m}, ptr {p}, align {dt.size}", hint)
+                else:
+                    mask = self.mask(s.count, dt)
+                    name = f"llvm.masked.load.{_mangled_memory(dt)}.p0"
+                    x = self.fresh(f"call {m} @{name}(ptr align {dt.size} {p}, <{LANES} x i1> {mask}, {m} {other})", hint)
+        return self.from_memory(x, dt, lanes)
+
+    def _load_one(self, s: Load, ty: str, other: str | None, hint: str) -> str:
+        index, align = self.value(s.index), s.buffer.dtype.size
+        if other is None:
+            return self.fresh(f"load {ty}, ptr {self.address(self.base(s.buffer), ty, index)}, align {align}", hint)
+        found = []
+
+        def read() -> None:
+            found.append(self.fresh(f"load {ty}, ptr {self.address(self.base(s.buffer), ty, index)}, align {align}", hint))
+            found.append(self.block)
+
+        before = self.block
+        self.branch(self.pure(f"icmp sgt i64 {self.value(s.count)}, 0"), read, None, [])
+        return self.phi(ty, [(other, before), (found[0], found[1])], hint)
+
+    def masks(self, dt: DType) -> bool:
+        """Whether the target reads and writes part of a vector of `dt` in one instruction."""
+        return self.target.has("avx512bw") or (self.target.has("avx2") and dt.size >= 4)
+
+    def limit(self, count: Expr) -> str:
+        """How many lanes `count` lets through: 0 to 16."""
+        return self.value(minimum(maximum(count, 0), LANES))
+
+    def mask(self, count: Expr, dt: DType) -> str:
+        """The lanes before `count`, compared in the width that the mask is used in."""
+        bits = 64 if dt.size == 8 else 32
+        n = self.limit(count)
+        if bits == 32:
+            n = self.convert("trunc", n, "i64", "i32") if n[0] == "%" else n
+        lanes = ", ".join(f"i{bits} {i}" for i in range(LANES))
+        return self.pure(f"icmp slt <{LANES} x i{bits}> <{lanes}>, {self.splat(n, f'i{bits}')}")
+
+    def element(self, b: Buffer, index: Expr) -> Callable[[str], str]:
+        """A function from the number of a lane to the address of its element. `index` as in Load."""
+        ty, base = _memory_type(b.dtype), self.base(b)
+        if index.lanes == 1:
+            first = self.address(base, ty, self.value(index))
+            return lambda j: self.address(first, ty, j)
+        if line := affine(index):
+            first, stride = self.address(base, ty, self.value(line[0])), self.value(line[1])
+            return lambda j: self.address(first, ty, self._times(j, stride))
+        return lambda j, v=self.value(index): self.address(base, ty, self.pure(f"extractelement <{LANES} x i64> {v}, i64 {j}"))
+
+    def _times(self, j: str, stride: str) -> str:
+        if j[0] != "%" and stride[0] != "%":
+            return str(int(j) * int(stride))
+        return stride if j == "1" else "0" if j == "0" else self.pure(f"mul i64 {stride}, {j}")
+
+    def _element_in_loop(self, b: Buffer, index: Expr) -> Callable[[str], str]:
+        """As `element`, for lane numbers known only at run time: a vector of indices goes through the stack."""
+        if index.lanes == 1 or affine(index):
+            return self.element(b, index)
+        ty, base, slot = _memory_type(b.dtype), self.base(b), self.slot("index")
+        self.lines.append(f"  store <{LANES} x i64> {self.value(index)}, ptr {slot}, align {STACK_ALIGN}")
+
+        def at(j: str) -> str:
+            i = self.fresh(f"load i64, ptr {self.address(slot, 'i64', j)}, align 8", "at")
+            return self.address(base, ty, i)
+
+        return at
+
+    def _gather(self, s: Load, other: None) -> str:
+        dt = s.buffer.dtype
+        ty, at = _memory_type(dt), self.element(s.buffer, s.index)
+        x = "poison"
+        for j in range(LANES):
+            one = self.fresh(f"load {ty}, ptr {at(str(j))}, align {dt.size}", "g")
+            x = self.fresh(f"insertelement <{LANES} x {ty}> {x}, {ty} {one}, i64 {j}", "g")
+        return x
+
+    def _copy_in(self, s: Load, index: Expr, other: str) -> str:
+        """A partial load, element by element into a stack slot."""
+        dt, slot = s.buffer.dtype, self.slot("value")
+        ty, v = _memory_type(dt), _vector_memory(dt, LANES)
+        limit = self.limit(s.count)  # type: ignore[arg-type]
+        at = self._element_in_loop(s.buffer, index)
+        self.lines.append(f"  store {v} {other}, ptr {slot}, align {STACK_ALIGN}")
+
+        def one(j: str) -> None:
+            x = self.fresh(f"load {ty}, ptr {at(j)}, align {dt.size}", "g")
+            self.lines.append(f"  store {ty} {x}, ptr {self.address(slot, ty, j)}, align {dt.size}")
+
+        self.loop("0", limit, 1, [], one, "lane")
+        return self.fresh(f"load {v}, ptr {slot}, align {STACK_ALIGN}", _register_name(s.var.attr))
+
+    def store(self, s: Store) -> None:
+        """Emits a store."""
+        dt, index = s.buffer.dtype, s.index
+        if index.lanes > 1 and (line := affine(index)) and is_const(line[1], 1):
+            index = line[0]
+        lanes = max(s.value.lanes, s.index.lanes)
+        ty, m = _memory_type(dt), _vector_memory(dt, lanes)
+        value = self.to_memory(self.value(splat(s.value) if lanes > 1 else s.value), dt, lanes)
+        write = lambda x, p: self.lines.append(f"  store {x}, ptr {p}, align {dt.size}")
+        if lanes == 1:
+            at = self.value(index)
+            put = lambda: write(f"{ty} {value}", self.address(self.base(s.buffer), ty, at))
+            if s.count is None:
+                put()
+            else:
+                self.branch(self.pure(f"icmp sgt i64 {self.value(s.count)}, 0"), put, None, [])
+        elif s.count is None and index.lanes == 1:
+            write(f"{m} {value}", self.address(self.base(s.buffer), ty, self.value(index)))
+        elif s.count is None:
+            place = self.element(s.buffer, index)
+            for j in range(LANES):
+                write(f"{ty} {self.pure(f'extractelement {m} {value}, i64 {j}')}", place(str(j)))
+        elif index.lanes == 1 and self.masks(dt):
+            p, mask = self.address(self.base(s.buffer), ty, self.value(index)), self.mask(s.count, dt)
+            name = f"llvm.masked.store.{_mangled_memory(dt)}.p0"
+            self.lines.append(f"  call void @{name}({m} {value}, ptr align {dt.size} {p}, <{LANES} x i1> {mask})")
+        else:
+            self._copy_out(s, index, value)
+
+    def _copy_out(self, s: Store, index: Expr, value: str) -> None:
+        """A partial store, element by element out of a stack slot, in order."""
+        dt, slot = s.buffer.dtype, self.slot("value")
+        ty = _memory_type(dt)
+        limit = self.limit(s.count)  # type: ignore[arg-type]
+        at = self._element_in_loop(s.buffer, index)
+        self.lines.append(f"  store {_vector_memory(dt, LANES)} {value}, ptr {slot}, align {STACK_ALIGN}")
+
+        def one(j: str) -> None:
+            x = self.fresh(f"load {ty}, ptr {self.address(slot, ty, j)}, align {dt.size}", "g")
+            self.lines.append(f"  store {ty} {x}, ptr {at(j)}, align {dt.size}")
+
+        self.loop("0", limit, 1, [], one, "lane")
+
+
+def _vector_memory(dt: DType, lanes: int) -> str:
+    ty = _memory_type(dt)
+    return ty if lanes == 1 else f"<{lanes} x {ty}>"
+
+
+def _mangled_memory(dt: DType) -> str:
+    ty = _memory_type(dt)
+    return f"v{LANES}" + {"float": "f32", "double": "f64"}.get(ty, ty)

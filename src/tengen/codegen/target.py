@@ -1,0 +1,100 @@
+"""What machine code is made for: an instruction set, and the few numbers that the choice of tiles needs.
+
+In: a name, or this machine. Out: a `Target`, a value that the LLVM emitter, the compiler, the cache and the kernel strategies
+share. Nothing here makes LLVM initialise a back end, so asking for a target is cheap.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from tengen.base.errors import ConfigError
+
+# What LLVM says the layout of data is on each architecture; a test compares. Written here so that writing IR needs no back end.
+DATA_LAYOUTS = {
+    "x86_64": "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128",
+    "aarch64": "e-m:e-p270:32:32-p271:32:32-p272:64:64-i8:8:32-i16:16:32-i64:64-i128:128-n32:64-S128-Fn32",
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """An instruction set to compile for.
+
+    Attributes:
+        name: how it was asked for. triple, cpu, features: LLVM's description.
+        vector_bytes: bytes of the widest vector register worth using.
+        vector_registers: how many of them there are.
+        l1_bytes, l2_bytes: data cache of one core, by rule of thumb; they choose tiles and so never change a result.
+
+    >>> Target.named("x86-64").cpu, Target.named("x86-64-v4").vector_bytes
+    ('x86-64-v3', 64)
+    """
+
+    name: str
+    triple: str
+    cpu: str
+    features: str
+    vector_bytes: int
+    vector_registers: int
+    l1_bytes: int = 32 << 10
+    l2_bytes: int = 512 << 10
+
+    @property
+    def key(self) -> str:
+        """A text that is equal exactly when machine code may be shared; stable between processes."""
+        return f"{self.triple} {self.cpu} {self.features}"
+
+    @property
+    def arch(self) -> str:
+        """The architecture: ``"x86_64"`` or ``"aarch64"``."""
+        return self.triple.split("-")[0]
+
+    @property
+    def data_layout(self) -> str:
+        """LLVM's data layout string."""
+        return DATA_LAYOUTS[self.arch]
+
+    def has(self, feature: str) -> bool:
+        """Whether LLVM's `features` switch this on, or the named cpu implies it (known for the x86-64 levels)."""
+        return f"+{feature}" in self.features.split(",") or feature in _IMPLIED.get(self.cpu, ())
+
+    @staticmethod
+    @functools.cache
+    def host() -> Target:
+        """This machine's processor, with every feature that it has."""
+        import llvmlite.binding as llvm
+
+        triple = llvm.get_process_triple()
+        arch = triple.split("-")[0]
+        if arch not in DATA_LAYOUTS:
+            raise ConfigError(f"no code generation for {triple}; help: x86-64 and AArch64 machines are supported")
+        features = llvm.get_host_cpu_features().flatten()
+        if arch == "aarch64":
+            return Target("native", triple, llvm.get_host_cpu_name(), features, 16, 32)
+        wide = "+avx512vl" in features.split(",")
+        return Target("native", triple, llvm.get_host_cpu_name(), features, 64 if wide else 32, 32 if wide else 16)
+
+    @staticmethod
+    def named(name: str) -> Target:
+        """The target of this name: ``native``, ``x86-64`` (the floor, x86-64-v3), ``x86-64-v3``, ``x86-64-v4``, ``aarch64``.
+
+        Errors: ConfigError for another name.
+        """
+        if name == "native":
+            return Target.host()
+        if name not in _NAMED:
+            raise ConfigError(f"unknown target {name!r}; help: one of native, {', '.join(_NAMED)}")
+        return _NAMED[name]
+
+
+_V3 = ("avx2", "fma", "f16c", "bmi2")
+_IMPLIED = {"x86-64-v3": _V3, "x86-64-v4": (*_V3, "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd")}
+_LINUX = "unknown-linux-gnu"
+_NAMED = {
+    "x86-64": Target("x86-64-v3", f"x86_64-{_LINUX}", "x86-64-v3", "", 32, 16),
+    "x86-64-v3": Target("x86-64-v3", f"x86_64-{_LINUX}", "x86-64-v3", "", 32, 16),
+    "x86-64-v4": Target("x86-64-v4", f"x86_64-{_LINUX}", "x86-64-v4", "", 64, 32),
+    "aarch64": Target("aarch64", f"aarch64-{_LINUX}", "generic", "+neon", 16, 32),
+}

@@ -1,0 +1,410 @@
+"""Expressions of the kernel language as straight-line LLVM IR.
+
+In: expressions of `loops/lang.py` and the SSA names of the variables they read. Out: lines of text, and the name that holds the
+result. The meaning is lang's, to the bit, whatever the target: no fast-math flag is ever set, and what LLVM leaves undefined
+(shifts, divisions, conversions) is guarded here. An instruction that was already emitted where it dominates is used again.
+
+Registers hold f32, f64 and integers as such, bool as i1, and the storage dtypes float16 and bfloat16 as their bits, i16.
+Read next: `llvm.py` (statements, memory, kernels).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import struct
+
+import numpy as np
+
+from tengen.base.dtype import DType, bfloat16, bool_, float16, float32, float64, int64, uint64
+from tengen.base.errors import CompileError
+from tengen.loops.lang import LANES, OPS, Expr
+
+_PLAIN = {
+    "f": {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"},
+    "i": {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor", "quo": "udiv", "rem": "urem"},
+    "b": {"and": "and", "or": "or", "xor": "xor", "min": "and", "max": "or"},
+}
+_PLAIN["u"] = _PLAIN["i"]
+_INTRINSICS = {"fma": "fma", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "roundeven"}
+_COMPARE = {
+    "f": {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"},
+    "i": {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"},
+    "u": {"eq": "eq", "ne": "ne", "lt": "ult", "le": "ule", "gt": "ugt", "ge": "uge"},
+}
+_COMPARE["b"] = _COMPARE["u"]
+RAMP = "<" + ", ".join(f"i64 {i}" for i in range(LANES)) + ">"
+
+
+def is_storage(dt: DType) -> bool:
+    """Whether `dt` is a 16-bit float, which registers hold as its bits."""
+    return dt is float16 or dt is bfloat16
+
+
+def vector(scalar: str, lanes: int) -> str:
+    """The LLVM type of `lanes` values of the type `scalar`."""
+    return scalar if lanes == 1 else f"<{lanes} x {scalar}>"
+
+
+def scalar_type(dt: DType) -> str:
+    """The LLVM type of one value of `dt` in a register."""
+    if dt.kind == "f":
+        return "double" if dt is float64 else "float" if dt is float32 else "i16"
+    return f"i{dt.bits}"
+
+
+@functools.cache
+def type_of(dt: DType, lanes: int = 1) -> str:
+    """The LLVM type of `lanes` values of `dt` in a register."""
+    return vector(scalar_type(dt), lanes)
+
+
+@functools.cache
+def mangled(dt: DType, lanes: int = 1) -> str:
+    """How an intrinsic's name spells the type."""
+    return ("" if lanes == 1 else f"v{lanes}") + ("f" if dt.kind == "f" else "i") + str(dt.bits)
+
+
+def _to_odd(value: float) -> float:
+    """`value` as a float32, truncated inexact values made odd, so that rounding once more is rounding once."""
+    near = ctypes.c_float(value).value
+    if near == value or near != near:
+        return near
+    bits = struct.unpack("<I", struct.pack("<f", near))[0]
+    if not bits & 1:
+        bits += -1 if abs(near) > abs(value) else 1
+    return struct.unpack("<f", struct.pack("<I", bits))[0]
+
+
+def _storage_bits(dt: DType, value: float) -> int:
+    """The bits of a 16-bit float, rounded once to nearest even."""
+    if dt is float16:
+        with np.errstate(all="ignore"):
+            return int(np.float16(value).view(np.int16))
+    if value != value:
+        return 0x7FC0
+    bits = struct.unpack("<I", struct.pack("<f", _to_odd(value)))[0]
+    return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+
+
+def literal(dt: DType, value, lanes: int = 1) -> str:
+    """A constant operand; floats are rounded to `dt`."""
+    if dt is bool_:
+        text = "true" if value else "false"
+    elif is_storage(dt):
+        bits = _storage_bits(dt, float(value))
+        text = str(bits - 0x10000 if bits & 0x8000 and bits > 0 else bits)
+    elif dt.kind == "f":
+        v = ctypes.c_float(value).value if dt is float32 else float(value)
+        bits = 0x7FF8 << 48 if math.isnan(v) else struct.unpack("<Q", struct.pack("<d", v))[0]
+        text = f"0x{bits:016X}"
+    else:
+        n = int(value) & ((1 << dt.bits) - 1)
+        text = str(n - (1 << dt.bits) if n >> (dt.bits - 1) else n)
+    return text if lanes == 1 else f"splat ({scalar_type(dt)} {text})"
+
+
+def _never_nan(operand: str) -> bool:
+    """Whether an operand is a float literal other than NaN."""
+    return "0x" in operand and "0x7FF8000000000000" not in operand
+
+
+class Values:
+    """Emits expressions into `lines`.
+
+    Attributes:
+        lines: the text so far. env: the SSA name of each variable in scope.
+    """
+
+    def __init__(self, name: str):
+        self.name = name
+        self.lines: list[str] = []
+        self.env: dict[Expr, str] = {}
+        self._known: list[dict[str, str]] = [{}]  # emitted instructions, a table for each enclosing block
+        self._calls: dict[Expr, Expr] = {}
+        self._count = 0
+
+    # ---- lines
+
+    def fresh(self, text: str, hint: str = "v") -> str:
+        """Emits an instruction and names its result."""
+        self._count += 1
+        r = f"%{hint}.{self._count}"
+        self.lines.append(f"  {r} = {text}")
+        return r
+
+    def pure(self, text: str) -> str:
+        """The result of an instruction without effects, emitted unless it is known here."""
+        for table in reversed(self._known):
+            if (r := table.get(text)) is not None:
+                return r
+        r = self._known[-1][text] = self.fresh(text)
+        return r
+
+    def intrinsic(self, name: str, result: str, *args: str) -> str:
+        """A call of a pure LLVM intrinsic; `args` are typed operands."""
+        return self.pure(f"call {result} @llvm.{name}({', '.join(args)})")
+
+    def convert(self, how: str, x: str, source: str, target: str) -> str:
+        """A conversion instruction."""
+        return self.pure(f"{how} {source} {x} to {target}")
+
+    def choose(self, cond: str, a: str, b: str, ty: str, lanes: int) -> str:
+        """Lanewise a where cond, else b."""
+        return self.pure(f"select {vector('i1', lanes)} {cond}, {ty} {a}, {ty} {b}")
+
+    def splat(self, x: str, scalar: str) -> str:
+        """All lanes equal to x."""
+        if x[0] != "%":
+            return f"splat ({scalar} {x})"
+        v = f"<{LANES} x {scalar}>"
+        one = self.pure(f"insertelement {v} poison, {scalar} {x}, i64 0")
+        return self.pure(f"shufflevector {v} {one}, {v} poison, <{LANES} x i32> zeroinitializer")
+
+    # ---- expressions
+
+    def value(self, e: Expr) -> str:
+        """The operand that holds `e`. Each node of the expression is visited once; deep ones are fine."""
+        done: dict[Expr, str] = {}
+        stack = [e]
+        while stack:
+            x = stack[-1]
+            if x in done:
+                stack.pop()
+                continue
+            args = x.args
+            if x.op == "call":
+                args = (self._expanded(x),)
+            todo = [a for a in args if a not in done]
+            if todo:
+                stack.extend(reversed(todo))
+                continue
+            done[x] = done[args[0]] if x.op == "call" else self._node(x, [done[a] for a in args])
+            stack.pop()
+        return done[e]
+
+    def _expanded(self, e: Expr) -> Expr:
+        if e not in self._calls:
+            from tengen.loops.math import expand
+
+            self._calls[e] = expand(e)
+        return self._calls[e]
+
+    def _node(self, e: Expr, args: list[str]) -> str:
+        op, dt, lanes = e.op, e.dtype, e.lanes
+        if op in OPS:
+            return self.op(op, e.args[0].dtype, lanes, args)
+        match op:
+            case "const":
+                return literal(dt, e.attr)
+            case "var":
+                return self.variable(e)
+            case "splat":
+                return self.splat(args[0], scalar_type(dt))
+            case "ramp":
+                return RAMP
+            case "select":
+                return self.choose(args[0], args[1], args[2], type_of(dt, lanes), lanes)
+            case "cast":
+                return self.cast(args[0], e.args[0].dtype, dt, lanes)
+            case "bitcast":
+                source, target = type_of(e.args[0].dtype, lanes), type_of(dt, lanes)
+                return args[0] if source == target else self.convert("bitcast", args[0], source, target)
+            case "lane":
+                return self.pure(f"extractelement {type_of(dt, LANES)} {args[0]}, i64 {e.attr}")
+            case "fold":
+                return self.fold(str(e.attr), dt, args[0])
+        raise CompileError(f"{self.name}: LLVM IR for an unknown operation {op!r}")
+
+    def variable(self, e: Expr) -> str:
+        """The SSA name of a variable."""
+        if e not in self.env:
+            raise CompileError(f"{self.name}: the variable {e.attr} is used where it has no value")
+        return self.env[e]
+
+    def fold(self, op: str, dt: DType, x: str) -> str:
+        """All 16 lanes combined: lane i with lane i + 8, then + 4, + 2, + 1."""
+        n = LANES
+        while n > 1:
+            ty = type_of(dt, n)
+            n //= 2
+            low, high = (
+                self.pure(f"shufflevector {ty} {x}, {ty} poison, <{n} x i32> <{', '.join(f'i32 {i + at}' for i in range(n))}>")
+                if n > 1
+                else self.pure(f"extractelement {ty} {x}, i64 {at}")
+                for at in (0, n)
+            )
+            x = self.op(op, dt, n, [low, high])
+        return x
+
+    def op(self, op: str, dt: DType, lanes: int, args: list[str]) -> str:
+        """One op of `OPS` on operands of `dt`."""
+        if is_storage(dt):
+            if op == "fma":
+                raise CompileError(f"{self.name}: fma on {dt} does not round once; help: cast the operands to float32")
+            r = self.op(op, float32, lanes, [self.cast(a, dt, float32, lanes) for a in args])
+            return r if op in _COMPARE["f"] else self.cast(r, float32, dt, lanes)
+        ty, kind = type_of(dt, lanes), dt.kind
+        if plain := _PLAIN[kind].get(op):
+            return self.pure(f"{plain} {ty} {args[0]}, {args[1]}")
+        if op in _COMPARE["f"]:
+            return self.compare(_COMPARE[kind][op], dt, lanes, *args)
+        if name := _INTRINSICS.get(op):
+            return self.intrinsic(f"{name}.{mangled(dt, lanes)}", ty, *(f"{ty} {a}" for a in args))
+        match op:
+            case "min" | "max":
+                return self.extremum(op, dt, lanes, *args)
+            case "neg":
+                return self.pure(f"fneg {ty} {args[0]}" if kind == "f" else f"sub {ty} {literal(dt, 0, lanes)}, {args[0]}")
+            case "abs" if kind == "f":
+                return self.intrinsic(f"fabs.{mangled(dt, lanes)}", ty, f"{ty} {args[0]}")
+            case "abs":
+                return self.intrinsic(f"abs.{mangled(dt, lanes)}", ty, f"{ty} {args[0]}", "i1 false")
+            case "not":
+                return self.pure(f"xor {ty} {args[0]}, {literal(dt, 1 if dt is bool_ else -1, lanes)}")
+            case "shl" | "shr":
+                return self.shift(op, dt, lanes, *args)
+            case "floordiv" | "floormod":
+                return self.floor_divide(op, dt, lanes, *args)
+        raise CompileError(f"{self.name}: LLVM IR for an unknown operation {op!r}")
+
+    def compare(self, predicate: str, dt: DType, lanes: int, a: str, b: str) -> str:
+        """A comparison by LLVM's predicate name."""
+        return self.pure(f"{'fcmp' if dt.kind == 'f' else 'icmp'} {predicate} {type_of(dt, lanes)} {a}, {b}")
+
+    def extremum(self, op: str, dt: DType, lanes: int, a: str, b: str) -> str:
+        """a if a is NaN or a beats b, else b."""
+        ty = type_of(dt, lanes)
+        if dt.kind != "f":
+            return self.intrinsic(f"{'s' if dt.kind == 'i' else 'u'}{op}.{mangled(dt, lanes)}", ty, f"{ty} {a}", f"{ty} {b}")
+        beats = "lt" if op == "min" else "gt"
+        if _never_nan(b):  # one comparison that is also true for NaN
+            return self.choose(self.compare("u" + beats, dt, lanes, a, b), a, b, ty, lanes)
+        best = self.choose(self.compare("o" + beats, dt, lanes, a, b), a, b, ty, lanes)  # x86's min and max instructions
+        return self.choose(self.compare("uno", dt, lanes, a, literal(dt, 0.0, lanes)), a, best, ty, lanes)
+
+    def shift(self, op: str, dt: DType, lanes: int, x: str, by: str) -> str:
+        """Shifts; by the width or more, or by less than 0, gives 0, or the sign."""
+        ty, width = type_of(dt, lanes), literal(dt, dt.bits, lanes)
+        how = "shl" if op == "shl" else "ashr" if dt.kind == "i" else "lshr"
+        if how == "ashr":
+            most = literal(dt, dt.bits - 1, lanes)
+            by = self.intrinsic(f"umin.{mangled(dt, lanes)}", ty, f"{ty} {by}", f"{ty} {most}")
+            return self.pure(f"ashr {ty} {x}, {by}")
+        fits = self.pure(f"icmp ult {ty} {by}, {width}")
+        return self.choose(fits, self.pure(f"{how} {ty} {x}, {by}"), literal(dt, 0, lanes), ty, lanes)
+
+    def floor_divide(self, op: str, dt: DType, lanes: int, x: str, y: str) -> str:
+        """Division that rounds down, as Python's; by zero 0, and the smallest integer by -1 wraps."""
+        ty, zero, one = type_of(dt, lanes), literal(dt, 0, lanes), literal(dt, 1, lanes)
+        by_zero = self.pure(f"icmp eq {ty} {y}, {zero}")
+        unsafe = by_zero
+        if dt.kind == "i":
+            flags = vector("i1", lanes)
+            least = self.pure(f"icmp eq {ty} {x}, {literal(dt, 1 << (dt.bits - 1), lanes)}")
+            minus = self.pure(f"icmp eq {ty} {y}, {literal(dt, -1, lanes)}")
+            overflow = self.pure(f"and {flags} {least}, {minus}")
+            unsafe = self.pure(f"or {flags} {by_zero}, {overflow}")
+        safe = self.choose(unsafe, one, y, ty, lanes)  # x // 1 is also what the overflow wraps to
+        q = self.pure(f"{'s' if dt.kind == 'i' else 'u'}div {ty} {x}, {safe}")
+        r = self.pure(f"sub {ty} {x}, {self.pure(f'mul {ty} {q}, {safe}')}")
+        if dt.kind == "i":
+            inexact = self.pure(f"icmp ne {ty} {r}, {zero}")
+            signs = self.pure(f"icmp slt {ty} {self.pure(f'xor {ty} {r}, {safe}')}, {zero}")
+            down = self.pure(f"and {flags} {inexact}, {signs}")
+            if op == "floordiv":
+                q = self.pure(f"add {ty} {q}, {self.convert('sext', down, flags, ty)}")
+            else:
+                r = self.pure(f"add {ty} {r}, {self.choose(down, safe, zero, ty, lanes)}")
+        return self.choose(by_zero, zero, q if op == "floordiv" else r, ty, lanes)
+
+    # ---- casts
+
+    def cast(self, x: str, source: DType, target: DType, lanes: int) -> str:
+        """A value in another dtype, as `lang.cast` says."""
+        if source is target:
+            return x
+        if is_storage(source):
+            return self.cast(self._widen(x, source, lanes), float32, target, lanes)
+        s, t = type_of(source, lanes), type_of(target, lanes)
+        if target is bool_:
+            return self.compare("une" if source.is_float else "ne", source, lanes, x, literal(source, 0, lanes))
+        if source is bool_:
+            return self.choose(x, literal(target, 1, lanes), literal(target, 0, lanes), t, lanes)
+        if is_storage(target):
+            return self._narrow(self._for_narrowing(x, source, lanes), target, lanes)
+        if source.is_float and target.is_float:
+            return self.convert("fpext" if target.bits > source.bits else "fptrunc", x, s, t)
+        if source.is_float:
+            sign = "s" if target.kind == "i" else "u"
+            return self.intrinsic(f"fpto{sign}i.sat.{mangled(target, lanes)}.{mangled(source, lanes)}", t, f"{s} {x}")
+        if target.is_float:
+            return self.convert("sitofp" if source.kind == "i" else "uitofp", x, s, t)
+        if s == t:
+            return x
+        return self.convert("trunc" if target.bits < source.bits else "sext" if source.kind == "i" else "zext", x, s, t)
+
+    def _widen(self, x: str, source: DType, lanes: int) -> str:
+        """A 16-bit float's bits as float32, exactly."""
+        i16, i32, f32 = vector("i16", lanes), vector("i32", lanes), vector("float", lanes)
+        if source is float16:
+            half = vector("half", lanes)
+            return self.convert("fpext", self.convert("bitcast", x, i16, half), half, f32)
+        bits = self.pure(f"shl {i32} {self.convert('zext', x, i16, i32)}, {_int32(16, lanes)}")
+        return self.convert("bitcast", bits, i32, f32)
+
+    def _narrow(self, x: str, target: DType, lanes: int) -> str:
+        """A float32 as a 16-bit float's bits, to nearest even; bfloat16 by integers, as x86's instruction flushes denormals."""
+        i16, i32, f32 = vector("i16", lanes), vector("i32", lanes), vector("float", lanes)
+        if target is float16:
+            half = vector("half", lanes)
+            return self.convert("bitcast", self.convert("fptrunc", x, f32, half), half, i16)
+        sixteen = _int32(16, lanes)
+        bits = self.convert("bitcast", x, f32, i32)
+        high = self.pure(f"lshr {i32} {bits}, {sixteen}")
+        odd = self.pure(f"and {i32} {high}, {_int32(1, lanes)}")
+        near = self.pure(f"add {i32} {self.pure(f'add {i32} {bits}, {_int32(0x7FFF, lanes)}')}, {odd}")
+        quiet = self.pure(f"or {i32} {high}, {_int32(0x40, lanes)}")
+        nan = self.compare("uno", float32, lanes, x, literal(float32, 0.0, lanes))
+        rounded = self.choose(nan, quiet, self.pure(f"lshr {i32} {near}, {sixteen}"), i32, lanes)
+        return self.convert("trunc", rounded, i32, i16)
+
+    def _for_narrowing(self, x: str, source: DType, lanes: int) -> str:
+        """A value as a float32 that rounds to 16 bits as the value itself would: inexact steps on the way round to odd."""
+        if source is float32:
+            return x
+        if source.is_int and source.bits <= 16:
+            return self.cast(x, source, float32, lanes)
+        if source.is_int and source.bits == 64:
+            x = self._sticky(x, source, lanes)
+        x = self.cast(x, source, float64, lanes)
+        f32, f64, i32 = vector("float", lanes), vector("double", lanes), vector("i32", lanes)
+        near = self.convert("fptrunc", x, f64, f32)
+        back = self.convert("fpext", near, f32, f64)
+        bits = self.convert("bitcast", near, f32, i32)
+        even = self.pure(f"icmp eq {i32} {self.pure(f'and {i32} {bits}, {_int32(1, lanes)}')}, {_int32(0, lanes)}")
+        inexact = self.compare("one", float64, lanes, x, back)
+        size = [self.intrinsic(f"fabs.{mangled(float64, lanes)}", f64, f"{f64} {v}") for v in (back, x)]
+        away = self.compare("ogt", float64, lanes, *size)
+        step = self.choose(away, _int32(-1, lanes), _int32(1, lanes), i32, lanes)
+        flags = vector("i1", lanes)
+        odd = self.pure(f"add {i32} {bits}, {step}")
+        fix = self.pure(f"and {flags} {even}, {inexact}")
+        return self.convert("bitcast", self.choose(fix, odd, bits, i32, lanes), i32, f32)
+
+    def _sticky(self, x: str, source: DType, lanes: int) -> str:
+        """A 64-bit integer that float64 holds: where it is large its low 16 bits become one that says whether any was set."""
+        ty = type_of(source, lanes)
+        number = lambda n: literal(int64, n, lanes)
+        high = self.pure(f"and {ty} {x}, {number(-65536)}")
+        low = self.pure(f"and {ty} {x}, {number(65535)}")
+        any_low = self.convert("zext", self.pure(f"icmp ne {ty} {low}, {number(0)}"), vector("i1", lanes), ty)
+        short = self.pure(f"or {ty} {high}, {self.pure(f'shl {ty} {any_low}, {number(16)}')}")
+        top = self.pure(f"{'lshr' if source is uint64 else 'ashr'} {ty} {x}, {number(40)}")
+        small = self.pure(f"icmp ult {ty} {self.pure(f'add {ty} {top}, {number(1)}')}, {number(2)}")
+        return self.choose(small, x, short, ty, lanes)
+
+
+def _int32(n: int, lanes: int) -> str:
+    return str(n) if lanes == 1 else f"splat (i32 {n})"

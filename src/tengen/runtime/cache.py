@@ -1,0 +1,220 @@
+"""The disk cache of compiled code.
+
+In: IR text and a target. Out: the object file, from disk if any process of this user compiled it before. Only this user's own files
+are believed: the directory and the entries must belong to the user and be closed to others, and each entry carries a keyed
+hash of its name and content, under a random key that never leaves the directory. Whatever does not fit counts as absent and is
+written again. Entries are written beside and renamed, so processes never see halves of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import stat
+import tempfile
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import tengen
+from tengen.base.config import config
+from tengen.codegen.target import Target
+from tengen.runtime.compile import compile_object
+
+_HASH_BYTES = 32
+_KEY = "key"
+_SUFFIX = ".o"
+_PRUNE_EVERY = 64  # writes of this process between two looks at the size of the whole
+
+_keys: dict[Path, bytes] = {}
+_unusable: set[Path] = set()
+_writes = 0
+
+
+@dataclass(frozen=True)
+class Info:
+    """What the cache holds. path: its directory. entries, bytes: what is in it. limit: the size it is kept under."""
+
+    path: Path
+    entries: int
+    bytes: int
+    limit: int
+
+
+def directory() -> Path:
+    """Where the cache is: the knob `cache_dir`, or ``~/.cache/tengen`` (under XDG's cache directory is not looked for)."""
+    return Path(config.cache_dir).expanduser() if config.cache_dir else Path("~/.cache/tengen").expanduser()
+
+
+def _private(st: os.stat_result, kind: int) -> bool:
+    """Whether it is ours, of this kind, and closed to everybody else."""
+    return stat.S_IFMT(st.st_mode) == kind and st.st_uid == os.getuid() and not st.st_mode & 0o077
+
+
+def _ready() -> tuple[Path, bytes] | None:
+    """The directory and its key, made on first use; None, after one warning, when there can be none."""
+    if not config.cache:
+        return None
+    path = directory()
+    if path in _unusable:
+        return None
+    try:
+        if path not in _keys:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _private(os.stat(path), stat.S_IFDIR):
+            raise PermissionError("it is not this user's alone (mode 0700 is needed)")
+        if path not in _keys:
+            _keys[path] = _load_key(path)
+        return path, _keys[path]
+    except (OSError, RuntimeError) as e:
+        _unusable.add(path)
+        warnings.warn(f"the cache {path} cannot be used, kernels are compiled anew: {e}", RuntimeWarning, stacklevel=3)
+        return None
+
+
+def _load_key(path: Path) -> bytes:
+    """The key of this cache. The first process to link its key into place decides; the rest read it."""
+    for _ in range(3):
+        key = _read(path / _KEY)
+        if key is not None and len(key) == _HASH_BYTES:
+            return key
+        if os.path.lexists(path / _KEY):  # not ours, or damaged: entries under it are lost
+            os.unlink(path / _KEY)
+        part = _write_beside(path, os.urandom(_HASH_BYTES))
+        with contextlib.suppress(FileExistsError):
+            os.link(part, path / _KEY)
+        os.unlink(part)
+    raise OSError("its key cannot be read back")
+
+
+def _read(file: Path) -> bytes | None:
+    """A file's bytes, if it is a plain private file of this user's."""
+    try:
+        fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    with open(fd, "rb") as f:
+        if not _private(os.fstat(fd), stat.S_IFREG):
+            return None
+        try:
+            return f.read()
+        except OSError:
+            return None
+
+
+def _write_beside(path: Path, data: bytes) -> str:
+    """A new private file in the directory, complete."""
+    fd, name = tempfile.mkstemp(prefix=".part-", dir=path)
+    try:
+        with open(fd, "wb") as f:
+            f.write(data)
+    except BaseException:
+        os.unlink(name)
+        raise
+    return name
+
+
+def _seal(key: bytes, name: str, data: bytes) -> bytes:
+    return hashlib.blake2b(name.encode() + b"\0" + data, digest_size=_HASH_BYTES, key=key).digest()
+
+
+def _name(key_text: str) -> str:
+    return hashlib.sha256(key_text.encode()).hexdigest() + _SUFFIX
+
+
+def get(key_text: str) -> bytes | None:
+    """The data kept under a key, or None. Using an entry makes it young."""
+    place = _ready()
+    if place is None:
+        return None
+    path, key = place
+    name = _name(key_text)
+    raw = _read(path / name)
+    if raw is None or len(raw) < _HASH_BYTES:
+        return None
+    data = raw[_HASH_BYTES:]
+    if not hmac.compare_digest(raw[:_HASH_BYTES], _seal(key, name, data)):
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(path / name)
+    return data
+
+
+def put(key_text: str, data: bytes) -> None:
+    """Keeps data under a key. A disk that is full or gone is no error: the data is then not kept."""
+    global _writes
+    place = _ready()
+    if place is None:
+        return
+    path, key = place
+    name = _name(key_text)
+    try:
+        part = _write_beside(path, _seal(key, name, data) + data)
+        try:
+            os.replace(part, path / name)
+        except OSError:
+            os.unlink(part)
+            raise
+    except OSError as e:
+        _unusable.add(path)
+        warnings.warn(f"the cache {path} cannot be written, kernels are compiled anew: {e}", RuntimeWarning, stacklevel=2)
+        return
+    _writes += 1
+    if _writes % _PRUNE_EVERY == 1 or len(data) > config.cache_bytes // _PRUNE_EVERY:
+        _prune(path)
+
+
+def _entries(path: Path) -> list[tuple[float, int, Path]]:
+    """(last use, bytes, file) of every entry and every part that a dead process left."""
+    found = []
+    with contextlib.suppress(OSError), os.scandir(path) as files:
+        for f in files:
+            if f.name.endswith(_SUFFIX) or f.name.startswith(".part-"):
+                with contextlib.suppress(OSError):
+                    st = f.stat(follow_symlinks=False)
+                    found.append((st.st_mtime, st.st_size, Path(f.path)))
+    return found
+
+
+def _prune(path: Path) -> None:
+    """Removes the oldest entries while the cache is larger than it may be."""
+    found = sorted(_entries(path))
+    size = sum(n for _, n, _ in found)
+    for _, n, file in found:
+        if size <= config.cache_bytes:
+            break
+        with contextlib.suppress(OSError):
+            file.unlink()
+        size -= n
+
+
+def info() -> Info:
+    """What the cache holds now."""
+    path = directory()
+    found = [e for e in _entries(path) if e[2].suffix == _SUFFIX]
+    return Info(path, len(found), sum(n for _, n, _ in found), config.cache_bytes)
+
+
+def clear() -> int:
+    """Removes every entry; returns how many bytes that were. The key stays."""
+    size = 0
+    for _, n, file in _entries(directory()):
+        with contextlib.suppress(OSError):
+            file.unlink()
+            size += n
+    return size
+
+
+def compiled(ir_text: str, target: Target, level: int = 1) -> bytes:
+    """The object file of a module: from the cache, or compiled and kept. See `compile_object`."""
+    import llvmlite
+
+    version = getattr(tengen, "__version__", "0")
+    key_text = "\n".join([f"tengen {version}", f"llvmlite {llvmlite.__version__}", target.key, str(level), ir_text])
+    data = get(key_text)
+    if data is None:
+        data = compile_object(ir_text, target, level)
+        put(key_text, data)
+    return data

@@ -1,0 +1,197 @@
+"""LLVM IR text to machine code, and machine code into this process.
+
+In: a module's text and a target, or an object file's bytes. Out: an object file, or the addresses of its functions. llvmlite is
+imported on first use. A process that only loads objects compiles nothing, and `compilations` counts what is compiled.
+
+Kernels reach LLVM as SSA with rotated loops and few redundancies, so two passes do what matters (measured: code as fast as that of the
+whole -O2 pipeline, which takes ten times as long as they do). Loops are neither vectorised nor unrolled: kernels say what they want.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+import struct
+import threading
+from collections.abc import Mapping
+
+from tengen.base.errors import CompileError
+from tengen.codegen.target import Target
+
+compilations = 0  # modules that LLVM has compiled in this process
+_lock = threading.Lock()
+
+
+def _llvm():
+    import llvmlite.binding as llvm
+
+    return llvm
+
+
+@functools.cache
+def _initialize(arch: str) -> None:
+    """Makes the back end of an architecture known to LLVM: this machine's alone, unless another is asked for."""
+    llvm = _llvm()
+    if arch == llvm.get_process_triple().split("-")[0]:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+    else:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+
+
+@functools.cache
+def _machine(target: Target):
+    """LLVM's code generator for a target. Position independent, because the same object may end in a shared library."""
+    _initialize(target.arch)
+    return (
+        _llvm()
+        .Target.from_triple(target.triple)
+        .create_target_machine(cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="small")
+    )
+
+
+def _culprit(ir_text: str, message: str) -> str:
+    """The function that an LLVM message is about, by line number or by name."""
+    lines = ir_text.splitlines()
+    if m := re.search(r":(\d+):\d+: error", message):
+        lines = lines[: int(m[1])]
+    elif not (m := re.search(r"@([\w.$]+)", message)):
+        return ""
+    else:
+        return f" in {m[1]}"
+    for line in reversed(lines):
+        if m := re.match(r"define [^@]*@([\w.$]+)", line):
+            return f" in {m[1]}"
+    return ""
+
+
+def _optimised(ir_text: str, target: Target, level: int):
+    llvm = _llvm()
+    machine = _machine(target)
+    try:
+        module = llvm.parse_assembly(ir_text, llvm.create_context())
+        module.verify()
+    except RuntimeError as e:
+        raise CompileError(f"LLVM refused a module{_culprit(ir_text, str(e))}: {e}") from None
+    if level < 1:
+        return module, machine
+    options = llvm.create_pipeline_tuning_options(speed_level=level)
+    options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = options.loop_unrolling = False
+    builder = llvm.create_pass_builder(machine, options)
+    if level == 1:
+        passes = llvm.create_new_function_pass_manager()
+        passes.add_instruction_combine_pass()
+        passes.add_simplify_cfg_pass()
+        for function in module.functions:
+            if not function.is_declaration:
+                passes.run(function, builder)
+    else:
+        builder.getModulePassManager().run(module, builder)
+    return module, machine
+
+
+def compile_object(ir_text: str, target: Target, level: int = 1) -> bytes:
+    """Compiles a module's text to a relocatable object file.
+
+    Args:
+        ir_text: LLVM IR. target: what to compile for. level: 0 runs no passes, 1 what kernels need, 2 LLVM's
+            pipeline, which also inlines (for hand-written IR).
+    Errors: CompileError, naming the function, for text that LLVM does not accept.
+    """
+    global compilations
+    with _lock:
+        module, machine = _optimised(ir_text, target, level)
+        data = machine.emit_object(module)
+        compilations += 1
+    return data
+
+
+def assembly(ir_text: str, target: Target, level: int = 1) -> str:
+    """The assembly that `compile_object` would assemble, for people to read."""
+    with _lock:
+        module, machine = _optimised(ir_text, target, level)
+        return machine.emit_assembly(module)
+
+
+# ---- objects into this process
+
+
+@functools.cache
+def _linker():
+    """The one in-process linker. It generates no code."""
+    llvm = _llvm()
+    triple = llvm.get_process_triple()
+    _initialize(triple.split("-")[0])
+    return llvm.create_lljit_compiler(llvm.Target.from_triple(triple).create_target_machine(jit=True))
+
+
+_serial = itertools.count()
+_extra_symbols: dict[str, int] = {}
+
+
+def add_symbols(symbols: Mapping[str, int]) -> None:
+    """Makes names known to objects that are loaded later: name -> address. Those of libc are known already."""
+    _extra_symbols.update(symbols)
+
+
+class Loaded:
+    """Machine code in this process. It stays as long as this object is referenced."""
+
+    def __init__(self, tracker, functions: frozenset[str]):
+        self._tracker, self._functions = tracker, functions
+
+    def address(self, name: str) -> int:
+        """Where a function or variable of the object is.
+
+        Errors: KeyError if the object does not define it.
+        """
+        if name not in self._functions:
+            raise KeyError(f"{name!r} is not defined by this object; it has {', '.join(sorted(self._functions))}")
+        return self._tracker[name]
+
+
+def load_object(data: bytes) -> Loaded:
+    """Links an object file of `compile_object` into this process.
+
+    Errors: CompileError for bytes that are no object file of this machine's kind, or a symbol that nobody defines.
+    """
+    defined, wanted = elf_symbols(data)
+    with _lock:
+        linker = _linker()
+        library = _llvm().orcjit.JITLibraryBuilder().add_object_img(data).add_current_process()
+        for name in defined:
+            library.export_symbol(name)
+        for name in wanted & _extra_symbols.keys():
+            library.import_symbol(name, _extra_symbols[name])
+        try:
+            tracker = library.link(linker, f"tengen{next(_serial)}")
+        except RuntimeError as e:
+            raise CompileError(f"cannot load an object that defines {', '.join(sorted(defined))}: {e}") from None
+    return Loaded(tracker, defined)
+
+
+def elf_symbols(data: bytes) -> tuple[frozenset[str], frozenset[str]]:
+    """The global symbols of a 64-bit little-endian ELF object: (those it defines, those it needs).
+
+    Errors: CompileError if `data` is not such an object.
+    Source: System V ABI, generic part, chapters 4 (object files) and 5 (symbol table).
+    """
+    defined, needed = set(), set()
+    try:
+        if data[:6] != b"\x7fELF\x02\x01":
+            raise ValueError
+        table, size, count = struct.unpack_from("<Q", data, 40)[0], *struct.unpack_from("<HH", data, 58)
+        for n in range(count):
+            kind, _, _, at, length, link = struct.unpack_from("<IQQQQI", data, table + n * size + 4)
+            if kind != 2:  # the symbol table
+                continue
+            names = struct.unpack_from("<Q", data, table + link * size + 24)[0]
+            for name, info, _, section, _, _ in struct.iter_unpack("<IBBHQQ", data[at : at + length]):
+                if info >> 4:  # global or weak
+                    start = names + name
+                    (defined if section else needed).add(data[start : data.index(b"\0", start)].decode())
+    except (ValueError, struct.error):
+        raise CompileError("not an object file of a 64-bit little-endian machine") from None
+    return frozenset(defined), frozenset(needed)
