@@ -1,0 +1,154 @@
+"""The functions that `lang.call` names: what they compute, how exactly, and their derivatives.
+
+`expand` replaces every call in an expression by the function's body, which is written with `lang.OPS` alone; so interpreter and
+code generators know none of these names, and the bits are the same everywhere. Bodies: `exponential.py`, `powers.py`,
+`special.py`, `trigonometric.py`. Domain edges follow C99, annex F; denormal operands and results count like all others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tengen.base.dtype import float32, float64
+from tengen.base.errors import VerifyError
+from tengen.loops import exponential, powers, special, trigonometric
+from tengen.loops.floats import LN2, LOG2_E, LOG10_E
+from tengen.loops.lang import Expr, call, const, equal, rebuild, select, unary
+
+Derivative = Callable[[tuple[Expr, ...], Expr], Expr]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A scalar function of float32 or float64 operands.
+
+    Attributes:
+        body: the expression for given operands.
+        derivatives: for each operand, the partial derivative as a function of (operands, result); it may call functions.
+        reference: the name of mpmath's function with the same operands, or of one in the tests.
+        ulp: the largest error measured, in units in the last place, for float32 and for float64.
+        doc: what it computes, and its values at the edges of the domain.
+    """
+
+    name: str
+    body: Callable[..., Expr]
+    derivatives: tuple[Derivative, ...]
+    reference: str
+    ulp: tuple[float, float]
+    doc: str
+
+    @property
+    def operands(self) -> int:
+        return len(self.derivatives)
+
+
+FUNCTIONS: dict[str, Function] = {}
+
+
+def _function(name: str, body, derivatives, ulp: tuple[float, float], doc: str, reference: str = "") -> None:
+    FUNCTIONS[name] = Function(name, body, tuple(derivatives), reference or name, ulp, doc)
+
+
+def _unary(name: str, body, derivative, ulp: tuple[float, float], doc: str, reference: str = "") -> None:
+    _function(name, body, [lambda xs, y: derivative(xs[0], y)], ulp, doc, reference)
+
+
+def _root_of_complement(x: Expr) -> Expr:
+    """sqrt(1 - x^2), without cancellation near 1."""
+    return unary("sqrt", (1.0 - x) * (x + 1.0))
+
+
+def _by_base(xs: tuple[Expr, ...], y: Expr) -> Expr:
+    a, b = xs
+    return select(equal(b, 0.0), const(0.0, a.dtype), b * call("pow", a, b - 1.0))
+
+
+def _by_exponent(xs: tuple[Expr, ...], y: Expr) -> Expr:
+    a, b = xs
+    return select(equal(a, 0.0) & (b >= 0.0), const(0.0, a.dtype), y * call("log", a))
+
+
+def _by_y(xs: tuple[Expr, ...], y: Expr) -> Expr:
+    return xs[1] / (xs[0] * xs[0] + xs[1] * xs[1])
+
+
+def _by_x(xs: tuple[Expr, ...], y: Expr) -> Expr:
+    return -xs[0] / (xs[0] * xs[0] + xs[1] * xs[1])
+
+
+_TWO_BY_ROOT_PI = 2 / math.sqrt(math.pi)
+
+# fmt: off
+_unary("exp", exponential.exp, lambda x, y: y, (2, 2), "e^x; exp(-inf) = 0.")
+_unary("exp2", exponential.exp2, lambda x, y: y * float(LN2), (2, 2), "2^x; exact at integers.")
+_unary("expm1", exponential.expm1, lambda x, y: y + 1.0, (2, 2), "e^x - 1; keeps the sign of zero.")
+_unary("log", exponential.log, lambda x, y: 1.0 / x, (2, 2), "ln x; -inf at either zero, NaN below.", "ln")
+_unary("log2", exponential.log2, lambda x, y: float(LOG2_E) / x, (2, 2), "log2 x; exact at powers of 2; edges as log.")
+_unary("log10", exponential.log10, lambda x, y: float(LOG10_E) / x, (2, 2), "log10 x; edges as log.")
+_unary("log1p", exponential.log1p, lambda x, y: 1.0 / (x + 1.0), (2, 2),
+        "ln(1 + x); -inf at -1, NaN below; keeps the sign of zero.")
+_unary("sin", trigonometric.sin, lambda x, y: call("cos", x), (2, 2),
+        "sin x for every finite x; NaN at infinity; keeps the sign of zero.")
+_unary("cos", trigonometric.cos, lambda x, y: -call("sin", x), (2, 2), "cos x for every finite x; NaN at infinity.")
+_unary("tan", trigonometric.tan, lambda x, y: y * y + 1.0, (2, 2),
+        "tan x for every finite x; NaN at infinity; keeps the sign of zero.")
+_unary("asin", trigonometric.asin, lambda x, y: 1.0 / _root_of_complement(x), (2, 2), "The inverse sine; NaN beyond -1 and 1.")
+_unary("acos", trigonometric.acos, lambda x, y: -1.0 / _root_of_complement(x), (2, 2),
+        "The inverse cosine; NaN beyond -1 and 1.")
+_unary("atan", trigonometric.atan, lambda x, y: 1.0 / (x * x + 1.0), (2, 2), "The inverse tangent; +-pi/2 at infinity.")
+_function("atan2", trigonometric.atan2, [_by_y, _by_x], (2, 2),
+          "atan2(y, x), the angle of the point (x, y); zeros and infinities as in C99.")
+_unary("sinh", special.sinh, lambda x, y: call("cosh", x), (2, 2), "The hyperbolic sine.")
+_unary("cosh", special.cosh, lambda x, y: call("sinh", x), (2, 2), "The hyperbolic cosine.")
+_unary("tanh", special.tanh, lambda x, y: 1.0 - y * y, (2, 2), "The hyperbolic tangent; +-1 at infinity.")
+_unary("asinh", special.asinh, lambda x, y: 1.0 / unary("sqrt", x * x + 1.0), (2, 4), "The inverse hyperbolic sine.")
+_unary("acosh", special.acosh, lambda x, y: 1.0 / unary("sqrt", (x - 1.0) * (x + 1.0)), (2, 4),
+        "The inverse hyperbolic cosine; NaN below 1.")
+_unary("atanh", special.atanh, lambda x, y: 1.0 / ((1.0 - x) * (x + 1.0)), (2, 4),
+        "The inverse hyperbolic tangent; +-inf at +-1, NaN beyond.")
+_unary("erf", special.erf, lambda x, y: call("exp", -(x * x)) * _TWO_BY_ROOT_PI, (2, 2), "The error function; +-1 at infinity.")
+_unary("erfc", special.erfc, lambda x, y: call("exp", -(x * x)) * -_TWO_BY_ROOT_PI, (2, 4),
+        "1 - erf x without cancellation; 0 at inf, 2 at -inf.")
+_function("pow", powers.pow, [_by_base, _by_exponent], (2, 2),
+          "x^y with C99's special cases: pow(x, 0) = pow(1, y) = 1.", "power")
+_unary("rsqrt", powers.rsqrt, lambda x, y: y / x * -0.5, (1, 1), "1 / sqrt(x); +-inf at +-0, 0 at inf, NaN below.")
+_unary("cbrt", powers.cbrt, lambda x, y: 1.0 / (y * y * 3.0), (2, 2), "The cube root, of negative numbers too.")
+_unary("sigmoid", special.sigmoid, lambda x, y: y * (1.0 - y), (2, 2), "1 / (1 + e^-x); nothing overflows on the way.")
+_unary("softplus", special.softplus, lambda x, y: call("sigmoid", x), (2, 2),
+        "log(1 + e^x); x for large x, e^x for very negative x.")
+# fmt: on
+
+
+def function(name: str, operands: int) -> Function:
+    """The function of that name, checked to take that many operands; VerifyError where there is none."""
+    f = FUNCTIONS.get(name)
+    if f is None:
+        raise VerifyError(f"call of {name!r}, which is no function; help: one of {', '.join(sorted(FUNCTIONS))}")
+    if f.operands != operands:
+        raise VerifyError(f"call of {name} with {operands} operands instead of {f.operands}")
+    return f
+
+
+def expand(e: Expr, memo: dict[Expr, Expr] | None = None) -> Expr:
+    """`e` with every call replaced by the function's body. `memo` may be shared between expressions of one kernel."""
+    memo = {} if memo is None else memo
+    stack = [e]
+    while stack:
+        x = stack[-1]
+        if x in memo:
+            stack.pop()
+            continue
+        todo = [a for a in x.args if a not in memo]
+        if todo:
+            stack.extend(todo)
+            continue
+        args = tuple(memo[a] for a in x.args)
+        if x.op == "call":
+            if x.dtype not in (float32, float64):
+                raise VerifyError(f"call of {x.attr} in {x.dtype}; help: compute in float32 and cast the result")
+            memo[x] = function(str(x.attr), len(args)).body(*args)
+        else:
+            memo[x] = rebuild(x, args) if args else x
+    return memo[e]
