@@ -18,7 +18,22 @@ from tengen.kernels.lowering import Array, KernelBuilder, product
 from tengen.kernels.pointwise import memory_order, merge_axes, unflatten
 from tengen.kernels.source import At, Source
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cdiv, const, fold, maximum, minimum, ramp, select, splat
+from tengen.loops.lang import (
+    LANES,
+    Buffer,
+    Expr,
+    Index,
+    as_int,
+    cdiv,
+    const,
+    equal,
+    fold,
+    maximum,
+    minimum,
+    ramp,
+    select,
+    splat,
+)
 
 CHUNK = 4096  # elements; a multiple of LANES. Part of the numerics contract: changing it changes bits.
 UNROLLED = 64  # a known extent up to this, reduced across rows, is written out in registers
@@ -221,8 +236,9 @@ def _direct(frame: Frame, arrays: Sequence[Array]) -> None:
     last = frame.reduced[-1]
     unit = lambda axis: sum(as_int(a.strides[axis]) == 1 and as_int(a.shape[axis]) != 1 for a in arrays)
     best = max(frame.kept, key=unit)
-    if not arrays:
-        best = len(frame.extents) - 1
+    if not arrays:  # a source that does not say what it reads: short reductions go the way of the output
+        stored = [a for a, o in zip(frame.kept, frame.out_axes) if any(as_int(x.strides[o]) == 1 for x in frame.outs)]
+        best = stored[0] if stored and (as_int(frame.count) or CHUNK) <= UNROLLED else len(frame.extents) - 1
         if best not in frame.kept:
             return
     elif unit(best) <= unit(last):
@@ -233,6 +249,13 @@ def _direct(frame: Frame, arrays: Sequence[Array]) -> None:
     frame.kept.append(frame.kept.pop(i))
     frame.out_axes.append(frame.out_axes.pop(i))
     frame.across = True
+
+
+def settled(f: Fold, frame: Frame, state: State) -> State:
+    """The final state: as it is, or `empty` where there was nothing to fold."""
+    if f.empty is None or as_int(frame.count):
+        return state
+    return tuple(select(equal(frame.count, 0), e, s) for e, s in zip(f.empty, state))
 
 
 # ---- the vector along the row ----------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tengen.base.dtype import DType
+from tengen.base.errors import VerifyError
 from tengen.kernels.folding import (
     Columns,
     Fold,
@@ -20,17 +21,75 @@ from tengen.kernels.folding import (
     fold_along,
     make_frame,
     negate,
+    settled,
     simple_fold,
-)  # fmt: skip
+)  # isort: skip  # fmt: skip
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.pointwise import GRAIN, store_at, unflatten
-from tengen.kernels.source import At, Source, View
+from tengen.kernels.source import At, Source, View, broadcast
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import Expr, as_int, cast, cdiv, const, equal, maximum, minimum, select, splat
+from tengen.loops.lang import Expr, Index, cast, cdiv, const, maximum, minimum, select, splat
 
 FEW = 32  # pieces; fewer, and long rows are cut into chunks that are pieces of their own
 
 Finish = Callable[[KernelBuilder, Expr, At], Expr]
+
+
+class Reduced(Source):
+    """The combination of `source` along `axes`, which stay with extent 1: a source whose value a kernel of `rows.py` computes
+    once per row, before it is asked for.
+
+    Args: combine: "add", "mul", "min", "max", "and", "or". source: of a dtype that is computed in.
+    """
+
+    def __init__(self, combine: str, source: Source, axes: Sequence[int]):
+        self.combine, self.source, self.axes = combine, source, tuple(sorted(axes))
+        self.dtype = source.dtype
+        self.shape = tuple(1 if i in self.axes else d for i, d in enumerate(source.shape))
+
+    def value(self, k, at):
+        if self not in k.given:
+            raise VerifyError(f"kernel {k.name}: a reduced value outside of its row; help: lower it by rows.rowwise")
+        return k.given[self](at)
+
+    def leaves(self):
+        return self.source.leaves()
+
+    def rebind(self, arrays):
+        if self not in arrays:
+            r = Reduced.__new__(Reduced)
+            r.combine, r.axes, r.dtype, r.shape = self.combine, self.axes, self.dtype, self.shape
+            r.source = self.source.rebind(arrays)
+            arrays[self] = r
+        return arrays[self]
+
+    def expand(self, shape):
+        lead = len(shape) - len(self.shape)
+        wide = [d for i, d in enumerate(shape) if i - lead not in self.axes]
+        if lead == 0 and wide == [d for i, d in enumerate(self.shape) if i not in self.axes]:
+            return Spread(self, shape)
+        full = [self.source.shape[i - lead] if i - lead in self.axes else d for i, d in enumerate(shape)]
+        inner = Reduced(self.combine, broadcast(self.source, full), [a + lead for a in self.axes])
+        return inner if inner.shape == shape else Spread(inner, shape)
+
+
+class Spread(Source):
+    """A `Reduced` seen with its row's shape."""
+
+    def __init__(self, reduced: Reduced, shape: Sequence[Index]):
+        self.reduced, self.shape, self.dtype = reduced, tuple(shape), reduced.dtype
+
+    def value(self, k, at):
+        return self.reduced.value(k, at)
+
+    def leaves(self):
+        return self.reduced.leaves()
+
+    def rebind(self, arrays):
+        return Spread(self.reduced.rebind(arrays), self.shape)
+
+    def expand(self, shape):
+        return self.reduced.expand(shape)
 
 
 def reduce(
@@ -83,9 +142,7 @@ def drive(
 
     def finish(kk: KernelBuilder, row: Sequence, state: State, vec: bool, count: Expr | None) -> None:
         at = frame.out_at(row, vec, count)
-        if f.empty is not None and (as_int(frame.count) is None or as_int(frame.count) == 0):
-            state = tuple(select(equal(frame.count, 0), splat(e) if vec else e, s) for e, s in zip(f.empty, state))
-        state = tuple(kk.let(e) for e in state)
+        state = tuple(kk.let(e) for e in settled(f, frame, state))
         for o, v in zip(frame.outs, value(kk, state, at)):
             store_at(kk, o, at, splat(v) if vec else v)
 

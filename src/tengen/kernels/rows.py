@@ -1,0 +1,215 @@
+"""Row fusion: pointwise work over rows whose reductions are computed first, while the row is in cache.
+
+Softmax is ``exp(x - max) / sum(exp(x - max))``: two `Reduced` sources, the second of which uses the first, and one pointwise
+output. `rowwise` runs all of it as one kernel. In: sources that contain `Reduced`, outputs, the reduced axes. Out: one launch;
+or, where rows are too few to share out, one for each reduction and a pointwise one. The bits are the same.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+from tengen.kernels.folding import Columns, Fold, Frame, columns_width, fold_along, make_frame, settled, simple_fold
+from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
+from tengen.kernels.pointwise import GRAIN, pointwise, store_at, unflatten
+from tengen.kernels.reduce import Reduced, Spread, reduce
+from tengen.kernels.source import Leaf, Source, broadcast
+from tengen.loops.builder import as_expr
+from tengen.loops.lang import Expr, Index, as_int, const, maximum, minimum, splat
+
+FEW_ROWS = 8  # known to be fewer than this, rows of LONG elements and more are not fused: there is too little to share out
+LONG = 1 << 16
+
+
+def rowwise(lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], axes: Sequence[int], name: str = "rowwise") -> None:
+    """Launches what writes each source into its output, computing every `Reduced` inside once per row.
+
+    Args:
+        sources: of one shape, or with extent 1 on `axes`; every `Reduced` in them reduces `axes`.
+        outs: of the sources' shapes; those with extent 1 on `axes` are results of a row.
+    Numerics: the bits of separate `reduce` and `pointwise` kernels.
+    """
+    found = reduced_inside(sources)
+    if not found:
+        return pointwise(lo, sources, outs, name)
+    full = found[0].source.shape
+    axes = tuple(sorted(axes))
+    fits = all(r.axes == axes and r.source.shape == full for r in found)
+    rows = as_int(product([d for i, d in enumerate(full) if i not in axes]))
+    length = as_int(product([full[i] for i in axes]))
+    if not fits or (rows is not None and length is not None and rows < FEW_ROWS and length >= LONG):
+        return _separate(lo, found, sources, outs, name)
+    whole = [o.shape == full for o in outs]
+    row_outs = [o.permute([i for i in range(o.ndim) if i not in axes]) for o, w in zip(outs, whole) if not w]
+    wide = [broadcast(s, full) for s in sources]
+    frame = make_frame(wide, row_outs, axes, [o for o, w in zip(outs, whole) if w])
+    k = lo.kernel(name)
+    work = _Rows(k, frame, reduced_inside(frame.sources), whole)
+    work.across() if frame.across else work.along()
+    lo.launch(k)
+
+
+def children(s: Source) -> list[Source]:
+    """The sources that a source is made of."""
+    found = []
+    for v in vars(s).values():
+        found += [x for x in (v if isinstance(v, (list, tuple)) else [v]) if isinstance(x, Source)]
+    return found
+
+
+def reduced_inside(sources: Sequence[Source]) -> list[Reduced]:
+    """Every `Reduced` below the sources, each after those it needs."""
+    order: list[Reduced] = []
+    seen: set[Source] = set()
+
+    def walk(s: Source) -> None:
+        if s in seen:
+            return
+        seen.add(s)
+        for c in children(s):
+            walk(c)
+        if isinstance(s, Reduced):
+            order.append(s)
+
+    for s in sources:
+        walk(s)
+    return order
+
+
+class _Rows:
+    """Writes the one kernel."""
+
+    def __init__(self, k: KernelBuilder, frame: Frame, found: list[Reduced], whole: list[bool]):
+        self.k, self.frame, self.found = k, frame, found
+        wholes, rows = iter(frame.wholes), iter(frame.outs)
+        pairs = [(s, next(wholes) if w else next(rows), w) for s, w in zip(frame.sources, whole)]
+        self.whole = [(s, o) for s, o, w in pairs if w]
+        self.single = [(s, o) for s, o, w in pairs if not w]
+
+    def _fold(self, r: Reduced) -> Fold:
+        return simple_fold(r.combine, r.dtype)
+
+    def along(self) -> None:
+        """One row after another, the vector along the row."""
+        k, frame = self.k, self.frame
+        rows = as_expr(product(frame.rows))
+        per = maximum(const(1), GRAIN // maximum(const(1), frame.count))
+        piece = k.split((rows + per - 1) // per)
+        first = k.let(piece * per)
+        with k.loop(first, minimum(first + per, rows), name="row") as r:
+            row = unflatten(k, r, frame.rows)
+            for red in self.found:
+                f = self._fold(red)
+                v = k.let(settled(f, frame, fold_along(k, f, frame, red.source, row, (const(0), frame.chunks)))[0], "row_value")
+                k.given[red] = lambda at, v=v: splat(v) if at.lanes > 1 else v
+            at = frame.at(row, [0] * len(frame.reduced), False)
+            for s, o in self.single:
+                store_at(k, o, frame.out_at(row), s.at(k, at))
+            if self.whole:
+                self._positions(lambda outer: self._vectors(row, outer))
+        k.given.clear()
+
+    def _positions(self, body) -> None:
+        """Runs `body` for all coordinates of the reduced axes but the last."""
+        k, outer = self.k, self.frame.inner[:-1]
+        if not outer:
+            return body([])
+        with k.loop(0, product(outer), name="run") as o:
+            body(unflatten(k, o, outer))
+
+    def _vectors(self, row: Sequence[Index], outer: Sequence[Index]) -> None:
+        for i, count in self.k.vector_loop(0, self.frame.inner[-1]):
+            self._store_whole(self.frame.at(row, (*outer, i), True, count))
+
+    def _store_whole(self, at) -> None:
+        values = [s.at(self.k, at) for s, _ in self.whole]
+        for (_, o), v in zip(self.whole, values):
+            store_at(self.k, o, at, v)
+
+    def across(self) -> None:
+        """Rows that lie side by side, the vector across them."""
+        k, frame = self.k, self.frame
+        columns = as_expr(frame.rows[-1])
+        width = columns_width([max(r.dtype.size for r in self.found)], columns)
+        blocks = (columns + width - 1) // width
+        units = as_expr(product(frame.rows[:-1])) * blocks
+        per = maximum(const(1), GRAIN // maximum(const(1), frame.count * minimum(columns, const(width))))
+        lanes: dict = {}
+        folds = []
+        for r in self.found:
+            c = Columns(k, self._fold(r), frame, width, lanes.get(r.dtype))
+            lanes[r.dtype] = c.lanes or None
+            folds.append(c)
+        piece = k.split((units + per - 1) // per)
+        first = k.let(piece * per)
+        with k.loop(first, minimum(first + per, units), name="unit") as unit:
+            row = unflatten(k, k.let(unit // blocks), frame.rows[:-1])
+            start = k.let(unit % blocks * width)
+            n = k.let(minimum(columns - start, width))
+            for r, c in zip(self.found, folds):
+                c.run(r.source, row, start, n, (const(0), frame.chunks))
+                k.given[r] = lambda at, c=c: self._total(c, at, start)
+            for j, count in k.vector_loop(0, n, "j") if self.single else ():
+                at = frame.at((*row, start + j), [0] * len(frame.reduced), True, count)
+                for s, o in self.single:
+                    store_at(k, o, frame.out_at((*row, start + j), True, count), s.at(k, at))
+            if self.whole:
+                self._positions(lambda outer: self._blocks(row, outer, start, n))
+        k.given.clear()
+
+    def _total(self, c: Columns, at, start: Expr) -> Expr:
+        j = as_expr(at.coords[self.frame.kept[-1]]) - start
+        return self.k.let(settled(c.f, self.frame, c.get(j))[0])
+
+    def _blocks(self, row: Sequence[Index], outer: Sequence[Index], start: Expr, n: Expr) -> None:
+        with self.k.loop(0, self.frame.inner[-1], name="r") as r:
+            for j, count in self.k.vector_loop(0, n, "j"):
+                self._store_whole(self.frame.at((*row, start + j), (*outer, r), True, count))
+
+
+# ---- without fusion --------------------------------------------------------------------------------------------------
+
+
+def _separate(lo: Lowering, found: list[Reduced], sources: Sequence[Source], outs: Sequence[Array], name: str) -> None:
+    """Each reduction into a temporary, then one pointwise kernel per shape."""
+    table: dict[Source, Source] = {}
+    for r in found:
+        kept = [i for i in range(len(r.shape)) if i not in r.axes]
+        temp = lo.temp(r.dtype, [r.shape[i] for i in kept])
+        reduce(lo, r.combine, _replaced(r.source, table), temp, r.axes, name=f"{name}_{r.combine}")
+        for a in r.axes:
+            temp = temp.unsqueeze(a)
+        table[r] = Leaf(temp)
+    done = [_replaced(s, table) for s in sources]
+    for shape in dict.fromkeys(o.shape for o in outs):
+        group = [i for i, o in enumerate(outs) if o.shape == shape]
+        pointwise(lo, [done[i] for i in group], [outs[i] for i in group], name)
+
+
+def _replaced(s: Source, table: dict[Source, Source]) -> Source:
+    """The source with every `Reduced` that `table` names taken from there."""
+    if s in table:
+        return table[s]
+    if isinstance(s, Spread):
+        new: Source = broadcast(_replaced(s.reduced, table), s.shape)
+    else:
+        changed = {}
+        for key, v in vars(s).items():
+            if isinstance(v, Source):
+                w = _replaced(v, table)
+            elif isinstance(v, (list, tuple)) and any(isinstance(x, Source) for x in v):
+                w = [_replaced(x, table) if isinstance(x, Source) else x for x in v]
+                w = v if all(a is b for a, b in zip(v, w)) else w
+            else:
+                continue
+            if w is not v:
+                changed[key] = w
+        new = s
+        if changed:
+            new = copy.copy(s)
+            vars(new).update(changed)
+    table[s] = new
+    return new
+
+

@@ -1,0 +1,88 @@
+"""Row fusion: the same bits as separate kernels, in every direction, for several reductions that depend on each other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from launching import Symbols, array_of, run
+from test_reduce import data, model, same
+
+from tengen.kernels import rows
+from tengen.kernels.lowering import Lowering
+from tengen.kernels.reduce import Reduced
+from tengen.kernels.rows import rowwise
+from tengen.kernels.source import Elementwise, Leaf, broadcast
+
+
+def ew(fn, *operands):
+    shape = max((s.shape for s in operands), key=lambda s: sum(1 for d in s if d != 1))
+    return Elementwise(fn, [broadcast(s, shape) for s in operands], shape, operands[0].dtype)
+
+
+def graph(x, axes):
+    """Like softmax, without exp: y = (x - max)^2 / sum((x - max)^2); also the max and the sum, and a norm of the result."""
+    top = Reduced("max", x, axes)
+    d = ew(lambda a, b: (a - b) * (a - b), x, top)
+    total = Reduced("add", d, axes)
+    y = ew(lambda a, b: a / b, d, total)
+    return y, ew(lambda m, s: m + s, top, total), Reduced("min", y, axes)
+
+
+def wanted(x, axes):
+    keep = lambda op, v: np.expand_dims(model(op, v, axes), axes)
+    top = keep("max", x)
+    d = (x - top) * (x - top)
+    total = keep("add", d)
+    with np.errstate(all="ignore"):
+        y = d / total
+    return y, top + total, keep("min", y)
+
+
+@pytest.mark.parametrize("mode", ["known", "symbolic", "separate"])
+@pytest.mark.parametrize("direction", [0, 1, 2, (1, 2), (0, 1), (0, 2), (0, 1, 2)])
+def test_fused_rows_have_the_bits_of_separate_kernels(direction, mode, monkeypatch):
+    axes = (direction,) if isinstance(direction, int) else direction
+    if mode == "separate":
+        monkeypatch.setattr(rows, "LONG", 0)
+        monkeypatch.setattr(rows, "FEW_ROWS", 1 << 30)
+    base = data((7, 18, 35))
+    for x in (base, base.transpose(1, 2, 0), base[:, ::2, ::-1], data((2, 3, 4500))):
+        if x.size > 20000 and axes[-1] == 1:
+            continue
+        a, mem = array_of(x, "x")
+        unit = [1 if i in axes else d for i, d in enumerate(x.shape)]
+        outs = [np.full(x.shape, 55, x.dtype), np.full(unit, 55, x.dtype), np.full(unit, 55, x.dtype)]
+        arrays = [array_of(o, i) for i, o in enumerate(outs)]
+        sym = Symbols()
+        named = [sym.array(v) if mode == "symbolic" else v for v in (a, *(o for o, _ in arrays))]
+        lo = Lowering(None, list(sym.values))
+        rowwise(lo, graph(Leaf(named[0]), axes), named[1:], axes)
+        assert mode == "separate" or len(lo.launches) == 1
+        run(lo, {"x": mem, **{i: m for i, (_, m) in enumerate(arrays)}}, sym.values)
+        for got, want in zip(outs, wanted(x, axes)):
+            assert same(got, want), (x.shape, x.strides, axes)
+
+
+def test_rows_that_do_not_exist():
+    for shape in [(0, 5), (5, 0)]:
+        x = np.zeros(shape, np.float32)
+        a, mem = array_of(x, "x")
+        out, total = np.zeros(shape, np.float32), np.full((shape[0], 1), 9, np.float32)
+        (o, om), (t, tm) = array_of(out, "o"), array_of(total, "t")
+        lo = Lowering(None)
+        s = Reduced("add", Leaf(a), (1,))
+        rowwise(lo, [ew(lambda p, q: p - q, Leaf(a), s), s], [o, t], (1,))
+        run(lo, {"x": mem, "o": om, "t": tm})
+        assert (total == 0).all() and not np.signbit(total).any()
+
+
+def test_operands_of_a_row():
+    x, w, b = data((6, 40)), data((40,)), data((6, 1))
+    (a, am), (c, cm), (d, dm) = array_of(x, "x"), array_of(w, "w"), array_of(b, "b")
+    out = np.zeros_like(x)
+    o, om = array_of(out, "o")
+    lo = Lowering(None)
+    s = Reduced("add", ew(lambda p, q: p * q, Leaf(a), Leaf(c)), (1,))
+    rowwise(lo, [ew(lambda p, q, r: p - q * r, Leaf(a), s, Leaf(d))], [o], (1,))
+    run(lo, {"x": am, "w": cm, "b": dm, "o": om})
+    assert same(out, x - model("add", x * w, (1,))[:, None] * b)
