@@ -1,0 +1,5 @@
+"""Tengen: a deep-learning framework in pure Python; the kernels that trained a model are the ones you ship, bit for bit."""
+
+from tengen.tensor import Tensor
+
+__all__ = ["Tensor"]

@@ -7,11 +7,13 @@ one fused program. A concrete tensor that the recorded code touches becomes a na
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from tengen import tensor as tensor_module
 from tengen.base.dtype import DType
 from tengen.base.errors import TraceError
 from tengen.codegen.target import Target
@@ -22,11 +24,10 @@ from tengen.loops.lang import Expr
 from tengen.ops.define import Op
 from tengen.passes.lower import lower
 from tengen.passes.pipeline import optimize
-from tengen.runtime import eager, native
+from tengen.runtime import eager
 from tengen.runtime.eager import Layout, Plan
 from tengen.runtime.program import Program, build
 from tengen.tensor import Tensor, _new, plan_maker, record, tracing
-from tengen import tensor as tensor_module
 
 PACKAGE = str(Path(__file__).parent)
 
@@ -59,8 +60,11 @@ def user_line() -> str | None:
 class Recorder:
     """Records one graph. Use as a context manager; only one records at a time.
 
+    A tensor that is written while recording holds the traced value until the recording ends, then its own again.
+
     Attributes:
-        graph: what has been recorded. captured: the concrete tensors that are states, in order.
+        graph: what has been recorded. captured: the concrete tensors that are states, in order; `owners` says of which tensor one
+            is the gradient. grads: the tensors whose `grad` was set, in order.
     """
 
     def __init__(self, name: str = "graph", constants: bool = False, lines: bool = True):
@@ -68,41 +72,37 @@ class Recorder:
         self.constants = constants  # capture tensors as constants instead of states
         self.lines = lines
         self.captured: list[Tensor] = []
-        self._states: dict[int, State] = {}
-        self._known: dict[int, Value] = {}
-        self._keep: list[Tensor] = []
-        self._written: dict[int, tuple[Tensor, Tensor]] = {}
+        self.owners: dict[int, Tensor] = {}
+        self.grads: dict[int, tuple[Tensor, Tensor | None]] = {}  # id -> (tensor, its gradient before)
+        self._known: dict[tuple, Value] = {}
+        self._states: dict[tuple, State] = {}
+        self._keep: list = []
+        self._written: dict[int, tuple[Tensor, Any, Layout]] = {}
 
     def __enter__(self) -> Recorder:
         self._outer = tracing.recorder
-        self._plans = tensor_module._plans
-        self._tables = [dict(t) for t in tensor_module.binary_tables]
+        self._plans = tensor_module.hide_plans()
         tracing.recorder = self
-        tensor_module._plans = {}
-        for t in tensor_module.binary_tables:
-            op = t["op"]
-            t.clear()
-            t["op"] = op
         return self
 
     def __exit__(self, *exc) -> None:
         tracing.recorder = self._outer
-        tensor_module._plans = self._plans
-        for t, old in zip(tensor_module.binary_tables, self._tables):
-            t.update(old)
+        tensor_module.restore_plans(self._plans)
+        for t, data, layout in self._written.values():
+            t._data, t._layout = data, layout
+        for t, before in self.grads.values():
+            t._grad = before
 
     # -- called by the dispatcher ----------------------------------------------------------------------------------------
     def record(self, op: Op, inputs: tuple, attrs: tuple):
         """Adds a call to the graph (the body's calls, for a composite), and to the tape where a gradient is being recorded."""
         types = [None if x is None else x._layout.type for x in inputs]
         canonical = op.canonical(types, attrs)
+        values = [None if x is None else self.value(x) for x in inputs]
         if op.kind == "composite":
-            off_tape = tuple(None if x is None else x.detach() for x in inputs)
-            out = op.fn(list(off_tape), **canonical) if op.variadic and op.tensors != ("args",) else (
-                op.fn(*off_tape, **canonical))  # fmt: skip
+            out = call_body(op, tuple(None if x is None else x.detach() for x in inputs), canonical)
         else:
             out_types = op.infer_types(types, canonical)
-            values = [None if x is None else self.value(x) for x in inputs]
             node = self.graph.add_node(op.name, values, canonical, out_types, user_line() if self.lines else None)
             outs = tuple(traced(v) for v in node.outputs)
             out = outs[0] if len(outs) == 1 else outs
@@ -114,23 +114,19 @@ class Recorder:
         """The graph's value for a tensor: a traced one has one; a concrete one is captured."""
         if isinstance(t._data, Value):
             return t._data
-        if id(t) in self._written:
-            return self._written[id(t)][1]._data
-        if id(t) in self._known:
-            return self._known[id(t)]
-        return self._capture(t)
+        key = (id(t._data), t._layout)
+        if key not in self._known:
+            self._keep.append((t, t._data))
+            self._known[key] = self._capture(t, key)
+        return self._known[key]
 
-    def _capture(self, t: Tensor) -> Value:
-        self._keep.append(t)
+    def _capture(self, t: Tensor, key: tuple) -> Value:
         if self.constants:
-            v = self.graph.add_constant(np.array(t.numpy()), t._layout.type, getattr(t, "name", None) or "c")
-        else:
-            state = self.graph.add_state(t._layout.type, getattr(t, "name", None) or f"captured{len(self.captured)}")
-            self._states[id(t)] = state
-            self.captured.append(t)
-            v = state.read
-        self._known[id(t)] = v
-        return v
+            return self.graph.add_constant(np.array(t.numpy()), t._layout.type, getattr(t, "name", None) or "c")
+        state = self.graph.add_state(t._layout.type, getattr(t, "name", None) or f"captured{len(self.captured)}")
+        self._states[key] = state
+        self.captured.append(t)
+        return state.read
 
     def literal(self, value, d: DType) -> Tensor:
         """A Python number as a constant of the graph."""
@@ -138,34 +134,52 @@ class Recorder:
 
     def constant(self, array: np.ndarray, t: TensorType) -> Tensor:
         """Data made while recording: it is the same in every run."""
-        return traced(self.graph.add_constant(array, t, "c"))
+        return traced(self.graph.add_constant(np.array(array), t, "c"))
 
     def assign(self, target: Tensor, value: Tensor) -> bool:
-        """target._reset(value) while recording. False: the target itself is traced, and simply takes the value."""
-        if isinstance(target._data, Value):
+        """target takes a value while recording. False: the target is traced, and simply takes it."""
+        if isinstance(target._data, Value) and id(target) not in self._written:
             return False
         if value._layout.type is not target._layout.type:
             raise TraceError(
-                f"a state of type {target._layout.type!r} was given a value of type {value._layout.type!r} inside a trace; "
+                f"a tensor of type {target._layout.type!r} was given a value of type {value._layout.type!r} inside a trace; "
                 "help: a traced program updates its state in place, so shape and dtype must stay"
             )
         if self.constants:
             raise TraceError("a tensor is changed inside a trace with capture_as_const=True; help: trace without it")
-        self.value(target)
-        if not isinstance(value._data, Value):
-            value = traced(self.value(value))
-        self._written[id(target)] = (target, value)
+        v = self.value(value)
+        if id(target) not in self._written:
+            self.value(target)
+            self._written[id(target)] = (target, target._data, target._layout)
+        target._data, target._layout = v, Traced(v.type)
         return True
+
+    def read_grad(self, t: Tensor, g: Tensor | None) -> None:
+        """`t.grad` was read: if it is concrete, later runs must read it anew."""
+        if id(t) not in self.grads and g is not None and not isinstance(g._data, Value):
+            self.owners[id(g)] = t
+
+    def write_grad(self, t: Tensor, before: Tensor | None) -> None:
+        """`t.grad` is about to be set."""
+        self.grads.setdefault(id(t), (t, before))
 
     # -- the result ------------------------------------------------------------------------------------------------------
     def finish(self, outputs: Sequence[tuple[str, Tensor]]) -> Graph:
         """Closes the graph."""
-        for key, (_, value) in self._written.items():
-            state = self._states[key]
-            state.written = None if value._data is state.read else value._data
+        for target, data, layout in self._written.values():
+            state = self._states[id(data), layout]
+            state.written = None if target._data is state.read else target._data
         for name, t in outputs:
             self.graph.add_output(self.value(t), name)
         return self.graph
+
+
+def call_body(op: Op, inputs: tuple, attrs: dict):
+    """Calls a composite's function."""
+    if op.variadic and op.tensors != ("args",):
+        n = len(inputs) - len(op.tensors) + 1
+        return op.fn(list(inputs[:n]), *inputs[n:], **attrs)
+    return op.fn(*inputs, **attrs)
 
 
 def composite_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict) -> Plan:
@@ -197,7 +211,7 @@ def _composite_program(op: Op, arrays: Sequence[Array | None], attrs: dict, name
             v = rec.graph.add_input(TensorType(a.shape, a.dtype))
             placed[v] = a
             xs.append(traced(v))
-        out = op.fn(xs, **attrs) if op.variadic and op.tensors != ("args",) else op.fn(*xs, **attrs)
+        out = call_body(op, tuple(xs), attrs)
         outs = out if isinstance(out, tuple) else (out,)
         graph = rec.finish([(f"output{i}", o) for i, o in enumerate(outs)])
     return compile_graph(graph, placed, names, op.name)
@@ -217,9 +231,4 @@ def compile_graph(graph: Graph, placed: dict[Value, Array] | None, names: list[E
     return program, [outs[i] for i in range(len(outs))]
 
 
-def _unused(_: Callable) -> None:
-    raise TraceError("not reached")
-
-
 plan_maker["composite"] = composite_plan
-_ = native

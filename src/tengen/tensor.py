@@ -18,6 +18,7 @@ from tengen.base.dtype import DType, bool_, dtype, float32, int64, promote_scala
 from tengen.base.errors import DTypeError, TraceError
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import contiguous_strides
+from tengen import ops  # noqa: F401  (registers all ops)
 from tengen.ops.define import REGISTRY, Op, dispatch
 from tengen.runtime import native
 from tengen.runtime.eager import Layout, Plan, make_plan
@@ -96,13 +97,15 @@ class Tensor:
     @property
     def grad(self) -> Tensor | None:
         """The gradient that `GradManager.backward` accumulated, or None."""
-        try:
-            return self._grad
-        except AttributeError:
-            return None
+        g = getattr(self, "_grad", None)
+        if tracing.recorder is not None:
+            tracing.recorder.read_grad(self, g)
+        return g
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
+        if tracing.recorder is not None:
+            tracing.recorder.write_grad(self, getattr(self, "_grad", None))
         self._grad = value
 
     # -- ways out ----------------------------------------------------------------------------------------------------------
@@ -344,7 +347,8 @@ def _convert(op: Op, inputs: tuple) -> tuple:
         if isinstance(x, Tensor) or x is None:
             out.append(x)
         elif isinstance(x, (bool, int, float)):
-            out.append(scalar(x, promote_scalar(first, x) if first is not None else _default_dtype(x)))
+            d = promote_scalar(first, x) if first is not None else _default_dtype(x)
+            out.append(scalar(x, d) if tracing.recorder is None else tracing.recorder.literal(x, d))
         elif isinstance(x, (np.ndarray, np.generic, list, tuple)):
             out.append(Tensor(x))
         else:
@@ -395,6 +399,8 @@ def from_numpy(a: np.ndarray) -> Tensor:
     d = dtype(a.dtype)
     if not a.dtype.isnative:
         a = a.astype(a.dtype.newbyteorder("="))
+    if tracing.recorder is not None:
+        return tracing.recorder.constant(a, TensorType(a.shape, d))
     data = native.new_buffer(a.nbytes)
     if a.nbytes:
         native.write(data, a)
@@ -451,7 +457,29 @@ def dense_like(shape: Sequence[int], d: DType, order: Sequence[int] | None = Non
     return Layout(tuple(shape), d, contiguous_strides(tuple(shape), order))  # type: ignore[arg-type]
 
 
-_add: dict = {}
-_sub: dict = {}
-_mul: dict = {}
-_div: dict = {}
+# (layout, layout) -> Plan, one table per operator: a shorter way than `run`'s
+_add: dict = {"op": REGISTRY["add"]}
+_sub: dict = {"op": REGISTRY["sub"]}
+_mul: dict = {"op": REGISTRY["mul"]}
+_div: dict = {"op": REGISTRY["div"]}
+_tables = (_add, _sub, _mul, _div)
+
+
+def hide_plans() -> tuple:
+    """Empties the tables of plans, so that every call takes the slow way (and is recorded); returns what was there."""
+    global _plans
+    saved = (_plans, [dict(t) for t in _tables])
+    _plans = {}
+    for t in _tables:
+        op = t["op"]
+        t.clear()
+        t["op"] = op
+    return saved
+
+
+def restore_plans(saved: tuple) -> None:
+    """Undoes `hide_plans`."""
+    global _plans
+    _plans = saved[0]
+    for t, old in zip(_tables, saved[1]):
+        t.update(old)

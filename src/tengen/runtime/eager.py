@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from tengen.base.dtype import DType
 from tengen.base.errors import Undecided
@@ -20,7 +21,7 @@ from tengen.kernels.source import Leaf
 from tengen.loops.lang import Expr, Index, var
 from tengen.ops.define import Op
 from tengen.runtime import native
-from tengen.runtime.program import Program, build
+from tengen.runtime.program import Program, build, value_of
 
 
 class Layout:
@@ -70,7 +71,7 @@ class Plan:
     layouts: tuple[Layout, ...]
 
 
-_programs: dict = {}  # pattern -> Program
+_programs: dict = {}  # pattern -> (Program, layouts of its outputs for a composite)
 
 
 def make_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict) -> Plan:
@@ -83,15 +84,12 @@ def make_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict) -> Plan:
         order = op.rules["layout"](arrays, t, **attrs) if "layout" in op.rules else None
         outs.append(Layout(t.shape, t.dtype, contiguous_strides(t.shape, order)))  # type: ignore[arg-type]
     if all(o.size == 0 for o in outs):
-        return Plan(native.make_plan(0, len(arrays), [0] * len(outs), 0, []), tuple(outs))
+        return Plan(native.make_plan(0, sum(a is not None for a in arrays), [0] * len(outs), 0, []), tuple(outs))
     if op.kind == "elementwise":
         program, values = _elementwise(op, arrays, outs, attrs)
     else:
         program, values = _general(op, arrays, outs, attrs)
-    call = native.make_plan(
-        program.address, len(arrays), [o.size * o.dtype.size for o in outs], program.arena_bytes(values), program.integers(values)
-    )
-    return Plan(call, tuple(outs))
+    return finish_plan(program, sum(a is not None for a in arrays), outs, values)
 
 
 def _frozen(attrs: dict) -> tuple:
@@ -137,24 +135,43 @@ def _elementwise(op: Op, arrays: Sequence[Array], outs: Sequence[Layout], attrs:
         lo = Lowering(Target.host(), sym.names)
         source = op.make_source([Leaf(a) for a in named[:-1]], TensorType(shape, out.dtype), attrs)
         pointwise(lo, [source], [named[-1]], op.name)
-        _programs[key] = build(lo, [a.id for a in arrays], ["out0"], op.name)
-    return _programs[key], sym.values
+        _programs[key] = build(lo, [a.id for a in arrays], ["out0"], op.name), None
+    return _programs[key][0], sym.values
 
 
 def _general(op: Op, arrays: Sequence[Array | None], outs: Sequence[Layout], attrs: dict) -> tuple[Program, list[int]]:
     sym = _Symbols()
     named = [None if a is None else _named(a, sym) for a in arrays]
-    key = (op, _frozen(attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in named))
+    program, _, values = by_pattern(op, attrs, arrays, named, sym, lambda arrs, names: (_program(op, arrs, attrs, names), None))
+    return program, values
+
+
+def by_pattern(op: Op, attrs: dict, arrays, named, sym: _Symbols, make: Callable) -> tuple[Program, Any, list[int]]:
+    """The program of a pattern, and the numbers for its symbols: made shape-generic, or for these numbers alone where a decision
+    in the op needs them. `make(arrays, symbols)` gives (program, anything)."""
     special = (op, _frozen(attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in arrays))
     if special in _programs:
-        return _programs[special], []
+        return *_programs[special], []
+    key = (op, _frozen(attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in named))
     if key not in _programs:
         try:
-            _programs[key] = _program(op, named, attrs, sym.names)
-        except Undecided:  # a decision needs the numbers: this op is compiled for them
-            _programs[special] = _program(op, arrays, attrs, [])
-            return _programs[special], []
-    return _programs[key], sym.values
+            _programs[key] = make(named, sym.names)
+        except Undecided:
+            _programs[special] = make(arrays, [])
+            return *_programs[special], []
+    return *_programs[key], sym.values
+
+
+def number(e: Index, sym: _Symbols, values: Sequence[int]) -> int:
+    """An extent or stride of a pattern as the number of this call."""
+    return value_of(e, sym.names, values) if values else value_of(e, [], [])
+
+
+def finish_plan(program: Program, n_inputs: int, outs: Sequence[Layout], values: Sequence[int]) -> Plan:
+    """The program with the numbers of one call filled in."""
+    sizes = [o.size * o.dtype.size for o in outs]
+    call = native.make_plan(program.address, n_inputs, sizes, program.arena_bytes(values), program.integers(values), owner=program)
+    return Plan(call, tuple(outs))
 
 
 def _named(a: Array, sym: _Symbols) -> Array:
@@ -174,4 +191,4 @@ def _program(op: Op, arrays: Sequence[Array | None], attrs: dict, names: list[Ex
         order = op.rules["layout"](arrays, t, **attrs) if "layout" in op.rules else None
         outs.append(Array(f"out{i}", t.dtype, t.shape, contiguous_strides(t.shape, order)))
     op.lower_to(lo, arrays, outs, attrs)
-    return build(lo, [("in", i) for i in range(len(arrays))], [o.id for o in outs], op.name)
+    return build(lo, [("in", i) for i, a in enumerate(arrays) if a is not None], [o.id for o in outs], op.name)

@@ -1,6 +1,6 @@
 """The native runtime of this process: buffers, the memory pool, threads, and calls of compiled programs.
 
-The IR of `memory.py`, `threads.py` and `native_ir.py` is compiled once (and kept in the disk cache) and loaded when this file is
+The IR of `memory.py`, `threads.py` and `native_ir.py` is compiled once, kept in the disk cache, and loaded when this file is
 imported. A buffer is a PyCapsule without a name that points to its first byte, on 64 bytes for those that `new_buffer` makes;
 when its last reference goes, the memory goes back to the pool (or, for a view or foreign memory, the owner is let go).
 A plan is a builtin function: buffers in, buffers out. All of it but programs themselves runs under the interpreter's lock.
@@ -82,7 +82,7 @@ def _locked(name: str, result, *arguments):
     return ctypes.PYFUNCTYPE(result, *arguments)(_native.address(f"tengen_{name}"))
 
 
-# -- buffers ---------------------------------------------------------------------------------------------------------------------
+# -- buffers -------------------------------------------------------------------------------------------------------------------
 _locked("init", None, *[ctypes.py_object] * 3)(TypeError, MemoryError, ValueError)
 
 new_buffer = _builtin(
@@ -134,7 +134,14 @@ def read(buffer, n_bytes: int) -> bytes:
     return ctypes.string_at(address(buffer), n_bytes)
 
 
-# -- the pool --------------------------------------------------------------------------------------------------------------------
+def copy(buffer, n_bytes: int):
+    """A new buffer with a copy of another's first n_bytes."""
+    new = new_buffer(n_bytes)
+    ctypes.memmove(address(new), address(buffer), n_bytes)
+    return new
+
+
+# -- the pool ------------------------------------------------------------------------------------------------------------------
 class MemoryStatistics(NamedTuple):
     """What the pool holds, in bytes (of blocks: up to a quarter more than was asked for).
 
@@ -165,7 +172,7 @@ def trim() -> int:
     return _trim(-1)
 
 
-# -- threads ---------------------------------------------------------------------------------------------------------------------
+# -- threads -------------------------------------------------------------------------------------------------------------------
 _set_threads = _function("set_threads", ctypes.c_int64, ctypes.c_int64)
 _stop_threads = _function("stop_threads", None)
 PARALLEL = _native.address("tengen_parallel")
@@ -190,9 +197,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_function("forget_threads", None))
 
 
-# -- calls -----------------------------------------------------------------------------------------------------------------------
+# -- calls ---------------------------------------------------------------------------------------------------------------------
 _plan_def = ctypes.addressof(
-    _define("plan", "program($self, /, *buffers)\n--\n\nRuns a compiled program: buffers in; a buffer, or a tuple of them, out.")
+    _define("plan", "program($self, /, *buffers)\n--\n\nRuns a compiled program on buffers; returns one buffer, or a tuple.")
 )
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -215,7 +222,7 @@ def make_plan(
             itself, written in place: the same object is returned. arena_bytes: scratch memory, taken for the length of the call
             (its address is NULL when 0). ints: the program's integers. parallel: share the pieces of kernels among threads.
             release_gil: let other Python threads run meanwhile (the caller then sees to it that no other thread writes the
-            inputs); for programs that run longer than about 50 us. owner: an object that the plan keeps alive, such as the code.
+            inputs); for programs that run longer than about 50 us. owner: an object that the plan keeps alive: the code.
 
     Returns: the builtin. It raises TypeError for a wrong number of arguments or one that is not a buffer, and MemoryError; then
         it has run nothing and holds nothing. The buffers it returns are undefined where the program wrote nothing.
@@ -224,7 +231,7 @@ def make_plan(
     """
     outputs = [int(n) for n in output_bytes]
     if arena_bytes < 0 or n_inputs < 0 or any(-n > n_inputs for n in outputs):
-        raise ValueError(f"make_plan: {n_inputs} inputs, outputs {outputs} and {arena_bytes} bytes of scratch do not fit together")
+        raise ValueError(f"make_plan: {n_inputs} inputs, outputs {outputs} and {arena_bytes} bytes of scratch do not fit")
     head = [run_address, PARALLEL if parallel else SERIAL, n_inputs, len(outputs), arena_bytes, int(release_gil)]
     assert len(head) == PLAN_WORDS
     words = [*head, *outputs, *ints]

@@ -1,0 +1,256 @@
+"""`trace`: record a function once, run it as one native program ever after.
+
+A call is recorded for its signature: structure, shapes and dtypes of its tensors, and the values of everything else. Tensors that the
+function reaches on other ways (parameters, optimizer state, random counters) become states of the program: read anew, and
+updated in place, in every run. So nothing that changes between steps is baked in.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tengen.base.errors import TraceError
+from tengen.ir.graph import Graph
+from tengen.record import Recorder, compile_graph, traced
+from tengen.runtime import native
+from tengen.runtime.eager import Layout
+from tengen.tensor import Tensor, _make, contiguous, from_numpy, tracing
+
+
+def flatten(x: Any, leaves: list[Tensor]) -> Any:
+    """The structure of nested tuples, lists and dicts with their tensors (and arrays) taken out, as a hashable key."""
+    if isinstance(x, Tensor):
+        leaves.append(x)
+        return ("T",)
+    if isinstance(x, np.ndarray):
+        leaves.append(from_numpy(x))
+        return ("T",)
+    if isinstance(x, (tuple, list)):
+        return (type(x).__name__, tuple(flatten(v, leaves) for v in x))
+    if isinstance(x, dict):
+        return ("dict", tuple((k, flatten(v, leaves)) for k, v in x.items()))
+    if isinstance(x, (int, float, bool, str, bytes, type(None))):
+        return ("V", type(x), x)
+    return ("O", _Same(x))
+
+
+class _Same:
+    """An object as a key: equal to itself alone, and kept alive."""
+
+    __slots__ = ("object",)
+
+    def __init__(self, object_):
+        self.object = object_
+
+    def __hash__(self):
+        return id(self.object)
+
+    def __eq__(self, other):
+        return isinstance(other, _Same) and self.object is other.object
+
+
+def unflatten(key: Any, leaves: Sequence[Any]) -> Any:
+    """The structure of `flatten` with these leaves."""
+    it = iter(leaves)
+
+    def build(k):
+        match k[0]:
+            case "T": return next(it)  # fmt: skip
+            case "V": return k[2]  # fmt: skip
+            case "O": return k[1].object  # fmt: skip
+            case "tuple": return tuple(build(v) for v in k[1])  # fmt: skip
+            case "list": return [build(v) for v in k[1]]  # fmt: skip
+            case "dict": return {name: build(v) for name, v in k[1]}  # fmt: skip
+        raise TraceError(f"a value of kind {k[0]} cannot be an argument or a result of a traced function")
+
+    return build(key)
+
+
+@dataclass
+class Recording:
+    """One recorded and compiled signature."""
+
+    graph: Graph  # as recorded
+    states: list[Tensor]
+    owners: dict[int, Tensor]  # position of a state -> the tensor whose gradient it is
+    grads: list[tuple[Tensor, bool]]  # tensors whose grad a run sets (True) or clears
+    guards: list[tuple[Tensor, bool]]  # tensors whose grad was there (True) or not when recorded
+    result: Any  # structure of the result
+    n_results: int
+    written: list[int] = field(default_factory=list)
+    call: Callable | None = None
+    layouts: tuple[Layout, ...] = ()
+    constants: list[Any] = field(default_factory=list)
+    program: Any = None
+
+    def fits(self) -> bool:
+        return all((getattr(t, "_grad", None) is not None) == there for t, there in self.guards)
+
+
+class trace:
+    """Makes a function a static program.
+
+    Use it as ``@trace``, ``@trace(symbolic=True)`` or ``trace(model, example_input=x)``.
+
+    Args:
+        function: a function or a module. Its tensors may be nested in tuples, lists and dicts.
+        symbolic: accepted for MegEngine's sake; recording never computes, and the program always runs.
+        capture_as_const: tensors that the function reaches by itself are baked in as constants; it must not change them.
+        example_input: a tensor, or a tuple of arguments, recorded at once.
+
+    Errors: `TraceError` where a value is asked for while the program is recorded (``numpy()``, ``bool()``).
+
+    >>> import tengen
+    >>> from tengen import Tensor
+    >>> @trace
+    ... def f(x):
+    ...     return x * 2 + 1
+    >>> f(Tensor([1.0, 2.0])).tolist()
+    [3.0, 5.0]
+    """
+
+    enabled = True  # trace.enabled = False runs every traced function eagerly
+
+    def __new__(cls, function=None, **options):
+        if function is None:
+            return functools.partial(cls, **options)
+        return super().__new__(cls)
+
+    def __init__(self, function, *, symbolic: bool = True, capture_as_const: bool = False, example_input=None, name=None, **ignored):
+        for k in ignored:
+            if k not in _MEGENGINE_OPTIONS:
+                raise TypeError(f"trace() has no option {k!r}")
+        self.function = function
+        self.symbolic, self.capture_as_const = symbolic, capture_as_const
+        self.name = name or getattr(function, "__name__", type(function).__name__)
+        self._recordings: dict[Any, list[Recording]] = {}
+        self._last: Recording | None = None
+        functools.update_wrapper(self, function, updated=()) if hasattr(function, "__name__") else None
+        if example_input is not None:
+            self.trace(*(example_input if isinstance(example_input, tuple) else (example_input,)))
+
+    def __get__(self, instance, owner=None):
+        """A traced method: one set of recordings for each instance."""
+        if instance is None:
+            return self
+        bound = trace(self.function.__get__(instance, owner), symbolic=self.symbolic, capture_as_const=self.capture_as_const)
+        setattr(instance, self.function.__name__, bound)
+        return bound
+
+    def __call__(self, *args, **kwargs):
+        if not trace.enabled or tracing.recorder is not None:
+            return self.function(*args, **kwargs)
+        recording, leaves = self._find(args, kwargs)
+        return self._run(recording, leaves)
+
+    def trace(self, *args, **kwargs) -> trace:
+        """Records (and compiles) the signature of these arguments without running it."""
+        self._find(args, kwargs)
+        return self
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of the signature that was used last."""
+        if self._last is None:
+            raise TraceError(f"{self.name} has not been traced; help: call it, or .trace(...), with example arguments first")
+        return self._last.graph
+
+    def stats(self) -> list[str]:
+        """One line for each recorded signature."""
+        return [f"{self.name}: {r.graph.inputs}" for rs in self._recordings.values() for r in rs]
+
+    # -- recording -------------------------------------------------------------------------------------------------------
+    def _find(self, args, kwargs) -> tuple[Recording, list[Tensor]]:
+        leaves: list[Tensor] = []
+        structure = flatten((args, kwargs), leaves)
+        key = (structure, tuple(x._layout.type for x in leaves))
+        found = next((r for r in self._recordings.get(key, ()) if r.fits()), None)
+        if found is None:
+            found = self._record(structure, leaves)
+            self._recordings.setdefault(key, []).append(found)
+        self._last = found
+        return found, leaves
+
+    def _record(self, structure, leaves: list[Tensor]) -> Recording:
+        rec = Recorder(self.name, constants=self.capture_as_const)
+        before: dict[int, tuple[Tensor, bool]] = {}
+        with rec:
+            stand_ins = []
+            for i, x in enumerate(leaves):
+                t = traced(rec.graph.add_input(x._layout.type, f"arg{i}"))
+                t._node = x._node
+                stand_ins.append(t)
+            args, kwargs = unflatten(structure, stand_ins)
+            result = self.function(*args, **kwargs)
+            outs: list[Tensor] = []
+            result_key = flatten(result, outs)
+            grads = []
+            for t, old in rec.grads.values():
+                before[id(t)] = (t, old is not None)
+                g = getattr(t, "_grad", None)
+                grads.append((t, g is not None))
+                if g is not None:
+                    outs.append(g)
+            n_results = len(outs) - sum(there for _, there in grads)
+            graph = rec.finish([(f"output{i}", o) for i, o in enumerate(outs)])
+        owners = {i: rec.owners[id(t)] for i, t in enumerate(rec.captured) if id(t) in rec.owners}
+        r = Recording(graph, rec.captured, owners, grads, list(before.values()), result_key, n_results)
+        self._compile(r)
+        return r
+
+    def _compile(self, r: Recording) -> None:
+        program, arrays = compile_graph(r.graph, None, [], self.name)
+        r.program = program
+        g = program.graph
+        r.written = [i for i, s in enumerate(g.states) if s.written is not None]
+        r.constants = [from_numpy(g.constants[v])._data for v in g.constants]
+        r.layouts = tuple(Layout(a.shape, a.dtype, a.strides) for a in arrays)
+        n = len(g.inputs) + len(g.states) + len(r.constants)
+        sizes = [o.size * o.dtype.size for o in r.layouts]
+        r.call = native.make_plan(program.address, n, sizes, program.arena_bytes([]), program.integers([]), release_gil=True, owner=program)
+
+    # -- running ---------------------------------------------------------------------------------------------------------
+    def _run(self, r: Recording, leaves: list[Tensor]):
+        states = []
+        for i, t in enumerate(r.states):
+            t = r.owners[i]._grad if i in r.owners else t
+            if not t._layout.contiguous:
+                dense = contiguous(t.detach())
+                t._data, t._layout = dense._data, dense._layout
+            states.append(t)
+        for i in r.written:
+            own(states[i])
+        data = [contiguous(x.detach() if x._node is not None else x)._data for x in leaves]
+        out = r.call(*data, *[t._data for t in states], *r.constants)  # type: ignore[misc]
+        out = (out,) if len(r.layouts) == 1 else out
+        made = [_make(d, a) for d, a in zip(out, r.layouts)]
+        extra = iter(made[r.n_results :])
+        for t, there in r.grads:
+            t._grad = next(extra) if there else None
+        return unflatten(r.result, made[: r.n_results])
+
+    # -- shipping --------------------------------------------------------------------------------------------------------
+    def dump(self, file, *, arg_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None, **options) -> dict:
+        """Writes the program with its weights to one file; see `tengen.deploy.dump`."""
+        return dumper["dump"](self.graph, self._last, file, arg_names=arg_names, output_names=output_names, **options)
+
+
+dumper: dict[str, Callable] = {}  # `tengen.deploy` installs "dump"
+
+_MEGENGINE_OPTIONS = {
+    "record_only", "sublinear_memory_config", "dtr_config", "profiling", "opt_level", "graph_opt_config", "symbolic_shape", "without_host",
+}  # fmt: skip
+
+
+def own(t: Tensor) -> None:
+    """Makes sure that nobody else sees the tensor's buffer, so that it may be written."""
+    if sys.getrefcount(t._data) > 2:
+        t._data = native.copy(t._data, t.size * t.dtype.size)
+
+
