@@ -25,9 +25,11 @@ def size_class(n_bytes: int) -> tuple[int, int]:
 def memory_ir() -> str:
     """The pool's LLVM IR. It has no lock: whoever calls it holds the interpreter's lock.
 
-    Defines, with C names prefixed ``tengen_``: ``ptr take(i64 bytes)`` (NULL when the system has no memory left even after the
-    cached blocks were given back), ``void give(ptr data)``, ``i64 trim(i64 bytes)`` (gives cached blocks back, large ones first,
-    until that many bytes are free; returns how many were) and ``i64 pool_stats[3]`` (bytes in use, cached, and the peak in use).
+    Defines, each with ``tengen_`` before its name:
+        ``ptr take(i64 bytes)``: a block; NULL when the system has no memory left even after cached blocks were given back.
+        ``void give(ptr data)``: the block may be handed out again.
+        ``i64 trim(i64 bytes)``: gives cached blocks back, large ones first, until that many bytes are free; returns them.
+        ``i64 pool_stats[3]``: bytes in use, cached, and the most ever in use.
     """
     text = _POOL + _SYSTEM
     for name, value in (

@@ -40,8 +40,8 @@ def threads_ir(triple: str | None = None, prefix: str = "tengen", threads: int =
     """
     arch = (triple or platform.machine()).split("-")[0].replace("arm64", "aarch64").replace("amd64", "x86_64")
     values = {
-        "PAUSE": _PAUSE.get(arch, ""), "P": prefix, "THREADS": threads, "MAX": MAX_THREADS, "SPIN": SPIN_NS, "STACK": STACK_BYTES,
-        "OPEN": 1 << 16, "OPEN_JOB": (1 << 32) | (1 << 16), "JOB": 1 << 32, "INSIDE": (1 << 16) - 1,
+        "PAUSE": _PAUSE.get(arch, ""), "P": prefix, "THREADS": threads, "MAX": MAX_THREADS, "SPIN": SPIN_NS,
+        "STACK": STACK_BYTES, "OPEN": 1 << 16, "OPEN_JOB": (1 << 32) | (1 << 16), "JOB": 1 << 32, "INSIDE": (1 << 16) - 1,
         "SIGNALS": ~sum(1 << (s - 1) for s in (4, 7, 8, 11)),  # ILL, BUS, FPE, SEGV stay: a crash is reported where it happens
         "ATFORK": f"%af = call i32 @pthread_atfork(ptr null, ptr null, ptr @{prefix}_forget_threads)" if at_fork else "",
     }  # fmt: skip
@@ -306,7 +306,7 @@ define internal i64 @$P$.clock() {                     ; nanoseconds of CLOCK_MO
 }
 """
 
-# Workers block signals (set mask = 2 on Linux), so that those sent to the process interrupt the caller's thread, as users expect.
+# Workers block signals (set mask = 2 on Linux), so that a signal sent to the process interrupts a thread that can act on it.
 _LIFE = """\
 define internal void @$P$.start(i64 %threads) noinline {
 entry:
