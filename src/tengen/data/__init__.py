@@ -1,0 +1,23 @@
+"""Feeding data: datasets, samplers, transforms, and a loader with worker processes that repeats and resumes exactly."""
+
+from tengen.data import transform
+from tengen.data.collator import Collator
+from tengen.data.dataloader import DataLoader
+from tengen.data.dataset import ArrayDataset, ConcatDataset, Dataset, StreamDataset
+from tengen.data.draws import rng
+from tengen.data.sampler import (
+    Infinite,
+    MapSampler,
+    RandomSampler,
+    ReplacementSampler,
+    Sampler,
+    SequentialSampler,
+    StreamSampler,
+)
+from tengen.data.workers import WorkerError, WorkerInfo, WorkerTimeout, get_worker_info
+
+__all__ = [
+    "ArrayDataset", "Collator", "ConcatDataset", "DataLoader", "Dataset", "Infinite", "MapSampler", "RandomSampler",
+    "ReplacementSampler", "Sampler", "SequentialSampler", "StreamDataset", "StreamSampler", "WorkerError", "WorkerInfo",
+    "WorkerTimeout", "get_worker_info", "rng", "transform",
+]  # fmt: skip

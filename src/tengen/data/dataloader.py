@@ -1,0 +1,268 @@
+"""DataLoader: a dataset, a sampler, a transform and a collator in; batches of NumPy arrays out, in the sampler's order.
+
+Batch k of an epoch is a pure function of (seed, epoch, k): the number of workers, the order in which they finish, and an
+interruption change nothing. That is also why a loader can be resumed from four integers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tengen.data.collator import Collator
+from tengen.data.dataset import is_stream
+from tengen.data.draws import Draws, fresh_seed
+from tengen.data.sampler import SequentialSampler, StreamSampler
+from tengen.data.transform import PseudoTransform
+from tengen.data.workers import Workers
+
+
+class Task(NamedTuple):
+    """A batch to prepare, or a piece of one."""
+
+    seed: int
+    epoch: int
+    indices: list[int]
+    occurrences: list[int] | None
+    samples: list | None  # of a stream; the samples of a map dataset are read where the task runs
+    collate: bool
+
+
+class Fetch:
+    """Prepares a task: reads the samples, transforms and collates them. Runs in the loader's process or in a worker."""
+
+    def __init__(self, dataset: Any, transform: Any, collator: Any):
+        self.dataset, self.transform, self.collator = dataset, transform, collator
+
+    def __call__(self, task: Task) -> Any:
+        with Draws(task.seed, task.epoch, task.indices, task.occurrences) as draws:
+            samples = task.samples
+            if samples is None:
+                samples = [self._read(draws, k, i) for k, i in enumerate(task.indices)]
+            draws.select(0)
+            samples = self.transform.apply_batch(samples)
+            return self.collator.apply(samples) if task.collate else list(samples)
+
+    def _read(self, draws: Draws, k: int, index: int) -> Any:
+        draws.select(k)
+        try:
+            return self.dataset[index]
+        except Exception as e:
+            e.add_note(f"while reading sample {index} of {type(self.dataset).__name__}")
+            raise
+
+
+class DataLoader:
+    """Iterates over a dataset in batches of NumPy arrays.
+
+    Args:
+        dataset: a `Dataset` or `StreamDataset`, or anything with an index and a length, or anything that iterates.
+        sampler: decides the batches; default: one sample after the other.
+        transform: changes the samples of a batch (`apply_batch`); default: nothing.
+        collator: makes a batch of samples (`apply`); default: `Collator()`.
+        num_workers: processes that prepare batches ahead; 0 prepares them here, when they are asked for. A stream is read
+            here and transformed by the workers.
+        timeout: seconds to wait for a batch of the workers before `WorkerTimeout`; 0 waits for ever.
+        preload: give Tensors in place of arrays, and prepare one batch ahead.
+        parallel_stream: taken for MegEngine's sake; the workers always share a stream.
+        divide: split every batch among the workers, in place of giving each worker whole batches: a lower delay, the same
+            batches.
+        seed: key of the transforms' random numbers; default: the sampler's seed, or one from NumPy's global state.
+        prefetch: batches prepared ahead, per worker.
+        context: how workers start: "fork", "spawn", "forkserver"; default: Python's. "spawn" and "forkserver" need the main
+            module's guard ``if __name__ == "__main__":``.
+
+    Errors:
+        ValueError: a number out of range. In iterating: what the dataset, transform or collator raised, with the worker's
+        traceback as a note; WorkerError when a worker died.
+
+    >>> from tengen.data import ArrayDataset, RandomSampler
+    >>> numbers = ArrayDataset(np.arange(6))
+    >>> loader = DataLoader(numbers, RandomSampler(numbers, batch_size=4, seed=0))
+    >>> [len(batch) for batch in loader], len(loader)
+    ([4, 2], 2)
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        sampler: Any = None,
+        transform: Any = None,
+        collator: Any = None,
+        num_workers: int = 0,
+        timeout: float = 0,
+        preload: bool = False,
+        parallel_stream: bool = False,
+        divide: bool = False,
+        *,
+        seed: int | None = None,
+        prefetch: int = 2,
+        context: str | None = None,
+    ):
+        for name, value, least in (("num_workers", num_workers, 0), ("timeout", timeout, 0), ("prefetch", prefetch, 1)):
+            if value < least:
+                raise ValueError(f"DataLoader: {name} must be at least {least}, got {value}")
+        self.is_stream = is_stream(dataset)
+        if sampler is None:
+            sampler = StreamSampler() if self.is_stream else SequentialSampler(dataset)
+        if self.is_stream != isinstance(sampler, StreamSampler):
+            kind = "stream" if self.is_stream else "map"
+            raise ValueError(f"DataLoader: a {kind} dataset does not go with {type(sampler).__name__}")
+        transform = PseudoTransform() if transform is None else transform
+        if not hasattr(transform, "apply_batch"):
+            raise TypeError(f"DataLoader: {type(transform).__name__} is no transform: it has no apply_batch method")
+        self.dataset, self.sampler, self.transform = dataset, sampler, transform
+        self.collator = Collator() if collator is None else collator
+        self.num_workers, self.timeout, self.preload, self.divide = num_workers, timeout, preload, divide
+        self.prefetch, self.context = prefetch, context
+        inherited = getattr(sampler, "seed", None)
+        self.seed = int(seed) if seed is not None else inherited if inherited is not None else fresh_seed()
+        self._next = (0, 0)  # (epoch, batch) at which the next iterator begins
+        self._position = (0, 0)  # the batch that the newest iterator gives next
+        self._newest: object = None
+
+    def __len__(self) -> int:
+        """The number of batches in an epoch; TypeError for a stream."""
+        return len(self.sampler)
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch, start = self._position = self._next
+        self._next = (epoch + 1, 0)
+        self._newest = token = object()
+        return self._run(epoch, start, token)
+
+    def _run(self, epoch: int, start: int, token: object) -> Iterator[Any]:
+        batches = self._batches(epoch, start)
+        for k, batch in enumerate(_one_ahead(batches) if self.preload else batches, start + 1):
+            if token is self._newest:
+                self._position = (epoch, k)
+            yield to_tensors(batch) if self.preload else batch
+        if token is self._newest:
+            self._position = (epoch + 1, 0)
+
+    # -- resuming ----------------------------------------------------------------------------------------------------------
+    def state_dict(self) -> dict[str, int | None]:
+        """Where the newest iteration stands, as plain integers: everything that is needed to go on from there."""
+        epoch, batch = self._position
+        return {"epoch": epoch, "batch": batch, "seed": self.seed} | self._identity()
+
+    def load_state_dict(self, state: Mapping[str, int | None]) -> None:
+        """Go on where `state` was taken: the next iterator gives the batches that were left of that epoch.
+
+        A loader on the same data gives the same batches, with any number of workers. A stream is read again from its front up
+        to that place.
+
+        Errors:
+            KeyError: an entry is missing. ValueError: it was taken from a loader with other batches.
+        """
+        for key, mine in self._identity().items():
+            if key != "sampler_seed" and state[key] != mine:
+                raise ValueError(f"DataLoader: the state has {key} {state[key]}, this loader has {mine}")
+        epoch, batch, seed, sampler_seed = (state[k] for k in ("epoch", "batch", "seed", "sampler_seed"))
+        if not all(isinstance(n, int) and n >= 0 for n in (epoch, batch)) or not isinstance(seed, int):
+            raise ValueError(f"DataLoader: epoch, batch and seed must be integers, got {epoch!r}, {batch!r}, {seed!r}")
+        if sampler_seed is not None:
+            self.sampler.seed = sampler_seed
+        self.seed = seed
+        self._next = self._position = (epoch, batch)  # type: ignore[assignment]  # checked above
+        self._newest = None
+
+    def _identity(self) -> dict[str, int | None]:
+        inner = getattr(self.sampler, "sampler", self.sampler)
+        return {
+            "sampler_seed": getattr(self.sampler, "seed", None),
+            "batch_size": getattr(self.sampler, "batch_size", None),
+            "world_size": getattr(inner, "world_size", 1),
+            "samples": None if self.is_stream else len(self.dataset),
+        }
+
+    # -- making batches ----------------------------------------------------------------------------------------------------
+    def _batches(self, epoch: int, start: int) -> Iterator[Any]:
+        fetch = Fetch(self.dataset, self.transform, self.collator)
+        tasks = self._tasks(epoch, start)
+        if self.num_workers == 0:
+            yield from map(fetch, tasks)
+            return
+        # Workers never read a stream, and it need not survive the way to them.
+        remote = Fetch(None, self.transform, self.collator) if self.is_stream else fetch
+        with Workers(remote, self.num_workers, self.seed, remote.dataset, self.context) as workers:
+            flying: deque[list[int]] = deque()  # the numbers of each batch's pieces
+            numbers = iter(range(1 << 62))
+            while True:
+                for task in islice(tasks, max(0, self.num_workers * self.prefetch - len(flying))):
+                    pieces = [(next(numbers), piece) for piece in self._pieces(task)]
+                    for number, piece in pieces:
+                        workers.submit(number, piece)
+                    flying.append([number for number, _ in pieces])
+                if not flying:
+                    return
+                parts = [workers.result(number, self.timeout) for number in flying.popleft()]
+                yield self.collator.apply([s for part in parts for s in part]) if self.divide else parts[0]
+
+    def _tasks(self, epoch: int, start: int) -> Iterator[Task]:
+        if self.is_stream:
+            yield from self._stream_tasks(epoch, start)
+            return
+        if hasattr(self.sampler, "batches"):
+            batches = self.sampler.batches(epoch, start)
+        else:
+            batches = islice(iter(self.sampler), start, None)
+        repeats = getattr(self.sampler, "repeats", True)
+        for k, batch in enumerate(batches, start):
+            indices = [int(i) for i in batch]
+            occurrences = [(k << 32) + j for j in range(len(indices))] if repeats else None
+            yield Task(self.seed, epoch, indices, occurrences, None, True)
+
+    def _stream_tasks(self, epoch: int, start: int) -> Iterator[Task]:
+        samples = iter(self.dataset)
+        size = self.sampler.batch_size
+        next(islice(samples, start * size, start * size), None)  # leave out what was given before
+        for positions in self.sampler.batches(epoch, start):
+            with Draws(self.seed, epoch, positions[:1], [1]):  # what the stream itself draws while it is read
+                chunk = list(islice(samples, size))
+            if not chunk or (len(chunk) < size and self.sampler.drop_last):
+                return
+            yield Task(self.seed, epoch, positions[: len(chunk)], None, chunk, True)
+
+    def _pieces(self, task: Task) -> list[Task]:
+        """The parts of a task that go to different workers; one unless `divide`."""
+        n = len(task.indices)
+        if not self.divide:
+            return [task]
+        cuts = sorted({n * k // self.num_workers for k in range(self.num_workers + 1)})
+        return [
+            task._replace(
+                indices=task.indices[a:b],
+                occurrences=task.occurrences and task.occurrences[a:b],
+                samples=task.samples and task.samples[a:b],
+                collate=False,
+            )
+            for a, b in zip(cuts, cuts[1:])
+        ]
+
+
+def _one_ahead(batches: Iterator[Any]) -> Iterator[Any]:
+    """The same batches, each given out when the next one has been asked for."""
+    waiting = list(islice(batches, 1))
+    for batch in batches:
+        waiting.append(batch)
+        yield waiting.pop(0)
+    yield from waiting
+
+
+def to_tensors(batch: Any) -> Any:
+    """A batch with Tensors in place of its numeric arrays."""
+    from tengen.tensor import Tensor  # only here: workers and NumPy users need no runtime
+
+    if isinstance(batch, np.ndarray):
+        return Tensor(batch) if batch.dtype.kind in "fiub" or batch.dtype.name == "bfloat16" else batch
+    if isinstance(batch, Mapping):
+        return {key: to_tensors(value) for key, value in batch.items()}
+    if isinstance(batch, tuple):
+        items = [to_tensors(value) for value in batch]
+        return type(batch)(*items) if hasattr(batch, "_fields") else tuple(items)
+    return batch
