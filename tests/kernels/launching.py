@@ -62,3 +62,16 @@ def run(lo: Lowering, memory: dict, values: dict[Expr, int] | None = None, backw
         pieces = int(evaluate(k.pieces, values))
         order = range(pieces)[::-1] if backwards else range(pieces)
         interpret(k, [memory[i] for i in launch.ids], {v.attr: values[v] for v in k.ints}, order)
+
+
+def compile_and_run(lo: Lowering, memory: dict, values: dict[Expr, int] | None = None) -> None:
+    """The same through machine code and the thread pool. The lowering must be made for `Target.host()`."""
+    from tengen.runtime import native
+    from tengen.runtime.program import build, value_of
+
+    values = values or {}
+    program = build(lo, list(memory), [], "test")
+    numbers = [values[v] for v in program.params]
+    arena = np.empty(value_of(program.arena, program.params, numbers) + 64, np.uint8)
+    aligned = (arena.ctypes.data + 63) // 64 * 64
+    native.call(program.address, [m.ctypes.data for m in memory.values()] + [aligned], program.integers(numbers))
