@@ -1,0 +1,259 @@
+"""The memory pool and buffers."""
+
+import ctypes
+import gc
+import resource
+import sys
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tengen.runtime import native
+from tengen.runtime.memory import CLASSES, MAX_BYTES, size_class
+
+
+def test_size_classes_waste_at_most_a_quarter():
+    for n in [*range(0, 5000), 1 << 20, (1 << 20) + 1, (1 << 33) - 1, MAX_BYTES]:
+        c, size = size_class(n)
+        assert 0 <= c < CLASSES and size >= n and size % 64 == 0
+        assert size - n <= 64 if n <= 256 else size <= n * 1.25
+        assert size_class(size) == (c, size) and size_class(size + 1)[0] == c + 1
+
+
+@pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 256, 257, 1000, 4096, 4097, 100_000, (2 << 20) - 1, 2 << 20, 5_000_001])
+def test_emitted_classes_are_the_documented_ones(n):
+    before = native.memory_statistics()
+    b = native.new_buffer(n)
+    assert native.memory_statistics().in_use - before.in_use == size_class(n)[1]
+    assert native.address(b) % 64 == 0
+    ctypes.memset(native.address(b), 0xAB, n)  # every byte is ours
+    assert native.read(b, n) == b"\xab" * n
+    del b
+    assert native.memory_statistics().in_use == before.in_use
+
+
+def test_a_block_is_handed_out_again():
+    a = native.new_buffer(3000)
+    where = native.address(a)
+    del a
+    b = native.new_buffer(3050)  # same class
+    assert native.address(b) == where
+    c = native.new_buffer(3000)
+    assert native.address(c) != where
+
+
+def test_live_buffers_do_not_overlap():
+    rng = np.random.default_rng(0)
+    live = []
+    for step in range(3000):
+        if live and rng.random() < 0.5:
+            b, n, mark = live.pop(int(rng.integers(len(live))))
+            assert native.read(b, n) == bytes([mark]) * n
+        else:
+            n = int(rng.integers(0, 3000)) if step % 100 else 3 << 20
+            b = native.new_buffer(n)
+            ctypes.memset(native.address(b), step % 251, n)
+            live.append((b, n, step % 251))
+    for b, n, mark in live:
+        assert native.read(b, n) == bytes([mark]) * n
+
+
+def test_statistics_and_trim():
+    native.trim()
+    start = native.memory_statistics()
+    assert start.cached == 0
+    a, b = native.new_buffer(1 << 20), native.new_buffer(8 << 20)
+    assert native.memory_statistics() == (start.in_use + (9 << 20), 0, max(start.peak, start.in_use + (9 << 20)))
+    del a, b
+    assert native.memory_statistics()[:2] == (start.in_use, 9 << 20)
+    assert native.trim() == 9 << 20
+    assert native.memory_statistics()[:2] == (start.in_use, 0)
+    assert native.trim() == 0
+
+
+def test_trim_gives_large_blocks_back_to_the_system():
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    b = native.new_buffer(64 << 20)
+    ctypes.memset(native.address(b), 1, 64 << 20)
+    del b
+    full = resident()
+    native.trim()
+    assert full - resident() > 60 << 20
+
+
+def test_a_program_whose_sizes_change_does_not_hoard(run_python):
+    out = run_python("""
+for i in range(60):
+    b = native.new_buffer((40 << 20) * (100 + 8 * i) // 100)
+    del b
+s = native.memory_statistics()
+print(s.cached <= 2 * s.peak + (64 << 20), s.cached // s.peak)
+""")
+    assert out.split()[0] == "True"
+
+
+def test_large_blocks_ask_for_huge_pages():
+    b = native.new_buffer(16 << 20)
+    at = native.address(b)
+    flags = {}
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split()[0] and not line.split()[0].endswith(":"):
+            low, high = (int(x, 16) for x in line.split()[0].split("-"))
+        elif line.startswith("VmFlags"):
+            flags[low, high] = line.split()[1:]
+    (found,) = [f for (low, high), f in flags.items() if low <= at < high]
+    assert "hg" in found
+    assert (at - 64) % (2 << 20) == 0
+
+
+def test_zero_bytes():
+    a, b = native.new_buffer(0), native.new_buffer(0)
+    assert native.address(a) != 0 and native.address(a) != native.address(b)
+    native.write(a, b"")
+    assert native.read(a, 0) == b""
+
+
+def test_refused_sizes():
+    with pytest.raises(ValueError, match="-1 bytes"):
+        native.new_buffer(-1)
+    with pytest.raises(TypeError):
+        native.new_buffer("12")
+    with pytest.raises(TypeError, match="new_buffer takes 1 arguments, 2 given"):
+        native.new_buffer(1, 2)
+    with pytest.raises(OverflowError):
+        native.new_buffer(1 << 80)
+    for n in (1 << 62, (1 << 63) - 1, MAX_BYTES + 1):
+        with pytest.raises(MemoryError, match=f"buffer of {n} bytes"):
+            native.new_buffer(n)
+
+
+def test_no_memory(run_python):
+    """A bound on the address space: an error, then life goes on, and cached blocks are given back before it is raised."""
+    out = run_python("""
+import resource
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (300 << 20),) * 2)
+a = native.new_buffer(180 << 20)
+try:
+    native.new_buffer(200 << 20)
+except MemoryError as e:
+    print(e)
+before = native.memory_statistics()
+plan = native.make_plan(0, 0, [8, 200 << 20, 8], 0, [])
+for plan, what in ((plan, "output 1"), (native.make_plan(0, 0, [8, 8], 400 << 20, []), "scratch space")):
+    try:
+        plan()
+    except MemoryError as e:
+        assert what in str(e) and "bytes are in use" in str(e), e
+assert native.memory_statistics().in_use == before.in_use
+del a
+assert native.memory_statistics().cached > 180 << 20
+b = native.new_buffer(200 << 20)  # another class: fits only after the cached block went back
+print(native.memory_statistics().cached < 1 << 20)
+for n in (100, 5000, 1 << 20):
+    small = []
+    try:
+        while True:
+            small.append(native.new_buffer(n))
+    except MemoryError:
+        pass
+    del small
+print("alive", native.read(native.new_buffer(8), 0))
+""")
+    assert f"buffer of {200 << 20} bytes" in out and "True" in out and "alive" in out
+
+
+def test_views_keep_their_owner():
+    before = native.memory_statistics().in_use
+    a = native.new_buffer(256)
+    native.write(a, bytes(range(256)))
+    count = sys.getrefcount(a)
+    v = native.view(a, 10)
+    assert native.address(v) == native.address(a) + 10 and sys.getrefcount(a) == count + 1
+    w = native.view(v, 5)  # keeps a, not v
+    assert sys.getrefcount(a) == count + 2 and sys.getrefcount(v) == 2
+    back = native.view(w, -15)
+    assert native.address(back) == native.address(a)
+    del a, v, back
+    assert native.memory_statistics().in_use == before + 256
+    assert native.read(w, 3) == bytes([15, 16, 17])
+    del w
+    assert native.memory_statistics().in_use == before
+
+
+def test_long_chains_of_views():
+    before = native.memory_statistics().in_use
+    v = native.new_buffer(8)
+    for _ in range(200_000):
+        v = native.view(v, 0)
+    del v
+    assert native.memory_statistics().in_use == before
+
+
+def test_foreign_memory_keeps_its_owner():
+    class Owner:
+        pass
+
+    owner = Owner()
+    array = np.arange(10, dtype=np.int64)
+    owner.array = array
+    alive = weakref.ref(owner)
+    b = native.wrap(array.ctypes.data, owner)
+    v = native.view(b, 16)
+    del owner, b
+    gc.collect()
+    assert alive() is not None and native.read(v, 8) == (2).to_bytes(8, "little")
+    del v
+    assert alive() is None
+
+
+def test_bad_buffers():
+    b = native.new_buffer(8)
+    for bad in (None, 3, b"", object(), np.zeros(2)):
+        with pytest.raises(TypeError, match="argument 0 is <class .*, not a buffer"):
+            native.view(bad, 0)
+        with pytest.raises(TypeError, match="not a buffer"):
+            native.address(bad)
+    with pytest.raises(TypeError):
+        native.view(b, "1")
+    with pytest.raises(TypeError, match="view takes 2 arguments, 1 given"):
+        native.view(b)
+    with pytest.raises(TypeError, match="wrap takes 2"):
+        native.wrap(1, 2, 3)
+    with pytest.raises(TypeError, match="address takes 1"):
+        native.address()
+    with pytest.raises(ValueError):
+        native.wrap(0, None)
+    with pytest.raises(TypeError):
+        native.wrap("1", None)
+    assert native.address(native.view(b, -1)) == native.address(b) - 1
+
+
+def test_write_and_read():
+    b = native.new_buffer(64)
+    a = np.arange(16, dtype=np.float32).reshape(4, 4)
+    native.write(b, a.T)
+    assert native.read(b, 64) == a.T.tobytes()
+    native.write(b, np.float32(3))
+    assert native.read(b, 4) == np.float32(3).tobytes()
+
+
+def test_builtins_explain_themselves():
+    for f in (native.new_buffer, native.view, native.wrap, native.address):
+        assert f.__doc__ and f.__text_signature__ and f.__name__ in repr(f)
+
+
+def test_refuses_a_python_without_the_lock(run_python):
+    out = run_python("""
+import importlib
+sys._is_gil_enabled = lambda: False
+try:
+    importlib.reload(native)
+except ImportError as e:
+    print(e)
+""")
+    assert "interpreter's lock" in out
