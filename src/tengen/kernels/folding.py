@@ -83,6 +83,11 @@ def identity(combine: str, dt: DType) -> Expr:
     return const(lowest(dt) if combine == "max" else highest(dt), dt)
 
 
+def operation(combine: str) -> Callable[[Expr, Expr], Expr]:
+    """The function of two operands that `combine` names."""
+    return _JOIN[combine]
+
+
 def lowest(dt: DType):
     """-inf, False, or the least integer."""
     return float("-inf") if dt.is_float else False if dt is bool_ else 0 if dt.kind == "u" else -(1 << (dt.bits - 1))
