@@ -13,10 +13,11 @@ from tengen.ir.types import TensorType
 from tengen.kernels.contraction import contract
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
-from tengen.kernels.source import Elementwise, Leaf
+from tengen.kernels.source import At, Elementwise, Leaf
 from tengen.loops.lang import cast
 from tengen.ops.define import Case, broadcast_shapes, composite, primitive
 from tengen.ops.elementwise import add
+from tengen.ops.reduce import sum_to
 from tengen.ops.shape import permute, reshape
 
 if TYPE_CHECKING:
@@ -97,8 +98,6 @@ def _lower_matmul(lo, ins, outs, epilogue=None, transpose_a=False, transpose_b=F
 
 
 def _dropping(epilogue, keep: Sequence[int]):
-    from tengen.kernels.source import At
-
     def run(k, value, at):
         vec = keep.index(at.vec) if at.vec in keep else None
         if vec is None and at.vec is not None:
@@ -134,8 +133,6 @@ def _(g, x, y, transpose_a, transpose_b):
 
 
 def _sum_lead(g, ndim: int):
-    from tengen.ops.reduce import sum_to
-
     return sum_to(g, g.shape[-ndim:])
 
 

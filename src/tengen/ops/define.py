@@ -15,14 +15,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tengen.base.dtype import DType, float32, promote
+from tengen.base.dtype import DType, bool_, float32, promote
 from tengen.base.errors import DTypeError, ShapeError, TengenError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.lowering import Array, Lowering
-from tengen.kernels.pointwise import pointwise
+from tengen.kernels.pointwise import memory_order, pointwise
 from tengen.kernels.source import Elementwise, Leaf, Source, broadcast
 from tengen.loops.derive import derive
-from tengen.loops.lang import Expr, as_int, cast, is_const, var
+from tengen.loops.lang import Expr, as_int, cast, const, is_const, substitute, var
 
 REGISTRY: dict[str, Op] = {}
 
@@ -267,8 +267,6 @@ def _elementwise_rules(op: Op, body: Callable, result: str, kinds: str, promotes
                 raise DTypeError(f"does not take {t.dtype}; help: cast it, for example with .astype('float32')")
         if result != "bool" and common.kind == "b" and "b" not in kinds:
             raise DTypeError("does not take bool; help: cast it, for example with .astype('int32')")
-        from tengen.base.dtype import bool_
-
         return TensorType(broadcast_shapes(*(t.shape for t in types)), bool_ if result == "bool" else common)
 
     @op.source
@@ -279,8 +277,6 @@ def _elementwise_rules(op: Op, body: Callable, result: str, kinds: str, promotes
             values = [cast(v, (common or v.dtype).compute) for v in values]
             r = body(*values, **attrs)
             if not isinstance(r, Expr):
-                from tengen.loops.lang import const
-
                 r = const(r, out.dtype.compute)
             return cast(r, out.dtype)
 
@@ -288,8 +284,6 @@ def _elementwise_rules(op: Op, body: Callable, result: str, kinds: str, promotes
 
     @op.layout
     def _(arrays, out, **attrs):
-        from tengen.kernels.pointwise import memory_order
-
         for a in arrays:
             if a is not None and a.ndim == len(out.shape) and a.shape == out.shape:
                 return memory_order(a)
@@ -349,8 +343,6 @@ def _partial_op(op: Op, body: Callable, i: int, needed: tuple[int, ...]) -> tupl
         for j in needed:
             xs[j] = fresh[j]
         d = derive(body(*xs, **attrs), xs[i])
-        from tengen.loops.lang import const, substitute
-
         if d is None:
             return const(0.0, g.dtype)
         return g * substitute(d, dict(zip((fresh[j] for j in needed), some)))

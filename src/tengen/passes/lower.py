@@ -11,8 +11,9 @@ from tengen.base.errors import VerifyError
 from tengen.ir.graph import Graph, Node, Value
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides
 from tengen.kernels.pointwise import copy, memory_order, pointwise
+from tengen.kernels.rows import rowwise
 from tengen.kernels.source import Leaf, Literal, Source
-from tengen.loops.lang import Expr
+from tengen.loops.lang import Expr, cast
 from tengen.ops.define import lookup
 
 
@@ -172,8 +173,6 @@ def _lower_fused(lo: Lowering, n: Node, ins: Sequence[Array | None], outs: Seque
     values = [env[v] for _, v in body.outputs]
     rows = next((m.attrs["axes"] for m in body.nodes if "reduced" in lookup(m.op).rules), None)
     if rows is not None:
-        from tengen.kernels.rows import rowwise
-
         return rowwise(lo, values, list(outs), tuple(rows), name)
     pointwise(lo, values, outs, name)
 
@@ -195,8 +194,6 @@ def _lower_epilogue(lo, body: Graph, anchor: Node, env: dict[Value, Source], out
     final = env[body.outputs[0][1]]
 
     def epilogue(k, value, at):
-        from tengen.loops.lang import cast
-
         at.memo[result] = cast(value, result.dtype)
         return final.at(k, at)
 

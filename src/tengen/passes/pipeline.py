@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tengen.base.config import config
 from tengen.ir.graph import Graph
+from tengen.ir.text import print_graph
+from tengen.ir.verify import verify
 from tengen.passes.cleanup import merge_common, remove_dead_code, remove_identities
 from tengen.passes.fuse import fuse
 
@@ -15,11 +17,7 @@ def optimize(graph: Graph) -> Graph:
     for p in PASSES:
         graph = p(graph)
         if config.check:
-            from tengen.ir.verify import verify
-
             verify(graph)
         if config.debug >= 2:
-            from tengen.ir.text import print_graph
-
             print(f"# after {p.__name__}\n{print_graph(graph)}")
     return graph
