@@ -1,9 +1,9 @@
 """The disk cache of compiled code.
 
-In: IR text and a target. Out: the object file, from disk if any process of this user compiled it before. Only this user's own files
-are believed: the directory and the entries must belong to the user and be closed to others, and each entry carries a keyed
-hash of its name and content, under a random key that never leaves the directory. Whatever does not fit counts as absent and is
-written again. Entries are written beside and renamed, so processes never see halves of one.
+In: IR text and a target. Out: the object file, from disk if any process of this user compiled it before. Only this user's own
+files are believed: the directory and the entries must belong to the user and be closed to others, and each entry carries a
+keyed hash of its name and content, under a random key that never leaves the directory. Whatever does not fit counts as absent
+and is written again. Entries are written beside and renamed, so processes never see halves of one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-import tengen
 from tengen.base.config import config
+from tengen.base.version import VERSION
 from tengen.codegen.target import Target
 from tengen.runtime.compile import compile_object
 
@@ -44,7 +44,7 @@ class Info:
 
 
 def directory() -> Path:
-    """Where the cache is: the knob `cache_dir`, or ``~/.cache/tengen`` (under XDG's cache directory is not looked for)."""
+    """Where the cache is: the knob `cache_dir`, or ``~/.cache/tengen``."""
     return Path(config.cache_dir).expanduser() if config.cache_dir else Path("~/.cache/tengen").expanduser()
 
 
@@ -211,8 +211,7 @@ def compiled(ir_text: str, target: Target, level: int = 1) -> bytes:
     """The object file of a module: from the cache, or compiled and kept. See `compile_object`."""
     import llvmlite
 
-    version = getattr(tengen, "__version__", "0")
-    key_text = "\n".join([f"tengen {version}", f"llvmlite {llvmlite.__version__}", target.key, str(level), ir_text])
+    key_text = "\n".join([f"tengen {VERSION}", f"llvmlite {llvmlite.__version__}", target.key, str(level), ir_text])
     data = get(key_text)
     if data is None:
         data = compile_object(ir_text, target, level)

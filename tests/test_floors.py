@@ -1,0 +1,158 @@
+"""The house stands: imports only point down, in no circle, and not from inside functions.
+
+Reads the sources with `ast`; nothing is imported. A new folder or top-level file needs its place in `FLOORS`.
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent / "src" / "tengen"
+
+# Top floor first. What stands in one row may import one another as long as no circle arises.
+FLOORS = [
+    "cli serve visual",
+    "hub models",
+    "module optimizer data quantization amp distributed",
+    "functional random autodiff jit",
+    "interop deploy",
+    "record tape tensor",
+    "runtime",
+    "codegen",
+    "passes",
+    "ops",
+    "kernels",  # below ops: an op's lowering calls the strategy that computes it
+    "ir",
+    "loops",
+    "base",
+]
+RANK = {name: -row for row, names in enumerate(FLOORS) for name in names.split()}
+
+# (file, imported module): why this one import inside a function is right. Heavy third-party packages need no entry.
+ALLOWED_INSIDE = {
+    ("loops/interp.py", "tengen.loops.math"): "a large table that only kernels with calls need",
+    ("codegen/values.py", "tengen.loops.math"): "the same; a process that finds its kernels cached never loads it",
+    ("ops/shape.py", "tengen.ops.reduce"): "the gradient of a broadcast is a sum, and that of a sum is a broadcast",
+    ("data/dataloader.py", "tengen.tensor"): "workers and users of NumPy batches need no runtime",
+}
+
+
+def module_of(path):
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {module_of(p): p for p in sorted(ROOT.rglob("*.py"))}
+
+
+def floor_of(module):
+    """The name in `FLOORS` that a module belongs to; None for the package itself."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else None
+
+
+def imports(module, source):
+    """Yields (imported module, line, inside a function?) of a source's imports of Tengen, except those for type checkers."""
+    is_package = module in FILES and FILES[module].name == "__init__.py"
+
+    def visit(node, inside):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            for other in node.orelse:
+                yield from visit(other, inside)
+            return
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                if name.name.split(".")[0] == "tengen":
+                    yield name.name, node.lineno, inside
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                here = module.split(".")
+                base = ".".join(here[: len(here) - node.level + is_package] + ([base] if base else []))
+            if base.split(".")[0] == "tengen":
+                for name in node.names:
+                    full = f"{base}.{name.name}"
+                    yield (full if full in FILES else base), node.lineno, inside
+        inside = inside or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child, inside)
+
+    yield from visit(ast.parse(source), False)
+
+
+def complaints(module, source):
+    """What is wrong with one file's imports, as sentences."""
+    path = FILES[module].relative_to(ROOT).as_posix() if module in FILES else module
+    own = floor_of(module)
+    if own is None:  # the package's own file gathers the public names from every floor
+        return []
+    if own not in RANK:
+        return [f"{path}: {own!r} stands on no floor; give it one in FLOORS of tests/test_floors.py"]
+    found = []
+    for target, line, inside in imports(module, source):
+        floor = floor_of(target)
+        where = f"{path}:{line}: imports {target}"
+        if floor is None:
+            found.append(f"{where}, the roof; import from the floor that defines the name")
+        elif floor not in RANK:
+            found.append(f"{where}, which stands on no floor")
+        elif floor != own and RANK[floor] > RANK[own]:
+            found.append(f"{where}: up from {own} to {floor}")
+        if inside and (path, target) not in ALLOWED_INSIDE:
+            found.append(f"{where} inside a function; put it on top of the file, or give the reason in ALLOWED_INSIDE")
+    return found
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_imports_point_down(module):
+    assert not (wrong := complaints(module, FILES[module].read_text())), "\n" + "\n".join(wrong)
+
+
+def test_no_circles():
+    edges = {}
+    for module, path in FILES.items():
+        edges[module] = {t for t, _, inside in imports(module, path.read_text()) if not inside and t in FILES and t != module}
+    done, walk = set(), []
+
+    def visit(module):
+        if module in walk:
+            raise AssertionError("a circle of imports: " + " -> ".join([*walk[walk.index(module) :], module]))
+        if module not in done:
+            walk.append(module)
+            for target in sorted(edges[module]):
+                visit(target)
+            done.add(walk.pop())
+
+    for module in edges:
+        visit(module)
+
+
+def test_allowances_are_used():
+    used = {
+        (path.relative_to(ROOT).as_posix(), target)
+        for module, path in FILES.items()
+        for target, _, inside in imports(module, path.read_text())
+        if inside
+    }
+    assert not (stale := ALLOWED_INSIDE.keys() - used), f"no longer needed in ALLOWED_INSIDE: {stale}"
+
+
+@pytest.mark.parametrize("module, source, words", [
+    ("tengen.ops.x", "from tengen.tensor import Tensor", "up from ops to tensor"),
+    ("tengen.ops.x", "import tengen.runtime.cache", "up from ops to runtime"),
+    ("tengen.ops.x", "from ..runtime import cache", "up from ops to runtime"),
+    ("tengen.ops.x", "if True:\n    from tengen.kernels.lowering import Array\n    import tengen", "the roof"),
+    ("tengen.base.x", "def f():\n    from tengen.base.dtype import DType", "inside a function"),
+    ("tengen.base.x", "class A:\n    def f(self):\n        import tengen.base.errors", "inside a function"),
+    ("tengen.attic.x", "", "stands on no floor"),
+    ("tengen.base.x", "from tengen.attic import old", "stands on no floor"),
+])  # fmt: skip
+def test_the_check_sees(module, source, words):
+    assert words in "\n".join(complaints(module, source))
+
+
+def test_the_check_lets_pass():
+    good = "import numpy\nfrom typing import TYPE_CHECKING\nfrom tengen.ir.types import Dim\nfrom tengen.ops.define import Op\n"
+    good += "if TYPE_CHECKING:\n    from tengen.tensor import Tensor\ndef f():\n    import llvmlite\n"
+    assert complaints("tengen.ops.x", good) == []
