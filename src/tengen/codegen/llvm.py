@@ -17,9 +17,8 @@ from tengen.base.dtype import DType, bool_
 from tengen.base.errors import CompileError
 from tengen.codegen.target import Target
 from tengen.codegen.values import Values, scalar_type, type_of
-from tengen.loops.lang import (  # isort: skip
-    LANES, Assign, Buffer, Declare, Expr, For, If, Kernel, Let, Load, Store, const, is_const, minimum, maximum, splat,
-)  # fmt: skip
+from tengen.loops import lang
+from tengen.loops.lang import LANES, Assign, Buffer, Declare, Expr, For, If, Kernel, Let, Load, Store, const, is_const, splat
 
 STACK_ALIGN = 64
 _SLOT = LANES * 8  # bytes of a stack slot that holds any vector
@@ -271,41 +270,22 @@ class _Function(Values):
         dt, lanes, index = s.buffer.dtype, s.var.lanes, s.index
         if index.lanes > 1 and (line := affine(index)) and is_const(line[1], 1):
             index = line[0]
-        hint, m, ty = _register_name(s.var.attr), _vector_memory(dt, lanes), _memory_type(dt)
-        other = None
-        if s.count is not None:
-            fill = s.other if s.other is not None else const(0, dt)
-            other = self.to_memory(self.value(splat(fill) if lanes > 1 else fill), dt, lanes)
-        if lanes == 1:
-            x = self._load_one(s, ty, other, hint)
-        elif index.lanes > 1:
-            x = self._gather(s, other) if other is None else self._copy_in(s, index, other)
+        m, hint = _vector_memory(dt, lanes), _register_name(s.var.attr)
+        if s.count is None and index.lanes > 1:
+            x = self._gather(s.buffer, index)
+        elif s.count is None:
+            p = self.address(self.base(s.buffer), _memory_type(dt), self.value(index))
+            x = self.fresh(f"load {m}, ptr {p}, align {dt.size}", hint)
         else:
-            if other is not None and not self.masks(dt):
+            fill = s.other if s.other is not None else const(0, dt)
+            other = self.to_memory(self.value(splat(fill)), dt, lanes)
+            if index.lanes > 1 or not self.masks(dt):
                 x = self._copy_in(s, index, other)
             else:
-                p = self.address(self.base(s.buffer), ty, self.value(index))
-                if other is None:
-                    x = self.fresh(f"load {m}, ptr {p}, align {dt.size}", hint)
-                else:
-                    mask = self.mask(s.count, dt)
-                    name = f"llvm.masked.load.{_mangled_memory(dt)}.p0"
-                    x = self.fresh(f"call {m} @{name}(ptr align {dt.size} {p}, <{LANES} x i1> {mask}, {m} {other})", hint)
+                p, mask = self.address(self.base(s.buffer), _memory_type(dt), self.value(index)), self.mask(s.count, dt)
+                name = f"llvm.masked.load.{_mangled_memory(dt)}.p0"
+                x = self.fresh(f"call {m} @{name}(ptr align {dt.size} {p}, <{LANES} x i1> {mask}, {m} {other})", hint)
         return self.from_memory(x, dt, lanes)
-
-    def _load_one(self, s: Load, ty: str, other: str | None, hint: str) -> str:
-        index, align = self.value(s.index), s.buffer.dtype.size
-        if other is None:
-            return self.fresh(f"load {ty}, ptr {self.address(self.base(s.buffer), ty, index)}, align {align}", hint)
-        found = []
-
-        def read() -> None:
-            found.append(self.fresh(f"load {ty}, ptr {self.address(self.base(s.buffer), ty, index)}, align {align}", hint))
-            found.append(self.block)
-
-        before = self.block
-        self.branch(self.pure(f"icmp sgt i64 {self.value(s.count)}, 0"), read, None, [])
-        return self.phi(ty, [(other, before), (found[0], found[1])], hint)
 
     def masks(self, dt: DType) -> bool:
         """Whether the target reads and writes part of a vector of `dt` in one instruction."""
@@ -313,7 +293,7 @@ class _Function(Values):
 
     def limit(self, count: Expr) -> str:
         """How many lanes `count` lets through: 0 to 16."""
-        return self.value(minimum(maximum(count, 0), LANES))
+        return self.value(lang.minimum(lang.maximum(count, 0), LANES))
 
     def mask(self, count: Expr, dt: DType) -> str:
         """The lanes before `count`, compared in the width that the mask is used in."""
@@ -353,12 +333,11 @@ class _Function(Values):
 
         return at
 
-    def _gather(self, s: Load, other: None) -> str:
-        dt = s.buffer.dtype
-        ty, at = _memory_type(dt), self.element(s.buffer, s.index)
+    def _gather(self, b: Buffer, index: Expr) -> str:
+        ty, at = _memory_type(b.dtype), self.element(b, index)
         x = "poison"
         for j in range(LANES):
-            one = self.fresh(f"load {ty}, ptr {at(str(j))}, align {dt.size}", "g")
+            one = self.fresh(f"load {ty}, ptr {at(str(j))}, align {b.dtype.size}", "g")
             x = self.fresh(f"insertelement <{LANES} x {ty}> {x}, {ty} {one}, i64 {j}", "g")
         return x
 
@@ -386,14 +365,7 @@ class _Function(Values):
         ty, m = _memory_type(dt), _vector_memory(dt, lanes)
         value = self.to_memory(self.value(splat(s.value) if lanes > 1 else s.value), dt, lanes)
         write = lambda x, p: self.lines.append(f"  store {x}, ptr {p}, align {dt.size}")
-        if lanes == 1:
-            at = self.value(index)
-            put = lambda: write(f"{ty} {value}", self.address(self.base(s.buffer), ty, at))
-            if s.count is None:
-                put()
-            else:
-                self.branch(self.pure(f"icmp sgt i64 {self.value(s.count)}, 0"), put, None, [])
-        elif s.count is None and index.lanes == 1:
+        if s.count is None and index.lanes == 1:
             write(f"{m} {value}", self.address(self.base(s.buffer), ty, self.value(index)))
         elif s.count is None:
             place = self.element(s.buffer, index)

@@ -3,8 +3,9 @@
 In: a module's text and a target, or an object file's bytes. Out: an object file, or the addresses of its functions. llvmlite is
 imported on first use. A process that only loads objects compiles nothing, and `compilations` counts what is compiled.
 
-Kernels reach LLVM as SSA with rotated loops and few redundancies, so two passes do what matters (measured: code as fast as that of the
-whole -O2 pipeline, which takes ten times as long as they do). Loops are neither vectorised nor unrolled: kernels say what they want.
+Kernels reach LLVM as SSA with rotated loops and few redundancies, so two passes do what matters (measured: code as fast as
+that of the whole -O2 pipeline, which takes ten times as long). Loops are neither vectorised nor unrolled: kernels say what
+they want.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ def _linker():
     llvm = _llvm()
     triple = llvm.get_process_triple()
     _initialize(triple.split("-")[0])
-    return llvm.create_lljit_compiler(llvm.Target.from_triple(triple).create_target_machine(jit=True))
+    return llvm.create_lljit_compiler(llvm.Target.from_triple(triple).create_target_machine(jit=True), suppress_errors=True)
 
 
 _serial = itertools.count()
@@ -168,7 +169,8 @@ def load_object(data: bytes) -> Loaded:
         try:
             tracker = library.link(linker, f"tengen{next(_serial)}")
         except RuntimeError as e:
-            raise CompileError(f"cannot load an object that defines {', '.join(sorted(defined))}: {e}") from None
+            names = [", ".join(sorted(n)) or "nothing" for n in (defined, wanted)]
+            raise CompileError(f"cannot load an object that defines {names[0]} and needs {names[1]}: {e}") from None
     return Loaded(tracker, defined)
 
 

@@ -1,0 +1,195 @@
+"""Loads and stores: whole, partial, gathered and scattered, of every dtype; nothing outside is touched."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+
+import numpy as np
+import pytest
+from running import call, load, same
+
+from tengen.base.dtype import ALL, bool_, float32, int64
+from tengen.codegen.llvm import emit_kernel
+from tengen.codegen.target import Target
+from tengen.loops.builder import Builder
+from tengen.loops.interp import interpret
+from tengen.loops.lang import LANES, const, ramp
+
+HOST = Target.host()
+TARGETS = [HOST] + ([Target.named("x86-64-v3")] if HOST.arch == "x86_64" else [])
+COUNTS = [-(2**40), -1, 0, 1, 2, 7, 8, 15, 16, 17, 2**40]
+
+
+def values(dt, n: int) -> np.ndarray:
+    rng = np.random.default_rng(n)
+    return rng.integers(0, 2 if dt is bool_ else 100, n).astype(dt.numpy)
+
+
+class Fenced:
+    """Arrays that end, or begin, where the next page cannot be touched."""
+
+    def __init__(self):
+        self.pages, size = [], mmap.PAGESIZE
+        libc = ctypes.CDLL(None, use_errno=True)
+        for _ in range(2):
+            m = mmap.mmap(-1, 3 * size)
+            at = ctypes.addressof(ctypes.c_char.from_buffer(m))
+            for page in (0, 2):
+                assert libc.mprotect(ctypes.c_void_p(at + page * size), size, 0) == 0
+            self.pages.append(np.frombuffer(m, np.uint8)[size : 2 * size])
+
+    def end(self, x: np.ndarray, which: int = 0) -> np.ndarray:
+        """A copy of x in the last bytes of a page."""
+        r = self.pages[which][mmap.PAGESIZE - x.nbytes :].view(x.dtype)
+        r[:] = x
+        return r
+
+    def begin(self, x: np.ndarray, which: int = 0) -> np.ndarray:
+        """A copy of x in the first bytes of a page."""
+        r = self.pages[which][: x.nbytes].view(x.dtype)
+        r[:] = x
+        return r
+
+
+FENCED = Fenced()
+
+
+def compare(kernel, loads, arrays, ints, expected=None) -> None:
+    """Runs a kernel everywhere and compares every array with the interpreter's, and the last with `expected`."""
+    reference = [a.copy() for a in arrays]
+    interpret(kernel, reference, ints)
+    if expected is not None:
+        same(reference[-1], expected)
+    for loaded in loads:
+        mine = [a.copy() for a in arrays]
+        call(loaded, kernel, mine, ints)
+        for got, want in zip(mine, reference):
+            same(got, want)
+
+
+@pytest.mark.parametrize("dt", ALL, ids=str)
+def test_partial_load_and_store(dt):
+    k = Builder("partial")
+    x, o, n = k.input("x", dt), k.output("o", dt), k.int("n")
+    k.store(o, 0, k.load(x, 0, LANES, n, 1), 20)  # more than 16: all lanes
+    k.store(o, LANES, k.load(x, 0, LANES, 16), n)
+    kernel = k.build()
+    loads = [load([kernel], t) for t in TARGETS]
+    a = values(dt, LANES)
+    for n in COUNTS:
+        m = min(max(n, 0), LANES)
+        want = np.full(2 * LANES, 1, dt.numpy)
+        want[:m] = a[:m]
+        want[LANES : LANES + m] = a[:m]
+        compare(kernel, loads, [a, np.full(2 * LANES, 1, dt.numpy)], [n], want)
+
+
+@pytest.mark.parametrize("dt", ALL, ids=str)
+def test_lanes_past_the_count_are_not_touched(dt):
+    k = Builder("fence")
+    x, o, n = k.input("x", dt), k.output("o", dt), k.int("n")
+    k.store(o, 0, k.load(x, 0, LANES, n), n)
+    kernel = k.build()
+    for loaded in [load([kernel], t) for t in TARGETS]:
+        for n in (0, 1, 3, 9, 15):
+            a = FENCED.end(values(dt, n), 0)
+            b = FENCED.end(np.zeros(n, dt.numpy), 1)
+            call(loaded, kernel, [a, b], [n])
+            same(b, a)
+
+
+@pytest.mark.parametrize("dt", ALL, ids=str)
+def test_gather_and_scatter(dt):
+    """By strides, backwards, and by computed indices; whole and partial; a scatter's last lane wins."""
+    k = Builder("gather")
+    x, i, o = k.input("x", dt), k.input("i", int64), k.output("o", dt)
+    n, s = k.int("n"), k.int("s")
+    where = k.load(i, 0, LANES)
+    k.store(o, 0, k.load(x, ramp() * s + 60))
+    k.store(o, 16, k.load(x, where))
+    k.store(o, 32, k.load(x, const(20) - ramp(), count=n, other=1))
+    k.store(o, 48, k.load(x, where, count=n, other=1))
+    k.store(o, ramp() * 2 + 64, k.load(x, ramp() + 5))
+    k.store(o, where + 100, k.load(x, 3, LANES))
+    k.store(o, ramp() * s + 300, k.load(x, 4, LANES), n)
+    k.store(o, where + 400, k.load(x, 6, LANES), n)
+    k.store(o, ramp() * 0 + 550, k.load(x, 6, LANES))
+    kernel = k.build()
+    loads = [load([kernel], t) for t in TARGETS]
+    a, index = values(dt, 128), np.array([3, 3, 90, 0, 127, 5, 6, 7, 7, 7, 50, 51, 52, 1, 2, 3])
+    for n, s in [(16, 3), (0, 1), (5, -3), (-4, 0), (99, 2)]:
+        out = np.zeros(600, dt.numpy)
+        want = out.copy()
+        m = min(max(n, 0), LANES)
+        lanes = np.arange(LANES)
+        want[:16], want[16:32], want[32:64] = a[60 + lanes * s], a[index], 1
+        want[32 : 32 + m], want[48 : 48 + m] = a[20 - lanes[:m]], a[index[:m]]
+        want[64:96:2] = a[5:21]
+        for j in range(LANES):
+            want[index[j] + 100] = a[3 + j]
+        for j in range(m):
+            want[300 + j * s] = a[4 + j]
+        for j in range(m):
+            want[400 + index[j]] = a[6 + j]
+        want[550] = a[21]
+        compare(kernel, loads, [a, index, out], [n, s], want)
+
+
+def test_partial_gather_reads_nothing_past_the_count():
+    k = Builder("fence")
+    x, i, o, n = k.input("x", float32), k.input("i", int64), k.output("o", float32), k.int("n")
+    k.store(o, 0, k.load(x, k.load(i, 0, LANES), count=n))
+    k.store(o, 16, k.load(x, ramp() * 3, count=n))
+    kernel = k.build()
+    a, index = FENCED.end(values(float32, 13)), np.full(LANES, 1 << 40)
+    index[:5] = [12, 0, 3, 3, 11]
+    for loaded in [load([kernel], t) for t in TARGETS]:
+        got = np.zeros(32, np.float32)
+        call(loaded, kernel, [a, index, got], [5])
+        same(got, np.concatenate([a[index[:5]], np.zeros(11), a[::3], np.zeros(11)]).astype(np.float32))
+
+
+def test_bytes_other_than_one_are_true():
+    k = Builder("truth")
+    x, o = k.input("x", bool_), k.output("o", bool_)
+    k.store(o, 0, k.load(x, 0, LANES))
+    k.store(o, 16, k.load(x, 2))
+    kernel = k.build()
+    raw, got = np.arange(16, dtype=np.uint8) * 17, np.zeros(17, np.uint8)
+    call(load([kernel]), kernel, [raw, got])
+    assert got.tolist() == [0] + [1] * 16
+
+
+def test_scratch_is_aligned_and_private():
+    k = Builder("scratch")
+    x, o, n = k.input("x", float32), k.output("o", float32), k.int("n")
+    s, t = k.scratch("s", float32, 48), k.scratch("t", bool_, 5)
+    piece = k.split(n)
+    k.store(s, 0, k.load(x, piece * LANES, LANES))
+    k.store(t, 3, k.load(s, 2) > 50.0)
+    with k.loop(0, LANES) as i:
+        k.store(s, i + 17, k.load(s, const(15) - i))
+    k.store(o, piece * LANES, k.load(s, 17, LANES))
+    with k.if_(k.load(t, 3)):
+        k.store(o, piece * LANES, const(-1.0, float32))
+    kernel = k.build()
+    a = values(float32, 64)
+    want = a.reshape(4, 16)[:, ::-1].copy()
+    want[a[2::16] > 50, 0] = -1
+    got = np.zeros(64, np.float32)
+    call(load([kernel]), kernel, [a, got], [4], 0, 4)
+    same(got, want.ravel())
+    reference = np.zeros(64, np.float32)
+    interpret(kernel, [a, reference], [4])
+    same(reference, got)
+
+
+def test_a_partial_access_is_small():
+    """Sixteen branches would be: the code of one partial access stays a short loop."""
+    for dt in ALL:
+        for target in (Target.named("x86-64-v3"), Target.named("aarch64")):
+            k = Builder("tail")
+            x, o, n = k.input("x", dt), k.output("o", dt), k.int("n")
+            k.store(o, 0, k.load(x, 0, LANES, n), n)
+            assert emit_kernel(k.build(), target).count("\n") < 60
