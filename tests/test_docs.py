@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [p for p in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if p.exists() and "```python\n" in p.read_text()]
+PAGES = [p for p in [*ROOT.glob("README.md"), *sorted((ROOT / "docs").rglob("*.md"))] if "```python\n" in p.read_text()]
 SOURCES = ROOT / "src"
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 

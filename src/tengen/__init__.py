@@ -4,4 +4,4 @@ from tengen import record, tensor
 from tengen.base.version import VERSION as __version__
 from tengen.tensor import Tensor
 
-__all__ = ["Tensor", "record", "tensor"]
+__all__ = ["__version__", "Tensor", "record", "tensor"]

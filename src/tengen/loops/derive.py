@@ -30,9 +30,11 @@ def derive(e: Expr, wrt: Expr) -> Expr | None:
     Numerics: at a kink, the side that the value is taken from: relu, max(x, 0), gives 0 at 0, where max yields its second
         operand. |x| gives 0 at 0.
 
+    >>> from tengen.base.dtype import float32
+    >>> from tengen.loops.lang import call, var
     >>> x = var("x", float32)
     >>> derive(x * call("exp", x), x)
-    add(call.exp(x), mul(x, call.exp(x)))
+    add(call.exp(x), mul(call.exp(x), x))
     """
     memo: dict[Expr, Expr | None] = {wrt: const(1.0, wrt.dtype, wrt.lanes)}
     stack = [e]

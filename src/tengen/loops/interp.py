@@ -284,6 +284,7 @@ def evaluate(e: Expr, env: Mapping[Expr, object] | None = None):
     Returns: a NumPy scalar or array of `e`'s dtype.
     Errors: VerifyError for a variable that has no value.
 
+    >>> from tengen.loops.lang import var
     >>> x = var("x", float32)
     >>> evaluate(x * x + 1.0, {x: [1.0, 2.0, 3.0]})
     array([ 2.,  5., 10.], dtype=float32)
