@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tengen.base.errors import ConfigError
 
@@ -39,7 +41,7 @@ def _positive(text: str) -> int:
 
 
 # name -> (environment variable, parser, default, meaning)
-KNOBS = {
+KNOBS: dict[str, tuple[str, Callable[[str], Any], Any, str]] = {
     "debug": ("TENGEN_DEBUG", int, 0, "1 programs and timings, 2 graphs, 3 kernels, 4 LLVM IR, 5 assembly"),
     "check": ("TENGEN_CHECK", lambda s: s not in ("", "0"), False, "verify every graph and kernel between passes"),
     "threads": ("TENGEN_NUM_THREADS", _positive, None, "threads that a program may use; default: what the machine allows"),
@@ -52,6 +54,10 @@ KNOBS = {
 
 class Config:
     """The knobs as attributes; see `KNOBS` for the table."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self, environ=os.environ):
         known = {row[0]: name for name, row in KNOBS.items()}
