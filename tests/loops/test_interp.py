@@ -206,7 +206,7 @@ def test_every_cast(src, dst):
     elif src is bool_:
         points = np.array([False, True])
     else:
-        ties = [n for n in (2**62 + 2**37 + 1, 2**60 + 2**52 - 1, 2**24 + 1, 257) if n < 2 ** (src.bits - 1)]
+        ties = [n for n in (2**62 + 2**54 + 1, 2**62 + 2**38 + 1, 2**60 + 2**52 - 1, 2**24 + 1, 257) if n < 2 ** (src.bits - 1)]
         points = np.array(edges(src) + ties, src.numpy)
     got = evaluate(cast(x, dst), {x: points})
     assert got.dtype == dst.numpy

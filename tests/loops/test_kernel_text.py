@@ -13,7 +13,7 @@ from tengen.base.dtype import ALL, float32, int64
 from tengen.base.errors import VerifyError
 from tengen.loops.builder import Builder
 from tengen.loops.interp import interpret
-from tengen.loops.lang import Buffer, Expr, Kernel, cdiv, const, expr, maximum, minimum, var
+from tengen.loops.lang import Buffer, Expr, Kernel, cast, cdiv, const, expr, maximum, minimum, ramp, splat, var
 from tengen.loops.text import parse_expr, parse_kernel, print_expr, print_kernel
 from tengen.loops.verify import typed, verify
 
@@ -134,6 +134,19 @@ def test_shared_parts_are_written_once_and_deep_ones_cut():
     text = print_kernel(kernel)
     assert len(text) < 20000 and max(map(len, text.splitlines())) < 128
     assert alike(parse_kernel(text), kernel)
+
+
+def test_a_scalar_under_two_splats_is_shared():
+    k = Builder("k")
+    x = k.let(k.load(k.input("x", float32), 0))
+    e = splat(typed("sqrt", (x,)))
+    k.let(typed("mul", (typed("add", (e, ramp_f())), typed("sub", (ramp_f(), e)))))
+    text = print_kernel(k.build())
+    assert text.count("sqrt") == 1 and alike(parse_kernel(text), k.build())
+
+
+def ramp_f():
+    return cast(ramp(), float32)
 
 
 BAD = [
