@@ -1,0 +1,188 @@
+"""A contraction as every strategy sees it: axes by role, unit axes gone, neighbours merged, one vector axis.
+
+In: the arguments of `contraction.contract`. Out: a `Problem`. An axis has a stride in each operand; axes by role are
+g (in all three), m (in a and out), n (in b and out) and k (in a and b, summed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tengen.base.dtype import DType
+from tengen.kernels.chunks import Chunks, Walk, merge
+from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
+from tengen.kernels.pointwise import store_at
+from tengen.kernels.source import At
+from tengen.loops.builder import as_expr
+from tengen.loops.lang import Expr, Index, as_int, cast, fma
+
+Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis: its extent, its stride in each operand (0 where it has none), and which axis of the caller's out it is (None: more
+    than one, or none)."""
+
+    extent: Index
+    a: Index = 0
+    b: Index = 0
+    out: Index = 0
+    place: int | None = None
+
+
+def extents(axes: Sequence[Axis]) -> tuple[Index, ...]:
+    """The extents of axes."""
+    return tuple(x.extent for x in axes)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """out[g, m, n] = the sum over k of a[g, m, k] * b[g, k, n]; n is at most one axis, the vector axis."""
+
+    a: Array
+    b: Array
+    out: Array
+    g: tuple[Axis, ...]
+    m: tuple[Axis, ...]
+    n: tuple[Axis, ...]
+    k: tuple[Axis, ...]
+    chunks: Chunks
+    epilogue: Epilogue | None
+    name: str
+
+    @property
+    def compute(self) -> DType:
+        """The dtype that is accumulated in."""
+        return self.a.dtype.compute
+
+    @property
+    def rows(self) -> Expr:
+        """How many m there are."""
+        return as_expr(product(extents(self.m)))
+
+    @property
+    def columns(self) -> Expr:
+        """How many n there are."""
+        return as_expr(product(extents(self.n)))
+
+    @property
+    def groups(self) -> Expr:
+        """How many g there are."""
+        return as_expr(product(extents(self.g)))
+
+    def walk(self, role: str, operand: str) -> Walk:
+        """The axes of a role as one walk in an operand."""
+        axes = getattr(self, role)
+        return Walk.of(extents(axes), [getattr(x, operand) for x in axes])
+
+    def swapped(self) -> Problem:
+        """The same sums with a and b, m and n exchanged."""
+        turn = lambda axes: tuple(replace(x, a=x.b, b=x.a) for x in axes)
+        return replace(self, a=self.b, b=self.a, g=turn(self.g), m=turn(self.n), n=turn(self.m), k=turn(self.k))
+
+    def base(self, operand: str, g: Sequence[Index]) -> Index:
+        """Where an operand begins for these coordinates of g."""
+        i = getattr(self, operand).offset
+        for c, x in zip(g, self.g):
+            if as_int(getattr(x, operand)) != 0:
+                i = i + c * getattr(x, operand)
+        return i
+
+    def where(self, axes: Sequence[Axis], coords: Sequence[Index], vec: Axis | None, count: Expr | None) -> Target:
+        """The place in out that has these coordinates; along `vec`, the first of LANES."""
+        shape, strides, at = extents(axes), tuple(x.out for x in axes), tuple(coords)
+        v = None if vec is None else list(axes).index(vec)
+        inner = At(at, v, count if v is not None else None)
+        array = replace(self.out, shape=shape, strides=strides)
+        outer: list[Index] = [0] * self.out.ndim
+        for x, c in zip(axes, coords):
+            if x.place is not None:
+                outer[x.place] = c
+        theirs = At(tuple(outer), None if vec is None else vec.place, inner.count)
+        return Target(self, array, inner, theirs)
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where in out a value belongs: in the merged axes, and as the caller's epilogue knows it."""
+
+    problem: Problem
+    out: Array
+    inner: At
+    theirs: At
+
+    def load(self, k: KernelBuilder, partial: Array | None = None) -> Expr:
+        """The sum so far, from out or from the array that partial sums live in."""
+        return self.inner.load(k, self._of(partial))
+
+    def store(self, k: KernelBuilder, value: Expr, partial: Array | None = None) -> None:
+        """Stores a sum that more is to be added to."""
+        store_at(k, self._of(partial), self.inner, value)
+
+    def finish(self, k: KernelBuilder, value: Expr) -> None:
+        """Stores the last sum, through the epilogue."""
+        p = self.problem
+        value = cast(value, p.out.dtype) if p.epilogue is None else p.epilogue(k, value, self.theirs)
+        store_at(k, self.out, self.inner, value)
+
+    def _of(self, partial: Array | None) -> Array:
+        return self.out if partial is None else replace(partial, shape=self.out.shape)
+
+
+def multiply_add(a: Expr, b: Expr, total: Expr) -> Expr:
+    """One term of the sum."""
+    return fma(a, b, total) if a.dtype.is_float else a * b + total
+
+
+def partial_sums(lo: Lowering, p: Problem, axes: Sequence[Axis]) -> Array | None:
+    """Where sums live between chunks: None for out itself, or a temporary if out has another dtype."""
+    if p.out.dtype is p.compute or as_int(p.chunks.count) == 1:
+        return None
+    return lo.temp(p.compute, extents(axes))
+
+
+def normalise(
+    a: Array, b: Array, out: Array, g: int, m: int, k: int, n: int, epilogue: Epilogue | None, run: int | None, name: str
+) -> Problem:
+    """The problem of a `contract` call. The vector axis is that of n which is dense in out, or the last; other axes of
+    n, which nothing merges, become axes of g."""
+    chunks = Chunks(tuple(a.shape[g + m :])) if run is None else Chunks(tuple(a.shape[g + m :]), run)
+    gs = [Axis(out.shape[i], a.strides[i], b.strides[i], out.strides[i], i) for i in range(g)]
+    ms = [Axis(out.shape[g + i], a.strides[g + i], 0, out.strides[g + i], g + i) for i in range(m)]
+    ns = [Axis(out.shape[g + m + i], 0, b.strides[g + k + i], out.strides[g + m + i], g + m + i) for i in range(n)]
+    ks = [Axis(a.shape[g + m + i], a.strides[g + m + i], b.strides[g + i]) for i in range(k)]
+    p = Problem(a, b, out, _present(gs), _present(ms), _present(ns), _present(ks), chunks, epilogue, name)
+    return _turned(p)
+
+
+def _present(axes: Sequence[Axis]) -> tuple[Axis, ...]:
+    return tuple(x for x in axes if as_int(x.extent) != 1)
+
+
+def _dense(axes: Sequence[Axis], operand: str) -> bool:
+    return any(as_int(getattr(x, operand)) == 1 for x in axes)
+
+
+def _turned(p: Problem) -> Problem:
+    """The problem with the better of m and n as the vector side, and one vector axis."""
+    if _dense(p.n, "out"):
+        swap = False
+    elif p.n:
+        swap = _dense(p.m, "out")
+    else:  # a matrix times a vector: along the rows only if the matrix is dense along them
+        swap = bool(p.m) and as_int(p.m[-1].a) == 1 and not _dense(p.k, "a")
+    if swap:
+        p = p.swapped()
+    if p.epilogue is None:
+        p = replace(p, m=_joined(p.m), n=_joined(p.n))
+    last = next((x for x in p.n if as_int(x.out) == 1), p.n[-1] if p.n else None)
+    return replace(p, g=(*p.g, *(x for x in p.n if x is not last)), n=() if last is None else (last,))
+
+
+def _joined(axes: Sequence[Axis]) -> tuple[Axis, ...]:
+    if any(as_int(x.extent) == 0 for x in axes):
+        return tuple(axes)
+    columns = merge(extents(axes), [x.a for x in axes], [x.b for x in axes], [x.out for x in axes])
+    return tuple(Axis(*row) for row in zip(*columns))
