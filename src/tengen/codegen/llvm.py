@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from tengen.base.dtype import DType, bool_
 from tengen.base.errors import CompileError
@@ -233,8 +234,8 @@ class _Function(Values):
                     self.for_(s)
                 case If():
                     changed = [v for v in assigned([*s.body, *s.orelse]) if v in self.env]
-                    orelse = (lambda s=s: self.statements(s.orelse)) if s.orelse else None
-                    self.branch(self.value(s.cond), lambda s=s: self.statements(s.body), orelse, changed)
+                    then, orelse = partial(self.statements, s.body), partial(self.statements, s.orelse)
+                    self.branch(self.value(s.cond), then, orelse if s.orelse else None, changed)
                 case _:
                     raise CompileError(f"{self.name}: {type(s).__name__} is not a statement")
 
@@ -313,7 +314,8 @@ class _Function(Values):
         if line := affine(index):
             first, stride = self.address(base, ty, self.value(line[0])), self.value(line[1])
             return lambda j: self.address(first, ty, self._times(j, stride))
-        return lambda j, v=self.value(index): self.address(base, ty, self.pure(f"extractelement <{LANES} x i64> {v}, i64 {j}"))
+        v = self.value(index)
+        return lambda j: self.address(base, ty, self.pure(f"extractelement <{LANES} x i64> {v}, i64 {j}"))
 
     def _times(self, j: str, stride: str) -> str:
         if j[0] != "%" and stride[0] != "%":

@@ -77,11 +77,13 @@ def _ready() -> tuple[Path, bytes] | None:
 def _load_key(path: Path) -> bytes:
     """The key of this cache. The first process to link its key into place decides; the rest read it."""
     for _ in range(3):
+        there = os.path.lexists(path / _KEY)  # asked before reading: a key that appears in between is whole
         key = _read(path / _KEY)
         if key is not None and len(key) == _HASH_BYTES:
             return key
-        if os.path.lexists(path / _KEY):  # not ours, or damaged: entries under it are lost
-            os.unlink(path / _KEY)
+        if there:  # not ours, or damaged: entries under it are lost
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path / _KEY)
         part = _write_beside(path, os.urandom(_HASH_BYTES))
         with contextlib.suppress(FileExistsError):
             os.link(part, path / _KEY)

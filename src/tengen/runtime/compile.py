@@ -180,7 +180,8 @@ def elf_symbols(data: bytes) -> tuple[frozenset[str], frozenset[str]]:
     Errors: CompileError if `data` is not such an object.
     Source: System V ABI, generic part, chapters 4 (object files) and 5 (symbol table).
     """
-    defined, needed = set(), set()
+    defined: set[str] = set()
+    needed: set[str] = set()
     try:
         if data[:6] != b"\x7fELF\x02\x01":
             raise ValueError
