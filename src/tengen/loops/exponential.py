@@ -52,13 +52,20 @@ def reduce_exponent(x: Expr) -> tuple[Expr, Expr, Expr]:
     return bitcast(t, f.ints) - f.magic_bits, r, fma(n, -low, exact - r)
 
 
-def exp_parts(x: Expr, low: Expr | None = None, table: str | None = None) -> tuple[Expr, Expr]:
-    """(p, n) with e^(x + low) = p * 2^n, p near 1; x is within `clamp_exponent`, low at most a rounding error of x."""
+def exp_parts(x: Expr) -> tuple[Expr, Expr]:
+    """(p, n) with e^x = p * 2^n, p near 1, good to 1.1 ULP; x is within `clamp_exponent`."""
+    n, r, _ = reduce_exponent(x)
+    return fma(r * r, polynomial("exp", r), r) + 1.0, n
+
+
+def precise_exp_parts(x: Expr, low: Expr | None = None, table: str | None = None) -> tuple[Expr, Expr, Expr]:
+    """(p, p_low, n) with e^(x + low) = (p + p_low) * 2^n, p rounded and p_low what it lacks (to a tenth of p's ULP);
+    low is at most a rounding error of x."""
     n, r, s = reduce_exponent(x)
-    if low is None:
-        return fma(r * r, polynomial("exp", r, table), r) + 1.0, n
-    r, s = fast_two_sum(r, low + s)
-    return (fma(r * r, polynomial("exp", r, table), s) + r) + 1.0, n
+    if low is not None:
+        r, s = fast_two_sum(r, low + s)
+    one, one_low = fast_two_sum(const(1.0, x.dtype), r)
+    return *fast_two_sum(one, fma(r * r, polynomial("exp", r, table), one_low + s)), n
 
 
 def exp(x: Expr) -> Expr:

@@ -10,7 +10,7 @@ import math
 from fractions import Fraction
 
 from tengen.base.dtype import float64, int32
-from tengen.loops.exponential import clamp, exp_parts, split_exponent
+from tengen.loops.exponential import clamp, precise_exp_parts, split_exponent
 from tengen.loops.floats import (
     LN2,
     fast_two_sum,
@@ -68,7 +68,8 @@ def magnitude_of_power(a: Expr, y: Expr, table: str) -> Expr:
     p, p_low = two_product(y, high)
     p, p_low = fast_two_sum(p, fma(y, low, p_low))
     inside = clamp(p, -800.0, 800.0)
-    return scale(*exp_parts(inside, select(equal(inside, p), p_low, 0.0), table))
+    r, _, n = precise_exp_parts(inside, select(equal(inside, p), p_low, 0.0), table)
+    return scale(r, n)
 
 
 @widened

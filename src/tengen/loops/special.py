@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 from tengen.base.dtype import float32, float64
-from tengen.loops.exponential import clamp, clamp_exponent, exp, exp_parts, log1p
-from tengen.loops.floats import LN2, polynomial, scale, two_product, widened, with_sign_of
+from tengen.loops.exponential import clamp, clamp_exponent, exp, exp_parts, log1p, precise_exp_parts
+from tengen.loops.floats import LN2, fast_two_sum, polynomial, scale, two_product, widened, with_sign_of
 from tengen.loops.lang import Expr, const, fma, maximum, minimum, select, unary
 
 NAN = math.nan
@@ -32,7 +32,7 @@ def sinh(x: Expr) -> Expr:
     """The hyperbolic sine."""
     a = abs(x)
     h = half_exp(a)
-    return select(a < 1.0, odd_polynomial("sinh", x), with_sign_of(h - 0.25 / h, x))
+    return with_sign_of(select(a < 1.0, odd_polynomial("sinh", a), h - 0.25 / h), x)
 
 
 def cosh(x: Expr) -> Expr:
@@ -45,7 +45,7 @@ def tanh(x: Expr) -> Expr:
     """The hyperbolic tangent."""
     a = abs(x)
     t = scale(*exp_parts(minimum(a * 2.0, 20.0 if x.dtype is float32 else 44.0)))
-    return select(a < 0.65, odd_polynomial("tanh", x), with_sign_of(1.0 - 2.0 / (t + 1.0), x))
+    return with_sign_of(select(a < 0.65, odd_polynomial("tanh", a), 1.0 - 2.0 / (t + 1.0)), x)
 
 
 @widened
@@ -71,9 +71,9 @@ def acosh(x: Expr, table: str) -> Expr:
 def atanh(x: Expr, table: str) -> Expr:
     """The inverse of tanh on -1 <= x <= 1; NaN elsewhere."""
     a = abs(x)
-    far = with_sign_of(log1p(a * 2.0 / (1.0 - a), table) * 0.5, x)
-    near = odd_polynomial("atanh", x, table)
-    return select(a < 0.17, near, select(a <= 1.0, far, const(NAN, float64)))
+    far = log1p(a * 2.0 / (1.0 - a), table) * 0.5
+    y = select(a < 0.17, odd_polynomial("atanh", a, table), far)
+    return select(a <= 1.0, with_sign_of(y, x), const(NAN, float64))
 
 
 def erfc_positive(a: Expr, table: str) -> Expr:
@@ -83,8 +83,8 @@ def erfc_positive(a: Expr, table: str) -> Expr:
     name, c = ("erfcx", 2.0) if table == "wide" else ("erfcx4", 4.0)
     w = polynomial(name, (a - c) / (a + c), table) / fma(a, 2.0, 1.0)
     square, low = two_product(a, a)
-    p, n = exp_parts(-square, -low, table)
-    return scale(p * w, n)
+    p, p_low, n = precise_exp_parts(-square, -low, table)
+    return scale(fma(p, w, p_low * w), n)
 
 
 @widened
@@ -103,13 +103,17 @@ def erf(x: Expr) -> Expr:
         far = 1.0 - exp(polynomial("log_erfc", clamp(a, 1.0, 4.0)))
     else:
         far = 1.0 - erfc_positive(minimum(a, 6.0), "f64")
-    return select(a < 1.0, fma(x, polynomial("erf", x * x), x), with_sign_of(far, x))
+    return with_sign_of(select(a < 1.0, fma(a, polynomial("erf", a * a), a), far), x)
 
 
 def sigmoid(x: Expr) -> Expr:
-    """1 / (1 + e^-x), from e^-|x|, so that nothing overflows."""
-    t = scale(*exp_parts(clamp_exponent(-abs(x))))
-    return select(x < 0.0, t, 1.0) / (t + 1.0)
+    """1 / (1 + e^-x), from t = e^-|x|, so that nothing overflows: u = 1 / (1 + t), or t u where x is negative."""
+    p, p_low, n = precise_exp_parts(clamp_exponent(-abs(x)))
+    t = scale(p, n)
+    d, d_low = fast_two_sum(const(1.0, x.dtype), t)
+    u = 1.0 / d
+    u = fma(u, fma(-u, d_low, fma(-u, d, 1.0)), u)
+    return select(x < 0.0, scale(fma(p, u, p_low * u), n), u)
 
 
 def softplus(x: Expr) -> Expr:

@@ -51,8 +51,10 @@ def reduce_float32(x: Expr) -> tuple[Expr, Expr]:
     return cast(bitcast(t, int64), int32), s + fma(a, second, s_low)
 
 
-# float64: 2 / pi in pieces of 53 bits; x in [2^(53 i + 54), 2^(53 i + 107)) needs pieces i to i + 4 (x < 2^107: 0 to 4).
-_PIECES = [math.ldexp(TWO_OVER_PI >> (1272 - 53 * (j + 1)) & (2**53 - 1), -53 * (j + 1)) for j in range(24)]
+# float64: 2 / pi in pieces of 53 bits; x in [2^(53 i + 54), 2^(53 i + 107)) needs pieces i to i + 4 (x < 2^107: 0 to 4). The
+# pieces are stored times 2^160, and x is taken times 2^-160, so that the last ones do not underflow.
+_SHIFT = 160
+_PIECES = [math.ldexp(TWO_OVER_PI >> (1272 - 53 * (j + 1)) & (2**53 - 1), _SHIFT - 53 * (j + 1)) for j in range(24)]
 
 
 def pieces_for(a: Expr) -> list[Expr]:
@@ -69,8 +71,8 @@ def pieces_for(a: Expr) -> list[Expr]:
 def reduce_float64(x: Expr) -> tuple[Expr, Expr, Expr]:
     """(q, r, s) with |x| = (q + 4 k + r + s) pi / 2, |r| <= 0.501, and s what r lacks, to about 2^-105 of r."""
     a = abs(x)
-    products = [two_product(a, p) for p in pieces_for(a)]
-    (h0, l0), (h1, l1), (h2, l2), (h3, l3), (h4, _) = products
+    small = a * 2.0**-_SHIFT
+    (h0, l0), (h1, l1), (h2, l2), (h3, l3), (h4, _) = (two_product(small, p) for p in pieces_for(a))
 
     def whole_turns_dropped(v: Expr) -> Expr:
         return fma(unary("rint", v * 0.25), -4.0, v)
@@ -212,7 +214,9 @@ def asin(x: Expr) -> Expr:
     """The inverse sine on -1 <= x <= 1; NaN elsewhere."""
     high, low = split_constant(PI / 2, x.dtype)
     big, s, t = arcsine(x)
-    return with_sign_of(select(big, fma(s, -2.0, high) - fma(t, 2.0, -low), s + t), x)
+    h = fma(s, -2.0, high)
+    h_low = fma(s, -2.0, high - h)
+    return with_sign_of(select(big, h + (h_low - fma(t, 2.0, -low)), s + t), x)
 
 
 def acos(x: Expr) -> Expr:

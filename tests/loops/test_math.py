@@ -1,0 +1,254 @@
+"""The math functions against mpmath, in units of the last place, and their values at the edges of their domains.
+
+Bodies are run by the reference interpreter over whole arrays. `benchmarks/exhaustive_math.py` checks machine code on up to all
+2^32 float32 inputs.
+"""
+
+import itertools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+from tengen.base.dtype import float16, float32, float64
+from tengen.base.errors import VerifyError
+from tengen.loops.interp import evaluate
+from tengen.loops.lang import LANES, OPS, call, var
+from tengen.loops.math import FUNCTIONS, expand
+
+INF, NAN = math.inf, math.nan
+FORMATS = {float32: (24, -149, 128), float64: (53, -1074, 1024)}  # significand bits, smallest exponent, overflow exponent
+
+REFERENCES = {
+    "exp2": lambda x: mpmath.power(2, x),
+    "log2": lambda x: mpmath.log(x, 2),
+    "rsqrt": lambda x: 1 / mpmath.sqrt(x),
+    "cbrt": lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)),
+    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
+    "softplus": lambda x: mpmath.log1p(mpmath.exp(x)),
+}
+# Where the result is neither 0, 1 nor infinite in float32 and float64; mpmath is slow or gives up far beyond.
+RANGES = {
+    "exp": (106, 750), "exp2": (152, 1080), "expm1": (92, 712), "sinh": (92, 712), "cosh": (92, 712), "tanh": (12, 25),
+    "erf": (5, 7), "erfc": (11, 28), "sigmoid": (106, 750), "softplus": (106, 750),
+}  # fmt: skip
+CASES = list(itertools.product(FUNCTIONS, (float32, float64)))
+
+
+def reference(name):
+    return REFERENCES.get(name) or getattr(mpmath, FUNCTIONS[name].reference)
+
+
+def compute(name, dt, *arrays):
+    xs = [var(f"x{i}", dt) for i in range(len(arrays))]
+    return np.asarray(evaluate(call(name, *xs), dict(zip(xs, arrays))))
+
+
+def points(name, dt, rng, n):
+    """Inputs of all magnitudes, evenly spread ones, and ones near 0, 1, multiples of pi / 2, and the ends of the range."""
+    t = dt.numpy.type
+    bits = rng.integers(0, 2**dt.bits, n, dtype=np.uint64 if dt is float64 else np.uint32)
+    reach = RANGES.get(name, (100, 100))[dt is float64]
+    edges = [np.finfo(t).tiny, np.finfo(t).smallest_subnormal, np.finfo(t).max, 1.0, 0.5, 2.0, 0.70710678, 1.41421356, 27.0]
+    with np.errstate(over="ignore", under="ignore"):
+        edges = np.outer(edges, [1, -1, 1 - 1e-7, 1e-7 - 1, 1 + 1e-7, 1 - 2e-16, 1 + 3e-16]).ravel()
+    xs = [
+        bits.view(t),
+        rng.uniform(-reach, reach, n),
+        rng.uniform(-2, 2, n),
+        rng.choice([-1, 1], n) * 10.0 ** rng.uniform(-12, 0, n),
+        1 + rng.choice([-1, 1], n) * 10.0 ** rng.uniform(-16, -1, n),
+        -1 + rng.choice([-1, 1], n) * 10.0 ** rng.uniform(-16, -1, n),
+        rng.integers(-(10**6), 10**6, n) * (math.pi / 2),
+        edges,
+    ]
+    with np.errstate(over="ignore", under="ignore"):
+        x = np.concatenate([a.astype(t) for a in xs])
+    x = x[np.isfinite(x)]
+    return np.clip(x, -reach, reach) if name in RANGES else x
+
+
+def operands(name, dt, rng, n):
+    x = points(name, dt, rng, n)
+    if FUNCTIONS[name].operands == 1:
+        return [x]
+    if name == "atan2":
+        return [x, np.where(rng.random(x.size) < 0.5, rng.permutation(x), x * rng.uniform(0.5, 1, x.size).astype(x.dtype))]
+    x = np.abs(x[x != 0])
+    reach = 104 if dt is float32 else 745
+    with np.errstate(all="ignore"):  # exponents that use the range, and small integers
+        y = (rng.uniform(-reach, reach, x.size) / np.log(x.astype(np.float64))).astype(x.dtype)
+        y = np.where(rng.random(x.size) < 0.2, rng.integers(-4, 5, x.size).astype(x.dtype), y)
+        keep = np.isfinite(y) & (np.abs(y * np.log(x.astype(np.float64))) < 2 * reach)
+    return [x[keep], y[keep]]
+
+
+def ulps(value, exact, dt):
+    """The distance in units of the last place of the exact result; a missed overflow is infinite."""
+    digits, least, most = FORMATS[dt]
+    if abs(exact) >= (2 - mpmath.mpf(2) ** -digits) * mpmath.mpf(2) ** (most - 1):
+        return 0.0 if value == (INF if exact > 0 else -INF) else INF
+    if not math.isfinite(value):
+        return INF
+    exponent = max(mpmath.frexp(exact)[1] - digits, least)
+    return float(abs(mpmath.mpf(float(value)) - exact) / mpmath.mpf(2) ** exponent)
+
+
+@pytest.mark.parametrize("name,dt", CASES, ids=lambda v: str(v))
+def test_ulp(name, dt):
+    rng = np.random.default_rng(11)
+    xs = operands(name, dt, rng, 150)
+    got = compute(name, dt, *xs)
+    assert got.dtype == dt.numpy
+    worst, checked = (0.0, ()), 0
+    with mpmath.workprec(1400 if name in ("sin", "cos", "tan") and dt is float64 else 250):
+        f = reference(name)
+        for value, *x in zip(got, *xs):
+            try:
+                exact = f(*(mpmath.mpf(float(v)) for v in x))
+            except (ValueError, ZeroDivisionError):  # a pole
+                continue
+            if isinstance(exact, mpmath.mpc) or mpmath.isnan(exact):
+                assert np.isnan(value), (x, value)
+            elif not mpmath.isinf(exact):
+                worst = max(worst, (ulps(value, exact, dt), tuple(map(float, x))))
+                checked += 1
+    assert checked > 300
+    stated = FUNCTIONS[name].ulp[dt is float64]
+    assert worst[0] <= stated <= (2 if dt is float32 else 4), worst
+
+
+# (operands, result): C99, annex F
+EDGES = {
+    "exp": [(-INF, 0.0), (INF, INF), (0.0, 1.0), (-0.0, 1.0), (1000.0, INF), (-1000.0, 0.0)],
+    "exp2": [(-INF, 0.0), (INF, INF), (0.0, 1.0), (10.0, 1024.0), (-3.0, 0.125), (-126.0, 2.0**-126), (127.0, 2.0**127)],
+    "expm1": [(-INF, -1.0), (INF, INF), (0.0, 0.0), (-0.0, -0.0), (-100.0, -1.0), (1000.0, INF)],
+    "log": [(0.0, -INF), (-0.0, -INF), (1.0, 0.0), (INF, INF), (-1.0, NAN), (-INF, NAN)],
+    "log2": [(0.0, -INF), (-0.0, -INF), (1.0, 0.0), (INF, INF), (-1.0, NAN), (8.0, 3.0), (2.0**-149, -149.0)],
+    "log10": [(0.0, -INF), (-0.0, -INF), (1.0, 0.0), (INF, INF), (-1.0, NAN), (1000.0, 3.0), (10.0, 1.0)],
+    "log1p": [(-1.0, -INF), (0.0, 0.0), (-0.0, -0.0), (INF, INF), (-2.0, NAN), (-INF, NAN)],
+    "sin": [(0.0, 0.0), (-0.0, -0.0), (INF, NAN), (-INF, NAN)],
+    "cos": [(0.0, 1.0), (-0.0, 1.0), (INF, NAN), (-INF, NAN)],
+    "tan": [(0.0, 0.0), (-0.0, -0.0), (INF, NAN), (-INF, NAN)],
+    "asin": [(0.0, 0.0), (-0.0, -0.0), (1.5, NAN), (-INF, NAN), (1.0, math.pi / 2), (-1.0, -math.pi / 2)],
+    "acos": [(1.0, 0.0), (-1.0, math.pi), (1.5, NAN), (-1.5, NAN), (INF, NAN), (0.0, math.pi / 2)],
+    "atan": [(0.0, 0.0), (-0.0, -0.0), (INF, math.pi / 2), (-INF, -math.pi / 2)],
+    "atan2": [
+        ((0.0, -0.0), math.pi), ((-0.0, -0.0), -math.pi), ((0.0, 0.0), 0.0), ((-0.0, 0.0), -0.0), ((0.0, -2.0), math.pi),
+        ((-0.0, -2.0), -math.pi), ((0.0, 2.0), 0.0), ((-0.0, 2.0), -0.0), ((-1.0, 0.0), -math.pi / 2),
+        ((1.0, -0.0), math.pi / 2), ((1.0, -INF), math.pi), ((-1.0, -INF), -math.pi), ((1.0, INF), 0.0), ((-1.0, INF), -0.0),
+        ((INF, 1.0), math.pi / 2), ((-INF, 1.0), -math.pi / 2), ((INF, -INF), 3 * math.pi / 4), ((INF, INF), math.pi / 4),
+        ((-INF, INF), -math.pi / 4), ((-INF, -INF), -3 * math.pi / 4), ((NAN, 1.0), NAN), ((1.0, NAN), NAN), ((INF, NAN), NAN),
+    ],
+    "sinh": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -INF), (1000.0, INF), (-1000.0, -INF)],
+    "cosh": [(0.0, 1.0), (INF, INF), (-INF, INF), (-1000.0, INF)],
+    "tanh": [(0.0, 0.0), (-0.0, -0.0), (INF, 1.0), (-INF, -1.0), (50.0, 1.0), (-50.0, -1.0)],
+    "asinh": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -INF)],
+    "acosh": [(1.0, 0.0), (0.5, NAN), (INF, INF), (-INF, NAN), (-3.0, NAN), (-1e30, NAN)],
+    "atanh": [(0.0, 0.0), (-0.0, -0.0), (1.0, INF), (-1.0, -INF), (1.5, NAN), (-1.5, NAN), (INF, NAN), (-INF, NAN)],
+    "erf": [(0.0, 0.0), (-0.0, -0.0), (INF, 1.0), (-INF, -1.0)],
+    "erfc": [(0.0, 1.0), (-0.0, 1.0), (INF, 0.0), (-INF, 2.0), (100.0, 0.0)],
+    "pow": [
+        ((0.0, -3.0), INF), ((-0.0, -3.0), -INF), ((-0.0, -2.0), INF), ((-0.0, -2.5), INF), ((0.0, -INF), INF),
+        ((-0.0, 3.0), -0.0), ((-0.0, 2.0), 0.0), ((0.0, 2.5), 0.0), ((-1.0, INF), 1.0), ((-1.0, -INF), 1.0),
+        ((1.0, NAN), 1.0), ((NAN, 0.0), 1.0), ((NAN, -0.0), 1.0), ((-8.0, 1 / 3), NAN), ((0.5, -INF), INF),
+        ((-0.5, -INF), INF), ((2.0, -INF), 0.0), ((0.5, INF), 0.0), ((-2.0, INF), INF), ((-INF, -3.0), -0.0),
+        ((-INF, -2.0), 0.0), ((-INF, 3.0), -INF), ((-INF, 2.0), INF), ((-INF, 0.5), INF), ((INF, -1.0), 0.0),
+        ((INF, 0.5), INF), ((NAN, 1.0), NAN), ((2.0, NAN), NAN), ((-2.0, 3.0), -8.0), ((-2.0, 2.0), 4.0),
+        ((3.0, 4.0), 81.0), ((2.0, -1e30), 0.0), ((2.0, 1e30), INF), ((-2.0, 1e30), INF), ((0.999, 1e30), 0.0),
+        ((2.0, 127.0), 2.0**127), ((2.0, -149.0), 2.0**-149), ((1.0, 1e38), 1.0), ((-1.0, 1e38), 1.0),
+    ],
+    "rsqrt": [(0.0, INF), (-0.0, -INF), (INF, 0.0), (-1.0, NAN), (-INF, NAN), (4.0, 0.5), (2.0**-148, 2.0**74)],
+    "cbrt": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -INF), (27.0, 3.0), (-8.0, -2.0), (2.0**-147, 2.0**-49)],
+    "sigmoid": [(INF, 1.0), (-INF, 0.0), (0.0, 0.5), (1000.0, 1.0), (-1000.0, 0.0)],
+    "softplus": [(INF, INF), (-INF, 0.0), (1e30, 1e30), (-1000.0, 0.0)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name,dt", CASES, ids=lambda v: str(v))
+def test_edges(name, dt):
+    n = FUNCTIONS[name].operands
+    cases = EDGES[name] + ([(NAN, NAN)] if n == 1 else [])
+    xs = [np.array([(x if n > 1 else (x,))[i] for x, _ in cases], dt.numpy) for i in range(n)]
+    expected = np.array([r for _, r in cases], dt.numpy)
+    got = compute(name, dt, *xs)
+    np.testing.assert_allclose(got, expected, rtol=np.finfo(dt.numpy).eps, atol=0)
+    np.testing.assert_array_equal(np.signbit(got[got == 0]), np.signbit(expected[expected == 0]))
+
+
+def test_hard_arguments_of_the_trigonometric_functions():
+    """The floats nearest to multiples of pi / 2 (float64: J.-M. Muller's, 2^-61 away), and the largest."""
+    hard = {
+        float32: [*map(float.fromhex, ("0x1.6ac5b2p+31", "0x1.921fb6p+0", "0x1.fffffep+127", "0x1.3be6c8p+84")), 2.0**126],
+        float64: [math.ldexp(6381956970095103, 797), math.ldexp(5.0, 1020), 1.7976931348623157e308, 2.0**1023, 1e22, math.pi],
+    }
+    for dt, values in hard.items():
+        x = np.array(values, dt.numpy)
+        for name in ("sin", "cos", "tan"):
+            got = compute(name, dt, x)
+            with mpmath.workprec(1400):
+                worst = max(ulps(v, getattr(mpmath, name)(mpmath.mpf(float(a))), dt) for v, a in zip(got, x))
+            assert worst <= FUNCTIONS[name].ulp[dt is float64], (name, dt, worst)
+
+
+def test_whole_powers_of_two_are_exact():
+    for dt, (_, least, most) in FORMATS.items():
+        n = np.arange(least, most)
+        powers = np.ldexp(1.0, n).astype(dt.numpy)
+        np.testing.assert_array_equal(compute("exp2", dt, n.astype(dt.numpy)), powers)
+        np.testing.assert_array_equal(compute("log2", dt, powers), n)
+        np.testing.assert_array_equal(compute("pow", dt, np.full(n.size, 2.0), n.astype(dt.numpy)), powers)
+
+
+def test_sixteen_lanes_are_sixteen_scalars():
+    rng = np.random.default_rng(3)
+    for name, dt in CASES:
+        n = FUNCTIONS[name].operands
+        values = [rng.uniform(-3, 3, LANES).astype(dt.numpy) for _ in range(n)]
+        vectors = [var(f"v{i}", dt, LANES) for i in range(n)]
+        e = expand(call(name, *vectors))
+        assert e.lanes == LANES and e.dtype is dt
+        np.testing.assert_array_equal(evaluate(e, dict(zip(vectors, values))), compute(name, dt, *values))
+
+
+def test_bodies_are_plain_operations():
+    """Only ops, selects, casts and bitcasts of types that every target has."""
+    for name, dt in CASES:
+        stack, seen = [expand(call(name, *(var(f"x{i}", dt) for i in range(FUNCTIONS[name].operands))))], set()
+        while stack:
+            e = stack.pop()
+            if e in seen:
+                continue
+            seen.add(e)
+            stack.extend(e.args)
+            assert e.op in OPS or e.op in ("select", "cast", "bitcast", "const", "var"), e.op
+            assert e.dtype.name in ("float32", "float64", "int32", "int64", "bool")
+            assert dt is float32 or e.dtype is not float32
+        assert len(seen) < 400
+
+
+def test_expand():
+    x = var("x", float32)
+    assert expand(x * 2.0 + x) is x * 2.0 + x
+    assert expand(call("exp", call("log", x))) is FUNCTIONS["exp"].body(FUNCTIONS["log"].body(x))
+    deep = x
+    for _ in range(5000):
+        deep = deep + call("sigmoid", x)
+    memo: dict = {}
+    assert expand(deep, memo) is memo[deep]
+
+
+def test_bad_calls():
+    x = var("x", float32)
+    with pytest.raises(VerifyError, match="no function; help: one of acos"):
+        expand(call("gamma", x))
+    with pytest.raises(VerifyError, match="2 operands instead of 1"):
+        expand(call("exp", x, x))
+    with pytest.raises(VerifyError, match="float16; help: compute in float32"):
+        expand(call("exp", var("h", float16)))
+
+
+def test_every_function_is_described():
+    for f in FUNCTIONS.values():
+        assert f.doc.endswith(".") and f.name in EDGES and (f.name in REFERENCES or hasattr(mpmath, f.reference))
