@@ -122,19 +122,32 @@ class Recorder:
 
     def _capture(self, t: Tensor, key: tuple) -> Value:
         if self.constants:
-            return self.graph.add_constant(np.array(t.numpy()), t._layout.type, getattr(t, "name", None) or "c")
-        state = self.graph.add_state(t._layout.type, getattr(t, "name", None) or f"captured{len(self.captured)}")
-        self._states[key] = state
+            return self.add_constant(getattr(t, "name", None) or "c", np.array(t.numpy()), t._layout.type)
+        name = self._fresh(getattr(t, "name", None) or f"captured{len(self.captured)}")
+        read = self.graph.add_state(name, t._layout.type)
+        self._states[key] = self.graph.states[name]
         self.captured.append(t)
-        return state.read
+        return read
+
+    def _fresh(self, hint: str) -> str:
+        taken = {v.name for v in self.graph.inputs} | set(self.graph.states) | set(self.graph.constants)
+        name, i = hint, 0
+        while name in taken:
+            i += 1
+            name = f"{hint}_{i}"
+        return name
+
+    def add_constant(self, hint: str, data: np.ndarray, t: TensorType) -> Value:
+        """A constant under a name of its own."""
+        return self.graph.add_constant(f"{hint}.{len(self.graph.constants)}", data, t)
 
     def literal(self, value, d: DType) -> Tensor:
         """A Python number as a constant of the graph."""
-        return traced(self.graph.add_constant(np.asarray(value, d.numpy), TensorType((), d), "k"))
+        return traced(self.add_constant("k", np.asarray(value, d.numpy), TensorType((), d)))
 
     def constant(self, array: np.ndarray, t: TensorType) -> Tensor:
         """Data made while recording: it is the same in every run."""
-        return traced(self.graph.add_constant(np.array(array), t, "c"))
+        return traced(self.add_constant("c", np.array(array), t))
 
     def assign(self, target: Tensor, value: Tensor) -> bool:
         """target takes a value while recording. False: the target is traced, and simply takes it."""
@@ -170,7 +183,7 @@ class Recorder:
             state = self._states[id(data), layout]
             state.written = None if target._data is state.read else target._data
         for name, t in outputs:
-            self.graph.add_output(self.value(t), name)
+            self.graph.add_output(name, self.value(t))
         return self.graph
 
 
@@ -208,7 +221,7 @@ def _composite_program(op: Op, arrays: Sequence[Array | None], attrs: dict, name
             if a is None:
                 xs.append(None)
                 continue
-            v = rec.graph.add_input(TensorType(a.shape, a.dtype))
+            v = rec.graph.add_input(f"x{len(placed)}", TensorType(a.shape, a.dtype))
             placed[v] = a
             xs.append(traced(v))
         out = call_body(op, tuple(xs), attrs)
@@ -224,8 +237,8 @@ def compile_graph(graph: Graph, placed: dict[Value, Array] | None, names: list[E
     graph = optimize(graph)
     lo, outs = lower(graph, target or Target.host(), names, {v: order[v.name] for v in graph.inputs if v.name in order})
     ids = [placed_id for placed_id in (order[v.name].id if v.name in order else ("in", i) for i, v in enumerate(graph.inputs))]
-    ids += [("state", i) for i in range(len(graph.states))]
-    ids += [("const", v.name) for v in graph.constants]
+    ids += [("state", name) for name in graph.states]
+    ids += [("const", name) for name in graph.constants]
     program = build(lo, ids, [("out", i) for i in range(len(outs))], name)
     program.graph = graph
     return program, [outs[i] for i in range(len(outs))]

@@ -210,6 +210,8 @@ def _binary(table: dict, a: Tensor, b) -> Tensor:
     try:
         plan = table[a._layout, b._layout]
     except (KeyError, AttributeError):
+        plan = None
+    if plan is None:
         return _binary_slow(table, a, b)
     out = _new(Tensor)
     out._data = plan.call(a._data, b._data)
@@ -236,6 +238,8 @@ def run(op: Op, inputs: tuple, attrs: tuple):
     try:
         plan = _plans[op, attrs, tuple([x._layout for x in inputs])]
     except (KeyError, AttributeError, TypeError):
+        plan = None  # leave the handler first, so that an error below is not reported as one during this one
+    if plan is None:
         return _slow(op, inputs, attrs)
     r = plan.call(*[x._data for x in inputs])
     out = _make(r, plan.layouts[0]) if len(plan.layouts) == 1 else tuple(map(_make, r, plan.layouts))

@@ -183,7 +183,7 @@ class trace:
         with rec:
             stand_ins = []
             for i, x in enumerate(leaves):
-                t = traced(rec.graph.add_input(x._layout.type, f"arg{i}"))
+                t = traced(rec.graph.add_input(f"arg{i}", x._layout.type))
                 t._node = x._node
                 stand_ins.append(t)
             args, kwargs = unflatten(structure, stand_ins)
@@ -208,8 +208,8 @@ class trace:
         program, arrays = compile_graph(r.graph, None, [], self.name)
         r.program = program
         g = program.graph
-        r.written = [i for i, s in enumerate(g.states) if s.written is not None]
-        r.constants = [from_numpy(g.constants[v])._data for v in g.constants]
+        r.written = [i for i, s in enumerate(g.states.values()) if s.written is not None]
+        r.constants = [from_numpy(c.data)._data for c in g.constants.values()]  # type: ignore[arg-type]
         r.layouts = tuple(Layout(a.shape, a.dtype, a.strides) for a in arrays)
         n = len(g.inputs) + len(g.states) + len(r.constants)
         sizes = [o.size * o.dtype.size for o in r.layouts]

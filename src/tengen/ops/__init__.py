@@ -3,6 +3,6 @@
 Importing this package registers all ops.
 """
 
-from tengen.ops import elementwise, shape
+from tengen.ops import elementwise, nn, reduce, rng, shape
 
-__all__ = ["elementwise", "shape"]
+__all__ = ["elementwise", "nn", "reduce", "rng", "shape"]

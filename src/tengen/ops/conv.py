@@ -14,10 +14,12 @@ from tengen.ir.types import Dim, TensorType
 from tengen.kernels.contraction import contract
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import copy, pointwise
-from tengen.kernels.source import Leaf, Literal
+from tengen.kernels.source import At, Literal
 from tengen.loops.lang import Expr, as_int, maximum, minimum
 from tengen.ops.contract import in_dtype
-from tengen.ops.define import primitive
+from tengen.ops.define import composite, primitive
+from tengen.ops.elementwise import add
+from tengen.ops.shape import reshape
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
@@ -205,8 +207,6 @@ def _lower_conv(lo, ins, outs, epilogue=None, stride=(), padding=(), dilation=()
 
 def _image_epilogue(epilogue, n: int, groups: int, per_group: Dim):
     """Coordinates of the contraction, ([g], n, *p, o), as those of the image, (n, c, *p)."""
-    from tengen.kernels.source import At
-
     def run(k, value, at):
         g, rest = (at.coords[0], at.coords[1:]) if groups > 1 else (0, at.coords)
         batch, space, o = rest[0], rest[1:-1], rest[-1]
@@ -334,4 +334,8 @@ def _(gw, x, g, like, **a):
     return (lambda: conv_transposed(g, gw, x, **a)), (lambda: conv(x, gw, **a)), None
 
 
-_ = Leaf
+@composite
+def conv_bias(inp: Tensor, weight: Tensor, bias: Tensor, stride=1, padding=0, dilation=1, groups: int = 1) -> Tensor:
+    """`conv` plus a bias of shape (O,) or (1, O, 1, ...), in one kernel."""
+    y = conv(inp, weight, stride, padding, dilation, groups)
+    return add(y, reshape(bias, (1, -1, *(1 for _ in y.shape[2:]))))

@@ -199,10 +199,10 @@ def _make_call(op: Op, fn: Callable) -> Callable:
             parts.append(f"{p.name}=_default_{p.name}")
     tensors = f"(*{op.tensors[0]},{','.join(op.tensors[1:])})" if op.variadic else f"({''.join(t + ',' for t in op.tensors)})"
     attrs = f"({''.join(a + ',' for a in op.attrs)})"
-    exec(f"def {op.name}({', '.join(parts)}):\n    return _dispatch.run(_op, {tensors}, {attrs})", scope)  # noqa: S102
-    call = scope[op.name]
+    exec(f"def call({', '.join(parts)}):\n    return _dispatch.run(_op, {tensors}, {attrs})", scope)
+    call = scope["call"]
     call.__doc__, call.__signature__, call.__module__, call.op = fn.__doc__, sig, fn.__module__, op
-    call.__qualname__ = op.name
+    call.__name__ = call.__qualname__ = op.name
     return call
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from tengen.ir.types import Dim, TensorType
 from tengen.kernels.arg import arg_reduce
 from tengen.kernels.lowering import Array, product
 from tengen.kernels.reduce import Reduced, reduce
+
 from tengen.kernels.source import Elementwise, Leaf, Source
 from tengen.loops.lang import Expr, as_int, cast, const
 from tengen.ops.define import Case, Op, composite, lookup, primitive
@@ -45,7 +47,7 @@ def _reduction(op: Op, combine: str, result: Callable[[DType], DType], kinds: st
     def _(x, axes, keepdims):
         if x.dtype.kind not in kinds:
             raise DTypeError(f"does not take {x.dtype}; help: cast it, for example with .astype('float32')")
-        if combine in ("min", "max") and any(as_int(x.shape[i]) == 0 for i in axes):
+        if combine in ("min", "max") and builtins.any(as_int(x.shape[i]) == 0 for i in axes):
             raise ShapeError(f"the {op.name} of no elements is not defined")
         return TensorType(_reduced_shape(x.shape, axes, keepdims), result(x.dtype))
 

@@ -6,7 +6,7 @@ A pass is a verb; it takes a graph, works on a copy, and returns it.
 from __future__ import annotations
 
 from tengen.ir.graph import Graph, Value
-from tengen.ops.define import lookup
+from tengen.ir.rewrite import live_nodes
 
 
 def remove_dead_code(graph: Graph) -> Graph:
@@ -16,14 +16,10 @@ def remove_dead_code(graph: Graph) -> Graph:
     after:  ``%b = relu(%x); return %b``
     """
     g = graph.copy()
-    live: set[Value] = set(g.results())
-    kept = []
-    for n in reversed(g.nodes):
-        if any(v in live for v in n.outputs):
-            kept.append(n)
-            live.update(v for v in n.inputs if v is not None)
-    g.nodes = kept[::-1]
-    g.constants = {v: d for v, d in g.constants.items() if v in live}
+    live = live_nodes(g)
+    g.nodes = [n for n in g.nodes if n in live]
+    read = {v for n in g.nodes for v in n.inputs} | set(g.results())
+    g.constants = {name: c for name, c in g.constants.items() if c.value in read}
     return g
 
 
@@ -34,19 +30,18 @@ def merge_common(graph: Graph) -> Graph:
     after:  ``%a = exp(%x); return add(%a, %a)``
     """
     g = graph.copy()
-    table: dict[Value, Value] = {}
+    table: dict[Value | None, Value | None] = {}
     by_data: dict[tuple, Value] = {}
-    for v, data in list(g.constants.items()):
-        if data.size <= 64:
-            key = (v.type, data.tobytes())
-            if key in by_data:
-                table[v] = by_data[key]
-                del g.constants[v]
-            by_data.setdefault(key, v)
+    for c in list(g.constants.values()):
+        if c.data is not None and c.data.size <= 64:
+            first = by_data.setdefault((c.value.type, c.data.tobytes()), c.value)
+            if first is not c.value:
+                table[c.value] = first
+                del g.constants[c.name]
     seen: dict[tuple, list[Value]] = {}
     kept = []
     for n in g.nodes:
-        n.inputs = [table.get(v, v) for v in n.inputs]  # type: ignore[arg-type]
+        n.inputs = [table.get(v, v) for v in n.inputs]
         key = (n.op, tuple(id(v) for v in n.inputs), tuple(n.attrs.items()))
         if key in seen:
             table.update(zip(n.outputs, seen[key]))
@@ -54,8 +49,15 @@ def merge_common(graph: Graph) -> Graph:
             seen[key] = n.outputs
             kept.append(n)
     g.nodes = kept
-    g.replace_values(table)
+    _redirect(g, table)
     return g
+
+
+def _redirect(g: Graph, table: dict) -> None:
+    """Outputs and written states read what replaced their values; nodes have been redirected on the way."""
+    g.outputs = [table.get(v, v) for v in g.outputs]
+    for s in g.states.values():
+        s.written = table.get(s.written, s.written)
 
 
 def remove_identities(graph: Graph) -> Graph:
@@ -65,25 +67,21 @@ def remove_identities(graph: Graph) -> Graph:
     after:  ``%x``
     """
     g = graph.copy()
-    table: dict[Value, Value] = {}
+    table: dict[Value | None, Value | None] = {}
     kept = []
     for n in g.nodes:
-        n.inputs = [table.get(v, v) for v in n.inputs]  # type: ignore[arg-type]
+        n.inputs = [table.get(v, v) for v in n.inputs]
         same = len(n.outputs) == 1 and n.inputs and n.inputs[0] is not None and n.outputs[0].type is n.inputs[0].type
         if same and n.op in ("reshape", "broadcast_to", "astype"):
             table[n.outputs[0]] = n.inputs[0]
         elif same and n.op == "permute" and n.attrs["axes"] == tuple(range(len(n.attrs["axes"]))):
             table[n.outputs[0]] = n.inputs[0]
-        elif n.op == "reshape" and n.inputs[0].node is not None and n.inputs[0].node.op == "reshape":  # reshape of a reshape
-            n.inputs = [n.inputs[0].node.inputs[0]]
+        elif n.op == "reshape" and (inner := n.inputs[0].node) is not None and inner.op == "reshape":  # type: ignore[union-attr]
+            n.inputs = [inner.inputs[0]]
             kept.append(n)
         else:
             kept.append(n)
     g.nodes = kept
-    g.replace_values(table)
+    _redirect(g, table)
     return g
 
-
-def is_fusible(op_name: str) -> bool:
-    """Whether the op is a value at coordinates."""
-    return op_name != "fused" and lookup(op_name).fuses

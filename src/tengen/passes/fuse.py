@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tengen.ir.graph import Graph, Node, Value
+from tengen.ir.rewrite import sort_nodes
 from tengen.ir.types import TensorType
 from tengen.ops.define import lookup
 
@@ -131,33 +132,34 @@ def _rewrite(g: Graph, of: dict[int, Group], users, results) -> Graph:
             done.add(id(group))
             nodes.append(_fused_node(g, group, users, results))
     g.nodes = nodes
-    g.sort()
+    sort_nodes(g)
     return g
 
 
 def _fused_node(g: Graph, group: Group, users, results) -> Node:
     members = {id(n) for n in group.nodes}
+    scalars = {c.value: c for c in g.constants.values() if not c.value.type.shape}
     body = Graph("fused")
     table: dict[Value | None, Value | None] = {None: None}
     inputs: list[Value] = []
     outs: list[Value] = []
     for n in reversed(group.nodes):  # they were collected from the last to the first
         for v in n.inputs:
-            if v not in table:
-                if v in g.constants and g.constants[v].size == 1 and not v.type.shape:
-                    table[v] = body.add_constant(g.constants[v], v.type, v.name)
-                else:
-                    table[v] = body.add_input(v.type, v.name)
-                    inputs.append(v)
-        m = body.add_node(n.op, [table[v] for v in n.inputs], n.attrs, [v.type for v in n.outputs], n.where)  # type: ignore[misc]
+            if v in table:
+                continue
+            if v in scalars:
+                table[v] = body.add_constant(f"k{len(body.constants)}", scalars[v].data, v.type)
+            else:
+                table[v] = body.add_input(f"x{len(inputs)}", v.type)  # type: ignore[union-attr]
+                inputs.append(v)  # type: ignore[arg-type]
+        m = body.add_node(n.op, [table[v] for v in n.inputs], n.attrs, [v.type for v in n.outputs], n.where)
         for v, w in zip(n.outputs, m.outputs):
             table[v] = w
             if v in results or any(id(r) not in members for r in users.get(v, [])):
                 outs.append(v)
     for v in outs:
-        body.add_output(table[v], v.name)  # type: ignore[arg-type]
-    node = Node("fused", inputs, {"body": body}, where=group.nodes[0].where)  # type: ignore[arg-type]
-    node.outputs = outs
+        body.add_output(f"y{len(body.outputs)}", table[v])  # type: ignore[arg-type]
+    node = Node("fused", list(inputs), {"body": body}, outs, group.nodes[0].where)
     for i, v in enumerate(outs):
         v.node, v.index = node, i
     return node

@@ -18,7 +18,7 @@ from tengen.ops.define import lookup
 
 
 def lower(graph: Graph, target, ints: Sequence[Expr] = (), arrays: dict[Value, Array] | None = None) -> tuple[Lowering, dict]:
-    """Lowers a graph. `arrays` places inputs (default: dense). Buffer ids: ("in", i), ("state", i), ("const", name), ("out", i).
+    """Lowers a graph. `arrays` places inputs (default: dense). Buffer ids: ("in", i), ("state", name), ("const", name), ("out", i).
 
     Returns the lowering and the `Array` of every output value, by output position.
     """
@@ -26,19 +26,19 @@ def lower(graph: Graph, target, ints: Sequence[Expr] = (), arrays: dict[Value, A
     env: dict[Value, Array] = dict(arrays or {})
     for i, v in enumerate(graph.inputs):
         env.setdefault(v, _dense(("in", i), v))
-    for i, s in enumerate(graph.states):
-        env.setdefault(s.read, _dense(("state", i), s.read))
-    for v in graph.constants:
-        env.setdefault(v, _dense(("const", v.name), v))
+    for s in graph.states.values():
+        env.setdefault(s.read, _dense(("state", s.name), s.read))
+    for c in graph.constants.values():
+        env.setdefault(c.value, _dense(("const", c.name), c.value))
     wanted = _destinations(graph)
     for n in graph.nodes:
         _lower_node(lo, graph, n, env, wanted)
     outs = {}
-    for i, (_, v) in enumerate(graph.outputs):
+    for i, v in enumerate(graph.outputs):
         out = env[v] if env[v].id == ("out", i) else _out_array(lo, env[v], ("out", i))
         outs[i] = out
-    for i, s in enumerate(graph.states):
-        if s.written is not None and env[s.written].id != ("state", i):
+    for s in graph.states.values():
+        if s.written is not None and env[s.written].id != ("state", s.name):
             copy(lo, env[s.written], env[s.read], "write_state")
     return lo, outs
 
@@ -57,7 +57,7 @@ def _out_array(lo: Lowering, src: Array, id: Hashable) -> Array:
 def _destinations(graph: Graph) -> dict[Value, Hashable]:
     """Values that can be computed straight into an output or, when nothing reads the old value later, into a state."""
     where: dict[Value, Hashable] = {}
-    for i, (_, v) in enumerate(graph.outputs):
+    for i, v in enumerate(graph.outputs):
         if v.node is not None:
             where.setdefault(v, ("out", i))
     last = {}
@@ -66,18 +66,16 @@ def _destinations(graph: Graph) -> dict[Value, Hashable]:
             last[v] = i
     position = {id(n): i for i, n in enumerate(graph.nodes)}
     views = _view_sources(graph)
-    for i, s in enumerate(graph.states):
+    for s in graph.states.values():
         w = s.written
         if w is None or w.node is None or w in where:
             continue
         made = position[id(w.node)]
         late = max([last.get(v, -1) for v in [s.read, *(v for v, root in views.items() if root is s.read)]])
         aligned = late < made or (late == made and _pointwise_in_place(w.node, s.read))
-        escapes = any(views.get(v, v) is s.read for _, v in graph.outputs) or any(
-            t.written is not None and views.get(t.written, t.written) is s.read for t in graph.states
-        )
+        escapes = any(views.get(v, v) is s.read for v in graph.results())
         if aligned and not escapes:
-            where[w] = ("state", i)
+            where[w] = ("state", s.name)
     return where
 
 
@@ -128,13 +126,9 @@ def _lower_node(lo: Lowering, graph: Graph, n: Node, env: dict[Value, Array], wa
         env[v] = a
         outs.append(a)
     if op is not None:
-        op.lower_to(lo, [_scalar(graph, v, a) for v, a in zip(n.inputs, ins)], outs, n.attrs)
+        op.lower_to(lo, ins, outs, n.attrs)
     else:
         _lower_fused(lo, n, ins, outs)
-
-
-def _scalar(graph: Graph, v: Value | None, a: Array | None):
-    return a
 
 
 def _order(op, n: Node, ins: Sequence[Array | None], v: Value) -> list[int] | None:
@@ -156,8 +150,8 @@ def _order(op, n: Node, ins: Sequence[Array | None], v: Value) -> list[int] | No
 def _lower_fused(lo: Lowering, n: Node, ins: Sequence[Array | None], outs: Sequence[Array]) -> None:
     body: Graph = n.attrs["body"]
     env: dict[Value, Source] = {v: Leaf(a) for v, a in zip(body.inputs, ins) if a is not None}
-    for v, data in body.constants.items():
-        env[v] = Literal(data.item(), v.type.dtype)
+    for c in body.constants.values():
+        env[c.value] = Literal(c.data.item(), c.value.type.dtype)  # type: ignore[union-attr]
     anchor = next((m for m in body.nodes if "epilogue" in lookup(m.op).rules), None)
     last = body.nodes[-1]
     name = "_".join(dict.fromkeys(m.op.replace(".", "_") for m in body.nodes))[:60]
@@ -170,7 +164,7 @@ def _lower_fused(lo: Lowering, n: Node, ins: Sequence[Array | None], outs: Seque
             return op.rules["lower"](lo, sources, list(outs), **m.attrs)
         rule = op.rules["reduced"] if "reduced" in op.rules else op.rules["source"]
         env[m.outputs[0]] = rule(sources, m.outputs[0].type, **m.attrs)
-    values = [env[v] for _, v in body.outputs]
+    values = [env[v] for v in body.outputs]
     rows = next((m.attrs["axes"] for m in body.nodes if "reduced" in lookup(m.op).rules), None)
     if rows is not None:
         return rowwise(lo, values, list(outs), tuple(rows), name)
@@ -191,7 +185,7 @@ def _lower_epilogue(lo, body: Graph, anchor: Node, env: dict[Value, Source], out
     for m in body.nodes:
         if m is not anchor:
             env[m.outputs[0]] = lookup(m.op).rules["source"]([None if v is None else env[v] for v in m.inputs], m.outputs[0].type, **m.attrs)
-    final = env[body.outputs[0][1]]
+    final = env[body.outputs[0]]
 
     def epilogue(k, value, at):
         at.memo[result] = cast(value, result.dtype)

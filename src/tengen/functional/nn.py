@@ -1,0 +1,235 @@
+"""The building blocks of networks, under MegEngine's names and with its shapes."""
+
+from __future__ import annotations
+
+from tengen.base.errors import ShapeError
+from tengen.functional.loss import (
+    binary_cross_entropy, cross_entropy, hinge_loss, l1_loss, square_loss,
+)  # fmt: skip
+from tengen.ops import nn as _nn
+from tengen.ops import pool as _pool
+from tengen.ops.contract import linear as _linear
+from tengen.ops.conv import conv as _conv
+from tengen.ops.conv import conv_bias as _conv_bias
+from tengen.ops.conv import conv_transposed as _conv_transposed
+from tengen.ops.define import REGISTRY
+from tengen.ops.reduce import logsumexp as _logsumexp
+from tengen.ops.reduce import mean as _mean
+from tengen.random.state import uniform_mask
+from tengen.tensor import Tensor
+
+softmax, logsoftmax, logsumexp = _nn.softmax.call, _nn.logsoftmax.call, _logsumexp.call
+log_softmax = logsoftmax
+
+
+def linear(inp: Tensor, weight: Tensor, bias: Tensor | None = None, compute_mode: str = "default") -> Tensor:
+    """inp @ weight.T + bias. Shapes: (..., in), (out, in), (out,) -> (..., out).
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.linear(Tensor([[1.0, 2.0]]), Tensor([[3.0, 4.0]]), Tensor([0.5])).tolist()
+    [[11.5]]
+    """
+    return _linear(inp, weight, bias)
+
+
+def _convolution(inp, weight, bias, stride, padding, dilation, groups, conv_mode, n):
+    if inp.ndim != n + 2:
+        raise ShapeError(f"conv{n}d takes an image of {n + 2} axes (batch, channels, {n} of space), got {inp.shape}")
+    if conv_mode.lower() != "cross_correlation":
+        raise ShapeError(f"conv_mode={conv_mode!r}: only 'cross_correlation' exists; help: flip the filter")
+    if bias is None:
+        return _conv(inp, weight, stride, padding, dilation, groups)
+    return _conv_bias(inp, weight, bias, stride, padding, dilation, groups)
+
+
+def conv1d(
+    inp: Tensor, weight: Tensor, bias: Tensor | None = None, stride=1, padding=0, dilation=1, groups: int = 1,
+    conv_mode: str = "cross_correlation", compute_mode: str = "default",
+) -> Tensor:  # fmt: skip
+    """Convolution of (N, C, L) with (O, C, K), bias (1, O, 1). See `conv2d`."""
+    return _convolution(inp, weight, bias, stride, padding, dilation, groups, conv_mode, 1)
+
+
+def conv2d(
+    inp: Tensor, weight: Tensor, bias: Tensor | None = None, stride=1, padding=0, dilation=1, groups: int = 1,
+    conv_mode: str = "cross_correlation", compute_mode: str = "default",
+) -> Tensor:  # fmt: skip
+    """Convolution (cross-correlation) of images.
+
+    Shapes:   (N, C, H, W), (O, C, KH, KW) or with groups (G, O/G, C/G, KH, KW), bias (1, O, 1, 1) -> (N, O, PH, PW)
+    Numerics: accumulated over (KH, KW, C) in that order; the same bits for any batch, threads and target
+
+    >>> from tengen import functional as F
+    >>> F.conv2d(F.ones((1, 1, 4, 4)), F.ones((1, 1, 3, 3)), padding=1).numpy()[0, 0, 0].tolist()
+    [4.0, 6.0, 6.0, 4.0]
+    """
+    return _convolution(inp, weight, bias, stride, padding, dilation, groups, conv_mode, 2)
+
+
+def conv3d(
+    inp: Tensor, weight: Tensor, bias: Tensor | None = None, stride=1, padding=0, dilation=1, groups: int = 1,
+    conv_mode: str = "cross_correlation",
+) -> Tensor:  # fmt: skip
+    """Convolution of (N, C, D, H, W) with (O, C, KD, KH, KW), bias (1, O, 1, 1, 1). See `conv2d`."""
+    return _convolution(inp, weight, bias, stride, padding, dilation, groups, conv_mode, 3)
+
+
+def conv_transpose2d(
+    inp: Tensor, weight: Tensor, bias: Tensor | None = None, stride=1, padding=0, output_padding=0, dilation=1, groups: int = 1,
+    conv_mode: str = "cross_correlation", compute_mode: str = "default",
+) -> Tensor:  # fmt: skip
+    """Transposed convolution: (N, C, H, W), (C, O, KH, KW) or with groups (G, C/G, O/G, KH, KW), bias (1, O, 1, 1) ->
+    (N, O, (H - 1) stride - 2 padding + dilation (KH - 1) + 1 + output_padding, ...)."""
+    y = _conv_transposed(inp, weight, None, stride, padding, dilation, groups, output_padding)
+    return y if bias is None else y + bias
+
+
+def conv_transpose3d(
+    inp: Tensor, weight: Tensor, bias: Tensor | None = None, stride=1, padding=0, output_padding=0, dilation=1, groups: int = 1
+) -> Tensor:
+    """Transposed convolution with three spatial axes. See `conv_transpose2d`."""
+    return conv_transpose2d(inp, weight, bias, stride, padding, output_padding, dilation, groups)
+
+
+def max_pool2d(inp: Tensor, kernel_size, stride=None, padding=0) -> Tensor:
+    """The largest element of each window of (N, C, H, W).
+
+    >>> from tengen import functional as F
+    >>> F.max_pool2d(F.arange(16).reshape(1, 1, 4, 4), 2).numpy().ravel().tolist()
+    [5.0, 7.0, 13.0, 15.0]
+    """
+    return _pool.max_pool(inp, kernel_size, stride, padding)
+
+
+def avg_pool2d(inp: Tensor, kernel_size, stride=None, padding=0, mode: str = "average_count_exclude_padding") -> Tensor:
+    """The mean of each window of (N, C, H, W); mode="average" counts padding as zeros."""
+    return _pool.avg_pool(inp, kernel_size, stride, padding, mode)
+
+
+def _adaptive(inp: Tensor, oshp, pool, over) -> Tensor:
+    n = inp.ndim - 2
+    sizes = (oshp,) * n if isinstance(oshp, int) else tuple(oshp)
+    sizes = tuple(s if o is None else o for o, s in zip(sizes, inp.shape[2:]))
+    if all(s % o == 0 for s, o in zip(inp.shape[2:], sizes)):
+        return pool(inp, tuple(s // o for s, o in zip(inp.shape[2:], sizes)))
+    for axis, o in enumerate(sizes, 2):
+        s = inp.shape[axis]
+        bounds = [(i * s // o, -(-(i + 1) * s // o)) for i in range(o)]
+        key = [slice(None)] * axis
+        inp = REGISTRY["concat"]([over(inp[(*key, slice(a, b))], axis, True) for a, b in bounds], axis)
+    return inp
+
+
+def adaptive_avg_pool2d(inp: Tensor, oshp) -> Tensor:
+    """Average pooling to a given output size; window i of an axis covers [i S // P, ceil((i + 1) S / P))."""
+    return _adaptive(inp, oshp, _pool.avg_pool, _mean)
+
+
+def adaptive_max_pool2d(inp: Tensor, oshp) -> Tensor:
+    """Max pooling to a given output size; window i of an axis covers [i S // P, ceil((i + 1) S / P))."""
+    return _adaptive(inp, oshp, _pool.max_pool, REGISTRY["max"])
+
+
+def layer_norm(inp: Tensor, normalized_shape, affine: bool = True, weight=None, bias=None, eps: float = 1e-5) -> Tensor:
+    """Layer norm over the last axes, which have the shape `normalized_shape`."""
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if tuple(inp.shape[len(inp.shape) - len(shape) :]) != shape:
+        raise ShapeError(f"layer_norm: the last axes of {inp.shape} are not {shape}")
+    return _nn.layer_norm(inp, weight if affine else None, bias if affine else None, len(shape), eps)
+
+
+def general_norm(inp: Tensor, normalized_axis, affine: bool = True, weight=None, bias=None, eps: float = 1e-5) -> Tensor:
+    """Normalisation over any axes; weight and bias have the extents of those axes."""
+    axes = (normalized_axis,) if isinstance(normalized_axis, int) else tuple(sorted(a % inp.ndim for a in normalized_axis))
+    shape = tuple(d if i in {a % inp.ndim for a in axes} else 1 for i, d in enumerate(inp.shape))
+    w = weight.reshape(shape) if affine and weight is not None else None
+    b = bias.reshape(shape) if affine and bias is not None else None
+    return _nn.general_norm(inp, axes, w, b, eps)
+
+
+def group_norm(inp: Tensor, num_groups: int, affine: bool = True, weight=None, bias=None, eps: float = 1e-5) -> Tensor:
+    """Group norm of (N, C, *S); weight and bias are (C,)."""
+    return _nn.group_norm(inp, num_groups, weight if affine else None, bias if affine else None, eps)
+
+
+def instance_norm(inp: Tensor, affine: bool = True, weight=None, bias=None, eps: float = 1e-5) -> Tensor:
+    """Each channel of each sample normalised over space; weight and bias are (C,)."""
+    return group_norm(inp, inp.shape[1], affine, weight, bias, eps)
+
+
+def batch_norm(
+    inp: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None,
+    bias: Tensor | None = None, *, training: bool = False, momentum: float = 0.9, eps: float = 1e-5, inplace: bool = True,
+) -> Tensor:  # fmt: skip
+    """Batch norm of (N, C, *S). Statistics, weight and bias hold C elements, shaped (C,) or (1, C, 1, ...).
+
+    In training the batch's statistics are used, and the running ones become ``momentum * running + (1 - momentum) * batch`` (MegEngine's
+    momentum: the share kept; the variance that is kept is divided by n - 1). Otherwise the running ones are used.
+    """
+    shape = (1, inp.shape[1], *(1 for _ in inp.shape[2:]))
+    weight = None if weight is None else weight.reshape(shape)
+    bias = None if bias is None else bias.reshape(shape)
+    if not training:
+        if running_mean is None or running_var is None:
+            raise ShapeError("batch_norm needs running_mean and running_var unless training=True")
+        return _nn.batch_norm_eval(inp, running_mean.reshape(shape), running_var.reshape(shape), weight, bias, eps)
+    y, m, v = _nn.batch_norm_train(inp, weight, bias, eps)
+    n = inp.size // inp.shape[1] if isinstance(inp.size, int) else inp.size
+    for running, now in ((running_mean, m), (running_var, v * (n / max(n - 1, 1)))):
+        if running is not None:
+            running._reset(running * momentum + now.detach().reshape(running.shape) * (1 - momentum))
+    return y
+
+
+def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
+    """Zeroes elements with probability `drop_prob` and divides the others by 1 - drop_prob; the identity when not training."""
+    if not 0 <= drop_prob <= 1:
+        raise ValueError(f"dropout: drop_prob={drop_prob} is not a probability")
+    if not training or drop_prob == 0:
+        return inp
+    if drop_prob == 1:
+        return inp * 0
+    return inp * uniform_mask(inp.shape, 1 - drop_prob).astype(inp.dtype) * (1 / (1 - drop_prob))
+
+
+def embedding(inp: Tensor, weight: Tensor, padding_idx=None, max_norm=None, norm_type=None) -> Tensor:
+    """Rows of `weight` (V, D) by index: (...) of integers -> (..., D)."""
+    if padding_idx is not None or max_norm is not None or norm_type is not None:
+        raise ValueError("embedding: padding_idx, max_norm and norm_type must be None (as in MegEngine)")
+    return weight[inp]
+
+
+def pixel_shuffle(inp: Tensor, upscale_factor: int) -> Tensor:
+    """(N, C r r, H, W) -> (N, C, H r, W r)."""
+    n, c, h, w = inp.shape
+    r = upscale_factor
+    x = inp.reshape(n, c // (r * r), r, r, h, w)
+    return x.transpose(0, 1, 4, 2, 5, 3).reshape(n, c // (r * r), h * r, w * r)
+
+
+def indexing_one_hot(inp: Tensor, index: Tensor, axis: int = 1, keepdims: bool = False) -> Tensor:
+    """The element of `inp` along `axis` that `index` names, at every other position."""
+    picked = REGISTRY["where"](_nn.class_mask(index, inp, axis), inp, REGISTRY["zeros_like"](inp))
+    return REGISTRY["sum"](picked, axis, keepdims)
+
+
+def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+    """softmax(q k^T / sqrt(d) + mask) v over (..., T, d); `is_causal` hides later positions, `mask` is added to the scores."""
+    scores = REGISTRY["matmul"](query, key, False, True) * (1.0 / float(query.shape[-1]) ** 0.5)
+    if is_causal:
+        t, s = scores.shape[-2:]
+        rows, columns = REGISTRY["arange"](0, t, 1, "int32").reshape(t, 1), REGISTRY["arange"](0, s, 1, "int32").reshape(1, s)
+        scores = REGISTRY["where"](columns <= rows + (s - t), scores, float("-inf"))
+    if mask is not None:
+        scores = scores + mask
+    return REGISTRY["matmul"](softmax(scores, -1), value)
+
+
+
+
+__all__ = [
+    "adaptive_avg_pool2d", "adaptive_max_pool2d", "avg_pool2d", "batch_norm", "binary_cross_entropy", "conv1d", "conv2d", "conv3d",
+    "conv_transpose2d", "conv_transpose3d", "cross_entropy", "dropout", "embedding", "general_norm", "group_norm", "hinge_loss",
+    "indexing_one_hot", "instance_norm", "l1_loss", "layer_norm", "linear", "log_softmax", "logsoftmax", "logsumexp", "max_pool2d",
+    "pixel_shuffle", "scaled_dot_product_attention", "softmax", "square_loss",
+]  # fmt: skip

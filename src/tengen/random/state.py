@@ -1,0 +1,86 @@
+"""Generators: a seed and the number of the next draw, held in a tensor, so that a traced program updates it like any state."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from tengen.ops import rng as _ops
+from tengen.ops.define import REGISTRY
+from tengen.tensor import Tensor
+
+
+class RNG:
+    """A stream of random numbers of its own.
+
+    Args:
+        seed: 0 to 2^64 - 1; default: taken from the system.
+
+    >>> a, b = RNG(1), RNG(1)
+    >>> a.uniform(size=(3,)).tolist() == b.uniform(size=(3,)).tolist()
+    True
+    """
+
+    def __init__(self, seed: int | None = None, device=None):
+        self._key = Tensor(np.zeros(2, np.uint64))
+        self.seed(int.from_bytes(os.urandom(8), "little") if seed is None else seed)
+
+    def seed(self, seed: int) -> None:
+        """Starts the stream of `seed` from its beginning."""
+        if not 0 <= int(seed) < 2**64:
+            raise ValueError(f"seed {seed} is outside 0 .. 2^64 - 1")
+        self._key._reset(Tensor(np.array([seed, 0], np.uint64)))
+
+    def state(self) -> np.ndarray:
+        """Seed and number of the next draw, for a checkpoint; `set_state` takes it back."""
+        return self._key.numpy().copy()
+
+    def set_state(self, state: np.ndarray) -> None:
+        """Continues from a saved state."""
+        self._key._reset(Tensor(np.asarray(state, np.uint64).reshape(2)))
+
+    def _draw(self, op, shape) -> Tensor:
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        out = op(self._key.detach(), shape)
+        self._key._reset(self._key + _NEXT)
+        return out
+
+    def uniform(self, low: float = 0.0, high: float = 1.0, size: Sequence[int] | int = ()) -> Tensor:
+        """float32 in [low, high)."""
+        u = self._draw(_ops.random_uniform, size)
+        return u if low == 0 and high == 1 else u * (high - low) + low
+
+    def normal(self, mean: float = 0.0, std: float = 1.0, size: Sequence[int] | int = ()) -> Tensor:
+        """Normal float32."""
+        z = self._draw(_ops.random_normal, size)
+        return z if mean == 0 and std == 1 else z * std + mean
+
+    def randint(self, low: int, high: int | None = None, size: Sequence[int] | int = ()) -> Tensor:
+        """int64 in [low, high), or [0, low)."""
+        low, high = (0, low) if high is None else (low, high)
+        if high <= low or high - low > 2**32:
+            raise ValueError(f"randint: [{low}, {high}) is empty or wider than 2^32")
+        bits = self._draw(_ops.random_bits, size)
+        return REGISTRY["astype"](REGISTRY["right_shift"](REGISTRY["astype"](bits, "uint64") * (high - low), 32), "int64") + low
+
+    def permutation(self, n: int) -> Tensor:
+        """The int64 numbers 0 .. n - 1 in random order: the order of n random keys (equal keys keep their order)."""
+        return REGISTRY["argsort"](self._draw(_ops.random_bits, (n,)))
+
+
+_NEXT = Tensor(np.array([0, 1], np.uint64))
+_default = RNG(0)
+
+uniform, normal, randint, permutation, seed = _default.uniform, _default.normal, _default.randint, _default.permutation, _default.seed
+
+
+def manual_seed(seed: int) -> None:
+    """Seeds the default generator, and so every draw that names no other."""
+    _default.seed(seed)
+
+
+def uniform_mask(shape: Sequence[int], keep: float) -> Tensor:
+    """A bool tensor, true with probability `keep` (dropout)."""
+    return _default._draw(_ops.random_uniform, shape) < keep
