@@ -264,7 +264,7 @@ class SearchSorted(Source):
         high = k.var(wide(n), name="high")
         lead = len(self.table.shape) - 1
         vec = at.vec if at.vec is not None and at.vec < lead else None
-        with k.loop(0, _bits(n), name="halving"):
+        with k.loop(0, bit_length(n), name="halving"):
             open_ = k.let(low.value < high.value)
             middle = k.let((low.value + high.value) >> 1)
             inside = k.let(maximum(minimum(middle, n - 1), 0))
@@ -290,8 +290,8 @@ def _less(a: Expr, b: Expr) -> Expr:
     return (a < b) | (number & ~equal(b, b))
 
 
-def _bits(n: Expr) -> Expr:
-    """How many halvings bring n + 1 possibilities to one."""
+def bit_length(n: Expr) -> Expr:
+    """The number of bits of n >= 0; as many halvings bring n + 1 possibilities to one."""
     if (known := as_int(n)) is not None:
         return const(known.bit_length())
     exponent = (bitcast(cast(n, float64), int64) >> 52) - 1022  # of n as a float, which is exact
