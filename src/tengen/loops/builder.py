@@ -52,6 +52,7 @@ class Builder:
         self._names: dict[str, int] = {"piece": 1}
         self._body: list = []
         self._stack: list[list] = [self._body]
+        self._decided: tuple[list | None, int, bool] = (None, 0, False)  # the last if_ whose condition was known
 
     def emit(self, stmt) -> None:
         self._stack[-1].append(stmt)
@@ -148,6 +149,7 @@ class Builder:
             self._stack.append(self._stack[-1] if cond.attr else [])
             yield
             self._stack.pop()
+            self._decided = (self._stack[-1], len(self._stack[-1]), bool(cond.attr))
             return
         stmt = If(cond)
         self.emit(stmt)
@@ -158,6 +160,12 @@ class Builder:
     @contextlib.contextmanager
     def else_(self):
         """The other branch of the `if_` just above."""
+        body, n, held = self._decided
+        if body is self._stack[-1] and n == len(body):  # the condition was known: nothing stands here
+            self._stack.append([] if held else body)
+            yield
+            self._stack.pop()
+            return
         stmt = self._stack[-1][-1]
         if not isinstance(stmt, If) or stmt.orelse:
             raise VerifyError(f"{self.name}: else_ must follow if_ directly")
