@@ -3,146 +3,23 @@
 In: a `Kernel`, flat NumPy arrays (changed in place), integers. `evaluate` gives the value of one expression, over arrays of any
 length. A vector is an array whose last axis holds the lanes; a scalar has no such axis. A dtype is the NumPy dtype of the same
 name (bfloat16 from ml_dtypes); bool buffers are uint8 zeros and ones, or NumPy's bool. Results are exact: each operation
-rounds once, on any machine. A NaN's sign and payload mean nothing.
+rounds once, on any machine (`exact.py`). A NaN's sign and payload mean nothing.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from fractions import Fraction
 
 import numpy as np
 
-from tengen.base.dtype import DType, bfloat16, bool_, float32, float64
+from tengen.base.dtype import DType, bool_, float32, float64
 from tengen.base.errors import IndexOutOfRange, VerifyError
+from tengen.loops.exact import convert, floor_division, fma32, fma64, index_division, shift_left, shift_right
 from tengen.loops.lang import LANES, OPS, Assign, Buffer, Declare, Expr, For, If, Kernel, Let, Load, Store
 from tengen.loops.verify import describe, verify
 
-# ---- exact arithmetic -------------------------------------------------------------------------------------------------
-
-
-def _odd(s: np.ndarray, rest: np.ndarray, bits: type) -> np.ndarray:
-    """`s + rest` rounded to odd, where `s` is that sum rounded to nearest and `rest` has the sign of what was lost.
-    A value rounded to odd may be rounded again to fewer bits without error."""
-    even = (s.view(bits) & bits(1)) == 0
-    fix = np.isfinite(s) & (rest != 0) & even
-    return np.where(fix, np.nextafter(s, np.where(rest > 0, s.dtype.type(np.inf), s.dtype.type(-np.inf))), s)
-
-
-def _two_sum(a, b):
-    s = a + b
-    t = s - a
-    return s, (a - (s - t)) + (b - t)
-
-
-def _two_product(a, b):
-    def halves(x):
-        t = x * 134217729.0
-        high = t - (t - x)
-        return high, x - high
-
-    p = a * b
-    (ah, al), (bh, bl) = halves(a), halves(b)
-    return p, ((ah * bh - p) + ah * bl + al * bh) + al * bl
-
-
-def fma32(a, b, c):
-    """a * b + c of float32, rounded once: the product is exact in float64, the sum is rounded to odd before float32."""
-    p = a.astype(np.float64) * b.astype(np.float64)
-    s, rest = _two_sum(p, c.astype(np.float64))
-    return _odd(np.asarray(s), np.asarray(rest), np.int64).astype(np.float32)
-
-
-def fma64(a, b, c):
-    """a * b + c of float64, rounded once: error-free transformations (Boldo and Melquiond, "Emulation of FMA and correctly
-    rounded sums", 2008) where no part can over- or underflow, else fractions."""
-    a, b, c = np.broadcast_arrays(a, b, c)
-    p = a * b
-    uh, ul = _two_product(a, b)
-    th, tl = _two_sum(c, ul)
-    vh, vl = _two_sum(uh, th)
-    z, rest = _two_sum(tl, vl)
-    r = vh + _odd(np.asarray(z), np.asarray(rest), np.int64)
-    trivial = (a == 0) | (b == 0) | ~np.isfinite(a) | ~np.isfinite(b) | np.isnan(c)
-    r = np.where(trivial, p + c, r)
-    size = lambda x: (np.abs(x) > 1e-270) & (np.abs(x) < 1e270)
-    easy = trivial | (size(a) & size(b) & size(p) & (size(c) | (c == 0)))
-    if easy.all():
-        return r
-    r = np.array(r)
-    for i in np.argwhere(~easy):
-        j = tuple(i)
-        r[j] = _fma_exact(float(a[j]), float(b[j]), float(c[j]))
-    return r
-
-
-def _fma_exact(a: float, b: float, c: float) -> float:
-    if c in (np.inf, -np.inf):
-        return c
-    exact = Fraction(a) * Fraction(b) + Fraction(c)
-    try:
-        return exact.numerator / exact.denominator  # rounds once, to nearest even
-    except OverflowError:
-        return np.inf if exact > 0 else -np.inf
-
-
-def _to_bfloat16(x: np.ndarray) -> np.ndarray:
-    """float64 or an integer, rounded once."""
-    if x.dtype.kind in "iu" and x.dtype.itemsize == 8:
-        far = np.abs(x.astype(np.float64)) >= 2.0**53  # fold the low bits into one that float64 keeps
-        low = x.dtype.type(0x7FF)
-        x = np.where(far, (x & ~low) | (((x & low) != 0).astype(x.dtype) << x.dtype.type(11)), x)
-    x = x.astype(np.float64)
-    y = x.astype(np.float32)
-    return _odd(y, np.where(np.isfinite(y), x - y, 0.0), np.int32).astype(bfloat16.numpy)
-
-
-def convert(x, src: DType, dst: DType):
-    """The value in another dtype, as `lang.cast` says."""
-    x = np.asarray(x)
-    if dst is bool_:
-        return x != 0
-    if src.is_float and dst.is_int:
-        low = -(2 ** (dst.bits - 1)) if dst.kind == "i" else 0
-        high, to = low + 2**dst.bits - 1, dst.numpy.type
-        wide = x.astype(np.float64)
-        inside = (wide > low) & (wide < float(high + 1) if dst.bits == 64 else wide < high)
-        r = np.where(inside, wide, 0.0).astype(to)
-        return np.where(inside, r, np.where(np.isnan(wide), to(0), np.where(wide > 0, to(high), to(low))))
-    if dst is bfloat16 and (src is float64 or src.is_int):
-        return _to_bfloat16(x)
-    if src.is_float and src.bits == 16:
-        x = x.astype(np.float32)
-    return x.astype(dst.numpy)
-
-
 # ---- operations -------------------------------------------------------------------------------------------------------
-
-
-def _shift_left(a, b):
-    ok = (b >= 0) & (b < a.dtype.itemsize * 8)
-    return np.where(ok, a << np.where(ok, b, b.dtype.type(0)), a.dtype.type(0))
-
-
-def _shift_right(a, b):
-    ok = (b >= 0) & (b < a.dtype.itemsize * 8)
-    past = a >> a.dtype.type(a.dtype.itemsize * 8 - 1) if a.dtype.kind == "i" else a.dtype.type(0)
-    return np.where(ok, a >> np.where(ok, b, b.dtype.type(0)), past)
-
-
-def _floor_division(a, b, remainder: bool):
-    one, zero = a.dtype.type(1), a.dtype.type(0)
-    minus = b < 0 if a.dtype.kind == "u" else b == -1
-    safe = np.where((b == 0) | minus, one, b)
-    r = np.where(minus, zero if remainder else zero - a, a % safe if remainder else a // safe)
-    return np.where(b == 0, zero, r)
-
-
-def _index_division(a, b, remainder: bool):
-    if np.any(a < 0) or np.any(b <= 0):
-        raise VerifyError(f"quo and rem take operands >= 0 and divisors > 0, got {a} and {b}; help: floordiv and floormod")
-    return a % b if remainder else a // b
 
 
 def _beats(compare):
@@ -152,13 +29,13 @@ def _beats(compare):
 _FUNCTIONS: dict[str, Callable] = {
     # fmt: off
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": np.divide,
-    "floordiv": lambda a, b: _floor_division(a, b, False), "floormod": lambda a, b: _floor_division(a, b, True),
-    "quo": lambda a, b: _index_division(a, b, False), "rem": lambda a, b: _index_division(a, b, True),
+    "floordiv": lambda a, b: floor_division(a, b, False), "floormod": lambda a, b: floor_division(a, b, True),
+    "quo": lambda a, b: index_division(a, b, False), "rem": lambda a, b: index_division(a, b, True),
     "min": _beats(operator.lt), "max": _beats(operator.gt),
     "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt,
     "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint,
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
-    "shl": _shift_left, "shr": _shift_right,
+    "shl": shift_left, "shr": shift_right,
     "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
     "fma": lambda a, b, c: fma32(a, b, c) if a.dtype == np.float32 else fma64(a, b, c),
     # fmt: on
@@ -371,9 +248,11 @@ class _Machine:
         if s.value.lanes == 1:
             self.memory[s.buffer][places] = value
             return
-        memory = self.memory[s.buffer]
+        if s.index.lanes == 1:
+            self.memory[s.buffer][places] = value[: len(places)]
+            return
         for p, v in zip(places, value):  # in lane order, so the last of equal indices stays
-            memory[p] = v
+            self.memory[s.buffer][p] = v
 
 
 def _bind(kernel: Kernel, arrays, ints) -> tuple[dict[Buffer, np.ndarray], dict[Expr, object]]:
