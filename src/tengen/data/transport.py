@@ -24,14 +24,8 @@ def pack(value: Any, name: str) -> tuple:
     head = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
     parts = [memoryview(head), *(b.raw() for b in buffers)]
     sizes = [p.nbytes for p in parts]
-    block = _block(name, _offsets(sizes)[-1]) if sum(sizes) > INLINE else None
-    if block is None:
+    if sum(sizes) <= INLINE or not _write(name, parts, _offsets(sizes)):
         return None, [bytearray(p) for p in parts]
-    room = memoryview(block.buf)  # type: ignore[arg-type]  # None only once it is closed
-    for part, offset in zip(parts, _offsets(sizes)):
-        room[offset : offset + part.nbytes] = part
-    room.release()
-    block.close()
     return name, sizes
 
 
@@ -85,21 +79,32 @@ def _offsets(sizes: list[int]) -> list[int]:
     return offsets
 
 
-def _block(name: str, size: int) -> SharedMemory | None:
-    """A new shared block, or None when there is no room: writing to a block without pages would kill the process."""
+def _write(name: str, parts: list[memoryview], offsets: list[int]) -> bool:
+    """Makes a shared block called `name` with the parts in it; False when there is no room.
+
+    Where the block is a file, the parts are written to it: faster than through a mapping, whose every page would fault, and a
+    full disk is an error, where touching a page that cannot be had would kill the process.
+    """
     try:
-        block = SharedMemory(name=name, create=True, size=size)
+        block = SharedMemory(name=name, create=True, size=offsets[-1])
     except OSError:
-        return None
-    path = "/dev/shm/" + name
-    if os.path.exists(path):
-        fd = os.open(path, os.O_RDWR)
-        try:
-            os.posix_fallocate(fd, 0, size)
-        except OSError:
-            block.unlink()
-            block.close()
-            return None
-        finally:
-            os.close(fd)
-    return block
+        return False
+    try:
+        fd = os.open("/dev/shm/" + name, os.O_RDWR)
+    except OSError:  # not a file on this system
+        for part, offset in zip(parts, offsets):
+            block.buf[offset : offset + part.nbytes] = part  # type: ignore[index]  # None only once it is closed
+        block.close()
+        return True
+    try:
+        for part, offset in zip(parts, offsets):
+            while part.nbytes:
+                n = os.pwrite(fd, part, offset)
+                part, offset = part[n:], offset + n
+        return True
+    except OSError:
+        block.unlink()
+        return False
+    finally:
+        os.close(fd)
+        block.close()
