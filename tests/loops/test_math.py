@@ -4,6 +4,7 @@ Bodies are run by the reference interpreter over whole arrays. `benchmarks/exhau
 2^32 float32 inputs.
 """
 
+import ctypes
 import itertools
 import math
 
@@ -13,9 +14,13 @@ import pytest
 
 from tengen.base.dtype import float16, float32, float64
 from tengen.base.errors import VerifyError
+from tengen.codegen.llvm import emit_module
+from tengen.codegen.target import Target
+from tengen.loops.builder import Builder
 from tengen.loops.interp import evaluate
 from tengen.loops.lang import LANES, OPS, call, var
 from tengen.loops.math import FUNCTIONS, expand
+from tengen.runtime.compile import compile_object, load_object
 
 INF, NAN = math.inf, math.nan
 FORMATS = {float32: (24, -149, 128), float64: (53, -1074, 1024)}  # significand bits, smallest exponent, overflow exponent
@@ -252,3 +257,30 @@ def test_bad_calls():
 def test_every_function_is_described():
     for f in FUNCTIONS.values():
         assert f.doc.endswith(".") and f.name in EDGES and (f.name in REFERENCES or hasattr(mpmath, f.reference))
+
+
+def test_machine_code_gives_the_bits_of_the_interpreter():
+    rng = np.random.default_rng(5)
+    for dt in FORMATS:
+        ints = np.dtype(f"u{dt.size}")
+        special = np.array([0.0, -0.0, INF, -INF, NAN, 1.0, -1.0, 2.0, -3.0], dt.numpy)
+        anything = rng.integers(0, 2**dt.bits, 200, dtype=np.uint64).astype(ints).view(dt.numpy)
+        x = np.concatenate([np.repeat(special, special.size), anything, rng.uniform(-20, 20, 200).astype(dt.numpy)])
+        y = np.concatenate([np.tile(special, special.size), rng.permutation(x[special.size**2 :])])
+        kernels = []
+        for name, f in FUNCTIONS.items():
+            k = Builder(name)
+            n, a, b, out = k.int("n"), k.input("a", dt), k.input("b", dt), k.output("out", dt)
+            for i, count in k.vector_loop(0, n):
+                xs = [k.load(v, i, lanes=LANES, count=count) for v in (a, b)][: f.operands]
+                k.store(out, i, call(name, *xs), count=count)
+            kernels.append(k.build())
+        code = load_object(compile_object(emit_module(kernels, Target.host()), Target.host()))
+        for name, f in FUNCTIONS.items():
+            got = np.empty_like(x)
+            buffers = (ctypes.c_void_p * 3)(x.ctypes.data, y.ctypes.data, got.ctypes.data)
+            run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(code.address(name))
+            run(ctypes.addressof(buffers), ctypes.addressof(ctypes.c_int64(x.size)), 0, 1)
+            expected = compute(name, dt, *(x, y)[: f.operands])
+            same = (got.view(ints) == expected.view(ints)) | (np.isnan(got) & np.isnan(expected))
+            assert same.all(), (name, dt, x[~same][:3], got[~same][:3], expected[~same][:3])
