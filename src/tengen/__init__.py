@@ -1,7 +1,12 @@
 """Tengen: a deep-learning framework in pure Python; the kernels that trained a model are the ones you ship, bit for bit."""
 
-from tengen import record, tensor
-from tengen.base.version import VERSION as __version__
+from tengen import record  # noqa: F401  (composites run through the recorder)
+from tengen import methods  # noqa: F401  (operators and methods of Tensor)
+from tengen import autodiff, data, functional, jit, module, optimizer, random
+from tengen.jit import trace
+from tengen.parameter import Parameter
 from tengen.tensor import Tensor
 
-__all__ = ["__version__", "Tensor", "record", "tensor"]
+tensor = Tensor
+
+__all__ = ["Parameter", "Tensor", "autodiff", "data", "functional", "jit", "module", "optimizer", "random", "tensor", "trace"]

@@ -3,6 +3,6 @@
 Importing this package registers all ops.
 """
 
-from tengen.ops import elementwise, nn, reduce, rng, shape
+from tengen.ops import contract, conv, elementwise, nn, pool, reduce, rng, shape, update
 
-__all__ = ["elementwise", "nn", "reduce", "rng", "shape"]
+__all__ = ["contract", "conv", "elementwise", "nn", "pool", "reduce", "rng", "shape", "update"]

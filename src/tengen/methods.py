@@ -1,0 +1,97 @@
+"""Operators and methods of Tensor, taken from the op registry. Importing this file puts them on the class."""
+
+from __future__ import annotations
+
+from tengen.base.errors import ShapeError
+from tengen.ops.define import REGISTRY
+from tengen.tensor import Tensor
+
+OPERATORS = {
+    "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_div", "mod": "mod", "pow": "pow", "matmul": "matmul",
+    "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
+}  # fmt: skip
+COMPARISONS = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+UNARY = {"neg": "neg", "abs": "abs", "invert": "bitwise_not"}
+METHODS = [
+    "abs", "all", "any", "argmax", "argmin", "argsort", "astype", "broadcast_to", "ceil", "clip", "cos", "cumsum", "exp", "expand_dims",
+    "flip", "floor", "gather", "log", "log1p", "logsoftmax", "matmul", "max", "maximum", "mean", "min", "minimum", "pow", "prod", "relu",
+    "repeat", "round", "rsqrt", "sigmoid", "sign", "sin", "softmax", "sort", "split", "sqrt", "square", "squeeze", "std", "sum",
+    "swapaxes", "tanh", "tile", "topk", "var", "where",
+]  # fmt: skip
+
+
+def _binary(op):
+    def forward(self, other):
+        return NotImplemented if isinstance(other, (str, type(None))) else op(self, other)
+
+    def reflected(self, other):
+        return NotImplemented if isinstance(other, (str, type(None))) else op(other, self)
+
+    return forward, reflected
+
+
+def _in_place(op):
+    def update(self, other):
+        self._reset(op(self, other))
+        return self
+
+    return update
+
+
+def _dims(args: tuple) -> tuple:
+    return tuple(args[0]) if len(args) == 1 and not isinstance(args[0], int) else args
+
+
+def reshape(self: Tensor, *shape) -> Tensor:
+    """The same elements with another shape; one extent may be -1."""
+    return REGISTRY["reshape"](self, _dims(shape))
+
+
+def transpose(self: Tensor, *axes) -> Tensor:
+    """The axes in another order (reversed by default)."""
+    axes = _dims(axes) if axes else tuple(reversed(range(self.ndim)))
+    return REGISTRY["permute"](self, axes)
+
+
+def flatten(self: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
+    """Axes start_axis .. end_axis as one."""
+    n = max(self.ndim, 1)
+    a, b = start_axis % n, end_axis % n
+    if a > b:
+        raise ShapeError(f"flatten: axis {start_axis} lies behind axis {end_axis} of {self.shape}")
+    return REGISTRY["reshape"](self, (*self.shape[:a], -1, *self.shape[b + 1 :]))
+
+
+def to(self: Tensor, device) -> Tensor:
+    """The tensor on a device; the processor is the only one so far."""
+    if str(device).rstrip("0123456789:") not in ("cpu", "xpu", "cpux", "xpux"):
+        raise ValueError(f"there is no device {device!r}; help: only 'cpu' exists so far")
+    return self
+
+
+def install() -> None:
+    """Puts operators and methods on Tensor."""
+    fast = {"add", "sub", "mul", "truediv"}  # their forward forms are in tensor.py
+    for name, op in OPERATORS.items():
+        if op in REGISTRY:
+            forward, reflected = _binary(REGISTRY[op])
+            if name not in fast:
+                setattr(Tensor, f"__{name}__", forward)
+            setattr(Tensor, f"__r{name}__", reflected)
+            setattr(Tensor, f"__i{name}__", _in_place(REGISTRY[op]))
+    for name, op in COMPARISONS.items():
+        if op in REGISTRY:
+            setattr(Tensor, f"__{name}__", _binary(REGISTRY[op])[0])
+    Tensor.__hash__ = object.__hash__  # type: ignore[method-assign]
+    for name, op in UNARY.items():
+        if op in REGISTRY:
+            setattr(Tensor, f"__{name}__", REGISTRY[op].call)
+    for name in METHODS:
+        if name in REGISTRY and name not in vars(Tensor):
+            setattr(Tensor, name, REGISTRY[name].call)
+    for f in (reshape, transpose, flatten, to):
+        setattr(Tensor, f.__name__, f)
+    Tensor.T = property(lambda self: transpose(self), doc="The tensor with its axes reversed.")  # type: ignore[attr-defined]
+
+
+install()

@@ -1,0 +1,98 @@
+"""Activations and other modules without parameters to speak of."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tengen import functional as F
+from tengen.module.module import Module
+from tengen.ops.define import REGISTRY
+from tengen.parameter import Parameter
+from tengen.tensor import Tensor
+
+
+
+
+class ReLU(Module):
+    """max(x, 0)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return REGISTRY["relu"](x)
+
+
+class Sigmoid(Module):
+    """1 / (1 + exp(-x))."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return REGISTRY["sigmoid"](x)
+
+
+class SiLU(Module):
+    """x sigmoid(x)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return REGISTRY["silu"](x)
+
+
+class GELU(Module):
+    """x Phi(x), with the exact error function."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return REGISTRY["gelu"](x)
+
+
+class LeakyReLU(Module):
+    """x where it is positive, negative_slope x elsewhere."""
+
+    def __init__(self, negative_slope: float = 0.01, **kwargs):
+        super().__init__(**kwargs)
+        self.negative_slope = negative_slope
+
+    def forward(self, x: Tensor) -> Tensor:
+        return REGISTRY["leaky_relu"](x, self.negative_slope)
+
+
+class PReLU(Module):
+    """Leaky ReLU with a trained slope, one for all channels or one each. Parameter: weight (1,) or (1, C, 1, 1)."""
+
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, **kwargs):
+        super().__init__(**kwargs)
+        self.num_parameters = num_parameters
+        shape = (1,) if num_parameters == 1 else (1, num_parameters, 1, 1)
+        self.weight = Parameter(np.full(shape, init, np.float32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return REGISTRY["prelu"](x, self.weight)
+
+
+class Softmax(Module):
+    """softmax along `axis`; by default axis 1 (axis 0 of 1-D and 3-D inputs), as in MegEngine."""
+
+    def __init__(self, axis: int | None = None, **kwargs):
+        super().__init__(**kwargs)
+        self.axis = axis
+
+    def forward(self, x: Tensor) -> Tensor:
+        axis = self.axis if self.axis is not None else 0 if x.ndim in (0, 1, 3) else 1
+        return F.softmax(x, axis)
+
+
+class Dropout(Module):
+    """Zeroes elements at random while training. See `functional.dropout`."""
+
+    def __init__(self, drop_prob: float = 0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.drop_prob = drop_prob
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.drop_prob, self.training)
+
+    def _module_info_string(self) -> str:
+        return f"drop_prob={self.drop_prob}"
+
+
+class Identity(Module):
+    """x."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x

@@ -1,0 +1,43 @@
+"""Multi-head attention."""
+
+from __future__ import annotations
+
+from tengen import functional as F
+from tengen.module.linear import Linear
+from tengen.module.module import Module
+from tengen.tensor import Tensor
+
+
+class MultiHeadAttention(Module):
+    """softmax(q k^T / sqrt(d)) v in `num_heads` heads, between linear maps.
+
+    Shapes: query (N, T, E), key and value (N, S, E) -> (N, T, E)
+    Source: Vaswani et al., arXiv 1706.03762
+    """
+
+    def __init__(
+        self, embed_dim: int, num_heads: int, attn_dropout: float = 0.0, out_dropout: float = 0.0, bias: bool = True,
+        kdim: int | None = None, vdim: int | None = None, **kwargs,
+    ):  # fmt: skip
+        super().__init__(**kwargs)
+        if embed_dim % num_heads:
+            raise ValueError(f"{embed_dim} features cannot be shared out to {num_heads} heads")
+        self.embed_dim, self.num_heads = embed_dim, num_heads
+        self.attn_dropout, self.out_dropout = attn_dropout, out_dropout
+        self.query_map = Linear(embed_dim, embed_dim, bias)
+        self.key_map = Linear(kdim or embed_dim, embed_dim, bias)
+        self.value_map = Linear(vdim or embed_dim, embed_dim, bias)
+        self.out_map = Linear(embed_dim, embed_dim, bias)
+
+    def forward(self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None, attn_mask=None, is_causal: bool = False):
+        key = query if key is None else key
+        value = key if value is None else value
+        n, t, e = query.shape
+        q, k, v = (self._heads(m(x)) for m, x in ((self.query_map, query), (self.key_map, key), (self.value_map, value)))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask, is_causal)
+        y = self.out_map(y.transpose(0, 2, 1, 3).reshape(n, t, e))
+        return F.dropout(y, self.out_dropout, self.training)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        n, t, e = x.shape
+        return x.reshape(n, t, self.num_heads, e // self.num_heads).transpose(0, 2, 1, 3)

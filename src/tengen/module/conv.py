@@ -1,0 +1,99 @@
+"""Convolution modules. Filters are (O, C, *K), with groups (G, O/G, C/G, *K); biases (1, O, 1, ...)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tengen import functional as F
+from tengen.module import init
+from tengen.module.module import Module
+from tengen.ops.conv import per_axis
+from tengen.parameter import Parameter
+from tengen.tensor import Tensor
+
+
+class _Conv(Module):
+    n = 2
+    transposed = False
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size, stride=1, padding=0, dilation=1, groups: int = 1, bias: bool = True,
+        conv_mode: str = "cross_correlation", compute_mode: str = "default", padding_mode: str = "zeros", **kwargs,
+    ):  # fmt: skip
+        super().__init__(**kwargs)
+        if in_channels % groups or out_channels % groups:
+            raise ValueError(f"{in_channels} and {out_channels} channels cannot be shared out to {groups} groups")
+        if padding_mode not in ("zeros", "reflect", "replicate"):
+            raise ValueError(f"padding_mode={padding_mode!r} must be 'zeros', 'reflect' or 'replicate'")
+        self.in_channels, self.out_channels, self.groups, self.padding_mode = in_channels, out_channels, groups, padding_mode
+        self.kernel_size = per_axis(kernel_size, self.n, "kernel_size")
+        self.stride, self.padding = per_axis(stride, self.n, "stride"), per_axis(padding, self.n, "padding")
+        self.dilation = per_axis(dilation, self.n, "dilation")
+        a, b = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
+        shape = (a // groups, b // groups, *self.kernel_size)
+        self.weight = Parameter(np.zeros(shape if groups == 1 else (groups, *shape), np.float32))
+        self.bias = Parameter(np.zeros((1, out_channels, *(1,) * self.n), np.float32)) if bias else None
+        fan_in = in_channels // groups * int(np.prod(self.kernel_size))
+        init.normal_(self.weight, 0, float(1 / np.sqrt(fan_in)))
+
+    def _padded(self, x: Tensor) -> tuple[Tensor, tuple]:
+        if self.padding_mode == "zeros" or not any(self.padding):
+            return x, self.padding
+        widths = ((0, 0), (0, 0), *((p, p) for p in self.padding))
+        return F.pad(x, widths, mode=self.padding_mode), (0,) * self.n  # type: ignore[attr-defined]
+
+    def _module_info_string(self) -> str:
+        s = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"
+        for name, default in (("stride", 1), ("padding", 0), ("dilation", 1)):
+            if any(v != default for v in getattr(self, name)):
+                s += f", {name}={getattr(self, name)}"
+        return s + (f", groups={self.groups}" if self.groups > 1 else "") + ("" if self.bias is not None else ", bias=False")
+
+
+class Conv1d(_Conv):
+    """Convolution of (N, C, L). Initial: normal with variance 1 / fan-in, bias 0."""
+
+    n = 1
+
+    def forward(self, x: Tensor) -> Tensor:
+        x, padding = self._padded(x)
+        return F.conv1d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+
+class Conv2d(_Conv):
+    """Convolution of (N, C, H, W). Initial: normal with variance 1 / fan-in, bias 0.
+
+    >>> from tengen import functional as F, module as M
+    >>> M.Conv2d(1, 6, 5)(F.zeros((2, 1, 32, 32))).shape
+    (2, 6, 28, 28)
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        x, padding = self._padded(x)
+        return F.conv2d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+
+class Conv3d(_Conv):
+    """Convolution of (N, C, D, H, W). Initial: normal with variance 1 / fan-in, bias 0."""
+
+    n = 3
+
+    def forward(self, x: Tensor) -> Tensor:
+        x, padding = self._padded(x)
+        return F.conv3d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+
+class ConvTranspose2d(_Conv):
+    """Transposed convolution of (N, C, H, W); weight (C, O, KH, KW), with groups (G, C/G, O/G, KH, KW)."""
+
+    transposed = True
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size, stride=1, padding=0, output_padding=0, dilation=1, groups: int = 1,
+        bias: bool = True, conv_mode: str = "cross_correlation", compute_mode: str = "default", **kwargs,
+    ):  # fmt: skip
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, **kwargs)
+        self.output_padding = per_axis(output_padding, 2, "output_padding")
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.conv_transpose2d(x, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.dilation, self.groups)

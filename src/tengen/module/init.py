@@ -1,0 +1,89 @@
+"""Initial values. Each function fills a tensor in place."""
+
+from __future__ import annotations
+
+import math
+
+from tengen import random
+from tengen.ops.define import REGISTRY
+from tengen.tensor import Tensor
+
+
+def fill_(tensor: Tensor, val: float) -> None:
+    """Every element becomes val."""
+    tensor._reset(REGISTRY["astype"](REGISTRY["copy"](REGISTRY["broadcast_to"](Tensor(float(val)), tensor.shape)), tensor.dtype))
+
+
+def zeros_(tensor: Tensor) -> None:
+    """Every element becomes 0."""
+    fill_(tensor, 0.0)
+
+
+def ones_(tensor: Tensor) -> None:
+    """Every element becomes 1."""
+    fill_(tensor, 1.0)
+
+
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> None:
+    """Uniform in [a, b)."""
+    tensor._reset(random.uniform(a, b, tensor.shape).astype(tensor.dtype))
+
+
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> None:
+    """Normal."""
+    tensor._reset(random.normal(mean, std, tensor.shape).astype(tensor.dtype))
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """The factor that keeps a variance through a nonlinearity."""
+    if nonlinearity in ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid"):
+        return 1.0
+    if nonlinearity == "tanh":
+        return 5.0 / 3
+    if nonlinearity == "relu":
+        return math.sqrt(2.0)
+    if nonlinearity == "leaky_relu":
+        return math.sqrt(2.0 / (1 + (0.01 if param is None else float(param)) ** 2))
+    raise ValueError(f"no gain is known for {nonlinearity!r}")
+
+
+def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[float, float]:
+    """How many inputs an output sees, and how many outputs an input reaches, for (O, C, *K) or grouped (G, O/G, C/G, *K)."""
+    s = tensor.shape
+    if len(s) < 2:
+        raise ValueError(f"a tensor of shape {s} has no fans; help: at least two axes are needed")
+    if len(s) == 2:
+        return s[1], s[0]
+    if len(s) == 5:
+        s = s[1:]
+    field = math.prod(s[2:])
+    return s[1] * field, s[0] * field
+
+
+def calculate_correct_fan(tensor: Tensor, mode: str) -> float:
+    """The fan that `mode` ("fan_in" or "fan_out") names."""
+    if mode not in ("fan_in", "fan_out"):
+        raise ValueError(f"mode={mode!r} must be 'fan_in' or 'fan_out'")
+    return calculate_fan_in_and_fan_out(tensor)[mode == "fan_out"]
+
+
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> None:
+    """Glorot and Bengio, AISTATS 2010."""
+    a = gain * math.sqrt(6.0 / sum(calculate_fan_in_and_fan_out(tensor)))
+    uniform_(tensor, -a, a)
+
+
+def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> None:
+    """Glorot and Bengio, AISTATS 2010."""
+    normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(calculate_fan_in_and_fan_out(tensor))))
+
+
+def msra_uniform_(tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> None:
+    """He et al., arXiv 1502.01852."""
+    bound = calculate_gain(nonlinearity, a) * math.sqrt(3.0 / calculate_correct_fan(tensor, mode))
+    uniform_(tensor, -bound, bound)
+
+
+def msra_normal_(tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> None:
+    """He et al., arXiv 1502.01852."""
+    normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(calculate_correct_fan(tensor, mode)))

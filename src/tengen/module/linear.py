@@ -1,0 +1,58 @@
+"""Linear maps and embeddings."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tengen import functional as F
+from tengen.module import init
+from tengen.module.module import Module
+from tengen.parameter import Parameter
+from tengen.tensor import Tensor
+
+
+class Linear(Module):
+    """y = x W^T + b. Parameters: weight (out, in), bias (out,). Initial: uniform in +-1/sqrt(in), bias 0."""
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, compute_mode: str = "default", **kwargs):
+        super().__init__(**kwargs)
+        self.in_features, self.out_features = in_features, out_features
+        self.weight = Parameter(np.zeros((out_features, in_features), np.float32))
+        self.bias = Parameter(np.zeros(out_features, np.float32)) if bias else None
+        bound = math.sqrt(1.0 / in_features)
+        init.uniform_(self.weight, -bound, bound)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.bias)
+
+    def _module_info_string(self) -> str:
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+
+
+class Embedding(Module):
+    """Rows of a table by index. Parameter: weight (num_embeddings, embedding_dim), normal at first."""
+
+    def __init__(
+        self, num_embeddings: int, embedding_dim: int, padding_idx=None, max_norm=None, norm_type=None, initial_weight=None,
+        freeze: bool = False, **kwargs,
+    ):  # fmt: skip
+        super().__init__(**kwargs)
+        if padding_idx is not None or max_norm is not None or norm_type is not None:
+            raise ValueError("Embedding: padding_idx, max_norm and norm_type must be None (as in MegEngine)")
+        self.num_embeddings, self.embedding_dim, self.freeze = num_embeddings, embedding_dim, freeze
+        shape = (num_embeddings, embedding_dim)
+        if initial_weight is None:
+            self.weight = Parameter(np.zeros(shape, np.float32))
+            init.normal_(self.weight)
+        else:
+            if tuple(initial_weight.shape) != shape:
+                raise ValueError(f"Embedding: initial_weight has shape {tuple(initial_weight.shape)}, {shape} is needed")
+            self.weight = Parameter(initial_weight)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return F.embedding(inputs, self.weight.detach() if self.freeze else self.weight)
+
+    def _module_info_string(self) -> str:
+        return f"{self.num_embeddings}, {self.embedding_dim}"

@@ -1,0 +1,251 @@
+"""`Module`: a function with parameters, found by walking its attributes in alphabetical order, as MegEngine does.
+
+A `Parameter` attribute is trainable, any other Tensor attribute is a buffer, a Module attribute a child; lists, tuples and dicts of
+them are walked too. There is no registration.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from tengen.parameter import Parameter
+from tengen.tensor import Tensor
+
+
+def _walk(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """The tensors and modules in an attribute, with their names."""
+    if isinstance(value, (Tensor, Module)):
+        yield name, value
+    elif isinstance(value, (list, tuple)):
+        for i, v in enumerate(value):
+            yield from _walk(v, f"{name}.{i}")
+    elif isinstance(value, dict):
+        for k in sorted(k for k in value if isinstance(k, str)):
+            yield from _walk(value[k], f"{name}.{k}")
+
+
+class HookHandle:
+    """Takes a hook off its module."""
+
+    def __init__(self, hooks: dict, key: int):
+        self._hooks, self._key = hooks, key
+
+    def remove(self) -> None:
+        """The hook is not called any more."""
+        self._hooks.pop(self._key, None)
+
+
+class Module:
+    """The base of all modules: subclass it, make parameters and children in ``__init__``, compute in ``forward``.
+
+    >>> from tengen import module as M
+    >>> net = M.Sequential(M.Linear(4, 3), M.ReLU(), M.Linear(3, 2))
+    >>> [name for name, _ in net.named_parameters()]
+    ['0.bias', '0.weight', '2.bias', '2.weight']
+    """
+
+    def __init__(self, name: str | None = None):
+        self._name = name
+        self.training = True
+        self._forward_pre_hooks: dict[int, Callable] = OrderedDict()
+        self._forward_hooks: dict[int, Callable] = OrderedDict()
+
+    def forward(self, *inputs, **kwargs):
+        """Computes the outputs; subclasses say how."""
+        raise NotImplementedError(f"{type(self).__name__} needs a forward() method")
+
+    def __call__(self, *inputs, **kwargs):
+        for hook in self._forward_pre_hooks.values():
+            changed = hook(self, inputs)
+            if changed is not None:
+                inputs = changed if isinstance(changed, tuple) else (changed,)
+        out = self.forward(*inputs, **kwargs)
+        for hook in self._forward_hooks.values():
+            changed = hook(self, inputs, out)
+            out = out if changed is None else changed
+        return out
+
+    def register_forward_pre_hook(self, hook: Callable) -> HookHandle:
+        """Calls hook(module, inputs) before forward; what it returns, if anything, replaces the inputs."""
+        return self._add_hook(self._forward_pre_hooks, hook)
+
+    def register_forward_hook(self, hook: Callable) -> HookHandle:
+        """Calls hook(module, inputs, outputs) after forward; what it returns, if anything, replaces the outputs."""
+        return self._add_hook(self._forward_hooks, hook)
+
+    @staticmethod
+    def _add_hook(hooks: dict, hook: Callable) -> HookHandle:
+        key = max(hooks, default=-1) + 1
+        hooks[key] = hook
+        return HookHandle(hooks, key)
+
+    # -- walking ---------------------------------------------------------------------------------------------------------
+    def _attributes(self) -> Iterator[tuple[str, Any]]:
+        for name in sorted(self.__dict__):
+            if not name.startswith("_forward"):
+                yield from _walk(self.__dict__[name], name)
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The modules directly inside, with their names."""
+        return ((n, v) for n, v in self._attributes() if isinstance(v, Module))
+
+    def children(self) -> Iterator[Module]:
+        """The modules directly inside."""
+        return (v for _, v in self.named_children())
+
+    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        """This module and all inside, each once, with dotted names."""
+        seen: set[int] = set()
+
+        def walk(m: Module, name: str):
+            if id(m) in seen:
+                return
+            seen.add(id(m))
+            yield name, m
+            for n, child in m.named_children():
+                yield from walk(child, f"{name}.{n}" if name else n)
+
+        return walk(self, prefix)
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all inside."""
+        return (m for _, m in self.named_modules())
+
+    def named_tensors(self, prefix: str = "", recursive: bool = True) -> Iterator[tuple[str, Tensor]]:
+        """Parameters and buffers, each tensor once."""
+        seen: set[int] = set()
+
+        def walk(m: Module, name: str):
+            for n, v in m._attributes():
+                full = f"{name}.{n}" if name else n
+                if isinstance(v, Tensor):
+                    if id(v) not in seen:
+                        seen.add(id(v))
+                        yield full, v
+                elif recursive:
+                    yield from walk(v, full)
+
+        return walk(self, prefix)
+
+    def named_parameters(self, prefix: str = "", recursive: bool = True) -> Iterator[tuple[str, Parameter]]:
+        """The trainable tensors with their dotted names, in alphabetical order of attributes."""
+        return ((n, t) for n, t in self.named_tensors(prefix, recursive) if isinstance(t, Parameter))
+
+    def parameters(self, recursive: bool = True) -> Iterator[Parameter]:
+        """The trainable tensors."""
+        return (p for _, p in self.named_parameters(recursive=recursive))
+
+    def named_buffers(self, prefix: str = "", recursive: bool = True) -> Iterator[tuple[str, Tensor]]:
+        """The tensors that are not trained (running statistics), with their dotted names."""
+        return ((n, t) for n, t in self.named_tensors(prefix, recursive) if not isinstance(t, Parameter))
+
+    def buffers(self, recursive: bool = True) -> Iterator[Tensor]:
+        """The tensors that are not trained."""
+        return (b for _, b in self.named_buffers(recursive=recursive))
+
+    def tensors(self, recursive: bool = True) -> Iterator[Tensor]:
+        """Parameters and buffers."""
+        return (t for _, t in self.named_tensors(recursive=recursive))
+
+    def apply(self, fn: Callable[[Module], None]) -> None:
+        """fn(module) for this module and all inside."""
+        for m in self.modules():
+            fn(m)
+
+    # -- modes -----------------------------------------------------------------------------------------------------------
+    def train(self, mode: bool = True, recursive: bool = True) -> Module:
+        """Training mode (dropout drops, batch norm uses the batch); returns self."""
+        for m in self.modules() if recursive else [self]:
+            m.training = mode
+        return self
+
+    def eval(self) -> Module:
+        """Evaluation mode; returns self."""
+        return self.train(False)
+
+    def zero_grad(self) -> None:
+        """Forgets all gradients."""
+        for p in self.parameters():
+            p.grad = None
+
+    # -- state -----------------------------------------------------------------------------------------------------------
+    def _state_shape(self, name: str, t: Tensor) -> tuple[int, ...]:
+        """The shape of a tensor of this module in a state dict (norms store theirs flat)."""
+        return t.shape
+
+    def _owned_tensors(self) -> Iterator[tuple[str, Module, Tensor]]:
+        seen: set[int] = set()
+
+        def walk(m: Module, prefix: str):
+            for n, v in m._attributes():
+                full = f"{prefix}.{n}" if prefix else n
+                if isinstance(v, Tensor):
+                    if id(v) not in seen:
+                        seen.add(id(v))
+                        yield full, m, v
+                else:
+                    yield from walk(v, full)
+
+        return walk(self, "")
+
+    def state_dict(self, rst=None, prefix: str = "", keep_var: bool = False) -> dict[str, Any]:
+        """All tensors by dotted name, as NumPy arrays (as Tensors with keep_var)."""
+        out = OrderedDict() if rst is None else rst
+        for name, m, t in self._owned_tensors():
+            out[prefix + name] = t if keep_var else t.numpy().reshape(m._state_shape(name, t)).copy()
+        return out
+
+    def load_state_dict(self, state_dict, strict: bool = True) -> None:
+        """Takes values by name: a dict of arrays, or a function (name, tensor) -> array or None.
+
+        Errors: KeyError that lists all missing and unexpected names (with near misses), ValueError for shapes that do not fit.
+        """
+        owned = list(self._owned_tensors())
+        if callable(state_dict) and not isinstance(state_dict, dict):
+            found = {name: state_dict(name, t) for name, _, t in owned}
+            values, strict = {k: v for k, v in found.items() if v is not None}, False
+        else:
+            values = dict(state_dict)
+        names = {name for name, _, _ in owned}
+        missing, extra = sorted(names - values.keys()), sorted(values.keys() - names)
+        if strict and (missing or extra):
+            lines = [f"  missing: {n}" + _near(n, extra) for n in missing] + [f"  unexpected: {n}" for n in extra]
+            raise KeyError("the state dict does not fit " + type(self).__name__ + ":\n" + "\n".join(lines))
+        wrong = []
+        arrays = {}
+        for name, _, t in owned:
+            if name in values:
+                a = arrays[name] = np.asarray(values[name])
+                if a.size != t.size or (a.shape != t.shape and a.ndim != 1 and a.squeeze().shape != t.numpy().squeeze().shape):
+                    wrong.append(f"  {name}: {a.shape} does not fit {t.shape}")
+        if wrong:
+            raise ValueError("the state dict does not fit " + type(self).__name__ + ":\n" + "\n".join(wrong))
+        for name, _, t in owned:
+            if name in arrays:
+                t._reset(Tensor(arrays[name].reshape(t.shape)))
+
+    def replace_param(self, params: dict, start_pos: int, seen=None) -> int:
+        """Accepted for MegEngine's sake; parameters are changed through `load_state_dict`."""
+        raise NotImplementedError("replace_param(): use load_state_dict")
+
+    # -- for people ------------------------------------------------------------------------------------------------------
+    def _module_info_string(self) -> str:
+        """What stands in the brackets of the repr."""
+        return ""
+
+    def __repr__(self) -> str:
+        lines = [f"({n}): " + repr(c).replace("\n", "\n  ") for n, c in self.named_children()]
+        info = self._module_info_string()
+        if not lines:
+            return f"{type(self).__name__}({info})"
+        return f"{type(self).__name__}({info}\n  " + "\n  ".join(lines) + "\n)"
+
+
+def _near(name: str, names: list[str]) -> str:
+    near = difflib.get_close_matches(name, names, 1)
+    return f" (is it {near[0]}?)" if near else ""

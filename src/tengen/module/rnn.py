@@ -1,0 +1,144 @@
+"""Recurrent networks: RNN and LSTM, cell by cell. Gates of an LSTM are ordered input, forget, cell, output."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tengen import functional as F
+from tengen.module import init
+from tengen.module.module import Module
+from tengen.ops.define import REGISTRY
+from tengen.parameter import Parameter
+from tengen.tensor import Tensor
+
+
+class _Cell(Module):
+    gates = 1
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True):
+        super().__init__()
+        self.input_size, self.hidden_size = input_size, hidden_size
+        rows, bound = self.gates * hidden_size, 1.0 / math.sqrt(hidden_size)
+        self.weight_ih = Parameter(np.zeros((rows, input_size), np.float32))
+        self.weight_hh = Parameter(np.zeros((rows, hidden_size), np.float32))
+        self.bias_ih = Parameter(np.zeros(rows, np.float32)) if bias else None
+        self.bias_hh = Parameter(np.zeros(rows, np.float32)) if bias else None
+        for p in self.parameters():
+            init.uniform_(p, -bound, bound)
+
+    def _zeros(self, x: Tensor) -> Tensor:
+        return F.zeros((x.shape[0], self.hidden_size), dtype=x.dtype)  # type: ignore[attr-defined]
+
+    def _sum(self, from_input: Tensor, h: Tensor) -> Tensor:
+        return from_input + F.linear(h, self.weight_hh, self.bias_hh)
+
+    def project(self, x: Tensor) -> Tensor:
+        """The input's part of the gates, for all steps at once: (..., input_size) -> (..., gates * hidden_size)."""
+        return F.linear(x, self.weight_ih, self.bias_ih)
+
+
+class RNNCell(_Cell):
+    """h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu with nonlinearity="relu"."""
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh"):
+        super().__init__(input_size, hidden_size, bias)
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"nonlinearity={nonlinearity!r} must be 'tanh' or 'relu'")
+        self.nonlinearity = nonlinearity
+
+    def step(self, projected: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """One step from the projected input."""
+        return (REGISTRY[self.nonlinearity](self._sum(projected, state[0])),)
+
+    def forward(self, x: Tensor, hx: Tensor | None = None) -> Tensor:
+        return self.step(self.project(x), (self._zeros(x) if hx is None else hx,))[0]
+
+    def start(self, x: Tensor) -> tuple[Tensor, ...]:
+        """The state before the first step."""
+        return (self._zeros(x),)
+
+
+class LSTMCell(_Cell):
+    """One step of an LSTM: (x, (h, c)) -> (h', c'). Source: Hochreiter and Schmidhuber, 1997."""
+
+    gates = 4
+
+    def step(self, projected: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """One step from the projected input."""
+        h, c = state
+        i, f, g, o = F.split(self._sum(projected, h), 4, axis=1)  # type: ignore[attr-defined]
+        sigmoid, tanh = REGISTRY["sigmoid"], REGISTRY["tanh"]
+        c = sigmoid(f) * c + sigmoid(i) * tanh(g)
+        return sigmoid(o) * tanh(c), c
+
+    def forward(self, x: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        return self.step(self.project(x), self.start(x) if hx is None else hx)  # type: ignore[return-value]
+
+    def start(self, x: Tensor) -> tuple[Tensor, ...]:
+        """The state before the first step."""
+        return self._zeros(x), self._zeros(x)
+
+
+class _Recurrent(Module):
+    def __init__(self, make, num_layers: int, bidirectional: bool, batch_first: bool, dropout: float, proj_size: int):
+        super().__init__()
+        if proj_size:
+            raise ValueError("proj_size must be 0")
+        self.num_layers, self.batch_first, self.dropout, self.bidirectional = num_layers, batch_first, dropout, bidirectional
+        n = 2 if bidirectional else 1
+        self.cells = [[make(layer, n) for _ in range(n)] for layer in range(num_layers)]
+
+    def _run(self, x: Tensor, hx):
+        """(output, list of final states) over (T, N, C)."""
+        finals = []
+        for layer, cells in enumerate(self.cells):
+            outs = []
+            for d, cell in enumerate(cells):
+                i = layer * len(cells) + d
+                state = cell.start(x[0]) if hx is None else tuple(h[i] for h in hx)
+                projected = cell.project(x)
+                steps: list[Tensor] = []
+                for t in range(x.shape[0]) if d == 0 else reversed(range(x.shape[0])):
+                    state = cell.step(projected[t], state)
+                    steps.append(state[0])
+                outs.append(F.stack(steps if d == 0 else steps[::-1], 0))  # type: ignore[attr-defined]
+                finals.append(state)
+            x = outs[0] if len(outs) == 1 else F.concat(outs, -1)  # type: ignore[attr-defined]
+            if layer + 1 < self.num_layers:
+                x = F.dropout(x, self.dropout, self.training)
+        return x, finals
+
+    def forward(self, x: Tensor, hx=None):
+        x = x.transpose(1, 0, 2) if self.batch_first else x
+        hx = (hx,) if isinstance(hx, Tensor) else hx
+        y, finals = self._run(x, hx)
+        last = tuple(F.stack([f[i] for f in finals], 0) for i in range(len(finals[0])))  # type: ignore[attr-defined]
+        return (y.transpose(1, 0, 2) if self.batch_first else y), (last[0] if len(last) == 1 else last)
+
+
+class RNN(_Recurrent):
+    """Layers of `RNNCell` over a sequence (T, N, C), or (N, T, C) with batch_first. Returns (output, final hidden state)."""
+
+    def __init__(
+        self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
+        dropout: float = 0, bidirectional: bool = False, proj_size: int = 0, nonlinearity: str = "tanh",
+    ):  # fmt: skip
+        def make(layer, n):
+            return RNNCell(input_size if layer == 0 else hidden_size * n, hidden_size, bias, nonlinearity)
+
+        super().__init__(make, num_layers, bidirectional, batch_first, dropout, proj_size)
+
+
+class LSTM(_Recurrent):
+    """Layers of `LSTMCell` over a sequence (T, N, C), or (N, T, C) with batch_first. Returns (output, (h, c))."""
+
+    def __init__(
+        self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
+        dropout: float = 0, bidirectional: bool = False, proj_size: int = 0,
+    ):  # fmt: skip
+        def make(layer, n):
+            return LSTMCell(input_size if layer == 0 else hidden_size * n, hidden_size, bias)
+
+        super().__init__(make, num_layers, bidirectional, batch_first, dropout, proj_size)

@@ -1,0 +1,48 @@
+"""`Sequential`: modules one after the other."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from tengen.module.module import Module
+
+
+class Sequential(Module):
+    """Calls its modules in order. Children are named 0, 1, ..., or by an OrderedDict's keys.
+
+    >>> from tengen import module as M
+    >>> len(M.Sequential(M.Linear(4, 3), M.ReLU()))
+    2
+    """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(**kwargs)
+        named = args[0] if len(args) == 1 and isinstance(args[0], dict) else OrderedDict((str(i), m) for i, m in enumerate(args))
+        self.layer_keys = list(named)
+        for k, m in named.items():
+            setattr(self, k, m)
+
+    def __getitem__(self, i):
+        if isinstance(i, slice):
+            return Sequential(OrderedDict((k, getattr(self, k)) for k in self.layer_keys[i]))
+        return getattr(self, self.layer_keys[i])
+
+    def __setitem__(self, i: int, m: Module) -> None:
+        setattr(self, self.layer_keys[i], m)
+
+    def __len__(self) -> int:
+        return len(self.layer_keys)
+
+    def __iter__(self) -> Iterator[Module]:
+        return (getattr(self, k) for k in self.layer_keys)
+
+    @property
+    def layer_values(self) -> list[Module]:
+        """The modules, in order."""
+        return list(self)
+
+    def forward(self, x):
+        for m in self:
+            x = m(x)
+        return x

@@ -1,0 +1,136 @@
+"""The base of optimizers: groups of parameters with hyperparameters, and state per parameter.
+
+A learning rate lives in a tensor, so a traced step reads its present value and a scheduler can change it between steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from tengen.autodiff import GradManager
+from tengen.parameter import Parameter
+from tengen.tensor import Tensor
+
+
+class ParamGroup(dict):
+    """Hyperparameters and "params". Setting "lr" also sets the tensor that steps read."""
+
+    def __init__(self, values: dict):
+        super().__init__()
+        self.lr = Tensor(np.float32(0.0))
+        for k, v in values.items():
+            self[k] = v
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value)
+        if key == "lr":
+            self.lr._reset(Tensor(np.float32(value)))
+
+
+class Optimizer:
+    """Base class. Subclasses give `_create_state(group)` and `_update(group)`.
+
+    Args:
+        params: parameters, or dicts with "params" and hyperparameters of their own. defaults: hyperparameters.
+    """
+
+    def __init__(self, params, defaults: dict):
+        self.defaults = defaults
+        self.param_groups: list[ParamGroup] = []
+        self._state: dict[int, dict[str, Tensor]] = {}
+        self._manager: GradManager | None = None
+        groups = [params] if isinstance(params, Tensor) else list(params)
+        if not groups:
+            raise ValueError(f"{type(self).__name__} got no parameters; help: pass module.parameters()")
+        for g in groups if isinstance(groups[0], dict) else [{"params": groups}]:
+            self.add_param_group(g)
+
+    def add_param_group(self, param_group: dict) -> None:
+        """Adds parameters with hyperparameters of their own."""
+        params = param_group["params"]
+        params = [params] if isinstance(params, Tensor) else list(params)
+        for p in params:
+            if not isinstance(p, Parameter):
+                raise TypeError(f"an optimizer updates Parameters, got a {type(p).__name__}")
+            if any(p is q for g in self.param_groups for q in g["params"]):
+                raise ValueError("a parameter is in two groups")
+        for name, default in self.defaults.items():
+            if default is _REQUIRED and name not in param_group:
+                raise ValueError(f"{type(self).__name__} needs {name}")
+        group = ParamGroup({**self.defaults, **param_group, "params": params})
+        self.param_groups.append(group)
+        for p in params:
+            self._state[id(p)] = self._create_state(p, group)
+
+    def _create_state(self, p: Parameter, group: ParamGroup) -> dict[str, Tensor]:
+        raise NotImplementedError(f"{type(self).__name__} needs _create_state()")
+
+    def _update(self, p: Parameter, grad: Tensor, state: dict[str, Tensor], group: ParamGroup) -> None:
+        raise NotImplementedError(f"{type(self).__name__} needs _update()")
+
+    def _params(self) -> Iterable[tuple[Parameter, ParamGroup]]:
+        return ((p, g) for g in self.param_groups for p in g["params"])
+
+    def step(self) -> Optimizer:
+        """Updates every parameter that has a gradient; returns self, so that ``opt.step().clear_grad()`` reads well."""
+        for p, group in self._params():
+            grad = p.grad
+            if grad is not None:
+                self._update(p, grad.detach(), self._state[id(p)], group)
+        return self
+
+    def clear_grad(self) -> None:
+        """Forgets all gradients."""
+        for p, _ in self._params():
+            p.grad = None
+
+    def zero_grad(self) -> None:
+        """MegEngine 1.0: forgets all gradients, and starts recording for `backward`."""
+        self.clear_grad()
+        if self._manager is None:
+            self._manager = GradManager().attach(p for p, _ in self._params())
+        self._manager.release()
+        self._manager.record()
+
+    def backward(self, loss: Tensor) -> None:
+        """MegEngine 1.0: computes the gradients of what has been calculated since `zero_grad`."""
+        if self._manager is None:
+            raise RuntimeError("backward() without zero_grad(); help: call opt.zero_grad() before the forward pass")
+        self._manager.backward(loss)
+
+    # -- state -----------------------------------------------------------------------------------------------------------
+    def state_dict(self, keep_var: bool = False) -> dict[str, Any]:
+        """Hyperparameters and state by position of the parameter; arrays are NumPy's (Tensors with keep_var)."""
+        numbers = {id(p): i for i, (p, _) in enumerate(self._params())}
+        groups = [{k: v for k, v in g.items() if k != "params"} | {"params": [numbers[id(p)] for p in g["params"]]} for g in self.param_groups]
+        state = {i: {k: t if keep_var else t.numpy().copy() for k, t in self._state[key].items()} for key, i in numbers.items()}
+        return {"param_groups": groups, "state": state}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what `state_dict` gave."""
+        if len(state["param_groups"]) != len(self.param_groups):
+            raise ValueError(f"{len(state['param_groups'])} groups do not fit {len(self.param_groups)}")
+        for group, saved in zip(self.param_groups, state["param_groups"]):
+            if len(saved["params"]) != len(group["params"]):
+                raise ValueError(f"a group of {len(saved['params'])} parameters does not fit one of {len(group['params'])}")
+            for k, v in saved.items():
+                if k != "params":
+                    group[k] = v
+            for p, i in zip(group["params"], saved["params"]):
+                mine = self._state[id(p)]
+                theirs = state["state"][i] if i in state["state"] else state["state"][str(i)]
+                if mine.keys() != theirs.keys():
+                    raise ValueError(f"state {sorted(theirs)} does not fit {type(self).__name__}'s {sorted(mine)}")
+                for k, t in mine.items():
+                    t._reset(Tensor(np.asarray(theirs[k], t.dtype.numpy).reshape(t.shape)))
+
+
+_REQUIRED = object()
+
+
+def zeros(p: Tensor) -> Tensor:
+    """State of a parameter's shape and dtype."""
+    return Tensor(np.zeros(p.shape, p.dtype.numpy))

@@ -1,0 +1,32 @@
+"""Stochastic gradient descent."""
+
+from __future__ import annotations
+
+from tengen.ops.update import sgd_update
+from tengen.optimizer.optimizer import Optimizer, zeros
+
+
+class SGD(Optimizer):
+    """p -= lr v, v = momentum v + grad + weight_decay p.
+
+    Args: lr: learning rate. momentum: 0 keeps no velocity. nesterov: looks ahead (Nesterov, 1983). weight_decay: L2 penalty.
+    """
+
+    def __init__(self, params, lr: float, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0):
+        if lr < 0 or momentum < 0 or weight_decay < 0:
+            raise ValueError(f"SGD: lr={lr}, momentum={momentum}, weight_decay={weight_decay} must not be negative")
+        if nesterov and momentum <= 0:
+            raise ValueError("SGD: nesterov needs a momentum")
+        super().__init__(params, {"lr": lr, "momentum": momentum, "nesterov": nesterov, "weight_decay": weight_decay})
+
+    def _create_state(self, p, group):
+        return {"momentum_buffer": zeros(p)} if group["momentum"] else {}
+
+    def _update(self, p, grad, state, group):
+        args = (group.lr, group["momentum"], group["weight_decay"], group["nesterov"])
+        if not state:
+            return p._reset(sgd_update(p.detach(), grad, None, *args))
+        velocity = state["momentum_buffer"]
+        new_p, new_v = sgd_update(p.detach(), grad, velocity, *args)
+        p._reset(new_p)
+        velocity._reset(new_v)
