@@ -5,7 +5,7 @@ import pytest
 
 from tengen.base.dtype import float32, int64
 from tengen.base.errors import ShapeError, VerifyError
-from tengen.ir.graph import Graph, Node, State, Value
+from tengen.ir.graph import Graph, Node, State, Value, attr_key
 from tengen.ir.rewrite import inline, live_nodes, rebuild, sort_nodes
 from tengen.ir.text import print_graph
 from tengen.ir.types import TensorType
@@ -219,6 +219,12 @@ def test_sort_nodes():
     circle(g)
     with pytest.raises(VerifyError, match="form a circle"):
         sort_nodes(g)
+
+
+def test_keys_of_attributes_are_exact():
+    different = [1, 1.0, True, 0, 0.0, -0.0, False, None, "1", float32, (), (1,), (1.0,), ((1,),), var("N"), float("nan")]
+    assert len({attr_key(a) for a in different}) == len(different)
+    assert attr_key((float("nan"), 0.0)) == attr_key((float("nan"), 0.0)) and attr_key(var("N")) == attr_key(var("N"))
 
 
 def test_types_are_interned():

@@ -257,6 +257,16 @@ def map_attr(value: Any, f) -> Any:
     return tuple(map_attr(v, f) for v in value) if isinstance(value, tuple) else f(value)
 
 
+def attr_key(value: Any) -> Any:
+    """A key under which exactly equal attributes are equal: 1, 1.0 and True differ, so do 0.0 and -0.0; a NaN equals itself.
+    Graphs are equal only to themselves."""
+    if isinstance(value, tuple):
+        return tuple(attr_key(v) for v in value)
+    if isinstance(value, (DType, Graph, Expr)):
+        return value
+    return (type(value).__name__, value.hex() if isinstance(value, float) else value)
+
+
 def attr_graphs(attrs: Mapping[str, Any]) -> list[Graph]:
     """The graphs directly inside attributes, in order."""
     found: list[Graph] = []
