@@ -5,7 +5,7 @@ A pass is a verb; it takes a graph, works on a copy, and returns it.
 
 from __future__ import annotations
 
-from tengen.ir.graph import Graph, Value
+from tengen.ir.graph import Graph, Value, attr_key
 from tengen.ir.rewrite import live_nodes
 
 
@@ -42,7 +42,7 @@ def merge_common(graph: Graph) -> Graph:
     kept = []
     for n in g.nodes:
         n.inputs = [table.get(v, v) for v in n.inputs]
-        key = (n.op, tuple(id(v) for v in n.inputs), tuple(n.attrs.items()))
+        key = (n.op, tuple(id(v) for v in n.inputs), tuple((k, attr_key(a)) for k, a in n.attrs.items()))
         if key in seen:
             table.update(zip(n.outputs, seen[key]))
         else:
