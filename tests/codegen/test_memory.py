@@ -99,10 +99,9 @@ def test_lanes_past_the_count_are_not_touched(dt):
             same(b, a)
 
 
-@pytest.mark.parametrize("dt", ALL, ids=str)
-def test_gather_and_scatter(dt):
-    """By strides, backwards, and by computed indices; whole and partial; a scatter's last lane wins."""
-    k = Builder("gather")
+def gather_kernel(dt):
+    """Loads and stores by strides, backwards, and by computed indices; whole and partial."""
+    k = Builder(f"gather_{dt}")
     x, i, o = k.input("x", dt), k.input("i", int64), k.output("o", dt)
     n, s = k.int("n"), k.int("s")
     where = k.load(i, 0, LANES)
@@ -115,9 +114,18 @@ def test_gather_and_scatter(dt):
     k.store(o, ramp() * s + 300, k.load(x, 4, LANES), n)
     k.store(o, where + 400, k.load(x, 6, LANES), n)
     k.store(o, ramp() * 0 + 550, k.load(x, 6, LANES))
-    kernel = k.build()
+    return k.build()
+
+
+INDEX = np.array([3, 3, 90, 0, 127, 5, 6, 7, 7, 7, 50, 51, 52, 1, 2, 3])
+
+
+@pytest.mark.parametrize("dt", ALL, ids=str)
+def test_gather_and_scatter(dt):
+    """A scatter's last lane wins."""
+    kernel = gather_kernel(dt)
     loads = [load([kernel], t) for t in TARGETS]
-    a, index = values(dt, 128), np.array([3, 3, 90, 0, 127, 5, 6, 7, 7, 7, 50, 51, 52, 1, 2, 3])
+    a, index = values(dt, 128), INDEX
     for n, s in [(16, 3), (0, 1), (5, -3), (-4, 0), (99, 2)]:
         out = np.zeros(600, dt.numpy)
         want = out.copy()

@@ -143,8 +143,11 @@ def expectation(op: str, dt: DType, a: np.ndarray, b: np.ndarray, c: np.ndarray)
         return np.array([(v + m // 2) % m - m // 2 if dt.kind == "i" else v % m for v in values], dt.numpy)
 
 
-@pytest.mark.parametrize("dt", [d for d in ALL if d not in (float16, bfloat16)], ids=str)
-def test_every_op(dt):
+COMPUTED = [d for d in ALL if d not in (float16, bfloat16)]
+
+
+def op_cases(dt: DType):
+    """(kernels, their inputs, what they give) for every op on a dtype."""
     a, b = pairs(dt)
     c = np.roll(b, 3)
     ops = [op for op, (_, kinds, _) in OPS.items() if dt.kind in kinds]
@@ -156,10 +159,15 @@ def test_every_op(dt):
         if op in ("quo", "rem"):
             keep = (a >= 0) & (b > 0)
             xs = [x[keep][: keep.sum() // LANES * LANES].copy() for x in xs]
-        kernels.append(elementwise(f"k_{op}", [dt] * n, bool_ if OPS[op][2] == "bool" else dt, f))
+        kernels.append(elementwise(f"{op}_{dt}", [dt] * n, bool_ if OPS[op][2] == "bool" else dt, f))
         inputs.append(xs)
         expected.append(expectation(op, dt, *xs[:2], *[xs[-1]] * (3 - len(xs[:2]))))
-    check(kernels, inputs, expected)
+    return kernels, inputs, expected
+
+
+@pytest.mark.parametrize("dt", COMPUTED, ids=str)
+def test_every_op(dt):
+    check(*op_cases(dt))
 
 
 @pytest.mark.parametrize("dt", [float16, bfloat16], ids=str)
@@ -195,8 +203,8 @@ def converted(x: np.ndarray, s: DType, t: DType) -> np.ndarray:
     return np.array([(int(v) - i.min) % m + i.min for v in values], t.numpy)
 
 
-@pytest.mark.parametrize("s", ALL, ids=str)
-def test_every_cast(s):
+def cast_cases(s: DType):
+    """(kernels, their inputs, what they give) for the casts of a dtype to all others."""
     x = samples(s)
     if s.is_int and s.bits == 64:  # values that round twice wrongly when a conversion goes through a narrower one
         hard = [(1 << p) + (1 << p - 8) + d for p in (24, 40, 53, 54, 62) for d in (-1, 0, 1)] + [(1 << 62) + (1 << 38) + 1]
@@ -205,8 +213,13 @@ def test_every_cast(s):
         x = np.concatenate([x, [1 + 2**-8 + 2**-40, 1 + 2**-8 - 2**-40, 1 + 2**-11 + 2**-45, 2.0**-25 + 2**-60, 2.0**-25]])
         x = whole_vectors(x)
     targets = [t for t in ALL if t is not s]
-    kernels = [elementwise(f"to_{t}", [s], t, lambda v, t=t: cast(v, t)) for t in targets]
-    check(kernels, [[x]] * len(targets), [converted(x, s, t) for t in targets])
+    kernels = [elementwise(f"{s}_to_{t}", [s], t, lambda v, t=t: cast(v, t)) for t in targets]
+    return kernels, [[x]] * len(targets), [converted(x, s, t) for t in targets]
+
+
+@pytest.mark.parametrize("s", ALL, ids=str)
+def test_every_cast(s):
+    check(*cast_cases(s))
 
 
 def test_bitcasts():

@@ -1,0 +1,108 @@
+"""The same kernels on an emulated ARM processor give the same bits: every op, every cast, gathers and partial accesses."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from running import same
+from test_memory import INDEX, gather_kernel, values
+from test_values import COMPUTED, cast_cases, op_cases
+
+from tengen.base.dtype import ALL, DType
+from tengen.codegen.llvm import emit_module
+from tengen.codegen.target import Target
+from tengen.loops.interp import interpret
+from tengen.runtime.compile import compile_object
+
+QEMU = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
+
+# Without a C library, so that none has to be built: it reads everything, runs the kernels in place, and writes everything.
+MAIN = """
+typedef long i64;
+typedef void kernel(void **, i64 *, i64, i64);
+DECLARATIONS
+static kernel *const kernels[] = { NAMES };
+static char memory[BYTES + 8] __attribute__((aligned(64)));
+static i64 call(i64 number, i64 a, i64 b, i64 c) {
+  register i64 x8 __asm__("x8") = number, x0 __asm__("x0") = a, x1 __asm__("x1") = b, x2 __asm__("x2") = c;
+  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2) : "memory");
+  return x0;
+}
+void _start(void) {
+  i64 size = 0, done = 0, got;
+  while ((got = call(63, 0, (i64)memory + size, BYTES + 8 - size)) > 0) size += got;
+  char *at = memory;
+  for (unsigned k = 0; k < sizeof kernels / sizeof *kernels; k++) {
+    void *buffers[8];
+    i64 *head = (i64 *)at, n = head[0], m = head[1];
+    at += 8 * (2 + m);
+    for (int i = 0; i < n; i++) { i64 bytes = *(i64 *)at; buffers[i] = at + 8; at += 8 + bytes; }
+    kernels[k](buffers, head + 2, 0, 1);
+  }
+  while (done < size && (got = call(64, 1, (i64)memory + done, size - done)) > 0) done += got;
+  call(93, size != BYTES || done != size, 0, 0);
+  for (;;) {}
+}
+"""
+
+
+def run_emulated(folder, kernels, arrays, ints) -> list[list[np.ndarray]]:
+    """Runs each kernel once on its arrays; what the arrays hold then."""
+    target = Target.named("aarch64")
+    (folder / "kernels.o").write_bytes(compile_object(emit_module(kernels, target), target))
+    data, places = b"", []
+    for xs, ns in zip(arrays, ints):
+        data += np.array([len(xs), len(ns), *ns], np.int64).tobytes()
+        places.append([])
+        for x in xs:
+            padding = bytes(-x.nbytes % 8)
+            data += np.int64(x.nbytes + len(padding)).tobytes()
+            places[-1].append((len(data), x))
+            data += x.tobytes() + padding
+    names = ", ".join(k.name for k in kernels)
+    main = MAIN.replace("DECLARATIONS", f"kernel {names};").replace("NAMES", names).replace("BYTES", str(len(data)))
+    (folder / "main.c").write_text(main)
+    zig = [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-none", "-nostdlib", "-static", "-ffreestanding"]
+    subprocess.run([*zig, "-O1", "main.c", "kernels.o", "-o", "main"], cwd=folder, check=True, capture_output=True)
+    out = subprocess.run([QEMU, str(folder / "main")], input=data, check=True, capture_output=True).stdout
+    return [[np.frombuffer(out, x.dtype, len(x), at) for at, x in row] for row in places]
+
+
+@pytest.mark.skipif(not QEMU or not importlib.util.find_spec("ziglang"), reason="needs qemu-user and ziglang")
+def test_the_same_bits_on_arm(tmp_path):
+    kernels, arrays, ints, expected = [], [], [], []
+
+    def add(cases) -> None:
+        for k, xs, want in zip(*cases):
+            kernels.append(k)
+            arrays.append([*xs, np.zeros_like(want), np.zeros_like(want)])
+            ints.append([len(xs[0])])
+            expected.append([*xs, want, want])
+
+    for dt in COMPUTED:
+        add(op_cases(dt))
+    for dt in ALL:
+        add(cast_cases(dt))
+        add_gather(dt, kernels, arrays, ints, expected)
+    for k, got, want in zip(kernels, run_emulated(tmp_path, kernels, arrays, ints), expected):
+        for a, b in zip(got, want):
+            try:
+                same(a, b)
+            except AssertionError as e:
+                raise AssertionError(f"{k.name}: {e}") from None
+
+
+def add_gather(dt: DType, kernels, arrays, ints, expected) -> None:
+    """The gathers and scatters of test_memory, as the interpreter runs them."""
+    k, xs, ns = gather_kernel(dt), [values(dt, 128), INDEX, np.zeros(600, dt.numpy)], [5, -3]
+    want = [x.copy() for x in xs]
+    interpret(k, want, ns)
+    kernels.append(k)
+    arrays.append(xs)
+    ints.append(ns)
+    expected.append(want)
