@@ -69,3 +69,19 @@ def test_the_page_runner_sees(tmp_path):
     with pytest.raises(KeyError) as e:
         run_page(page, names)
     assert names["y"] == 2 and e.tb.tb_next.tb_next.tb_lineno == 11
+
+
+def migration_names():
+    """The names that the tables of docs/migration.md say Tengen has."""
+    for row in re.findall(r"^\|.*\|$", (ROOT / "docs" / "migration.md").read_text(), re.MULTILINE):
+        cells = [c.strip() for c in row.strip("|").split("|")]
+        if len(cells) == 4 and cells[3] != "planned" and re.fullmatch(r"`tengen(\.\w+)+`", cells[2]):
+            yield cells[2].strip("`")
+
+
+@pytest.mark.parametrize("name", list(migration_names()))
+def test_names_of_the_migration_table_exist(name):
+    parts = name.split(".")
+    value = importlib.import_module(parts[0])
+    for i, part in enumerate(parts[1:], 2):
+        value = getattr(value, part) if hasattr(value, part) else importlib.import_module(".".join(parts[:i]))
