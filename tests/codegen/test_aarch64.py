@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 from running import same
-from test_memory import INDEX, gather_kernel, values
+from test_access import INDEX, gather_kernel, values
 from test_values import COMPUTED, cast_cases, op_cases
 
 from tengen.base.dtype import ALL, DType
@@ -98,7 +98,7 @@ def test_the_same_bits_on_arm(tmp_path):
 
 
 def add_gather(dt: DType, kernels, arrays, ints, expected) -> None:
-    """The gathers and scatters of test_memory, as the interpreter runs them."""
+    """The gathers and scatters of test_access, as the interpreter runs them."""
     k, xs, ns = gather_kernel(dt), [values(dt, 128), INDEX, np.zeros(600, dt.numpy)], [5, -3]
     want = [x.copy() for x in xs]
     interpret(k, want, ns)
