@@ -81,7 +81,7 @@ def _by_x(xs: tuple[Expr, ...], y: Expr) -> Expr:
 _TWO_BY_ROOT_PI = 2 / math.sqrt(math.pi)
 
 # The two numbers are `ulp`. float32: from sweeps of `benchmarks/exhaustive_math.py`. float64, and pow and atan2 in both: from
-# some 40,000 points against mpmath. Rounded up to leave a tenth.
+# some 40,000 points against mpmath. Rounded up.
 # fmt: off
 _unary("exp", exponential.exp, lambda x, y: y, (1.1, 1.1), "e^x; exp(-inf) = 0.")
 _unary("exp2", exponential.exp2, lambda x, y: y * float(LN2), (0.9, 1.0), "2^x; exact at integers.")
