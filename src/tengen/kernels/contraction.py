@@ -6,6 +6,7 @@ strategy gives the same bits: `microkernel.py` (register tiles) and `channelwise
 
 from __future__ import annotations
 
+from tengen.kernels.channelwise import channelwise, fits
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.microkernel import register_tile
 from tengen.kernels.problem import Epilogue, normalise
@@ -40,4 +41,7 @@ def contract(
     if any(as_int(d) == 0 for d in out.shape):
         return
     p = normalise(a, b, out, g, m, k, n, epilogue, chunk, name)
-    register_tile(lo, p)
+    if fits(p):
+        channelwise(lo, p)
+    else:
+        register_tile(lo, p)

@@ -16,6 +16,7 @@ from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.pointwise import unflatten
 from tengen.kernels.problem import Axis, Problem, extents, multiply_add, partial_sums
 from tengen.loops.builder import as_expr
+
 from tengen.loops.lang import (  # isort: skip
     LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, equal, lane, maximum, minimum, ramp, select, splat,
 )  # fmt: skip
@@ -63,7 +64,7 @@ def choose(p: Problem, target) -> Tile:
     rows = most if m is None else max(1, -(-m // tiles))
     along_k = _along_k(p)
     depth = -(-longest // LANES) * LANES
-    packed = not (as_int(p.walk("n", "b").step) == 1 and (m is None or m <= 8 * most))
+    packed = not (as_int(p.walk("n", "b").step) == 1 and (m is not None and m <= 8 * most))
     room = SCRATCH_BYTES - rows * vectors * LANES * size - (0 if packed else depth * vectors * LANES * size)
     high = max(1, (room // size - LANES * depth if not along_k else room // size) // (depth + LANES) // rows)
     blocks = 1 if m is None else max(1, -(-tiles // high))

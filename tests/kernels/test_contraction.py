@@ -1,0 +1,318 @@
+"""Contractions against a NumPy loop that follows the chunk rule with exact fma, as bits: every strategy, layout and dtype."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import pytest
+from launching import Symbols, array_of, run
+from machine import Compiled
+
+from tengen.base.dtype import bfloat16, dtype
+from tengen.codegen.target import Target
+from tengen.kernels.channelwise import fits
+from tengen.kernels.chunks import Chunks
+from tengen.kernels.contraction import contract
+from tengen.kernels.lowering import Lowering
+from tengen.kernels.microkernel import choose
+from tengen.kernels.problem import normalise
+from tengen.loops.interp import fma32, fma64
+from tengen.loops.lang import as_int, cast, maximum
+
+HOST = Target.host()
+V3, V4 = Target.named("x86-64-v3"), Target.named("x86-64-v4")
+
+
+def starts(extents: tuple[int, ...]) -> list[int]:
+    """Where chunks begin, as the contract says it."""
+    c = extents[-1] if extents else 1
+    p = prod(extents[:-1])
+    if c >= 256:
+        return [i * c + j for i in range(p) for j in range(0, c, 256)]
+    return list(range(0, p * c, max(1, 256 // max(c, 1)) * c)) if c else []
+
+
+def model(a: np.ndarray, b: np.ndarray, g: int, m: int, k: int, n: int) -> np.ndarray:
+    """The contraction, position by position."""
+    gs, ms, ks, ns = a.shape[:g], a.shape[g : g + m], a.shape[g + m :], b.shape[g + k :]
+    out_dtype = a.dtype
+    if out_dtype in (np.float16, bfloat16.numpy):
+        a, b = a.astype(np.float32), b.astype(np.float32)
+    a, b = a.reshape(prod(gs), prod(ms), prod(ks)), b.reshape(prod(gs), prod(ks), prod(ns))
+    shape = (prod(gs), prod(ms), prod(ns))
+    positions = prod(ks)
+    cuts = [*starts(ks), positions]
+    total = None
+    with np.errstate(all="ignore"):
+        for start, stop in zip(cuts, cuts[1:]):
+            acc = np.zeros(shape, a.dtype)
+            for i in range(start, stop):
+                x, y = (np.broadcast_to(v, shape).copy() for v in (a[:, :, i, None], b[:, i, None, :]))
+                acc = (fma32 if a.dtype == np.float32 else fma64)(x, y, acc) if a.dtype.kind == "f" else x * y + acc
+            total = acc if total is None else total + acc
+        total = np.zeros(shape, a.dtype) if total is None else total
+        return total.reshape((*gs, *ms, *ns)).astype(out_dtype)
+
+
+def same(x: np.ndarray, y: np.ndarray) -> bool:
+    if x.dtype.kind not in "iu":
+        nan = np.isnan(x)
+        if (nan != np.isnan(y)).any():
+            return False
+        x, y = np.where(nan, x.dtype.type(0), x), np.where(nan, y.dtype.type(0), y)
+    return x.shape == y.shape and x.tobytes() == y.tobytes()
+
+
+def data(shape, dt="float32", seed=0):
+    rng = np.random.default_rng(seed)
+    if np.dtype(dt).kind in "iu":
+        info = np.iinfo(dt)
+        return rng.integers(info.min, info.max, shape, dtype=dt, endpoint=True)
+    x = rng.standard_normal(shape)
+    return (x * 10.0 ** rng.integers(-2, 3, shape)).astype(dt) if np.dtype(dt).itemsize > 2 else x.astype(dt)
+
+
+def contracted(a, b, out, axes, symbolic=False, target=HOST, interpreted=False, **kw):
+    """`out`, filled by the kernels."""
+    arrays, memory = [], {}
+    for x, id in ((a, "a"), (b, "b"), (out, "out")):
+        array, memory[id] = array_of(x, id)
+        arrays.append(array)
+    sym = Symbols()
+    if symbolic:
+        arrays = [sym.array(x) for x in arrays]
+    lo = Lowering(target, list(sym.values))
+    contract(lo, *arrays, *axes, **kw)
+    if interpreted:
+        run(lo, memory, sym.values, backwards=True)
+    else:
+        Compiled(lo, memory, ["out"], sym.values)()
+    return out
+
+
+def check(a, b, axes, out=None, modes=(False, True), **kw):
+    g, m, k, n = axes
+    want = model(a, b, *axes)
+    for symbolic in modes:
+        z = np.full(want.shape, 7, want.dtype) if out is None else out
+        z[...] = 7
+        assert same(np.ascontiguousarray(contracted(a, b, z, axes, symbolic, **kw)), want), (a.shape, b.shape, axes, symbolic, kw)
+
+
+def test_the_chunk_rule():
+    for extents in [(600,), (), (1,), (255,), (256,), (257,), (5, 5, 1), (3, 3, 64), (3, 3, 100), (2, 300), (3, 256), (2, 3, 257), (4, 56), (7, 0), (0, 7)]:
+        c = Chunks(extents)
+        got = [tuple(as_int(x) for x in c.bounds(i)) for i in range(as_int(c.count))]
+        cuts = [*starts(extents), prod(extents)]
+        want = list(zip(cuts, cuts[1:])) or [(0, 0)]
+        assert got == want, extents
+
+
+@pytest.mark.parametrize("k", [1, 255, 256, 257, 600])
+def test_sizes(k):
+    rows = choose(normalise(*(array_of(data((100, 100)), i)[0] for i in "abc"), 0, 1, 1, 1, None, None, ""), HOST).rows
+    for m in (1, rows - 1, rows, rows + 1, 33):
+        for n in (1, 15, 16, 17, 33) if m in (1, rows + 1) else (17,):
+            check(data((m, k)), data((k, n), seed=1), (0, 1, 1, 1))
+
+
+@pytest.mark.parametrize("n", [1, 16, 31, 32, 33, 64, 100])
+def test_columns(n):
+    for m in (2, 5, 130):
+        check(data((m, 20)), data((20, n), seed=1), (0, 1, 1, 1))
+
+
+@pytest.mark.parametrize("dt", ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "int32", "int64", "uint64"])
+def test_dtypes(dt):
+    dt = dtype(dt).numpy
+    for shape in [(5, 20, 17), (20, 300, 9), (15, 257, 33)]:
+        m, k, n = shape
+        check(data((m, k), dt), data((k, n), dt, 1), (0, 1, 1, 1))
+        check(data((k, m), dt).T, data((n, k), dt, 1).T, (0, 1, 1, 1))
+
+
+def test_the_interpreter_agrees():
+    for m, k, n in [(3, 5, 4), (15, 20, 33), (2, 258, 17), (1, 3, 1), (30, 4, 40)]:
+        check(data((m, k)), data((k, n), seed=1), (0, 1, 1, 1), interpreted=True)
+        check(data((k, m)).T, data((n, k), seed=1).T, (0, 1, 1, 1), interpreted=True)
+
+
+def test_layouts():
+    x, y = data((40, 70)), data((70, 50), seed=1)
+    layouts_a = [x, np.asfortranarray(x), data((80, 140))[::2, ::2], x[::-1, ::-1], np.broadcast_to(x[:1], x.shape)]
+    layouts_b = [y, np.asfortranarray(y), data((140, 100), seed=1)[::2, ::2], y[::-1, ::-1], np.broadcast_to(y[:, :1], y.shape)]
+    for i, a in enumerate(layouts_a):
+        for j, b in enumerate(layouts_b):
+            if i == 0 or j == 0 or i == j:
+                check(a, b, (0, 1, 1, 1))
+    wide = np.zeros((80, 100), np.float32)
+    for out in (np.zeros((50, 40), np.float32).T, wide[::2, ::2], wide[:40, 50:], wide[:40, :50][::-1, ::-1]):
+        check(x, y, (0, 1, 1, 1), out)
+
+
+def test_roles_of_axes():
+    check(data((2, 3, 5, 7)), data((2, 3, 7, 4), seed=1), (2, 1, 1, 1))
+    check(data((2, 3, 5)), data((5, 2, 18), seed=1), (0, 2, 1, 2))
+    check(data((4, 3, 5)), data((3, 5, 6), seed=1), (0, 1, 2, 1))
+    check(data((4, 3, 300)), data((3, 300, 6), seed=1), (0, 1, 2, 1))
+    check(data((7, 20)), data((7, 20), seed=1), (1, 0, 1, 0))
+    check(data((300,)), data((300,), seed=1), (0, 0, 1, 0))
+    check(data((9,)), data((20,), seed=1), (0, 1, 0, 1))
+    check(data((3, 9)), data((3,), seed=1), (1, 1, 0, 0))
+    check(data(()), data((), seed=1), (0, 0, 0, 0))
+    check(data((6, 40)), data((40,), seed=1), (0, 1, 1, 0))
+    check(data((40, 600)).T, data((40,), seed=1), (0, 1, 1, 0))
+    check(data((40,)), data((40, 6), seed=1), (0, 0, 1, 1))
+    check(np.broadcast_to(data((5, 7)), (3, 5, 7)), data((3, 7, 4), seed=1), (1, 1, 1, 1))
+    out = np.zeros((3, 2, 6), np.float32)
+    check(data((2, 3, 5)), data((5, 6), seed=1), (0, 2, 1, 1), out.transpose(1, 0, 2))
+
+
+def test_empty():
+    for m, k, n in [(0, 3, 4), (3, 0, 4), (3, 4, 0), (3, 0, 1), (0, 0, 0)]:
+        check(data((m, k)), data((k, n)), (0, 1, 1, 1))
+    check(data((3, 2, 0)), data((2, 0, 4)), (0, 1, 2, 1))
+    check(data((3, 0, 2)), data((0, 2, 4)), (0, 1, 2, 1))
+    check(data((2, 3, 0)).transpose(2, 1, 0)[:, :, :0], data((0, 3))[:0, :0].reshape(0, 0), (1, 1, 1, 0))
+
+
+def test_empty_sums_at_run_time():
+    """A program for any k is run with k = 0."""
+    for a, b, axes in [(data((3, 0)), data((0, 4)), (0, 1, 1, 1)), (data((3, 2, 0)), data((2, 0, 20)), (0, 1, 2, 1)), (data((18, 3, 0)).transpose(1, 2, 0)[:, :, :].transpose(2, 0, 1), data((18, 0)), (1, 1, 1, 0))]:
+        arrays, memory = [], {}
+        out = np.full(model(a, b, *axes).shape, 7, np.float32)
+        sym = Symbols()
+        zero = sym.extents[0] = __import__("tengen.loops.lang", fromlist=["var"]).var("zero")
+        sym.values[zero] = 0
+        for x, id in ((a, "a"), (b, "b"), (out, "out")):
+            array, memory[id] = array_of(x, id)
+            array = sym.array(array)
+            shape = tuple(zero if as_int(d) == 0 else d for d in array.shape)
+            arrays.append(type(array)(array.id, array.dtype, shape, array.strides, array.offset))
+        lo = Lowering(HOST, list(sym.values))
+        contract(lo, *arrays, *axes)
+        memory = {i: m if m.size else np.zeros(1, np.float32) for i, m in memory.items()}
+        Compiled(lo, memory, ["out"], sym.values)()
+        assert (out == 0).all()
+
+
+def image_windows(x: np.ndarray, k, stride=1, dilation=1):
+    """(N, H, W, C) as (N, OH, OW, R, S, C)."""
+    span = [(r - 1) * dilation + 1 for r in k]
+    w = np.lib.stride_tricks.sliding_window_view(x, span, (1, 2))[:, ::stride, ::stride, :, ::dilation, ::dilation]
+    return w.transpose(0, 1, 2, 4, 5, 3)
+
+
+@pytest.mark.parametrize("n,h,w,c,o,k,stride,dilation", [
+    (2, 8, 9, 1, 6, (5, 5), 1, 1), (2, 8, 9, 6, 16, (5, 5), 1, 1), (1, 7, 7, 70, 20, (3, 3), 2, 1),
+    (2, 9, 20, 3, 40, (3, 2), 1, 2), (1, 6, 6, 257, 5, (2, 2), 1, 1), (3, 5, 5, 33, 34, (1, 1), 1, 1),
+])  # fmt: skip
+def test_convolutions_and_their_weight_gradients(n, h, w, c, o, k, stride, dilation):
+    a = image_windows(data((n, h, w, c)), k, stride, dilation)
+    check(a, data((*k, c, o), seed=1), (0, 3, 3, 1))
+    check(a, data((o, c, *k), seed=1).transpose(2, 3, 1, 0), (0, 3, 3, 1))
+    grad = data((*a.shape[:3], o), seed=2)
+    check(a.transpose(3, 4, 5, 0, 1, 2), grad, (0, 3, 3, 1))
+    out = np.zeros((o, c, *k), np.float32).transpose(2, 3, 1, 0)
+    check(a.transpose(3, 4, 5, 0, 1, 2), grad, (0, 3, 3, 1), out)
+
+
+def test_grouped_convolution():
+    g, c, o = 3, 5, 18
+    x = data((2, 6, 7, g * c))
+    a = image_windows(x, (3, 3))  # n oh ow r s gc
+    a = a.reshape(*a.shape[:-1], g, c) if a.flags.c_contiguous else np.lib.stride_tricks.as_strided(
+        a, (*a.shape[:-1], g, c), (*a.strides[:-1], c * a.strides[-1], a.strides[-1]))  # fmt: skip
+    b = data((g, 3, 3, c, o), seed=1)
+    check(np.moveaxis(a, -2, 0), b, (1, 3, 3, 1), np.moveaxis(np.zeros((2, 4, 5, g, o), np.float32), -2, 0))
+
+
+@pytest.mark.parametrize("c", [2, 15, 16, 33, 100])
+def test_depthwise_and_its_gradient(c):
+    x = data((2, 7, 9, c))
+    a = np.moveaxis(image_windows(x, (3, 3)), -1, 0)  # c n oh ow r s
+    array, _ = array_of(a, "a")
+    out = np.moveaxis(np.zeros((2, 5, 7, c), np.float32), -1, 0)
+    for w in (data((c, 3, 3), seed=1), np.moveaxis(data((3, 3, c), seed=1), -1, 0)):
+        check(a, w, (1, 3, 2, 0), out)
+    o, wa = array_of(out, "o")[0], array_of(w, "w")[0]
+    assert fits(normalise(array, wa, o, 1, 3, 2, 0, None, None, ""))
+    grad = np.moveaxis(data((2, 5, 7, c), seed=2), -1, 0)
+    check(a.transpose(0, 4, 5, 1, 2, 3), grad, (1, 2, 3, 0))
+    big = np.moveaxis(image_windows(data((2, 20, 21, c)), (3, 3)), -1, 0).transpose(0, 4, 5, 1, 2, 3)
+    check(big, np.moveaxis(data((2, 18, 19, c), seed=2), -1, 0), (1, 2, 3, 0))
+
+
+def test_epilogues_see_the_coordinates_of_out():
+    for m, k, n in [(5, 20, 17), (40, 300, 33), (20, 7, 1)]:
+        for transposed in (False, True):
+            a, b, bias, rest = data((2, m, k)), data((k, n), seed=1), data((n,), seed=2), data((2, m, n), seed=3)
+            bias_array, bias_memory = array_of(bias, "bias")
+            rest_array, rest_memory = array_of(rest, "rest")
+
+            def epilogue(kb, v, at):
+                v = v + at.load(kb, bias_array.expand((2, m, n))) + at.load(kb, rest_array)
+                return maximum(v, 0.0)
+
+            want = model(a, b, 0, 2, 1, 1) + bias + rest
+            want = np.maximum(want, np.float32(0))
+            out = np.zeros((2, n, m), np.float32).transpose(0, 2, 1) if transposed else np.zeros((2, m, n), np.float32)
+            memory = {"bias": bias_memory, "rest": rest_memory}
+            arrays = []
+            for x, id in ((a, "a"), (b, "b"), (out, "out")):
+                array, memory[id] = array_of(x, id)
+                arrays.append(array)
+            lo = Lowering(HOST)
+            contract(lo, *arrays, 0, 2, 1, 1, epilogue=epilogue)
+            Compiled(lo, memory, ["out"])()
+            assert same(np.ascontiguousarray(out), want), (m, k, n, transposed)
+
+
+def test_epilogue_of_a_depthwise_convolution_and_another_dtype():
+    c = 20
+    a = np.moveaxis(image_windows(data((2, 7, 9, c), "float16"), (3, 3)), -1, 0)
+    w = data((c, 3, 3), "float16", 1)
+    scale, scale_memory = array_of(data((c,), seed=4), "scale")
+
+    def epilogue(kb, v, at):
+        s = at.load(kb, type(scale)(scale.id, scale.dtype, (c, 2, 5, 7), (1, 0, 0, 0), 0))
+        return cast(v * s, dtype("float64"))
+
+    out = np.moveaxis(np.zeros((2, 5, 7, c), np.float64), -1, 0)
+    arrays, memory = [], {"scale": scale_memory}
+    for x, id in ((a, "a"), (w, "b"), (out, "out")):
+        array, memory[id] = array_of(x, id)
+        arrays.append(array)
+    lo = Lowering(HOST)
+    contract(lo, *arrays, 1, 3, 2, 0, epilogue=epilogue)
+    Compiled(lo, memory, ["out"])()
+    sums = model(a.astype("f"), w.astype("f"), 1, 3, 2, 0)
+    assert same(np.ascontiguousarray(out), (sums * scale_memory.reshape(c, 1, 1, 1)).astype(np.float64))
+
+
+def test_values_that_need_care():
+    x = np.array([[0.0, -0.0, 1.0, np.inf, np.nan], [1e-30, 1e-30, -1e-38, 3e38, 1.0], [-1e-30, 0, 0, 0, 0]], np.float32)
+    y = np.array([[1.0, -0.0, 1e-30], [0, 0, 0], [1, 1e-10, 0], [0, 1, 2], [0, 0, 1]], np.float32)
+    check(x, y, (0, 1, 1, 1))
+    tiny = np.full((3, 600), 1e-38, np.float32)
+    check(tiny, -np.full((600, 3), 1e-38, np.float32), (0, 1, 1, 1))
+
+
+@pytest.mark.skipif(not HOST.has("avx512vl"), reason="needs AVX-512")
+def test_instruction_sets_agree():
+    for dt in ("float32", "float64", "float16", "int32"):
+        a, b = data((45, 300), dt), data((300, 50), dt, 1)
+        want = model(a, b, 0, 1, 1, 1)
+        for target in (V3, V4):
+            for symbolic in (False, True):
+                out = np.zeros(want.shape, dt)
+                assert same(contracted(a, b, out, (0, 1, 1, 1), symbolic, target), want)
+
+
+def test_a_row_alone_has_the_bits_of_many():
+    a, b = data((100, 700)), data((700, 40), seed=1)
+    all_rows = contracted(a, b, np.zeros((100, 40), np.float32), (0, 1, 1, 1))
+    for i in (0, 17, 99):
+        one = contracted(a[i : i + 1], b, np.zeros((1, 40), np.float32), (0, 1, 1, 1))
+        assert same(one, all_rows[i : i + 1])
