@@ -27,7 +27,7 @@ from tengen.passes.pipeline import optimize
 from tengen.runtime import eager
 from tengen.runtime.eager import Layout, Plan
 from tengen.runtime.program import Program, build
-from tengen.tensor import Tensor, _new, plan_maker, record, tracing
+from tengen.tensor import Tensor, _new, from_numpy, plan_maker, record, tracing
 
 PACKAGE = str(Path(__file__).parent)
 
@@ -209,7 +209,13 @@ def composite_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict) -> Pla
         Layout(tuple(eager.number(d, sym, values) for d in o.shape), o.dtype, tuple(eager.number(s, sym, values) for s in o.strides))
         for o in outs
     ]
-    return eager.finish_plan(program, sum(a is not None for a in arrays), found, values)
+    constants = [from_numpy(c.data)._data for c in program.graph.constants.values()]
+    n = sum(a is not None for a in arrays)
+    plan = eager.finish_plan(program, n + len(constants), found, values)
+    if not constants:
+        return plan
+    call = plan.call
+    return Plan(lambda *data: call(*data, *constants), plan.layouts)
 
 
 def _composite_program(op: Op, arrays: Sequence[Array | None], attrs: dict, names: list[Expr]) -> tuple[Program, list[Array]]:

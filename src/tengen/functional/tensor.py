@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tengen.methods import flatten
 from tengen.ops.define import REGISTRY
 
 _NAMES = [
@@ -11,7 +12,7 @@ _NAMES = [
     "topk", "transpose", "tril", "triu", "where", "zeros", "zeros_like", "copy", "index_select",
 ]  # fmt: skip
 
-__all__ = []
+__all__ = ["flatten"]
 for _n in _NAMES:
     if _n in REGISTRY:
         globals()[_n] = REGISTRY[_n].call

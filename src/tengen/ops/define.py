@@ -65,6 +65,7 @@ class Op:
         self.rules: dict[str, Callable] = {}
         self.samples: list[Case] = []
         self.why_no_vjp: str | None = None
+        self.extents: tuple[str, ...] = ()  # attributes that are shapes: one eager program serves all of them
         self.tensors, self.attrs, self.variadic = _parameters(fn, kind)
         self.call = _make_call(self, fn)
         if self.name in REGISTRY:

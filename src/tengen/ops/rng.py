@@ -15,7 +15,7 @@ from tengen.base.dtype import float32, uint32, uint64
 from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import TensorType
 from tengen.kernels.source import At, Source
-from tengen.loops.lang import Expr, call, cast, const, unary
+from tengen.loops.lang import Expr, as_int, call, cast, const, unary
 from tengen.ops.define import Case, primitive
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _random(op, combine, dt):
 
     @op.infer
     def _(key, shape):
-        if key.shape != (2,) or key.dtype is not uint64:
+        if key.ndim != 1 or as_int(key.shape[0]) not in (None, 2) or key.dtype is not uint64:
             raise DTypeError("the key must be u64[2]: seed and number of the draw")
         if any(isinstance(d, int) and d < 0 for d in shape):
             raise ShapeError(f"shape {shape} has a negative extent")
@@ -93,6 +93,7 @@ def _random(op, combine, dt):
     def _(ins, out, shape):
         return Bits(ins[0], shape, dt, combine)
 
+    op.extents = ("shape",)
     op.no_vjp("a random number does not depend on its key smoothly")
 
 

@@ -124,15 +124,19 @@ def _reaches(starts: list[Node], group: Group, users) -> bool:
 def _rewrite(g: Graph, of: dict[int, Group], users, results) -> Graph:
     done: set[int] = set()
     nodes: list[Node] = []
+    scalars = {c.value for c in g.constants.values() if not c.value.type.shape}
     for n in g.nodes:
         group = of.get(id(n))
-        if group is None or len(group.nodes) == 1:
+        alone = group is None or (len(group.nodes) == 1 and not scalars.intersection(n.inputs))  # numbers go into the kernel
+        if alone or group is None:
             nodes.append(n)
         elif id(group) not in done:
             done.add(id(group))
             nodes.append(_fused_node(g, group, users, results))
     g.nodes = nodes
     sort_nodes(g)
+    read = {v for n in g.nodes for v in n.inputs} | set(g.results())
+    g.constants = {name: c for name, c in g.constants.items() if c.value in read}
     return g
 
 

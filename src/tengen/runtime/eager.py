@@ -142,17 +142,24 @@ def _elementwise(op: Op, arrays: Sequence[Array], outs: Sequence[Layout], attrs:
 def _general(op: Op, arrays: Sequence[Array | None], outs: Sequence[Layout], attrs: dict) -> tuple[Program, list[int]]:
     sym = _Symbols()
     named = [None if a is None else _named(a, sym) for a in arrays]
-    program, _, values = by_pattern(op, attrs, arrays, named, sym, lambda arrs, names: (_program(op, arrs, attrs, names), None))
+    generic = {k: tuple(sym.extent(d) for d in v) if k in op.extents else v for k, v in attrs.items()}
+
+    def make(arrays_: Sequence[Array | None], names: list[Expr]) -> tuple[Program, None]:
+        return _program(op, arrays_, generic if names else attrs, names), None
+
+    program, _, values = by_pattern(op, attrs, arrays, named, sym, make, generic)
     return program, values
 
 
-def by_pattern(op: Op, attrs: dict, arrays, named, sym: _Symbols, make: Callable) -> tuple[Program, Any, list[int]]:
+def by_pattern(
+    op: Op, attrs: dict, arrays, named, sym: _Symbols, make: Callable, generic: dict | None = None
+) -> tuple[Program, Any, list[int]]:
     """The program of a pattern, and the numbers for its symbols: made shape-generic, or for these numbers alone where a decision
     in the op needs them. `make(arrays, symbols)` gives (program, anything)."""
     special = (op, _frozen(attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in arrays))
     if special in _programs:
         return *_programs[special], []
-    key = (op, _frozen(attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in named))
+    key = (op, _frozen(generic or attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in named))
     if key not in _programs:
         try:
             _programs[key] = make(named, sym.names)
