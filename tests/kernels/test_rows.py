@@ -12,6 +12,8 @@ from tengen.kernels.lowering import Lowering
 from tengen.kernels.reduce import Reduced
 from tengen.kernels.rows import rowwise
 from tengen.kernels.source import Elementwise, Leaf, broadcast
+from tengen.loops.lang import call
+from tengen.loops.text import print_kernel
 
 
 def ew(fn, *operands):
@@ -86,3 +88,34 @@ def test_operands_of_a_row():
     rowwise(lo, [ew(lambda p, q, r: p - q * r, Leaf(a), s, Leaf(d))], [o], (1,))
     run(lo, {"x": am, "w": cm, "b": dm, "o": om})
     assert same(out, x - model("add", x * w, (1,))[:, None] * b)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_exponentials_are_computed_once_also_in_place(axis):
+    x = np.clip(data((20, 37)), -5, 5)
+
+    def softmax(s):
+        e = ew(lambda a, b: call("exp", a - b), s, Reduced("max", s, (axis,)))
+        return ew(lambda a, b: a / b, e, Reduced("add", e, (axis,)))
+
+    def computed(lower, x, shared):
+        a, mem = array_of(x.copy(), "x")
+        out = mem.reshape(x.shape) if shared else np.full_like(x, 55)
+        total = np.zeros([1 if i == axis else d for i, d in enumerate(x.shape)], x.dtype)
+        (o, om), (t, tm) = array_of(out, "o"), array_of(total, "t")
+        lo = Lowering(None)
+        lower(lo, Leaf(a), o, t)
+        run(lo, {"x": mem, "o": mem if shared else om, "t": tm})
+        return out, lo
+
+    fused = lambda lo, s, o, t: rowwise(lo, [softmax(s)], [o], (axis,))
+    count = lambda lo: print_kernel(lo.launches[0].kernel).count("exp(")
+    plain, lo = computed(fused, x, False)
+    in_place, _ = computed(fused, x, True)
+    assert same(plain, in_place)
+    for shared in (False, True):  # x is read again at the end: the exponentials are computed again
+        both = lambda lo, s, o, t: rowwise(lo, [ew(lambda p, q: p + (q - q), softmax(s), s)], [o], (axis,))
+        got, again = computed(both, x, shared)
+        assert same(got, plain) and count(again) == 2 * count(lo)
+    want = np.exp(x.astype(np.float64) - x.max(axis, keepdims=True))
+    np.testing.assert_allclose(plain, want / want.sum(axis, keepdims=True), rtol=1e-5)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from tengen.base.dtype import DType, bool_
 from tengen.kernels.lowering import Array, KernelBuilder, product
 from tengen.kernels.pointwise import memory_order, merge_axes, unflatten
-from tengen.kernels.source import At, Source
+from tengen.kernels.source import At, Elementwise, Source
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import (
     LANES,
@@ -33,10 +33,12 @@ from tengen.loops.lang import (
     ramp,
     select,
     splat,
+    var,
 )
 
 CHUNK = 4096  # elements; a multiple of LANES. Part of the numerics contract: changing it changes bits.
 UNROLLED = 64  # a known extent up to this, reduced across rows, is written out in registers
+UNROLLED_FUNCTIONS = 6  # the same where each element takes a mathematical function, which is long
 
 State = tuple[Expr, ...]
 
@@ -333,6 +335,26 @@ class _Rotation:
             s.set(self.k.load(b, n, LANES))
 
 
+def children(s: Source) -> list[Source]:
+    """The sources that a source is made of."""
+    found = []
+    for v in vars(s).values():
+        found += [x for x in (v if isinstance(v, (list, tuple)) else [v]) if isinstance(x, Source)]
+    return found
+
+
+def costs(s: Source) -> bool:
+    """Whether computing the source takes a mathematical function."""
+    if isinstance(s, Elementwise):
+        stack = [s.fn(*(var(f"operand{i}", o.dtype) for i, o in enumerate(s.operands)))]
+        while stack:
+            e = stack.pop()
+            if e.op == "call":
+                return True
+            stack.extend(e.args)
+    return any(map(costs, children(s)))
+
+
 # ---- the vector across rows ------------------------------------------------------------------------------------------
 
 
@@ -340,10 +362,12 @@ class Columns:
     """Folds a block of up to `width` rows that lie side by side along the frame's last kept axis. The lanes of every row live
     in scratch memory, in L1: `lanes[l * width + j]` is lane l of row j, `total[j]` the row's chunks so far."""
 
-    def __init__(self, k: KernelBuilder, f: Fold, frame: Frame, width: int, lanes: list[Buffer] | None = None):
+    def __init__(
+        self, k: KernelBuilder, f: Fold, frame: Frame, width: int, source: Source, lanes: list[Buffer] | None = None
+    ):
         self.k, self.f, self.frame, self.width = k, f, frame, width
         self.total = [k.scratch("total", s.dtype, width) for s in f.start]
-        self.unrolled = (as_int(frame.count) or UNROLLED + 1) <= UNROLLED
+        self.unrolled = (as_int(frame.count) or UNROLLED + 1) <= (UNROLLED_FUNCTIONS if costs(source) else UNROLLED)
         self.lanes = lanes or ([] if self.unrolled else [k.scratch("lanes", s.dtype, LANES * width) for s in f.start])
 
     def run(self, source: Source, row: Sequence[Index], start: Expr, n: Expr, chunks: tuple[Index, Index]) -> None:

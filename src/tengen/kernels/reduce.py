@@ -201,7 +201,7 @@ def _rows_along(k: KernelBuilder, work: _Work, finish) -> None:
 
 
 def _rows_across(k: KernelBuilder, work: _Work, finish) -> None:
-    columns = Columns(k, work.f, work.frame, work.width)
+    columns = Columns(k, work.f, work.frame, work.width, work.frame.sources[0])
     loop, chunk0, stop = work.each(k)
     with loop as unit:
         outer = k.let(unit // work.blocks)

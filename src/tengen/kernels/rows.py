@@ -10,11 +10,22 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 
-from tengen.kernels.folding import Columns, Fold, Frame, columns_width, fold_along, make_frame, settled, simple_fold
+from tengen.kernels.folding import (
+    Columns,
+    Fold,
+    Frame,
+    children,
+    columns_width,
+    costs,
+    fold_along,
+    make_frame,
+    settled,
+    simple_fold,
+)
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.pointwise import GRAIN, pointwise, store_at, unflatten
 from tengen.kernels.reduce import Reduced, Spread, reduce
-from tengen.kernels.source import Leaf, Source, broadcast
+from tengen.kernels.source import Elementwise, Leaf, Literal, Source, broadcast
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, const, maximum, minimum, splat
 
@@ -50,14 +61,6 @@ def rowwise(lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], axes
     lo.launch(k)
 
 
-def children(s: Source) -> list[Source]:
-    """The sources that a source is made of."""
-    found = []
-    for v in vars(s).values():
-        found += [x for x in (v if isinstance(v, (list, tuple)) else [v]) if isinstance(x, Source)]
-    return found
-
-
 def reduced_inside(sources: Sequence[Source]) -> list[Reduced]:
     """Every `Reduced` below the sources, each after those it needs."""
     order: list[Reduced] = []
@@ -86,6 +89,25 @@ class _Rows:
         pairs = [(s, next(wholes) if w else next(rows), w) for s, w in zip(frame.sources, whole)]
         self.whole = [(s, o) for s, o, w in pairs if w]
         self.single = [(s, o) for s, o, w in pairs if not w]
+        self.reads = {r: r.source for r in found}
+        self._keep()
+
+    def _keep(self) -> None:
+        """What the last reduction reads (the exponentials of a softmax) goes into the output on the way, when the output needs
+        it again: it is not computed twice. The dtypes are the same, so the bits are."""
+        s = self.found[-1].source
+        if not self.whole or not isinstance(s, Elementwise) or s.dtype is not self.whole[0][1].dtype or not costs(s):
+            return
+        out = self.whole[0][1]
+        table: dict[Source, Source] = {s: Leaf(out), **{r: r for r in self.found}}
+        whole = [(_replaced(x, table), o) for x, o in self.whole]
+        # The output may lie over an input: then what follows must not read an element that the output has replaced.
+        for x, _ in [*whole, *self.single]:
+            if not _plain(x) or any(as_int(a.strides[i]) != 0 for a in _stored(x) if a != out for i in self.frame.reduced):
+                return
+        if any(a == out for x, _ in whole for a in _stored(x)):
+            self.whole = whole
+            self.reads[self.found[-1]] = _Kept(s, out)
 
     def _fold(self, r: Reduced) -> Fold:
         return simple_fold(r.combine, r.dtype)
@@ -101,7 +123,8 @@ class _Rows:
             row = unflatten(k, r, frame.rows)
             for red in self.found:
                 f = self._fold(red)
-                v = k.let(settled(f, frame, fold_along(k, f, frame, red.source, row, (const(0), frame.chunks)))[0], "row_value")
+                state = fold_along(k, f, frame, self.reads[red], row, (const(0), frame.chunks))
+                v = k.let(settled(f, frame, state)[0], "row_value")
                 k.given[red] = lambda at, v=v: splat(v) if at.lanes > 1 else v
             at = frame.at(row, [0] * len(frame.reduced), False)
             for s, o in self.single:
@@ -138,7 +161,7 @@ class _Rows:
         lanes: dict = {}
         folds = []
         for r in self.found:
-            c = Columns(k, self._fold(r), frame, width, lanes.get(r.dtype))
+            c = Columns(k, self._fold(r), frame, width, r.source, lanes.get(r.dtype))
             lanes[r.dtype] = c.lanes or None
             folds.append(c)
         piece = k.split((units + per - 1) // per)
@@ -148,7 +171,7 @@ class _Rows:
             start = k.let(unit % blocks * width)
             n = k.let(minimum(columns - start, width))
             for r, c in zip(self.found, folds):
-                c.run(r.source, row, start, n, (const(0), frame.chunks))
+                c.run(self.reads[r], row, start, n, (const(0), frame.chunks))
                 k.given[r] = lambda at, c=c: self._total(c, at, start)
             for j, count in k.vector_loop(0, n, "j") if self.single else ():
                 at = frame.at((*row, start + j), [0] * len(frame.reduced), True, count)
@@ -166,6 +189,30 @@ class _Rows:
         with self.k.loop(0, self.frame.inner[-1], name="r") as r:
             for j, count in self.k.vector_loop(0, n, "j"):
                 self._store_whole(self.frame.at((*row, start + j), (*outer, r), True, count))
+
+
+class _Kept(Source):
+    """A source that is stored wherever it is asked for."""
+
+    def __init__(self, source: Source, out: Array):
+        self.source, self.out, self.shape, self.dtype = source, out, source.shape, source.dtype
+
+    def value(self, k, at):
+        v = self.source.at(k, at)
+        store_at(k, self.out, at, v)
+        return v
+
+
+def _plain(s: Source) -> bool:
+    """Whether the source is made of arrays, numbers, row values and arithmetic alone."""
+    return isinstance(s, (Leaf, Literal, Spread)) or (isinstance(s, Elementwise) and all(map(_plain, s.operands)))
+
+
+def _stored(s: Source) -> list[Array]:
+    """The arrays that a plain source reads, its row values apart."""
+    if isinstance(s, Leaf):
+        return [s.array]
+    return [a for o in s.operands for a in _stored(o)] if isinstance(s, Elementwise) else []
 
 
 # ---- without fusion --------------------------------------------------------------------------------------------------

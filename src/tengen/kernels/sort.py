@@ -173,13 +173,14 @@ def _launch_sort(lo: Lowering, memory: Sequence[Array], rows: Expr, n: Expr, nam
     """Sorts every row; runs move between the two halves of the memory, and end in half number `_passes` mod 2."""
     k = lo.kernel(name)
     buffers = [k.write(a) for a in memory]
+    turned = [k.scratch("turned", int64, BLOCK) for _ in memory]
     half = k.let(rows * n)
     per = maximum(const(1), 2048 // maximum(const(1), n))
     piece = k.split(cdiv(rows, per))
     with k.loop(piece * per, minimum(piece * per + per, rows), name="row") as r:
         base = k.let(r * n)
         with k.loop(0, n, BLOCK, name="block") as b:
-            _sort_runs(k, buffers, base + b, minimum(n - b, const(BLOCK)))
+            _sort_runs(k, buffers, turned, base + b, minimum(n - b, const(BLOCK)))
         with k.loop(0, _passes(n), name="pass_") as p:
             width = k.let(const(LANES) << p)
             source, target = k.let(base + p % 2 * half), k.let(base + (p + 1) % 2 * half)
@@ -215,12 +216,13 @@ def _before(a: Item, b: Item) -> Expr:
     return a[0] < b[0] if len(a) == 1 else (a[0] < b[0]) | (equal(a[0], b[0]) & (a[1] < b[1]))
 
 
-def _sort_runs(k: KernelBuilder, buffers: Sequence[Buffer], start: Expr, m: Expr) -> None:
-    """Sorts the runs of 16 in m elements from `start`: lane l holds run l, vector i the i-th element of every run."""
-    items: list[Item] = []
-    counts = [k.let(maximum(cdiv(m - i, LANES), 0)) for i in range(LANES)]
-    for i, count in enumerate(counts):
-        items.append(tuple(k.load(b, ramp() * LANES + (start + i), LANES, count, LAST) for b in buffers))
+def _sort_runs(k: KernelBuilder, buffers: Sequence[Buffer], turned: Sequence[Buffer], start: Expr, m: Expr) -> None:
+    """Sorts the runs of 16 in m elements from `start`, in `turned`: there lane l holds run l, vector i the i-th of each."""
+    with k.loop(0, LANES) as i:
+        count = k.let(maximum(cdiv(m - i, LANES), 0))
+        for b, t in zip(buffers, turned):
+            k.store(t, i * LANES, k.load(b, ramp() * LANES + (start + i), LANES, count, LAST))
+    items: list[Item] = [tuple(k.load(t, i * LANES, LANES) for t in turned) for i in range(LANES)]
     for i, j in network(LANES):
         a, b = items[i], items[j]
         if len(a) == 1:
@@ -229,9 +231,13 @@ def _sort_runs(k: KernelBuilder, buffers: Sequence[Buffer], start: Expr, m: Expr
             keep = k.let(_before(a, b))
             items[i] = tuple(k.let(select(keep, x, y)) for x, y in zip(a, b))
             items[j] = tuple(k.let(select(keep, y, x)) for x, y in zip(a, b))
-    for i, count in enumerate(counts):
-        for b, e in zip(buffers, items[i]):
-            k.store(b, ramp() * LANES + (start + i), e, count)
+    for i, item in enumerate(items):
+        for t, e in zip(turned, item):
+            k.store(t, i * LANES, e)
+    with k.loop(0, LANES) as i:
+        count = k.let(maximum(cdiv(m - i, LANES), 0))
+        for b, t in zip(buffers, turned):
+            k.store(b, ramp() * LANES + (start + i), k.load(t, i * LANES, LANES), count)
 
 
 def _merge(
