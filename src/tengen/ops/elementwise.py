@@ -157,3 +157,93 @@ def _(g, x):
 copy.reference(lambda x: x)
 copy.cases(Case(lambda rng: (rng.uniform(-3, 3, (3, 5)),)))
 _ = (select, bool_)
+
+
+@elementwise(result="float", domain=(0.1, 3.0))
+def log(x):
+    """ln x."""
+    return call("log", x)
+
+
+log.reference(np.log)
+
+
+@elementwise(result="float", domain=(0.1, 3.0))
+def sqrt(x):
+    """sqrt x."""
+    return lang.unary("sqrt", x)
+
+
+sqrt.reference(np.sqrt)
+
+
+@elementwise(result="float", domain=(0.1, 3.0))
+def rsqrt(x):
+    """1 / sqrt x."""
+    return call("rsqrt", x)
+
+
+rsqrt.reference(lambda x: 1 / np.sqrt(x))
+
+
+@elementwise(result="float", domain=(0.1, 3.0))
+def pow(x, y):
+    """x ** y."""
+    return call("pow", x, y)
+
+
+pow.reference(np.power)
+
+
+@elementwise
+def fma(x, y, z):
+    """x * y + z rounded once."""
+    return lang.fma(x, y, z)
+
+
+fma.reference(lambda x, y, z: x * y + z)
+
+
+@elementwise(kinds="fi")
+def abs(x):
+    """|x|."""
+    return lang.unary("abs", x)
+
+
+abs.reference(np.abs)
+
+
+@elementwise(result="bool", kinds="f")
+def isfinite(x):
+    """finite."""
+    return lang.unary("abs", x) < const(float("inf"), x.dtype)
+
+
+isfinite.reference(np.isfinite)
+
+
+@elementwise(kinds="fiub", promotes=False)
+def where(mask, x, y):
+    """mask ? x : y."""
+    return select(cast(mask, bool_), x, cast(y, x.dtype))
+
+
+where.reference(np.where)
+
+
+@elementwise(result="bool", kinds="fiub")
+def less(x, y):
+    """x < y."""
+    return x < y
+
+
+less.reference(np.less)
+
+
+@elementwise(kinds="fiub")
+def zeros_like(x):
+    """0."""
+    return const(0, x.dtype)
+
+
+zeros_like.reference(np.zeros_like)
