@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tengen.base.dtype import DType, bool_, dtype, float32, int64, promote_scalar
+from tengen.base.dtype import DType, bool_, dtype, float32, int64, promote, promote_scalar
 from tengen.base.errors import DTypeError, TraceError
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import contiguous_strides
@@ -341,17 +341,16 @@ def _convert(op: Op, inputs: tuple) -> tuple:
     """Numbers and arrays among the operands become tensors; a Python number is weak: it takes the others' dtype."""
     if all(isinstance(x, Tensor) or x is None for x in inputs):
         return inputs
-    first = None
-    for x in inputs:
-        if isinstance(x, (Tensor, np.ndarray, np.generic)):
-            d = dtype(x.dtype)
-            first = d if first is None else first
+    strong = None  # the dtype that the tensors among the operands promote to
+    for i, x in enumerate(inputs):
+        if isinstance(x, (Tensor, np.ndarray, np.generic)) and i not in op.own and not isinstance(x, float):
+            strong = dtype(x.dtype) if strong is None else promote(strong, dtype(x.dtype))
     out = []
-    for x in inputs:
+    for i, x in enumerate(inputs):
         if isinstance(x, Tensor) or x is None:
             out.append(x)
         elif isinstance(x, (bool, int, float)):
-            d = promote_scalar(first, x) if first is not None else _default_dtype(x)
+            d = promote_scalar(strong, x) if strong is not None and i not in op.own else _default_dtype(x)
             out.append(scalar(x, d) if tracing.recorder is None else tracing.recorder.literal(x, d))
         elif isinstance(x, (np.ndarray, np.generic, list, tuple)):
             out.append(Tensor(x))

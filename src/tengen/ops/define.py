@@ -56,6 +56,8 @@ class Op:
         tensors: names of the tensor parameters; `variadic` when the first is a list of tensors.
         attrs: names of the other parameters, in order.
         kind: "elementwise", "primitive", "view" or "composite".
+        own: tensor operands (indices, conditions) whose dtype has nothing to do with the others': numbers among the
+            operands do not take it, and a number in their place keeps its own.
     """
 
     def __init__(self, fn: Callable, kind: str, name: str | None = None):
@@ -200,7 +202,8 @@ def _make_call(op: Op, fn: Callable) -> Callable:
             parts.append(f"{p.name}=_default_{p.name}")
     tensors = f"(*{op.tensors[0]},{','.join(op.tensors[1:])})" if op.variadic else f"({''.join(t + ',' for t in op.tensors)})"
     attrs = f"({''.join(a + ',' for a in op.attrs)})"
-    exec(f"def call({', '.join(parts)}):\n    return _dispatch.run(_op, {tensors}, {attrs})", scope)
+    text = f"def call({', '.join(parts)}):\n    return _dispatch.run(_op, {tensors}, {attrs})"
+    exec(compile(text, __file__, "exec"), scope)  # under this file's name, so that a search for the user's line passes over it
     call = scope["call"]
     call.__doc__, call.__signature__, call.__module__, call.op = fn.__doc__, sig, fn.__module__, op
     call.__name__ = call.__qualname__ = op.name
@@ -237,19 +240,23 @@ def broadcast_shapes(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
     return tuple(out)
 
 
-def elementwise(fn: Callable | None = None, *, result: str = "same", kinds: str = "fiu", promotes: bool = True, domain=(-2.0, 2.0)):
+def elementwise(fn: Callable | None = None, *, result: str = "same", kinds: str = "fiu", own: int = 0, domain=(-2.0, 2.0)):
     """An op that is one scalar expression over its tensor parameters (those without annotation).
 
-    `result`: "same" (the promoted dtype), "float" (integers and bools give float32) or "bool". `kinds`: the dtype kinds it takes.
-    `promotes=False` leaves each operand in its own dtype (`where`). `domain`: where the tests sample.
+    `result`: "same" (the promoted dtype), "float" (integers and bools give float32) or "bool". `kinds`: the kinds of promoted
+    dtypes that it takes. `own`: so many operands come first that keep their own dtype (the condition of `where`).
+    `domain`: where the tests sample, one interval for all operands or a list of one for each.
     """
     if fn is None:
-        return lambda f: elementwise(f, result=result, kinds=kinds, promotes=promotes, domain=domain)
+        return lambda f: elementwise(f, result=result, kinds=kinds, own=own, domain=domain)
     op = Op(fn, "elementwise")
-    op.domain = domain  # type: ignore[attr-defined]
-    _elementwise_rules(op, fn, result, kinds, promotes)
+    op.domain, op.own = domain, tuple(range(own))  # type: ignore[attr-defined]
+    _elementwise_rules(op, fn, result, kinds)
     op.vjp(_derived_vjp(op, fn, result))
     return op
+
+
+_KIND_EXAMPLE = {"f": "float32", "i": "int32", "u": "uint32", "b": "bool"}
 
 
 def _common(types: Sequence[TensorType], result: str) -> DType:
@@ -259,23 +266,22 @@ def _common(types: Sequence[TensorType], result: str) -> DType:
     return float32 if result == "float" and not d.is_float else d
 
 
-def _elementwise_rules(op: Op, body: Callable, result: str, kinds: str, promotes: bool) -> None:
+def _elementwise_rules(op: Op, body: Callable, result: str, kinds: str) -> None:
+    own = len(op.own)
+
     @op.infer
     def _(*types, **attrs):
-        common = _common(types, result) if promotes else types[-1].dtype
-        for t in types:
-            if t.dtype.kind not in kinds and not (result == "float" and t.dtype.kind in "iub"):
-                raise DTypeError(f"does not take {t.dtype}; help: cast it, for example with .astype('float32')")
-        if result != "bool" and common.kind == "b" and "b" not in kinds:
-            raise DTypeError("does not take bool; help: cast it, for example with .astype('int32')")
+        common = _common(types[own:], result)
+        if common.kind not in kinds:
+            raise DTypeError(f"does not take {common}; help: cast it, for example with .astype('{_KIND_EXAMPLE[kinds[0]]}')")
         return TensorType(broadcast_shapes(*(t.shape for t in types)), bool_ if result == "bool" else common)
 
     @op.source
     def _(ins, out, **attrs):
-        common = _common([TensorType((), s.dtype) for s in ins], result) if promotes else None
+        common = _common([TensorType((), s.dtype) for s in ins[own:]], result)
 
         def fn(*values: Expr) -> Expr:
-            values = [cast(v, (common or v.dtype).compute) for v in values]
+            values = [cast(v, (v.dtype if i < own else common).compute) for i, v in enumerate(values)]
             r = body(*values, **attrs)
             if not isinstance(r, Expr):
                 r = const(r, out.dtype.compute)
@@ -357,7 +363,7 @@ def _partial_op(op: Op, body: Callable, i: int, needed: tuple[int, ...]) -> tupl
     fn.__name__ = name
     fn.__module__ = op.fn.__module__
     d = Op(fn, "elementwise", name)
-    _elementwise_rules(d, fn, "float", "fiub", True)
+    _elementwise_rules(d, fn, "float", "fiub")
     d.vjp(_derived_vjp(d, fn, "float"))
     return needed, d
 

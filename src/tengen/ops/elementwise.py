@@ -222,10 +222,10 @@ def isfinite(x):
 isfinite.reference(np.isfinite)
 
 
-@elementwise(kinds="fiub", promotes=False)
+@elementwise(kinds="fiub", own=1)
 def where(mask, x, y):
     """mask ? x : y."""
-    return select(cast(mask, bool_), x, cast(y, x.dtype))
+    return select(cast(mask, bool_), x, y)
 
 
 where.reference(np.where)
