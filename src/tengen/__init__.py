@@ -3,10 +3,15 @@
 from tengen import record  # noqa: F401  (composites run through the recorder)
 from tengen import methods  # noqa: F401  (operators and methods of Tensor)
 from tengen import autodiff, data, functional, jit, module, optimizer, random
+from tengen.base.version import VERSION as __version__
+from tengen.deploy import load, load_graph, save
 from tengen.jit import trace
 from tengen.parameter import Parameter
 from tengen.tensor import Tensor
 
 tensor = Tensor
 
-__all__ = ["Parameter", "Tensor", "autodiff", "data", "functional", "jit", "module", "optimizer", "random", "tensor", "trace"]
+__all__ = [
+    "__version__", "Parameter", "Tensor", "autodiff", "data", "functional", "jit", "load", "load_graph", "module", "optimizer",
+    "random", "save", "tensor", "trace",
+]  # fmt: skip

@@ -52,7 +52,8 @@ def traced(v: Value) -> Tensor:
 def user_line() -> str | None:
     """The caller's "file:line" outside the package."""
     f = sys._getframe(1)
-    while f is not None and f.f_code.co_filename.startswith(PACKAGE):
+    # code without a module's name was made by exec: an op's call
+    while f is not None and (f.f_code.co_filename.startswith(PACKAGE) or "__name__" not in f.f_globals):
         f = f.f_back
     return f"{f.f_code.co_filename}:{f.f_lineno}" if f is not None else None
 
@@ -72,6 +73,7 @@ class Recorder:
         self.constants = constants  # capture tensors as constants instead of states
         self.lines = lines
         self.captured: list[Tensor] = []
+        self.baked: dict[str, Tensor] = {}  # captured as constants, by name
         self.owners: dict[int, Tensor] = {}
         self.grads: dict[int, tuple[Tensor, Tensor | None]] = {}  # id -> (tensor, its gradient before)
         self._known: dict[tuple, Value] = {}
@@ -122,7 +124,9 @@ class Recorder:
 
     def _capture(self, t: Tensor, key: tuple) -> Value:
         if self.constants:
-            return self.add_constant(getattr(t, "name", None) or "c", np.array(t.numpy()), t._layout.type)
+            v = self.add_constant(getattr(t, "name", None) or "captured", np.array(t.numpy()), t._layout.type)
+            self.baked[v.name] = t
+            return v
         name = self._fresh(getattr(t, "name", None) or f"captured{len(self.captured)}")
         read = self.graph.add_state(name, t._layout.type)
         self._states[key] = self.graph.states[name]

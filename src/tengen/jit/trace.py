@@ -1,8 +1,8 @@
 """`trace`: record a function once, run it as one native program ever after.
 
-A call is recorded for its signature: structure, shapes and dtypes of its tensors, and the values of everything else. Tensors that the
-function reaches on other ways (parameters, optimizer state, random counters) become states of the program: read anew, and
-updated in place, in every run. So nothing that changes between steps is baked in.
+A call is recorded for its signature: structure, shapes and dtypes of its tensors, and the values of everything else. Tensors
+that the function reaches on other ways (parameters, optimizer state, random counters) become states of the program: read anew,
+and updated in place, in every run. So nothing that changes between steps is baked in.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from tengen.base.errors import TraceError
+from tengen.deploy.dump import Dumped, dump
 from tengen.ir.graph import Graph
+from tengen.jit.naming import tensor_names
 from tengen.record import Recorder, compile_graph, traced
 from tengen.runtime import native
 from tengen.runtime.eager import Layout
@@ -72,6 +74,15 @@ def unflatten(key: Any, leaves: Sequence[Any]) -> Any:
     return build(key)
 
 
+def _objects(key: Any) -> list[Any]:
+    """The objects in a structure of `flatten`."""
+    match key[0]:
+        case "O": return [key[1].object]  # fmt: skip
+        case "tuple" | "list": return [x for v in key[1] for x in _objects(v)]  # fmt: skip
+        case "dict": return [x for _, v in key[1] for x in _objects(v)]  # fmt: skip
+    return []
+
+
 @dataclass
 class Recording:
     """One recorded and compiled signature."""
@@ -83,6 +94,8 @@ class Recording:
     guards: list[tuple[Tensor, bool]]  # tensors whose grad was there (True) or not when recorded
     result: Any  # structure of the result
     n_results: int
+    objects: list[Any] = field(default_factory=list)  # arguments that are neither tensors nor plain values
+    baked: dict[str, Tensor] = field(default_factory=dict)  # captured as constants, by name
     written: list[int] = field(default_factory=list)
     call: Callable | None = None
     layouts: tuple[Layout, ...] = ()
@@ -122,7 +135,9 @@ class trace:
             return functools.partial(cls, **options)
         return super().__new__(cls)
 
-    def __init__(self, function, *, symbolic: bool = True, capture_as_const: bool = False, example_input=None, name=None, **ignored):
+    def __init__(
+        self, function, *, symbolic: bool = True, capture_as_const: bool = False, example_input=None, name=None, **ignored
+    ):
         for k in ignored:
             if k not in _MEGENGINE_OPTIONS:
                 raise TypeError(f"trace() has no option {k!r}")
@@ -200,7 +215,8 @@ class trace:
             n_results = len(outs) - sum(there for _, there in grads)
             graph = rec.finish([(f"output{i}", o) for i, o in enumerate(outs)])
         owners = {i: rec.owners[id(t)] for i, t in enumerate(rec.captured) if id(t) in rec.owners}
-        r = Recording(graph, rec.captured, owners, grads, list(before.values()), result_key, n_results)
+        guards = list(before.values())
+        r = Recording(graph, rec.captured, owners, grads, guards, result_key, n_results, _objects(structure), rec.baked)
         self._compile(r)
         return r
 
@@ -213,7 +229,8 @@ class trace:
         r.layouts = tuple(Layout(a.shape, a.dtype, a.strides) for a in arrays)
         n = len(g.inputs) + len(g.states) + len(r.constants)
         sizes = [o.size * o.dtype.size for o in r.layouts]
-        r.call = native.make_plan(program.address, n, sizes, program.arena_bytes([]), program.integers([]), release_gil=True, owner=program)
+        arena, ints = program.arena_bytes([]), program.integers([])
+        r.call = native.make_plan(program.address, n, sizes, arena, ints, release_gil=True, owner=program)
 
     # -- running ---------------------------------------------------------------------------------------------------------
     def _run(self, r: Recording, leaves: list[Tensor]):
@@ -236,15 +253,58 @@ class trace:
         return unflatten(r.result, made[: r.n_results])
 
     # -- shipping --------------------------------------------------------------------------------------------------------
-    def dump(self, file, *, arg_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None, **options) -> dict:
-        """Writes the program with its weights to one file; see `tengen.deploy.dump`."""
-        return dumper["dump"](self.graph, self._last, file, arg_names=arg_names, output_names=output_names, **options)
+    def dump(
+        self, file, *, arg_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None, **ignored
+    ) -> Dumped:
+        """Writes the program of the signature that was used last, with its weights, to one file; `tengen.load_graph` reads it.
+
+        Tensors that the program only reads are its weights, under their dotted names where a module is in reach; those it
+        writes stay states, with their values of now. Gradients that it would set are left out.
+
+        Args:
+            file: a path. arg_names: a name for each tensor argument, in order (default: arg0, arg1, ...). output_names: for
+            each tensor of the result (default: a dict's keys, else output0, ...). MegEngine's other options are taken and
+            ignored.
+
+        Returns: what was written: `n_nodes`, `bytes`, `inputs`, `outputs`.
+
+        Errors: TraceError when nothing was traced yet, ValueError for names that do not fit, OSError when the disk is full or
+        the place cannot be written: the file that was there is then unharmed.
+        """
+        for k in ignored:
+            if k not in _MEGENGINE_DUMP_OPTIONS:
+                raise TypeError(f"dump() has no option {k!r}")
+        graph, r = self.graph, self._last
+        assert r is not None
+        found = tensor_names(self.function, r.objects)
+        data, names = {}, {}
+        for i, (name, t) in enumerate(zip(graph.states, r.states)):
+            t = r.owners[i]._grad if i in r.owners else t
+            data[name] = contiguous(t.detach()).numpy()
+            names[name] = found.get(id(t)) or name
+        names.update({name: found[id(t)] for name, t in r.baked.items() if id(t) in found})
+        if output_names is None:
+            output_names = _result_names(r.result, r.n_results)
+        return dump(graph, data, file, arg_names=arg_names, output_names=output_names, names=names, n_outputs=r.n_results)
 
 
-dumper: dict[str, Callable] = {}  # `tengen.deploy` installs "dump"
+def _result_names(structure: Any, n: int) -> list[str]:
+    """The keys of a dict of tensors; numbered names for any other result."""
+    if structure[0] == "dict" and len(structure[1]) == n and all(v == ("T",) for _, v in structure[1]):
+        keys = [str(k) for k, _ in structure[1]]
+        if len(set(keys)) == n and all(k and k.isprintable() and "`" not in k for k in keys):
+            return keys
+    return [f"output{i}" for i in range(n)]
+
+
+_MEGENGINE_DUMP_OPTIONS = {
+    "append", "keep_var_name", "keep_opr_name", "keep_param_name", "keep_opr_priority", "no_change_graph",
+    "optimize_for_inference", "user_info", "enable_metadata", "dump_format", "model_version", "strip_info_file", "append_json",
+}  # fmt: skip
 
 _MEGENGINE_OPTIONS = {
-    "record_only", "sublinear_memory_config", "dtr_config", "profiling", "opt_level", "graph_opt_config", "symbolic_shape", "without_host",
+    "record_only", "sublinear_memory_config", "dtr_config", "profiling", "opt_level", "graph_opt_config", "symbolic_shape",
+    "without_host",
 }  # fmt: skip
 
 

@@ -1,0 +1,152 @@
+"""`save` and `load`: nested dicts, lists and tuples of tensors, arrays, numbers and texts as one file. Never pickle.
+
+In: a state dict, an optimizer's state, a checkpoint. Out: a safetensors file whose tensors are named by their path
+(`model.fc.weight`) and whose metadata holds the structure as JSON. Files of tensors that others wrote load as a dict of
+tensors.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tengen.base.dtype import dtype
+from tengen.base.errors import FileFormatError
+from tengen.deploy.tensorfile import TensorFile, fail, read_tensors, write_tensors
+from tengen.ir.jsonform import load_json
+from tengen.tensor import Tensor, contiguous, from_numpy
+
+FORMAT, VERSION = "tengen-checkpoint", "1"
+DEPTH = 60
+
+
+def save(obj: Any, path: str | os.PathLike) -> int:
+    """Writes nested dicts (keys: texts or ints), lists and tuples of tensors, arrays, numbers, texts, bytes and None.
+
+    Returns: the file's size in bytes. The file is replaced whole or not at all.
+
+    Errors: TypeError, naming the place, for any other object; OSError when the file cannot be written.
+
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as d:
+    ...     _ = save({"step": 3, "w": Tensor([1.0, 2.0])}, os.path.join(d, "c"))
+    ...     load(os.path.join(d, "c"))["w"].tolist()
+    [1.0, 2.0]
+    """
+    arrays: dict[str, np.ndarray] = {}
+    structure = _pack(obj, "", arrays, 0)
+    text = json.dumps(structure, separators=(",", ":"), allow_nan=False)
+    return write_tensors(path, arrays, {"format": FORMAT, "version": VERSION, "structure": text})
+
+
+def _pack(x: Any, where: str, arrays: dict[str, np.ndarray], depth: int) -> Any:
+    """JSON for an object: plain values as they are, the rest as {tag: content}."""
+    if depth > DEPTH:
+        raise TypeError(f"cannot save {where[:60] or 'this'}: nested deeper than {DEPTH}, or inside itself")
+    inner = lambda v, key: _pack(v, f"{where}.{key}" if where else str(key), arrays, depth + 1)
+    if x is None or type(x) in (bool, str):
+        return x
+    if type(x) is int:
+        return x if abs(x) < 1 << 60 else {"int": str(x)}
+    if type(x) is float:
+        return x if math.isfinite(x) else {"float": repr(x)}
+    if type(x) is bytes:
+        return {"bytes": base64.b64encode(x).decode()}
+    if isinstance(x, Tensor):
+        return {"tensor": _keep(contiguous(x.detach()).numpy(), where, arrays)}
+    if isinstance(x, (np.ndarray, np.generic)):
+        return {"array" if isinstance(x, np.ndarray) else "scalar": _keep(np.asarray(x), where, arrays)}
+    if isinstance(x, tuple):
+        return {"tuple": [inner(v, i) for i, v in enumerate(x)]}
+    if isinstance(x, list):
+        return {"list": [inner(v, i) for i, v in enumerate(x)]}
+    if isinstance(x, Mapping):
+        if any(type(k) not in (str, int) for k in x):
+            raise TypeError(f"cannot save {where or 'the dict'}: a key is neither a text nor an int")
+        return {"dict": [[k, inner(v, k)] for k, v in x.items()]}
+    raise TypeError(f"cannot save {where or 'the object'}: it is a {type(x).__name__}; help: save its state_dict()")
+
+
+def _keep(a: np.ndarray, where: str, arrays: dict[str, np.ndarray]) -> str:
+    try:
+        dtype(a.dtype)
+    except TypeError as e:
+        raise TypeError(f"cannot save {where or 'the array'}: {e}") from None
+    base = name = where.lstrip("_") or "value"
+    i = 0
+    while name in arrays:
+        i += 1
+        name = f"{base}#{i}"
+    arrays[name] = a if a.dtype.isnative else a.astype(a.dtype.newbyteorder("="))
+    return name
+
+
+def load(path: str | os.PathLike) -> Any:
+    """What `save` wrote; from other safetensors files, a dict of tensors. Nothing is executed.
+
+    Errors: FileFormatError for anything else; OSError where it cannot be read.
+    """
+    content = read_tensors(path)
+    try:
+        if content.texts.get("format") == FORMAT:
+            return _unpacked(content)
+        return {name: from_numpy(a) for name, a in content.arrays.items()}
+    except FileFormatError as e:
+        raise FileFormatError(f"{os.fspath(path)}: {e}") from e
+
+
+def _unpacked(content: TensorFile) -> Any:
+    if content.texts.get("version") != VERSION or "structure" not in content.texts:
+        fail(f"it has version {content.texts.get('version', 'none')[:20]} of the format, this Tengen reads {VERSION}")
+    left = dict(content.arrays)
+    out = _unpack(load_json(content.texts["structure"]), left, 0)
+    if left:
+        fail(f"the tensor {next(iter(left))[:60]!r} has no place")
+    return out
+
+
+def _unpack(x: Any, left: dict[str, np.ndarray], depth: int) -> Any:
+    if depth > DEPTH + 1:
+        fail("nested too deeply")
+    if x is None or type(x) in (bool, int, float, str):
+        return x
+    if not isinstance(x, dict) or len(x) != 1:
+        fail("its structure is not one that `save` writes")
+    ((tag, v),) = x.items()
+    if tag in ("tensor", "array", "scalar"):
+        if type(v) is not str or v not in left:
+            fail(f"the tensor {str(v)[:60]!r} is missing or used twice")
+        a = left.pop(v)
+        if tag == "scalar" and a.ndim:
+            fail(f"{v[:60]!r} is no scalar")
+        return from_numpy(a) if tag == "tensor" else a.copy() if tag == "array" else a[()]
+    if tag in ("tuple", "list") and isinstance(v, list):
+        items = [_unpack(y, left, depth + 1) for y in v]
+        return tuple(items) if tag == "tuple" else items
+    if tag == "dict" and isinstance(v, list):
+        if not all(isinstance(r, list) and len(r) == 2 and type(r[0]) in (str, int) for r in v):
+            fail("a dict that is not one")
+        out = {k: _unpack(y, left, depth + 1) for k, y in v}
+        if len(out) != len(v):
+            fail("a key stands twice in one dict")
+        return out
+    return _unpack_text(tag, v)
+
+
+def _unpack_text(tag: str, v: Any) -> Any:
+    if tag == "float" and v in ("nan", "inf", "-inf"):
+        return float(v)
+    if tag == "int" and type(v) is str and len(v) <= 4000 and v.removeprefix("-").isascii() and v.removeprefix("-").isdigit():
+        return int(v)
+    if tag == "bytes" and type(v) is str:
+        try:
+            return base64.b64decode(v, validate=True)
+        except ValueError:
+            fail("bytes that are not base64")
+    fail(f"its structure has the tag {tag[:40]!r}")

@@ -1,0 +1,116 @@
+"""Writes a recorded graph with its weights as one file.
+
+In: a graph, the data of its states, and names. Out: a safetensors file (`tensorfile.py`) whose metadata holds the graph as
+JSON. States that the program only reads become constants, under the same names: the weights. States that it writes stay
+states and are kept with the values they have now. What no output and no written state needs is left out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tengen.base.errors import TengenError
+from tengen.deploy.model import Port, port
+from tengen.deploy.tensorfile import write_tensors
+from tengen.ir.graph import Constant, Graph, State
+from tengen.ir.jsonform import to_json
+from tengen.ir.text import constant_data
+from tengen.passes.cleanup import remove_dead_code
+
+FORMAT, VERSION = "tengen-model", "1"
+
+
+@dataclass(frozen=True)
+class Dumped:
+    """What was written. n_nodes: of the graph. bytes: of the file. inputs, outputs: what the model takes and gives."""
+
+    file: str
+    n_nodes: int
+    bytes: int
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+
+def dump(
+    graph: Graph,
+    data: Mapping[str, np.ndarray],
+    file: str | os.PathLike,
+    *,
+    arg_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    names: Mapping[str, str] | None = None,
+    n_outputs: int | None = None,
+) -> Dumped:
+    """Writes a model file; `load_graph` reads it.
+
+    Args:
+        graph: as recorded; it is not changed. data: the values of its states now, by their names in the graph.
+        arg_names, output_names: new names of inputs and outputs, one for each. names: new names of states and constants.
+        n_outputs: how many outputs to keep, from the first; default: all.
+
+    Errors: ValueError for names that do not fit, OSError when the file cannot be written (the old one is then as it was).
+    """
+    g, arrays = portable(graph, data, arg_names, output_names, names or {}, n_outputs)
+    try:
+        text = to_json(g)
+    except TengenError as e:
+        raise ValueError(f"the graph of {graph.name} cannot be written down: {e}") from e
+    size = write_tensors(file, arrays, {"format": FORMAT, "version": VERSION, "graph": text})
+    ins = tuple(port(v.name, v.type) for v in g.inputs)
+    outs = tuple(port(name, v.type) for name, v in zip(g.output_names, g.outputs))
+    return Dumped(os.fspath(file), len(g.nodes), size, ins, outs)
+
+
+def portable(graph: Graph, data: Mapping[str, np.ndarray], arg_names=None, output_names=None, names=None, n_outputs=None):
+    """The graph as a file keeps it: weights as constants, names given, nothing of the machine that recorded it; and the data of its
+    constants and states by name."""
+    g = graph.copy()
+    if n_outputs is not None:
+        g.outputs, g.output_names = g.outputs[:n_outputs], g.output_names[:n_outputs]
+    ins = [v.name for v in g.inputs] if arg_names is None else list(arg_names)
+    outs = g.output_names if output_names is None else list(output_names)
+    _check_names("input", ins, len(g.inputs))
+    _check_names("output", outs, len(g.outputs))
+    g.output_names = outs
+    taken = set(ins)
+    for v, name in zip(g.inputs, ins):
+        v.name = name
+    old_constants, old_states = list(g.constants.values()), list(g.states.values())
+    g.constants, g.states = {}, {}
+    arrays: dict[str, np.ndarray] = {}
+    for s in old_states:
+        name = s.read.name = _free((names or {}).get(s.name, s.name), taken)
+        if s.written is None or s.written is s.read:
+            g.constants[name] = Constant(name, s.read, np.ascontiguousarray(data[s.name]).reshape(s.read.type.shape))
+        else:
+            g.states[name] = State(name, s.read, s.written)
+            arrays[name] = np.ascontiguousarray(data[s.name]).reshape(s.read.type.shape)
+    for c in old_constants:
+        name = c.value.name = _free((names or {}).get(c.name, c.name), taken)
+        g.constants[name] = Constant(name, c.value, c.data)
+    for n in g.nodes:
+        n.where = None if n.where is None else os.path.basename(n.where)  # a file shows no paths of the machine it comes from
+    g = remove_dead_code(g)
+    return g, {**constant_data(g), **arrays}
+
+
+def _free(name: str, taken: set[str]) -> str:
+    base, i = name, 0
+    while name in taken or name.startswith("__"):
+        i += 1
+        name = f"{base.lstrip('_')}_{i}"
+    taken.add(name)
+    return name
+
+
+def _check_names(what: str, names: Sequence[str], n: int) -> None:
+    if len(names) != n:
+        raise ValueError(f"{len(names)} {what} names {names} for {n} {what}s")
+    if len(set(names)) != n or not all(isinstance(s, str) and s.isprintable() and s and "`" not in s for s in names):
+        raise ValueError(f"the {what} names {names} are not {n} different printable texts")
+
+

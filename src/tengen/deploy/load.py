@@ -1,0 +1,101 @@
+"""Reads a model file: every byte is checked, nothing is executed, and the weights stay where they are, in the mapped file.
+
+In: a path. Out: a `Model`, or FileFormatError. Checked are the file (`tensorfile.py`), the JSON (`ir/jsonform.py`), the rules
+of the graph IR, that every op is known and its attributes are in the form that Tengen itself writes, and that every type is
+what the op's own rule derives. Nothing is allocated for what a file only promises.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from tengen.base.errors import FileFormatError, TengenError, VerifyError
+from tengen.deploy.dump import FORMAT, VERSION
+from tengen.deploy.model import Model
+from tengen.deploy.tensorfile import TensorFile, fail, read_tensors
+from tengen.ir.graph import Graph
+from tengen.ir.jsonform import from_json
+from tengen.ir.types import TensorType
+from tengen.ir.verify import verify
+from tengen.ops.define import lookup
+
+KEYS = {"format", "version", "tengen", "graph", "checksum"}
+
+
+def load_graph(path: str | os.PathLike) -> Model:
+    """The model that `trace.dump` wrote.
+
+    Its weights are the mapped file: they cost memory only when they are read. The file must not be changed in place meanwhile
+    (dumping over it is safe).
+
+    Errors: FileFormatError, which names the file, for anything that is not exactly such a file; OSError where it cannot be
+    read.
+    """
+    content = read_tensors(path)
+    try:
+        return model_of(content)
+    except FileFormatError as e:
+        raise FileFormatError(f"{os.fspath(path)}: {e}") from e
+
+
+def model_of(content: TensorFile) -> Model:
+    """The model in a checked file of tensors."""
+    texts = content.texts
+    if texts.get("format") != FORMAT:
+        kind = texts.get("format", "a file of tensors")[:60]
+        fail(f"it is no model of Tengen, but {kind!r}; help: tengen.load reads checkpoints and tensors")
+    if texts.get("version") != VERSION:
+        has, made = texts.get("version", "none")[:20], texts.get("tengen", "unknown")[:20]
+        fail(f"it has version {has} of the format (by Tengen {made}), this Tengen reads {VERSION}")
+    if set(texts) != KEYS:
+        fail(f"its metadata has the keys {sorted(texts)}, not {sorted(KEYS)}")
+    graph = from_json(texts["graph"], content.arrays)
+    _check_data(graph, content)
+    try:
+        verify(graph, _infer)
+    except VerifyError as e:
+        fail(str(e))
+    except RecursionError:
+        fail("its graph is nested too deeply")
+    states = {name: content.arrays[name] for name in graph.states}
+    return Model(graph, states, texts["checksum"], content.bytes)
+
+
+def _check_data(graph: Graph, content: TensorFile) -> None:
+    """Every constant and state has its tensor, every tensor its reader."""
+    wanted: dict[str, TensorType] = {}
+    for g in graph.graphs():
+        for v in g.values():
+            if any(not isinstance(d, int) for d in v.type.shape):
+                fail(f"the value {v!r} has an extent that is not known")
+        wanted.update({c.name: c.value.type for c in g.constants.values()})
+    wanted.update({s.name: s.read.type for s in graph.states.values()})
+    if wanted.keys() != content.arrays.keys():
+        odd = sorted(wanted.keys() ^ content.arrays.keys())[0]
+        fail(f"the tensor {odd[:60]!r} is {'missing' if odd in wanted else 'read by nobody'}")
+    for name, t in wanted.items():
+        a = content.arrays[name]
+        if a.shape != t.shape or a.dtype != t.dtype.numpy:
+            fail(f"the tensor {name[:60]!r} is {a.dtype}{list(a.shape)}, the graph says {t!r}")
+
+
+def _infer(name: str, types: list[TensorType | None], attrs: dict[str, Any]) -> Sequence[TensorType]:
+    """The types that a node's op derives; VerifyError when it cannot, whatever the reason."""
+    try:
+        op = lookup(name)
+    except (TengenError, RecursionError):
+        raise VerifyError(f"no op named {name[:60]!r} in this Tengen") from None
+    if "infer" not in op.rules:
+        raise VerifyError(f"the op {name!r} does not stand in files")
+    if len(types) != len(op.tensors) and not op.variadic:
+        raise VerifyError(f"{name} takes {len(op.tensors)} tensors, not {len(types)}")
+    try:
+        if op.canonical(types, tuple(attrs.values())) != attrs:
+            raise VerifyError(f"the attributes {attrs} are not in canonical form")
+        return op.infer_types(types, attrs)
+    except VerifyError:
+        raise
+    except Exception as e:  # rules are written for users' calls; a file can hold anything
+        raise VerifyError(f"{name}: {type(e).__name__}: {e}") from e

@@ -1,0 +1,169 @@
+"""Model: a graph with its weights, ready to run, to look at, and to compile for another machine.
+
+In: a verified graph whose constants and states have data. Out: something to call. It runs through the same passes, lowering and
+code as eager and traced execution, so it gives the same bits. The program is compiled at the first call, not before.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tengen.base.dtype import DType
+from tengen.base.errors import DTypeError, ShapeError, TraceError
+from tengen.ir.graph import Graph
+from tengen.ir.types import TensorType
+from tengen.record import compile_graph
+from tengen.runtime import native
+from tengen.runtime.eager import Layout
+from tengen.tensor import Tensor, _make, contiguous, from_numpy, tracing
+
+
+class Port(NamedTuple):
+    """An input or output of a model. shape and dtype are exactly what it takes or gives."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {TensorType(self.shape, self.dtype)!r}"
+
+
+def port(name: str, t: TensorType) -> Port:
+    """The port of a value of the graph."""
+    return Port(name, tuple(t.shape), t.dtype)  # type: ignore[arg-type]
+
+
+class Model:
+    """A program with its weights; call it with tensors or arrays, in order or by the names of its inputs.
+
+    One output is returned as a Tensor, several as a tuple in the order of `outputs`. Several threads may call it at once
+    unless it has states: they are updated in place by every call, which calls then do one after the other.
+
+    Attributes:
+        graph: what it computes. name: the graph's. inputs, outputs: what it takes and gives, as `Port`s. checksum, bytes: of
+            its file; None and 0 where it comes from none.
+
+    >>> import tengen, os, tempfile
+    >>> f = tengen.trace(lambda x: x * 2 + 1, example_input=tengen.Tensor([1.0, 2.0]))
+    >>> with tempfile.TemporaryDirectory() as d:
+    ...     _ = f.dump(os.path.join(d, "f.tgn"), arg_names=["x"], output_names=["y"])
+    ...     m = tengen.load_graph(os.path.join(d, "f.tgn"))
+    >>> m.inputs, m.outputs
+    ((x: f32[2],), (y: f32[2],))
+    >>> m(x=[1.0, 2.0]).tolist()
+    [3.0, 5.0]
+    """
+
+    def __init__(self, graph: Graph, states: Mapping[str, np.ndarray], checksum: str | None = None, n_bytes: int = 0):
+        self.graph = graph
+        self.name = graph.name
+        self.initial = dict(states)  # the states' values before the first call
+        self.inputs = tuple(port(v.name, v.type) for v in graph.inputs)
+        self.outputs = tuple(port(name, v.type) for name, v in zip(graph.output_names, graph.outputs))
+        self.checksum, self.bytes = checksum, n_bytes
+        self._lock = threading.Lock()
+        self._call: Any = None
+        self._layouts: tuple[Layout, ...] = ()
+        self._constants: list[Any] = []
+        self._states: list[Any] = []
+
+    # -- looking ---------------------------------------------------------------------------------------------------------
+    def __repr__(self) -> str:
+        lines = [f"Model {self.name}: {len(self.graph.nodes)} nodes, {self.n_parameters:,} weights"]
+        for title, ports in (("takes", self.inputs), ("gives", self.outputs)):
+            lines += [f"  {title} {p!r}" for p in ports]
+        lines += [f"  keeps {port(s.name, s.read.type)!r}" for s in self.graph.states.values()]
+        return "\n".join(lines)
+
+    @property
+    def n_parameters(self) -> int:
+        """How many numbers its constants and states hold."""
+        values = [c.value for c in self.graph.constants.values()] + [s.read for s in self.graph.states.values()]
+        return sum(int(np.prod(v.type.shape, dtype=object)) for v in values)
+
+    def ops(self) -> Counter[str]:
+        """How many nodes there are of each op."""
+        return Counter(n.op for n in self.graph.nodes)
+
+    @property
+    def weights(self) -> dict[str, np.ndarray]:
+        """The constants by name, read-only."""
+        return {c.name: c.data for c in self.graph.constants.values() if c.data is not None}
+
+    @property
+    def states(self) -> dict[str, Tensor]:
+        """Copies of the states as they are now, by name."""
+        with self._lock:
+            self._prepare()
+            found = {}
+            for s, buffer in zip(self.graph.states.values(), self._states):
+                layout = Layout(tuple(s.read.type.shape), s.read.type.dtype)  # type: ignore[arg-type]
+                found[s.name] = _make(native.copy(buffer, layout.size * layout.dtype.size), layout)
+            return found
+
+    # -- running ---------------------------------------------------------------------------------------------------------
+    def __call__(self, *args, **kwargs):
+        """Runs the program once. ShapeError, DTypeError or TypeError for arguments that are not what `inputs` says."""
+        if tracing.recorder is not None:
+            raise TraceError(f"the model {self.name} was called inside a trace; help: trace the function that it came from")
+        tensors = [self._argument(p, x) for p, x in zip(self.inputs, self._ordered(args, kwargs))]
+        with self._lock:
+            self._prepare()
+            if self._states:
+                return self._run(tensors)
+        return self._run(tensors)
+
+    def _run(self, tensors: list[Tensor]):
+        out = self._call(*[t._data for t in tensors], *self._states, *self._constants)
+        if len(self._layouts) == 1:
+            return _make(out, self._layouts[0])
+        return tuple(map(_make, out, self._layouts))
+
+    def _ordered(self, args: tuple, kwargs: dict) -> list:
+        names = [p.name for p in self.inputs]
+        given = dict(zip(names, args))
+        twice = [k for k in kwargs if k in given]
+        unknown = [k for k in kwargs if k not in names]
+        missing = [n for n in names if n not in given and n not in kwargs]
+        if len(args) > len(names) or twice or unknown or missing:
+            wrong = {"missing": missing, "unknown": unknown, "given twice": twice, "too many": args[len(names) :]}
+            what = "; ".join(f"{k}: {', '.join(map(str, v))}" for k, v in wrong.items() if v)
+            raise TypeError(f"{self.name} takes {', '.join(map(repr, self.inputs)) or 'nothing'}; {what}")
+        return [kwargs[n] if n in kwargs else given[n] for n in names]
+
+    def _argument(self, p: Port, x: Any) -> Tensor:
+        if isinstance(x, (bool, int, float, list, tuple)):
+            x = np.asarray(x, p.dtype.numpy)
+        t = x if isinstance(x, Tensor) else Tensor(x)
+        if t.dtype is not p.dtype:
+            raise DTypeError(f"{self.name}: input {p!r} was given {t._layout.type!r}; help: x.astype('{p.dtype}')")
+        if t.shape != p.shape:
+            raise ShapeError(f"{self.name}: input {p!r} was given {t._layout.type!r}; it was recorded for this one shape")
+        return contiguous(t.detach())
+
+    def _prepare(self) -> None:
+        """Compiles the program. The caller holds the lock."""
+        if self._call is not None:
+            return
+        program, arrays = compile_graph(self.graph, None, [], self.name)
+        g = program.graph
+        self._constants = [wrap_array(c.data) for c in g.constants.values()]
+        self._states = [from_numpy(self.initial[name])._data for name in g.states]
+        self._layouts = tuple(Layout(a.shape, a.dtype, a.strides) for a in arrays)
+        n = len(g.inputs) + len(self._states) + len(self._constants)
+        sizes = [o.size * o.dtype.size for o in self._layouts]
+        self._call = native.make_plan(
+            program.address, n, sizes, program.arena_bytes([]), program.integers([]), release_gil=True, owner=program
+        )
+
+
+def wrap_array(a: np.ndarray) -> Any:
+    """A buffer that shows an array's memory without copying, or a copy where the array is not dense."""
+    a = np.ascontiguousarray(a)
+    return native.wrap(a.ctypes.data, a) if a.nbytes else native.new_buffer(0)
