@@ -243,12 +243,15 @@ def _direct(frame: Frame, arrays: Sequence[Array]) -> None:
     last = frame.reduced[-1]
     unit = lambda axis: sum(as_int(a.strides[axis]) == 1 and as_int(a.shape[axis]) != 1 for a in arrays)
     best = max(frame.kept, key=unit)
-    if not arrays:  # a source that does not say what it reads: short reductions go the way of the output
-        stored = [a for a, o in zip(frame.kept, frame.out_axes) if any(as_int(x.strides[o]) == 1 for x in frame.outs)]
-        best = stored[0] if stored and (as_int(frame.count) or CHUNK) <= UNROLLED else len(frame.extents) - 1
-        if best not in frame.kept:
-            return
-    elif unit(best) <= unit(last):
+    wide = [(a, o) for a, o in zip(frame.kept, frame.out_axes) if as_int(frame.extents[a]) != 1]
+    stored = [a for a, o in wide if any(as_int(x.strides[o]) == 1 for x in frame.outs)]
+    short = (as_int(frame.count) or CHUNK) <= UNROLLED and (as_int(frame.extents[last]) or LANES) < LANES
+    short = short and bool(stored) and not frame.wholes
+    if not arrays:  # a source that does not say what it reads: vectors along its last axis
+        best = len(frame.extents) - 1
+    if short and (not arrays or unit(best) == 0):
+        best = stored[0]  # rows that do not fill a vector: across them, though they have to be gathered
+    elif best not in frame.kept or (arrays and unit(best) <= unit(last)):
         return
     if (as_int(frame.extents[best]) or LANES) < 6 and (as_int(frame.count) or CHUNK) > LANES:
         return  # most lanes would idle
