@@ -177,3 +177,16 @@ def linear(inp: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 linear.reference(lambda x, w, b=None: x @ w.T + (0 if b is None else b))
 linear.cases(Case(lambda r: (r.uniform(-1, 1, (3, 5)), r.uniform(-1, 1, (4, 5)), r.uniform(-1, 1, (4,)))))
+matmul.cases(
+    Case(lambda r: (r.uniform(-1, 1, (0, 5)), r.uniform(-1, 1, (5, 4)))),
+    Case(lambda r: (r.uniform(-1, 1, (3, 0)), r.uniform(-1, 1, (0, 4)))),
+    Case(lambda r: (r.uniform(-1, 1, (1, 1)), r.uniform(-1, 1, (1, 1)))),
+    Case(lambda r: (r.uniform(-1, 1, (2, 5, 3)), r.uniform(-1, 1, (2, 5, 4))), {"transpose_a": True}),
+    Case(lambda r: (r.uniform(-1, 1, (5,)), r.uniform(-1, 1, (3, 5, 2)))),
+    Case(lambda r: (r.uniform(-1, 1, (2, 3, 5)), r.uniform(-1, 1, (5,)))),
+    Case(lambda r: (r.uniform(-1, 1, (2, 3, 4, 5)), r.uniform(-1, 1, (7, 5))), {"transpose_b": True}),
+)
+linear.cases(
+    Case(lambda r: (r.uniform(-1, 1, (2, 3, 5)), r.uniform(-1, 1, (4, 5)), None)),
+    Case(lambda r: (r.uniform(-1, 1, (5,)), r.uniform(-1, 1, (4, 5)), r.uniform(-1, 1, (4,)))),
+)

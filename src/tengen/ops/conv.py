@@ -6,7 +6,10 @@ N batch, C channels, O output channels, G groups, S spatial extents of the image
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from tengen.base.dtype import promote
 from tengen.base.errors import DTypeError, ShapeError
@@ -17,7 +20,7 @@ from tengen.kernels.pointwise import copy, pointwise
 from tengen.kernels.source import At, Literal
 from tengen.loops.lang import Expr, as_int, maximum, minimum
 from tengen.ops.contract import in_dtype
-from tengen.ops.define import composite, primitive
+from tengen.ops.define import Case, composite, primitive
 from tengen.ops.elementwise import add
 from tengen.ops.shape import reshape
 
@@ -339,3 +342,97 @@ def conv_bias(inp: Tensor, weight: Tensor, bias: Tensor, stride=1, padding=0, di
     """`conv` plus a bias of shape (O,) or (1, O, 1, ...), in one kernel."""
     y = conv(inp, weight, stride, padding, dilation, groups)
     return add(y, reshape(bias, (1, -1, *(1 for _ in y.shape[2:]))))
+
+
+# ---- references and samples ------------------------------------------------------------------------------------------------
+
+
+def _grouped(w, n: int, groups: int):
+    """The filter as (G, O/G, C/G, *K)."""
+    return w if w.ndim == n + 3 else w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
+
+
+def _offsets(k, out, stride, dilation):
+    """(position in the filter, the pixels that it meets) for each position."""
+    for at in product(*map(range, k)):
+        yield at, (slice(None), slice(None), *(slice(d * i, d * i + s * (p - 1) + 1, s) for i, d, s, p in zip(at, dilation, stride, out)))
+
+
+def _np_settings(n, stride, padding, dilation):
+    return per_axis(stride, n, "stride"), per_axis(padding, n, "padding"), per_axis(dilation, n, "dilation")
+
+
+def _np_conv(x, w, stride=1, padding=0, dilation=1, groups=1):
+    n = x.ndim - 2
+    stride, padding, dilation = _np_settings(n, stride, padding, dilation)
+    w = _grouped(w, n, groups)
+    x = np.pad(x, [(0, 0), (0, 0), *((p, p) for p in padding)])
+    out = [(s - d * (k - 1) - 1) // st + 1 for s, k, st, d in zip(x.shape[2:], w.shape[3:], stride, dilation)]
+    y = np.zeros((x.shape[0], groups, w.shape[1], *out), np.result_type(x, w))
+    for at, pixels in _offsets(w.shape[3:], out, stride, dilation):
+        y += np.einsum("ngc...,goc->ngo...", x[pixels].reshape(x.shape[0], groups, w.shape[2], *out), w[(..., *at)])
+    return y.reshape(x.shape[0], -1, *out)
+
+
+def _np_conv_transposed(y, w, like=None, stride=1, padding=0, dilation=1, groups=1, output_padding=0):
+    n = y.ndim - 2
+    stride, padding, dilation = _np_settings(n, stride, padding, dilation)
+    w, more = _grouped(w, n, groups), per_axis(output_padding, n, "output_padding")
+    out = y.shape[2:]
+    space = [(p - 1) * s - 2 * pad + d * (k - 1) + 1 + m
+             for p, k, s, pad, d, m in zip(out, w.shape[3:], stride, padding, dilation, more)] if like is None else like.shape[2:]  # fmt: skip
+    x = np.zeros((y.shape[0], groups * w.shape[2], *(s + 2 * p for s, p in zip(space, padding))), np.result_type(y, w))
+    y = y.reshape(y.shape[0], groups, w.shape[1], *out)
+    for at, pixels in _offsets(w.shape[3:], out, stride, dilation):
+        x[pixels] += np.einsum("ngo...,goc->ngc...", y, w[(..., *at)]).reshape(x.shape[0], -1, *out)
+    return x[(slice(None), slice(None), *(slice(p, p + s) for p, s in zip(padding, space)))]
+
+
+def _np_conv_weight_grad(x, g, like, stride=1, padding=0, dilation=1, groups=1):
+    n = x.ndim - 2
+    stride, padding, dilation = _np_settings(n, stride, padding, dilation)
+    x = np.pad(x, [(0, 0), (0, 0), *((p, p) for p in padding)])
+    w = np.zeros(_grouped(like, n, groups).shape, np.result_type(x, g))
+    out, batch = g.shape[2:], x.shape[0]
+    g = g.reshape(batch, groups, w.shape[1], -1)
+    for at, pixels in _offsets(w.shape[3:], out, stride, dilation):
+        w[(..., *at)] = np.einsum("ngcp,ngop->goc", x[pixels].reshape(batch, groups, w.shape[2], -1), g)
+    return w.reshape(like.shape)
+
+
+def _uniform(*shapes):
+    return lambda r: tuple(None if s is None else r.uniform(-1, 1, s) for s in shapes)
+
+
+conv.reference(_np_conv)
+conv.cases(
+    Case(_uniform((2, 3, 7, 6), (4, 3, 3, 2))),
+    Case(_uniform((2, 4, 7, 6), (2, 3, 2, 3, 3)), {"stride": 2, "padding": (1, 2), "dilation": (1, 2), "groups": 2}),
+    Case(_uniform((1, 3, 9), (17, 3, 3)), {"stride": 3, "padding": 1}),
+    Case(_uniform((2, 5, 6, 6), (5, 1, 1, 3, 3)), {"padding": 1, "groups": 5}),
+    Case(_uniform((1, 2, 4, 3, 5), (3, 2, 2, 1, 3)), {"padding": (1, 0, 1)}),
+    Case(_uniform((0, 2, 4, 4), (3, 2, 3, 3))),
+    Case(_uniform((1, 1, 1, 1), (1, 1, 1, 1))),
+    Case(_uniform((2, 4, 5, 5), (6, 2, 1, 1)), {"groups": 2}),
+)
+conv_transposed.reference(_np_conv_transposed)
+conv_transposed.cases(
+    Case(_uniform((2, 4, 5, 4), (4, 3, 3, 2), None)),
+    Case(_uniform((2, 6, 3, 3), (2, 3, 2, 3, 3), None), {"stride": 2, "padding": (1, 0), "groups": 2, "output_padding": (1, 0)}),
+    Case(_uniform((1, 4, 5), (4, 3, 3), None), {"stride": 3, "padding": 2, "dilation": 2}),
+    Case(_uniform((2, 4, 3, 3), (4, 3, 3, 3), (2, 3, 8, 7)), {"stride": 3, "padding": 1}),
+    Case(_uniform((0, 4, 3, 3), (4, 3, 3, 3), None)),
+    Case(_uniform((1, 1, 1), (1, 1, 1), None)),
+)
+conv_weight_grad.reference(_np_conv_weight_grad)
+conv_weight_grad.cases(
+    Case(_uniform((2, 3, 7, 6), (2, 4, 5, 5), (4, 3, 3, 2))),
+    Case(_uniform((2, 4, 7, 6), (2, 6, 4, 3), (2, 3, 2, 3, 3)), {"stride": 2, "padding": (1, 2), "dilation": (1, 2), "groups": 2}),
+    Case(_uniform((1, 3, 9), (1, 17, 3), (17, 3, 3)), {"stride": 3, "padding": 1}),
+    Case(_uniform((0, 3, 5), (0, 4, 3), (4, 3, 3))),
+)
+conv_bias.reference(lambda x, w, b, **a: _np_conv(x, w, **a) + b.reshape(1, -1, *(1,) * (x.ndim - 2)))
+conv_bias.cases(
+    Case(_uniform((2, 3, 7, 6), (4, 3, 3, 2), (1, 4, 1, 1)), {"padding": 1}),
+    Case(_uniform((2, 4, 7), (2, 2, 2, 3), (4,)), {"groups": 2}),
+)

@@ -228,3 +228,55 @@ cross_entropy_each.cases(
     Case(lambda r: (r.uniform(-3, 3, (6, 10)), r.integers(0, 10, 6))),
     Case(lambda r: (r.uniform(-3, 3, (6, 10, 3)), r.integers(0, 10, (6, 3))), {"label_smooth": 0.1}),
 )
+cross_entropy_each.cases(
+    Case(lambda r: (r.uniform(0.1, 1, (6, 10)), r.integers(0, 10, 6)), {"with_logits": False}),
+    Case(lambda r: (r.uniform(0.1, 1, (6, 10)), r.integers(0, 10, 6)), {"with_logits": False, "label_smooth": 0.2}),
+    Case(lambda r: (r.uniform(-3, 3, (2, 3, 4)), r.integers(0, 4, (2, 3))), {"axis": -1}),
+    Case(lambda r: (np.zeros((0, 10)), np.zeros(0, np.int64))),
+)
+class_mask.reference(lambda label, like, axis: np.expand_dims(label, axis) == np.moveaxis(np.arange(like.shape[axis])[(..., *(None,) * (like.ndim - 1))], 0, axis))
+class_mask.cases(Case(lambda r: (r.integers(0, 5, (3, 2)), r.uniform(-1, 1, (3, 5, 2))), {"axis": 1}, grad=False))
+softmax_grad.reference(lambda g, y, axis: y * (g - (g * y).sum(axis, keepdims=True)))
+logsoftmax_grad.reference(lambda g, y, axis: g - np.exp(y) * g.sum(axis, keepdims=True))
+for _op in (softmax_grad, logsoftmax_grad):
+    _op.cases(Case(lambda r: (r.uniform(-1, 1, (4, 17)), r.uniform(0, 1, (4, 17))), {"axis": 1}))
+for _op in (softmax, logsoftmax):
+    _op.cases(Case(lambda r: (r.uniform(-3, 3, (3, 4)),), {"axis": None}), Case(lambda r: (np.full((1,), 2.5),)), Case(lambda r: (np.zeros((0, 3)),)))
+general_norm.reference(lambda x, w=None, b=None, axes=(), eps=1e-5: _np_norm(x, axes, w, b, eps))
+general_norm.cases(
+    Case(lambda r: (r.uniform(-2, 2, (3, 4, 5)), r.uniform(0.5, 2, (4, 1)), r.uniform(-1, 1, (4, 1))), {"axes": (0, 2)}),
+    Case(lambda r: (r.uniform(-2, 2, (3, 4, 5)), None, None), {"axes": (1, 2), "eps": 1e-3}),
+)
+
+
+def _channel(v, x):
+    return v if v is None else v.reshape(1, -1, *(1,) * (x.ndim - 2))
+
+
+def _np_group_norm(x, w=None, b=None, num_groups=1, eps=1e-5):
+    y = _np_norm(x.reshape(x.shape[0], num_groups, -1), 2, None, None, eps).reshape(x.shape)
+    return y * (1 if w is None else _channel(w, x)) + (0 if b is None else _channel(b, x))
+
+
+def _np_batch_norm(x, w, b, eps=1e-5):
+    axes = (0, *range(2, x.ndim))
+    return _np_norm(x, axes, w, b, eps), x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
+
+
+def _per_channel(*more):
+    return lambda r: (r.uniform(-2, 2, (3, 4, 5, 2)), *(None if m is None else r.uniform(*m, (1, 4, 1, 1)) for m in more))
+
+
+group_norm.reference(_np_group_norm)
+group_norm.cases(
+    Case(lambda r: (r.uniform(-2, 2, (2, 6, 3, 3)), r.uniform(0.5, 2, (6,)), r.uniform(-1, 1, (6,))), {"num_groups": 3}),
+    Case(lambda r: (r.uniform(-2, 2, (2, 6, 5)), None, None), {"num_groups": 6}),
+)
+batch_norm_train.reference(_np_batch_norm)
+batch_norm_train.cases(
+    Case(_per_channel((0.5, 2), (-1, 1))),
+    Case(_per_channel(None, None)),
+    Case(lambda r: (r.uniform(-2, 2, (33, 4)), r.uniform(0.5, 2, (1, 4)), r.uniform(-1, 1, (1, 4)))),
+)
+batch_norm_eval.reference(lambda x, m, v, w, b, eps=1e-5: (x - m) / np.sqrt(v + eps) * (1 if w is None else w) + (0 if b is None else b))
+batch_norm_eval.cases(Case(_per_channel((-1, 1), (0.5, 2), (0.5, 2), (-1, 1))), Case(_per_channel((-1, 1), (0.5, 2), None, None)))

@@ -5,7 +5,10 @@ N batch, C channels, S spatial extents of the image, P of the output, K of the w
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from tengen.base.dtype import int32
 from tengen.base.errors import DTypeError, ShapeError
@@ -17,7 +20,7 @@ from tengen.kernels.reduce import reduce
 from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source
 from tengen.loops.lang import Expr, cast, const, equal, maximum, minimum, select
 from tengen.ops.conv import out_extent, per_axis
-from tengen.ops.define import primitive
+from tengen.ops.define import Case, primitive
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
@@ -83,11 +86,11 @@ max_pool.infer(_infer)
 max_pool.layout(_layout)
 
 
-@max_pool.lower
-def _(lo, ins, outs, kernel_size, stride, padding):
+@with_epilogue(max_pool)
+def _(lo, ins, outs, epilogue, kernel_size, stride, padding):
     out, n = outs[0], len(kernel_size)
-    w = _windows(lo, ins[0], out.shape[2:], _lowest(out.dtype), kernel_size, stride, padding)
-    reduce(lo, "max", _computed(w), out, tuple(range(n + 2, 2 * n + 2)), name="max_pool")
+    w = _windows(lo, ins[0], out.shape[2:], _lowest(ins[0].dtype), kernel_size, stride, padding)
+    reduce(lo, "max", _computed(w), out, tuple(range(n + 2, 2 * n + 2)), epilogue, name="max_pool")
 
 
 @max_pool.vjp
@@ -183,8 +186,8 @@ class _Adjoint(Source):
         return select(inside, v, const(0, self.dtype))  # type: ignore[arg-type]
 
 
-def _scatter_windows(lo, out: Array, give, out_space, kernel_size, stride, padding) -> None:
-    n, d = len(kernel_size), out.dtype.compute
+def _scatter_windows(lo, out: Array, give, out_space, kernel_size, stride, padding, d, epilogue) -> None:
+    n = len(kernel_size)
     reduce(lo, "add", _Adjoint(give, out_space, out.shape, kernel_size, stride, padding, d), out, tuple(range(n + 2, 2 * n + 2)), name="unpool")
 
 
@@ -197,15 +200,15 @@ avg_pool_grad.infer(lambda g, like, **a: TensorType(like.shape, g.dtype))
 avg_pool_grad.layout(_layout)
 
 
-@avg_pool_grad.lower
-def _(lo, ins, outs, kernel_size, stride, padding, mode):
+@with_epilogue(avg_pool_grad)
+def _(lo, ins, outs, epilogue, kernel_size, stride, padding, mode):
     g, out = ins[0], outs[0]
-    space, d = out.shape[2:], out.dtype.compute
+    space, d = out.shape[2:], g.dtype.compute
 
     def give(k, at, offsets):
         return cast(at.load(k, g), d) / _window_count(at, space, kernel_size, stride, padding, mode, d)
 
-    _scatter_windows(lo, out, give, g.shape[2:], kernel_size, stride, padding)
+    _scatter_windows(lo, out, give, g.shape[2:], kernel_size, stride, padding, d, epilogue)
 
 
 @avg_pool_grad.vjp
@@ -236,11 +239,11 @@ def _first_largest(lo, x: Array, g: Array, kernel_size, stride, padding) -> Arra
     return index
 
 
-@max_pool_grad.lower
-def _(lo, ins, outs, kernel_size, stride, padding):
+@with_epilogue(max_pool_grad)
+def _(lo, ins, outs, epilogue, kernel_size, stride, padding):
     g, x, out = ins[0], ins[1], outs[0]
     index = _first_largest(lo, x, g, kernel_size, stride, padding)
-    d = out.dtype.compute
+    d = g.dtype.compute
 
     def give(k, at, offsets):
         flat: Expr = const(0)
@@ -248,7 +251,7 @@ def _(lo, ins, outs, kernel_size, stride, padding):
             flat = flat * size + o
         return select(equal(at.load(k, index), cast(flat, int32)), cast(at.load(k, g), d), const(0, d))
 
-    _scatter_windows(lo, out, give, g.shape[2:], kernel_size, stride, padding)
+    _scatter_windows(lo, out, give, g.shape[2:], kernel_size, stride, padding, d, epilogue)
 
 
 @max_pool_grad.vjp
@@ -290,3 +293,96 @@ def _(lo, ins, outs, kernel_size, stride, padding):
 def _(g, v, x, **a):
     return (lambda: max_pool_grad(g, x, **a)), None
 
+
+# ---- references and samples ------------------------------------------------------------------------------------------------
+
+
+def _np_windows(x, kernel_size, stride, padding):
+    """Yields (position of the window, the part of the image inside it, offset of each pixel in the window) with all of N and C."""
+    n = x.ndim - 2
+    k, padding = per_axis(kernel_size, n, "kernel_size"), per_axis(padding, n, "padding")
+    stride = k if stride is None else per_axis(stride, n, "stride")
+    out = [(s + 2 * p - kk) // st + 1 for s, kk, st, p in zip(x.shape[2:], k, stride, padding)]
+    for at in product(*map(range, out)):
+        first = [i * s - p for i, s, p in zip(at, stride, padding)]
+        yield (..., *at), (..., *(slice(max(f, 0), min(f + kk, s)) for f, kk, s in zip(first, k, x.shape[2:]))), out, int(np.prod(k))
+
+
+def _np_pool(x, kernel_size, stride, padding, value):
+    y = None
+    for at, inside, out, size in _np_windows(x, kernel_size, stride, padding):
+        y = np.zeros((*x.shape[:2], *out), x.dtype) if y is None else y
+        y[at] = value(x[inside].reshape(*x.shape[:2], -1), size)
+    return y
+
+
+def _np_avg(mode):
+    return lambda v, size: v.sum(-1) / (size if mode == "average" else v.shape[-1])
+
+
+def _np_avg_grad(g, like, kernel_size, stride, padding, mode):
+    r = np.zeros(like.shape, g.dtype)
+    for at, inside, _, size in _np_windows(like, kernel_size, stride, padding):
+        count = size if mode == "average" else like[inside][0, 0].size
+        r[inside] += (g[at] / count)[(..., *(None,) * (like.ndim - 2))]
+    return r
+
+
+def _np_first_largest(x, kernel_size, stride, padding):
+    """Yields (position of the window with its n and c, the pixel of the image that is its first largest)."""
+    for at, inside, _, _ in _np_windows(x, kernel_size, stride, padding):
+        for nc in np.ndindex(*x.shape[:2]):
+            w = x[nc][inside]
+            best = np.unravel_index(w.argmax(), w.shape)
+            yield (*nc, *at[1:]), (*nc, *(i + s.start for i, s in zip(best, inside[1:])))
+
+
+def _np_max_grad(g, x, kernel_size, stride, padding):
+    r = np.zeros(x.shape, g.dtype)
+    for window, pixel in _np_first_largest(x, kernel_size, stride, padding):
+        r[pixel] += g[window]
+    return r
+
+
+def _np_max_gather(v, x, kernel_size, stride, padding):
+    r = np.zeros(_np_pool(x, kernel_size, stride, padding, lambda w, _: w.max(-1)).shape, v.dtype)
+    for window, pixel in _np_first_largest(x, kernel_size, stride, padding):
+        r[window] = v[pixel]
+    return r
+
+
+def _distinct(*shapes):
+    """Values that are well apart, so that finite differences do not change which one is largest."""
+    return lambda r: tuple(r.permutation(np.arange(np.prod(s, dtype=int)) * 0.125 - 3).reshape(s) for s in shapes)
+
+
+_PLAIN = {"kernel_size": 2, "stride": None, "padding": 0}
+_OVERLAP = {"kernel_size": (3, 2), "stride": (2, 1), "padding": (1, 0)}
+_GAPS = {"kernel_size": 2, "stride": 3, "padding": 0}
+max_pool.reference(lambda x, kernel_size, stride=None, padding=0: _np_pool(x, kernel_size, stride, padding, lambda v, _: v.max(-1)))
+avg_pool.reference(lambda x, kernel_size, stride=None, padding=0, mode="average_count_exclude_padding":
+                   _np_pool(x, kernel_size, stride, padding, _np_avg(mode)))  # fmt: skip
+for _op in (max_pool, avg_pool):
+    _op.cases(
+        Case(_distinct((2, 3, 6, 4)), _PLAIN),
+        Case(_distinct((2, 5, 7, 5)), _OVERLAP),
+        Case(_distinct((1, 17, 9)), _GAPS),
+        Case(_distinct((1, 2, 4, 4, 4)), {"kernel_size": 3, "stride": 1, "padding": 1}),
+        Case(_distinct((1, 1, 1, 1)), {"kernel_size": 1}),
+    )
+avg_pool.cases(Case(_distinct((2, 5, 7, 5)), _OVERLAP | {"mode": "average"}))
+avg_pool_grad.reference(_np_avg_grad)
+avg_pool_grad.cases(
+    Case(_distinct((2, 3, 3, 2), (2, 3, 6, 4)), {"kernel_size": (2, 2), "stride": (2, 2), "padding": (0, 0), "mode": "average"}),
+    Case(_distinct((2, 5, 4, 4), (2, 5, 7, 5)), _OVERLAP | {"mode": "average_count_exclude_padding"}),
+)
+max_pool_grad.reference(_np_max_grad)
+max_pool_gather.reference(_np_max_gather)
+max_pool_grad.cases(
+    Case(_distinct((2, 3, 3, 2), (2, 3, 6, 4)), {"kernel_size": (2, 2), "stride": (2, 2), "padding": (0, 0)}),
+    Case(_distinct((2, 5, 4, 4), (2, 5, 7, 5)), _OVERLAP),
+)
+max_pool_gather.cases(
+    Case(_distinct((2, 3, 6, 4), (2, 3, 6, 4)), {"kernel_size": (2, 2), "stride": (2, 2), "padding": (0, 0)}),
+    Case(_distinct((2, 5, 7, 5), (2, 5, 7, 5)), _OVERLAP),
+)

@@ -284,3 +284,51 @@ for _op, _f in ((sum, np.sum), (mean, np.mean), (prod, np.prod), (max, np.max), 
         Case(lambda r: (r.uniform(-2, 2, (7, 4)),)),
         Case(lambda r: (r.uniform(-2, 2, (33, 4)),), {"axis": 0}),
     )
+
+for _op in (sum, prod, all, any, mean):
+    _op.cases(Case(lambda r: (np.zeros((0, 3)),), {"axis": 1}), Case(lambda r: (np.full((), 1.5),)))
+for _op in (sum, prod, all, any):
+    _op.cases(Case(lambda r: (np.zeros((0, 3)),), {"axis": 0}))
+for _op in (max, min):
+    _op.cases(Case(lambda r: (np.zeros((0, 3)),), {"axis": 1}), Case(lambda r: (np.full((1, 1), 1.5),), {"axis": (0, 1)}))
+sum.cases(Case(lambda r: (r.uniform(-2, 2, (3, 5000)),), {"axis": 1}))
+for _op, _f in ((argmax, np.argmax), (argmin, np.argmin)):
+    _op.reference(lambda x, axis=None, keepdims=False, f=_f: f(x, axis=axis, keepdims=keepdims))
+    _op.cases(
+        Case(lambda r: (r.integers(-3, 4, (4, 37)) * 0.5,), {"axis": 1}, grad=False),
+        Case(lambda r: (r.integers(-3, 4, (19, 4)) * 0.5,), {"axis": 0, "keepdims": True}, grad=False),
+        Case(lambda r: (r.uniform(-2, 2, (3, 4, 5)),), grad=False),
+    )
+extent_op.reference(lambda n, dtype: np.asarray(n, dtype.numpy))
+extent_op.cases(Case(lambda r: (), {"n": 7, "dtype": float32}, grad=False))
+
+
+def _np_sum_to(x, shape):
+    lead = x.ndim - len(shape)
+    x = x.sum(tuple(range(lead)))
+    return x.sum(tuple(i for i, d in enumerate(shape) if d == 1), keepdims=True)
+
+
+sum_to.reference(_np_sum_to)
+sum_to.cases(
+    Case(lambda r: (r.uniform(-2, 2, (2, 3, 4)),), {"shape": (3, 1)}),
+    Case(lambda r: (r.uniform(-2, 2, (2, 3, 4)),), {"shape": ()}),
+    Case(lambda r: (r.uniform(-2, 2, (2, 3)),), {"shape": (2, 3)}),
+)
+
+
+def _np_logsumexp(x, axis=None, keepdims=False):
+    m = x.max(axis, keepdims=True)
+    m = np.where(np.isfinite(m), m, 0)
+    with np.errstate(divide="ignore"):
+        return (np.log(np.exp(x - m).sum(axis, keepdims=True)) + m) if keepdims else (np.log(np.exp(x - m).sum(axis)) + m.squeeze(axis))
+
+
+for _op, _f in ((var, np.var), (std, np.std), (logsumexp, _np_logsumexp)):
+    _op.reference(lambda x, axis=None, keepdims=False, f=_f: f(x, axis=axis, keepdims=keepdims))
+    _op.cases(
+        Case(lambda r: (r.uniform(-2, 2, (3, 5)),), {"axis": 1}),
+        Case(lambda r: (r.uniform(-2, 2, (4, 3, 17)),), {"axis": (0, 2), "keepdims": True}),
+        Case(lambda r: (r.uniform(-2, 2, (7, 4)),)),
+    )
+logsumexp.cases(Case(lambda r: (np.array([[-np.inf, -np.inf], [0.0, -np.inf], [1e4, 1e4]]),), {"axis": 1}, grad=False))

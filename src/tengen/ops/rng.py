@@ -138,3 +138,15 @@ random_uniform.reference(lambda key, shape: (philox_reference(key, shape)[0] >> 
 _key = Case(lambda r: (np.array([7, 3], np.uint64),), {"shape": (3, 17)}, grad=False)
 random_bits.cases(_key)
 random_uniform.cases(_key)
+
+
+def _np_normal(key, shape):
+    a, b = (w >> np.uint64(8) for w in philox_reference(key, shape))
+    return np.sqrt(-2 * np.log((a + 1.0) * 2.0**-24)) * np.cos(b * np.float64(np.float32(2.0**-24 * 2 * np.pi)))
+
+
+random_normal.reference(_np_normal)
+random_normal.cases(_key)
+for _op in (random_bits, random_uniform, random_normal):
+    _op.cases(Case(lambda r: (np.array([2**63 + 5, 2**40], np.uint64),), {"shape": (5,)}, grad=False))
+    _op.cases(Case(lambda r: (np.array([1, 0], np.uint64),), {"shape": (0, 2)}, grad=False))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tengen.ops.define import composite, lookup
+import numpy as np
+
+from tengen.ops.define import Case, composite, lookup
 from tengen.ops.elementwise import add, div, mul, sub
 
 if TYPE_CHECKING:
@@ -38,3 +40,34 @@ def adam_update(
     if decoupled and weight_decay:
         delta = add(delta, mul(param, weight_decay))
     return sub(param, mul(delta, lr)), m, v
+
+
+def _np_sgd(p, g, v, lr, momentum, weight_decay, nesterov):
+    g = g + weight_decay * p
+    if v is None:
+        return p - lr * g
+    v = momentum * v + g
+    return p - lr * (g + momentum * v if nesterov else v), v
+
+
+def _np_adam(p, g, m, v, step, lr, beta1, beta2, eps, weight_decay, decoupled):
+    g = g if decoupled else g + weight_decay * p
+    m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g * g
+    delta = (m / (1 - beta1**step)) / (np.sqrt(v / (1 - beta2**step)) + eps)
+    return p - lr * (delta + (weight_decay * p if decoupled else 0)), m, v
+
+
+def _state(n_state: int, *scalars: float):
+    return lambda r: (*(r.uniform(0.1, 1, (3, 5)) for _ in range(2 + n_state)), *map(np.float64, scalars))
+
+
+sgd_update.reference(_np_sgd)
+sgd_update.cases(
+    *(Case(_state(1, 0.1), {"momentum": 0.9, "weight_decay": w, "nesterov": n}) for w, n in ((0.0, False), (0.01, True))),
+    Case(lambda r: (r.uniform(-1, 1, 7), r.uniform(-1, 1, 7), None, np.float64(0.1)), {"momentum": 0.0, "weight_decay": 0.1, "nesterov": False}),
+)
+adam_update.reference(_np_adam)
+adam_update.cases(
+    *(Case(_state(2, 3.0, 0.01), {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": w, "decoupled": d}, rtol=2e-5)
+      for w, d in ((0.0, False), (0.1, False), (0.1, True))),
+)  # fmt: skip
