@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,11 @@ from tengen import ops  # noqa: F401  (registers all ops)
 from tengen.ops.define import REGISTRY, Op, dispatch
 from tengen.runtime import native
 from tengen.runtime.eager import Layout, Plan, make_plan
+
+if TYPE_CHECKING:
+    from tengen.tensor_methods import TensorMethods  # a generated stub of what `methods.py` puts on the class
+else:
+    TensorMethods = object
 
 _plans: dict = {}  # (op, attrs, layouts) -> Plan; swapped for an empty one while a trace is recorded
 _counter = itertools.count()
@@ -38,7 +43,7 @@ class Node:
         self.order = next(_counter)
 
 
-class Tensor:
+class Tensor(TensorMethods):
     """An n-dimensional array that computes with Tengen's kernels.
 
     Args:
@@ -182,10 +187,10 @@ class Tensor:
         assign(self, other if isinstance(other, Tensor) else Tensor(other))
 
     # -- the fast road of binary operators -----------------------------------------------------------------------------------
-    def __add__(self, other): return _binary(_add, self, other)  # fmt: skip
-    def __sub__(self, other): return _binary(_sub, self, other)  # fmt: skip
-    def __mul__(self, other): return _binary(_mul, self, other)  # fmt: skip
-    def __truediv__(self, other): return _binary(_div, self, other)  # fmt: skip
+    def __add__(self, other: Any) -> Tensor: return _binary(_add, self, other)  # fmt: skip
+    def __sub__(self, other: Any) -> Tensor: return _binary(_sub, self, other)  # fmt: skip
+    def __mul__(self, other: Any) -> Tensor: return _binary(_mul, self, other)  # fmt: skip
+    def __truediv__(self, other: Any) -> Tensor: return _binary(_div, self, other)  # fmt: skip
 
 
 def _rebuild(cls, array):

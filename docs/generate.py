@@ -1,0 +1,308 @@
+"""Writes what is derived from the code: the op table, the table of math functions, and the stubs that editors read.
+
+    python docs/generate.py            writes the files that are not current
+    python docs/generate.py --check    writes nothing; fails when one is not
+
+In: the op registry, `loops/math.py`, the methods on `Tensor`, the names in `tengen.functional`. Out: the files of `pages()`.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import tengen
+from tengen import functional, methods
+from tengen.loops.math import FUNCTIONS
+from tengen.ops.define import REGISTRY, Op
+from tengen.tensor import Tensor
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "tengen"
+AGAIN = "`python docs/generate.py` writes this file again."
+FOR_TYPES = "for editors and type checkers"
+WIDTH = 128
+SOURCES = {  # what annotations may name -> where the stubs import it from, in the order of imports
+    "Callable": "collections.abc", "Iterable": "collections.abc", "Sequence": "collections.abc", "Any": "typing",
+    "DType": "tengen.base.dtype", "Tensor": "tengen.tensor",
+}  # fmt: skip
+KNOWN = {*SOURCES, "np"} | {n for n in vars(builtins) if n[0].islower()}
+ALIAS = "TensorLike = Tensor | np.ndarray | float\n"
+
+# ---- signatures --------------------------------------------------------------------------------------------------------
+
+
+def annotation(p: inspect.Parameter, op: Op | None) -> str:
+    """The type of a parameter as the stubs write it. Operands of an op may be numbers and arrays, too."""
+    note = "" if p.annotation is p.empty else p.annotation if isinstance(p.annotation, str) else p.annotation.__name__
+    if op is not None and p.name in op.tensors:
+        if "list[" in note or "Sequence[" in note:
+            return "Sequence[Tensor]"
+        return "TensorLike | None" if "None" in note or p.default is None else "TensorLike"
+    return known(note)
+
+
+def known(note: str) -> str:
+    """An annotation, or Any where it names something that the stubs do not import."""
+    try:
+        names = {n.id for n in ast.walk(ast.parse(note, mode="eval")) if isinstance(n, ast.Name)}
+    except SyntaxError:
+        return "Any"
+    return note if names <= KNOWN else "Any"
+
+
+def signature(f: Callable, op: Op | None = None, this: bool = False) -> str:
+    """``(x: TensorLike, axis: int | None = None) -> Tensor``; with `this` the first parameter becomes self."""
+    sig = inspect.signature(f)
+    parts: list[str] = []
+    for i, p in enumerate(sig.parameters.values()):
+        if this and i == 0:
+            parts.append("self")
+            continue
+        if p.kind is p.KEYWORD_ONLY and "*" not in parts and not any(s.startswith("*") for s in parts):
+            parts.append("*")
+        star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        text = f"{star}{p.name}: {annotation(p, op)}"
+        if p.default is not p.empty:
+            plain = p.default is None or isinstance(p.default, (bool, int, float, str, tuple))
+            text += f" = {p.default!r}" if plain else " = ..."
+        parts.append(text)
+    note = sig.return_annotation
+    if op is not None and op.kind == "elementwise":
+        note = "Tensor"
+    elif note is sig.empty:
+        note = "Tensor" if op is not None else "Any"
+    return f"({', '.join(parts)}) -> {known(note) if isinstance(note, str) else 'None' if note is None else note.__name__}"
+
+
+def summary(doc: str | None) -> str:
+    """The first paragraph of a docstring, on one line."""
+    return " ".join((inspect.cleandoc(doc or "")).split("\n\n")[0].split())
+
+
+def stub(name: str, f: Callable, indent: str = "", this: bool = False, ignore: str = "") -> list[str]:
+    """The lines of one function of a stub."""
+    op = getattr(f, "op", None)
+    head = f"{indent}def {name}{signature(f, op, this)}:"
+    if len(head) + len(ignore) > WIDTH:
+        opening, inner = head.index("("), head[head.index("(") + 1 : head.rindex(") ->")]
+        head = f"{head[: opening + 1]}\n{indent}    {inner},\n{indent}{head[head.rindex(') ->') :]}"
+        head = head.replace(", **ignored: Any,", ", **ignored: Any")  # nothing may follow **
+        if any(len(line) > WIDTH for line in head.splitlines()):
+            head = head.replace(f"    {inner},", "".join(f"    {p},\n{indent}" for p in split(inner)).rstrip())
+    doc = summary(getattr(op, "doc", None) or f.__doc__)
+    if not doc:
+        return [f"{head} ...{ignore}"]
+    lines = wrap(f'"""{doc}"""', indent + "    ")
+    return [head + ignore, *lines]
+
+
+def split(text: str) -> list[str]:
+    """The parameters of a signature, one by one: at commas outside brackets."""
+    found, depth, at = [], 0, 0
+    for i, c in enumerate(text):
+        depth += (c in "([") - (c in ")]")
+        if c == "," and depth == 0:
+            found.append(text[at:i].strip())
+            at = i + 1
+    return [*found, text[at:].strip()]
+
+
+def wrap(text: str, indent: str) -> list[str]:
+    """The words of a text in lines of bounded width."""
+    lines, line = [], indent
+    for word in text.replace("\\", "\\\\").split(" "):
+        if len(line) + len(word) > WIDTH - 1 and line.strip():
+            lines.append(line.rstrip())
+            line = indent
+        line += word + " "
+    return [*lines, line.rstrip()]
+
+
+def imports(lines: list[str], more: Sequence[str] = ()) -> list[str]:
+    """The import lines that a stub of these lines needs; `more` are further ones of the package."""
+    used = set(re.findall(r"\w+", "\n".join([ALIAS, *(s for s in lines if "def " in s or ": " in s)])))
+    by_module: dict[str, list[str]] = {}
+    for name, module in SOURCES.items():
+        if name in used:
+            by_module.setdefault(module, []).append(name)
+    made = {m: f"from {m} import {', '.join(names)}" for m, names in by_module.items()}
+    standard = [line for m, line in made.items() if not m.startswith("tengen")]
+    own = sorted([*(line for m, line in made.items() if m.startswith("tengen")), *more])
+    return [*standard, "", "import numpy as np", "", *own, "", ALIAS]
+
+
+# ---- stubs -------------------------------------------------------------------------------------------------------------
+
+
+def own_names() -> set[str]:
+    """What `tensor.py` itself defines on Tensor."""
+    tree = ast.parse((PACKAGE / "tensor.py").read_text())
+    body = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Tensor").body
+    return {n.name for n in body if isinstance(n, ast.FunctionDef)}
+
+
+def installed() -> Iterator[tuple[str, object]]:
+    """Names and values that `methods.py` puts on Tensor, operators first."""
+    own = own_names()
+    found = {k: v for k, v in vars(Tensor).items() if k not in own and (callable(v) or isinstance(v, property))}
+    for k in ("__hash__", "__weakref__", "__class_getitem__"):
+        found.pop(k, None)
+    yield from sorted(found.items(), key=lambda kv: (not kv[0].startswith("__"), kv[0]))
+
+
+def tensor_methods() -> str:
+    """The stub of Tensor's operators and methods."""
+    lines = ["class TensorMethods:"]
+    operators = {f"__{p}{n}__" for p in ("", "r", "i") for n in methods.OPERATORS} | {f"__{n}__" for n in methods.COMPARISONS}
+    for name, value in installed():
+        ignore = "  # type: ignore[override]" if name in ("__eq__", "__ne__") else ""
+        if isinstance(value, property):
+            lines += ["    @property", f"    def {name}(self) -> Tensor:", f'        """{summary(value.__doc__)}"""']
+        elif name in operators:
+            lines.append(f"    def {name}(self, other: TensorLike) -> Tensor: ...{ignore}")
+        elif name in {f"__{n}__" for n in methods.UNARY}:
+            lines.append(f"    def {name}(self) -> Tensor: ...")
+        elif inspect.isfunction(value):
+            lines += stub(name, value, "    ", this=True)
+    head = f'"""Operators and methods of Tensor, {FOR_TYPES}. {AGAIN}"""'
+    return "\n".join([head, "", *imports(lines), *lines]) + "\n"
+
+
+def functional_names() -> dict[str, list[str]]:
+    """Public names of tengen.functional by where they come from: "" for ops, else the module that defines the function."""
+    where: dict[str, list[str]] = {}
+    for name in sorted(set(functional.__all__)):
+        value = getattr(functional, name)
+        module = "tengen.functional" if inspect.ismodule(value) else "" if hasattr(value, "op") else value.__module__
+        where.setdefault(module, []).append(name)
+    return where
+
+
+def functional_stub() -> str:
+    """The stub of tengen.functional: ops with their signatures, plain functions from where they are written."""
+    where = functional_names()
+    shared = [f"from {m} import {functional_home(n, m)} as {n}" for m, names in where.items() if m for n in names]
+    lines = ["__all__ = [", *wrap(", ".join(f'"{n}"' for n in sorted(set(functional.__all__))), "    "), "]", ""]
+    for name in where.get("", []):
+        lines += stub(name, getattr(functional, name))
+    head = f'"""Functions of tensors, {FOR_TYPES}. {AGAIN}"""'
+    return "\n".join([head, "", *imports(lines, shared), *lines]) + "\n"
+
+
+def functional_home(name: str, module: str) -> str:
+    """The name under which a function stands in the module that defines it."""
+    value = getattr(functional, name)
+    return name if inspect.ismodule(value) else value.__name__
+
+
+def functional_part(module: str) -> str:
+    """The stub of a module of tengen.functional that makes its names from the registry."""
+    names = sorted(set(functional.__all__) & set(sys.modules[f"tengen.functional.{module}"].__all__))
+    listed = ", ".join(f'"{n}"' for n in names)
+    lines = [f'"""The names of `{module}.py`, {FOR_TYPES}. {AGAIN}"""', ""]
+    lines += [f"from tengen.functional import {n} as {n}" for n in names]
+    return "\n".join([*lines, "", "__all__ = [", *wrap(listed, "    "), "]"]) + "\n"
+
+
+# ---- tables ------------------------------------------------------------------------------------------------------------
+
+FAMILIES = {
+    "elementwise": "Elementwise: one scalar expression each", "shape": "Shapes and views", "index": "Indexing",
+    "reduce": "Reductions", "contract": "Products of matrices", "conv": "Convolutions", "pool": "Pooling",
+    "nn": "Normalisation and losses", "rng": "Random numbers", "update": "Steps of optimizers",
+}  # fmt: skip
+
+
+KINDS = """\
+*Kind*: **elementwise** ops are one scalar expression, **views** share memory where strides allow, **composites** are plain
+functions over other ops that run as one fused program, **primitives** have rules of their own. *Fuses*: whether the op can be
+computed inside the kernel of another one. [How to add an op](architecture.md#how-to-add-an-op)."""
+
+
+def gradient(op: Op) -> str:
+    """Where the gradient of an op comes from."""
+    if op.why_no_vjp is not None:
+        return f"none: {op.why_no_vjp}"
+    if op.kind == "elementwise":
+        return "of the expression"
+    if "vjp" in op.rules:
+        return "a rule"
+    return "of the body" if op.kind == "composite" else "none yet"
+
+
+def ops_page() -> str:
+    """The table of all ops, by family."""
+    ops = [op for name, op in sorted(REGISTRY.items()) if "." not in name and op.fn.__module__.startswith("tengen.ops.")]
+    out = ["# Ops", "", f"Every op of the registry, by the file of `src/tengen/ops/` that defines it. {AGAIN}", "", KINDS]
+    families = {op.fn.__module__.rsplit(".", 1)[-1] for op in ops}
+    for family in [*(f for f in FAMILIES if f in families), *sorted(families - FAMILIES.keys())]:
+        out += ["", f"## {FAMILIES.get(family, family.capitalize())}", ""]
+        out += ["| op | meaning | kind | fuses | gradient |", "| --- " * 5 + "|"]
+        for op in ops:
+            if op.fn.__module__.rsplit(".", 1)[-1] == family:
+                call = f"{op.name}({', '.join(inspect.signature(op.fn).parameters)})"
+                doc = summary(op.doc).replace("|", "\\|")
+                fuses = "yes" if op.fuses or "reduced" in op.rules or "epilogue" in op.rules or op.kind == "composite" else ""
+                out.append(f"| `{call}` | {doc} | {op.kind} | {fuses} | {gradient(op)} |")
+    return "\n".join(out) + "\n"
+
+
+def math_table() -> str:
+    """Math functions with their measured errors."""
+    out = ["| function | operands | float32 | float64 | meaning and edges |", "| --- " * 5 + "|"]
+    for name, f in sorted(FUNCTIONS.items()):
+        out.append(f"| `{name}` | {f.operands} | {f.ulp[0]} | {f.ulp[1]} | {f.doc.replace('|', chr(92) + '|')} |")
+    return "\n".join(out)
+
+
+def between(path: Path, mark: str, content: str) -> str:
+    """The page with what stands between its marks replaced."""
+    begin, end = f"<!-- generated: {mark} -->", f"<!-- end: {mark} -->"
+    pattern = re.escape(begin) + r".*?" + re.escape(end)
+    text, n = re.subn(pattern, lambda m: f"{begin}\n{content}\n{end}", path.read_text(), flags=re.DOTALL)
+    if n != 1:
+        raise ValueError(f"{path}: expected one pair of marks {begin} ... {end}, found {n}")
+    return text
+
+
+def pages() -> dict[Path, str]:
+    """Every generated file with what it should hold."""
+    return {
+        ROOT / "docs" / "ops.md": ops_page(),
+        ROOT / "docs" / "numerics.md": between(ROOT / "docs" / "numerics.md", "math", math_table()),
+        PACKAGE / "tensor_methods.pyi": tensor_methods(),
+        PACKAGE / "functional" / "__init__.pyi": functional_stub(),
+        PACKAGE / "functional" / "elemwise.pyi": functional_part("elemwise"),
+        PACKAGE / "functional" / "tensor.pyi": functional_part("tensor"),
+    }
+
+
+def stale() -> list[Path]:
+    """The generated files that are not current."""
+    return [path for path, text in pages().items() if not path.exists() or path.read_text() != text]
+
+
+def main(args: list[str]) -> int:
+    """Writes, or with --check only names, the files that are not current."""
+    if unknown := set(args) - {"--check"}:
+        print(f"unknown: {' '.join(unknown)}\n{__doc__}", file=sys.stderr)
+        return 2
+    old = stale()
+    texts = pages()
+    for path in old:
+        if not args:
+            path.write_text(texts[path])
+        print(f"{path.relative_to(ROOT)}: {'is not current' if args else 'written'}")
+    return int(bool(args and old))
+
+
+assert Path(tengen.__file__).parent == PACKAGE, f"this is the generator of {PACKAGE}, but {tengen.__file__} was imported"
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

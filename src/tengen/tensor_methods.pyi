@@ -1,0 +1,95 @@
+"""Operators and methods of Tensor, for editors and type checkers. `python docs/generate.py` writes this file again."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tengen.tensor import Tensor
+
+TensorLike = Tensor | np.ndarray | float
+
+class TensorMethods:
+    def __abs__(self) -> Tensor: ...
+    def __eq__(self, other: TensorLike) -> Tensor: ...  # type: ignore[override]
+    def __iadd__(self, other: TensorLike) -> Tensor: ...
+    def __imatmul__(self, other: TensorLike) -> Tensor: ...
+    def __imul__(self, other: TensorLike) -> Tensor: ...
+    def __ipow__(self, other: TensorLike) -> Tensor: ...
+    def __isub__(self, other: TensorLike) -> Tensor: ...
+    def __itruediv__(self, other: TensorLike) -> Tensor: ...
+    def __lt__(self, other: TensorLike) -> Tensor: ...
+    def __matmul__(self, other: TensorLike) -> Tensor: ...
+    def __ne__(self, other: TensorLike) -> Tensor: ...  # type: ignore[override]
+    def __neg__(self) -> Tensor: ...
+    def __pow__(self, other: TensorLike) -> Tensor: ...
+    def __radd__(self, other: TensorLike) -> Tensor: ...
+    def __rmatmul__(self, other: TensorLike) -> Tensor: ...
+    def __rmul__(self, other: TensorLike) -> Tensor: ...
+    def __rpow__(self, other: TensorLike) -> Tensor: ...
+    def __rsub__(self, other: TensorLike) -> Tensor: ...
+    def __rtruediv__(self, other: TensorLike) -> Tensor: ...
+    @property
+    def T(self) -> Tensor:
+        """The tensor with its axes reversed."""
+    def abs(self) -> Tensor:
+        """|x|."""
+    def all(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        """Whether every element is true (not zero)."""
+    def any(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        """Whether an element is true (not zero)."""
+    def argmax(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
+        """The int64 position of the first largest element along `axis` (in the flattened tensor by default); a NaN counts as
+        largest."""
+    def argmin(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
+        """The int64 position of the first smallest element along `axis` (in the flattened tensor by default); a NaN counts as
+        smallest."""
+    def astype(self, dtype: Any) -> Tensor:
+        """x in another dtype: rounds to nearest even, float to int truncates and saturates (NaN gives 0), anything to bool is
+        x != 0."""
+    def broadcast_to(self, shape: Sequence[int]) -> Tensor:
+        """x repeated along new and unit axes, without copying."""
+    def exp(self) -> Tensor:
+        """e to the power x; at most 1 ULP off in float32."""
+    def flatten(self, start_axis: int = 0, end_axis: int = -1) -> Tensor:
+        """Axes start_axis .. end_axis as one."""
+    def log(self) -> Tensor:
+        """ln x."""
+    def logsoftmax(self, axis: int | Sequence[int] | None = -1) -> Tensor:
+        """log(softmax(x)), without overflow."""
+    def matmul(self, inp2: TensorLike, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
+        """Matrix product over the last two axes; leading axes broadcast. A 1-D operand is a row (first) or a column (second),
+        whose axis disappears from the result, as in NumPy."""
+    def max(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        """The largest element; a NaN wins. The gradient is shared by equal largest elements. An empty one is an error."""
+    def mean(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        """The sum divided by the number of elements; integers give float32. NaN where there are none."""
+    def min(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        """The smallest element; a NaN wins. The gradient is shared by equal smallest elements. An empty one is an error."""
+    def pow(self, y: TensorLike) -> Tensor:
+        """x ** y."""
+    def prod(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        """The product over `axis`; integers and bools give int64. An empty product is 1."""
+    def relu(self) -> Tensor:
+        """max(x, 0); the gradient at 0 is 0; a NaN stays."""
+    def reshape(self, *shape: Any) -> Tensor:
+        """The same elements with another shape; one extent may be -1."""
+    def rsqrt(self) -> Tensor:
+        """1 / sqrt x."""
+    def softmax(self, axis: int | Sequence[int] | None = -1) -> Tensor:
+        """exp(x) divided by its sum along `axis`, without overflow: the largest element is taken out first."""
+    def sqrt(self) -> Tensor:
+        """sqrt x."""
+    def std(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        """The standard deviation: the square root of `var`."""
+    def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        """The sum over `axis` (all axes by default). Integers and bools give int64; float16 and bfloat16 add in float32. An
+        empty sum is 0."""
+    def to(self, device: Any) -> Tensor:
+        """The tensor on a device; the processor is the only one so far."""
+    def transpose(self, *axes: Any) -> Tensor:
+        """The axes in another order (reversed by default)."""
+    def var(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        """The variance: the mean of the squared distance from the mean (divided by n)."""
+    def where(self, x: TensorLike, y: TensorLike) -> Tensor:
+        """mask ? x : y."""
