@@ -7,11 +7,12 @@ from tengen.base.version import VERSION as __version__
 from tengen.deploy import load, load_graph, save
 from tengen.jit import trace
 from tengen.parameter import Parameter
+from tengen.runtime.native import set_threads
 from tengen.tensor import Tensor
 
 tensor = Tensor
 
 __all__ = [
     "__version__", "Parameter", "Tensor", "autodiff", "data", "functional", "jit", "load", "load_graph", "module", "optimizer",
-    "random", "save", "tensor", "trace",
+    "random", "save", "set_threads", "tensor", "trace",
 ]  # fmt: skip

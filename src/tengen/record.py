@@ -196,7 +196,9 @@ def call_body(op: Op, inputs: tuple, attrs: dict):
     if op.variadic and op.tensors != ("args",):
         n = len(inputs) - len(op.tensors) + 1
         return op.fn(list(inputs[:n]), *inputs[n:], **attrs)
-    return op.fn(*inputs, **attrs)
+    if op.variadic:
+        return op.fn(*inputs, **attrs)
+    return op.fn(**dict(zip(op.tensors, inputs)), **attrs)  # by name: tensors and attributes may come in any order
 
 
 def composite_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict) -> Plan:
