@@ -15,7 +15,7 @@ from tengen.kernels.channelwise import fits
 from tengen.kernels.chunks import Chunks
 from tengen.kernels.contraction import contract
 from tengen.kernels.lowering import Lowering
-from tengen.kernels.microkernel import choose
+from tengen.kernels.tile import choose
 from tengen.kernels.problem import normalise
 from tengen.loops.interp import fma32, fma64
 from tengen.loops.lang import as_int, cast, maximum

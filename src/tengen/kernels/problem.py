@@ -90,7 +90,7 @@ class Problem:
                 i = i + c * getattr(x, operand)
         return i
 
-    def where(self, axes: Sequence[Axis], coords: Sequence[Index], vec: Axis | None, count: Expr | None) -> Target:
+    def where(self, axes: Sequence[Axis], coords: Sequence[Index], vec: Axis | None, count: Expr | None) -> Place:
         """The place in out that has these coordinates; along `vec`, the first of LANES."""
         shape, strides, at = extents(axes), tuple(x.out for x in axes), tuple(coords)
         v = None if vec is None else list(axes).index(vec)
@@ -101,11 +101,11 @@ class Problem:
             if x.place is not None:
                 outer[x.place] = c
         theirs = At(tuple(outer), None if vec is None else vec.place, inner.count)
-        return Target(self, array, inner, theirs)
+        return Place(self, array, inner, theirs)
 
 
 @dataclass(frozen=True)
-class Target:
+class Place:
     """Where in out a value belongs: in the merged axes, and as the caller's epilogue knows it."""
 
     problem: Problem

@@ -1,0 +1,119 @@
+"""The sizes of a register tile and of the blocks around it, by rule from a target and from the extents that are known.
+
+All of them are bit-neutral. Nothing here looks at a processor's name: registers, vector width and cache sizes decide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tengen.kernels.problem import Problem
+from tengen.loops.builder import as_expr
+from tengen.loops.lang import LANES, Expr, as_int, cdiv, maximum, minimum
+
+SCRATCH_BYTES = 62 << 10  # of a piece, on the stack
+HEIGHT = 14  # rows of a tile at most
+FEW_ROWS = 4  # rows of the small tile, for what is left over
+PIECES = 16  # as many as this are enough to share
+DEPTH_PAD = LANES  # rows of packed `a` are this much further apart than they are long: they begin in different cache sets
+
+
+class Machine(Protocol):
+    """What is asked of a target."""
+
+    vector_bytes: int
+    vector_registers: int
+    l2_bytes: int
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The sizes of a register tile problem.
+
+    Attributes:
+        rows: rows of the register tile. vectors: of LANES columns. block: rows of a piece. small: rows of a second, lower
+            tile, or 0. narrow: whether there is a third one, of one vector, for last columns.
+        along_k: whether packed rows of `a` are dense along k, or along m. pitch: from one row (position) to the next.
+        packed: whether b is packed by a launch of its own, or by each piece.
+    """
+
+    rows: int
+    vectors: int
+    block: int
+    small: int
+    narrow: bool
+    along_k: bool
+    pitch: int
+    packed: bool
+
+    @property
+    def columns(self) -> int:
+        """Columns of a panel."""
+        return self.vectors * LANES
+
+
+def machine(target: Machine | None) -> tuple[int, int, int]:
+    """(bytes of a vector register, how many there are, bytes of L2); of a small machine if the target is not known."""
+    return (16, 32, 512 << 10) if target is None else (target.vector_bytes, target.vector_registers, target.l2_bytes)
+
+
+def choose(p: Problem, target: Machine | None) -> Tile:
+    """The sizes for a problem."""
+    size, longest = p.compute.size, p.chunks.longest
+    width, registers, _ = machine(target)
+    each = max(1, LANES * size // width)  # registers of a vector of LANES
+    m, n = as_int(p.rows), as_int(p.columns)
+    vectors = _vectors(n, each)
+    most = max(1, min(HEIGHT, (registers - vectors * each - 1) // (vectors * each)))
+    tiles = 1 if m is None else max(1, -(-m // most))
+    rows = most if m is None else max(1, -(-m // tiles))
+    depth = -(-longest // LANES) * LANES
+    packed = as_int(p.walk("n", "b").step) != 1 or m is None or m > 8 * HEIGHT
+    along_k = _along_k(p)
+    room = SCRATCH_BYTES // size - rows * vectors * LANES - (0 if packed else depth * vectors * LANES)
+    if not along_k:
+        room -= LANES * depth
+    high = max(1, room // (depth + DEPTH_PAD) // rows)  # tiles of a piece
+    if m is not None:
+        blocks = max(-(-tiles // high), min(tiles, -(-PIECES // _others(p, vectors))))
+        high = -(-tiles // blocks)
+    block = rows * high
+    pitch = depth + DEPTH_PAD if along_k else -(-block // LANES) * LANES + LANES
+    small = FEW_ROWS if m is None and most > FEW_ROWS else 0
+    narrow = vectors > 1 and (n is None or (n < 8 * vectors * LANES and 0 < n % (vectors * LANES) <= LANES))
+    return Tile(rows, vectors, block, small, narrow, along_k, pitch, packed)
+
+
+def _vectors(n: int | None, each: int) -> int:
+    """Vectors of LANES columns of a tile, where each takes this many registers."""
+    if each > 1:
+        return 1
+    if n is None or n > 3 * LANES:
+        return 2
+    return -(-n // LANES)
+
+
+def _others(p: Problem, vectors: int) -> int:
+    """Pieces that there are beside the blocks of rows, if known."""
+    n, g = as_int(p.columns), as_int(p.groups)
+    return 1 if n is None or g is None else max(1, g * (n // (2 * vectors * LANES)))
+
+
+def _along_k(p: Problem) -> bool:
+    """Whether `a` is read along k: where it is dense along k, or not along m either."""
+    k, m = p.walk("k", "a"), p.walk("m", "a")
+    if as_int(m.step) != 1 or not m.extents:
+        return True
+    if as_int(k.step) != 1 or not k.extents:
+        return False
+    run_k, run_m = as_int(k.run), as_int(m.run)
+    return run_k is None or run_m is None or run_k >= min(run_m, LANES)
+
+
+def width(p: Problem, t: Tile, target: Machine | None, blocks: Expr) -> Expr:
+    """Columns of a piece: as many as a chunk of b for them half fills L2, fewer if there would be too few pieces."""
+    most = max(1, machine(target)[2] // 2 // (p.chunks.longest * p.compute.size * t.columns))
+    panels = as_expr(cdiv(p.columns, t.columns))
+    wanted = cdiv(as_expr(PIECES), maximum(blocks, 1))  # pieces that the columns should be shared out to
+    return minimum(maximum(as_expr(panels // wanted), 1), most) * t.columns
