@@ -72,7 +72,7 @@ def _(x, y, transpose_a, transpose_b):
 
 def _lower_matmul(lo, ins, outs, epilogue=None, transpose_a=False, transpose_b=False):
     out = outs[0]
-    x, y = (in_dtype(lo, a, out.dtype) for a in ins)
+    x, y = (in_dtype(lo, a, promote(ins[0].dtype, ins[1].dtype)) for a in ins)
     x_axes, y_axes = x.ndim, y.ndim
     if x.ndim == 1:
         x, out = x.unsqueeze(0), out.unsqueeze(out.ndim - (y_axes > 1))

@@ -197,7 +197,7 @@ def _(x, w, stride, padding, dilation, groups):
 
 def _lower_conv(lo, ins, outs, epilogue=None, stride=(), padding=(), dilation=(), groups=1):
     out, n = outs[0], len(stride)
-    x, w = (in_dtype(lo, a, out.dtype) for a in ins)
+    x, w = (in_dtype(lo, a, promote(ins[0].dtype, ins[1].dtype)) for a in ins)
     x = image(lo, x, padding)
     f = filter_parts(w, n, groups)
     shape, strides = windows(x, out.shape[2:], tuple(f["k"][0]), stride, dilation, groups)

@@ -68,6 +68,7 @@ class Op:
         self.samples: list[Case] = []
         self.why_no_vjp: str | None = None
         self.extents: tuple[str, ...] = ()  # attributes that are shapes: one eager program serves all of them
+        self.own: tuple[int, ...] = ()
         self.tensors, self.attrs, self.variadic = _parameters(fn, kind)
         self.call = _make_call(self, fn)
         if self.name in REGISTRY:
@@ -208,6 +209,19 @@ def _make_call(op: Op, fn: Callable) -> Callable:
     call.__doc__, call.__signature__, call.__module__, call.op = fn.__doc__, sig, fn.__module__, op
     call.__name__ = call.__qualname__ = op.name
     return call
+
+
+def with_epilogue(op: Op) -> Callable:
+    """For a lowering that can send each element of its result through pointwise ops before storing it: gives `op` its rules "lower"
+    and "epilogue". The function takes (lo, inputs, outs, epilogue, **attrs), epilogue being None or
+    (kernel, value, place in the result) -> value to store."""
+
+    def put(f: Callable) -> Callable:
+        op.lower(lambda lo, ins, outs, **attrs: f(lo, ins, outs, None, **attrs))
+        op.rules["epilogue"] = f
+        return f
+
+    return put
 
 
 def primitive(fn: Callable) -> Op:

@@ -1,28 +1,42 @@
-"""Elementwise ops: each is one scalar expression, from which kernel, fusion, gradient and tests follow."""
+"""Elementwise arithmetic, functions of mathematics, `where`, casts and copies.
+
+Each op is one scalar expression over its operands, from which kernel, fusion, gradient and tests follow. float16 and bfloat16 are
+computed in float32 and rounded once; integers wrap. Comparisons and bits: `logic.py`; floor division, remainder and
+powers: `division.py`; activations: `activation.py`.
+"""
 
 from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tengen.base.dtype import bool_, dtype
+from tengen.base.errors import DTypeError
 from tengen.ir.types import TensorType
 from tengen.kernels.source import Elementwise
 from tengen.loops import lang
-from tengen.loops.lang import call, cast, const, equal, not_equal, select
-from tengen.ops.define import Case, elementwise, primitive
+from tengen.loops.lang import Expr, call, cast, const, equal, select
+from tengen.ops.define import Case, composite, elementwise, lookup, primitive
+
+if TYPE_CHECKING:
+    from tengen.tensor import Tensor
+
+POSITIVE = (0.1, 3.0)  # where the tests sample functions of positive numbers
 
 # ---- arithmetic ------------------------------------------------------------------------------------------------------
 
 
-@elementwise
+@elementwise(kinds="fiub")
 def add(x, y):
-    """x + y.
+    """x + y; of bools, whether either is true.
 
     >>> from tengen import Tensor, functional as F
     >>> F.add(Tensor([1.0, 2.0]), 3).tolist()
     [4.0, 5.0]
     """
-    return x + y
+    return x | y if x.dtype is bool_ else x + y
 
 
 add.reference(np.add)
@@ -37,82 +51,461 @@ def sub(x, y):
 sub.reference(np.subtract)
 
 
-@elementwise
+@elementwise(kinds="fiub")
 def mul(x, y):
-    """x * y."""
-    return x * y
+    """x * y; of bools, whether both are true."""
+    return x & y if x.dtype is bool_ else x * y
 
 
 mul.reference(np.multiply)
 
 
-@elementwise(result="float", domain=(0.5, 2.0))
+@elementwise(result="float", domain=[(-2.0, 2.0), (0.5, 2.0)])
 def div(x, y):
     """x / y, true division: integers give float32."""
     return x / y
 
 
-div.reference(np.divide)
+div.reference(np.true_divide)
 
 
-@elementwise(kinds="fi")
+@elementwise
+def fma(x, y, z):
+    """x * y + z, rounded once (integers wrap)."""
+    return lang.fma(x, y, z) if x.dtype.is_float else x * y + z
+
+
+fma.reference(lambda x, y, z: x * y + z)
+
+
+@elementwise
 def neg(x):
-    """-x."""
-    return -x
+    """-x; unsigned integers wrap, as in NumPy."""
+    return const(0, x.dtype) - x if x.dtype.kind == "u" else -x
 
 
 neg.reference(np.negative)
 
 
+@elementwise(kinds="fiub")
+def abs(x):
+    """|x|; the gradient at 0 is 0. The least integer of a dtype stays, as in NumPy."""
+    return x if x.dtype.kind in "ub" else lang.unary("abs", x)
+
+
+abs.reference(np.abs)
+
+
 @elementwise
-def relu(x):
-    """max(x, 0); the gradient at 0 is 0; a NaN stays."""
-    return lang.maximum(x, const(0, x.dtype))
+def sign(x):
+    """-1, 0 or 1; a NaN stays. The gradient is 0."""
+    one, zero = const(1, x.dtype), const(0, x.dtype)
+    if x.dtype.kind == "u":
+        return select(x > 0, one, zero)
+    return select(x > 0, one, select(x < 0, const(-1, x.dtype), select(equal(x, 0), zero, x)))
 
 
-relu.reference(lambda x: np.maximum(x, 0))
+sign.reference(np.sign)
+
+
+@elementwise
+def square(x):
+    """x * x."""
+    return x * x
+
+
+square.reference(np.square)
+
+
+@elementwise(result="float", domain=POSITIVE)
+def sqrt(x):
+    """The square root, correctly rounded; NaN below 0, -0.0 stays."""
+    return lang.unary("sqrt", x)
+
+
+sqrt.reference(np.sqrt)
+
+
+@elementwise(result="float", domain=POSITIVE)
+def rsqrt(x):
+    """1 / sqrt(x), at most 1 ULP off; infinite at 0, NaN below."""
+    return call("rsqrt", x)
+
+
+rsqrt.reference(lambda x: 1 / np.sqrt(x))
+
+
+@elementwise(result="float", domain=POSITIVE)
+def reciprocal(x):
+    """1 / x; integers give float32."""
+    return 1.0 / x
+
+
+reciprocal.reference(np.reciprocal)
+
+
+@elementwise(kinds="fiub")
+def minimum(x, y):
+    """The smaller of x and y; a NaN in either wins. In a tie the gradient goes to y."""
+    return lang.minimum(x, y)
+
+
+minimum.reference(np.minimum)
+
+
+@elementwise(kinds="fiub")
+def maximum(x, y):
+    """The larger of x and y; a NaN in either wins. In a tie the gradient goes to y."""
+    return lang.maximum(x, y)
+
+
+maximum.reference(np.maximum)
+
+
+@composite
+def clip(x: Tensor, lower: Tensor | None = None, upper: Tensor | None = None) -> Tensor:
+    """min(max(x, lower), upper), with NumPy's promotion; a NaN stays. Where a bound is reached the gradient goes to the bound.
+
+    Args: lower, upper: numbers or tensors that broadcast with x; None for no bound.
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.clip(Tensor([-1.0, 0.5, 3.0]), 0, 1).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    y = x if lower is None else maximum(x, lower)
+    y = y if upper is None else minimum(y, upper)
+    return copy(x) if y is x else y
+
+
+clip.reference(lambda x, lower=None, upper=None: x if lower is None and upper is None else np.clip(x, lower, upper))
+clip.cases(
+    Case(lambda r: (r.uniform(-2, 2, (3, 17)), np.float64(-1), np.float64(0.5))),
+    Case(lambda r: (r.uniform(-2, 2, (3, 17)), r.uniform(-1, 0, 17), None)),
+    Case(lambda r: (r.uniform(-2, 2, (3, 17)), None, r.uniform(0, 1, (3, 1)))),
+    Case(lambda r: (r.uniform(-2, 2, (3, 17)), None, None)),
+)
+
+# ---- rounding --------------------------------------------------------------------------------------------------------
+
+
+def _rounding(op: str, x: Expr) -> Expr:
+    return lang.unary(op, x) if x.dtype.is_float else x
+
+
+@elementwise
+def round(x):
+    """The nearest integer, halves to even; integers stay. The gradient is 0.
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.round(Tensor([0.5, 1.5, -0.7])).tolist()
+    [0.0, 2.0, -1.0]
+    """
+    return _rounding("rint", x)
+
+
+round.reference(np.round)
+
+
+@elementwise
+def floor(x):
+    """The largest integer that is not above x. The gradient is 0."""
+    return _rounding("floor", x)
+
+
+floor.reference(np.floor)
+
+
+@elementwise
+def ceil(x):
+    """The smallest integer that is not below x. The gradient is 0."""
+    return _rounding("ceil", x)
+
+
+ceil.reference(np.ceil)
+
+
+@elementwise
+def trunc(x):
+    """x without its fraction. The gradient is 0."""
+    return _rounding("trunc", x)
+
+
+trunc.reference(np.trunc)
+
+# ---- exponentials and logarithms -------------------------------------------------------------------------------------
 
 
 @elementwise(result="float")
 def exp(x):
-    """e to the power x; at most 1 ULP off in float32."""
+    """e to the power x; at most 2 ULP off."""
     return call("exp", x)
 
 
 exp.reference(np.exp)
 
 
-@elementwise(result="bool", kinds="fiub")
-def equal_(x, y):
-    """x == y, a bool tensor; false where either is NaN."""
-    return equal(x, y)
+@elementwise(result="float")
+def exp2(x):
+    """2 to the power x; exact at integers, at most 2 ULP off elsewhere."""
+    return call("exp2", x)
 
 
-equal_.reference(np.equal)
+exp2.reference(np.exp2)
 
 
-@elementwise(result="bool", kinds="fiub")
-def not_equal_(x, y):
-    """x != y, a bool tensor; true where either is NaN."""
-    return not_equal(x, y)
+@elementwise(result="float")
+def expm1(x):
+    """e^x - 1 without cancellation near 0; at most 2 ULP off."""
+    return call("expm1", x)
 
 
-not_equal_.reference(np.not_equal)
+expm1.reference(np.expm1)
 
-# ---- casts and copies --------------------------------------------------------------------------------------------------
+
+@elementwise(result="float", domain=POSITIVE)
+def log(x):
+    """The natural logarithm, at most 2 ULP off; -inf at 0, NaN below."""
+    return call("log", x)
+
+
+log.reference(np.log)
+
+
+@elementwise(result="float", domain=POSITIVE)
+def log2(x):
+    """The logarithm to base 2; exact at powers of 2, at most 2 ULP off elsewhere; -inf at 0, NaN below."""
+    return call("log2", x)
+
+
+log2.reference(np.log2)
+
+
+@elementwise(result="float", domain=POSITIVE)
+def log10(x):
+    """The logarithm to base 10, at most 2 ULP off; -inf at 0, NaN below."""
+    return call("log10", x)
+
+
+log10.reference(np.log10)
+
+
+@elementwise(result="float", domain=(-0.8, 3.0))
+def log1p(x):
+    """log(1 + x) without cancellation near 0, at most 2 ULP off; -inf at -1, NaN below."""
+    return call("log1p", x)
+
+
+log1p.reference(np.log1p)
+
+
+@elementwise(result="float")
+def logaddexp(x, y):
+    """log(e^x + e^y) without overflow: the larger of the two, plus log1p(e^-|x - y|).
+
+    Gradient:  sigmoid(x - y) and sigmoid(y - x)
+    """
+    far = lang.maximum(x, y) + call("log1p", call("exp", -lang.unary("abs", x - y)))
+    return select(equal(x, y), x + math.log(2.0), far)  # equal infinities have no difference
+
+
+@logaddexp.vjp
+def _(g, x, y):
+    sigmoid = lookup("sigmoid")
+    return (lambda: mul(g, sigmoid(sub(x, y)))), (lambda: mul(g, sigmoid(sub(y, x))))
+
+
+logaddexp.reference(np.logaddexp)
+
+# ---- trigonometry ----------------------------------------------------------------------------------------------------
+
+
+@elementwise(result="float")
+def sin(x):
+    """The sine of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
+    return call("sin", x)
+
+
+sin.reference(np.sin)
+
+
+@elementwise(result="float")
+def cos(x):
+    """The cosine of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
+    return call("cos", x)
+
+
+cos.reference(np.cos)
+
+
+@elementwise(result="float", domain=(-1.2, 1.2))
+def tan(x):
+    """The tangent of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
+    return call("tan", x)
+
+
+tan.reference(np.tan)
+
+
+@elementwise(result="float", domain=(-0.9, 0.9))
+def asin(x):
+    """The inverse sine in [-pi/2, pi/2], at most 2 ULP off; NaN outside [-1, 1]."""
+    return call("asin", x)
+
+
+asin.reference(np.arcsin)
+
+
+@elementwise(result="float", domain=(-0.9, 0.9))
+def acos(x):
+    """The inverse cosine in [0, pi], at most 2 ULP off; NaN outside [-1, 1]."""
+    return call("acos", x)
+
+
+acos.reference(np.arccos)
+
+
+@elementwise(result="float")
+def atan(x):
+    """The inverse tangent in [-pi/2, pi/2], at most 2 ULP off."""
+    return call("atan", x)
+
+
+atan.reference(np.arctan)
+
+
+@elementwise(result="float", domain=POSITIVE)
+def atan2(y, x):
+    """The angle of the point (x, y) in [-pi, pi], at most 2 ULP off; zeros and infinities as in C99."""
+    return call("atan2", y, x)
+
+
+atan2.reference(np.arctan2)
+
+
+@elementwise(result="float")
+def sinh(x):
+    """The hyperbolic sine, at most 2 ULP off."""
+    return call("sinh", x)
+
+
+sinh.reference(np.sinh)
+
+
+@elementwise(result="float")
+def cosh(x):
+    """The hyperbolic cosine, at most 2 ULP off."""
+    return call("cosh", x)
+
+
+cosh.reference(np.cosh)
+
+
+@elementwise(result="float")
+def tanh(x):
+    """The hyperbolic tangent, at most 2 ULP off."""
+    return call("tanh", x)
+
+
+tanh.reference(np.tanh)
+
+
+@elementwise(result="float")
+def asinh(x):
+    """The inverse hyperbolic sine, at most 2 ULP off (float64: 4)."""
+    return call("asinh", x)
+
+
+asinh.reference(np.arcsinh)
+
+
+@elementwise(result="float", domain=(1.1, 3.0))
+def acosh(x):
+    """The inverse hyperbolic cosine, at most 2 ULP off (float64: 4); NaN below 1."""
+    return call("acosh", x)
+
+
+acosh.reference(np.arccosh)
+
+
+@elementwise(result="float", domain=(-0.9, 0.9))
+def atanh(x):
+    """The inverse hyperbolic tangent, at most 2 ULP off (float64: 4); infinite at -1 and 1, NaN beyond."""
+    return call("atanh", x)
+
+
+atanh.reference(np.arctanh)
+
+# ---- others ----------------------------------------------------------------------------------------------------------
+
+
+@elementwise(result="float")
+def erf(x):
+    """The error function, at most 2 ULP off."""
+    return call("erf", x)
+
+
+erf.reference(np.vectorize(math.erf, otypes=[np.float64]))
+
+
+@elementwise(result="float")
+def erfc(x):
+    """1 - erf(x) without cancellation, at most 2 ULP off (float64: 4)."""
+    return call("erfc", x)
+
+
+erfc.reference(np.vectorize(math.erfc, otypes=[np.float64]))
+
+
+@elementwise(result="float", domain=POSITIVE)
+def cbrt(x):
+    """The cube root, of negative numbers too; at most 2 ULP off."""
+    return call("cbrt", x)
+
+
+cbrt.reference(np.cbrt)
+
+
+@elementwise(kinds="fiub", own=1)
+def where(mask, x, y):
+    """x where the mask is true (not zero), else y. The dtype is what x and y promote to.
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.where(Tensor([True, False]), Tensor([1.0, 2.0]), 0).tolist()
+    [1.0, 0.0]
+    """
+    return select(cast(mask, bool_), x, y)
+
+
+@where.vjp
+def _(g, mask, x, y):
+    return None, (lambda: where(mask, g, 0)), (lambda: where(mask, 0, g))
+
+
+where.reference(np.where)
+
+# ---- casts and copies ------------------------------------------------------------------------------------------------
 
 
 @primitive
-def astype(x: Tensor, dtype) -> Tensor:  # type: ignore[name-defined] # noqa: F821
-    """x in another dtype: rounds to nearest even, float to int truncates and saturates (NaN gives 0), anything to bool is x != 0."""
+def astype(x: Tensor, dtype) -> Tensor:
+    """x in another dtype: rounds to nearest even, float to int truncates and saturates (NaN gives 0), integers wrap, anything
+    to bool is x != 0.
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.astype(Tensor([1.7, -1.7, 300.0]), "int8").tolist()
+    [1, -1, 127]
+    """
+
+
+_dtype = dtype
 
 
 @astype.canon
 def _(types, dtype):
-    return {"dtype": _dtype(dtype)}
-
-
-_dtype = dtype
+    try:
+        return {"dtype": _dtype(dtype)}
+    except TypeError as e:
+        raise DTypeError(f"astype({types[0]}, {dtype!r}): {e}") from None
 
 
 @astype.infer
@@ -131,11 +524,11 @@ def _(g, x, dtype):
 
 
 astype.reference(lambda x, dtype: x.astype(dtype.numpy))
-astype.cases(Case(lambda rng: (rng.uniform(-3, 3, (3, 5)),), {"dtype": _dtype("float32")}))
+astype.cases(Case(lambda rng: (rng.uniform(-3, 3, (3, 5)),), {"dtype": _dtype("float32")}, rtol=1e-5))
 
 
 @primitive
-def copy(x: Tensor) -> Tensor:  # type: ignore[name-defined] # noqa: F821
+def copy(x: Tensor) -> Tensor:
     """x, dense in logical order, in memory of its own."""
 
 
@@ -156,94 +549,3 @@ def _(g, x):
 
 copy.reference(lambda x: x)
 copy.cases(Case(lambda rng: (rng.uniform(-3, 3, (3, 5)),)))
-_ = (select, bool_)
-
-
-@elementwise(result="float", domain=(0.1, 3.0))
-def log(x):
-    """ln x."""
-    return call("log", x)
-
-
-log.reference(np.log)
-
-
-@elementwise(result="float", domain=(0.1, 3.0))
-def sqrt(x):
-    """sqrt x."""
-    return lang.unary("sqrt", x)
-
-
-sqrt.reference(np.sqrt)
-
-
-@elementwise(result="float", domain=(0.1, 3.0))
-def rsqrt(x):
-    """1 / sqrt x."""
-    return call("rsqrt", x)
-
-
-rsqrt.reference(lambda x: 1 / np.sqrt(x))
-
-
-@elementwise(result="float", domain=(0.1, 3.0))
-def pow(x, y):
-    """x ** y."""
-    return call("pow", x, y)
-
-
-pow.reference(np.power)
-
-
-@elementwise
-def fma(x, y, z):
-    """x * y + z rounded once."""
-    return lang.fma(x, y, z)
-
-
-fma.reference(lambda x, y, z: x * y + z)
-
-
-@elementwise(kinds="fi")
-def abs(x):
-    """|x|."""
-    return lang.unary("abs", x)
-
-
-abs.reference(np.abs)
-
-
-@elementwise(result="bool", kinds="f")
-def isfinite(x):
-    """finite."""
-    return lang.unary("abs", x) < const(float("inf"), x.dtype)
-
-
-isfinite.reference(np.isfinite)
-
-
-@elementwise(kinds="fiub", own=1)
-def where(mask, x, y):
-    """mask ? x : y."""
-    return select(cast(mask, bool_), x, y)
-
-
-where.reference(np.where)
-
-
-@elementwise(result="bool", kinds="fiub")
-def less(x, y):
-    """x < y."""
-    return x < y
-
-
-less.reference(np.less)
-
-
-@elementwise(kinds="fiub")
-def zeros_like(x):
-    """0."""
-    return const(0, x.dtype)
-
-
-zeros_like.reference(np.zeros_like)

@@ -20,7 +20,7 @@ from tengen.kernels.reduce import reduce
 from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source
 from tengen.loops.lang import Expr, cast, const, equal, maximum, minimum, select
 from tengen.ops.conv import out_extent, per_axis
-from tengen.ops.define import Case, primitive
+from tengen.ops.define import Case, primitive, with_epilogue
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
@@ -188,7 +188,8 @@ class _Adjoint(Source):
 
 def _scatter_windows(lo, out: Array, give, out_space, kernel_size, stride, padding, d, epilogue) -> None:
     n = len(kernel_size)
-    reduce(lo, "add", _Adjoint(give, out_space, out.shape, kernel_size, stride, padding, d), out, tuple(range(n + 2, 2 * n + 2)), name="unpool")
+    source = _Adjoint(give, out_space, out.shape, kernel_size, stride, padding, d)
+    reduce(lo, "add", source, out, tuple(range(n + 2, 2 * n + 2)), epilogue, name="unpool")
 
 
 @primitive
