@@ -29,7 +29,7 @@ def arg(which, x, axes, symbolic=False, dt="int64"):
 def test_against_numpy(which, symbolic):
     rng = np.random.default_rng(1)
     f = np.argmax if which == "max" else np.argmin
-    for shape in [(1, 1), (3, 16), (17, 33), (4, 100), (70, 20), (2, 4097)]:
+    for shape in [(1, 1), (3, 16), (17, 33), (70, 5)]:
         x = rng.integers(0, 9, shape).astype(np.float32)
         nans = np.where(rng.random(shape) < 0.05, np.float32(np.nan), x)
         flat = np.full(shape, -np.inf if which == "max" else np.inf, np.float32)

@@ -38,7 +38,7 @@ from tengen.loops.lang import (
 
 CHUNK = 4096  # elements; a multiple of LANES. Part of the numerics contract: changing it changes bits.
 UNROLLED = 64  # a known extent up to this, reduced across rows, is written out in registers
-UNROLLED_FUNCTIONS = 6  # the same where each element takes a mathematical function, which is long
+UNROLLED_LONG = 6  # the same where an element takes much code: a gather, or a mathematical function
 
 State = tuple[Expr, ...]
 
@@ -133,7 +133,8 @@ class Frame:
     Attributes:
         sources: over the new axes. kept: their axes that stay, in the order of walking rows. reduced: in logical order.
         outs: outputs over the kept axes, in the original order where `merged` is false; `out_axes[i]` is the axis of an output
-            that kept axis i is. across: whether the vector runs along the last kept axis rather than the last reduced one.
+            that kept axis i is. across: whether the vector runs along the last kept axis rather than the last reduced one;
+            gathers: and the elements there are not side by side.
     """
 
     sources: list[Source]
@@ -143,6 +144,7 @@ class Frame:
     outs: list[Array]
     out_axes: list[int]
     across: bool = False
+    gathers: bool = False
     wholes: list[Array] = field(default_factory=list)
 
     @property
@@ -250,7 +252,7 @@ def _direct(frame: Frame, arrays: Sequence[Array]) -> None:
     if not arrays:  # a source that does not say what it reads: vectors along its last axis
         best = len(frame.extents) - 1
     if short and (not arrays or unit(best) == 0):
-        best = stored[0]  # rows that do not fill a vector: across them, though they have to be gathered
+        best, frame.gathers = stored[0], True  # rows that do not fill a vector: across them, though they are gathered
     elif best not in frame.kept or (arrays and unit(best) <= unit(last)):
         return
     if (as_int(frame.extents[best]) or LANES) < 6 and (as_int(frame.count) or CHUNK) > LANES:
@@ -370,7 +372,9 @@ class Columns:
     ):
         self.k, self.f, self.frame, self.width = k, f, frame, width
         self.total = [k.scratch("total", s.dtype, width) for s in f.start]
-        self.unrolled = (as_int(frame.count) or UNROLLED + 1) <= (UNROLLED_FUNCTIONS if costs(source) else UNROLLED)
+        self.unrolled = (as_int(frame.count) or UNROLLED + 1) <= (
+            UNROLLED_LONG if frame.gathers or costs(source) else UNROLLED
+        )
         self.lanes = lanes or ([] if self.unrolled else [k.scratch("lanes", s.dtype, LANES * width) for s in f.start])
 
     def run(self, source: Source, row: Sequence[Index], start: Expr, n: Expr, chunks: tuple[Index, Index]) -> None:
@@ -383,8 +387,8 @@ class Columns:
         with k.loop(0, n, LANES, "j") as j:
             self._put(self.total, j, tuple(splat(s) for s in self.f.start))
         with k.loop(*chunks, name="chunk") as c:
-            with k.loop(0, LANES * self.width, LANES, "j") as j:
-                self._put(self.lanes, j, tuple(splat(s) for s in self.f.start))
+            with k.loop(0, LANES, name="lane") as l, k.loop(0, n, LANES, "j") as j:
+                self._put(self.lanes, l * self.width + j, tuple(splat(s) for s in self.f.start))
             self._accumulate(source, row, start, n, c)
             with k.loop(0, n, LANES, "j") as j:
                 state = self._tree([self._get(self.lanes, j + i * self.width) for i in range(LANES)])
