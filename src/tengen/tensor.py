@@ -29,6 +29,7 @@ else:
     TensorMethods = object
 
 _plans: dict = {}  # (op, attrs, layouts) -> Plan; swapped for an empty one while a trace is recorded
+_slow_plans: dict = {}  # the same for calls that `run` must not find: their operands are checked first, or one is absent
 _counter = itertools.count()
 _new = object.__new__
 
@@ -294,17 +295,18 @@ def _slow(op: Op, inputs: tuple, attrs: tuple):
 def _execute(op: Op, inputs: tuple, attrs: tuple):
     """Runs off the tape."""
     layouts = tuple(None if x is None else x._layout for x in inputs)
+    types = [None if a is None else a.type for a in layouts]
+    checked = "check" in op.rules and ("checks" not in op.rules or op.rules["checks"](types))
+    plans = _slow_plans if checked or None in layouts else _plans
     key = (op, attrs, layouts)
-    plan = _plans.get(key)
+    plan = plans.get(key)
     if plan is None:
-        canonical = op.canonical([None if a is None else a.type for a in layouts], attrs)
+        canonical = op.canonical(types, attrs)
         if op.kind == "view":
             return _view(op, inputs[0], canonical, key)
-        plan = plan_maker[op.kind](op, layouts, canonical)
-        if "check" not in op.rules and None not in layouts:
-            _plans[key] = plan
-    if "check" in op.rules:
-        op.rules["check"](inputs, **op.canonical([None if a is None else a.type for a in layouts], attrs))
+        plan = plans[key] = plan_maker[op.kind](op, layouts, canonical)
+    if checked:
+        op.rules["check"](inputs, **op.canonical(types, attrs))
     r = plan.call(*[x._data for x in inputs if x is not None])
     return _make(r, plan.layouts[0]) if len(plan.layouts) == 1 else tuple(map(_make, r, plan.layouts))
 

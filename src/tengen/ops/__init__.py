@@ -3,6 +3,6 @@
 Importing this package registers all ops.
 """
 
-from tengen.ops import contract, conv, elementwise, nn, pool, reduce, rng, shape, update
+from tengen.ops import activation, contract, conv, creation, division, elementwise, logic, nn, pool, reduce, rng, shape, update
 
-__all__ = ["contract", "conv", "elementwise", "nn", "pool", "reduce", "rng", "shape", "update"]
+__all__ = ["activation", "contract", "conv", "creation", "division", "elementwise", "logic", "nn", "pool", "reduce", "rng", "shape", "update"]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tengen.base.dtype import DType, bool_, float32, promote
-from tengen.base.errors import DTypeError, ShapeError, TengenError
+from tengen.base.errors import DTypeError, ShapeError, TengenError, Undecided
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import memory_order, pointwise
@@ -117,6 +117,10 @@ class Op:
     def check(self, f):
         """(inputs as tensors, **attrs): checks of values, before the op runs eagerly (indices in range)."""
         return self._rule("check", f)
+
+    def checks(self, f):
+        """types -> whether `check` has anything to look at in operands of these types; default: always."""
+        return self._rule("checks", f)
 
     def vjp(self, f):
         """(g, *inputs, [out,] **attrs) -> gradient of each input, None where there is none; an entry may be a function
@@ -248,7 +252,11 @@ def broadcast_shapes(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
                 continue
             if as_int(d) == 1:
                 d = s[j]
-            elif d is not s[j] and not (isinstance(d, int) and d == s[j]):
+            elif d is s[j] or (isinstance(d, int) and d == s[j]):
+                continue
+            elif as_int(d) is None or as_int(s[j]) is None:
+                raise Undecided(f"axis {i - ndim} has extents {d} and {s[j]}, which only a run can compare")
+            else:
                 raise ShapeError(f"axis {i - ndim} has extents {d} and {s[j]}; help: extents must be equal, or 1")
         out.append(d)
     return tuple(out)
