@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
+from tengen.base.config import config
 from tengen.base.errors import ConfigError
 
 # What LLVM says the layout of data is on each architecture; a test compares. Written here so that writing IR needs no back end.
@@ -63,18 +64,19 @@ class Target:
     @staticmethod
     @functools.cache
     def host() -> Target:
-        """This machine's processor, with every feature that it has."""
-        import llvmlite.binding as llvm
+        """What this process compiles for: this machine's processor with every feature that it has, or what TENGEN_TARGET names.
 
-        triple = llvm.get_process_triple()
-        arch = triple.split("-")[0]
-        if arch not in DATA_LAYOUTS:
-            raise ConfigError(f"no code generation for {triple}; help: x86-64 and AArch64 machines are supported")
-        features = llvm.get_host_cpu_features().flatten()
-        if arch == "aarch64":
-            return Target("native", triple, llvm.get_host_cpu_name(), features, 16, 32)
-        wide = "+avx512vl" in features.split(",")
-        return Target("native", triple, llvm.get_host_cpu_name(), features, 64 if wide else 32, 32 if wide else 16)
+        Errors: ConfigError when TENGEN_TARGET names something that this processor cannot run.
+        """
+        mine = _processor()
+        if config.target == "native":
+            return mine
+        target = Target.named(config.target)
+        lacks = [f for f in _IMPLIED.get(target.cpu, ()) if f"+{f}" not in mine.features.split(",")]
+        if target.arch != mine.arch or lacks:
+            why = f"it has no {', '.join(lacks)}" if target.arch == mine.arch else f"it is {mine.arch}"
+            raise ConfigError(f"this processor cannot run TENGEN_TARGET={config.target}: {why}; help: leave the variable unset")
+        return target
 
     @staticmethod
     def named(name: str) -> Target:
@@ -87,6 +89,21 @@ class Target:
         if name not in _NAMED:
             raise ConfigError(f"unknown target {name!r}; help: one of native, {', '.join(_NAMED)}")
         return _NAMED[name]
+
+
+def _processor() -> Target:
+    """This machine's processor."""
+    import llvmlite.binding as llvm
+
+    triple = llvm.get_process_triple()
+    arch = triple.split("-")[0]
+    if arch not in DATA_LAYOUTS:
+        raise ConfigError(f"no code generation for {triple}; help: x86-64 and AArch64 machines are supported")
+    features = llvm.get_host_cpu_features().flatten()
+    if arch == "aarch64":
+        return Target("native", triple, llvm.get_host_cpu_name(), features, 16, 32)
+    wide = "+avx512vl" in features.split(",")
+    return Target("native", triple, llvm.get_host_cpu_name(), features, 64 if wide else 32, 32 if wide else 16)
 
 
 _V3 = ("avx2", "fma", "f16c", "bmi2")
