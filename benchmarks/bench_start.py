@@ -1,0 +1,76 @@
+"""What starting costs, in fresh processes: importing, the first operation with a warm cache, what a second process compiles.
+
+Each figure is a process of its own, from its creation to its end, timed from outside; the processes of a round take turns. The
+cost of `import tengen` beyond `import numpy` is the difference within a round.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+import compare
+import numpy as np
+from compare import Row
+
+FIRST = "import tengen; x = tengen.Tensor([1.0, 2.0, 3.0]); (x + x).numpy()"
+PROGRAMS = {
+    "python": "pass",
+    "import numpy": "import numpy",
+    "import tengen": "import numpy, tengen",
+    "first operation": FIRST,
+    "import torch": "import torch",
+    "torch's first operation": "import torch; x = torch.tensor([1.0, 2.0, 3.0]); (x + x).numpy()",
+}
+COUNT = FIRST + "\nfrom tengen.runtime import compile as c; print(c.compilations)"
+
+
+def process(code: str, cache: str) -> tuple[float, str]:
+    """(seconds from creating a process that runs this code until it has ended, what it printed)."""
+    env = {**os.environ, "TENGEN_CACHE_DIR": cache}
+    start = time.perf_counter()
+    out = subprocess.run([sys.executable, "-c", code], env=env, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return time.perf_counter() - start, out
+
+
+def line(name: str, times, goal_s: float | None = None) -> Row:
+    """A row for one duration."""
+    low, mid, high = (float(q) for q in np.percentile(times, [25, 50, 75]))
+    row = Row(name, value=f"{compare.duration(mid)} ({compare.duration(low)} - {compare.duration(high)})")
+    row.seconds = {"tengen": mid}
+    if goal_s is not None:
+        row.goal, row.reached = {"text": f"< {compare.duration(goal_s)}"}, mid < goal_s
+    return row
+
+
+def main() -> None:
+    args = compare.arguments("start")
+    load = os.getloadavg()
+    programs = {k: v for k, v in PROGRAMS.items() if "torch" not in k or compare.peer("torch")}
+    times: dict[str, list[float]] = {k: [] for k in programs}
+    with tempfile.TemporaryDirectory() as cache:
+        _, first = process(COUNT, cache)
+        _, second = process(COUNT, cache)
+        for code in programs.values():  # byte code, page cache
+            process(code, cache)
+        names = list(programs)
+        for r in range(args.rounds):
+            turn = r % len(names)
+            for name in names[turn:] + names[:turn]:
+                times[name].append(process(programs[name], cache)[0])
+    beyond = np.array(times["import tengen"]) - np.array(times["import numpy"])
+    rows = [
+        line("import tengen, beyond import numpy", beyond, 0.1),
+        line("first operation, from the start of the process", times["first operation"], 0.2),
+        Row("modules compiled by a first process for one operation", value=first.strip()),
+        Row("modules compiled by a second process", value=second.strip(), goal={"text": "0"}, reached=int(second) == 0),
+        *(line(f"process: {name}", t) for name, t in times.items() if name != "first operation"),
+    ]
+    compare.finish("start", "Starting: fresh processes", rows, load, keep=not args.only)
+
+
+if __name__ == "__main__":
+    main()
