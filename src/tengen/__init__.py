@@ -7,6 +7,7 @@ from tengen.base.version import VERSION as __version__
 from tengen.deploy import load, load_graph, save
 from tengen.jit import trace
 from tengen.parameter import Parameter
+from tengen.runtime.report import show_config
 from tengen.runtime.native import set_threads
 from tengen.tensor import Tensor
 
@@ -14,5 +15,5 @@ tensor = Tensor
 
 __all__ = [
     "__version__", "Parameter", "Tensor", "autodiff", "data", "functional", "jit", "load", "load_graph", "module", "optimizer",
-    "random", "save", "set_threads", "tensor", "trace",
+    "random", "save", "show_config", "set_threads", "tensor", "trace",
 ]  # fmt: skip

@@ -1,7 +1,9 @@
 """Ways out: a traced program as one file, that file as a model again, and the model as an object file for another machine."""
 
 from tengen.deploy.checkpoint import load, save
+from tengen.deploy.compile import Artifact, compile_model
 from tengen.deploy.load import load_graph
 from tengen.deploy.model import Model, Port
+from tengen.deploy.verify import Verified
 
-__all__ = ["Model", "Port", "load", "load_graph", "save"]
+__all__ = ["Artifact", "Model", "Port", "Verified", "compile_model", "load", "load_graph", "save"]

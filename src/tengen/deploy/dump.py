@@ -66,8 +66,8 @@ def dump(
 
 
 def portable(graph: Graph, data: Mapping[str, np.ndarray], arg_names=None, output_names=None, names=None, n_outputs=None):
-    """The graph as a file keeps it: weights as constants, names given, nothing of the machine that recorded it; and the data of its
-    constants and states by name."""
+    """The graph as a file keeps it (weights as constants, names given, nothing of the machine that recorded it), and the data
+    of its constants and states by name."""
     g = graph.copy()
     if n_outputs is not None:
         g.outputs, g.output_names = g.outputs[:n_outputs], g.output_names[:n_outputs]

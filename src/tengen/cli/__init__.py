@@ -1,0 +1,1 @@
+"""The command line: ``tengen info | compile | verify | cache | config``."""

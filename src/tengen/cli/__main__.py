@@ -1,0 +1,5 @@
+"""``python -m tengen.cli``."""
+
+from tengen.cli.main import main
+
+main()

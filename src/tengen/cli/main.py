@@ -1,0 +1,157 @@
+"""The command ``tengen``: look at a model file, compile it for another machine, check the result, tidy the kernel cache.
+
+An error is one line on stderr and exit code 1 (2 for a wrong command line). Without a terminal the output is plain text.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from tengen.base.errors import TengenError
+from tengen.base.version import VERSION
+from tengen.deploy.compile import TARGETS, compile_model
+from tengen.deploy.load import load_graph
+from tengen.deploy.verify import verify as verify_artifact
+from tengen.ir.text import print_graph
+from tengen.runtime import cache as kernel_cache
+from tengen.runtime import report
+
+HELP = {"help_option_names": ["-h", "--help"]}
+
+
+def _plain_errors(f: Callable) -> Callable:
+    """Errors that Tengen and the system raise on purpose, as one line."""
+
+    @functools.wraps(f)
+    def wrapped(*args, **kwargs):
+        try:
+            return f(*args, **kwargs)
+        except OSError as e:
+            text = f"{e.filename}: {e.strerror}" if e.filename and e.strerror else e.strerror or str(e)
+            raise click.ClickException(text) from e
+        except (TengenError, ValueError, MemoryError) as e:
+            lines = str(e).strip().splitlines() or [type(e).__name__]
+            raise click.ClickException(lines[0]) from e
+
+    return wrapped
+
+
+def _table(rows: Sequence[tuple[str, str]]) -> None:
+    width = max((len(name) for name, _ in rows), default=0)
+    for name, value in rows:
+        click.echo(f"{click.style(f'{name:<{width}}', bold=True)}  {value}")
+
+
+def _size(n: int) -> str:
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if n >= scale:
+            return f"{n / scale:.1f} {unit}"
+    return f"{n} bytes"
+
+
+@click.group(context_settings=HELP)
+@click.version_option(VERSION, "--version", prog_name="tengen", message="%(prog)s %(version)s")
+def main() -> None:
+    """Tengen: the kernels that trained a model are the ones you ship."""
+
+
+@main.command()
+@click.argument("model", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--graph", is_flag=True, help="Also print the whole graph.")
+@click.option("--weights", is_flag=True, help="Also list every weight.")
+@_plain_errors
+def info(model: Path, graph: bool, weights: bool) -> None:
+    """Shows what the file MODEL holds: inputs, outputs, ops, weights. The file is checked whole; nothing in it is run."""
+    m = load_graph(model)
+    ops = ", ".join(f"{n} {op}" for op, n in sorted(m.ops().items(), key=lambda r: (-r[1], r[0])))
+    rows = [("model", m.name)]
+    rows += [("input", repr(p)) for p in m.inputs] + [("output", repr(p)) for p in m.outputs]
+    rows += [("state", f"{s.name}: {s.read.type!r}") for s in m.graph.states.values()]
+    rows += [
+        ("nodes", f"{len(m.graph.nodes)}: {ops}" if ops else "0"),
+        ("weights", f"{m.n_parameters:,} numbers in {len(m.graph.constants) + len(m.graph.states)} tensors"),
+        ("bytes", f"{m.bytes:,}"),
+        ("sha-256", str(m.checksum)),
+    ]
+    _table(rows)
+    if weights:
+        click.echo()
+        _table([(c.name, repr(c.value.type)) for c in m.graph.constants.values()])
+    if graph:
+        click.echo()
+        click.echo(print_graph(m.graph))
+
+
+@main.command("compile")
+@click.argument("model", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--target", type=click.Choice(TARGETS), default="x86-64", show_default=True, help="The processor to compile for.")
+@click.option("-o", "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The folder to write to.")
+@click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads that the program may use.")
+@click.option("--name", help="Prefix of the C names and files; default: the model's name.")
+@_plain_errors
+def compile_(model: Path, target: str, out: Path, threads: int, name: str | None) -> None:
+    """Compiles the file MODEL to an object file, a C header, a weights blob and an example in C."""
+    a = compile_model(load_graph(model), target, out, name, threads)
+    _table(
+        [
+            ("object", f"{a.files[0]} ({_size(a.object_bytes)}, {a.code_bytes:,} bytes of code in {a.kernels} kernels)"),
+            ("header", a.files[1]),
+            ("weights", f"{a.files[2]} ({_size(a.weights_bytes)})"),
+            ("example", a.files[3]),
+            ("target", f"{a.target}, {a.threads} {'thread' if a.threads == 1 else 'threads'}"),
+            ("workspace", _size(a.workspace_bytes)),
+        ]
+    )
+
+
+@main.command()
+@click.argument("model", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--name", help="The artifact's name, where FOLDER holds several.")
+@click.option("--runs", type=click.IntRange(1), default=4, show_default=True, help="Sets of random inputs to compare.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Where the random inputs begin.")
+@_plain_errors
+def verify(model: Path, folder: Path, name: str | None, runs: int, seed: int) -> None:
+    """Runs the artifact in FOLDER and compares its outputs with those of the file MODEL, bit by bit.
+
+    Exit code 0 when all bits are equal, and when it cannot be run here (it then says why); 1 when a bit differs.
+    """
+    v = verify_artifact(model, folder, name=name, runs=runs, seed=seed)
+    if v.status == "skipped":
+        click.echo(f"{v.target}: skipped: {v.how}")
+        return
+    where = "" if v.status == "different" else f" ({v.how})"
+    click.echo(f"{v.target}: {v.runs} runs, {v.values} values, {v.differing} differ{where}")
+    if v.status == "different":
+        raise click.ClickException(f"the artifact is not the model: {v.how}")
+
+
+@main.group()
+def cache() -> None:
+    """The compiled kernels that are kept on disk."""
+
+
+@cache.command("info")
+@_plain_errors
+def cache_info() -> None:
+    """Shows where the kernels are, how many, and how large."""
+    i = kernel_cache.info()
+    _table([("path", str(i.path)), ("kernels", str(i.entries)), ("bytes", _size(i.bytes)), ("limit", _size(i.limit))])
+
+
+@cache.command("clear")
+@_plain_errors
+def cache_clear() -> None:
+    """Removes all of them; they are compiled again when they are needed."""
+    click.echo(f"{_size(kernel_cache.clear())} removed")
+
+
+@main.command()
+@_plain_errors
+def config() -> None:
+    """Shows versions, processor, threads, cache and every knob: what a bug report needs."""
+    _table(report.config_table())

@@ -1,0 +1,274 @@
+"""Compiles a model ahead of time: an object file, a C header, a blob of weights, and an example that uses them.
+
+In: a model and a target. Out: files that need no Python and nothing but libc. The object holds the kernels that the program
+calls, the program itself, a C entry to it, and the thread pool when it may use several threads: the text that runs in this
+process, so the same bits. The caller owns all memory: nothing is allocated inside.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tengen.base.errors import CompileError, ConfigError
+from tengen.codegen.target import Target
+from tengen.deploy.ctext import Interface, Region, c_name, example_text, header_text
+from tengen.deploy.elf import sections
+from tengen.deploy.load import load_graph
+from tengen.deploy.model import Model
+from tengen.deploy.tensorfile import replacing
+from tengen.ir.graph import Graph
+from tengen.ops.define import lookup
+from tengen.record import compile_graph
+from tengen.runtime.compile import compile_object, elf_symbols
+from tengen.runtime.program import Program
+from tengen.runtime.threads import MAX_THREADS, threads_ir
+
+ALIGN = 64
+TARGETS = ("native", "x86-64", "x86-64-v3", "x86-64-v4", "aarch64")
+LIBC = {"memcpy", "memset", "memmove", "clock_gettime", "sched_yield"}  # and pthread_*: all that an object may ask for
+_GOLDEN, _MIX1, _MIX2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # splitmix64's
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What was written.
+
+    Attributes:
+        files: their paths: object, header, weights, example. target, name: as compiled. kernels: how many it holds.
+        code_bytes: of machine code. object_bytes, weights_bytes, workspace_bytes: of the object, the blob, the scratch memory.
+    """
+
+    files: tuple[str, str, str, str]
+    name: str
+    target: str
+    threads: int
+    kernels: int
+    code_bytes: int
+    object_bytes: int
+    weights_bytes: int
+    workspace_bytes: int
+
+
+def compile_model(
+    model: Model | str | os.PathLike,
+    target: str = "x86-64",
+    out_dir: str | os.PathLike = ".",
+    name: str | None = None,
+    threads: int = 1,
+) -> Artifact:
+    """Writes ``name.o``, ``name.h``, ``name.bin`` and ``name_main.c``.
+
+    Args:
+        model: a model or its file. target: ``x86-64`` (v3, the floor), ``x86-64-v4``, ``aarch64``, ``native``.
+        name: prefix of every C name; default: the model's. threads: how many the program may use; with 1 it needs no pthread.
+
+    Errors: ConfigError for an unknown target or an impossible name; CompileError; OSError when a file cannot be written.
+
+    Numerics: the same bits as the model has in this process, on every target and with any number of threads.
+    """
+    if not isinstance(model, Model):
+        model = load_graph(model)
+    if not 1 <= threads <= MAX_THREADS:
+        raise ConfigError(f"threads={threads}: a number from 1 to {MAX_THREADS} is needed")
+    chosen = Target.named(target)
+    prefix = c_name(model.name) if name is None else name
+    if c_name(prefix) != prefix:
+        raise ConfigError(f"{prefix!r} cannot begin names in C; help: {c_name(prefix)!r} can")
+    program = _program(model, chosen)
+    blob, constants, states, state_offset, state_bytes = _layout(program.graph, model)
+    face = Interface(
+        prefix, target, chosen.cpu, threads, model.inputs, model.outputs, len(blob), checksum(blob), program.arena_bytes([]),
+        tuple(constants), tuple(states), state_offset, state_bytes, model.checksum,
+    )  # fmt: skip
+    text = _internal(program.text) + entry_ir(face, program)
+    if threads > 1:
+        text += _internal(threads_ir(chosen.triple, prefix, threads, at_fork=True), keep=("set_threads", "stop_threads"))
+    data = compile_object(text, chosen)
+    _check_symbols(data)
+    os.makedirs(out_dir, exist_ok=True)
+    files = tuple(os.path.join(out_dir, prefix + end) for end in (".o", ".h", ".bin", "_main.c"))
+    for file, content in zip(files, (data, header_text(face).encode(), blob, example_text(face).encode())):
+        with replacing(file) as f:
+            f.write(content)
+    code = sum(s.size for s in sections(data) if s.executable)
+    sizes = (code, len(data), len(blob), face.workspace_bytes)
+    return Artifact(files, prefix, target, threads, program.kernels, *sizes)  # type: ignore[arg-type]
+
+
+def _program(model: Model, target: Target) -> Program:
+    """The program, with outputs that are dense in row-major order, as C expects them."""
+    graph = model.graph
+    program, arrays = compile_graph(graph, None, [], model.name, target)
+    odd = [i for i, a in enumerate(arrays) if not a.is_contiguous()]
+    if odd:
+        graph = graph.copy()
+        for i in odd:
+            v = graph.outputs[i]
+            graph.outputs[i] = graph.add_node("copy", [v], {}, lookup("copy").infer_types([v.type], {})).outputs[0]
+        program, arrays = compile_graph(graph, None, [], model.name, target)
+    if not all(a.is_contiguous() for a in arrays):
+        raise CompileError(f"{model.name}: an output cannot be laid out row by row")
+    return program
+
+
+def _layout(graph: Graph, model: Model) -> tuple[bytes, list[Region], list[Region], int, int]:
+    """The blob: constants that kernels read, then the states' first values, each on 64 bytes."""
+    read = {v for n in graph.nodes for v in n.inputs} | set(graph.results())
+    parts: list[bytes] = []
+    at = 0
+
+    def place(name: str, a: np.ndarray, base: int) -> Region:
+        nonlocal at
+        region = Region(name, at - base, a.nbytes, tuple(a.shape), str(a.dtype))
+        parts.append(a.tobytes() + bytes(-a.nbytes % ALIGN))
+        at += len(parts[-1])
+        return region
+
+    unread = lambda name: Region(name, 0, 0, (), "")  # scalars that stand in the code
+    constants = [place(c.name, c.data, 0) if c.value in read else unread(c.name) for c in graph.constants.values()]
+    start = at
+    states = [place(s.name, model.initial[s.name], start) for s in graph.states.values()]
+    return b"".join(parts), constants, states, start, at - start
+
+
+def checksum(blob: bytes) -> int:
+    """The sum of splitmix64's mixing of every 64-bit word, numbered: what ``name_check`` computes on the device."""
+    total = np.uint64(0)
+    words = np.frombuffer(blob, "<u8")
+    with np.errstate(over="ignore"):
+        for begin in range(0, len(words), 1 << 16):
+            w = words[begin : begin + (1 << 16)]
+            x = w + (np.arange(begin + 1, begin + 1 + len(w), dtype=np.uint64) * np.uint64(_GOLDEN))
+            x = (x ^ (x >> np.uint64(30))) * np.uint64(_MIX1)
+            x = (x ^ (x >> np.uint64(27))) * np.uint64(_MIX2)
+            total += (x ^ (x >> np.uint64(31))).sum(dtype=np.uint64)
+    return int(total)
+
+
+# ---- the C entry as LLVM IR -----------------------------------------------------------------------------------------------
+
+
+def _internal(text: str, keep: Sequence[str] = ()) -> str:
+    """Definitions that the linker does not show, so that two models can be linked into one program."""
+
+    def one(m: re.Match) -> str:
+        shown = any(m[2].endswith(k) for k in keep)
+        return m[0] if shown or m[1].startswith("internal") else f"define internal {m[1]}@{m[2]}("
+
+    return re.sub(r"^define ([^@\n]*)@([\w.$]+)\(", one, text, flags=re.M)
+
+
+def entry_ir(face: Interface, program: Program) -> str:
+    """``name_run``, ``name_check`` and, with states, ``name_reset``."""
+    p = face.prefix
+    ints = program.integers([])
+    arguments = face.arguments()
+    n_buffers = len(face.inputs) + len(face.states) + len(face.constants) + len(face.outputs) + 1
+    lines = [f"define i32 @{p}_run({', '.join(f'ptr %a{i}' for i in range(len(arguments)))}) nounwind {{"]
+    lines += [f"  %buffers = alloca [{n_buffers} x ptr], align 16"]
+    where = {a.key: f"%a{i}" for i, a in enumerate(arguments)}
+    for i, a in enumerate(arguments):
+        if a.bytes:
+            lines.append(f"  %null{i} = icmp eq ptr %a{i}, null\n  br i1 %null{i}, label %missing, label %has{i}\nhas{i}:")
+            lines.append(f"  %i{i} = ptrtoint ptr %a{i} to i64\n  %low{i} = and i64 %i{i}, {a.align - 1}")
+            lines.append(f"  %odd{i} = icmp ne i64 %low{i}, 0\n  br i1 %odd{i}, label %unaligned, label %good{i}\ngood{i}:")
+    slots = [where[("in", i)] for i in range(len(face.inputs))]
+    for kind, regions in (("state", face.states), ("weights", face.constants)):
+        for j, r in enumerate(regions):
+            base = where.get((kind, 0))
+            if not r.bytes or base is None:
+                slots.append("null")
+                continue
+            lines.append(f"  %{kind}{j} = getelementptr i8, ptr {base}, i64 {r.offset}")
+            slots.append(f"%{kind}{j}")
+    slots += [where[("out", i)] for i in range(len(face.outputs))]
+    slots.append(where.get(("workspace", 0), "null"))
+    for i, s in enumerate(slots):
+        lines.append(f"  %slot{i} = getelementptr ptr, ptr %buffers, i64 {i}\n  store ptr {s}, ptr %slot{i}")
+    parallel = f"{p}_parallel" if face.threads > 1 else f"{p}.serial"
+    lines.append(f"  call void @run(ptr %buffers, ptr @{p}.ints, ptr @{parallel})\n  ret i32 0")
+    if any(a.bytes for a in arguments):
+        lines.append("missing:\n  ret i32 1\nunaligned:\n  ret i32 2")
+    lines.append("}")
+    numbers = ", ".join(f"i64 {n}" for n in ints)
+    table = f"[{max(len(ints), 1)} x i64] {f'[{numbers}]' if ints else 'zeroinitializer'}"
+    text = f"@{p}.ints = internal constant {table}, align 64\n" + "\n".join(lines) + "\n"
+    if face.threads == 1:
+        text += _SERIAL.replace("$P$", p)
+    if face.weights_bytes:
+        text += _check_text(face)
+    if face.states:
+        text += _RESET.replace("$P$", p).replace("$FROM$", str(face.state_offset)).replace("$N$", str(face.state_bytes))
+    return text
+
+
+_SERIAL = """\
+define internal void @$P$.serial(ptr %kernel, ptr %buffers, ptr %ints, i64 %pieces) nounwind {
+  call void %kernel(ptr %buffers, ptr %ints, i64 0, i64 %pieces)
+  ret void
+}
+"""
+
+_RESET = """\
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+define void @$P$_reset(ptr %weights, ptr %state) nounwind {
+  %from = getelementptr i8, ptr %weights, i64 $FROM$
+  call void @llvm.memcpy.p0.p0.i64(ptr align 64 %state, ptr align 64 %from, i64 $N$, i1 false)
+  ret void
+}
+"""
+
+_CHECK = """\
+define i32 @$P$_check(ptr %weights, i64 %bytes) nounwind {
+entry:
+  %fits = icmp eq i64 %bytes, $BYTES$
+  br i1 %fits, label %next, label %size
+size:
+  ret i32 1
+next:
+  %i = phi i64 [0, %entry], [%i1, %next]
+  %sum = phi i64 [0, %entry], [%sum1, %next]
+  %i1 = add i64 %i, 1
+  %at = getelementptr i64, ptr %weights, i64 %i
+  %w = load i64, ptr %at, align 8
+  %n = mul i64 %i1, $GOLDEN$
+  %x0 = add i64 %w, %n
+  %s0 = lshr i64 %x0, 30
+  %x1 = xor i64 %x0, %s0
+  %x2 = mul i64 %x1, $MIX1$
+  %s2 = lshr i64 %x2, 27
+  %x3 = xor i64 %x2, %s2
+  %x4 = mul i64 %x3, $MIX2$
+  %s4 = lshr i64 %x4, 31
+  %x5 = xor i64 %x4, %s4
+  %sum1 = add i64 %sum, %x5
+  %more = icmp ult i64 %i1, $WORDS$
+  br i1 %more, label %next, label %end
+end:
+  %same = icmp eq i64 %sum1, $SUM$
+  %code = select i1 %same, i32 0, i32 2
+  ret i32 %code
+}
+"""
+
+
+def _check_text(face: Interface) -> str:
+    values = {
+        "P": face.prefix, "BYTES": face.weights_bytes, "WORDS": face.weights_bytes // 8, "SUM": face.weights_sum,
+        "GOLDEN": _GOLDEN, "MIX1": _MIX1, "MIX2": _MIX2,
+    }  # fmt: skip
+    text = _CHECK
+    for k, v in values.items():
+        text = text.replace(f"${k}$", str(v))
+    return text
+
+
+def _check_symbols(data: bytes) -> None:
+    needed = {s for s in elf_symbols(data)[1] if s not in LIBC and not s.startswith("pthread_")}
+    if needed:
+        raise CompileError(f"the object would need {', '.join(sorted(needed))} from elsewhere; help: report it with the model")

@@ -1,0 +1,217 @@
+"""The C side of an artifact: its interface as data, the header, and a small program that uses it.
+
+In: an `Interface`. Out: C text. Names in C begin with the interface's prefix, macros with the prefix in capitals.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import prod
+
+from tengen.base.version import VERSION
+from tengen.deploy.model import Port
+
+ALIGN = 64
+C_TYPES = {
+    "float64": "double", "float32": "float", "float16": "uint16_t", "bfloat16": "uint16_t", "int64": "int64_t",
+    "int32": "int32_t", "int16": "int16_t", "int8": "int8_t", "uint64": "uint64_t", "uint32": "uint32_t", "uint16": "uint16_t",
+    "uint8": "uint8_t", "bool": "uint8_t",
+}  # fmt: skip
+NOTES = {"float16": "bits of an IEEE half", "bfloat16": "the upper 16 bits of a float", "bool": "0 or 1"}
+KEYWORDS = set(
+    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
+    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while main bool true false "
+    "class new delete template this operator weights state workspace size_t file argc argv take bytes "
+    "stdin stdout stderr NULL linux unix".split()
+)
+
+
+def c_name(text: str) -> str:
+    """A text as an identifier of C: itself, where it is one.
+
+    >>> c_name("mnist"), c_name("3 <lambda>"), c_name("float")
+    ('mnist', 'm3_lambda', 'float_')
+    """
+    name = re.sub(r"[^A-Za-z0-9]+", "_", text) if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text) else text
+    name = name.strip("_") or "model"
+    name = f"m{name}" if name[0].isdigit() else name
+    return f"{name}_" if name in KEYWORDS else name
+
+
+@dataclass(frozen=True)
+class Region:
+    """A constant or a state inside the blob (or the state's memory)."""
+
+    name: str
+    offset: int
+    bytes: int
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A parameter of the C function. key: what it is, for the entry. align: bytes that its address must be a multiple of."""
+
+    key: tuple[str, int]
+    name: str
+    c_type: str
+    bytes: int
+    align: int
+    note: str
+
+
+@dataclass(frozen=True)
+class Interface:
+    """Everything that the header says."""
+
+    prefix: str
+    target: str
+    cpu: str
+    threads: int
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    weights_bytes: int
+    weights_sum: int
+    workspace_bytes: int
+    constants: tuple[Region, ...]
+    states: tuple[Region, ...]
+    state_offset: int
+    state_bytes: int
+    model_sum: str | None
+
+    def arguments(self) -> list[Argument]:
+        """The parameters of ``name_run``, in order; memory that is not needed is no parameter."""
+        taken: set[str] = set()
+        found = []
+        if self.weights_bytes:
+            found.append(Argument(("weights", 0), "weights", "const void", self.weights_bytes, ALIGN, "the content of .bin"))
+        if self.states:
+            found.append(Argument(("state", 0), "state", "void", self.state_bytes, ALIGN, "read and updated by every run"))
+        if self.workspace_bytes:
+            found.append(Argument(("workspace", 0), "workspace", "void", self.workspace_bytes, ALIGN, "scratch memory"))
+        for kind, ports in (("in", self.inputs), ("out", self.outputs)):
+            for i, p in enumerate(ports):
+                name = _free(c_name(p.name), taken)
+                c = ("const " if kind == "in" else "") + C_TYPES[p.dtype.name]
+                note = f"{p.dtype.name}[{', '.join(map(str, p.shape))}]" + (
+                    f", {NOTES[p.dtype.name]}" if p.dtype.name in NOTES else ""
+                )
+                found.append(Argument((kind, i), name, c, prod(p.shape) * p.dtype.size, p.dtype.size, note))
+        return found
+
+
+def _free(name: str, taken: set[str]) -> str:
+    base, i = name, 1
+    while name.upper() in taken:
+        i += 1
+        name = f"{base}{i}"
+    taken.add(name.upper())
+    return name
+
+
+def header_text(f: Interface) -> str:
+    """The header."""
+    p, P = f.prefix, f.prefix.upper()
+    arguments = f.arguments()
+    width = max((len(a.name) for a in arguments), default=0)
+    doc = "\n".join(f" *   {a.name:<{width}}  {a.note}; {a.bytes} bytes, aligned to {a.align}" for a in arguments)
+    macros = [f"#define {P}_{a.name.upper()}_BYTES {a.bytes}" for a in arguments]
+    threads = f"""
+/* Sets how many threads a run may use (now {f.threads}); ends the workers when it changes. Returns the number that is set. */
+int64_t {p}_set_threads(int64_t threads);
+
+/* Ends the workers; the next run starts them again. Call it before the code is unloaded. */
+void {p}_stop_threads(void);
+""" if f.threads > 1 else ""  # fmt: skip
+    check = f"""
+/* Whether these are the weights that this program was compiled with: 0 yes, 1 another size, 2 other content. */
+int {p}_check(const void *weights, size_t bytes);
+""" if f.weights_bytes else ""  # fmt: skip
+    reset = f"""
+/* Gives the state its first values; call it once before the first run. */
+void {p}_reset(const void *weights, void *state);
+""" if f.states else ""  # fmt: skip
+    sums = f"#define {P}_WEIGHTS_SUM {f.weights_sum:#018x}u /* what {p}_check computes */\n" if f.weights_bytes else ""
+    many = f.threads > 1
+    kept, pthread = (" but its workers", " and pthread") if many else ("", "")
+    alone = " One of them uses the workers." if many else ""
+    source = f" from the model with SHA-256\n * {f.model_sum}" if f.model_sum else ""
+    return f"""/* {p}: a neural network, compiled by Tengen {VERSION}{source}.
+ * For {f.target} ({f.cpu}) under Linux. It allocates nothing, keeps nothing between runs{kept},
+ * and needs only libc{pthread}. */
+#ifndef {P}_H
+#define {P}_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+#define {P}_TARGET "{f.target}"
+#define {P}_THREADS {f.threads}
+#define {P}_ALIGN {ALIGN}
+{chr(10).join(macros)}
+{sums}
+/* Runs the network once. Arrays are dense, in row-major order; they must not overlap.
+{doc}
+ * Returns 0; 1 when a pointer is NULL, 2 when one is not aligned: then nothing was computed.
+ * Several threads may run it at once, each on other {"state, " if f.states else ""}workspace and arrays.{alone}
+ */
+int {p}_run({", ".join(f"{a.c_type} *{a.name}" for a in arguments) or "void"});
+{check}{reset}{threads}
+#ifdef __cplusplus
+}}
+#endif
+
+#endif
+"""
+
+
+def example_text(f: Interface) -> str:
+    """A program that reads inputs from standard input and writes outputs to standard output until the input ends."""
+    p, P = f.prefix, f.prefix.upper()
+    arguments = f.arguments()
+    ins = [a for a in arguments if a.key[0] == "in"]
+    outs = [a for a in arguments if a.key[0] == "out"]
+    size = lambda a: f"{P}_{a.name.upper()}_BYTES"
+    memory = "\n".join(f"    {a.c_type.removeprefix('const ')} *{a.name} = take({size(a)});" for a in arguments)
+    missing = " || ".join(f"!{a.name}" for a in arguments) or "0"
+    reads = " && ".join(f"fread({a.name}, 1, {size(a)}, stdin) == {size(a)}" for a in ins if a.bytes)
+    writes = "\n".join(f"        fwrite({a.name}, 1, {size(a)}, stdout);" for a in outs)
+    head = f"while ({reads}) {{ /* one run for each set of inputs */" if reads else "{"
+    load = f"""    FILE *file = fopen(argc > 1 ? argv[1] : "{p}.bin", "rb");
+    if (!file || fread(weights, 1, {P}_WEIGHTS_BYTES, file) != {P}_WEIGHTS_BYTES || {p}_check(weights, {P}_WEIGHTS_BYTES)) {{
+        fprintf(stderr, "the weights are missing, or do not belong to this program\\n");
+        return 2;
+    }}
+    fclose(file);
+""" if f.weights_bytes else "    (void)argc, (void)argv;\n"  # fmt: skip
+    reset = f"    {p}_reset(weights, state);\n" if f.states else ""
+    pthread = " -pthread" if f.threads > 1 else ""
+    return f"""/* Reads inputs from standard input, writes outputs to standard output, as the bytes that memory holds.
+ * Build: cc {p}_main.c {p}.o -o {p}{pthread}     Run: ./{p} {p}.bin < inputs > outputs */
+#include <stdio.h>
+#include <stdlib.h>
+#include "{p}.h"
+
+/* Aligned memory, never of no bytes, so that NULL says that there is none. */
+static void *take(size_t bytes) {{ return aligned_alloc({P}_ALIGN, (bytes / {P}_ALIGN + 1) * {P}_ALIGN); }}
+
+int main(int argc, char **argv) {{
+{memory}
+    if ({missing}) {{
+        fprintf(stderr, "not enough memory\\n");
+        return 2;
+    }}
+{load}{reset}    {head}
+        if ({p}_run({", ".join(a.name for a in arguments)}))
+            return 1;
+{writes}
+    }}
+    return ferror(stdin) || fflush(stdout) ? 1 : 0;
+}}
+"""

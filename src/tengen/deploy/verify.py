@@ -1,0 +1,200 @@
+"""Runs a compiled artifact and compares what it computes with the model, bit by bit.
+
+In: a model, the folder that `compile_model` wrote, inputs. Out: a `Verified`. The example program that lies beside the object
+is linked through the `ziglang` wheel and run here, or under qemu for another processor. What cannot run is skipped, with the
+reason. NaNs compare as one: their sign and payload are outside the promise.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tengen.base.errors import FileFormatError, TengenError
+from tengen.codegen.target import Target
+from tengen.deploy.elf import machine
+from tengen.deploy.load import load_graph
+from tengen.deploy.model import Model, Port
+from tengen.tensor import Tensor
+
+LIMIT_S = 600  # for linking, and for running
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was found.
+
+    Attributes:
+        target: what the artifact is for. status: "equal", "different" or "skipped". runs: sets of inputs. values: numbers
+            compared. differing: how many of them have other bits. how: what ran it, or why nothing could, or the first
+            difference.
+    """
+
+    target: str
+    status: str
+    runs: int
+    values: int
+    differing: int
+    how: str
+
+
+def verify(
+    model: Model | str | os.PathLike,
+    out_dir: str | os.PathLike,
+    inputs: Sequence[Sequence[Any] | Mapping[str, Any]] | None = None,
+    name: str | None = None,
+    runs: int = 4,
+    seed: int = 0,
+) -> Verified:
+    """Compares an artifact with its model.
+
+    Args:
+        model: a model or its file. out_dir: where `compile_model` wrote. name: of the artifact, where the folder holds several.
+        inputs: the sets of inputs to run, each in order or by name; default: `runs` random ones from `seed` (integers are 0 or
+        1).
+
+    Errors: FileFormatError when the folder holds no artifact of this interface; TengenError when linking or running fails.
+    """
+    model = Model(model.graph, model.initial, model.checksum, model.bytes) if isinstance(model, Model) else load_graph(model)
+    folder, name = _artifact(out_dir, name)
+    target = _target(folder / f"{name}.h", model)
+    arch = machine((folder / f"{name}.o").read_bytes())
+    runner, why = _runner(target, arch)
+    sets = random_inputs(model.inputs, runs, seed) if inputs is None else [_set(model, x) for x in inputs]
+    if not any(prod(p.shape) for p in model.inputs):
+        sets = sets[:1]  # the program then has nothing to wait for, and runs once
+    if why is None and importlib.util.find_spec("ziglang") is None:
+        why = "the wheel `ziglang`, which links it, is not installed; help: pip install 'tengen[deploy]'"
+    if why is not None:
+        return Verified(target, "skipped", len(sets), 0, 0, why)
+    wanted = [_bytes_of(model(*x)) for x in sets]
+    with tempfile.TemporaryDirectory(prefix="tengen-verify-") as build:
+        program = _link(folder, name, arch, Path(build))
+        got = _run([*runner, str(program), str(folder / f"{name}.bin")], b"".join(a.tobytes() for x in sets for a in x))
+    return _compare(model, target, wanted, got, " ".join([os.path.basename(r) for r in runner]) or "natively")
+
+
+def _artifact(out_dir: str | os.PathLike, name: str | None) -> tuple[Path, str]:
+    folder = Path(out_dir)
+    names = [p.stem for p in sorted(folder.glob("*.o"))] if name is None else [name]
+    if len(names) != 1:
+        raise FileFormatError(f"{folder} holds {len(names)} artifacts; help: name one of {', '.join(names) or 'them'}")
+    missing = [f for end in (".o", ".h", ".bin", "_main.c") if not (folder / (f := names[0] + end)).is_file()]
+    if missing:
+        raise FileFormatError(f"{folder} holds no {' and no '.join(missing)}; help: tengen compile writes them")
+    return folder, names[0]
+
+
+def _target(header: Path, model: Model) -> str:
+    """The target that a header names. FileFormatError when it was made from another model."""
+    text = header.read_text(errors="replace")
+    m = re.search(r'^#define \w+_TARGET "([\w.-]+)"$', text, re.M)
+    if m is None:
+        raise FileFormatError(f"{header} does not say its target; it is no header of Tengen's")
+    made_from = re.search(r"^ \* ([0-9a-f]{64})\.$", text, re.M)
+    if made_from and model.checksum and made_from[1] != model.checksum:
+        raise FileFormatError(f"{header.parent} was compiled from another model than {model.name}")
+    return m[1]
+
+
+def _runner(target: str, arch: str) -> tuple[list[str], str | None]:
+    """The command before the program, and why it cannot run here."""
+    host = Target.host()
+    if arch == host.arch:
+        if target == "x86-64-v4" and not host.has("avx512vl"):
+            return [], "this processor has no AVX-512"
+        return [], None
+    for qemu in (f"qemu-{arch}", f"qemu-{arch}-static"):
+        if found := shutil.which(qemu):
+            return [found], None
+    return [], f"qemu-{arch}, which runs it on this {host.arch} machine, is not in PATH; help: apt install qemu-user"
+
+
+def random_inputs(ports: Sequence[Port], runs: int, seed: int) -> list[list[np.ndarray]]:
+    """Sets of inputs: normal floats, integers and bools that are 0 or 1."""
+    rng = np.random.default_rng(seed)
+
+    def one(p: Port) -> np.ndarray:
+        a = rng.standard_normal(p.shape) if p.dtype.is_float else rng.integers(0, 2, p.shape)
+        return np.asarray(a).astype(p.dtype.numpy)
+
+    return [[one(p) for p in ports] for _ in range(runs)]
+
+
+def _set(model: Model, given: Sequence[Any] | Mapping[str, Any]) -> list[np.ndarray]:
+    """One set of inputs in order, as dense arrays of the right types."""
+    values = model._ordered((), dict(given)) if isinstance(given, Mapping) else model._ordered(tuple(given), {})
+    return [np.ascontiguousarray(model._argument(p, v).numpy()) for p, v in zip(model.inputs, values)]
+
+
+def _bytes_of(result: Tensor | tuple[Tensor, ...]) -> list[np.ndarray]:
+    return [np.ascontiguousarray(t.numpy()) for t in (result if isinstance(result, tuple) else (result,))]
+
+
+def _link(folder: Path, name: str, arch: str, build: Path) -> Path:
+    program = build / name
+    command = [sys.executable, "-m", "ziglang", "cc", "-target", f"{arch}-linux-musl", "-O1", "-static", "-o", str(program)]
+    command += [str(folder / f"{name}_main.c"), str(folder / f"{name}.o")]
+    done = _call(command, b"", "linking")
+    if done.returncode:
+        raise TengenError(f"linking {folder / name}.o failed: {_last(done.stderr)}")
+    return program
+
+
+def _run(command: list[str], data: bytes) -> bytes:
+    done = _call(command, data, "running")
+    if done.returncode:
+        raise TengenError(f"the program ended with code {done.returncode}: {_last(done.stderr)}")
+    return done.stdout
+
+
+def _call(command: list[str], data: bytes, what: str) -> subprocess.CompletedProcess:
+    try:
+        return subprocess.run(command, input=data, capture_output=True, timeout=LIMIT_S)
+    except (OSError, subprocess.TimeoutExpired) as e:
+        raise TengenError(f"{what} failed: {e}") from e
+
+
+def _last(text: bytes) -> str:
+    lines = text.decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
+
+
+def differing(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Where two arrays of one shape and dtype differ in their bits; two NaNs do not."""
+    bits = f"u{a.dtype.itemsize}"
+    odd = np.atleast_1d(a).view(bits) != np.atleast_1d(b).view(bits)
+    if np.dtype(a.dtype).kind in "iub":
+        return odd
+    return odd & ~(np.isnan(np.atleast_1d(a)) & np.isnan(np.atleast_1d(b)))
+
+
+def _compare(model: Model, target: str, wanted: list[list[np.ndarray]], got: bytes, how: str) -> Verified:
+    size = sum(a.nbytes for x in wanted for a in x)
+    if len(got) != size:
+        raise TengenError(f"the program wrote {len(got)} bytes for {len(wanted)} runs, {size} were expected")
+    at, values, wrong, first = 0, 0, 0, ""
+    for i, arrays in enumerate(wanted):
+        for p, a in zip(model.outputs, arrays):
+            b = np.frombuffer(got, np.uint8, a.nbytes, at).view(a.dtype).reshape(a.shape)
+            at += a.nbytes
+            values += a.size
+            odd = differing(a, b)
+            wrong += int(odd.sum())
+            if odd.any() and not first:
+                where = tuple(int(j[0]) for j in np.nonzero(odd))
+                first = f"run {i}, {p.name}{list(where)}: {np.atleast_1d(a)[where]!r} here, {np.atleast_1d(b)[where]!r} there"
+    status = "different" if wrong else "equal"
+    return Verified(target, status, len(wanted), values, wrong, first or how)

@@ -1,0 +1,42 @@
+"""What this installation is: versions, processor, threads, cache, knobs. For bug reports, and for a first look."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import sys
+
+from tengen.base.config import KNOBS, config
+from tengen.base.version import VERSION
+from tengen.codegen.target import Target
+from tengen.runtime import cache
+
+WHEELS = ("numpy", "llvmlite", "safetensors", "ml_dtypes", "click", "ziglang")
+_TOLD = ("fma", "avx2", "avx512f", "avx512vl", "avx512bw", "avx512vnni", "avx512bf16", "neon", "dotprod", "bf16", "sve")
+
+
+def config_table() -> list[tuple[str, str]]:
+    """(what, value) of everything that `show_config` shows."""
+    rows = [("tengen", VERSION), ("python", f"{platform.python_version()} {sys.implementation.name}")]
+    for name in WHEELS:
+        try:
+            rows.append((name, importlib.metadata.version(name)))
+        except importlib.metadata.PackageNotFoundError:
+            rows.append((name, "not installed"))
+    host, kept = Target.host(), cache.info()
+    rows += [
+        ("system", f"{platform.system()} {platform.release()} {platform.machine()}"),
+        ("processor", f"{host.cpu}, vectors of {host.vector_bytes} bytes"),
+        ("features", " ".join(f for f in _TOLD if host.has(f)) or "none of note"),
+        ("threads", str(config.threads)),
+        ("cache", f"{kept.path}: {kept.entries} kernels, {kept.bytes / 1e6:.1f} of {kept.limit / 1e6:.0f} MB"),
+    ]
+    return rows + [(f"{variable}", repr(getattr(config, name))) for name, (variable, *_) in KNOBS.items()]
+
+
+def show_config() -> None:
+    """Prints versions, processor, threads, cache and every knob with its value."""
+    rows = config_table()
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        print(f"{name:<{width}}  {value}")
