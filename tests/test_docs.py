@@ -6,6 +6,7 @@ run is fenced as something else.
 
 import doctest
 import importlib
+import importlib.util
 import re
 from pathlib import Path
 
@@ -71,17 +72,113 @@ def test_the_page_runner_sees(tmp_path):
     assert names["y"] == 2 and e.tb.tb_next.tb_next.tb_lineno == 11
 
 
-def migration_names():
-    """The names that the tables of docs/migration.md say Tengen has."""
+def migration_rows():
+    """(name in Tengen, remark) of the rows of docs/migration.md that give one."""
     for row in re.findall(r"^\|.*\|$", (ROOT / "docs" / "migration.md").read_text(), re.MULTILINE):
         cells = [c.strip() for c in row.strip("|").split("|")]
-        if len(cells) == 4 and cells[3] != "planned" and re.fullmatch(r"`tengen(\.\w+)+`", cells[2]):
-            yield cells[2].strip("`")
+        if len(cells) == 4 and re.fullmatch(r"`tengen(\.\w+)+`", cells[2]):
+            yield cells[2].strip("`"), cells[3]
 
 
-@pytest.mark.parametrize("name", list(migration_names()))
-def test_names_of_the_migration_table_exist(name):
+def exists(name):
+    """Whether a dotted name can be reached from `import tengen`, or imported."""
     parts = name.split(".")
     value = importlib.import_module(parts[0])
     for i, part in enumerate(parts[1:], 2):
-        value = getattr(value, part) if hasattr(value, part) else importlib.import_module(".".join(parts[:i]))
+        if not hasattr(value, part):
+            try:
+                importlib.import_module(".".join(parts[:i]))
+            except ImportError:
+                return False
+        value = getattr(value, part)
+    return True
+
+
+@pytest.mark.parametrize("name, remark", list(migration_rows()), ids=lambda x: x or None)
+def test_the_migration_table_is_true(name, remark):
+    assert exists(name) == (remark != "planned"), f"{name}: a row is marked planned exactly when its name does not exist"
+
+
+def test_exists_sees():
+    assert exists("tengen.functional.relu") and exists("tengen.ops.define.Op")
+    assert not exists("tengen.functional.no_such") and not exists("tengen.nowhere.name")
+
+
+def generator():
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_generated_files_are_current():
+    old = [str(p.relative_to(ROOT)) for p in generator().stale()]
+    assert not old, f"{', '.join(old)}: run `python docs/generate.py` and commit what it writes"
+
+
+PAPERS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def anchors(path):
+    """What a link into a page may name: its headings as GitHub spells them."""
+    prose = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in re.findall(r"^#+ (.*)$", prose, re.MULTILINE)}
+
+
+def broken_links(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        path = page.parent / file if file else page
+        if not path.exists() or (anchor and anchor not in anchors(path)):
+            yield target
+
+
+@pytest.mark.parametrize("page", PAPERS, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page):
+    assert not list(broken_links(page))
+
+
+@pytest.mark.parametrize("page", PAPERS, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_named_files_and_commands_exist(page):
+    """Paths in backquotes that begin in a folder of the repository, and `make` targets."""
+    text = page.read_text()
+    named = re.findall(r"`((?:src|tests|docs|examples|benchmarks)/[\w./-]*)", text)
+    assert not [n for n in named if not (ROOT / n).exists()]
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"(?:^|`)make (\w+)", text, re.MULTILINE)) <= targets
+
+
+def test_the_link_check_sees(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# Two words: `here`\n[a](#two-words-here) [b](page.md#none) [c](gone.md) [d](https://x.y/z)\n")
+    assert list(broken_links(page)) == ["page.md#none", "gone.md"]
+
+
+SNIPPET = """\
+from tengen import Tensor, functional as F
+
+x = Tensor([1.0])
+reveal_type(x + 1)
+reveal_type(2 - x)
+reveal_type(x @ x)
+reveal_type(x == 1)
+reveal_type(x.sum(0))
+reveal_type(F.relu(x))
+x.sum(axes=0)
+x.nothing
+"""
+
+
+def test_type_checkers_see_operators_and_methods(tmp_path):
+    api = pytest.importorskip("mypy.api")
+    (tmp_path / "user.py").write_text(SNIPPET)
+    found, errors, _ = api.run([
+        "--config-file=", "--follow-untyped-imports", f"--cache-dir={ROOT / '.mypy_cache'}", str(tmp_path / "user.py"),
+    ])  # fmt: skip
+    lines = dict(re.findall(r"user\.py:(\d+): (?:note|error): (.*)", found))
+    assert not errors
+    for i in range(4, 10):
+        assert lines[str(i)] == 'Revealed type is "tengen.tensor.Tensor"', found
+    assert "Unexpected keyword" in found and "no attribute" in found and "Found 2 errors" in found

@@ -11,29 +11,54 @@ TensorLike = Tensor | np.ndarray | float
 
 class TensorMethods:
     def __abs__(self) -> Tensor: ...
+    def __and__(self, other: TensorLike) -> Tensor: ...
     def __eq__(self, other: TensorLike) -> Tensor: ...  # type: ignore[override]
+    def __floordiv__(self, other: TensorLike) -> Tensor: ...
+    def __ge__(self, other: TensorLike) -> Tensor: ...
+    def __gt__(self, other: TensorLike) -> Tensor: ...
     def __iadd__(self, other: TensorLike) -> Tensor: ...
+    def __iand__(self, other: TensorLike) -> Tensor: ...
+    def __ifloordiv__(self, other: TensorLike) -> Tensor: ...
+    def __ilshift__(self, other: TensorLike) -> Tensor: ...
     def __imatmul__(self, other: TensorLike) -> Tensor: ...
+    def __imod__(self, other: TensorLike) -> Tensor: ...
     def __imul__(self, other: TensorLike) -> Tensor: ...
+    def __invert__(self) -> Tensor: ...
+    def __ior__(self, other: TensorLike) -> Tensor: ...
     def __ipow__(self, other: TensorLike) -> Tensor: ...
+    def __irshift__(self, other: TensorLike) -> Tensor: ...
     def __isub__(self, other: TensorLike) -> Tensor: ...
     def __itruediv__(self, other: TensorLike) -> Tensor: ...
+    def __ixor__(self, other: TensorLike) -> Tensor: ...
+    def __le__(self, other: TensorLike) -> Tensor: ...
+    def __lshift__(self, other: TensorLike) -> Tensor: ...
     def __lt__(self, other: TensorLike) -> Tensor: ...
     def __matmul__(self, other: TensorLike) -> Tensor: ...
+    def __mod__(self, other: TensorLike) -> Tensor: ...
     def __ne__(self, other: TensorLike) -> Tensor: ...  # type: ignore[override]
     def __neg__(self) -> Tensor: ...
+    def __or__(self, other: TensorLike) -> Tensor: ...
     def __pow__(self, other: TensorLike) -> Tensor: ...
     def __radd__(self, other: TensorLike) -> Tensor: ...
+    def __rand__(self, other: TensorLike) -> Tensor: ...
+    def __rfloordiv__(self, other: TensorLike) -> Tensor: ...
+    def __rlshift__(self, other: TensorLike) -> Tensor: ...
     def __rmatmul__(self, other: TensorLike) -> Tensor: ...
+    def __rmod__(self, other: TensorLike) -> Tensor: ...
     def __rmul__(self, other: TensorLike) -> Tensor: ...
+    def __ror__(self, other: TensorLike) -> Tensor: ...
     def __rpow__(self, other: TensorLike) -> Tensor: ...
+    def __rrshift__(self, other: TensorLike) -> Tensor: ...
+    def __rshift__(self, other: TensorLike) -> Tensor: ...
     def __rsub__(self, other: TensorLike) -> Tensor: ...
     def __rtruediv__(self, other: TensorLike) -> Tensor: ...
+    def __rxor__(self, other: TensorLike) -> Tensor: ...
+    def __xor__(self, other: TensorLike) -> Tensor: ...
     @property
     def T(self) -> Tensor:
         """The tensor with its axes reversed."""
     def abs(self) -> Tensor:
-        """|x|."""
+        """|x|; the gradient at 0 is 0. The least integer of a dtype stays, as in NumPy."""
     def all(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Whether every element is true (not zero)."""
     def any(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
@@ -45,16 +70,27 @@ class TensorMethods:
         """The int64 position of the first smallest element along `axis` (in the flattened tensor by default); a NaN counts as
         smallest."""
     def astype(self, dtype: Any) -> Tensor:
-        """x in another dtype: rounds to nearest even, float to int truncates and saturates (NaN gives 0), anything to bool is
-        x != 0."""
+        """x in another dtype: rounds to nearest even, float to int truncates and saturates (NaN gives 0), integers wrap,
+        anything to bool is x != 0."""
     def broadcast_to(self, shape: Sequence[int]) -> Tensor:
         """x repeated along new and unit axes, without copying."""
+    def ceil(self) -> Tensor:
+        """The smallest integer that is not below x. The gradient is 0."""
+    def clip(self, lower: TensorLike | None = None, upper: TensorLike | None = None) -> Tensor:
+        """min(max(x, lower), upper), with NumPy's promotion; a NaN stays. Where a bound is reached the gradient goes to the
+        bound."""
+    def cos(self) -> Tensor:
+        """The cosine of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
     def exp(self) -> Tensor:
-        """e to the power x; at most 1 ULP off in float32."""
+        """e to the power x; at most 2 ULP off."""
     def flatten(self, start_axis: int = 0, end_axis: int = -1) -> Tensor:
         """Axes start_axis .. end_axis as one."""
+    def floor(self) -> Tensor:
+        """The largest integer that is not above x. The gradient is 0."""
     def log(self) -> Tensor:
-        """ln x."""
+        """The natural logarithm, at most 2 ULP off; -inf at 0, NaN below."""
+    def log1p(self) -> Tensor:
+        """log(1 + x) without cancellation near 0, at most 2 ULP off; -inf at -1, NaN below."""
     def logsoftmax(self, axis: int | Sequence[int] | None = -1) -> Tensor:
         """log(softmax(x)), without overflow."""
     def matmul(self, inp2: TensorLike, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
@@ -62,29 +98,45 @@ class TensorMethods:
         whose axis disappears from the result, as in NumPy."""
     def max(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The largest element; a NaN wins. The gradient is shared by equal largest elements. An empty one is an error."""
+    def maximum(self, y: TensorLike) -> Tensor:
+        """The larger of x and y; a NaN in either wins. In a tie the gradient goes to y."""
     def mean(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The sum divided by the number of elements; integers give float32. NaN where there are none."""
     def min(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The smallest element; a NaN wins. The gradient is shared by equal smallest elements. An empty one is an error."""
+    def minimum(self, y: TensorLike) -> Tensor:
+        """The smaller of x and y; a NaN in either wins. In a tie the gradient goes to y."""
     def pow(self, y: TensorLike) -> Tensor:
-        """x ** y."""
+        """x to the power y: of floats at most 2 ULP off with C99's special cases; of integers exact, and wrapping."""
     def prod(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The product over `axis`; integers and bools give int64. An empty product is 1."""
     def relu(self) -> Tensor:
-        """max(x, 0); the gradient at 0 is 0; a NaN stays."""
+        """max(x, 0); the gradient at 0 is 0; a NaN stays. Integers are taken as they are."""
     def reshape(self, *shape: Any) -> Tensor:
         """The same elements with another shape; one extent may be -1."""
+    def round(self) -> Tensor:
+        """The nearest integer, halves to even; integers stay. The gradient is 0."""
     def rsqrt(self) -> Tensor:
-        """1 / sqrt x."""
+        """1 / sqrt(x), at most 1 ULP off; infinite at 0, NaN below."""
+    def sigmoid(self) -> Tensor:
+        """1 / (1 + e^-x), at most 2 ULP off; nothing overflows on the way."""
+    def sign(self) -> Tensor:
+        """-1, 0 or 1; a NaN stays. The gradient is 0."""
+    def sin(self) -> Tensor:
+        """The sine of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
     def softmax(self, axis: int | Sequence[int] | None = -1) -> Tensor:
         """exp(x) divided by its sum along `axis`, without overflow: the largest element is taken out first."""
     def sqrt(self) -> Tensor:
-        """sqrt x."""
+        """The square root, correctly rounded; NaN below 0, -0.0 stays."""
+    def square(self) -> Tensor:
+        """x * x."""
     def std(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The standard deviation: the square root of `var`."""
     def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The sum over `axis` (all axes by default). Integers and bools give int64; float16 and bfloat16 add in float32. An
         empty sum is 0."""
+    def tanh(self) -> Tensor:
+        """The hyperbolic tangent, at most 2 ULP off."""
     def to(self, device: Any) -> Tensor:
         """The tensor on a device; the processor is the only one so far."""
     def transpose(self, *axes: Any) -> Tensor:
@@ -92,4 +144,4 @@ class TensorMethods:
     def var(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The variance: the mean of the squared distance from the mean (divided by n)."""
     def where(self, x: TensorLike, y: TensorLike) -> Tensor:
-        """mask ? x : y."""
+        """x where the mask is true (not zero), else y. The dtype is what x and y promote to."""

@@ -43,20 +43,29 @@ from tengen.tensor import Tensor
 TensorLike = Tensor | np.ndarray | float
 
 __all__ = [
-    "abs", "adaptive_avg_pool2d", "adaptive_max_pool2d", "add", "all", "any", "argmax", "argmin", "astype", "avg_pool2d",
-    "batch_norm", "binary_cross_entropy", "broadcast_to", "conv1d", "conv2d", "conv3d", "conv_transpose2d", "conv_transpose3d",
-    "copy", "cross_entropy", "cross_entropy_with_softmax", "div", "dot", "dropout", "embedding", "equal", "exp", "flatten",
-    "fma", "general_norm", "group_norm", "hinge_loss", "indexing_one_hot", "instance_norm", "isfinite", "l1_loss",
-    "layer_norm", "less", "linear", "log", "log_softmax", "logsoftmax", "logsumexp", "loss", "matmul", "max", "max_pool2d",
-    "mean", "min", "mul", "neg", "nn", "norm", "normalize", "not_equal", "permute", "pixel_shuffle", "pow", "prod", "relu",
-    "relu_grad", "reshape", "rsqrt", "scaled_dot_product_attention", "softmax", "sqrt", "square_loss", "std", "sub", "sum",
-    "var", "where", "zeros_like"
+    "abs", "acos", "acosh", "adaptive_avg_pool2d", "adaptive_max_pool2d", "add", "all", "any", "argmax", "argmin", "asin",
+    "asinh", "astype", "atan", "atan2", "atanh", "avg_pool2d", "batch_norm", "binary_cross_entropy", "bitwise_and",
+    "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_to", "cbrt", "ceil", "clip", "conv1d", "conv2d", "conv3d",
+    "conv_transpose2d", "conv_transpose3d", "copy", "cos", "cosh", "cross_entropy", "cross_entropy_with_softmax", "div", "dot",
+    "dropout", "elu", "embedding", "equal", "erf", "erfc", "exp", "exp2", "expm1", "flatten", "floor", "floor_div", "fma",
+    "gelu", "general_norm", "greater", "greater_equal", "group_norm", "hinge_loss", "hsigmoid", "hswish", "indexing_one_hot",
+    "instance_norm", "isfinite", "isinf", "isnan", "l1_loss", "layer_norm", "leaky_relu", "left_shift", "less", "less_equal",
+    "linear", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "logsigmoid", "logsoftmax", "logsumexp", "loss", "matmul", "max", "max_pool2d", "maximum", "mean", "min",
+    "minimum", "mish", "mod", "mul", "neg", "nn", "norm", "normalize", "not_equal", "permute", "pixel_shuffle", "pow", "prelu",
+    "prod", "reciprocal", "relu", "relu6", "reshape", "right_shift", "round", "rsqrt", "scaled_dot_product_attention", "selu",
+    "sigmoid", "sign", "silu", "sin", "sinh", "softmax", "softplus", "sqrt", "square", "square_loss", "std", "sub", "sum",
+    "tan", "tanh", "trunc", "var", "where", "zeros_like"
 ]
 
 def abs(x: TensorLike) -> Tensor:
-    """|x|."""
+    """|x|; the gradient at 0 is 0. The least integer of a dtype stays, as in NumPy."""
+def acos(x: TensorLike) -> Tensor:
+    """The inverse cosine in [0, pi], at most 2 ULP off; NaN outside [-1, 1]."""
+def acosh(x: TensorLike) -> Tensor:
+    """The inverse hyperbolic cosine, at most 2 ULP off (float64: 4); NaN below 1."""
 def add(x: TensorLike, y: TensorLike) -> Tensor:
-    """x + y."""
+    """x + y; of bools, whether either is true."""
 def all(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """Whether every element is true (not zero)."""
 def any(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
@@ -67,63 +76,177 @@ def argmax(inp: TensorLike, axis: int | None = None, keepdims: bool = False) -> 
 def argmin(inp: TensorLike, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """The int64 position of the first smallest element along `axis` (in the flattened tensor by default); a NaN counts as
     smallest."""
+def asin(x: TensorLike) -> Tensor:
+    """The inverse sine in [-pi/2, pi/2], at most 2 ULP off; NaN outside [-1, 1]."""
+def asinh(x: TensorLike) -> Tensor:
+    """The inverse hyperbolic sine, at most 2 ULP off (float64: 4)."""
 def astype(x: TensorLike, dtype: Any) -> Tensor:
-    """x in another dtype: rounds to nearest even, float to int truncates and saturates (NaN gives 0), anything to bool is x !=
-    0."""
+    """x in another dtype: rounds to nearest even, float to int truncates and saturates (NaN gives 0), integers wrap, anything
+    to bool is x != 0."""
+def atan(x: TensorLike) -> Tensor:
+    """The inverse tangent in [-pi/2, pi/2], at most 2 ULP off."""
+def atan2(y: TensorLike, x: TensorLike) -> Tensor:
+    """The angle of the point (x, y) in [-pi, pi], at most 2 ULP off; zeros and infinities as in C99."""
+def atanh(x: TensorLike) -> Tensor:
+    """The inverse hyperbolic tangent, at most 2 ULP off (float64: 4); infinite at -1 and 1, NaN beyond."""
+def bitwise_and(x: TensorLike, y: TensorLike) -> Tensor:
+    """The bits that are in both x and y."""
+def bitwise_not(x: TensorLike) -> Tensor:
+    """All bits turned over; of a bool, its negation."""
+def bitwise_or(x: TensorLike, y: TensorLike) -> Tensor:
+    """The bits that are in x or y."""
+def bitwise_xor(x: TensorLike, y: TensorLike) -> Tensor:
+    """The bits that are in exactly one of x and y."""
 def broadcast_to(x: TensorLike, shape: Sequence[int]) -> Tensor:
     """x repeated along new and unit axes, without copying."""
+def cbrt(x: TensorLike) -> Tensor:
+    """The cube root, of negative numbers too; at most 2 ULP off."""
+def ceil(x: TensorLike) -> Tensor:
+    """The smallest integer that is not below x. The gradient is 0."""
+def clip(x: TensorLike, lower: TensorLike | None = None, upper: TensorLike | None = None) -> Tensor:
+    """min(max(x, lower), upper), with NumPy's promotion; a NaN stays. Where a bound is reached the gradient goes to the
+    bound."""
 def copy(x: TensorLike) -> Tensor:
     """x, dense in logical order, in memory of its own."""
+def cos(x: TensorLike) -> Tensor:
+    """The cosine of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
+def cosh(x: TensorLike) -> Tensor:
+    """The hyperbolic cosine, at most 2 ULP off."""
 def div(x: TensorLike, y: TensorLike) -> Tensor:
     """x / y, true division: integers give float32."""
+def elu(x: TensorLike, alpha: float = 1.0) -> Tensor:
+    """x where x > 0, else alpha (e^x - 1)."""
 def equal(x: TensorLike, y: TensorLike) -> Tensor:
     """x == y, a bool tensor; false where either is NaN."""
+def erf(x: TensorLike) -> Tensor:
+    """The error function, at most 2 ULP off."""
+def erfc(x: TensorLike) -> Tensor:
+    """1 - erf(x) without cancellation, at most 2 ULP off (float64: 4)."""
 def exp(x: TensorLike) -> Tensor:
-    """e to the power x; at most 1 ULP off in float32."""
+    """e to the power x; at most 2 ULP off."""
+def exp2(x: TensorLike) -> Tensor:
+    """2 to the power x; exact at integers, at most 2 ULP off elsewhere."""
+def expm1(x: TensorLike) -> Tensor:
+    """e^x - 1 without cancellation near 0; at most 2 ULP off."""
+def floor(x: TensorLike) -> Tensor:
+    """The largest integer that is not above x. The gradient is 0."""
+def floor_div(x: TensorLike, y: TensorLike) -> Tensor:
+    """floor(x / y), as Python's //: exact even where x / y would round up to the next integer."""
 def fma(x: TensorLike, y: TensorLike, z: TensorLike) -> Tensor:
-    """x * y + z rounded once."""
+    """x * y + z, rounded once (integers wrap)."""
+def gelu(x: TensorLike, approximate: str = 'none') -> Tensor:
+    """x P(X <= x) for a standard normal X: x (1 + erf(x / sqrt 2)) / 2."""
+def greater(x: TensorLike, y: TensorLike) -> Tensor:
+    """x > y, a bool tensor; false where either is NaN."""
+def greater_equal(x: TensorLike, y: TensorLike) -> Tensor:
+    """x >= y, a bool tensor; false where either is NaN."""
+def hsigmoid(x: TensorLike) -> Tensor:
+    """relu6(x + 3) / 6: a sigmoid of straight lines."""
+def hswish(x: TensorLike) -> Tensor:
+    """x relu6(x + 3) / 6."""
 def isfinite(x: TensorLike) -> Tensor:
-    """finite."""
+    """Whether x is neither an infinity nor NaN; every integer is."""
+def isinf(x: TensorLike) -> Tensor:
+    """Whether x is an infinity; no integer is."""
+def isnan(x: TensorLike) -> Tensor:
+    """Whether x is NaN; no integer is."""
+def leaky_relu(x: TensorLike, negative_slope: float = 0.01) -> Tensor:
+    """x where x > 0, else negative_slope * x."""
+def left_shift(x: TensorLike, y: TensorLike) -> Tensor:
+    """x shifted left by y bits; by the width or more, or by a negative number: 0."""
 def less(x: TensorLike, y: TensorLike) -> Tensor:
-    """x < y."""
+    """x < y, a bool tensor; false where either is NaN."""
+def less_equal(x: TensorLike, y: TensorLike) -> Tensor:
+    """x <= y, a bool tensor; false where either is NaN."""
 def log(x: TensorLike) -> Tensor:
-    """ln x."""
+    """The natural logarithm, at most 2 ULP off; -inf at 0, NaN below."""
+def log10(x: TensorLike) -> Tensor:
+    """The logarithm to base 10, at most 2 ULP off; -inf at 0, NaN below."""
+def log1p(x: TensorLike) -> Tensor:
+    """log(1 + x) without cancellation near 0, at most 2 ULP off; -inf at -1, NaN below."""
+def log2(x: TensorLike) -> Tensor:
+    """The logarithm to base 2; exact at powers of 2, at most 2 ULP off elsewhere; -inf at 0, NaN below."""
 def log_softmax(inp: TensorLike, axis: int | Sequence[int] | None = -1) -> Tensor:
     """log(softmax(x)), without overflow."""
+def logaddexp(x: TensorLike, y: TensorLike) -> Tensor:
+    """log(e^x + e^y) without overflow: the larger of the two, plus log1p(e^-|x - y|)."""
+def logical_and(x: TensorLike, y: TensorLike) -> Tensor:
+    """Whether both are true (not zero; a NaN is true)."""
+def logical_not(x: TensorLike) -> Tensor:
+    """Whether x is zero (a NaN is not)."""
+def logical_or(x: TensorLike, y: TensorLike) -> Tensor:
+    """Whether either is true (not zero; a NaN is true)."""
+def logical_xor(x: TensorLike, y: TensorLike) -> Tensor:
+    """Whether exactly one is true (not zero; a NaN is true)."""
+def logsigmoid(x: TensorLike) -> Tensor:
+    """log(sigmoid(x)) = -softplus(-x)."""
 def logsoftmax(inp: TensorLike, axis: int | Sequence[int] | None = -1) -> Tensor:
     """log(softmax(x)), without overflow."""
 def logsumexp(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """log(sum(exp(x))), without overflow: the largest element is taken out first."""
 def max(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The largest element; a NaN wins. The gradient is shared by equal largest elements. An empty one is an error."""
+def maximum(x: TensorLike, y: TensorLike) -> Tensor:
+    """The larger of x and y; a NaN in either wins. In a tie the gradient goes to y."""
 def mean(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The sum divided by the number of elements; integers give float32. NaN where there are none."""
 def min(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The smallest element; a NaN wins. The gradient is shared by equal smallest elements. An empty one is an error."""
+def minimum(x: TensorLike, y: TensorLike) -> Tensor:
+    """The smaller of x and y; a NaN in either wins. In a tie the gradient goes to y."""
+def mish(x: TensorLike) -> Tensor:
+    """x tanh(softplus(x))."""
+def mod(x: TensorLike, y: TensorLike) -> Tensor:
+    """x - floor_div(x, y) * y, as Python's %: it has the sign of y, and is exact but for one rounding where a sign is
+    changed."""
 def mul(x: TensorLike, y: TensorLike) -> Tensor:
-    """x * y."""
+    """x * y; of bools, whether both are true."""
 def neg(x: TensorLike) -> Tensor:
-    """-x."""
+    """-x; unsigned integers wrap, as in NumPy."""
 def not_equal(x: TensorLike, y: TensorLike) -> Tensor:
     """x != y, a bool tensor; true where either is NaN."""
 def permute(x: TensorLike, axes: Sequence[int]) -> Tensor:
     """The axes in another order: axis j of the result is axis axes[j] of x. A view."""
 def pow(x: TensorLike, y: TensorLike) -> Tensor:
-    """x ** y."""
+    """x to the power y: of floats at most 2 ULP off with C99's special cases; of integers exact, and wrapping."""
+def prelu(x: TensorLike, weight: TensorLike) -> Tensor:
+    """x where x > 0, else weight * x; the weight broadcasts, and has a gradient."""
 def prod(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The product over `axis`; integers and bools give int64. An empty product is 1."""
+def reciprocal(x: TensorLike) -> Tensor:
+    """1 / x; integers give float32."""
 def relu(x: TensorLike) -> Tensor:
-    """max(x, 0); the gradient at 0 is 0; a NaN stays."""
-def relu_grad(grad: TensorLike, out: TensorLike) -> Tensor:
-    """grad where the output of `relu` is positive, 0 elsewhere."""
+    """max(x, 0); the gradient at 0 is 0; a NaN stays. Integers are taken as they are."""
+def relu6(x: TensorLike) -> Tensor:
+    """min(max(x, 0), 6); the gradient at 0 and 6 is 0."""
 def reshape(x: TensorLike, shape: Sequence[int]) -> Tensor:
     """The same elements in logical order with another shape; one extent may be -1. A view where strides allow."""
+def right_shift(x: TensorLike, y: TensorLike) -> Tensor:
+    """x shifted right by y bits, with its sign; by the width or more, or by a negative number: 0, or -1 for negative x."""
+def round(x: TensorLike) -> Tensor:
+    """The nearest integer, halves to even; integers stay. The gradient is 0."""
 def rsqrt(x: TensorLike) -> Tensor:
-    """1 / sqrt x."""
+    """1 / sqrt(x), at most 1 ULP off; infinite at 0, NaN below."""
+def selu(x: TensorLike) -> Tensor:
+    """Scaled elu, which keeps mean 0 and variance 1 through deep networks."""
+def sigmoid(x: TensorLike) -> Tensor:
+    """1 / (1 + e^-x), at most 2 ULP off; nothing overflows on the way."""
+def sign(x: TensorLike) -> Tensor:
+    """-1, 0 or 1; a NaN stays. The gradient is 0."""
+def silu(x: TensorLike) -> Tensor:
+    """x sigmoid(x)."""
+def sin(x: TensorLike) -> Tensor:
+    """The sine of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
+def sinh(x: TensorLike) -> Tensor:
+    """The hyperbolic sine, at most 2 ULP off."""
 def softmax(inp: TensorLike, axis: int | Sequence[int] | None = -1) -> Tensor:
     """exp(x) divided by its sum along `axis`, without overflow: the largest element is taken out first."""
+def softplus(x: TensorLike) -> Tensor:
+    """log(1 + e^x), at most 2 ULP off; nothing overflows on the way."""
 def sqrt(x: TensorLike) -> Tensor:
-    """sqrt x."""
+    """The square root, correctly rounded; NaN below 0, -0.0 stays."""
+def square(x: TensorLike) -> Tensor:
+    """x * x."""
 def std(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The standard deviation: the square root of `var`."""
 def sub(x: TensorLike, y: TensorLike) -> Tensor:
@@ -131,9 +254,15 @@ def sub(x: TensorLike, y: TensorLike) -> Tensor:
 def sum(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The sum over `axis` (all axes by default). Integers and bools give int64; float16 and bfloat16 add in float32. An empty
     sum is 0."""
+def tan(x: TensorLike) -> Tensor:
+    """The tangent of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
+def tanh(x: TensorLike) -> Tensor:
+    """The hyperbolic tangent, at most 2 ULP off."""
+def trunc(x: TensorLike) -> Tensor:
+    """x without its fraction. The gradient is 0."""
 def var(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The variance: the mean of the squared distance from the mean (divided by n)."""
 def where(mask: TensorLike, x: TensorLike, y: TensorLike) -> Tensor:
-    """mask ? x : y."""
+    """x where the mask is true (not zero), else y. The dtype is what x and y promote to."""
 def zeros_like(x: TensorLike) -> Tensor:
     """0."""
