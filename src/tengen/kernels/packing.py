@@ -96,8 +96,8 @@ def _transpose_panel(
 
 
 def copy_rows(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: Range, dst: Buffer) -> None:
-    """Rows `ms` of a, positions `ks` of k, to scratch memory with the tile's pitch. Vectors may write past the end of
-    a row: what lies there is written later, or not used."""
+    """Rows `ms` of a, positions `ks` of k, to scratch memory with the tile's pitch. Vectors along k may
+    write past the end: what lies there is written later, or not used."""
     m, kk, src = p.walk("m", "a"), p.walk("k", "a"), k.read(p.a)
     inner, outer = (kk, m) if t.along_k else (m, kk)
     (outer_range, inner_range) = (ms, ks) if t.along_k else (ks, ms)
@@ -109,4 +109,4 @@ def copy_rows(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: 
                 step = inner.step
                 index = here + i if as_int(step) == 1 else ramp() * step + (here + i * step)
                 x = k.load(src, index, LANES, count)
-                k.store(dst, there + i, cast(x, p.compute))
+                k.store(dst, there + i, cast(x, p.compute), None if t.along_k else count)

@@ -14,6 +14,7 @@ from tengen.loops.lang import LANES, Expr, as_int, cdiv, maximum, minimum
 
 SCRATCH_BYTES = 62 << 10  # of a piece, on the stack
 HEIGHT = 14  # rows of a tile at most
+HEIGHT_ALONG_M = 12  # where rows are copied along m: four tiles are whole vectors
 FEW_ROWS = 4  # rows of the small tile, for what is left over
 PIECES = 16  # as many as this are enough to share
 DEPTH_PAD = LANES  # rows of packed `a` are this much further apart than they are long: they begin in different cache sets
@@ -65,21 +66,21 @@ def choose(p: Problem, target: Machine | None) -> Tile:
     each = max(1, LANES * size // width)  # registers of a vector of LANES
     m, n = as_int(p.rows), as_int(p.columns)
     vectors = _vectors(n, each)
-    most = max(1, min(HEIGHT, (registers - vectors * each - 1) // (vectors * each)))
+    along_k = _along_k(p)
+    most = max(1, min(HEIGHT if along_k else HEIGHT_ALONG_M, (registers - vectors * each - 1) // (vectors * each)))
     tiles = 1 if m is None else max(1, -(-m // most))
     rows = most if m is None else max(1, -(-m // tiles))
     depth = -(-longest // LANES) * LANES
     packed = as_int(p.walk("n", "b").step) != 1 or m is None or m > 8 * HEIGHT
-    along_k = _along_k(p)
     room = SCRATCH_BYTES // size - rows * vectors * LANES - (0 if packed else depth * vectors * LANES)
-    if not along_k:
-        room -= LANES * depth
-    high = max(1, room // (depth + DEPTH_PAD) // rows)  # tiles of a piece
+    room = room // (depth + DEPTH_PAD) if along_k else room // depth // LANES * LANES  # rows of a piece
+    high = max(1, room // rows)  # tiles of a piece
     if m is not None:
-        blocks = max(-(-tiles // high), min(tiles, -(-PIECES // _others(p, vectors))))
+        fewest = 1 if along_k else max(1, 3 * LANES // rows)  # long runs of rows copy well
+        blocks = max(-(-tiles // high), min(-(-tiles // fewest), -(-PIECES // _others(p, vectors))))
         high = -(-tiles // blocks)
     block = rows * high
-    pitch = depth + DEPTH_PAD if along_k else -(-block // LANES) * LANES + LANES
+    pitch = depth + DEPTH_PAD if along_k else -(-block // LANES) * LANES
     small = FEW_ROWS if m is None and most > FEW_ROWS else 0
     narrow = vectors > 1 and (n is None or (n < 8 * vectors * LANES and 0 < n % (vectors * LANES) <= LANES))
     return Tile(rows, vectors, block, small, narrow, along_k, pitch, packed)
