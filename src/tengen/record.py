@@ -27,6 +27,7 @@ from tengen.passes.pipeline import optimize
 from tengen.runtime import eager
 from tengen.runtime.eager import Layout, Plan
 from tengen.runtime.program import Program, build
+from tengen.tape import call_body
 from tengen.tensor import Tensor, _new, from_numpy, plan_maker, record, tracing
 
 PACKAGE = str(Path(__file__).parent)
@@ -189,16 +190,6 @@ class Recorder:
         for name, t in outputs:
             self.graph.add_output(name, self.value(t))
         return self.graph
-
-
-def call_body(op: Op, inputs: tuple, attrs: dict):
-    """Calls a composite's function."""
-    if op.variadic and op.tensors != ("args",):
-        n = len(inputs) - len(op.tensors) + 1
-        return op.fn(list(inputs[:n]), *inputs[n:], **attrs)
-    if op.variadic:
-        return op.fn(*inputs, **attrs)
-    return op.fn(**dict(zip(op.tensors, inputs)), **attrs)  # by name: tensors and attributes may come in any order
 
 
 def composite_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict) -> Plan:

@@ -119,7 +119,7 @@ def _step(node: Node, slot: dict[int, Tensor], give: Any, useful: set[int], crea
         results = dict(zip(wants, composite_vjp(op, g, inputs, attrs, wants)))
     else:
         if op.saves_output:
-            saved = node.outputs or ()
+            saved = tuple(_output(o, node, i) for i, o in enumerate(node.outputs)) if create_graph else node.outputs
             attrs = attrs | {"out": saved[0] if len(saved) == 1 else saved}
         r = op.rules["vjp"](g, *inputs, **attrs)
         results = dict(enumerate(r if isinstance(r, (tuple, list)) else (r,)))
@@ -134,8 +134,25 @@ def composite_vjp(op: Op, g: Any, inputs: Sequence[Tensor | None], attrs: dict, 
     """The gradient of a composite: that of its body, as one derived composite op (so that it, too, is one fused program)."""
     derived = _vjp_op(op)
     gs = g if isinstance(g, tuple) else (g,)
-    r = dispatch.run(derived, (*gs, *inputs), (*attrs.values(), wants, len(gs)))
+    r = dispatch.run(derived, (*gs, *inputs), (tuple(attrs.items()), wants, len(gs)))
     return r if isinstance(r, tuple) else (r,)
+
+
+def _output(o: Tensor, node: Node, index: int) -> Tensor:
+    """A saved output with its place on the tape, which the node does not keep: that would be a circle of references."""
+    t = o.detach()
+    t._node = node if len(node.outputs) == 1 else (node, index)
+    return t
+
+
+def call_body(op: Op, inputs: tuple, attrs: dict):
+    """Calls a composite's function."""
+    if not op.variadic:
+        return op.fn(**dict(zip(op.tensors, inputs)), **attrs)  # by name: tensors and attributes may come in any order
+    if op.tensors == ("args",):
+        return op.fn(*inputs, **attrs)
+    n = len(inputs) - len(op.tensors) + 1
+    return op.fn(list(inputs[:n]), *inputs[n:], **attrs)
 
 
 def _vjp_op(op: Op) -> Op:
@@ -143,7 +160,7 @@ def _vjp_op(op: Op) -> Op:
     if name in REGISTRY:
         return REGISTRY[name]
 
-    def body(*args, wants, n_grads, **attrs):
+    def body(*args, of, wants, n_grads):
         gs, xs = args[:n_grads], args[n_grads:]
         copies = list(xs)
         for i in wants:  # a node of its own for each, which keeps its link to what lies below: gradients of gradients
@@ -151,7 +168,7 @@ def _vjp_op(op: Op) -> Op:
             if copies[i]._node is None:
                 copies[i] = copies[i].detach()
                 leaf(copies[i])
-        out = op.fn(*copies, **attrs)
+        out = call_body(op, tuple(copies), dict(of))
         outs = out if isinstance(out, tuple) else (out,)
         pairs = [(o, s) for o, s in zip(outs, gs) if s is not None and o._node is not None]
         found = gradients([o for o, _ in pairs], [s for _, s in pairs], [copies[i] for i in wants], create_graph=True)
@@ -162,7 +179,7 @@ def _vjp_op(op: Op) -> Op:
     made = Op.__new__(Op)
     made.fn, made.kind, made.name, made.doc = body, "composite", name, f"The gradient of `{op.name}`."
     made.rules, made.samples, made.why_no_vjp = {}, [], None
-    made.tensors, made.attrs, made.variadic = ("args",), (*op.attrs, "wants", "n_grads"), True
+    made.tensors, made.attrs, made.variadic = ("args",), ("of", "wants", "n_grads"), True
     made.call = lambda *a, **k: dispatch.run(made, a, tuple(k[n] for n in made.attrs))
     REGISTRY[name] = made
     return made

@@ -52,9 +52,15 @@ def outputs(result):
     return result if isinstance(result, tuple) else (result,)
 
 
+def _widest(a):
+    if dtype(a.dtype).is_float:
+        return a.astype(np.float64)
+    return a if a.dtype.itemsize == 8 or a.dtype == bool else a.astype(np.int64)
+
+
 def reference(op, arrays, attrs):
     """The op's independent meaning: floats in float64, integers as they are."""
-    wide = [np.asarray(a).astype(np.float64) if a is not None and dtype(np.asarray(a).dtype).is_float else a for a in arrays]
+    wide = [a if a is None else _widest(np.asarray(a)) for a in arrays]
     with np.errstate(all="ignore"):
         return tuple(np.asarray(r) for r in outputs(op.rules["reference"](*wide, **attrs)))
 

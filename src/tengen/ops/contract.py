@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tengen.base.dtype import DType, promote
-from tengen.base.errors import DTypeError, ShapeError
+from tengen.base.errors import DTypeError, ShapeError, Undecided
 from tengen.ir.types import TensorType
 from tengen.kernels.contraction import contract
 from tengen.kernels.lowering import Array, Lowering
@@ -61,7 +61,9 @@ def _matrix(t: TensorType, first: bool, transposed: bool) -> tuple[tuple, object
 @matmul.infer
 def _(x, y, transpose_a, transpose_b):
     (ba, m, k), (bb, k2, n) = _matrix(x, True, transpose_a), _matrix(y, False, transpose_b)
-    if not (k is k2 or (isinstance(k, int) and k == k2)):
+    if k is not k2 and not (isinstance(k, int) and isinstance(k2, int)):
+        raise Undecided(f"the inner extents {k} and {k2} can only be compared by a run")
+    if k is not k2 and k != k2:
         hint = "; help: transpose_b=True contracts the last axis of both" if y.ndim > 1 and y.shape[-1] == k else ""
         raise ShapeError(f"the inner extents {k} and {k2} differ{hint}")
     if x.dtype.kind == "b" or y.dtype.kind == "b":
@@ -128,7 +130,11 @@ def _(g, x, y, transpose_a, transpose_b):
         m = g.shape[len(lead)] if x.ndim > 1 else 1
         n = g.shape[-1] if y.ndim > 1 else 1
         gx, gy = _product_gradients(reshape(g, (*lead, m, n)), rows, columns, transpose_a and x.ndim > 1, transpose_b and y.ndim > 1)
-        return (lambda: reshape(gx(), x.shape) if x.ndim == 1 else gx()), (lambda: reshape(_sum_lead(gy(), 2), y.shape) if y.ndim == 1 else gy())
+
+        def vector(of, like):
+            return lambda: reshape(_sum_lead(of(), 2), like.shape) if like.ndim == 1 else of()
+
+        return vector(gx, x), vector(gy, y)
     return _product_gradients(g, x, y, transpose_a, transpose_b)
 
 

@@ -371,7 +371,7 @@ def _np_conv(x, w, stride=1, padding=0, dilation=1, groups=1):
     y = np.zeros((x.shape[0], groups, w.shape[1], *out), np.result_type(x, w))
     for at, pixels in _offsets(w.shape[3:], out, stride, dilation):
         y += np.einsum("ngc...,goc->ngo...", x[pixels].reshape(x.shape[0], groups, w.shape[2], *out), w[(..., *at)])
-    return y.reshape(x.shape[0], -1, *out)
+    return y.reshape(x.shape[0], groups * w.shape[1], *out)
 
 
 def _np_conv_transposed(y, w, like=None, stride=1, padding=0, dilation=1, groups=1, output_padding=0):
@@ -384,7 +384,7 @@ def _np_conv_transposed(y, w, like=None, stride=1, padding=0, dilation=1, groups
     x = np.zeros((y.shape[0], groups * w.shape[2], *(s + 2 * p for s, p in zip(space, padding))), np.result_type(y, w))
     y = y.reshape(y.shape[0], groups, w.shape[1], *out)
     for at, pixels in _offsets(w.shape[3:], out, stride, dilation):
-        x[pixels] += np.einsum("ngo...,goc->ngc...", y, w[(..., *at)]).reshape(x.shape[0], -1, *out)
+        x[pixels] += np.einsum("ngo...,goc->ngc...", y, w[(..., *at)]).reshape(x.shape[0], x.shape[1], *out)
     return x[(slice(None), slice(None), *(slice(p, p + s) for p, s in zip(padding, space)))]
 
 
@@ -394,9 +394,10 @@ def _np_conv_weight_grad(x, g, like, stride=1, padding=0, dilation=1, groups=1):
     x = np.pad(x, [(0, 0), (0, 0), *((p, p) for p in padding)])
     w = np.zeros(_grouped(like, n, groups).shape, np.result_type(x, g))
     out, batch = g.shape[2:], x.shape[0]
-    g = g.reshape(batch, groups, w.shape[1], -1)
+    area = int(np.prod(out))
+    g = g.reshape(batch, groups, w.shape[1], area)
     for at, pixels in _offsets(w.shape[3:], out, stride, dilation):
-        w[(..., *at)] = np.einsum("ngcp,ngop->goc", x[pixels].reshape(batch, groups, w.shape[2], -1), g)
+        w[(..., *at)] = np.einsum("ngcp,ngop->goc", x[pixels].reshape(batch, groups, w.shape[2], area), g)
     return w.reshape(like.shape)
 
 

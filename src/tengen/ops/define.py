@@ -376,9 +376,10 @@ def _partial_op(op: Op, body: Callable, i: int, needed: tuple[int, ...]) -> tupl
             return const(0.0, g.dtype)
         return g * substitute(d, dict(zip((fresh[j] for j in needed), some)))
 
-    params = ", ".join(["g", *(op.tensors[j] for j in needed), *(f"{a}: 'attr'" for a in op.attrs)])
+    g = "g" + "_" * len([t for t in op.tensors if t.rstrip("_") == "g"])  # a gradient of a gradient has one already
+    params = ", ".join([g, *(op.tensors[j] for j in needed), *(f"{a}: 'attr'" for a in op.attrs)])
     scope: dict[str, Any] = {"_body": grad_body}
-    call = ", ".join(["g", *(op.tensors[j] for j in needed), *(f"{a}={a}" for a in op.attrs)])
+    call = ", ".join([g, *(op.tensors[j] for j in needed), *(f"{a}={a}" for a in op.attrs)])
     exec(f"def d({params}):\n    return _body({call})", scope)  # noqa: S102
     fn = scope["d"]
     fn.__doc__ = f"The gradient of `{op.name}` with respect to its parameter {op.tensors[i]}, times g."

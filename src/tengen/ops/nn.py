@@ -14,7 +14,7 @@ from tengen.kernels.source import At, Source
 from tengen.loops.lang import cast, equal
 from tengen.ops.define import Case, composite, lookup, primitive
 from tengen.ops.elementwise import add, div, exp, mul, sub
-from tengen.ops.reduce import logsumexp, max, mean, sum
+from tengen.ops.reduce import logsumexp, max, mean, sum, to_float
 from tengen.ops.shape import normalize_axes, normalize_axis, reshape
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @composite
 def softmax(inp: Tensor, axis: int | Sequence[int] | None = -1) -> Tensor:
     """exp(x) divided by its sum along `axis`, without overflow: the largest element is taken out first."""
+    inp = to_float(inp)
     axes = normalize_axes(axis, len(inp.shape))
     e = exp(sub(inp, max(inp, axes, True)))
     return div(e, sum(e, axes, True))
@@ -44,6 +45,7 @@ def softmax_grad(grad: Tensor, out: Tensor, axis) -> Tensor:
 @composite
 def logsoftmax(inp: Tensor, axis: int | Sequence[int] | None = -1) -> Tensor:
     """log(softmax(x)), without overflow."""
+    inp = to_float(inp)
     axes = normalize_axes(axis, len(inp.shape))
     shifted = sub(inp, max(inp, axes, True))
     return sub(shifted, lookup("log")(sum(exp(shifted), axes, True)))

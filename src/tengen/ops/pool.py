@@ -153,6 +153,12 @@ def _(g, x, **a):
     return avg_pool_grad(g, x, **a)
 
 
+def _float_grad(g: TensorType):
+    if not g.dtype.is_float:
+        raise DTypeError(f"a gradient is a float tensor, got {g}")
+    return g.dtype
+
+
 class _Adjoint(Source):
     """For pixel s and window offset k: what the window that has pixel s at offset k gives back, zero where there is none.
     Axes (N, C, *S, *K)."""
@@ -197,7 +203,7 @@ def avg_pool_grad(grad: Tensor, like: Tensor, kernel_size, stride, padding, mode
     """The gradient of `avg_pool`: each pixel collects its share of every window it is in. Only the type of `like` is used."""
 
 
-avg_pool_grad.infer(lambda g, like, **a: TensorType(like.shape, g.dtype))
+avg_pool_grad.infer(lambda g, like, **a: TensorType(like.shape, _float_grad(g)))
 avg_pool_grad.layout(_layout)
 
 
@@ -222,7 +228,7 @@ def max_pool_grad(grad: Tensor, inp: Tensor, kernel_size, stride, padding) -> Te
     """The gradient of `max_pool`: each pixel collects the gradients of the windows of which it is the first largest element."""
 
 
-max_pool_grad.infer(lambda g, x, **a: TensorType(x.shape, g.dtype))
+max_pool_grad.infer(lambda g, x, **a: TensorType(x.shape, _float_grad(g)))
 
 
 @max_pool_grad.layout
@@ -265,7 +271,7 @@ def max_pool_gather(values: Tensor, inp: Tensor, kernel_size, stride, padding) -
     """Of each window, the element of `values` where `inp` is first largest: what `max_pool_grad` is the transpose of."""
 
 
-max_pool_gather.infer(lambda v, x, **a: TensorType(_infer(x, **a).shape, v.dtype))
+max_pool_gather.infer(lambda v, x, **a: TensorType(_infer(x, **a).shape, _float_grad(v)))
 
 
 @max_pool_gather.lower

@@ -14,7 +14,6 @@ from tengen.ir.types import Dim, TensorType
 from tengen.kernels.arg import arg_reduce
 from tengen.kernels.lowering import Array, product
 from tengen.kernels.reduce import Reduced, reduce
-
 from tengen.kernels.source import Elementwise, Leaf, Source
 from tengen.loops.lang import Expr, as_int, cast, const
 from tengen.ops.define import Case, Op, composite, lookup, primitive
@@ -253,10 +252,16 @@ def sum_to(inp: Tensor, shape: Sequence[int]) -> Tensor:
     return reshape(out, tuple(shape)) if lead else out
 
 
+def to_float(x):
+    """x itself where it is a float tensor, else as float32."""
+    return x if x.dtype.is_float else astype(x, float32)
+
+
 @composite
 def var(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The variance: the mean of the squared distance from the mean (divided by n)."""
-    d = sub(inp, mean(inp, axis, True))
+    x = to_float(inp)
+    d = sub(x, mean(x, axis, True))
     return mean(mul(d, d), axis, keepdims)
 
 
@@ -269,6 +274,7 @@ def std(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = F
 @composite
 def logsumexp(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """log(sum(exp(x))), without overflow: the largest element is taken out first."""
+    inp = to_float(inp)
     axes = normalize_axes(axis, len(inp.shape))
     m = max(inp, axes, True).detach()
     finite = lookup("where")(lookup("isfinite")(m), m, lookup("zeros_like")(m))

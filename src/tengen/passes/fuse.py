@@ -132,7 +132,7 @@ def _rewrite(g: Graph, of: dict[int, Group], users, results) -> Graph:
             nodes.append(n)
         elif id(group) not in done:
             done.add(id(group))
-            nodes.append(_fused_node(g, group, users, results))
+            nodes.append(_fused_node(g, group, users, results, len(nodes)))
     g.nodes = nodes
     sort_nodes(g)
     read = {v for n in g.nodes for v in n.inputs} | set(g.results())
@@ -140,7 +140,7 @@ def _rewrite(g: Graph, of: dict[int, Group], users, results) -> Graph:
     return g
 
 
-def _fused_node(g: Graph, group: Group, users, results) -> Node:
+def _fused_node(g: Graph, group: Group, users, results, number: int) -> Node:
     members = {id(n) for n in group.nodes}
     scalars = {c.value: c for c in g.constants.values() if not c.value.type.shape}
     body = Graph("fused")
@@ -152,7 +152,7 @@ def _fused_node(g: Graph, group: Group, users, results) -> Node:
             if v in table:
                 continue
             if v in scalars:
-                table[v] = body.add_constant(f"k{len(body.constants)}", scalars[v].data, v.type)
+                table[v] = body.add_constant(f"k{number}_{len(body.constants)}", scalars[v].data, v.type)
             else:
                 table[v] = body.add_input(f"x{len(inputs)}", v.type)  # type: ignore[union-attr]
                 inputs.append(v)  # type: ignore[arg-type]

@@ -79,16 +79,14 @@ def make_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict) -> Plan:
     types = [None if a is None else a.type for a in layouts]
     out_types = op.infer_types(types, attrs)
     arrays = [None if a is None else a.array(("in", i)) for i, a in enumerate(layouts)]
-    outs = []
-    for i, t in enumerate(out_types):
-        order = op.rules["layout"](arrays, t, **attrs) if "layout" in op.rules else None
-        outs.append(Layout(t.shape, t.dtype, contiguous_strides(t.shape, order)))  # type: ignore[arg-type]
+    orders = [op.rules["layout"](arrays, t, **attrs) if "layout" in op.rules else None for t in out_types]
+    outs = [Layout(t.shape, t.dtype, contiguous_strides(t.shape, o)) for t, o in zip(out_types, orders)]  # type: ignore[arg-type]
     if all(o.size == 0 for o in outs):
         return Plan(native.make_plan(0, sum(a is not None for a in arrays), [0] * len(outs), 0, []), tuple(outs))
     if op.kind == "elementwise":
         program, values = _elementwise(op, arrays, outs, attrs)
     else:
-        program, values = _general(op, arrays, outs, attrs)
+        program, values = _general(op, arrays, orders, attrs)
     return finish_plan(program, sum(a is not None for a in arrays), outs, values)
 
 
@@ -139,27 +137,28 @@ def _elementwise(op: Op, arrays: Sequence[Array], outs: Sequence[Layout], attrs:
     return _programs[key][0], sym.values
 
 
-def _general(op: Op, arrays: Sequence[Array | None], outs: Sequence[Layout], attrs: dict) -> tuple[Program, list[int]]:
+def _general(op: Op, arrays: Sequence[Array | None], orders: Sequence, attrs: dict) -> tuple[Program, list[int]]:
+    # the order of the outputs' axes is part of the pattern: with names for strides an op could not tell it
     sym = _Symbols()
     named = [None if a is None else _named(a, sym) for a in arrays]
     generic = {k: tuple(sym.extent(d) for d in v) if k in op.extents else v for k, v in attrs.items()}
 
     def make(arrays_: Sequence[Array | None], names: list[Expr]) -> tuple[Program, None]:
-        return _program(op, arrays_, generic if names else attrs, names), None
+        return _program(op, arrays_, orders, generic if names else attrs, names), None
 
-    program, _, values = by_pattern(op, attrs, arrays, named, sym, make, generic)
+    program, _, values = by_pattern(op, attrs, arrays, named, sym, make, generic, tuple(o and tuple(o) for o in orders))
     return program, values
 
 
 def by_pattern(
-    op: Op, attrs: dict, arrays, named, sym: _Symbols, make: Callable, generic: dict | None = None
+    op: Op, attrs: dict, arrays, named, sym: _Symbols, make: Callable, generic: dict | None = None, orders: tuple = ()
 ) -> tuple[Program, Any, list[int]]:
     """The program of a pattern, and the numbers for its symbols: made shape-generic, or for these numbers alone where a decision
     in the op needs them. `make(arrays, symbols)` gives (program, anything)."""
     special = (op, _frozen(attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in arrays))
     if special in _programs:
         return *_programs[special], []
-    key = (op, _frozen(generic or attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in named))
+    key = (op, _frozen(generic or attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in named), orders)
     if key not in _programs:
         try:
             _programs[key] = make(named, sym.names)
@@ -190,12 +189,11 @@ def _named(a: Array, sym: _Symbols) -> Array:
     return Array(a.id, a.dtype, shape, tuple(sym.stride(s) for s in a.strides))  # type: ignore[arg-type]
 
 
-def _program(op: Op, arrays: Sequence[Array | None], attrs: dict, names: list[Expr]) -> Program:
+def _program(op: Op, arrays: Sequence[Array | None], orders: Sequence, attrs: dict, names: list[Expr]) -> Program:
     types = [None if a is None else TensorType(a.shape, a.dtype) for a in arrays]
     lo = Lowering(Target.host(), names)
     outs = []
-    for i, t in enumerate(op.infer_types(types, attrs)):
-        order = op.rules["layout"](arrays, t, **attrs) if "layout" in op.rules else None
+    for i, (t, order) in enumerate(zip(op.infer_types(types, attrs), orders)):
         outs.append(Array(f"out{i}", t.dtype, t.shape, contiguous_strides(t.shape, order)))
     op.lower_to(lo, arrays, outs, attrs)
     return build(lo, [("in", i) for i, a in enumerate(arrays) if a is not None], [o.id for o in outs], op.name)
