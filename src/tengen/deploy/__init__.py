@@ -4,6 +4,8 @@ from tengen.deploy.checkpoint import load, save
 from tengen.deploy.compile import Artifact, compile_model
 from tengen.deploy.load import load_graph
 from tengen.deploy.model import Model, Port
+from tengen.deploy.run import CannotRun, run_artifact
 from tengen.deploy.verify import Verified
+from tengen.deploy.verify import verify as verify_artifact
 
-__all__ = ["Artifact", "Model", "Port", "Verified", "compile_model", "load", "load_graph", "save"]
+__all__ = ["Artifact", "CannotRun", "Model", "Port", "Verified", "compile_model", "load", "load_graph", "run_artifact", "save", "verify_artifact"]

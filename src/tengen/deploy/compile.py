@@ -19,7 +19,7 @@ from tengen.codegen.target import Target
 from tengen.deploy.ctext import Interface, Region, c_name, example_text, header_text
 from tengen.deploy.elf import sections
 from tengen.deploy.load import load_graph
-from tengen.deploy.model import Model
+from tengen.deploy.model import Model, Port
 from tengen.deploy.tensorfile import replacing
 from tengen.ir.graph import Graph
 from tengen.ops.define import lookup
@@ -41,6 +41,7 @@ class Artifact:
     Attributes:
         files: their paths: object, header, weights, example. target, name: as compiled. kernels: how many it holds.
         code_bytes: of machine code. object_bytes, weights_bytes, workspace_bytes: of the object, the blob, the scratch memory.
+        inputs, outputs: what it takes and gives.
     """
 
     files: tuple[str, str, str, str]
@@ -52,6 +53,8 @@ class Artifact:
     object_bytes: int
     weights_bytes: int
     workspace_bytes: int
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
 
 
 def compile_model(
@@ -97,7 +100,7 @@ def compile_model(
             f.write(content)
     code = sum(s.size for s in sections(data) if s.executable)
     sizes = (code, len(data), len(blob), face.workspace_bytes)
-    return Artifact(files, prefix, target, threads, program.kernels, *sizes)  # type: ignore[arg-type]
+    return Artifact(files, prefix, target, threads, program.kernels, *sizes, model.inputs, model.outputs)  # type: ignore[arg-type]
 
 
 def _program(model: Model, target: Target) -> Program:

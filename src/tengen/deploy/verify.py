@@ -7,13 +7,8 @@ reason. NaNs compare as one: their sign and payload are outside the promise.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
-import shutil
-import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -23,13 +18,10 @@ from typing import Any
 import numpy as np
 
 from tengen.base.errors import FileFormatError, TengenError
-from tengen.codegen.target import Target
-from tengen.deploy.elf import machine
 from tengen.deploy.load import load_graph
 from tengen.deploy.model import Model, Port
+from tengen.deploy.run import CannotRun, run_program
 from tengen.tensor import Tensor
-
-LIMIT_S = 600  # for linking, and for running
 
 
 @dataclass(frozen=True)
@@ -62,28 +54,22 @@ def verify(
 
     Args:
         model: a model or its file. out_dir: where `compile_model` wrote. name: of the artifact, where the folder holds several.
-        inputs: the sets of inputs to run, each in order or by name; default: `runs` random ones from `seed` (integers are 0 or
-        1).
+        inputs: the sets of inputs to run, each in order or by name; default: `runs` random ones from `seed` (ints: 0 or 1).
 
     Errors: FileFormatError when the folder holds no artifact of this interface; TengenError when linking or running fails.
     """
     model = Model(model.graph, model.initial, model.checksum, model.bytes) if isinstance(model, Model) else load_graph(model)
     folder, name = _artifact(out_dir, name)
     target = _target(folder / f"{name}.h", model)
-    arch = machine((folder / f"{name}.o").read_bytes())
-    runner, why = _runner(target, arch)
     sets = random_inputs(model.inputs, runs, seed) if inputs is None else [_set(model, x) for x in inputs]
     if not any(prod(p.shape) for p in model.inputs):
         sets = sets[:1]  # the program then has nothing to wait for, and runs once
-    if why is None and importlib.util.find_spec("ziglang") is None:
-        why = "the wheel `ziglang`, which links it, is not installed; help: pip install 'tengen[deploy]'"
-    if why is not None:
-        return Verified(target, "skipped", len(sets), 0, 0, why)
-    wanted = [_bytes_of(model(*x)) for x in sets]
-    with tempfile.TemporaryDirectory(prefix="tengen-verify-") as build:
-        program = _link(folder, name, arch, Path(build))
-        got = _run([*runner, str(program), str(folder / f"{name}.bin")], b"".join(a.tobytes() for x in sets for a in x))
-    return _compare(model, target, wanted, got, " ".join([os.path.basename(r) for r in runner]) or "natively")
+    data = b"".join(a.tobytes() for x in sets for a in x)
+    try:
+        got, how = run_program(folder, name, target, data)
+    except CannotRun as e:
+        return Verified(target, "skipped", len(sets), 0, 0, str(e))
+    return _compare(model, target, [_bytes_of(model(*x)) for x in sets], got, how)
 
 
 def _artifact(out_dir: str | os.PathLike, name: str | None) -> tuple[Path, str]:
@@ -109,19 +95,6 @@ def _target(header: Path, model: Model) -> str:
     return m[1]
 
 
-def _runner(target: str, arch: str) -> tuple[list[str], str | None]:
-    """The command before the program, and why it cannot run here."""
-    host = Target.host()
-    if arch == host.arch:
-        if target == "x86-64-v4" and not host.has("avx512vl"):
-            return [], "this processor has no AVX-512"
-        return [], None
-    for qemu in (f"qemu-{arch}", f"qemu-{arch}-static"):
-        if found := shutil.which(qemu):
-            return [found], None
-    return [], f"qemu-{arch}, which runs it on this {host.arch} machine, is not in PATH; help: apt install qemu-user"
-
-
 def random_inputs(ports: Sequence[Port], runs: int, seed: int) -> list[list[np.ndarray]]:
     """Sets of inputs: normal floats, integers and bools that are 0 or 1."""
     rng = np.random.default_rng(seed)
@@ -141,35 +114,6 @@ def _set(model: Model, given: Sequence[Any] | Mapping[str, Any]) -> list[np.ndar
 
 def _bytes_of(result: Tensor | tuple[Tensor, ...]) -> list[np.ndarray]:
     return [np.ascontiguousarray(t.numpy()) for t in (result if isinstance(result, tuple) else (result,))]
-
-
-def _link(folder: Path, name: str, arch: str, build: Path) -> Path:
-    program = build / name
-    command = [sys.executable, "-m", "ziglang", "cc", "-target", f"{arch}-linux-musl", "-O1", "-static", "-o", str(program)]
-    command += [str(folder / f"{name}_main.c"), str(folder / f"{name}.o")]
-    done = _call(command, b"", "linking")
-    if done.returncode:
-        raise TengenError(f"linking {folder / name}.o failed: {_last(done.stderr)}")
-    return program
-
-
-def _run(command: list[str], data: bytes) -> bytes:
-    done = _call(command, data, "running")
-    if done.returncode:
-        raise TengenError(f"the program ended with code {done.returncode}: {_last(done.stderr)}")
-    return done.stdout
-
-
-def _call(command: list[str], data: bytes, what: str) -> subprocess.CompletedProcess:
-    try:
-        return subprocess.run(command, input=data, capture_output=True, timeout=LIMIT_S)
-    except (OSError, subprocess.TimeoutExpired) as e:
-        raise TengenError(f"{what} failed: {e}") from e
-
-
-def _last(text: bytes) -> str:
-    lines = text.decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
 
 
 def differing(a: np.ndarray, b: np.ndarray) -> np.ndarray:

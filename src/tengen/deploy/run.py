@@ -1,0 +1,113 @@
+"""Runs an artifact: links its example program through the `ziglang` wheel, and feeds it, here or under qemu.
+
+In: the files that `compile_model` wrote, inputs. Out: outputs, or `CannotRun` with the reason (no linker, no emulator).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tengen.base.errors import DTypeError, ShapeError, TengenError
+from tengen.codegen.target import Target
+from tengen.deploy.compile import Artifact
+from tengen.deploy.elf import machine
+
+LIMIT_S = 600  # for linking, and for running
+
+
+class CannotRun(TengenError):
+    """An artifact that cannot run on this machine, with the reason: no linker, no emulator, another processor."""
+
+
+def run_artifact(artifact: Artifact, inputs: Sequence[Any]) -> list[np.ndarray]:
+    """Runs a compiled model once, in a process of its own without Python.
+
+    Args:
+        inputs: arrays or tensors, one for each of `artifact.inputs`.
+
+    Errors: CannotRun when this machine cannot link or run it; ShapeError or DTypeError for other inputs; TengenError when the
+    program fails.
+    """
+    arrays = [np.ascontiguousarray(x) for x in inputs]
+    if len(arrays) != len(artifact.inputs):
+        raise ShapeError(f"{artifact.name}: {len(arrays)} inputs given, it takes {artifact.inputs}")
+    for p, a in zip(artifact.inputs, arrays):
+        if a.dtype != p.dtype.numpy:
+            raise DTypeError(f"{artifact.name}: input {p!r} was given {a.dtype}")
+        if a.shape != p.shape:
+            raise ShapeError(f"{artifact.name}: input {p!r} was given shape {a.shape}")
+    folder = Path(artifact.files[0]).parent
+    got = run_program(folder, artifact.name, artifact.target, b"".join(a.tobytes() for a in arrays))[0]
+    if len(got) != sum(prod(p.shape) * p.dtype.size for p in artifact.outputs):
+        raise TengenError(f"{artifact.name}: the program wrote {len(got)} bytes, not {artifact.outputs}")
+    found, at = [], 0
+    for p in artifact.outputs:
+        n = prod(p.shape) * p.dtype.size
+        found.append(np.frombuffer(got, np.uint8, n, at).view(p.dtype.numpy).reshape(p.shape))
+        at += n
+    return found
+
+
+def run_program(folder: Path, name: str, target: str, data: bytes) -> tuple[bytes, str]:
+    """(what the example program answers to these bytes, how it was run). CannotRun, TengenError."""
+    arch = machine((folder / f"{name}.o").read_bytes())
+    runner = _runner(target, arch)
+    if importlib.util.find_spec("ziglang") is None:
+        raise CannotRun("the wheel `ziglang`, which links it, is not installed; help: pip install 'tengen[deploy]'")
+    with tempfile.TemporaryDirectory(prefix="tengen-run-") as build:
+        program = _link(folder, name, arch, Path(build))
+        out = _run([*runner, str(program), str(folder / f"{name}.bin")], data)
+    return out, " ".join(os.path.basename(r) for r in runner) or "natively"
+
+
+def _runner(target: str, arch: str) -> list[str]:
+    """The command before the program. CannotRun."""
+    host = Target.host()
+    if arch == host.arch:
+        if target == "x86-64-v4" and not host.has("avx512vl"):
+            raise CannotRun("this processor has no AVX-512")
+        return []
+    for qemu in (f"qemu-{arch}", f"qemu-{arch}-static"):
+        if found := shutil.which(qemu):
+            return [found]
+    raise CannotRun(f"qemu-{arch}, which runs it on this {host.arch} machine, is not in PATH; help: apt install qemu-user")
+
+
+def _link(folder: Path, name: str, arch: str, build: Path) -> Path:
+    program = build / name
+    command = [sys.executable, "-m", "ziglang", "cc", "-target", f"{arch}-linux-musl", "-O1", "-static", "-o", str(program)]
+    command += [str(folder / f"{name}_main.c"), str(folder / f"{name}.o")]
+    done = _call(command, b"", "linking")
+    if done.returncode:
+        raise TengenError(f"linking {folder / name}.o failed: {_last(done.stderr)}")
+    return program
+
+
+def _run(command: list[str], data: bytes) -> bytes:
+    done = _call(command, data, "running")
+    if done.returncode:
+        raise TengenError(f"the program ended with code {done.returncode}: {_last(done.stderr)}")
+    return done.stdout
+
+
+def _call(command: list[str], data: bytes, what: str) -> subprocess.CompletedProcess:
+    try:
+        return subprocess.run(command, input=data, capture_output=True, timeout=LIMIT_S)
+    except (OSError, subprocess.TimeoutExpired) as e:
+        raise TengenError(f"{what} failed: {e}") from e
+
+
+def _last(text: bytes) -> str:
+    lines = text.decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
