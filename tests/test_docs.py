@@ -182,3 +182,14 @@ def test_type_checkers_see_operators_and_methods(tmp_path):
     for i in range(4, 10):
         assert lines[str(i)] == 'Revealed type is "tengen.tensor.Tensor"', found
     assert "Unexpected keyword" in found and "no attribute" in found and "Found 2 errors" in found
+
+
+def missing_names():
+    """The names that the README lists under what does not work yet."""
+    section = (ROOT / "README.md").read_text().split("**Does not work yet**")[1].split("\n## ")[0].split("\nWhat a future")[0]
+    return re.findall(r"`(tengen(?:\.\w+)+)`", section)
+
+
+@pytest.mark.parametrize("name", missing_names())
+def test_what_does_not_work_yet_does_not(name):
+    assert not exists(name), f"{name} exists now: take it off the README's list of what does not work yet"
