@@ -1,7 +1,8 @@
 """Pointwise kernels: every element of the outputs is its source's value there.
 
 Axes are ordered as the first output lies in memory, neighbours that lie dense in every array are merged, and the
-innermost axis runs in vectors. A piece is some rows, or a part of one long row, of about `GRAIN` elements.
+innermost axis runs in vectors. A piece is some planes (of the last two axes), some rows of one, or a part of one long row: about
+`GRAIN` elements.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.source import At, Leaf, Source, broadcast
+from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, cdiv, const, maximum, minimum, ramp
 
 GRAIN = 16384  # elements of a piece: long enough that claiming one costs nothing, short enough to share evenly
@@ -100,21 +102,24 @@ def pointwise(lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], na
         for s, o in zip(sources, outs):
             store_at(k, o, at, s.at(k, at))
         return lo.launch(k)
-    rows, n = product(shape[:-1]), shape[-1]
-    n = n if isinstance(n, Expr) else const(n)
-    per_piece = maximum(const(1), GRAIN // maximum(const(1), n)) if len(shape) > 1 else const(1)  # rows of a piece
-    blocks = cdiv(n, GRAIN)  # pieces of a row, when rows are long
-    piece = k.split(cdiv(rows, per_piece) * blocks)
-    row0 = k.let(piece // blocks * per_piece)
-    start = k.let(piece % blocks * GRAIN)
+    outer, middle, n = product(shape[:-2]), as_expr(shape[-2] if len(shape) > 1 else 1), as_expr(shape[-1])
+    one = const(1)
+    rows = minimum(maximum(one, GRAIN // maximum(one, n)), maximum(one, middle))  # rows of a piece
+    blocks, parts = cdiv(middle, rows), cdiv(n, GRAIN)  # blocks of rows in a plane, parts of a long row
+    planes = maximum(one, GRAIN // maximum(one, middle * n))  # planes of a piece, where they are small
+    piece = k.split(cdiv(outer, planes) * blocks * parts)
+    plane0 = k.let(piece // (blocks * parts) * planes)
+    row0 = k.let(piece // parts % blocks * rows)
+    start = k.let(piece % parts * GRAIN)
     stop = k.let(minimum(n, start + GRAIN))
-    with k.loop(row0, minimum(row0 + per_piece, rows if isinstance(rows, Expr) else const(rows)), name="row") as row:
-        outer = unflatten(k, row, shape[:-1])
-        for i, count in k.vector_loop(start, stop):
-            at = At((*outer, i), len(shape) - 1, count)
-            values = [s.at(k, at) for s in sources]
-            for o, v in zip(outs, values):
-                store_at(k, o, at, v)
+    with k.loop(plane0, minimum(plane0 + planes, as_expr(outer)), name="plane") as plane:
+        lead = unflatten(k, plane, shape[:-2])
+        with k.loop(row0, minimum(row0 + rows, middle), name="row") as row:
+            for i, count in k.vector_loop(start, stop):
+                at = At((*lead, *([row] if len(shape) > 1 else []), i), len(shape) - 1, count)
+                values = [s.at(k, at) for s in sources]
+                for o, v in zip(outs, values):
+                    store_at(k, o, at, v)
     lo.launch(k)
 
 
