@@ -1,19 +1,50 @@
-"""Tengen: a deep-learning framework in pure Python; the kernels that trained a model are the ones you ship, bit for bit."""
+"""Tengen: a deep-learning framework in pure Python; the kernels that trained a model are the ones you ship, bit for bit.
+
+What most programs use at once is imported here; the rest when it is first named, so that `import tengen` stays quick.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
 
 from tengen import record  # noqa: F401  (composites run through the recorder)
 from tengen import methods  # noqa: F401  (operators and methods of Tensor)
-from tengen import autodiff, data, functional, jit, module, optimizer, random
+from tengen import autodiff, functional, random
 from tengen.base.version import VERSION as __version__
-from tengen.deploy import load, load_graph, save
-from tengen.jit import trace
 from tengen.parameter import Parameter
-from tengen.runtime.report import show_config
 from tengen.runtime.native import set_threads
 from tengen.tensor import Tensor
 
+if TYPE_CHECKING:
+    from tengen import data, deploy, jit, module, optimizer
+    from tengen.deploy import load_graph
+    from tengen.deploy.checkpoint import load, save
+    from tengen.jit import trace
+    from tengen.runtime.report import show_config
+
 tensor = Tensor
 
+# name -> the module that it is, or that defines it
+_LATER = {
+    "data": "tengen.data", "deploy": "tengen.deploy", "jit": "tengen.jit", "module": "tengen.module", "optimizer": "tengen.optimizer",
+    "load": "tengen.deploy.checkpoint", "load_graph": "tengen.deploy", "save": "tengen.deploy.checkpoint",
+    "show_config": "tengen.runtime.report", "trace": "tengen.jit",
+}  # fmt: skip
+
+
+def __getattr__(name: str):
+    if name not in _LATER:
+        raise AttributeError(f"module 'tengen' has no attribute {name!r}")
+    found = importlib.import_module(_LATER[name])
+    value = found if found.__name__ == f"tengen.{name}" else getattr(found, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
+
 __all__ = [
-    "__version__", "Parameter", "Tensor", "autodiff", "data", "functional", "jit", "load", "load_graph", "module", "optimizer",
-    "random", "save", "show_config", "set_threads", "tensor", "trace",
+    "__version__", "Parameter", "Tensor", "autodiff", "data", "deploy", "functional", "jit", "load", "load_graph", "module",
+    "optimizer", "random", "save", "show_config", "set_threads", "tensor", "trace",
 ]  # fmt: skip
