@@ -14,7 +14,7 @@ import click
 from tengen.base.errors import TengenError
 from tengen.base.version import VERSION
 from tengen.deploy.compile import TARGETS, compile_model
-from tengen.deploy.load import load_graph
+from tengen.deploy.loader import load_graph
 from tengen.deploy.verify import verify as verify_artifact
 from tengen.ir.text import print_graph
 from tengen.runtime import cache as kernel_cache

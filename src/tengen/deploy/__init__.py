@@ -1,11 +1,19 @@
-"""Ways out: a traced program as one file, that file as a model again, and the model as an object file for another machine."""
+"""Ways out: a traced program as one file, that file as a model again, and the model as an object file for another machine.
 
-from tengen.deploy.checkpoint import load, save
+`trace.dump` writes the file. `load` (the same as `tengen.load_graph`) makes it a `Model`, `compile_model` an `Artifact`;
+`run_artifact` runs that, and `verify_artifact` compares the two.
+"""
+
 from tengen.deploy.compile import Artifact, compile_model
-from tengen.deploy.load import load_graph
+from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model, Port
 from tengen.deploy.run import CannotRun, run_artifact
 from tengen.deploy.verify import Verified
 from tengen.deploy.verify import verify as verify_artifact
 
-__all__ = ["Artifact", "CannotRun", "Model", "Port", "Verified", "compile_model", "load", "load_graph", "run_artifact", "save", "verify_artifact"]
+load = load_graph
+
+__all__ = [
+    "Artifact", "CannotRun", "Model", "Port", "Verified", "compile_model", "load", "load_graph", "run_artifact",
+    "verify_artifact",
+]  # fmt: skip

@@ -18,7 +18,7 @@ from tengen.base.errors import CompileError, ConfigError
 from tengen.codegen.target import Target
 from tengen.deploy.ctext import Interface, Region, c_name, example_text, header_text
 from tengen.deploy.elf import sections
-from tengen.deploy.load import load_graph
+from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model, Port
 from tengen.deploy.tensorfile import replacing
 from tengen.ir.graph import Graph

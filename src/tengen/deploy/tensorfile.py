@@ -159,10 +159,10 @@ def read_tensors(file: str | os.PathLike) -> TensorFile:
             if size < 8:
                 fail(f"it has {size} bytes; the shortest file of tensors has 10")
             memory = mmap.mmap(f.fileno(), size, access=mmap.ACCESS_READ)
-    except ValueError as e:
-        raise OSError(f"cannot read {path}: {e}") from e
     except FileFormatError as e:
         raise FileFormatError(f"{path}: {e}") from None
+    except ValueError as e:  # a path with a zero byte, a file that cannot be mapped
+        raise OSError(f"cannot read {path}: {e}") from e
     try:
         return parse_tensors(memory)
     except FileFormatError as e:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tengen.base.errors import FileFormatError, TengenError
-from tengen.deploy.load import load_graph
+from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model, Port
 from tengen.deploy.run import CannotRun, run_program
 from tengen.tensor import Tensor

@@ -1,0 +1,195 @@
+"""Round trips: what is dumped and loaded computes the same bits, and keeps its names."""
+
+import os
+import subprocess
+import sys
+
+import models
+import numpy as np
+import pytest
+import safetensors
+import safetensors.numpy
+from models import same
+
+import tengen
+import tengen.functional as F
+from tengen import Tensor, trace
+from tengen.base.errors import DTypeError, ShapeError, TraceError
+from tengen.parameter import Parameter
+
+
+def test_same_bits(tmp_path):
+    f, x, y = models.mlp()
+    done = f.dump(tmp_path / "m.tgn", arg_names=["data"], output_names=["probability"])
+    m = tengen.load_graph(tmp_path / "m.tgn")
+    assert same(m(x), y) and same(m(x.numpy()), y) and same(m(data=x), y)
+    assert same(m(data=x.numpy().tolist()), y)
+    assert done.n_nodes == len(m.graph.nodes) and done.bytes == os.path.getsize(tmp_path / "m.tgn") == m.bytes
+    assert repr(m.inputs) == "(data: f32[3,7],)" == repr(done.inputs) and repr(m.outputs) == "(probability: f32[3,5],)"
+    assert repr(m).splitlines()[1:] == ["  takes data: f32[3,7]", "  gives probability: f32[3,5]"]
+
+
+def test_in_a_new_process(tmp_path):
+    f, x, y = models.mlp()
+    f.dump(tmp_path / "m.tgn")
+    np.save(tmp_path / "x.npy", x.numpy())
+    code = (
+        "import sys, numpy, tengen\n"
+        "m = tengen.load_graph(sys.argv[1])\n"
+        "sys.stdout.buffer.write(m(numpy.load(sys.argv[2])).numpy().tobytes())\n"
+    )
+    env = {**os.environ, "PATH": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "m.tgn", tmp_path / "x.npy"], env=env, capture_output=True, check=True
+    )
+    assert done.stdout == y.numpy().tobytes()
+
+
+def test_weights_have_their_names_and_alignment(tmp_path):
+    f, _, _ = models.mlp()
+    f.dump(tmp_path / "m.tgn")
+    m = tengen.load_graph(tmp_path / "m.tgn")
+    assert sorted(m.weights) == ["b1", "w1", "w2"]
+    for name, a in m.weights.items():
+        assert same(a, getattr(f.function, name)) and not a.flags.writeable and a.ctypes.data % 64 == 0
+    kept = safetensors.numpy.load_file(tmp_path / "m.tgn")  # another reader sees the same
+    assert all(same(kept[name], a) for name, a in m.weights.items())
+    with safetensors.safe_open(tmp_path / "m.tgn", "numpy") as file:
+        assert file.metadata()["format"] == "tengen-model"
+
+
+@pytest.mark.parametrize("as_constants", [False, True])
+def test_names_through_arguments_and_closures(as_constants, tmp_path):
+    net, x = models.MLP(), Tensor(models.images())
+
+    @trace(symbolic=True, capture_as_const=as_constants)
+    def by_argument(data, *, net):
+        return net(data)
+
+    @trace(capture_as_const=as_constants)
+    def by_closure(data):
+        return net(data)
+
+    for f, kwargs in ((by_argument, {"net": net}), (by_closure, {})):
+        y = f(x, **kwargs)
+        f.dump(tmp_path / "m.tgn", arg_names=["data"])
+        m = tengen.load_graph(tmp_path / "m.tgn")
+        assert sorted(m.weights) == ["b1", "w1", "w2"] and same(m(x), y)
+
+
+def test_equal_weights_keep_their_own_names(tmp_path):
+    a, b = Parameter(np.zeros(3, "f4"), name="a"), Parameter(np.zeros(3, "f4"), name="b")
+    f = trace(lambda x: (x + a) * b, example_input=Tensor(np.ones(3, "f4")))
+    f.dump(tmp_path / "m.tgn")
+    assert sorted(tengen.load_graph(tmp_path / "m.tgn").weights) == ["a", "b"]
+
+
+def test_states_go_on(tmp_path):
+    step, total = models.counter()
+    x = Tensor(np.array([1, 2, 3], "f4"))
+    step(x)
+    step.dump(tmp_path / "m.tgn", arg_names=["x"])
+    m = tengen.load_graph(tmp_path / "m.tgn")
+    (name,) = m.graph.states
+    assert same(m.states[name], total) and "keeps" in repr(m)
+    for _ in range(3):
+        assert same(m(x), step(x)) and same(m.states[name], total)
+    fresh = tengen.load_graph(tmp_path / "m.tgn")
+    assert same(fresh.states[name], np.array([1, 2, 3], "f4"))
+
+
+def test_results(tmp_path):
+    x = Tensor(np.array([1.5, -2.0], "f4"))
+    cases = {
+        "dict": (lambda x: {"twice": x + x, "square": x * x}, ["twice", "square"]),
+        "tuple": (lambda x: (x + x, [x * x, x]), ["output0", "output1", "output2"]),
+        "one": (lambda x: x, ["output0"]),
+    }
+    for name, (f, names) in cases.items():
+        t = trace(f, example_input=x)
+        t.dump(tmp_path / name)
+        m = tengen.load_graph(tmp_path / name)
+        assert [p.name for p in m.outputs] == names
+        out = m(x)
+        assert same(out[0] if isinstance(out, tuple) else out, x if name == "one" else x + x)
+
+
+@pytest.mark.parametrize("d", ["float64", "float16", "bfloat16", "int64", "int8", "uint8", "bool"])
+@pytest.mark.parametrize("shape", [(), (0, 3), (1,), (5, 7)])
+def test_dtypes_and_shapes(d, shape, tmp_path):
+    rng = np.random.default_rng(0)
+    w = Tensor(rng.integers(0, 2, shape)).astype(d)
+    x = Tensor(rng.integers(0, 2, shape)).astype(d)
+    f = trace(lambda x: F.where(x.astype("bool"), w, x), example_input=x)
+    f.dump(tmp_path / "m.tgn")
+    m = tengen.load_graph(tmp_path / "m.tgn")
+    assert same(m(x), f(x)) and m.inputs[0].dtype == w.dtype
+
+
+def test_calls_are_checked(tmp_path):
+    f, x, _ = models.mlp()
+    f.dump(tmp_path / "m.tgn", arg_names=["data"])
+    m = tengen.load_graph(tmp_path / "m.tgn")
+    with pytest.raises(ShapeError, match=r"data: f32\[3,7\] was given f32\[2,7\]"):
+        m(models.images((2, 7)))
+    with pytest.raises(DTypeError, match=r"f64\[3,7\]"):
+        m(x.numpy().astype("f8"))
+    for args, kwargs in (((), {}), ((x, x), {}), ((x,), {"data": x}), ((), {"date": x})):
+        with pytest.raises(TypeError, match="takes data"):
+            m(*args, **kwargs)
+    with pytest.raises(TraceError):
+        trace(m, example_input=x)
+
+
+def test_dump_is_checked(tmp_path):
+    f, _, _ = models.mlp()
+    for names in (["a", "b"], [], ["`"], [""]):
+        with pytest.raises(ValueError, match="names"):
+            f.dump(tmp_path / "m", arg_names=names)
+    with pytest.raises(TypeError, match="no option"):
+        f.dump(tmp_path / "m", argnames=["x"])
+    with pytest.raises(TraceError, match="has not been traced"):
+        trace(lambda x: x).dump(tmp_path / "m")
+    assert not os.listdir(tmp_path)
+
+
+def test_no_paths_of_this_machine(tmp_path):
+    f, _, _ = models.mlp()
+    f.dump(tmp_path / "m.tgn")
+    data = (tmp_path / "m.tgn").read_bytes()
+    assert b"models.py:" in data and os.path.dirname(__file__).encode() not in data
+
+
+def test_checkpoints(tmp_path):
+    import ml_dtypes
+
+    obj = {
+        "model": models.MLP().state_dict(), "step": 7, "lr": 1e-3, 3: {}, "empty": np.empty((0, 2)),
+        "odd": [float("inf"), -0.0, None, True, "text", b"\0\xff", 1 << 90],
+        "pair": (Tensor(np.arange(6, dtype="i4").reshape(2, 3)).transpose(1, 0), np.float32(2.5)),
+        "half": np.ones(3, ml_dtypes.bfloat16), "__private": np.ones(1),
+    }  # fmt: skip
+    tengen.save(obj, tmp_path / "c")
+    got = tengen.load(tmp_path / "c")
+    assert list(got) == list(obj) and got["odd"] == obj["odd"] and str(got["odd"][1]) == "-0.0"
+    assert got["step"] == 7 and got["lr"] == 1e-3 and got[3] == {}
+    assert all(same(got["model"][k], v) for k, v in obj["model"].items())
+    assert isinstance(got["pair"], tuple) and same(got["pair"][0], obj["pair"][0]) and got["pair"][1] == np.float32(2.5)
+    assert isinstance(got["pair"][0], Tensor) and isinstance(got["empty"], np.ndarray) and same(got["half"], obj["half"])
+    got["empty"].flags.writeable and got["half"].__setitem__(0, 3)  # arrays are the caller's own
+
+
+def test_checkpoints_refuse_what_they_cannot_keep(tmp_path):
+    inside: list = []
+    inside.append(inside)
+    cases = [({"a": [object()]}, r"a\.0: it is a object"), ({(1,): 2}, "key"), (inside, "nested"), (np.array(["s"]), "dtype")]
+    for obj, message in cases:
+        with pytest.raises(TypeError, match=message):
+            tengen.save(obj, tmp_path / "c")
+    assert not os.listdir(tmp_path)
+
+
+def test_others_safetensors_load(tmp_path):
+    safetensors.numpy.save_file({"b.w": models.images(), "a": np.ones((), "i8")}, tmp_path / "s")
+    got = tengen.load(tmp_path / "s")
+    assert set(got) == {"b.w", "a"} and same(got["b.w"], models.images())
