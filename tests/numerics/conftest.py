@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-for folder in ("kernels", "codegen"):
+for folder in ("kernels", "codegen", "ops"):
     path = str(Path(__file__).resolve().parent.parent / folder)
     if path not in sys.path:
         sys.path.append(path)

@@ -45,11 +45,12 @@ class Chance:
 
 def apply(op: Op, tensors: list, attrs: dict) -> list[Tensor]:
     """Calls an op with its tensors and attributes by name; the results as a list."""
+    names = op.tensors
     if op.variadic:
-        n = len(tensors) - len(op.tensors) + 1
-        out = op.call(tensors[:n], *tensors[n:], **attrs)
+        n = len(tensors) - len(names) + 1
+        out = op.call(**{names[0]: tensors[:n]}, **dict(zip(names[1:], tensors[n:])), **attrs)
     else:
-        out = op.call(*tensors, **attrs)
+        out = op.call(**dict(zip(names, tensors)), **attrs)
     return list(out) if isinstance(out, tuple) else [out]
 
 

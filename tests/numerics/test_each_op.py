@@ -1,0 +1,103 @@
+"""Every op of the registry on its own sample inputs: eager = interpreted = x86-64-v3 = x86-64-v4 = AArch64, in several dtypes."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+from programs import SPECIAL, apply
+from test_targets import QEMU, run_emulated
+from ways import Lowered, agree, arrays, together
+
+from tengen import Tensor, trace
+from tengen.base.dtype import dtype
+from tengen.base.errors import TengenError
+from tengen.codegen.target import Target
+from tengen.ops.define import REGISTRY, Case, Op
+
+HOST = Target.host()
+TARGETS = [n for n, ok in (("x86-64-v3", True), ("x86-64-v4", HOST.has("avx512vl"))) if ok and HOST.arch == "x86_64"]
+DTYPES = ("float32", "float16", "int32")
+
+
+def _elementwise_case(op: Op) -> Case:
+    """Numbers from the op's domain with special ones among them; 37 elements, so a part of a vector is left over."""
+
+    def inputs(rng):
+        domains = op.domain if isinstance(op.domain[0], tuple) else [op.domain] * len(op.tensors)
+        x = [rng.uniform(*d, 37) for d in domains]
+        for a in x:
+            a[rng.permutation(37)[: len(SPECIAL)]] = SPECIAL
+        return tuple(x)
+
+    return Case(inputs)
+
+
+def cases() -> list:
+    """(op, case) of every op that has sample inputs, or takes plain numbers."""
+    found = []
+    for name, op in list(REGISTRY.items()):
+        if "." in name:
+            continue
+        if op.kind == "elementwise" and not op.attrs:
+            found.append(pytest.param(op, _elementwise_case(op), id=f"{name}-numbers"))
+        found += [pytest.param(op, c, id=f"{name}-{i}") for i, c in enumerate(op.samples)]
+    return found
+
+
+CASES = cases()
+
+
+def given(op: Op, case: Case, name: str) -> list | None:
+    """The case's inputs in a dtype, and the op's results; None where the op does not take the dtype."""
+    with np.errstate(all="ignore"):
+        ins = [
+            None if a is None else np.asarray(a).astype(dtype(name).numpy) if np.asarray(a).dtype == np.float64 else np.asarray(a)
+            for a in case.inputs(np.random.default_rng(5))
+        ]
+    try:
+        apply(op, [None if a is None else Tensor(a) for a in ins], case.attrs)
+    except TengenError:  # it takes no such numbers
+        return None
+    return ins
+
+
+def recorded(op: Op, case: Case, ins: list) -> tuple[trace, list[np.ndarray], list[np.ndarray]]:
+    """The call as a trace of its tensors; these; its eager results."""
+    there = [a for a in ins if a is not None]
+
+    def f(*tensors):
+        it = iter(tensors)
+        return tuple(apply(op, [None if a is None else next(it) for a in ins], case.attrs))
+
+    want = arrays(f(*map(Tensor, there)))
+    return trace(f).trace(*map(Tensor, there)), there, want
+
+
+@pytest.mark.parametrize("op, case", CASES)
+def test_here(op, case):
+    for name in DTYPES:
+        if (name == "int32" and op.kind != "elementwise") or (ins := given(op, case, name)) is None:
+            continue
+        t, there, want = recorded(op, case, ins)
+        agree(f"{op.name} {name} interpreted", Lowered(t.graph, there).interpret(), want)
+        if name != "float16":
+            for target in TARGETS:
+                agree(f"{op.name} {name} {target}", Lowered(t.graph, there, Target.named(target)).compiled(), want)
+
+
+@pytest.mark.skipif(not QEMU or not importlib.util.find_spec("ziglang"), reason="needs qemu-user and ziglang")
+@pytest.mark.parametrize("name", ["float32", "int32"])
+def test_on_arm(name, tmp_path):
+    target = Target.named("aarch64")
+    parts, wanted = [], []
+    for op, case in (p.values for p in CASES):
+        if (name != "int32" or op.kind == "elementwise") and (ins := given(op, case, name)) is not None:
+            t, there, want = recorded(op, case, ins)
+            parts.append(Lowered(t.graph, there, target))
+            wanted.append((op, want))
+    lo, memory = together(parts, target)
+    run_emulated(tmp_path, lo, memory)
+    for part, (op, want) in zip(parts, wanted):
+        agree(f"aarch64: {op.name} {name}", part.results(), want)

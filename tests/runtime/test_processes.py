@@ -1,0 +1,112 @@
+"""Whole processes: a warm cache compiles nothing, two at once, no cache, no home, no compiler on the machine, debug output."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+WORK = """
+import numpy as np
+import tengen
+import tengen.functional as F
+import tengen.module as M
+from tengen import Tensor, optimizer, trace
+from tengen.autodiff import GradManager
+from tengen.runtime import compile as compiler
+
+net = M.Sequential(M.Linear(5, 7), M.ReLU(), M.Linear(7, 3))
+rng = np.random.default_rng(0)
+for p in net.parameters():
+    p._reset(Tensor(rng.standard_normal(p.shape).astype(np.float32)))
+gm = GradManager().attach(net.parameters())
+opt = optimizer.SGD(net.parameters(), lr=0.1, momentum=0.9)
+
+@trace
+def step(x, y):
+    with gm:
+        loss = F.cross_entropy(net(x), y)
+        gm.backward(loss)
+    opt.step()
+    return loss
+
+x, y = Tensor(rng.standard_normal((4, 5)).astype(np.float32)), Tensor(np.array([0, 1, 2, 0], np.int32))
+for _ in range(2):
+    loss = step(x, y)
+    opt.clear_grad()
+z = F.softmax(net(x) * 2 + 1, 1)
+print(loss.numpy().tobytes().hex(), z.numpy().tobytes().hex())
+print(compiler.compilations)
+"""
+
+
+def environment(tmp_path, **more) -> dict[str, str]:
+    """The environment with a home and a cache of this test's own."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("TENGEN_")}
+    return {**env, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "TENGEN_CACHE_DIR": str(tmp_path / "cache"), **more}
+
+
+def start(env, code: str = WORK) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(p: subprocess.Popen) -> tuple[str, int, str]:
+    """(the bits, compilations, what stderr says) of a process that ended well."""
+    out, err = p.communicate(timeout=120)
+    assert p.returncode == 0, err
+    bits, count = out.strip().splitlines()[-2:]
+    return bits, int(count), err
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory):
+    """A home whose cache two processes filled at once, and the bits."""
+    home = tmp_path_factory.mktemp("home")
+    both = [start(environment(home)) for _ in range(2)]
+    (a, n, _), (b, m, _) = map(finish, both)
+    assert a == b and n + m > 0
+    return home, a
+
+
+def test_a_second_process_compiles_nothing(warm):
+    home, bits = warm
+    assert finish(start(environment(home))) == (bits, 0, "")
+
+
+def test_without_the_cache(warm, tmp_path):
+    bits, count, err = finish(start(environment(tmp_path, TENGEN_CACHE="0")))
+    assert bits == warm[1] and count > 0 and not err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_home_that_cannot_be_written(warm, tmp_path):
+    (tmp_path / "file").write_text("")
+    env = environment(tmp_path, HOME=str(tmp_path / "file"), XDG_CACHE_HOME=str(tmp_path / "file"))
+    del env["TENGEN_CACHE_DIR"]
+    bits, count, _ = finish(start(env))
+    assert bits == warm[1] and count > 0
+
+
+def test_an_empty_path_and_no_compiler(warm, tmp_path):
+    bits, count, _ = finish(start(environment(tmp_path, PATH="")))
+    assert bits == warm[1] and count > 0
+
+
+@pytest.mark.parametrize("level", range(1, 6))
+def test_debug_output(warm, level):
+    out, err = start(environment(warm[0], TENGEN_DEBUG=str(level), TENGEN_CHECK="1")).communicate(timeout=120)
+    assert warm[1] in out, err
+    marks = ["kernels ready in", "# after fuse", "kernel ", "define ", "ret"]
+    for i, mark in enumerate(marks, 1):
+        if i <= level:
+            assert mark in out, mark
+    assert level >= 4 or "define void @run" not in out
+    assert level >= 2 or "# after fuse" not in out
+
+
+def test_a_wrong_knob(tmp_path):
+    p = start(environment(tmp_path, TENGEN_DEBIG="1"))
+    assert "did you mean TENGEN_DEBUG" in p.communicate(timeout=60)[1] and p.returncode
