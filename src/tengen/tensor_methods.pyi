@@ -83,8 +83,12 @@ class TensorMethods:
         """The cosine of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
     def exp(self) -> Tensor:
         """e to the power x; at most 2 ULP off."""
+    def expand_dims(self, axis: int | Sequence[int]) -> Tensor:
+        """A view with unit axes at these places of the result."""
     def flatten(self, start_axis: int = 0, end_axis: int = -1) -> Tensor:
         """Axes start_axis .. end_axis as one."""
+    def flip(self, axis: int | Sequence[int] | None = None) -> Tensor:
+        """A view with the order of elements turned round along `axis` (all axes by default)."""
     def floor(self) -> Tensor:
         """The largest integer that is not above x. The gradient is 0."""
     def log(self) -> Tensor:
@@ -130,11 +134,15 @@ class TensorMethods:
         """The square root, correctly rounded; NaN below 0, -0.0 stays."""
     def square(self) -> Tensor:
         """x * x."""
+    def squeeze(self, axis: int | Sequence[int] | None = None) -> Tensor:
+        """A view without these unit axes (all unit axes by default)."""
     def std(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The standard deviation: the square root of `var`."""
     def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The sum over `axis` (all axes by default). Integers and bools give int64; float16 and bfloat16 add in float32. An
         empty sum is 0."""
+    def swapaxes(self, axis1: int, axis2: int) -> Tensor:
+        """A view with two axes exchanged."""
     def tanh(self) -> Tensor:
         """The hyperbolic tangent, at most 2 ULP off."""
     def to(self, device: Any) -> Tensor:

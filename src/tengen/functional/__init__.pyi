@@ -37,7 +37,6 @@ from tengen.functional.nn import linear as linear
 from tengen.functional.nn import max_pool2d as max_pool2d
 from tengen.functional.nn import pixel_shuffle as pixel_shuffle
 from tengen.functional.nn import scaled_dot_product_attention as scaled_dot_product_attention
-from tengen.methods import flatten as flatten
 from tengen.tensor import Tensor
 
 TensorLike = Tensor | np.ndarray | float
@@ -46,16 +45,17 @@ __all__ = [
     "abs", "acos", "acosh", "adaptive_avg_pool2d", "adaptive_max_pool2d", "add", "all", "any", "argmax", "argmin", "asin",
     "asinh", "astype", "atan", "atan2", "atanh", "avg_pool2d", "batch_norm", "binary_cross_entropy", "bitwise_and",
     "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_to", "cbrt", "ceil", "clip", "conv1d", "conv2d", "conv3d",
-    "conv_transpose2d", "conv_transpose3d", "copy", "cos", "cosh", "cross_entropy", "cross_entropy_with_softmax", "div", "dot",
-    "dropout", "elu", "embedding", "equal", "erf", "erfc", "exp", "exp2", "expm1", "flatten", "floor", "floor_div", "fma",
-    "gelu", "general_norm", "greater", "greater_equal", "group_norm", "hinge_loss", "hsigmoid", "hswish", "indexing_one_hot",
-    "instance_norm", "isfinite", "isinf", "isnan", "l1_loss", "layer_norm", "leaky_relu", "left_shift", "less", "less_equal",
-    "linear", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or",
-    "logical_xor", "logsigmoid", "logsoftmax", "logsumexp", "loss", "matmul", "max", "max_pool2d", "maximum", "mean", "min",
-    "minimum", "mish", "mod", "mul", "neg", "nn", "norm", "normalize", "not_equal", "permute", "pixel_shuffle", "pow", "prelu",
-    "prod", "reciprocal", "relu", "relu6", "reshape", "right_shift", "round", "rsqrt", "scaled_dot_product_attention", "selu",
-    "sigmoid", "sign", "silu", "sin", "sinh", "softmax", "softplus", "sqrt", "square", "square_loss", "std", "sub", "sum",
-    "tan", "tanh", "trunc", "var", "where", "zeros_like"
+    "conv_transpose2d", "conv_transpose3d", "copy", "cos", "cosh", "cross_entropy", "cross_entropy_with_softmax", "diag",
+    "diagonal", "div", "dot", "dropout", "elu", "embedding", "equal", "erf", "erfc", "exp", "exp2", "expand_dims", "expm1",
+    "flatten", "flip", "floor", "floor_div", "fma", "gelu", "general_norm", "greater", "greater_equal", "group_norm",
+    "hinge_loss", "hsigmoid", "hswish", "indexing_one_hot", "instance_norm", "isfinite", "isinf", "isnan", "l1_loss",
+    "layer_norm", "leaky_relu", "left_shift", "less", "less_equal", "linear", "log", "log10", "log1p", "log2", "log_softmax",
+    "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsoftmax", "logsumexp", "loss",
+    "matmul", "max", "max_pool2d", "maximum", "mean", "min", "minimum", "mish", "mod", "moveaxis", "mul", "neg", "nn", "norm",
+    "normalize", "not_equal", "permute", "pixel_shuffle", "pow", "prelu", "prod", "reciprocal", "relu", "relu6", "reshape",
+    "right_shift", "round", "rsqrt", "scaled_dot_product_attention", "selu", "sigmoid", "sign", "silu", "sin", "sinh",
+    "softmax", "softplus", "sqrt", "square", "square_loss", "squeeze", "std", "sub", "sum", "swapaxes", "tan", "tanh",
+    "transpose", "trunc", "var", "where", "zeros_like"
 ]
 
 def abs(x: TensorLike) -> Tensor:
@@ -112,6 +112,10 @@ def cos(x: TensorLike) -> Tensor:
     """The cosine of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
 def cosh(x: TensorLike) -> Tensor:
     """The hyperbolic cosine, at most 2 ULP off."""
+def diag(inp: TensorLike, k: int = 0) -> Tensor:
+    """The k-th diagonal of a matrix, or a matrix with the vector `inp` on its k-th diagonal."""
+def diagonal(inp: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+    """The elements (i, i + offset) of two axes, as a new last axis; a view."""
 def div(x: TensorLike, y: TensorLike) -> Tensor:
     """x / y, true division: integers give float32."""
 def elu(x: TensorLike, alpha: float = 1.0) -> Tensor:
@@ -126,8 +130,14 @@ def exp(x: TensorLike) -> Tensor:
     """e to the power x; at most 2 ULP off."""
 def exp2(x: TensorLike) -> Tensor:
     """2 to the power x; exact at integers, at most 2 ULP off elsewhere."""
+def expand_dims(inp: TensorLike, axis: int | Sequence[int]) -> Tensor:
+    """A view with unit axes at these places of the result."""
 def expm1(x: TensorLike) -> Tensor:
     """e^x - 1 without cancellation near 0; at most 2 ULP off."""
+def flatten(inp: TensorLike, start_axis: int = 0, end_axis: int = -1) -> Tensor:
+    """Axes start_axis .. end_axis as one; a 0-d tensor gets one axis."""
+def flip(inp: TensorLike, axis: int | Sequence[int] | None = None) -> Tensor:
+    """A view with the order of elements turned round along `axis` (all axes by default)."""
 def floor(x: TensorLike) -> Tensor:
     """The largest integer that is not above x. The gradient is 0."""
 def floor_div(x: TensorLike, y: TensorLike) -> Tensor:
@@ -199,6 +209,8 @@ def mish(x: TensorLike) -> Tensor:
 def mod(x: TensorLike, y: TensorLike) -> Tensor:
     """x - floor_div(x, y) * y, as Python's %: it has the sign of y, and is exact but for one rounding where a sign is
     changed."""
+def moveaxis(inp: TensorLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+    """A view with axes moved to other places; the others keep their order."""
 def mul(x: TensorLike, y: TensorLike) -> Tensor:
     """x * y; of bools, whether both are true."""
 def neg(x: TensorLike) -> Tensor:
@@ -247,6 +259,8 @@ def sqrt(x: TensorLike) -> Tensor:
     """The square root, correctly rounded; NaN below 0, -0.0 stays."""
 def square(x: TensorLike) -> Tensor:
     """x * x."""
+def squeeze(inp: TensorLike, axis: int | Sequence[int] | None = None) -> Tensor:
+    """A view without these unit axes (all unit axes by default)."""
 def std(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The standard deviation: the square root of `var`."""
 def sub(x: TensorLike, y: TensorLike) -> Tensor:
@@ -254,10 +268,14 @@ def sub(x: TensorLike, y: TensorLike) -> Tensor:
 def sum(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The sum over `axis` (all axes by default). Integers and bools give int64; float16 and bfloat16 add in float32. An empty
     sum is 0."""
+def swapaxes(inp: TensorLike, axis1: int, axis2: int) -> Tensor:
+    """A view with two axes exchanged."""
 def tan(x: TensorLike) -> Tensor:
     """The tangent of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
 def tanh(x: TensorLike) -> Tensor:
     """The hyperbolic tangent, at most 2 ULP off."""
+def transpose(inp: TensorLike, pattern: Sequence[int] | None = None) -> Tensor:
+    """A view with the axes in another order, reversed by default; "x" in the pattern is a new unit axis."""
 def trunc(x: TensorLike) -> Tensor:
     """x without its fraction. The gradient is 0."""
 def var(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
