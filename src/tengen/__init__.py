@@ -6,9 +6,13 @@ What most programs use at once is imported here; the rest when it is first named
 import importlib
 from typing import TYPE_CHECKING
 
-from tengen import record  # noqa: F401  (composites run through the recorder)
-from tengen import methods  # noqa: F401  (operators and methods of Tensor)
-from tengen import autodiff, functional, random
+from tengen import (
+    autodiff,
+    functional,
+    methods,  # noqa: F401  (operators and methods of Tensor)
+    random,
+    record,  # noqa: F401  (composites run through the recorder)
+)
 from tengen.base.version import VERSION as __version__
 from tengen.parameter import Parameter
 from tengen.runtime.native import set_threads
@@ -25,9 +29,9 @@ tensor = Tensor
 
 # name -> the module that it is, or that defines it
 _LATER = {
-    "data": "tengen.data", "deploy": "tengen.deploy", "jit": "tengen.jit", "module": "tengen.module", "optimizer": "tengen.optimizer",
-    "load": "tengen.deploy.checkpoint", "load_graph": "tengen.deploy", "save": "tengen.deploy.checkpoint",
-    "show_config": "tengen.runtime.report", "trace": "tengen.jit",
+    "data": "tengen.data", "deploy": "tengen.deploy", "jit": "tengen.jit", "module": "tengen.module",
+    "optimizer": "tengen.optimizer", "load": "tengen.deploy.checkpoint", "load_graph": "tengen.deploy",
+    "save": "tengen.deploy.checkpoint", "show_config": "tengen.runtime.report", "trace": "tengen.jit",
 }  # fmt: skip
 
 
