@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Sequence
 from typing import Any
 
-from tengen.base.errors import GradientError
+from tengen.base.errors import DTypeError, GradientError, ShapeError
 from tengen.ops.define import REGISTRY, Op
 from tengen.tensor import Node, Tensor, dispatch
 
@@ -146,7 +146,16 @@ def _output(o: Tensor, node: Node, index: int) -> Tensor:
 
 
 def call_body(op: Op, inputs: tuple, attrs: dict):
-    """Calls a composite's function."""
+    """Calls a composite's function; what goes wrong inside names the composite too."""
+    try:
+        return _call_body(op, inputs, attrs)
+    except (ShapeError, DTypeError) as e:
+        if "." in op.name or str(e).startswith(f"{op.name}("):
+            raise
+        raise type(e)(f"{op.signature([None if x is None else x._layout.type for x in inputs], attrs)}: {e}") from None
+
+
+def _call_body(op: Op, inputs: tuple, attrs: dict):
     if not op.variadic:
         return op.fn(**dict(zip(op.tensors, inputs)), **attrs)  # by name: tensors and attributes may come in any order
     if op.tensors == ("args",):

@@ -3,6 +3,7 @@
     @elementwise                          a scalar expression; gradient, fusion and kernel follow from it
     @primitive                            rules are added below: .infer, .lower | .source | .view, .vjp, .reference, .cases
     @composite                            a plain function over ops; shape, gradient and kernel follow from its body
+    @shorthand                            a plain function over ops that is not seen in graphs: other forms of views
 
 An `Op` knows its user signature (which parameters are tensors, which are attributes), and `op.call`, the function that users
 see: it hands over to `dispatch`, which `tengen.tensor` installs (eager execution, recording, tracing).
@@ -10,13 +11,14 @@ see: it hands over to `dispatch`, which `tengen.tensor` installs (eager executio
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tengen.base.dtype import DType, bool_, float32, promote
-from tengen.base.errors import DTypeError, ShapeError, TengenError, Undecided
+from tengen.base.errors import AxisError, DTypeError, ShapeError, TengenError, Undecided
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import memory_order, pointwise
@@ -31,6 +33,8 @@ class _Dispatch:
     """Where `op.call` goes. `tengen.tensor` installs the function that runs, records or traces."""
 
     run: Callable[[Op, tuple, tuple], Any]
+    tensor: Callable[[Any], Any]  # a Tensor of whatever a user may pass for one
+    scalar: Callable[[Any, DType], Any]  # a number as a 0-d tensor; a constant inside a trace
 
 
 dispatch = _Dispatch()
@@ -55,7 +59,7 @@ class Op:
         name: the registered name, which files keep.
         tensors: names of the tensor parameters; `variadic` when the first is a list of tensors.
         attrs: names of the other parameters, in order.
-        kind: "elementwise", "primitive", "view" or "composite".
+        kind: "elementwise", "primitive", "view", "composite" or "shorthand".
         own: tensor operands (indices, conditions) whose dtype has nothing to do with the others': numbers among the
             operands do not take it, and a number in their place keeps its own.
     """
@@ -70,7 +74,7 @@ class Op:
         self.extents: tuple[str, ...] = ()  # attributes that are shapes: one eager program serves all of them
         self.own: tuple[int, ...] = ()
         self.tensors, self.attrs, self.variadic = _parameters(fn, kind)
-        self.call = _make_call(self, fn)
+        self.call = fn if kind == "shorthand" else _make_call(self, fn)
         if self.name in REGISTRY:
             raise TengenError(f"op {self.name!r} is defined twice")
         REGISTRY[self.name] = self
@@ -143,10 +147,19 @@ class Op:
     def canonical(self, types: Sequence[TensorType | None], attrs: Sequence) -> dict[str, Any]:
         """The attributes as a dictionary in canonical form."""
         values = dict(zip(self.attrs, attrs))
-        return self.rules["canon"](types, **values) if "canon" in self.rules else values
+        if "canon" not in self.rules:
+            return values
+        try:
+            return self.rules["canon"](types, **values)
+        except (ShapeError, DTypeError, AxisError) as e:
+            if str(e).startswith(f"{self.name}("):
+                raise
+            raise type(e)(f"{self.signature(types, values)}: {e}") from None
 
     def infer_types(self, types: Sequence[TensorType | None], attrs: dict) -> tuple[TensorType, ...]:
         """The output types; an error names the op and its arguments."""
+        if "infer" not in self.rules:
+            raise TengenError(f"{self.name} is a {self.kind}: it has no node of its own in a graph of primitives")
         try:
             out = self.rules["infer"](*types, **attrs)
         except (ShapeError, DTypeError) as e:
@@ -156,7 +169,7 @@ class Op:
     def signature(self, types: Sequence[TensorType | None], attrs: dict | None = None) -> str:
         """How a call looks in messages: ``matmul(f32[4,3], f32[4,5])``."""
         extra = [f"{k}={v!r}" for k, v in (attrs or {}).items()]
-        return f"{self.name}({', '.join([*map(str, types), *extra])})"
+        return f"{self.name}({', '.join([*('none' if t is None else str(t) for t in types), *extra])})"
 
     def lower_to(self, lo: Lowering, ins: Sequence[Array | None], outs: Sequence[Array], attrs: dict) -> None:
         """Launches what computes `outs` from stored inputs."""
@@ -178,7 +191,12 @@ class Op:
     def saves_output(self) -> bool:
         """Whether the gradient rule asks for the output."""
         rule = self.rules.get("vjp")
-        return rule is not None and "out" in inspect.signature(rule).parameters
+        return rule is not None and _takes_out(rule)
+
+
+@functools.cache  # asked at every call that goes on the tape, and looking costs more than the call
+def _takes_out(rule: Callable) -> bool:
+    return "out" in inspect.signature(rule).parameters
 
 
 def _parameters(fn: Callable, kind: str) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
@@ -398,6 +416,14 @@ def composite(fn: Callable) -> Op:
     """A plain function over ops. It stays one named node in a graph; eagerly it runs as one fused program. Its gradient is that of
     its body, unless `.vjp` says better."""
     return Op(fn, "composite")
+
+
+def shorthand(fn: Callable) -> Op:
+    """A plain function over ops that leaves no node of its own: what it calls is what is run, recorded and traced. For other forms of
+    views (a composite would copy), for several outputs that are views, and for what is decided in Python."""
+    op = Op(fn, "shorthand")
+    fn.op = op  # type: ignore[attr-defined]
+    return op
 
 
 def lookup(name: str) -> Op:

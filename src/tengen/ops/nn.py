@@ -116,8 +116,6 @@ def group_norm(inp: Tensor, num_groups: int, weight: Tensor | None = None, bias:
     Source: Wu and He, arXiv 1803.08494
     """
     n, c = inp.shape[:2]
-    if isinstance(c, int) and c % num_groups:
-        raise ShapeError(f"group_norm({inp.shape}): {c} channels cannot be shared out to {num_groups} groups")
     x = reshape(inp, (n, num_groups, -1))
     y = reshape(general_norm(x, (2,), None, None, eps), inp.shape)
     per_channel = (1, c, *(1 for _ in inp.shape[2:]))
@@ -253,6 +251,15 @@ general_norm.cases(
 
 def _channel(v, x):
     return v if v is None else v.reshape(1, -1, *(1,) * (x.ndim - 2))
+
+
+@group_norm.canon
+def _(types, num_groups, eps):
+    t = types[0]
+    if t.ndim < 2 or num_groups < 1 or (isinstance(t.shape[1], int) and t.shape[1] % num_groups):
+        channels = t.shape[1] if t.ndim > 1 else "no"
+        raise ShapeError(f"{channels} channels cannot be shared out to {num_groups} groups")
+    return {"num_groups": num_groups, "eps": eps}
 
 
 def _np_group_norm(x, w=None, b=None, num_groups=1, eps=1e-5):

@@ -287,7 +287,7 @@ for _op, _f in ((sum, np.sum), (mean, np.mean), (prod, np.prod), (max, np.max), 
     _op.cases(
         Case(lambda r: (r.uniform(-2, 2, (3, 5)),), {"axis": 1}),
         Case(lambda r: (r.uniform(-2, 2, (4, 3, 17)),), {"axis": (0, 2), "keepdims": True}),
-        Case(lambda r: (r.uniform(-2, 2, (7, 4)),)),
+        Case(lambda r: (r.uniform(-2, 2, (6, 4)),)),
         Case(lambda r: (r.uniform(-2, 2, (33, 4)),), {"axis": 0}),
     )
 
@@ -335,6 +335,6 @@ for _op, _f in ((var, np.var), (std, np.std), (logsumexp, _np_logsumexp)):
     _op.cases(
         Case(lambda r: (r.uniform(-2, 2, (3, 5)),), {"axis": 1}),
         Case(lambda r: (r.uniform(-2, 2, (4, 3, 17)),), {"axis": (0, 2), "keepdims": True}),
-        Case(lambda r: (r.uniform(-2, 2, (7, 4)),)),
+        Case(lambda r: (r.uniform(-2, 2, (6, 4)),)),
     )
 logsumexp.cases(Case(lambda r: (np.array([[-np.inf, -np.inf], [0.0, -np.inf], [1e4, 1e4]]),), {"axis": 1}, grad=False))
