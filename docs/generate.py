@@ -212,13 +212,12 @@ def functional_part(module: str) -> str:
 
 # ---- tables ------------------------------------------------------------------------------------------------------------
 
-FAMILIES = {
-    "elementwise": "Elementwise: one scalar expression each", "shape": "Shapes and views", "index": "Indexing",
+FAMILIES = {  # file of src/tengen/ops -> heading, in the order of the page; others follow by name
+    "elementwise": "Arithmetic and functions", "division": "Division", "logic": "Comparison, logic, bits",
+    "activation": "Activations", "creation": "Making tensors", "shape": "Shapes", "views": "Views", "indexing": "Indexing",
     "reduce": "Reductions", "contract": "Products of matrices", "conv": "Convolutions", "pool": "Pooling",
     "nn": "Normalisation and losses", "rng": "Random numbers", "update": "Steps of optimizers",
 }  # fmt: skip
-
-
 KINDS = """\
 *Kind*: **elementwise** ops are one scalar expression, **views** share memory where strides allow, **composites** are plain
 functions over other ops that run as one fused program, **primitives** have rules of their own. *Fuses*: whether the op can be
@@ -242,7 +241,8 @@ def ops_page() -> str:
     out = ["# Ops", "", f"Every op of the registry, by the file of `src/tengen/ops/` that defines it. {AGAIN}", "", KINDS]
     families = {op.fn.__module__.rsplit(".", 1)[-1] for op in ops}
     for family in [*(f for f in FAMILIES if f in families), *sorted(families - FAMILIES.keys())]:
-        out += ["", f"## {FAMILIES.get(family, family.capitalize())}", ""]
+        about = summary(sys.modules[f"tengen.ops.{family}"].__doc__)
+        out += ["", f"## {FAMILIES.get(family, family.capitalize())}", "", about, ""]
         out += ["| op | meaning | kind | fuses | gradient |", "| --- " * 5 + "|"]
         for op in ops:
             if op.fn.__module__.rsplit(".", 1)[-1] == family:

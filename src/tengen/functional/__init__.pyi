@@ -42,20 +42,21 @@ from tengen.tensor import Tensor
 TensorLike = Tensor | np.ndarray | float
 
 __all__ = [
-    "abs", "acos", "acosh", "adaptive_avg_pool2d", "adaptive_max_pool2d", "add", "all", "any", "argmax", "argmin", "asin",
-    "asinh", "astype", "atan", "atan2", "atanh", "avg_pool2d", "batch_norm", "binary_cross_entropy", "bitwise_and",
+    "abs", "acos", "acosh", "adaptive_avg_pool2d", "adaptive_max_pool2d", "add", "all", "any", "arange", "argmax", "argmin",
+    "asin", "asinh", "astype", "atan", "atan2", "atanh", "avg_pool2d", "batch_norm", "binary_cross_entropy", "bitwise_and",
     "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_to", "cbrt", "ceil", "clip", "conv1d", "conv2d", "conv3d",
     "conv_transpose2d", "conv_transpose3d", "copy", "cos", "cosh", "cross_entropy", "cross_entropy_with_softmax", "diag",
     "diagonal", "div", "dot", "dropout", "elu", "embedding", "equal", "erf", "erfc", "exp", "exp2", "expand_dims", "expm1",
-    "flatten", "flip", "floor", "floor_div", "fma", "gelu", "general_norm", "greater", "greater_equal", "group_norm",
-    "hinge_loss", "hsigmoid", "hswish", "indexing_one_hot", "instance_norm", "isfinite", "isinf", "isnan", "l1_loss",
-    "layer_norm", "leaky_relu", "left_shift", "less", "less_equal", "linear", "log", "log10", "log1p", "log2", "log_softmax",
-    "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsoftmax", "logsumexp", "loss",
-    "matmul", "max", "max_pool2d", "maximum", "mean", "min", "minimum", "mish", "mod", "moveaxis", "mul", "neg", "nn", "norm",
-    "normalize", "not_equal", "permute", "pixel_shuffle", "pow", "prelu", "prod", "reciprocal", "relu", "relu6", "reshape",
-    "right_shift", "round", "rsqrt", "scaled_dot_product_attention", "selu", "sigmoid", "sign", "silu", "sin", "sinh",
-    "softmax", "softplus", "sqrt", "square", "square_loss", "squeeze", "std", "sub", "sum", "swapaxes", "tan", "tanh",
-    "transpose", "trunc", "var", "where", "zeros_like"
+    "eye", "flatten", "flip", "floor", "floor_div", "fma", "full", "full_like", "gelu", "general_norm", "greater",
+    "greater_equal", "group_norm", "hinge_loss", "hsigmoid", "hswish", "indexing_one_hot", "instance_norm", "isfinite",
+    "isinf", "isnan", "l1_loss", "layer_norm", "leaky_relu", "left_shift", "less", "less_equal", "linear", "linspace", "log",
+    "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "logsigmoid", "logsoftmax", "logsumexp", "loss", "matmul", "max", "max_pool2d", "maximum", "mean", "meshgrid", "min",
+    "minimum", "mish", "mod", "moveaxis", "mul", "neg", "nn", "norm", "normalize", "not_equal", "one_hot", "ones", "ones_like",
+    "permute", "pixel_shuffle", "pow", "prelu", "prod", "reciprocal", "relu", "relu6", "reshape", "right_shift", "round",
+    "rsqrt", "scaled_dot_product_attention", "selu", "sigmoid", "sign", "silu", "sin", "sinh", "softmax", "softplus", "sqrt",
+    "square", "square_loss", "squeeze", "std", "sub", "sum", "swapaxes", "tan", "tanh", "transpose", "tril", "triu", "trunc",
+    "var", "where", "zeros", "zeros_like"
 ]
 
 def abs(x: TensorLike) -> Tensor:
@@ -70,6 +71,8 @@ def all(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool
     """Whether every element is true (not zero)."""
 def any(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """Whether an element is true (not zero)."""
+def arange(start: Any = 0, stop: Any = None, step: Any = 1, dtype: Any = 'float32') -> Tensor:
+    """start, start + step, ... below stop; one argument is `stop`. float32 by default, as in MegEngine."""
 def argmax(inp: TensorLike, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """The int64 position of the first largest element along `axis` (in the flattened tensor by default); a NaN counts as
     largest."""
@@ -134,6 +137,8 @@ def expand_dims(inp: TensorLike, axis: int | Sequence[int]) -> Tensor:
     """A view with unit axes at these places of the result."""
 def expm1(x: TensorLike) -> Tensor:
     """e^x - 1 without cancellation near 0; at most 2 ULP off."""
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = 'float32') -> Tensor:
+    """The N x M (N x N) matrix with ones on its k-th diagonal."""
 def flatten(inp: TensorLike, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     """Axes start_axis .. end_axis as one; a 0-d tensor gets one axis."""
 def flip(inp: TensorLike, axis: int | Sequence[int] | None = None) -> Tensor:
@@ -144,6 +149,10 @@ def floor_div(x: TensorLike, y: TensorLike) -> Tensor:
     """floor(x / y), as Python's //: exact even where x / y would round up to the next integer."""
 def fma(x: TensorLike, y: TensorLike, z: TensorLike) -> Tensor:
     """x * y + z, rounded once (integers wrap)."""
+def full(shape: Any, value: Any, dtype: Any = None) -> Tensor:
+    """A tensor with `value` everywhere; of the value's dtype by default (Python floats float32, ints int64)."""
+def full_like(inp: TensorLike, value: Any, dtype: Any = None) -> Tensor:
+    """A tensor of inp's shape (and dtype, if none is given) with `value` everywhere."""
 def gelu(x: TensorLike, approximate: str = 'none') -> Tensor:
     """x P(X <= x) for a standard normal X: x (1 + erf(x / sqrt 2)) / 2."""
 def greater(x: TensorLike, y: TensorLike) -> Tensor:
@@ -168,6 +177,8 @@ def less(x: TensorLike, y: TensorLike) -> Tensor:
     """x < y, a bool tensor; false where either is NaN."""
 def less_equal(x: TensorLike, y: TensorLike) -> Tensor:
     """x <= y, a bool tensor; false where either is NaN."""
+def linspace(start: Any, stop: Any, num: int, dtype: Any = 'float32') -> Tensor:
+    """`num` numbers from start to stop, both included, evenly spaced; computed in float64."""
 def log(x: TensorLike) -> Tensor:
     """The natural logarithm, at most 2 ULP off; -inf at 0, NaN below."""
 def log10(x: TensorLike) -> Tensor:
@@ -200,6 +211,8 @@ def maximum(x: TensorLike, y: TensorLike) -> Tensor:
     """The larger of x and y; a NaN in either wins. In a tie the gradient goes to y."""
 def mean(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The sum divided by the number of elements; integers give float32. NaN where there are none."""
+def meshgrid(*inputs: TensorLike, indexing: str = 'xy') -> list[Tensor]:
+    """Coordinate grids of vectors, as views: "xy" puts the second vector along the first axis, "ij" keeps the order."""
 def min(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The smallest element; a NaN wins. The gradient is shared by equal smallest elements. An empty one is an error."""
 def minimum(x: TensorLike, y: TensorLike) -> Tensor:
@@ -217,6 +230,12 @@ def neg(x: TensorLike) -> Tensor:
     """-x; unsigned integers wrap, as in NumPy."""
 def not_equal(x: TensorLike, y: TensorLike) -> Tensor:
     """x != y, a bool tensor; true where either is NaN."""
+def one_hot(inp: TensorLike, num_classes: int, dtype: Any = None) -> Tensor:
+    """1 at each index, else 0, along a new last axis; of inp's dtype by default."""
+def ones(shape: Any, dtype: Any = 'float32') -> Tensor:
+    """A tensor of ones."""
+def ones_like(inp: TensorLike, dtype: Any = None) -> Tensor:
+    """A tensor of ones of inp's shape and dtype."""
 def permute(x: TensorLike, axes: Sequence[int]) -> Tensor:
     """The axes in another order: axis j of the result is axis axes[j] of x. A view."""
 def pow(x: TensorLike, y: TensorLike) -> Tensor:
@@ -276,11 +295,17 @@ def tanh(x: TensorLike) -> Tensor:
     """The hyperbolic tangent, at most 2 ULP off."""
 def transpose(inp: TensorLike, pattern: Sequence[int] | None = None) -> Tensor:
     """A view with the axes in another order, reversed by default; "x" in the pattern is a new unit axis."""
+def tril(inp: TensorLike, k: int = 0) -> Tensor:
+    """The last two axes' lower triangle, up to the k-th diagonal; zeros above."""
+def triu(inp: TensorLike, k: int = 0) -> Tensor:
+    """The last two axes' upper triangle, from the k-th diagonal on; zeros below."""
 def trunc(x: TensorLike) -> Tensor:
     """x without its fraction. The gradient is 0."""
 def var(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The variance: the mean of the squared distance from the mean (divided by n)."""
 def where(mask: TensorLike, x: TensorLike, y: TensorLike) -> Tensor:
     """x where the mask is true (not zero), else y. The dtype is what x and y promote to."""
-def zeros_like(x: TensorLike) -> Tensor:
-    """0."""
+def zeros(shape: Any, dtype: Any = 'float32') -> Tensor:
+    """A tensor of zeros."""
+def zeros_like(inp: TensorLike, dtype: Any = None) -> Tensor:
+    """A tensor of zeros of inp's shape and dtype."""
