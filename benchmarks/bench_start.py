@@ -30,7 +30,8 @@ COUNT = FIRST + "\nfrom tengen.runtime import compile as c; print(c.compilations
 
 def process(code: str, cache: str) -> tuple[float, str]:
     """(seconds from creating a process that runs this code until it has ended, what it printed)."""
-    env = {**os.environ, "TENGEN_CACHE_DIR": cache}
+    env = {**os.environ, "TENGEN_CACHE_DIR": f"{cache}/kernels", "PYTHONPYCACHEPREFIX": f"{cache}/bytecode"}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
     start = time.perf_counter()
     out = subprocess.run([sys.executable, "-c", code], env=env, check=True, stdout=subprocess.PIPE, text=True).stdout
     return time.perf_counter() - start, out

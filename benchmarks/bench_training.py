@@ -166,10 +166,11 @@ print(done - made, first, compiler.compilations)
 """
 
 
-def first_step(name: str, cache: str) -> tuple[float, int, int]:
+def first_step(name: str, cache: str, bytecode: str) -> tuple[float, int, int]:
     """(seconds of the first traced step, modules compiled for it, and by the whole process), in a fresh process."""
     code = COLD.format(here=str(Path(__file__).parent), name=name)
-    env = {**os.environ, "TENGEN_CACHE_DIR": cache}
+    env = {**os.environ, "TENGEN_CACHE_DIR": cache, "PYTHONPYCACHEPREFIX": bytecode}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, text=True, check=True)
     seconds, first, total = done.stdout.split()[-3:]
     return float(seconds), int(first), int(total)
@@ -178,11 +179,12 @@ def first_step(name: str, cache: str) -> tuple[float, int, int]:
 def compiling(name: str, rounds: int) -> list[Row]:
     """The first call of the traced step with an empty cache, and with a warm one."""
     cold, warm, counts = [], [], []
-    for _ in range(rounds):
-        with tempfile.TemporaryDirectory() as cache:
-            seconds, modules, _ = first_step(name, cache)
+    with tempfile.TemporaryDirectory() as folder:
+        first_step(name, f"{folder}/throw-away", f"{folder}/bytecode")
+        for r in range(rounds):
+            seconds, modules, _ = first_step(name, f"{folder}/kernels{r}", f"{folder}/bytecode")
             cold.append(seconds)
-            seconds, _, again = first_step(name, cache)
+            seconds, _, again = first_step(name, f"{folder}/kernels{r}", f"{folder}/bytecode")
             warm.append(seconds)
             counts.append(again)
     rows = []
