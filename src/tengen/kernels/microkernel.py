@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from tengen.base.dtype import bool_, int64
 from tengen.kernels.chunks import merge
 from tengen.kernels.lowering import Array, Lowering
-from tengen.kernels.packing import copy_panel, copy_rows, pack_b, packed_axes
+from tengen.kernels.packing import Range, copy_panel, copy_rows, pack_b, packed_axes
 from tengen.kernels.pointwise import unflatten
 from tengen.kernels.problem import Axis, Problem, extents, multiply_add, partial_sums
-from tengen.kernels.tile import Tile, choose, width
+from tengen.kernels.tile import MOST_BLOCKS, Tile, choose, piece_size
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cdiv, const, equal, lane, minimum, select, splat
 
@@ -62,13 +62,12 @@ class _Kernel:
     def launch(self) -> None:
         """Writes and launches it."""
         p, t, k = self.p, self.t, self.k
-        blocks = as_expr(cdiv(p.rows, t.block))
-        wide = width(p, t, self.lo.target, blocks * p.groups)
-        parts = as_expr(cdiv(p.columns, wide))
+        wide, high = piece_size(p, t, self.lo.target)
+        blocks, parts = as_expr(cdiv(p.rows, high)), as_expr(cdiv(p.columns, wide))
         piece = k.split(p.groups * parts * blocks)
         self.g = unflatten(k, k.let(piece // (parts * blocks)), extents(p.g))
-        self.first = k.let(piece % blocks * t.block)
-        self.stop = k.let(minimum(p.rows, self.first + t.block))
+        self.first = k.let(piece % blocks * high)
+        self.stop = k.let(minimum(p.rows, self.first + high))
         self.column = k.let(piece // blocks % parts * wide)
         self.column_stop = k.let(minimum(p.columns, self.column + wide))
         self.a_base, self.b_base = (k.let(as_expr(p.base(x, self.g))) for x in "ab")
@@ -101,7 +100,14 @@ class _Kernel:
         """One chunk of k: pack the rows, then panel after panel."""
         p, t, k = self.p, self.t, self.k
         start, stop = (k.let(x) for x in p.chunks.bounds(c))
-        copy_rows(k, p, t, self.a_base, (self.first, self.stop), (start, stop), self.rows)
+        with k.loop(self.first, self.stop, t.block, name="block") as first:
+            self.block(c, (first, k.let(minimum(self.stop, first + t.block))), (start, stop))
+
+    def block(self, c: Expr, rows: Range, ks: Range) -> None:
+        """One chunk of as many rows as are packed at a time."""
+        p, t, k = self.p, self.t, self.k
+        start, stop = ks
+        copy_rows(k, p, t, self.a_base, rows, ks, self.rows)
         with k.loop(self.column, self.column_stop, t.columns, name="column") as column:
             if self.packed is None:
                 assert self.panel is not None
@@ -111,12 +117,12 @@ class _Kernel:
                 mine = packed_axes(p)
                 g = [x for x, axis in zip(self.g, p.g) if axis in mine]
                 buffer, at = k.read(self.packed), k.let(as_expr(self.packed.index((*g, column // t.columns, start, 0))))
-            self.tiles(_Panel(buffer, at, k.let(stop - start), column), c)
+            self.tiles(_Panel(buffer, at, k.let(stop - start), column), rows, c)
 
-    def tiles(self, panel: _Panel, c: Expr) -> None:
+    def tiles(self, panel: _Panel, rows: Range, c: Expr) -> None:
         """All tiles of the piece's rows on one panel."""
         p, t, k = self.p, self.t, self.k
-        n = k.let(self.stop - self.first)
+        n = k.let(rows[1] - rows[0])
         with k.loop(0, n, t.rows, name="tile") as r:
             left = k.let(minimum(n - r, t.rows))
             few: Flag = left <= t.small if t.small else False
@@ -128,7 +134,7 @@ class _Kernel:
                     self.multiply(t.rows, 1, r, panel)
                 with self.otherwise(narrow):
                     self.multiply(t.rows, t.vectors, r, panel)
-            self.write(r, left, panel.column, c)
+            self.write(k.let(rows[0] + r), left, panel.column, c)
 
     def when(self, flag: Flag):
         """Runs the block where the flag holds; what is known now makes no branch."""
@@ -199,10 +205,10 @@ class _Kernel:
                     self.write_vector(value, row, at, full, add, last)
 
     def coordinates(self, r: Expr) -> list[Index]:
-        """The coordinates of row `r` of the piece."""
+        """The coordinates of row `r`."""
         if not self.places:
-            return [self.k.let(self.first + r)] * len(self.m)
-        return [self.k.load(table, r) for table in self.places]
+            return [self.k.let(r)] * len(self.m)
+        return [self.k.load(table, r - self.first) for table in self.places]
 
     def write_vector(self, value: Expr, row: Sequence[Index], column: Expr, full: bool, add: Flag, last: Flag) -> None:
         """One vector of a row; a scalar where n is no axis."""

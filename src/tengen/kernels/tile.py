@@ -10,13 +10,14 @@ from typing import Protocol
 
 from tengen.kernels.problem import Problem
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Expr, as_int, cdiv, maximum, minimum
+from tengen.loops.lang import LANES, Expr, as_int, cdiv, const, maximum, minimum, select
 
 SCRATCH_BYTES = 62 << 10  # of a piece, on the stack
 HEIGHT = 14  # rows of a tile at most
 HEIGHT_ALONG_M = 12  # where rows are copied along m: four tiles are whole vectors
 FEW_ROWS = 4  # rows of the small tile, for what is left over
-PIECES = 16  # as many as this are enough to share
+PIECES = 6  # as many as this are enough to share
+MOST_BLOCKS = 4  # blocks of rows of a piece at most
 DEPTH_PAD = LANES  # rows of packed `a` are this much further apart than they are long: they begin in different cache sets
 
 
@@ -112,9 +113,20 @@ def _along_k(p: Problem) -> bool:
     return run_k is None or run_m is None or run_k >= min(run_m, LANES)
 
 
-def width(p: Problem, t: Tile, target: Machine | None, blocks: Expr) -> Expr:
-    """Columns of a piece: as many as a chunk of b for them half fills L2, fewer if there would be too few pieces."""
-    most = max(1, machine(target)[2] // 2 // (p.chunks.longest * p.compute.size * t.columns))
+def piece_size(p: Problem, t: Tile, target: Machine | None) -> tuple[Expr, Expr]:
+    """Columns and rows of a piece.
+
+    Columns are as many as a chunk of b for them half fills L2, and fewer if there would be too few pieces. Rows are one block; where
+    all of b for the columns does not stay in L2, they are several, so that each chunk of b is used more often once it is there.
+    """
+    size, l2 = p.compute.size, machine(target)[2]
+    blocks = as_expr(cdiv(p.rows, t.block)) * p.groups
+    most = max(1, l2 // 2 // (p.chunks.longest * size * t.columns))
     panels = as_expr(cdiv(p.columns, t.columns))
     wanted = cdiv(as_expr(PIECES), maximum(blocks, 1))  # pieces that the columns should be shared out to
-    return minimum(maximum(as_expr(panels // wanted), 1), most) * t.columns
+    panels = minimum(maximum(as_expr(panels // wanted), 1), most)
+    columns = panels * t.columns
+    pieces = blocks * as_expr(cdiv(p.columns, columns))
+    several = minimum(maximum(as_expr(pieces // PIECES), 1), MOST_BLOCKS)
+    stays = p.chunks.positions * columns * size <= l2 // 2
+    return columns, select(stays, const(1), several) * t.block
