@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
-from tengen.kernels.source import At, Leaf, Source, broadcast
+from tengen.kernels.source import At, Leaf, Source, View, broadcast
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, cdiv, const, maximum, minimum, ramp
 
@@ -58,7 +58,7 @@ def simplify(sources: Sequence[Source], outs: Sequence[Array]) -> tuple[list[Sou
     for s in sources:
         inner = s.leaves()
         if inner is None:
-            return list(sources), list(outs)
+            return _ordered(sources, outs)
         leaves += inner
     order = memory_order(outs[0])
     permuted = {a: a.permute(order) for a in [*leaves, *outs]}
@@ -66,6 +66,16 @@ def simplify(sources: Sequence[Source], outs: Sequence[Array]) -> tuple[list[Sou
     groups = merge_axes(shape, list(permuted.values()))
     table = {a: _merged(p, groups) for a, p in permuted.items()}
     return [s.rebind(table) for s in sources], [table[a] for a in outs]
+
+
+def _ordered(sources: Sequence[Source], outs: Sequence[Array]) -> tuple[list[Source], list[Array]]:
+    """Sources of any kind, seen with the axes in the first output's memory order."""
+    order = memory_order(outs[0])
+    if order == sorted(order):
+        return list(sources), list(outs)
+    n = len(order)
+    shape = tuple(outs[0].shape[a] for a in order)
+    return [View(s, shape, tuple(order), (0,) * n, (1,) * n) for s in sources], [o.permute(order) for o in outs]
 
 
 def store_at(k: KernelBuilder, a: Array, at: At, value: Expr) -> None:

@@ -5,7 +5,7 @@ N batch, C channels, S spatial extents of the image, P of the output, K of the w
 
 from __future__ import annotations
 
-from itertools import product
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,11 +14,11 @@ from tengen.base.dtype import int32
 from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.arg import arg_reduce
-from tengen.kernels.lowering import Array, contiguous_strides
+from tengen.kernels.lowering import Array, contiguous_strides, product
 from tengen.kernels.pointwise import copy, memory_order, pointwise
 from tengen.kernels.reduce import reduce
 from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source
-from tengen.loops.lang import Expr, cast, const, equal, maximum, minimum, select
+from tengen.loops.lang import Expr, as_int, cast, const, equal, maximum, minimum, not_equal, select, splat
 from tengen.ops.conv import out_extent, per_axis
 from tengen.ops.define import Case, primitive, with_epilogue
 
@@ -246,9 +246,77 @@ def _first_largest(lo, x: Array, g: Array, kernel_size, stride, padding) -> Arra
     return index
 
 
+DIRECT = 16  # pixels of a window, up to which windows that do not overlap are handled in registers
+
+
+def _unpool_apart(lo, g: Array, x: Array, out: Array, epilogue, kernel_size) -> None:
+    """Windows that touch but do not overlap: each gives its gradient to one of its own pixels, in one pass over the image."""
+    n, d = len(kernel_size), g.dtype.compute
+    space = g.shape[2:]
+    places = list(itertools.product(*(range(k) for k in kernel_size)))
+
+    def pixel(a: Array, place) -> Array:
+        """Of every window, the pixel at `place`, as an image of the output's size."""
+        offset = a.offset
+        for p, st in zip(place, a.strides[2:]):
+            offset = offset + p * st
+        strides = (*a.strides[:2], *(st * k for st, k in zip(a.strides[2:], kernel_size)))
+        return Array(a.id, a.dtype, (*a.shape[:2], *space), strides, offset)
+
+    def winner(*values: Expr) -> Expr:
+        best, index = values[0], splat(const(0, int32)) if values[0].lanes > 1 else const(0, int32)
+        for i, v in enumerate(values[1:], 1):
+            beats = v > best
+            if v.dtype.is_float:
+                beats = beats | (not_equal(v, v) & equal(best, best))
+            best, index = select(beats, v, best), select(beats, const(i, int32), index)
+        return index
+
+    shape = pixel(x, places[0]).shape
+    first = Elementwise(winner, [_computed(pixel(x, p)) for p in places], shape, int32)
+    grad = _computed(g)
+    sources: list[Source] = []
+    for i, place in enumerate(places):
+        s: Source = Elementwise(lambda w, v, i=i: select(equal(w, i), v, const(0, d)), [first, grad], shape, d)
+        s = s if epilogue is None else _Through(s, epilogue, place, kernel_size, out.dtype)
+        sources.append(s if s.dtype is out.dtype else Elementwise(lambda v: cast(v, out.dtype), [s], shape, out.dtype))
+    pointwise(lo, sources, [pixel(out, p) for p in places], "unpool")
+    for axis in range(n):  # pixels past the last whole window
+        covered = space[axis] * kernel_size[axis]
+        rest = out.shape[axis + 2] - covered
+        if as_int(rest) == 0:
+            continue
+        border = list(out.shape)
+        border[axis + 2] = rest
+        edge = Array(out.id, out.dtype, tuple(border), out.strides, out.offset + covered * out.strides[axis + 2])
+        zero: Source = Literal(0, d, edge.shape)
+        if epilogue is not None:
+            zero = _Through(zero, epilogue, tuple(covered if a == axis else 0 for a in range(n)), (1,) * n, out.dtype)
+        pointwise(lo, [zero if zero.dtype is out.dtype else Literal(0, out.dtype)], [edge], "unpool_border")
+
+
+class _Through(Source):
+    """A value sent through an epilogue at its place in the image: coordinate c of the source is pixel c * step + start."""
+
+    def __init__(self, source: Source, epilogue, start, step, dtype):
+        self.source, self.epilogue, self.start, self.step = source, epilogue, start, step
+        self.shape, self.dtype = source.shape, dtype
+
+    def value(self, k, at):
+        coords: list = list(at.coords[:2])
+        vec = at.vec
+        for axis, (a, s) in enumerate(zip(self.start, self.step), 2):
+            stepped = axis == at.vec and s != 1
+            coords.append((at.coord(axis) if stepped else at.coords[axis]) * s + a)
+            vec = None if stepped else vec
+        return self.epilogue(k, self.source.at(k, at), At(tuple(coords), vec, at.count))
+
+
 @with_epilogue(max_pool_grad)
 def _(lo, ins, outs, epilogue, kernel_size, stride, padding):
     g, x, out = ins[0], ins[1], outs[0]
+    if stride == kernel_size and not any(padding) and product(kernel_size) <= DIRECT:
+        return _unpool_apart(lo, g, x, out, epilogue, kernel_size)
     index = _first_largest(lo, x, g, kernel_size, stride, padding)
     d = g.dtype.compute
 
@@ -310,7 +378,7 @@ def _np_windows(x, kernel_size, stride, padding):
     k, padding = per_axis(kernel_size, n, "kernel_size"), per_axis(padding, n, "padding")
     stride = k if stride is None else per_axis(stride, n, "stride")
     out = [(s + 2 * p - kk) // st + 1 for s, kk, st, p in zip(x.shape[2:], k, stride, padding)]
-    for at in product(*map(range, out)):
+    for at in itertools.product(*map(range, out)):
         first = [i * s - p for i, s, p in zip(at, stride, padding)]
         yield (..., *at), (..., *(slice(max(f, 0), min(f + kk, s)) for f, kk, s in zip(first, k, x.shape[2:]))), out, int(np.prod(k))
 
