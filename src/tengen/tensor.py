@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tengen.base.dtype import DType, bool_, dtype, float32, int64, promote, promote_scalar
-from tengen.base.errors import DTypeError, TraceError
+from tengen.base.errors import DTypeError, TraceError, Undecided, user_line
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import contiguous_strides
 from tengen import ops  # noqa: F401  (registers all ops)
@@ -236,6 +236,8 @@ def _binary_slow(table: dict, a: Tensor, b):
         return out
     if not isinstance(b, (int, float, bool, np.ndarray, np.generic)):
         return NotImplemented
+    if isinstance(b, (int, float)):  # as a kept tensor it finds its plan
+        b = number(b, promote_scalar(a.dtype, b))
     return run(op, (a, b), ())
 
 
@@ -282,14 +284,29 @@ tracing = _Tracing()
 
 
 def _slow(op: Op, inputs: tuple, attrs: tuple):
-    attrs = tuple(_plain(a) for a in attrs)
-    inputs = _convert(op, inputs)
-    if tracing.recorder is not None:
-        return tracing.recorder.record(op, inputs, attrs)
-    out = _execute(op, inputs, attrs)
+    try:
+        attrs = tuple(_plain(a) for a in attrs)
+        inputs = _convert(op, inputs)
+        if tracing.recorder is not None:
+            return tracing.recorder.record(op, inputs, attrs)
+        out = _execute(op, inputs, attrs)
+    except Exception as e:
+        _explain(e, op, inputs, attrs)
+        raise
     if any(x is not None and x._node is not None for x in inputs):
         record(op, inputs, attrs, out)
     return out
+
+
+def _explain(e: Exception, op: Op, inputs: tuple, attrs: tuple) -> None:
+    """Completes an error's message: the call that the user made, and the user's line."""
+    if isinstance(e, Undecided) or len(e.args) != 1 or not isinstance(e.args[0], str):
+        return
+    text, where = getattr(e, "_told", None) or (e.args[0], user_line())
+    e._told = (text, where)  # type: ignore[attr-defined]  # the outermost call names itself, around the first text
+    types = [x._layout.type if isinstance(x, Tensor) else None if x is None else type(x).__name__ for x in inputs]
+    call = "" if text.startswith(f"{op.name}(") else f"{op.signature(types, dict(zip(op.attrs, attrs)))}: "  # type: ignore[arg-type]
+    e.args = (f"{call}{text} [at {where}]",)
 
 
 def _execute(op: Op, inputs: tuple, attrs: tuple):
@@ -358,7 +375,7 @@ def _convert(op: Op, inputs: tuple) -> tuple:
             out.append(x)
         elif isinstance(x, (bool, int, float)):
             d = promote_scalar(strong, x) if strong is not None and i not in op.own else _default_dtype(x)
-            out.append(scalar(x, d) if tracing.recorder is None else tracing.recorder.literal(x, d))
+            out.append(number(x, d))
         elif isinstance(x, (np.ndarray, np.generic, list, tuple)):
             out.append(Tensor(x))
         else:
@@ -387,6 +404,18 @@ def scalar(value, d: DType) -> Tensor:
         t = _scalars[key] = from_numpy(np.asarray(value, d.numpy))
     return t
 
+
+def number(value, d: DType) -> Tensor:
+    """A 0-d tensor of a number: while a trace is recorded, a constant of the graph."""
+    return scalar(value, d) if tracing.recorder is None else tracing.recorder.literal(value, d)
+
+
+def as_tensor(x) -> Tensor:
+    """x itself, or a Tensor of a number, an array or nested sequences."""
+    return x if isinstance(x, Tensor) else Tensor(x)
+
+
+dispatch.tensor, dispatch.scalar = as_tensor, number
 
 # ---- ways in and out -----------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,25 @@
 Importing this package registers all ops.
 """
 
-from tengen.ops import activation, contract, conv, creation, division, elementwise, logic, nn, pool, reduce, rng, shape, update
+from tengen.ops import (
+    activation,
+    contract,
+    conv,
+    creation,
+    division,
+    elementwise,
+    joining,
+    logic,
+    nn,
+    pool,
+    reduce,
+    rng,
+    shape,
+    update,
+    views,
+)  # fmt: skip
 
-__all__ = ["activation", "contract", "conv", "creation", "division", "elementwise", "logic", "nn", "pool", "reduce", "rng", "shape", "update"]
+__all__ = [
+    "activation", "contract", "conv", "creation", "division", "elementwise", "joining", "logic", "nn", "pool", "reduce", "rng",
+    "shape", "update", "views",
+]  # fmt: skip

@@ -1,6 +1,7 @@
 """Activations of networks, each one scalar expression: eagerly one kernel, and its gradient one kernel.
 
-In and out: floats of any shape (integers give float32). Where an activation multiplies x by something that vanishes, -inf gives NaN.
+In and out: floats of any shape (integers give float32). Where an activation multiplies x by something that vanishes, -inf gives
+NaN.
 """
 
 from __future__ import annotations

@@ -1,17 +1,339 @@
-"""Making tensors."""
+"""Making tensors: filled, counting, identity matrices, triangles, grids.
+
+Shapes, extents and dtypes are attributes; numbers (what to fill with, where to start) are operands, so one eager kernel serves
+all.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from tengen.loops.lang import const
-from tengen.ops.define import elementwise
+from tengen.base.dtype import bool_, dtype, float32, float64, int64
+from tengen.base.errors import ShapeError
+from tengen.ir.types import TensorType
+from tengen.kernels.indexed import Iota
+from tengen.kernels.source import Elementwise, broadcast
+from tengen.loops.lang import Expr, cast, fma
+from tengen.ops.define import Case, composite, dispatch, lookup, primitive, shorthand
+from tengen.ops.elementwise import add, astype, div, mul, sub
+from tengen.ops.shape import broadcast_to, reshape
+from tengen.ops.views import on_diagonal
+
+if TYPE_CHECKING:
+    from tengen.tensor import Tensor
+
+_dtype = dtype
 
 
-@elementwise(kinds="fiub")
-def zeros_like(x):
-    """0."""
-    return const(0, x.dtype)
+def _shape(shape) -> tuple:
+    return (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
 
 
-zeros_like.reference(np.zeros_like)
+def _check_shape(shape: Sequence, name: str) -> None:
+    if any(isinstance(d, int) and d < 0 for d in shape):
+        raise ShapeError(f"{name}: shape {tuple(shape)} has a negative extent")
+
+
+@primitive
+def fill(value: Tensor, shape: Sequence[int]) -> Tensor:
+    """A tensor of `shape` with the 0-d `value` everywhere, in memory of its own."""
+
+
+@fill.canon
+def _(types, shape):
+    shape = _shape(shape)
+    _check_shape(shape, "fill")
+    return {"shape": tuple(TensorType(shape, types[0].dtype).shape)}
+
+
+@fill.infer
+def _(value, shape):
+    if value.ndim:
+        raise ShapeError("the value must be 0-d")
+    return TensorType(shape, value.dtype)
+
+
+@fill.source
+def _(ins, out, shape):
+    return broadcast(ins[0], out.shape)
+
+
+@fill.vjp
+def _(g, value, shape):
+    return lookup("sum")(g)
+
+
+fill.reference(lambda value, shape: np.full(shape, value))
+fill.cases(
+    Case(lambda r: (r.uniform(-1, 1, ()),), {"shape": (3, 17)}), Case(lambda r: (r.uniform(-1, 1, ()),), {"shape": (2, 0)})
+)
+
+
+@shorthand
+def full(shape, value, dtype=None) -> Tensor:
+    """A tensor with `value` everywhere; of the value's dtype by default (Python floats float32, ints int64).
+
+    >>> from tengen import functional as F
+    >>> F.full((2, 2), 7).tolist()
+    [[7, 7], [7, 7]]
+    """
+    if isinstance(value, (bool, int, float)):
+        default = bool_ if isinstance(value, bool) else int64 if isinstance(value, int) else float32
+        value = dispatch.scalar(value, default if dtype is None else _dtype(dtype))
+    else:
+        value = dispatch.tensor(value)
+        value = value if dtype is None or value.dtype is _dtype(dtype) else astype(value, dtype)
+    return fill(value, _shape(shape)) if value.ndim == 0 else lookup("copy")(broadcast_to(value, _shape(shape)))
+
+
+@shorthand
+def zeros(shape, dtype="float32") -> Tensor:
+    """A tensor of zeros.
+
+    >>> from tengen import functional as F
+    >>> F.zeros((2, 3)).shape
+    (2, 3)
+    """
+    return full(shape, 0, dtype)
+
+
+@shorthand
+def ones(shape, dtype="float32") -> Tensor:
+    """A tensor of ones."""
+    return full(shape, 1, dtype)
+
+
+@shorthand
+def full_like(inp: Tensor, value, dtype=None) -> Tensor:
+    """A tensor of inp's shape (and dtype, if none is given) with `value` everywhere."""
+    x = dispatch.tensor(inp)
+    return full(x.shape, value, x.dtype if dtype is None else dtype)
+
+
+@shorthand
+def zeros_like(inp: Tensor, dtype=None) -> Tensor:
+    """A tensor of zeros of inp's shape and dtype."""
+    return full_like(inp, 0, dtype)
+
+
+@shorthand
+def ones_like(inp: Tensor, dtype=None) -> Tensor:
+    """A tensor of ones of inp's shape and dtype."""
+    return full_like(inp, 1, dtype)
+
+
+full.reference(lambda shape, value, dtype=None: np.full(shape, value, dtype))
+full.cases(
+    Case(lambda r: (), {"shape": (3, 17), "value": 2.5}), Case(lambda r: (), {"shape": (2, 0), "value": 3, "dtype": "int8"})
+)
+for _op, _f in ((zeros, np.zeros), (ones, np.ones)):
+    _op.reference(lambda shape, dtype="float32", f=_f: f(shape, dtype))
+    _op.cases(
+        Case(lambda r: (), {"shape": (3, 17)}),
+        Case(lambda r: (), {"shape": (), "dtype": "bool"}),
+        Case(lambda r: (), {"shape": 5}),
+    )
+for _op, _f in ((zeros_like, np.zeros_like), (ones_like, np.ones_like)):
+    _op.reference(lambda inp, dtype=None, f=_f: f(inp, dtype))
+    _op.cases(Case(lambda r: (r.uniform(-1, 1, (3, 5)),)))
+full_like.reference(lambda inp, value, dtype=None: np.full_like(inp, value, dtype))
+full_like.cases(Case(lambda r: (r.uniform(-1, 1, (3, 5)),), {"value": -1.5}))
+
+# ---- counting --------------------------------------------------------------------------------------------------------
+
+
+@primitive
+def iota(start: Tensor, step: Tensor, count: int, dtype) -> Tensor:
+    """start + i * step for i = 0 .. count - 1, in `dtype`: floats by one fma of the rounded i; start and step are 0-d."""
+
+
+@iota.canon
+def _(types, count, dtype):
+    return {"count": count, "dtype": _dtype(dtype)}
+
+
+@iota.infer
+def _(start, step, count, dtype):
+    if start.ndim or step.ndim:
+        raise ShapeError("start and step must be 0-d")
+    _check_shape((count,), "iota")
+    return TensorType((count,), dtype)
+
+
+@iota.source
+def _(ins, out, count, dtype):
+    d = dtype.compute
+
+    def fn(start, step, i):
+        start, step, i = cast(start, d), cast(step, d), cast(i, d)
+        return cast(fma(i, step, start) if d.is_float else i * step + start, dtype)
+
+    return Elementwise(
+        fn, [broadcast(ins[0], out.shape), broadcast(ins[1], out.shape), Iota(out.shape, int64)], out.shape, dtype
+    )
+
+
+@iota.vjp
+def _(g, start, step, count, dtype):
+    if not dtype.is_float:
+        return None, None
+    total = lookup("sum")
+    return (lambda: total(g)), (lambda: total(mul(g, arange(0, count, 1, g.dtype))))
+
+
+iota.reference(lambda start, step, count, dtype: (start + step * np.arange(count)).astype(_dtype(dtype).numpy))
+iota.cases(
+    Case(lambda r: (np.float64(2.5), np.float64(-0.5)), {"count": 33, "dtype": "float64"}),
+    Case(lambda r: (np.int64(2), np.int64(3)), {"count": 17, "dtype": "int32"}),
+)
+
+
+@shorthand
+def arange(start=0, stop=None, step=1, dtype="float32") -> Tensor:
+    """start, start + step, ... below stop; one argument is `stop`. float32 by default, as in MegEngine.
+
+    >>> from tengen import functional as F
+    >>> F.arange(2, 5, dtype="int32").tolist()
+    [2, 3, 4]
+    """
+    if stop is None:
+        start, stop = 0, start
+    if isinstance(stop, Expr):  # an extent of a shape-generic program
+        count = stop
+    else:
+        start, stop, step = (v if isinstance(v, (int, float)) else v.item() for v in (start, stop, step))
+        if step == 0:
+            raise ValueError(f"arange({start}, {stop}, {step}): the step must not be 0")
+        count = max(0, math.ceil((stop - start) / step))
+    d = _dtype(dtype)
+    number = float64 if any(isinstance(v, float) for v in (start, step)) else int64
+    return iota(dispatch.scalar(start, number), dispatch.scalar(step, number), count, d)
+
+
+arange.reference(lambda start=0, stop=None, step=1, dtype="float32": np.arange(start, stop, step).astype(dtype))
+arange.cases(
+    Case(lambda r: (), {"start": 17}), Case(lambda r: (), {"start": 2, "stop": 9.5, "step": 0.5}),
+    Case(lambda r: (), {"start": 5, "stop": -5, "step": -3, "dtype": "int8"}), Case(lambda r: (), {"start": 3, "stop": 3}),
+)  # fmt: skip
+
+
+@composite
+def even_steps(start: Tensor, stop: Tensor, num: int, dtype) -> Tensor:
+    """`num` numbers from start to stop, both included, evenly spaced; computed in float64."""
+    i = iota(dispatch.scalar(0, int64), dispatch.scalar(1, int64), num, float64)
+    y = lookup("fma")(i, div(sub(stop, start), max(num - 1, 1)), start)
+    last = lookup("equal")(i, float(num - 1)) if num > 1 else lookup("less")(i, 0.0)
+    return astype(lookup("where")(last, stop, y), dtype)
+
+
+even_steps.reference(lambda start, stop, num, dtype: np.linspace(start, stop, num).astype(_dtype(dtype).numpy))
+even_steps.cases(Case(lambda r: (np.float64(-1.5), np.float64(2)), {"num": 17, "dtype": "float64"}))
+
+
+@shorthand
+def linspace(start, stop, num: int, dtype="float32") -> Tensor:
+    """`num` numbers from start to stop, both included, evenly spaced; computed in float64.
+
+    >>> from tengen import functional as F
+    >>> F.linspace(0, 1, 5).tolist()
+    [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
+    if num < 0:
+        raise ValueError(f"linspace: num={num} must not be negative")
+    ends = [
+        dispatch.scalar(float(v), float64) if isinstance(v, (int, float)) else astype(dispatch.tensor(v), "float64")
+        for v in (start, stop)
+    ]
+    return even_steps(*ends, int(num), _dtype(dtype))
+
+
+linspace.reference(lambda start, stop, num, dtype="float32": np.linspace(start, stop, num).astype(dtype))
+linspace.cases(
+    Case(lambda r: (), {"start": -1.5, "stop": 7, "num": 33}), Case(lambda r: (), {"start": 2, "stop": 3, "num": 1}),
+    Case(lambda r: (), {"start": 2, "stop": 3, "num": 0}), Case(lambda r: (), {"start": 0, "stop": 10, "num": 11, "dtype": "int32"}),
+)  # fmt: skip
+
+# ---- matrices and grids ----------------------------------------------------------------------------------------------
+
+
+@shorthand
+def eye(N: int, M: int | None = None, k: int = 0, dtype="float32") -> Tensor:
+    """The N x M (N x N) matrix with ones on its k-th diagonal."""
+    m = N if M is None else M
+    n = max(0, min(N + min(k, 0), m - max(k, 0)))
+    return on_diagonal(ones((n,), dtype), N, m, k)
+
+
+eye.reference(lambda N, M=None, k=0, dtype="float32": np.eye(N, M, k, dtype))
+eye.cases(
+    Case(lambda r: (), {"N": 17}),
+    Case(lambda r: (), {"N": 3, "M": 5, "k": 1, "dtype": "int32"}),
+    Case(lambda r: (), {"N": 3, "k": -7}),
+)
+
+
+@shorthand
+def tril(inp: Tensor, k: int = 0) -> Tensor:
+    """The last two axes' lower triangle, up to the k-th diagonal; zeros above."""
+    return _triangle(inp, k, "less_equal")
+
+
+@shorthand
+def triu(inp: Tensor, k: int = 0) -> Tensor:
+    """The last two axes' upper triangle, from the k-th diagonal on; zeros below."""
+    return _triangle(inp, k, "greater_equal")
+
+
+def _triangle(inp, k: int, compare: str) -> Tensor:
+    x = dispatch.tensor(inp)
+    if x.ndim < 2:
+        raise ShapeError(f"a triangle of shape {tuple(x.shape)}: two axes are needed")
+    return triangle(x, k, compare)
+
+
+@composite
+def triangle(x: Tensor, k: int, compare: str) -> Tensor:
+    """x where column `compare` row + k, else 0."""
+    r, c = x.shape[-2:]
+    rows, columns = reshape(arange(0, r, 1, "int64"), (r, 1)), reshape(arange(0, c, 1, "int64"), (1, c))
+    return lookup("where")(lookup(compare)(columns, add(rows, k)), x, 0)
+
+
+tril.reference(lambda x, k=0: np.tril(x, k))
+triu.reference(lambda x, k=0: np.triu(x, k))
+triangle.reference(lambda x, k, compare: np.tril(x, k) if compare == "less_equal" else np.triu(x, k))
+triangle.cases(Case(lambda r: (r.uniform(-1, 1, (4, 17)),), {"k": 2, "compare": "less_equal"}))
+for _op in (tril, triu):
+    _op.cases(Case(lambda r: (r.uniform(-1, 1, (2, 5, 4)),)), Case(lambda r: (r.uniform(-1, 1, (4, 17)),), {"k": -2}))
+
+
+@shorthand
+def meshgrid(*inputs: Tensor, indexing: str = "xy") -> list[Tensor]:
+    """Coordinate grids of vectors, as views: "xy" puts the second vector along the first axis, "ij" keeps the order.
+
+    >>> from tengen import Tensor, functional as F
+    >>> [g.tolist() for g in F.meshgrid(Tensor([1, 2]), Tensor([3, 4]))]
+    [[[1, 2], [1, 2]], [[3, 3], [4, 4]]]
+    """
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"meshgrid: indexing={indexing!r} must be 'xy' or 'ij'")
+    xs = [dispatch.tensor(x) for x in inputs]
+    n = len(xs)
+    place = list(range(n))
+    if indexing == "xy" and n > 1:
+        place[:2] = [1, 0]
+    shape: list = [1] * n
+    for x, p in zip(xs, place):
+        if x.ndim > 1:
+            raise ShapeError(f"meshgrid: vectors are expected, got shape {tuple(x.shape)}")
+        shape[p] = x.size if x.ndim == 0 else x.shape[0]
+    return [
+        broadcast_to(reshape(x, tuple(shape[p] if i == p else 1 for i in range(n))), tuple(shape)) for x, p in zip(xs, place)
+    ]
+
+
+meshgrid.reference(lambda *xs, indexing="xy": np.meshgrid(*xs, indexing=indexing))

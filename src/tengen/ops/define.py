@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tengen.base.dtype import DType, bool_, float32, promote
-from tengen.base.errors import AxisError, DTypeError, ShapeError, TengenError, Undecided
+from tengen.base.errors import ArgumentError, DTypeError, ShapeError, TengenError, Undecided
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import memory_order, pointwise
@@ -147,24 +147,28 @@ class Op:
     def canonical(self, types: Sequence[TensorType | None], attrs: Sequence) -> dict[str, Any]:
         """The attributes as a dictionary in canonical form."""
         values = dict(zip(self.attrs, attrs))
-        if "canon" not in self.rules:
-            return values
-        try:
-            return self.rules["canon"](types, **values)
-        except (ShapeError, DTypeError, AxisError) as e:
-            if str(e).startswith(f"{self.name}("):
-                raise
-            raise type(e)(f"{self.signature(types, values)}: {e}") from None
+        return self._told("canon", types, values, types) if "canon" in self.rules else values
 
     def infer_types(self, types: Sequence[TensorType | None], attrs: dict) -> tuple[TensorType, ...]:
         """The output types; an error names the op and its arguments."""
         if "infer" not in self.rules:
             raise TengenError(f"{self.name} is a {self.kind}: it has no node of its own in a graph of primitives")
-        try:
-            out = self.rules["infer"](*types, **attrs)
-        except (ShapeError, DTypeError) as e:
-            raise type(e)(f"{self.signature(types, attrs)}: {e}") from None
+        out = self._told("infer", types, attrs, *types)
         return out if isinstance(out, tuple) else (out,)
+
+    def _told(self, slot: str, types: Sequence[TensorType | None], attrs: dict, *args):
+        """Asks a rule; its errors name the op and its arguments."""
+        try:
+            return self.rules[slot](*args, **attrs)
+        except Undecided:
+            raise
+        except TengenError as e:
+            if str(e).startswith(f"{self.name}("):
+                raise
+            raise type(e)(f"{self.signature(types, attrs)}: {e}") from None
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as e:
+            what = f"does not take these arguments ({type(e).__name__}: {e}); help: see help() of the function"
+            raise ArgumentError(f"{self.signature(types, attrs)}: {what}") from e
 
     def signature(self, types: Sequence[TensorType | None], attrs: dict | None = None) -> str:
         """How a call looks in messages: ``matmul(f32[4,3], f32[4,5])``."""

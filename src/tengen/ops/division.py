@@ -1,7 +1,8 @@
 """Floor division, remainder and power: the elementwise ops that a single expression cannot say.
 
 Remainders of floats are exact, as fmod's are: a long division takes 50 bits of the quotient at a time, in float64, and how many
-turns it takes is found out from the operands of each vector (one, nearly always). Powers of integers are made by repeated squaring.
+turns it takes is found out from the operands of each vector (one, nearly always). Powers of integers are made by repeated
+squaring.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Elementwise arithmetic, functions of mathematics, `where`, casts and copies.
 
-Each op is one scalar expression over its operands, from which kernel, fusion, gradient and tests follow. float16 and bfloat16 are
-computed in float32 and rounded once; integers wrap. Comparisons and bits: `logic.py`; floor division, remainder and
-powers: `division.py`; activations: `activation.py`.
+Each op is one scalar expression over its operands, from which kernel, fusion, gradient and tests follow. float16 and bfloat16
+are computed in float32 and rounded once; integers wrap. Comparisons and bits: `logic.py`; floor division, remainder and powers:
+`division.py`; activations: `activation.py`.
 """
 
 from __future__ import annotations

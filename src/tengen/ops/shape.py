@@ -1,4 +1,8 @@
-"""Shape ops: views where strides can say it, copies where they cannot."""
+"""The views that all others are made of: reshape, permute, broadcast_to and strided_slice, with their gradients.
+
+A view changes strides and copies nothing; where strides cannot say it (reshape of a transposed tensor) it copies first. Other forms
+of views are in `views.py`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,10 @@ import numpy as np
 
 from tengen.base.errors import AxisError, ShapeError
 from tengen.ir.types import Dim, TensorType
+from tengen.kernels.indexed import pad
 from tengen.kernels.lowering import Array, contiguous_strides, product
+from tengen.kernels.pointwise import memory_order, pointwise
+from tengen.kernels.source import Leaf, Literal
 from tengen.loops.lang import as_int
 from tengen.ops.define import Case, broadcast_shapes, primitive
 
@@ -31,7 +38,7 @@ def normalize_axes(axes, ndim: int) -> tuple[int, ...]:
     """Distinct axes counted from the front, in ascending order; None means all."""
     if axes is None:
         return tuple(range(ndim))
-    axes = (axes,) if isinstance(axes, (int, np.integer)) else axes
+    axes = tuple(axes) if hasattr(axes, "__iter__") else (axes,)
     out = sorted(normalize_axis(a, ndim) for a in axes)
     if len(set(out)) != len(out):
         raise AxisError(f"axes {tuple(axes)} name an axis twice")
@@ -121,7 +128,10 @@ def _(g, x, shape):
 
 
 reshape.reference(lambda x, shape: np.reshape(x, shape))
-reshape.cases(Case(lambda rng: (rng.uniform(-1, 1, (4, 6)),), {"shape": (3, 8)}), Case(lambda rng: (rng.uniform(-1, 1, (4, 6)),), {"shape": (2, -1, 3)}))
+reshape.cases(
+    Case(lambda rng: (rng.uniform(-1, 1, (4, 6)),), {"shape": (3, 8)}),
+    Case(lambda rng: (rng.uniform(-1, 1, (4, 6)),), {"shape": (2, -1, 3)}),
+)
 
 
 @primitive
@@ -209,8 +219,64 @@ def _(a, out, starts, sizes, steps):
     return replace(a, shape=tuple(sizes), strides=tuple(s * st for s, st in zip(a.strides, steps)), offset=offset)
 
 
+@strided_slice.vjp
+def _(g, x, starts, sizes, steps):
+    return slice_grad(g, x.shape, starts, steps)
+
+
 strided_slice.reference(
-    lambda x, starts, sizes, steps: x[tuple(np.arange(n) * s + a for a, n, s in zip(starts, sizes, steps))] if x.ndim == 1 else
-    x[np.ix_(*(np.arange(n) * s + a for a, n, s in zip(starts, sizes, steps)))]
+    lambda x, starts, sizes, steps: x[np.ix_(*(np.arange(n) * s + a for a, n, s in zip(starts, sizes, steps)))]
 )  # fmt: skip
-strided_slice.cases(Case(lambda rng: (rng.uniform(-1, 1, (5, 6)),), {"starts": (1, 5), "sizes": (3, 3), "steps": (1, -2)}))
+strided_slice.cases(
+    Case(lambda rng: (rng.uniform(-1, 1, (5, 6)),), {"starts": (1, 5), "sizes": (3, 3), "steps": (1, -2)}),
+    Case(lambda rng: (rng.uniform(-1, 1, (33,)),), {"starts": (0,), "sizes": (17,), "steps": (2,)}),
+    Case(lambda rng: (rng.uniform(-1, 1, (4, 3)),), {"starts": (2, 0), "sizes": (0, 3), "steps": (1, 1)}),
+)
+
+
+@primitive
+def slice_grad(grad: Tensor, shape: Sequence[int], starts: Sequence[int], steps: Sequence[int]) -> Tensor:
+    """Zeros of `shape` with `grad` where `strided_slice` from `starts` in `steps` would read: its gradient. With steps of 1 it is
+    padding with zeros."""
+
+
+@slice_grad.infer
+def _(g, shape, starts, steps):
+    strided_slice.rules["infer"](TensorType(shape, g.dtype), starts, g.shape, steps)
+    return TensorType(shape, g.dtype)
+
+
+@slice_grad.layout
+def _(arrays, out, **attrs):
+    return memory_order(arrays[0])
+
+
+@slice_grad.lower
+def _(lo, ins, outs, shape, starts, steps):
+    out = outs[0]
+    zero = Literal(0, out.dtype)
+    inside = replace(strided_slice.rules["view"](out, TensorType(ins[0].shape, out.dtype), starts, ins[0].shape, steps))
+    empty = any(as_int(d) == 0 for d in inside.shape)
+    if empty or any(as_int(st) != 1 for st in steps):
+        pointwise(lo, [zero], [out], "slice_grad_zero")
+        return None if empty else pointwise(lo, [Leaf(ins[0])], [inside], "slice_grad")
+    widths = [(a, d - a - n) for a, d, n in zip(starts, shape, ins[0].shape)]
+    return pad(lo, Leaf(ins[0]), out, widths, name="slice_grad")
+
+
+@slice_grad.vjp
+def _(gg, g, shape, starts, steps):
+    return strided_slice(gg, starts, g.shape, steps)
+
+
+def _np_slice_grad(g, shape, starts, steps):
+    out = np.zeros(shape, g.dtype)
+    out[np.ix_(*(np.arange(n) * s + a for a, n, s in zip(starts, g.shape, steps)))] = g
+    return out
+
+
+slice_grad.reference(_np_slice_grad)
+slice_grad.cases(
+    Case(lambda rng: (rng.uniform(-1, 1, (3, 3)),), {"shape": (5, 6), "starts": (1, 5), "steps": (1, -2)}),
+    Case(lambda rng: (rng.uniform(-1, 1, (3, 17)),), {"shape": (5, 20), "starts": (1, 2), "steps": (1, 1)}),
+)
