@@ -20,6 +20,7 @@ from tengen.tensor import Tensor
 
 if TYPE_CHECKING:
     from tengen import data, deploy, jit, module, optimizer
+    from tengen.base.config import config
     from tengen.deploy import load_graph
     from tengen.deploy.checkpoint import load, save
     from tengen.jit import trace
@@ -29,9 +30,10 @@ tensor = Tensor
 
 # name -> the module that it is, or that defines it
 _LATER = {
-    "data": "tengen.data", "deploy": "tengen.deploy", "jit": "tengen.jit", "module": "tengen.module",
-    "optimizer": "tengen.optimizer", "load": "tengen.deploy.checkpoint", "load_graph": "tengen.deploy",
-    "save": "tengen.deploy.checkpoint", "show_config": "tengen.runtime.report", "trace": "tengen.jit",
+    "config": "tengen.base.config", "data": "tengen.data", "deploy": "tengen.deploy", "jit": "tengen.jit",
+    "module": "tengen.module", "optimizer": "tengen.optimizer", "load": "tengen.deploy.checkpoint",
+    "load_graph": "tengen.deploy", "save": "tengen.deploy.checkpoint", "show_config": "tengen.runtime.report",
+    "trace": "tengen.jit",
 }  # fmt: skip
 
 
@@ -49,6 +51,6 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "__version__", "Parameter", "Tensor", "autodiff", "data", "deploy", "functional", "jit", "load", "load_graph", "module",
-    "optimizer", "random", "save", "show_config", "set_threads", "tensor", "trace",
+    "__version__", "Parameter", "Tensor", "autodiff", "config", "data", "deploy", "functional", "jit", "load", "load_graph",
+    "module", "optimizer", "random", "save", "show_config", "set_threads", "tensor", "trace",
 ]  # fmt: skip
