@@ -39,7 +39,7 @@ def run_artifact(artifact: Artifact, inputs: Sequence[Any]) -> list[np.ndarray]:
     Errors: CannotRun when this machine cannot link or run it; ShapeError or DTypeError for other inputs; TengenError when the
     program fails.
     """
-    arrays = [np.ascontiguousarray(x) for x in inputs]
+    arrays = [np.asarray(x, order="C") for x in inputs]
     if len(arrays) != len(artifact.inputs):
         raise ShapeError(f"{artifact.name}: {len(arrays)} inputs given, it takes {artifact.inputs}")
     for p, a in zip(artifact.inputs, arrays):

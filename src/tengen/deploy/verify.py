@@ -109,11 +109,11 @@ def random_inputs(ports: Sequence[Port], runs: int, seed: int) -> list[list[np.n
 def _set(model: Model, given: Sequence[Any] | Mapping[str, Any]) -> list[np.ndarray]:
     """One set of inputs in order, as dense arrays of the right types."""
     values = model._ordered((), dict(given)) if isinstance(given, Mapping) else model._ordered(tuple(given), {})
-    return [np.ascontiguousarray(model._argument(p, v).numpy()) for p, v in zip(model.inputs, values)]
+    return [np.asarray(model._argument(p, v).numpy(), order="C") for p, v in zip(model.inputs, values)]
 
 
 def _bytes_of(result: Tensor | tuple[Tensor, ...]) -> list[np.ndarray]:
-    return [np.ascontiguousarray(t.numpy()) for t in (result if isinstance(result, tuple) else (result,))]
+    return [np.asarray(t.numpy(), order="C") for t in (result if isinstance(result, tuple) else (result,))]
 
 
 def differing(a: np.ndarray, b: np.ndarray) -> np.ndarray:
