@@ -65,7 +65,7 @@ class Run:
         loader = DataLoader(ArrayDataset(images, labels), RandomSampler(ArrayDataset(images, labels), BATCH, drop_last=True, seed=SEED))
         net.train()
         times = []
-        with tqdm(total=epochs * len(loader), desc=f"{self.name:28}", leave=True, mininterval=0.5) as bar:
+        with tqdm(total=epochs * len(loader), desc=f"{self.name:28}", leave=False, disable=None) as bar:
             for _ in range(epochs):
                 for data, label in loader:
                     start = time.perf_counter()
@@ -73,10 +73,11 @@ class Run:
                     self.losses.append(loss.item())
                     times.append(time.perf_counter() - start)
                     bar.update()
-                bar.set_postfix(loss=f"{self.losses[-1]:.4f}")
+                bar.set_postfix(loss=f"{self.losses[-1]:.4f}", refresh=False)
                 schedule.step()
         net.eval()
         self.step_ms = 1e3 * float(np.median(times))
+        print(f"{self.name:28} {len(times)} steps of {self.step_ms:.2f} ms, last loss {self.losses[-1]:.4f}", flush=True)
         return self
 
     def fingerprint(self) -> str:
