@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Mapping
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,7 +86,7 @@ class Model:
     def n_parameters(self) -> int:
         """How many numbers its constants and states hold."""
         values = [c.value for c in self.graph.constants.values()] + [s.read for s in self.graph.states.values()]
-        return sum(int(np.prod(v.type.shape, dtype=object)) for v in values)
+        return sum(prod(v.type.shape) for v in values)
 
     def ops(self) -> Counter[str]:
         """How many nodes there are of each op."""

@@ -1,0 +1,110 @@
+"""The command line, through click's runner and as a process of its own."""
+
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import tengen
+from tengen import Tensor, trace
+from tengen.base.config import KNOBS, config
+from tengen.base.version import VERSION
+from tengen.cli.main import main
+from tengen.runtime import cache
+from tengen.runtime.report import config_table
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A model file: softmax(x @ w + b)."""
+    import tengen.functional as F
+
+    rng = np.random.default_rng(0)
+    w, b = (Tensor(rng.standard_normal(s).astype("f4")) for s in ((6, 4), (4,)))
+    f = trace(lambda x: F.softmax(x @ w + b, axis=1), example_input=Tensor(np.ones((2, 6), "f4")), name="soft")
+    path = tmp_path_factory.mktemp("model") / "soft.tgn"
+    f.dump(path, arg_names=["data"], output_names=["probability"])
+    return path
+
+
+def run(*args, code=0):
+    result = CliRunner().invoke(main, list(map(str, args)))
+    assert result.exit_code == code, (result.output, result.exception)
+    assert "\x1b" not in result.output and "Traceback" not in result.output
+    return result.output
+
+
+def test_version():
+    assert run("--version") == f"tengen {VERSION}\n"
+
+
+@pytest.mark.parametrize("command", ["", "info", "compile", "verify", "cache", "cache info", "cache clear", "config"])
+def test_help(command):
+    text = run(*command.split(), "--help")
+    assert text.startswith("Usage: ") and len(text.splitlines()) > 4
+    for option, rest in re.findall(r"^  (?:-\w, )?(--[\w-]+)(.*(?:\n {20,}.*)*)", text, re.M):
+        assert len(rest.strip()) > 10, f"{option} says nothing"
+
+
+def test_info(model):
+    text = run("info", model)
+    for part in ("soft", "data: f32[2,6]", "probability: f32[2,4]", "1 matmul", "28 numbers in 2 tensors", "sha-256"):
+        assert part in text
+    assert f"{os.path.getsize(model):,}" in text
+    assert "captured0" in run("info", model, "--weights") and "matmul(data" in run("info", model, "--graph")
+
+
+def test_compile_and_verify(model, tmp_path):
+    text = run("compile", model, "--target", "aarch64", "-o", tmp_path / "arm", "--threads", 2, "--name", "net")
+    assert sorted(os.listdir(tmp_path / "arm")) == ["net.bin", "net.h", "net.o", "net_main.c"]
+    assert "bytes of code in" in text and "aarch64, 2 threads" in text
+    run("compile", model, "-o", tmp_path / "x86")
+    assert (tmp_path / "x86" / "soft.o").exists()
+    for folder in ("arm", "x86"):
+        text = run("verify", model, tmp_path / folder, "--runs", 2)
+        assert "16 values, 0 differ" in text or "skipped: " in text
+
+
+def test_errors_are_one_line(model, tmp_path):
+    (tmp_path / "bad").write_bytes(model.read_bytes()[:-1])
+    for args, message in [
+        (("info", tmp_path / "none"), "No such file"),
+        (("info", tmp_path / "bad"), "damaged"),
+        (("compile", model, "-o", tmp_path / "bad" / "x"), "Not a directory"),
+        (("compile", model, "-o", tmp_path / "x", "--name", "a-b"), "cannot begin names in C"),
+        (("verify", model, tmp_path), "holds 0 artifacts"),
+    ]:
+        text = run(*args, code=1)
+        assert text.startswith("Error: ") and message in text and text.count("\n") == 1, text
+    run("compile", model, "-o", tmp_path, "--target", "vax", code=2)
+    run("compile", model, code=2)
+
+
+def test_cache(tmp_path):
+    with config.scope(cache_dir=str(tmp_path / "cache")):
+        cache.put("key", b"x" * 2000)
+        text = run("cache", "info")
+        assert str(tmp_path / "cache") in text and re.search(r"kernels +1\n", text)
+        assert run("cache", "clear") == "2.0 kB removed\n"
+        assert re.search(r"kernels +0\n", run("cache", "info"))
+
+
+def test_config(capsys):
+    tengen.show_config()
+    shown = capsys.readouterr().out
+    assert dict(config_table())["tengen"] == VERSION and all(row[0] in shown for row in KNOBS.values())
+    assert run("config").splitlines()[0].split() == ["tengen", VERSION]
+
+
+def test_as_a_process_with_an_empty_path(model, tmp_path):
+    env = {**os.environ, "PATH": ""}
+    command = [sys.executable, "-m", "tengen.cli"]
+    for args in (["info", model], ["compile", model, "-o", tmp_path], ["cache", "info"]):
+        done = subprocess.run([*command, *args], env=env, capture_output=True, text=True)
+        assert done.returncode == 0 and done.stderr == "" and "\x1b" not in done.stdout, done.stderr
+    done = subprocess.run([*command, "info", tmp_path / "no"], env=env, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1
