@@ -6,16 +6,14 @@ one fused program. A concrete tensor that the recorded code touches becomes a na
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tengen import tensor as tensor_module
 from tengen.base.dtype import DType
-from tengen.base.errors import TraceError
+from tengen.base.errors import TraceError, user_line
 from tengen.codegen.target import Target
 from tengen.ir.graph import Graph, State, Value
 from tengen.ir.types import TensorType
@@ -29,8 +27,6 @@ from tengen.runtime.eager import Layout, Plan
 from tengen.runtime.program import Program, build
 from tengen.tape import call_body
 from tengen.tensor import Tensor, _new, from_numpy, plan_maker, record, tracing
-
-PACKAGE = str(Path(__file__).parent)
 
 
 class Traced:
@@ -48,15 +44,6 @@ def traced(v: Value) -> Tensor:
     t = _new(Tensor)
     t._data, t._layout, t._node = v, Traced(v.type), None
     return t
-
-
-def user_line() -> str | None:
-    """The caller's "file:line" outside the package."""
-    f = sys._getframe(1)
-    # code without a module's name was made by exec: an op's call
-    while f is not None and (f.f_code.co_filename.startswith(PACKAGE) or "__name__" not in f.f_globals):
-        f = f.f_back
-    return f"{f.f_code.co_filename}:{f.f_lineno}" if f is not None else None
 
 
 class Recorder:
@@ -195,7 +182,7 @@ class Recorder:
 def composite_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict) -> Plan:
     """The plan of an eager call of a composite: its body, recorded for the pattern, fused, and compiled."""
     arrays = [None if a is None else a.array(("in", i)) for i, a in enumerate(layouts)]
-    sym = eager._Symbols()
+    sym = eager._Symbols(op.known(arrays, attrs))
     named = [None if a is None else eager._named(a, sym) for a in arrays]
 
     def make(arrays_: Sequence[Array | None], names: list[Expr]) -> tuple[Program, list[Array]]:

@@ -150,7 +150,7 @@ def call_body(op: Op, inputs: tuple, attrs: dict):
     try:
         return _call_body(op, inputs, attrs)
     except (ShapeError, DTypeError) as e:
-        if "." in op.name or str(e).startswith(f"{op.name}("):
+        if "." in op.name or str(e).startswith(f"{op.name}(") or hasattr(e, "_told"):  # then dispatch names the composite
             raise
         raise type(e)(f"{op.signature([None if x is None else x._layout.type for x in inputs], attrs)}: {e}") from None
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tengen import ops  # noqa: F401  (registers all ops)
 from tengen.base.dtype import DType, bool_, dtype, float32, int64, promote, promote_scalar
 from tengen.base.errors import DTypeError, TraceError, Undecided, user_line
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import contiguous_strides
-from tengen import ops  # noqa: F401  (registers all ops)
 from tengen.ops.define import REGISTRY, Op, dispatch
 from tengen.runtime import native
 from tengen.runtime.eager import Layout, Plan, make_plan

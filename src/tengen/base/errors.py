@@ -1,6 +1,20 @@
-"""Error classes. Each also inherits the builtin that a caller would expect to catch."""
+"""Error classes, each also the builtin that a caller would expect to catch; and where in the user's code an error arose."""
 
 from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+PACKAGE = str(Path(__file__).parent.parent)
+
+
+def user_line() -> str | None:
+    """The caller's "file:line" outside the package."""
+    f = sys._getframe(1)
+    # code without a module's name is made by exec: an op's call
+    while f is not None and (f.f_code.co_filename.startswith(PACKAGE) or "__name__" not in f.f_globals):
+        f = f.f_back
+    return f"{f.f_code.co_filename}:{f.f_lineno}" if f is not None else None
 
 
 class TengenError(Exception):
@@ -13,6 +27,10 @@ class ShapeError(TengenError, ValueError):
 
 class DTypeError(TengenError, TypeError):
     """A dtype that an operation does not take."""
+
+
+class ArgumentError(TengenError, TypeError, ValueError):
+    """Arguments of a kind that an operation does not take."""
 
 
 class AxisError(TengenError, IndexError, ValueError):

@@ -22,6 +22,7 @@ from tengen.jit.naming import tensor_names
 from tengen.record import Recorder, compile_graph, traced
 from tengen.runtime import native
 from tengen.runtime.eager import Layout
+from tengen.runtime.program import check_bytes
 from tengen.tensor import Tensor, _make, contiguous, from_numpy, tracing
 
 
@@ -228,7 +229,7 @@ class trace:
         r.constants = [from_numpy(c.data)._data for c in g.constants.values()]  # type: ignore[arg-type]
         r.layouts = tuple(Layout(a.shape, a.dtype, a.strides) for a in arrays)
         n = len(g.inputs) + len(g.states) + len(r.constants)
-        sizes = [o.size * o.dtype.size for o in r.layouts]
+        sizes = [check_bytes(o.size * o.dtype.size, f"a result of type {o.type!r}") for o in r.layouts]
         arena, ints = program.arena_bytes([]), program.integers([])
         r.call = native.make_plan(program.address, n, sizes, arena, ints, release_gil=True, owner=program)
 

@@ -163,11 +163,13 @@ class Op:
         except Undecided:
             raise
         except TengenError as e:
-            if str(e).startswith(f"{self.name}("):
+            if str(e).startswith(f"{self.name}(") or hasattr(e, "_told"):  # dispatch completes the message of an inner call
                 raise
             raise type(e)(f"{self.signature(types, attrs)}: {e}") from None
         except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as e:
             what = f"does not take these arguments ({type(e).__name__}: {e}); help: see help() of the function"
+            if None in types and not self.variadic:
+                what = f"needs a tensor for {self.tensors[list(types).index(None)]}, got None"
             raise ArgumentError(f"{self.signature(types, attrs)}: {what}") from e
 
     def signature(self, types: Sequence[TensorType | None], attrs: dict | None = None) -> str:
@@ -185,6 +187,10 @@ class Op:
     def make_source(self, ins: Sequence[Source | None], out: TensorType, attrs: dict) -> Source:
         """The op as a value at coordinates, over the values of its inputs."""
         return self.rules["source"](list(ins), out, **attrs)
+
+    def known(self, arrays: Sequence[Array | None], attrs: dict) -> frozenset[int]:
+        """The extents that an eager program is compiled for, rather than taking them at run time: by the rule "known"."""
+        return frozenset(self.rules["known"](arrays, **attrs)) if "known" in self.rules else frozenset()
 
     @property
     def fuses(self) -> bool:

@@ -21,7 +21,7 @@ from tengen.kernels.source import Leaf
 from tengen.loops.lang import Expr, Index, var
 from tengen.ops.define import Op
 from tengen.runtime import native
-from tengen.runtime.program import Program, build, value_of
+from tengen.runtime.program import Program, build, check_bytes, value_of
 
 
 class Layout:
@@ -95,9 +95,10 @@ def _frozen(attrs: dict) -> tuple:
 
 
 class _Symbols:
-    """Names for the numbers of a call: one symbol per distinct extent, and one per stride."""
+    """Names for the numbers of a call: one symbol per distinct extent, and one per stride. `known` extents stay numbers."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: frozenset[int] = frozenset()) -> None:
+        self.known = known
         self.names: list[Expr] = []
         self.values: list[int] = []
         self.extents: dict[int, Expr] = {}
@@ -109,7 +110,7 @@ class _Symbols:
         return e
 
     def extent(self, d: int) -> Index:
-        if d <= 1:
+        if d <= 1 or d in self.known:
             return d
         if d not in self.extents:
             self.extents[d] = self.new(d)
@@ -139,7 +140,7 @@ def _elementwise(op: Op, arrays: Sequence[Array], outs: Sequence[Layout], attrs:
 
 def _general(op: Op, arrays: Sequence[Array | None], orders: Sequence, attrs: dict) -> tuple[Program, list[int]]:
     # the order of the outputs' axes is part of the pattern: with names for strides an op could not tell it
-    sym = _Symbols()
+    sym = _Symbols(op.known(arrays, attrs))
     named = [None if a is None else _named(a, sym) for a in arrays]
     generic = {k: tuple(sym.extent(d) for d in v) if k in op.extents else v for k, v in attrs.items()}
 
@@ -175,7 +176,7 @@ def number(e: Index, sym: _Symbols, values: Sequence[int]) -> int:
 
 def finish_plan(program: Program, n_inputs: int, outs: Sequence[Layout], values: Sequence[int]) -> Plan:
     """The program with the numbers of one call filled in."""
-    sizes = [o.size * o.dtype.size for o in outs]
+    sizes = [check_bytes(o.size * o.dtype.size, f"a result of type {o.type!r}") for o in outs]
     call = native.make_plan(program.address, n_inputs, sizes, program.arena_bytes(values), program.integers(values), owner=program)
     return Plan(call, tuple(outs))
 

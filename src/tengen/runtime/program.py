@@ -7,8 +7,9 @@ pieces, offsets of temporaries); `parallel` shares a kernel's pieces among threa
 
 from __future__ import annotations
 
+import operator
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from tengen.base.config import config
@@ -23,6 +24,7 @@ from tengen.runtime import compile as compiler
 from tengen.runtime.cache import compiled
 
 ALIGN = 64  # bytes; temporaries start on a cache line
+MOST_BYTES = 1 << 60
 
 
 @dataclass
@@ -60,14 +62,44 @@ class Program:
         return [*values, *(value_of(e, self.params, values) for e in self.derived)]
 
     def arena_bytes(self, values: Sequence[int]) -> int:
-        """Bytes of scratch memory for these parameter values."""
-        return value_of(self.arena, self.params, values)
+        """Bytes of scratch memory for these parameter values; MemoryError for more than any machine has."""
+        known = as_int(self.arena)
+        n = exact(self.arena, dict(zip(self.params, values))) if known is None else known  # type: ignore[arg-type]
+        return check_bytes(n, f"the temporaries of {self.name}")
 
 
 def value_of(e: Index, params: Sequence[Expr], values: Sequence[int]) -> int:
     """An index expression's value for these parameters."""
     known = as_int(e)
     return known if known is not None else int(evaluate(e, dict(zip(params, values))))  # type: ignore[arg-type]
+
+
+_EXACT: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "min": min, "max": max,
+    "quo": lambda a, b: a // b if b else 0, "rem": lambda a, b: a % b if b else 0,
+}  # fmt: skip
+
+
+def exact(e: Expr, env: dict[Expr, int]) -> int:
+    """The value of an index expression in integers without bounds: what a kernel's int64 would wrap shows as too large."""
+    known = dict(env)
+    stack = [e]
+    while stack:
+        x = stack[-1]
+        todo = [a for a in x.args if a not in known] if x not in known and x.op in _EXACT else []
+        stack.extend(todo)
+        if not todo:
+            stack.pop()
+            if x not in known:
+                known[x] = _EXACT[x.op](*(known[a] for a in x.args)) if x.op in _EXACT else int(evaluate(x, env))
+    return known[e]
+
+
+def check_bytes(n: int, what: str) -> int:
+    """n; MemoryError when no machine has so much memory (the runtime counts bytes in int64)."""
+    if n >= MOST_BYTES:
+        raise MemoryError(f"{what}: {n} bytes are more than any machine has")
+    return n
 
 
 def build(lo: Lowering, inputs: Sequence[Hashable], outputs: Sequence[Hashable], name: str) -> Program:
