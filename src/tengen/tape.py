@@ -190,5 +190,7 @@ def _vjp_op(op: Op) -> Op:
     made.rules, made.samples, made.why_no_vjp = {}, [], None
     made.tensors, made.attrs, made.variadic = ("args",), ("of", "wants", "n_grads"), True
     made.call = lambda *a, **k: dispatch.run(made, a, tuple(k[n] for n in made.attrs))
+    if "known" in op.rules:
+        made.rules["known"] = lambda arrays, of, wants, n_grads: op.known(arrays[n_grads:], dict(of))
     REGISTRY[name] = made
     return made

@@ -169,6 +169,12 @@ def _image_parts(y: Array, groups: int) -> dict[str, tuple[list, list]]:
     return {"g": g, "p": ([y.shape[0], *y.shape[2:]], [y.strides[0], *y.strides[2:]]), "c": ([c], [y.strides[1]])}
 
 
+def small_filter(arrays, **attrs) -> set[int]:
+    """Extents of a filter (the second operand) that a program is compiled for: those of few channels and of windows, where a tile's
+    width and unrolled loops matter most. All images and larger channel counts share one program."""
+    return {d for d in arrays[1].shape if d <= 32}
+
+
 # ---- the three ops -------------------------------------------------------------------------------------------------------
 
 
@@ -184,6 +190,7 @@ def conv(inp: Tensor, weight: Tensor, stride=1, padding=0, dilation=1, groups: i
 
 conv.canon(_canon)
 conv.layout(channels_last)
+conv.rules["known"] = small_filter
 
 
 @conv.infer
@@ -249,6 +256,7 @@ def conv_transposed(
 
 conv_transposed.canon(_canon)
 conv_transposed.layout(channels_last)
+conv_transposed.rules["known"] = small_filter
 
 
 @conv_transposed.infer
@@ -304,6 +312,7 @@ def conv_weight_grad(inp: Tensor, grad: Tensor, like: Tensor, stride=1, padding=
 
 
 conv_weight_grad.canon(_canon)
+conv_weight_grad.rules["known"] = lambda arrays, **attrs: small_filter(arrays[1:])
 
 
 @conv_weight_grad.infer
@@ -342,6 +351,9 @@ def conv_bias(inp: Tensor, weight: Tensor, bias: Tensor, stride=1, padding=0, di
     """`conv` plus a bias of shape (O,) or (1, O, 1, ...), in one kernel."""
     y = conv(inp, weight, stride, padding, dilation, groups)
     return add(y, reshape(bias, (1, -1, *(1 for _ in y.shape[2:]))))
+
+
+conv_bias.rules["known"] = small_filter
 
 
 # ---- references and samples ------------------------------------------------------------------------------------------------
