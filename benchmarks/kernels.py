@@ -102,6 +102,10 @@ def _image(n: int, c: int, h: int, pad: int) -> tuple[np.ndarray, torch.Tensor]:
     return x, torch.from_numpy(x[:, pad : pad + h, pad : pad + h].copy()).permute(0, 3, 1, 2)
 
 
+def _channels_last(t: torch.Tensor) -> np.ndarray:
+    return t.permute(0, 2, 3, 1).numpy()
+
+
 def _windows(e: Extents, n: int, c: int, size: int, r: int) -> Array:
     """Windows of the padded image: (N, OH, OW, R, S, C)."""
     nn, cc, s, k = e(n), e(c), e(size), e(r)
@@ -122,8 +126,8 @@ def conv(n: int, c: int, h: int, o: int, r: int = 3, pad: int = 1) -> Case:
 
     tw = torch.from_numpy(w).permute(3, 2, 0, 1).contiguous(memory_format=torch.channels_last)
     name = f"conv {n}x{h}x{h}x{c} -> {o}, {r}x{r}"
-    return Case(name, 2 * n * oh * oh * o * c * r * r, {"a": x, "b": w, "out": z}, arrays,
-                lambda: torch.nn.functional.conv2d(image, tw, padding=pad), lambda t: t.permute(0, 2, 3, 1).numpy())  # fmt: skip
+    peer = lambda: torch.nn.functional.conv2d(image, tw, padding=pad)
+    return Case(name, 2 * n * oh * oh * o * c * r * r, {"a": x, "b": w, "out": z}, arrays, peer, _channels_last)
 
 
 def weight_gradient(n: int, c: int, h: int, o: int, r: int = 3, pad: int = 1) -> Case:
@@ -139,8 +143,9 @@ def weight_gradient(n: int, c: int, h: int, o: int, r: int = 3, pad: int = 1) ->
 
     tg = torch.from_numpy(g).permute(0, 3, 1, 2)
     name = f"weight gradient {n}x{h}x{h}x{c} -> {o}, {r}x{r}"
-    return Case(name, 2 * n * oh * oh * o * c * r * r, {"a": x, "b": g, "out": z}, arrays,
-                lambda: torch.nn.grad.conv2d_weight(image, (o, c, r, r), tg, padding=pad), lambda t: t.permute(2, 3, 1, 0).numpy())  # fmt: skip
+    peer = lambda: torch.nn.grad.conv2d_weight(image, (o, c, r, r), tg, padding=pad)
+    result = lambda t: t.permute(2, 3, 1, 0).numpy()
+    return Case(name, 2 * n * oh * oh * o * c * r * r, {"a": x, "b": g, "out": z}, arrays, peer, result)
 
 
 def depthwise(n: int, c: int, h: int, r: int = 3, pad: int = 1) -> Case:
@@ -155,8 +160,9 @@ def depthwise(n: int, c: int, h: int, r: int = 3, pad: int = 1) -> Case:
         return [a, dense("b", tuple(map(e, w.shape))).permute((2, 0, 1)), out], (1, 3, 2, 0)
 
     tw = torch.from_numpy(w).permute(2, 0, 1)[:, None].contiguous(memory_format=torch.channels_last)
-    return Case(f"depthwise {n}x{h}x{h}x{c}, {r}x{r}", 2 * n * oh * oh * c * r * r, {"a": x, "b": w, "out": z}, arrays,
-                lambda: torch.nn.functional.conv2d(image, tw, padding=pad, groups=c), lambda t: t.permute(0, 2, 3, 1).numpy())  # fmt: skip
+    peer = lambda: torch.nn.functional.conv2d(image, tw, padding=pad, groups=c)
+    name = f"depthwise {n}x{h}x{h}x{c}, {r}x{r}"
+    return Case(name, 2 * n * oh * oh * c * r * r, {"a": x, "b": w, "out": z}, arrays, peer, _channels_last)
 
 
 def contraction() -> Iterator[Case]:

@@ -33,7 +33,8 @@ class Compiled:
         self._ints = (ctypes.c_int64 * max(1, len(ints)))(*ints)
         self._memory = memory
         self._run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(self._loaded.address("run"))
-        self._args = ctypes.addressof(self._buffers), ctypes.addressof(self._ints), native.PARALLEL if parallel else native.SERIAL
+        pool = native.PARALLEL if parallel else native.SERIAL
+        self._args = ctypes.addressof(self._buffers), ctypes.addressof(self._ints), pool
 
     def __call__(self) -> None:
         self._run(*self._args)

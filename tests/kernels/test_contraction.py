@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -15,10 +16,10 @@ from tengen.kernels.channelwise import fits
 from tengen.kernels.chunks import Chunks
 from tengen.kernels.contraction import contract
 from tengen.kernels.lowering import Lowering
-from tengen.kernels.tile import choose
 from tengen.kernels.problem import normalise
+from tengen.kernels.tile import choose
 from tengen.loops.interp import fma32, fma64
-from tengen.loops.lang import as_int, cast, maximum
+from tengen.loops.lang import as_int, cast, maximum, var
 
 HOST = Target.host()
 V3, V4 = Target.named("x86-64-v3"), Target.named("x86-64-v4")
@@ -97,11 +98,13 @@ def check(a, b, axes, out=None, modes=(False, True), **kw):
     for symbolic in modes:
         z = np.full(want.shape, 7, want.dtype) if out is None else out
         z[...] = 7
-        assert same(np.ascontiguousarray(contracted(a, b, z, axes, symbolic, **kw)), want), (a.shape, b.shape, axes, symbolic, kw)
+        got = np.ascontiguousarray(contracted(a, b, z, axes, symbolic, **kw))
+        assert same(got, want), (a.shape, b.shape, axes, symbolic, kw)
 
 
 def test_the_chunk_rule():
-    for extents in [(600,), (), (1,), (255,), (256,), (257,), (5, 5, 1), (3, 3, 64), (3, 3, 100), (2, 300), (3, 256), (2, 3, 257), (4, 56), (7, 0), (0, 7)]:
+    flat = [(), (1,), (255,), (256,), (257,), (600,)]
+    for extents in [*flat, (5, 5, 1), (3, 3, 64), (3, 3, 100), (2, 300), (3, 256), (2, 3, 257), (4, 56), (7, 0), (0, 7)]:
         c = Chunks(extents)
         got = [tuple(as_int(x) for x in c.bounds(i)) for i in range(as_int(c.count))]
         cuts = [*starts(extents), prod(extents)]
@@ -123,7 +126,7 @@ def test_columns(n):
         check(data((m, 20)), data((20, n), seed=1), (0, 1, 1, 1))
 
 
-@pytest.mark.parametrize("dt", ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "int32", "int64", "uint64"])
+@pytest.mark.parametrize("dt", "float32 float64 float16 bfloat16 int8 uint8 int16 int32 int64 uint64".split())
 def test_dtypes(dt):
     dt = dtype(dt).numpy
     for shape in [(5, 20, 17), (20, 300, 9), (15, 257, 33)]:
@@ -179,11 +182,16 @@ def test_empty():
 
 def test_empty_sums_at_run_time():
     """A program for any k is run with k = 0."""
-    for a, b, axes in [(data((3, 0)), data((0, 4)), (0, 1, 1, 1)), (data((3, 2, 0)), data((2, 0, 20)), (0, 1, 2, 1)), (data((18, 3, 0)).transpose(1, 2, 0)[:, :, :].transpose(2, 0, 1), data((18, 0)), (1, 1, 1, 0))]:
+    channels = np.zeros((3, 0, 18), np.float32).transpose(2, 0, 1)
+    for a, b, axes in [
+        (data((3, 0)), data((0, 4)), (0, 1, 1, 1)), (data((30, 2, 0)), data((2, 0, 20)), (0, 1, 2, 1)),
+        (channels, data((18, 0)), (1, 1, 1, 0)), (data((1, 0)), data((0, 4)), (0, 1, 1, 1)),
+        (data((9, 0)), data((0,)), (0, 1, 1, 0)),
+    ]:  # fmt: skip
         arrays, memory = [], {}
         out = np.full(model(a, b, *axes).shape, 7, np.float32)
         sym = Symbols()
-        zero = sym.extents[0] = __import__("tengen.loops.lang", fromlist=["var"]).var("zero")
+        zero = var("zero")
         sym.values[zero] = 0
         for x, id in ((a, "a"), (b, "b"), (out, "out")):
             array, memory[id] = array_of(x, id)
@@ -251,9 +259,8 @@ def test_epilogues_see_the_coordinates_of_out():
             bias_array, bias_memory = array_of(bias, "bias")
             rest_array, rest_memory = array_of(rest, "rest")
 
-            def epilogue(kb, v, at):
-                v = v + at.load(kb, bias_array.expand((2, m, n))) + at.load(kb, rest_array)
-                return maximum(v, 0.0)
+            def epilogue(kb, v, at, bias=bias_array.expand((2, m, n)), rest=rest_array):
+                return maximum(v + at.load(kb, bias) + at.load(kb, rest), 0.0)
 
             want = model(a, b, 0, 2, 1, 1) + bias + rest
             want = np.maximum(want, np.float32(0))
@@ -289,6 +296,35 @@ def test_epilogue_of_a_depthwise_convolution_and_another_dtype():
     Compiled(lo, memory, ["out"])()
     sums = model(a.astype("f"), w.astype("f"), 1, 3, 2, 0)
     assert same(np.ascontiguousarray(out), (sums * scale_memory.reshape(c, 1, 1, 1)).astype(np.float64))
+
+
+def test_pieces_of_several_blocks():
+    small = replace(HOST, l2_bytes=1 << 10)
+    a, b, rest = data((4, 150, 3)), data((3, 20), seed=1), data((4, 150, 20), seed=2)
+    rest_array, rest_memory = array_of(rest, "rest")
+    memory, arrays, out = {"rest": rest_memory}, [], np.zeros((4, 150, 20), np.float32)
+    for x, id in ((a, "a"), (b, "b"), (out, "out")):
+        array, memory[id] = array_of(x, id)
+        arrays.append(array)
+    lo = Lowering(small)
+    contract(lo, *arrays, 0, 2, 1, 1, epilogue=lambda kb, v, at: v + at.load(kb, rest_array))
+    run(lo, memory, backwards=True)
+    assert same(out, model(a, b, 0, 2, 1, 1) + rest)
+    check(data((600, 300)), data((300, 100), seed=1), (0, 1, 1, 1), target=small)
+
+
+def test_few_rows_and_one_column():
+    for m in (1, 2, 4, 5):
+        for n in (1, 7, 16, 100, 300):
+            check(data((m, 300)), data((300, n), seed=1), (0, 1, 1, 1))
+            check(data((m, 300)), data((n, 300), seed=1).T, (0, 1, 1, 1))
+    check(data((3, 1, 300)), data((3, 300, 20), seed=1), (1, 1, 1, 1), interpreted=True)
+    check(data((2, 13, 20)), data((2, 20), seed=1), (1, 1, 1, 0), interpreted=True)
+    check(data((13, 20), "float16"), data((20,), "float16", 1), (0, 1, 1, 0))
+    check(data((13, 300), "float64"), data((300,), "float64", 1), (0, 1, 1, 0))
+    a = image_windows(data((2, 7, 8, 5)), (3, 2))
+    check(a, data((3, 2, 5), seed=1), (0, 3, 3, 0))
+    check(a[:1, :1, :3], data((3, 2, 5, 40), seed=1), (0, 3, 3, 1))
 
 
 def test_values_that_need_care():

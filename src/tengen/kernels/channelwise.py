@@ -1,7 +1,7 @@
 """Products without columns, one group to one lane: depthwise convolutions and their gradients.
 
-Where n is one column and the innermost axis of g is dense, LANES groups are computed side by side, a few m at a time, each with an
-accumulator of its own. A piece is some rows of m by some vectors of groups.
+Where n is one column and the innermost axis of g is dense, LANES groups are computed side by side, a few m at a time, each
+with an accumulator of its own. A piece is some rows of m by some vectors of groups.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The register tile: acc[m][n] += a(m, k) * b(k, n), and the loops around it.
 
 A piece is some rows by some columns of one group. It goes through the chunks of k; for each it packs its rows of `a` into
-scratch memory, where they have constant strides whatever `a` looks like, and runs tiles over panels of b's columns. A tile is left
-in scratch memory, from where its rows are added to what earlier chunks gave, and stored. Nothing of this changes a bit: each
-element of out has one accumulator a chunk.
+scratch memory, where they have constant strides whatever `a` looks like, and runs tiles over panels of b's columns. A tile is
+left in scratch memory, from where its rows are added to what earlier chunks gave, and stored. Nothing of this changes a
+bit: each element of out has one accumulator a chunk.
 
 Read next: `tile.py` (sizes), `packing.py` (copies).
 """
@@ -84,7 +84,7 @@ class _Kernel:
         k, n = self.k, extents(self.m)
         if len(n) < 2:
             return
-        self.places = [k.scratch("place", int64, self.t.block) for _ in n]
+        self.places = [k.scratch("place", int64, self.t.block * MOST_BLOCKS) for _ in n]
         now = [k.var(c) for c in unflatten(k, self.first, n)]
         with k.loop(self.first, self.stop) as r:
             for table, c in zip(self.places, now):

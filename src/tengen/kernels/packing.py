@@ -1,7 +1,7 @@
 """Copies of a contraction's operands into the shape that the register tile reads: constant strides, the dtype computed in.
 
-b becomes panels of columns, one after another in k; a piece's rows of `a` become rows of constant pitch. Copies run along whatever is
-dense; where nothing is, element by element.
+b becomes panels of columns, one after another in k; a piece's rows of `a` become rows of constant pitch. Copies run along
+whatever is dense; where nothing is, element by element.
 """
 
 from __future__ import annotations
@@ -73,10 +73,9 @@ def copy_panel(k: KernelBuilder, p: Problem, t: Tile, base: Expr, column: Index,
             rows(False)
 
 
-def _transpose_panel(
-    k: KernelBuilder, p: Problem, t: Tile, ks: Range, source: tuple[Buffer, Expr, Index], dest: tuple[Buffer, Expr], left: Expr | None
-) -> None:
-    """The panel where b is dense along k: column by column, vectors along k, scattered. `left`: how many columns there are."""
+def _transpose_panel(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, dest, left: Expr | None) -> None:
+    """The panel where b is dense along k: column by column, vectors along k, scattered. `source`: the buffer, where
+    the panel begins, the columns' stride; `dest`: the buffer and where; `left`: how many columns there are, if fewer."""
     (src, start, step), (dst, to), walk = source, dest, p.walk("k", "b")
     n: Index = t.columns
     if left is not None:

@@ -22,8 +22,8 @@ Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis: its extent, its stride in each operand (0 where it has none), and which axis of the caller's out it is (None: more
-    than one, or none)."""
+    """An axis: its extent, its stride in each operand (0 where it has none), and which axis of the caller's out it is (None:
+    more than one, or none)."""
 
     extent: Index
     a: Index = 0
@@ -167,7 +167,9 @@ def _dense(axes: Sequence[Axis], operand: str) -> bool:
 
 def _turned(p: Problem) -> Problem:
     """The problem with the better of m and n as the vector side, and one vector axis."""
-    if _dense(p.n, "out"):
+    if p.n and not p.m:  # a vector times a matrix: its columns are rows if the matrix is dense along k
+        swap = not _dense(p.n, "b") and _dense(p.k, "b")
+    elif _dense(p.n, "out"):
         swap = False
     elif p.n:
         swap = _dense(p.m, "out")

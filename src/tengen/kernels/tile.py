@@ -116,8 +116,8 @@ def _along_k(p: Problem) -> bool:
 def piece_size(p: Problem, t: Tile, target: Machine | None) -> tuple[Expr, Expr]:
     """Columns and rows of a piece.
 
-    Columns are as many as a chunk of b for them half fills L2, and fewer if there would be too few pieces. Rows are one block; where
-    all of b for the columns does not stay in L2, they are several, so that each chunk of b is used more often once it is there.
+    Columns are as many as a chunk of b for them half fills L2, and fewer if there would be too few pieces. Rows are one block;
+    where all of b for the columns does not stay in L2, they are several: then a chunk of b that is there is used more often.
     """
     size, l2 = p.compute.size, machine(target)[2]
     blocks = as_expr(cdiv(p.rows, t.block)) * p.groups

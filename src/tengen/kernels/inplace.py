@@ -1,0 +1,149 @@
+"""Products that use each element of a matrix a few times at most: nothing is packed, both operands are read where they lie.
+
+Either few rows times a matrix that is dense along its columns (vectors of columns, each row's element splat), or a matrix
+times one column (scalars, several rows at a time). Both are bound by how fast the matrix can be read.
+"""
+
+from __future__ import annotations
+
+from tengen.base.dtype import bool_
+from tengen.kernels.chunks import runs
+from tengen.kernels.lowering import Lowering
+from tengen.kernels.pointwise import unflatten
+from tengen.kernels.problem import Problem, extents, multiply_add
+from tengen.kernels.tile import Machine, machine
+from tengen.loops.builder import Variable, as_expr
+from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, minimum, splat
+
+FEW = 4  # rows at most, for vectors of columns
+WIDE = 8  # vectors of columns of a tile at most
+TALL = 12  # rows of a tile of scalars at most
+TILES = 4  # tiles of scalars of a piece
+
+
+def fits_in_place(p: Problem) -> bool:
+    """Whether there is one column, or few rows and b is dense along the columns."""
+    if not p.n:
+        return True
+    rows = as_int(p.rows)
+    return rows is not None and rows <= FEW and as_int(p.n[0].b) == 1
+
+
+def in_place(lo: Lowering, p: Problem) -> None:
+    """Launches what computes `p`, for which `fits_in_place` holds."""
+    _InPlace(lo, p).launch()
+
+
+class _InPlace:
+    """Writes the kernel of one problem."""
+
+    def __init__(self, lo: Lowering, p: Problem):
+        self.lo, self.p = lo, p
+        self.one_chunk = as_int(p.chunks.count) == 1
+        self.rows, self.vectors = self.sizes(lo.target)
+        self.lanes = LANES if p.n else 1
+        self.k = lo.kernel(p.name)
+
+    def sizes(self, target: Machine | None) -> tuple[int, int]:
+        """Rows and vectors of a tile: each has an accumulator and, where there are chunks, a sum of them."""
+        p = self.p
+        bytes_, registers, _ = machine(target)
+        rows, copies = as_int(p.rows), 1 if self.one_chunk else 2
+        if not p.n:
+            most = max(1, min(TALL, (registers - 2) // copies))
+            return (most if rows is None else max(1, min(most, rows))), 1
+        assert rows is not None
+        each = max(1, LANES * p.compute.size // bytes_)
+        most = max(1, min(WIDE, (registers - 2 * each) // (copies * rows * each)))
+        columns = as_int(p.columns)
+        return rows, most if columns is None else min(most, -(-columns // LANES))
+
+    def launch(self) -> None:
+        """Writes and launches it."""
+        p, k = self.p, self.k
+        high = self.rows * (1 if p.n else TILES)
+        wide = self.vectors * LANES if p.n else 1
+        blocks, parts = as_expr(cdiv(p.rows, high)), as_expr(cdiv(p.columns, wide))
+        piece = k.split(p.groups * blocks * parts)
+        self.g = unflatten(k, k.let(piece // (blocks * parts)), extents(p.g))
+        self.at_a, self.at_b = (k.let(as_expr(p.base(x, self.g))) for x in "ab")
+        first, column = k.let(piece // parts % blocks * high), k.let(piece % parts * wide)
+        stop = k.let(minimum(p.rows, first + high))
+        with k.loop(first, stop, self.rows, name="row") as r:
+            n = as_int(p.columns)
+            if not p.n or (n is not None and n % wide == 0):
+                self.tile(r, column, True)
+            else:
+                with k.if_(column + wide <= p.columns):
+                    self.tile(r, column, True)
+                with k.else_():
+                    self.tile(r, column, False)
+        self.lo.launch(k)
+
+    def row_offsets(self, r: Expr) -> list[Expr]:
+        """Where the rows of the tile begin in `a`; rows past the last are the last."""
+        k, m = self.k, self.p.m
+        offsets = []
+        for j in range(self.rows):
+            row = r + j if j == 0 else minimum(r + j, self.p.rows - 1)
+            at: Index = self.at_a
+            for c, x in zip(unflatten(k, k.let(row), extents(m)), m):
+                at = at + c * x.a
+            offsets.append(k.let(as_expr(at)))
+        return offsets
+
+    def tile(self, r: Expr, column: Expr, full: bool) -> None:
+        """All of k for one tile, and the store."""
+        p, k = self.p, self.k
+        rows = self.row_offsets(r)
+        zeros = lambda name: [[k.var(const(0, p.compute, self.lanes), name=name) for _ in range(self.vectors)] for _ in rows]
+        if self.one_chunk:
+            sums = self.chunk(const(0), rows, column, full, zeros("acc"))
+        else:
+            sums = zeros("sum")
+            with k.loop(0, p.chunks.count, name="chunk") as c:
+                acc = self.chunk(c, rows, column, full, zeros("acc"))
+                with k.if_(equal(c, 0)):
+                    self.each(sums, acc, lambda s, a: a)
+                with k.else_():
+                    self.each(sums, acc, lambda s, a: s + a)
+        for j, line in enumerate(sums):
+            with k.if_(r + j < p.rows if j else const(True, bool_)):
+                coords = unflatten(k, k.let(r + j), extents(p.m))
+                for v, s in enumerate(line):
+                    at = column + v * LANES
+                    with k.if_(const(True, bool_) if full or v == 0 else at < p.columns):
+                        self.store(coords, at, full, s.value)
+
+    def each(self, sums: list[list[Variable]], acc: list[list[Variable]], f) -> None:
+        """Every sum becomes f(sum, accumulator)."""
+        for line, more in zip(sums, acc):
+            for s, a in zip(line, more):
+                s.set(f(s.value, a.value))
+
+    def chunk(self, c: Expr, rows: list[Expr], column: Expr, full: bool, acc: list[list[Variable]]) -> list[list[Variable]]:
+        """Accumulates one chunk."""
+        p, k = self.p, self.k
+        start, stop = (k.let(x) for x in p.chunks.bounds(c))
+        a_walk, b_walk = p.walk("k", "a"), p.walk("k", "b")
+        a, b = k.read(p.a), k.read(p.b)
+        with runs(k, a_walk, start, stop) as (a0, a1, a_at), runs(k, b_walk, a0, a1) as (b0, b1, b_at):
+            with k.loop(b0, b1, name="k") as i:
+                here, there = k.let(a_at + (i - a0) * a_walk.step), k.let(self.at_b + b_at + (i - b0) * b_walk.step)
+                bs = []
+                for v in range(self.vectors):
+                    at = column + v * LANES
+                    count = None if full or not p.n else p.columns - at
+                    bs.append(cast(k.load(b, there + at if p.n else there, self.lanes, count), p.compute))
+                for line, row in zip(acc, rows):
+                    x = cast(k.load(a, row + here), p.compute)
+                    for v, y in enumerate(bs):
+                        line[v].set(multiply_add(splat(x) if p.n else x, y, line[v].value))
+        return acc
+
+    def store(self, coords: list[Index], column: Expr, full: bool, value: Expr) -> None:
+        """Stores one vector, or one scalar."""
+        p = self.p
+        count = None if full else p.columns - column
+        where = p.where((*p.g, *p.m, *p.n), [*self.g, *coords, *([column] if p.n else [])], p.n[0] if p.n else None, count)
+        where.finish(self.k, value)
