@@ -7,6 +7,7 @@ cost of `import tengen` beyond `import numpy` is the difference within a round.
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -28,13 +29,14 @@ PROGRAMS = {
 COUNT = FIRST + "\nfrom tengen.runtime import compile as c; print(c.compilations)"
 
 
-def process(code: str, cache: str) -> tuple[float, str]:
-    """(seconds from creating a process that runs this code until it has ended, what it printed)."""
+def process(code: str, cache: str) -> tuple[float, float, str]:
+    """(seconds from creating a process that runs this code until it has ended, its processor time, what it printed)."""
     env = {**os.environ, "TENGEN_CACHE_DIR": f"{cache}/kernels", "PYTHONPYCACHEPREFIX": f"{cache}/bytecode"}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
-    start = time.perf_counter()
+    start, used = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     out = subprocess.run([sys.executable, "-c", code], env=env, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return time.perf_counter() - start, out
+    seconds, end = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return seconds, end.ru_utime + end.ru_stime - used.ru_utime - used.ru_stime, out
 
 
 def line(name: str, times, goal_s: float | None = None) -> Row:
@@ -52,20 +54,25 @@ def main() -> None:
     load = os.getloadavg()
     programs = {k: v for k, v in PROGRAMS.items() if "torch" not in k or compare.peer("torch")}
     times: dict[str, list[float]] = {k: [] for k in programs}
+    processor: dict[str, list[float]] = {k: [] for k in programs}
     with tempfile.TemporaryDirectory() as cache:
-        _, first = process(COUNT, cache)
-        _, second = process(COUNT, cache)
+        *_, first = process(COUNT, cache)
+        *_, second = process(COUNT, cache)
         for code in programs.values():  # byte code, page cache
             process(code, cache)
         names = list(programs)
         for r in range(args.rounds):
             turn = r % len(names)
             for name in names[turn:] + names[:turn]:
-                times[name].append(process(programs[name], cache)[0])
-    beyond = np.array(times["import tengen"]) - np.array(times["import numpy"])
+                seconds, spent, _ = process(programs[name], cache)
+                times[name].append(seconds)
+                processor[name].append(spent)
+    beyond, spent_beyond = (np.array(t["import tengen"]) - np.array(t["import numpy"]) for t in (times, processor))
     rows = [
         line("import tengen, beyond import numpy", beyond, 0.1),
+        line("the same in processor time", spent_beyond),
         line("first operation, from the start of the process", times["first operation"], 0.2),
+        line("the same in processor time", processor["first operation"]),
         Row("modules compiled by a first process for one operation", value=first.strip()),
         Row("modules compiled by a second process", value=second.strip(), goal={"text": "0"}, reached=int(second) == 0),
         *(line(f"process: {name}", t) for name, t in times.items() if name != "first operation"),

@@ -4,6 +4,9 @@ In: cases, each a name and one callable per contender. Out: a text table, and `r
 all contenders run once and their results are compared. Then rounds: in each, every contender runs a batch of calls, the order
 turning from round to round, so that what disturbs the machine disturbs all of them. A round gives one ratio of times; the
 median of the ratios is the figure, and their quartiles say how far it can be trusted.
+
+The number of threads is 2, or that of the environment variable BENCH_THREADS. With one, processor time is taken instead of the
+clock's: other programs on the machine disturb it least. The JSON files and the README hold results of 2 threads alone.
 """
 
 from __future__ import annotations
@@ -24,14 +27,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-THREADS = 2
+KEPT_THREADS = 2  # of the results that are kept
+THREADS = int(os.environ.get("BENCH_THREADS", KEPT_THREADS))
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TENGEN_NUM_THREADS"):
     os.environ[_name] = str(THREADS)  # before numpy, torch and tengen read them
 
 import numpy as np  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results"
+QUIET = 0.5  # load average
 WARM_UP_S = 0.3  # long enough for clocks, pools and caches to settle
+clock = time.perf_counter if THREADS > 1 else time.process_time
 PAUSE_S = 0.002  # between contenders: idle workers of both stop spinning
 
 
@@ -119,10 +125,10 @@ def agree(case: Case) -> None:
 
 def batch(call: Callable, n: int) -> float:
     """Seconds per call over n calls."""
-    start = time.perf_counter()
+    start = clock()
     for _ in range(n):
         call()
-    return (time.perf_counter() - start) / n
+    return (clock() - start) / n
 
 
 def calls_per_batch(call: Callable, target_s: float) -> int:
@@ -132,7 +138,7 @@ def calls_per_batch(call: Callable, target_s: float) -> int:
     while spent < WARM_UP_S:
         one = batch(call, n)
         spent += one * n
-        n = max(1, min(1_000_000, int(target_s / one)))
+        n = max(1, min(1_000_000, int(target_s / max(one, 1e-8))))
     return n
 
 
@@ -179,6 +185,8 @@ def main(bench: str, title: str, cases: Iterable[Callable[[], Case]], more: Sequ
     args = arguments(bench)
     rows: list[Row] = []
     load = load or os.getloadavg()
+    if load[0] > QUIET and THREADS > 1:
+        print(f"warning: the load average is {load[0]:.2f}; other programs disturb this, and PyTorch more than Tengen")
     for make in cases:
         name = getattr(make, "keywords", {}).get("name") or getattr(make, "__name__", "")
         try:
@@ -200,7 +208,7 @@ def main(bench: str, title: str, cases: Iterable[Callable[[], Case]], more: Sequ
 def finish(bench: str, title: str, rows: Sequence[Row], load: Sequence[float], keep: bool = True) -> None:
     """Prints the whole table, writes the JSON file, and ends with status 1 where a case failed."""
     print(f"\n{title}\n{format_rows(rows)}\n")
-    if keep:
+    if keep and THREADS == KEPT_THREADS:
         RESULTS.mkdir(exist_ok=True)
         data = {"title": title, "machine": machine(), "load_before": list(load), "rows": [asdict(r) for r in rows]}
         (RESULTS / f"{bench}.json").write_text(json.dumps(data, indent=1) + "\n")
