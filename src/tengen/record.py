@@ -26,7 +26,7 @@ from tengen.runtime import eager
 from tengen.runtime.eager import Layout, Plan
 from tengen.runtime.program import Program, build
 from tengen.tape import call_body
-from tengen.tensor import Tensor, _new, from_numpy, plan_maker, record, tracing
+from tengen.tensor import Tensor, _make, _new, from_numpy, plan_maker, record, tracing
 
 
 class Traced:
@@ -220,11 +220,24 @@ def _composite_program(op: Op, arrays: Sequence[Array | None], attrs: dict, name
     return compile_graph(graph, placed, names, op.name)
 
 
-def compile_graph(graph: Graph, placed: dict[Value, Array] | None, names: list[Expr], name: str, target: Target | None = None):
-    """Passes, lowering, memory plan, machine code. Buffers: inputs, states, large constants; outputs. See `program.build`."""
+def evaluate(graph: Graph) -> list[np.ndarray]:
+    """The outputs of a graph without inputs, computed here."""
+    program, outs = compile_graph(graph, None, [], graph.name)
+    layouts = [Layout(a.shape, a.dtype, a.strides) for a in outs]
+    constants = [from_numpy(c.data)._data for c in program.graph.constants.values()]
+    plan = eager.finish_plan(program, len(constants), layouts, [])
+    r = plan.call(*constants)
+    return [np.array(_make(d, a).numpy()) for d, a in zip((r,) if len(outs) == 1 else r, layouts)]
+
+
+def compile_graph(
+    graph: Graph, placed: dict[Value, Array] | None, names: list[Expr], name: str, target: Target | None = None, fold: bool = False
+):
+    """Passes, lowering, memory plan, machine code. Buffers: inputs, states, large constants; outputs. See `program.build`.
+    `fold`: what depends on constants alone is computed now."""
     placed = dict(placed or {})
     order = {v.name: placed[v] for v in graph.inputs if v in placed}
-    graph = optimize(graph)
+    graph = optimize(graph, evaluate if fold else None)
     lo, outs = lower(graph, target or Target.host(), names, {v: order[v.name] for v in graph.inputs if v.name in order})
     ids = [placed_id for placed_id in (order[v.name].id if v.name in order else ("in", i) for i, v in enumerate(graph.inputs))]
     ids += [("state", name) for name in graph.states]

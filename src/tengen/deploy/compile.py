@@ -106,14 +106,14 @@ def compile_model(
 def _program(model: Model, target: Target) -> Program:
     """The program, with outputs that are dense in row-major order, as C expects them."""
     graph = model.graph
-    program, arrays = compile_graph(graph, None, [], model.name, target)
+    program, arrays = compile_graph(graph, None, [], model.name, target, fold=True)
     odd = [i for i, a in enumerate(arrays) if not a.is_contiguous()]
     if odd:
         graph = graph.copy()
         for i in odd:
             v = graph.outputs[i]
             graph.outputs[i] = graph.add_node("copy", [v], {}, lookup("copy").infer_types([v.type], {})).outputs[0]
-        program, arrays = compile_graph(graph, None, [], model.name, target)
+        program, arrays = compile_graph(graph, None, [], model.name, target, fold=True)
     if not all(a.is_contiguous() for a in arrays):
         raise CompileError(f"{model.name}: an output cannot be laid out row by row")
     return program

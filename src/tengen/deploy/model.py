@@ -152,7 +152,7 @@ class Model:
         """Compiles the program. The caller holds the lock."""
         if self._call is not None:
             return
-        program, arrays = compile_graph(self.graph, None, [], self.name)
+        program, arrays = compile_graph(self.graph, None, [], self.name, fold=True)
         g = program.graph
         self._constants = [wrap_array(c.data) for c in g.constants.values()]
         self._states = [from_numpy(self.initial[name])._data for name in g.states]

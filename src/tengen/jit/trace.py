@@ -222,7 +222,7 @@ class trace:
         return r
 
     def _compile(self, r: Recording) -> None:
-        program, arrays = compile_graph(r.graph, None, [], self.name)
+        program, arrays = compile_graph(r.graph, None, [], self.name, fold=True)
         r.program = program
         g = program.graph
         r.written = [i for i, s in enumerate(g.states.values()) if s.written is not None]
@@ -311,7 +311,7 @@ _MEGENGINE_OPTIONS = {
 
 def own(t: Tensor) -> None:
     """Makes sure that nobody else sees the tensor's buffer, so that it may be written."""
-    if sys.getrefcount(t._data) > 2:
+    if sys.getrefcount(t._data) > 2 or native.borrowed(t._data):
         t._data = native.copy(t._data, t.size * t.dtype.size)
 
 

@@ -13,9 +13,10 @@ from tengen.ir.types import TensorType
 from tengen.ir.verify import verify
 from tengen.ops.define import lookup
 from tengen.passes.cleanup import merge_common, remove_dead_code, remove_identities
+from tengen.passes.constants import Evaluate, fold_constants
 from tengen.passes.fuse import fuse
 
-PASSES = [remove_dead_code, remove_identities, merge_common, remove_dead_code, fuse]
+CLEANUP = [remove_dead_code, remove_identities, merge_common]
 
 
 def infer(name: str, types: list[TensorType | None], attrs: dict[str, Any]) -> Sequence[TensorType]:
@@ -29,12 +30,14 @@ def infer(name: str, types: list[TensorType | None], attrs: dict[str, Any]) -> S
     return [v.type for v in body.outputs]
 
 
-def optimize(graph: Graph) -> Graph:
-    """Runs all passes; TENGEN_DEBUG=2 prints the graph after each, TENGEN_CHECK=1 verifies it."""
-    for p in PASSES:
+def optimize(graph: Graph, evaluate: Evaluate | None = None) -> Graph:
+    """Runs all passes, in this order; TENGEN_DEBUG=2 prints the graph after each, TENGEN_CHECK=1 verifies it. Constants are folded
+    when there is somebody who can `evaluate` a graph."""
+    folding = [] if evaluate is None else [lambda g: fold_constants(g, evaluate)]
+    for p in [*CLEANUP, *folding, remove_dead_code, fuse]:
         graph = p(graph)
         if config.check:
             verify(graph, infer)
         if config.debug >= 2:
-            print(f"# after {p.__name__}\n{print_graph(graph)}")
+            print(f"# after {getattr(p, '__name__', '').replace('<lambda>', 'fold_constants')}\n{print_graph(graph)}")
     return graph
