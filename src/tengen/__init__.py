@@ -14,6 +14,7 @@ from tengen import (
     record,  # noqa: F401  (composites run through the recorder)
 )
 from tengen.base.version import VERSION as __version__
+from tengen.interop.dlpack import from_dlpack
 from tengen.parameter import Parameter
 from tengen.runtime.native import set_threads
 from tengen.tensor import Tensor
@@ -51,6 +52,6 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "__version__", "Parameter", "Tensor", "autodiff", "config", "data", "deploy", "functional", "jit", "load", "load_graph",
+    "__version__", "Parameter", "Tensor", "autodiff", "config", "data", "deploy", "from_dlpack", "functional", "jit", "load", "load_graph",
     "module", "optimizer", "random", "save", "show_config", "set_threads", "tensor", "trace",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tengen.base.errors import ShapeError
 from tengen.ops.define import REGISTRY
-from tengen.tensor import Tensor
+from tengen.tensor import Tensor, check_device
 
 OPERATORS = {
     "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_div", "mod": "mod", "pow": "pow", "matmul": "matmul",
@@ -64,8 +64,7 @@ def flatten(self: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
 
 def to(self: Tensor, device) -> Tensor:
     """The tensor on a device; the processor is the only one so far."""
-    if str(device).rstrip("0123456789:") not in ("cpu", "xpu", "cpux", "xpux"):
-        raise ValueError(f"there is no device {device!r}; help: only 'cpu' exists so far")
+    check_device(device)
     return self
 
 

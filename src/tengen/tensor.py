@@ -16,7 +16,7 @@ import numpy as np
 
 from tengen import ops  # noqa: F401  (registers all ops)
 from tengen.base.dtype import DType, bool_, dtype, float32, int64, promote, promote_scalar
-from tengen.base.errors import DTypeError, TraceError, Undecided, user_line
+from tengen.base.errors import ArgumentError, DTypeError, TraceError, Undecided, user_line
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import contiguous_strides
 from tengen.ops.define import REGISTRY, Op, dispatch
@@ -66,7 +66,12 @@ class Tensor(TensorMethods):
     __hash__ = object.__hash__
 
     def __init__(self, data=None, dtype=None, device=None):
-        made = from_numpy(_as_array(data, dtype)) if not isinstance(data, Tensor) else data if dtype is None else data.astype(dtype)
+        if device is not None:
+            check_device(device)
+        if not isinstance(data, Tensor):
+            made = from_numpy(_as_array(data, dtype))
+        else:
+            made = data if dtype is None else REGISTRY["astype"](data, dtype)
         self._data, self._layout, self._node = made._data, made._layout, None
 
     # -- what it is ------------------------------------------------------------------------------------------------------
@@ -123,6 +128,8 @@ class Tensor(TensorMethods):
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
         a = self.numpy()
         if dtype is not None and a.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"a {a.dtype} tensor cannot be seen as {np.dtype(dtype)} without a copy; help: copy=None allows one")
             return a.astype(dtype)
         return a.copy() if copy else a
 
@@ -166,18 +173,21 @@ class Tensor(TensorMethods):
         if type(self._data) is not _Capsule:
             return f"{type(self).__name__}({self._layout.type!r}, traced)"
         body = np.array2string(self.numpy(), separator=", ", prefix=f"{type(self).__name__}(", threshold=200, precision=4)
-        return f"{type(self).__name__}({body}, dtype={self.dtype.name})"
+        shape = f", shape={self.shape}" if self.size == 0 and self.ndim > 1 else ""
+        return f"{type(self).__name__}({body}{shape}, dtype={self.dtype.name})"
 
     def __reduce__(self):
-        return (_rebuild, (type(self), np.array(self.numpy())))
+        return (_rebuild, (type(self), np.array(self.numpy()), dict(getattr(self, "__dict__", {}))))
 
     def __copy__(self):
-        return _make(self._data, self._layout)
-
-    def __deepcopy__(self, memo):
         t = type(self).__new__(type(self))
         t._data, t._layout, t._node = self._data, self._layout, None  # values: a write will copy
+        if hasattr(self, "__dict__"):
+            t.__dict__.update(self.__dict__)
         return t
+
+    def __deepcopy__(self, memo):
+        return self.__copy__()
 
     def detach(self) -> Tensor:
         """The same values, off the tape."""
@@ -194,8 +204,19 @@ class Tensor(TensorMethods):
     def __truediv__(self, other: Any) -> Tensor: return _binary(_div, self, other)  # fmt: skip
 
 
-def _rebuild(cls, array):
-    return cls(array)
+def _rebuild(cls, array, state):
+    t = cls.__new__(cls)
+    made = from_numpy(array)
+    t._data, t._layout, t._node = made._data, made._layout, None
+    if state:
+        t.__dict__.update(state)
+    return t
+
+
+def check_device(device) -> None:
+    """ValueError unless `device` names the processor, the only device so far."""
+    if str(device).rstrip("0123456789:") not in ("cpu", "xpu", "cpux", "xpux"):
+        raise ValueError(f"there is no device {device!r}; help: only 'cpu' exists so far")
 
 
 _Capsule = type(native.new_buffer(0))
@@ -237,7 +258,8 @@ def _binary_slow(table: dict, a: Tensor, b):
     if not isinstance(b, (int, float, bool, np.ndarray, np.generic)):
         return NotImplemented
     if isinstance(b, (int, float)):  # as a kept tensor it finds its plan
-        b = number(b, promote_scalar(a.dtype, b))
+        d = promote_scalar(a.dtype, b)
+        b = number(b, d) if d is a.dtype else b  # where the dtype changes, `_convert` casts both
     return run(op, (a, b), ())
 
 
@@ -287,15 +309,28 @@ def _slow(op: Op, inputs: tuple, attrs: tuple):
     try:
         attrs = tuple(_plain(a) for a in attrs)
         inputs = _convert(op, inputs)
+        _check_there(op, inputs)
         if tracing.recorder is not None:
             return tracing.recorder.record(op, inputs, attrs)
         out = _execute(op, inputs, attrs)
     except Exception as e:
-        _explain(e, op, inputs, attrs)
+        odd = isinstance(e, (AttributeError, KeyError, ArithmeticError, AssertionError)) and not isinstance(e, OverflowError)
+        told = ArgumentError(f"does not take these arguments ({type(e).__name__}: {e})") if odd else e
+        _explain(told, op, inputs, attrs)
+        if odd:
+            raise told from e
         raise
     if any(x is not None and x._node is not None for x in inputs):
         record(op, inputs, attrs, out)
     return out
+
+
+def _check_there(op: Op, inputs: tuple) -> None:
+    if any(x is None for x in inputs):
+        names = op.tensors if not op.variadic else (*op.tensors[:1] * (len(inputs) - len(op.tensors)), *op.tensors)
+        for name, x in zip(names, inputs):
+            if x is None and name not in op.optional:
+                raise ArgumentError(f"needs a tensor for {name}, got None")
 
 
 def _explain(e: Exception, op: Op, inputs: tuple, attrs: tuple) -> None:
@@ -369,17 +404,21 @@ def _convert(op: Op, inputs: tuple) -> tuple:
     for i, x in enumerate(inputs):
         if isinstance(x, (Tensor, np.ndarray, np.generic)) and i not in op.own and not isinstance(x, float):
             strong = dtype(x.dtype) if strong is None else promote(strong, dtype(x.dtype))
-    out = []
+    out: list[Any] = []
+    lift = None
     for i, x in enumerate(inputs):
         if isinstance(x, Tensor) or x is None:
             out.append(x)
         elif isinstance(x, (bool, int, float)):
             d = promote_scalar(strong, x) if strong is not None and i not in op.own else _default_dtype(x)
+            lift = d if strong is not None and d.is_float and not strong.is_float and i not in op.own else lift
             out.append(number(x, d))
         elif isinstance(x, (np.ndarray, np.generic, list, tuple)):
             out.append(Tensor(x))
         else:
             raise DTypeError(f"{op.name}: a {type(x).__name__} is not a tensor; help: pass a Tensor, an array or a number")
+    if lift is not None:  # an int tensor and a Python float give the default float; promoting both as tensors would give float64
+        out = [x if x is None or x.dtype.is_float or i in op.own else REGISTRY["astype"](x, lift) for i, x in enumerate(out)]
     return tuple(out)
 
 
@@ -465,8 +504,9 @@ def view_as_numpy(t: Tensor) -> np.ndarray:
     """A read-only NumPy array over the tensor's memory."""
     if type(t._data) is not _Capsule:
         raise TraceError(
-            f"numpy() of {t._layout.type!r} inside a trace: its values do not exist while the program is recorded; help: return it "
-            "from the traced function, or use functional.where and friends instead of Python decisions"
+            f"{user_line()}: the values of {t._layout.type!r} are asked for inside a trace (by numpy(), item(), bool(), float() or the "
+            "like), and do not exist while the program is recorded; help: return the tensor from the traced function, or use "
+            "functional.where and friends instead of Python decisions"
         )
     if t.size == 0:
         return np.empty(t.shape, t.dtype.numpy)

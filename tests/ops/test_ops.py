@@ -3,8 +3,23 @@
 import numpy as np
 import pytest
 from checking import (
-    EPS, FLOATS, INTEGERS, accepts, bits, call, differentiable, float_outputs, in_dtype, outputs, pulled, reference, samples, slope,
-    strange_layout, tensors, traced_call,
+    EPS,
+    FLOATS,
+    INTEGERS,
+    accepts,
+    bits,
+    call,
+    differentiable,
+    float_outputs,
+    in_dtype,
+    outputs,
+    pulled,
+    reference,
+    samples,
+    slope,
+    strange_layout,
+    tensors,
+    traced_call,
 )  # fmt: skip
 
 import tengen  # noqa: F401
@@ -19,7 +34,9 @@ def mine(op: Op) -> bool:
     return op.kind != "elementwise" and "." not in op.name and module.rpartition(".")[2] in FAMILIES
 
 
-CASES = [pytest.param(op, case, id=f"{name}-{i}") for name, op in REGISTRY.items() if mine(op) for i, case in enumerate(op.samples)]
+CASES = [
+    pytest.param(op, case, id=f"{name}-{i}") for name, op in REGISTRY.items() if mine(op) for i, case in enumerate(op.samples)
+]
 # second derivatives that are not there, or not smooth
 NOT_TWICE = {"max": "piecewise linear", "min": "piecewise linear"}
 
@@ -95,7 +112,9 @@ def test_gradient_against_finite_differences(op, case):
         assert g.shape == np.shape(arrays[i]) and g.dtype.name == "float64"
         for _ in range(2):
             d = rng.uniform(-1, 1, np.shape(arrays[i]))
-            np.testing.assert_allclose((g.numpy() * d).sum(), slope(value, arrays, i, d), rtol=1e-6, atol=1e-7, err_msg=f"input {i}")
+            np.testing.assert_allclose(
+                (g.numpy() * d).sum(), slope(value, arrays, i, d), rtol=1e-6, atol=1e-7, err_msg=f"input {i}"
+            )
 
 
 @pytest.mark.parametrize("op, case", [p for p in GRADIENTS if p.values[0].name not in NOT_TWICE])
@@ -137,7 +156,9 @@ def test_gradient_of_gradient(op, case):
     found = pull(tuple(Tensor(s, dtype="float64") for s in seeds))
     for i, g in zip(wrt, found):
         d = rng.uniform(-1, 1, np.shape(arrays[i]))
-        np.testing.assert_allclose((g.numpy() * d).sum(), slope(first, arrays, i, d), rtol=1e-5, atol=1e-6, err_msg=f"input {i}")
+        np.testing.assert_allclose(
+            (g.numpy() * d).sum(), slope(first, arrays, i, d), rtol=1e-5, atol=1e-6, err_msg=f"input {i}"
+        )
 
 
 WITHOUT_CASES = {

@@ -141,6 +141,15 @@ def copy(buffer, n_bytes: int):
     return new
 
 
+_context = ctypes.pythonapi["PyCapsule_GetContext"]
+_context.argtypes, _context.restype = [ctypes.py_object], ctypes.c_void_p
+
+
+def borrowed(buffer) -> bool:
+    """Whether a buffer shows memory of another's: a view, or foreign memory. Nobody may write it for that buffer's sake alone."""
+    return _context(buffer) is not None
+
+
 # -- the pool ------------------------------------------------------------------------------------------------------------------
 class MemoryStatistics(NamedTuple):
     """What the pool holds, in bytes (of blocks: up to a quarter more than was asked for).
