@@ -169,6 +169,14 @@ class Tensor(TensorMethods):
             raise TypeError("iteration over a 0-d tensor")
         return (self[i] for i in range(self.shape[0]))
 
+    def __getitem__(self, key) -> Tensor:
+        """The elements that a key names, by NumPy's rules: a view for ints, slices, None and ..., else a copy."""
+        return REGISTRY["getitem"].call(self, key)
+
+    def __setitem__(self, key, value) -> None:
+        """Gives the elements that a key names another value. Views made before keep the old one."""
+        assign(self, REGISTRY["setitem"].call(self, key, value))
+
     def __repr__(self) -> str:
         if type(self._data) is not _Capsule:
             return f"{type(self).__name__}({self._layout.type!r}, traced)"

@@ -1,0 +1,557 @@
+"""Reading and writing at computed places: gather, scatter, take, one_hot, masks; what x[key] and x[key] = v are made of.
+
+Indices are integers; negative ones count from the end. Eager calls check them and raise IndexOutOfRange; a compiled program
+brings them into range, so memory is safe whatever they are. Where places coincide, updates are applied in logical order.
+How a key is read: `keys.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tengen.base.dtype import dtype, int64, promote
+from tengen.base.errors import DTypeError, IndexOutOfRange, ShapeError, TraceError
+from tengen.ir.types import Dim, TensorType
+from tengen.kernels import scatter as strategies
+from tengen.kernels.indexed import Gather, OneHot, SearchSorted, TakeAlong
+from tengen.kernels.pointwise import memory_order, pointwise
+from tengen.kernels.source import Leaf, broadcast
+from tengen.loops.lang import as_int
+from tengen.ops.define import Case, broadcast_shapes, composite, dispatch, lookup, primitive, shorthand
+from tengen.ops.elementwise import astype
+from tengen.ops.logic import greater_equal, less, logical_or, not_equal
+from tengen.ops.shape import normalize_axis, reshape, strided_slice
+
+if TYPE_CHECKING:
+    from tengen.tensor import Tensor
+
+_dtype = dtype
+
+
+@composite
+def outside(index: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Whether any index is below `low`, or not below `high` (0-d int64 tensors)."""
+    i = astype(index, int64)
+    return lookup("any")(logical_or(less(i, low), greater_equal(i, high)))
+
+
+outside.no_vjp("a truth value is not differentiable")
+outside.reference(lambda index, low, high: np.any((index < low) | (index >= high)))
+outside.cases(Case(lambda r: (r.integers(-3, 3, (4, 17)), np.int64(-3), np.int64(2)), grad=False))
+
+
+def check_range(op: str, index: Tensor, extent: int, axis: int, low: int | None = None) -> None:
+    """Raises IndexOutOfRange, naming op, index and extent, where an index is outside [low, extent) (low: -extent)."""
+    low = -extent if low is None else low
+    if index.size and outside(index, dispatch.scalar(low, int64), dispatch.scalar(extent, int64)).item():
+        values = index.numpy()
+        bad = values[(values < low) | (values >= extent)].flat[0]
+        raise IndexOutOfRange(f"{op}: index {bad} is out of range for axis {axis} of extent {extent}")
+
+
+def _integers(t: TensorType, what: str = "indices") -> None:
+    if not t.dtype.is_int:
+        raise DTypeError(f"{what} must be integers, got {t.dtype}; help: cast them, for example with .astype('int64')")
+
+
+# ---- along one axis --------------------------------------------------------------------------------------------------
+
+
+@primitive
+def gather(inp: Tensor, axis: int, index: Tensor) -> Tensor:
+    """out[..., i, ...] = inp[..., index[..., i, ...], ...] along `axis` (NumPy's take_along_axis, PyTorch's gather).
+
+    Shapes: index has as many axes as inp; off `axis` its extents are at most inp's. The result has index's shape.
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.gather(Tensor([[1, 2], [3, 4]]), 1, Tensor([[1], [0]])).tolist()
+    [[2], [3]]
+    """
+
+
+def _along_axis(x: TensorType, axis: int, index: TensorType) -> None:
+    _integers(index)
+    fits = index.ndim == x.ndim and all(
+        i == axis or not (isinstance(a, int) and isinstance(b, int)) or a <= b
+        for i, (a, b) in enumerate(zip(index.shape, x.shape))
+    )
+    if not fits:
+        raise ShapeError(f"an index of shape {index.shape} does not fit {x}; help: only axis {axis} may be longer")
+    if as_int(x.shape[axis]) == 0 and all(as_int(d) != 0 for d in index.shape):
+        raise ShapeError(f"axis {axis} has no elements")
+
+
+gather.own = (1,)
+gather.canon(lambda types, axis: {"axis": normalize_axis(axis, types[0].ndim)})
+
+
+@gather.infer
+def _(x, index, axis):
+    _along_axis(x, axis, index)
+    return TensorType(index.shape, x.dtype)
+
+
+@gather.source
+def _(ins, out, axis):
+    return TakeAlong(ins[0], ins[1], axis)
+
+
+@gather.check
+def _(inputs, axis):
+    check_range("gather", inputs[1], inputs[0].shape[axis], axis)
+
+
+@gather.vjp
+def _(g, x, index, axis):
+    return (lambda: scatter(lookup("zeros_like")(x), axis, index, g, "add")), None
+
+
+gather.reference(lambda x, index, axis: _np_along(x, axis, index))
+
+
+def _np_along(x, axis, index):
+    part = tuple(slice(None) if i == axis % x.ndim else slice(d) for i, d in enumerate(index.shape))
+    return np.take_along_axis(x[part], index, axis)
+
+
+gather.cases(
+    Case(lambda r: (r.uniform(-1, 1, (5, 17)), r.integers(-5, 5, (9, 17))), {"axis": 0}),
+    Case(lambda r: (r.uniform(-1, 1, (3, 4, 5)), r.integers(0, 5, (2, 4, 33))), {"axis": -1}),
+)
+
+
+@primitive
+def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor, mode: str = "set") -> Tensor:
+    """A copy of inp in which [..., index[..., i, ...], ...] along `axis` takes source[..., i, ...].
+
+    Args:
+        source: broadcasts to index's shape.
+        mode: "set" (where places coincide the last update stays), "add", "mul", "max" or "min".
+    Gradient: of "set" and "add"; where places coincide in "set", every update counts as if it had stayed.
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.scatter(Tensor([0.0, 0.0, 0.0]), 0, Tensor([2, 0]), Tensor([5.0, 6.0])).tolist()
+    [6.0, 0.0, 5.0]
+    """
+
+
+scatter.own = (1,)
+
+
+@scatter.canon
+def _(types, axis, mode):
+    if mode not in ("set", "add", "mul", "max", "min"):
+        raise ValueError(f"scatter: mode={mode!r} must be 'set', 'add', 'mul', 'max' or 'min'")
+    return {"axis": normalize_axis(axis, types[0].ndim), "mode": mode}
+
+
+@scatter.infer
+def _(x, index, source, axis, mode):
+    _along_axis(x, axis, index)
+    if broadcast_shapes(index.shape, source.shape) != tuple(index.shape):
+        raise ShapeError(f"a source of shape {source.shape} does not broadcast to an index of shape {index.shape}")
+    if promote(x.dtype, source.dtype) is not x.dtype:
+        raise DTypeError(f"{source.dtype} does not fit into {x.dtype}; help: cast one of them")
+    return x
+
+
+@scatter.lower
+def _(lo, ins, outs, axis, mode):
+    base, index, source = (Leaf(a) for a in ins)
+    strategies.scatter(lo, base, index, source, outs[0], axis, mode)
+
+
+@scatter.check
+def _(inputs, axis, mode):
+    check_range("scatter", inputs[1], inputs[0].shape[axis], axis)
+
+
+@scatter.vjp
+def _(g, x, index, source, axis, mode):
+    if mode not in ("set", "add"):
+        raise NotImplementedError(f"scatter has no gradient in mode {mode!r}")
+    return (g if mode == "add" else lambda: scatter(g, axis, index, dispatch.scalar(0, g.dtype))), (
+        lambda: gather(g, axis, index)
+    )
+
+
+def _np_scatter(x, index, source, axis, mode="set"):
+    out = x.copy()
+    update = {"set": lambda a, b: b, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[mode]
+    source = np.broadcast_to(source, index.shape)
+    for at in np.ndindex(*index.shape):
+        to = list(at)
+        to[axis] = index[at]
+        out[tuple(to)] = update(out[tuple(to)], source[at])
+    return out
+
+
+scatter.reference(_np_scatter)
+
+
+def _scattered(r):
+    return r.uniform(-1, 1, (5, 17)), np.array([r.permutation(5)[:3] for _ in range(17)]).T, r.uniform(-1, 1, (3, 17))
+
+
+scatter.cases(
+    Case(_scattered, {"axis": 0}),
+    Case(lambda r: (r.uniform(-1, 1, (5, 4)), r.integers(-4, 4, (5, 33)), r.uniform(-1, 1, 33)), {"axis": 1, "mode": "add"}),
+    Case(
+        lambda r: (r.uniform(-1, 1, (5, 4)), r.integers(-4, 4, (5, 9)), r.uniform(-1, 1, 9)),
+        {"axis": 1, "mode": "max"},
+        grad=False,
+    ),
+)
+
+# ---- several axes ----------------------------------------------------------------------------------------------------
+# `axes` says which axis each index belongs to; the indices' common shape stands at `position` among the axes that are left.
+
+
+def _indexed_shape(indices: Sequence[TensorType], x: TensorType, axes, position) -> tuple[Dim, ...]:
+    for t in indices:
+        _integers(t)
+    common = broadcast_shapes(*(t.shape for t in indices))
+    if len(axes) != len(indices) or len(set(axes)) != len(axes) or not all(0 <= a < x.ndim for a in axes):
+        raise ShapeError(f"indices for the axes {axes} do not fit {x}")
+    if any(as_int(x.shape[a]) == 0 for a in axes) and all(as_int(d) != 0 for d in common):
+        raise ShapeError(f"an indexed axis of {x} has no elements")
+    rest = [d for i, d in enumerate(x.shape) if i not in axes]
+    return (*rest[:position], *common, *rest[position:])
+
+
+@primitive
+def index(indices: list[Tensor], x: Tensor, axes: Sequence[int], position: int) -> Tensor:
+    """x read at integer indices of some axes (which broadcast together); other axes are kept whole: NumPy's advanced indexing."""
+
+
+@index.infer
+def _(*types, axes, position):
+    return TensorType(_indexed_shape(types[:-1], types[-1], axes, position), types[-1].dtype)
+
+
+@index.source
+def _(ins, out, axes, position):
+    shape = broadcast_shapes(*(s.shape for s in ins[:-1]))
+    return Gather(ins[-1], dict(zip(axes, (broadcast(s, shape) for s in ins[:-1]))), position)
+
+
+@index.check
+def _(inputs, axes, position):
+    for i, axis in zip(inputs, axes):
+        check_range("index", i, inputs[-1].shape[axis], axis)
+
+
+@index.vjp
+def _(g, *inputs, axes, position):
+    x = inputs[-1]
+    zero = lookup("zeros_like")
+    return *(None for _ in axes), (lambda: index_put(list(inputs[:-1]), zero(x), g, axes, position, "add"))
+
+
+@primitive
+def index_put(indices: list[Tensor], x: Tensor, value: Tensor, axes: Sequence[int], position: int, mode: str = "set") -> Tensor:
+    """A copy of x in which the elements that `index` would read take `value` (which broadcasts), or have it added (mode "add").
+    Where places coincide, updates are applied in order; the gradient of "set" then counts every update as if it had stayed."""
+
+
+@index_put.infer
+def _(*types, axes, position, mode):
+    x, value = types[-2:]
+    shape = _indexed_shape(types[:-2], x, axes, position)
+    if broadcast_shapes(shape, value.shape) != shape:
+        raise ShapeError(f"a value of shape {value.shape} does not broadcast to {shape}")
+    if value.dtype is not x.dtype:
+        raise DTypeError(f"a value of {value.dtype} for elements of {x.dtype}; help: cast it")
+    return x
+
+
+@index_put.lower
+def _(lo, ins, outs, axes, position, mode):
+    shape = broadcast_shapes(*(a.shape for a in ins[:-2]))
+    indices = dict(zip(axes, (broadcast(Leaf(a), shape) for a in ins[:-2])))
+    strategies.index_put(lo, Leaf(ins[-2]), indices, position, Leaf(ins[-1]), outs[0], mode)
+
+
+@index_put.check
+def _(inputs, axes, position, mode):
+    for i, axis in zip(inputs, axes):
+        check_range("index_put", i, inputs[-2].shape[axis], axis)
+
+
+@index_put.vjp
+def _(g, *inputs, axes, position, mode):
+    indices, x = list(inputs[:-2]), inputs[-2]
+    kept = g if mode == "add" else lambda: index_put(indices, g, dispatch.scalar(0, g.dtype), axes, position)
+    return *(None for _ in axes), (kept if x is not None else None), (lambda: index(indices, g, axes, position))
+
+
+def _np_key(indices, x, axes, position):
+    """x with the indexed axes in front, so that the indices' axes come first, and where they belong."""
+    rest = [a for a in range(x.ndim) if a not in axes]
+    return np.transpose(x, [*axes, *rest]), np.broadcast_arrays(*indices), np.ndim(np.broadcast_arrays(*indices)[0])
+
+
+def _np_index(indices, x, axes, position):
+    moved, together, n = _np_key(indices, x, axes, position)
+    return np.moveaxis(moved[tuple(together)], range(n), range(position, position + n))
+
+
+def _np_index_put(indices, x, value, axes, position, mode="set"):
+    out = x.copy()
+    moved, together, n = _np_key(indices, out, axes, position)
+    shape = _np_index(indices, x, axes, position).shape
+    value = np.moveaxis(np.broadcast_to(value, shape), range(position, position + n), range(n))
+    for at in np.ndindex(*together[0].shape):
+        to = tuple(i[at] for i in together)
+        moved[to] = value[at] + (moved[to] if mode == "add" else 0)
+    return out
+
+
+index.reference(_np_index)
+index_put.reference(_np_index_put)
+index.cases(
+    Case(lambda r: ([r.integers(-5, 5, (3, 2))], r.uniform(-1, 1, (5, 17))), {"axes": (0,), "position": 0}),
+    Case(
+        lambda r: ([r.integers(0, 4, (6, 1)), r.integers(-5, 5, 3)], r.uniform(-1, 1, (4, 16, 5))),
+        {"axes": (0, 2), "position": 0},
+    ),
+    Case(lambda r: ([r.integers(0, 4, 33)], r.uniform(-1, 1, (3, 4))), {"axes": (1,), "position": 1}),
+    Case(lambda r: ([np.zeros((0,), np.int64)], r.uniform(-1, 1, (3, 4))), {"axes": (1,), "position": 1}),
+)
+index_put.cases(
+    Case(lambda r: ([r.permutation(5)[:3]], r.uniform(-1, 1, (5, 17)), r.uniform(-1, 1, 17)), {"axes": (0,), "position": 0}),
+    Case(
+        lambda r: (
+            [r.integers(0, 4, (6, 1)), r.integers(-5, 5, 3)],
+            r.uniform(-1, 1, (4, 16, 5)),
+            r.uniform(-1, 1, (6, 3, 16)),
+        ),
+        {"axes": (0, 2), "position": 0, "mode": "add"},
+    ),
+)
+
+
+@primitive
+def set_slice(x: Tensor, value: Tensor, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> Tensor:
+    """A copy of x in which the elements that `strided_slice` would read take `value` (which broadcasts)."""
+
+
+@set_slice.infer
+def _(x, value, starts, sizes, steps):
+    strided_slice.rules["infer"](x, starts, sizes, steps)
+    if broadcast_shapes(sizes, value.shape) != tuple(sizes):
+        raise ShapeError(f"a value of shape {value.shape} does not broadcast to {tuple(sizes)}")
+    if value.dtype is not x.dtype:
+        raise DTypeError(f"a value of {value.dtype} for elements of {x.dtype}; help: cast it")
+    return x
+
+
+@set_slice.layout
+def _(arrays, out, **attrs):
+    return memory_order(arrays[0])
+
+
+@set_slice.lower
+def _(lo, ins, outs, starts, sizes, steps):
+    pointwise(lo, [Leaf(ins[0])], outs, "set_slice_base")
+    if all(as_int(d) != 0 for d in sizes):
+        inside = strided_slice.rules["view"](outs[0], TensorType(sizes, outs[0].dtype), starts, sizes, steps)
+        pointwise(lo, [Leaf(ins[1])], [inside], "set_slice")
+
+
+@set_slice.vjp
+def _(g, x, value, starts, sizes, steps):
+    zero = dispatch.scalar(0, g.dtype)
+    return (lambda: set_slice(g, zero, starts, sizes, steps)), (lambda: strided_slice(g, starts, sizes, steps))
+
+
+def _np_set_slice(x, value, starts, sizes, steps):
+    out = x.copy()
+    out[np.ix_(*(np.arange(n) * s + a for a, n, s in zip(starts, sizes, steps)))] = value
+    return out
+
+
+set_slice.reference(_np_set_slice)
+set_slice.cases(
+    Case(
+        lambda r: (r.uniform(-1, 1, (5, 17)), r.uniform(-1, 1, (3, 1))), {"starts": (4, 0), "sizes": (3, 16), "steps": (-2, 1)}
+    ),
+    Case(lambda r: (r.uniform(-1, 1, 9), np.float64(2)), {"starts": (1,), "sizes": (0,), "steps": (1,)}),
+)
+
+# ---- forms of them ---------------------------------------------------------------------------------------------------
+
+
+@shorthand
+def take(inp: Tensor, indices: Tensor, axis: int | None = None) -> Tensor:
+    """inp at integer indices of one axis (of the flattened tensor by default): the indices' axes take its place.
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.take(Tensor([5.0, 6.0, 7.0]), Tensor([[2, 0]])).tolist()
+    [[7.0, 5.0]]
+    """
+    x = dispatch.tensor(inp)
+    if axis is None:
+        x, axis = reshape(x, (-1,)), 0
+    a = normalize_axis(axis, x.ndim)
+    return index([dispatch.tensor(indices)], x, (a,), a)
+
+
+take.reference(np.take)
+take.cases(
+    Case(lambda r: (r.uniform(-1, 1, (4, 5)), r.integers(0, 20, (3, 2)))),
+    Case(lambda r: (r.uniform(-1, 1, (4, 5)), r.integers(-5, 5, (3, 2))), {"axis": 1}),
+)
+
+
+@shorthand
+def index_select(inp: Tensor, axis: int, index: Tensor) -> Tensor:
+    """inp at a vector of integer indices of one axis (PyTorch's order of arguments)."""
+    return take(inp, index, axis)
+
+
+index_select.reference(lambda x, index, axis: np.take(x, index, axis))
+index_select.cases(Case(lambda r: (r.uniform(-1, 1, (4, 17)), r.integers(0, 4, 9)), {"axis": 0}))
+
+
+@primitive
+def one_hot(inp: Tensor, num_classes: int, dtype=None) -> Tensor:
+    """1 at each index, else 0, along a new last axis; of inp's dtype by default.
+
+    Errors: IndexOutOfRange for an index outside [0, num_classes), in eager mode; a compiled program gives a row of zeros.
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.one_hot(Tensor([2, 0]), 3).tolist()
+    [[0, 0, 1], [1, 0, 0]]
+    """
+
+
+@one_hot.canon
+def _(types, num_classes, dtype):
+    return {"num_classes": int(num_classes), "dtype": types[0].dtype if dtype is None else _dtype(dtype)}
+
+
+@one_hot.infer
+def _(x, num_classes, dtype):
+    _integers(x)
+    if num_classes < 0:
+        raise ShapeError("num_classes must not be negative")
+    return TensorType((*x.shape, num_classes), dtype)
+
+
+@one_hot.source
+def _(ins, out, num_classes, dtype):
+    return OneHot(ins[0], num_classes, dtype)
+
+
+@one_hot.check
+def _(inputs, num_classes, dtype):
+    check_range("one_hot", inputs[0], num_classes, inputs[0].ndim, 0)
+
+
+one_hot.no_vjp("an index is not differentiable")
+one_hot.reference(lambda x, num_classes, dtype=None: np.eye(num_classes, dtype=dtype or x.dtype)[x])
+one_hot.cases(
+    Case(lambda r: (r.integers(0, 5, (3, 4)),), {"num_classes": 5}, grad=False),
+    Case(lambda r: (r.integers(0, 17, 5),), {"num_classes": 33, "dtype": "float32"}, grad=False),
+)
+
+
+@primitive
+def searchsorted(table: Tensor, values: Tensor, right: bool = False) -> Tensor:
+    """For each value the first position in the ascending last axis of `table` that keeps it sorted (after equal elements with
+    `right`); int64. NaNs are largest.
+
+    Shapes: table (n) with any values, or (..., n) with values (..., m)
+    """
+
+
+@searchsorted.infer
+def _(table, values, right):
+    if table.ndim == 0 or (table.ndim > 1 and tuple(table.shape[:-1]) != tuple(values.shape[:-1])):
+        raise ShapeError(f"values of shape {values.shape} cannot be looked up in {table}")
+    if table.dtype is not values.dtype:
+        raise DTypeError(f"the table has {table.dtype}, the values {values.dtype}; help: cast one of them")
+    return TensorType(values.shape, int64)
+
+
+@searchsorted.source
+def _(ins, out, right):
+    return SearchSorted(ins[0], ins[1], right)
+
+
+searchsorted.no_vjp("a position is not differentiable")
+searchsorted.reference(lambda table, values, right=False: np.searchsorted(table, values, "right" if right else "left"))
+searchsorted.cases(
+    Case(lambda r: (np.sort(r.integers(0, 9, 17)), r.integers(-1, 10, (3, 33))), grad=False),
+    Case(lambda r: (np.sort(r.integers(0, 9, 17)), r.integers(-1, 10, (3, 33))), {"right": True}, grad=False),
+)
+
+# ---- masks -----------------------------------------------------------------------------------------------------------
+
+
+def true_positions(mask: Tensor) -> Tensor:
+    """The positions of true elements in the flattened mask, int64. Not in a trace: they must be counted first."""
+    if mask.size and not _is_concrete(mask):
+        raise TraceError(
+            "a selection by a mask inside a trace: how many elements it has is known only when the program runs; "
+            "help: use where(mask, x, 0), or compute the mask outside"
+        )
+    if not mask.size:
+        return lookup("zeros")((0,), "int64")
+    flat = reshape(mask if mask.dtype.kind == "b" else not_equal(mask, 0), (-1,))
+    counts = lookup("cumsum")(astype(flat, int64), 0)
+    total = strided_slice(counts, (flat.size - 1,), (1,), (1,)).item()
+    return searchsorted(counts, lookup("arange")(1, total + 1, 1, "int64"))
+
+
+def _is_concrete(x: Tensor) -> bool:
+    try:
+        x.numpy()
+    except TraceError:
+        return False
+    return True
+
+
+@shorthand
+def nonzero(inp: Tensor) -> tuple[Tensor, ...]:
+    """The int64 positions of true (not zero) elements, one vector for each axis, in logical order. Not inside a trace.
+
+    >>> from tengen import Tensor, functional as F
+    >>> [i.tolist() for i in F.nonzero(Tensor([[0, 5], [6, 0]]))]
+    [[0, 1], [1, 0]]
+    """
+    x = dispatch.tensor(inp)
+    if not x.ndim:
+        raise ShapeError("nonzero of a 0-d tensor is not defined; help: reshape it to (1,)")
+    left = true_positions(x)
+    coords = []
+    for d in reversed(x.shape[1:]):
+        coords.append(lookup("mod")(left, d))
+        left = lookup("floor_div")(left, d)
+    return (left, *reversed(coords))
+
+
+nonzero.reference(np.nonzero)
+nonzero.cases(
+    Case(lambda r: (r.integers(0, 2, (5, 17)),), grad=False),
+    Case(lambda r: (np.zeros((3, 4)),), grad=False),
+    Case(lambda r: (np.zeros((3, 0)),), grad=False),
+)
+
+
+@shorthand
+def cond_take(mask: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The elements where the mask is true, as a vector, and their positions in the flattened tensor. Not inside a trace."""
+    m, values = dispatch.tensor(mask), dispatch.tensor(x)
+    if tuple(m.shape) != tuple(values.shape):
+        raise ShapeError(f"cond_take: a mask of shape {tuple(m.shape)} for a tensor of shape {tuple(values.shape)}")
+    at = true_positions(m)
+    return index([at], reshape(values, (-1,)), (0,), 0), at
+
+
+cond_take.reference(lambda mask, x: (x[mask], np.flatnonzero(mask)))
+cond_take.cases(Case(lambda r: (r.integers(0, 2, (4, 9)) > 0, r.uniform(-1, 1, (4, 9)))))

@@ -1,0 +1,254 @@
+"""What `x[key]` and `x[key] = v` mean: a key is read once into slices and integer arrays, by NumPy's rules.
+
+Ints, slices, None and ... make a view. Integer arrays broadcast together; where they (and ints among them) stand side by side
+their axes take that place, else they come first. A boolean array stands for the integer arrays that `nonzero` gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from operator import index as as_index
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tengen.base.dtype import bool_
+from tengen.base.errors import DTypeError, IndexOutOfRange, ShapeError
+from tengen.ir.types import Dim
+from tengen.loops.lang import Expr
+from tengen.ops.define import broadcast_shapes, dispatch, shorthand
+from tengen.ops.elementwise import astype, where
+from tengen.ops.indexing import index, index_put, nonzero, set_slice
+from tengen.ops.shape import broadcast_to, reshape, strided_slice
+
+if TYPE_CHECKING:
+    from tengen.tensor import Tensor
+
+
+@dataclass
+class Key:
+    """A key, read for one shape: first a strided slice of every axis, then `shape` (ints are gone, None made unit axes), then
+    indices of some axes of that shape."""
+
+    starts: list[Dim] = field(default_factory=list)
+    sizes: list[Dim] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    shape: list[Dim] = field(default_factory=list)
+    axes: list[int] = field(default_factory=list)
+    indices: list[Tensor] = field(default_factory=list)
+    position: int = 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether the slices take everything."""
+        return all(s == 1 for s in self.steps) and all(isinstance(a, int) and a == 0 for a in self.starts)
+
+
+def _is_array(k: Any) -> bool:
+    return isinstance(k, (list, np.ndarray)) or (hasattr(k, "ndim") and hasattr(k, "dtype") and not isinstance(k, np.generic))
+
+
+def _is_flag(k: Any) -> bool:
+    return isinstance(k, (bool, np.bool_))
+
+
+def _arrays(items: Sequence[Any]) -> list[Any]:
+    """The items with arrays as tensors; 0-d integer tensors whose value is known are ints."""
+    out: list[Any] = []
+    for k in items:
+        if _is_array(k):
+            k = dispatch.tensor(np.asarray(k, np.int64) if isinstance(k, list) and not len(k) else k)
+            if k.dtype.kind not in "iub":
+                raise DTypeError(f"a tensor of {k.dtype} is no index; help: indices are integers, masks are bool")
+        elif _is_flag(k):
+            k = dispatch.tensor(np.asarray(k))
+        out.append(k)
+    return out
+
+
+def _axes_used(k: Any) -> int:
+    """How many axes of the tensor an item of a key stands for."""
+    if k is None or k is Ellipsis:
+        return 0
+    return k.ndim if hasattr(k, "ndim") and k.dtype is bool_ else 1
+
+
+def _expand(key: Any, shape: Sequence[Dim]) -> list[Any]:
+    """The key as items, with full slices for ... and for what is left."""
+    items = _arrays(key if isinstance(key, tuple) else (key,))
+    used = sum(map(_axes_used, items))
+    if used > len(shape):
+        raise IndexOutOfRange(f"a key of {used} indices for a tensor of shape {tuple(shape)}, which has {len(shape)} axes")
+    dots = [i for i, k in enumerate(items) if k is Ellipsis]
+    if len(dots) > 1:
+        raise IndexOutOfRange("a key has at most one ...")
+    at = dots[0] if dots else len(items)
+    rest = [slice(None)] * (len(shape) - used)
+    return [*items[:at], *(rest if rest or not dots else [Ellipsis]), *items[at + bool(dots) :]]  # an empty ... parts arrays, too
+
+
+def _one(key: Key, i: int, d: Dim, axis: int, shape: Sequence[Dim]) -> None:
+    """An int takes one element of its axis."""
+    if isinstance(d, int) and not -d <= i < d:
+        raise IndexOutOfRange(f"getitem: index {i} is out of range for axis {axis} of extent {d} of shape {tuple(shape)}")
+    key.starts.append(i + d if i < 0 else i)
+    key.sizes.append(1)
+    key.steps.append(1)
+
+
+def _range(key: Key, s: slice, d: Dim) -> None:
+    """A slice keeps its axis."""
+    if isinstance(d, Expr):
+        if s != slice(None):
+            raise ShapeError(f"a slice {s} of an axis whose extent {d} is known only when the program runs; help: only [:] is")
+        start, size, step = 0, d, 1
+    else:
+        start, stop, step = s.indices(d)
+        size = len(range(start, stop, step))
+    key.starts.append(start if not (isinstance(size, int) and size == 0) else 0)
+    key.sizes.append(size)
+    key.steps.append(step)
+    key.shape.append(size)
+
+
+def read_key(key: Any, shape: Sequence[Dim]) -> Key:
+    """The key, read for a tensor of `shape`. Errors: IndexOutOfRange, DTypeError, ShapeError."""
+    items = _expand(key, shape)
+    advanced = any(hasattr(k, "ndim") and not isinstance(k, np.generic) for k in items)
+    out, axis, where_arrays = Key(), 0, []
+    for place, k in enumerate(items):
+        if k is None or k is Ellipsis:
+            out.shape += [1] if k is None else []
+            continue
+        if hasattr(k, "ndim") and not isinstance(k, np.generic):
+            where_arrays.append(place)
+            axis += _add_array(out, k, shape, axis)
+            continue
+        d = shape[axis]
+        if isinstance(k, slice):
+            _range(out, k, d)
+        else:
+            try:
+                i = as_index(k)
+            except TypeError:
+                raise DTypeError(f"{k!r} is no index; help: ints, slices, None, ..., integer and bool tensors are") from None
+            if advanced:  # it broadcasts with the arrays, and counts where they stand
+                where_arrays.append(place)
+            _one(out, i, d, axis, shape)
+        axis += 1
+    _place(out, items, where_arrays)
+    return out
+
+
+def _add_array(out: Key, k: Tensor, shape: Sequence[Dim], axis: int) -> int:
+    """An integer array, or a mask as integer arrays; returns how many axes it stands for."""
+    if k.dtype is not bool_:
+        _whole_axis(out, shape[axis])
+        out.indices.append(k)
+        return 1
+    for j, (a, b) in enumerate(zip(k.shape, shape[axis:])):
+        if isinstance(b, int) and a != b:
+            raise IndexOutOfRange(
+                f"a mask of shape {tuple(k.shape)} has extent {a} where axis {axis + j} of {tuple(shape)} has {b}"
+            )
+    if k.ndim == 0:  # a new axis of one element, taken or not
+        out.axes.append(len(out.shape))
+        out.shape.append(1)
+        out.indices.append(reshape(nonzero(reshape(k, (1,)))[0], (-1,)))
+        return 0
+    for d, positions in zip(shape[axis:], nonzero(k)):
+        _whole_axis(out, d)
+        out.indices.append(positions)
+    return k.ndim
+
+
+def _whole_axis(out: Key, d: Dim) -> None:
+    out.starts.append(0)
+    out.sizes.append(d)
+    out.steps.append(1)
+    out.axes.append(len(out.shape))
+    out.shape.append(d)
+
+
+def _place(out: Key, items: Sequence[Any], places: Sequence[int]) -> None:
+    """Where the indices' common axes go: to the first of them when they stand side by side, else to the front."""
+    if not out.indices:
+        return
+    together = list(places) == list(range(places[0], places[-1] + 1))
+    before = [k for k in items[: places[0]]]
+    out.position = sum(1 for k in before if k is None or isinstance(k, slice)) if together else 0
+
+
+def _sliced(x: Tensor, key: Key) -> Tensor:
+    whole = key.whole and tuple(key.sizes) == tuple(x.shape)
+    y = x if whole else strided_slice(x, tuple(key.starts), tuple(key.sizes), tuple(key.steps))
+    return y if tuple(key.shape) == tuple(y.shape) else reshape(y, tuple(key.shape))
+
+
+@shorthand
+def getitem(inp: Tensor, key) -> Tensor:
+    """inp[key], as NumPy: ints, slices, None and ... give a view; integer and boolean arrays a copy.
+
+    >>> from tengen import Tensor
+    >>> x = Tensor([[1, 2, 3], [4, 5, 6]])
+    >>> x[1, ::-1].tolist(), x[:, [0, 2]].tolist(), x[x > 4].tolist()
+    ([6, 5, 4], [[1, 3], [4, 6]], [5, 6])
+    """
+    x = dispatch.tensor(inp)
+    k = read_key(key, x.shape)
+    y = _sliced(x, k)
+    return index(k.indices, y, tuple(k.axes), k.position) if k.indices else y
+
+
+def _masks_whole(x: Tensor, key, value: Tensor) -> Any:
+    """The mask, where the key is one mask and one value goes everywhere: that is `where`, also inside a trace."""
+    if isinstance(key, tuple) and len(key) == 1:
+        key = key[0]
+    if not _is_array(key) or value.size != 1:
+        return None
+    mask = dispatch.tensor(key)
+    return (
+        mask if mask.dtype is bool_ and 0 < mask.ndim <= x.ndim and tuple(mask.shape) == tuple(x.shape[: mask.ndim]) else None
+    )
+
+
+@shorthand
+def setitem(inp: Tensor, key, value) -> Tensor:
+    """A copy of inp with `value` (which broadcasts, and is cast to inp's dtype) at [key]. Where integer arrays name a place twice,
+    the last value stays."""
+    x = dispatch.tensor(inp)
+    v = dispatch.tensor(value)
+    v = v if v.dtype is x.dtype else astype(v, x.dtype)
+    mask = _masks_whole(x, key, v)
+    if mask is not None:
+        return where(reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim))), reshape(v, ()), x)
+    k = read_key(key, x.shape)
+    sizes = tuple(k.sizes)
+    if not k.indices:
+        return set_slice(x, _fitted(v, k.shape, sizes), tuple(k.starts), sizes, tuple(k.steps))
+    inside = _sliced(x, k)
+    axes, types = tuple(k.axes), [t._layout.type for t in (*k.indices, inside)]
+    ndim = index.infer_types(types, {"axes": axes, "position": k.position})[0].ndim
+    new = index_put(k.indices, inside, _dropped(v, ndim), axes, k.position)
+    if k.whole and tuple(k.shape) == tuple(x.shape):
+        return new
+    return set_slice(x, reshape(new, sizes), tuple(k.starts), sizes, tuple(k.steps))
+
+
+def _dropped(v: Tensor, ndim: int) -> Tensor:
+    """v without leading unit axes beyond `ndim`, as NumPy's assignment allows."""
+    extra = v.ndim - ndim
+    if extra > 0 and all(isinstance(d, int) and d == 1 for d in v.shape[:extra]):
+        return reshape(v, tuple(v.shape[extra:]))
+    return v
+
+
+def _fitted(v: Tensor, shape: Sequence[Dim], sizes: Sequence[Dim]) -> Tensor:
+    """A value that broadcasts to `shape`, so that it broadcasts to `sizes`, where ints left unit axes."""
+    v = _dropped(v, len(shape))
+    if broadcast_shapes(shape, v.shape) != tuple(shape):
+        raise ShapeError(f"setitem: a value of shape {tuple(v.shape)} does not broadcast to {tuple(shape)}")
+    if v.ndim == 0 or tuple(shape) == tuple(sizes):
+        return v
+    return reshape(v if tuple(v.shape) == tuple(shape) else broadcast_to(v, tuple(shape)), sizes)
