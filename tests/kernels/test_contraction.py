@@ -299,10 +299,10 @@ def test_epilogue_of_a_depthwise_convolution_and_another_dtype():
 
 
 def test_pieces_of_several_blocks():
-    small = replace(HOST, l2_bytes=1 << 10)
-    a, b, rest = data((4, 150, 3)), data((3, 20), seed=1), data((4, 150, 20), seed=2)
+    small = replace(HOST, l2_bytes=1 << 8)
+    a, b, rest = data((4, 150, 3)), data((3, 100), seed=1), data((4, 150, 100), seed=2)
     rest_array, rest_memory = array_of(rest, "rest")
-    memory, arrays, out = {"rest": rest_memory}, [], np.zeros((4, 150, 20), np.float32)
+    memory, arrays, out = {"rest": rest_memory}, [], np.zeros((4, 150, 100), np.float32)
     for x, id in ((a, "a"), (b, "b"), (out, "out")):
         array, memory[id] = array_of(x, id)
         arrays.append(array)
@@ -314,8 +314,8 @@ def test_pieces_of_several_blocks():
 
 
 def test_few_rows_and_one_column():
-    for m in (1, 2, 4, 5):
-        for n in (1, 7, 16, 100, 300):
+    for m in (1, 4, 5):
+        for n in (1, 16, 300):
             check(data((m, 300)), data((300, n), seed=1), (0, 1, 1, 1))
             check(data((m, 300)), data((n, 300), seed=1).T, (0, 1, 1, 1))
     check(data((3, 1, 300)), data((3, 300, 20), seed=1), (1, 1, 1, 1), interpreted=True)

@@ -6,15 +6,20 @@ with an accumulator of its own. A piece is some rows of m by some vectors of gro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from tengen.base.dtype import int64
 from tengen.kernels.chunks import runs
 from tengen.kernels.lowering import Array, Lowering, product
 from tengen.kernels.pointwise import copy, unflatten
 from tengen.kernels.problem import Problem, extents, multiply_add
-from tengen.loops.builder import as_expr
+from tengen.kernels.tile import machine
+from tengen.loops.builder import Variable, as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, minimum
 
 BLOCK = 64  # rows of a piece
 VECTORS = 4  # vectors of groups of a piece
+TALL = 8  # rows at a time at most
 
 
 def fits(p: Problem) -> bool:
@@ -24,88 +29,90 @@ def fits(p: Problem) -> bool:
 
 def channelwise(lo: Lowering, p: Problem) -> None:
     """Launches what computes `p`, for which `fits` holds."""
-    b = _dense_along_groups(lo, p)
-    k = lo.kernel(p.name)
-    lanes_axis = p.g[-1]
-    outer, channels = p.g[:-1], as_expr(lanes_axis.extent)
-    bytes_, registers = (16, 32) if lo.target is None else (lo.target.vector_bytes, lo.target.vector_registers)
-    each = max(1, LANES * p.compute.size // bytes_)
-    many = as_int(p.chunks.count) != 1
-    height = max(1, min(8, (_accumulators(registers, each) // (2 if many else 1))))
-    known = as_int(p.rows)
-    height = height if known is None else max(1, min(height, known))
-    width = LANES * VECTORS
-    blocks, parts = as_expr(cdiv(p.rows, BLOCK)), as_expr(cdiv(channels, width))
-    piece = k.split(product(extents(outer)) * blocks * parts)
-    g = unflatten(k, k.let(piece // (blocks * parts)), extents(outer))
-    first = k.let(piece // parts % blocks * BLOCK)
-    stop = k.let(minimum(p.rows, first + BLOCK))
-    start = k.let(piece % parts * width)
-    end = k.let(minimum(channels, start + width))
-    at_a, at_b = k.let(as_expr(p.base("a", g))), k.let(as_expr(_base_of(b, g)))
-    rows = k.scratch("rows", as_expr(0).dtype, BLOCK)
-    with runs(k, p.walk("m", "a"), first, stop) as (r0, r1, at), k.loop(r0, r1) as r:
-        k.store(rows, r - first, at_a + at + (r - r0) * p.walk("m", "a").step)
-
-    def tile(r: Expr, c: Expr, count: Expr | None) -> None:
-        here = [k.load(rows, minimum(r + j, stop - 1 - first)) for j in range(height)]
-        totals = [k.var(const(0, p.compute, LANES), name="total") for _ in range(height)] if many else []
-
-        def chunk(i: Expr) -> list[Expr]:
-            lo_k, hi_k = (k.let(x) for x in p.chunks.bounds(i))
-            acc = [k.var(const(0, p.compute, LANES), name="acc") for _ in range(height)]
-            walk = p.walk("k", "a")
-            with runs(k, walk, lo_k, hi_k) as (k0, k1, at), k.loop(k0, k1, name="k") as kk:
-                offset = k.let(at + (kk - k0) * walk.step + c)
-                src, weights = k.read(p.a), k.read(b)
-                w = cast(k.load(weights, at_b + kk * b.strides[-2] + c, LANES, count), p.compute)
-                for j in range(height):
-                    x = cast(k.load(src, here[j] + offset, LANES, count), p.compute)
-                    acc[j].set(multiply_add(x, w, acc[j].value))
-            return [v.value for v in acc]
-
-        if many:
-            with k.loop(0, p.chunks.count, name="chunk") as i:
-                sums = chunk(i)
-                with k.if_(equal(i, 0)):
-                    for t, s in zip(totals, sums):
-                        t.set(s)
-                with k.else_():
-                    for t, s in zip(totals, sums):
-                        t.set(t.value + s)
-            values = [t.value for t in totals]
-        else:
-            values = chunk(const(0))
-        for j, v in enumerate(values):
-            with k.if_(r + j < stop - first):
-                row = unflatten(k, k.let(first + r + j), extents(p.m))
-                p.where((*p.g, *p.m), [*g, c, *row], lanes_axis, count).finish(k, v)
-
-    for c, count in k.vector_loop(start, end, name="channel"):
-        with k.loop(0, stop - first, height, name="row") as r:
-            tile(r, c, count)
-    lo.launch(k)
-
-
-def _accumulators(registers: int, each: int) -> int:
-    """Accumulators that fit beside one operand of each kind."""
-    return (registers - 2 * each) // each
-
-
-def _base_of(b: Array, g: list[Index]) -> Index:
-    return b.index((*g, 0, 0))
+    _Channelwise(lo, p, _dense_along_groups(lo, p)).launch()
 
 
 def _dense_along_groups(lo: Lowering, p: Problem) -> Array:
     """b as ([outer g], k, channel), dense along the channel."""
     axes = (*p.g[:-1], *p.k, p.g[-1])
     source = Array(p.b.id, p.b.dtype, extents(axes), tuple(x.b for x in axes), p.b.offset)
-    positions, n = p.chunks.positions, len(p.g) - 1
-    if as_int(p.g[-1].b) == 1 and len(p.walk("k", "b").extents) <= 1:
-        shape = (*extents(p.g[:-1]), positions, p.g[-1].extent)
-        return Array(p.b.id, p.b.dtype, shape, (*source.strides[:n], p.walk("k", "b").step, 1), p.b.offset)
+    flat, n = (*extents(p.g[:-1]), p.chunks.positions, p.g[-1].extent), len(p.g) - 1
+    walk = p.walk("k", "b")
+    if as_int(p.g[-1].b) == 1 and len(walk.extents) <= 1:
+        return Array(p.b.id, p.b.dtype, flat, (*source.strides[:n], walk.step, 1), p.b.offset)
     t = lo.temp(source.dtype, source.shape)
     copy(lo, source, t, f"{p.name}_pack")
-    flat = (*extents(p.g[:-1]), positions, p.g[-1].extent)
     return Array(t.id, t.dtype, flat, (*t.strides[:n], p.g[-1].extent, 1))
 
+
+class _Channelwise:
+    """Writes the kernel of one problem."""
+
+    def __init__(self, lo: Lowering, p: Problem, b: Array):
+        self.lo, self.p, self.b = lo, p, b
+        self.one_chunk = as_int(p.chunks.count) == 1
+        self.k = lo.kernel(p.name)
+        self.offsets = self.k.scratch("rows", int64, BLOCK)  # where the piece's rows begin in `a`
+        bytes_, registers, _ = machine(lo.target)
+        each = max(1, LANES * p.compute.size // bytes_)
+        fits_in = (registers - 2 * each) // each // (1 if self.one_chunk else 2)
+        rows = as_int(p.rows)
+        self.height = max(1, min(TALL, fits_in, TALL if rows is None else rows))
+
+    def launch(self) -> None:
+        """Writes and launches it."""
+        p, k = self.p, self.k
+        channels, outer, width = as_expr(p.g[-1].extent), p.g[:-1], LANES * VECTORS
+        blocks, parts = as_expr(cdiv(p.rows, BLOCK)), as_expr(cdiv(channels, width))
+        piece = k.split(product(extents(outer)) * blocks * parts)
+        self.g = unflatten(k, k.let(piece // (blocks * parts)), extents(outer))
+        self.first = k.let(piece // parts % blocks * BLOCK)
+        self.count = k.let(minimum(p.rows - self.first, BLOCK))
+        start = k.let(piece % parts * width)
+        at_a, self.at_b = k.let(as_expr(p.base("a", self.g))), k.let(as_expr(self.b.index((*self.g, 0, 0))))
+        walk = p.walk("m", "a")
+        with runs(k, walk, self.first, self.first + self.count) as (r0, r1, at), k.loop(r0, r1) as r:
+            k.store(self.offsets, r - self.first, at_a + at + (r - r0) * walk.step)
+        for c, count in k.vector_loop(start, k.let(minimum(channels, start + width)), name="channel"):
+            with k.loop(0, self.count, self.height, name="row") as r:
+                self.tile(r, c, count)
+        self.lo.launch(k)
+
+    def zeros(self, name: str) -> list[Variable]:
+        """An accumulator for each row of a tile."""
+        return [self.k.var(const(0, self.p.compute, LANES), name=name) for _ in range(self.height)]
+
+    def tile(self, r: Expr, c: Expr, count: Expr | None) -> None:
+        """A few rows of one vector of channels: all of k, and the store."""
+        p, k = self.p, self.k
+        rows = [k.load(self.offsets, minimum(r + j, self.count - 1)) for j in range(self.height)]
+        if self.one_chunk:
+            sums = self.chunk(const(0), rows, c, count)
+        else:
+            sums = self.zeros("sum")
+            with k.loop(0, p.chunks.count, name="chunk") as i:
+                acc = self.chunk(i, rows, c, count)
+                with k.if_(equal(i, 0)):
+                    for s, a in zip(sums, acc):
+                        s.set(a.value)
+                with k.else_():
+                    for s, a in zip(sums, acc):
+                        s.set(s.value + a.value)
+        for j, s in enumerate(sums):
+            with k.if_(r + j < self.count):
+                row = unflatten(k, k.let(self.first + r + j), extents(p.stored_rows))
+                p.where((*p.g, *p.stored_rows), [*self.g, c, *row], p.g[-1], count).finish(k, s.value)
+
+    def chunk(self, i: Expr, rows: Sequence[Expr], c: Index, count: Expr | None) -> list[Variable]:
+        """Accumulates chunk `i`."""
+        p, k, walk = self.p, self.k, self.p.walk("k", "a")
+        acc = self.zeros("acc")
+        start, stop = (k.let(x) for x in p.chunks.bounds(i))
+        a, b = k.read(p.a), k.read(self.b)
+        with runs(k, walk, start, stop) as (k0, k1, at), k.loop(k0, k1, name="k") as kk:
+            here = k.let(at + (kk - k0) * walk.step + c)
+            w = cast(k.load(b, self.at_b + kk * self.b.strides[-2] + c, LANES, count), p.compute)
+            for row, v in zip(rows, acc):
+                x = cast(k.load(a, row + here, LANES, count), p.compute)
+                v.set(multiply_add(x, w, v.value))
+        return acc

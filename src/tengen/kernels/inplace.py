@@ -109,7 +109,7 @@ class _InPlace:
                     self.each(sums, acc, lambda s, a: s + a)
         for j, line in enumerate(sums):
             with k.if_(r + j < p.rows if j else const(True, bool_)):
-                coords = unflatten(k, k.let(r + j), extents(p.m))
+                coords = unflatten(k, k.let(r + j), extents(p.stored_rows))
                 for v, s in enumerate(line):
                     at = column + v * LANES
                     with k.if_(const(True, bool_) if full or v == 0 else at < p.columns):
@@ -145,5 +145,5 @@ class _InPlace:
         """Stores one vector, or one scalar."""
         p = self.p
         count = None if full else p.columns - column
-        where = p.where((*p.g, *p.m, *p.n), [*self.g, *coords, *([column] if p.n else [])], p.n[0] if p.n else None, count)
-        where.finish(self.k, value)
+        axes, vec = (*p.g, *p.stored_rows, *p.n), p.n[0] if p.n else None
+        p.where(axes, [*self.g, *coords, *([column] if p.n else [])], vec, count).finish(self.k, value)

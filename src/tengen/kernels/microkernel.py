@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tengen.base.dtype import bool_, int64
-from tengen.kernels.chunks import merge
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.packing import Range, copy_panel, copy_rows, pack_b, packed_axes
 from tengen.kernels.pointwise import unflatten
-from tengen.kernels.problem import Axis, Problem, extents, multiply_add, partial_sums
+from tengen.kernels.problem import Problem, extents, multiply_add, partial_sums
 from tengen.kernels.tile import MOST_BLOCKS, Tile, choose, piece_size
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cdiv, const, equal, lane, minimum, select, splat
@@ -48,7 +47,7 @@ class _Kernel:
 
     def __init__(self, lo: Lowering, p: Problem, t: Tile, packed: Array | None):
         self.lo, self.p, self.t, self.packed = lo, p, t, packed
-        self.m = p.m if p.epilogue is not None else _as_stored(p.m)  # the axes whose coordinates a store needs
+        self.m = p.stored_rows
         self.axes = (*p.g, *self.m, *p.n)
         self.partial = partial_sums(lo, p, self.axes)
         self.one_chunk = as_int(p.chunks.count) == 1
@@ -228,11 +227,3 @@ class _Kernel:
         if last is not True:
             with self.otherwise(last):
                 where.store(k, value, self.partial)
-
-
-def _as_stored(axes: Sequence[Axis]) -> tuple[Axis, ...]:
-    """Axes merged as far as out alone allows."""
-    if any(as_int(x.extent) == 0 for x in axes):
-        return tuple(axes)
-    d, s = merge(extents(axes), [x.out for x in axes])
-    return tuple(Axis(e, out=st) for e, st in zip(d, s))

@@ -72,6 +72,13 @@ class Problem:
         """How many g there are."""
         return as_expr(product(extents(self.g)))
 
+    @property
+    def stored_rows(self) -> tuple[Axis, ...]:
+        """The axes of m whose coordinates a store needs: the caller's for an epilogue, else merged as far as out allows."""
+        if self.epilogue is not None or any(as_int(x.extent) == 0 for x in self.m):
+            return self.m
+        return tuple(Axis(d, out=s) for d, s in zip(*merge(extents(self.m), [x.out for x in self.m])))
+
     def walk(self, role: str, operand: str) -> Walk:
         """The axes of a role as one walk in an operand."""
         axes = getattr(self, role)

@@ -12,11 +12,12 @@ from tengen.kernels.problem import Problem
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, as_int, cdiv, const, maximum, minimum, select
 
-SCRATCH_BYTES = 62 << 10  # of a piece, on the stack
+SCRATCH_BYTES = 54 << 10  # of a piece, on the stack, beside tables of its rows
 HEIGHT = 14  # rows of a tile at most
 HEIGHT_ALONG_M = 12  # where rows are copied along m: four tiles are whole vectors
 FEW_ROWS = 4  # rows of the small tile, for what is left over
 PIECES = 6  # as many as this are enough to share
+MOST_ROWS = 96  # of a block
 MOST_BLOCKS = 4  # blocks of rows of a piece at most
 DEPTH_PAD = LANES  # rows of packed `a` are this much further apart than they are long: they begin in different cache sets
 
@@ -34,7 +35,7 @@ class Tile:
     """The sizes of a register tile problem.
 
     Attributes:
-        rows: rows of the register tile. vectors: of LANES columns. block: rows of a piece. small: rows of a second, lower
+        rows: rows of the register tile. vectors: of LANES columns. block: rows packed at a time. small: rows of a second, lower
             tile, or 0. narrow: whether there is a third one, of one vector, for last columns.
         along_k: whether packed rows of `a` are dense along k, or along m. pitch: from one row (position) to the next.
         packed: whether b is packed by a launch of its own, or by each piece.
@@ -74,8 +75,8 @@ def choose(p: Problem, target: Machine | None) -> Tile:
     depth = -(-longest // LANES) * LANES
     packed = as_int(p.walk("n", "b").step) != 1 or m is None or m > 8 * HEIGHT
     room = SCRATCH_BYTES // size - rows * vectors * LANES - (0 if packed else depth * vectors * LANES)
-    room = room // (depth + DEPTH_PAD) if along_k else room // depth // LANES * LANES  # rows of a piece
-    high = max(1, room // rows)  # tiles of a piece
+    room = room // (depth + DEPTH_PAD) if along_k else room // depth // LANES * LANES  # rows of a block
+    high = max(1, min(room, MOST_ROWS) // rows)  # tiles of a block
     if m is not None:
         fewest = 1 if along_k else max(1, 3 * LANES // rows)  # long runs of rows copy well
         blocks = max(-(-tiles // high), min(-(-tiles // fewest), -(-PIECES // _others(p, vectors))))
