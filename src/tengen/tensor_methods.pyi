@@ -12,6 +12,12 @@ TensorLike = Tensor | np.ndarray | float
 class TensorMethods:
     def __abs__(self) -> Tensor: ...
     def __and__(self, other: TensorLike) -> Tensor: ...
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None,
+    ) -> Any:
+        """A DLPack capsule over this tensor's memory, marked read-only where the consumer speaks DLPack 1.0."""
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """DLPack's name of the device: (1, 0), the processor."""
     def __eq__(self, other: TensorLike) -> Tensor: ...  # type: ignore[override]
     def __floordiv__(self, other: TensorLike) -> Tensor: ...
     def __ge__(self, other: TensorLike) -> Tensor: ...
@@ -69,6 +75,8 @@ class TensorMethods:
     def argmin(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
         """The int64 position of the first smallest element along `axis` (in the flattened tensor by default); a NaN counts as
         smallest."""
+    def argsort(self, descending: bool = False, axis: int = -1) -> Tensor:
+        """The int64 positions that sort the tensor along `axis`: stable, descending too; NaN counts as largest."""
     def astype(self, dtype: Any) -> Tensor:
         """x in another dtype: rounds to nearest even, float to int truncates and saturates (NaN gives 0), integers wrap,
         anything to bool is x != 0."""
@@ -81,6 +89,8 @@ class TensorMethods:
         bound."""
     def cos(self) -> Tensor:
         """The cosine of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
+    def cumsum(self, axis: int, exclusive: bool = False, reverse: bool = False) -> Tensor:
+        """Running sums along `axis`, in order; integers and bools give int64, float16 and bfloat16 add in float32."""
     def exp(self) -> Tensor:
         """e to the power x; at most 2 ULP off."""
     def expand_dims(self, axis: int | Sequence[int]) -> Tensor:
@@ -91,6 +101,8 @@ class TensorMethods:
         """A view with the order of elements turned round along `axis` (all axes by default)."""
     def floor(self) -> Tensor:
         """The largest integer that is not above x. The gradient is 0."""
+    def gather(self, axis: int, index: TensorLike) -> Tensor:
+        """out[..., i, ...] = inp[..., index[..., i, ...], ...] along `axis` (NumPy's take_along_axis, PyTorch's gather)."""
     def log(self) -> Tensor:
         """The natural logarithm, at most 2 ULP off; -inf at 0, NaN below."""
     def log1p(self) -> Tensor:
@@ -116,6 +128,9 @@ class TensorMethods:
         """The product over `axis`; integers and bools give int64. An empty product is 1."""
     def relu(self) -> Tensor:
         """max(x, 0); the gradient at 0 is 0; a NaN stays. Integers are taken as they are."""
+    def repeat(self, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
+        """Each element repeated, as NumPy's repeat: one number for all, or one for each position of `axis`; flattened without
+        an axis."""
     def reshape(self, *shape: Any) -> Tensor:
         """The same elements with another shape; one extent may be -1."""
     def round(self) -> Tensor:
@@ -130,6 +145,11 @@ class TensorMethods:
         """The sine of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
     def softmax(self, axis: int | Sequence[int] | None = -1) -> Tensor:
         """exp(x) divided by its sum along `axis`, without overflow: the largest element is taken out first."""
+    def sort(self, descending: bool = False, axis: int = -1) -> tuple[Tensor, Tensor]:
+        """(values in order along `axis`, the int64 positions they come from). Stable, descending too; NaN counts as
+        largest."""
+    def split(self, nsplits_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+        """Equal parts (a number), or the parts between these positions (a list), as views."""
     def sqrt(self) -> Tensor:
         """The square root, correctly rounded; NaN below 0, -0.0 stays."""
     def square(self) -> Tensor:
@@ -145,8 +165,12 @@ class TensorMethods:
         """A view with two axes exchanged."""
     def tanh(self) -> Tensor:
         """The hyperbolic tangent, at most 2 ULP off."""
+    def tile(self, reps: int | Sequence[int]) -> Tensor:
+        """The whole tensor repeated along each axis, as NumPy's tile."""
     def to(self, device: Any) -> Tensor:
         """The tensor on a device; the processor is the only one so far."""
+    def topk(self, k: int, descending: bool = True, kth_only: bool = False, no_sort: bool = False, axis: int = -1) -> Tensor:
+        """The k largest (smallest, if not descending) elements along `axis` and their positions."""
     def transpose(self, *axes: Any) -> Tensor:
         """The axes in another order (reversed by default)."""
     def var(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:

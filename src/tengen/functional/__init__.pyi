@@ -43,20 +43,21 @@ TensorLike = Tensor | np.ndarray | float
 
 __all__ = [
     "abs", "acos", "acosh", "adaptive_avg_pool2d", "adaptive_max_pool2d", "add", "all", "any", "arange", "argmax", "argmin",
-    "asin", "asinh", "astype", "atan", "atan2", "atanh", "avg_pool2d", "batch_norm", "binary_cross_entropy", "bitwise_and",
-    "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_to", "cbrt", "ceil", "clip", "conv1d", "conv2d", "conv3d",
-    "conv_transpose2d", "conv_transpose3d", "copy", "cos", "cosh", "cross_entropy", "cross_entropy_with_softmax", "diag",
-    "diagonal", "div", "dot", "dropout", "elu", "embedding", "equal", "erf", "erfc", "exp", "exp2", "expand_dims", "expm1",
-    "eye", "flatten", "flip", "floor", "floor_div", "fma", "full", "full_like", "gelu", "general_norm", "greater",
-    "greater_equal", "group_norm", "hinge_loss", "hsigmoid", "hswish", "indexing_one_hot", "instance_norm", "isfinite",
-    "isinf", "isnan", "l1_loss", "layer_norm", "leaky_relu", "left_shift", "less", "less_equal", "linear", "linspace", "log",
-    "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "logsigmoid", "logsoftmax", "logsumexp", "loss", "matmul", "max", "max_pool2d", "maximum", "mean", "meshgrid", "min",
-    "minimum", "mish", "mod", "moveaxis", "mul", "neg", "nn", "norm", "normalize", "not_equal", "one_hot", "ones", "ones_like",
-    "permute", "pixel_shuffle", "pow", "prelu", "prod", "reciprocal", "relu", "relu6", "reshape", "right_shift", "round",
-    "rsqrt", "scaled_dot_product_attention", "selu", "sigmoid", "sign", "silu", "sin", "sinh", "softmax", "softplus", "sqrt",
-    "square", "square_loss", "squeeze", "std", "sub", "sum", "swapaxes", "tan", "tanh", "transpose", "tril", "triu", "trunc",
-    "var", "where", "zeros", "zeros_like"
+    "argsort", "asin", "asinh", "astype", "atan", "atan2", "atanh", "avg_pool2d", "batch_norm", "binary_cross_entropy",
+    "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_to", "cbrt", "ceil", "clip", "concat", "cond_take",
+    "conv1d", "conv2d", "conv3d", "conv_transpose2d", "conv_transpose3d", "copy", "cos", "cosh", "cross_entropy",
+    "cross_entropy_with_softmax", "cumprod", "cumsum", "diag", "diagonal", "div", "dot", "dropout", "elu", "embedding",
+    "equal", "erf", "erfc", "exp", "exp2", "expand_dims", "expm1", "eye", "flatten", "flip", "floor", "floor_div", "fma",
+    "full", "full_like", "gather", "gelu", "general_norm", "greater", "greater_equal", "group_norm", "hinge_loss", "hsigmoid",
+    "hswish", "index_select", "indexing_one_hot", "instance_norm", "isfinite", "isinf", "isnan", "l1_loss", "layer_norm",
+    "leaky_relu", "left_shift", "less", "less_equal", "linear", "linspace", "log", "log10", "log1p", "log2", "log_softmax",
+    "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsoftmax", "logsumexp", "loss",
+    "matmul", "max", "max_pool2d", "maximum", "mean", "meshgrid", "min", "minimum", "mish", "mod", "moveaxis", "mul", "neg",
+    "nn", "nonzero", "norm", "normalize", "not_equal", "one_hot", "ones", "ones_like", "pad", "permute", "pixel_shuffle",
+    "pow", "prelu", "prod", "reciprocal", "relu", "relu6", "repeat", "reshape", "right_shift", "roll", "round", "rsqrt",
+    "scaled_dot_product_attention", "scatter", "searchsorted", "selu", "sigmoid", "sign", "silu", "sin", "sinh", "softmax",
+    "softplus", "sort", "split", "sqrt", "square", "square_loss", "squeeze", "stack", "std", "sub", "sum", "swapaxes", "take",
+    "tan", "tanh", "tile", "topk", "transpose", "tril", "triu", "trunc", "var", "where", "zeros", "zeros_like"
 ]
 
 def abs(x: TensorLike) -> Tensor:
@@ -79,6 +80,8 @@ def argmax(inp: TensorLike, axis: int | None = None, keepdims: bool = False) -> 
 def argmin(inp: TensorLike, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """The int64 position of the first smallest element along `axis` (in the flattened tensor by default); a NaN counts as
     smallest."""
+def argsort(inp: TensorLike, descending: bool = False, axis: int = -1) -> Tensor:
+    """The int64 positions that sort the tensor along `axis`: stable, descending too; NaN counts as largest."""
 def asin(x: TensorLike) -> Tensor:
     """The inverse sine in [-pi/2, pi/2], at most 2 ULP off; NaN outside [-1, 1]."""
 def asinh(x: TensorLike) -> Tensor:
@@ -109,12 +112,21 @@ def ceil(x: TensorLike) -> Tensor:
 def clip(x: TensorLike, lower: TensorLike | None = None, upper: TensorLike | None = None) -> Tensor:
     """min(max(x, lower), upper), with NumPy's promotion; a NaN stays. Where a bound is reached the gradient goes to the
     bound."""
+def concat(inps: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """The tensors one after another along `axis`; dtypes are promoted."""
+def cond_take(mask: TensorLike, x: TensorLike) -> tuple[Tensor, Tensor]:
+    """The elements where the mask is true, as a vector, and their positions in the flattened tensor. Not inside a trace."""
 def copy(x: TensorLike) -> Tensor:
     """x, dense in logical order, in memory of its own."""
 def cos(x: TensorLike) -> Tensor:
     """The cosine of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
 def cosh(x: TensorLike) -> Tensor:
     """The hyperbolic cosine, at most 2 ULP off."""
+def cumprod(inp: TensorLike, axis: int, exclusive: bool = False, reverse: bool = False) -> Tensor:
+    """Running products along `axis`, in order; integers and bools give int64. Arguments as in `cumsum`; exclusive ones start
+    at 1."""
+def cumsum(inp: TensorLike, axis: int, exclusive: bool = False, reverse: bool = False) -> Tensor:
+    """Running sums along `axis`, in order; integers and bools give int64, float16 and bfloat16 add in float32."""
 def diag(inp: TensorLike, k: int = 0) -> Tensor:
     """The k-th diagonal of a matrix, or a matrix with the vector `inp` on its k-th diagonal."""
 def diagonal(inp: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
@@ -153,6 +165,8 @@ def full(shape: Any, value: Any, dtype: Any = None) -> Tensor:
     """A tensor with `value` everywhere; of the value's dtype by default (Python floats float32, ints int64)."""
 def full_like(inp: TensorLike, value: Any, dtype: Any = None) -> Tensor:
     """A tensor of inp's shape (and dtype, if none is given) with `value` everywhere."""
+def gather(inp: TensorLike, axis: int, index: TensorLike) -> Tensor:
+    """out[..., i, ...] = inp[..., index[..., i, ...], ...] along `axis` (NumPy's take_along_axis, PyTorch's gather)."""
 def gelu(x: TensorLike, approximate: str = 'none') -> Tensor:
     """x P(X <= x) for a standard normal X: x (1 + erf(x / sqrt 2)) / 2."""
 def greater(x: TensorLike, y: TensorLike) -> Tensor:
@@ -163,6 +177,8 @@ def hsigmoid(x: TensorLike) -> Tensor:
     """relu6(x + 3) / 6: a sigmoid of straight lines."""
 def hswish(x: TensorLike) -> Tensor:
     """x relu6(x + 3) / 6."""
+def index_select(inp: TensorLike, axis: int, index: TensorLike) -> Tensor:
+    """inp at a vector of integer indices of one axis (PyTorch's order of arguments)."""
 def isfinite(x: TensorLike) -> Tensor:
     """Whether x is neither an infinity nor NaN; every integer is."""
 def isinf(x: TensorLike) -> Tensor:
@@ -228,6 +244,8 @@ def mul(x: TensorLike, y: TensorLike) -> Tensor:
     """x * y; of bools, whether both are true."""
 def neg(x: TensorLike) -> Tensor:
     """-x; unsigned integers wrap, as in NumPy."""
+def nonzero(inp: TensorLike) -> tuple[Tensor, ...]:
+    """The int64 positions of true (not zero) elements, one vector for each axis, in logical order. Not inside a trace."""
 def not_equal(x: TensorLike, y: TensorLike) -> Tensor:
     """x != y, a bool tensor; true where either is NaN."""
 def one_hot(inp: TensorLike, num_classes: int, dtype: Any = None) -> Tensor:
@@ -236,6 +254,8 @@ def ones(shape: Any, dtype: Any = 'float32') -> Tensor:
     """A tensor of ones."""
 def ones_like(inp: TensorLike, dtype: Any = None) -> Tensor:
     """A tensor of ones of inp's shape and dtype."""
+def pad(src: TensorLike, pad_width: Sequence[Sequence[int]], mode: str = 'constant', constant_value: float = 0.0) -> Tensor:
+    """src with more elements around it."""
 def permute(x: TensorLike, axes: Sequence[int]) -> Tensor:
     """The axes in another order: axis j of the result is axis axes[j] of x. A view."""
 def pow(x: TensorLike, y: TensorLike) -> Tensor:
@@ -250,14 +270,24 @@ def relu(x: TensorLike) -> Tensor:
     """max(x, 0); the gradient at 0 is 0; a NaN stays. Integers are taken as they are."""
 def relu6(x: TensorLike) -> Tensor:
     """min(max(x, 0), 6); the gradient at 0 and 6 is 0."""
+def repeat(inp: TensorLike, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
+    """Each element repeated, as NumPy's repeat: one number for all, or one for each position of `axis`; flattened without an
+    axis."""
 def reshape(x: TensorLike, shape: Sequence[int]) -> Tensor:
     """The same elements in logical order with another shape; one extent may be -1. A view where strides allow."""
 def right_shift(x: TensorLike, y: TensorLike) -> Tensor:
     """x shifted right by y bits, with its sign; by the width or more, or by a negative number: 0, or -1 for negative x."""
+def roll(inp: TensorLike, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
+    """Elements moved along axes; what leaves at the end comes back at the front. Flattened without an axis."""
 def round(x: TensorLike) -> Tensor:
     """The nearest integer, halves to even; integers stay. The gradient is 0."""
 def rsqrt(x: TensorLike) -> Tensor:
     """1 / sqrt(x), at most 1 ULP off; infinite at 0, NaN below."""
+def scatter(inp: TensorLike, axis: int, index: TensorLike, source: TensorLike, mode: str = 'set') -> Tensor:
+    """A copy of inp in which [..., index[..., i, ...], ...] along `axis` takes source[..., i, ...]."""
+def searchsorted(table: TensorLike, values: TensorLike, right: bool = False) -> Tensor:
+    """For each value the first position in the ascending last axis of `table` that keeps it sorted (after equal elements with
+    `right`); int64. NaNs are largest."""
 def selu(x: TensorLike) -> Tensor:
     """Scaled elu, which keeps mean 0 and variance 1 through deep networks."""
 def sigmoid(x: TensorLike) -> Tensor:
@@ -274,12 +304,18 @@ def softmax(inp: TensorLike, axis: int | Sequence[int] | None = -1) -> Tensor:
     """exp(x) divided by its sum along `axis`, without overflow: the largest element is taken out first."""
 def softplus(x: TensorLike) -> Tensor:
     """log(1 + e^x), at most 2 ULP off; nothing overflows on the way."""
+def sort(inp: TensorLike, descending: bool = False, axis: int = -1) -> tuple[Tensor, Tensor]:
+    """(values in order along `axis`, the int64 positions they come from). Stable, descending too; NaN counts as largest."""
+def split(inp: TensorLike, nsplits_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+    """Equal parts (a number), or the parts between these positions (a list), as views."""
 def sqrt(x: TensorLike) -> Tensor:
     """The square root, correctly rounded; NaN below 0, -0.0 stays."""
 def square(x: TensorLike) -> Tensor:
     """x * x."""
 def squeeze(inp: TensorLike, axis: int | Sequence[int] | None = None) -> Tensor:
     """A view without these unit axes (all unit axes by default)."""
+def stack(inps: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """Tensors of one shape along a new axis."""
 def std(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The standard deviation: the square root of `var`."""
 def sub(x: TensorLike, y: TensorLike) -> Tensor:
@@ -289,10 +325,18 @@ def sum(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool
     sum is 0."""
 def swapaxes(inp: TensorLike, axis1: int, axis2: int) -> Tensor:
     """A view with two axes exchanged."""
+def take(inp: TensorLike, indices: TensorLike, axis: int | None = None) -> Tensor:
+    """inp at integer indices of one axis (of the flattened tensor by default): the indices' axes take its place."""
 def tan(x: TensorLike) -> Tensor:
     """The tangent of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
 def tanh(x: TensorLike) -> Tensor:
     """The hyperbolic tangent, at most 2 ULP off."""
+def tile(inp: TensorLike, reps: int | Sequence[int]) -> Tensor:
+    """The whole tensor repeated along each axis, as NumPy's tile."""
+def topk(
+    inp: TensorLike, k: int, descending: bool = True, kth_only: bool = False, no_sort: bool = False, axis: int = -1,
+) -> Tensor:
+    """The k largest (smallest, if not descending) elements along `axis` and their positions."""
 def transpose(inp: TensorLike, pattern: Sequence[int] | None = None) -> Tensor:
     """A view with the axes in another order, reversed by default; "x" in the pattern is a new unit axis."""
 def tril(inp: TensorLike, k: int = 0) -> Tensor:
