@@ -5,11 +5,11 @@ from __future__ import annotations
 from tengen.base.errors import ShapeError
 from tengen.ops.contract import matmul as _matmul
 from tengen.ops.define import REGISTRY
-from tengen.ops.reduce import all, any, argmax, argmin, max, mean, min, prod, std, sum, var
+from tengen.ops.reduce import all_, any_, argmax, argmin, max_, mean, min_, prod, std, sum_, var
 from tengen.tensor import Tensor
 
-sum, mean, prod, max, min, var, std = sum.call, mean.call, prod.call, max.call, min.call, var.call, std.call
-argmax, argmin, all, any = argmax.call, argmin.call, all.call, any.call
+sum, mean, prod, max, min, var, std = sum_.call, mean.call, prod.call, max_.call, min_.call, var.call, std.call
+argmax, argmin, all, any = argmax.call, argmin.call, all_.call, any_.call
 
 
 def matmul(inp1: Tensor, inp2: Tensor, transpose_a: bool = False, transpose_b: bool = False, compute_mode: str = "default") -> Tensor:

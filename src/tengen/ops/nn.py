@@ -14,7 +14,7 @@ from tengen.kernels.source import At, Source
 from tengen.loops.lang import cast, equal
 from tengen.ops.define import Case, composite, lookup, primitive
 from tengen.ops.elementwise import add, div, exp, mul, sub
-from tengen.ops.reduce import logsumexp, max, mean, sum, to_float
+from tengen.ops.reduce import logsumexp, max_, mean, sum_, to_float
 from tengen.ops.shape import normalize_axes, normalize_axis, reshape
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ def softmax(inp: Tensor, axis: int | Sequence[int] | None = -1) -> Tensor:
     """exp(x) divided by its sum along `axis`, without overflow: the largest element is taken out first."""
     inp = to_float(inp)
     axes = normalize_axes(axis, len(inp.shape))
-    e = exp(sub(inp, max(inp, axes, True)))
-    return div(e, sum(e, axes, True))
+    e = exp(sub(inp, max_(inp, axes, True)))
+    return div(e, sum_(e, axes, True))
 
 
 @softmax.vjp
@@ -39,7 +39,7 @@ def _(g, inp, *, out, axis):
 def softmax_grad(grad: Tensor, out: Tensor, axis) -> Tensor:
     """The gradient of `softmax`, from its output."""
     axes = normalize_axes(axis, len(out.shape))
-    return mul(out, sub(grad, sum(mul(grad, out), axes, True)))
+    return mul(out, sub(grad, sum_(mul(grad, out), axes, True)))
 
 
 @composite
@@ -47,8 +47,8 @@ def logsoftmax(inp: Tensor, axis: int | Sequence[int] | None = -1) -> Tensor:
     """log(softmax(x)), without overflow."""
     inp = to_float(inp)
     axes = normalize_axes(axis, len(inp.shape))
-    shifted = sub(inp, max(inp, axes, True))
-    return sub(shifted, lookup("log")(sum(exp(shifted), axes, True)))
+    shifted = sub(inp, max_(inp, axes, True))
+    return sub(shifted, lookup("log")(sum_(exp(shifted), axes, True)))
 
 
 @logsoftmax.vjp
@@ -60,7 +60,7 @@ def _(g, inp, *, out, axis):
 def logsoftmax_grad(grad: Tensor, out: Tensor, axis) -> Tensor:
     """The gradient of `logsoftmax`, from its output."""
     axes = normalize_axes(axis, len(out.shape))
-    return sub(grad, mul(exp(out), sum(grad, axes, True)))
+    return sub(grad, mul(exp(out), sum_(grad, axes, True)))
 
 
 def _np_softmax(x, axis=-1):
@@ -195,7 +195,7 @@ def cross_entropy_each(pred: Tensor, label: Tensor, axis: int = 1, with_logits: 
     """-log(probability of the label), one value per sample; see `functional.loss.cross_entropy`."""
     axis = normalize_axis(axis, len(pred.shape))
     zero = lookup("zeros_like")(pred)
-    hit = sum(lookup("where")(class_mask(label, pred, axis), pred, zero), axis)
+    hit = sum_(lookup("where")(class_mask(label, pred, axis), pred, zero), axis)
     if not with_logits:
         if label_smooth:
             smooth = mul(mean(lookup("log")(pred), axis), label_smooth)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -46,7 +45,7 @@ def _reduction(op: Op, combine: str, result: Callable[[DType], DType], kinds: st
     def _(x, axes, keepdims):
         if x.dtype.kind not in kinds:
             raise DTypeError(f"does not take {x.dtype}; help: cast it, for example with .astype('float32')")
-        if combine in ("min", "max") and builtins.any(as_int(x.shape[i]) == 0 for i in axes):
+        if combine in ("min", "max") and any(as_int(x.shape[i]) == 0 for i in axes):
             raise ShapeError(f"the {op.name} of no elements is not defined")
         return TensorType(_reduced_shape(x.shape, axes, keepdims), result(x.dtype))
 
@@ -94,7 +93,7 @@ def _back(g, x, axes, keepdims):
 
 
 @primitive
-def sum(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+def sum_(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The sum over `axis` (all axes by default). Integers and bools give int64; float16 and bfloat16 add in float32. An empty sum is 0.
 
     >>> from tengen import Tensor, functional as F
@@ -103,8 +102,8 @@ def sum(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = F
     """
 
 
-_reduction(sum, "add", _sum_dtype, "fiub", _sum_dtype)
-sum.vjp(lambda g, x, axes, keepdims: _back(g, x, axes, keepdims))
+_reduction(sum_, "add", _sum_dtype, "fiub", _sum_dtype)
+sum_.vjp(lambda g, x, axes, keepdims: _back(g, x, axes, keepdims))
 
 
 @primitive
@@ -147,39 +146,39 @@ def _(g, x, axes, keepdims):
 
 def _extremum_vjp(g, x, axes, keepdims, out):
     hit = astype(lookup("equal")(x, _back(out, x, axes, keepdims)), g.dtype)
-    ties = sum(hit, axes, True)
+    ties = sum_(hit, axes, True)
     return div(mul(hit, _back(g, x, axes, keepdims)), ties)
 
 
 @primitive
-def max(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+def max_(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The largest element; a NaN wins. The gradient is shared by equal largest elements. An empty one is an error."""
 
 
-_reduction(max, "max", _same, "fiub", _same)
-max.vjp(lambda g, x, *, out, axes, keepdims: _extremum_vjp(g, x, axes, keepdims, out))
+_reduction(max_, "max", _same, "fiub", _same)
+max_.vjp(lambda g, x, *, out, axes, keepdims: _extremum_vjp(g, x, axes, keepdims, out))
 
 
 @primitive
-def min(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+def min_(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The smallest element; a NaN wins. The gradient is shared by equal smallest elements. An empty one is an error."""
 
 
-_reduction(min, "min", _same, "fiub", _same)
-min.vjp(lambda g, x, *, out, axes, keepdims: _extremum_vjp(g, x, axes, keepdims, out))
+_reduction(min_, "min", _same, "fiub", _same)
+min_.vjp(lambda g, x, *, out, axes, keepdims: _extremum_vjp(g, x, axes, keepdims, out))
 
 
 @primitive
-def all(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+def all_(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """Whether every element is true (not zero)."""
 
 
 @primitive
-def any(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+def any_(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """Whether an element is true (not zero)."""
 
 
-for _op, _c in ((all, "and"), (any, "or")):
+for _op, _c in ((all_, "and"), (any_, "or")):
     _reduction(_op, _c, lambda d: bool_, "fiub", lambda d: bool_)
     _op.no_vjp("a truth value is not differentiable")
 
@@ -247,8 +246,11 @@ extent_op.no_vjp("an extent is a constant")
 def sum_to(inp: Tensor, shape: Sequence[int]) -> Tensor:
     """Sums over the axes that broadcasting `shape` to inp's shape would repeat: the gradient of broadcasting."""
     lead = len(inp.shape) - len(shape)
+    known = [(d, e) for d, e in zip(shape, inp.shape[max(lead, 0) :]) if as_int(d) is not None and as_int(e) is not None]
+    if lead < 0 or any(as_int(d) not in (1, as_int(e)) for d, e in known):
+        raise ShapeError(f"the shape {tuple(shape)} does not broadcast to {tuple(inp.shape)}")
     axes = [*range(lead), *(i + lead for i, d in enumerate(shape) if as_int(d) == 1 and as_int(inp.shape[i + lead]) != 1)]
-    out = sum(inp, axes, True) if axes else inp
+    out = sum_(inp, axes, True) if axes else inp
     return reshape(out, tuple(shape)) if lead else out
 
 
@@ -276,13 +278,13 @@ def logsumexp(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bo
     """log(sum(exp(x))), without overflow: the largest element is taken out first."""
     inp = to_float(inp)
     axes = normalize_axes(axis, len(inp.shape))
-    m = max(inp, axes, True).detach()
+    m = max_(inp, axes, True).detach()
     finite = lookup("where")(lookup("isfinite")(m), m, lookup("zeros_like")(m))
-    s = lookup("add")(lookup("log")(sum(lookup("exp")(sub(inp, finite)), axes, True)), finite)
+    s = lookup("add")(lookup("log")(sum_(lookup("exp")(sub(inp, finite)), axes, True)), finite)
     return s if keepdims else reshape(s, _reduced_shape(inp.shape, axes, False))
 
 
-for _op, _f in ((sum, np.sum), (mean, np.mean), (prod, np.prod), (max, np.max), (min, np.min), (all, np.all), (any, np.any)):
+for _op, _f in ((sum_, np.sum), (mean, np.mean), (prod, np.prod), (max_, np.max), (min_, np.min), (all_, np.all), (any_, np.any)):
     _op.reference(lambda x, axis=None, keepdims=False, f=_f: f(x, axis=axis, keepdims=keepdims))
     _op.cases(
         Case(lambda r: (r.uniform(-2, 2, (3, 5)),), {"axis": 1}),
@@ -291,13 +293,13 @@ for _op, _f in ((sum, np.sum), (mean, np.mean), (prod, np.prod), (max, np.max), 
         Case(lambda r: (r.uniform(-2, 2, (33, 4)),), {"axis": 0}),
     )
 
-for _op in (sum, prod, all, any, mean):
+for _op in (sum_, prod, all_, any_, mean):
     _op.cases(Case(lambda r: (np.zeros((0, 3)),), {"axis": 1}), Case(lambda r: (np.full((), 1.5),)))
-for _op in (sum, prod, all, any):
+for _op in (sum_, prod, all_, any_):
     _op.cases(Case(lambda r: (np.zeros((0, 3)),), {"axis": 0}))
-for _op in (max, min):
+for _op in (max_, min_):
     _op.cases(Case(lambda r: (np.zeros((0, 3)),), {"axis": 1}), Case(lambda r: (np.full((1, 1), 1.5),), {"axis": (0, 1)}))
-sum.cases(Case(lambda r: (r.uniform(-2, 2, (3, 5000)),), {"axis": 1}))
+sum_.cases(Case(lambda r: (r.uniform(-2, 2, (3, 5000)),), {"axis": 1}))
 for _op, _f in ((argmax, np.argmax), (argmin, np.argmin)):
     _op.reference(lambda x, axis=None, keepdims=False, f=_f: f(x, axis=axis, keepdims=keepdims))
     _op.cases(
