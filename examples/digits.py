@@ -122,8 +122,9 @@ def pictures(run: Run, images: np.ndarray, labels: np.ndarray, logits: np.ndarra
     ax.set(xlabel="step", ylabel="cross entropy", title="LeNet on scanned digits")
     fig.tight_layout()
     fig.savefig(out / "learning_curve.png", dpi=120)
-    wrong = np.flatnonzero(logits.argmax(1) != labels)[:24]
-    fig, axes = plt.subplots(3, 8, figsize=(9, 4))
+    wrong = np.flatnonzero(logits.argmax(1) != labels)[:32]
+    rows = max(1, -(-len(wrong) // 8))
+    fig, axes = plt.subplots(rows, 8, figsize=(9, 1 + 1.3 * rows))
     for ax in axes.ravel():
         ax.axis("off")
     for ax, i in zip(axes.ravel(), wrong):
