@@ -334,7 +334,7 @@ def _slow(op: Op, inputs: tuple, attrs: tuple):
 
 
 def _check_there(op: Op, inputs: tuple) -> None:
-    if any(x is None for x in inputs):
+    if op.optional is not None and any(x is None for x in inputs):
         names = op.tensors if not op.variadic else (*op.tensors[:1] * (len(inputs) - len(op.tensors)), *op.tensors)
         for name, x in zip(names, inputs):
             if x is None and name not in op.optional:

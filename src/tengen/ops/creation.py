@@ -7,6 +7,7 @@ all.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -141,7 +142,7 @@ for _op, _f in ((zeros_like, np.zeros_like), (ones_like, np.ones_like)):
     _op.reference(lambda inp, dtype=None, f=_f: f(inp, dtype))
     _op.cases(Case(lambda r: (r.uniform(-1, 1, (3, 5)),)))
 full_like.reference(lambda inp, value, dtype=None: np.full_like(inp, value, dtype))
-full_like.cases(Case(lambda r: (r.uniform(-1, 1, (3, 5)),), {"value": -1.5}))
+full_like.cases(Case(lambda r: (r.uniform(-1, 1, (3, 5)),), {"value": 2.5}))
 
 # ---- counting --------------------------------------------------------------------------------------------------------
 
@@ -205,7 +206,7 @@ def arange(start=0, stop=None, step=1, dtype="float32") -> Tensor:
     if isinstance(stop, Expr):  # an extent of a shape-generic program
         count = stop
     else:
-        start, stop, step = (v if isinstance(v, (int, float)) else v.item() for v in (start, stop, step))
+        start, stop, step = (v if isinstance(v, (int, float)) else dispatch.tensor(v).item() for v in (start, stop, step))
         if step == 0:
             raise ValueError(f"arange({start}, {stop}, {step}): the step must not be 0")
         count = max(0, math.ceil((stop - start) / step))
@@ -224,6 +225,8 @@ arange.cases(
 @composite
 def even_steps(start: Tensor, stop: Tensor, num: int, dtype) -> Tensor:
     """`num` numbers from start to stop, both included, evenly spaced; computed in float64."""
+    if start.shape or stop.shape:
+        raise ShapeError(f"the ends are numbers, not tensors of shape {tuple(start.shape)} and {tuple(stop.shape)}")
     i = iota(dispatch.scalar(0, int64), dispatch.scalar(1, int64), num, float64)
     y = lookup("fma")(i, div(sub(stop, start), max(num - 1, 1)), start)
     last = lookup("equal")(i, float(num - 1)) if num > 1 else lookup("less")(i, 0.0)
@@ -292,7 +295,7 @@ def _triangle(inp, k: int, compare: str) -> Tensor:
     x = dispatch.tensor(inp)
     if x.ndim < 2:
         raise ShapeError(f"a triangle of shape {tuple(x.shape)}: two axes are needed")
-    return triangle(x, k, compare)
+    return triangle(x, operator.index(k), compare)
 
 
 @composite

@@ -58,11 +58,15 @@ class Op:
     Attributes:
         name: the registered name, which files keep.
         tensors: names of the tensor parameters; `variadic` when the first is a list of tensors.
-        attrs: names of the other parameters, in order.
+        attrs: names of the other parameters, in order. optional: the tensors that may be None.
         kind: "elementwise", "primitive", "view", "composite" or "shorthand".
         own: tensor operands (indices, conditions) whose dtype has nothing to do with the others': numbers among the
             operands do not take it, and a number in their place keeps its own.
     """
+
+    optional: frozenset[str] | None = None  # of an op that was not made from a signature: nobody knows
+
+    own: tuple[int, ...] = ()
 
     def __init__(self, fn: Callable, kind: str, name: str | None = None):
         self.fn, self.kind = fn, kind
@@ -72,8 +76,7 @@ class Op:
         self.samples: list[Case] = []
         self.why_no_vjp: str | None = None
         self.extents: tuple[str, ...] = ()  # attributes that are shapes: one eager program serves all of them
-        self.own: tuple[int, ...] = ()
-        self.tensors, self.attrs, self.variadic = _parameters(fn, kind)
+        self.tensors, self.attrs, self.variadic, self.optional = _parameters(fn, kind)
         self.call = fn if kind == "shorthand" else _make_call(self, fn)
         if self.name in REGISTRY:
             raise TengenError(f"op {self.name!r} is defined twice")
@@ -168,8 +171,6 @@ class Op:
             raise type(e)(f"{self.signature(types, attrs)}: {e}") from None
         except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as e:
             what = f"does not take these arguments ({type(e).__name__}: {e}); help: see help() of the function"
-            if None in types and not self.variadic:
-                what = f"needs a tensor for {self.tensors[list(types).index(None)]}, got None"
             raise ArgumentError(f"{self.signature(types, attrs)}: {what}") from e
 
     def signature(self, types: Sequence[TensorType | None], attrs: dict | None = None) -> str:
@@ -209,14 +210,17 @@ def _takes_out(rule: Callable) -> bool:
     return "out" in inspect.signature(rule).parameters
 
 
-def _parameters(fn: Callable, kind: str) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
+def _parameters(fn: Callable, kind: str) -> tuple[tuple[str, ...], tuple[str, ...], bool, frozenset[str]]:
     tensors, attrs, variadic = [], [], False
+    optional = set()
     for p in inspect.signature(fn).parameters.values():
         note = "" if p.annotation is p.empty else str(p.annotation)
         is_tensor = "Tensor" in note or (kind == "elementwise" and not note)
         variadic |= "list[Tensor]" in note or "Sequence[Tensor]" in note
         (tensors if is_tensor else attrs).append(p.name)
-    return tuple(tensors), tuple(attrs), variadic
+        if is_tensor and ("None" in note or "Optional" in note):
+            optional.add(p.name)
+    return tuple(tensors), tuple(attrs), variadic, frozenset(optional)
 
 
 def _make_call(op: Op, fn: Callable) -> Callable:

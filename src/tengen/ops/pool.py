@@ -44,6 +44,17 @@ def _infer(x: TensorType, kernel_size, stride, padding, **_) -> TensorType:
     return TensorType([*x.shape[:2], *space], x.dtype)
 
 
+def _infer_adjoint(g: TensorType, x: TensorType, **a) -> TensorType:
+    """For a gradient of a pooling's output and the pooling's input, of which it has the shape."""
+    _check_same(g, _infer(x, **a).shape)
+    return TensorType(x.shape, _float_grad(g))
+
+
+def _check_same(g: TensorType, shape) -> None:
+    if g.ndim != len(shape) or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(g.shape, shape)):
+        raise ShapeError(f"the first tensor is {g}, its shape must be {tuple(shape)}")
+
+
 def _layout(arrays, out, **attrs):
     return memory_order(arrays[0])
 
@@ -203,7 +214,9 @@ def avg_pool_grad(grad: Tensor, like: Tensor, kernel_size, stride, padding, mode
     """The gradient of `avg_pool`: each pixel collects its share of every window it is in. Only the type of `like` is used."""
 
 
-avg_pool_grad.infer(lambda g, like, **a: TensorType(like.shape, _float_grad(g)))
+avg_pool_grad.canon(avg_pool.rules["canon"])
+
+avg_pool_grad.infer(_infer_adjoint)
 avg_pool_grad.layout(_layout)
 
 
@@ -228,7 +241,9 @@ def max_pool_grad(grad: Tensor, inp: Tensor, kernel_size, stride, padding) -> Te
     """The gradient of `max_pool`: each pixel collects the gradients of the windows of which it is the first largest element."""
 
 
-max_pool_grad.infer(lambda g, x, **a: TensorType(x.shape, _float_grad(g)))
+max_pool_grad.canon(_canon)
+
+max_pool_grad.infer(_infer_adjoint)
 
 
 @max_pool_grad.layout
@@ -339,7 +354,13 @@ def max_pool_gather(values: Tensor, inp: Tensor, kernel_size, stride, padding) -
     """Of each window, the element of `values` where `inp` is first largest: what `max_pool_grad` is the transpose of."""
 
 
-max_pool_gather.infer(lambda v, x, **a: TensorType(_infer(x, **a).shape, _float_grad(v)))
+max_pool_gather.canon(_canon)
+
+
+@max_pool_gather.infer
+def _(v, x, **a):
+    _check_same(v, x.shape)
+    return TensorType(_infer(x, **a).shape, _float_grad(v))
 
 
 @max_pool_gather.lower

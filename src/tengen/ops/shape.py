@@ -207,7 +207,11 @@ def strided_slice(x: Tensor, starts: Sequence[int], sizes: Sequence[int], steps:
 
 @strided_slice.infer
 def _(x, starts, sizes, steps):
+    if not x.ndim == len(starts) == len(sizes) == len(steps):
+        raise ShapeError(f"needs a start, a size and a step for each of {x.ndim} axes")
     for axis, (d, a, n, s) in enumerate(zip(x.shape, starts, sizes, steps)):
+        if isinstance(n, int) and n < 0:
+            raise ShapeError(f"axis {axis} cannot have {n} elements")
         if isinstance(d, int) and n and not (0 <= a < d and 0 <= a + (n - 1) * s < d):
             raise ShapeError(f"axis {axis} of extent {d} has no {n} elements from {a} in steps of {s}")
     return TensorType(sizes, x.dtype)

@@ -1,0 +1,138 @@
+"""Calls of ops by chance, right and wrong, in a process of its own, so that a crash is seen: python calls_by_chance.py seed ...
+
+Before each call its description is written to standard output; after it what came of it. A call that takes longer than
+`PATIENCE` seconds ends the process.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import sys
+
+import numpy as np
+
+from tengen import Tensor
+from tengen.base.dtype import ALL, dtype
+from tengen.base.errors import TengenError
+from tengen.ops.define import REGISTRY, Op
+
+PATIENCE = 20
+EXPECTED = (TengenError, ValueError, TypeError, IndexError, OverflowError, MemoryError)
+NAMES = sorted(n for n in REGISTRY if "." not in n)
+EXTENTS = (0, 1, 1, 2, 2, 3, 3, 4, 5, 7, 16, 17)
+
+
+NUMBERS = (0, 1, 2, 3, -1, -2, 4, 5, 7, 100, -100, True, False, 1.5, 0.0, -0.5, float("nan"), float("inf"), 1 << 40, 1 << 70)
+WORDS = (None, True, False, 0.5, 1e-5, "float32", "int8", "mean", "", "x", dtype("int32"), {}, 1j)
+TUPLES = ((), ((0, 1), (1, 0)), (1.5,), ("a", None))
+
+
+def anything(r: random.Random):
+    """A value for an attribute of which nothing is known."""
+    roll = r.random()
+    if roll < 0.45:
+        return r.choice(NUMBERS) if r.random() < 0.3 else r.randint(-3, 4)
+    if roll < 0.75:
+        return tuple(r.randint(-2, 4) for _ in range(r.randint(0, 4)))
+    return r.choice(WORDS + TUPLES)
+
+
+def tensor(r: random.Random, shapes: list) -> np.ndarray | None:
+    """A small array, often of a shape that fits those before it."""
+    roll = r.random()
+    if shapes and roll < 0.55:
+        shape = r.choice(shapes)
+    elif shapes and roll < 0.65:
+        shape = tuple(r.choice([1, d]) for d in r.choice(shapes))
+    elif roll < 0.67:
+        return None
+    else:
+        shape = tuple(r.choice(EXTENTS) for _ in range(r.choice([0, 1, 1, 2, 2, 2, 3, 4, 4, 5])))
+    shapes.append(shape)
+    kind = "float32" if r.random() < 0.5 else r.choice(ALL).name
+    rng = np.random.default_rng(r.randrange(1 << 30))
+    with np.errstate(all="ignore"):
+        return np.asarray((rng.standard_normal(shape) * r.choice([1, 1, 3, 100])).astype(dtype(kind).numpy))
+
+
+def draw(r: random.Random) -> tuple[Op, list, dict]:
+    """An op, arrays for its tensors, attributes. Half of them start from one of the op's own sample inputs."""
+    op = REGISTRY[r.choice(NAMES)]
+    case = r.choice(op.samples) if op.samples and r.random() < 0.6 else None
+    shapes: list = []
+    if case is not None:
+        found = case.inputs(np.random.default_rng(r.randrange(1 << 30)))
+        flat = [a for x in found for a in (x if isinstance(x, (list, tuple)) else [x])]
+        arrays = [None if a is None else np.asarray(a) for a in flat]
+        kind = r.choice(["float32", "float32", "float64"])
+        arrays = [a.astype(kind) if a is not None and a.dtype == np.float64 else a for a in arrays]
+        attrs = dict(case.attrs)
+        shapes += [a.shape for a in arrays if a is not None]
+        if arrays and r.random() < 0.4:
+            arrays[r.randrange(len(arrays))] = tensor(r, shapes)
+        if op.attrs and r.random() < 0.6:
+            attrs[r.choice(op.attrs)] = anything(r)
+    else:
+        n = r.randint(0, 4) if op.variadic else len(op.tensors)
+        arrays = [tensor(r, shapes) for _ in range(n)]
+        attrs = {name: anything(r) for name in op.attrs if r.random() < 0.7}
+    return op, arrays, attrs
+
+
+def apply(op: Op, arrays: list, attrs: dict):
+    tensors = [None if a is None else Tensor(a, dtype=dtype(a.dtype)) for a in arrays]
+    names = op.tensors
+    if op.variadic:
+        n = max(len(tensors) - len(names) + 1, 0)
+        return op.call(**{names[0]: tensors[:n]}, **dict(zip(names[1:], tensors[n:])), **attrs)
+    return op.call(**dict(zip(names, tensors)), **attrs)
+
+
+def described(op: Op, arrays: list, attrs: dict) -> str:
+    return f"{op.name}({', '.join('None' if a is None else f'{a.dtype}{list(a.shape)}' for a in arrays)}; {attrs})"
+
+
+def differs(op: Op, arrays: list, attrs: dict, out) -> str | None:
+    """What is wrong with a result, by the op's independent reference; None where nothing is, or nothing is known."""
+    plain = all(a is not None and a.dtype in (np.float32, np.float64) and np.isfinite(a).all() for a in arrays)
+    if "reference" not in op.rules or not plain or op.variadic or op.name.startswith(("random", "flatten")):
+        return None
+    with np.errstate(all="ignore"):
+        try:
+            wants = op.rules["reference"](*(a.astype(np.float64) for a in arrays), **attrs)
+        except Exception:  # a reference need not take what the op takes (an attribute in another form)
+            return None
+    several = (tuple, list)
+    for got, want in zip(out if isinstance(out, several) else (out,), wants if isinstance(wants, several) else (wants,)):
+        got, want = np.asarray(got.numpy()), np.asarray(want)
+        if got.shape != want.shape:
+            return f"shape {got.shape}, the reference has {want.shape}"
+        if got.dtype.kind != "f" or want.dtype.kind != "f" or not want.size:
+            continue
+        scale = max(1.0, float(np.max(np.abs(want[np.isfinite(want)]), initial=0)))
+        fine = np.isclose(got.astype(np.float64), want, rtol=1e-3, atol=1e-3 * scale, equal_nan=True) | (np.abs(want) > 1e30)
+        if np.mean(fine) < 0.95:  # a step of a discontinuous function may fall either way
+            return f"{got.ravel()[~fine.ravel()][:3]}, the reference has {want.ravel()[~fine.ravel()][:3]}"
+    return None
+
+
+def main(seeds) -> None:
+    for seed in seeds:
+        op, arrays, attrs = draw(random.Random(seed))
+        print(f"{seed} {described(op, arrays, attrs)}", flush=True)
+        signal.alarm(PATIENCE)
+        try:
+            out = apply(op, arrays, attrs)
+        except EXPECTED as e:
+            print(f"  {type(e).__name__}: {str(e)[:300]!r}", flush=True)
+        except Exception as e:
+            print(f"  BAD {type(e).__name__}: {str(e)[:300]!r}", flush=True)
+        else:
+            wrong = differs(op, arrays, attrs, out)
+            print("  a result" if wrong is None else f"  BAD {wrong}", flush=True)
+        signal.alarm(0)
+
+
+if __name__ == "__main__":
+    main(range(int(sys.argv[1]), int(sys.argv[2])))
