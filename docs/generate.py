@@ -220,16 +220,17 @@ FAMILIES = {  # file of src/tengen/ops -> heading, in the order of the page; oth
 }  # fmt: skip
 KINDS = """\
 *Kind*: **elementwise** ops are one scalar expression, **views** share memory where strides allow, **composites** are plain
-functions over other ops that run as one fused program, **primitives** have rules of their own. *Fuses*: whether the op can be
-computed inside the kernel of another one. [How to add an op](architecture.md#how-to-add-an-op)."""
+functions over other ops that run as one fused program, **shorthands** other ways to call an op, **primitives** have rules of
+their own. *Fuses*: whether the op can be computed inside the kernel of another one.
+[How to add an op](architecture.md#how-to-add-an-op)."""
 
 
 def gradient(op: Op) -> str:
     """Where the gradient of an op comes from."""
     if op.why_no_vjp is not None:
         return f"none: {op.why_no_vjp}"
-    if op.kind == "elementwise":
-        return "of the expression"
+    if op.kind in ("elementwise", "shorthand"):
+        return "of the expression" if op.kind == "elementwise" else "of what it calls"
     if "vjp" in op.rules:
         return "a rule"
     return "of the body" if op.kind == "composite" else "none yet"
