@@ -7,6 +7,8 @@ what the op's own rule derives. Nothing is allocated for what a file only promis
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -15,11 +17,12 @@ from tengen.base.errors import FileFormatError, TengenError, VerifyError
 from tengen.deploy.dump import FORMAT, VERSION
 from tengen.deploy.model import Model
 from tengen.deploy.tensorfile import TensorFile, fail, read_tensors
-from tengen.ir.graph import Graph
+from tengen.ir.graph import Graph, map_attr
 from tengen.ir.jsonform import from_json
 from tengen.ir.types import TensorType
 from tengen.ir.verify import verify
-from tengen.ops.define import lookup
+from tengen.loops.lang import Expr
+from tengen.ops.define import Op, lookup
 
 KEYS = {"format", "version", "tengen", "graph", "checksum"}
 
@@ -81,6 +84,38 @@ def _check_data(graph: Graph, content: TensorFile) -> None:
             fail(f"the tensor {name[:60]!r} is {a.dtype}{list(a.shape)}, the graph says {t!r}")
 
 
+_PLAIN = {  # annotations of attributes -> what a file may hold there
+    "int": lambda a: type(a) is int,
+    "bool": lambda a: type(a) is bool,
+    "str": lambda a: type(a) is str,
+    "float": lambda a: type(a) in (int, float),
+    "Sequence[int]": lambda a: type(a) is tuple and all(type(x) is int for x in a),
+}
+
+
+@functools.cache
+def _annotations(op: Op) -> dict[str, str]:
+    """The attributes whose kind an op's signature tells."""
+    parameters = inspect.signature(op.fn).parameters
+    return {a: str(parameters[a].annotation) for a in op.attrs if str(parameters[a].annotation) in _PLAIN}
+
+
+def _check_attributes(op: Op, attrs: dict[str, Any]) -> None:
+    """VerifyError for attributes of other numbers or kinds than the op has, as far as its signature tells."""
+    if len(attrs) != len(op.attrs):
+        raise VerifyError(f"{op.name} takes the attributes {op.attrs}, not {tuple(attrs)}")
+    found: list[Any] = []
+    for a in attrs.values():
+        map_attr(a, found.append)
+    if any(isinstance(x, Expr) for x in found):
+        raise VerifyError(f"{op.name}: an attribute is not known")
+    if "canon" in op.rules:
+        return
+    for name, annotation in _annotations(op).items():
+        if name not in attrs or not _PLAIN[annotation](attrs[name]):
+            raise VerifyError(f"{op.name}: the attribute {name} is not {annotation}")
+
+
 def _infer(name: str, types: list[TensorType | None], attrs: dict[str, Any]) -> Sequence[TensorType]:
     """The types that a node's op derives; VerifyError when it cannot, whatever the reason."""
     try:
@@ -91,6 +126,9 @@ def _infer(name: str, types: list[TensorType | None], attrs: dict[str, Any]) -> 
         raise VerifyError(f"the op {name!r} does not stand in files")
     if len(types) != len(op.tensors) and not op.variadic:
         raise VerifyError(f"{name} takes {len(op.tensors)} tensors, not {len(types)}")
+    if len(attrs) != len(op.attrs):
+        raise VerifyError(f"{name} takes the attributes {op.attrs}, not {tuple(attrs)}")
+    _check_attributes(op, attrs)
     try:
         if op.canonical(types, tuple(attrs.values())) != attrs:
             raise VerifyError(f"the attributes {attrs} are not in canonical form")
