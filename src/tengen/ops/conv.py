@@ -243,6 +243,14 @@ def _(g, x, w, **a):
     return (lambda: conv_transposed(g, w, x, **a)), (lambda: conv_weight_grad(x, g, w, **a))
 
 
+def _check_gradient(image: TensorType, w: TensorType, grad: TensorType, **attrs) -> None:
+    """ShapeError unless `grad` has the shape of conv(image, w), or fewer pixels: a file can hold any types."""
+    want = conv.rules["infer"](image, w, **attrs).shape
+    known = [(p, q) for p, q in zip(grad.shape, want) if isinstance(p, int) and isinstance(q, int)]
+    if grad.ndim != len(want) or any(p > q for p, q in known) or any(p != q for p, q in known[:2]):
+        raise ShapeError(f"{grad} is no gradient of a convolution of {image} by {w}")
+
+
 @primitive
 def conv_transposed(
     inp: Tensor, weight: Tensor, like: Tensor | None = None, stride=1, padding=0, dilation=1, groups: int = 1, output_padding=0
@@ -265,6 +273,7 @@ def _(y, w, like, stride, padding, dilation, groups, output_padding):
     if isinstance(y.shape[1], int) and isinstance(o, int) and y.shape[1] != o * groups:
         raise ShapeError(f"the image has {y.shape[1]} channels, the filter gives {o * groups}")
     if like is not None:
+        _check_gradient(like, w, y, stride=stride, padding=padding, dilation=dilation, groups=groups)
         return TensorType([y.shape[0], c * groups, *like.shape[2:]], _check_dtypes(y, w))
     space = [(p - 1) * s - 2 * pad + d * (kk - 1) + 1 + op
              for p, kk, s, pad, d, op in zip(y.shape[2:], k, stride, padding, dilation, output_padding)]  # fmt: skip
@@ -317,6 +326,7 @@ conv_weight_grad.rules["known"] = lambda arrays, **attrs: small_filter(arrays[1:
 
 @conv_weight_grad.infer
 def _(x, g, like, stride, padding, dilation, groups):
+    _check_gradient(x, like, g, stride=stride, padding=padding, dilation=dilation, groups=groups)
     return TensorType(like.shape, _check_dtypes(x, g))
 
 
