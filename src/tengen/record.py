@@ -6,6 +6,7 @@ one fused program. A concrete tensor that the recorded code touches becomes a na
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,11 +31,12 @@ from tengen.tensor import Tensor, _make, _new, from_numpy, plan_maker, record, t
 
 
 class Traced:
-    """What stands in for a `Layout` while recording: the type alone; memory comes later."""
+    """What stands in for a `Layout` while recording: the type alone; memory comes later. `recorder` is whose value it is."""
 
-    __slots__ = ("shape", "dtype", "type", "size", "strides", "contiguous")
+    __slots__ = ("shape", "dtype", "type", "size", "strides", "contiguous", "recorder")
 
     def __init__(self, t: TensorType):
+        self.recorder = tracing.active
         self.type, self.shape, self.dtype = t, t.shape, t.dtype
         self.size, self.strides, self.contiguous = product(t.shape), contiguous_strides(t.shape), True
 
@@ -44,6 +46,9 @@ def traced(v: Value) -> Tensor:
     t = _new(Tensor)
     t._data, t._layout, t._node = v, Traced(v.type), None
     return t
+
+
+_one_at_a_time = threading.RLock()
 
 
 class Recorder:
@@ -64,13 +69,16 @@ class Recorder:
         self.baked: dict[str, Tensor] = {}  # captured as constants, by name
         self.owners: dict[int, Tensor] = {}
         self.grads: dict[int, tuple[Tensor, Tensor | None]] = {}  # id -> (tensor, its gradient before)
-        self._known: dict[tuple, Value] = {}
-        self._states: dict[tuple, State] = {}
+        self.reads: dict[int, tuple[Tensor, bool]] = {}  # id -> (tensor, whether its gradient was there when it was asked for)
+        self.arguments: dict[int, int] = {}  # id of a stand-in for an argument -> its position
+        self._known: dict[int, Value] = {}  # by the identity of tensors: two may share memory today and differ tomorrow
+        self._states: dict[int, State] = {}
         self._keep: list = []
         self._written: dict[int, tuple[Tensor, Any, Layout]] = {}
 
     def __enter__(self) -> Recorder:
-        self._outer = tracing.recorder
+        _one_at_a_time.acquire()
+        self._outer = tracing.active  # the lock's holder is this thread
         self._plans = tensor_module.hide_plans()
         tracing.recorder = self
         return self
@@ -82,6 +90,20 @@ class Recorder:
             t._data, t._layout = data, layout
         for t, before in self.grads.values():
             t._grad = before
+        _one_at_a_time.release()
+
+    def argument(self, name: str, like: Tensor) -> Tensor:
+        """A stand-in for an argument of the traced function."""
+        t = traced(self.graph.add_input(name, like._layout.type))
+        t._node = like._node
+        t._grad = getattr(like, "_grad", None)
+        self.arguments[id(t)] = len(self.arguments)
+        self._keep.append(t)
+        return t
+
+    def seen(self, t: Tensor) -> Tensor:
+        """Another tensor of the same value, which keeps being that of `t` in every run."""
+        return traced(self.value(t))
 
     # -- called by the dispatcher ----------------------------------------------------------------------------------------
     def record(self, op: Op, inputs: tuple, attrs: tuple):
@@ -103,21 +125,24 @@ class Recorder:
     def value(self, t: Tensor) -> Value:
         """The graph's value for a tensor: a traced one has one; a concrete one is captured."""
         if isinstance(t._data, Value):
+            if t._layout.recorder is not self:
+                raise TraceError(
+                    f"a tensor {t._layout.type!r} was made inside another trace; help: return it from that function and pass it on"
+                )
             return t._data
-        key = (id(t._data), t._layout)
-        if key not in self._known:
+        if id(t) not in self._known:
             self._keep.append((t, t._data))
-            self._known[key] = self._capture(t, key)
-        return self._known[key]
+            self._known[id(t)] = self._capture(t)
+        return self._known[id(t)]
 
-    def _capture(self, t: Tensor, key: tuple) -> Value:
+    def _capture(self, t: Tensor) -> Value:
         if self.constants:
             v = self.add_constant(getattr(t, "name", None) or "captured", np.array(t.numpy()), t._layout.type)
             self.baked[v.name] = t
             return v
         name = self._fresh(getattr(t, "name", None) or f"captured{len(self.captured)}")
         read = self.graph.add_state(name, t._layout.type)
-        self._states[key] = self.graph.states[name]
+        self._states[id(t)] = self.graph.states[name]
         self.captured.append(t)
         return read
 
@@ -143,6 +168,11 @@ class Recorder:
 
     def assign(self, target: Tensor, value: Tensor) -> bool:
         """target takes a value while recording. False: the target is traced, and simply takes it."""
+        if id(target) in self.arguments:
+            raise TraceError(
+                f"{user_line()}: argument {self.arguments[id(target)]} ({target._layout.type!r}) is changed in place inside a trace, "
+                "which the caller would not see; help: work on a copy (x = x + 0) and return it"
+            )
         if isinstance(target._data, Value) and id(target) not in self._written:
             return False
         if value._layout.type is not target._layout.type:
@@ -161,7 +191,10 @@ class Recorder:
 
     def read_grad(self, t: Tensor, g: Tensor | None) -> None:
         """`t.grad` was read: if it is concrete, later runs must read it anew."""
-        if id(t) not in self.grads and g is not None and not isinstance(g._data, Value):
+        if id(t) in self.grads:
+            return
+        self.reads.setdefault(id(t), (t, g is not None))
+        if g is not None and not isinstance(g._data, Value):
             self.owners[id(g)] = t
 
     def write_grad(self, t: Tensor, before: Tensor | None) -> None:
@@ -171,8 +204,8 @@ class Recorder:
     # -- the result ------------------------------------------------------------------------------------------------------
     def finish(self, outputs: Sequence[tuple[str, Tensor]]) -> Graph:
         """Closes the graph."""
-        for target, data, layout in self._written.values():
-            state = self._states[id(data), layout]
+        for target, _, _ in self._written.values():
+            state = self._states[id(target)]
             state.written = None if target._data is state.read else target._data
         for name, t in outputs:
             self.graph.add_output(name, self.value(t))

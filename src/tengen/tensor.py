@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,7 +72,7 @@ class Tensor(TensorMethods):
         if not isinstance(data, Tensor):
             made = from_numpy(_as_array(data, dtype))
         else:
-            made = data if dtype is None else REGISTRY["astype"](data, dtype)
+            made = data.detach() if dtype is None else REGISTRY["astype"](data, dtype)
         self._data, self._layout, self._node = made._data, made._layout, None
 
     # -- what it is ------------------------------------------------------------------------------------------------------
@@ -189,7 +190,8 @@ class Tensor(TensorMethods):
 
     def __copy__(self):
         t = type(self).__new__(type(self))
-        t._data, t._layout, t._node = self._data, self._layout, None  # values: a write will copy
+        same = self.detach()
+        t._data, t._layout, t._node = same._data, same._layout, None  # values: a write will copy
         if hasattr(self, "__dict__"):
             t.__dict__.update(self.__dict__)
         return t
@@ -199,6 +201,8 @@ class Tensor(TensorMethods):
 
     def detach(self) -> Tensor:
         """The same values, off the tape."""
+        if tracing.active is not None and (recorder := tracing.recorder) is not None:
+            return recorder.seen(self)
         return _make(self._data, self._layout)
 
     def _reset(self, other) -> None:
@@ -305,9 +309,19 @@ dispatch.run = run
 
 
 class _Tracing:
-    """The trace being recorded in this thread of execution, if any; `tengen.jit` sets it."""
+    """Which trace is being recorded, and by which thread; other threads go on computing."""
 
-    recorder: Any = None
+    active: Any = None
+    thread: int = 0
+
+    @property
+    def recorder(self) -> Any:
+        """The recorder of the calling thread, if it is recording."""
+        return self.active if self.active is not None and self.thread == get_ident() else None
+
+    @recorder.setter
+    def recorder(self, r: Any) -> None:
+        self.active, self.thread = r, get_ident()
 
 
 tracing = _Tracing()
@@ -356,6 +370,12 @@ def _execute(op: Op, inputs: tuple, attrs: tuple):
     """Runs off the tape."""
     layouts = tuple(None if x is None else x._layout for x in inputs)
     types = [None if a is None else a.type for a in layouts]
+    for x in inputs:
+        if x is not None and type(x._data) is not _Capsule:
+            raise TraceError(
+                f"{op.signature(types)}: an operand was made inside a trace that has ended, so it has no value; help: return it "  # type: ignore[arg-type]
+                "from the traced function instead of keeping it in an attribute or a list"
+            )
     checked = "check" in op.rules and ("checks" not in op.rules or op.rules["checks"](types))
     plans = _slow_plans if checked or None in layouts else _plans
     key = (op, attrs, layouts)
@@ -364,7 +384,9 @@ def _execute(op: Op, inputs: tuple, attrs: tuple):
         canonical = op.canonical(types, attrs)
         if op.kind == "view":
             return _view(op, inputs[0], canonical, key)
-        plan = plans[key] = plan_maker[op.kind](op, layouts, canonical)
+        plan = plan_maker[op.kind](op, layouts, canonical)
+        if tracing.active is None:  # else another thread records, and must find no plans
+            plans[key] = plan
     if checked:
         op.rules["check"](inputs, **op.canonical(types, attrs))
     r = plan.call(*[x._data for x in inputs if x is not None])
@@ -381,7 +403,7 @@ def _view(op: Op, x: Tensor, attrs: dict, key) -> Tensor:
     if a is None:
         return _view(op, contiguous(x).detach(), attrs, None)
     layout = Layout(tuple(a.shape), a.dtype, tuple(a.strides))  # type: ignore[arg-type]
-    if key is not None:
+    if key is not None and tracing.active is None:
         offset = a.offset * a.dtype.size
         _plans[key] = Plan((lambda d: native.view(d, offset)) if offset else _same, (layout,))
     return _make(native.view(x._data, a.offset * a.dtype.size) if a.offset else x._data, layout)

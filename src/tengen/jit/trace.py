@@ -7,8 +7,10 @@ and updated in place, in every run. So nothing that changes between steps is bak
 
 from __future__ import annotations
 
+import copy
 import functools
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +21,7 @@ from tengen.base.errors import TraceError
 from tengen.deploy.dump import Dumped, dump
 from tengen.ir.graph import Graph
 from tengen.jit.naming import tensor_names
-from tengen.record import Recorder, compile_graph, traced
+from tengen.record import Recorder, compile_graph
 from tengen.runtime import native
 from tengen.runtime.eager import Layout
 from tengen.runtime.program import check_bytes
@@ -34,12 +36,14 @@ def flatten(x: Any, leaves: list[Tensor]) -> Any:
     if isinstance(x, np.ndarray):
         leaves.append(from_numpy(x))
         return ("T",)
-    if isinstance(x, (tuple, list)):
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return ("N", type(x), tuple(flatten(v, leaves) for v in x))
+    if type(x) in (tuple, list):
         return (type(x).__name__, tuple(flatten(v, leaves) for v in x))
-    if isinstance(x, dict):
+    if type(x) is dict or type(x) is OrderedDict:
         return ("dict", tuple((k, flatten(v, leaves)) for k, v in x.items()))
     if isinstance(x, (int, float, bool, str, bytes, type(None))):
-        return ("V", type(x), x)
+        return ("V", type(x), x, str(x) if isinstance(x, float) else None)  # 0.0 and -0.0 are equal
     return ("O", _Same(x))
 
 
@@ -67,6 +71,7 @@ def unflatten(key: Any, leaves: Sequence[Any]) -> Any:
             case "T": return next(it)  # fmt: skip
             case "V": return k[2]  # fmt: skip
             case "O": return k[1].object  # fmt: skip
+            case "N": return k[1](*(build(v) for v in k[2]))  # fmt: skip
             case "tuple": return tuple(build(v) for v in k[1])  # fmt: skip
             case "list": return [build(v) for v in k[1]]  # fmt: skip
             case "dict": return {name: build(v) for name, v in k[1]}  # fmt: skip
@@ -79,9 +84,20 @@ def _objects(key: Any) -> list[Any]:
     """The objects in a structure of `flatten`."""
     match key[0]:
         case "O": return [key[1].object]  # fmt: skip
+        case "N": return [x for v in key[2] for x in _objects(v)]  # fmt: skip
         case "tuple" | "list": return [x for v in key[1] for x in _objects(v)]  # fmt: skip
         case "dict": return [x for _, v in key[1] for x in _objects(v)]  # fmt: skip
     return []
+
+
+def _ref(t: Tensor, rec: Recorder) -> Tensor | int:
+    """A tensor, or the position of the argument that it stands in for."""
+    return rec.arguments.get(id(t), t)
+
+
+def _of(t: Tensor | int, leaves: Sequence[Tensor]) -> Tensor:
+    """The tensor that `_ref` named, among the arguments of this call."""
+    return leaves[t] if isinstance(t, int) else t
 
 
 @dataclass
@@ -90,9 +106,12 @@ class Recording:
 
     graph: Graph  # as recorded
     states: list[Tensor]
-    owners: dict[int, Tensor]  # position of a state -> the tensor whose gradient it is
-    grads: list[tuple[Tensor, bool]]  # tensors whose grad a run sets (True) or clears
-    guards: list[tuple[Tensor, bool]]  # tensors whose grad was there (True) or not when recorded
+    # A tensor below may also be the position of an argument.
+    owners: dict[int, Tensor | int]  # position of a state -> the tensor whose gradient it is
+    grads: list[tuple[Tensor | int, bool]]  # tensors whose grad a run sets (True) or clears
+    guards: list[tuple[Tensor | int, bool]]  # tensors whose grad was there (True) or not when recorded
+    taped: list[bool]  # which arguments and states a gradient was being recorded for
+    open: bool  # the result depends on those: its gradient belongs to a manager outside
     result: Any  # structure of the result
     n_results: int
     objects: list[Any] = field(default_factory=list)  # arguments that are neither tensors nor plain values
@@ -103,8 +122,18 @@ class Recording:
     constants: list[Any] = field(default_factory=list)
     program: Any = None
 
-    def fits(self) -> bool:
-        return all((getattr(t, "_grad", None) is not None) == there for t, there in self.guards)
+    def state(self, i: int, leaves: Sequence[Tensor]) -> Tensor:
+        """The tensor that holds state i now."""
+        return _of(self.owners[i], leaves)._grad if i in self.owners else self.states[i]  # type: ignore[return-value]
+
+    def fits(self, leaves: Sequence[Tensor]) -> bool:
+        """Whether what was recorded still holds: gradients that are there, types of states, what is on the tape."""
+        if any((getattr(_of(t, leaves), "_grad", None) is not None) != there for t, there in self.guards):
+            return False
+        states = [self.state(i, leaves) for i in range(len(self.states))]
+        if any(s._layout.type is not t.read.type for s, t in zip(states, self.graph.states.values())):
+            return False
+        return [x._node is not None for x in (*leaves, *states)] == self.taped
 
 
 class trace:
@@ -118,7 +147,11 @@ class trace:
         capture_as_const: tensors that the function reaches by itself are baked in as constants; it must not change them.
         example_input: a tensor, or a tuple of arguments, recorded at once.
 
-    Errors: `TraceError` where a value is asked for while the program is recorded (``numpy()``, ``bool()``).
+    Called while a `GradManager` outside records a gradient through it, the function runs eagerly, so that the gradient is whole
+    (trace the whole step to have it fast).
+
+    Errors: `TraceError` where a value is asked for while the program is recorded (``numpy()``, ``bool()``), or an argument is
+        changed in place.
 
     >>> import tengen
     >>> from tengen import Tensor
@@ -155,14 +188,25 @@ class trace:
         """A traced method: one set of recordings for each instance."""
         if instance is None:
             return self
-        bound = trace(self.function.__get__(instance, owner), symbolic=self.symbolic, capture_as_const=self.capture_as_const)
+        bound = self._again(self.function.__get__(instance, owner))
         setattr(instance, self.function.__name__, bound)
         return bound
+
+    def _again(self, function) -> trace:
+        return trace(function, symbolic=self.symbolic, capture_as_const=self.capture_as_const)
+
+    def __deepcopy__(self, memo):
+        return self._again(copy.deepcopy(self.function, memo))  # a copied method belongs to the copied object, which records anew
+
+    def __reduce__(self):
+        return (trace, (self.function,))
 
     def __call__(self, *args, **kwargs):
         if not trace.enabled or tracing.recorder is not None:
             return self.function(*args, **kwargs)
         recording, leaves = self._find(args, kwargs)
+        if recording.open:
+            return self.function(*args, **kwargs)
         return self._run(recording, leaves)
 
     def trace(self, *args, **kwargs) -> trace:
@@ -186,7 +230,7 @@ class trace:
         leaves: list[Tensor] = []
         structure = flatten((args, kwargs), leaves)
         key = (structure, tuple(x._layout.type for x in leaves))
-        found = next((r for r in self._recordings.get(key, ()) if r.fits()), None)
+        found = next((r for r in self._recordings.get(key, ()) if r.fits(leaves)), None)
         if found is None:
             found = self._record(structure, leaves)
             self._recordings.setdefault(key, []).append(found)
@@ -195,30 +239,31 @@ class trace:
 
     def _record(self, structure, leaves: list[Tensor]) -> Recording:
         rec = Recorder(self.name, constants=self.capture_as_const)
-        before: dict[int, tuple[Tensor, bool]] = {}
         with rec:
-            stand_ins = []
-            for i, x in enumerate(leaves):
-                t = traced(rec.graph.add_input(f"arg{i}", x._layout.type))
-                t._node = x._node
-                stand_ins.append(t)
+            stand_ins = [rec.argument(f"arg{i}", x) for i, x in enumerate(leaves)]
             args, kwargs = unflatten(structure, stand_ins)
             result = self.function(*args, **kwargs)
             outs: list[Tensor] = []
             result_key = flatten(result, outs)
+            on_tape = any(o._node is not None for o in outs)
             grads = []
+            guards = {id(t): (_ref(t, rec), there) for t, there in rec.reads.values()}
             for t, old in rec.grads.values():
-                before[id(t)] = (t, old is not None)
+                guards.setdefault(id(t), (_ref(t, rec), old is not None))
                 g = getattr(t, "_grad", None)
-                grads.append((t, g is not None))
+                grads.append((_ref(t, rec), g is not None))
                 if g is not None:
                     outs.append(g)
             n_results = len(outs) - sum(there for _, there in grads)
             graph = rec.finish([(f"output{i}", o) for i, o in enumerate(outs)])
-        owners = {i: rec.owners[id(t)] for i, t in enumerate(rec.captured) if id(t) in rec.owners}
-        guards = list(before.values())
-        r = Recording(graph, rec.captured, owners, grads, guards, result_key, n_results, _objects(structure), rec.baked)
-        self._compile(r)
+        owners = {i: _ref(rec.owners[id(t)], rec) for i, t in enumerate(rec.captured) if id(t) in rec.owners}
+        taped = [x._node is not None for x in (*leaves, *rec.captured)]
+        r = Recording(
+            graph, rec.captured, owners, grads, list(guards.values()), taped, on_tape and any(taped), result_key, n_results,
+            _objects(structure), rec.baked,
+        )  # fmt: skip
+        if not r.open:
+            self._compile(r)
         return r
 
     def _compile(self, r: Recording) -> None:
@@ -236,8 +281,8 @@ class trace:
     # -- running ---------------------------------------------------------------------------------------------------------
     def _run(self, r: Recording, leaves: list[Tensor]):
         states = []
-        for i, t in enumerate(r.states):
-            t = r.owners[i]._grad if i in r.owners else t
+        for i in range(len(r.states)):
+            t = r.state(i, leaves)
             if not t._layout.contiguous:
                 dense = contiguous(t.detach())
                 t._data, t._layout = dense._data, dense._layout
@@ -250,7 +295,7 @@ class trace:
         made = [_make(d, a) for d, a in zip(out, r.layouts)]
         extra = iter(made[r.n_results :])
         for t, there in r.grads:
-            t._grad = next(extra) if there else None
+            _of(t, leaves)._grad = next(extra) if there else None
         return unflatten(r.result, made[: r.n_results])
 
     # -- shipping --------------------------------------------------------------------------------------------------------
@@ -280,7 +325,9 @@ class trace:
         found = tensor_names(self.function, r.objects)
         data, names = {}, {}
         for i, (name, t) in enumerate(zip(graph.states, r.states)):
-            t = r.owners[i]._grad if i in r.owners else t
+            if isinstance(r.owners.get(i), int):
+                raise TraceError(f"{self.name} reads the gradient of an argument, which a file has not; help: pass it as an argument")
+            t = r.state(i, ())
             data[name] = contiguous(t.detach()).numpy()
             names[name] = found.get(id(t)) or name
         names.update({name: found[id(t)] for name, t in r.baked.items() if id(t) in found})

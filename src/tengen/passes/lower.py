@@ -37,10 +37,26 @@ def lower(graph: Graph, target, ints: Sequence[Expr] = (), arrays: dict[Value, A
     for i, v in enumerate(graph.outputs):
         out = env[v] if env[v].id == ("out", i) else _out_array(lo, env[v], ("out", i))
         outs[i] = out
-    for s in graph.states.values():
-        if s.written is not None and env[s.written].id != ("state", s.name):
-            copy(lo, env[s.written], env[s.read], "write_state")
+    _write_states(lo, graph, env)
     return lo, outs
+
+
+def _write_states(lo: Lowering, graph: Graph, env: dict[Value, Array]) -> None:
+    """Copies new values into states. One that is a view of a state (two states change places) is saved before any is overwritten."""
+    moves = []
+    for s in graph.states.values():
+        if s.written is None:
+            continue
+        src, own = env[s.written], env[s.read]
+        if (src.id, src.strides, src.offset) != (own.id, own.strides, own.offset):
+            moves.append((src, own))
+    for i, (src, own) in enumerate(moves):
+        if src.id[:1] == ("state",):  # type: ignore[index]
+            saved = lo.temp(src.dtype, src.shape)
+            copy(lo, src, saved, "save_state")
+            moves[i] = (saved, own)
+    for src, own in moves:
+        copy(lo, src, own, "write_state")
 
 
 def _dense(id: Hashable, v: Value) -> Array:
