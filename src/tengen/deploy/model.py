@@ -21,6 +21,7 @@ from tengen.ir.types import TensorType
 from tengen.record import compile_graph
 from tengen.runtime import native
 from tengen.runtime.eager import Layout
+from tengen.runtime.program import check_bytes
 from tengen.tensor import Tensor, _make, contiguous, from_numpy, tracing
 
 
@@ -158,7 +159,7 @@ class Model:
         self._states = [from_numpy(self.initial[name])._data for name in g.states]
         self._layouts = tuple(Layout(a.shape, a.dtype, a.strides) for a in arrays)
         n = len(g.inputs) + len(self._states) + len(self._constants)
-        sizes = [o.size * o.dtype.size for o in self._layouts]
+        sizes = [check_bytes(o.size * o.dtype.size, f"a result of type {o.type!r}") for o in self._layouts]
         self._call = native.make_plan(
             program.address, n, sizes, program.arena_bytes([]), program.integers([]), release_gil=True, owner=program
         )
