@@ -18,8 +18,17 @@ EPS = {"float64": 1e-12, "float32": 3e-6, "float16": 2e-3, "bfloat16": 2e-2}
 
 
 def samples(case):
-    """The case's inputs: the same for every run."""
-    return case.inputs(np.random.default_rng(1234))
+    """The case's inputs: the same for every run. A list among them (of tensors to join) is laid out flat."""
+    xs = case.inputs(np.random.default_rng(1234))
+    return tuple(a for x in xs for a in (x if isinstance(x, list) else [x]))
+
+
+def _listed(op, inputs):
+    """The inputs as the op takes them: a variadic op's first ones in a list."""
+    if not op.variadic:
+        return list(inputs)
+    n = len(inputs) - len(op.tensors) + 1
+    return [list(inputs[:n]), *inputs[n:]]
 
 
 def takes_any_float(a):
@@ -42,14 +51,11 @@ def tensors(arrays):
 
 def call(op, inputs, attrs):
     """Calls an op by the names of its parameters (tensors need not come first)."""
-    if op.variadic:
-        n = len(inputs) - len(op.tensors) + 1
-        return op.call(**{op.tensors[0]: list(inputs[:n])}, **dict(zip(op.tensors[1:], inputs[n:])), **attrs)
-    return op.call(**dict(zip(op.tensors, inputs)), **attrs)
+    return op.call(**dict(zip(op.tensors, _listed(op, inputs))), **attrs)
 
 
 def outputs(result):
-    return result if isinstance(result, tuple) else (result,)
+    return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
 
 def _widest(a):
@@ -62,7 +68,7 @@ def reference(op, arrays, attrs):
     """The op's independent meaning: floats in float64, integers as they are."""
     wide = [a if a is None else _widest(np.asarray(a)) for a in arrays]
     with np.errstate(all="ignore"):
-        return tuple(np.asarray(r) for r in outputs(op.rules["reference"](*wide, **attrs)))
+        return tuple(np.asarray(r) for r in outputs(op.rules["reference"](*_listed(op, wide), **attrs)))
 
 
 def accepts(op, arrays, attrs):

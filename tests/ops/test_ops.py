@@ -26,7 +26,10 @@ import tengen  # noqa: F401
 from tengen.base.dtype import dtype
 from tengen.ops.define import REGISTRY, Op
 
-FAMILIES = ("contract", "conv", "nn", "pool", "reduce", "rng", "update")
+FAMILIES = (
+    "contract", "conv", "creation", "elementwise", "indexing", "joining", "keys", "nn", "ordering", "pool", "reduce", "rng", "shape",
+    "update", "views",
+)  # fmt: skip
 
 
 def mine(op: Op) -> bool:
@@ -37,6 +40,7 @@ def mine(op: Op) -> bool:
 CASES = [
     pytest.param(op, case, id=f"{name}-{i}") for name, op in REGISTRY.items() if mine(op) for i, case in enumerate(op.samples)
 ]
+COUNTED = {"nonzero", "cond_take"}  # how large their results are is known when they run, so they are not traced
 # second derivatives that are not there, or not smooth
 NOT_TWICE = {"max": "piecewise linear", "min": "piecewise linear"}
 
@@ -71,7 +75,7 @@ def test_values_in_every_dtype(op, case):
         assert len(got) == len(want)
         for g, w in zip(got, want):
             close(g.numpy(), w, name, case)
-            if name in FLOATS and w.dtype.kind == "f" and op.kind != "composite":
+            if name in FLOATS and w.dtype.kind == "f" and op.kind != "composite" and "dtype" not in case.attrs:
                 assert g.dtype.name == name or not any_float
 
 
@@ -83,7 +87,7 @@ def test_layout_and_trace_change_no_bit(op, case):
         want = [bits(t) for t in outputs(call(op, xs, case.attrs))]
         odd = [None if a is None else strange_layout(a) for a in arrays]
         assert [bits(t) for t in outputs(call(op, odd, case.attrs))] == want, "another layout"
-        if name == "float32":
+        if name == "float32" and op.name not in COUNTED:
             assert [bits(t) for t in traced_call(op, xs, case.attrs)] == want, "traced"
             assert [bits(t) for t in traced_call(op, odd, case.attrs)] == want, "traced, another layout"
 
@@ -163,6 +167,9 @@ def test_gradient_of_gradient(op, case):
 
 WITHOUT_CASES = {
     "fused": "a node that fusion makes; its meaning is its body",
+    "meshgrid": "any number of operands; see test_shape.py",
+    "getitem": "its key is no attribute; see test_shape.py",
+    "setitem": "its key is no attribute; see test_shape.py",
 }
 
 

@@ -524,7 +524,11 @@ def _(g, x, dtype):
 
 
 astype.reference(lambda x, dtype: x.astype(dtype.numpy))
-astype.cases(Case(lambda rng: (rng.uniform(-3, 3, (3, 5)),), {"dtype": _dtype("float32")}, rtol=1e-5))
+astype.cases(
+    Case(lambda rng: (rng.uniform(-3, 3, (3, 5)),), {"dtype": _dtype("float64")}),
+    Case(lambda rng: (rng.uniform(-3, 3, (3, 5)),), {"dtype": _dtype("float32")}, grad=False),
+    Case(lambda rng: (rng.uniform(-300, 300, (3, 17)).astype(np.int64),), {"dtype": _dtype("uint8")}, grad=False),
+)
 
 
 @primitive

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tengen.base.dtype import dtype, int64, promote
-from tengen.base.errors import DTypeError, IndexOutOfRange, ShapeError, TraceError
+from tengen.base.dtype import bool_, dtype, int64, promote
+from tengen.base.errors import DTypeError, GradientError, IndexOutOfRange, ShapeError, TraceError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels import scatter as strategies
 from tengen.kernels.indexed import Gather, OneHot, SearchSorted, TakeAlong
@@ -50,6 +50,11 @@ def check_range(op: str, index: Tensor, extent: int, axis: int, low: int | None 
         values = index.numpy()
         bad = values[(values < low) | (values >= extent)].flat[0]
         raise IndexOutOfRange(f"{op}: index {bad} is out of range for axis {axis} of extent {extent}")
+
+
+def _numbers(x: TensorType, mode: str) -> None:
+    if mode != "set" and x.dtype is bool_:
+        raise DTypeError(f"mode {mode!r} does not take bool; help: cast it, for example with .astype('int32')")
 
 
 def _integers(t: TensorType, what: str = "indices") -> None:
@@ -151,6 +156,7 @@ def _(types, axis, mode):
 @scatter.infer
 def _(x, index, source, axis, mode):
     _along_axis(x, axis, index)
+    _numbers(x, mode)
     if broadcast_shapes(index.shape, source.shape) != tuple(index.shape):
         raise ShapeError(f"a source of shape {source.shape} does not broadcast to an index of shape {index.shape}")
     if promote(x.dtype, source.dtype) is not x.dtype:
@@ -172,10 +178,9 @@ def _(inputs, axis, mode):
 @scatter.vjp
 def _(g, x, index, source, axis, mode):
     if mode not in ("set", "add"):
-        raise NotImplementedError(f"scatter has no gradient in mode {mode!r}")
-    return (g if mode == "add" else lambda: scatter(g, axis, index, dispatch.scalar(0, g.dtype))), (
-        lambda: gather(g, axis, index)
-    )
+        raise GradientError(f"scatter has no gradient in mode {mode!r}")
+    kept = g if mode == "add" else lambda: scatter(g, axis, index, dispatch.scalar(0, g.dtype))
+    return kept, None, (lambda: gather(g, axis, index))
 
 
 def _np_scatter(x, index, source, axis, mode="set"):
@@ -260,6 +265,7 @@ def index_put(indices: list[Tensor], x: Tensor, value: Tensor, axes: Sequence[in
 @index_put.infer
 def _(*types, axes, position, mode):
     x, value = types[-2:]
+    _numbers(x, mode)
     shape = _indexed_shape(types[:-2], x, axes, position)
     if broadcast_shapes(shape, value.shape) != shape:
         raise ShapeError(f"a value of shape {value.shape} does not broadcast to {shape}")
@@ -283,9 +289,9 @@ def _(inputs, axes, position, mode):
 
 @index_put.vjp
 def _(g, *inputs, axes, position, mode):
-    indices, x = list(inputs[:-2]), inputs[-2]
+    indices = list(inputs[:-2])
     kept = g if mode == "add" else lambda: index_put(indices, g, dispatch.scalar(0, g.dtype), axes, position)
-    return *(None for _ in axes), (kept if x is not None else None), (lambda: index(indices, g, axes, position))
+    return *(None for _ in axes), kept, (lambda: index(indices, g, axes, position))
 
 
 def _np_key(indices, x, axes, position):

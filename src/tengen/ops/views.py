@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tengen.base.errors import AxisError, ShapeError
+from tengen.base.errors import AxisError, DTypeError, ShapeError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.indexed import place
 from tengen.kernels.reduce import reduce
@@ -318,11 +318,11 @@ def _(x, kernel_size, stride, dilation):
     n = len(kernel_size)
     if len(stride) != n or len(dilation) != n or x.ndim < n:
         raise ShapeError(f"kernel_size, stride and dilation need one number for each of the last axes of {x}")
-    if min((*kernel_size, *stride, *dilation), default=1) < 1:
+    if any(isinstance(v, int) and v < 1 for v in (*kernel_size, *stride, *dilation)):
         raise ShapeError("kernel_size, stride and dilation must be positive")
     counts = []
     for d, k, s, dil in zip(x.shape[x.ndim - n :], kernel_size, stride, dilation):
-        if isinstance(d, int) and d < dil * (k - 1) + 1:
+        if isinstance(d, int) and isinstance(k, int) and d < dil * (k - 1) + 1:
             raise ShapeError(f"a window of {k} elements with dilation {dil} does not fit {d} elements")
         counts.append(_window_count(d, k, s, dil))
     return TensorType((*x.shape[: x.ndim - n], *counts, *kernel_size), x.dtype)
@@ -397,8 +397,10 @@ def _(g, space, stride, dilation):
     n = len(space)
     lead = g.shape[: g.ndim - 2 * n]
     want = windows.rules["infer"](TensorType((*lead, *space), g.dtype), g.shape[g.ndim - n :], stride, dilation)
-    if want is not g:
+    if any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(want.shape, g.shape)):
         raise ShapeError(f"the windows over {tuple(space)} are {want}")
+    if g.dtype.kind == "b":
+        raise DTypeError("does not take bool; help: cast it, for example with .astype('int32')")
     return TensorType((*lead, *space), g.dtype)
 
 
