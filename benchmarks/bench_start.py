@@ -1,13 +1,12 @@
 """What starting costs, in fresh processes: importing, the first operation with a warm cache, what a second process compiles.
 
-Each figure is a process of its own, from its creation to its end, timed from outside; the processes of a round take turns. The
-cost of `import tengen` beyond `import numpy` is the difference within a round.
+Each figure is a process of its own, timed from outside from its creation until it says that it has done its work; the
+processes of a round take turns. The cost of `import tengen` beyond `import numpy` is the difference within a round.
 """
 
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -26,17 +25,22 @@ PROGRAMS = {
     "import torch": "import torch",
     "torch's first operation": "import torch; x = torch.tensor([1.0, 2.0, 3.0]); (x + x).numpy()",
 }
-COUNT = FIRST + "\nfrom tengen.runtime import compile as c; print(c.compilations)"
+DONE = "\nimport time; print(time.process_time(), flush=True)"
+COUNT = "\nfrom tengen.runtime import compile as c; print(c.compilations)"
 
 
-def process(code: str, cache: str) -> tuple[float, float, str]:
-    """(seconds from creating a process that runs this code until it has ended, its processor time, what it printed)."""
+def process(code: str, cache: str, after: str = "") -> tuple[float, float, str]:
+    """(seconds from creating a process until it has run this code, its processor time until then, what `after` printed)."""
     env = {**os.environ, "TENGEN_CACHE_DIR": f"{cache}/kernels", "PYTHONPYCACHEPREFIX": f"{cache}/bytecode"}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
-    start, used = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    out = subprocess.run([sys.executable, "-c", code], env=env, check=True, stdout=subprocess.PIPE, text=True).stdout
-    seconds, end = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    return seconds, end.ru_utime + end.ru_stime - used.ru_utime - used.ru_stime, out
+    start = time.perf_counter()
+    with subprocess.Popen([sys.executable, "-c", code + DONE + after], env=env, stdout=subprocess.PIPE, text=True) as child:
+        spent = child.stdout.readline()
+        seconds = time.perf_counter() - start
+        rest = child.stdout.read()
+    if child.returncode:
+        raise RuntimeError(f"a process with {code!r} ended with status {child.returncode}")
+    return seconds, float(spent), rest
 
 
 def line(name: str, times, goal_s: float | None = None) -> Row:
@@ -54,10 +58,9 @@ def main() -> None:
     load = os.getloadavg()
     programs = {k: v for k, v in PROGRAMS.items() if "torch" not in k or compare.peer("torch")}
     times: dict[str, list[float]] = {k: [] for k in programs}
-    processor: dict[str, list[float]] = {k: [] for k in programs}
     with tempfile.TemporaryDirectory() as cache:
-        *_, first = process(COUNT, cache)
-        *_, second = process(COUNT, cache)
+        *_, first = process(FIRST, cache, COUNT)
+        *_, second = process(FIRST, cache, COUNT)
         for code in programs.values():  # byte code, page cache
             process(code, cache)
         names = list(programs)
@@ -65,14 +68,11 @@ def main() -> None:
             turn = r % len(names)
             for name in names[turn:] + names[:turn]:
                 seconds, spent, _ = process(programs[name], cache)
-                times[name].append(seconds)
-                processor[name].append(spent)
-    beyond, spent_beyond = (np.array(t["import tengen"]) - np.array(t["import numpy"]) for t in (times, processor))
+                times[name].append(seconds if compare.THREADS > 1 else spent)
+    beyond = np.array(times["import tengen"]) - np.array(times["import numpy"])
     rows = [
         line("import tengen, beyond import numpy", beyond, 0.1),
-        line("the same in processor time", spent_beyond),
         line("first operation, from the start of the process", times["first operation"], 0.2),
-        line("the same in processor time", processor["first operation"]),
         Row("modules compiled by a first process for one operation", value=first.strip()),
         Row("modules compiled by a second process", value=second.strip(), goal={"text": "0"}, reached=int(second) == 0),
         *(line(f"process: {name}", t) for name, t in times.items() if name != "first operation"),

@@ -1,12 +1,12 @@
 """Tengen beside its peers, in one process: what every `bench_*.py` here shares. Import it before anything that computes.
 
-In: cases, each a name and one callable per contender. Out: a text table, and `results/<bench>.json`. Before a case is timed,
+In: cases, each a name and one callable per contender. Out: a text table, and a JSON file. Before a case is timed,
 all contenders run once and their results are compared. Then rounds: in each, every contender runs a batch of calls, the order
 turning from round to round, so that what disturbs the machine disturbs all of them. A round gives one ratio of times; the
 median of the ratios is the figure, and their quartiles say how far it can be trusted.
 
 The number of threads is 2, or that of the environment variable BENCH_THREADS. With one, processor time is taken instead of the
-clock's: other programs on the machine disturb it least. The JSON files and the README hold results of 2 threads alone.
+clock's, which other programs on the machine disturb least. README.md's tables are made of `results/<bench>.<threads>.json`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-KEPT_THREADS = 2  # of the results that are kept
-THREADS = int(os.environ.get("BENCH_THREADS", KEPT_THREADS))
+THREADS = int(os.environ.get("BENCH_THREADS", "2"))
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TENGEN_NUM_THREADS"):
     os.environ[_name] = str(THREADS)  # before numpy, torch and tengen read them
 
@@ -208,10 +207,10 @@ def main(bench: str, title: str, cases: Iterable[Callable[[], Case]], more: Sequ
 def finish(bench: str, title: str, rows: Sequence[Row], load: Sequence[float], keep: bool = True) -> None:
     """Prints the whole table, writes the JSON file, and ends with status 1 where a case failed."""
     print(f"\n{title}\n{format_rows(rows)}\n")
-    if keep and THREADS == KEPT_THREADS:
+    if keep:
         RESULTS.mkdir(exist_ok=True)
         data = {"title": title, "machine": machine(), "load_before": list(load), "rows": [asdict(r) for r in rows]}
-        (RESULTS / f"{bench}.json").write_text(json.dumps(data, indent=1) + "\n")
+        (RESULTS / f"{bench}.{THREADS}.json").write_text(json.dumps(data, indent=1) + "\n")
     if bad := [r.name for r in rows if r.error]:
         sys.exit(f"failed: {', '.join(bad)}")
 
@@ -279,7 +278,6 @@ def machine() -> dict[str, str]:
         "date": datetime.date.today().isoformat(),
         "processor": f"{kind}, {len(os.sched_getaffinity(0))} processors, {vector}",
         "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
-        "threads": str(THREADS),
         "python": platform.python_version(),
     }
     for name in ("tengen", "numpy", "llvmlite", "torch"):

@@ -2,6 +2,7 @@
 
     python benchmarks/report.py                  # all benchmarks, then the tables
     python benchmarks/report.py eager training   # these, then all tables
+    python benchmarks/report.py --threads 1      # with one thread, in processor time
     python benchmarks/report.py --tables         # only the tables, from results/*.json
     python benchmarks/report.py --rounds 3       # quickly, to try it out
 
@@ -23,21 +24,23 @@ from compare import RESULTS, Row, markdown
 HERE = Path(__file__).parent
 BENCHES = ["start", "eager", "training", "memory_bound", "contraction", "artifact"]
 README = HERE / "README.md"
+HOW = {2: "2 threads, by the clock", 1: "one thread, in processor time"}
 
 
-def run(names: list[str], more: list[str]) -> list[str]:
+def run(names: list[str], more: list[str], threads: int) -> list[str]:
     """Runs benchmarks; returns those that failed."""
+    env = {**os.environ, "BENCH_THREADS": str(threads)}
     failed = []
     for name in names:
         print(f"== {name} (load average {os.getloadavg()[0]:.2f})", flush=True)
-        if subprocess.run([sys.executable, str(HERE / f"bench_{name}.py"), *more]).returncode:
+        if subprocess.run([sys.executable, str(HERE / f"bench_{name}.py"), *more], env=env).returncode:
             failed.append(name)
     return failed
 
 
-def results(name: str) -> dict | None:
+def results(name: str, threads: int) -> dict | None:
     """What a benchmark measured last, its rows as `Row`s; None before the first time."""
-    file = RESULTS / f"{name}.json"
+    file = RESULTS / f"{name}.{threads}.json"
     if not file.exists():
         return None
     data = json.loads(file.read_text())
@@ -47,37 +50,39 @@ def results(name: str) -> dict | None:
 
 def tables() -> str:
     """All tables, with where and when they were measured."""
-    found = {name: r for name in BENCHES if (r := results(name))}
-    parts = []
+    found = {(n, t): r for n in BENCHES for t in HOW if (r := results(n, t))}
     machines = {json.dumps({k: v for k, v in r["machine"].items() if k != "date"}): r["machine"] for r in found.values()}
+    parts = []
     for m in machines.values():
-        parts.append("| | |\n| --- | --- |\n" + "\n".join(f"| {k} | {v} |" for k, v in m.items() if k != "date"))
-    for name in BENCHES:
-        if name not in found:
-            parts.append(f"### {name}\n\nNot measured yet.")
-            continue
-        r = found[name]
-        how = f"`python benchmarks/bench_{name}.py`, {r['machine']['date']}"
-        parts.append(f"### {r['title']}\n\n{how}\n\n{markdown(r['rows'])}")
+        parts.append("\n".join(["| | |", "| --- | --- |", *(f"| {k} | {v} |" for k, v in m.items() if k != "date")]))
+    for (name, threads), r in found.items():
+        how = f"`bench_{name}.py`, {HOW[threads]}, {r['machine']['date']}"
+        parts.append(f"### {r['title']}: {HOW[threads]}\n\n{how}\n\n{markdown(r['rows'])}")
     return "\n\n".join(parts)
 
 
+def figure(r: Row | None) -> str:
+    """What a goal's row says: the figure, and whether it is enough."""
+    if r is None:
+        return "not measured yet"
+    if r.error:
+        return "failed: **not reached**"
+    if r.value is None and r.goal["peer"] not in r.ratios:
+        return f"no {r.goal['peer']} to compare with"
+    now = r.value or f"{r.ratios[r.goal['peer']][1]:.2f}"
+    return f"{now}: {'reached' if r.reached else '**not reached**'}"
+
+
 def goals() -> str:
-    """The goals, reached and not."""
-    rows = [(r, d["title"]) for name in BENCHES if (d := results(name)) for r in d["rows"] if r.goal]
-    lines = []
-    for r, title in rows:
-        limit = r.goal.get("text") or f"at most {r.goal['ratio']:.2f} of {r.goal['peer']}'s time"
-        if r.error:
-            now, verdict = "failed", "not reached"
-        elif r.ratios and r.goal.get("peer") in r.ratios:
-            now, verdict = f"{r.ratios[r.goal['peer']][1]:.2f}", "reached" if r.reached else "**not reached**"
-        elif r.value is not None:
-            now, verdict = r.value, "reached" if r.reached else "**not reached**"
-        else:
-            now, verdict = "", "not compared"
-        lines.append(f"| {title} | {r.name} | {limit} | {now} | {verdict} |")
-    return "\n".join(["| table | case | goal | now | |", "| --- | --- | --- | --- | --- |", *lines])
+    """The goals, reached and not, with as many threads as there are columns."""
+    lines = ["| case | goal | " + " | ".join(HOW.values()) + " |", "| --- |" + " --- |" * (len(HOW) + 1)]
+    for name in BENCHES:
+        by_threads = {t: {r.name: r for r in d["rows"] if r.goal} if (d := results(name, t)) else {} for t in HOW}
+        for case in dict.fromkeys(c for rows in by_threads.values() for c in rows):
+            first = next(rows[case] for rows in by_threads.values() if case in rows)
+            limit = first.goal.get("text") or f"at most {first.goal['ratio']:.2f} of {first.goal['peer']}'s time"
+            lines.append(f"| {case} | {limit} | " + " | ".join(figure(rows.get(case)) for rows in by_threads.values()) + " |")
+    return "\n".join(lines)
 
 
 def replace(text: str, name: str, content: str) -> str:
@@ -94,11 +99,12 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="name", help=f"which of {', '.join(BENCHES)}; default: all")
     parser.add_argument("--tables", action="store_true", help="measure nothing")
     parser.add_argument("--rounds", type=int, help="rounds of each case")
+    parser.add_argument("--threads", type=int, choices=list(HOW), default=2, help="default 2; 1 measures processor time")
     args = parser.parse_args()
     if unknown := set(args.names) - set(BENCHES):
         parser.error(f"no benchmark named {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
     more = [] if args.rounds is None else ["--rounds", str(args.rounds)]
-    failed = [] if args.tables else run(args.names or BENCHES, more)
+    failed = [] if args.tables else run(args.names or BENCHES, more, args.threads)
     text = replace(replace(README.read_text(), "goals", goals()), "tables", tables())
     README.write_text(text)
     print(f"wrote {README}")
