@@ -149,3 +149,117 @@ def slope(f, arrays, i, direction, h=1e-5):
         return f(moved)
 
     return (8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * h)
+
+
+# ---- what is checked of every op --------------------------------------------------------------------------------------
+
+COUNTED = {"nonzero", "cond_take"}  # how large their results are is known when they run, so they are not traced
+
+
+def close(got, want, name, case):
+    got = np.asarray(got)
+    assert got.shape == np.shape(want)
+    if got.dtype.kind in "iub":
+        np.testing.assert_array_equal(got, np.asarray(want).astype(got.dtype))
+        return
+    # an output can be float32 although the inputs were wider or integers
+    eps = EPS[name] if name in EPS else EPS["float32"]
+    eps = max(eps, EPS[dtype(got.dtype).name], case.rtol if name == "float32" else 0)
+    scale = max(1.0, float(np.max(np.abs(want[np.isfinite(want)]), initial=0)))
+    np.testing.assert_allclose(got.astype(np.float64), want, rtol=eps, atol=eps * scale)
+
+
+def check_values_in_every_dtype(op, case):
+    arrays = samples(case)
+    any_float = any(a is not None and np.asarray(a).dtype == np.float64 for a in arrays)
+    for name in (*FLOATS, *INTEGERS, "bool") if any_float else ("as is",):
+        if name not in (*FLOATS, "as is") and not all(a is None or np.isfinite(a).all() for a in arrays):
+            continue
+        cast = in_dtype(arrays, name) if any_float else arrays
+        if name not in FLOATS and not accepts(op, cast, case.attrs):
+            continue
+        if name not in FLOATS and op.rules["reference"].__module__.endswith((".nn", ".update")):
+            continue  # references in float64 only
+        got = outputs(call(op, tensors(cast), case.attrs))
+        want = reference(op, cast, case.attrs)
+        assert len(got) == len(want)
+        for g, w in zip(got, want):
+            close(g.numpy(), w, name, case)
+            if name in FLOATS and w.dtype.kind == "f" and op.kind != "composite" and "dtype" not in case.attrs:
+                assert g.dtype.name == name or not any_float
+
+
+def check_layout_and_trace_change_no_bit(op, case):
+    for name in ("float32", "bfloat16"):
+        arrays = in_dtype(samples(case), name)
+        xs = tensors(arrays)
+        want = [bits(t) for t in outputs(call(op, xs, case.attrs))]
+        odd = [None if a is None else strange_layout(a) for a in arrays]
+        assert [bits(t) for t in outputs(call(op, odd, case.attrs))] == want, "another layout"
+        if name == "float32" and op.name not in COUNTED:
+            assert [bits(t) for t in traced_call(op, xs, case.attrs)] == want, "traced"
+            assert [bits(t) for t in traced_call(op, odd, case.attrs)] == want, "traced, another layout"
+
+
+def check_gradient_against_finite_differences(op, case):
+    rng = np.random.default_rng(5)
+    arrays = samples(case)
+    wrt = differentiable(op, case, arrays)
+    base = reference(op, arrays, case.attrs)
+    which = float_outputs(base)
+    if not wrt:
+        return
+    weights = [rng.uniform(0.5, 1.5, base[i].shape) for i in which]
+    found = pulled(op, arrays, case.attrs, wrt, weights, which)
+
+    def value(moved):
+        out = reference(op, moved, case.attrs)
+        return sum(float((out[i] * w).sum()) for i, w in zip(which, weights))
+
+    for i, g in zip(wrt, found):
+        assert g.shape == np.shape(arrays[i]) and g.dtype.name == "float64"
+        for _ in range(2):
+            d = rng.uniform(-1, 1, np.shape(arrays[i]))
+            np.testing.assert_allclose(
+                (g.numpy() * d).sum(), slope(value, arrays, i, d), rtol=1e-6, atol=1e-7, err_msg=f"input {i}"
+            )
+
+
+def check_gradient_of_gradient(op, case):
+    rng = np.random.default_rng(6)
+    arrays = samples(case)
+    wrt = differentiable(op, case, arrays)
+    base = reference(op, arrays, case.attrs)
+    which = float_outputs(base)
+    if not wrt or sum(np.size(a) for a in arrays if a is not None) > 2000:
+        return
+    weights = [rng.uniform(0.5, 1.5, base[i].shape) for i in which]
+    seeds = [rng.uniform(0.5, 1.5, np.shape(arrays[i])) for i in wrt]
+
+    def first(moved):
+        gs = pulled(op, moved, case.attrs, wrt, weights, which)
+        return sum(float((g.numpy() * s).sum()) for g, s in zip(gs, seeds))
+
+    xs = tensors(arrays)
+
+    def gradient(*wanted):
+        full = list(xs)
+        for i, t in zip(wrt, wanted):
+            full[i] = t
+
+        def inner(*again):
+            mixed = list(full)
+            for i, t in zip(wrt, again):
+                mixed[i] = t
+            out = outputs(call(op, mixed, case.attrs))
+            return tuple(out[i] for i in which)
+
+        return vjp(inner, *wanted)[1](tuple(Tensor(w, dtype="float64") for w in weights))
+
+    _, pull = vjp(gradient, *(xs[i] for i in wrt))
+    found = pull(tuple(Tensor(s, dtype="float64") for s in seeds))
+    for i, g in zip(wrt, found):
+        d = rng.uniform(-1, 1, np.shape(arrays[i]))
+        np.testing.assert_allclose(
+            (g.numpy() * d).sum(), slope(first, arrays, i, d), rtol=1e-5, atol=1e-6, err_msg=f"input {i}"
+        )
