@@ -1,4 +1,5 @@
-"""The whole promise on a small scale: train LeNet on scanned digits, eagerly and traced, dump it, load it in a new process, compile it
+"""The whole promise on a small scale: train LeNet on scanned digits, eagerly and traced, dump it, load it in a new process,
+compile it
 for two processors, and compare every result as bytes.
 
     python examples/digits.py [--epochs 12] [--out out]

@@ -1,6 +1,7 @@
 """The recorder: while it is active, calls of ops become nodes of a graph instead of running.
 
-`jit.trace` records users' functions with it, and eager dispatch records the body of a composite op, so that the composite runs as
+`jit.trace` records users' functions with it, and eager dispatch records the body of a composite op, so that the composite
+runs as
 one fused program. A concrete tensor that the recorded code touches becomes a named state of the graph.
 """
 
@@ -57,7 +58,8 @@ class Recorder:
     A tensor that is written while recording holds the traced value until the recording ends, then its own again.
 
     Attributes:
-        graph: what has been recorded. captured: the concrete tensors that are states, in order; `owners` says of which tensor one
+        graph: what has been recorded. captured: the concrete tensors that are states, in order; `owners` says of which
+        tensor one
             is the gradient. grads: the tensors whose `grad` was set, in order.
     """
 

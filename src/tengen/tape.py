@@ -1,6 +1,7 @@
 """The backward walk: from recorded nodes to gradients.
 
-Gradient rules are written in ops, so the walk is itself eager code: inside a trace it is recorded, and with `create_graph` it goes
+Gradient rules are written in ops, so the walk is itself eager code: inside a trace it is recorded, and with `create_graph`
+it goes
 on the tape and can be differentiated again.
 """
 

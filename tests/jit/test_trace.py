@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 import tengen
-from tengen import Parameter, Tensor, functional as F, module as M, optimizer as optim, random, trace
+from tengen import Parameter, Tensor, random, trace
+from tengen import functional as F
+from tengen import module as M
+from tengen import optimizer as optim
 from tengen.autodiff import GradManager, grad
 from tengen.base.errors import TraceError
 

@@ -1,4 +1,5 @@
-"""Every op of the registry on its own sample inputs: eager = interpreted = x86-64-v3 = x86-64-v4 = AArch64, in several dtypes."""
+"""Every op of the registry on its own sample inputs: eager = interpreted = x86-64-v3 = x86-64-v4 = AArch64, in several
+dtypes."""
 
 from __future__ import annotations
 

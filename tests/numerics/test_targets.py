@@ -1,4 +1,5 @@
-"""The same bits whatever the instruction set: whole processes under TENGEN_TARGET, and programs on an emulated ARM processor."""
+"""The same bits whatever the instruction set: whole processes under TENGEN_TARGET, and programs on an emulated ARM
+processor."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ways import agree, threads
 from training import batch, make, steps
+from ways import agree, threads
 
 from tengen import Tensor, trace
 

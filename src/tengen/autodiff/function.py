@@ -10,7 +10,8 @@ from tengen.tensor import Node, Tensor
 
 
 class Function:
-    """Subclass it with `forward(*inputs)` and `backward(*output_grads)`, and call an instance. `backward` returns the gradient of
+    """Subclass it with `forward(*inputs)` and `backward(*output_grads)`, and call an instance. `backward` returns the
+    gradient of
     each input, or None; what it needs, `forward` keeps on self.
 
     >>> from tengen import Tensor, autodiff

@@ -1,4 +1,5 @@
-"""Functions of tensors, under MegEngine's names. `functional.nn` holds networks' building blocks, `functional.loss` the losses."""
+"""Functions of tensors, under MegEngine's names. `functional.nn` holds networks' building blocks, `functional.loss` the
+losses."""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ def cross_entropy(
     """-log of the probability given to the label.
 
     Shapes: pred (N, C, ...) with the classes along `axis`, label (N, ...) integers
-    Args:   with_logits: pred holds scores (softmax is applied), else probabilities. label_smooth: the share spread over all classes.
+    Args:   with_logits: pred holds scores (softmax is applied), else probabilities. label_smooth: the share spread over all
+    classes.
     Errors: IndexOutOfRange for a label outside the classes (eager mode).
 
     >>> from tengen import Tensor, functional as F

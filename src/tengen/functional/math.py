@@ -13,7 +13,8 @@ argmax, argmin, all, any = argmax.call, argmin.call, all_.call, any_.call
 
 
 def matmul(inp1: Tensor, inp2: Tensor, transpose_a: bool = False, transpose_b: bool = False, compute_mode: str = "default") -> Tensor:
-    """Matrix product over the last two axes; leading axes broadcast. `compute_mode` is accepted for MegEngine's sake: accumulation is
+    """Matrix product over the last two axes; leading axes broadcast. `compute_mode` is accepted for MegEngine's sake:
+    accumulation is
     always in float32 or better.
 
     >>> from tengen import Tensor, functional as F

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from tengen.base.errors import ShapeError
 from tengen.functional.loss import (
-    binary_cross_entropy, cross_entropy, hinge_loss, l1_loss, square_loss,
+    binary_cross_entropy,
+    cross_entropy,
+    hinge_loss,
+    l1_loss,
+    square_loss,
 )  # fmt: skip
 from tengen.ops import nn as _nn
 from tengen.ops import pool as _pool
@@ -163,7 +167,8 @@ def batch_norm(
 ) -> Tensor:  # fmt: skip
     """Batch norm of (N, C, *S). Statistics, weight and bias hold C elements, shaped (C,) or (1, C, 1, ...).
 
-    In training the batch's statistics are used, and the running ones become ``momentum * running + (1 - momentum) * batch`` (MegEngine's
+    In training the batch's statistics are used, and the running ones become ``momentum * running + (1 - momentum) * batch``
+    (MegEngine's
     momentum: the share kept; the variance that is kept is divided by n - 1). Otherwise the running ones are used.
     """
     shape = (1, inp.shape[1], *(1 for _ in inp.shape[2:]))

@@ -1,7 +1,8 @@
 """Pointwise kernels: every element of the outputs is its source's value there.
 
 Axes are ordered as the first output lies in memory, neighbours that lie dense in every array are merged, and the
-innermost axis runs in vectors. A piece is some planes (of the last two axes), some rows of one, or a part of one long row: about
+innermost axis runs in vectors. A piece is some planes (of the last two axes), some rows of one, or a part of one long row:
+about
 `GRAIN` elements.
 """
 

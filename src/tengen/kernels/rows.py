@@ -129,8 +129,11 @@ class _Rows:
             at = frame.at(row, [0] * len(frame.reduced), False)
             for s, o in self.single:
                 store_at(k, o, frame.out_at(row), s.at(k, at))
+            found = dict.fromkeys(v for s, _ in self.whole for v in _row_values(s))
+            held = {s: _Held(k.let(s.at(k, at), "row_value"), s) for s in found}
+            whole = [(_replaced(s, {**{r: r for r in self.found}, **held}), o) for s, o in self.whole]  # once per row, not for each vector
             if self.whole:
-                self._positions(lambda outer: self._vectors(row, outer))
+                self._positions(lambda outer: self._vectors(row, outer, whole))
         k.given.clear()
 
     def _positions(self, body) -> None:
@@ -141,13 +144,13 @@ class _Rows:
         with k.loop(0, product(outer), name="run") as o:
             body(unflatten(k, o, outer))
 
-    def _vectors(self, row: Sequence[Index], outer: Sequence[Index]) -> None:
+    def _vectors(self, row: Sequence[Index], outer: Sequence[Index], whole: list) -> None:
         for i, count in self.k.vector_loop(0, self.frame.inner[-1]):
-            self._store_whole(self.frame.at(row, (*outer, i), True, count))
+            self._store_whole(self.frame.at(row, (*outer, i), True, count), whole)
 
-    def _store_whole(self, at) -> None:
-        values = [s.at(self.k, at) for s, _ in self.whole]
-        for (_, o), v in zip(self.whole, values):
+    def _store_whole(self, at, whole: list) -> None:
+        values = [s.at(self.k, at) for s, _ in whole]
+        for (_, o), v in zip(whole, values):
             store_at(self.k, o, at, v)
 
     def across(self) -> None:
@@ -188,7 +191,17 @@ class _Rows:
     def _blocks(self, row: Sequence[Index], outer: Sequence[Index], start: Expr, n: Expr) -> None:
         with self.k.loop(0, self.frame.inner[-1], name="r") as r:
             for j, count in self.k.vector_loop(0, n, "j"):
-                self._store_whole(self.frame.at((*row, start + j), (*outer, r), True, count))
+                self._store_whole(self.frame.at((*row, start + j), (*outer, r), True, count), self.whole)
+
+
+class _Held(Source):
+    """A row's value, computed before."""
+
+    def __init__(self, v: Expr, s: Source):
+        self.v, self.shape, self.dtype = v, s.shape, s.dtype
+
+    def value(self, k, at):
+        return splat(self.v) if at.lanes > 1 else self.v
 
 
 class _Kept(Source):
@@ -201,6 +214,18 @@ class _Kept(Source):
         v = self.source.at(k, at)
         store_at(k, self.out, at, v)
         return v
+
+
+def _of_row(s: Source) -> bool:
+    """Whether the source is one value per row: made of reductions and numbers alone."""
+    return isinstance(s, (Spread, Reduced, Literal)) or (isinstance(s, Elementwise) and all(map(_of_row, s.operands)))
+
+
+def _row_values(s: Source) -> list[Source]:
+    """The largest parts of a source that are computed and are one value per row."""
+    if not isinstance(s, Elementwise):
+        return []
+    return [s] if _of_row(s) else [v for o in s.operands for v in _row_values(o)]
 
 
 def _plain(s: Source) -> bool:

@@ -16,7 +16,22 @@ import contextlib
 from tengen.base.dtype import DType, int64
 from tengen.base.errors import VerifyError
 from tengen.loops.lang import (
-    LANES, Assign, Buffer, Declare, Expr, For, If, Index, Kernel, Let, Load, Store, const, is_const, splat, var,
+    LANES,
+    Assign,
+    Buffer,
+    Declare,
+    Expr,
+    For,
+    If,
+    Index,
+    Kernel,
+    Let,
+    Load,
+    Store,
+    const,
+    is_const,
+    splat,
+    var,
 )  # fmt: skip
 
 

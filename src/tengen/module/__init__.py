@@ -2,7 +2,15 @@
 
 from tengen.module import init
 from tengen.module.activation import (
-    GELU, Dropout, Identity, LeakyReLU, PReLU, ReLU, Sigmoid, SiLU, Softmax,
+    GELU,
+    Dropout,
+    Identity,
+    LeakyReLU,
+    PReLU,
+    ReLU,
+    Sigmoid,
+    SiLU,
+    Softmax,
 )  # fmt: skip
 from tengen.module.attention import MultiHeadAttention
 from tengen.module.conv import Conv1d, Conv2d, Conv3d, ConvTranspose2d

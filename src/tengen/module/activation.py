@@ -11,8 +11,6 @@ from tengen.parameter import Parameter
 from tengen.tensor import Tensor
 
 
-
-
 class ReLU(Module):
     """max(x, 0)."""
 

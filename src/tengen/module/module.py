@@ -1,6 +1,7 @@
 """`Module`: a function with parameters, found by walking its attributes in alphabetical order, as MegEngine does.
 
-A `Parameter` attribute is trainable, any other Tensor attribute is a buffer, a Module attribute a child; lists, tuples and dicts of
+A `Parameter` attribute is trainable, any other Tensor attribute is a buffer, a Module attribute a child; lists, tuples and
+dicts of
 them are walked too. There is no registration.
 """
 

@@ -38,9 +38,11 @@ def matmul(inp1: Tensor, inp2: Tensor, transpose_a: bool = False, transpose_b: b
     """Matrix product over the last two axes; leading axes broadcast. A 1-D operand is a row (first) or a column (second), whose
     axis disappears from the result, as in NumPy.
 
-    Shapes:   (..., M, K), (..., K, N) -> (..., M, N); with transpose_a the first is (..., K, M), with transpose_b the second (..., N, K)
+    Shapes:   (..., M, K), (..., K, N) -> (..., M, N); with transpose_a the first is (..., K, M), with transpose_b the second
+    (..., N, K)
     Dtypes:   promoted; float16 and bfloat16 accumulate in float32; integers wrap
-    Numerics: accumulated by fma in the order of k inside chunks, see `kernels/contraction.py`; the same bits for any batch and threads
+    Numerics: accumulated by fma in the order of k inside chunks, see `kernels/contraction.py`; the same bits for any batch
+    and threads
 
     >>> from tengen import Tensor, functional as F
     >>> F.matmul(Tensor([[1.0, 2.0]]), Tensor([[3.0], [4.0]])).tolist()

@@ -1,4 +1,5 @@
-"""Convolutions over any number of spatial axes, their transposes and weight gradients: three linear ops, each the gradient of the
+"""Convolutions over any number of spatial axes, their transposes and weight gradients: three linear ops, each the gradient
+of the
 others, all contractions over sliding windows.
 
 N batch, C channels, O output channels, G groups, S spatial extents of the image, P of the output, K of the filter.
@@ -170,7 +171,8 @@ def _image_parts(y: Array, groups: int) -> dict[str, tuple[list, list]]:
 
 
 def small_filter(arrays, **attrs) -> set[int]:
-    """Extents of a filter (the second operand) that a program is compiled for: those of few channels and of windows, where a tile's
+    """Extents of a filter (the second operand) that a program is compiled for: those of few channels and of windows, where a
+    tile's
     width and unrolled loops matter most. All images and larger channel counts share one program."""
     return {d for d in arrays[1].shape if d <= 32}
 
@@ -182,7 +184,8 @@ def small_filter(arrays, **attrs) -> set[int]:
 def conv(inp: Tensor, weight: Tensor, stride=1, padding=0, dilation=1, groups: int = 1) -> Tensor:
     """Cross-correlation of images with filters.
 
-    Shapes:   (N, C, *S), (O, C/G, *K) or (G, O/G, C/G, *K) -> (N, O, *P), P = (S + 2 padding - dilation (K - 1) - 1) // stride + 1
+    Shapes:   (N, C, *S), (O, C/G, *K) or (G, O/G, C/G, *K) -> (N, O, *P), P = (S + 2 padding - dilation (K - 1) - 1) //
+    stride + 1
     Numerics: accumulated over (*K, C) in that order, see `kernels/contraction.py`; padding is zeros that are multiplied
     Layout:   the result is channels-last in memory
     """
@@ -257,7 +260,8 @@ def conv_transposed(
 ) -> Tensor:
     """The transpose of `conv` as a linear map: its gradient with respect to the image, and the transposed convolution.
 
-    Shapes: (N, O, *P), a filter that takes C channels to O -> (N, C, *S); S is that of `like` (only its type is used) when given,
+    Shapes: (N, O, *P), a filter that takes C channels to O -> (N, C, *S); S is that of `like` (only its type is used) when
+    given,
             else (P - 1) stride - 2 padding + dilation (K - 1) + 1 + output_padding
     """
 

@@ -248,7 +248,8 @@ def _make_call(op: Op, fn: Callable) -> Callable:
 
 
 def with_epilogue(op: Op) -> Callable:
-    """For a lowering that can send each element of its result through pointwise ops before storing it: gives `op` its rules "lower"
+    """For a lowering that can send each element of its result through pointwise ops before storing it: gives `op` its rules
+    "lower"
     and "epilogue". The function takes (lo, inputs, outs, epilogue, **attrs), epilogue being None or
     (kernel, value, place in the result) -> value to store."""
 
@@ -427,13 +428,15 @@ def _partial_op(op: Op, body: Callable, i: int, needed: tuple[int, ...]) -> tupl
 
 
 def composite(fn: Callable) -> Op:
-    """A plain function over ops. It stays one named node in a graph; eagerly it runs as one fused program. Its gradient is that of
+    """A plain function over ops. It stays one named node in a graph; eagerly it runs as one fused program. Its gradient is
+    that of
     its body, unless `.vjp` says better."""
     return Op(fn, "composite")
 
 
 def shorthand(fn: Callable) -> Op:
-    """A plain function over ops that leaves no node of its own: what it calls is what is run, recorded and traced. For other forms of
+    """A plain function over ops that leaves no node of its own: what it calls is what is run, recorded and traced. For other
+    forms of
     views (a composite would copy), for several outputs that are views, and for what is decided in Python."""
     op = Op(fn, "shorthand")
     fn.op = op  # type: ignore[attr-defined]

@@ -229,7 +229,8 @@ def _indexed_shape(indices: Sequence[TensorType], x: TensorType, axes, position)
 
 @primitive
 def index(indices: list[Tensor], x: Tensor, axes: Sequence[int], position: int) -> Tensor:
-    """x read at integer indices of some axes (which broadcast together); other axes are kept whole: NumPy's advanced indexing."""
+    """x read at integer indices of some axes (which broadcast together); other axes are kept whole: NumPy's advanced
+    indexing."""
 
 
 @index.infer

@@ -1,6 +1,7 @@
 """Joining, cutting, repeating and padding tensors.
 
-Concatenation and padding write each part straight into its window of the output; the others are shorthands of them and of views.
+Concatenation and padding write each part straight into its window of the output; the others are shorthands of them and of
+views.
 """
 
 from __future__ import annotations
@@ -169,7 +170,8 @@ tile.cases(
 
 @shorthand
 def repeat(inp: Tensor, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
-    """Each element repeated, as NumPy's repeat: one number for all, or one for each position of `axis`; flattened without an axis.
+    """Each element repeated, as NumPy's repeat: one number for all, or one for each position of `axis`; flattened without an
+    axis.
 
     >>> from tengen import Tensor, functional as F
     >>> F.repeat(Tensor([1, 2]), 2).tolist()

@@ -215,7 +215,8 @@ def _masks_whole(x: Tensor, key, value: Tensor) -> Any:
 
 @shorthand
 def setitem(inp: Tensor, key, value) -> Tensor:
-    """A copy of inp with `value` (which broadcasts, and is cast to inp's dtype) at [key]. Where integer arrays name a place twice,
+    """A copy of inp with `value` (which broadcasts, and is cast to inp's dtype) at [key]. Where integer arrays name a place
+    twice,
     the last value stays."""
     x = dispatch.tensor(inp)
     v = dispatch.tensor(value)

@@ -125,7 +125,8 @@ def group_norm(inp: Tensor, num_groups: int, weight: Tensor | None = None, bias:
 
 @composite
 def batch_norm_train(inp: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float = 1e-5) -> Tensor:
-    """Batch norm by the batch's own statistics. Returns (y, mean, var) with the statistics shaped (1, C, 1, ...); var is divided by n.
+    """Batch norm by the batch's own statistics. Returns (y, mean, var) with the statistics shaped (1, C, 1, ...); var is
+    divided by n.
 
     Source: Ioffe and Szegedy, arXiv 1502.03167
     """
@@ -141,7 +142,8 @@ def batch_norm_train(inp: Tensor, weight: Tensor | None, bias: Tensor | None, ep
 
 @composite
 def batch_norm_eval(inp: Tensor, running_mean: Tensor, running_var: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float = 1e-5) -> Tensor:
-    """Batch norm by given statistics, as ``fma(x, scale, shift)``: exact as a convolution's epilogue. Statistics, weight and bias
+    """Batch norm by given statistics, as ``fma(x, scale, shift)``: exact as a convolution's epilogue. Statistics, weight and
+    bias
     are shaped (1, C, 1, ...)."""
     scale = lookup("rsqrt")(add(running_var, eps))
     scale = scale if weight is None else mul(scale, weight)

@@ -38,7 +38,8 @@ def cumsum(inp: Tensor, axis: int, exclusive: bool = False, reverse: bool = Fals
 
 @primitive
 def cumprod(inp: Tensor, axis: int, exclusive: bool = False, reverse: bool = False) -> Tensor:
-    """Running products along `axis`, in order; integers and bools give int64. Arguments as in `cumsum`; exclusive ones start at 1.
+    """Running products along `axis`, in order; integers and bools give int64. Arguments as in `cumsum`; exclusive ones start
+    at 1.
 
     Gradient: without division, so zeros are no exception; it takes log2(n) steps
     """

@@ -394,7 +394,8 @@ def _(g, v, x, **a):
 
 
 def _np_windows(x, kernel_size, stride, padding):
-    """Yields (position of the window, the part of the image inside it, offset of each pixel in the window) with all of N and C."""
+    """Yields (position of the window, the part of the image inside it, offset of each pixel in the window) with all of N and
+    C."""
     n = x.ndim - 2
     k, padding = per_axis(kernel_size, n, "kernel_size"), per_axis(padding, n, "padding")
     stride = k if stride is None else per_axis(stride, n, "stride")

@@ -37,7 +37,8 @@ def _without(a: Array, axes: Sequence[int]) -> Array:
 
 
 def _reduction(op: Op, combine: str, result: Callable[[DType], DType], kinds: str, work: Callable[[DType], DType], scale: bool = False) -> None:
-    """The rules of a reduction. `work` is the dtype it computes in, `result` its output's; `scale` divides by the count (mean)."""
+    """The rules of a reduction. `work` is the dtype it computes in, `result` its output's; `scale` divides by the count
+    (mean)."""
 
     op.canon(_canon)
 
@@ -94,7 +95,8 @@ def _back(g, x, axes, keepdims):
 
 @primitive
 def sum_(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """The sum over `axis` (all axes by default). Integers and bools give int64; float16 and bfloat16 add in float32. An empty sum is 0.
+    """The sum over `axis` (all axes by default). Integers and bools give int64; float16 and bfloat16 add in float32. An
+    empty sum is 0.
 
     >>> from tengen import Tensor, functional as F
     >>> F.sum(Tensor([[1, 2], [3, 4]]), axis=0).tolist()
@@ -207,12 +209,14 @@ def _arg(op: Op, which: str) -> None:
 
 @primitive
 def argmax(inp: Tensor, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The int64 position of the first largest element along `axis` (in the flattened tensor by default); a NaN counts as largest."""
+    """The int64 position of the first largest element along `axis` (in the flattened tensor by default); a NaN counts as
+    largest."""
 
 
 @primitive
 def argmin(inp: Tensor, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The int64 position of the first smallest element along `axis` (in the flattened tensor by default); a NaN counts as smallest."""
+    """The int64 position of the first smallest element along `axis` (in the flattened tensor by default); a NaN counts as
+    smallest."""
 
 
 _arg(argmax, "max")

@@ -1,6 +1,7 @@
 """The views that all others are made of: reshape, permute, broadcast_to and strided_slice, with their gradients.
 
-A view changes strides and copies nothing; where strides cannot say it (reshape of a transposed tensor) it copies first. Other forms
+A view changes strides and copies nothing; where strides cannot say it (reshape of a transposed tensor) it copies first.
+Other forms
 of views are in `views.py`.
 """
 
@@ -240,7 +241,8 @@ strided_slice.cases(
 
 @primitive
 def slice_grad(grad: Tensor, shape: Sequence[int], starts: Sequence[int], steps: Sequence[int]) -> Tensor:
-    """Zeros of `shape` with `grad` where `strided_slice` from `starts` in `steps` would read: its gradient. With steps of 1 it is
+    """Zeros of `shape` with `grad` where `strided_slice` from `starts` in `steps` would read: its gradient. With steps of 1
+    it is
     padding with zeros."""
 
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 @composite
 def sgd_update(param: Tensor, grad: Tensor, velocity: Tensor | None, lr: Tensor, momentum: float, weight_decay: float, nesterov: bool):
-    """v' = momentum v + g; p' = p - lr v' (Nesterov: p - lr (g + momentum v')), with g = grad + weight_decay p. Returns (p', v')."""
+    """v' = momentum v + g; p' = p - lr v' (Nesterov: p - lr (g + momentum v')), with g = grad + weight_decay p. Returns (p',
+    v')."""
     g = add(grad, mul(param, weight_decay)) if weight_decay else grad
     if velocity is None:
         return sub(param, mul(g, lr))

@@ -13,7 +13,8 @@ def _with_grad(tensors: Tensor | Iterable[Tensor]) -> list[Tensor]:
 
 
 def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: float = 2.0) -> Tensor:
-    """Scales all gradients by one factor, at most 1, so that the norm of all of them together is at most `max_norm`. Returns that norm
+    """Scales all gradients by one factor, at most 1, so that the norm of all of them together is at most `max_norm`. Returns
+    that norm
     before clipping, a 0-d tensor; in a trace nothing is decided by its value."""
     params = _with_grad(tensors)
     if not params:

@@ -1,6 +1,7 @@
 """Constant folding: what depends on constants alone is computed once, when the program is compiled.
 
-The evaluator is handed in, because running things belongs to a floor above: it is the compiler itself, so folding keeps the bits.
+The evaluator is handed in, because running things belongs to a floor above: it is the compiler itself, so folding keeps the
+bits.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def fold_constants(graph: Graph, evaluate: Evaluate) -> Graph:
 
 
 def _known_nodes(g: Graph) -> set[int]:
-    """Nodes to fold: their inputs are known, their results not larger; views at the end of such a chain cost nothing and stay."""
+    """Nodes to fold: their inputs are known, their results not larger; views at the end of such a chain cost nothing and
+    stay."""
     values: set[Value] = {c.value for c in g.constants.values() if c.data is not None}
     nodes: list[Node] = []
     for n in g.nodes:

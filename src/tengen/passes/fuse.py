@@ -61,7 +61,7 @@ def _group_for(n: Node, op, users, results, of, g) -> Group | None:
     only = next(iter(reading.values())) if len(reading) == 1 else None
     contraction = "epilogue" in op.rules
     if op.fuses:
-        if only is not None and _fits(only, out.type) and _room(only, n):
+        if only is not None and (_fits(only, out.type) or _row_value(only, n)) and _room(only, n):
             if not outside and out not in results:
                 return only
             if only.anchor is None and only.rows is None and out.type.shape == only.shape and not _reaches(outside, only, users):
@@ -89,6 +89,26 @@ def _fits(group: Group, t: TensorType) -> bool:
     if group.anchor is not None and "epilogue" in lookup(group.anchor.op).rules:
         return False
     return tuple(t.shape) == group.shape
+
+
+def _row_value(group: Group, n: Node) -> bool:
+    """Whether `n` works on the results of reductions along the group's rows (the 1 / sqrt(var + eps) of a norm): then all of it
+    can be one kernel."""
+    kept = [i for i, (a, b) in enumerate(zip(n.outputs[0].type.shape, group.shape)) if a is b or a == b]
+    if group.anchor is not None or n.outputs[0].type.ndim != len(group.shape) or kept != list(range(len(kept))):
+        return False
+    axes = tuple(range(len(kept), len(group.shape)))
+    if any(n.outputs[0].type.shape[i] != 1 for i in axes):
+        return False
+    for v in n.inputs:
+        m = None if v is None else v.node
+        if m is None or m.op == "fused" or len(m.outputs) != 1:
+            continue
+        if "reduced" in lookup(m.op).rules and tuple(m.attrs["axes"]) == axes and _row_fits(group, m, axes):
+            return True
+        if lookup(m.op).fuses and v.type.shape == n.outputs[0].type.shape and _row_value(group, m):  # type: ignore[union-attr]
+            return True
+    return False
 
 
 def _row_fits(group: Group, n: Node, axes: tuple[int, ...]) -> bool:

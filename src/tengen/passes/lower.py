@@ -18,7 +18,8 @@ from tengen.ops.define import lookup
 
 
 def lower(graph: Graph, target, ints: Sequence[Expr] = (), arrays: dict[Value, Array] | None = None) -> tuple[Lowering, dict]:
-    """Lowers a graph. `arrays` places inputs (default: dense). Buffer ids: ("in", i), ("state", name), ("const", name), ("out", i).
+    """Lowers a graph. `arrays` places inputs (default: dense). Buffer ids: ("in", i), ("state", name), ("const", name),
+    ("out", i).
 
     Returns the lowering and the `Array` of every output value, by output position.
     """
@@ -42,7 +43,8 @@ def lower(graph: Graph, target, ints: Sequence[Expr] = (), arrays: dict[Value, A
 
 
 def _write_states(lo: Lowering, graph: Graph, env: dict[Value, Array]) -> None:
-    """Copies new values into states. One that is a view of a state (two states change places) is saved before any is overwritten."""
+    """Copies new values into states. One that is a view of a state (two states change places) is saved before any is
+    overwritten."""
     moves = []
     for s in graph.states.values():
         if s.written is None:

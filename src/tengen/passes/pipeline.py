@@ -31,7 +31,8 @@ def infer(name: str, types: list[TensorType | None], attrs: dict[str, Any]) -> S
 
 
 def optimize(graph: Graph, evaluate: Evaluate | None = None) -> Graph:
-    """Runs all passes, in this order; TENGEN_DEBUG=2 prints the graph after each, TENGEN_CHECK=1 verifies it. Constants are folded
+    """Runs all passes, in this order; TENGEN_DEBUG=2 prints the graph after each, TENGEN_CHECK=1 verifies it. Constants are
+    folded
     when there is somebody who can `evaluate` a graph."""
     folding = [] if evaluate is None else [lambda g: fold_constants(g, evaluate)]
     for p in [*CLEANUP, *folding, remove_dead_code, fuse]:

@@ -154,7 +154,8 @@ def _general(op: Op, arrays: Sequence[Array | None], orders: Sequence, attrs: di
 def by_pattern(
     op: Op, attrs: dict, arrays, named, sym: _Symbols, make: Callable, generic: dict | None = None, orders: tuple = ()
 ) -> tuple[Program, Any, list[int]]:
-    """The program of a pattern, and the numbers for its symbols: made shape-generic, or for these numbers alone where a decision
+    """The program of a pattern, and the numbers for its symbols: made shape-generic, or for these numbers alone where a
+    decision
     in the op needs them. `make(arrays, symbols)` gives (program, anything)."""
     special = (op, _frozen(attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in arrays))
     if special in _programs:

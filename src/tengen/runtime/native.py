@@ -146,7 +146,8 @@ _context.argtypes, _context.restype = [ctypes.py_object], ctypes.c_void_p
 
 
 def borrowed(buffer) -> bool:
-    """Whether a buffer shows memory of another's: a view, or foreign memory. Nobody may write it for that buffer's sake alone."""
+    """Whether a buffer shows memory of another's: a view, or foreign memory. Nobody may write it for that buffer's sake
+    alone."""
     return _context(buffer) is not None
 
 

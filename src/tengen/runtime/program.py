@@ -2,7 +2,8 @@
 
 Its one entry point has the C signature ``void run(ptr* buffers, i64* ints, ptr parallel)``: buffers are the inputs, the outputs
 and the arena; ints are the program's parameters followed by what `Program.integers` derives from them (numbers of
-pieces, offsets of temporaries); `parallel` shares a kernel's pieces among threads. The same text is compiled here and ahead of time.
+pieces, offsets of temporaries); `parallel` shares a kernel's pieces among threads. The same text is compiled here and ahead
+of time.
 """
 
 from __future__ import annotations
