@@ -63,7 +63,9 @@ class Run:
             return total
 
         run = trace(step, symbolic=True) if self.traced else step
-        loader = DataLoader(ArrayDataset(images, labels), RandomSampler(ArrayDataset(images, labels), BATCH, drop_last=True, seed=SEED))
+        loader = DataLoader(
+            ArrayDataset(images, labels), RandomSampler(ArrayDataset(images, labels), BATCH, drop_last=True, seed=SEED)
+        )
         net.train()
         times = []
         with tqdm(total=epochs * len(loader), desc=f"{self.name:28}", leave=False, disable=None) as bar:
@@ -173,7 +175,9 @@ def main() -> None:
     logits = predict(Tensor(test_x)).numpy()
     eager = net(Tensor(test_x)).numpy()
     differing += differing_bits(eager, logits)
-    differing += sum(differing_bits(net(Tensor(test_x[i : i + 1])).numpy(), logits[i : i + 1]) for i in range(0, len(test_x), 40))
+    differing += sum(
+        differing_bits(net(Tensor(test_x[i : i + 1])).numpy(), logits[i : i + 1]) for i in range(0, len(test_x), 40)
+    )
     accuracy = float((logits.argmax(1) == test_y).mean())
     pictures(runs[1], test_x, test_y, logits, args.out)
 

@@ -225,7 +225,11 @@ def composite_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict) -> Pla
 
     program, outs, values = eager.by_pattern(op, attrs, arrays, named, sym, make)
     found = [
-        Layout(tuple(eager.number(d, sym, values) for d in o.shape), o.dtype, tuple(eager.number(s, sym, values) for s in o.strides))
+        Layout(
+            tuple(eager.number(d, sym, values) for d in o.shape),
+            o.dtype,
+            tuple(eager.number(s, sym, values) for s in o.strides),
+        )
         for o in outs
     ]
     constants = [from_numpy(c.data)._data for c in program.graph.constants.values()]
@@ -266,7 +270,12 @@ def evaluate(graph: Graph) -> list[np.ndarray]:
 
 
 def compile_graph(
-    graph: Graph, placed: dict[Value, Array] | None, names: list[Expr], name: str, target: Target | None = None, fold: bool = False
+    graph: Graph,
+    placed: dict[Value, Array] | None,
+    names: list[Expr],
+    name: str,
+    target: Target | None = None,
+    fold: bool = False,
 ):
     """Passes, lowering, memory plan, machine code. Buffers: inputs, states, large constants; outputs. See `program.build`.
     `fold`: what depends on constants alone is computed now."""

@@ -116,7 +116,9 @@ def _step(node: Node, slot: dict[int, Tensor], give: Any, useful: set[int], crea
     g: Any = slot[0] if n_outs == 1 else tuple(slot.get(i) for i in range(n_outs))
     if "vjp" not in op.rules:
         if op.kind != "composite":
-            raise GradientError(f"{op.signature(types, attrs)} has no gradient rule; help: add @{op.name}.vjp below its definition")
+            raise GradientError(
+                f"{op.signature(types, attrs)} has no gradient rule; help: add @{op.name}.vjp below its definition"
+            )
         results = dict(zip(wants, composite_vjp(op, g, inputs, attrs, wants)))
     else:
         if op.saves_output:

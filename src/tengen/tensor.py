@@ -130,7 +130,9 @@ class Tensor(TensorMethods):
         a = self.numpy()
         if dtype is not None and a.dtype != dtype:
             if copy is False:
-                raise ValueError(f"a {a.dtype} tensor cannot be seen as {np.dtype(dtype)} without a copy; help: copy=None allows one")
+                raise ValueError(
+                    f"a {a.dtype} tensor cannot be seen as {np.dtype(dtype)} without a copy; help: copy=None allows one"
+                )
             return a.astype(dtype)
         return a.copy() if copy else a
 
@@ -211,8 +213,11 @@ class Tensor(TensorMethods):
 
     # -- the fast road of binary operators -----------------------------------------------------------------------------------
     def __add__(self, other: Any) -> Tensor: return _binary(_add, self, other)  # fmt: skip
+
     def __sub__(self, other: Any) -> Tensor: return _binary(_sub, self, other)  # fmt: skip
+
     def __mul__(self, other: Any) -> Tensor: return _binary(_mul, self, other)  # fmt: skip
+
     def __truediv__(self, other: Any) -> Tensor: return _binary(_div, self, other)  # fmt: skip
 
 
@@ -447,7 +452,9 @@ def _convert(op: Op, inputs: tuple) -> tuple:
             out.append(Tensor(x))
         else:
             raise DTypeError(f"{op.name}: a {type(x).__name__} is not a tensor; help: pass a Tensor, an array or a number")
-    if lift is not None:  # an int tensor and a Python float give the default float; promoting both as tensors would give float64
+    if (
+        lift is not None
+    ):  # an int tensor and a Python float give the default float; promoting both as tensors would give float64
         out = [x if x is None or x.dtype.is_float or i in op.own else REGISTRY["astype"](x, lift) for i, x in enumerate(out)]
     return tuple(out)
 

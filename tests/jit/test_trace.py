@@ -175,7 +175,14 @@ def test_nested_structures():
         s = a + b * c
         for p, q in pairs:
             s = s + p * q
-        return {"s": s, "list": [s, (s * 2, None, "text")], "point": Point(s, 1), "flag": flag, "other": other, "o": OrderedDict(k=a)}
+        return {
+            "s": s,
+            "list": [s, (s * 2, None, "text")],
+            "point": Point(s, 1),
+            "flag": flag,
+            "other": other,
+            "o": OrderedDict(k=a),
+        }
 
     t = [Tensor(float(i)) for i in range(6)]
     for _ in range(2):
@@ -563,7 +570,9 @@ def test_many_threads_trace_at_once():
 
     def work(i):
         g = trace(lambda x: F.softmax(x * (i + 1), -1))
-        results[i] = g(Tensor([[0.0, 1.0]])).numpy().tobytes() == F.softmax(Tensor([[0.0, 1.0]]) * (i + 1), -1).numpy().tobytes()
+        results[i] = (
+            g(Tensor([[0.0, 1.0]])).numpy().tobytes() == F.softmax(Tensor([[0.0, 1.0]]) * (i + 1), -1).numpy().tobytes()
+        )
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
     for t in threads:

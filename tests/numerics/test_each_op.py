@@ -54,7 +54,11 @@ def given(op: Op, case: Case, name: str) -> list | None:
     """The case's inputs in a dtype, and the op's results; None where the op does not take the dtype."""
     with np.errstate(all="ignore"):
         ins = [
-            None if a is None else np.asarray(a).astype(dtype(name).numpy) if np.asarray(a).dtype == np.float64 else np.asarray(a)
+            None
+            if a is None
+            else np.asarray(a).astype(dtype(name).numpy)
+            if np.asarray(a).dtype == np.float64
+            else np.asarray(a)
             for a in case.inputs(np.random.default_rng(5))
         ]
     try:

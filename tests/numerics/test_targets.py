@@ -85,7 +85,9 @@ def run_emulated(folder: Path, lo, memory: dict) -> None:
     for a in memory.values():
         offsets.append(len(data))
         data += a.tobytes() + bytes(-a.nbytes % 64)
-    main = MAIN.replace("INTS", "".join(f"{n}, " for n in program.integers([]))).replace("OFFSETS", ", ".join(map(str, offsets)))
+    main = MAIN.replace("INTS", "".join(f"{n}, " for n in program.integers([]))).replace(
+        "OFFSETS", ", ".join(map(str, offsets))
+    )
     main = main.replace("BYTES", str(len(data))).replace("ARENA", str(program.arena_bytes([])))
     (folder / "main.c").write_text(main)
     zig = [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-none", "-nostdlib", "-static", "-ffreestanding"]

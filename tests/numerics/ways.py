@@ -55,7 +55,9 @@ class Lowered:
         for o in self.outs:
             flat = self.memory[o.id]
             strides = [s * flat.itemsize for s in o.strides]
-            whole = flat.reshape(o.shape) if not flat.size else np.lib.stride_tricks.as_strided(flat[o.offset :], o.shape, strides)
+            whole = (
+                flat.reshape(o.shape) if not flat.size else np.lib.stride_tricks.as_strided(flat[o.offset :], o.shape, strides)
+            )
             found.append(np.array(whole))
         return found
 

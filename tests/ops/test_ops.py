@@ -1,4 +1,5 @@
-"""Every op that is not elementwise, from its own sample inputs: values, dtypes, layouts, traces, gradients, gradients of gradients."""
+"""Every op that is not elementwise, from its own sample inputs: values, dtypes, layouts, traces, gradients, gradients of
+gradients."""
 
 import numpy as np
 import pytest

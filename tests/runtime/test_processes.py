@@ -50,7 +50,9 @@ def environment(tmp_path, **more) -> dict[str, str]:
 
 
 def start(env, code: str = WORK) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def finish(p: subprocess.Popen) -> tuple[str, int, str]:

@@ -12,7 +12,9 @@ sum, mean, prod, max, min, var, std = sum_.call, mean.call, prod.call, max_.call
 argmax, argmin, all, any = argmax.call, argmin.call, all_.call, any_.call
 
 
-def matmul(inp1: Tensor, inp2: Tensor, transpose_a: bool = False, transpose_b: bool = False, compute_mode: str = "default") -> Tensor:
+def matmul(
+    inp1: Tensor, inp2: Tensor, transpose_a: bool = False, transpose_b: bool = False, compute_mode: str = "default"
+) -> Tensor:
     """Matrix product over the last two axes; leading axes broadcast. `compute_mode` is accepted for MegEngine's sake:
     accumulation is
     always in float32 or better.
@@ -63,4 +65,20 @@ def normalize(inp: Tensor, ord: float | None = None, axis=None, eps: float = 1e-
     return inp / REGISTRY["maximum"](norm(inp, ord, axis, True), eps)
 
 
-__all__ = ["all", "any", "argmax", "argmin", "dot", "matmul", "max", "mean", "min", "norm", "normalize", "prod", "std", "sum", "var"]
+__all__ = [
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "dot",
+    "matmul",
+    "max",
+    "mean",
+    "min",
+    "norm",
+    "normalize",
+    "prod",
+    "std",
+    "sum",
+    "var",
+]

@@ -218,7 +218,9 @@ def indexing_one_hot(inp: Tensor, index: Tensor, axis: int = 1, keepdims: bool =
     return REGISTRY["sum"](picked, axis, keepdims)
 
 
-def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+def scaled_dot_product_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, is_causal: bool = False
+) -> Tensor:
     """softmax(q k^T / sqrt(d) + mask) v over (..., T, d); `is_causal` hides later positions, `mask` is added to the scores."""
     scores = REGISTRY["matmul"](query, key, False, True) * (1.0 / float(query.shape[-1]) ** 0.5)
     if is_causal:
@@ -228,8 +230,6 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, mask
     if mask is not None:
         scores = scores + mask
     return REGISTRY["matmul"](softmax(scores, -1), value)
-
-
 
 
 __all__ = [

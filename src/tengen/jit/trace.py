@@ -196,7 +196,9 @@ class trace:
         return trace(function, symbolic=self.symbolic, capture_as_const=self.capture_as_const)
 
     def __deepcopy__(self, memo):
-        return self._again(copy.deepcopy(self.function, memo))  # a copied method belongs to the copied object, which records anew
+        return self._again(
+            copy.deepcopy(self.function, memo)
+        )  # a copied method belongs to the copied object, which records anew
 
     def __reduce__(self):
         return (trace, (self.function,))
@@ -326,7 +328,9 @@ class trace:
         data, names = {}, {}
         for i, (name, t) in enumerate(zip(graph.states, r.states)):
             if isinstance(r.owners.get(i), int):
-                raise TraceError(f"{self.name} reads the gradient of an argument, which a file has not; help: pass it as an argument")
+                raise TraceError(
+                    f"{self.name} reads the gradient of an argument, which a file has not; help: pass it as an argument"
+                )
             t = r.state(i, ())
             data[name] = contiguous(t.detach()).numpy()
             names[name] = found.get(id(t)) or name
@@ -360,5 +364,3 @@ def own(t: Tensor) -> None:
     """Makes sure that nobody else sees the tensor's buffer, so that it may be written."""
     if sys.getrefcount(t._data) > 2 or native.borrowed(t._data):
         t._data = native.copy(t._data, t.size * t.dtype.size)
-
-

@@ -131,7 +131,9 @@ class _Rows:
                 store_at(k, o, frame.out_at(row), s.at(k, at))
             found = dict.fromkeys(v for s, _ in self.whole for v in _row_values(s))
             held = {s: _Held(k.let(s.at(k, at), "row_value"), s) for s in found}
-            whole = [(_replaced(s, {**{r: r for r in self.found}, **held}), o) for s, o in self.whole]  # once per row, not for each vector
+            whole = [
+                (_replaced(s, {**{r: r for r in self.found}, **held}), o) for s, o in self.whole
+            ]  # once per row, not for each vector
             if self.whole:
                 self._positions(lambda outer: self._vectors(row, outer, whole))
         k.given.clear()
@@ -283,5 +285,3 @@ def _replaced(s: Source, table: dict[Source, Source]) -> Source:
             vars(new).update(changed)
     table[s] = new
     return new
-
-

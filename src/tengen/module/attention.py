@@ -29,7 +29,9 @@ class MultiHeadAttention(Module):
         self.value_map = Linear(vdim or embed_dim, embed_dim, bias)
         self.out_map = Linear(embed_dim, embed_dim, bias)
 
-    def forward(self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None, attn_mask=None, is_causal: bool = False):
+    def forward(
+        self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None, attn_mask=None, is_causal: bool = False
+    ):
         key = query if key is None else key
         value = key if value is None else value
         n, t, e = query.shape

@@ -96,4 +96,6 @@ class ConvTranspose2d(_Conv):
         self.output_padding = per_axis(output_padding, 2, "output_padding")
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.conv_transpose2d(x, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.dilation, self.groups)
+        return F.conv_transpose2d(
+            x, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.dilation, self.groups
+        )

@@ -11,7 +11,9 @@ from tengen.tensor import Tensor
 
 def fill_(tensor: Tensor, val: float) -> None:
     """Every element becomes val."""
-    tensor._reset(REGISTRY["astype"](REGISTRY["copy"](REGISTRY["broadcast_to"](Tensor(float(val)), tensor.shape)), tensor.dtype))
+    tensor._reset(
+        REGISTRY["astype"](REGISTRY["copy"](REGISTRY["broadcast_to"](Tensor(float(val)), tensor.shape)), tensor.dtype)
+    )
 
 
 def zeros_(tensor: Tensor) -> None:
@@ -36,7 +38,16 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> None:
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """The factor that keeps a variance through a nonlinearity."""
-    if nonlinearity in ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid"):
+    if nonlinearity in (
+        "linear",
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
+        "sigmoid",
+    ):
         return 1.0
     if nonlinearity == "tanh":
         return 5.0 / 3

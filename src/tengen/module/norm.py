@@ -36,12 +36,16 @@ class _BatchNorm(_Norm):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim not in self._axes:
-            raise ValueError(f"{type(self).__name__} takes a tensor of {' or '.join(map(str, self._axes))} axes, got shape {x.shape}")
+            raise ValueError(
+                f"{type(self).__name__} takes a tensor of {' or '.join(map(str, self._axes))} axes, got shape {x.shape}"
+            )
         use_batch = (self.training and not self.freeze) or not self.track_running_stats
         w, b = self.weight, self.bias
         if self.freeze and w is not None:
             w, b = w.detach(), b.detach()
-        return F.batch_norm(x, self.running_mean, self.running_var, w, b, training=use_batch, momentum=self.momentum, eps=self.eps)
+        return F.batch_norm(
+            x, self.running_mean, self.running_var, w, b, training=use_batch, momentum=self.momentum, eps=self.eps
+        )
 
     def _module_info_string(self) -> str:
         return f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.weight is not None}"

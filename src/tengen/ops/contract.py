@@ -131,7 +131,9 @@ def _(g, x, y, transpose_a, transpose_b):
         lead = g.shape[: len(g.shape) - (x.ndim > 1) - (y.ndim > 1)]
         m = g.shape[len(lead)] if x.ndim > 1 else 1
         n = g.shape[-1] if y.ndim > 1 else 1
-        gx, gy = _product_gradients(reshape(g, (*lead, m, n)), rows, columns, transpose_a and x.ndim > 1, transpose_b and y.ndim > 1)
+        gx, gy = _product_gradients(
+            reshape(g, (*lead, m, n)), rows, columns, transpose_a and x.ndim > 1, transpose_b and y.ndim > 1
+        )
 
         def vector(of, like):
             return lambda: reshape(_sum_lead(of(), 2), like.shape) if like.ndim == 1 else of()

@@ -61,7 +61,9 @@ def _filter(w: TensorType | Array, n: int, groups: int) -> tuple[Dim, Dim, tuple
             raise ShapeError(f"the filter has {s[0]} groups, groups={groups}")
         return s[1], s[2], tuple(s[3:])
     if len(s) != n + 2:
-        raise ShapeError(f"a filter of {len(s)} axes for an image of {n + 2}; help: (O, C, *K), or (G, O/G, C/G, *K) with groups")
+        raise ShapeError(
+            f"a filter of {len(s)} axes for an image of {n + 2}; help: (O, C, *K), or (G, O/G, C/G, *K) with groups"
+        )
     if isinstance(s[0], int) and s[0] % groups:
         raise ShapeError(f"{s[0]} output channels cannot be shared out to {groups} groups")
     return s[0] // groups, s[1], tuple(s[2:])
@@ -84,7 +86,9 @@ def out_extent(s: Dim, k: Dim, stride: int, padding: int, dilation: int) -> Dim:
     """How many windows fit."""
     span = s + 2 * padding - dilation * (k - 1) - 1
     if isinstance(span, int) and span < 0:
-        raise ShapeError(f"a filter of extent {k} (dilation {dilation}) does not fit an image of extent {s} with padding {padding}")
+        raise ShapeError(
+            f"a filter of extent {k} (dilation {dilation}) does not fit an image of extent {s} with padding {padding}"
+        )
     return span // stride + 1
 
 
@@ -220,6 +224,7 @@ def _lower_conv(lo, ins, outs, epilogue=None, stride=(), padding=(), dilation=()
 
 def _image_epilogue(epilogue, n: int, groups: int, per_group: Dim):
     """Coordinates of the contraction, ([g], n, *p, o), as those of the image, (n, c, *p)."""
+
     def run(k, value, at):
         g, rest = (at.coords[0], at.coords[1:]) if groups > 1 else (0, at.coords)
         batch, space, o = rest[0], rest[1:-1], rest[-1]
@@ -352,7 +357,17 @@ def _(lo, ins, outs, stride, padding, dilation, groups):
     a = _array(x, [parts[0], parts[2], parts[1]])
     y = _image_parts(g, groups)
     b = _array(g, [y["g"], y["p"], y["c"]])
-    contract(lo, a, b, _array(out, [f["g"], f["k"], f["c"], f["o"]]), g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_weight_grad")
+    contract(
+        lo,
+        a,
+        b,
+        _array(out, [f["g"], f["k"], f["c"], f["o"]]),
+        g=int(groups > 1),
+        m=n + 1,
+        k=n + 1,
+        n=1,
+        name="conv_weight_grad",
+    )
 
 
 @conv_weight_grad.vjp
@@ -381,7 +396,14 @@ def _grouped(w, n: int, groups: int):
 def _offsets(k, out, stride, dilation):
     """(position in the filter, the pixels that it meets) for each position."""
     for at in product(*map(range, k)):
-        yield at, (slice(None), slice(None), *(slice(d * i, d * i + s * (p - 1) + 1, s) for i, d, s, p in zip(at, dilation, stride, out)))
+        yield (
+            at,
+            (
+                slice(None),
+                slice(None),
+                *(slice(d * i, d * i + s * (p - 1) + 1, s) for i, d, s, p in zip(at, dilation, stride, out)),
+            ),
+        )
 
 
 def _np_settings(n, stride, padding, dilation):
@@ -445,7 +467,9 @@ conv.cases(
 conv_transposed.reference(_np_conv_transposed)
 conv_transposed.cases(
     Case(_uniform((2, 4, 5, 4), (4, 3, 3, 2), None)),
-    Case(_uniform((2, 6, 3, 3), (2, 3, 2, 3, 3), None), {"stride": 2, "padding": (1, 0), "groups": 2, "output_padding": (1, 0)}),
+    Case(
+        _uniform((2, 6, 3, 3), (2, 3, 2, 3, 3), None), {"stride": 2, "padding": (1, 0), "groups": 2, "output_padding": (1, 0)}
+    ),
     Case(_uniform((1, 4, 5), (4, 3, 3), None), {"stride": 3, "padding": 2, "dilation": 2}),
     Case(_uniform((2, 4, 3, 3), (4, 3, 3, 3), (2, 3, 8, 7)), {"stride": 3, "padding": 1}),
     Case(_uniform((0, 4, 3, 3), (4, 3, 3, 3), None)),
@@ -454,7 +478,9 @@ conv_transposed.cases(
 conv_weight_grad.reference(_np_conv_weight_grad)
 conv_weight_grad.cases(
     Case(_uniform((2, 3, 7, 6), (2, 4, 5, 5), (4, 3, 3, 2))),
-    Case(_uniform((2, 4, 7, 6), (2, 6, 4, 3), (2, 3, 2, 3, 3)), {"stride": 2, "padding": (1, 2), "dilation": (1, 2), "groups": 2}),
+    Case(
+        _uniform((2, 4, 7, 6), (2, 6, 4, 3), (2, 3, 2, 3, 3)), {"stride": 2, "padding": (1, 2), "dilation": (1, 2), "groups": 2}
+    ),
     Case(_uniform((1, 3, 9), (1, 17, 3), (17, 3, 3)), {"stride": 3, "padding": 1}),
     Case(_uniform((0, 3, 5), (0, 4, 3), (4, 3, 3))),
 )

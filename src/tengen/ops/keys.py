@@ -85,7 +85,11 @@ def _expand(key: Any, shape: Sequence[Dim]) -> list[Any]:
         raise IndexOutOfRange("a key has at most one ...")
     at = dots[0] if dots else len(items)
     rest = [slice(None)] * (len(shape) - used)
-    return [*items[:at], *(rest if rest or not dots else [Ellipsis]), *items[at + bool(dots) :]]  # an empty ... parts arrays, too
+    return [
+        *items[:at],
+        *(rest if rest or not dots else [Ellipsis]),
+        *items[at + bool(dots) :],
+    ]  # an empty ... parts arrays, too
 
 
 def _one(key: Key, i: int, d: Dim, axis: int, shape: Sequence[Dim]) -> None:

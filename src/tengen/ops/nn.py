@@ -87,7 +87,9 @@ def general_norm(inp: Tensor, axes, weight: Tensor | None = None, bias: Tensor |
 
 
 @composite
-def layer_norm(inp: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, n_axes: int = 1, eps: float = 1e-5) -> Tensor:
+def layer_norm(
+    inp: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, n_axes: int = 1, eps: float = 1e-5
+) -> Tensor:
     """`general_norm` over the last `n_axes` axes; weight and bias have their shape.
 
     Source: Ba et al., arXiv 1607.06450
@@ -109,7 +111,9 @@ layer_norm.cases(
 
 
 @composite
-def group_norm(inp: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
+def group_norm(
+    inp: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
     """Normalises the channels of each group of each sample over group and space; weight and bias are per channel.
 
     Shapes: (N, C, *S), (C,), (C,) -> (N, C, *S)
@@ -141,7 +145,9 @@ def batch_norm_train(inp: Tensor, weight: Tensor | None, bias: Tensor | None, ep
 
 
 @composite
-def batch_norm_eval(inp: Tensor, running_mean: Tensor, running_var: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float = 1e-5) -> Tensor:
+def batch_norm_eval(
+    inp: Tensor, running_mean: Tensor, running_var: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float = 1e-5
+) -> Tensor:
     """Batch norm by given statistics, as ``fma(x, scale, shift)``: exact as a convolution's epilogue. Statistics, weight and
     bias
     are shaped (1, C, 1, ...)."""
@@ -193,7 +199,9 @@ class_mask.no_vjp("a label is not differentiable")
 
 
 @composite
-def cross_entropy_each(pred: Tensor, label: Tensor, axis: int = 1, with_logits: bool = True, label_smooth: float = 0.0) -> Tensor:
+def cross_entropy_each(
+    pred: Tensor, label: Tensor, axis: int = 1, with_logits: bool = True, label_smooth: float = 0.0
+) -> Tensor:
     """-log(probability of the label), one value per sample; see `functional.loss.cross_entropy`."""
     axis = normalize_axis(axis, len(pred.shape))
     zero = lookup("zeros_like")(pred)
@@ -216,7 +224,9 @@ def _(inputs, axis, **_):
         n, values = pred.shape[axis], label.numpy()
         if values.min() < 0 or values.max() >= n:
             bad = int(values.min() if values.min() < 0 else values.max())
-            raise IndexOutOfRange(f"cross_entropy: label {bad} is outside the {n} classes of axis {axis} of scores of shape {pred.shape}")
+            raise IndexOutOfRange(
+                f"cross_entropy: label {bad} is outside the {n} classes of axis {axis} of scores of shape {pred.shape}"
+            )
 
 
 def _np_cross_entropy(x, t, axis=1, with_logits=True, label_smooth=0.0):
@@ -236,14 +246,22 @@ cross_entropy_each.cases(
     Case(lambda r: (r.uniform(-3, 3, (2, 3, 4)), r.integers(0, 4, (2, 3))), {"axis": -1}),
     Case(lambda r: (np.zeros((0, 10)), np.zeros(0, np.int64))),
 )
-class_mask.reference(lambda label, like, axis: np.expand_dims(label, axis) == np.moveaxis(np.arange(like.shape[axis])[(..., *(None,) * (like.ndim - 1))], 0, axis))
+class_mask.reference(
+    lambda label, like, axis: (
+        np.expand_dims(label, axis) == np.moveaxis(np.arange(like.shape[axis])[(..., *(None,) * (like.ndim - 1))], 0, axis)
+    )
+)
 class_mask.cases(Case(lambda r: (r.integers(0, 5, (3, 2)), r.uniform(-1, 1, (3, 5, 2))), {"axis": 1}, grad=False))
 softmax_grad.reference(lambda g, y, axis: y * (g - (g * y).sum(axis, keepdims=True)))
 logsoftmax_grad.reference(lambda g, y, axis: g - np.exp(y) * g.sum(axis, keepdims=True))
 for _op in (softmax_grad, logsoftmax_grad):
     _op.cases(Case(lambda r: (r.uniform(-1, 1, (4, 17)), r.uniform(0, 1, (4, 17))), {"axis": 1}))
 for _op in (softmax, logsoftmax):
-    _op.cases(Case(lambda r: (r.uniform(-3, 3, (3, 4)),), {"axis": None}), Case(lambda r: (np.full((1,), 2.5),)), Case(lambda r: (np.zeros((0, 3)),)))
+    _op.cases(
+        Case(lambda r: (r.uniform(-3, 3, (3, 4)),), {"axis": None}),
+        Case(lambda r: (np.full((1,), 2.5),)),
+        Case(lambda r: (np.zeros((0, 3)),)),
+    )
 general_norm.reference(lambda x, w=None, b=None, axes=(), eps=1e-5: _np_norm(x, axes, w, b, eps))
 general_norm.cases(
     Case(lambda r: (r.uniform(-2, 2, (3, 4, 5)), r.uniform(0.5, 2, (4, 1)), r.uniform(-1, 1, (4, 1))), {"axes": (0, 2)}),
@@ -289,5 +307,9 @@ batch_norm_train.cases(
     Case(_per_channel(None, None)),
     Case(lambda r: (r.uniform(-2, 2, (33, 4)), r.uniform(0.5, 2, (1, 4)), r.uniform(-1, 1, (1, 4)))),
 )
-batch_norm_eval.reference(lambda x, m, v, w, b, eps=1e-5: (x - m) / np.sqrt(v + eps) * (1 if w is None else w) + (0 if b is None else b))
-batch_norm_eval.cases(Case(_per_channel((-1, 1), (0.5, 2), (0.5, 2), (-1, 1))), Case(_per_channel((-1, 1), (0.5, 2), None, None)))
+batch_norm_eval.reference(
+    lambda x, m, v, w, b, eps=1e-5: (x - m) / np.sqrt(v + eps) * (1 if w is None else w) + (0 if b is None else b)
+)
+batch_norm_eval.cases(
+    Case(_per_channel((-1, 1), (0.5, 2), (0.5, 2), (-1, 1))), Case(_per_channel((-1, 1), (0.5, 2), None, None))
+)

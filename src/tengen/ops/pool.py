@@ -31,7 +31,11 @@ def _canon(types, kernel_size, stride, padding, **more):
     if n < 1:
         raise ShapeError(f"pooling needs an image of at least 3 axes (batch, channels, space), got {types[0]}")
     k = per_axis(kernel_size, n, "kernel_size")
-    a = {"kernel_size": k, "stride": k if stride is None else per_axis(stride, n, "stride"), "padding": per_axis(padding, n, "padding")}
+    a = {
+        "kernel_size": k,
+        "stride": k if stride is None else per_axis(stride, n, "stride"),
+        "padding": per_axis(padding, n, "padding"),
+    }
     if min(k) < 1 or min(a["stride"]) < 1 or any(p < 0 or 2 * p > kk for p, kk in zip(a["padding"], k)):
         raise ShapeError(f"kernel_size and stride must be positive, padding at most half the kernel: {a}")
     return a | more
@@ -367,7 +371,9 @@ def _(v, x, **a):
 def _(lo, ins, outs, kernel_size, stride, padding):
     v, x, out = ins[0], ins[1], outs[0]
     n = len(kernel_size)
-    index = _first_largest(lo, x, Array(None, out.dtype, out.shape, contiguous_strides(out.shape)), kernel_size, stride, padding)
+    index = _first_largest(
+        lo, x, Array(None, out.dtype, out.shape, contiguous_strides(out.shape)), kernel_size, stride, padding
+    )
     w = _windows(lo, v, out.shape[2:], 0, kernel_size, stride, padding)
 
     class Chosen(Source):
@@ -402,7 +408,12 @@ def _np_windows(x, kernel_size, stride, padding):
     out = [(s + 2 * p - kk) // st + 1 for s, kk, st, p in zip(x.shape[2:], k, stride, padding)]
     for at in itertools.product(*map(range, out)):
         first = [i * s - p for i, s, p in zip(at, stride, padding)]
-        yield (..., *at), (..., *(slice(max(f, 0), min(f + kk, s)) for f, kk, s in zip(first, k, x.shape[2:]))), out, int(np.prod(k))
+        yield (
+            (..., *at),
+            (..., *(slice(max(f, 0), min(f + kk, s)) for f, kk, s in zip(first, k, x.shape[2:]))),
+            out,
+            int(np.prod(k)),
+        )
 
 
 def _np_pool(x, kernel_size, stride, padding, value):
@@ -456,7 +467,9 @@ def _distinct(*shapes):
 _PLAIN = {"kernel_size": 2, "stride": None, "padding": 0}
 _OVERLAP = {"kernel_size": (3, 2), "stride": (2, 1), "padding": (1, 0)}
 _GAPS = {"kernel_size": 2, "stride": 3, "padding": 0}
-max_pool.reference(lambda x, kernel_size, stride=None, padding=0: _np_pool(x, kernel_size, stride, padding, lambda v, _: v.max(-1)))
+max_pool.reference(
+    lambda x, kernel_size, stride=None, padding=0: _np_pool(x, kernel_size, stride, padding, lambda v, _: v.max(-1))
+)
 avg_pool.reference(lambda x, kernel_size, stride=None, padding=0, mode="average_count_exclude_padding":
                    _np_pool(x, kernel_size, stride, padding, _np_avg(mode)))  # fmt: skip
 for _op in (max_pool, avg_pool):
@@ -470,7 +483,9 @@ for _op in (max_pool, avg_pool):
 avg_pool.cases(Case(_distinct((2, 5, 7, 5)), _OVERLAP | {"mode": "average"}))
 avg_pool_grad.reference(_np_avg_grad)
 avg_pool_grad.cases(
-    Case(_distinct((2, 3, 3, 2), (2, 3, 6, 4)), {"kernel_size": (2, 2), "stride": (2, 2), "padding": (0, 0), "mode": "average"}),
+    Case(
+        _distinct((2, 3, 3, 2), (2, 3, 6, 4)), {"kernel_size": (2, 2), "stride": (2, 2), "padding": (0, 0), "mode": "average"}
+    ),
     Case(_distinct((2, 5, 4, 4), (2, 5, 7, 5)), _OVERLAP | {"mode": "average_count_exclude_padding"}),
 )
 max_pool_grad.reference(_np_max_grad)

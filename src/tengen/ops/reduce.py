@@ -36,7 +36,9 @@ def _without(a: Array, axes: Sequence[int]) -> Array:
     return Array(a.id, a.dtype, tuple(a.shape[i] for i in keep), tuple(a.strides[i] for i in keep), a.offset)
 
 
-def _reduction(op: Op, combine: str, result: Callable[[DType], DType], kinds: str, work: Callable[[DType], DType], scale: bool = False) -> None:
+def _reduction(
+    op: Op, combine: str, result: Callable[[DType], DType], kinds: str, work: Callable[[DType], DType], scale: bool = False
+) -> None:
     """The rules of a reduction. `work` is the dtype it computes in, `result` its output's; `scale` divides by the count
     (mean)."""
 
@@ -288,7 +290,15 @@ def logsumexp(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bo
     return s if keepdims else reshape(s, _reduced_shape(inp.shape, axes, False))
 
 
-for _op, _f in ((sum_, np.sum), (mean, np.mean), (prod, np.prod), (max_, np.max), (min_, np.min), (all_, np.all), (any_, np.any)):
+for _op, _f in (
+    (sum_, np.sum),
+    (mean, np.mean),
+    (prod, np.prod),
+    (max_, np.max),
+    (min_, np.min),
+    (all_, np.all),
+    (any_, np.any),
+):
     _op.reference(lambda x, axis=None, keepdims=False, f=_f: f(x, axis=axis, keepdims=keepdims))
     _op.cases(
         Case(lambda r: (r.uniform(-2, 2, (3, 5)),), {"axis": 1}),
@@ -333,7 +343,11 @@ def _np_logsumexp(x, axis=None, keepdims=False):
     m = x.max(axis, keepdims=True)
     m = np.where(np.isfinite(m), m, 0)
     with np.errstate(divide="ignore"):
-        return (np.log(np.exp(x - m).sum(axis, keepdims=True)) + m) if keepdims else (np.log(np.exp(x - m).sum(axis)) + m.squeeze(axis))
+        return (
+            (np.log(np.exp(x - m).sum(axis, keepdims=True)) + m)
+            if keepdims
+            else (np.log(np.exp(x - m).sum(axis)) + m.squeeze(axis))
+        )
 
 
 for _op, _f in ((var, np.var), (std, np.std), (logsumexp, _np_logsumexp)):

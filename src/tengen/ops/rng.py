@@ -129,7 +129,12 @@ def philox_reference(key, shape):
         if r:
             k = [(k[0] + WEYL[0]) & 0xFFFFFFFF, (k[1] + WEYL[1]) & 0xFFFFFFFF]
         p0, p1 = c[0] * np.uint64(MULTIPLIERS[0]), c[2] * np.uint64(MULTIPLIERS[1])
-        c = [(p1 >> np.uint64(32)) ^ c[1] ^ np.uint64(k[0]), p1 & mask, (p0 >> np.uint64(32)) ^ c[3] ^ np.uint64(k[1]), p0 & mask]
+        c = [
+            (p1 >> np.uint64(32)) ^ c[1] ^ np.uint64(k[0]),
+            p1 & mask,
+            (p0 >> np.uint64(32)) ^ c[3] ^ np.uint64(k[1]),
+            p0 & mask,
+        ]
     return c[0].reshape(shape), c[1].reshape(shape)
 
 

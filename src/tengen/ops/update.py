@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 @composite
-def sgd_update(param: Tensor, grad: Tensor, velocity: Tensor | None, lr: Tensor, momentum: float, weight_decay: float, nesterov: bool):
+def sgd_update(
+    param: Tensor, grad: Tensor, velocity: Tensor | None, lr: Tensor, momentum: float, weight_decay: float, nesterov: bool
+):
     """v' = momentum v + g; p' = p - lr v' (Nesterov: p - lr (g + momentum v')), with g = grad + weight_decay p. Returns (p',
     v')."""
     g = add(grad, mul(param, weight_decay)) if weight_decay else grad
@@ -65,7 +67,10 @@ def _state(n_state: int, *scalars: float):
 sgd_update.reference(_np_sgd)
 sgd_update.cases(
     *(Case(_state(1, 0.1), {"momentum": 0.9, "weight_decay": w, "nesterov": n}) for w, n in ((0.0, False), (0.01, True))),
-    Case(lambda r: (r.uniform(-1, 1, 7), r.uniform(-1, 1, 7), None, np.float64(0.1)), {"momentum": 0.0, "weight_decay": 0.1, "nesterov": False}),
+    Case(
+        lambda r: (r.uniform(-1, 1, 7), r.uniform(-1, 1, 7), None, np.float64(0.1)),
+        {"momentum": 0.0, "weight_decay": 0.1, "nesterov": False},
+    ),
 )
 adam_update.reference(_np_adam)
 adam_update.cases(

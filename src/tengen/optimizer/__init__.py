@@ -6,4 +6,14 @@ from tengen.optimizer.optimizer import Optimizer
 from tengen.optimizer.schedule import CosineAnnealingLR, LRScheduler, MultiStepLR
 from tengen.optimizer.sgd import SGD
 
-__all__ = ["SGD", "Adam", "AdamW", "CosineAnnealingLR", "LRScheduler", "MultiStepLR", "Optimizer", "clip_grad_norm", "clip_grad_value"]
+__all__ = [
+    "SGD",
+    "Adam",
+    "AdamW",
+    "CosineAnnealingLR",
+    "LRScheduler",
+    "MultiStepLR",
+    "Optimizer",
+    "clip_grad_norm",
+    "clip_grad_value",
+]

@@ -105,7 +105,10 @@ class Optimizer:
     def state_dict(self, keep_var: bool = False) -> dict[str, Any]:
         """Hyperparameters and state by position of the parameter; arrays are NumPy's (Tensors with keep_var)."""
         numbers = {id(p): i for i, (p, _) in enumerate(self._params())}
-        groups = [{k: v for k, v in g.items() if k != "params"} | {"params": [numbers[id(p)] for p in g["params"]]} for g in self.param_groups]
+        groups = [
+            {k: v for k, v in g.items() if k != "params"} | {"params": [numbers[id(p)] for p in g["params"]]}
+            for g in self.param_groups
+        ]
         state = {i: {k: t if keep_var else t.numpy().copy() for k, t in self._state[key].items()} for key, i in numbers.items()}
         return {"param_groups": groups, "state": state}
 

@@ -1,8 +1,10 @@
 """Fusion: nodes that can be one kernel become one `fused` node with their graph as its body.
 
 A group has an iteration shape and grows upwards from its last node:
-  - a pointwise producer joins when all its readers are in the group (or, written as one more output, when that makes no circle);
-  - a reduction over trailing axes joins a pointwise group of its input's shape as a value computed once per row (softmax, norms);
+  - a pointwise producer joins when all its readers are in the group (or, written as one more output, when that makes no
+  circle);
+  - a reduction over trailing axes joins a pointwise group of its input's shape as a value computed once per row (softmax,
+  norms);
   - a contraction joins the one pointwise group that reads it, which becomes its epilogue;
   - a reduction with pointwise producers takes them as its prologue.
 Fusion never changes a bit: the same scalar operations run on the same values.
@@ -64,7 +66,12 @@ def _group_for(n: Node, op, users, results, of, g) -> Group | None:
         if only is not None and (_fits(only, out.type) or _row_value(only, n)) and _room(only, n):
             if not outside and out not in results:
                 return only
-            if only.anchor is None and only.rows is None and out.type.shape == only.shape and not _reaches(outside, only, users):
+            if (
+                only.anchor is None
+                and only.rows is None
+                and out.type.shape == only.shape
+                and not _reaches(outside, only, users)
+            ):
                 only.extra.append(out)
                 return only
         return Group(tuple(out.type.shape))
@@ -84,7 +91,8 @@ def _group_for(n: Node, op, users, results, of, g) -> Group | None:
 
 
 def _fits(group: Group, t: TensorType) -> bool:
-    """Whether a producer of type `t` may be computed inside the group: same shape, so nothing is computed twice. A contraction's
+    """Whether a producer of type `t` may be computed inside the group: same shape, so nothing is computed twice. A
+    contraction's
     group takes no more: what lies above it are its operands."""
     if group.anchor is not None and "epilogue" in lookup(group.anchor.op).rules:
         return False

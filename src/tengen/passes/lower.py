@@ -113,7 +113,9 @@ def _view_sources(graph: Graph) -> dict[Value, Value]:
 def _pointwise_in_place(n: Node, read: Value) -> bool:
     """Whether the node reads `read` only at the position that it writes: then it may write over it."""
     if n.op != "fused":
-        return lookup(n.op).kind == "elementwise" and all(v is not read or v.type.shape == n.outputs[0].type.shape for v in n.inputs)
+        return lookup(n.op).kind == "elementwise" and all(
+            v is not read or v.type.shape == n.outputs[0].type.shape for v in n.inputs
+        )
     body: Graph = n.attrs["body"]
     if any(lookup(m.op).kind != "elementwise" for m in body.nodes):
         return False
@@ -202,7 +204,9 @@ def _lower_epilogue(lo, body: Graph, anchor: Node, env: dict[Value, Source], out
     env[anchor.outputs[0]] = result
     for m in body.nodes:
         if m is not anchor:
-            env[m.outputs[0]] = lookup(m.op).rules["source"]([None if v is None else env[v] for v in m.inputs], m.outputs[0].type, **m.attrs)
+            env[m.outputs[0]] = lookup(m.op).rules["source"](
+                [None if v is None else env[v] for v in m.inputs], m.outputs[0].type, **m.attrs
+            )
     final = env[body.outputs[0]]
 
     def epilogue(k, value, at):

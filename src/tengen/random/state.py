@@ -73,7 +73,13 @@ class RNG:
 _NEXT = Tensor(np.array([0, 1], np.uint64))
 _default = RNG(0)
 
-uniform, normal, randint, permutation, seed = _default.uniform, _default.normal, _default.randint, _default.permutation, _default.seed
+uniform, normal, randint, permutation, seed = (
+    _default.uniform,
+    _default.normal,
+    _default.randint,
+    _default.permutation,
+    _default.seed,
+)
 
 
 def manual_seed(seed: int) -> None:

@@ -51,7 +51,9 @@ class Layout:
             dense = contiguous_strides(shape, order)
             fits = all(d == 1 or s == c for d, s, c in zip(shape, self.strides, dense))
             self.order = tuple(order) if fits else None
-            self.contiguous = self.size <= 1 or all(d == 1 or s == c for d, s, c in zip(shape, self.strides, contiguous_strides(shape)))
+            self.contiguous = self.size <= 1 or all(
+                d == 1 or s == c for d, s, c in zip(shape, self.strides, contiguous_strides(shape))
+            )
             cls._table[key] = self
         return self
 
@@ -178,7 +180,9 @@ def number(e: Index, sym: _Symbols, values: Sequence[int]) -> int:
 def finish_plan(program: Program, n_inputs: int, outs: Sequence[Layout], values: Sequence[int]) -> Plan:
     """The program with the numbers of one call filled in."""
     sizes = [check_bytes(o.size * o.dtype.size, f"a result of type {o.type!r}") for o in outs]
-    call = native.make_plan(program.address, n_inputs, sizes, program.arena_bytes(values), program.integers(values), owner=program)
+    call = native.make_plan(
+        program.address, n_inputs, sizes, program.arena_bytes(values), program.integers(values), owner=program
+    )
     return Plan(call, tuple(outs))
 
 
