@@ -119,7 +119,7 @@ def test_numpy_shares_memory_and_never_changes():
     y = x.detach()
     x += 1
     assert a.tolist() == [1, 2, 3] and x.tolist() == [2, 3, 4] and y.tolist() == [1, 2, 3]
-    f = trace(lambda: x._reset(x * 2))  # a program that updates its state in place
+    f = trace(lambda t=x: t._reset(t * 2))  # a program that updates its state in place
     c = x.numpy()
     f()
     f()

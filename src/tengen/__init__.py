@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tengen.base.config import config
     from tengen.deploy import load_graph
     from tengen.deploy.checkpoint import load, save
-    from tengen.jit import trace
+    from tengen.jit import trace  # type: ignore[no-redef]
     from tengen.runtime.report import show_config
 
 tensor = Tensor

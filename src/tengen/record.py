@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from tengen import tensor as tensor_module
 from tengen.base.dtype import DType
 from tengen.base.errors import TraceError, user_line
 from tengen.codegen.target import Target
@@ -28,7 +27,7 @@ from tengen.runtime import eager
 from tengen.runtime.eager import Layout, Plan
 from tengen.runtime.program import Program, build
 from tengen.tape import call_body
-from tengen.tensor import Tensor, _make, _new, from_numpy, plan_maker, record, tracing
+from tengen.tensor import Tensor, _make, _new, from_numpy, hide_plans, plan_maker, record, restore_plans, tracing
 
 
 class Traced:
@@ -81,13 +80,13 @@ class Recorder:
     def __enter__(self) -> Recorder:
         _one_at_a_time.acquire()
         self._outer = tracing.active  # the lock's holder is this thread
-        self._plans = tensor_module.hide_plans()
+        self._plans = hide_plans()
         tracing.recorder = self
         return self
 
     def __exit__(self, *exc) -> None:
         tracing.recorder = self._outer
-        tensor_module.restore_plans(self._plans)
+        restore_plans(self._plans)
         for t, data, layout in self._written.values():
             t._data, t._layout = data, layout
         for t, before in self.grads.values():

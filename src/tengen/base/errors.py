@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import FrameType
 
 PACKAGE = str(Path(__file__).parent.parent)
 
 
 def user_line() -> str | None:
     """The caller's "file:line" outside the package."""
-    f = sys._getframe(1)
+    f: FrameType | None = sys._getframe(1)
     # code without a module's name is made by exec: an op's call
     while f is not None and (f.f_code.co_filename.startswith(PACKAGE) or "__name__" not in f.f_globals):
         f = f.f_back
