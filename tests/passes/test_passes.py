@@ -1,0 +1,259 @@
+"""Each pass does what its docstring says, on graphs as text; what becomes one kernel; memory plans."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tengen.functional as F
+from tengen import Tensor, trace
+from tengen.base.config import config
+from tengen.base.dtype import ALL
+from tengen.base.errors import VerifyError
+from tengen.codegen.target import Target
+from tengen.ir.graph import Graph
+from tengen.ir.text import parse_graph, print_graph
+from tengen.ir.verify import verify
+from tengen.kernels.lowering import Launch, Lowering
+from tengen.ops.define import REGISTRY
+from tengen.passes.cleanup import merge_common, remove_dead_code, remove_identities
+from tengen.passes.fuse import fuse
+from tengen.passes.lower import lower
+from tengen.passes.pipeline import infer, optimize
+from tengen.runtime.program import ALIGN, build, plan_memory
+
+TARGET = Target.named("x86-64")
+
+
+def graph(text: str) -> Graph:
+    """The graph of a body whose first line is its header."""
+    head, *body = [line.strip() for line in text.strip().splitlines()]
+    g = parse_graph("\n".join([head, *("    " + line for line in body)]) + "\n")
+    verify(g, infer)
+    return g
+
+
+def after(p, text: str) -> list[str]:
+    """The lines that a pass leaves of a graph."""
+    before = graph(text)
+    printed = print_graph(before)
+    g = p(before)
+    verify(g, infer)
+    assert print_graph(before) == printed, "a pass works on a copy"
+    return [line.strip() for line in print_graph(g).strip().splitlines()[1:]]
+
+
+def test_dead_code():
+    assert after(remove_dead_code, """graph g(x: f32[4]):
+        a: f32[4] = exp(x)
+        c: f32[4] = relu(a)
+        b: f32[4] = relu(x)
+        return y = b""") == ["b: f32[4] = relu(x)", "return y = b"]  # fmt: skip
+
+
+def test_dead_code_keeps_what_a_state_becomes():
+    assert after(remove_dead_code, """graph g(x: f32[4]):
+        state s: f32[4]
+        a: f32[4] = add(s, x)
+        b: f32[4] = exp(x)
+        write s = a
+        return""") == ["state s: f32[4]", "a: f32[4] = add(s, x)", "write s = a", "return"]  # fmt: skip
+
+
+def test_common_calls():
+    assert after(merge_common, """graph g(x: f32[4]):
+        a: f32[4] = exp(x)
+        b: f32[4] = exp(x)
+        c: f32[4] = add(a, b)
+        return y = c""") == ["a: f32[4] = exp(x)", "c: f32[4] = add(a, a)", "return y = c"]  # fmt: skip
+
+
+def test_calls_that_differ_in_an_attribute_stay():
+    lines = after(merge_common, """graph g(x: f32[4,3]):
+        a: f32[4] = sum(x, axes=(1,), keepdims=false)
+        b: f32[3] = sum(x, axes=(0,), keepdims=false)
+        return y = a, z = b""" if "axes" in REGISTRY["sum"].attrs else """graph g(x: f32[4,4]):
+        a: f32[4,4] = permute(x, axes=(1, 0))
+        b: f32[4,4] = permute(x, axes=(0, 1))
+        return y = a, z = b""")  # fmt: skip
+    assert len(lines) == 3
+
+
+def test_identities():
+    assert after(remove_identities, """graph g(x: f32[2,3]):
+        a: f32[2,3] = reshape(x, shape=(2, 3))
+        b: f32[2,3] = permute(a, axes=(0, 1))
+        c: f32[2,3] = broadcast_to(b, shape=(2, 3))
+        d: f32[2,3] = relu(c)
+        return y = d""") == ["d: f32[2,3] = relu(x)", "return y = d"]  # fmt: skip
+
+
+def test_a_transpose_of_a_square_is_no_identity():
+    assert len(after(remove_identities, """graph g(x: f32[3,3]):
+        a: f32[3,3] = permute(x, axes=(1, 0))
+        return y = a""")) == 2  # fmt: skip
+
+
+def test_fused():
+    lines = after(fuse, """graph g(x: f32[4], y: f32[4]):
+        a: f32[4] = exp(x)
+        b: f32[4] = add(a, y)
+        return z = b""")  # fmt: skip
+    assert lines == [
+        "b: f32[4] = fused(x, y, body=$0)", "graph fused(x0: f32[4], x1: f32[4]):", "v0: f32[4] = exp(x0)",
+        "v1: f32[4] = add(v0, x1)", "return y0 = v1", "return z = b",
+    ]  # fmt: skip
+
+
+def test_a_circle_is_not_fused():
+    """The middle of x -> exp -> matmul -> add cannot be left out of a group of exp and add."""
+    g = fuse(graph("""graph g(x: f32[4,4]):
+        a: f32[4,4] = exp(x)
+        m: f32[4,4] = matmul(a, a, transpose_a=false, transpose_b=false)
+        b: f32[4,4] = add(a, m)
+        return z = b"""))  # fmt: skip
+    verify(g, infer)
+    assert [n.op for n in g.nodes][0] == "exp"
+
+
+def test_a_wrong_pass_is_noticed():
+    g = graph("""graph g(x: f32[4]):
+        a: f32[4] = exp(x)
+        return y = a""")  # fmt: skip
+    g.nodes[0].op = "matmul"
+    with pytest.raises(VerifyError, match="types cannot be derived"):
+        verify(g, infer)
+
+
+# ---- what becomes one kernel -----------------------------------------------------------------------------------------------------
+
+
+def rand(*shape: int) -> Tensor:
+    return Tensor(np.random.default_rng(0).standard_normal(shape).astype(np.float32))
+
+
+def kernels(f, *inputs: Tensor) -> list[str]:
+    """The names of a traced function's launches."""
+    g = optimize(trace(f).trace(*inputs).graph)
+    return [launch.kernel.name for launch in lower(g, TARGET)[0].launches]
+
+
+def ten_adds(x):
+    for i in range(10):
+        x = x + float(i)
+    return x
+
+
+@pytest.mark.parametrize("f, inputs", [
+    (lambda x: F.softmax(x, 1), [(5, 37)]),
+    (lambda x: F.logsoftmax(x, 1), [(5, 37)]),
+    (lambda x, w, b: F.layer_norm(x, (37,), True, w, b), [(5, 37), (37,), (37,)]),
+    (ten_adds, [(5, 37)]),
+    (lambda x, y: F.sum(F.exp(x) * y, 1), [(5, 37), (5, 37)]),
+])  # fmt: skip
+def test_one_kernel(f, inputs):
+    assert len(kernels(f, *(rand(*s) for s in inputs))) == 1
+
+
+def test_convolution_bias_and_relu_are_one_kernel():
+    """Besides packing and padding."""
+    names = kernels(lambda x, w, b: F.relu(F.conv2d(x, w, b)), rand(2, 3, 8, 8), rand(4, 3, 3, 3), rand(1, 4, 1, 1))
+    assert len([n for n in names if not any(word in n for word in ("pack", "channels_last", "pad", "zero"))]) == 1
+
+
+def test_linear_and_relu_are_one_kernel():
+    names = kernels(lambda x, w, b: F.relu(F.linear(x, w, b)), rand(5, 37), rand(8, 37), rand(8))
+    assert len([n for n in names if "pack" not in n]) == 1
+
+
+def test_an_update_is_one_kernel_in_place():
+    """SGD with momentum gives two results; they go where the old values are, without a copy or a temporary."""
+    p, v, lr = rand(5, 37), rand(5, 37), rand()
+
+    @trace
+    def step(g):
+        new_p, new_v = REGISTRY["sgd_update"].call(p, g, v, lr, 0.9, 1e-3, False)
+        p._reset(new_p)
+        v._reset(new_v)
+
+    lo, _ = lower(optimize(step.trace(rand(5, 37)).graph), TARGET)
+    assert len(lo.launches) == 1 and not lo.temps
+    wrote = [i for i, b in zip(lo.launches[0].ids, lo.launches[0].kernel.buffers) if b.role == "out"]
+    assert len(wrote) == 2 and all(i[0] == "state" for i in wrote)
+
+
+def test_a_state_that_is_read_later_is_not_overwritten_too_early():
+    s = Tensor(np.arange(6, dtype=np.float32))
+
+    @trace
+    def step(x):
+        old = F.sum(s * x)
+        s._reset(s + x)
+        return old + F.sum(F.exp(s) * 0.0)
+
+    want = np.arange(6, dtype=np.float32)
+    for _ in range(3):
+        assert step(Tensor(np.ones(6, np.float32))).item() == want.sum()
+        want = want + 1
+        assert s.tolist() == want.tolist()
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def lowerings(draw) -> Lowering:
+    """Launches that use temporaries of many sizes; the kernels themselves do not matter to the plan."""
+    lo = Lowering(TARGET)
+    sizes = draw(st.lists(st.tuples(st.sampled_from(ALL), st.sampled_from([0, 1, 3, 16, 17, 100, 1000])), min_size=1, max_size=12))
+    ids = [lo.temp(d, (n,)).id for d, n in sizes]
+    for _ in range(draw(st.integers(1, 15))):
+        lo.launches.append(Launch(None, tuple(draw(st.lists(st.sampled_from([*ids, ("in", 0)]), max_size=4, unique=True)))))
+    return lo
+
+
+@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(lowerings())
+def test_live_temporaries_never_overlap(lo):
+    offsets, arena = plan_memory(lo)
+    life = {}
+    for i, launch in enumerate(lo.launches):
+        for id in launch.ids:
+            if id in lo.temps:
+                life[id] = (life.get(id, (i, i))[0], i)
+    assert set(offsets) == set(life)
+    place = {id: (offsets[id], offsets[id] + lo.temps[id][0].size * int(lo.temps[id][1])) for id in offsets}
+    for a, (begin, end) in place.items():
+        assert begin % ALIGN == 0 and 0 <= begin and end <= arena
+        for b, (first, last) in place.items():
+            if a != b and life[a][0] <= life[b][1] and life[b][0] <= life[a][1]:
+                assert end <= first or last <= begin, f"{a} and {b} are alive together and overlap"
+    assert arena <= sum(max(ALIGN, -(-(e - s) // ALIGN) * ALIGN) for s, e in place.values())
+
+
+def test_a_chain_needs_two_temporaries():
+    """Lifetimes are used: the arena of a chain of matmuls does not grow with its length."""
+
+    def chain(n):
+        def f(x):
+            for _ in range(n):
+                x = x @ x
+            return x
+
+        lo, _ = lower(optimize(trace(f).trace(rand(64, 64)).graph), TARGET)
+        return plan_memory(lo)[1]
+
+    assert chain(12) == chain(5)
+
+
+def test_the_check_knob():
+    """TENGEN_CHECK=1 looks at every graph and every kernel."""
+    with config.scope(check=True):
+        g = optimize(trace(lambda x: F.softmax(x @ x + 1, 1)).trace(rand(8, 8)).graph)
+        lo, outs = lower(g, TARGET)
+        build(lo, [("in", 0)], [("out", 0)], "test")
+        lo.launches[0].kernel.body.append("not a statement")
+        with pytest.raises(VerifyError):
+            build(lo, [("in", 0)], [("out", 0)], "test")
