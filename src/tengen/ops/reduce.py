@@ -252,12 +252,19 @@ extent_op.no_vjp("an extent is a constant")
 def sum_to(inp: Tensor, shape: Sequence[int]) -> Tensor:
     """Sums over the axes that broadcasting `shape` to inp's shape would repeat: the gradient of broadcasting."""
     lead = len(inp.shape) - len(shape)
-    known = [(d, e) for d, e in zip(shape, inp.shape[max(lead, 0) :]) if as_int(d) is not None and as_int(e) is not None]
-    if lead < 0 or any(as_int(d) not in (1, as_int(e)) for d, e in known):
-        raise ShapeError(f"the shape {tuple(shape)} does not broadcast to {tuple(inp.shape)}")
     axes = [*range(lead), *(i + lead for i, d in enumerate(shape) if as_int(d) == 1 and as_int(inp.shape[i + lead]) != 1)]
     out = sum_(inp, axes, True) if axes else inp
     return reshape(out, tuple(shape)) if lead else out
+
+
+@sum_to.canon
+def _(types, shape):
+    """Checked here, where the extents of an eager call are numbers still."""
+    lead = types[0].ndim - len(shape)
+    pairs = [(as_int(d), as_int(e)) for d, e in zip(shape, types[0].shape[max(lead, 0) :])]
+    if lead < 0 or any(d is not None and e is not None and d not in (1, e) for d, e in pairs):
+        raise ShapeError(f"the shape {tuple(shape)} does not broadcast to {tuple(types[0].shape)}")
+    return {"shape": tuple(shape)}
 
 
 def to_float(x):
