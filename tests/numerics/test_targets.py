@@ -18,6 +18,7 @@ from programs import draw
 from ways import Lowered, agree, eager, together, traced
 
 from tengen.codegen.target import Target
+from tengen.deploy import CannotRun, compile_model, run_artifact
 from tengen.runtime.compile import compile_object
 from tengen.runtime.program import build
 
@@ -96,6 +97,22 @@ def run_emulated(folder: Path, lo, memory: dict) -> None:
     assert len(out) == len(data)
     for a, at in zip(memory.values(), offsets):
         a[...] = np.frombuffer(out, a.dtype, a.size, at)
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("ziglang"), reason="needs ziglang")
+@pytest.mark.parametrize("target", ["x86-64", "aarch64"])
+def test_compiled_artifacts(target, tmp_path):
+    """A dumped model as an object file and a C program gives the bits of the eager run."""
+    for seed in (41, 46):
+        p = draw(random.Random(seed))
+        t, want = traced(p.call, p.inputs)
+        t.dump(tmp_path / "model.tengen")
+        artifact = compile_model(tmp_path / "model.tengen", target, tmp_path, name=f"model{seed}")
+        try:
+            got = run_artifact(artifact, p.inputs)
+        except CannotRun as e:
+            pytest.skip(str(e))
+        agree(f"{target} artifact of {p}", got, want)
 
 
 @pytest.mark.skipif(not QEMU or not importlib.util.find_spec("ziglang"), reason="needs qemu-user and ziglang")
