@@ -37,7 +37,7 @@ def main() -> None:
             row = Row(f"LeNet, batch 1, {target}", value=f"{size} bytes of code", goal={"text": f"< {LIMIT} bytes"})
             row.reached = size < LIMIT
             rows.append(row)
-    compare.finish("artifact", "The artifact of LeNet", rows, load, keep=not args.only)
+    compare.finish("artifact", "The artifact of LeNet", rows, load, args)
 
 
 if __name__ == "__main__":

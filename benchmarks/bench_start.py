@@ -77,7 +77,7 @@ def main() -> None:
         Row("modules compiled by a second process", value=second.strip(), goal={"text": "0"}, reached=int(second) == 0),
         *(line(f"process: {name}", t) for name, t in times.items() if name != "first operation"),
     ]
-    compare.finish("start", "Starting: fresh processes", rows, load, keep=not args.only)
+    compare.finish("start", "Starting: fresh processes", rows, load, args)
 
 
 if __name__ == "__main__":

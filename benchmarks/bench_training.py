@@ -200,7 +200,7 @@ def compiling(name: str, rounds: int) -> list[Row]:
         if most and name == "LeNet":
             row.goal, row.reached = {"text": f"< {most:g} s"}, bool(mid < most)
         rows.append(row)
-    rows[0].name += f" ({modules} modules compiled)"
+    rows[0].value += f", {modules} modules compiled"
     row = Row(f"{name}: modules that the second process compiled", value=str(max(counts)), goal={"text": "0"})
     row.reached = max(counts) == 0
     return [*rows, row]

@@ -201,15 +201,16 @@ def main(bench: str, title: str, cases: Iterable[Callable[[], Case]], more: Sequ
         print(format_rows(rows[-1:]), flush=True)
         case = None
         gc.collect()
-    finish(bench, title, [*rows, *more], load, keep=not args.only)
+    finish(bench, title, [*rows, *more], load, args)
 
 
-def finish(bench: str, title: str, rows: Sequence[Row], load: Sequence[float], keep: bool = True) -> None:
+def finish(bench: str, title: str, rows: Sequence[Row], load: Sequence[float], args: argparse.Namespace) -> None:
     """Prints the whole table, writes the JSON file, and ends with status 1 where a case failed."""
     print(f"\n{title}\n{format_rows(rows)}\n")
-    if keep:
+    if not args.only:
         RESULTS.mkdir(exist_ok=True)
-        data = {"title": title, "machine": machine(), "load_before": list(load), "rows": [asdict(r) for r in rows]}
+        data = {"title": title, "machine": machine(), "rounds": args.rounds, "load_before": list(load)}
+        data["rows"] = [asdict(r) for r in rows]
         (RESULTS / f"{bench}.{THREADS}.json").write_text(json.dumps(data, indent=1) + "\n")
     if bad := [r.name for r in rows if r.error]:
         sys.exit(f"failed: {', '.join(bad)}")

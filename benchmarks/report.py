@@ -56,7 +56,7 @@ def tables() -> str:
     for m in machines.values():
         parts.append("\n".join(["| | |", "| --- | --- |", *(f"| {k} | {v} |" for k, v in m.items() if k != "date")]))
     for (name, threads), r in found.items():
-        how = f"`bench_{name}.py`, {HOW[threads]}, {r['machine']['date']}"
+        how = f"`bench_{name}.py`, {HOW[threads]}, {r['rounds']} rounds, {r['machine']['date']}"
         parts.append(f"### {r['title']}: {HOW[threads]}\n\n{how}\n\n{markdown(r['rows'])}")
     return "\n\n".join(parts)
 
