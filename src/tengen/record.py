@@ -102,9 +102,11 @@ class Recorder:
         self._keep.append(t)
         return t
 
-    def seen(self, t: Tensor) -> Tensor:
+    def seen(self, t: Tensor, node: Any = None) -> Tensor:
         """Another tensor of the same value, which keeps being that of `t` in every run."""
-        return traced(self.value(t))
+        other = traced(self.value(t))
+        other._node = node
+        return other
 
     # -- called by the dispatcher ----------------------------------------------------------------------------------------
     def record(self, op: Op, inputs: tuple, attrs: tuple):
@@ -120,7 +122,7 @@ class Recorder:
             outs = tuple(traced(v) for v in node.outputs)
             out = outs[0] if len(outs) == 1 else outs
         if any(x is not None and x._node is not None for x in inputs):
-            record(op, inputs, attrs, out)
+            record(op, tuple(None if x is None else self.seen(x, x._node) for x in inputs), attrs, out)
         return out
 
     def value(self, t: Tensor) -> Value:

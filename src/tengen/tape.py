@@ -37,7 +37,11 @@ def gradients(
         outputs: recorded tensors. seeds: their gradients; None stands for ones, for a float tensor of one element.
         create_graph: records the walk itself, for gradients of gradients.
     """
-    targets = {id(node_of(t)[0]): i for i, t in enumerate(wanted) if node_of(t)[0] is not None}
+    targets: dict[int, list[tuple[int, int]]] = {}  # id of a node -> (position in wanted, which output of the node)
+    for i, t in enumerate(wanted):
+        node, index = node_of(t)
+        if node is not None:
+            targets.setdefault(id(node), []).append((i, index))
     useful = _useful([node_of(t)[0] for t in outputs], targets)
     grads: dict[int, dict[int, Tensor]] = {}
     nodes: dict[int, Node] = {}
@@ -61,12 +65,11 @@ def gradients(
     while heap:
         _, key = heapq.heappop(heap)
         node, slot = nodes[key], grads.pop(key)
-        if key in targets:
-            result[targets[key]] = slot[0]
+        for i, index in targets.get(key, ()):
+            result[i] = slot.get(index)
         if node.op is not None:
             _step(node, slot, give, useful, create_graph)
-    by_node = {id(node_of(t)[0]): g for t, g in zip(wanted, result) if g is not None}
-    return [by_node.get(id(node_of(t)[0])) if node_of(t)[0] is not None else None for t in wanted]
+    return result
 
 
 def _seed(t: Tensor) -> Tensor:
@@ -78,7 +81,7 @@ def _seed(t: Tensor) -> Tensor:
     return REGISTRY["broadcast_to"](Tensor(1.0, t.dtype), t.shape)
 
 
-def _useful(starts: Sequence[Node | None], targets: dict[int, int]) -> set[int]:
+def _useful(starts: Sequence[Node | None], targets: dict) -> set[int]:
     """The nodes on a way from an output to a wanted tensor."""
     useful: dict[int, bool] = {}
     stack = [n for n in starts if n is not None]
@@ -87,7 +90,7 @@ def _useful(starts: Sequence[Node | None], targets: dict[int, int]) -> set[int]:
         if id(n) in useful:
             stack.pop()
             continue
-        below = [m for m in (node_of(x)[0] for x in n.inputs) if m is not None]
+        below = n.parents()
         todo = [m for m in below if id(m) not in useful]
         if todo:
             stack.extend(todo)
@@ -107,10 +110,11 @@ def _fit(g: Tensor, t: Tensor) -> Tensor:
 def _step(node: Node, slot: dict[int, Tensor], give: Any, useful: set[int], create_graph: bool) -> None:
     """Runs one node's gradient rule and hands its results on."""
     op: Op = node.op
-    inputs = node.inputs if create_graph else tuple(None if x is None else x.detach() for x in node.inputs)
+    saved = node.inputs()
+    inputs = saved if create_graph else tuple(None if x is None else x.detach() for x in saved)
     types = [None if x is None else x._layout.type for x in inputs]
     attrs = op.canonical(types, node.attrs)
-    wants = tuple(i for i, x in enumerate(node.inputs) if id(node_of(x)[0]) in useful and x is not None and x.dtype.is_float)
+    wants = tuple(i for i, x in enumerate(saved) if id(node_of(x)[0]) in useful and x is not None and x.dtype.is_float)
     outs = op.infer_types(types, attrs) if op.kind != "composite" else None
     n_outs = len(outs) if outs is not None else max(slot) + 1
     g: Any = slot[0] if n_outs == 1 else tuple(slot.get(i) for i in range(n_outs))
@@ -122,15 +126,15 @@ def _step(node: Node, slot: dict[int, Tensor], give: Any, useful: set[int], crea
         results = dict(zip(wants, composite_vjp(op, g, inputs, attrs, wants)))
     else:
         if op.saves_output:
-            saved = tuple(_output(o, node, i) for i, o in enumerate(node.outputs)) if create_graph else node.outputs
-            attrs = attrs | {"out": saved[0] if len(saved) == 1 else saved}
+            results = tuple(_output(o, node, i) for i, o in enumerate(node.outputs)) if create_graph else node.outputs
+            attrs = attrs | {"out": results[0] if len(results) == 1 else results}
         r = op.rules["vjp"](g, *inputs, **attrs)
         results = dict(enumerate(r if isinstance(r, (tuple, list)) else (r,)))
     for i in wants:
         gi = results.get(i)
         gi = gi() if callable(gi) and not isinstance(gi, Tensor) else gi
         if gi is not None:
-            give(node.inputs[i], gi)
+            give(saved[i], gi)
 
 
 def composite_vjp(op: Op, g: Any, inputs: Sequence[Tensor | None], attrs: dict, wants: tuple[int, ...]) -> tuple:

@@ -36,13 +36,26 @@ _new = object.__new__
 
 
 class Node:
-    """One recorded call: enough to run its gradient rule. `order` increases with time."""
+    """One recorded call: enough to run its gradient rule. `order` increases with time.
 
-    __slots__ = ("op", "inputs", "attrs", "outputs", "order", "index")
+    `saved` holds each input's memory, layout and node of that moment: the tensor itself may be changed in place later.
+    """
+
+    __slots__ = ("op", "saved", "attrs", "outputs", "order")
 
     def __init__(self, op, inputs, attrs, outputs=None):
-        self.op, self.inputs, self.attrs, self.outputs = op, inputs, attrs, outputs
+        self.op, self.attrs, self.outputs = op, attrs, outputs
+        self.saved = [None if x is None else (x._data, x._layout, x._node) for x in inputs]
         self.order = next(_counter)
+
+    def inputs(self) -> tuple:
+        """The inputs as they were."""
+        return tuple([None if s is None else _restored(*s) for s in self.saved])
+
+    def parents(self) -> list:
+        """The nodes that made the inputs."""
+        nodes = [s[2] for s in self.saved if s is not None and s[2] is not None]
+        return [n[0] if isinstance(n, tuple) else n for n in nodes]
 
 
 class Tensor(TensorMethods):
@@ -219,6 +232,12 @@ class Tensor(TensorMethods):
     def __mul__(self, other: Any) -> Tensor: return _binary(_mul, self, other)  # fmt: skip
 
     def __truediv__(self, other: Any) -> Tensor: return _binary(_div, self, other)  # fmt: skip
+
+
+def _restored(data, layout, node) -> Tensor:
+    t = _new(Tensor)
+    t._data, t._layout, t._node = data, layout, node
+    return t
 
 
 def _rebuild(cls, array, state):

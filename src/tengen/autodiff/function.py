@@ -9,10 +9,15 @@ from tengen.tape import node_of
 from tengen.tensor import Node, Tensor
 
 
+def _with_node(x: Tensor) -> Tensor:
+    t = x.detach()
+    t._node = x._node
+    return t
+
+
 class Function:
     """Subclass it with `forward(*inputs)` and `backward(*output_grads)`, and call an instance. `backward` returns the
-    gradient of
-    each input, or None; what it needs, `forward` keeps on self.
+    gradient of each input, or None; what it needs, `forward` keeps on self.
 
     >>> from tengen import Tensor, autodiff
     >>> class Clipped(autodiff.Function):
@@ -40,7 +45,7 @@ class Function:
             return out
         outs = out if isinstance(out, tuple) else (out,)
         outs = tuple(o.detach() for o in outs)
-        node = Node(self._rule(len(outs), inputs), tensors, ())
+        node = Node(self._rule(len(outs), inputs), tuple(_with_node(x) for x in tensors), ())
         for i, o in enumerate(outs):
             o._node = node if len(outs) == 1 else (node, i)
         return outs if isinstance(out, tuple) else outs[0]

@@ -8,7 +8,7 @@ from typing import Any
 from tengen.base.errors import GradientError
 from tengen.ops.define import REGISTRY
 from tengen.tape import gradients, leaf
-from tengen.tensor import Tensor
+from tengen.tensor import Tensor, _restored
 
 _active: list[GradManager] = []
 
@@ -30,6 +30,7 @@ class GradManager:
     def __init__(self) -> None:
         self._attached: dict[int, tuple[Tensor, list[Callable]]] = {}
         self._before: list[tuple[Tensor, Any]] | None = None
+        self._leaves: dict[int, Tensor] = {}
 
     def attach(self, tensors: Tensor | Iterable[Tensor], callbacks: Callable | Sequence[Callable] | None = None) -> GradManager:
         """Tensors whose gradients are wanted; each callback gets (tensor, gradient) and may return another gradient."""
@@ -53,6 +54,7 @@ class GradManager:
         self._before.append((t, t._node))  # type: ignore[union-attr]
         if t._node is None:
             leaf(t)
+        self._leaves[id(t)] = _restored(None, t._layout, t._node)  # its place on the tape, should it be changed in place
 
     def record(self) -> GradManager:
         """Starts recording; `backward` or `release` ends it. ``with gm:`` does both."""
@@ -71,6 +73,7 @@ class GradManager:
         for t, node in self._before:
             t._node = node
         self._before = None
+        self._leaves = {}
         _active.remove(self)
 
     def backward(self, y: Tensor | Sequence[Tensor] | None = None, dy: Tensor | Sequence[Tensor] | None = None) -> None:
@@ -85,7 +88,7 @@ class GradManager:
         if len(seeds) != len(ys):
             raise GradientError(f"{len(ys)} outputs and {len(seeds)} gradients")
         tensors = self.attached_tensors()
-        found = gradients(ys, seeds, tensors, create_graph=len(_active) > 1)
+        found = gradients(ys, seeds, [self._leaves[id(t)] for t in tensors], create_graph=len(_active) > 1)
         self.release()
         for t, g in zip(tensors, found):
             for callback in self._attached[id(t)][1]:

@@ -409,7 +409,9 @@ def _partial_op(op: Op, body: Callable, i: int, needed: tuple[int, ...]) -> tupl
             return const(0.0, g.dtype)
         return g * substitute(d, dict(zip((fresh[j] for j in needed), some)))
 
-    g = "g" + "_" * len([t for t in op.tensors if t.rstrip("_") == "g"])  # a gradient of a gradient has one already
+    g = "g"  # a gradient of a gradient has parameters of this name already
+    while g in op.tensors:
+        g += "_"
     params = ", ".join([g, *(op.tensors[j] for j in needed), *(f"{a}: 'attr'" for a in op.attrs)])
     scope: dict[str, Any] = {"_body": grad_body}
     call = ", ".join([g, *(op.tensors[j] for j in needed), *(f"{a}={a}" for a in op.attrs)])
