@@ -51,7 +51,7 @@ def apply(op: Op, tensors: list, attrs: dict) -> list[Tensor]:
         out = op.call(**{names[0]: tensors[:n]}, **dict(zip(names[1:], tensors[n:])), **attrs)
     else:
         out = op.call(**dict(zip(names, tensors)), **attrs)
-    return list(out) if isinstance(out, tuple) else [out]
+    return list(out) if isinstance(out, (tuple, list)) else [out]
 
 
 def numbers(rng: random.Random, shape, dtype="float32", special: bool = True) -> np.ndarray:
