@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from tengen.base.dtype import DType, bool_
 from tengen.kernels.lowering import Array, KernelBuilder, product
 from tengen.kernels.pointwise import memory_order, merge_axes, unflatten
-from tengen.kernels.source import At, Elementwise, Source
+from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import (
     LANES,
@@ -39,6 +39,8 @@ from tengen.loops.lang import (
 CHUNK = 4096  # elements; a multiple of LANES. Part of the numerics contract: changing it changes bits.
 UNROLLED = 64  # a known extent up to this, reduced across rows, is written out in registers
 UNROLLED_LONG = 6  # the same where an element takes much code: a gather, or a mathematical function
+
+MOST_FLAT = 24  # columns of a dense table that is folded as whole vectors: accumulators in registers
 
 State = tuple[Expr, ...]
 
@@ -371,11 +373,12 @@ class Columns:
         self, k: KernelBuilder, f: Fold, frame: Frame, width: int, source: Source, lanes: list[Buffer] | None = None
     ):
         self.k, self.f, self.frame, self.width = k, f, frame, width
-        self.total = [k.scratch("total", s.dtype, width) for s in f.start]
+        self.total = [k.scratch("total", s.dtype, -(-width // LANES) * LANES) for s in f.start]
+        self.flat = flat_source(f, frame, source) if lanes is None and width % LANES else None  # width: the very columns
         self.unrolled = (as_int(frame.count) or UNROLLED + 1) <= (
             UNROLLED_LONG if frame.gathers or costs(source) else UNROLLED
         )
-        self.lanes = lanes or ([] if self.unrolled else [k.scratch("lanes", s.dtype, LANES * width) for s in f.start])
+        self.lanes = lanes or ([] if self.unrolled else [k.scratch("lanes", s.dtype, LANES * width + LANES) for s in f.start])
 
     def run(self, source: Source, row: Sequence[Index], start: Expr, n: Expr, chunks: tuple[Index, Index]) -> None:
         """Leaves in `total` the states of the n rows from `start` on, over these chunks."""
@@ -411,6 +414,8 @@ class Columns:
         first = k.let(c * CHUNK)
         last = k.let(minimum(frame.count, first + CHUNK))
         run = as_expr(frame.inner[-1])
+        if self.flat is not None:
+            return self._accumulate_flat(self.flat, first, last)
 
         def element(coords: Sequence[Index], position: Expr) -> None:
             lane = k.let(position % LANES * self.width)
@@ -427,6 +432,27 @@ class Columns:
             outer = unflatten(k, o, frame.inner[:-1])
             with k.loop(maximum(first - base, 0), minimum(last - base, run), name="r") as r:
                 element((*outer, r), k.let(base + r))
+
+    def _accumulate_flat(self, source: Source, first: Expr, last: Expr) -> None:
+        """A dense table of few columns: 16 rows are `width` whole vectors, and lie as the lanes do."""
+        k, width = self.k, self.width
+        state = [k.var(self._get(self.lanes, v * LANES)[0], name="lanes") for v in range(width)]
+
+        def block(row: Expr, left: Expr | None) -> None:
+            for v, s in enumerate(state):
+                at = k.let(row * width + v * LANES)
+                count = None if left is None else k.let(minimum(maximum(left - v * LANES, 0), LANES))
+                x = splat(source.at(k, At((at,), 0, count)))
+                (new,) = self.f.step((s.value,), x, ramp())
+                s.set(new if count is None else select(ramp() < splat(count), new, s.value))
+
+        whole = k.let(first + (last - first) // LANES * LANES)
+        with k.loop(first, whole, LANES, "r") as r:
+            block(r, None)
+        with k.if_(whole < last):
+            block(whole, k.let((last - whole) * width))
+        for v, s in enumerate(state):
+            self._put(self.lanes, v * LANES, (s.value,))
 
     def _registers(self, source: Source, row: Sequence[Index], count: Expr | None) -> State:
         """All of a short reduction, written out: what does not exist is left out, which changes no bit."""
@@ -455,6 +481,26 @@ class Columns:
             ]
             half //= 2
         return lanes[0]
+
+
+def pure(s: Source) -> bool:
+    """Whether the source is made of arrays, numbers and scalar operations alone."""
+    return isinstance(s, (Leaf, Literal, Elementwise)) and all(map(pure, children(s)))
+
+
+def flat_source(f: Fold, frame: Frame, source: Source) -> Source | None:
+    """The source as one axis, where it is a dense table of known, few columns that do not fill vectors; else None."""
+    if len(f.start) != 1 or frame.gathers or len(frame.kept) != 1 or len(frame.reduced) != 1:
+        return None
+    columns, leaves = as_int(frame.extents[frame.kept[0]]), source.leaves()
+    if columns is None or columns > MOST_FLAT or columns % LANES == 0 or not leaves or not pure(source):
+        return None
+    flat: dict = {}
+    for a in leaves:
+        if as_int(a.strides[frame.kept[0]]) != 1 or as_int(a.strides[frame.reduced[0]]) != columns:
+            return None
+        flat[a] = Array(a.id, a.dtype, (product(a.shape),), (1,), a.offset)
+    return source.rebind(flat)
 
 
 def columns_width(sizes: Sequence[int], extent: Index, arrays: int = 1) -> int:

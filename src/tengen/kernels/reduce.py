@@ -18,6 +18,7 @@ from tengen.kernels.folding import (
     assign,
     both,
     columns_width,
+    flat_source,
     fold_along,
     make_frame,
     negate,
@@ -28,7 +29,7 @@ from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.pointwise import GRAIN, store_at, unflatten
 from tengen.kernels.source import At, Source, View, broadcast
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import Expr, Index, cast, cdiv, const, maximum, minimum, select, splat
+from tengen.loops.lang import Expr, Index, as_int, cast, cdiv, const, maximum, minimum, select, splat
 
 FEW = 32  # pieces; fewer, and long rows are cut into chunks that are pieces of their own
 
@@ -160,6 +161,8 @@ class _Work:
         rows = frame.rows
         self.columns = as_expr(rows[-1]) if frame.across else const(1)
         self.width = columns_width([s.dtype.size for s in f.start], self.columns) if frame.across else 1
+        if frame.across and flat_source(f, frame, frame.sources[0]) is not None:
+            self.width = as_int(self.columns) or 1
         self.outer = rows[:-1] if frame.across else rows
         self.blocks = as_expr(cdiv(self.columns, self.width))
         self.units = as_expr(product(self.outer)) * self.blocks
