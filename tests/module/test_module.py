@@ -1,0 +1,173 @@
+"""Modules: names, shapes and order of their states, strict loading, modes, hooks, initial values, batch norm's statistics."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+from tengen import Parameter, Tensor, random
+from tengen import functional as F
+from tengen import module as M
+
+
+def shapes(m):
+    return {k: v.shape for k, v in m.state_dict().items()}
+
+
+def test_names_in_alphabetical_order_of_attributes():
+    class Net(M.Module):
+        def __init__(self):
+            super().__init__()
+            self.z, self.l = M.Linear(2, 3), [M.Linear(2, 2, bias=False), Parameter([1.0])]
+            self.d = {"b": M.Linear(1, 1), "a": Tensor([2.0])}
+            self.again = self.z
+
+    net = Net()
+    assert list(net.state_dict()) == ["again.bias", "again.weight", "d.a", "d.b.bias", "d.b.weight", "l.0.weight", "l.1"]
+    assert [n for n, _ in net.named_buffers()] == ["d.a"] and len(list(net.parameters())) == 6
+    assert [n for n, _ in net.named_modules()] == ["", "again", "d.b", "l.0"]
+    assert all(isinstance(v, np.ndarray) for v in net.state_dict().values())
+    assert net.state_dict(keep_var=True)["l.1"] is net.l[1]
+
+
+@pytest.mark.parametrize("make, want", [
+    (lambda: M.Conv2d(4, 6, (3, 5)), {"bias": (1, 6, 1, 1), "weight": (6, 4, 3, 5)}),
+    (lambda: M.Conv2d(4, 6, 3, groups=2, bias=False), {"weight": (2, 3, 2, 3, 3)}),
+    (lambda: M.Conv1d(4, 6, 3), {"bias": (1, 6, 1), "weight": (6, 4, 3)}),
+    (lambda: M.ConvTranspose2d(4, 6, 3), {"bias": (1, 6, 1, 1), "weight": (4, 6, 3, 3)}),
+    (lambda: M.ConvTranspose2d(4, 6, 3, groups=2), {"bias": (1, 6, 1, 1), "weight": (2, 2, 3, 3, 3)}),
+    (lambda: M.Linear(3, 5), {"bias": (5,), "weight": (5, 3)}),
+    (lambda: M.BatchNorm2d(3), {"bias": (3,), "running_mean": (3,), "running_var": (3,), "weight": (3,)}),
+    (lambda: M.BatchNorm1d(3, affine=False), {"running_mean": (3,), "running_var": (3,)}),
+    (lambda: M.LayerNorm((2, 3)), {"bias": (6,), "weight": (6,)}),
+    (lambda: M.GroupNorm(2, 4), {"bias": (4,), "weight": (4,)}),
+    (lambda: M.Embedding(7, 3), {"weight": (7, 3)}),
+])  # fmt: skip
+def test_shapes_of_states(make, want):
+    m = make()
+    assert shapes(m) == want and list(shapes(m)) == sorted(want)
+    other = make()
+    other.load_state_dict(m.state_dict())
+    for (_, a), (_, b) in zip(m.named_tensors(), other.named_tensors()):
+        assert a.shape == b.shape and a.numpy().tobytes() == b.numpy().tobytes()
+
+
+def test_batch_norm_keeps_ninety_percent():
+    bn = M.BatchNorm2d(2)
+    assert bn.weight.shape == bn.running_mean.shape == (1, 2, 1, 1)
+    bn(F.full((2, 2, 3, 3), 10.0))
+    np.testing.assert_allclose(bn.running_mean.numpy().ravel(), [1, 1], rtol=1e-6)
+    np.testing.assert_allclose(bn.running_var.numpy().ravel(), [0.9, 0.9], rtol=1e-6)
+    x = np.random.default_rng(0).normal(2, 3, (4, 2, 3, 3)).astype(np.float32)
+    bn = M.BatchNorm2d(2, momentum=0.5)
+    y = bn(Tensor(x)).numpy()
+    np.testing.assert_allclose(y.mean((0, 2, 3)), [0, 0], atol=1e-5)
+    np.testing.assert_allclose(y.var((0, 2, 3)), [1, 1], rtol=1e-4)
+    np.testing.assert_allclose(bn.running_var.numpy().ravel(), 0.5 + 0.5 * x.var((0, 2, 3), ddof=1), rtol=1e-5)
+    bn.eval()
+    before = bn.running_mean.tolist()
+    got = bn(Tensor(x)).numpy()
+    m, v = bn.running_mean.numpy(), bn.running_var.numpy()
+    np.testing.assert_allclose(got, (x - m) / np.sqrt(v + 1e-5), rtol=1e-4, atol=1e-5)
+    assert bn.running_mean.tolist() == before
+    with pytest.raises(ValueError, match="takes a tensor of 4 axes"):
+        bn(Tensor([[1.0, 2.0]]))
+
+
+def test_strict_loading_names_everything_that_is_wrong():
+    net = M.Sequential(M.Linear(2, 3), M.Linear(3, 1))
+    good = net.state_dict()
+    before = {k: v.tobytes() for k, v in good.items()}
+    bad = {("0.wieght" if k == "0.weight" else k): v for k, v in good.items()}
+    with pytest.raises(KeyError, match=r"(?s)missing: 0.weight.*is it 0.wieght.*unexpected: 0.wieght"):
+        net.load_state_dict(bad)
+    with pytest.raises(ValueError, match=r"1.weight: \(1, 4\) does not fit \(1, 3\)"):
+        net.load_state_dict({**good, "0.weight": good["0.weight"] + 1, "1.weight": np.zeros((1, 4), np.float32)})
+    assert {k: v.tobytes() for k, v in net.state_dict().items()} == before, "nothing was taken"
+    net.load_state_dict({"0.bias": np.ones(3, np.float32), "x": 1}, strict=False)
+    assert net[0].bias.tolist() == [1, 1, 1]
+    net.load_state_dict(lambda k, t: np.zeros(t.shape, np.float32) if k == "1.weight" else None)
+    assert not net[1].weight.numpy().any() and net[0].bias.tolist() == [1, 1, 1]
+
+
+def test_the_dtype_of_the_loaded_array_wins():
+    net = M.Linear(2, 1)
+    net.load_state_dict({"weight": np.ones((1, 2)), "bias": np.ones(1)})
+    assert net.weight.dtype == "float64"
+
+
+def test_modes_hooks_and_walks():
+    net = M.Sequential(M.Linear(2, 2), M.Sequential(M.Dropout(0.5), M.BatchNorm1d(2)))
+    assert net.eval() is net and not any(m.training for m in net.modules())
+    net.train()
+    assert all(m.training for m in net.modules()) and len(net) == 2 and net[1][0].drop_prob == 0.5
+    seen = []
+    a = net[0].register_forward_pre_hook(lambda m, x: (x[0] * 0,))
+    b = net[0].register_forward_hook(lambda m, x, y: seen.append(y.shape))
+    net.eval()
+    assert net[0](F.ones((3, 2))).tolist() == [net[0].bias.tolist()] * 3 and seen == [(3, 2)]
+    a.remove()
+    b.remove()
+    net[0](F.ones((3, 2)))
+    assert len(seen) == 1
+    for p in net.parameters():
+        p.grad = F.ones(p.shape)
+    net.zero_grad()
+    assert all(p.grad is None for p in net.parameters())
+    with pytest.raises(NotImplementedError, match="needs a forward"):
+        M.Module()(1)
+    assert "(0): Linear(in_features=2, out_features=2, bias=True)" in repr(net)
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"])
+def test_copies(again):
+    net = M.Sequential(M.Conv2d(1, 2, 3), M.BatchNorm2d(2))
+    other = again(net)
+    x = F.ones((2, 1, 5, 5))
+    assert other(x).tolist() == net(x).tolist()
+    net[0].weight += 1
+    assert other[0].weight.tolist() != net[0].weight.tolist() and isinstance(other[0].weight, Parameter)
+
+
+def test_initial_values():
+    random.seed(1)
+    w = M.Linear(400, 300).weight.numpy()
+    assert abs(w.mean()) < 2e-3 and abs(w).max() <= 1 / 20 and abs(w.std() - 1 / 20 / 3**0.5) < 5e-4
+    conv = M.Conv2d(64, 128, 3)
+    assert abs(conv.weight.numpy().std() - 1 / np.sqrt(64 * 9)) < 5e-4 and not conv.bias.numpy().any()
+    t = Parameter(np.zeros((200, 300), np.float32))
+    for fill, std in [
+        (M.init.xavier_uniform_, np.sqrt(2 / 500)), (M.init.xavier_normal_, np.sqrt(2 / 500)),
+        (lambda t: M.init.msra_normal_(t, mode="fan_out", nonlinearity="relu"), np.sqrt(2 / 200)),
+        (lambda t: M.init.msra_uniform_(t), np.sqrt(2 / 300)), (lambda t: M.init.normal_(t, 3.0, 2.0), 2.0),
+    ]:  # fmt: skip
+        fill(t)
+        assert abs(t.numpy().std() / std - 1) < 0.02 and t.dtype == "float32"
+    M.init.fill_(t, 2.5)
+    assert (t.numpy() == 2.5).all()
+    assert M.init.calculate_fan_in_and_fan_out(M.Conv2d(4, 6, 3, groups=2).weight) == (18, 27)
+    a, b = (random.seed(7), M.Linear(3, 3))[1], (random.seed(7), M.Linear(3, 3))[1]
+    assert a.weight.tolist() == b.weight.tolist()
+
+
+def test_lstm_and_rnn_against_numpy():
+    random.seed(3)
+    x = np.random.default_rng(0).normal(size=(5, 2, 3)).astype(np.float32)
+    m = M.LSTM(3, 4)
+    s = {k: v.astype(np.float64) for k, v in m.state_dict().items()}
+    assert set(s) == {f"cells.0.0.{n}" for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+    w, u, b = s["cells.0.0.weight_ih"], s["cells.0.0.weight_hh"], s["cells.0.0.bias_ih"] + s["cells.0.0.bias_hh"]
+    h = c = np.zeros((2, 4))
+    want, sig = [], lambda v: 1 / (1 + np.exp(-v))
+    for step in x:
+        i, f, g, o = np.split(step @ w.T + h @ u.T + b, 4, 1)
+        c = sig(f) * c + sig(i) * np.tanh(g)
+        h = sig(o) * np.tanh(c)
+        want.append(h)
+    y, (hn, cn) = m(Tensor(x))
+    np.testing.assert_allclose(y.numpy(), want, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(cn.numpy()[0], c, rtol=1e-5, atol=1e-6)
+    both = M.RNN(3, 4, num_layers=2, bidirectional=True, batch_first=True)
+    y, hn = both(Tensor(x.transpose(1, 0, 2)))
+    assert y.shape == (2, 5, 8) and hn.shape == (4, 2, 4)

@@ -1,0 +1,134 @@
+"""Optimizers against their formulas in NumPy's float64, schedules, clipping, states."""
+
+import numpy as np
+import pytest
+
+from tengen import Parameter, Tensor, trace
+from tengen import optimizer as optim
+
+
+def sgd(p, grads, lr, momentum=0.0, nesterov=False, weight_decay=0.0):
+    v = np.zeros_like(p)
+    for g in grads:
+        g = g + weight_decay * p
+        v = momentum * v + g
+        p = p - lr * (g + momentum * v if nesterov else v)
+    return p
+
+
+def adam(p, grads, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, decoupled=False):
+    m = v = np.zeros_like(p)
+    for t, g in enumerate(grads, 1):
+        g = g if decoupled else g + weight_decay * p
+        m, v = betas[0] * m + (1 - betas[0]) * g, betas[1] * v + (1 - betas[1]) * g * g
+        step = m / (1 - betas[0] ** t) / (np.sqrt(v / (1 - betas[1] ** t)) + eps)
+        p = p - lr * (step + (weight_decay * p if decoupled else 0))
+    return p
+
+
+CASES = [
+    (optim.SGD, sgd, {"lr": 0.1}), (optim.SGD, sgd, {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}),
+    (optim.SGD, sgd, {"lr": 0.1, "momentum": 0.9, "nesterov": True}), (optim.Adam, adam, {"lr": 0.01}),
+    (optim.Adam, adam, {"lr": 0.01, "betas": (0.8, 0.9), "weight_decay": 0.1, "eps": 1e-4}),
+    (optim.AdamW, lambda p, g, **k: adam(p, g, decoupled=True, **k), {"lr": 0.01, "weight_decay": 0.1}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize("make, formula, options", CASES)
+def test_ten_steps(make, formula, options, traced):
+    r = np.random.default_rng(0)
+    start, grads = r.normal(size=(3, 5)), [r.normal(size=(3, 5)) for _ in range(10)]
+    p = Parameter(start.astype(np.float32))
+    opt = make([p], **options)
+    step = trace(opt.step) if traced else opt.step
+    for g in grads:
+        p.grad = Tensor(g.astype(np.float32))
+        step()
+    np.testing.assert_allclose(p.numpy(), formula(start, grads, **options), rtol=1e-4, atol=1e-5)
+    opt.clear_grad()
+    assert p.grad is None
+
+
+def test_states_and_resuming():
+    r = np.random.default_rng(0)
+    grads = [Tensor(r.normal(size=4).astype(np.float32)) for _ in range(6)]
+    for make in (lambda p: optim.Adam(p, lr=0.1), lambda p: optim.SGD(p, lr=0.1, momentum=0.9)):
+        a, b = Parameter(np.ones(4, np.float32)), Parameter(np.ones(4, np.float32))
+        one, two = make([a]), make([b])
+        for g in grads[:3]:
+            a.grad = g
+            one.step()
+        saved = one.state_dict()
+        values = {k: v.copy() for k, v in saved["state"][0].items()}
+        b._reset(a.detach())
+        two.load_state_dict(saved)
+        for g in grads[3:]:
+            a.grad = b.grad = g
+            one.step()
+            two.step()
+        assert a.tolist() == b.tolist()
+        assert all((saved["state"][0][k] == v).all() for k, v in values.items()), "a saved state does not change"
+    assert set(optim.Adam([a], lr=1.0).state_dict()["state"][0]) == {"exp_avg", "exp_avg_sq", "step"}
+    assert set(optim.SGD([a], lr=1.0, momentum=0.5).state_dict()["state"][0]) == {"momentum_buffer"}
+    with pytest.raises(ValueError, match="does not fit"):
+        optim.SGD([a], lr=1.0, momentum=0.5).load_state_dict(optim.Adam([a], lr=1.0).state_dict())
+
+
+def test_groups_and_errors():
+    a, b, c = (Parameter([1.0]) for _ in range(3))
+    opt = optim.SGD([{"params": [a], "lr": 1.0}, {"params": b}], lr=0.1)
+    for p in (a, b, c):
+        p.grad = Tensor([1.0])
+    assert opt.step() is opt
+    np.testing.assert_allclose([a.item(), b.item(), c.item()], [0, 0.9, 1], rtol=1e-6)
+    for call, error, message in [
+        (lambda: optim.SGD([], lr=1.0), ValueError, "no parameters"), (lambda: optim.SGD([Tensor([1.0])], lr=1.0), TypeError, "Parameters"),
+        (lambda: opt.add_param_group({"params": [a]}), ValueError, "two groups"), (lambda: optim.SGD([a], lr=-1.0), ValueError, "negative"),
+        (lambda: optim.SGD([a], lr=1.0, nesterov=True), ValueError, "nesterov needs a momentum"),
+        (lambda: optim.Adam([a], lr=1.0, betas=(1.0, 0.9)), ValueError, "out of range"),
+        (lambda: optim.SGD([a], lr=1.0).backward(a), RuntimeError, "zero_grad"),
+    ]:  # fmt: skip
+        with pytest.raises(error, match=message):
+            call()
+
+
+def test_schedules():
+    opt = optim.SGD([{"params": [Parameter([1.0])]}, {"params": [Parameter([1.0])], "lr": 10.0}], lr=1.0)
+    schedule = optim.MultiStepLR(opt, [2, 4], gamma=0.1)
+    seen = []
+    for _ in range(6):
+        seen.append([g["lr"] for g in opt.param_groups])
+        schedule.step()
+    np.testing.assert_allclose(seen, [[x, 10 * x] for x in (1, 1, 0.1, 0.1, 0.01, 0.01)])
+    opt = optim.SGD([Parameter([1.0])], lr=1.0)
+    cosine, seen = optim.CosineAnnealingLR(opt, 10, min_lr=0.2), []
+    for _ in range(12):
+        seen.append(opt.param_groups[0]["lr"])
+        cosine.step()
+    np.testing.assert_allclose(seen, [0.2 + 0.4 * (1 + np.cos(np.pi * min(i, 10) / 10)) for i in range(12)])
+    other = optim.CosineAnnealingLR(optim.SGD([Parameter([1.0])], lr=1.0), 10)
+    other.load_state_dict(cosine.state_dict())
+    assert other.current_epoch == 12 and other.min_lr == 0.2
+    with pytest.raises(ValueError, match="ascend"):
+        optim.MultiStepLR(opt, [4, 2])
+
+
+@pytest.mark.parametrize("ord, norm", [(2.0, np.sqrt(9 + 16 + 144)), (1.0, 19.0), (float("inf"), 12.0)])
+def test_clipping_by_norm(ord, norm):
+    for limit in (1.0, 100.0):
+        a, b, c = Parameter([0.0, 0.0]), Parameter([0.0]), Parameter([0.0])
+        a.grad, b.grad = Tensor([3.0, -4.0]), Tensor([12.0])
+        total = optim.clip_grad_norm([a, b, c], limit, ord)
+        np.testing.assert_allclose(total.item(), norm, rtol=1e-6)
+        scale = min(1.0, limit / norm)
+        np.testing.assert_allclose([*a.grad.tolist(), b.grad.item()], [3 * scale, -4 * scale, 12 * scale], rtol=1e-5)
+        assert c.grad is None
+
+
+def test_clipping_by_value():
+    a = Parameter([0.0, 0.0, 0.0])
+    a.grad = Tensor([-5.0, 0.5, 5.0])
+    optim.clip_grad_value(a, -1.0, 2.0)
+    assert a.grad.tolist() == [-1, 0.5, 2]
+    assert optim.clip_grad_norm([Parameter([1.0])], 1.0).item() == 0
