@@ -22,7 +22,7 @@ from tengen.ir.types import TensorType
 from tengen.kernels.lowering import contiguous_strides
 from tengen.ops.define import REGISTRY, Op, dispatch
 from tengen.runtime import native
-from tengen.runtime.eager import Layout, Plan, make_plan
+from tengen.runtime.eager import Layout, Plan, exact_key, make_plan
 
 if TYPE_CHECKING:
     from tengen.tensor_methods import TensorMethods  # a generated stub of what `methods.py` puts on the class
@@ -379,6 +379,9 @@ def _check_there(op: Op, inputs: tuple) -> None:
                 raise ArgumentError(f"needs a tensor for {name}, got None")
 
 
+dispatch.slow = _slow
+
+
 def _explain(e: Exception, op: Op, inputs: tuple, attrs: tuple) -> None:
     """Completes an error's message: the call that the user made, and the user's line."""
     if isinstance(e, Undecided) or len(e.args) != 1 or not isinstance(e.args[0], str):
@@ -402,7 +405,7 @@ def _execute(op: Op, inputs: tuple, attrs: tuple):
             )
     checked = "check" in op.rules and ("checks" not in op.rules or op.rules["checks"](types))
     plans = _slow_plans if checked or None in layouts else _plans
-    key = (op, attrs, layouts)
+    key = (op, exact_key(attrs), layouts)
     plan = plans.get(key)
     if plan is None:
         canonical = op.canonical(types, attrs)

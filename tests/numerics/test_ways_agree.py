@@ -122,3 +122,14 @@ def test_layout_and_alignment(seed):
         assert t.shape == a.shape and t.dtype is dtype(a.dtype)
         agree("the same values", [np.array(t.numpy())], [a])
     agree(f"laid out as {[t.strides for t in odd]}: {p}", [np.array(o.numpy()) for o in p.call(*odd)], want)
+
+
+def test_the_sign_of_a_zero_attribute():
+    """-0.0 equals 0.0, yet a call with the one does not find the program of the other."""
+    x = np.array([-1.0, 2.0], np.float32)
+    for name, key, attrs in (("pad", "constant_value", {"pad_width": ((1, 1),)}), ("leaky_relu", "negative_slope", {})):
+        for value in (0.0, -0.0, 0.0):
+            f = lambda t, value=value, name=name, key=key, attrs=attrs: REGISTRY[name].call(t, **attrs, **{key: value})
+            agree(f"{name} with {value}", eager(f, [x]), traced(f, [x])[1])
+    signs = [np.signbit(eager(lambda t, v=v: REGISTRY["pad"].call(t, ((1, 0),), constant_value=v), [x])[0][0]) for v in (0.0, -0.0)]
+    assert signs == [False, True]

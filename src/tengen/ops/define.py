@@ -15,6 +15,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import copysign
 from typing import Any
 
 from tengen.base.dtype import DType, bool_, float32, promote
@@ -33,6 +34,7 @@ class _Dispatch:
     """Where `op.call` goes. `tengen.tensor` installs the function that runs, records or traces."""
 
     run: Callable[[Op, tuple, tuple], Any]
+    slow: Callable[[Op, tuple, tuple], Any]  # the same without a look at the table of plans
     tensor: Callable[[Any], Any]  # a Tensor of whatever a user may pass for one
     scalar: Callable[[Any, DType], Any]  # a number as a 0-d tensor; a constant inside a trace
 
@@ -223,6 +225,11 @@ def _parameters(fn: Callable, kind: str) -> tuple[tuple[str, ...], tuple[str, ..
     return tuple(tensors), tuple(attrs), variadic, frozenset(optional)
 
 
+def negative_zero(a: Any) -> bool:
+    """Whether a is -0.0, which equals 0.0 and is not the same."""
+    return isinstance(a, float) and a == 0 and copysign(1.0, a) < 0
+
+
 def _make_call(op: Op, fn: Callable) -> Callable:
     """The user's function: binds arguments by a compiled signature (ten times faster than inspect.Signature.bind)."""
     sig = inspect.signature(fn)
@@ -239,7 +246,13 @@ def _make_call(op: Op, fn: Callable) -> Callable:
             parts.append(f"{p.name}=_default_{p.name}")
     tensors = f"(*{op.tensors[0]},{','.join(op.tensors[1:])})" if op.variadic else f"({''.join(t + ',' for t in op.tensors)})"
     attrs = f"({''.join(a + ',' for a in op.attrs)})"
-    text = f"def call({', '.join(parts)}):\n    return _dispatch.run(_op, {tensors}, {attrs})"
+    # -0.0 == 0.0, so a call with the one would find the plan of the other: it goes the slow way, which tells them apart
+    defaults = {a: sig.parameters[a].default for a in op.attrs}
+    floats = [a for a in op.attrs if "float" in str(sig.parameters[a].annotation) or isinstance(defaults[a], float)]
+    scope["_negative_zero"] = negative_zero
+    odd = " or ".join(f"_negative_zero({a})" for a in floats)
+    lines = [f"    if {odd}:\n        return _dispatch.slow(_op, {tensors}, {attrs})"] if odd else []
+    text = "\n".join([f"def call({', '.join(parts)}):", *lines, f"    return _dispatch.run(_op, {tensors}, {attrs})"])
     exec(compile(text, __file__, "exec"), scope)  # under this file's name, so that a search for the user's line passes over it
     call = scope["call"]
     call.__doc__, call.__signature__, call.__module__, call.op = fn.__doc__, sig, fn.__module__, op

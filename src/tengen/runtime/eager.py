@@ -14,12 +14,13 @@ from typing import Any
 from tengen.base.dtype import DType
 from tengen.base.errors import Undecided
 from tengen.codegen.target import Target
+from tengen.ir.graph import attr_key
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides
 from tengen.kernels.pointwise import memory_order, merge_axes, pointwise
 from tengen.kernels.source import Leaf
 from tengen.loops.lang import Expr, Index, var
-from tengen.ops.define import Op
+from tengen.ops.define import Op, negative_zero
 from tengen.runtime import native
 from tengen.runtime.program import Program, build, check_bytes, value_of
 
@@ -93,7 +94,13 @@ def make_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict) -> Plan:
 
 
 def _frozen(attrs: dict) -> tuple:
-    return tuple(attrs.items())
+    return tuple((k, exact_key((v,))) for k, v in attrs.items())
+
+
+def exact_key(attrs: tuple) -> tuple:
+    """The attributes as a key that tells -0.0 from 0.0."""
+    odd = any(negative_zero(a) or (isinstance(a, tuple) and any(map(negative_zero, a))) for a in attrs)
+    return ("-0.0", attr_key(attrs)) if odd else attrs
 
 
 class _Symbols:
