@@ -1,7 +1,6 @@
 """GradManager, grad, value_and_grad, vjp, Function: against closed forms and finite differences."""
 
 import gc
-import inspect
 import weakref
 
 import numpy as np
