@@ -117,6 +117,28 @@ def test_megengine_1_13_spelling():
     assert train(True) == train(False)
 
 
+def test_programs_are_dumped_and_loaded(tmp_path):
+    net, (x, _) = mlp(), batch()
+    want = net(x).numpy().tobytes()
+
+    @trace
+    def val_func(data, *, net):
+        return net(data)
+
+    @trace(symbolic=True, capture_as_const=True)
+    def infer(data):
+        return net(data)
+
+    val_func.trace(x, net=net)
+    infer(x)
+    for name, f in {"1.0": val_func, "1.13": infer, "torch": trace(net, example_input=x)}.items():
+        path = str(tmp_path / f"{name}.mge")
+        info = f.dump(path, arg_names=["data"])
+        assert "data" in str(info.inputs)
+        loaded = tengen.load_graph(path)
+        assert loaded(x).numpy().tobytes() == want and loaded(data=x).numpy().tobytes() == want
+
+
 def test_methods_and_copies_of_their_objects():
     class Scale:
         def __init__(self, k):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from threading import get_ident
 from typing import Any
 
 from tengen.base.errors import GradientError
@@ -11,6 +12,11 @@ from tengen.tape import gradients, leaf
 from tengen.tensor import Tensor, _restored
 
 _active: list[GradManager] = []
+
+
+def _nested() -> bool:
+    """Whether the calling thread records with more than one manager, so that a backward walk is itself to be recorded."""
+    return sum(m._thread == get_ident() for m in _active) > 1
 
 
 class GradManager:
@@ -31,6 +37,7 @@ class GradManager:
         self._attached: dict[int, tuple[Tensor, list[Callable]]] = {}
         self._before: list[tuple[Tensor, Any]] | None = None
         self._leaves: dict[int, Tensor] = {}
+        self._thread = 0
 
     def attach(self, tensors: Tensor | Iterable[Tensor], callbacks: Callable | Sequence[Callable] | None = None) -> GradManager:
         """Tensors whose gradients are wanted; each callback gets (tensor, gradient) and may return another gradient."""
@@ -60,7 +67,7 @@ class GradManager:
         """Starts recording; `backward` or `release` ends it. ``with gm:`` does both."""
         if self._before is not None:
             raise GradientError("this GradManager records already; help: call backward() or release() first")
-        self._before = []
+        self._before, self._thread = [], get_ident()
         _active.append(self)
         for t, _ in self._attached.values():
             self._start(t)
@@ -88,7 +95,7 @@ class GradManager:
         if len(seeds) != len(ys):
             raise GradientError(f"{len(ys)} outputs and {len(seeds)} gradients")
         tensors = self.attached_tensors()
-        found = gradients(ys, seeds, [self._leaves[id(t)] for t in tensors], create_graph=len(_active) > 1)
+        found = gradients(ys, seeds, [self._leaves[id(t)] for t in tensors], create_graph=_nested())
         self.release()
         for t, g in zip(tensors, found):
             for callback in self._attached[id(t)][1]:
