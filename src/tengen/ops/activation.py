@@ -110,14 +110,14 @@ hsigmoid.reference(lambda x: np.clip(x + 3, 0, 6) / 6)
 
 @elementwise(result="float", domain=(-2.5, 2.5))
 def hswish(x):
-    """x relu6(x + 3) / 6.
+    """x hsigmoid(x).
 
     Source: Howard et al., arXiv 1905.02244
     """
-    return x * lang.minimum(lang.maximum(x + 3.0, 0.0), 6.0) / 6.0
+    return x * (lang.minimum(lang.maximum(x + 3.0, 0.0), 6.0) / 6.0)
 
 
-hswish.reference(lambda x: x * np.clip(x + 3, 0, 6) / 6)
+hswish.reference(lambda x: x * (np.clip(x + 3, 0, 6) / 6))
 
 
 @elementwise(result="float")
