@@ -365,7 +365,7 @@ def test_interrupted(tmp_path, sent):
         os.killpg(p.pid, sent)
     else:
         p.kill()
-    _, errors = p.communicate(timeout=10)  # the pipe closes when the last worker is gone
+    _, errors = p.communicate(timeout=60)  # the pipe closes when the last worker is gone
     assert "data worker" not in errors and errors.count("Traceback") == (sent == signal.SIGINT), errors
     until = time.monotonic() + 3
     while (left := list(Path("/dev/shm").glob(f"tengen-{p.pid}-*"))) and time.monotonic() < until:

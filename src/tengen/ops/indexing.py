@@ -52,6 +52,14 @@ def check_range(op: str, index: Tensor, extent: int, axis: int, low: int | None 
         raise IndexOutOfRange(f"{op}: index {bad} is out of range for axis {axis} of extent {extent}")
 
 
+def broadcasts_to(shape: Sequence[Dim], target: Sequence[Dim]) -> bool:
+    """Whether a tensor of `shape` can be seen with the shape `target`."""
+    try:
+        return broadcast_shapes(target, shape) == tuple(target)
+    except ShapeError:
+        return False
+
+
 def _numbers(x: TensorType, mode: str) -> None:
     if mode != "set" and x.dtype is bool_:
         raise DTypeError(f"mode {mode!r} does not take bool; help: cast it, for example with .astype('int32')")
@@ -157,7 +165,7 @@ def _(types, axis, mode):
 def _(x, index, source, axis, mode):
     _along_axis(x, axis, index)
     _numbers(x, mode)
-    if broadcast_shapes(index.shape, source.shape) != tuple(index.shape):
+    if not broadcasts_to(source.shape, index.shape):
         raise ShapeError(f"a source of shape {source.shape} does not broadcast to an index of shape {index.shape}")
     if promote(x.dtype, source.dtype) is not x.dtype:
         raise DTypeError(f"{source.dtype} does not fit into {x.dtype}; help: cast one of them")
@@ -268,7 +276,7 @@ def _(*types, axes, position, mode):
     x, value = types[-2:]
     _numbers(x, mode)
     shape = _indexed_shape(types[:-2], x, axes, position)
-    if broadcast_shapes(shape, value.shape) != shape:
+    if not broadcasts_to(value.shape, shape):
         raise ShapeError(f"a value of shape {value.shape} does not broadcast to {shape}")
     if value.dtype is not x.dtype:
         raise DTypeError(f"a value of {value.dtype} for elements of {x.dtype}; help: cast it")
@@ -349,7 +357,7 @@ def set_slice(x: Tensor, value: Tensor, starts: Sequence[int], sizes: Sequence[i
 @set_slice.infer
 def _(x, value, starts, sizes, steps):
     strided_slice.rules["infer"](x, starts, sizes, steps)
-    if broadcast_shapes(sizes, value.shape) != tuple(sizes):
+    if not broadcasts_to(value.shape, sizes):
         raise ShapeError(f"a value of shape {value.shape} does not broadcast to {tuple(sizes)}")
     if value.dtype is not x.dtype:
         raise DTypeError(f"a value of {value.dtype} for elements of {x.dtype}; help: cast it")

@@ -222,7 +222,7 @@ def roll(inp: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] | No
         s = s % n if n else 0
         if s:
             x = concat([narrow(x, a, n - s, s), narrow(x, a, 0, n - s)], a)
-    return x
+    return broadcast_to(x, x.shape) if x is inp else x
 
 
 roll.reference(np.roll)

@@ -17,9 +17,9 @@ from tengen.base.dtype import bool_
 from tengen.base.errors import DTypeError, IndexOutOfRange, ShapeError
 from tengen.ir.types import Dim
 from tengen.loops.lang import Expr
-from tengen.ops.define import broadcast_shapes, dispatch, shorthand
+from tengen.ops.define import dispatch, shorthand
 from tengen.ops.elementwise import astype, where
-from tengen.ops.indexing import index, index_put, nonzero, set_slice
+from tengen.ops.indexing import broadcasts_to, index, index_put, nonzero, set_slice
 from tengen.ops.shape import broadcast_to, reshape, strided_slice
 
 if TYPE_CHECKING:
@@ -202,7 +202,9 @@ def getitem(inp: Tensor, key) -> Tensor:
     x = dispatch.tensor(inp)
     k = read_key(key, x.shape)
     y = _sliced(x, k)
-    return index(k.indices, y, tuple(k.axes), k.position) if k.indices else y
+    if k.indices:
+        return index(k.indices, y, tuple(k.axes), k.position)
+    return broadcast_to(x, x.shape) if y is x else y  # a tensor of its own, which can be written without changing x
 
 
 def _masks_whole(x: Tensor, key, value: Tensor) -> Any:
@@ -252,7 +254,7 @@ def _dropped(v: Tensor, ndim: int) -> Tensor:
 def _fitted(v: Tensor, shape: Sequence[Dim], sizes: Sequence[Dim]) -> Tensor:
     """A value that broadcasts to `shape`, so that it broadcasts to `sizes`, where ints left unit axes."""
     v = _dropped(v, len(shape))
-    if broadcast_shapes(shape, v.shape) != tuple(shape):
+    if not broadcasts_to(v.shape, shape):
         raise ShapeError(f"setitem: a value of shape {tuple(v.shape)} does not broadcast to {tuple(shape)}")
     if v.ndim == 0 or tuple(shape) == tuple(sizes):
         return v
