@@ -176,7 +176,7 @@ def greater_equal(x: TensorLike, y: TensorLike) -> Tensor:
 def hsigmoid(x: TensorLike) -> Tensor:
     """relu6(x + 3) / 6: a sigmoid of straight lines."""
 def hswish(x: TensorLike) -> Tensor:
-    """x relu6(x + 3) / 6."""
+    """x hsigmoid(x)."""
 def index_select(inp: TensorLike, axis: int, index: TensorLike) -> Tensor:
     """inp at a vector of integer indices of one axis (PyTorch's order of arguments)."""
 def isfinite(x: TensorLike) -> Tensor:

@@ -44,9 +44,9 @@ from tengen.functional import left_shift as left_shift
 from tengen.functional import less as less
 from tengen.functional import less_equal as less_equal
 from tengen.functional import log as log
+from tengen.functional import log10 as log10
 from tengen.functional import log1p as log1p
 from tengen.functional import log2 as log2
-from tengen.functional import log10 as log10
 from tengen.functional import logaddexp as logaddexp
 from tengen.functional import logical_and as logical_and
 from tengen.functional import logical_not as logical_not
