@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import functools
 import sys
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tengen.base.config import config
 from tengen.base.errors import TraceError
 from tengen.deploy.dump import Dumped, dump
 from tengen.ir.graph import Graph
@@ -292,7 +294,10 @@ class trace:
         for i in r.written:
             own(states[i])
         data = [contiguous(x.detach() if x._node is not None else x)._data for x in leaves]
+        start = time.perf_counter()
         out = r.call(*data, *[t._data for t in states], *r.constants)  # type: ignore[misc]
+        if config.debug >= 1:
+            print(f"tengen: {self.name}: ran {r.program.kernels} kernels in {1e3 * (time.perf_counter() - start):.3f} ms")
         out = (out,) if len(r.layouts) == 1 else out
         made = [_make(d, a) for d, a in zip(out, r.layouts)]
         extra = iter(made[r.n_results :])
