@@ -55,9 +55,10 @@ __all__ = [
     "matmul", "max", "max_pool2d", "maximum", "mean", "meshgrid", "min", "minimum", "mish", "mod", "moveaxis", "mul", "neg",
     "nn", "nonzero", "norm", "normalize", "not_equal", "one_hot", "ones", "ones_like", "pad", "permute", "pixel_shuffle",
     "pow", "prelu", "prod", "reciprocal", "relu", "relu6", "repeat", "reshape", "right_shift", "roll", "round", "rsqrt",
-    "scaled_dot_product_attention", "scatter", "searchsorted", "selu", "sigmoid", "sign", "silu", "sin", "sinh", "softmax",
-    "softplus", "sort", "split", "sqrt", "square", "square_loss", "squeeze", "stack", "std", "sub", "sum", "swapaxes", "take",
-    "tan", "tanh", "tile", "topk", "transpose", "tril", "triu", "trunc", "var", "where", "zeros", "zeros_like"
+    "scaled_dot_product_attention", "scatter", "searchsorted", "selu", "sigmoid", "sign", "silu", "sin", "sinh",
+    "sliding_window", "sliding_window_transpose", "softmax", "softplus", "sort", "split", "sqrt", "square", "square_loss",
+    "squeeze", "stack", "std", "sub", "sum", "swapaxes", "take", "tan", "tanh", "tile", "topk", "transpose", "tril", "triu",
+    "trunc", "unfold", "var", "where", "zeros", "zeros_like"
 ]
 
 def abs(x: TensorLike) -> Tensor:
@@ -300,6 +301,12 @@ def sin(x: TensorLike) -> Tensor:
     """The sine of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
 def sinh(x: TensorLike) -> Tensor:
     """The hyperbolic sine, at most 2 ULP off."""
+def sliding_window(inp: TensorLike, kernel_size: Any, padding: Any = 0, stride: Any = 1, dilation: Any = 1) -> Tensor:
+    """All windows over the last two axes of an image padded with zeros, without copying where there is no padding."""
+def sliding_window_transpose(
+    inp: TensorLike, output_size: Any, kernel_size: Any, padding: Any = 0, stride: Any = 1, dilation: Any = 1,
+) -> Tensor:
+    """The sum of windows put back in their places: the transpose of `sliding_window`."""
 def softmax(inp: TensorLike, axis: int | Sequence[int] | None = -1) -> Tensor:
     """exp(x) divided by its sum along `axis`, without overflow: the largest element is taken out first."""
 def softplus(x: TensorLike) -> Tensor:
@@ -345,6 +352,8 @@ def triu(inp: TensorLike, k: int = 0) -> Tensor:
     """The last two axes' upper triangle, from the k-th diagonal on; zeros below."""
 def trunc(x: TensorLike) -> Tensor:
     """x without its fraction. The gradient is 0."""
+def unfold(inp: TensorLike, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+    """The windows of images as columns (im2col). Shapes: (N, C, H, W) -> (N, C KH KW, PH PW)."""
 def var(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The variance: the mean of the squared distance from the mean (divided by n)."""
 def where(mask: TensorLike, x: TensorLike, y: TensorLike) -> Tensor:

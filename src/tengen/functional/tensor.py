@@ -10,6 +10,7 @@ _NAMES = [
     "flatten", "flip", "full", "full_like", "gather", "linspace", "meshgrid", "moveaxis", "nonzero", "one_hot", "ones", "ones_like", "pad",
     "permute", "repeat", "reshape", "roll", "scatter", "searchsorted", "sort", "split", "squeeze", "stack", "swapaxes", "take", "tile",
     "topk", "transpose", "tril", "triu", "where", "zeros", "zeros_like", "copy", "index_select",
+    "sliding_window", "sliding_window_transpose", "unfold",
 ]  # fmt: skip
 
 __all__ = ["flatten"]

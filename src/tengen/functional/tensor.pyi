@@ -33,6 +33,8 @@ from tengen.functional import reshape as reshape
 from tengen.functional import roll as roll
 from tengen.functional import scatter as scatter
 from tengen.functional import searchsorted as searchsorted
+from tengen.functional import sliding_window as sliding_window
+from tengen.functional import sliding_window_transpose as sliding_window_transpose
 from tengen.functional import sort as sort
 from tengen.functional import split as split
 from tengen.functional import squeeze as squeeze
@@ -44,6 +46,7 @@ from tengen.functional import topk as topk
 from tengen.functional import transpose as transpose
 from tengen.functional import tril as tril
 from tengen.functional import triu as triu
+from tengen.functional import unfold as unfold
 from tengen.functional import where as where
 from tengen.functional import zeros as zeros
 from tengen.functional import zeros_like as zeros_like
@@ -52,6 +55,6 @@ __all__ = [
     "arange", "argsort", "astype", "broadcast_to", "concat", "cond_take", "copy", "cumprod", "cumsum", "diag", "diagonal",
     "expand_dims", "eye", "flatten", "flip", "full", "full_like", "gather", "index_select", "linspace", "meshgrid", "moveaxis",
     "nonzero", "one_hot", "ones", "ones_like", "pad", "permute", "repeat", "reshape", "roll", "scatter", "searchsorted",
-    "sort", "split", "squeeze", "stack", "swapaxes", "take", "tile", "topk", "transpose", "tril", "triu", "where", "zeros",
-    "zeros_like"
+    "sliding_window", "sliding_window_transpose", "sort", "split", "squeeze", "stack", "swapaxes", "take", "tile", "topk",
+    "transpose", "tril", "triu", "unfold", "where", "zeros", "zeros_like"
 ]
