@@ -6,6 +6,7 @@ traced, as bits. A step is forward, backward, update and clearing the gradients,
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -119,13 +120,50 @@ class TorchTrainer:
         return {k: p.detach().numpy().copy() for k, p in zip(self.names, self.net.parameters())}
 
 
+class MegEngineTrainer:
+    """MegEngine's side: `megengine_peer.py` in a process of the Python that MEGENGINE_PYTHON names."""
+
+    def __init__(self, name: str, weights: dict[str, np.ndarray], traced: bool):
+        here = str(Path(__file__).parent / "megengine_peer.py")
+        command = [os.environ["MEGENGINE_PYTHON"], here, str(compare.THREADS)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        data, label = example(name)
+        with tempfile.TemporaryDirectory() as folder:
+            np.savez(f"{folder}/start.npz", images=data, labels=label, **weights)
+            self._ask({"make": [name, traced, f"{folder}/start.npz", RATE, MOMENTUM]})
+
+    def _ask(self, request: dict) -> float:
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def step(self) -> np.float32:
+        """Trains once; the way to the other process and back is part of it (about 0.1 ms)."""
+        return np.float32(self._ask({"steps": 1}))
+
+    def __del__(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+def megengine(name: str, weights: dict[str, np.ndarray], traced: bool) -> dict[str, MegEngineTrainer]:
+    """MegEngine as a contender where there is one; by the clock only, since its processor time is another process's."""
+    if "MEGENGINE_PYTHON" not in os.environ:
+        print("skipped: MegEngine; set MEGENGINE_PYTHON to a Python 3.10 that has it", flush=True)
+        return {}
+    return {"MegEngine": MegEngineTrainer(name, weights, traced)} if compare.THREADS > 1 else {}
+
+
 def training(name: str, traced: bool, goal: Goal) -> Case:
-    """One network, eager or traced, beside PyTorch in eager mode."""
+    """One network, eager or traced, beside PyTorch in eager mode and MegEngine in the same mode."""
     mine, reference = Trainer(name, traced), Trainer(name, False)
     start = mine.weights()
     others = {}
     if torch:
         others = {"torch": TorchTrainer(name, start, False), "torch, fused SGD": TorchTrainer(name, start, True)}
+    mge = megengine(name, start, traced)
 
     def check() -> None:
         for _ in range(3):
@@ -134,6 +172,9 @@ def training(name: str, traced: bool, goal: Goal) -> Case:
             for who, t in others.items():
                 theirs = t.step().item()
                 assert abs(loss.item() - theirs) < 1e-4 * abs(theirs), f"loss {loss.item()}, {who} has {theirs}"
+            for who, m in mge.items():
+                theirs = float(m.step())
+                assert abs(loss.item() - theirs) < 1e-3 * abs(theirs), f"loss {loss.item()}, {who} has {theirs}"
         after = mine.weights()
         for k, w in reference.weights().items():
             assert w.tobytes() == after[k].tobytes(), f"eager and traced {k} differ in their bits"
@@ -143,7 +184,7 @@ def training(name: str, traced: bool, goal: Goal) -> Case:
                 worst = np.abs(w.reshape(-1) - after[k].reshape(-1)).max()
                 assert worst <= 1e-3 * step + 1e-7, f"{k} differs from {who}'s by {worst:.3g} after moving by {step:.3g}"
 
-    contenders = {"tengen": mine.step} | {who: t.step for who, t in others.items()}
+    contenders = {"tengen": mine.step} | {who: t.step for who, t in (others | mge).items()}
     work = 2.0 * BATCH * (3 * sum(LAYERS[name]) - LAYERS[name][0])
     return Case(f"{name}, {'traced' if traced else 'eager'} step", contenders, goal, work, check=check)
 
