@@ -24,7 +24,7 @@ from tengen.kernels.folding import (
     negate,
     settled,
     simple_fold,
-)  # isort: skip  # fmt: skip
+)
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.pointwise import GRAIN, store_at, unflatten
 from tengen.kernels.source import At, Source, View, broadcast

@@ -38,7 +38,7 @@ from tengen.loops.lang import (
     ramp,
     select,
     splat,
-)  # isort: skip  # fmt: skip
+)
 
 LAST = (1 << 63) - 1  # greater than every packed element
 BLOCK = LANES * LANES

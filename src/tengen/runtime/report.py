@@ -11,7 +11,7 @@ from tengen.base.version import VERSION
 from tengen.codegen.target import Target
 from tengen.runtime import cache
 
-WHEELS = ("numpy", "llvmlite", "safetensors", "ml_dtypes", "click", "ziglang")
+WHEELS = ("numpy", "llvmlite", "ml_dtypes", "click", "ziglang")
 _TOLD = ("fma", "avx2", "avx512f", "avx512vl", "avx512bw", "avx512vnni", "avx512bf16", "neon", "dotprod", "bf16", "sve")
 
 
