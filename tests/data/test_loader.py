@@ -336,7 +336,8 @@ def test_no_room_in_shared_memory(monkeypatch):
 
 
 SCRIPT = """
-import os, sys, time
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs with the signal ignored
 import numpy as np
 from tengen.data import DataLoader, Dataset, SequentialSampler
 class Slow(Dataset):
