@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -133,9 +134,12 @@ class MegEngineTrainer:
             self._ask({"make": [name, traced, f"{folder}/start.npz", RATE, MOMENTUM]})
 
     def _ask(self, request: dict) -> float:
+        self.process.send_signal(signal.SIGCONT)
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
+        answer = json.loads(self.process.stdout.readline())
+        self.process.send_signal(signal.SIGSTOP)  # its threads must not disturb the others' turns
+        return answer
 
     def step(self) -> np.float32:
         """Trains once; the way to the other process and back is part of it (about 0.1 ms)."""
