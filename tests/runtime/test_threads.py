@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 
+from tengen.base import config as knobs
 from tengen.base.config import config
 from tengen.runtime import native
 from tengen.runtime.threads import MAX_THREADS, threads_ir
@@ -220,10 +221,18 @@ except KeyboardInterrupt:
     assert out == "True\n"
 
 
+def test_the_number_is_the_least_of_what_is_asked_and_allowed(monkeypatch):
+    monkeypatch.setattr(knobs, "_cpu_limit", lambda: 6)
+    for environ, n in (
+        ({}, 6), ({"TENGEN_NUM_THREADS": "3"}, 3), ({"TENGEN_NUM_THREADS": "9"}, 6), ({"OMP_NUM_THREADS": "2"}, 2),
+        ({"OMP_NUM_THREADS": "4,2", "TENGEN_NUM_THREADS": "5"}, 4), ({"OMP_NUM_THREADS": "many"}, 6), ({"OMP_NUM_THREADS": "0"}, 6),
+    ):  # fmt: skip
+        assert knobs.Config(environ).threads == n, environ
+
+
 def test_the_number_comes_from_the_knob(run_python):
-    assert run_python("from tengen.base.config import config\nprint(config.threads)", TENGEN_NUM_THREADS="3") == "3\n"
     out = run_python("sums(10); print(len(os.listdir('/proc/self/task')))", TENGEN_NUM_THREADS="1")
-    more = run_python("sums(10); print(len(os.listdir('/proc/self/task')))", TENGEN_NUM_THREADS="4")
+    more = run_python("native.set_threads(4); sums(10); print(len(os.listdir('/proc/self/task')))", TENGEN_NUM_THREADS="1")
     assert int(more) == int(out) + 3
 
 

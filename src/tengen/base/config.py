@@ -44,7 +44,7 @@ def _positive(text: str) -> int:
 KNOBS: dict[str, tuple[str, Callable[[str], Any], Any, str]] = {
     "debug": ("TENGEN_DEBUG", int, 0, "1 programs and timings, 2 graphs, 3 kernels, 4 LLVM IR, 5 assembly"),
     "check": ("TENGEN_CHECK", lambda s: s not in ("", "0"), False, "verify every graph and kernel between passes"),
-    "threads": ("TENGEN_NUM_THREADS", _positive, None, "threads that a program may use; default: what the machine allows"),
+    "threads": ("TENGEN_NUM_THREADS", _positive, None, "threads of a program, at most what the machine allows; set_threads() may go beyond"),
     "cache_dir": ("TENGEN_CACHE_DIR", str, None, "where compiled kernels are kept; default: ~/.cache/tengen"),
     "cache_bytes": ("TENGEN_CACHE_BYTES", _positive, 512 << 20, "size at which the oldest cached kernels are removed"),
     "cache": ("TENGEN_CACHE", lambda s: s not in ("", "0"), True, "keep compiled kernels on disk"),
@@ -72,12 +72,9 @@ class Config:
             except ValueError:
                 raise ConfigError(f"{var}={environ[var]!r} is not a valid value: {KNOBS[name][3]}") from None
             object.__setattr__(self, name, value)
-        if self.threads is None:
-            omp = environ.get("OMP_NUM_THREADS", "").split(",")[0]
-            limit = _cpu_limit()
-            object.__setattr__(self, "threads", min(limit, int(omp)) if omp.isdigit() and int(omp) > 0 else limit)
-        else:
-            object.__setattr__(self, "threads", min(self.threads, max(64, _cpu_limit())))
+        omp = environ.get("OMP_NUM_THREADS", "").split(",")[0]
+        asked = [n for n in (self.threads, int(omp) if omp.isdigit() else 0) if n]
+        object.__setattr__(self, "threads", min([_cpu_limit(), *asked]))
 
     def __setattr__(self, name, value):
         if name not in KNOBS:
