@@ -29,9 +29,6 @@ from tengen.runtime.program import Program, build
 from tengen.tape import call_body
 from tengen.tensor import Tensor, _make, _new, from_numpy, hide_plans, plan_maker, record, restore_plans, tracing
 
-# Ops whose indices a traced program checks: the first bad one makes the run raise when it has ended
-CHECKED = ("gather", "scatter", "index", "index_put", "one_hot", "cross_entropy_each")
-
 
 class Traced:
     """What stands in for a `Layout` while recording: the type alone; memory comes later. `recorder` is whose value it is."""
@@ -70,7 +67,6 @@ class Recorder:
         self.constants = constants  # capture tensors as constants instead of states
         self.lines = lines
         self.captured: list[Tensor] = []
-        self.checks: list[tuple[Tensor, str]] = []
         self.baked: dict[str, Tensor] = {}  # captured as constants, by name
         self.owners: dict[int, Tensor] = {}
         self.grads: dict[int, tuple[Tensor, Tensor | None]] = {}  # id -> (tensor, its gradient before)
@@ -118,8 +114,6 @@ class Recorder:
         types = [None if x is None else x._layout.type for x in inputs]
         canonical = op.canonical(types, attrs)
         values = [None if x is None else self.value(x) for x in inputs]
-        if op.name in CHECKED and self.lines and all(isinstance(d, int) for t in types if t is not None for d in t.shape):
-            op.rules["check"](inputs, **canonical)
         if op.kind == "composite":
             out = call_body(op, tuple(None if x is None else x.detach() for x in inputs), canonical)
         else:
@@ -130,11 +124,6 @@ class Recorder:
         if any(x is not None and x._node is not None for x in inputs):
             record(op, tuple(None if x is None else self.seen(x, x._node) for x in inputs), attrs, out)
         return out
-
-    def later(self, bad: Tensor, message: str) -> bool:
-        """A run in which `bad` is true raises IndexOutOfRange afterwards."""
-        self.checks.append((bad, f"{message} [at {user_line()}]"))
-        return True
 
     def value(self, t: Tensor) -> Value:
         """The graph's value for a tensor: a traced one has one; a concrete one is captured."""

@@ -420,11 +420,6 @@ def _execute(op: Op, inputs: tuple, attrs: tuple):
     return _make(r, plan.layouts[0]) if len(plan.layouts) == 1 else tuple(map(_make, r, plan.layouts))
 
 
-def _later(bad: Tensor, message: str) -> bool:
-    return tracing.recorder is not None and tracing.recorder.later(bad, message)
-
-
-dispatch.later = _later
 plan_maker: dict[str, Callable[..., Plan]] = {"elementwise": make_plan, "primitive": make_plan, "view": make_plan}
 
 

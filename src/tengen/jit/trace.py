@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tengen.base.config import config
-from tengen.base.errors import IndexOutOfRange, TraceError
+from tengen.base.errors import TraceError
 from tengen.deploy.dump import Dumped, dump
 from tengen.ir.graph import Graph
 from tengen.jit.naming import tensor_names
@@ -118,7 +118,6 @@ class Recording:
     n_results: int
     objects: list[Any] = field(default_factory=list)  # arguments that are neither tensors nor plain values
     baked: dict[str, Tensor] = field(default_factory=dict)  # captured as constants, by name
-    checks: list[str] = field(default_factory=list)  # what is wrong when one of the last outputs is true
     written: list[int] = field(default_factory=list)
     call: Callable | None = None
     layouts: tuple[Layout, ...] = ()
@@ -260,13 +259,12 @@ class trace:
                 if g is not None:
                     outs.append(g)
             n_results = len(outs) - sum(there for _, there in grads)
-            outs += [bad for bad, _ in rec.checks]
             graph = rec.finish([(f"output{i}", o) for i, o in enumerate(outs)])
         owners = {i: _ref(rec.owners[id(t)], rec) for i, t in enumerate(rec.captured) if id(t) in rec.owners}
         taped = [x._node is not None for x in (*leaves, *rec.captured)]
         r = Recording(
             graph, rec.captured, owners, grads, list(guards.values()), taped, on_tape and any(taped), result_key, n_results,
-            _objects(structure), rec.baked, [message for _, message in rec.checks],
+            _objects(structure), rec.baked,
         )  # fmt: skip
         if not r.open:
             self._compile(r)
@@ -305,9 +303,6 @@ class trace:
         extra = iter(made[r.n_results :])
         for t, there in r.grads:
             _of(t, leaves)._grad = next(extra) if there else None
-        for bad, message in zip(extra, r.checks):
-            if bad.item():
-                raise IndexOutOfRange(f"{self.name}: {message}")
         return unflatten(r.result, made[: r.n_results])
 
     # -- shipping --------------------------------------------------------------------------------------------------------

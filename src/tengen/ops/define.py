@@ -37,7 +37,6 @@ class _Dispatch:
     slow: Callable[[Op, tuple, tuple], Any]  # the same without a look at the table of plans
     tensor: Callable[[Any], Any]  # a Tensor of whatever a user may pass for one
     scalar: Callable[[Any, DType], Any]  # a number as a 0-d tensor; a constant inside a trace
-    later: Callable[[Any, str], bool]  # inside a trace: raises with this message after a run in which the tensor is true
 
 
 dispatch = _Dispatch()

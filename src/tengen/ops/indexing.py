@@ -46,12 +46,7 @@ outside.cases(Case(lambda r: (r.integers(-3, 3, (4, 17)), np.int64(-3), np.int64
 def check_range(op: str, index: Tensor, extent: int, axis: int, low: int | None = None) -> None:
     """Raises IndexOutOfRange, naming op, index and extent, where an index is outside [low, extent) (low: -extent)."""
     low = -extent if low is None else low
-    if not index.size:
-        return
-    bad_ones = outside(index, dispatch.scalar(low, int64), dispatch.scalar(extent, int64))
-    if dispatch.later(bad_ones, f"{op}: an index is out of range for axis {axis} of extent {extent}"):
-        return
-    if bad_ones.item():
+    if index.size and outside(index, dispatch.scalar(low, int64), dispatch.scalar(extent, int64)).item():
         values = index.numpy()
         bad = values[(values < low) | (values >= extent)].flat[0]
         raise IndexOutOfRange(f"{op}: index {bad} is out of range for axis {axis} of extent {extent}")
