@@ -16,12 +16,12 @@ import numpy as np
 from tengen.base.dtype import DType
 from tengen.base.errors import TraceError, user_line
 from tengen.codegen.target import Target
-from tengen.ir.graph import Graph, State, Value
+from tengen.ir.graph import Check, Graph, State, Value
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import Array, contiguous_strides, product
 from tengen.loops.lang import Expr
 from tengen.ops.define import Op
-from tengen.passes.lower import lower
+from tengen.passes.lower import CHECKS, lower
 from tengen.passes.pipeline import optimize
 from tengen.runtime import eager
 from tengen.runtime.eager import Layout, Plan
@@ -114,6 +114,8 @@ class Recorder:
         types = [None if x is None else x._layout.type for x in inputs]
         canonical = op.canonical(types, attrs)
         values = [None if x is None else self.value(x) for x in inputs]
+        if self.lines:  # the eager call of a composite has checked what it was given
+            self._check(op, inputs, types, attrs)
         if op.kind == "composite":
             out = call_body(op, tuple(None if x is None else x.detach() for x in inputs), canonical)
         else:
@@ -124,6 +126,14 @@ class Recorder:
         if any(x is not None and x._node is not None for x in inputs):
             record(op, tuple(None if x is None else self.seen(x, x._node) for x in inputs), attrs, out)
         return out
+
+    def _check(self, op: Op, inputs: tuple, types: list, attrs: dict) -> None:
+        """What a run must not meet in the operands of a call."""
+        known = {c.bad for c in self.graph.checks}
+        for v in op.violations(tuple(None if x is None else x.detach() for x in inputs), types, attrs):
+            bad = self.value(v.bad)
+            if bad not in known:
+                self.graph.checks.append(Check(bad, v.error.__name__, v.message, user_line()))
 
     def value(self, t: Tensor) -> Value:
         """The graph's value for a tensor: a traced one has one; a concrete one is captured."""
@@ -278,7 +288,8 @@ def compile_graph(
     target: Target | None = None,
     fold: bool = False,
 ):
-    """Passes, lowering, memory plan, machine code. Buffers: inputs, states, large constants; outputs. See `program.build`.
+    """Passes, lowering, memory plan, machine code. Buffers: inputs, states, large constants; outputs, and one of what the checks
+    found, where there are any. See `program.build`.
     `fold`: what depends on constants alone is computed now."""
     placed = dict(placed or {})
     order = {v.name: placed[v] for v in graph.inputs if v in placed}
@@ -287,7 +298,7 @@ def compile_graph(
     ids = [placed_id for placed_id in (order[v.name].id if v.name in order else ("in", i) for i, v in enumerate(graph.inputs))]
     ids += [("state", name) for name in graph.states]
     ids += [("const", name) for name in graph.constants]
-    program = build(lo, ids, [("out", i) for i in range(len(outs))], name)
+    program = build(lo, ids, [*(("out", i) for i in range(len(outs))), *([CHECKS] if graph.checks else [])], name)
     program.graph = graph
     return program, [outs[i] for i in range(len(outs))]
 

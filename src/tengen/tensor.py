@@ -415,7 +415,9 @@ def _execute(op: Op, inputs: tuple, attrs: tuple):
         if tracing.active is None:  # else another thread records, and must find no plans
             plans[key] = plan
     if checked:
-        op.rules["check"](inputs, **op.canonical(types, attrs))
+        for v in op.violations(inputs, types, attrs):  # type: ignore[arg-type]
+            if v.bad.item():
+                raise v.error(v.found() if v.found else v.message)
     r = plan.call(*[x._data for x in inputs if x is not None])
     return _make(r, plan.layouts[0]) if len(plan.layouts) == 1 else tuple(map(_make, r, plan.layouts))
 

@@ -253,7 +253,7 @@ calm = [e for e in seen if not e[0].startswith(("builtins.id", "mmap."))]
 print([(e, str(a[0])) for e, a in calm])
 from tengen.runtime import compile
 before = compile.compilations
-assert m._call is None
+assert m._executable is None
 """
 
 

@@ -15,7 +15,7 @@ from tengen.base.config import config
 from tengen.codegen.target import Target
 from tengen.ir.graph import Graph
 from tengen.kernels.lowering import Lowering
-from tengen.passes.lower import lower
+from tengen.passes.lower import CHECKS, lower
 from tengen.passes.pipeline import optimize
 from tengen.runtime import native
 from tengen.runtime.program import build
@@ -45,6 +45,7 @@ class Lowered:
         self.lo, outs = lower(g, target or Target.host())
         self.memory = {("in", i): np.array(a).reshape(-1) for i, a in enumerate(inputs)}
         self.memory |= {("const", c.name): np.array(c.data).reshape(-1) for c in g.constants.values()}
+        self.memory[CHECKS] = np.zeros(len(g.checks), bool)
         self.outs = [outs[i] for i in range(len(outs))]
         for o in self.outs:
             self.memory[o.id] = np.zeros(int(np.prod(o.shape)), o.dtype.numpy)

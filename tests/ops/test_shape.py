@@ -160,7 +160,9 @@ def test_indices_out_of_range(name, f):
         with pytest.raises(IndexOutOfRange) as e:
             f(x, i)
         assert name in str(e.value) and f"index {bad} is out of range" in str(e.value) and "extent 3" in str(e.value)
-        trace(f)(x, i)  # unchecked, but it stays inside the tensor
+        with pytest.raises(IndexOutOfRange) as e:
+            trace(f)(x, i)  # looked at when the run has ended; it stays inside the tensor
+        assert name in str(e.value) and "an index is out of range" in str(e.value) and "extent 3" in str(e.value)
 
 
 def test_what_is_counted_first_is_refused_in_a_trace():

@@ -42,6 +42,10 @@ class IndexOutOfRange(TengenError, IndexError):
     """An index outside the extent of its axis."""
 
 
+class NegativePower(TengenError, ValueError):
+    """An integer raised to a negative integer."""
+
+
 class GradientError(TengenError, RuntimeError):
     """A gradient that was asked for and cannot be had."""
 

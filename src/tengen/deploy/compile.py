@@ -16,12 +16,12 @@ import numpy as np
 
 from tengen.base.errors import CompileError, ConfigError
 from tengen.codegen.target import Target
-from tengen.deploy.ctext import Interface, Region, c_name, example_text, header_text
+from tengen.deploy.ctext import FIRST_CHECK, Interface, Region, c_name, example_text, header_text
 from tengen.deploy.elf import sections
 from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model, Port
 from tengen.deploy.tensorfile import replacing
-from tengen.ir.graph import Graph
+from tengen.ir.graph import Check, Graph
 from tengen.ops.define import lookup
 from tengen.record import compile_graph
 from tengen.runtime.compile import compile_object, elf_symbols
@@ -86,7 +86,7 @@ def compile_model(
     blob, constants, states, state_offset, state_bytes = _layout(program.graph, model)
     face = Interface(
         prefix, target, chosen.cpu, threads, model.inputs, model.outputs, len(blob), checksum(blob), program.arena_bytes([]),
-        tuple(constants), tuple(states), state_offset, state_bytes, model.checksum,
+        tuple(constants), tuple(states), state_offset, state_bytes, model.checksum, tuple(map(_message, program.graph.checks)),
     )  # fmt: skip
     text = _internal(program.text) + entry_ir(face, program)
     if threads > 1:
@@ -101,6 +101,10 @@ def compile_model(
     code = sum(s.size for s in sections(data) if s.executable)
     sizes = (code, len(data), len(blob), face.workspace_bytes)
     return Artifact(files, prefix, target, threads, program.kernels, *sizes, model.inputs, model.outputs)  # type: ignore[arg-type]
+
+
+def _message(c: Check) -> str:
+    return f"{c.error}: {c.message}" + (f" [at {c.where}]" if c.where else "")
 
 
 def _program(model: Model, target: Target) -> Program:
@@ -171,7 +175,8 @@ def entry_ir(face: Interface, program: Program) -> str:
     p = face.prefix
     ints = program.integers([])
     arguments = face.arguments()
-    n_buffers = len(face.inputs) + len(face.states) + len(face.constants) + len(face.outputs) + 1
+    flags = len(face.checks)
+    n_buffers = len(face.inputs) + len(face.states) + len(face.constants) + len(face.outputs) + bool(flags) + 1
     lines = [f"define i32 @{p}_run({', '.join(f'ptr %a{i}' for i in range(len(arguments)))}) nounwind {{"]
     lines += [f"  %buffers = alloca [{n_buffers} x ptr], align 16"]
     where = {a.key: f"%a{i}" for i, a in enumerate(arguments)}
@@ -190,11 +195,19 @@ def entry_ir(face: Interface, program: Program) -> str:
             lines.append(f"  %{kind}{j} = getelementptr i8, ptr {base}, i64 {r.offset}")
             slots.append(f"%{kind}{j}")
     slots += [where[("out", i)] for i in range(len(face.outputs))]
+    if flags:
+        lines.append(f"  %flags = alloca [{flags} x i8], align {ALIGN}\n  store [{flags} x i8] zeroinitializer, ptr %flags")
+        slots.append("%flags")
     slots.append(where.get(("workspace", 0), "null"))
     for i, s in enumerate(slots):
         lines.append(f"  %slot{i} = getelementptr ptr, ptr %buffers, i64 {i}\n  store ptr {s}, ptr %slot{i}")
     parallel = f"{p}_parallel" if face.threads > 1 else f"{p}.serial"
-    lines.append(f"  call void @run(ptr %buffers, ptr @{p}.ints, ptr @{parallel})\n  ret i32 0")
+    lines.append(f"  call void @run(ptr %buffers, ptr @{p}.ints, ptr @{parallel})\n  %code{flags} = add i32 0, 0")
+    for i in reversed(range(flags)):  # the first check that failed is what is returned
+        lines.append(f"  %flag{i}.p = getelementptr i8, ptr %flags, i64 {i}\n  %flag{i} = load i8, ptr %flag{i}.p")
+        lines.append(f"  %failed{i} = icmp ne i8 %flag{i}, 0")
+        lines.append(f"  %code{i} = select i1 %failed{i}, i32 {FIRST_CHECK + i}, i32 %code{i + 1}")
+    lines.append("  ret i32 %code0")
     if any(a.bytes for a in arguments):
         lines.append("missing:\n  ret i32 1\nunaligned:\n  ret i32 2")
     lines.append("}")

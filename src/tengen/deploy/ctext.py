@@ -13,6 +13,7 @@ from tengen.base.version import VERSION
 from tengen.deploy.model import Port
 
 ALIGN = 64
+FIRST_CHECK = 3  # the code that a run returns for its first check
 C_TYPES = {
     "float64": "double", "float32": "float", "float16": "uint16_t", "bfloat16": "uint16_t", "int64": "int64_t",
     "int32": "int32_t", "int16": "int16_t", "int8": "int8_t", "uint64": "uint64_t", "uint32": "uint32_t", "uint16": "uint16_t",
@@ -80,6 +81,7 @@ class Interface:
     state_offset: int
     state_bytes: int
     model_sum: str | None
+    checks: tuple[str, ...] = ()  # what is wrong when a run returns FIRST_CHECK and more
 
     def arguments(self) -> list[Argument]:
         """The parameters of ``name_run``, in order; memory that is not needed is no parameter."""
@@ -134,6 +136,8 @@ int {p}_check(const void *weights, size_t bytes);
 void {p}_reset(const void *weights, void *state);
 """ if f.states else ""  # fmt: skip
     sums = f"#define {P}_WEIGHTS_SUM {f.weights_sum:#018x}u /* what {p}_check computes */\n" if f.weights_bytes else ""
+    lines = "".join(f"\n *   {FIRST_CHECK + i}: {_comment(what)}" for i, what in enumerate(f.checks))
+    checks = f"\n * A value that is out of range is brought into it, the run goes on, and returns{lines}" if lines else ""
     many = f.threads > 1
     kept, pthread = (" but its workers", " and pthread") if many else ("", "")
     alone = " One of them uses the workers." if many else ""
@@ -158,7 +162,7 @@ extern "C" {{
 {sums}
 /* Runs the network once. Arrays are dense, in row-major order; they must not overlap.
 {doc}
- * Returns 0; 1 when a pointer is NULL, 2 when one is not aligned: then nothing was computed.
+ * Returns 0; 1 when a pointer is NULL, 2 when one is not aligned: then nothing was computed.{checks}
  * Several threads may run it at once, each on other {"state, " if f.states else ""}workspace and arrays.{alone}
  */
 int {p}_run({", ".join(f"{a.c_type} *{a.name}" for a in arguments) or "void"});
@@ -169,6 +173,11 @@ int {p}_run({", ".join(f"{a.c_type} *{a.name}" for a in arguments) or "void"});
 
 #endif
 """
+
+
+def _comment(text: str) -> str:
+    """A text as part of a comment: printable ASCII, and nothing that ends it."""
+    return re.sub(r"[^ -~]", "?", text)[:400].replace("*/", "* /").replace("/*", "/ *")
 
 
 def example_text(f: Interface) -> str:
@@ -208,8 +217,11 @@ int main(int argc, char **argv) {{
         return 2;
     }}
 {load}{reset}    {head}
-        if ({p}_run({", ".join(a.name for a in arguments)}))
+        int code = {p}_run({", ".join(a.name for a in arguments)});
+        if (code) {{
+            fprintf(stderr, "{p}_run returned %d; {p}.h says what that means\\n", code);
             return 1;
+        }}
 {writes}
     }}
     return ferror(stdin) || fflush(stdout) ? 1 : 0;

@@ -16,8 +16,9 @@ import numpy as np
 from tengen.base.errors import TengenError
 from tengen.deploy.model import Port, port
 from tengen.deploy.tensorfile import write_tensors
-from tengen.ir.graph import Constant, Graph, State
+from tengen.ir.graph import Check, Constant, Graph, State
 from tengen.ir.jsonform import to_json
+from tengen.ir.rewrite import live_nodes
 from tengen.ir.text import constant_data
 from tengen.passes.cleanup import remove_dead_code
 
@@ -93,9 +94,36 @@ def portable(graph: Graph, data: Mapping[str, np.ndarray], arg_names=None, outpu
         name = c.value.name = _free((names or {}).get(c.name, c.name), taken)
         g.constants[name] = Constant(name, c.value, c.data)
     for n in g.nodes:
-        n.where = None if n.where is None else os.path.basename(n.where)  # a file shows no paths of the machine it comes from
+        n.where = _short(n.where)
+    for c in g.checks:
+        c.where = _short(c.where)
+    g.checks = _needed_checks(g)
     g = remove_dead_code(g)
     return g, {**constant_data(g), **arrays}
+
+
+def _short(where: str | None) -> str | None:
+    """A file shows no paths of the machine it comes from."""
+    return None if where is None else os.path.basename(where)
+
+
+def _needed_checks(g: Graph) -> list[Check]:
+    """The checks of operands that something else of the graph reads: a loss that is left out needs no label in range."""
+    checks, g.checks = g.checks, []
+    live = live_nodes(g)
+    read = {v for n in live for v in n.inputs}
+    found = []
+    for c in checks:
+        looked_at, stack = set(), [c.bad]
+        while stack:  # back from the truth value to what it is made of and others know
+            v = stack.pop()
+            if v in read or v.node is None or v.node in live:
+                looked_at.add(v)
+            else:
+                stack.extend(x for x in v.node.inputs if x is not None)
+        if looked_at & read:
+            found.append(c)
+    return found
 
 
 def _free(name: str, taken: set[str]) -> str:

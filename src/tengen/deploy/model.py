@@ -16,12 +16,11 @@ import numpy as np
 
 from tengen.base.dtype import DType
 from tengen.base.errors import DTypeError, ShapeError, TraceError
+from tengen.executable import Executable
 from tengen.ir.graph import Graph
 from tengen.ir.types import TensorType
-from tengen.record import compile_graph
 from tengen.runtime import native
 from tengen.runtime.eager import Layout
-from tengen.runtime.program import check_bytes
 from tengen.tensor import Tensor, _make, contiguous, from_numpy, tracing
 
 
@@ -70,9 +69,7 @@ class Model:
         self.outputs = tuple(port(name, v.type) for name, v in zip(graph.output_names, graph.outputs))
         self.checksum, self.bytes = checksum, n_bytes
         self._lock = threading.Lock()
-        self._call: Any = None
-        self._layouts: tuple[Layout, ...] = ()
-        self._constants: list[Any] = []
+        self._executable: Executable | None = None
         self._states: list[Any] = []
 
     # -- looking ---------------------------------------------------------------------------------------------------------
@@ -111,7 +108,11 @@ class Model:
 
     # -- running ---------------------------------------------------------------------------------------------------------
     def __call__(self, *args, **kwargs):
-        """Runs the program once. ShapeError, DTypeError or TypeError for arguments that are not what `inputs` says."""
+        """Runs the program once.
+
+        Errors: ShapeError, DTypeError or TypeError for arguments that are not what `inputs` says; IndexOutOfRange (NegativePower)
+        when the run met an index out of range (an integer to a negative power).
+        """
         if tracing.recorder is not None:
             raise TraceError(f"the model {self.name} was called inside a trace; help: trace the function that it came from")
         tensors = [self._argument(p, x) for p, x in zip(self.inputs, self._ordered(args, kwargs))]
@@ -122,10 +123,9 @@ class Model:
         return self._run(tensors)
 
     def _run(self, tensors: list[Tensor]):
-        out = self._call(*[t._data for t in tensors], *self._states, *self._constants)
-        if len(self._layouts) == 1:
-            return _make(out, self._layouts[0])
-        return tuple(map(_make, out, self._layouts))
+        assert self._executable is not None
+        made = self._executable([*(t._data for t in tensors), *self._states])
+        return made[0] if len(made) == 1 else tuple(made)
 
     def _ordered(self, args: tuple, kwargs: dict) -> list:
         names = [p.name for p in self.inputs]
@@ -151,21 +151,6 @@ class Model:
 
     def _prepare(self) -> None:
         """Compiles the program. The caller holds the lock."""
-        if self._call is not None:
-            return
-        program, arrays = compile_graph(self.graph, None, [], self.name, fold=True)
-        g = program.graph
-        self._constants = [wrap_array(c.data) for c in g.constants.values()]
-        self._states = [from_numpy(self.initial[name])._data for name in g.states]
-        self._layouts = tuple(Layout(a.shape, a.dtype, a.strides) for a in arrays)
-        n = len(g.inputs) + len(self._states) + len(self._constants)
-        sizes = [check_bytes(o.size * o.dtype.size, f"a result of type {o.type!r}") for o in self._layouts]
-        self._call = native.make_plan(
-            program.address, n, sizes, program.arena_bytes([]), program.integers([]), release_gil=True, owner=program
-        )
-
-
-def wrap_array(a: np.ndarray) -> Any:
-    """A buffer that shows an array's memory without copying, or a copy where the array is not dense."""
-    a = np.ascontiguousarray(a)
-    return native.wrap(a.ctypes.data, a) if a.nbytes else native.new_buffer(0)
+        if self._executable is None:
+            self._states = [from_numpy(self.initial[name])._data for name in self.graph.states]
+            self._executable = Executable(self.graph, self.name)

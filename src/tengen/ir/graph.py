@@ -82,11 +82,25 @@ class Constant:
 
 
 @dataclass(eq=False, slots=True)
+class Check:
+    """What a run must not meet: it raises `error` (a class of `base/errors.py`) with `message` where `bad`, a bool[], is true.
+
+    Attributes:
+        where: the user's "file:line" of the op whose operand is looked at.
+    """
+
+    bad: Value
+    error: str
+    message: str
+    where: str | None = None
+
+
+@dataclass(eq=False, slots=True)
 class Graph:
     """A program: nodes in an order in which they can run, between inputs and states on one side, outputs on the other.
 
     Attributes:
-        constants, states: by name. outputs, output_names: side by side.
+        constants, states: by name. outputs, output_names: side by side. checks: looked at after a run.
     """
 
     name: str
@@ -96,6 +110,7 @@ class Graph:
     nodes: list[Node] = field(default_factory=list)
     outputs: list[Value] = field(default_factory=list)
     output_names: list[str] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
 
     def __repr__(self) -> str:
         return f"<graph {self.name}: {len(self.inputs)} inputs, {len(self.nodes)} nodes, {len(self.outputs)} outputs>"
@@ -166,8 +181,9 @@ class Graph:
             yield from n.outputs
 
     def results(self) -> list[Value]:
-        """The values that leave the graph: outputs and what states become."""
-        return [*self.outputs, *(s.written for s in self.states.values() if s.written is not None)]
+        """The values that leave the graph: outputs, what states become, and what checks look at."""
+        written = (s.written for s in self.states.values() if s.written is not None)
+        return [*self.outputs, *written, *(c.bad for c in self.checks)]
 
     def users(self) -> dict[Value, list[Node]]:
         """The nodes that read each value, in order, each once. Values that only leave the graph have none: see `results`."""
@@ -199,13 +215,28 @@ class Graph:
 
     # -- changing ------------------------------------------------------------------------------------------------------
     def replace_value(self, old: Value, new: Value) -> None:
-        """Every reader of `old`, outputs and written states too, reads `new` instead."""
+        """Every reader of `old`, and every result that it is, reads `new` instead."""
         for n in self.nodes:
             n.inputs = [new if v is old else v for v in n.inputs]
-        self.outputs = [new if v is old else v for v in self.outputs]
+        self.redirect_results({old: new})
+
+    def redirect_results(self, table: Mapping[Value, Value]) -> None:
+        """Results are the values that the table has for them; checks of one value become one."""
+        self.outputs = [table.get(v, v) for v in self.outputs]
         for s in self.states.values():
-            if s.written is old:
-                s.written = new
+            if s.written is not None:
+                s.written = table.get(s.written, s.written)
+        for c in self.checks:
+            c.bad = table.get(c.bad, c.bad)
+        self.checks = list({c.bad: c for c in reversed(self.checks)}.values())[::-1]
+
+    def take_results(self, other: Graph, mapping: Mapping[Value, Value]) -> None:
+        """The results of another graph, looked up in `mapping`, under their names."""
+        for name, v in zip(other.output_names, other.outputs):
+            self.add_output(name, mapping[v])
+        for s in other.states.values():
+            self.states[s.name].written = None if s.written is None else mapping[s.written]
+        self.checks += [Check(mapping[c.bad], c.error, c.message, c.where) for c in other.checks]
 
     def copy(self, mapping: dict[Value, Value] | None = None) -> Graph:
         """An equal graph that shares nothing that may change; constants share their arrays.
@@ -224,10 +255,7 @@ class Graph:
         for n in self.nodes:
             copied = copy_node(g, n, m)
             m.update(zip(n.outputs, copied.outputs))
-        for name, v in zip(self.output_names, self.outputs):
-            g.add_output(name, m[v])
-        for s in self.states.values():
-            g.states[s.name].written = None if s.written is None else m[s.written]
+        g.take_results(self, m)
         return g
 
 

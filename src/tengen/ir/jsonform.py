@@ -16,7 +16,7 @@ import numpy as np
 
 from tengen.base.dtype import DType
 from tengen.base.errors import FileFormatError, VerifyError
-from tengen.ir.graph import Constant, Graph, Node, State, Value
+from tengen.ir.graph import Check, Constant, Graph, Node, State, Value
 from tengen.ir.types import parse_type
 from tengen.ir.verify import verify
 from tengen.loops.lang import Expr
@@ -61,6 +61,7 @@ def _graph(g: Graph) -> dict[str, Any]:
             for n in g.nodes
         ],
         "outputs": [[name, number[v]] for name, v in zip(g.output_names, g.outputs)],
+        "checks": [[number[c.bad], c.error, c.message, c.where] for c in g.checks],
     }
 
 
@@ -153,8 +154,10 @@ class _Reader:
         self.data = data
 
     def graph(self, x: Any) -> Graph:
-        name, inputs, constants, states, nodes, outputs = _record(
-            x, "a graph", name=str, inputs=list, constants=list, states=list, nodes=list, outputs=list
+        if isinstance(x, dict):
+            x = {"checks": [], **x}  # files of the first release have none
+        name, inputs, constants, states, nodes, outputs, checks = _record(
+            x, "a graph", name=str, inputs=list, constants=list, states=list, nodes=list, outputs=list, checks=list
         )
         g = Graph(name)
         values: list[Value] = []
@@ -180,6 +183,11 @@ class _Reader:
             name, number = _row(row, "an output", str, int)
             g.output_names.append(name)
             g.outputs.append(self.value(number, values))
+        for row in checks:
+            number, error, message, where = _row(row, "a check", int, str, str, object)
+            if where is not None and type(where) is not str:
+                _fail(f"a check: where is {type(where).__name__}")
+            g.checks.append(Check(self.value(number, values), error, message, where))
         return g
 
     def value(self, number: Any, values: list[Value]) -> Value:

@@ -35,10 +35,7 @@ def rebuild(graph: Graph, rule: Rule) -> Graph:
         if [v.type for v in made] != [v.type for v in n.outputs]:
             raise VerifyError(f"graph {graph.name}: {n.op} was replaced by values of types {[v.type for v in made]}")
         m.update(zip(n.outputs, made))
-    for name, v in zip(graph.output_names, graph.outputs):
-        g.add_output(name, m[v])
-    for s in graph.states.values():
-        g.states[s.name].written = None if s.written is None else m[s.written]
+    g.take_results(graph, m)
     return g
 
 
@@ -70,7 +67,7 @@ def inline(graph: Graph, inner: Graph, inputs: Sequence[Value], before: Node | N
 
 
 def live_nodes(graph: Graph) -> set[Node]:
-    """The nodes that outputs and written states depend on."""
+    """The nodes that results depend on."""
     live: set[Node] = set()
     stack = [v.node for v in graph.results()]
     while stack:

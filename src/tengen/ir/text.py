@@ -26,7 +26,7 @@ import numpy as np
 
 from tengen.base.dtype import DType
 from tengen.base.errors import VerifyError
-from tengen.ir.graph import Constant, Graph, Node, State, Value
+from tengen.ir.graph import Check, Constant, Graph, Node, State, Value
 from tengen.ir.jsonform import from_json, to_json
 from tengen.ir.types import read_dim, read_type
 from tengen.ir.verify import verify
@@ -36,7 +36,7 @@ from tengen.loops.text import print_expr, quote
 
 __all__ = ["print_graph", "parse_graph", "to_json", "from_json", "constant_data", "labels"]
 _WORDS = {"none", "true", "false", "inf", "nan"}
-_STATEMENTS = {"const", "state", "write", "return", "graph", "pass"}
+_STATEMENTS = {"check", "const", "state", "write", "return", "graph", "pass"}
 
 
 # ---- printing --------------------------------------------------------------------------------------------------------
@@ -104,6 +104,9 @@ def _print(graph: Graph, depth: int, lines: list[str]) -> None:
     for s in graph.states.values():
         if s.written is not None:
             line(f"write {_quote(s.name)} = {name[s.written]}")
+    for c in graph.checks:
+        where = f" @ {json.dumps(c.where)}" if c.where is not None else ""
+        line(f"check {name[c.bad]} = {c.error}({json.dumps(c.message)}){where}")
     line(f"return {', '.join(f'{_quote(k)} = {name[v]}' for k, v in zip(graph.output_names, graph.outputs))}".rstrip())
 
 
@@ -192,6 +195,15 @@ class _Parser:
             if name not in g.states or g.states[name].written is not None:
                 line.fail(f"{name} is no state, or written before")
             g.states[name].written = self.known(line, names)
+        elif word == "check":
+            line.next()
+            bad = self.known(line, names)
+            line.expect("=")
+            error = line.name("an error")
+            line.expect("(")
+            message = self.string(line)
+            line.expect(")")
+            g.checks.append(Check(bad, error, message, self.string(line) if line.accept("@") else None))
         elif word == "return":
             line.next()
             while line.peek().kind != "end":

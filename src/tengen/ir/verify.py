@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tengen.base.dtype import DType, int64
+from tengen.base.dtype import DType, bool_, int64
 from tengen.base.errors import TengenError, VerifyError
 from tengen.ir.graph import Graph, Node, Value, attr_graphs
 from tengen.ir.types import TensorType
@@ -18,6 +18,7 @@ from tengen.loops.lang import OPS, Expr
 from tengen.loops.verify import check_expr
 
 NESTING = 64  # of graphs in graphs, and of tuples in tuples
+CHECK_ERRORS = ("IndexOutOfRange", "NegativePower")  # what a check may raise
 Infer = Callable[[str, list["TensorType | None"], dict[str, Any]], Sequence[TensorType]]
 
 
@@ -98,8 +99,8 @@ def _verify(graph: Graph, infer: Infer | None, depth: int, constants: set[str], 
     check_name(graph.name, "a graph")
     try:
         made = _check_sources(graph, constants)
-        if depth and graph.states:
-            raise VerifyError("a graph inside another has states")
+        if depth and (graph.states or graph.checks):
+            raise VerifyError("a graph inside another has states or checks")
     except VerifyError as e:
         raise VerifyError(f"graph {graph.name}: {e}") from None
     for i, n in enumerate(graph.nodes):
@@ -203,6 +204,11 @@ def _check_results(graph: Graph, made: set[Value]) -> None:
         check_name(name, "an output")
         if v not in made:
             raise VerifyError(f"the output {name!r} is not made in the graph")
+    for c in graph.checks:
+        if c.bad not in made or c.bad.type is not TensorType((), bool_):
+            raise VerifyError(f"a check looks at {c.bad!r}, which is no bool[] of the graph")
+        if c.error not in CHECK_ERRORS:
+            raise VerifyError(f"a check raises {c.error!r}; it may be one of {', '.join(CHECK_ERRORS)}")
     for s in graph.states.values():
         if s.written is None:
             continue

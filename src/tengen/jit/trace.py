@@ -12,7 +12,7 @@ import functools
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,13 +21,12 @@ import numpy as np
 from tengen.base.config import config
 from tengen.base.errors import TraceError
 from tengen.deploy.dump import Dumped, dump
+from tengen.executable import Executable
 from tengen.ir.graph import Graph
 from tengen.jit.naming import tensor_names
-from tengen.record import Recorder, compile_graph
+from tengen.record import Recorder
 from tengen.runtime import native
-from tengen.runtime.eager import Layout
-from tengen.runtime.program import check_bytes
-from tengen.tensor import Tensor, _make, contiguous, from_numpy, tracing
+from tengen.tensor import Tensor, contiguous, from_numpy, tracing
 
 
 def flatten(x: Any, leaves: list[Tensor]) -> Any:
@@ -118,11 +117,7 @@ class Recording:
     n_results: int
     objects: list[Any] = field(default_factory=list)  # arguments that are neither tensors nor plain values
     baked: dict[str, Tensor] = field(default_factory=dict)  # captured as constants, by name
-    written: list[int] = field(default_factory=list)
-    call: Callable | None = None
-    layouts: tuple[Layout, ...] = ()
-    constants: list[Any] = field(default_factory=list)
-    program: Any = None
+    run: Executable | None = None
 
     def state(self, i: int, leaves: Sequence[Tensor]) -> Tensor:
         """The tensor that holds state i now."""
@@ -267,20 +262,8 @@ class trace:
             _objects(structure), rec.baked,
         )  # fmt: skip
         if not r.open:
-            self._compile(r)
+            r.run = Executable(graph, self.name)
         return r
-
-    def _compile(self, r: Recording) -> None:
-        program, arrays = compile_graph(r.graph, None, [], self.name, fold=True)
-        r.program = program
-        g = program.graph
-        r.written = [i for i, s in enumerate(g.states.values()) if s.written is not None]
-        r.constants = [from_numpy(c.data)._data for c in g.constants.values()]  # type: ignore[arg-type]
-        r.layouts = tuple(Layout(a.shape, a.dtype, a.strides) for a in arrays)
-        n = len(g.inputs) + len(g.states) + len(r.constants)
-        sizes = [check_bytes(o.size * o.dtype.size, f"a result of type {o.type!r}") for o in r.layouts]
-        arena, ints = program.arena_bytes([]), program.integers([])
-        r.call = native.make_plan(program.address, n, sizes, arena, ints, release_gil=True, owner=program)
 
     # -- running ---------------------------------------------------------------------------------------------------------
     def _run(self, r: Recording, leaves: list[Tensor]):
@@ -291,15 +274,14 @@ class trace:
                 dense = contiguous(t.detach())
                 t._data, t._layout = dense._data, dense._layout
             states.append(t)
-        for i in r.written:
+        assert r.run is not None
+        for i in r.run.written:
             own(states[i])
         data = [contiguous(x.detach() if x._node is not None else x)._data for x in leaves]
         start = time.perf_counter()
-        out = r.call(*data, *[t._data for t in states], *r.constants)  # type: ignore[misc]
+        made = r.run([*data, *(t._data for t in states)])
         if config.debug >= 1:
-            print(f"tengen: {self.name}: ran {r.program.kernels} kernels in {1e3 * (time.perf_counter() - start):.3f} ms")
-        out = (out,) if len(r.layouts) == 1 else out
-        made = [_make(d, a) for d, a in zip(out, r.layouts)]
+            print(f"tengen: {self.name}: ran {r.run.program.kernels} kernels in {1e3 * (time.perf_counter() - start):.3f} ms")
         extra = iter(made[r.n_results :])
         for t, there in r.grads:
             _of(t, leaves)._grad = next(extra) if there else None

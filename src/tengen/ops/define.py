@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import copysign
 from typing import Any
@@ -40,6 +40,21 @@ class _Dispatch:
 
 
 dispatch = _Dispatch()
+
+
+@dataclass(frozen=True)
+class Violation:
+    """What is wrong with a call where `bad`, a 0-d bool tensor, is true.
+
+    Attributes:
+        error: what is raised, one of `ir.verify.CHECK_ERRORS`. message: with types, without values. found: the message that
+            names the value too, which an eager call can.
+    """
+
+    bad: Any
+    error: type[Exception]
+    message: str
+    found: Callable[[], str] | None = None
 
 
 @dataclass(frozen=True)
@@ -124,12 +139,19 @@ class Op:
         return self._rule("layout", f)
 
     def check(self, f):
-        """(inputs as tensors, **attrs): checks of values, before the op runs eagerly (indices in range)."""
+        """(inputs as tensors, **attrs) -> `Violation`s: what values must not be (indices out of range). An eager call looks
+        before it runs, a recorded program afterwards."""
         return self._rule("check", f)
 
     def checks(self, f):
         """types -> whether `check` has anything to look at in operands of these types; default: always."""
         return self._rule("checks", f)
+
+    def violations(self, inputs: Sequence, types: Sequence[TensorType | None], attrs: dict) -> Iterable[Violation]:
+        """What is to be checked in a call with these operands."""
+        if "check" not in self.rules or ("checks" in self.rules and not self.rules["checks"](types)):
+            return ()
+        return self.rules["check"](inputs, **self.canonical(types, attrs))
 
     def vjp(self, f):
         """(g, *inputs, [out,] **attrs) -> gradient of each input, None where there is none; an entry may be a function

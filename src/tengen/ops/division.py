@@ -13,19 +13,15 @@ from collections.abc import Callable
 import numpy as np
 
 from tengen.base.dtype import float64, int64, uint64
-from tengen.base.errors import TengenError
+from tengen.base.errors import NegativePower
 from tengen.kernels.source import Elementwise, broadcast
 from tengen.loops import lang
 from tengen.loops.floats import format_of, power_of_two, with_sign_of
 from tengen.loops.lang import Expr, bitcast, call, cast, const, equal, fold, select, splat
-from tengen.ops.define import Op, elementwise, lookup
+from tengen.ops.define import Op, Violation, elementwise, lookup
 from tengen.ops.elementwise import mul, neg
 
 DIGIT = 50  # bits of a quotient found at a time: with the guard bits of float64, every step is exact
-
-
-class NegativePower(TengenError, ValueError):
-    """An integer raised to a negative integer."""
 
 
 class Loop(Elementwise):
@@ -143,8 +139,8 @@ mod.reference(np.mod)
 def pow(x, y):
     """x to the power y: of floats at most 2 ULP off with C99's special cases; of integers exact, and wrapping.
 
-    Errors: NegativePower (a ValueError) for a negative power of integers, in eager mode; a compiled program gives 1 / x^-y cut
-        off to an integer (0 ^ -1 is 0).
+    Errors: NegativePower (a ValueError) for a negative power of integers; in a recorded program when the run has ended, in which
+        it is 1 / x^-y cut off to an integer (0 ^ -1 is 0).
 
     >>> from tengen import Tensor, functional as F
     >>> F.pow(Tensor([2, -3]), 3).tolist()
@@ -178,11 +174,12 @@ pow.checks(lambda types: all(t.dtype.is_int for t in types))
 @pow.check
 def _(inputs):
     y = inputs[1]
-    if y.dtype.kind == "i" and y.size and lookup("any")(lookup("less")(y, 0)).item():
-        raise NegativePower(
+    if y.dtype.kind == "i" and y.size:
+        what = (
             f"{pow.signature([t._layout.type for t in inputs])}: integers cannot be raised to negative integers; "
             "help: cast to a float, for example with .astype('float32')"
         )
+        yield Violation(lookup("any")(lookup("less")(y, 0)), NegativePower, what)
 
 
 pow.reference(np.power)

@@ -1,13 +1,14 @@
 """Reading and writing at computed places: gather, scatter, take, one_hot, masks; what x[key] and x[key] = v are made of.
 
-Indices are integers; negative ones count from the end. Eager calls check them and raise IndexOutOfRange; a compiled program
-brings them into range, so memory is safe whatever they are. Where places coincide, updates are applied in logical order.
+Indices are integers; negative ones count from the end. One out of range is IndexOutOfRange: an eager call looks before it runs,
+a compiled program brings it into range, so that memory is safe whatever it is, and says so afterwards.
+Where places coincide, updates are applied in logical order.
 How a key is read: `keys.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,7 @@ from tengen.kernels.indexed import Gather, OneHot, SearchSorted, TakeAlong
 from tengen.kernels.pointwise import memory_order, pointwise
 from tengen.kernels.source import Leaf, broadcast
 from tengen.loops.lang import as_int
-from tengen.ops.define import Case, broadcast_shapes, composite, dispatch, lookup, primitive, shorthand
+from tengen.ops.define import Case, Violation, broadcast_shapes, composite, dispatch, lookup, primitive, shorthand
 from tengen.ops.elementwise import astype
 from tengen.ops.logic import greater_equal, less, logical_or, not_equal
 from tengen.ops.shape import normalize_axis, reshape, strided_slice
@@ -43,13 +44,19 @@ outside.reference(lambda index, low, high: np.any((index < low) | (index >= high
 outside.cases(Case(lambda r: (r.integers(-3, 3, (4, 17)), np.int64(-3), np.int64(2)), grad=False))
 
 
-def check_range(op: str, index: Tensor, extent: int, axis: int, low: int | None = None) -> None:
-    """Raises IndexOutOfRange, naming op, index and extent, where an index is outside [low, extent) (low: -extent)."""
+def outside_range(op: str, index: Tensor, extent: int, axis: int, low: int | None = None) -> Iterator[Violation]:
+    """An index outside [low, extent) (low: -extent)."""
     low = -extent if low is None else low
-    if index.size and outside(index, dispatch.scalar(low, int64), dispatch.scalar(extent, int64)).item():
+    if not index.size:
+        return
+    bad = outside(index, dispatch.scalar(low, int64), dispatch.scalar(extent, int64))
+
+    def found() -> str:
         values = index.numpy()
-        bad = values[(values < low) | (values >= extent)].flat[0]
-        raise IndexOutOfRange(f"{op}: index {bad} is out of range for axis {axis} of extent {extent}")
+        first = values[(values < low) | (values >= extent)].flat[0]
+        return f"{op}: index {first} is out of range for axis {axis} of extent {extent}"
+
+    yield Violation(bad, IndexOutOfRange, f"{op}: an index is out of range for axis {axis} of extent {extent}", found)
 
 
 def broadcasts_to(shape: Sequence[Dim], target: Sequence[Dim]) -> bool:
@@ -114,7 +121,7 @@ def _(ins, out, axis):
 
 @gather.check
 def _(inputs, axis):
-    check_range("gather", inputs[1], inputs[0].shape[axis], axis)
+    return outside_range("gather", inputs[1], inputs[0].shape[axis], axis)
 
 
 @gather.vjp
@@ -180,7 +187,7 @@ def _(lo, ins, outs, axis, mode):
 
 @scatter.check
 def _(inputs, axis, mode):
-    check_range("scatter", inputs[1], inputs[0].shape[axis], axis)
+    return outside_range("scatter", inputs[1], inputs[0].shape[axis], axis)
 
 
 @scatter.vjp
@@ -255,7 +262,7 @@ def _(ins, out, axes, position):
 @index.check
 def _(inputs, axes, position):
     for i, axis in zip(inputs, axes):
-        check_range("index", i, inputs[-1].shape[axis], axis)
+        yield from outside_range("index", i, inputs[-1].shape[axis], axis)
 
 
 @index.vjp
@@ -293,7 +300,7 @@ def _(lo, ins, outs, axes, position, mode):
 @index_put.check
 def _(inputs, axes, position, mode):
     for i, axis in zip(inputs, axes):
-        check_range("index_put", i, inputs[-2].shape[axis], axis)
+        yield from outside_range("index_put", i, inputs[-2].shape[axis], axis)
 
 
 @index_put.vjp
@@ -464,7 +471,7 @@ def _(ins, out, num_classes, dtype):
 
 @one_hot.check
 def _(inputs, num_classes, dtype):
-    check_range("one_hot", inputs[0], num_classes, inputs[0].ndim, 0)
+    return outside_range("one_hot", inputs[0], num_classes, inputs[0].ndim, 0)
 
 
 one_hot.no_vjp("an index is not differentiable")

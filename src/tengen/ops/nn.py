@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tengen.base.dtype import bool_
+from tengen.base.dtype import bool_, int64
 from tengen.base.errors import DTypeError, IndexOutOfRange, ShapeError
 from tengen.ir.types import TensorType
 from tengen.kernels.source import At, Source
 from tengen.loops.lang import cast, equal
-from tengen.ops.define import Case, composite, lookup, primitive
+from tengen.ops.define import Case, Violation, composite, dispatch, lookup, primitive
 from tengen.ops.elementwise import add, div, exp, mul, sub
+from tengen.ops.indexing import outside
 from tengen.ops.reduce import logsumexp, max_, mean, sum_, to_float
 from tengen.ops.shape import normalize_axes, normalize_axis, reshape
 
@@ -220,13 +221,17 @@ def cross_entropy_each(
 @cross_entropy_each.check
 def _(inputs, axis, **_):
     pred, label = inputs
-    if label.size:
-        n, values = pred.shape[axis], label.numpy()
-        if values.min() < 0 or values.max() >= n:
-            bad = int(values.min() if values.min() < 0 else values.max())
-            raise IndexOutOfRange(
-                f"cross_entropy: label {bad} is outside the {n} classes of axis {axis} of scores of shape {pred.shape}"
-            )
+    n = pred.shape[axis]
+    if not label.size:
+        return
+    where = f"is outside the {n} classes of axis {axis} of scores of shape {pred.shape}"
+
+    def found() -> str:
+        values = label.numpy()
+        return f"cross_entropy: label {values[(values < 0) | (values >= n)].flat[0]} {where}"
+
+    bad = outside(label, dispatch.scalar(0, int64), dispatch.scalar(n, int64))
+    yield Violation(bad, IndexOutOfRange, f"cross_entropy: a label {where}", found)
 
 
 def _np_cross_entropy(x, t, axis=1, with_logits=True, label_smooth=0.0):

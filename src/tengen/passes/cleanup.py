@@ -10,12 +10,14 @@ from tengen.ir.rewrite import live_nodes
 
 
 def remove_dead_code(graph: Graph) -> Graph:
-    """Nodes and constants that no output and no written state needs.
+    """Nodes and constants that no result needs, and checks that are known to hold.
 
     before: ``%a = exp(%x); %b = relu(%x); return %b``
     after:  ``%b = relu(%x); return %b``
     """
     g = graph.copy()
+    known = {c.value: c.data for c in g.constants.values() if c.data is not None}
+    g.checks = [c for c in g.checks if c.bad not in known or known[c.bad]]
     live = live_nodes(g)
     g.nodes = [n for n in g.nodes if n in live]
     read = {v for n in g.nodes for v in n.inputs} | set(g.results())
@@ -49,15 +51,8 @@ def merge_common(graph: Graph) -> Graph:
             seen[key] = n.outputs
             kept.append(n)
     g.nodes = kept
-    _redirect(g, table)
+    g.redirect_results(table)
     return g
-
-
-def _redirect(g: Graph, table: dict) -> None:
-    """Outputs and written states read what replaced their values; nodes have been redirected on the way."""
-    g.outputs = [table.get(v, v) for v in g.outputs]
-    for s in g.states.values():
-        s.written = table.get(s.written, s.written)
 
 
 def remove_identities(graph: Graph) -> Graph:
@@ -82,6 +77,5 @@ def remove_identities(graph: Graph) -> Graph:
         else:
             kept.append(n)
     g.nodes = kept
-    _redirect(g, table)
+    g.redirect_results(table)
     return g
-

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+from tengen.base.dtype import bool_
 from tengen.base.errors import VerifyError
 from tengen.ir.graph import Graph, Node, Value
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides
@@ -19,7 +20,7 @@ from tengen.ops.define import lookup
 
 def lower(graph: Graph, target, ints: Sequence[Expr] = (), arrays: dict[Value, Array] | None = None) -> tuple[Lowering, dict]:
     """Lowers a graph. `arrays` places inputs (default: dense). Buffer ids: ("in", i), ("state", name), ("const", name),
-    ("out", i).
+    ("out", i); CHECKS holds one bool for each check.
 
     Returns the lowering and the `Array` of every output value, by output position.
     """
@@ -38,8 +39,18 @@ def lower(graph: Graph, target, ints: Sequence[Expr] = (), arrays: dict[Value, A
     for i, v in enumerate(graph.outputs):
         out = env[v] if env[v].id == ("out", i) else _out_array(lo, env[v], ("out", i))
         outs[i] = out
+    for i, c in enumerate(graph.checks):
+        if env[c.bad].id is not CHECKS:
+            copy(lo, env[c.bad], _flag(i), "write_check")
     _write_states(lo, graph, env)
     return lo, outs
+
+
+CHECKS = "checks"  # the buffer of what the checks found
+
+
+def _flag(i: int) -> Array:
+    return Array(CHECKS, bool_, (), (), i)
 
 
 def _write_states(lo: Lowering, graph: Graph, env: dict[Value, Array]) -> None:
@@ -78,6 +89,9 @@ def _destinations(graph: Graph) -> dict[Value, Hashable]:
     for i, v in enumerate(graph.outputs):
         if v.node is not None:
             where.setdefault(v, ("out", i))
+    for i, c in enumerate(graph.checks):
+        if c.bad.node is not None:
+            where.setdefault(c.bad, (CHECKS, i))
     last = {}
     for i, n in enumerate(graph.nodes):
         for v in _reads(n):
@@ -141,6 +155,7 @@ def _lower_node(lo: Lowering, graph: Graph, n: Node, env: dict[Value, Array], wa
             id = wanted[v]
             order = None if id[0] == "state" else order  # type: ignore[index]
             a = Array(id, v.type.dtype, tuple(v.type.shape), contiguous_strides(v.type.shape, order))
+            a = _flag(id[1]) if id[0] == CHECKS else a  # type: ignore[index]
         else:
             a = lo.temp(v.type.dtype, v.type.shape, order)
         env[v] = a

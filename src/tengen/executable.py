@@ -1,0 +1,75 @@
+"""Executable: a graph as one native call, for traces and for loaded models.
+
+In: a graph whose constants have data. Out: something that takes the buffers of inputs and states and gives tensors. States
+are updated in place. The checks of the graph are looked at when the run has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tengen.base import errors
+from tengen.base.dtype import bool_
+from tengen.ir.graph import Graph
+from tengen.record import compile_graph
+from tengen.runtime import native
+from tengen.runtime.eager import Layout
+from tengen.runtime.program import check_bytes
+from tengen.tensor import Tensor, _make, from_numpy
+
+ALIGN = 64
+
+
+class Executable:
+    """A compiled graph.
+
+    Attributes:
+        graph: after all passes. program: its kernels. written: positions of the states that a run writes.
+    """
+
+    def __init__(self, graph: Graph, name: str):
+        self.name = name
+        self.program, arrays = compile_graph(graph, None, [], name, fold=True)
+        g = self.graph = self.program.graph
+        self.written = [i for i, s in enumerate(g.states.values()) if s.written is not None]
+        self.constants = [_buffer(c.data) for c in g.constants.values()]  # type: ignore[arg-type]
+        self.layouts = [Layout(a.shape, a.dtype, a.strides) for a in arrays]
+        if g.checks:
+            self.layouts.append(Layout((len(g.checks),), bool_))
+        sizes = [check_bytes(a.size * a.dtype.size, f"a result of type {a.type!r}") for a in self.layouts]
+        n = len(g.inputs) + len(g.states) + len(self.constants)
+        arena, ints = self.program.arena_bytes([]), self.program.integers([])
+        self._call = native.make_plan(self.program.address, n, sizes, arena, ints, release_gil=True, owner=self.program)
+
+    def __call__(self, buffers: Sequence[Any]) -> list[Tensor]:
+        """One run.
+
+        Args:
+            buffers: of the inputs and of the states, in order; they have the right sizes, and those of `written` states are
+                seen by nobody else.
+
+        Returns: the outputs.
+
+        Errors: what a check of the graph says. States have then been written.
+        """
+        out = self._call(*buffers, *self.constants)
+        made = list(map(_make, (out,) if len(self.layouts) == 1 else out, self.layouts))
+        if self.graph.checks:
+            flags = made.pop().numpy()
+            if flags.any():
+                c = self.graph.checks[int(flags.argmax())]
+                line = "" if c.where is None else f" [at {c.where}]"
+                raise getattr(errors, c.error)(f"{self.name}: {c.message}{line}")
+        return made
+
+
+def _buffer(a: np.ndarray) -> Any:
+    """A buffer with an array's elements in order: the array's own memory where that is dense and aligned (a mapped file)."""
+    if not a.nbytes:
+        return native.new_buffer(0)
+    if a.flags.c_contiguous and a.ctypes.data % ALIGN == 0:
+        return native.wrap(a.ctypes.data, a)
+    return from_numpy(a)._data
