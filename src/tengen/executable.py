@@ -17,7 +17,7 @@ from tengen.ir.graph import Graph
 from tengen.record import compile_graph
 from tengen.runtime import native
 from tengen.runtime.eager import Layout
-from tengen.runtime.program import check_bytes
+from tengen.runtime.program import Program, check_bytes
 from tengen.tensor import Tensor, _make, from_numpy
 
 ALIGN = 64
@@ -35,7 +35,7 @@ class Executable:
         self.program, arrays = compile_graph(graph, None, [], name, fold=True)
         g = self.graph = self.program.graph
         self.written = [i for i, s in enumerate(g.states.values()) if s.written is not None]
-        self.constants = [_buffer(c.data) for c in g.constants.values()]  # type: ignore[arg-type]
+        self.constants = [buffer for buffer, _ in constant_buffers(self.program)]
         self.layouts = [Layout(a.shape, a.dtype, a.strides) for a in arrays]
         if g.checks:
             self.layouts.append(Layout((len(g.checks),), bool_))
@@ -64,6 +64,22 @@ class Executable:
                 line = "" if c.where is None else f" [at {c.where}]"
                 raise getattr(errors, c.error)(f"{self.name}: {c.message}{line}")
         return made
+
+
+def constant_buffers(program: Program) -> list[tuple[Any, int]]:
+    """The buffers that a program takes for `program.constants`, and their bytes; what it wants prepared is computed now."""
+    known = {("const", c.name): c.data for c in program.graph.constants.values()}
+    found = {}
+    for id in dict.fromkeys([*program.constants, *(program.setup.constants if program.setup else [])]):
+        if id in known:
+            found[id] = _buffer(known[id]), known[id].nbytes
+    if program.setup is not None:
+        setup = program.setup
+        prepared, sizes = [id for id in program.constants if id not in known], setup.output_bytes
+        plan = native.make_plan(setup.address, setup.n_inputs, sizes, setup.arena_bytes([]), setup.integers([]), owner=setup)
+        made = plan(*(found[id][0] for id in setup.constants))
+        found.update(zip(prepared, zip(made if len(sizes) > 1 else (made,), sizes)))
+    return [found[id] for id in program.constants]
 
 
 def _buffer(a: np.ndarray) -> Any:

@@ -8,7 +8,7 @@ one fused program. A concrete tensor that the recorded code touches becomes a na
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,10 @@ from tengen.base.errors import TraceError, user_line
 from tengen.codegen.target import Target
 from tengen.ir.graph import Check, Graph, State, Value
 from tengen.ir.types import TensorType
-from tengen.kernels.lowering import Array, contiguous_strides, product
-from tengen.loops.lang import Expr
+from tengen.kernels.lowering import Array, Lowering, contiguous_strides, product
+from tengen.loops.lang import Expr, as_int
 from tengen.ops.define import Op
+from tengen.passes.hoist import hoist
 from tengen.passes.lower import CHECKS, lower
 from tengen.passes.pipeline import optimize
 from tengen.runtime import eager
@@ -287,20 +288,41 @@ def compile_graph(
     name: str,
     target: Target | None = None,
     fold: bool = False,
-):
-    """Passes, lowering, memory plan, machine code. Buffers: inputs, states, large constants; outputs, and one of what the checks
-    found, where there are any. See `program.build`.
-    `fold`: what depends on constants alone is computed now."""
-    placed = dict(placed or {})
-    order = {v.name: placed[v] for v in graph.inputs if v in placed}
+) -> tuple[Program, list[Array]]:
+    """Passes, lowering, memory plan. Buffers of the program: inputs, states, `program.constants`; outputs, and one of what the
+    checks found, where there are any. See `program.build`.
+
+    `fold`: what depends on constants alone is computed once: small nodes now, launches by `program.setup`."""
+    order = {v.name: a for v, a in (placed or {}).items()}
     graph = optimize(graph, evaluate if fold else None)
     lo, outs = lower(graph, target or Target.host(), names, {v: order[v.name] for v in graph.inputs if v.name in order})
-    ids = [placed_id for placed_id in (order[v.name].id if v.name in order else ("in", i) for i, v in enumerate(graph.inputs))]
-    ids += [("state", name) for name in graph.states]
-    ids += [("const", name) for name in graph.constants]
-    program = build(lo, ids, [*(("out", i) for i in range(len(outs))), *([CHECKS] if graph.checks else [])], name)
-    program.graph = graph
+    constants: list[Hashable] = [("const", name) for name in graph.constants]
+    setup = None
+    if fold:
+        constants, setup = _set_up(lo, graph, name)
+    ids: list[Hashable] = [order[v.name].id if v.name in order else ("in", i) for i, v in enumerate(graph.inputs)]
+    ids += [*(("state", name) for name in graph.states), *constants]
+    results = [*(("out", i) for i in range(len(outs))), *([CHECKS] if graph.checks else [])]
+    program = build(lo, ids, results, name)
+    program.graph, program.constants, program.setup = graph, constants, setup
     return program, [outs[i] for i in range(len(outs))]
+
+
+def _set_up(lo: Lowering, graph: Graph, name: str) -> tuple[list[Hashable], Program | None]:
+    """What the rest of a lowering reads of constants: some of the graph's, and what a program that runs once makes of others.
+    That program runs here, whatever machine the lowering is for."""
+    sizes = {("const", c.name): product(c.value.type.shape) * c.value.type.dtype.size for c in graph.constants.values()}
+    first, prepared = hoist(lo, sizes)  # type: ignore[arg-type]
+    read, needed = ({id for launch in x.launches for id in launch.ids} for x in (lo, first))
+    constants: list[Hashable] = [id for id in sizes if id in read]
+    if not prepared:
+        return constants, None
+    made = [lo.temps.pop(id) for id in prepared]
+    first.target = Target.host()
+    setup = build(first, [id for id in sizes if id in needed], prepared, f"{name} (constants)")
+    setup.constants = [id for id in sizes if id in needed]
+    setup.output_bytes = [as_int(n) * dtype.size for dtype, n in made]  # type: ignore[arg-type]
+    return [*constants, *prepared], setup
 
 
 plan_maker["composite"] = composite_plan

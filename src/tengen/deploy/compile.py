@@ -21,9 +21,11 @@ from tengen.deploy.elf import sections
 from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model, Port
 from tengen.deploy.tensorfile import replacing
-from tengen.ir.graph import Check, Graph
+from tengen.executable import constant_buffers
+from tengen.ir.graph import Check
 from tengen.ops.define import lookup
 from tengen.record import compile_graph
+from tengen.runtime import native
 from tengen.runtime.compile import compile_object, elf_symbols
 from tengen.runtime.program import Program
 from tengen.runtime.threads import MAX_THREADS, threads_ir
@@ -83,7 +85,7 @@ def compile_model(
     if c_name(prefix) != prefix:
         raise ConfigError(f"{prefix!r} cannot begin names in C; help: {c_name(prefix)!r} can")
     program = _program(model, chosen)
-    blob, constants, states, state_offset, state_bytes = _layout(program.graph, model)
+    blob, constants, states, state_offset, state_bytes = _layout(program, model)
     face = Interface(
         prefix, target, chosen.cpu, threads, model.inputs, model.outputs, len(blob), checksum(blob), program.arena_bytes([]),
         tuple(constants), tuple(states), state_offset, state_bytes, model.checksum, tuple(map(_message, program.graph.checks)),
@@ -123,23 +125,21 @@ def _program(model: Model, target: Target) -> Program:
     return program
 
 
-def _layout(graph: Graph, model: Model) -> tuple[bytes, list[Region], list[Region], int, int]:
-    """The blob: constants that kernels read, then the states' first values, each on 64 bytes."""
-    read = {v for n in graph.nodes for v in n.inputs} | set(graph.results())
+def _layout(program: Program, model: Model) -> tuple[bytes, list[Region], list[Region], int, int]:
+    """The blob: the constants that kernels read, then the states' first values, each on 64 bytes."""
     parts: list[bytes] = []
     at = 0
 
-    def place(name: str, a: np.ndarray, base: int) -> Region:
+    def place(data: bytes, base: int) -> Region:
         nonlocal at
-        region = Region(name, at - base, a.nbytes, tuple(a.shape), str(a.dtype))
-        parts.append(a.tobytes() + bytes(-a.nbytes % ALIGN))
+        region = Region(at - base, len(data))
+        parts.append(data + bytes(-len(data) % ALIGN))
         at += len(parts[-1])
         return region
 
-    unread = lambda name: Region(name, 0, 0, (), "")  # scalars that stand in the code
-    constants = [place(c.name, c.data, 0) if c.value in read else unread(c.name) for c in graph.constants.values()]
+    constants = [place(native.read(buffer, n), 0) for buffer, n in constant_buffers(program)]
     start = at
-    states = [place(s.name, model.initial[s.name], start) for s in graph.states.values()]
+    states = [place(model.initial[name].tobytes(), start) for name in program.graph.states]
     return b"".join(parts), constants, states, start, at - start
 
 

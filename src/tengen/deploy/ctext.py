@@ -42,13 +42,10 @@ def c_name(text: str) -> str:
 
 @dataclass(frozen=True)
 class Region:
-    """A constant or a state inside the blob (or the state's memory)."""
+    """Where a constant or a state lies in the blob (or a state in its memory)."""
 
-    name: str
     offset: int
     bytes: int
-    shape: tuple[int, ...]
-    dtype: str
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,12 @@ from __future__ import annotations
 import operator
 import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tengen.base.config import config
 from tengen.codegen.llvm import emit_module
 from tengen.codegen.target import Target
+from tengen.ir.graph import Graph
 from tengen.kernels.lowering import Lowering
 from tengen.loops.interp import evaluate
 from tengen.loops.lang import Expr, Index, as_int, const, maximum
@@ -35,6 +36,8 @@ class Program:
     Attributes:
         text: its LLVM IR. n_inputs, n_outputs: buffers expected. params: the integer parameters, in order.
         derived: expressions over params that follow them in `ints`. arena: bytes of scratch memory, maybe an expression.
+        graph: what it was made from. constants: its last input buffers: constants of the graph, ("const", name), and the outputs
+            of `setup`, a program that is run once and takes constants only. output_bytes: of the outputs of such a program.
     """
 
     name: str
@@ -46,6 +49,10 @@ class Program:
     derived: list[Expr]
     arena: Index
     kernels: int
+    graph: Graph = field(default_factory=lambda: Graph(""))
+    constants: list[Hashable] = field(default_factory=list)
+    setup: Program | None = None
+    output_bytes: list[int] = field(default_factory=list)
     _loaded: object = None
 
     @property

@@ -1,0 +1,57 @@
+"""Launches that depend on constants alone run once: packed weights are no part of a program for constant weights."""
+
+import numpy as np
+import pytest
+
+import tengen.functional as F
+from tengen import Tensor, trace
+from tengen.codegen.target import Target
+from tengen.kernels.lowering import Lowering
+from tengen.kernels.pointwise import pointwise
+from tengen.kernels.source import Elementwise, Leaf
+from tengen.passes.hoist import hoist, writes
+
+
+def normal(*shape):
+    return Tensor(np.random.default_rng(len(shape)).normal(size=shape).astype("float32"))
+
+
+def run_of(f):
+    return next(iter(f._recordings.values()))[0].run
+
+
+@pytest.mark.parametrize("rows", [3, 200])
+def test_packed_weights_are_prepared(rows):
+    w, b, x = normal(300, 40), normal(300), normal(rows, 40)
+    f = lambda x: F.relu(F.nn.linear(x, w, b))
+    once, always = trace(f, capture_as_const=True), trace(f)
+    assert once(x).numpy().tobytes() == always(x).numpy().tobytes() == f(x).numpy().tobytes()
+    program = run_of(once).program
+    if program.setup is not None:
+        assert program.kernels + program.setup.kernels == run_of(always).program.kernels
+        assert ("const", "captured.0") not in program.constants  # the weight itself is not read any more
+    assert rows == 3 or program.setup is not None
+
+
+def test_a_filter_is_prepared():
+    w, x = normal(32, 16, 3, 3), normal(2, 16, 20, 20)
+    f = lambda x: F.nn.conv2d(x, w, padding=1)
+    once = trace(f, capture_as_const=True)
+    assert once(x).numpy().tobytes() == f(x).numpy().tobytes()
+    assert run_of(once).program.setup is not None
+
+
+def test_what_moves():
+    lo = Lowering(Target.host())
+    array = lambda id, n: type(lo.temp(normal(1).dtype, (n,)))(id, normal(1).dtype, (n,), (1,))
+    k, x, y = array("k", 8), array("x", 8), array("y", 8)
+    made, grown, both = lo.temp(k.dtype, (8,)), lo.temp(k.dtype, (100,)), lo.temp(k.dtype, (8,))
+    one = lambda a, out: pointwise(lo, [Elementwise(lambda v: v + 1.0, [Leaf(a)], out.shape, k.dtype)], [out], "one")
+    one(k, made)  # known
+    one(made, both)  # known, but written again below
+    one(x, both)
+    one(made, y)
+    lo.launches.append(type(lo.launches[0])(lo.launches[0].kernel, (k.id, grown.id)))  # too large for what it is made of
+    setup, prepared = hoist(lo, {"k": 32})
+    assert prepared == [made.id] and len(setup.launches) == 1 and len(lo.launches) == 4
+    assert writes(setup.launches[0]) == {made.id} and not setup.temps
