@@ -90,7 +90,7 @@ class Builder:
         return self._buffer(Buffer(self.fresh(name), dt, "out"), self.buffers)
 
     def scratch(self, name: str, dt: DType, size: int) -> Buffer:
-        """Memory of this piece alone, on the stack of whoever runs it: keep it under 64 KiB in sum."""
+        """Memory of this piece alone, on the stack of whoever runs it: keep it to 64 KiB in sum, 1 MiB at most."""
         return self._buffer(Buffer(self.fresh(name), dt, "scratch", size), self.scratches)
 
     def _buffer(self, b: Buffer, where: list[Buffer]) -> Buffer:

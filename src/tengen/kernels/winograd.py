@@ -1,0 +1,333 @@
+"""Winograd convolutions: 3x3 filters, stride 1, computed tile by tile with fewer multiplications.
+
+In: an image with dense channels, a filter, where the result goes. Out: two launches. The first transforms and packs the filter
+and reads nothing else. In the second a piece is some tiles of the image by some output channels: it transforms its tiles into
+scratch memory that stays in cache, multiplies them by the filter, one small matrix product for each point, and transforms back.
+
+The transforms are fixed expressions, the sums over channels follow `chunks.Chunks`, so the bits of a result depend on the
+tile's size (F(2x2, 3x3) or F(4x4, 3x3)) alone, which is an attribute of the op. Source: Lavin and Gray, arXiv 1509.09308.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tengen.kernels.chunks import Chunks
+from tengen.kernels.lowering import Array, KernelBuilder, Lowering
+from tengen.kernels.pointwise import store_at, unflatten
+from tengen.kernels.problem import multiply_add
+from tengen.kernels.source import At
+from tengen.kernels.tile import HEIGHT, Machine, machine
+from tengen.loops.builder import as_expr
+from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, fma, maximum, minimum, ramp, select, splat
+
+Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
+
+TAPS = 3  # of the filter along an axis
+P, Q = 5 / 8, 3 / 2  # F(4, 3) interpolates at 0, +-P, +-Q and infinity: of the dyadic choices about the most accurate one
+SCRATCH_BYTES = 1 << 20  # of a piece, for its transformed tiles
+PIECES = 6  # as many as this are enough to share
+
+
+# ---- the transforms of one axis --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Transform:
+    """F(m, 3): m outputs of a filter of 3 taps from m + 2 products.
+
+    Attributes:
+        outputs: m. image, weight, result: m + 2 pixels, 3 taps and m + 2 products transformed along one axis.
+    """
+
+    outputs: int
+    image: Callable[[Sequence[Expr]], list[Expr]]
+    weight: Callable[[Sequence[Expr]], list[Expr]]
+    result: Callable[[Sequence[Expr]], list[Expr]]
+
+    @property
+    def points(self) -> int:
+        """Points of an axis: pixels that a tile reads, products that it makes."""
+        return self.outputs + TAPS - 1
+
+
+def _image2(d: Sequence[Expr]) -> list[Expr]:
+    return [d[0] - d[2], d[2] + d[1], d[2] - d[1], d[3] - d[1]]
+
+
+def _weight2(g: Sequence[Expr]) -> list[Expr]:
+    even, odd = (g[0] + g[2]) * 0.5, g[1] * 0.5
+    return [g[0], even + odd, even - odd, g[2]]
+
+
+def _result2(m: Sequence[Expr]) -> list[Expr]:
+    return [m[0] + m[1] + m[2], m[1] - m[2] + m[3]]
+
+
+def _image4(d: Sequence[Expr]) -> list[Expr]:
+    pp, qq = P * P, Q * Q
+    even_p, odd_p = fma(d[2], -qq, d[4]), fma(d[1], -qq, d[3])
+    even_q, odd_q = fma(d[2], -pp, d[4]), fma(d[1], -pp, d[3])
+    zero = fma(fma(d[0], -pp, d[2]), -qq, even_q)
+    infinity = fma(odd_q, -qq, fma(d[3], -pp, d[5]))
+    return [zero, fma(odd_p, P, even_p), fma(odd_p, -P, even_p), fma(odd_q, Q, even_q), fma(odd_q, -Q, even_q), infinity]
+
+
+def _weight4(g: Sequence[Expr]) -> list[Expr]:
+    pp, qq = P * P, Q * Q
+    out = [g[0] * (1 / (pp * qq))]
+    for x, scale in ((P, 1 / (2 * pp * (pp - qq))), (Q, 1 / (2 * qq * (qq - pp)))):
+        even, odd = fma(g[2], x * x * scale, g[0] * scale), g[1] * (x * scale)
+        out += [even + odd, even - odd]
+    return [*out, g[2]]
+
+
+def _result4(m: Sequence[Expr]) -> list[Expr]:
+    even_p, odd_p, even_q, odd_q = m[1] + m[2], m[1] - m[2], m[3] + m[4], m[3] - m[4]
+    return [m[0] + even_p + even_q, fma(odd_q, Q, odd_p * P), fma(even_q, Q * Q, even_p * (P * P)),
+            fma(odd_q, Q * Q * Q, fma(odd_p, P * P * P, m[5]))]  # fmt: skip
+
+
+TRANSFORMS = {2: Transform(2, _image2, _weight2, _result2), 4: Transform(4, _image4, _weight4, _result4)}
+
+
+# ---- sizes -----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Sizes that change no bit.
+
+    Attributes:
+        rows, vectors: of the register tile: image tiles by vectors of LANES output channels. tiles: of a piece.
+        pitch: from one image tile's channels to the next one's in scratch memory.
+    """
+
+    rows: int
+    vectors: int
+    tiles: int
+    pitch: int
+
+    @property
+    def columns(self) -> int:
+        """Output channels of a panel of the packed filter."""
+        return self.vectors * LANES
+
+
+def choose(points: int, c: int, o: int, tiles: int | None, target: Machine | None) -> Blocks:
+    """The sizes for C and O channels and so many image tiles, if that is known."""
+    width, registers, _ = machine(target)
+    each = max(1, LANES * 4 // width)
+    vectors = 1 if each > 1 or o <= LANES else 2
+    most = max(1, min(HEIGHT, (registers - vectors * each - 1) // (vectors * each)))
+    pitch = -(-c // LANES) * LANES + LANES
+    room = max(1, SCRATCH_BYTES // (4 * points * points * (pitch + vectors * LANES)))
+    if tiles is None:
+        n = min(room, HEIGHT)
+    else:
+        n = min(range(1, max(2, min(room, 2 * HEIGHT, tiles) + 1)), key=lambda n: _cost(n, tiles, most))
+    rows = _rows(n, most)
+    return Blocks(rows, vectors, -(-n // rows) * rows, pitch)
+
+
+def _rows(tiles: int, most: int) -> int:
+    return -(-tiles // -(-tiles // most))
+
+
+def _cost(n: int, tiles: int, most: int) -> int:
+    """Rows multiplied in blocks of n tiles, and reading the filter once a block counted as two more."""
+    rows = _rows(n, most)
+    return -(-tiles // n) * (-(-n // rows) * rows + 2)
+
+
+# ---- the kernels -----------------------------------------------------------------------------------------------------------
+
+
+def winograd(
+    lo: Lowering, x: Array, w: Array, out: Array, outputs: int, padding: tuple[Index, Index], epilogue: Epilogue | None = None,
+    name: str = "conv",
+) -> None:  # fmt: skip
+    """out[n, o, y, x] = the sum over i, j, c of x[n, c, y + i - padding, x + j - padding] * w[o, c, i, j], with zeros around.
+
+    Shapes:   x (N, C, H, W), w (O, C, 3, 3) of any strides, out (N, O, *any); C and O are known
+    Args:
+        outputs: 2 or 4, of a tile along an axis: changes bits. padding: may be negative, which crops.
+        epilogue: makes what is stored from the value (in the dtype computed in) at coordinates of out; default: a cast.
+        name: of the kernels.
+    Numerics: transforms first along y, then along x; sums over c by `Chunks((C,))`; float16 and bfloat16 in float32
+    """
+    if any(as_int(d) == 0 for d in out.shape):
+        return
+    _Winograd(lo, x, w, out, TRANSFORMS[outputs], padding, epilogue, name).launch()
+
+
+class _Winograd:
+    """Writes the kernels of one convolution."""
+
+    def __init__(self, lo, x: Array, w: Array, out: Array, t: Transform, padding, epilogue: Epilogue | None, name: str):
+        self.lo, self.x, self.w, self.out, self.t, self.padding, self.epilogue, self.name = lo, x, w, out, t, padding, epilogue, name
+        c, o = as_int(w.shape[1]), as_int(w.shape[0])
+        assert c is not None and o is not None
+        self.c, self.o, self.compute = c, o, out.dtype.compute
+        self.grid = (out.shape[0], *(cdiv(d, t.outputs) for d in out.shape[2:]))  # image, row and column of a tile
+        self.tiles = as_expr(self.grid[0] * self.grid[1] * self.grid[2])
+        self.b = choose(t.points, c, o, as_int(self.tiles), lo.target)
+        self.chunks = Chunks((c,))
+
+    @property
+    def panels(self) -> int:
+        """Panels of the packed filter."""
+        return -(-self.o // self.b.columns)
+
+    def launch(self) -> None:
+        """Writes and launches both."""
+        self.filter = self.transform_filter()
+        b, points, dt = self.b, self.t.points, self.compute
+        k = self.k = self.lo.kernel(self.name)
+        self.image = k.scratch("image", dt, points * points * b.tiles * b.pitch)
+        self.products = k.scratch("products", dt, points * points * b.tiles * b.columns)
+        self.half = k.scratch("half", dt, points * points * LANES)
+        self.row = k.scratch("row", dt, self.t.outputs * LANES)
+        blocks = as_expr(cdiv(self.tiles, b.tiles))
+        each = maximum(as_expr(self.panels // cdiv(as_expr(PIECES), maximum(blocks, 1))), 1)  # panels of a piece
+        piece = k.split(blocks * cdiv(self.panels, each))
+        first = k.let(piece % blocks * b.tiles)
+        panel = k.let(piece // blocks * each)
+        count = k.let(minimum(self.tiles - first, b.tiles))
+        with k.loop(0, count, name="tile") as i:
+            self.transform_tile(i, unflatten(k, k.let(first + i), self.grid))
+        with k.loop(panel, minimum(panel + each, self.panels), name="panel") as p:
+            self.multiply(p, count)
+            with k.loop(0, count, name="tile") as i:
+                self.store_tile(p, i, unflatten(k, k.let(first + i), self.grid))
+        self.lo.launch(k)
+
+    # ---- the filter
+
+    def transform_filter(self) -> Array:
+        """The transformed filter, as [panel, point, c, column], zeros past the last column."""
+        t, b, w, n = self.t, self.b, self.w, self.t.points
+        out = self.lo.temp(self.compute, (self.panels, n * n, self.c, b.columns))
+        k = self.lo.kernel(f"{self.name}_filter")
+        half = k.scratch("half", self.compute, TAPS * n * LANES)
+        src, dst = k.read(w), k.write(out)
+        blocks = -(-self.c // LANES)
+        piece = k.split(self.panels * blocks)
+        panel, start = k.let(piece // blocks), k.let(piece % blocks * LANES)
+        with k.loop(start, minimum(start + LANES, as_expr(self.c)), name="c") as c, k.loop(0, b.columns, LANES, "column") as v:
+            column = k.let(panel * b.columns + v)
+            count = None if self.o % b.columns == 0 else k.let(maximum(self.o - column, 0))
+            base = k.let(as_expr(w.offset + column * w.strides[0] + c * w.strides[1]))
+            with k.loop(0, TAPS, name="j") as j:
+                taps = []
+                for i in range(TAPS):
+                    at = k.let(as_expr(base + i * w.strides[2] + j * w.strides[3]))
+                    index = at if as_int(w.strides[0]) == 1 else ramp() * w.strides[0] + at
+                    taps.append(cast(k.load(src, index, LANES, count), self.compute))
+                for a, value in enumerate(t.weight(taps)):
+                    k.store(half, (j + a * TAPS) * LANES, value)
+            with k.loop(0, n, name="a") as a:
+                taps = [k.load(half, (a * TAPS + j) * LANES, LANES) for j in range(TAPS)]
+                for e, value in enumerate(t.weight(taps)):
+                    k.store(dst, as_expr(out.index((panel, a * n + e, c, v))), value)
+        self.lo.launch(k)
+        return out
+
+    # ---- the image
+
+    def transform_tile(self, i: Expr, tile: Sequence[Index]) -> None:
+        """The transform of one tile of the image, as [point, tile, c] in scratch memory."""
+        k, x, n, m = self.k, self.x, self.t.points, self.t.outputs
+        image, y, z = tile[0], *(k.let(as_expr(g * m - p)) for g, p in zip(tile[1:], self.padding))
+        base = k.let(as_expr(x.offset + image * x.strides[0]))
+        inside = (y >= 0) & (y + n <= x.shape[2]) & (z >= 0) & (z + n <= x.shape[3])
+        with k.if_(k.let(inside)):
+            here = k.let(as_expr(base + y * x.strides[2] + z * x.strides[3]))
+            self.transform_channels(i, lambda a, j: (here + a * x.strides[2] + j * x.strides[3], None))
+        with k.else_():
+            rows = [k.let(minimum(maximum(y + a, 0), x.shape[2] - 1) * x.strides[2] + base) for a in range(n)]
+            there = [k.let((y + a >= 0) & (y + a < x.shape[2])) for a in range(n)]
+
+            def pixel(a: int, j: Expr):
+                column = minimum(maximum(z + j, 0), x.shape[3] - 1) * x.strides[3]
+                return rows[a] + column, there[a] & (z + j >= 0) & (z + j < x.shape[3])
+
+            self.transform_channels(i, pixel)
+
+    def transform_channels(self, i: Expr, pixel: Callable[[int, Expr], tuple[Index, Expr | None]]) -> None:
+        """All channels of a tile. `pixel` (row, column): where the pixel lies, and whether it is one or a zero around them."""
+        k, x, b, n, t = self.k, self.x, self.b, self.t.points, self.t
+        src = k.read(x)
+        with k.loop(0, self.c, LANES, name="c") as c:
+            count = None if self.c % LANES == 0 else k.let(self.c - c)
+            with k.loop(0, n, name="j") as j:
+                d = []
+                for a in range(n):
+                    at, there = pixel(a, j)
+                    v = cast(k.load(src, k.let(as_expr(at + c)), LANES, count), self.compute)
+                    d.append(v if there is None else k.let(select(splat(k.let(there)), v, splat(const(0, self.compute)))))
+                for a, v in enumerate(t.image(d)):
+                    k.store(self.half, (j + a * n) * LANES, v)
+            with k.loop(0, n, name="a") as a:
+                d = [k.load(self.half, (a * n + j) * LANES, LANES) for j in range(n)]
+                at = k.let((a * (n * b.tiles) + i) * b.pitch + c)
+                for e, v in enumerate(t.image(d)):
+                    k.store(self.image, at + e * (b.tiles * b.pitch), v)
+
+    # ---- products
+
+    def multiply(self, panel: Expr, count: Expr) -> None:
+        """The products of all tiles with one panel, as [point, tile, column] in scratch memory."""
+        k, b, n = self.k, self.b, self.t.points
+        weights = k.read(self.filter)
+        with k.loop(0, n * n, name="point") as z:
+            with k.loop(0, count, b.rows, name="r") as r:
+                image, to = k.let((z * b.tiles + r) * b.pitch), k.let((z * b.tiles + r) * b.columns)
+                panel_at = k.let(as_expr(self.filter.index((panel, z, 0, 0))))
+                if self.c <= self.chunks.run:
+                    self.register_tile(weights, panel_at, image, to, (0, self.c), False)
+                else:
+                    self.register_tile(weights, panel_at, image, to, (0, self.chunks.run), False)
+                    with k.loop(self.chunks.run, self.c, self.chunks.run, name="chunk") as start:
+                        stop = k.let(minimum(start + self.chunks.run, self.c))
+                        self.register_tile(weights, panel_at, image, to, (start, stop), True)
+
+    def register_tile(self, weights: Buffer, panel: Expr, image: Expr, to: Expr, cs: tuple[Index, Index], add: bool) -> None:
+        """One chunk of channels of `rows` tiles times a panel, stored or added to what is there."""
+        k, b, dt = self.k, self.b, self.compute
+        acc = [[k.var(const(0, dt, LANES), name="acc") for _ in range(b.vectors)] for _ in range(b.rows)]
+        with k.loop(*cs, name="c") as c:
+            here = k.let(panel + c * b.columns)
+            ws = [k.load(weights, here + v * LANES, LANES) for v in range(b.vectors)]
+            for r in range(b.rows):
+                pixel = splat(k.load(self.image, image + r * b.pitch + c))
+                for v in range(b.vectors):
+                    acc[r][v].set(multiply_add(pixel, ws[v], acc[r][v].value))
+        for r in range(b.rows):
+            for v in range(b.vectors):
+                at, value = to + (r * b.columns + v * LANES), acc[r][v].value
+                k.store(self.products, at, k.load(self.products, at, LANES) + value if add else value)
+
+    # ---- the result
+
+    def store_tile(self, panel: Expr, i: Expr, tile: Sequence[Index]) -> None:
+        """One tile of the result, a vector of channels after the other."""
+        k, b, t, n, m, out = self.k, self.b, self.t, self.t.points, self.t.outputs, self.out
+        y, x = k.let(as_expr(tile[1] * m)), k.let(as_expr(tile[2] * m))
+        rows, columns = k.let(minimum(as_expr(out.shape[2] - y), m)), k.let(minimum(as_expr(out.shape[3] - x), m))
+        with k.loop(0, minimum(b.columns, self.o - panel * b.columns), LANES, name="v") as v:
+            channel = k.let(panel * b.columns + v)
+            count = None if self.o % LANES == 0 else k.let(self.o - channel)
+            with k.loop(0, n, name="e") as e:
+                at = k.let((e * b.tiles + i) * b.columns + v)
+                products = [k.load(self.products, at + a * (n * b.tiles * b.columns), LANES) for a in range(n)]
+                for a, value in enumerate(t.result(products)):
+                    k.store(self.half, (e + a * n) * LANES, value)
+            with k.loop(0, rows, name="a") as a:
+                for j, value in enumerate(t.result([k.load(self.half, (a * n + e) * LANES, LANES) for e in range(n)])):
+                    k.store(self.row, j * LANES, value)
+                with k.loop(0, columns, name="j") as j:
+                    value, place = k.load(self.row, j * LANES, LANES), At((tile[0], channel, k.let(y + a), k.let(x + j)), 1, count)
+                    value = cast(value, out.dtype) if self.epilogue is None else self.epilogue(k, value, place)
+                    store_at(k, out, place, value)

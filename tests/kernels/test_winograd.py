@@ -1,0 +1,90 @@
+"""Winograd convolutions: against float64, interpreter against machine code as bits, batches, odd extents."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from launching import array_of, run
+from machine import Compiled
+
+from tengen.base.dtype import float32
+from tengen.codegen.target import Target
+from tengen.kernels.lowering import Lowering
+from tengen.kernels.winograd import TRANSFORMS, winograd
+from tengen.loops.interp import evaluate
+from tengen.loops.lang import const
+
+TOLERANCE = {2: 2e-6, 4: 6e-6}  # of the largest value
+
+
+def convolved(x, w, padding, outputs, interpreted=False):
+    """x (N, H, W, C), w (O, C, 3, 3) -> (N, P, Q, O), by the kernels."""
+    out = np.full((x.shape[0], *(d + 2 * p - 2 for d, p in zip(x.shape[1:3], padding)), w.shape[0]), 7, np.float32)
+    arrays, memory = [], {}
+    for a, id in ((x.transpose(0, 3, 1, 2), "x"), (w, "w"), (out.transpose(0, 3, 1, 2), "out")):
+        array, memory[id] = array_of(a, id)
+        arrays.append(array)
+    lo = Lowering(Target.host())
+    winograd(lo, *arrays, outputs, padding)
+    if interpreted:
+        run(lo, memory)
+    else:
+        Compiled(lo, memory, ["out"])()
+    return out
+
+
+def exact(x, w, padding):
+    """The same in float64, position by position."""
+    x = np.pad(x.astype(np.float64), [(0, 0), *((p, p) for p in padding), (0, 0)])
+    rows, columns = x.shape[1] - 2, x.shape[2] - 2
+    return sum(x[:, i : i + rows, j : j + columns] @ w[:, :, i, j].astype(np.float64).T for i in range(3) for j in range(3))
+
+
+def data(n, c, h, w, o, seed=0):
+    rng = np.random.default_rng(seed)
+    x, f = rng.standard_normal((n, h, w, c)), rng.standard_normal((o, c, 3, 3)) * (9 * c) ** -0.5
+    return x.astype(np.float32), f.astype(np.float32)
+
+
+@pytest.mark.parametrize("outputs", [2, 4])
+def test_the_transforms_of_one_axis_make_a_correlation(outputs):
+
+    t = TRANSFORMS[outputs]
+    rng = np.random.default_rng(outputs)
+    d, g = (rng.integers(-4, 5, n).astype(float) for n in (t.points, 3))
+    v, u = ([float(evaluate(e, {})) for e in f([const(x, float32) for x in xs])] for f, xs in ((t.image, d), (t.weight, g)))
+    y = [float(evaluate(e, {})) for e in t.result([const(a * b, float32) for a, b in zip(v, u)])]
+    np.testing.assert_allclose(y, np.correlate(d, g, "valid"), atol=1e-4)
+
+
+@pytest.mark.parametrize("outputs", [2, 4])
+@pytest.mark.parametrize(
+    ("n", "c", "h", "w", "o", "padding"),
+    [
+        (1, 1, 1, 1, 1, (1, 1)), (2, 3, 2, 5, 17, (1, 1)), (1, 16, 13, 3, 33, (0, 0)), (1, 17, 3, 13, 16, (2, 1)),
+        (3, 33, 5, 5, 3, (2, 2)), (1, 300, 6, 7, 40, (1, 1)), (5, 32, 12, 16, 32, (1, 1)), (1, 4, 9, 9, 4, (-1, 3)),
+    ],
+)  # fmt: skip
+def test_results_are_near_those_in_float64(n, c, h, w, o, padding, outputs):
+    x, f = data(n, c, h, w, o)
+    if min(padding) < 0:
+        want = exact(x[:, 1:-1], f, (0, padding[1]))
+    else:
+        want = exact(x, f, padding)
+    got = convolved(x, f, padding, outputs)
+    assert np.abs(got - want).max() <= TOLERANCE[outputs] * max(np.abs(want).max(), 1)
+    each = np.concatenate([convolved(x[i : i + 1], f, padding, outputs) for i in range(n)])
+    assert got.tobytes() == each.tobytes()
+
+
+@pytest.mark.parametrize("outputs", [2, 4])
+def test_machine_code_gives_the_bits_of_the_interpreter(outputs):
+    x, f = data(2, 3, 5, 4, 5)
+    assert convolved(x, f, (1, 1), outputs).tobytes() == convolved(x, f, (1, 1), outputs, interpreted=True).tobytes()
+
+
+def test_any_layout_of_the_filter():
+    x, f = data(1, 5, 6, 6, 20)
+    want = convolved(x, f, (1, 1), 4)
+    turned = np.ascontiguousarray(f.transpose(2, 3, 1, 0)).transpose(3, 2, 0, 1)
+    assert convolved(x, turned, (1, 1), 4).tobytes() == want.tobytes()
