@@ -12,7 +12,7 @@ import functools
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,20 +65,20 @@ class _Same:
 
 def unflatten(key: Any, leaves: Sequence[Any]) -> Any:
     """The structure of `flatten` with these leaves."""
-    it = iter(leaves)
+    return _unflatten(key, iter(leaves))
 
-    def build(k):
-        match k[0]:
-            case "T": return next(it)  # fmt: skip
-            case "V": return k[2]  # fmt: skip
-            case "O": return k[1].object  # fmt: skip
-            case "N": return k[1](*(build(v) for v in k[2]))  # fmt: skip
-            case "tuple": return tuple(build(v) for v in k[1])  # fmt: skip
-            case "list": return [build(v) for v in k[1]]  # fmt: skip
-            case "dict": return {name: build(v) for name, v in k[1]}  # fmt: skip
-        raise TraceError(f"a value of kind {k[0]} cannot be an argument or a result of a traced function")
 
-    return build(key)
+def _unflatten(k: Any, leaves: Iterator[Any]) -> Any:
+    # Not a closure that calls itself: that would be a cycle, which holds the results of a run until it is collected.
+    match k[0]:
+        case "T": return next(leaves)  # fmt: skip
+        case "V": return k[2]  # fmt: skip
+        case "O": return k[1].object  # fmt: skip
+        case "N": return k[1](*(_unflatten(v, leaves) for v in k[2]))  # fmt: skip
+        case "tuple": return tuple(_unflatten(v, leaves) for v in k[1])  # fmt: skip
+        case "list": return [_unflatten(v, leaves) for v in k[1]]  # fmt: skip
+        case "dict": return {name: _unflatten(v, leaves) for name, v in k[1]}  # fmt: skip
+    raise TraceError(f"a value of kind {k[0]} cannot be an argument or a result of a traced function")
 
 
 def _objects(key: Any) -> list[Any]:

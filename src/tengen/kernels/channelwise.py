@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tengen.base.dtype import int64
+from tengen.kernels.axes import unflatten
 from tengen.kernels.chunks import runs
 from tengen.kernels.lowering import Array, Lowering, product
-from tengen.kernels.pointwise import copy, unflatten
+from tengen.kernels.pointwise import copy
 from tengen.kernels.problem import Problem, extents, multiply_add
 from tengen.kernels.tile import machine
 from tengen.loops.builder import Variable, as_expr

@@ -10,8 +10,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tengen.kernels.axes import unflatten
 from tengen.kernels.lowering import KernelBuilder, product
-from tengen.kernels.pointwise import unflatten
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, cdiv, maximum, minimum
 

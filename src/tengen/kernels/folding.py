@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tengen.base.dtype import DType, bool_
+from tengen.kernels.axes import memory_order, merge_axes, unflatten
 from tengen.kernels.lowering import Array, KernelBuilder, product
-from tengen.kernels.pointwise import memory_order, merge_axes, unflatten
 from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import (

@@ -7,9 +7,9 @@ times one column (scalars, several rows at a time). Both are bound by how fast t
 from __future__ import annotations
 
 from tengen.base.dtype import bool_
+from tengen.kernels.axes import unflatten
 from tengen.kernels.chunks import runs
 from tengen.kernels.lowering import Lowering
-from tengen.kernels.pointwise import unflatten
 from tengen.kernels.problem import Problem, extents, multiply_add
 from tengen.kernels.tile import Machine, machine
 from tengen.loops.builder import Variable, as_expr

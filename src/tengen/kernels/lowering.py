@@ -97,6 +97,7 @@ class KernelBuilder(Builder):
         for v in ints:
             self.int(str(v.attr))
         self._by_id: dict[Hashable, Buffer] = {}
+        self.local: dict[Hashable, Buffer] = {}  # scratch memory that arrays may lie in
         self.given: dict = {}  # Source -> function of an `At`: values that this kernel has computed before they are asked for
 
     @property
@@ -105,6 +106,8 @@ class KernelBuilder(Builder):
 
     def read(self, a: Array) -> Buffer:
         """The buffer of an array that the kernel reads."""
+        if a.id in self.local:
+            return self.local[a.id]
         if a.id not in self._by_id:
             self._by_id[a.id] = self.input("x", a.dtype)
         return self._by_id[a.id]

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tengen.base.dtype import bool_, int64
+from tengen.kernels.axes import unflatten
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.packing import Range, copy_panel, copy_rows, pack_b, packed_axes
-from tengen.kernels.pointwise import unflatten
 from tengen.kernels.problem import Problem, extents, multiply_add, partial_sums
 from tengen.kernels.tile import MOST_BLOCKS, Tile, choose, piece_size
 from tengen.loops.builder import as_expr

@@ -6,9 +6,9 @@ whatever is dense; where nothing is, element by element.
 
 from __future__ import annotations
 
+from tengen.kernels.axes import unflatten
 from tengen.kernels.chunks import RUN, runs
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
-from tengen.kernels.pointwise import unflatten
 from tengen.kernels.problem import Axis, Problem, extents
 from tengen.kernels.tile import Tile
 from tengen.loops.builder import as_expr

@@ -10,42 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
+from tengen.kernels.axes import memory_order, merge_axes, store_at, unflatten
+from tengen.kernels.crossed import crossing, pointwise_across
+from tengen.kernels.lowering import Array, Lowering, product
 from tengen.kernels.source import At, Leaf, Source, View, broadcast
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import Expr, Index, as_int, cdiv, const, maximum, minimum, ramp
+from tengen.loops.lang import cdiv, const, maximum, minimum
 
 GRAIN = 16384  # elements of a piece: long enough that claiming one costs nothing, short enough to share evenly
-
-
-def memory_order(a: Array) -> list[int]:
-    """The axes from the outermost in memory to the innermost, as far as strides are known; else the logical order."""
-    if all(as_int(s) is not None for s in a.strides):
-        return sorted(range(a.ndim), key=lambda i: -abs(as_int(a.strides[i]) or 0))
-    inner = [i for i in range(a.ndim) if as_int(a.strides[i]) == 1]
-    if not inner:
-        return list(range(a.ndim))
-    # A symbolic stride that has more factors lies further out; a dense layout's strides are nested products.
-    return sorted(range(a.ndim), key=lambda i: -_factors(a.strides[i]))
-
-
-def _factors(stride: Index) -> int:
-    if not isinstance(stride, Expr) or stride.op != "mul":
-        return 0 if as_int(stride) == 1 else 1
-    return sum(_factors(x) for x in stride.args) or 1
-
-
-def merge_axes(shape: Sequence[Index], arrays: Sequence[Array]) -> list[list[int]]:
-    """Groups of neighbouring axes that every array walks as one."""
-    groups: list[list[int]] = []
-    for axis in range(len(shape)):
-        if as_int(shape[axis]) == 1:
-            continue
-        if groups and all(a.strides[groups[-1][-1]] == a.strides[axis] * shape[axis] for a in arrays):
-            groups[-1].append(axis)
-        else:
-            groups.append([axis])
-    return groups
 
 
 def _merged(a: Array, groups: list[list[int]]) -> Array:
@@ -79,32 +51,12 @@ def _ordered(sources: Sequence[Source], outs: Sequence[Array]) -> tuple[list[Sou
     return [View(s, shape, tuple(order), (0,) * n, (1,) * n) for s in sources], [o.permute(order) for o in outs]
 
 
-def store_at(k: KernelBuilder, a: Array, at: At, value: Expr) -> None:
-    """Stores `value` into `a` at `at`: a vector store, or a scatter where the vector axis is strided."""
-    index: Index = a.index(at.coords)
-    if at.vec is None:
-        k.store(k.write(a), index, value)
-    elif as_int(a.strides[at.vec]) == 1:
-        k.store(k.write(a), index, value, at.count)
-    else:
-        k.store(k.write(a), ramp() * a.strides[at.vec] + index, value, at.count)
-
-
-def unflatten(k: KernelBuilder, i: Index, shape: Sequence[Index]) -> list[Index]:
-    """The coordinates of flat position `i` in `shape`."""
-    coords: list[Index] = []
-    for d in reversed(shape[1:]):
-        q = i // d
-        coords.append(k.let(i % d) if isinstance(i, Expr) else i % d)
-        i = k.let(q) if isinstance(q, Expr) else q
-    if shape:
-        coords.append(i)
-    return coords[::-1]
-
-
 def pointwise(lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], name: str = "pointwise") -> None:
     """Launches one kernel that writes each source into its output; all have one shape."""
     sources = [broadcast(s, o.shape) for s, o in zip(sources, outs, strict=True)]
+    across = crossing(sources, outs)
+    if across is not None:
+        return pointwise_across(lo, across, sources, outs, name)
     sources, outs = simplify(sources, outs)
     k = lo.kernel(name)
     shape = outs[0].shape

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tengen.base.dtype import DType
+from tengen.kernels.axes import store_at
 from tengen.kernels.chunks import Chunks, Walk, merge
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
-from tengen.kernels.pointwise import store_at
 from tengen.kernels.source import At
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, cast, fma

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from tengen.base.dtype import DType
 from tengen.base.errors import VerifyError
+from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.folding import (
     Columns,
     Fold,
@@ -26,7 +27,7 @@ from tengen.kernels.folding import (
     simple_fold,
 )
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
-from tengen.kernels.pointwise import GRAIN, store_at, unflatten
+from tengen.kernels.pointwise import GRAIN
 from tengen.kernels.source import At, Source, View, broadcast
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, cast, cdiv, const, maximum, minimum, select, splat

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 
+from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.folding import (
     Columns,
     Fold,
@@ -23,7 +24,7 @@ from tengen.kernels.folding import (
     simple_fold,
 )
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
-from tengen.kernels.pointwise import GRAIN, pointwise, store_at, unflatten
+from tengen.kernels.pointwise import GRAIN, pointwise
 from tengen.kernels.reduce import Reduced, Spread, reduce
 from tengen.kernels.source import Elementwise, Leaf, Literal, Source, broadcast
 from tengen.loops.builder import as_expr

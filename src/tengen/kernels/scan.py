@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.folding import columns_width, identity, make_frame, operation
 from tengen.kernels.lowering import Array, Lowering, product
-from tengen.kernels.pointwise import GRAIN, store_at, unflatten
+from tengen.kernels.pointwise import GRAIN
 from tengen.kernels.source import Source
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, cast, cdiv, const, equal, maximum, minimum, select, splat

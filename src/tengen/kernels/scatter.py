@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tengen.base.dtype import int64
+from tengen.kernels.axes import memory_order, store_at, unflatten
 from tengen.kernels.folding import operation
 from tengen.kernels.indexed import in_range, place
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
-from tengen.kernels.pointwise import GRAIN, memory_order, pointwise, store_at, unflatten
+from tengen.kernels.pointwise import GRAIN, pointwise
 from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source, broadcast
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, cast, cdiv, const, maximum, minimum, splat

@@ -21,8 +21,9 @@ from typing import Any
 from tengen.base.dtype import DType, bool_, float32, promote
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError, TengenError, Undecided
 from tengen.ir.types import Dim, TensorType
+from tengen.kernels.axes import memory_order
 from tengen.kernels.lowering import Array, Lowering
-from tengen.kernels.pointwise import memory_order, pointwise
+from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, Leaf, Source, broadcast
 from tengen.loops.derive import derive
 from tengen.loops.lang import Expr, as_int, cast, const, is_const, substitute, var

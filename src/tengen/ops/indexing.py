@@ -17,8 +17,9 @@ from tengen.base.dtype import bool_, dtype, int64, promote
 from tengen.base.errors import DTypeError, GradientError, IndexOutOfRange, ShapeError, TraceError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels import scatter as strategies
+from tengen.kernels.axes import memory_order
 from tengen.kernels.indexed import Gather, OneHot, SearchSorted, TakeAlong
-from tengen.kernels.pointwise import memory_order, pointwise
+from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Leaf, broadcast
 from tengen.loops.lang import as_int
 from tengen.ops.define import Case, Violation, broadcast_shapes, composite, dispatch, lookup, primitive, shorthand

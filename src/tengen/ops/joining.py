@@ -15,7 +15,7 @@ from tengen.base.dtype import promote
 from tengen.base.errors import ShapeError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels import indexed
-from tengen.kernels.pointwise import memory_order
+from tengen.kernels.axes import memory_order
 from tengen.kernels.source import Elementwise, Leaf
 from tengen.loops.lang import as_int, cast
 from tengen.ops.define import Case, dispatch, lookup, primitive, shorthand

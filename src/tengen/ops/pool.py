@@ -14,8 +14,9 @@ from tengen.base.dtype import int32
 from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.arg import arg_reduce
+from tengen.kernels.axes import memory_order
 from tengen.kernels.lowering import Array, contiguous_strides, product
-from tengen.kernels.pointwise import copy, memory_order, pointwise
+from tengen.kernels.pointwise import copy, pointwise
 from tengen.kernels.reduce import reduce
 from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source
 from tengen.loops.lang import Expr, as_int, cast, const, equal, maximum, minimum, not_equal, select, splat

@@ -10,8 +10,9 @@ from collections.abc import Hashable, Sequence
 from tengen.base.dtype import bool_
 from tengen.base.errors import VerifyError
 from tengen.ir.graph import Graph, Node, Value
+from tengen.kernels.axes import memory_order
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides
-from tengen.kernels.pointwise import copy, memory_order, pointwise
+from tengen.kernels.pointwise import copy, pointwise
 from tengen.kernels.rows import rowwise
 from tengen.kernels.source import Leaf, Literal, Source
 from tengen.loops.lang import Expr, cast

@@ -16,8 +16,9 @@ from tengen.base.errors import Undecided
 from tengen.codegen.target import Target
 from tengen.ir.graph import attr_key
 from tengen.ir.types import TensorType
+from tengen.kernels.axes import memory_order, merge_axes
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides
-from tengen.kernels.pointwise import memory_order, merge_axes, pointwise
+from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Leaf
 from tengen.loops.lang import Expr, Index, var
 from tengen.ops.define import Op, negative_zero
