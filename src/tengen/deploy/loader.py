@@ -22,7 +22,7 @@ from tengen.ir.jsonform import from_json
 from tengen.ir.types import TensorType
 from tengen.ir.verify import verify
 from tengen.loops.lang import Expr
-from tengen.ops.define import Op, lookup
+from tengen.ops.define import REGISTRY, Op, lookup
 
 KEYS = {"format", "version", "tengen", "graph", "checksum"}
 
@@ -55,6 +55,7 @@ def model_of(content: TensorFile) -> Model:
     if set(texts) != KEYS:
         fail(f"its metadata has the keys {sorted(texts)}, not {sorted(KEYS)}")
     graph = from_json(texts["graph"], content.arrays)
+    _complete(graph)
     _check_data(graph, content)
     try:
         verify(graph, _infer)
@@ -64,6 +65,14 @@ def model_of(content: TensorFile) -> Model:
         fail("its graph is nested too deeply")
     states = {name: content.arrays[name] for name in graph.states}
     return Model(graph, states, texts["checksum"], content.bytes)
+
+
+def _complete(graph: Graph) -> None:
+    """Gives the nodes of an older file the attributes that their ops have got since."""
+    for g in graph.graphs():
+        for n in g.nodes:
+            older = REGISTRY[n.op].older if n.op in REGISTRY else {}
+            n.attrs = n.attrs | {name: value for name, value in older.items() if name not in n.attrs}
 
 
 def _check_data(graph: Graph, content: TensorFile) -> None:

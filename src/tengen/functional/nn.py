@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tengen.base.config import config
 from tengen.base.errors import ShapeError
 from tengen.functional.loss import (
     binary_cross_entropy,
@@ -36,14 +37,16 @@ def linear(inp: Tensor, weight: Tensor, bias: Tensor | None = None, compute_mode
     return _linear(inp, weight, bias)
 
 
-def _convolution(inp, weight, bias, stride, padding, dilation, groups, conv_mode, n):
+def _convolution(inp, weight, bias, stride, padding, dilation, groups, conv_mode, n, algorithm="direct"):
     if inp.ndim != n + 2:
         raise ShapeError(f"conv{n}d takes an image of {n + 2} axes (batch, channels, {n} of space), got {inp.shape}")
     if conv_mode.lower() != "cross_correlation":
         raise ShapeError(f"conv_mode={conv_mode!r}: only 'cross_correlation' exists; help: flip the filter")
+    if algorithm == "auto" and not config.winograd:
+        algorithm = "direct"
     if bias is None:
-        return _conv(inp, weight, stride, padding, dilation, groups)
-    return _conv_bias(inp, weight, bias, stride, padding, dilation, groups)
+        return _conv(inp, weight, stride, padding, dilation, groups, algorithm)
+    return _conv_bias(inp, weight, bias, stride, padding, dilation, groups, algorithm)
 
 
 def conv1d(
@@ -56,18 +59,23 @@ def conv1d(
 
 def conv2d(
     inp: Tensor, weight: Tensor, bias: Tensor | None = None, stride=1, padding=0, dilation=1, groups: int = 1,
-    conv_mode: str = "cross_correlation", compute_mode: str = "default",
+    conv_mode: str = "cross_correlation", compute_mode: str = "default", *, algorithm: str = "auto",
 ) -> Tensor:  # fmt: skip
     """Convolution (cross-correlation) of images.
 
     Shapes:   (N, C, H, W), (O, C, KH, KW) or with groups (G, O/G, C/G, KH, KW), bias (1, O, 1, 1) -> (N, O, PH, PW)
-    Numerics: accumulated over (KH, KW, C) in that order; the same bits for any batch, threads and target
+    Args:
+        algorithm: "auto", "direct", or "winograd2" and "winograd4" (3x3 filters, stride and dilation 1, one group). "auto" chooses
+            by the extents of channels and space, never by the batch, and a graph keeps the choice; TENGEN_WINOGRAD=0 makes it
+            "direct".
+    Numerics: direct: accumulated over (KH, KW, C) in that order; Winograd: docs/numerics.md. The same bits for any batch, threads
+        and target
 
     >>> from tengen import functional as F
     >>> F.conv2d(F.ones((1, 1, 4, 4)), F.ones((1, 1, 3, 3)), padding=1).numpy()[0, 0, 0].tolist()
     [4.0, 6.0, 6.0, 4.0]
     """
-    return _convolution(inp, weight, bias, stride, padding, dilation, groups, conv_mode, 2)
+    return _convolution(inp, weight, bias, stride, padding, dilation, groups, conv_mode, 2, algorithm)
 
 
 def conv3d(
@@ -84,7 +92,8 @@ def conv_transpose2d(
 ) -> Tensor:  # fmt: skip
     """Transposed convolution: (N, C, H, W), (C, O, KH, KW) or with groups (G, C/G, O/G, KH, KW), bias (1, O, 1, 1) ->
     (N, O, (H - 1) stride - 2 padding + dilation (KH - 1) + 1 + output_padding, ...)."""
-    y = _conv_transposed(inp, weight, None, stride, padding, dilation, groups, output_padding)
+    algorithm = "auto" if config.winograd else "direct"
+    y = _conv_transposed(inp, weight, None, stride, padding, dilation, groups, output_padding, algorithm)
     return y if bias is None else y + bias
 
 

@@ -26,6 +26,7 @@ Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
 
 TAPS = 3  # of the filter along an axis
 P, Q = 5 / 8, 3 / 2  # F(4, 3) interpolates at 0, +-P, +-Q and infinity: of the dyadic choices about the most accurate one
+WEIGHT, VALUE, MARGIN = 16, 10, 1.25  # see `pays`
 SCRATCH_BYTES = 1 << 20  # of a piece, for its transformed tiles
 PIECES = 6  # as many as this are enough to share
 
@@ -90,6 +91,26 @@ def _result4(m: Sequence[Expr]) -> list[Expr]:
 
 
 TRANSFORMS = {2: Transform(2, _image2, _weight2, _result2), 4: Transform(4, _image4, _weight4, _result4)}
+
+
+# ---- the rule ------------------------------------------------------------------------------------------------------------
+
+
+def pays(c: Index, o: Index, h: Index, w: Index) -> int:
+    """The outputs of a tile, 2 or 4, with which a convolution of c to o channels with h x w outputs is faster, or 0 for direct.
+
+    Counted are multiplications. Reading a weight costs as many as `WEIGHT`, making a transformed value `VALUE`; with tiles of m
+    there are (m + 2)^2 weights for a pair of channels, and as many values for a channel and tile. Part of the numerics contract:
+    it decides about bits, and nothing else may enter.
+    """
+
+    across = sum(cdiv(n, LANES) * LANES for n in (c, o))
+    costs = {0: TAPS * TAPS * c * o * (h * w + WEIGHT)}
+    for m, t in TRANSFORMS.items():
+        tiles = cdiv(h, m) * cdiv(w, m)
+        costs[m] = t.points**2 * (c * o * (tiles + WEIGHT) + VALUE * tiles * across)
+    best = 2 if costs[2] < costs[4] else 4
+    return best if costs[best] * MARGIN < costs[0] else 0
 
 
 # ---- sizes -----------------------------------------------------------------------------------------------------------------

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tengen.base.dtype import promote
+from tengen.base.dtype import float32, promote
 from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.contraction import contract
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import copy, pointwise
 from tengen.kernels.source import At, Literal
+from tengen.kernels.winograd import pays, winograd
 from tengen.loops.lang import Expr, as_int, maximum, minimum
 from tengen.ops.contract import in_dtype
 from tengen.ops.define import Case, composite, primitive
@@ -50,7 +51,38 @@ def _canon(types, stride, padding, dilation, groups, **more):
         raise ShapeError(f"stride, dilation and groups must be positive and padding not negative: {a}")
     if "output_padding" in more:
         a["output_padding"] = per_axis(more["output_padding"], n, "output_padding")
+    if "algorithm" in more:
+        a["algorithm"] = _algorithm(types, a, more["algorithm"])
     return a
+
+
+ALGORITHMS = ("auto", "direct", "winograd2", "winograd4")
+
+
+def _algorithm(types, a: dict, asked: str) -> str:
+    """The algorithm, from what is asked for: "auto" is decided by `winograd.pays` from the extents of channels and space. Batch,
+    threads and target are not looked at: the choice changes bits.
+
+    Errors: ShapeError where Winograd is asked for and cannot be.
+    """
+    x, w = types[:2]
+    if asked not in ALGORITHMS:
+        raise ShapeError(f"algorithm={asked!r} must be one of {ALGORITHMS}")
+    fits = (
+        x.ndim == w.ndim == 4 and w.shape[2:] == (3, 3) and a["groups"] == 1 and a["stride"] == a["dilation"] == (1, 1)
+        and _check_dtypes(x, w).compute is float32
+    )  # fmt: skip
+    if asked not in ("auto", "direct") and not (fits and all(isinstance(d, int) for d in w.shape)):
+        raise ShapeError(
+            f"algorithm={asked!r} is for filters of 3x3, stride and dilation 1, one group, and float32 or shorter; help: 'auto'"
+        )
+    if asked == "direct" or not fits or any(as_int(d) == 0 for d in x.shape[2:]):
+        return "direct"
+    if asked != "auto":
+        return asked
+    grows = -2 if "output_padding" in a else 2  # for each pixel of padding
+    outputs = pays(w.shape[1], w.shape[0], *(s - grows + grows * p for s, p in zip(x.shape[2:], a["padding"])))
+    return f"winograd{outputs}" if outputs else "direct"
 
 
 def _filter(w: TensorType | Array, n: int, groups: int) -> tuple[Dim, Dim, tuple[Dim, ...]]:
@@ -178,19 +210,25 @@ def small_filter(arrays, **attrs) -> set[int]:
     """Extents of a filter (the second operand) that a program is compiled for: those of few channels and of windows, where a
     tile's
     width and unrolled loops matter most. All images and larger channel counts share one program."""
-    return {d for d in arrays[1].shape if d <= 32}
+    whole = attrs.get("algorithm", "direct") != "direct"  # the memory of a piece depends on all channels
+    return {d for d in arrays[1].shape if whole or d <= 32}
 
 
 # ---- the three ops -------------------------------------------------------------------------------------------------------
 
 
 @primitive
-def conv(inp: Tensor, weight: Tensor, stride=1, padding=0, dilation=1, groups: int = 1) -> Tensor:
+def conv(inp: Tensor, weight: Tensor, stride=1, padding=0, dilation=1, groups: int = 1, algorithm: str = "auto") -> Tensor:
     """Cross-correlation of images with filters.
 
     Shapes:   (N, C, *S), (O, C/G, *K) or (G, O/G, C/G, *K) -> (N, O, *P), P = (S + 2 padding - dilation (K - 1) - 1) //
     stride + 1
-    Numerics: accumulated over (*K, C) in that order, see `kernels/contraction.py`; padding is zeros that are multiplied
+    Args:
+        algorithm: "direct", or "winograd2" and "winograd4" for 3x3 filters, stride and dilation 1 and one group (tiles of 2x2 or
+            4x4 outputs: fewer multiplications, other roundings); "auto" decides by the extents of channels and space, see
+            `kernels.winograd.pays`, and a graph keeps what was decided.
+    Numerics: direct: accumulated over (*K, C) in that order, see `kernels/contraction.py`; padding is zeros that are multiplied.
+        Winograd: see `kernels/winograd.py`
     Layout:   the result is channels-last in memory
     """
 
@@ -198,10 +236,11 @@ def conv(inp: Tensor, weight: Tensor, stride=1, padding=0, dilation=1, groups: i
 conv.canon(_canon)
 conv.layout(channels_last)
 conv.rules["known"] = small_filter
+conv.older = {"algorithm": "direct"}
 
 
 @conv.infer
-def _(x, w, stride, padding, dilation, groups):
+def _(x, w, stride, padding, dilation, groups, algorithm="direct"):
     o, c, k = _filter(w, x.ndim - 2, groups)
     if isinstance(x.shape[1], int) and isinstance(c, int) and x.shape[1] != c * groups:
         raise ShapeError(f"the image has {x.shape[1]} channels, the filter takes {c * groups}")
@@ -209,9 +248,11 @@ def _(x, w, stride, padding, dilation, groups):
     return TensorType([x.shape[0], o * groups, *out], _check_dtypes(x, w))
 
 
-def _lower_conv(lo, ins, outs, epilogue=None, stride=(), padding=(), dilation=(), groups=1):
+def _lower_conv(lo, ins, outs, epilogue=None, stride=(), padding=(), dilation=(), groups=1, algorithm="direct"):
     out, n = outs[0], len(stride)
     x, w = (in_dtype(lo, a, promote(ins[0].dtype, ins[1].dtype)) for a in ins)
+    if algorithm != "direct":
+        return winograd(lo, image(lo, x, (0, 0)), w, out, int(algorithm[-1]), padding, epilogue)
     x = image(lo, x, padding)
     f = filter_parts(w, n, groups)
     shape, strides = windows(x, out.shape[2:], tuple(f["k"][0]), stride, dilation, groups)
@@ -247,8 +288,8 @@ conv.rules["epilogue"] = _lower_conv
 
 
 @conv.vjp
-def _(g, x, w, **a):
-    return (lambda: conv_transposed(g, w, x, **a)), (lambda: conv_weight_grad(x, g, w, **a))
+def _(g, x, w, algorithm, **a):
+    return (lambda: conv_transposed(g, w, x, **a, algorithm=algorithm)), (lambda: conv_weight_grad(x, g, w, **a))
 
 
 def _check_gradient(image: TensorType, w: TensorType, grad: TensorType, **attrs) -> None:
@@ -261,23 +302,27 @@ def _check_gradient(image: TensorType, w: TensorType, grad: TensorType, **attrs)
 
 @primitive
 def conv_transposed(
-    inp: Tensor, weight: Tensor, like: Tensor | None = None, stride=1, padding=0, dilation=1, groups: int = 1, output_padding=0
-) -> Tensor:
+    inp: Tensor, weight: Tensor, like: Tensor | None = None, stride=1, padding=0, dilation=1, groups: int = 1, output_padding=0,
+    algorithm: str = "auto",
+) -> Tensor:  # fmt: skip
     """The transpose of `conv` as a linear map: its gradient with respect to the image, and the transposed convolution.
 
     Shapes: (N, O, *P), a filter that takes C channels to O -> (N, C, *S); S is that of `like` (only its type is used) when
     given,
             else (P - 1) stride - 2 padding + dilation (K - 1) + 1 + output_padding
+    Args:
+        algorithm: as of `conv`; the gradient of a convolution takes that of the convolution.
     """
 
 
 conv_transposed.canon(_canon)
 conv_transposed.layout(channels_last)
 conv_transposed.rules["known"] = small_filter
+conv_transposed.older = {"algorithm": "direct"}
 
 
 @conv_transposed.infer
-def _(y, w, like, stride, padding, dilation, groups, output_padding):
+def _(y, w, like, stride, padding, dilation, groups, output_padding, algorithm="direct"):
     o, c, k = _filter(w, y.ndim - 2, groups)
     if isinstance(y.shape[1], int) and isinstance(o, int) and y.shape[1] != o * groups:
         raise ShapeError(f"the image has {y.shape[1]} channels, the filter gives {o * groups}")
@@ -291,10 +336,19 @@ def _(y, w, like, stride, padding, dilation, groups, output_padding):
     return TensorType([y.shape[0], c * groups, *space], _check_dtypes(y, w))
 
 
+def _turned(w: Array) -> Array:
+    """The 3x3 filter with which a convolution transposes one with `w`: channels exchanged, turned by half."""
+    o, c, i, j = w.strides
+    return Array(w.id, w.dtype, (w.shape[1], w.shape[0], *w.shape[2:]), (c, o, -1 * i, -1 * j), w.offset + 2 * i + 2 * j)
+
+
 @conv_transposed.lower
-def _(lo, ins, outs, stride, padding, dilation, groups, output_padding):
+def _(lo, ins, outs, stride, padding, dilation, groups, output_padding, algorithm="direct"):
     out, n = outs[0], len(stride)
     y, w = in_dtype(lo, ins[0], out.dtype), in_dtype(lo, ins[1], out.dtype)
+    if algorithm != "direct":
+        before = tuple(2 - p for p in padding)
+        return winograd(lo, image(lo, y, (0, 0)), _turned(w), out, int(algorithm[-1]), before, None, "conv_transposed")
     f = filter_parts(w, n, groups)
     k = f["k"][0]
     # The image spread out by the strides, with a halo: then it is a convolution with the reversed filter.
@@ -317,8 +371,8 @@ def _(lo, ins, outs, stride, padding, dilation, groups, output_padding):
 
 
 @conv_transposed.vjp
-def _(g, y, w, like, output_padding, **a):
-    return (lambda: conv(g, w, **a)), (lambda: conv_weight_grad(g, y, w, **a)), None
+def _(g, y, w, like, output_padding, algorithm, **a):
+    return (lambda: conv(g, w, **a, algorithm=algorithm)), (lambda: conv_weight_grad(g, y, w, **a)), None
 
 
 @primitive
@@ -372,16 +426,20 @@ def _(lo, ins, outs, stride, padding, dilation, groups):
 
 @conv_weight_grad.vjp
 def _(gw, x, g, like, **a):
+    a["algorithm"] = "direct"  # as the weight's gradient itself
     return (lambda: conv_transposed(g, gw, x, **a)), (lambda: conv(x, gw, **a)), None
 
 
 @composite
-def conv_bias(inp: Tensor, weight: Tensor, bias: Tensor, stride=1, padding=0, dilation=1, groups: int = 1) -> Tensor:
+def conv_bias(
+    inp: Tensor, weight: Tensor, bias: Tensor, stride=1, padding=0, dilation=1, groups: int = 1, algorithm: str = "auto"
+) -> Tensor:
     """`conv` plus a bias of shape (O,) or (1, O, 1, ...), in one kernel."""
-    y = conv(inp, weight, stride, padding, dilation, groups)
+    y = conv(inp, weight, stride, padding, dilation, groups, algorithm)
     return add(y, reshape(bias, (1, -1, *(1 for _ in y.shape[2:]))))
 
 
+conv_bias.canon(_canon)  # here, where extents are numbers: in the body they may be names
 conv_bias.rules["known"] = small_filter
 
 

@@ -86,6 +86,8 @@ class Op:
 
     own: tuple[int, ...] = ()
 
+    older: dict[str, Any] = {}  # attributes that an older file may lack, and what it means
+
     def __init__(self, fn: Callable, kind: str, name: str | None = None):
         self.fn, self.kind = fn, kind
         self.name = name or fn.__name__.rstrip("_")
