@@ -135,6 +135,16 @@ class Blocks:
         """Output channels of a panel of the packed filter."""
         return self.vectors * LANES
 
+    @property
+    def image(self) -> int:
+        """From one point's transformed tiles to the next one's: not a multiple of a power of two, which would be one cache set."""
+        return self.tiles * self.pitch + LANES
+
+    @property
+    def products(self) -> int:
+        """From one point's products to the next one's."""
+        return self.tiles * self.columns + LANES
+
 
 def choose(points: int, c: int, o: int, tiles: int | None, target: Machine | None) -> Blocks:
     """The sizes for C and O channels and so many image tiles, if that is known."""
@@ -147,7 +157,7 @@ def choose(points: int, c: int, o: int, tiles: int | None, target: Machine | Non
     if tiles is None:
         n = min(room, HEIGHT)
     else:
-        n = min(range(1, max(2, min(room, 2 * HEIGHT, tiles) + 1)), key=lambda n: _cost(n, tiles, most))
+        n = min(range(1, max(1, min(room, HEIGHT + 2, tiles)) + 1), key=lambda n: _cost(n, tiles, most))
     rows = _rows(n, most)
     return Blocks(rows, vectors, -(-n // rows) * rows, pitch)
 
@@ -206,8 +216,8 @@ class _Winograd:
         self.filter = self.transform_filter()
         b, points, dt = self.b, self.t.points, self.compute
         k = self.k = self.lo.kernel(self.name)
-        self.image = k.scratch("image", dt, points * points * b.tiles * b.pitch)
-        self.products = k.scratch("products", dt, points * points * b.tiles * b.columns)
+        self.image = k.scratch("image", dt, points * points * b.image)
+        self.products = k.scratch("products", dt, points * points * b.products)
         self.half = k.scratch("half", dt, points * points * LANES)
         self.row = k.scratch("row", dt, self.t.outputs * LANES)
         blocks = as_expr(cdiv(self.tiles, b.tiles))
@@ -229,7 +239,7 @@ class _Winograd:
     def transform_filter(self) -> Array:
         """The transformed filter, as [panel, point, c, column], zeros past the last column."""
         t, b, w, n = self.t, self.b, self.w, self.t.points
-        out = self.lo.temp(self.compute, (self.panels, n * n, self.c, b.columns))
+        out = self.lo.temp(self.compute, (self.panels, n * n, self.c + 1, b.columns))  # one more: points in different cache sets
         k = self.lo.kernel(f"{self.name}_filter")
         half = k.scratch("half", self.compute, TAPS * n * LANES)
         src, dst = k.read(w), k.write(out)
@@ -292,9 +302,9 @@ class _Winograd:
                     k.store(self.half, (j + a * n) * LANES, v)
             with k.loop(0, n, name="a") as a:
                 d = [k.load(self.half, (a * n + j) * LANES, LANES) for j in range(n)]
-                at = k.let((a * (n * b.tiles) + i) * b.pitch + c)
+                at = k.let(a * (n * b.image) + i * b.pitch + c)
                 for e, v in enumerate(t.image(d)):
-                    k.store(self.image, at + e * (b.tiles * b.pitch), v)
+                    k.store(self.image, at + e * b.image, v)
 
     # ---- products
 
@@ -304,7 +314,7 @@ class _Winograd:
         weights = k.read(self.filter)
         with k.loop(0, n * n, name="point") as z:
             with k.loop(0, count, b.rows, name="r") as r:
-                image, to = k.let((z * b.tiles + r) * b.pitch), k.let((z * b.tiles + r) * b.columns)
+                image, to = k.let(z * b.image + r * b.pitch), k.let(z * b.products + r * b.columns)
                 panel_at = k.let(as_expr(self.filter.index((panel, z, 0, 0))))
                 if self.c <= self.chunks.run:
                     self.register_tile(weights, panel_at, image, to, (0, self.c), False)
@@ -341,8 +351,8 @@ class _Winograd:
             channel = k.let(panel * b.columns + v)
             count = None if self.o % LANES == 0 else k.let(self.o - channel)
             with k.loop(0, n, name="e") as e:
-                at = k.let((e * b.tiles + i) * b.columns + v)
-                products = [k.load(self.products, at + a * (n * b.tiles * b.columns), LANES) for a in range(n)]
+                at = k.let(e * b.products + i * b.columns + v)
+                products = [k.load(self.products, at + a * (n * b.products), LANES) for a in range(n)]
                 for a, value in enumerate(t.result(products)):
                     k.store(self.half, (e + a * n) * LANES, value)
             with k.loop(0, rows, name="a") as a:
