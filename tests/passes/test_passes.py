@@ -257,3 +257,58 @@ def test_the_check_knob():
         lo.launches[0].kernel.body.append("not a statement")
         with pytest.raises(VerifyError):
             build(lo, [("in", 0)], [("out", 0)], "test")
+
+
+def kernels_of(f, *inputs):
+    return [launch.kernel.name for launch in lower(optimize(trace(f).trace(*inputs).graph), TARGET)[0].launches]
+
+
+def test_what_is_cheap_is_computed_again_instead_of_stored():
+    """x - 1 has one large operand and two readers that are different kernels: both compute it."""
+    x, w = rand(64, 48), rand(48, 48)
+
+    def f(x):
+        d = (x - 1.0) * 2.0
+        return F.matmul(F.relu(d), w), (d * d).sum(1), F.matmul(F.abs(d), w)
+
+    assert kernels_of(f, x).count("sub_mul_relu") == 1 and kernels_of(f, x).count("sub_mul_abs") == 1
+    assert "sub_mul" not in kernels_of(f, x)
+    for a, b in zip(trace(f)(x), f(x)):
+        assert a.numpy().tobytes() == b.numpy().tobytes()
+
+
+def test_what_is_dear_or_large_is_stored():
+    x, y, w = rand(64, 48), rand(64, 48), rand(48, 48)
+    dear = lambda x: (F.matmul(F.relu(F.exp(x)), w), F.matmul(F.abs(F.exp(x)), w))
+    assert kernels_of(dear, x).count("exp") == 1
+    large = lambda x, y: [F.matmul(f(x + y), w) for f in (F.relu, F.abs, F.square)]  # reading both thrice moves as much
+    assert kernels_of(large, x, y).count("add") == 1
+
+
+def test_an_epilogue_computes_its_other_operands():
+    x, w, y = rand(64, 48), rand(48, 40), rand(64, 40)
+    f = lambda x, y: F.matmul(x, w) * F.relu(y * 2.0 + 1.0)
+    assert [n for n in kernels_of(f, x, y) if "pack" not in n] == ["matmul"]
+    assert trace(f)(x, y).numpy().tobytes() == f(x, y).numpy().tobytes()
+
+
+@pytest.mark.parametrize("axis", [0, 1, (0, 2), (0, 1, 2)])
+@pytest.mark.parametrize("shape", [(7, 33, 5), (64, 20, 48), (3, 5000, 2), (1, 1, 1), (0, 4, 5)])
+def test_reductions_of_the_same_become_one(axis, shape):
+    x, y = rand(*shape), rand(*shape)
+
+    def f(x, y):
+        g = F.where(x > 0, y, 0.0)
+        return g.sum(axis), (g * x).sum(axis, keepdims=True), x.mean(axis)
+
+    names = kernels_of(f, x, y)
+    assert len([n for n in names if "chunks" not in n]) == 1
+    for a, b in zip(trace(f)(x, y), f(x, y)):
+        assert a.numpy().tobytes() == b.numpy().tobytes()
+
+
+def test_reductions_that_need_one_another_stay_apart():
+    f = lambda x: (x.sum(0), ((x - x.mean(0)) ** 2).sum(0))
+    x = rand(64, 48)
+    for a, b in zip(trace(f)(x), f(x)):
+        assert a.numpy().tobytes() == b.numpy().tobytes()

@@ -115,6 +115,45 @@ def simple_fold(combine: str, dt: DType) -> Fold:
     )
 
 
+def together(folds: Sequence[Fold]) -> Fold:
+    """Folds of one element each as one fold of `Several`'s elements."""
+
+    def parts(rule: str, *args) -> State:
+        return tuple(x for i, f in enumerate(folds) for x in getattr(f, rule)(*(a[i] for a in args)))
+
+    split = lambda s: [(x,) for x in s]
+    return Fold(
+        tuple(f.start[0] for f in folds),
+        lambda s, x, pos: parts("step", split(s), x, [pos] * len(folds)),
+        lambda x, pos: parts("first", x, [pos] * len(folds)),
+        lambda a, b: parts("join", split(a), split(b)),
+        lambda s: parts("across", split(s)),
+        empty=tuple((f.empty or f.start)[0] for f in folds),
+    )
+
+
+class Several(Source):
+    """Sources of one shape, asked for together: its value is a tuple."""
+
+    def __init__(self, sources: Sequence[Source]):
+        self.sources, self.shape, self.dtype = list(sources), sources[0].shape, sources[0].dtype
+
+    def at(self, k, at):
+        return tuple(s.at(k, at) for s in self.sources)
+
+    def leaves(self):
+        found = [s.leaves() for s in self.sources]
+        return None if None in found else [a for x in found for a in x or ()]
+
+    def rebind(self, arrays):
+        return Several([s.rebind(arrays) for s in self.sources])
+
+
+def spread(x):
+    """An element, or several, as vectors."""
+    return tuple(map(splat, x)) if isinstance(x, tuple) else splat(x)
+
+
 def both(a: Expr, b: Expr) -> Expr:
     """a and b, known where a literal decides."""
     for x, y in ((a, b), (b, a)):
@@ -303,7 +342,7 @@ def _chunk_along(k: KernelBuilder, f: Fold, frame: Frame, source: Source, row: S
     def element(at: At, base: Expr, i: Expr, count: Expr | None) -> None:
         x = source.at(k, at)
         old = tuple(s.value for s in state)
-        new = f.step(old, splat(x), ramp() + (base + i))
+        new = f.step(old, spread(x), ramp() + (base + i))
         if count is not None:
             new = tuple(select(ramp() < splat(count), a, b) for a, b in zip(new, old))
         assign(k, state, new)
@@ -420,7 +459,7 @@ class Columns:
         def element(coords: Sequence[Index], position: Expr) -> None:
             lane = k.let(position % LANES * self.width)
             for j, count in k.vector_loop(0, n, "j"):
-                x = splat(source.at(k, frame.at((*row, start + j), coords, True, count)))
+                x = spread(source.at(k, frame.at((*row, start + j), coords, True, count)))
                 self._put(self.lanes, lane + j, self.f.step(self._get(self.lanes, lane + j), x, splat(position)))
 
         if len(frame.reduced) == 1:
@@ -465,7 +504,7 @@ class Columns:
                 coords.append(rest % d)
                 rest //= d
             at = self.frame.at(row, coords[::-1], True, count)
-            x, position = splat(source.at(self.k, at)), splat(const(r))
+            x, position = spread(source.at(self.k, at)), splat(const(r))
             if r < LANES:
                 lanes.append(self.f.first(x, position))
             else:

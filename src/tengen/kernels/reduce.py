@@ -15,6 +15,7 @@ from tengen.kernels.folding import (
     Columns,
     Fold,
     Frame,
+    Several,
     State,
     assign,
     both,
@@ -25,6 +26,7 @@ from tengen.kernels.folding import (
     negate,
     settled,
     simple_fold,
+    together,
 )
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.pointwise import GRAIN
@@ -121,6 +123,24 @@ def reduce(
         return [cast(then(v) if then is not None else v, out.dtype)]
 
     drive(lo, simple_fold(combine, source.dtype), source, [out], axes, value, finish is None, name)
+
+
+def reduce_together(lo: Lowering, values: Sequence[Source], outs: Sequence[Array], name: str) -> None:
+    """Several reductions of one shape along the same axes as one kernel, which reads what they share once.
+
+    Args:
+        values: each an `Elementwise` of one `Reduced`. outs: of their shapes, or without the reduced axes.
+    """
+    found: list[Reduced] = [v.operands[0] for v in values]  # type: ignore[attr-defined]
+    axes = found[0].axes
+    kept = [i for i in range(len(found[0].shape)) if i not in axes]
+    outs = [o.permute(kept) if o.ndim == len(found[0].shape) else o for o in outs]
+    whole = Several([r.source for r in found])
+
+    def value(k: KernelBuilder, state: State, at: At) -> list[Expr]:
+        return [v.fn(s) for v, s in zip(values, state)]  # type: ignore[attr-defined]
+
+    drive(lo, together([simple_fold(r.combine, r.dtype) for r in found]), whole, outs, axes, value, True, name)
 
 
 def drive(

@@ -2,11 +2,12 @@
 
 A group has an iteration shape and grows upwards from its last node:
   - a pointwise producer joins when all its readers are in the group (or, written as one more output, when that makes no
-  circle);
+  circle); where several groups read it, it is computed in each if that moves less memory than storing it would;
   - a reduction over trailing axes joins a pointwise group of its input's shape as a value computed once per row (softmax,
   norms);
   - a contraction joins the one pointwise group that reads it, which becomes its epilogue;
-  - a reduction with pointwise producers takes them as its prologue.
+  - a reduction with pointwise producers takes them as its prologue; reductions along the same axes that read the same become
+  one kernel.
 Fusion never changes a bit: the same scalar operations run on the same values.
 """
 
@@ -16,10 +17,12 @@ from dataclasses import dataclass, field
 
 from tengen.ir.graph import Graph, Node, Value
 from tengen.ir.rewrite import sort_nodes
-from tengen.ir.types import TensorType
+from tengen.kernels.folding import costs
+from tengen.kernels.source import Elementwise, Literal
 from tengen.ops.define import lookup
 
 MAX_INPUTS = 12  # arrays a fused kernel reads; beyond that, registers and compile time suffer
+MAX_NODES = 40  # of a group that computes what others compute too
 
 
 @dataclass(eq=False)
@@ -32,6 +35,10 @@ class Group:
     rows: tuple[int, ...] | None = None  # axes of reductions computed once per row
     extra: list[Value] = field(default_factory=list)  # values stored besides the last one
 
+    def reads(self) -> set[Value]:
+        """What it takes from outside, and what it has inside."""
+        return {v for m in self.nodes for v in (*m.inputs, *m.outputs) if v is not None}
+
 
 def fuse(graph: Graph) -> Graph:
     """Forms groups and replaces each of more than one node by a `fused` node.
@@ -42,35 +49,64 @@ def fuse(graph: Graph) -> Graph:
     g = graph.copy()
     users = g.users()
     results = set(g.results())
-    of: dict[int, Group] = {}
+    of: dict[int, list[Group]] = {}
     for n in reversed(g.nodes):
         op = lookup(n.op) if n.op != "fused" else None
         if op is None or len(n.outputs) != 1:
             continue
-        group = _group_for(n, op, users, results, of, g)
-        if group is not None:
+        of[id(n)] = _groups_for(n, op, users, results, of)
+        for group in of[id(n)]:
             group.nodes.append(n)
-            of[id(n)] = group
+    _join_reductions(g, of, users)
     return _rewrite(g, of, users, results)
 
 
-def _group_for(n: Node, op, users, results, of, g) -> Group | None:
-    """The group that node `n` joins or starts."""
+def _groups_for(n: Node, op, users, results, of: dict[int, list[Group]]) -> list[Group]:
+    """The groups that node `n` joins: one, or several that each compute it; none if it is no part of a kernel."""
     out = n.outputs[0]
     readers = users.get(out, [])
-    reading = {id(of[id(r)]): of[id(r)] for r in readers if id(r) in of}
-    outside = [r for r in readers if id(r) not in of]
-    only = next(iter(reading.values())) if len(reading) == 1 else None
+    reading = list(dict.fromkeys(group for r in readers for group in of.get(id(r), ())))
+    outside = [r for r in readers if not of.get(id(r))]
+    if len(reading) > 1 and op.fuses and not outside and out not in results and _recomputes(reading, n, readers):
+        return reading
+    group = _group_for(n, op, reading, outside, readers, users, results, of)
+    return [] if group is None else [group]
+
+
+def _recomputes(groups: list[Group], n: Node, readers: list[Node]) -> bool:
+    """Whether the groups had better compute `n` each than read it: it is cheap, and they then read less than storing it
+    would move."""
+    shape = n.outputs[0].type.shape
+    full = [v for v in dict.fromkeys(n.inputs) if v is not None and v.type.shape == shape]
+    more = sum(v not in group.reads() for group in groups for v in full)
+    if more >= len(full) + 1 + len(groups) or not _cheap(n):
+        return False
+    return all(_fits(group, n, readers) and _room(group, n) and len(group.nodes) < MAX_NODES for group in groups)
+
+
+def _cheap(n: Node) -> bool:
+    """Whether computing a value of `n` again is nothing beside loading what it is made of."""
+    op = lookup(n.op)
+    if op.kind != "elementwise":
+        return False
+    s = op.make_source([None if v is None else Literal(0, v.type.dtype, v.type.shape) for v in n.inputs], n.outputs[0].type, n.attrs)
+    return type(s) is Elementwise and not costs(s)
+
+
+def _group_for(n: Node, op, reading: list[Group], outside: list[Node], readers: list[Node], users, results, of) -> Group | None:
+    """The group that node `n` joins or starts."""
+    out = n.outputs[0]
+    only = reading[0] if len(reading) == 1 else None
     contraction = "epilogue" in op.rules
     if op.fuses:
-        if only is not None and (_fits(only, out.type) or _row_value(only, n)) and _room(only, n):
+        if only is not None and (_fits(only, n, readers) or _row_value(only, n)) and _room(only, n):
             if not outside and out not in results:
                 return only
             if (
                 only.anchor is None
                 and only.rows is None
                 and out.type.shape == only.shape
-                and not _reaches(outside, only, users)
+                and not _reaches(outside, only, users, of)
             ):
                 only.extra.append(out)
                 return only
@@ -90,13 +126,12 @@ def _group_for(n: Node, op, users, results, of, g) -> Group | None:
     return None
 
 
-def _fits(group: Group, t: TensorType) -> bool:
-    """Whether a producer of type `t` may be computed inside the group: same shape, so nothing is computed twice. A
-    contraction's
-    group takes no more: what lies above it are its operands."""
-    if group.anchor is not None and "epilogue" in lookup(group.anchor.op).rules:
+def _fits(group: Group, n: Node, readers: list[Node]) -> bool:
+    """Whether `n` may be computed inside the group: it has its shape, so nothing is computed twice, and is no operand of its
+    contraction."""
+    if group.anchor in readers and "epilogue" in lookup(group.anchor.op).rules:  # type: ignore[union-attr]
         return False
-    return tuple(t.shape) == group.shape
+    return tuple(n.outputs[0].type.shape) == group.shape
 
 
 def _row_value(group: Group, n: Node) -> bool:
@@ -132,8 +167,37 @@ def _room(group: Group, n: Node) -> bool:
     return len(reads) <= MAX_INPUTS
 
 
-def _reaches(starts: list[Node], group: Group, users) -> bool:
-    """Whether a node of `starts` leads to a node of the group: joining would make a circle."""
+def _join_reductions(g: Graph, of: dict[int, list[Group]], users) -> None:
+    """Reductions along the same axes of the same shape that read something of that shape together become one group."""
+    place = {id(n): i for i, n in enumerate(g.nodes)}
+    waiting: dict[tuple, list[Group]] = {}
+    for n in g.nodes:
+        for b in of.get(id(n), ())[:1]:
+            if b.anchor is not n or "reduced" not in lookup(n.op).rules or b.rows is not None or b.extra:
+                continue
+            alike = waiting.setdefault((b.shape, tuple(n.attrs["axes"])), [])
+            a = next((a for a in alike if _joins(a, b, users, of)), None)
+            if a is None:
+                alike.append(b)
+                continue
+            a.nodes = sorted({*a.nodes, *b.nodes}, key=lambda m: -place[id(m)])
+            for m in b.nodes:
+                of[id(m)] = list(dict.fromkeys(a if x is b else x for x in of[id(m)]))
+
+
+def _joins(a: Group, b: Group, users, of: dict[int, list[Group]]) -> bool:
+    """Whether two reductions read something large together and neither needs the other."""
+    outside = lambda group: {v for v in group.reads() if v.type.shape == group.shape and v.node not in group.nodes}
+    if not outside(a) & outside(b) or len(a.nodes) + len(b.nodes) > MAX_NODES or len(outside(a) | outside(b)) > MAX_INPUTS:
+        return False
+    ends = lambda group: [m.outputs[0] for m in group.nodes if "reduced" in lookup(m.op).rules]
+    after = lambda group: [r for v in ends(group) for r in users.get(v, ())]
+    return not _reaches(after(a), b, users, of) and not _reaches(after(b), a, users, of)
+
+
+def _reaches(starts: list[Node], group: Group, users, of: dict[int, list[Group]]) -> bool:
+    """Whether a node of `starts` leads to a node of the group: joining would make a circle. What is one kernel leads wherever
+    one of its nodes does."""
     members = {id(m) for m in group.nodes}
     seen: set[int] = set()
     stack = list(starts)
@@ -144,23 +208,26 @@ def _reaches(starts: list[Node], group: Group, users) -> bool:
         if id(n) in seen:
             continue
         seen.add(id(n))
-        for v in n.outputs:
-            stack.extend(users.get(v, []))
+        for m in {n, *(x for other in of.get(id(n), ()) for x in other.nodes)}:
+            for v in m.outputs:
+                stack.extend(users.get(v, []))
     return False
 
 
-def _rewrite(g: Graph, of: dict[int, Group], users, results) -> Graph:
+def _rewrite(g: Graph, of: dict[int, list[Group]], users, results) -> Graph:
     done: set[int] = set()
     nodes: list[Node] = []
     scalars = {c.value for c in g.constants.values() if not c.value.type.shape}
+    shared = {n.outputs[0] for n in g.nodes if len(of.get(id(n), ())) > 1}
     for n in g.nodes:
-        group = of.get(id(n))
-        alone = group is None or (len(group.nodes) == 1 and not scalars.intersection(n.inputs))  # numbers go into the kernel
-        if alone or group is None:
+        groups = of.get(id(n), [])
+        if not groups or (len(groups[0].nodes) == 1 and not scalars.intersection(n.inputs)):  # numbers go into the kernel
             nodes.append(n)
-        elif id(group) not in done:
-            done.add(id(group))
-            nodes.append(_fused_node(g, group, users, results, len(nodes)))
+            continue
+        for group in groups:
+            if id(group) not in done:
+                done.add(id(group))
+                nodes.append(_fused_node(g, group, users, results, shared, len(nodes)))
     g.nodes = nodes
     sort_nodes(g)
     read = {v for n in g.nodes for v in n.inputs} | set(g.results())
@@ -168,7 +235,7 @@ def _rewrite(g: Graph, of: dict[int, Group], users, results) -> Graph:
     return g
 
 
-def _fused_node(g: Graph, group: Group, users, results, number: int) -> Node:
+def _fused_node(g: Graph, group: Group, users, results, shared: set[Value], number: int) -> Node:
     members = {id(n) for n in group.nodes}
     scalars = {c.value: c for c in g.constants.values() if not c.value.type.shape}
     body = Graph("fused")
@@ -187,7 +254,7 @@ def _fused_node(g: Graph, group: Group, users, results, number: int) -> Node:
         m = body.add_node(n.op, [table[v] for v in n.inputs], n.attrs, [v.type for v in n.outputs], n.where)
         for v, w in zip(n.outputs, m.outputs):
             table[v] = w
-            if v in results or any(id(r) not in members for r in users.get(v, [])):
+            if v not in shared and (v in results or any(id(r) not in members for r in users.get(v, []))):
                 outs.append(v)
     for v in outs:
         body.add_output(f"y{len(body.outputs)}", table[v])  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from tengen.ir.graph import Graph, Node, Value
 from tengen.kernels.axes import memory_order
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides
 from tengen.kernels.pointwise import copy, pointwise
+from tengen.kernels.reduce import reduce_together
 from tengen.kernels.rows import rowwise
 from tengen.kernels.source import Leaf, Literal, Source
 from tengen.loops.lang import Expr, cast
@@ -193,14 +194,17 @@ def _lower_fused(lo: Lowering, n: Node, ins: Sequence[Array | None], outs: Seque
     name = "_".join(dict.fromkeys(m.op.replace(".", "_") for m in body.nodes))[:60]
     if anchor is not None:
         return _lower_epilogue(lo, body, anchor, env, outs, name)
+    several = len(body.outputs) > 1 and all("reduced" in lookup(v.node.op).rules for v in body.outputs)  # type: ignore[union-attr]
     for m in body.nodes:
         op = lookup(m.op)
         sources = [None if v is None else env[v] for v in m.inputs]
-        if "reduced" in op.rules and m is last:
+        if "reduced" in op.rules and m is last and not several:
             return op.rules["lower"](lo, sources, list(outs), **m.attrs)
         rule = op.rules["reduced"] if "reduced" in op.rules else op.rules["source"]
         env[m.outputs[0]] = rule(sources, m.outputs[0].type, **m.attrs)
     values = [env[v] for v in body.outputs]
+    if several:
+        return reduce_together(lo, values, outs, name)
     rows = next((m.attrs["axes"] for m in body.nodes if "reduced" in lookup(m.op).rules), None)
     if rows is not None:
         return rowwise(lo, values, list(outs), tuple(rows), name)
