@@ -7,7 +7,7 @@ from functools import partial
 
 import compare
 import numpy as np
-from compare import Case, Goal
+from compare import Case, Cell, Goal
 
 import tengen
 import tengen.functional as F
@@ -87,11 +87,11 @@ def forward_and_backward() -> Case:
     return Case("relu(x * x).sum() and its gradient, 10 elements", contenders)
 
 
-CASES = [
-    *(partial(plain, name=name) for name in OPS),
-    *(partial(taped, name=name) for name in OPS if name.split(",")[0] in ("a + b", "relu", "matmul")),
-    forward_and_backward,
+CELLS = [
+    *(Cell(name, partial(plain, name), quick="a + b" in name) for name in OPS),
+    *(Cell(f"{name}, recording", partial(taped, name)) for name in OPS if name.split(",")[0] in ("a + b", "relu", "matmul")),
+    Cell("relu(x * x).sum() and its gradient, 10 elements", forward_and_backward),
 ]
 
 if __name__ == "__main__":
-    compare.main("eager", "Eager calls on small tensors", CASES)
+    compare.main("eager", "Eager calls on small tensors", CELLS)

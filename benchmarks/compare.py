@@ -1,9 +1,10 @@
 """Tengen beside its peers, in one process: what every `bench_*.py` here shares. Import it before anything that computes.
 
-In: cases, each a name and one callable per contender. Out: a text table, and a JSON file. Before a case is timed,
-all contenders run once and their results are compared. Then rounds: in each, every contender runs a batch of calls, the order
-turning from round to round, so that what disturbs the machine disturbs all of them. A round gives one ratio of times; the
-median of the ratios is the figure, and their quartiles say how far it can be trusted.
+In: cells, each a name and what makes its case: one callable per contender. Out: a text table, and a JSON file. Before a case is
+timed, all contenders run once and their results are compared. Then rounds: in each, every contender runs a batch of calls, the
+order turning from round to round, so that what disturbs the machine disturbs all of them. A round gives one ratio of times;
+the median of the ratios is the figure, and their quartiles say how far it can be trusted. A cell has as many rounds as fit its
+time, within bounds. Contenders whose names begin with "tengen" are judged, each in a row of its own; the others are peers.
 
 The number of threads is 2, or that of the environment variable BENCH_THREADS. With one, processor time is taken instead of the
 clock's, which other programs on the machine disturb least. README.md's tables are made of `results/<bench>.<threads>.json`.
@@ -34,18 +35,21 @@ for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TEN
 import numpy as np  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results"
+PEERS = ("torch", "onnxruntime", "openvino", "jax")
 QUIET = 0.5  # load average
-WARM_UP_S = 0.3  # long enough for clocks, pools and caches to settle
+FEWEST, QUICK = 5, 3  # rounds of a cell that has no time for more, and of any cell with --quick
 clock = time.perf_counter if THREADS > 1 else time.process_time
 PAUSE_S = 0.002  # between contenders: idle workers of both stop spinning
 
 
 @dataclass
 class Goal:
-    """What the figure should reach: at most this `ratio` of the peer's time."""
+    """What the figure should reach: at most this `ratio` of the peer's time, and this share of the case's roof. The peer
+    "fastest" is the fastest of them, and "torch, best" the fastest whose name begins with torch."""
 
     ratio: float
     peer: str = "torch"
+    roof: float | None = None
 
 
 @dataclass
@@ -54,9 +58,11 @@ class Case:
 
     Attributes:
         name: its line in the table. contenders: name -> a call; "tengen" first. goal: what to reach, or None.
+        goals: the same for contenders such as "tengen eager", whose rows are named "<name>, eager".
         work: floating-point operations or bytes of one call; unit: "FLOP" or "B".
         tolerance: (relative, absolute) within which the results agree; the scale of the relative part is the largest result.
         check: agreement in another way than by comparing results; raises AssertionError.
+        roof: work per second that the machine can do at most.
     """
 
     name: str
@@ -66,6 +72,17 @@ class Case:
     unit: str = "FLOP"
     tolerance: tuple[float, float] = (1e-5, 0.0)
     check: Callable[[], None] | None = None
+    roof: float | None = None
+    goals: dict[str, Goal] = field(default_factory=dict)
+
+
+@dataclass
+class Cell:
+    """A case that is made when its turn comes. `quick`: it is among the few of --quick."""
+
+    name: str
+    make: Callable[[], Case]
+    quick: bool = False
 
 
 @dataclass
@@ -82,6 +99,8 @@ class Row:
     error: str | None = None
     value: str | None = None  # for figures that are no ratio
     reached: bool | None = None
+    roof: float | None = None  # work per second that the machine can do at most
+    rounds: int = 0
 
 
 @functools.cache
@@ -103,7 +122,8 @@ def as_arrays(x) -> list[np.ndarray]:
     if isinstance(x, (tuple, list)):
         return [a for v in x for a in as_arrays(v)]
     x = x.detach() if hasattr(x, "detach") else x
-    return [np.asarray(x.numpy() if hasattr(x, "numpy") else x)]
+    x = np.asarray(x.numpy() if hasattr(x, "numpy") else x)
+    return [x.astype(np.float64) if x.dtype.kind == "f" else x]
 
 
 def agree(case: Case) -> None:
@@ -130,22 +150,23 @@ def batch(call: Callable, n: int) -> float:
     return (clock() - start) / n
 
 
-def calls_per_batch(call: Callable, target_s: float) -> int:
-    """Warms up, and finds how many calls take about target_s."""
+def calls_per_batch(call: Callable, target_s: float) -> tuple[int, float]:
+    """Warms up; (how many calls take about target_s, seconds of one)."""
     call()
     n, spent, one = 1, 0.0, 0.0
-    while spent < WARM_UP_S:
+    while spent < target_s * 2:  # long enough for clocks, pools and caches to settle
         one = batch(call, n)
         spent += one * n
         n = max(1, min(1_000_000, int(target_s / max(one, 1e-8))))
-    return n
+    return n, one
 
 
-def measure(case: Case, rounds: int, batch_s: float) -> Row:
-    """Times a case whose results agree."""
-    row = Row(case.name, goal=asdict(case.goal) if case.goal else None, work=case.work, unit=case.unit)
-    names = list(case.contenders)
-    counts = {who: calls_per_batch(case.contenders[who], batch_s) for who in names}
+def run_rounds(contenders: dict[str, Callable], args: argparse.Namespace) -> dict[str, list[float]]:
+    """Seconds of one call in each round, by contender."""
+    names = list(contenders)
+    found = {who: calls_per_batch(contenders[who], args.batch) for who in names}
+    once = sum((n + 1) * one + PAUSE_S for n, one in found.values())
+    rounds = min(args.rounds, max(FEWEST, int(args.seconds / once)))
     times: dict[str, list[float]] = {who: [] for who in names}
     gc.collect()
     gc.disable()
@@ -154,51 +175,105 @@ def measure(case: Case, rounds: int, batch_s: float) -> Row:
             turn = r % len(names)
             for who in names[turn:] + names[:turn]:
                 time.sleep(PAUSE_S)
-                call = case.contenders[who]
+                call = contenders[who]
                 call()  # wakes its workers and refills its caches
-                times[who].append(batch(call, counts[who]))
+                times[who].append(batch(call, found[who][0]))
     finally:
         gc.enable()
-    row.seconds = {who: float(np.median(t)) for who, t in times.items()}
-    mine = np.array(times["tengen"])
-    for who in names[1:]:
-        row.ratios[who] = tuple(float(q) for q in np.percentile(mine / np.array(times[who]), [25, 50, 75]))
-    if case.goal and case.goal.peer in row.ratios:
-        row.reached = row.ratios[case.goal.peer][1] <= case.goal.ratio
+    return times
+
+
+def judge(case: Case, who: str, times: dict[str, list[float]], goal: Goal | None) -> Row:
+    """The row of one of Tengen's contenders beside the peers."""
+    peers = [name for name in times if not name.startswith("tengen")]
+    name = case.name + who.replace("tengen", "", 1).replace(" ", ", ", 1)
+    row = Row(name, work=case.work, unit=case.unit, roof=case.roof, rounds=len(times[who]))
+    medians = {name: float(np.median(t)) for name, t in times.items()}
+    row.seconds = {"tengen": medians[who]} | {name: medians[name] for name in peers}
+    for name in peers:
+        quartiles = np.percentile(np.array(times[who]) / np.array(times[name]), [25, 50, 75])
+        row.ratios[name] = tuple(float(q) for q in quartiles)
+    if goal:
+        among = [
+            p for p in peers if goal.peer == "fastest" or p == goal.peer or (goal.peer == "torch, best" and p[:5] == "torch")
+        ]
+        row.goal = asdict(goal) | {"against": min(among, key=medians.__getitem__, default=None)}
+        if among:
+            row.reached = row.ratios[row.goal["against"]][1] <= goal.ratio
+        if goal.roof and case.work and case.roof:
+            enough = case.work / medians[who] / case.roof >= goal.roof
+            row.reached = enough and row.reached is not False
     return row
 
 
-def arguments(bench: str) -> argparse.Namespace:
-    """The command line that every benchmark has."""
+def measure(case: Case, args: argparse.Namespace) -> list[Row]:
+    """Times a case whose results agree: a row for each of Tengen's contenders."""
+    times = run_rounds(case.contenders, args)
+    goals = {"tengen": case.goal} | case.goals
+    return [judge(case, who, times, goals.get(who)) for who in times if who.startswith("tengen")]
+
+
+def arguments(bench: str, seconds: float = 2.0) -> argparse.Namespace:
+    """The command line that every benchmark has; `seconds`: how long a case takes, unless it says otherwise."""
     parser = argparse.ArgumentParser(description=f"measure: {bench}")
-    parser.add_argument("--rounds", type=int, default=25, help="rounds of a case (default 25; 3 to try it out)")
-    parser.add_argument("--batch", type=float, default=0.02, help="seconds that a contender's batch in a round takes at least")
-    parser.add_argument("--only", default="", help="the cases whose name contains this; results are then not kept")
-    return parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help=f"a few cases, {QUICK} rounds: to try it out")
+    parser.add_argument("--rounds", type=int, help="rounds of a case at most (default 25)")
+    parser.add_argument("--seconds", type=float, default=seconds, help=f"time of a case, which has {FEWEST} rounds at least")
+    parser.add_argument("--batch", type=float, help="seconds that a contender's batch in a round takes at least (default 0.02)")
+    parser.add_argument("--only", default="", help="the cases whose name contains this")
+    parser.add_argument(
+        "--results", type=Path, help="folder for the JSON file; default: results/, and none for --quick, --only"
+    )
+    args = parser.parse_args()
+    args.rounds = args.rounds or (QUICK if args.quick else 25)
+    args.batch = args.batch or (0.002 if args.quick else 0.02)
+    if args.results is None and not (args.quick or args.only):
+        args.results = RESULTS
+    return args
 
 
-def main(bench: str, title: str, cases: Iterable[Callable[[], Case]], more: Sequence[Row] = (), load=()) -> None:
+def chosen(cells: Iterable[Cell], args: argparse.Namespace) -> list[Cell]:
+    """The cells that the command line asks for."""
+    return [c for c in cells if args.only in c.name and (c.quick or not args.quick or args.only)]
+
+
+def progress(things: Sequence, what: str) -> Iterable:
+    """The things one by one, with a bar on a terminal where tqdm is installed."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return things
+    return tqdm(things, desc=what, unit="case", disable=None, leave=False)
+
+
+def attempt(who: str, make: Callable[[], Callable]) -> dict[str, Callable]:
+    """A peer as a contender, or none, said aloud, where it cannot run this."""
+    try:
+        return {who: make()}
+    except Exception as e:
+        print(f"skipped: {who}: {type(e).__name__}: {' '.join(str(e).split())[:200]}", flush=True)
+        return {}
+
+
+def main(bench: str, title: str, cells: Iterable[Cell], more: Sequence[Row] = (), load=(), args=None) -> None:
     """Checks and times each case (made when its turn comes, and dropped after), prints the table, writes the JSON file.
 
     `more`: rows measured in another way; `load`: the machine's load before they were, now by default."""
-    args = arguments(bench)
+    args = args or arguments(bench)
     rows: list[Row] = []
     load = load or os.getloadavg()
     if load[0] > QUIET and THREADS > 1:
         print(f"warning: the load average is {load[0]:.2f}; other programs disturb this, and PyTorch more than Tengen")
-    for make in cases:
-        name = getattr(make, "keywords", {}).get("name") or getattr(make, "__name__", "")
+    for cell in progress(chosen(cells, args), bench):
         try:
-            case = make()
-            name = case.name
-            if args.only not in name:
-                continue
+            case = cell.make()
             agree(case)
-            rows.append(measure(case, args.rounds, args.batch))
+            new = measure(case, args)
         except Exception as e:  # one that fails takes nothing from the others
             traceback.print_exc()
-            rows.append(Row(name, error=f"{type(e).__name__}: {' '.join(str(e).split())[:160]}"))
-        print(format_rows(rows[-1:]), flush=True)
+            new = [Row(cell.name, error=f"{type(e).__name__}: {' '.join(str(e).split())[:160]}")]
+        rows += new
+        print(format_rows(new), flush=True)
         case = None
         gc.collect()
     finish(bench, title, [*rows, *more], load, args)
@@ -207,11 +282,11 @@ def main(bench: str, title: str, cases: Iterable[Callable[[], Case]], more: Sequ
 def finish(bench: str, title: str, rows: Sequence[Row], load: Sequence[float], args: argparse.Namespace) -> None:
     """Prints the whole table, writes the JSON file, and ends with status 1 where a case failed."""
     print(f"\n{title}\n{format_rows(rows)}\n")
-    if not args.only:
-        RESULTS.mkdir(exist_ok=True)
+    if args.results:
+        args.results.mkdir(exist_ok=True, parents=True)
         data = {"title": title, "machine": machine(), "rounds": args.rounds, "load_before": list(load)}
         data["rows"] = [asdict(r) for r in rows]
-        (RESULTS / f"{bench}.{THREADS}.json").write_text(json.dumps(data, indent=1) + "\n")
+        (args.results / f"{bench}.{THREADS}.json").write_text(json.dumps(data, indent=1) + "\n")
     if bad := [r.name for r in rows if r.error]:
         sys.exit(f"failed: {', '.join(bad)}")
 
@@ -227,44 +302,63 @@ def duration(s: float) -> str:
     return f"{s * 1e9:.0f} ns"
 
 
-def cells(row: Row) -> list[str]:
-    """A row's cells: case, times, rate, ratio with quartiles, goal, reached."""
+def sizes(b: float) -> str:
+    """Bytes for people."""
+    return f"{b / 2**20:.3g} MiB" if b >= 2**20 else f"{b / 2**10:.3g} KiB"
+
+
+def cells(row: Row, peers: Sequence[str]) -> list[str]:
+    """A row's cells: case, Tengen's time, those of `peers`, rate, share of the roof, ratio with quartiles, goal, reached."""
+    blank = [""] * len(peers)
     if row.error:
-        return [row.name, f"failed: {row.error}", "", "", "", "no"]
+        return [row.name, f"failed: {row.error}", *blank, "", "", "", "", "no"]
     verdict = "" if row.reached is None else "yes" if row.reached else "no"
     if row.value is not None:
-        return [row.name, row.value, "", "", row.goal["text"] if row.goal else "", verdict]
-    times = ", ".join(f"{who} {duration(s)}" for who, s in row.seconds.items())
-    rate = ""
+        return [row.name, row.value, *blank, "", "", "", row.goal["text"] if row.goal else "", verdict]
+    word = sizes if row.unit == "peak" else duration
+    times = [word(row.seconds[who]) if who in row.seconds else "" for who in ("tengen", *peers)]
+    mine, best = row.seconds["tengen"], min((s for who, s in row.seconds.items() if who != "tengen"), default=None)
+    rate = roof = ""
     if row.work:
-        rates = [f"{row.work / s / 1e9:.3g}" for s in row.seconds.values()]
+        rates = [f"{row.work / s / 1e9:.3g}" for s in (mine, best) if s]
         rate = ", ".join(rates) + (" GFLOP/s" if row.unit == "FLOP" else " GB/s")
-    ratio = ", ".join(
-        f"{mid:.2f} ({low:.2f}-{high:.2f})" + (f" of {who}" if len(row.ratios) > 1 else "")
-        for who, (low, mid, high) in row.ratios.items()
-    )
+    if row.work and row.roof:
+        roof = f"{100 * row.work / mine / row.roof:.0f} %"
+    against = (row.goal or {}).get("against") or min(row.ratios, key=row.seconds.__getitem__, default=None)
+    ratio = ""
+    if against:
+        low, mid, high = row.ratios[against]
+        ratio = f"{mid:.2f} ({low:.2f}-{high:.2f})" + (f" of {against}" if len(peers) > 1 else "")
     goal = f"<= {row.goal['ratio']:.2f}" if row.goal else ""
+    if row.goal and row.goal.get("roof"):
+        goal += f", >= {100 * row.goal['roof']:.0f} %"
     if row.goal and row.reached is None:
         verdict = f"no {row.goal['peer']} here"
-    return [row.name, times, rate, ratio, goal, verdict]
+    return [row.name, *times, rate, roof, ratio, goal, verdict]
 
 
-HEAD = ["case", "median time of one call", "rate", "time over the peer's (quartiles)", "goal", "reached"]
+def grid(rows: Sequence[Row]) -> list[list[str]]:
+    """The rows and their head as cells, without the columns that are empty."""
+    peers = list(dict.fromkeys(who for r in rows for who in r.seconds if who != "tengen"))
+    mine = "tengen" if any(r.seconds for r in rows) else "figure"
+    judged = ["rate (and the best peer's)", "of the roof", "over the best peer's (quartiles)", "goal", "reached"]
+    table = [["case", mine, *peers, *judged]] + [cells(r, peers) for r in rows]
+    used = [i for i in range(len(table[0])) if any(r[i] for r in table[1:])]
+    return [[r[i] for i in used] for r in table]
 
 
 def format_rows(rows: Sequence[Row]) -> str:
     """The rows as plain text."""
-    table = [HEAD] + [cells(r) for r in rows] if len(rows) > 1 else [cells(r) for r in rows]
-    widths = [max(len(r[i]) for r in table) for i in range(len(HEAD))]
+    table = grid(rows)
+    widths = [max(len(r[i]) for r in table) for i in range(len(table[0]))]
     return "\n".join("  ".join(c.ljust(w) for c, w in zip(r, widths)).rstrip() for r in table)
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The rows as a Markdown table, without the columns that are empty."""
-    table = [HEAD] + [cells(r) for r in rows]
-    used = [i for i in range(len(HEAD)) if any(r[i] for r in table[1:])]
-    lines = ["| " + " | ".join(r[i].replace("|", "/") for i in used) + " |" for r in table]
-    return "\n".join([lines[0], "|" + " --- |" * len(used), *lines[1:]])
+    """The rows as a Markdown table."""
+    head, *table = grid(rows)
+    lines = ["| " + " | ".join(c.replace("|", "/") for c in r) + " |" for r in (head, *table)]
+    return "\n".join([lines[0], "|" + " --- |" * len(head), *lines[1:]])
 
 
 def machine() -> dict[str, str]:
@@ -281,7 +375,7 @@ def machine() -> dict[str, str]:
         "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "python": platform.python_version(),
     }
-    for name in ("tengen", "numpy", "llvmlite", "torch"):
+    for name in ("tengen", "numpy", "llvmlite", *PEERS):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

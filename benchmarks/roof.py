@@ -1,0 +1,78 @@
+"""The machine's roofs, measured in a second: how many multiply-adds, and how many bytes copied, a second can have.
+
+Out: operations a second of a kernel of Tengen's own language that does nothing else (16 chains of fused multiply-adds, in
+registers), and bytes a second (read and written) of the fastest of three copies of 64 MiB into memory that is mapped already.
+A shortest time is taken, not a median: a roof is what the machine can do when nothing disturbs it.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import compare
+import numpy as np
+
+import tengen
+import tengen.functional as F
+from tengen.base.dtype import float32
+from tengen.codegen.target import Target
+from tengen.kernels.lowering import Array, Lowering
+from tengen.loops import lang
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "kernels"))
+from machine import Compiled  # noqa: E402
+
+LANES, CHAINS, STEPS, PIECES = 16, 16, 4096, 32
+BYTES = 64 << 20
+
+
+def shortest(call: Callable, seconds: float) -> float:
+    """The least time of a call, of all that fit into so many seconds."""
+    best, end = float("inf"), time.perf_counter() + seconds
+    call()
+    while time.perf_counter() < end:
+        best = min(best, compare.batch(call, 1))
+    return best
+
+
+def multiply_adds() -> Callable[[], None]:
+    """A kernel of PIECES * STEPS * CHAINS * LANES fused multiply-adds on registers."""
+    lo = Lowering(Target.host())
+    k = lo.kernel("peak")
+    out = k.write(Array("y", float32, (PIECES * CHAINS * LANES,), (1,)))
+    piece = k.split(PIECES)
+    factor, term = (k.let(lang.const(v, float32, LANES)) for v in (0.999, 0.001))
+    sums = [k.var(lang.const(float(i), float32, LANES), float32, "s") for i in range(CHAINS)]
+    with k.loop(0, STEPS):
+        for s in sums:
+            s.set(lang.fma(s.value, factor, term))
+    for i, s in enumerate(sums):
+        k.store(out, (piece * CHAINS + i) * LANES, s.value)
+    lo.launch(k)
+    return Compiled(lo, {"y": np.empty(PIECES * CHAINS * LANES, np.float32)}, ["y"], parallel=compare.THREADS > 1)
+
+
+@functools.cache
+def roofs(seconds: float = 0.4) -> dict[str, float]:
+    """{"FLOP": float32 operations a second, "B": bytes a second}, with the benchmarks' number of threads."""
+    work = 2.0 * PIECES * STEPS * CHAINS * LANES
+    x = np.zeros(BYTES // 4, np.float32)
+    y, t = np.empty_like(x), tengen.Tensor(x)
+    y[:] = 0
+    copies: list[Callable] = [lambda: np.copyto(y, x), lambda: F.copy(t)]
+    if torch := compare.peer("torch"):
+        u, v = torch.from_numpy(x), torch.from_numpy(y)
+        copies.append(lambda: v.copy_(u))
+    fastest = min(shortest(copy, seconds) for copy in copies)
+    return {"FLOP": work / shortest(multiply_adds(), seconds), "B": 2.0 * BYTES / fastest}
+
+
+if __name__ == "__main__":
+    found = roofs()
+    print(
+        f"{compare.THREADS} threads: {found['FLOP'] / 1e9:.0f} GFLOP/s of float32 multiply-adds, {found['B'] / 1e9:.1f} GB/s copied"
+    )
