@@ -10,12 +10,13 @@ import numpy as np
 from tengen.base.dtype import bool_, int64
 from tengen.base.errors import DTypeError, IndexOutOfRange, ShapeError
 from tengen.ir.types import TensorType
+from tengen.kernels.lowering import product
 from tengen.kernels.source import At, Source
 from tengen.loops.lang import cast, equal
 from tengen.ops.define import Case, Violation, composite, dispatch, lookup, primitive
 from tengen.ops.elementwise import add, div, exp, mul, sub
 from tengen.ops.indexing import outside
-from tengen.ops.reduce import logsumexp, max_, mean, sum_, to_float
+from tengen.ops.reduce import count, logsumexp, max_, mean, sum_, to_float
 from tengen.ops.shape import normalize_axes, normalize_axis, reshape
 
 if TYPE_CHECKING:
@@ -143,6 +144,46 @@ def batch_norm_train(inp: Tensor, weight: Tensor | None, bias: Tensor | None, ep
     scale = scale if weight is None else mul(scale, weight)
     y = mul(d, scale)
     return (y if bias is None else add(y, bias)), m, v
+
+
+@batch_norm_train.vjp
+def _(g, inp, weight, bias, *, out, eps):
+    gy, gm, gv = (*g, None, None)[:3] if isinstance(g, tuple) else (g, None, None)
+    _, m, v = out
+    dx, dw, db = batch_norm_grad(lookup("zeros_like")(inp) if gy is None else gy, inp, m, v, weight, eps)
+    n = count(product([d for i, d in enumerate(inp.shape) if i != 1]), inp.dtype)
+    if gm is not None:
+        dx = add(dx, div(gm, n))
+    if gv is not None:
+        dx = add(dx, mul(sub(inp, m), div(mul(gv, 2.0), n)))
+    return dx, None if weight is None else dw, None if bias is None else db
+
+
+@composite
+def batch_norm_grad(grad: Tensor, inp: Tensor, mean: Tensor, var: Tensor, weight: Tensor | None, eps: float = 1e-5) -> Tensor:
+    """The gradients of the result of `batch_norm_train` with respect to image, weight and bias, from its statistics: two passes
+    over image and gradient."""
+    axes = (0, *range(2, len(inp.shape)))
+    n = count(product([inp.shape[i] for i in axes]), inp.dtype)
+    d = sub(inp, mean)
+    bias_grad, along = sum_(grad, axes, True), sum_(mul(grad, d), axes, True)
+    inverse = lookup("rsqrt")(add(var, eps))
+    weight_grad = mul(along, inverse)
+    scale = inverse if weight is None else mul(inverse, weight)
+    slope = div(mul(mul(weight_grad, inverse), scale), n)
+    shift = div(mul(bias_grad, scale), n)
+    return sub(sub(mul(grad, scale), mul(d, slope)), shift), weight_grad, bias_grad
+
+
+def _np_batch_norm_grad(g, x, m, v, w=None, eps=1e-5):
+    axes = (0, *range(2, x.ndim))
+    h = (x - m) / np.sqrt(v + eps)
+    s = (1 if w is None else w) / np.sqrt(v + eps)
+    mean_of = lambda a: a.mean(axes, keepdims=True)
+    return s * (g - mean_of(g) - h * mean_of(g * h)), (g * h).sum(axes, keepdims=True), g.sum(axes, keepdims=True)
+
+
+batch_norm_grad.reference(_np_batch_norm_grad)
 
 
 @composite
@@ -311,6 +352,10 @@ batch_norm_train.cases(
     Case(_per_channel((0.5, 2), (-1, 1))),
     Case(_per_channel(None, None)),
     Case(lambda r: (r.uniform(-2, 2, (33, 4)), r.uniform(0.5, 2, (1, 4)), r.uniform(-1, 1, (1, 4)))),
+)
+batch_norm_grad.cases(
+    Case(lambda r: (*r.uniform(-2, 2, (2, 3, 4, 5, 2)), r.uniform(-1, 1, (1, 4, 1, 1)), *r.uniform(0.5, 2, (2, 1, 4, 1, 1)))),
+    Case(lambda r: (*r.uniform(-2, 2, (2, 33, 4)), r.uniform(-1, 1, (1, 4)), r.uniform(0.5, 2, (1, 4)), None)),
 )
 batch_norm_eval.reference(
     lambda x, m, v, w, b, eps=1e-5: (x - m) / np.sqrt(v + eps) * (1 if w is None else w) + (0 if b is None else b)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tengen.base.dtype import DType, bool_, float32, int64, uint64
+from tengen.base.dtype import DType, bool_, float16, float32, int64, uint64
 from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.arg import arg_reduce
@@ -121,10 +121,10 @@ _reduction(mean, "add", _float, "fiub", _float, scale=True)
 @mean.vjp
 def _(g, x, axes, keepdims):
     n = product([x.shape[i] for i in axes])
-    return _back(div(g, _count(n, g.dtype)), x, axes, keepdims)
+    return _back(div(g, count(n, g.dtype)), x, axes, keepdims)
 
 
-def _count(n: Dim, d: DType):
+def count(n: Dim, d: DType):
     """A number of elements as an operand: known, or an extent of the program."""
     return n if isinstance(n, int) else extent(n, d)
 
@@ -242,7 +242,7 @@ def _(n, dtype):
 
 @extent_op.source
 def _(ins, out, n, dtype):
-    return Elementwise(lambda: cast(n if isinstance(n, Expr) else const(n), dtype.compute), [], (), dtype)
+    return Elementwise(lambda: cast(cast(n if isinstance(n, Expr) else const(n), dtype.compute), dtype), [], (), dtype)
 
 
 extent_op.no_vjp("an extent is a constant")
@@ -329,7 +329,7 @@ for _op, _f in ((argmax, np.argmax), (argmin, np.argmin)):
         Case(lambda r: (r.uniform(-2, 2, (3, 4, 5)),), grad=False),
     )
 extent_op.reference(lambda n, dtype: np.asarray(n, dtype.numpy))
-extent_op.cases(Case(lambda r: (), {"n": 7, "dtype": float32}, grad=False))
+extent_op.cases(*(Case(lambda r: (), {"n": 7, "dtype": d}, grad=False) for d in (float32, float16)))
 
 
 def _np_sum_to(x, shape):
