@@ -18,7 +18,7 @@ from tengen.kernels.lowering import Array, KernelBuilder, Lowering
 from tengen.kernels.pointwise import store_at, unflatten
 from tengen.kernels.problem import multiply_add
 from tengen.kernels.source import At
-from tengen.kernels.tile import HEIGHT, Machine, machine
+from tengen.kernels.tile import Machine, machine
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, fma, maximum, minimum, ramp, select, splat
 
@@ -26,8 +26,11 @@ Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
 
 TAPS = 3  # of the filter along an axis
 P, Q = 5 / 8, 3 / 2  # F(4, 3) interpolates at 0, +-P, +-Q and infinity: of the dyadic choices about the most accurate one
-WEIGHT, VALUE, MARGIN = 16, 10, 1.25  # see `pays`
+WEIGHT, VALUE, MARGIN = 6, 8, 1.2  # see `pays`
 SCRATCH_BYTES = 1 << 20  # of a piece, for its transformed tiles
+WIDTH = 4 * LANES  # channels of a tile that are read together
+HEIGHT = 12  # rows of a register tile at most: some registers stay free for what compilers keep in them
+MOST_TILES = 16  # of a piece
 PIECES = 6  # as many as this are enough to share
 
 
@@ -155,9 +158,9 @@ def choose(points: int, c: int, o: int, tiles: int | None, target: Machine | Non
     pitch = -(-c // LANES) * LANES + LANES
     room = max(1, SCRATCH_BYTES // (4 * points * points * (pitch + vectors * LANES)))
     if tiles is None:
-        n = min(room, HEIGHT)
+        n = min(room, most)
     else:
-        n = min(range(1, max(1, min(room, HEIGHT + 2, tiles)) + 1), key=lambda n: _cost(n, tiles, most))
+        n = min(range(1, max(1, min(room, MOST_TILES, tiles)) + 1), key=lambda n: _cost(n, tiles, most))
     rows = _rows(n, most)
     return Blocks(rows, vectors, -(-n // rows) * rows, pitch)
 
@@ -186,7 +189,8 @@ def winograd(
         outputs: 2 or 4, of a tile along an axis: changes bits. padding: may be negative, which crops.
         epilogue: makes what is stored from the value (in the dtype computed in) at coordinates of out; default: a cast.
         name: of the kernels.
-    Numerics: transforms first along y, then along x; sums over c by `Chunks((C,))`; float16 and bfloat16 in float32
+    Numerics: the filter is transformed along y, then along x, the image along x, then along y, products along y, then along x;
+        sums over c by `Chunks((C,))`; float16 and bfloat16 in float32
     """
     if any(as_int(d) == 0 for d in out.shape):
         return
@@ -218,8 +222,8 @@ class _Winograd:
         k = self.k = self.lo.kernel(self.name)
         self.image = k.scratch("image", dt, points * points * b.image)
         self.products = k.scratch("products", dt, points * points * b.products)
-        self.half = k.scratch("half", dt, points * points * LANES)
-        self.row = k.scratch("row", dt, self.t.outputs * LANES)
+        self.half = k.scratch("half", dt, points * points * WIDTH)
+        self.row = k.scratch("row", dt, self.t.outputs * b.columns)
         blocks = as_expr(cdiv(self.tiles, b.tiles))
         each = maximum(as_expr(self.panels // cdiv(as_expr(PIECES), maximum(blocks, 1))), 1)  # panels of a piece
         piece = k.split(blocks * cdiv(self.panels, each))
@@ -230,8 +234,9 @@ class _Winograd:
             self.transform_tile(i, unflatten(k, k.let(first + i), self.grid))
         with k.loop(panel, minimum(panel + each, self.panels), name="panel") as p:
             self.multiply(p, count)
-            with k.loop(0, count, name="tile") as i:
-                self.store_tile(p, i, unflatten(k, k.let(first + i), self.grid))
+            self.transform_products(count)
+            with k.loop(0, self.t.outputs, name="a") as a, k.loop(0, count, name="tile") as i:
+                self.store_row(p, a, i, unflatten(k, k.let(first + i), self.grid))
         self.lo.launch(k)
 
     # ---- the filter
@@ -277,34 +282,37 @@ class _Winograd:
             here = k.let(as_expr(base + y * x.strides[2] + z * x.strides[3]))
             self.transform_channels(i, lambda a, j: (here + a * x.strides[2] + j * x.strides[3], None))
         with k.else_():
-            rows = [k.let(minimum(maximum(y + a, 0), x.shape[2] - 1) * x.strides[2] + base) for a in range(n)]
-            there = [k.let((y + a >= 0) & (y + a < x.shape[2])) for a in range(n)]
+            columns = [k.let(minimum(maximum(z + j, 0), x.shape[3] - 1) * x.strides[3] + base) for j in range(n)]
+            there = [k.let((z + j >= 0) & (z + j < x.shape[3])) for j in range(n)]
 
-            def pixel(a: int, j: Expr):
-                column = minimum(maximum(z + j, 0), x.shape[3] - 1) * x.strides[3]
-                return rows[a] + column, there[a] & (z + j >= 0) & (z + j < x.shape[3])
+            def pixel(a: Expr, j: int):
+                row = minimum(maximum(y + a, 0), x.shape[2] - 1) * x.strides[2]
+                return row + columns[j], there[j] & (y + a >= 0) & (y + a < x.shape[2])
 
             self.transform_channels(i, pixel)
 
-    def transform_channels(self, i: Expr, pixel: Callable[[int, Expr], tuple[Index, Expr | None]]) -> None:
+    def transform_channels(self, i: Expr, pixel: Callable[[Expr, int], tuple[Index, Expr | None]]) -> None:
         """All channels of a tile. `pixel` (row, column): where the pixel lies, and whether it is one or a zero around them."""
         k, x, b, n, t = self.k, self.x, self.b, self.t.points, self.t
         src = k.read(x)
-        with k.loop(0, self.c, LANES, name="c") as c:
-            count = None if self.c % LANES == 0 else k.let(self.c - c)
-            with k.loop(0, n, name="j") as j:
+        with k.loop(0, self.c, WIDTH, name="c") as start:
+            stop = k.let(minimum(start + WIDTH, self.c))
+            with k.loop(0, n, name="a") as a, k.loop(start, stop, LANES, name="c") as c:
+                count = None if self.c % LANES == 0 else k.let(self.c - c)
                 d = []
-                for a in range(n):
+                for j in range(n):
                     at, there = pixel(a, j)
                     v = cast(k.load(src, k.let(as_expr(at + c)), LANES, count), self.compute)
                     d.append(v if there is None else k.let(select(splat(k.let(there)), v, splat(const(0, self.compute)))))
-                for a, v in enumerate(t.image(d)):
-                    k.store(self.half, (j + a * n) * LANES, v)
-            with k.loop(0, n, name="a") as a:
-                d = [k.load(self.half, (a * n + j) * LANES, LANES) for j in range(n)]
-                at = k.let(a * (n * b.image) + i * b.pitch + c)
+                to = k.let(a * WIDTH + (c - start))
                 for e, v in enumerate(t.image(d)):
-                    k.store(self.image, at + e * b.image, v)
+                    k.store(self.half, to + e * (n * WIDTH), v)
+            with k.loop(0, n, name="e") as e, k.loop(start, stop, LANES, name="c") as c:
+                at = k.let(e * (n * WIDTH) + (c - start))
+                d = [k.load(self.half, at + a * WIDTH, LANES) for a in range(n)]
+                to = k.let(e * b.image + i * b.pitch + c)
+                for a, v in enumerate(t.image(d)):
+                    k.store(self.image, to + a * (n * b.image), v)
 
     # ---- products
 
@@ -342,23 +350,28 @@ class _Winograd:
 
     # ---- the result
 
-    def store_tile(self, panel: Expr, i: Expr, tile: Sequence[Index]) -> None:
-        """One tile of the result, a vector of channels after the other."""
+    def transform_products(self, count: Expr) -> None:
+        """The products' transform along y, in place: point (a, e) becomes row a of the tile, still a point along x."""
+        k, b, t, n = self.k, self.b, self.t, self.t.points
+        with k.loop(0, n, name="e") as e, k.loop(0, k.let(count * b.columns), LANES, name="at") as i:
+            at = k.let(e * b.products + i)
+            products = [k.load(self.products, at + a * (n * b.products), LANES) for a in range(n)]
+            for a, value in enumerate(t.result(products)):
+                k.store(self.products, at + a * (n * b.products), value)
+
+    def store_row(self, panel: Expr, a: Expr, i: Expr, tile: Sequence[Index]) -> None:
+        """One row of a tile of the result."""
         k, b, t, n, m, out = self.k, self.b, self.t, self.t.points, self.t.outputs, self.out
-        y, x = k.let(as_expr(tile[1] * m)), k.let(as_expr(tile[2] * m))
-        rows, columns = k.let(minimum(as_expr(out.shape[2] - y), m)), k.let(minimum(as_expr(out.shape[3] - x), m))
-        with k.loop(0, minimum(b.columns, self.o - panel * b.columns), LANES, name="v") as v:
-            channel = k.let(panel * b.columns + v)
-            count = None if self.o % LANES == 0 else k.let(self.o - channel)
-            with k.loop(0, n, name="e") as e:
-                at = k.let(e * b.products + i * b.columns + v)
-                products = [k.load(self.products, at + a * (n * b.products), LANES) for a in range(n)]
-                for a, value in enumerate(t.result(products)):
-                    k.store(self.half, (e + a * n) * LANES, value)
-            with k.loop(0, rows, name="a") as a:
-                for j, value in enumerate(t.result([k.load(self.half, (a * n + e) * LANES, LANES) for e in range(n)])):
-                    k.store(self.row, j * LANES, value)
-                with k.loop(0, columns, name="j") as j:
-                    value, place = k.load(self.row, j * LANES, LANES), At((tile[0], channel, k.let(y + a), k.let(x + j)), 1, count)
-                    value = cast(value, out.dtype) if self.epilogue is None else self.epilogue(k, value, place)
-                    store_at(k, out, place, value)
+        y, x = k.let(tile[1] * m + a), k.let(as_expr(tile[2] * m))
+        channels = k.let(minimum(self.o - panel * b.columns, b.columns))
+        with k.if_(y < out.shape[2]):
+            with k.loop(0, channels, LANES, name="v") as v:
+                at = k.let(a * (n * b.products) + i * b.columns + v)
+                for j, value in enumerate(t.result([k.load(self.products, at + e * b.products, LANES) for e in range(n)])):
+                    k.store(self.row, v + j * b.columns, value)
+            with k.loop(0, minimum(as_expr(out.shape[3] - x), m), name="j") as j, k.loop(0, channels, LANES, name="v") as v:
+                channel = k.let(panel * b.columns + v)
+                count = None if self.o % LANES == 0 else k.let(self.o - channel)
+                value, place = k.load(self.row, v + j * b.columns, LANES), At((tile[0], channel, y, k.let(x + j)), 1, count)
+                value = cast(value, out.dtype) if self.epilogue is None else self.epilogue(k, value, place)
+                store_at(k, out, place, value)
