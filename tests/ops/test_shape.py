@@ -227,6 +227,18 @@ def test_meshgrid():
                 np.testing.assert_array_equal(g.numpy(), w)
 
 
+@pytest.mark.parametrize("width", [2, (1, 3), [0, 2], (1,), ((1,), (2,), (0,), (0,)), ((1, 2), (0, 1), (2, 0), (1, 1)), np.int64(1)])
+def test_pad_takes_what_numpy_takes(width):
+    want = [(w[0], w[-1]) for w in width] if isinstance(width, tuple) and isinstance(width[0], tuple) else width
+    np.testing.assert_array_equal(F.pad(Tensor(X), width).numpy(), np.pad(X, want))
+
+
+def test_pad_of_some_axes():
+    np.testing.assert_array_equal(F.pad(Tensor(X), ((1, 3),)).numpy(), np.pad(X, ((1, 3), (0, 0), (0, 0), (0, 0))))
+    assert F.pad(Tensor(X), ()).shape == X.shape
+    assert F.pad(Tensor(3.0), 1).item() == F.pad(Tensor(3.0), ()).item() == 3.0
+
+
 def test_views_share_memory():
     x = Tensor(X)
     for f in (
@@ -248,6 +260,10 @@ ERRORS = [
     (lambda x: F.split(x, 2, 1), ShapeError, "3 elements of axis 1 cannot be cut in 2 equal parts"),
     (lambda x: F.pad(x, ((0, 0), (3, 0)), "reflect"), ShapeError, "axis 1 of extent 3 cannot be padded by (3, 0)"),
     (lambda x: F.pad(x, ((-1, 0),)), ShapeError, "a pair of numbers"),
+    (lambda x: F.pad(x, (1, 2, 3, 4)), ShapeError, "for every axis or one for each of at most 4 axes"),
+    (lambda x: F.pad(x, ((1, 2),) * 5), ShapeError, "a pair of numbers"),
+    (lambda x: F.pad(x, (1, (2, 3))), ShapeError, "a pair of numbers"),
+    (lambda x: F.pad(x, 1.5), ShapeError, "a pair of numbers"),
     (lambda x: F.repeat(x, [1, 2, 3], 0), ShapeError, "3 numbers for the 2 positions of axis 0"),
     (lambda x: F.zeros((2, -1)), ShapeError, "negative extent"),
     (lambda x: F.topk(x, 9), ShapeError, "axis 3 of extent 5 has no 9 elements"),

@@ -255,7 +255,12 @@ def ones(shape: Any, dtype: Any = 'float32') -> Tensor:
     """A tensor of ones."""
 def ones_like(inp: TensorLike, dtype: Any = None) -> Tensor:
     """A tensor of ones of inp's shape and dtype."""
-def pad(src: TensorLike, pad_width: Sequence[Sequence[int]], mode: str = 'constant', constant_value: float = 0.0) -> Tensor:
+def pad(
+    src: TensorLike,
+    pad_width: int | Sequence[int] | Sequence[Sequence[int]],
+    mode: str = 'constant',
+    constant_value: float = 0.0,
+) -> Tensor:
     """src with more elements around it."""
 def permute(x: TensorLike, axes: Sequence[int]) -> Tensor:
     """The axes in another order: axis j of the result is axis axes[j] of x. A view."""

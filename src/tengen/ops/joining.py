@@ -244,17 +244,22 @@ MODES = {
 
 
 @primitive
-def pad(src: Tensor, pad_width: Sequence[Sequence[int]], mode: str = "constant", constant_value: float = 0.0) -> Tensor:
+def pad(
+    src: Tensor, pad_width: int | Sequence[int] | Sequence[Sequence[int]], mode: str = "constant", constant_value: float = 0.0
+) -> Tensor:
     """src with more elements around it.
 
     Args:
-        pad_width: (before, after) for each axis, or for the first axes.
+        pad_width: pairs (before, after) for each axis, or for the first axes (as in MegEngine); or one int n or one pair
+            (before, after) for every axis (as in NumPy). (n,) stands for (n, n).
         mode: "constant", "edge" (or "replicate": the nearest element), "reflect" (mirrored; the edge element is not repeated),
             "circular" (or "wrap").
 
     >>> from tengen import Tensor, functional as F
     >>> F.pad(Tensor([1, 2, 3]), [(1, 2)], mode="reflect").tolist()
     [2, 1, 2, 3, 2, 1]
+    >>> F.pad(Tensor([[5]]), (0, 1)).tolist()
+    [[5, 0], [0, 0]]
     """
 
 
@@ -263,20 +268,28 @@ def _(types, pad_width, mode, constant_value):
     x = types[0]
     if mode.lower() not in MODES:
         raise ValueError(f"pad: mode={mode!r} must be one of {', '.join(MODES)}")
-    widths = [(w, w) if isinstance(w, (int, np.integer)) else tuple(w) for w in _rows(pad_width)]
-    if len(widths) > x.ndim or any(len(w) != 2 or min(w) < 0 for w in widths):
+    widths = _widths(pad_width, x.ndim)
+    if widths is None:
         raise ShapeError(
-            f"pad({x}, {pad_width}): a pair of numbers that are not negative is needed for each axis (at most {x.ndim})"
+            f"pad({x}, {pad_width}): needs a pair of numbers (before, after) that are not negative, for every axis or one for "
+            f"each of at most {x.ndim} axes"
         )
-    widths += [(0, 0)] * (x.ndim - len(widths))
     return {"pad_width": tuple(widths), "mode": MODES[mode.lower()], "constant_value": constant_value}
 
 
-def _rows(pad_width) -> list:
-    if isinstance(pad_width, (int, np.integer)):
-        return [pad_width]
-    rows = list(pad_width)
-    return [tuple(rows)] if len(rows) == 2 and all(isinstance(v, (int, np.integer)) for v in rows) else rows
+def _widths(pad_width, ndim: int) -> list[tuple[int, int]] | None:
+    """A pair for each axis, or None if `pad_width` does not say them."""
+
+    def pair(row) -> tuple[int, int] | None:
+        row = tuple(row) if isinstance(row, (list, tuple)) else (row,)
+        good = len(row) in (1, 2) and all(isinstance(w, (int, np.integer)) and w >= 0 for w in row)
+        return (int(row[0]), int(row[-1])) if good else None
+
+    nested = isinstance(pad_width, (list, tuple)) and all(isinstance(row, (list, tuple)) for row in pad_width)
+    rows = [pair(row) for row in pad_width] if nested else [pair(pad_width)] * ndim
+    if len(rows) > ndim or None in rows:
+        return None
+    return [*rows, *[(0, 0)] * (ndim - len(rows))]  # type: ignore[list-item]
 
 
 @pad.infer

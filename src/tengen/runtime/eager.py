@@ -157,7 +157,7 @@ def _general(op: Op, arrays: Sequence[Array | None], orders: Sequence, attrs: di
     def make(arrays_: Sequence[Array | None], names: list[Expr]) -> tuple[Program, None]:
         return _program(op, arrays_, orders, generic if names else attrs, names), None
 
-    program, _, values = by_pattern(op, attrs, arrays, named, sym, make, generic, tuple(o and tuple(o) for o in orders))
+    program, _, values = by_pattern(op, attrs, arrays, named, sym, make, generic, tuple(None if o is None else tuple(o) for o in orders))
     return program, values
 
 
