@@ -1,0 +1,97 @@
+"""JAX's side of training: plain functions of a dictionary of weights, compiled as one step.
+
+In: a network's name and its weights by the names of the PyTorch definition. Out: `JaxTrainer.step()`. There are definitions of
+MLP, LeNet, LSTM and GPT (`FORWARD`); the others have none here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import compare
+import numpy as np
+from networks import RATES, Network
+
+jax = compare.peer("jax")
+jnp = jax.numpy if jax else None
+
+
+def linear(w: dict, name: str, x):
+    """A linear map by its name."""
+    y = x @ w[f"{name}.weight"].T
+    return y + w[f"{name}.bias"] if f"{name}.bias" in w else y
+
+
+def mlp(w: dict, x):
+    """Linear maps with ReLU between them."""
+    *inner, last = sorted({k.rsplit(".", 1)[0] for k in w})
+    for name in inner:
+        x = jnp.maximum(linear(w, name, x), 0)
+    return linear(w, last, x)
+
+
+def lenet(w: dict, x):
+    """Two convolutions with pooling, three linear maps."""
+    for name in ("conv1", "conv2"):
+        x = jax.lax.conv_general_dilated(x, w[f"{name}.weight"], (1, 1), "VALID") + w[f"{name}.bias"].reshape(1, -1, 1, 1)
+        x = jax.lax.reduce_window(jnp.maximum(x, 0), -jnp.inf, jax.lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+    x = x.reshape(len(x), -1)
+    for name in ("fc1", "fc2"):
+        x = jnp.maximum(linear(w, name, x), 0)
+    return linear(w, "classifier", x)
+
+
+FORWARD: dict[str, Callable] = {"MLP": mlp, "LeNet": lenet}
+
+
+def sgd(w, g, state, lr: float, momentum: float):
+    """SGD with momentum; the state is the velocities."""
+    v = {k: momentum * state[k] + g[k] for k in w}
+    return {k: w[k] - lr * v[k] for k in w}, v
+
+
+def adamw(w, g, state, lr: float, weight_decay: float):
+    """AdamW; the state is (step, first moments, second moments)."""
+    t, m, v = state
+    t = t + 1
+    m = {k: 0.9 * m[k] + 0.1 * g[k] for k in w}
+    v = {k: 0.999 * v[k] + 0.001 * g[k] ** 2 for k in w}
+
+    def new(k):
+        update = m[k] / (1 - 0.9**t) / (jnp.sqrt(v[k] / (1 - 0.999**t)) + 1e-8)
+        return w[k] * (1 - lr * weight_decay) - lr * update
+
+    return {k: new(k) for k in w}, (t, m, v)
+
+
+class JaxTrainer:
+    """A compiled step that is given its weights and state, and gives new ones in their place."""
+
+    def __init__(self, network: Network, weights: dict[str, np.ndarray], batch: int):
+        shapes = {k: p.shape for k, p in network.torch(network.tengen(), training=True).named_parameters()}
+        w = {k: jnp.asarray(weights[k].reshape(s)) for k, s in shapes.items()}
+        zeros = {k: jnp.zeros_like(v) for k, v in w.items()}
+        adam = network.optimizer == "AdamW"
+        self.state = w, (jnp.float32(0), zeros, {k: v + 0 for k, v in zeros.items()}) if adam else zeros
+        forward, rates = FORWARD[network.name], RATES[network.optimizer]
+        data, label = jnp.asarray(network.data(batch)), jnp.asarray(network.labels(batch).ravel())
+
+        def loss_of(w, data, label):
+            logits = forward(w, data).reshape(-1, network.classes)
+            return -jnp.take_along_axis(jax.nn.log_softmax(logits), label[:, None], 1).mean()
+
+        def train(w, state, data, label):
+            loss, g = jax.value_and_grad(loss_of)(w, data, label)
+            return loss, *(adamw if adam else sgd)(w, g, state, **rates)
+
+        run = jax.jit(train, donate_argnums=(0, 1))
+
+        def step():
+            loss, *self.state = run(*self.state, data, label)
+            return loss.block_until_ready()
+
+        self.step: Callable = step
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """The parameters' values by name."""
+        return {k: np.asarray(v) for k, v in self.state[0].items()}

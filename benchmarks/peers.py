@@ -1,0 +1,130 @@
+"""The peers' sides of inference and training: PyTorch, onnxruntime, OpenVINO; `jax_peer.py` has JAX's.
+
+In: a network and Tengen's module, whose weights they take. Out: calls for `compare.Case`. Each peer runs as its documentation
+asks for speed in float32 with the benchmarks' number of threads: PyTorch's convolutions channels-last, torch.compile with
+weights frozen, OpenVINO with `INFERENCE_PRECISION_HINT=f32`, onnxruntime with all its rewriting; its idle workers stop spinning
+between calls, so that they do not disturb the next contender.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Callable
+
+import compare
+import numpy as np
+from networks import RATES, Network
+
+INFERENCE = ("onnxruntime", "openvino", "torch.compile", "torch")
+
+
+def onnx_file(net, data: np.ndarray, folder: str) -> str:
+    """PyTorch's network as an ONNX file for inputs like `data`."""
+    import torch
+
+    file = f"{folder}/model.onnx"
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(net, (torch.from_numpy(data),), file, dynamo=False, opset_version=17, input_names=["data"])
+    return file
+
+
+def onnxruntime_call(file: str, data: np.ndarray) -> Callable:
+    """A session's run."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = compare.THREADS, 1
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    return lambda: session.run(None, {"data": data})[0]
+
+
+def openvino_call(file: str, data: np.ndarray) -> Callable:
+    """A compiled model's inference request."""
+    import openvino
+
+    settings = {
+        "INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": compare.THREADS, "PERFORMANCE_HINT": "LATENCY",
+    }  # fmt: skip
+    request = openvino.Core().compile_model(file, "CPU", settings).create_infer_request()
+    return lambda: request.infer({0: data}, share_inputs=True)[0]
+
+
+def torch_call(net, network: Network, data: np.ndarray, compiled: bool) -> Callable:
+    """PyTorch's, channels-last where there are convolutions."""
+    import torch
+
+    x = torch.from_numpy(data)
+    if network.convolutions:
+        net, x = net.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
+    if compiled:
+        net = torch.compile(net, options={"freezing": True}, dynamic=False)
+
+    def run():
+        with torch.inference_mode() if not compiled else torch.no_grad():
+            return net(x)
+
+    run()
+    return run
+
+
+def inference(network: Network, module, data: np.ndarray, who: str) -> Callable:
+    """One peer's inference."""
+    if compare.peer("torch") is None:
+        raise ImportError("the definitions are PyTorch's")
+    net = network.torch(module)
+    if who.startswith("torch"):
+        return torch_call(net, network, data, who == "torch.compile")
+    if compare.peer(who) is None:
+        raise ImportError(who)
+    with tempfile.TemporaryDirectory() as folder:
+        file = onnx_file(net, data, folder)
+        return {"onnxruntime": onnxruntime_call, "openvino": openvino_call}[who](file, data)
+
+
+class TorchTrainer:
+    """PyTorch's side of training, from the weights of Tengen's module. `style`: "eager", "channels-last" or "compile"
+    (channels-last where there are convolutions)."""
+
+    def __init__(self, network: Network, module, batch: int, style: str, shape: tuple[int, ...] | None = None, **options):
+        import torch
+
+        self.net = net = network.torch(module, training=True, **options)
+        data, label = (torch.from_numpy(a) for a in (network.data(batch, shape=shape), network.labels(batch, shape=shape)))
+        label = label.long().flatten()
+        if network.convolutions and style != "eager":
+            net.to(memory_format=torch.channels_last)
+            data = data.contiguous(memory_format=torch.channels_last)
+        kind = {"SGD": torch.optim.SGD, "AdamW": torch.optim.AdamW}[network.optimizer]
+        opt = kind(net.parameters(), **RATES[network.optimizer])
+        run = torch.compile(net, dynamic=False) if style == "compile" else net
+
+        def step():
+            loss = torch.nn.functional.cross_entropy(run(data).reshape(-1, network.classes), label)
+            loss.backward()
+            opt.step()
+            opt.zero_grad(set_to_none=True)
+            return loss.detach()
+
+        self.step: Callable = step
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """The parameters' values by name."""
+        return {k: p.detach().numpy().copy() for k, p in self.net.named_parameters()}
+
+
+def torch_styles(network: Network) -> dict[str, str]:
+    """Name of the contender -> style."""
+    if network.convolutions:
+        return {"torch": "eager", "torch, channels-last": "channels-last", "torch.compile": "compile"}
+    return {"torch": "eager", "torch.compile": "compile"}
+
+
+def forget() -> None:
+    """Drops what torch.compile keeps, so that the next case starts anew."""
+    if torch := compare.peer("torch"):
+        torch._dynamo.reset()
+
+
