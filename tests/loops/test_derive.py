@@ -18,10 +18,12 @@ from tengen.loops.lang import (
     fma,
     fold,
     lane,
+    map_expr,
     maximum,
     minimum,
     select,
     splat,
+    substitute,
     unary,
     var,
 )
@@ -162,3 +164,16 @@ def test_what_has_no_derivative():
         derive(bitcast(bitcast(X, int64) ^ 1, float64), X)
     with pytest.raises(GradientError, match="fold max"):
         derive(fold("max", var("v", float64, LANES)), var("v", float64, LANES))
+
+
+def test_walks_see_each_shared_expression_once_and_keep_what_does_not_change():
+    x, y = var("x", float32), var("y", float32)
+    deep = x
+    for _ in range(2000):  # 2 ** 2000 paths, and deeper than Python's stack
+        deep = deep * deep + y
+    seen: list = []
+    map_expr(deep, lambda e, _: seen.append(e), {})
+    assert len(seen) == len(set(seen)) == 4002
+    assert substitute(deep, {}) is deep and substitute(deep, {x: x}) is deep
+    assert substitute(substitute(deep, {x: y, y: x}), {x: y, y: x}) is deep  # at once, not one after the other
+    assert substitute(x + y, {x + y: y}) is y

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tengen.base.errors import GradientError
-from tengen.loops.lang import Expr, cast, const, fold, is_const, lane, not_equal, select, splat
+from tengen.loops.lang import Expr, cast, const, fold, is_const, lane, map_expr, not_equal, select, splat
 from tengen.loops.math import function
 
-# The derivative of an expression, given those of its operands (None = zero; at least one is not).
-Rule = Callable[[Expr, "list[Expr | None]"], "Expr | None"]
+Operands = tuple["Expr | None", ...]  # the derivatives of an expression's operands: None = zero
+# The derivative of an expression, given those of its operands (at least one is not zero).
+Rule = Callable[[Expr, Operands], "Expr | None"]
 
 
 def derive(e: Expr, wrt: Expr) -> Expr | None:
@@ -37,21 +38,10 @@ def derive(e: Expr, wrt: Expr) -> Expr | None:
     add(call.exp(x), mul(call.exp(x), x))
     """
     memo: dict[Expr, Expr | None] = {wrt: const(1.0, wrt.dtype, wrt.lanes)}
-    stack = [e]
-    while stack:
-        x = stack[-1]
-        if x in memo:
-            stack.pop()
-            continue
-        todo = [a for a in x.args if a not in memo]
-        if todo:
-            stack.extend(todo)
-            continue
-        memo[x] = _step(x, [memo[a] for a in x.args])
-    return memo[e]
+    return map_expr(e, _step, memo)
 
 
-def _step(e: Expr, ds: list[Expr | None]) -> Expr | None:
+def _step(e: Expr, ds: Operands) -> Expr | None:
     if e.op == "bitcast" and ds[0] is not None:
         raise GradientError(f"no derivative through the bits of a float: {e!r}; help: give the gradient of the op")
     if not e.dtype.is_float or all(d is None for d in ds):
@@ -112,32 +102,32 @@ def _pick(cond: Expr, a: Expr | None, b: Expr | None) -> Expr | None:
 # ---- rules ------------------------------------------------------------------------------------------------------------
 
 
-def _mul(e: Expr, ds: list[Expr | None]) -> Expr | None:
+def _mul(e: Expr, ds: Operands) -> Expr | None:
     a, b = e.args
     return _add(_times(ds[0], b), _times(ds[1], a))
 
 
-def _div(e: Expr, ds: list[Expr | None]) -> Expr | None:
+def _div(e: Expr, ds: Operands) -> Expr | None:
     top = _add(ds[0], _neg(_times(ds[1], e)))
     return None if top is None else top / e.args[1]
 
 
-def _fma(e: Expr, ds: list[Expr | None]) -> Expr | None:
+def _fma(e: Expr, ds: Operands) -> Expr | None:
     a, b, _ = e.args
     return _add(_add(_times(ds[0], b), _times(ds[1], a)), ds[2])
 
 
-def _abs(e: Expr, ds: list[Expr | None]) -> Expr | None:
+def _abs(e: Expr, ds: Operands) -> Expr | None:
     (a,), (d,) = e.args, ds
     return _pick(a > 0.0, d, _pick(a < 0.0, _neg(d), None))
 
 
-def _sqrt(e: Expr, ds: list[Expr | None]) -> Expr | None:
+def _sqrt(e: Expr, ds: Operands) -> Expr | None:
     assert ds[0] is not None
     return ds[0] * 0.5 / e
 
 
-def _winner(e: Expr, ds: list[Expr | None]) -> Expr | None:
+def _winner(e: Expr, ds: Operands) -> Expr | None:
     """min and max: the operand that the value is, which is the second one in a tie, and the first if it is a NaN."""
     a, b = e.args
     if a is b:
@@ -148,7 +138,7 @@ def _winner(e: Expr, ds: list[Expr | None]) -> Expr | None:
     return _pick(not_equal(a, a) | (a > b if e.op == "max" else a < b), ds[0], ds[1])
 
 
-def _call(e: Expr, ds: list[Expr | None]) -> Expr | None:
+def _call(e: Expr, ds: Operands) -> Expr | None:
     total = None
     for d, partial in zip(ds, function(str(e.attr), len(e.args)).derivatives):
         if d is not None:
@@ -156,19 +146,19 @@ def _call(e: Expr, ds: list[Expr | None]) -> Expr | None:
     return total
 
 
-def _cast(e: Expr, ds: list[Expr | None]) -> Expr | None:
+def _cast(e: Expr, ds: Operands) -> Expr | None:
     (d,) = ds
     assert d is not None
     return const(1.0, e.dtype, e.lanes) if is_const(_bare(d), 1.0) else cast(d, e.dtype)
 
 
-def _fold(e: Expr, ds: list[Expr | None]) -> Expr | None:
+def _fold(e: Expr, ds: Operands) -> Expr | None:
     if e.attr != "add":
         raise GradientError(f"no derivative of fold {e.attr}: {e!r}; help: give the gradient of the op")
     return None if ds[0] is None else fold("add", ds[0])
 
 
-def _zero(e: Expr, ds: list[Expr | None]) -> Expr | None:
+def _zero(e: Expr, ds: Operands) -> Expr | None:
     return None
 
 

@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Union
+from typing import TypeVar, Union
 
 from tengen.base.dtype import DType, bool_, dtype, int64
 from tengen.base.errors import Undecided, VerifyError
 
 LANES = 16
+T = TypeVar("T")
 
 # op -> (number of operands, operand kinds, result): kinds are a string of dtype kinds ("f", "i", "u", "b").
 # result "same" is the dtype of the operands, "bool" a predicate.
@@ -336,24 +338,28 @@ def cdiv(a: Index, b: Index) -> Index:
     return (a + b - 1) // b
 
 
-def substitute(e: Expr, values: dict[Expr, Expr], memo: dict | None = None) -> Expr:
-    """`e` with variables replaced. Vector values make vector expressions."""
-    memo = {} if memo is None else memo
+def map_expr(e: Expr, f: Callable[[Expr, tuple[T, ...]], T], memo: dict[Expr, T]) -> T:
+    """f(node, results of the node's operands) at `e`, once for each node below it, operands first and without recursion.
+
+    Args:
+        memo: results by node; those that it holds already are not computed. It may be shared between walks with the same f.
+    """
     stack = [e]
     while stack:
         x = stack[-1]
-        if x in memo:
-            stack.pop()
-            continue
-        if x in values:
-            memo[x] = values[x]
-            continue
-        todo = [a for a in x.args if a not in memo]
+        todo = [] if x in memo else [a for a in x.args if a not in memo]
         if todo:
             stack.extend(todo)
             continue
-        memo[x] = x if not x.args else rebuild(x, tuple(memo[a] for a in x.args))
+        stack.pop()
+        if x not in memo:
+            memo[x] = f(x, tuple([memo[a] for a in x.args]))
     return memo[e]
+
+
+def substitute(e: Expr, values: dict[Expr, Expr]) -> Expr:
+    """`e` with variables replaced. Vector values make vector expressions."""
+    return map_expr(e, rebuild, dict(values))
 
 
 def rebuild(e: Expr, args: tuple[Expr, ...]) -> Expr:

@@ -15,7 +15,7 @@ from tengen.base.dtype import float32, float64
 from tengen.base.errors import VerifyError
 from tengen.loops import exponential, powers, special, trigonometric
 from tengen.loops.floats import LN2, LOG2_E, LOG10_E
-from tengen.loops.lang import Expr, call, const, equal, rebuild, select, unary
+from tengen.loops.lang import Expr, call, const, equal, map_expr, rebuild, select, unary
 
 Derivative = Callable[[tuple[Expr, ...], Expr], Expr]
 
@@ -137,22 +137,12 @@ def function(name: str, operands: int) -> Function:
 
 def expand(e: Expr, memo: dict[Expr, Expr] | None = None) -> Expr:
     """`e` with every call replaced by the function's body. `memo` may be shared between expressions of one kernel."""
-    memo = {} if memo is None else memo
-    stack = [e]
-    while stack:
-        x = stack[-1]
-        if x in memo:
-            stack.pop()
-            continue
-        todo = [a for a in x.args if a not in memo]
-        if todo:
-            stack.extend(todo)
-            continue
-        args = tuple(memo[a] for a in x.args)
-        if x.op == "call":
-            if x.dtype not in (float32, float64):
-                raise VerifyError(f"call of {x.attr} in {x.dtype}; help: compute in float32 and cast the result")
-            memo[x] = function(str(x.attr), len(args)).body(*args)
-        else:
-            memo[x] = rebuild(x, args) if args else x
-    return memo[e]
+    return map_expr(e, _expanded, {} if memo is None else memo)
+
+
+def _expanded(e: Expr, args: tuple[Expr, ...]) -> Expr:
+    if e.op != "call":
+        return rebuild(e, args)
+    if e.dtype not in (float32, float64):
+        raise VerifyError(f"call of {e.attr} in {e.dtype}; help: compute in float32 and cast the result")
+    return function(str(e.attr), len(args)).body(*args)
