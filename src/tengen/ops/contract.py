@@ -15,7 +15,7 @@ from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Elementwise, Leaf
 from tengen.loops.lang import cast
-from tengen.ops.define import Case, broadcast_shapes, composite, primitive
+from tengen.ops.define import Case, broadcast_shapes, composite, primitive, with_epilogue
 from tengen.ops.elementwise import add
 from tengen.ops.reduce import sum_to
 from tengen.ops.shape import permute, reshape
@@ -74,7 +74,8 @@ def _(x, y, transpose_a, transpose_b):
     return TensorType([*broadcast_shapes(ba, bb), *tail], promote(x.dtype, y.dtype))
 
 
-def _lower_matmul(lo, ins, outs, epilogue=None, transpose_a=False, transpose_b=False):
+@with_epilogue(matmul)
+def _(lo, ins, outs, epilogue, transpose_a, transpose_b):
     out = outs[0]
     x, y = (in_dtype(lo, a, promote(ins[0].dtype, ins[1].dtype)) for a in ins)
     x_axes, y_axes = x.ndim, y.ndim
@@ -109,14 +110,6 @@ def _dropping(epilogue, keep: Sequence[int]):
         return epilogue(k, value, At(tuple(at.coords[i] for i in keep), vec, at.count))
 
     return run
-
-
-@matmul.lower
-def _(lo, ins, outs, transpose_a, transpose_b):
-    _lower_matmul(lo, ins, outs, None, transpose_a, transpose_b)
-
-
-matmul.rules["epilogue"] = _lower_matmul
 
 
 def _swap(x):

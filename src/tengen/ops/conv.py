@@ -22,7 +22,7 @@ from tengen.kernels.source import At, Literal
 from tengen.kernels.winograd import pays, winograd
 from tengen.loops.lang import Expr, as_int, maximum, minimum
 from tengen.ops.contract import in_dtype
-from tengen.ops.define import Case, composite, primitive
+from tengen.ops.define import Case, composite, primitive, with_epilogue
 from tengen.ops.elementwise import add
 from tengen.ops.shape import reshape
 
@@ -248,7 +248,8 @@ def _(x, w, stride, padding, dilation, groups, algorithm="direct"):
     return TensorType([x.shape[0], o * groups, *out], _check_dtypes(x, w))
 
 
-def _lower_conv(lo, ins, outs, epilogue=None, stride=(), padding=(), dilation=(), groups=1, algorithm="direct"):
+@with_epilogue(conv)
+def _(lo, ins, outs, epilogue, stride, padding, dilation, groups, algorithm="direct"):
     out, n = outs[0], len(stride)
     x, w = (in_dtype(lo, a, promote(ins[0].dtype, ins[1].dtype)) for a in ins)
     if algorithm != "direct":
@@ -277,14 +278,6 @@ def _image_epilogue(epilogue, n: int, groups: int, per_group: Dim):
         return epilogue(k, value, At((batch, channel, *space), vec, at.count))
 
     return run
-
-
-@conv.lower
-def _(lo, ins, outs, **attrs):
-    _lower_conv(lo, ins, outs, None, **attrs)
-
-
-conv.rules["epilogue"] = _lower_conv
 
 
 @conv.vjp
