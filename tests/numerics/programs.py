@@ -152,6 +152,7 @@ def _move(rng: random.Random, p: Chance, values):
             c, m, k, pad = shape[1], rng.choice([1, 4, 9]), rng.choice([1, 3]), rng.choice([0, 1])
             w, b = weight(m, c, k, k), weight(1, m, 1, 1)
             attrs = {"stride": (1, 1), "padding": (pad, pad), "dilation": (1, 1), "groups": 1}
+            attrs["algorithm"] = rng.choice(["direct", "winograd2", "winograd4"]) if k == 3 else "auto"
             return "conv_bias", (at, w, b), attrs, (shape[0], m, *(d + 2 * pad - k + 1 for d in shape[2:]))
         case "pool":
             attrs = {"kernel_size": (2, 2), "stride": (2, 2), "padding": (0, 0)}

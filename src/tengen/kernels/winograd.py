@@ -149,14 +149,14 @@ class Blocks:
         return self.tiles * self.columns + LANES
 
 
-def choose(points: int, c: int, o: int, tiles: int | None, target: Machine | None) -> Blocks:
-    """The sizes for C and O channels and so many image tiles, if that is known."""
+def choose(points: int, c: int, o: int, tiles: int | None, size: int, target: Machine | None) -> Blocks:
+    """The sizes for C and O channels, so many image tiles, if that is known, and elements of `size` bytes."""
     width, registers, _ = machine(target)
-    each = max(1, LANES * 4 // width)
+    each = max(1, LANES * size // width)
     vectors = 1 if each > 1 or o <= LANES else 2
     most = max(1, min(HEIGHT, (registers - vectors * each - 1) // (vectors * each)))
     pitch = -(-c // LANES) * LANES + LANES
-    room = max(1, SCRATCH_BYTES // (4 * points * points * (pitch + vectors * LANES)))
+    room = max(1, SCRATCH_BYTES // (size * points * points * (pitch + vectors * LANES)))
     if tiles is None:
         n = min(room, most)
     else:
@@ -207,7 +207,7 @@ class _Winograd:
         self.c, self.o, self.compute = c, o, out.dtype.compute
         self.grid = (out.shape[0], *(cdiv(d, t.outputs) for d in out.shape[2:]))  # image, row and column of a tile
         self.tiles = as_expr(self.grid[0] * self.grid[1] * self.grid[2])
-        self.b = choose(t.points, c, o, as_int(self.tiles), lo.target)
+        self.b = choose(t.points, c, o, as_int(self.tiles), self.compute.size, lo.target)
         self.chunks = Chunks((c,))
 
     @property
@@ -225,7 +225,7 @@ class _Winograd:
         self.half = k.scratch("half", dt, points * points * WIDTH)
         self.row = k.scratch("row", dt, self.t.outputs * b.columns)
         blocks = as_expr(cdiv(self.tiles, b.tiles))
-        each = maximum(as_expr(self.panels // cdiv(as_expr(PIECES), maximum(blocks, 1))), 1)  # panels of a piece
+        each = as_expr(cdiv(self.panels, cdiv(as_expr(PIECES), maximum(blocks, 1))))  # panels of a piece
         piece = k.split(blocks * cdiv(self.panels, each))
         first = k.let(piece % blocks * b.tiles)
         panel = k.let(piece // blocks * each)
