@@ -15,6 +15,8 @@ import numpy as np
 from tengen.base.dtype import float32, promote
 from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import Dim, TensorType
+from tengen.kernels import depthwise
+from tengen.kernels.chunks import RUN
 from tengen.kernels.contraction import contract
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import copy, pointwise
@@ -63,23 +65,24 @@ def _algorithm(types, a: dict, asked: str) -> str:
     """The algorithm, from what is asked for: "auto" is decided by `winograd.pays` from the extents of channels and space. Batch,
     threads and target are not looked at: the choice changes bits.
 
-    Errors: ShapeError where Winograd is asked for and cannot be.
+    Errors: ShapeError, DTypeError where Winograd is asked for and cannot be.
     """
     x, w = types[:2]
     if asked not in ALGORITHMS:
         raise ShapeError(f"algorithm={asked!r} must be one of {ALGORITHMS}")
-    fits = (
-        x.ndim == w.ndim == 4 and w.shape[2:] == (3, 3) and a["groups"] == 1 and a["stride"] == a["dilation"] == (1, 1)
-        and _check_dtypes(x, w).compute is float32
-    )  # fmt: skip
-    if asked not in ("auto", "direct") and not (fits and all(isinstance(d, int) for d in w.shape)):
-        raise ShapeError(
-            f"algorithm={asked!r} is for filters of 3x3, stride and dilation 1, one group, and float32 or shorter; help: 'auto'"
-        )
+    fits = x.ndim == w.ndim == 4 and w.shape[2:] == (3, 3) and a["groups"] == 1 and a["stride"] == a["dilation"] == (1, 1)
+    computed = _check_dtypes(x, w).compute
+    if asked.startswith("winograd"):
+        if not fits or not all(isinstance(d, int) for d in w.shape):
+            raise ShapeError(f"algorithm={asked!r} is for filters of 3x3, stride and dilation 1 and one group; help: 'auto'")
+        if not computed.is_float:
+            raise DTypeError(f"algorithm={asked!r} is for floats; help: 'auto'")
     if asked == "direct" or not fits or any(as_int(d) == 0 for d in x.shape[2:]):
         return "direct"
     if asked != "auto":
         return asked
+    if computed is not float32:
+        return "direct"
     grows = -2 if "output_padding" in a else 2  # for each pixel of padding
     outputs = pays(w.shape[1], w.shape[0], *(s - grows + grows * p for s, p in zip(x.shape[2:], a["padding"])))
     return f"winograd{outputs}" if outputs else "direct"
@@ -206,6 +209,11 @@ def _image_parts(y: Array, groups: int) -> dict[str, tuple[list, list]]:
     return {"g": g, "p": ([y.shape[0], *y.shape[2:]], [y.strides[0], *y.strides[2:]]), "c": ([c], [y.strides[1]])}
 
 
+def _known(w: Array) -> list[int]:
+    """The spatial extents of a filter for which these are known."""
+    return [as_int(d) or 0 for d in w.shape[-2:]]
+
+
 def small_filter(arrays, **attrs) -> set[int]:
     """Extents of a filter (the second operand) that a program is compiled for: those of few channels and of windows, where a
     tile's
@@ -254,6 +262,9 @@ def _(lo, ins, outs, epilogue, stride, padding, dilation, groups, algorithm="dir
     x, w = (in_dtype(lo, a, promote(ins[0].dtype, ins[1].dtype)) for a in ins)
     if algorithm != "direct":
         return winograd(lo, image(lo, x, (0, 0)), w, out, int(algorithm[-1]), padding, epilogue)
+    if n == 2 and depthwise.fits(w, groups):
+        phases = depthwise.convolution(_known(w), padding, dilation, out.shape[2:])
+        return depthwise.stencil(lo, image(lo, x, (0, 0)), depthwise.packed_filter(lo, w), out, phases, stride, (1, 1), epilogue)
     x = image(lo, x, padding)
     f = filter_parts(w, n, groups)
     shape, strides = windows(x, out.shape[2:], tuple(f["k"][0]), stride, dilation, groups)
@@ -342,6 +353,10 @@ def _(lo, ins, outs, stride, padding, dilation, groups, output_padding, algorith
     if algorithm != "direct":
         before = tuple(2 - p for p in padding)
         return winograd(lo, image(lo, y, (0, 0)), _turned(w), out, int(algorithm[-1]), before, None, "conv_transposed")
+    if n == 2 and depthwise.fits(w, groups):
+        phases = depthwise.transpose(_known(w), stride, padding, dilation, out.shape[2:])
+        w, y = depthwise.packed_filter(lo, w), image(lo, y, (0, 0))
+        return depthwise.stencil(lo, y, w, out, phases, (1, 1), stride, None, "depthwise_transposed")
     f = filter_parts(w, n, groups)
     k = f["k"][0]
     # The image spread out by the strides, with a halo: then it is a convolution with the reversed filter.
@@ -397,6 +412,11 @@ def _(arrays, out, stride, padding, dilation, groups):
 def _(lo, ins, outs, stride, padding, dilation, groups):
     out, n = outs[0], len(stride)
     x, g = in_dtype(lo, ins[0], out.dtype), in_dtype(lo, ins[1], out.dtype)
+    columns = as_int(g.shape[-1])
+    if n == 2 and depthwise.fits(out, groups) and columns is not None and 0 < columns < RUN:
+        taps = depthwise.convolution(_known(out), padding, dilation, g.shape[2:])[0].taps
+        flat = Array(out.id, out.dtype, (len(taps), out.shape[0]), (out.strides[-1], out.strides[0]), out.offset)
+        return depthwise.stencil_weights(lo, image(lo, x, (0, 0)), image(lo, g, (0, 0)), flat, taps, stride)
     x = image(lo, x, padding)
     f = filter_parts(out, n, groups)
     shape, strides = windows(x, g.shape[2:], tuple(f["k"][0]), stride, dilation, groups)
@@ -461,7 +481,7 @@ def _np_settings(n, stride, padding, dilation):
     return per_axis(stride, n, "stride"), per_axis(padding, n, "padding"), per_axis(dilation, n, "dilation")
 
 
-def _np_conv(x, w, stride=1, padding=0, dilation=1, groups=1):
+def _np_conv(x, w, stride=1, padding=0, dilation=1, groups=1, algorithm=None):
     n = x.ndim - 2
     stride, padding, dilation = _np_settings(n, stride, padding, dilation)
     w = _grouped(w, n, groups)
@@ -473,7 +493,7 @@ def _np_conv(x, w, stride=1, padding=0, dilation=1, groups=1):
     return y.reshape(x.shape[0], groups * w.shape[1], *out)
 
 
-def _np_conv_transposed(y, w, like=None, stride=1, padding=0, dilation=1, groups=1, output_padding=0):
+def _np_conv_transposed(y, w, like=None, stride=1, padding=0, dilation=1, groups=1, output_padding=0, algorithm=None):
     n = y.ndim - 2
     stride, padding, dilation = _np_settings(n, stride, padding, dilation)
     w, more = _grouped(w, n, groups), per_axis(output_padding, n, "output_padding")
@@ -514,6 +534,8 @@ conv.cases(
     Case(_uniform((0, 2, 4, 4), (3, 2, 3, 3))),
     Case(_uniform((1, 1, 1, 1), (1, 1, 1, 1))),
     Case(_uniform((2, 4, 5, 5), (6, 2, 1, 1)), {"groups": 2}),
+    Case(_uniform((2, 3, 7, 6), (17, 3, 3, 3)), {"padding": 1, "algorithm": "winograd4"}),
+    Case(_uniform((1, 5, 3, 5), (4, 5, 3, 3)), {"padding": (0, 2), "algorithm": "winograd2"}),
 )
 conv_transposed.reference(_np_conv_transposed)
 conv_transposed.cases(
@@ -524,6 +546,8 @@ conv_transposed.cases(
     Case(_uniform((1, 4, 5), (4, 3, 3), None), {"stride": 3, "padding": 2, "dilation": 2}),
     Case(_uniform((2, 4, 3, 3), (4, 3, 3, 3), (2, 3, 8, 7)), {"stride": 3, "padding": 1}),
     Case(_uniform((0, 4, 3, 3), (4, 3, 3, 3), None)),
+    Case(_uniform((1, 4, 5, 3), (4, 3, 3, 3), (1, 3, 5, 3)), {"padding": 1, "algorithm": "winograd4"}),
+    Case(_uniform((1, 4, 6, 5), (4, 3, 3, 3), None), {"padding": (0, 3), "algorithm": "winograd2"}),
     Case(_uniform((1, 1, 1), (1, 1, 1), None)),
 )
 conv_weight_grad.reference(_np_conv_weight_grad)
@@ -539,4 +563,5 @@ conv_bias.reference(lambda x, w, b, **a: _np_conv(x, w, **a) + b.reshape(1, -1, 
 conv_bias.cases(
     Case(_uniform((2, 3, 7, 6), (4, 3, 3, 2), (1, 4, 1, 1)), {"padding": 1}),
     Case(_uniform((2, 4, 7), (2, 2, 2, 3), (4,)), {"groups": 2}),
+    Case(_uniform((2, 3, 5, 6), (4, 3, 3, 3), (4,)), {"padding": 1, "algorithm": "winograd4"}),
 )
