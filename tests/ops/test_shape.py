@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tengen import Tensor, autodiff, trace
 from tengen import functional as F
-from tengen.base.errors import AxisError, DTypeError, IndexOutOfRange, ShapeError, TraceError
+from tengen.base.errors import AxisError, DTypeError, GradientError, IndexOutOfRange, ShapeError, TraceError
 from tengen.ops.define import REGISTRY
 
 X = np.arange(120, dtype=np.float32).reshape(2, 3, 4, 5)
@@ -208,6 +208,35 @@ def test_gradients_of_assignment():
         np.testing.assert_allclose(ga.numpy(), 2 * x * keep, rtol=1e-12)
         want = 18 * v * (1 - keep) if not isinstance(key[0], np.ndarray) else 0 * v
         np.testing.assert_allclose(gb.numpy(), want, rtol=1e-12)
+
+
+def test_gradients_go_to_the_update_that_stayed():
+    weights = Tensor(np.array([1.0, 10.0, 100.0]))
+
+    def assigned(x, v):
+        y = x + 0
+        y[[0, 1, 0, -3]] = v
+        return (y * weights).sum()
+
+    x, ones = Tensor(np.ones(3)), Tensor(np.array([1.0, 1.0, 0.0]))
+    for f in (autodiff.grad(assigned, (0, 1)), trace(lambda x, v: autodiff.grad(assigned, (0, 1))(x, v))):
+        gx, gv = f(x, Tensor(np.ones(4)))
+        assert (gx.tolist(), gv.tolist()) == ([0, 0, 100], [0, 10, 0, 1])
+    assert autodiff.grad(assigned, 1)(x, Tensor(np.float64(1))).item() == 11  # broadcast: both that stayed
+    wants = {"set": ([0, 0, 100], [0, 1, 10]), "max": ([0, 10, 100], [0, 1, 0]), "min": ([0, 0, 100], [0, 1, 10])}
+    for mode, want in wants.items():
+        f = lambda x, v, m=mode: (F.scatter(x, 0, Tensor([0, 0, 1]), v, m) * weights).sum()  # noqa: E731
+        gx, gv = autodiff.grad(f, (0, 1))(x, ones)
+        assert (gx.tolist(), gv.tolist()) == want, mode
+    with pytest.raises(GradientError, match="mode 'mul'.*help: "):
+        autodiff.grad(lambda x: F.scatter(x, 0, Tensor([0]), x[:1], "mul").sum())(x)
+
+
+@pytest.mark.parametrize("mode", ["set", "max"])
+def test_gradients_without_updates(mode):
+    f = lambda x, v: F.scatter(x, 0, Tensor(np.zeros((0, 2), int)), v, mode).sum()  # noqa: E731
+    gx, gv = autodiff.grad(f, (0, 1))(Tensor(np.ones((3, 2))), Tensor(np.ones((0, 2))))
+    assert gx.tolist() == [[1, 1]] * 3 and gv.shape == (0, 2)
 
 
 def test_gradient_of_products_with_zeros():

@@ -19,13 +19,14 @@ from tengen.ir.types import Dim, TensorType
 from tengen.kernels import scatter as strategies
 from tengen.kernels.axes import memory_order
 from tengen.kernels.indexed import Gather, OneHot, SearchSorted, TakeAlong
+from tengen.kernels.lowering import product
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Leaf, broadcast
 from tengen.loops.lang import as_int
 from tengen.ops.define import Case, Violation, broadcast_shapes, composite, dispatch, lookup, primitive, shorthand
-from tengen.ops.elementwise import astype
-from tengen.ops.logic import greater_equal, less, logical_or, not_equal
-from tengen.ops.shape import normalize_axis, reshape, strided_slice
+from tengen.ops.elementwise import astype, where
+from tengen.ops.logic import equal, greater_equal, less, logical_and, logical_or, not_equal
+from tengen.ops.shape import broadcast_to, normalize_axis, reshape, strided_slice
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
@@ -151,7 +152,8 @@ def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor, mode: str = "
     Args:
         source: broadcasts to index's shape.
         mode: "set" (where places coincide the last update stays), "add", "mul", "max" or "min".
-    Gradient: of "set" and "add"; where places coincide in "set", every update counts as if it had stayed.
+    Gradient: in modes "set", "max" and "min" of the one whose value stayed: of equal ones the last update, and an update before
+        inp. "mul" has none.
 
     >>> from tengen import Tensor, functional as F
     >>> F.scatter(Tensor([0.0, 0.0, 0.0]), 0, Tensor([2, 0]), Tensor([5.0, 6.0])).tolist()
@@ -193,10 +195,26 @@ def _(inputs, axis, mode):
 
 @scatter.vjp
 def _(g, x, index, source, axis, mode):
-    if mode not in ("set", "add"):
-        raise GradientError(f"scatter has no gradient in mode {mode!r}")
-    kept = g if mode == "add" else lambda: scatter(g, axis, index, dispatch.scalar(0, g.dtype))
-    return kept, None, (lambda: gather(g, axis, index))
+    if mode == "add":
+        return g, None, (lambda: gather(g, axis, index))
+    if mode == "mul":
+        raise GradientError(
+            "scatter has no gradient in mode 'mul': that of an update is the product of all others at its place, which no "
+            "quotient gives where one is 0; help: scatter logarithms in mode 'add' and take exp()"
+        )
+    steps = [index.shape[axis] if i == axis else 1 for i in range(index.ndim)]
+    turn = broadcast_to(reshape(_turns(steps[axis]), steps), index.shape)
+    if mode != "set":
+        stayed = gather(scatter(x, axis, index, source, mode), axis, index)
+        turn = where(equal(source, stayed), turn, -1)
+    last = scatter(lookup("full")(x.shape, -1, int64), axis, index, turn, "max")
+    won = logical_and(greater_equal(turn, 0), equal(gather(last, axis, index), turn))
+    return (lambda: where(less(last, 0), g, 0)), None, (lambda: where(won, gather(g, axis, index), 0))
+
+
+def _turns(n: Dim) -> Tensor:
+    """0, 1, ... n - 1: the order in which updates are applied."""
+    return lookup("arange")(0, n, 1, int64)
 
 
 def _np_scatter(x, index, source, axis, mode="set"):
@@ -222,8 +240,12 @@ scatter.cases(
     Case(lambda r: (r.uniform(-1, 1, (5, 4)), r.integers(-4, 4, (5, 33)), r.uniform(-1, 1, 33)), {"axis": 1, "mode": "add"}),
     Case(
         lambda r: (r.uniform(-1, 1, (5, 4)), r.integers(-4, 4, (5, 9)), r.uniform(-1, 1, 9)),
-        {"axis": 1, "mode": "max"},
+        {"axis": 1, "mode": "mul"},
         grad=False,
+    ),
+    *(
+        Case(lambda r: (r.uniform(-1, 1, (5, 4)), r.integers(-4, 4, (5, 9)), r.uniform(-1, 1, 9)), {"axis": 1, "mode": m})
+        for m in ("set", "max", "min")
     ),
 )
 
@@ -276,7 +298,7 @@ def _(g, *inputs, axes, position):
 @primitive
 def index_put(indices: list[Tensor], x: Tensor, value: Tensor, axes: Sequence[int], position: int, mode: str = "set") -> Tensor:
     """A copy of x in which the elements that `index` would read take `value` (which broadcasts), or have it added (mode "add").
-    Where places coincide, updates are applied in order; the gradient of "set" then counts every update as if it had stayed."""
+    Where places coincide, updates are applied in order, and the last one that was set has the gradient."""
 
 
 @index_put.infer
@@ -307,8 +329,20 @@ def _(inputs, axes, position, mode):
 @index_put.vjp
 def _(g, *inputs, axes, position, mode):
     indices = list(inputs[:-2])
-    kept = g if mode == "add" else lambda: index_put(indices, g, dispatch.scalar(0, g.dtype), axes, position)
-    return *(None for _ in axes), kept, (lambda: index(indices, g, axes, position))
+    none = [None for _ in axes]
+    if mode == "add":
+        return *none, g, (lambda: index(indices, g, axes, position))
+    kept = lambda: index_put(indices, g, dispatch.scalar(0, g.dtype), axes, position)  # noqa: E731
+    return *none, kept, (lambda: where(_stays(indices, g, axes, position), index(indices, g, axes, position), 0))
+
+
+def _stays(indices: list[Tensor], x: Tensor, axes: Sequence[int], position: int) -> Tensor:
+    """Which of the values that are set one after the other stay, in a shape that broadcasts to theirs."""
+    common = broadcast_shapes(*(i.shape for i in indices))
+    turn = reshape(_turns(product(common)), common)
+    places, all_axes = lookup("full")([x.shape[a] for a in axes], -1, int64), tuple(range(len(axes)))
+    last = index(indices, index_put(indices, places, turn, all_axes, 0), all_axes, 0)
+    return reshape(equal(last, turn), (*common, *(1,) * (x.ndim - len(axes) - position)))
 
 
 def _np_key(indices, x, axes, position):
@@ -354,6 +388,11 @@ index_put.cases(
         ),
         {"axes": (0, 2), "position": 0, "mode": "add"},
     ),
+    Case(
+        lambda r: ([r.integers(-3, 3, (4, 1)), r.integers(0, 2, 3)], r.uniform(-1, 1, (5, 3, 2)), r.uniform(-1, 1, (5, 4, 3))),
+        {"axes": (1, 2), "position": 1},
+    ),
+    Case(lambda r: ([r.integers(0, 3, 7)], r.uniform(-1, 1, (3, 5)), r.uniform(-1, 1, (7, 5))), {"axes": (0,), "position": 0}),
 )
 
 
