@@ -1,0 +1,78 @@
+"""Depthwise convolutions: the bits of the general contraction, for every phase of a stride, at every border."""
+
+import numpy as np
+import pytest
+
+import tengen.functional as F
+from tengen import Tensor, set_threads, trace
+from tengen.kernels import depthwise
+from tengen.ops.define import REGISTRY
+
+CASES = [  # image, kernel, stride, padding, dilation
+    ((2, 16, 9, 11), (3, 3), 1, 1, 1),
+    ((1, 5, 8, 7), (3, 3), 2, 1, 1),
+    ((2, 17, 12, 40), (3, 3), (2, 1), (0, 1), 1),
+    ((1, 33, 15, 15), (5, 5), 2, 2, 1),
+    ((1, 20, 14, 21), (7, 7), 1, 3, 1),
+    ((2, 16, 17, 9), (3, 3), 1, 2, 2),
+    ((1, 16, 10, 10), (1, 3), 3, (0, 2), (1, 2)),
+    ((1, 3, 1, 1), (3, 3), 1, 1, 1),
+    ((1, 16, 2, 3), (5, 5), 1, 4, 1),
+    ((0, 16, 5, 5), (3, 3), 1, 1, 1),
+]
+
+
+def pair(v):
+    return (v, v) if isinstance(v, int) else v
+
+
+def results(case, traced):
+    shape, kernel, stride, padding, dilation = case
+    rng = np.random.default_rng(0)
+    c = shape[1]
+    x, w = (Tensor(rng.normal(size=s).astype("float32")) for s in (shape, (c, 1, 1, *kernel)))
+    a = {"stride": pair(stride), "padding": pair(padding), "dilation": pair(dilation), "groups": c}
+    run = trace if traced else (lambda f: f)
+    y = run(lambda x, w: F.conv2d(x, w, **a))(x, w)
+    g = Tensor(rng.normal(size=y.shape).astype("float32"))
+    back = run(lambda g, w, x: REGISTRY["conv_transposed"](g, w, x, **a))(g, w, x)
+    weights = run(lambda x, g, w: REGISTRY["conv_weight_grad"](x, g, w, **a))(x, g, w)
+    return [t.numpy() for t in (y, back, weights)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_bits_of_a_contraction(case, monkeypatch):
+    mine = results(case, True)
+    assert [a.tobytes() for a in results(case, False)] == [a.tobytes() for a in mine]
+    set_threads(1)
+    try:
+        assert [a.tobytes() for a in results(case, True)] == [a.tobytes() for a in mine]
+    finally:
+        set_threads(2)
+    monkeypatch.setattr(depthwise, "fits", lambda w, groups: False)
+    for a, b in zip(results(case, True), mine):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_one_image_is_part_of_a_batch():
+    x, w = (Tensor(np.random.default_rng(0).normal(size=s).astype("float32")) for s in ((5, 24, 13, 13), (24, 1, 1, 3, 3)))
+    f = lambda x: F.relu(F.conv2d(x, w, padding=1, groups=24) + 1.0)
+    whole = f(x).numpy()
+    for i in range(5):
+        assert trace(f)(x[i : i + 1]).numpy().tobytes() == whole[i : i + 1].tobytes()
+
+
+def test_both_shapes_of_a_filter():
+    x, w = (Tensor(np.random.default_rng(0).normal(size=s).astype("float32")) for s in ((2, 48, 9, 9), (48, 1, 3, 3)))
+    f = lambda w: F.conv2d(x, w, padding=1, groups=48)
+    assert f(w).numpy().tobytes() == f(w.reshape(48, 1, 1, 3, 3)).numpy().tobytes() == trace(f)(w).numpy().tobytes()
+
+
+def test_what_fits():
+    from tengen.base.dtype import float32
+    from tengen.kernels.lowering import Array
+
+    array = lambda *shape: Array("w", float32, shape, (1,) * len(shape))
+    assert depthwise.fits(array(8, 1, 1, 3, 3), 8) and depthwise.fits(array(8, 1, 3, 3), 8)
+    assert not depthwise.fits(array(8, 2, 1, 3, 3), 8) and not depthwise.fits(array(16, 1, 3, 3), 8)
+    assert not depthwise.fits(array(8, 1, 1, 9, 9), 8) and not depthwise.fits(array(1, 1, 3, 3), 1)
