@@ -30,7 +30,9 @@ def inference(name: str, batch: int, only: tuple[str, ...] = peers.INFERENCE) ->
         contenders |= compare.attempt(who, partial(peers.inference, network, mine.net, mine.data, who))
     aim = AIMS[name][batch > 1]
     work = 1e9 * network.forward * batch
-    return Case(f"{name}, batch {batch}", contenders, Goal(1 / aim, "fastest"), work, tolerance=(2e-4, 1e-5), roof=roofs()["FLOP"])
+    return Case(
+        f"{name}, batch {batch}", contenders, Goal(1 / aim, "fastest"), work, tolerance=(2e-4, 1e-5), roof=roofs()["FLOP"]
+    )
 
 
 def cells(quick: bool) -> list[Cell]:

@@ -80,11 +80,12 @@ def product(name: str) -> Case:
     n = shapes[1][-1] if len(shapes[1]) > 1 else 1
     work, moved = 2.0 * arrays[0].size * n, 4.0 * sum(a.size for a in arrays)
     if min(shapes[0][0], n) == 1 or arrays[0].ndim == 1:  # every element is used once
-        return Case(f"matmul {name}", contenders, goal("B", moved), moved, "B", roof=roofs()["B"])
+        return Case(f"matmul {name}", contenders, goal("B", moved), moved, "B", roof=roofs()["B"], intensity=work / moved)
     aim = goal("FLOP", work)
     return Case(
-        f"matmul {name}", contenders, aim, work, roof=roofs()["FLOP"], goals={"tengen eager": Goal(1 / AT_LEAST, "fastest")}
-    )
+        f"matmul {name}", contenders, aim, work, roof=roofs()["FLOP"], intensity=work / moved,
+        goals={"tengen eager": Goal(1 / AT_LEAST, "fastest")},
+    )  # fmt: skip
 
 
 # ---- convolutions ----------------------------------------------------------------------------------------------------------
@@ -152,13 +153,12 @@ def convolution(layer: Layer, network: str, kind: str) -> Case:
     contenders = {"tengen": _mine(KINDS[kind], image, weight, grad, options)}
     if torch:
         contenders["torch"] = _theirs(KINDS[kind], image, weight, grad, options)
-    work = 2.0 * grad.size * weight[0].size
+    work, moved = 2.0 * grad.size * weight[0].size, 4.0 * (image.size + grad.size + weight.size)
     if groups > 1:  # limited by memory
-        moved = 4.0 * (image.size + grad.size)
         settings = {"goal": goal("B", moved), "work": moved, "unit": "B", "roof": roofs()["B"]}
     else:
         settings = {"goal": goal("FLOP", work), "work": work, "roof": roofs()["FLOP"]}
-    return Case(f"{network}: conv {layer}{kind}", contenders, tolerance=(5e-5, 0.0), **settings)
+    return Case(f"{network}: conv {layer}{kind}", contenders, tolerance=(5e-5, 0.0), intensity=work / moved, **settings)
 
 
 def _mine(kind: str, image: np.ndarray, weight: np.ndarray, grad: np.ndarray, options: dict) -> Callable:

@@ -67,8 +67,8 @@ def adamw(w, g, state, lr: float, weight_decay: float):
 class JaxTrainer:
     """A compiled step that is given its weights and state, and gives new ones in their place."""
 
-    def __init__(self, network: Network, weights: dict[str, np.ndarray], batch: int):
-        shapes = {k: p.shape for k, p in network.torch(network.tengen(), training=True).named_parameters()}
+    def __init__(self, network: Network, weights: dict[str, np.ndarray], batch: int, shapes: dict[str, tuple] | None = None):
+        shapes = shapes or {k: tuple(p.shape) for k, p in network.torch(None).named_parameters()}
         w = {k: jnp.asarray(weights[k].reshape(s)) for k, s in shapes.items()}
         zeros = {k: jnp.zeros_like(v) for k, v in w.items()}
         adam = network.optimizer == "AdamW"

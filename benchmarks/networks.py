@@ -61,14 +61,14 @@ class Network:
                 m.drop_prob = 0.0
         return net.train(training) if training else net.eval()
 
-    def torch(self, like: M.Module, training: bool = False, **more):
-        """PyTorch's network with the weights of Tengen's."""
+    def torch(self, like: M.Module | None, training: bool = False, **more):
+        """PyTorch's network with the weights of Tengen's, or its own."""
         import torch
 
         net = getattr(importlib.import_module(self.definitions), self.builder)(**{**self.options, **more})
-        weights = like.state_dict()
+        weights = like.state_dict() if like else {}
         with torch.no_grad():
-            for name, t in net.state_dict().items():
+            for name, t in net.state_dict().items() if like else ():
                 if not name.endswith("num_batches_tracked"):
                     t.copy_(torch.from_numpy(np.array(weights[name])).reshape(t.shape))
         for m in net.modules():

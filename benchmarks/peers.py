@@ -52,8 +52,8 @@ def openvino_call(file: str, data: np.ndarray) -> Callable:
     return lambda: request.infer({0: data}, share_inputs=True)[0]
 
 
-def torch_call(net, network: Network, data: np.ndarray, compiled: bool) -> Callable:
-    """PyTorch's, channels-last where there are convolutions."""
+def torch_call(net, network: Network, data: np.ndarray, compiled: bool, first: bool = True) -> Callable:
+    """PyTorch's, channels-last where there are convolutions; `first`: run once before, so that it is compiled."""
     import torch
 
     x = torch.from_numpy(data)
@@ -66,7 +66,8 @@ def torch_call(net, network: Network, data: np.ndarray, compiled: bool) -> Calla
         with torch.inference_mode() if not compiled else torch.no_grad():
             return net(x)
 
-    run()
+    if first:
+        run()
     return run
 
 
@@ -85,13 +86,14 @@ def inference(network: Network, module, data: np.ndarray, who: str) -> Callable:
 
 
 class TorchTrainer:
-    """PyTorch's side of training, from the weights of Tengen's module. `style`: "eager", "channels-last" or "compile"
+    """PyTorch's side of training, from the weights of Tengen's module, or of PyTorch's own. `style`: "eager", "channels-last" or "compile"
     (channels-last where there are convolutions)."""
 
     def __init__(self, network: Network, module, batch: int, style: str, shape: tuple[int, ...] | None = None, **options):
         import torch
 
-        self.net = net = network.torch(module, training=True, **options)
+        given = isinstance(module, torch.nn.Module)
+        self.net = net = module if given else network.torch(module, training=True, **options)
         data, label = (torch.from_numpy(a) for a in (network.data(batch, shape=shape), network.labels(batch, shape=shape)))
         label = label.long().flatten()
         if network.convolutions and style != "eager":
@@ -126,5 +128,3 @@ def forget() -> None:
     """Drops what torch.compile keeps, so that the next case starts anew."""
     if torch := compare.peer("torch"):
         torch._dynamo.reset()
-
-

@@ -4,7 +4,7 @@
     python benchmarks/report.py eager training   # these, then all tables
     python benchmarks/report.py --threads 1      # with one thread, in processor time
     python benchmarks/report.py --tables         # only the tables, from results/*.json
-    python benchmarks/report.py --rounds 3       # quickly, to try it out
+    python benchmarks/report.py --quick --results DIR   # to try it out: a few cases, the tables and plots into DIR
 
 Each benchmark is a process of its own. One that fails leaves its last results as they were, and is named at the end.
 """
@@ -19,12 +19,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from compare import RESULTS, Row, markdown
+import plots
+from compare import RESULTS, Row, duration, markdown
 
 HERE = Path(__file__).parent
-BENCHES = ["start", "eager", "training", "kernels", "artifact"]
+BENCHES = ["inference", "training", "kernels", "start", "eager", "compile", "memory", "growth", "artifact"]
 README = HERE / "README.md"
 HOW = {2: "2 threads, by the clock", 1: "one thread, in processor time"}
+
+
+WITH_ONE_THREAD = ["inference", "training", "kernels", "start", "eager"]  # processor time of this process says something there
 
 
 def run(names: list[str], more: list[str], threads: int) -> list[str]:
@@ -38,9 +42,9 @@ def run(names: list[str], more: list[str], threads: int) -> list[str]:
     return failed
 
 
-def results(name: str, threads: int) -> dict | None:
+def results(name: str, threads: int, folder: Path) -> dict | None:
     """What a benchmark measured last, its rows as `Row`s; None before the first time."""
-    file = RESULTS / f"{name}.{threads}.json"
+    file = folder / f"{name}.{threads}.json"
     if not file.exists():
         return None
     data = json.loads(file.read_text())
@@ -48,9 +52,9 @@ def results(name: str, threads: int) -> dict | None:
     return data
 
 
-def tables() -> str:
+def tables(folder: Path) -> str:
     """All tables, with where and when they were measured."""
-    found = {(n, t): r for n in BENCHES for t in HOW if (r := results(n, t))}
+    found = {(n, t): r for n in BENCHES for t in HOW if (r := results(n, t, folder))}
     machines = {json.dumps({k: v for k, v in r["machine"].items() if k != "date"}): r["machine"] for r in found.values()}
     parts = []
     for m in machines.values():
@@ -61,6 +65,11 @@ def tables() -> str:
     return "\n\n".join(parts)
 
 
+def peer(name: str) -> str:
+    """Whom a goal names."""
+    return {"fastest": "the best peer", "torch, best": "PyTorch"}.get(name, name)
+
+
 def figure(r: Row | None) -> str:
     """What a goal's row says: the figure, and whether it is enough."""
     if r is None:
@@ -68,20 +77,36 @@ def figure(r: Row | None) -> str:
     if r.error:
         return "failed: **not reached**"
     against = r.goal.get("against", r.goal.get("peer"))
+    if r.value is None and "text" in r.goal:
+        now = duration(r.seconds["tengen"])
+        return f"{now}: {'reached' if r.reached else '**not reached**'}"
     if r.value is None and against not in r.ratios:
         return f"no {r.goal['peer']} to compare with"
-    now = r.value or f"{r.ratios[against][1]:.2f}"
+    now = r.value or f"{r.ratios[against][1]:.2f} ({against})"
     return f"{now}: {'reached' if r.reached else '**not reached**'}"
 
 
-def goals() -> str:
-    """The goals, reached and not, with as many threads as there are columns."""
-    lines = ["| case | goal | " + " | ".join(HOW.values()) + " |", "| --- |" + " --- |" * (len(HOW) + 1)]
+def summary(folder: Path) -> str:
+    """How many goals each benchmark reached, by the number of threads."""
+    lines = ["| benchmark | " + " | ".join(HOW.values()) + " |", "| --- |" + " --- |" * len(HOW)]
     for name in BENCHES:
-        by_threads = {t: {r.name: r for r in d["rows"] if r.goal} if (d := results(name, t)) else {} for t in HOW}
+        found = {t: results(name, t, folder) for t in HOW}
+        if any(found.values()):
+            rows = {t: [r for r in d["rows"] if r.goal or r.error] if d else [] for t, d in found.items()}
+            counts = [f"{sum(bool(r.reached) for r in rs)} of {len(rs)}" if rs else "" for rs in rows.values()]
+            lines.append(f"| {name} | " + " | ".join(counts) + " |")
+    return "\n".join(lines)
+
+
+def goals(folder: Path) -> str:
+    """The goals, reached and not, with as many threads as there are columns; those of the kernels are in their table."""
+    lines = ["| case | goal | " + " | ".join(HOW.values()) + " |", "| --- |" + " --- |" * (len(HOW) + 1)]
+    for name in (n for n in BENCHES if n not in ("kernels", "growth")):
+        by_threads = {t: {r.name: r for r in d["rows"] if r.goal} if (d := results(name, t, folder)) else {} for t in HOW}
         for case in dict.fromkeys(c for rows in by_threads.values() for c in rows):
             first = next(rows[case] for rows in by_threads.values() if case in rows)
-            limit = first.goal.get("text") or f"at most {first.goal['ratio']:.2f} of {first.goal['peer']}'s time"
+            what = "memory" if first.unit == "peak" else "time"
+            limit = first.goal.get("text") or f"at most {first.goal['ratio']:.2f} of {peer(first.goal['peer'])}'s {what}"
             lines.append(f"| {case} | {limit} | " + " | ".join(figure(rows.get(case)) for rows in by_threads.values()) + " |")
     return "\n".join(lines)
 
@@ -99,16 +124,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="name", help=f"which of {', '.join(BENCHES)}; default: all")
     parser.add_argument("--tables", action="store_true", help="measure nothing")
-    parser.add_argument("--rounds", type=int, help="rounds of each case")
+    parser.add_argument("--rounds", type=int, help="rounds of each case at most")
+    parser.add_argument("--quick", action="store_true", help="a few cases and rounds; needs --results")
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, help="folder of the JSON files; another than results/ keeps README.md"
+    )
     parser.add_argument("--threads", type=int, choices=list(HOW), default=2, help="default 2; 1 measures processor time")
     args = parser.parse_args()
     if unknown := set(args.names) - set(BENCHES):
         parser.error(f"no benchmark named {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
-    more = [] if args.rounds is None else ["--rounds", str(args.rounds)]
-    failed = [] if args.tables else run(args.names or BENCHES, more, args.threads)
-    text = replace(replace(README.read_text(), "goals", goals()), "tables", tables())
-    README.write_text(text)
-    print(f"wrote {README}")
+    ours = args.results == RESULTS
+    if args.quick and ours:
+        parser.error("--quick needs --results FOLDER: its figures are not worth keeping")
+    more = ["--results", str(args.results.resolve())] + ([] if args.rounds is None else ["--rounds", str(args.rounds)])
+    more += ["--quick"] if args.quick else []
+    names = args.names or (BENCHES if args.threads > 1 else WITH_ONE_THREAD)
+    failed = [] if args.tables else run(names, more, args.threads)
+    plots.draw(args.results, plots.PLOTS if ours else args.results)
+    text = README.read_text()
+    for name, content in (("summary", summary), ("goals", goals), ("tables", tables)):
+        text = replace(text, name, content(args.results))
+    out = README if ours else args.results / README.name
+    out.write_text(text)
+    print(f"wrote {out}")
     if failed:
         sys.exit(f"failed, or failed in part: {', '.join(failed)}")
 

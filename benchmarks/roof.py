@@ -1,4 +1,4 @@
-"""The machine's roofs, measured in a second: how many multiply-adds, and how many bytes copied, a second can have.
+"""The machine's roofs, measured in moments: how many multiply-adds, and how many bytes copied, a second can have.
 
 Out: operations a second of a kernel of Tengen's own language that does nothing else (16 chains of fused multiply-adds, in
 registers), and bytes a second (read and written) of the fastest of three copies of 64 MiB into memory that is mapped already.
@@ -57,22 +57,34 @@ def multiply_adds() -> Callable[[], None]:
 
 
 @functools.cache
-def roofs(seconds: float = 0.4) -> dict[str, float]:
-    """{"FLOP": float32 operations a second, "B": bytes a second}, with the benchmarks' number of threads."""
-    work = 2.0 * PIECES * STEPS * CHAINS * LANES
+def _things() -> tuple[Callable, list[Callable]]:
+    """The kernel, and the copies."""
     x = np.zeros(BYTES // 4, np.float32)
-    y, t = np.empty_like(x), tengen.Tensor(x)
-    y[:] = 0
+    y, t = np.zeros_like(x), tengen.Tensor(x)
+    y[:] = 1
     copies: list[Callable] = [lambda: np.copyto(y, x), lambda: F.copy(t)]
     if torch := compare.peer("torch"):
         u, v = torch.from_numpy(x), torch.from_numpy(y)
         copies.append(lambda: v.copy_(u))
-    fastest = min(shortest(copy, seconds) for copy in copies)
-    return {"FLOP": work / shortest(multiply_adds(), seconds), "B": 2.0 * BYTES / fastest}
+    return multiply_adds(), copies
+
+
+best = {"FLOP": 0.0, "B": 0.0}
+
+
+def roofs(seconds: float = 0.05) -> dict[str, float]:
+    """{"FLOP": float32 operations a second, "B": bytes a second}, with the benchmarks' number of threads.
+
+    The most of all that were measured so far: every call measures again, since a busy moment would lower the roof.
+    """
+    kernel, copies = _things()
+    best["FLOP"] = max(best["FLOP"], 2.0 * PIECES * STEPS * CHAINS * LANES / shortest(kernel, seconds))
+    best["B"] = max(best["B"], 2.0 * BYTES / min(shortest(copy, seconds) for copy in copies))
+    return best
 
 
 if __name__ == "__main__":
-    found = roofs()
+    found = roofs(0.5)
     print(
         f"{compare.THREADS} threads: {found['FLOP'] / 1e9:.0f} GFLOP/s of float32 multiply-adds, {found['B'] / 1e9:.1f} GB/s copied"
     )

@@ -1,0 +1,155 @@
+"""What it costs until a network runs: from the network and its data to the first result, in fresh processes.
+
+Each figure is a process of its own (`child.py`), first with empty caches (Tengen's kernels, torch.compile's), then again with
+those that the first has filled. Importing is not in it; `bench_start.py` measures that. The last rows: modules that a second
+process compiles, and programs that are compiled for further batch sizes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import compare
+import numpy as np
+from compare import Row
+from networks import NETWORKS
+
+CHILD = str(Path(__file__).parent / "child.py")
+# (network, batch, kind): the most seconds with empty caches, and with warm ones
+CASES = {
+    ("ResNet-50", 1, "inference"): (5.0, 0.5),
+    ("ResNet-50", 8, "training"): (12.0, 0.5),
+    ("LeNet", 64, "training"): (2.0, 0.5),
+}
+QUICK = {"LeNet"}
+PATIENCE_S = 600
+
+
+def folders(cache: str) -> dict[str, str]:
+    """The environment in which every cache lies below a folder."""
+    return {
+        **os.environ, "TENGEN_CACHE_DIR": f"{cache}/tengen", "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
+        "TRITON_CACHE_DIR": f"{cache}/triton", "PYTHONWARNINGS": "ignore",
+    }  # fmt: skip
+
+
+def child(who: str, name: str, batch: int, kind: str, cache: str, file: str = "") -> dict:
+    """What `child.py` says of this contender. Errors: RuntimeError where it fails."""
+    command = [sys.executable, CHILD, who, name, str(batch), kind, *([file] if file else [])]
+    done = subprocess.run(command, env=folders(cache), capture_output=True, text=True, timeout=PATIENCE_S)
+    if done.returncode:
+        raise RuntimeError(f"{who}, {name}: {done.stderr.strip().splitlines()[-1]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def export(name: str, batch: int, folder: str) -> str:
+    """The network as an ONNX file; "" where it cannot be had."""
+    if not all(map(compare.peer, ("torch", "onnx"))):
+        return ""
+    import peers
+
+    network = NETWORKS[name]
+    return peers.onnx_file(network.torch(None).eval(), network.data(batch), folder)
+
+
+def contenders(name: str, kind: str, quick: bool) -> list[str]:
+    """Who can do it; "tengen" first."""
+    import jax_peer
+
+    found = ["tengen"]
+    if compare.peer("torch"):
+        found += [] if quick else ["torch.compile"]
+        if kind == "inference":
+            found += [who for who in ("onnxruntime", "openvino") if compare.peer(who)]
+        elif name in jax_peer.FORWARD and compare.peer("jax"):
+            found.append("jax")
+        else:
+            print(f"skipped: jax: no definition of {name} for it here", flush=True)
+    return found
+
+
+def rows_of(key: tuple[str, int, str], limits: tuple[float, float], rounds: int, quick: bool) -> list[Row]:
+    """Cold and warm seconds of all contenders, and how many modules Tengen's second process compiled."""
+    name, batch, kind = key
+    cold, warm = (Row(f"{name}, batch {batch}, {kind}, {caches} caches") for caches in ("empty", "warm"))
+    again = 0
+    with tempfile.TemporaryDirectory() as folder:
+        file = export(name, batch, folder) if kind == "inference" else ""
+        for who in contenders(name, kind, quick):
+            times: list[list[float]] = [[], []]
+            for r in range(rounds if who == "tengen" else 1):
+                cache = f"{folder}/{who}{r}"
+                try:
+                    found = [
+                        child(who, name, batch, kind, cache, file if who in ("onnxruntime", "openvino") else "") for _ in (0, 1)
+                    ]
+                except RuntimeError as e:
+                    if who == "tengen":
+                        raise
+                    print(f"skipped: {e}", flush=True)
+                    continue
+                again = max(again, found[1]["modules"]) if who == "tengen" else again
+                for kept, f in zip(times, found):
+                    kept.append(f["ready"])
+            for row, kept in zip((cold, warm), times):
+                if kept:
+                    row.seconds[who] = float(np.median(kept))
+    for row, limit in zip((cold, warm), limits):
+        row.goal, row.reached = {"text": f"< {limit:g} s"}, row.seconds["tengen"] < limit
+    modules = Row(
+        f"{name}, batch {batch}, {kind}: modules that a second process compiled", value=str(again), goal={"text": "0"}
+    )
+    modules.reached = again == 0
+    return [cold, warm, modules]
+
+
+BATCHES = """
+import sys
+sys.path.insert(0, {here!r})
+import compare
+from networks import NETWORKS, Inference
+from tengen.runtime import compile as compiler
+Inference(NETWORKS[{name!r}], 3).traced().numpy()
+before = compiler.compilations
+for batch in (2, 5):
+    Inference(NETWORKS[{name!r}], batch).traced().numpy()
+print(compiler.compilations - before)
+"""
+
+
+def further_batches(name: str) -> Row:
+    """Modules compiled for the second and third batch size of a traced network."""
+    with tempfile.TemporaryDirectory() as cache:
+        code = BATCHES.format(here=str(Path(__file__).parent), name=name)
+        done = subprocess.run([sys.executable, "-c", code], env=folders(cache), stdout=subprocess.PIPE, text=True, check=True)
+    count = int(done.stdout.split()[-1])
+    return Row(
+        f"{name}: modules compiled for two further batch sizes", value=str(count), goal={"text": "0"}, reached=count == 0
+    )
+
+
+def main() -> None:
+    args = compare.arguments("compile")
+    load, rows = os.getloadavg(), []
+    for key, limits in compare.progress(list(CASES.items()), "compile"):
+        name = f"{key[0]}, {key[2]}"
+        if args.only not in name or (args.quick and not args.only and key[0] not in QUICK):
+            continue
+        try:
+            new = rows_of(key, limits, 1 if args.quick else 3, args.quick)
+        except Exception as e:
+            new = [Row(name, error=f"{type(e).__name__}: {' '.join(str(e).split())[:160]}")]
+        print(compare.format_rows(new), flush=True)
+        rows += new
+    if args.only in "LeNet: modules compiled for two further batch sizes":
+        rows.append(further_batches("LeNet"))
+    compare.finish("compile", "From a network to its first result, in fresh processes", rows, load, args)
+
+
+if __name__ == "__main__":
+    main()

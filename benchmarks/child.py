@@ -1,0 +1,145 @@
+"""One contender alone in a process: what `bench_compile.py` and `bench_memory.py` start.
+
+    python child.py <contender> <network> <batch> <inference|training> [--onnx FILE]
+
+Out: one line of JSON on the standard output. `ready`: seconds from the network and its data being there until the first result
+was; `process`: since the process began; `base`: resident bytes after importing and a first small program; `peak`: the most while
+the network was made and the call was run STEPS times after the first, compiling left out; `modules`: how many modules
+Tengen compiled for it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+STEPS = 3
+
+
+def process_age() -> float:
+    """Seconds since this process was created."""
+    with open("/proc/self/stat") as f:
+        began = int(f.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - began
+
+
+def resident(field: str) -> int:
+    """VmRSS or VmHWM (the peak) in bytes."""
+    with open("/proc/self/status") as f:
+        return next(int(line.split()[1]) << 10 for line in f if line.startswith(field))
+
+
+def forget_peak() -> None:
+    """Lets the peak begin anew at what is resident now."""
+    with open("/proc/self/clear_refs", "w") as f:
+        f.write("5")
+
+
+def tengen_side(network, batch: int, training: bool):
+    """(what makes the call, done after `base`, which returns what compiles and runs it)."""
+    from networks import Inference, Trainer
+
+    def make():
+        if training:
+            trainer = Trainer(network, batch, traced=True)
+            return lambda: trainer.step().numpy()
+        run = Inference(network, batch).traced
+        return lambda: run().numpy()
+
+    return make
+
+
+def torch_side(network, batch: int, training: bool, style: str):
+    """PyTorch eager or compiled."""
+    import torch
+    from peers import TorchTrainer, torch_call
+
+    if style == "compile":
+        torch.compile(lambda x: x + 1)(torch.ones(3))
+
+    def make():
+        net = network.torch(None, training=training)
+        if training:
+            return TorchTrainer(network, net, batch, style).step
+        return torch_call(net, network, network.data(batch), style == "compile", first=False)
+
+    return make
+
+
+def session_side(who: str, network, batch: int, file: str):
+    """onnxruntime or OpenVINO, from a file."""
+    import importlib
+
+    from peers import onnxruntime_call, openvino_call
+
+    importlib.import_module(who)
+    data = network.data(batch)
+
+    def make():
+        held: list = []
+
+        def run():
+            if not held:
+                held.append((onnxruntime_call if who == "onnxruntime" else openvino_call)(file, data))
+            return held[0]()
+
+        return run
+
+    return make
+
+
+def jax_side(network, batch: int):
+    """JAX's step; its weights come from nowhere in particular."""
+    import numpy as np
+    from jax_peer import JaxTrainer
+
+    shapes = {k: tuple(p.shape) for k, p in network.torch(None).named_parameters()}
+    rng = np.random.default_rng(0)
+
+    def make():
+        weights = {k: 0.02 * rng.standard_normal(s, np.float32) for k, s in shapes.items()}
+        return JaxTrainer(network, weights, batch, shapes).step
+
+    return make
+
+
+def main() -> None:
+    who, name, batch, kind, *more = sys.argv[1:]
+    import compare  # noqa: F401  (sets the number of threads)
+    from networks import NETWORKS
+
+    network, training = NETWORKS[name], kind == "training"
+    if who == "tengen":
+        import tengen
+
+        tengen.trace(lambda x: x + 1)(tengen.Tensor([1.0])).numpy()
+        make = tengen_side(network, int(batch), training)
+    elif who.startswith("torch"):
+        compare.peer("torch")
+        make = torch_side(network, int(batch), training, who.partition(".")[2] or who.partition(", ")[2] or "eager")
+    elif who == "jax":
+        make = jax_side(network, int(batch))
+    else:
+        make = session_side(who, network, int(batch), more[0])
+    base = resident("VmRSS")
+    forget_peak()
+    call = make()
+    before = _modules()
+    start = time.perf_counter()
+    call()
+    found = {"ready": time.perf_counter() - start, "process": process_age(), "modules": _modules() - before}
+    forget_peak()
+    for _ in range(STEPS):
+        call()
+    print(json.dumps(found | {"base": base, "peak": resident("VmHWM")}), flush=True)
+
+
+def _modules() -> int:
+    compiler = sys.modules.get("tengen.runtime.compile")
+    return compiler.compilations if compiler else 0
+
+
+if __name__ == "__main__":
+    main()
