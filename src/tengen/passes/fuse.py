@@ -22,6 +22,7 @@ from tengen.kernels.source import Elementwise, Literal
 from tengen.ops.define import lookup
 
 MAX_INPUTS = 12  # arrays a fused kernel reads; beyond that, registers and compile time suffer
+MAX_ROOTS = 3  # values that another is computed from again
 MAX_NODES = 40  # of a group that computes what others compute too
 
 
@@ -67,21 +68,37 @@ def _groups_for(n: Node, op, users, results, of: dict[int, list[Group]]) -> list
     readers = users.get(out, [])
     reading = list(dict.fromkeys(group for r in readers for group in of.get(id(r), ())))
     outside = [r for r in readers if not of.get(id(r))]
-    if len(reading) > 1 and op.fuses and not outside and out not in results and _recomputes(reading, n, readers):
+    if len(reading) > 1 and op.fuses and not outside and out not in results and _recomputes(reading, n, readers, users, results):
         return reading
     group = _group_for(n, op, reading, outside, readers, users, results, of)
     return [] if group is None else [group]
 
 
-def _recomputes(groups: list[Group], n: Node, readers: list[Node]) -> bool:
+def _recomputes(groups: list[Group], n: Node, readers: list[Node], users, results) -> bool:
     """Whether the groups had better compute `n` each than read it: it is cheap, and they then read less than storing it
     would move."""
-    shape = n.outputs[0].type.shape
-    full = [v for v in dict.fromkeys(n.inputs) if v is not None and v.type.shape == shape]
-    more = sum(v not in group.reads() for group in groups for v in full)
-    if more >= len(full) + 1 + len(groups) or not _cheap(n):
+    if not _cheap(n) or not all(_fits(g, n, readers) and _room(g, n) and len(g.nodes) < MAX_NODES for g in groups):
         return False
-    return all(_fits(group, n, readers) and _room(group, n) and len(group.nodes) < MAX_NODES for group in groups)
+    known: dict[Value, set[Value]] = {}
+    roots = lambda values: {r for v in values if v is not None for r in _roots(v, n.outputs[0].type.shape, users, results, known)}
+    mine = roots(n.inputs)
+    others = lambda g: [v for m in g.nodes for v in m.inputs if v is not None and v.node is not n and v.node not in g.nodes]
+    return sum(len(mine - roots(others(g))) for g in groups) < len(mine) + 1 + len(groups)
+
+
+def _roots(v: Value, shape: tuple, users, results, known: dict[Value, set[Value]]) -> set[Value]:
+    """The values of a shape that have to be read for `v`: itself, or what it is made of where that is cheap and no reader
+    wants it stored."""
+    if v.type.shape != shape:
+        return set()
+    if v not in known:
+        known[v] = {v}
+        n = v.node
+        read_whole = any("source" not in lookup(r.op).rules and "reduced" not in lookup(r.op).rules for r in users.get(v, ()))
+        if n is not None and n.op != "fused" and v not in results and not read_whole and _cheap(n):
+            inner = {r for x in n.inputs if x is not None for r in _roots(x, shape, users, results, known)}
+            known[v] = inner if len(inner) <= MAX_ROOTS else {v}
+    return known[v]
 
 
 def _cheap(n: Node) -> bool:
