@@ -256,7 +256,9 @@ def test_meshgrid():
                 np.testing.assert_array_equal(g.numpy(), w)
 
 
-@pytest.mark.parametrize("width", [2, (1, 3), [0, 2], (1,), ((1,), (2,), (0,), (0,)), ((1, 2), (0, 1), (2, 0), (1, 1)), np.int64(1)])
+@pytest.mark.parametrize(
+    "width", [2, (1, 3), [0, 2], (1,), ((1,), (2,), (0,), (0,)), ((1, 2), (0, 1), (2, 0), (1, 1)), np.int64(1)]
+)
 def test_pad_takes_what_numpy_takes(width):
     want = [(w[0], w[-1]) for w in width] if isinstance(width, tuple) and isinstance(width[0], tuple) else width
     np.testing.assert_array_equal(F.pad(Tensor(X), width).numpy(), np.pad(X, want))
