@@ -22,7 +22,8 @@ from tengen.kernels.lowering import Array, Lowering, contiguous_strides, product
 from tengen.loops.lang import Expr, as_int
 from tengen.ops.define import Op
 from tengen.passes.hoist import hoist
-from tengen.passes.lower import CHECKS, lower
+from tengen.passes.inplace import CHECKS
+from tengen.passes.lower import lower
 from tengen.passes.pipeline import optimize
 from tengen.runtime import eager
 from tengen.runtime.eager import Layout, Plan

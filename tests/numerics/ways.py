@@ -15,7 +15,8 @@ from tengen.base.config import config
 from tengen.codegen.target import Target
 from tengen.ir.graph import Graph
 from tengen.kernels.lowering import Lowering
-from tengen.passes.lower import CHECKS, lower
+from tengen.passes.inplace import CHECKS
+from tengen.passes.lower import lower
 from tengen.passes.pipeline import optimize
 from tengen.runtime import native
 from tengen.runtime.program import build

@@ -6,11 +6,11 @@ Views become other strides on the same buffer; everything else is computed into 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 from tengen.base.dtype import bool_
 from tengen.base.errors import VerifyError
 from tengen.ir.graph import Graph, Node, Value
-from tengen.kernels.axes import memory_order
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides
 from tengen.kernels.pointwise import copy, pointwise
 from tengen.kernels.reduce import reduce_together
@@ -18,6 +18,8 @@ from tengen.kernels.rows import rowwise
 from tengen.kernels.source import Leaf, Literal, Source
 from tengen.loops.lang import Expr, cast
 from tengen.ops.define import lookup
+from tengen.passes.inplace import CHECKS, destinations
+from tengen.passes.layout import assign_layouts, dense
 
 
 def lower(graph: Graph, target, ints: Sequence[Expr] = (), arrays: dict[Value, Array] | None = None) -> tuple[Lowering, dict]:
@@ -29,14 +31,15 @@ def lower(graph: Graph, target, ints: Sequence[Expr] = (), arrays: dict[Value, A
     lo = Lowering(target, ints)
     env: dict[Value, Array] = dict(arrays or {})
     for i, v in enumerate(graph.inputs):
-        env.setdefault(v, _dense(("in", i), v))
+        env.setdefault(v, dense(("in", i), v))
     for s in graph.states.values():
-        env.setdefault(s.read, _dense(("state", s.name), s.read))
+        env.setdefault(s.read, dense(("state", s.name), s.read))
     for c in graph.constants.values():
-        env.setdefault(c.value, _dense(("const", c.name), c.value))
-    wanted = _destinations(graph)
+        env.setdefault(c.value, dense(("const", c.name), c.value))
+    wanted = destinations(graph)
+    lies = assign_layouts(graph, env, wanted)
     for n in graph.nodes:
-        _lower_node(lo, graph, n, env, wanted)
+        _lower_node(lo, n, env, wanted, lies)
     outs = {}
     for i, v in enumerate(graph.outputs):
         out = env[v] if env[v].id == ("out", i) else _out_array(lo, env[v], ("out", i))
@@ -46,9 +49,6 @@ def lower(graph: Graph, target, ints: Sequence[Expr] = (), arrays: dict[Value, A
             copy(lo, env[c.bad], _flag(i), "write_check")
     _write_states(lo, graph, env)
     return lo, outs
-
-
-CHECKS = "checks"  # the buffer of what the checks found
 
 
 def _flag(i: int) -> Array:
@@ -74,10 +74,6 @@ def _write_states(lo: Lowering, graph: Graph, env: dict[Value, Array]) -> None:
         copy(lo, src, own, "write_state")
 
 
-def _dense(id: Hashable, v: Value) -> Array:
-    return Array(id, v.type.dtype, tuple(v.type.shape), contiguous_strides(v.type.shape))
-
-
 def _out_array(lo: Lowering, src: Array, id: Hashable) -> Array:
     """An output that is a view of something else, or stored elsewhere, is copied out."""
     out = Array(id, src.dtype, src.shape, contiguous_strides(src.shape))
@@ -85,103 +81,30 @@ def _out_array(lo: Lowering, src: Array, id: Hashable) -> Array:
     return out
 
 
-def _destinations(graph: Graph) -> dict[Value, Hashable]:
-    """Values that can be computed straight into an output or, when nothing reads the old value later, into a state."""
-    where: dict[Value, Hashable] = {}
-    for i, v in enumerate(graph.outputs):
-        if v.node is not None:
-            where.setdefault(v, ("out", i))
-    for i, c in enumerate(graph.checks):
-        if c.bad.node is not None:
-            where.setdefault(c.bad, (CHECKS, i))
-    last = {}
-    for i, n in enumerate(graph.nodes):
-        for v in _reads(n):
-            last[v] = i
-    position = {id(n): i for i, n in enumerate(graph.nodes)}
-    views = _view_sources(graph)
-    for s in graph.states.values():
-        w = s.written
-        if w is None or w.node is None or w in where:
-            continue
-        made = position[id(w.node)]
-        late = max([last.get(v, -1) for v in [s.read, *(v for v, root in views.items() if root is s.read)]])
-        aligned = late < made or (late == made and _pointwise_in_place(w.node, s.read))
-        escapes = any(views.get(v, v) is s.read for v in graph.results())
-        if aligned and not escapes:
-            where[w] = ("state", s.name)
-    return where
-
-
-def _reads(n: Node) -> list[Value]:
-    return [v for v in n.inputs if v is not None]
-
-
-def _view_sources(graph: Graph) -> dict[Value, Value]:
-    """For each value that is a view, the value whose memory it shows."""
-    root: dict[Value, Value] = {}
-    for n in graph.nodes:
-        if n.op != "fused" and lookup(n.op).kind == "view":
-            root[n.outputs[0]] = root.get(n.inputs[0], n.inputs[0])
-    return root
-
-
-def _pointwise_in_place(n: Node, read: Value) -> bool:
-    """Whether the node reads `read` only at the position that it writes: then it may write over it."""
-    if n.op != "fused":
-        return lookup(n.op).kind == "elementwise" and all(
-            v is not read or v.type.shape == n.outputs[0].type.shape for v in n.inputs
-        )
-    body: Graph = n.attrs["body"]
-    if any(lookup(m.op).kind != "elementwise" for m in body.nodes):
-        return False
-    return read.type.shape == n.outputs[0].type.shape and len({v.type.shape for v in n.outputs}) == 1
-
-
-def _lower_node(lo: Lowering, graph: Graph, n: Node, env: dict[Value, Array], wanted: dict[Value, Hashable]) -> None:
+def _lower_node(
+    lo: Lowering, n: Node, env: dict[Value, Array], wanted: dict[Value, Hashable], lies: dict[Value, Array]
+) -> None:
     op = lookup(n.op) if n.op != "fused" else None
     if op is not None and op.kind == "view":
-        a = op.rules["view"](env[n.inputs[0]], n.outputs[0].type, **n.attrs)
+        src = env[n.inputs[0]]  # type: ignore[index]
+        a = op.rules["view"](src, n.outputs[0].type, **n.attrs)
         if a is None:
-            src = env[n.inputs[0]]
-            dense = lo.temp(src.dtype, src.shape)
-            copy(lo, src, dense)
-            a = op.rules["view"](dense, n.outputs[0].type, **n.attrs)
+            row_major = lo.temp(src.dtype, src.shape)
+            copy(lo, src, row_major)
+            a = op.rules["view"](row_major, n.outputs[0].type, **n.attrs)
         env[n.outputs[0]] = a
         return
     ins = [None if v is None else env[v] for v in n.inputs]
     outs = []
     for v in n.outputs:
-        order = _order(op, n, ins, v)
-        if v in wanted:
-            id = wanted[v]
-            order = None if id[0] == "state" else order  # type: ignore[index]
-            a = Array(id, v.type.dtype, tuple(v.type.shape), contiguous_strides(v.type.shape, order))
-            a = _flag(id[1]) if id[0] == CHECKS else a  # type: ignore[index]
-        else:
-            a = lo.temp(v.type.dtype, v.type.shape, order)
+        id = wanted[v] if v in wanted else lo.temp(v.type.dtype, v.type.shape).id
+        a = _flag(id[1]) if id[0] == CHECKS else replace(lies[v], id=id)  # type: ignore[index]
         env[v] = a
         outs.append(a)
     if op is not None:
         op.lower_to(lo, ins, outs, n.attrs)
     else:
         _lower_fused(lo, n, ins, outs)
-
-
-def _order(op, n: Node, ins: Sequence[Array | None], v: Value) -> list[int] | None:
-    """The memory order of an output: by the op's rule; a fused node follows its anchor or its first full-shaped input."""
-    if op is not None:
-        return op.rules["layout"](ins, v.type, **n.attrs) if "layout" in op.rules else None
-    body: Graph = n.attrs["body"]
-    for m in body.nodes:
-        rule = lookup(m.op).rules.get("layout")
-        if rule is not None and lookup(m.op).kind != "elementwise" and m.outputs[0].type.shape == v.type.shape:
-            env = dict(zip(body.inputs, ins))
-            return rule([env.get(x) for x in m.inputs], m.outputs[0].type, **m.attrs)
-    for a in ins:
-        if a is not None and a.shape == tuple(v.type.shape):
-            return memory_order(a)
-    return None
 
 
 def _lower_fused(lo: Lowering, n: Node, ins: Sequence[Array | None], outs: Sequence[Array]) -> None:

@@ -1,0 +1,67 @@
+"""In place: which values are computed straight into an output, a state, or the place of a check.
+
+In: a graph. Out: a table from values to the buffer they are written to; every other value is a temporary. A state's new value
+may lie over the old one when nothing reads that any more, or only the same element of it in the same kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from tengen.ir.graph import Graph, Node, Value
+from tengen.ops.define import lookup
+
+CHECKS = "checks"  # the buffer of what the checks of a graph found
+
+
+def destinations(graph: Graph) -> dict[Value, Hashable]:
+    """Values that can be computed straight into an output or, when nothing reads the old value later, into a state."""
+    where: dict[Value, Hashable] = {}
+    for i, v in enumerate(graph.outputs):
+        if v.node is not None:
+            where.setdefault(v, ("out", i))
+    for i, c in enumerate(graph.checks):
+        if c.bad.node is not None:
+            where.setdefault(c.bad, (CHECKS, i))
+    last = {}
+    for i, n in enumerate(graph.nodes):
+        for v in _reads(n):
+            last[v] = i
+    position = {id(n): i for i, n in enumerate(graph.nodes)}
+    views = _view_sources(graph)
+    for s in graph.states.values():
+        w = s.written
+        if w is None or w.node is None or w in where:
+            continue
+        made = position[id(w.node)]
+        late = max([last.get(v, -1) for v in [s.read, *(v for v, root in views.items() if root is s.read)]])
+        aligned = late < made or (late == made and _pointwise_in_place(w.node, s.read))
+        escapes = any(views.get(v, v) is s.read for v in graph.results())
+        if aligned and not escapes:
+            where[w] = ("state", s.name)
+    return where
+
+
+def _reads(n: Node) -> list[Value]:
+    return [v for v in n.inputs if v is not None]
+
+
+def _view_sources(graph: Graph) -> dict[Value, Value]:
+    """For each value that is a view, the value whose memory it shows."""
+    root: dict[Value, Value] = {}
+    for n in graph.nodes:
+        if n.op != "fused" and lookup(n.op).kind == "view":
+            root[n.outputs[0]] = root.get(n.inputs[0], n.inputs[0])
+    return root
+
+
+def _pointwise_in_place(n: Node, read: Value) -> bool:
+    """Whether the node reads `read` only at the position that it writes: then it may write over it."""
+    if n.op != "fused":
+        return lookup(n.op).kind == "elementwise" and all(
+            v is not read or v.type.shape == n.outputs[0].type.shape for v in n.inputs
+        )
+    body: Graph = n.attrs["body"]
+    if any(lookup(m.op).kind != "elementwise" for m in body.nodes):
+        return False
+    return read.type.shape == n.outputs[0].type.shape and len({v.type.shape for v in n.outputs}) == 1

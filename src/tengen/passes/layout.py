@@ -1,0 +1,62 @@
+"""Layout: in which order of its axes each value of a graph lies in memory.
+
+In: a graph, and how its inputs lie. Out: an `Array` without a place for every value. An op has a rule for it (convolutions give
+channels-last images), pointwise ops keep the layout of what they read, a fused node follows its contraction or its first
+operand of full shape, and a view is other strides on the same memory. So a network converts its input once. Layout changes
+no bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+
+from tengen.ir.graph import Graph, Node, Value
+from tengen.kernels.axes import memory_order
+from tengen.kernels.lowering import Array, contiguous_strides
+from tengen.ops.define import lookup
+
+
+def assign_layouts(graph: Graph, placed: Mapping[Value, Array], wanted: Mapping[Value, Hashable]) -> dict[Value, Array]:
+    """How every value lies.
+
+    Args:
+        placed: how inputs, states and constants lie. wanted: values that are written into states, which are row-major.
+    """
+    lies: dict[Value, Array] = dict(placed)
+    for n in graph.nodes:
+        if n.op != "fused" and lookup(n.op).kind == "view":
+            lies[n.outputs[0]] = view(n, lies[n.inputs[0]])  # type: ignore[index]
+            continue
+        ins = [None if v is None else lies[v] for v in n.inputs]
+        for v in n.outputs:
+            state = wanted.get(v, ("temp",))[0] == "state"  # type: ignore[index]
+            lies[v] = dense(None, v, None if state else _order(n, ins, v))
+    return lies
+
+
+def dense(id: Hashable, v: Value, order: Sequence[int] | None = None) -> Array:
+    """A dense array of a value's type; `order` lists the axes from the outermost in memory to the innermost."""
+    return Array(id, v.type.dtype, tuple(v.type.shape), contiguous_strides(v.type.shape, order))
+
+
+def view(n: Node, a: Array) -> Array:
+    """What a view shows of an array; of a row-major copy of it, where no strides can say it."""
+    rule = lookup(n.op).rules["view"]
+    shown = rule(a, n.outputs[0].type, **n.attrs)
+    return rule(dense(None, n.inputs[0]), n.outputs[0].type, **n.attrs) if shown is None else shown  # type: ignore[arg-type]
+
+
+def _order(n: Node, ins: Sequence[Array | None], v: Value) -> Sequence[int] | None:
+    if n.op != "fused":
+        rules = lookup(n.op).rules
+        return rules["layout"](ins, v.type, **n.attrs) if "layout" in rules else None
+    body: Graph = n.attrs["body"]
+    for m in body.nodes:
+        rule = lookup(m.op).rules.get("layout")
+        if rule is not None and lookup(m.op).kind != "elementwise" and m.outputs[0].type.shape == v.type.shape:
+            env = dict(zip(body.inputs, ins))
+            return rule([env.get(x) for x in m.inputs], m.outputs[0].type, **m.attrs)
+    for a in ins:
+        if a is not None and a.shape == tuple(v.type.shape):
+            return memory_order(a)
+    return None
