@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.chunks import Chunks
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering
-from tengen.kernels.pointwise import store_at, unflatten
 from tengen.kernels.problem import multiply_add
 from tengen.kernels.source import At
 from tengen.kernels.tile import Machine, machine
