@@ -30,15 +30,17 @@ QUICK = {"LeNet"}
 PATIENCE_S = 600
 
 
-def folders(cache: str) -> dict[str, str]:
-    """The environment in which every cache lies below a folder."""
+def folders(cache: str | None) -> dict[str, str]:
+    """The environment in which every cache lies below a folder; None: where it is used to lie."""
+    if cache is None:
+        return {**os.environ, "PYTHONWARNINGS": "ignore"}
     return {
         **os.environ, "TENGEN_CACHE_DIR": f"{cache}/tengen", "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
         "TRITON_CACHE_DIR": f"{cache}/triton", "PYTHONWARNINGS": "ignore",
     }  # fmt: skip
 
 
-def child(who: str, name: str, batch: int, kind: str, cache: str, file: str = "") -> dict:
+def child(who: str, name: str, batch: int, kind: str, cache: str | None, file: str = "") -> dict:
     """What `child.py` says of this contender. Errors: RuntimeError where it fails."""
     command = [sys.executable, CHILD, who, name, str(batch), kind, *([file] if file else [])]
     done = subprocess.run(command, env=folders(cache), capture_output=True, text=True, timeout=PATIENCE_S)

@@ -1,7 +1,7 @@
 """Peak memory of training steps and of inference: resident bytes above the process's own start, each in its own process.
 
 `child.py` measures: the start is when everything is imported and a first small program has run; the peak is that of three
-calls after the first, so that what compiling needs is left out. Caches are warm (a first process fills them).
+calls after the first, so that what compiling needs is left out. Caches are the user's, and warm (a first process fills them).
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def peak(name: str, kind: str, quick: bool) -> Row:
     """The row of one network."""
     batch = NETWORKS[name].batch if kind == "training" else 1
     row = Row(f"{name}, batch {batch}, {kind}", unit="peak", rounds=1)
-    with tempfile.TemporaryDirectory() as cache:
-        file = export(name, batch, cache) if kind == "inference" else ""
+    with tempfile.TemporaryDirectory() as folder:
+        file = export(name, batch, folder) if kind == "inference" else ""
         for who in contenders(name, kind, quick):
             session = who in ("onnxruntime", "openvino")
             try:
-                for _ in range(1 if session else 2):
-                    found = child(who, name, batch, kind, cache, file if session else "")
+                for _ in range(2 if who in ("tengen", "torch.compile") else 1):
+                    found = child(who, name, batch, kind, None, file if session else "")
             except RuntimeError as e:
                 if who == "tengen":
                     raise

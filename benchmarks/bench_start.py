@@ -24,6 +24,10 @@ PROGRAMS = {
     "first operation": FIRST,
     "import torch": "import torch",
     "torch's first operation": "import torch; x = torch.tensor([1.0, 2.0, 3.0]); (x + x).numpy()",
+    "import jax": "import jax",
+    "jax's first operation": "import numpy, jax.numpy as j; x = j.asarray([1.0, 2.0, 3.0]); numpy.asarray(x + x)",
+    "import onnxruntime": "import onnxruntime",
+    "import openvino": "import openvino",
 }
 DONE = "\nimport time; print(time.process_time(), flush=True)"
 COUNT = "\nfrom tengen.runtime import compile as c; print(c.compilations)"
@@ -56,7 +60,8 @@ def line(name: str, times, goal_s: float | None = None) -> Row:
 def main() -> None:
     args = compare.arguments("start")
     load = os.getloadavg()
-    programs = {k: v for k, v in PROGRAMS.items() if "torch" not in k or compare.peer("torch")}
+    missing = [name for name in compare.PEERS if compare.peer(name) is None]
+    programs = {k: v for k, v in PROGRAMS.items() if not any(name in k for name in missing)}
     times: dict[str, list[float]] = {k: [] for k in programs}
     with tempfile.TemporaryDirectory() as cache:
         *_, first = process(FIRST, cache, COUNT)

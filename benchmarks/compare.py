@@ -341,7 +341,7 @@ def cells(row: Row, peers: Sequence[str]) -> list[str]:
     if row.goal and row.goal.get("roof"):
         goal += f", >= {100 * row.goal['roof']:.0f} %"
     if row.goal and row.reached is None:
-        verdict = f"no {row.goal['peer']} here"
+        verdict = "no peer here" if row.goal["peer"] == "fastest" else f"no {row.goal['peer']} here"
     return [row.name, *times, rate, roof, ratio, goal, verdict]
 
 

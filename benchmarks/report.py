@@ -17,6 +17,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import plots
@@ -37,8 +38,10 @@ def run(names: list[str], more: list[str], threads: int) -> list[str]:
     failed = []
     for name in names:
         print(f"== {name} (load average {os.getloadavg()[0]:.2f})", flush=True)
+        start = time.perf_counter()
         if subprocess.run([sys.executable, str(HERE / f"bench_{name}.py"), *more], env=env).returncode:
             failed.append(name)
+        print(f"== {name}: {time.perf_counter() - start:.0f} s", flush=True)
     return failed
 
 
