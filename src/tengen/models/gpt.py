@@ -1,0 +1,107 @@
+"""GPT: a pre-norm decoder with learned positions, and text from it with a cache of keys and values.
+
+Source: Radford et al., 2019 (GPT-2).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+import tengen.functional as F
+import tengen.module as M
+from tengen.models.transformer import Block, Cache, initialise
+from tengen.tensor import Tensor
+
+
+class GPT(M.Module):
+    """Token ids (N, T) -> logits of the next token (N, T, vocabulary).
+
+    Args:
+        context: T at most. tied: whether the head's weights are the embedding's.
+
+    >>> import tengen
+    >>> net = tengen.models.gpt(layers=1, width=16, heads=2, context=8, vocabulary=11).eval()
+    >>> net(tengen.Tensor([[1, 2, 3]], dtype="int32")).shape
+    (1, 3, 11)
+    """
+
+    def __init__(
+        self, vocabulary: int = 50257, layers: int = 12, width: int = 768, heads: int = 12, context: int = 1024, tied: bool = False,
+        drop_prob: float = 0.0,
+    ):  # fmt: skip
+        super().__init__()
+        self.vocabulary, self.context = vocabulary, context
+        self.tokens, self.positions, self.dropout = M.Embedding(vocabulary, width), M.Embedding(context, width), M.Dropout(drop_prob)
+        self.blocks = [Block(width, heads, True, 4, drop_prob) for _ in range(layers)]
+        self.norm, self.head = M.LayerNorm(width), None if tied else M.Linear(width, vocabulary, bias=False)
+        initialise(self)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self._embedded(tokens, 0)
+        for block in self.blocks:
+            x = block(x)
+        return self._logits(x)
+
+    def step(self, tokens: Tensor, caches: list[Cache] | None = None) -> tuple[Tensor, list[Cache]]:
+        """The logits of tokens that follow what the caches hold, and the caches with them."""
+        empty = caches is None
+        x = self._embedded(tokens, 0 if caches is None else caches[0][0].shape[2])
+        longer: list[Cache] = []
+        for i, block in enumerate(self.blocks):
+            x, cache = block(x, None, self._empty(x, block.attn.heads) if empty else caches[i])  # type: ignore[index]
+            longer.append(cache)
+        return self._logits(x), longer
+
+    def generate(
+        self, tokens, count: int, temperature: float = 0.0, top_k: int | None = None, seed: int = 0
+    ) -> np.ndarray:
+        """Continues sequences.
+
+        Args:
+            tokens: ids (N, T), T >= 1. count: how many tokens to add; T + count is at most `context`. temperature: 0 takes the
+                likeliest token, 1 draws from the distribution. top_k: draws only among so many. seed: of the draws.
+        Returns: ids (N, T + count), int32.
+        Numerics: the first tokens are computed together, each later one from the caches; a row's sum does not depend on the other
+            rows, so the logits have the bits of `forward`.
+        """
+        ids = np.asarray(tokens.numpy() if isinstance(tokens, Tensor) else tokens, np.int32)
+        if ids.ndim != 2 or not ids.shape[1] or ids.shape[1] + count > self.context:
+            raise ValueError(f"tokens of shape {ids.shape} and {count} more do not fit a context of {self.context}")
+        rng, caches, new = np.random.default_rng(seed), None, ids
+        for _ in range(count):
+            logits, caches = self.step(Tensor(new), caches)
+            new = _chosen(logits[:, -1].numpy(), temperature, top_k, rng)[:, None]
+            ids = np.concatenate([ids, new], 1)
+        return ids
+
+    def _embedded(self, tokens: Tensor, start: int) -> Tensor:
+        t = tokens.shape[1]
+        if start + t > self.context:
+            raise ValueError(f"{start + t} tokens do not fit a context of {self.context}")
+        return self.dropout(self.tokens(tokens) + self.positions.weight[start : start + t])
+
+    def _logits(self, x: Tensor) -> Tensor:
+        x = self.norm(x)
+        return F.linear(x, self.tokens.weight) if self.head is None else self.head(x)
+
+    @staticmethod
+    def _empty(x: Tensor, heads: int) -> Cache:
+        nothing = F.zeros((x.shape[0], heads, 0, x.shape[2] // heads), dtype=x.dtype)
+        return nothing, nothing
+
+
+def _chosen(logits: np.ndarray, temperature: float, top_k: int | None, rng: np.random.Generator) -> np.ndarray:
+    """One token of each row."""
+    if temperature == 0:
+        return logits.argmax(-1).astype(np.int32)
+    scaled = logits.astype(np.float64) / temperature
+    if top_k is not None:
+        least = np.sort(scaled, -1)[:, -min(top_k, scaled.shape[-1]), None]
+        scaled = np.where(scaled >= least, scaled, -np.inf)
+    p = np.exp(scaled - scaled.max(-1, keepdims=True))
+    return np.array([rng.choice(len(row), p=row / row.sum()) for row in p], np.int32)
+
+
+def gpt(layers: int = 12, width: int = 768, heads: int = 12, context: int = 1024, vocabulary: int = 50257, **options) -> GPT:
+    """A GPT of any size; the defaults are GPT-2's smallest."""
+    return GPT(vocabulary, layers, width, heads, context, **options)

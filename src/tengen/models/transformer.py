@@ -1,0 +1,73 @@
+"""What transformers are made of: self-attention with one map for queries, keys and values, and pre-norm blocks."""
+
+from __future__ import annotations
+
+import tengen.functional as F
+import tengen.module as M
+from tengen.models.layers import DropPath
+from tengen.tensor import Tensor
+
+Cache = tuple[Tensor, Tensor]  # keys and values of what came before, (N, heads, T, width / heads)
+
+
+class SelfAttention(M.Module):
+    """Attention of a sequence to itself.
+
+    Shapes: (N, T, width) -> (N, T, width)
+    Args:
+        causal: positions see only what is before them.
+    Source: Vaswani et al., arXiv 1706.03762
+    """
+
+    def __init__(self, width: int, heads: int, causal: bool = False, drop_prob: float = 0.0):
+        super().__init__()
+        if width % heads:
+            raise ValueError(f"{width} features cannot be shared out to {heads} heads")
+        self.heads, self.causal = heads, causal
+        self.qkv, self.proj, self.dropout = M.Linear(width, 3 * width), M.Linear(width, width), M.Dropout(drop_prob)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, cache: Cache | None = None):
+        """With a `cache`, x follows what the cache holds, and the longer cache is returned too."""
+        n, t, width = x.shape
+        q, k, v = (self._heads(part) for part in F.split(self.qkv(x), 3, axis=2))
+        if cache is not None:
+            k, v = F.concat([cache[0], k], 2), F.concat([cache[1], v], 2)
+        y = F.scaled_dot_product_attention(q, k, v, mask, self.causal)
+        y = self.dropout(self.proj(y.transpose(0, 2, 1, 3).reshape(n, t, width)))
+        return y if cache is None else (y, (k, v))
+
+    def _heads(self, x: Tensor) -> Tensor:
+        n, t, width = x.shape
+        return x.reshape(n, t, self.heads, width // self.heads).transpose(0, 2, 1, 3)
+
+
+class Block(M.Module):
+    """Attention and a two-layer perceptron, each with a norm before it and a shortcut around it.
+
+    Shapes: (N, T, width) -> (N, T, width)
+    """
+
+    def __init__(
+        self, width: int, heads: int, causal: bool = False, ratio: int = 4, drop_prob: float = 0.0, drop_path: float = 0.0,
+        eps: float = 1e-5,
+    ):  # fmt: skip
+        super().__init__()
+        self.norm1, self.attn = M.LayerNorm(width, eps), SelfAttention(width, heads, causal, drop_prob)
+        self.norm2, self.fc1, self.fc2 = M.LayerNorm(width, eps), M.Linear(width, ratio * width), M.Linear(ratio * width, width)
+        self.dropout, self.drop_path = M.Dropout(drop_prob), DropPath(drop_path)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, cache: Cache | None = None):
+        y = self.attn(self.norm1(x), mask, cache)
+        y, cache = y if cache is not None else (y, None)
+        x = x + self.drop_path(y)
+        x = x + self.drop_path(self.dropout(self.fc2(F.gelu(self.fc1(self.norm2(x))))))
+        return x if cache is None else (x, cache)
+
+
+def initialise(module: M.Module, std: float = 0.02) -> None:
+    """Normal weights and zero biases of linear layers, normal embeddings."""
+    for m in module.modules():
+        if isinstance(m, (M.Linear, M.Embedding)):
+            M.init.normal_(m.weight, 0, std)
+        if isinstance(m, M.Linear) and m.bias is not None:
+            M.init.zeros_(m.bias)
