@@ -38,7 +38,8 @@ def near(a, b, tolerance=1e-5):
 
 @pytest.mark.parametrize(
     ("c", "o", "extent", "outputs"),
-    [(64, 64, 56, 4), (128, 128, 28, 4), (256, 256, 14, 4), (512, 512, 7, 2), (512, 512, 28, 4), (3, 64, 224, 0), (8, 8, 4, 0)],
+    [(64, 64, 56, 4), (128, 128, 28, 4), (256, 256, 14, 4), (512, 512, 7, 2), (512, 512, 28, 4), (3, 64, 224, 0), (8, 8, 4, 0),
+     (4097, 64, 56, 0)],
 )
 def test_the_rule(c, o, extent, outputs):
     assert pays(c, o, extent, extent) == pays(o, c, extent, extent) == outputs

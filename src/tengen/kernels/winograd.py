@@ -27,6 +27,7 @@ Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
 TAPS = 3  # of the filter along an axis
 P, Q = 5 / 8, 3 / 2  # F(4, 3) interpolates at 0, +-P, +-Q and infinity: of the dyadic choices about the most accurate one
 WEIGHT, VALUE, MARGIN = 6, 8, 1.2  # see `pays`
+MOST_CHANNELS = 4096  # one tile of more would not fit a thread's stack
 SCRATCH_BYTES = 1 << 20  # of a piece, for its transformed tiles
 WIDTH = 4 * LANES  # channels of a tile that are read together
 HEIGHT = 12  # rows of a register tile at most: some registers stay free for what compilers keep in them
@@ -107,6 +108,8 @@ def pays(c: Index, o: Index, h: Index, w: Index) -> int:
     it decides about bits, and nothing else may enter.
     """
 
+    if c > MOST_CHANNELS or o > MOST_CHANNELS:
+        return 0
     across = sum(cdiv(n, LANES) * LANES for n in (c, o))
     costs = {0: TAPS * TAPS * c * o * (h * w + WEIGHT)}
     for m, t in TRANSFORMS.items():
@@ -201,7 +204,8 @@ class _Winograd:
     """Writes the kernels of one convolution."""
 
     def __init__(self, lo, x: Array, w: Array, out: Array, t: Transform, padding, epilogue: Epilogue | None, name: str):
-        self.lo, self.x, self.w, self.out, self.t, self.padding, self.epilogue, self.name = lo, x, w, out, t, padding, epilogue, name
+        self.lo, self.t, self.padding, self.epilogue, self.name = lo, t, padding, epilogue, name
+        self.x, self.w, self.out = x, w, out
         c, o = as_int(w.shape[1]), as_int(w.shape[0])
         assert c is not None and o is not None
         self.c, self.o, self.compute = c, o, out.dtype.compute
@@ -244,7 +248,8 @@ class _Winograd:
     def transform_filter(self) -> Array:
         """The transformed filter, as [panel, point, c, column], zeros past the last column."""
         t, b, w, n = self.t, self.b, self.w, self.t.points
-        out = self.lo.temp(self.compute, (self.panels, n * n, self.c + 1, b.columns))  # one more: points in different cache sets
+        depth = self.c + 1  # one more than there are: points lie in different cache sets
+        out = self.lo.temp(self.compute, (self.panels, n * n, depth, b.columns))
         k = self.lo.kernel(f"{self.name}_filter")
         half = k.scratch("half", self.compute, TAPS * n * LANES)
         src, dst = k.read(w), k.write(out)

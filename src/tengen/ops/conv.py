@@ -21,7 +21,7 @@ from tengen.kernels.contraction import contract
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import copy, pointwise
 from tengen.kernels.source import At, Literal
-from tengen.kernels.winograd import pays, winograd
+from tengen.kernels.winograd import MOST_CHANNELS, pays, winograd
 from tengen.loops.lang import Expr, as_int, maximum, minimum
 from tengen.ops.contract import in_dtype
 from tengen.ops.define import Case, composite, primitive, with_epilogue
@@ -73,8 +73,9 @@ def _algorithm(types, a: dict, asked: str) -> str:
     fits = x.ndim == w.ndim == 4 and w.shape[2:] == (3, 3) and a["groups"] == 1 and a["stride"] == a["dilation"] == (1, 1)
     computed = _check_dtypes(x, w).compute
     if asked.startswith("winograd"):
-        if not fits or not all(isinstance(d, int) for d in w.shape):
-            raise ShapeError(f"algorithm={asked!r} is for filters of 3x3, stride and dilation 1 and one group; help: 'auto'")
+        if not fits or not all(isinstance(d, int) and d <= MOST_CHANNELS for d in w.shape):
+            raise ShapeError(f"algorithm={asked!r} is for filters of 3x3, stride and dilation 1, one group and at most "
+                             f"{MOST_CHANNELS} channels; help: 'auto'")  # fmt: skip
         if not computed.is_float:
             raise DTypeError(f"algorithm={asked!r} is for floats; help: 'auto'")
     if asked == "direct" or not fits or any(as_int(d) == 0 for d in x.shape[2:]):
