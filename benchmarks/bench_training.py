@@ -20,7 +20,7 @@ import jax_peer
 import numpy as np
 import peers
 from compare import Case, Cell, Goal
-from networks import NETWORKS, RATES, Network, Trainer
+from networks import NETWORKS, RATES, Network, Trainer, torch_name
 from roof import roofs
 
 # The traced step's speed to reach, in that of the fastest peer
@@ -33,15 +33,19 @@ STEPS = 3  # before the comparison
 class MegEngineTrainer:
     """MegEngine's side: `megengine_peer.py` in a process of the Python that MEGENGINE_PYTHON names."""
 
-    NAMES = {"LeNet": ["conv1", "conv2", "fc1", "fc2", "classifier"], "MLP": ["0", "2", "4"]}
+    # Tengen's layers -> those of `megengine_peer.py`
+    NAMES = {
+        "LeNet": {"conv0": "conv1", "conv1": "conv2", "fc0": "fc1", "fc1": "fc2", "classifier": "classifier"},
+        "MLP": {"layers.0": "0", "layers.2": "2", "layers.4": "4"},
+    }
 
     def __init__(self, network: Network, weights: dict[str, np.ndarray]):
-        here = str(Path(__file__).parent / "megengine_peer.py")
-        command = [os.environ["MEGENGINE_PYTHON"], here, str(compare.THREADS)]
+        script = str(Path(__file__).parent / "megengine_peer.py")
+        command = [os.environ["MEGENGINE_PYTHON"], script, str(compare.THREADS)]
         quiet = {"stderr": subprocess.DEVNULL, "text": True}
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **quiet)
-        names = [f"{layer}.{kind}" for layer in self.NAMES[network.name] for kind in ("weight", "bias")]
-        theirs = dict(zip(names, weights.values(), strict=True))
+        layers = self.NAMES[network.name].items()
+        theirs = {f"{there}.{kind}": weights[f"{here}.{kind}"] for here, there in layers for kind in ("weight", "bias")}
         data, label = network.data(network.batch), network.labels(network.batch)
         with tempfile.TemporaryDirectory() as folder:
             np.savez(f"{folder}/start.npz", images=data, labels=label, **theirs)
@@ -87,6 +91,7 @@ def others(network: Network, mine: Trainer, quick: bool) -> dict[str, object]:
 
 def distance(a: dict[str, np.ndarray], b: dict[str, np.ndarray], start: dict[str, np.ndarray]) -> float:
     """How far apart two ways from `start` ended, in the length of the first."""
+    a, b, start = ({torch_name(k): v for k, v in w.items()} for w in (a, b, start))
     gap = sum(float(np.sum((a[k].ravel() - b[k].ravel()) ** 2.0)) for k in a)
     way = sum(float(np.sum((a[k].ravel() - start[k].ravel()) ** 2.0)) for k in a)
     return (gap / way) ** 0.5

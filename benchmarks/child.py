@@ -91,18 +91,11 @@ def session_side(who: str, network, batch: int, file: str):
 
 
 def jax_side(network, batch: int):
-    """JAX's step; its weights come from nowhere in particular."""
-    import numpy as np
+    """JAX's step, from Tengen's weights."""
     from jax_peer import JaxTrainer
 
-    shapes = {k: tuple(p.shape) for k, p in network.torch(None).named_parameters()}
-    rng = np.random.default_rng(0)
-
-    def make():
-        weights = {k: 0.02 * rng.standard_normal(s, np.float32) for k, s in shapes.items()}
-        return JaxTrainer(network, weights, batch, shapes).step
-
-    return make
+    weights = {k: p.numpy().copy() for k, p in network.tengen().named_parameters()}
+    return lambda: JaxTrainer(network, weights, batch).step
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ same weights, inputs, and functions that run or train Tengen's. The peers' sides
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,6 +26,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "models")
 
 VOCABULARY = 8192
 RATES = {"SGD": {"lr": 0.01, "momentum": 0.9}, "AdamW": {"lr": 1e-4, "weight_decay": 0.01}}
+
+
+def torch_name(name: str) -> str:
+    """PyTorch's name of a weight: its LSTM has no cells."""
+    return re.sub(r"cells\.(\d+)\.0\.(\w+)", r"\2_l\1", name)
 
 
 @dataclass(frozen=True)
@@ -66,11 +72,11 @@ class Network:
         import torch
 
         net = getattr(importlib.import_module(self.definitions), self.builder)(**{**self.options, **more})
-        weights = like.state_dict() if like else {}
+        weights = {torch_name(k): v for k, v in like.state_dict().items()} if like else {}
         with torch.no_grad():
             for name, t in net.state_dict().items() if like else ():
                 if not name.endswith("num_batches_tracked"):
-                    t.copy_(torch.from_numpy(np.array(weights[name])).reshape(t.shape))
+                    t.copy_(torch.from_numpy(np.array(weights[torch_name(name)])).reshape(t.shape))
         for m in net.modules():
             if isinstance(m, torch.nn.Dropout):
                 m.p = 0.0
@@ -109,7 +115,7 @@ NETWORKS = {
         ),
         Network(
             "LSTM", "lstm", (64,), 32, 0.0503, classes=10, definitions="torch_sequence",
-            options={"vocabulary": VOCABULARY, "num_classes": 10}, convolutions=False, tokens=True,
+            options={"vocabulary": VOCABULARY, "num_classes": 10, "embedding": 128}, convolutions=False, tokens=True,
         ),
         Network("LeNet", "lenet", (1, 32, 32), 64, 0.00083, 0.000235, classes=10),
         Network("MLP", "mlp", (784,), 64, 0.00134, 0.0008, classes=10, convolutions=False),

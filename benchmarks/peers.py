@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import compare
 import numpy as np
-from networks import RATES, Network
+from networks import RATES, Network, torch_name
 
 INFERENCE = ("onnxruntime", "openvino", "torch.compile", "torch")
 
@@ -114,7 +114,7 @@ class TorchTrainer:
 
     def weights(self) -> dict[str, np.ndarray]:
         """The parameters' values by name."""
-        return {k: p.detach().numpy().copy() for k, p in self.net.named_parameters()}
+        return {torch_name(k): p.detach().numpy().copy() for k, p in self.net.named_parameters()}
 
 
 def torch_styles(network: Network) -> dict[str, str]:
