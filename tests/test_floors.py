@@ -17,7 +17,7 @@ FLOORS = [
     "module optimizer data quantization amp distributed",
     "functional random autodiff jit",
     "interop deploy",
-    "executable",
+    "executable profiler",
     "methods parameter record tape tensor",
     "runtime",
     "codegen",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tengen.deploy import load_graph
     from tengen.deploy.checkpoint import load, save
     from tengen.jit import trace  # type: ignore[no-redef]
+    from tengen.profiler import profile
     from tengen.runtime.report import show_config
 
 tensor = Tensor
@@ -33,7 +34,7 @@ tensor = Tensor
 _LATER = {
     "config": "tengen.base.config", "data": "tengen.data", "deploy": "tengen.deploy", "jit": "tengen.jit",
     "models": "tengen.models", "module": "tengen.module", "optimizer": "tengen.optimizer", "load": "tengen.deploy.checkpoint",
-    "load_graph": "tengen.deploy", "save": "tengen.deploy.checkpoint", "show_config": "tengen.runtime.report",
+    "load_graph": "tengen.deploy", "profile": "tengen.profiler", "save": "tengen.deploy.checkpoint", "show_config": "tengen.runtime.report",
     "trace": "tengen.jit",
 }  # fmt: skip
 
@@ -53,5 +54,5 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "__version__", "Parameter", "Tensor", "autodiff", "config", "data", "deploy", "from_dlpack", "functional", "jit", "load", "load_graph",
-    "models", "module", "optimizer", "random", "save", "show_config", "set_threads", "tensor", "trace",
+    "models", "module", "optimizer", "profile", "random", "save", "show_config", "set_threads", "tensor", "trace",
 ]  # fmt: skip

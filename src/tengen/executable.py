@@ -15,7 +15,7 @@ from tengen.base import errors
 from tengen.base.dtype import bool_
 from tengen.ir.graph import Graph
 from tengen.record import compile_graph
-from tengen.runtime import native
+from tengen.runtime import launch_log, native
 from tengen.runtime.eager import Layout
 from tengen.runtime.program import Program, check_bytes
 from tengen.tensor import Tensor, _make, from_numpy
@@ -39,10 +39,14 @@ class Executable:
         self.layouts = [Layout(a.shape, a.dtype, a.strides) for a in arrays]
         if g.checks:
             self.layouts.append(Layout((len(g.checks),), bool_))
+        self._call = self._plan(self.program)
+        self._source = graph
+        self._recorded: tuple[Any, launch_log.Entry] | None = None
+
+    def _plan(self, program: Program, entry: launch_log.Entry | None = None) -> Any:
         sizes = [check_bytes(a.size * a.dtype.size, f"a result of type {a.type!r}") for a in self.layouts]
-        n = len(g.inputs) + len(g.states) + len(self.constants)
-        arena, ints = self.program.arena_bytes([]), self.program.integers([])
-        self._call = native.make_plan(self.program.address, n, sizes, arena, ints, release_gil=True, owner=self.program)
+        n = len(self.graph.inputs) + len(self.graph.states) + len(self.constants)
+        return program.plan(n, sizes, release_gil=True, entry=entry)
 
     def __call__(self, buffers: Sequence[Any]) -> list[Tensor]:
         """One run.
@@ -55,7 +59,9 @@ class Executable:
 
         Errors: what a check of the graph says. States have then been written.
         """
-        out = self._call(*buffers, *self.constants)
+        log = launch_log.active
+        call = self._call if log is None else self._call_into(log)
+        out = call(*buffers, *self.constants)
         made = list(map(_make, (out,) if len(self.layouts) == 1 else out, self.layouts))
         if self.graph.checks:
             flags = made.pop().numpy()
@@ -64,6 +70,18 @@ class Executable:
                 line = "" if c.where is None else f" [at {c.where}]"
                 raise getattr(errors, c.error)(f"{self.name}: {c.message}{line}")
         return made
+
+    def _call_into(self, log: launch_log.Log) -> Any:
+        """The call of a program whose launches are recorded, with the same kernels and constants."""
+        if self._recorded is None:
+            program, _ = compile_graph(self._source, None, [], self.name, fold=True, record=True)
+            if program.constants != self.program.constants:
+                raise errors.TengenError(f"{self.name}: a knob was turned since it was compiled; help: compile it again to profile it")
+            entry = launch_log.new_entry(program, ())
+            self._recorded = self._plan(program, entry), entry
+        call, entry = self._recorded
+        launch_log.see(log, entry)
+        return call
 
 
 def constant_buffers(program: Program) -> list[tuple[Any, int]]:
@@ -76,7 +94,7 @@ def constant_buffers(program: Program) -> list[tuple[Any, int]]:
     if program.setup is not None:
         setup = program.setup
         prepared, sizes = [id for id in program.constants if id not in known], setup.output_bytes
-        plan = native.make_plan(setup.address, setup.n_inputs, sizes, setup.arena_bytes([]), setup.integers([]), owner=setup)
+        plan = setup.plan(setup.n_inputs, sizes)
         made = plan(*(found[id][0] for id in setup.constants))
         found.update(zip(prepared, zip(made if len(sizes) > 1 else (made,), sizes)))
     return [found[id] for id in program.constants]

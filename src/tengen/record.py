@@ -50,7 +50,7 @@ def traced(v: Value) -> Tensor:
     return t
 
 
-_one_at_a_time = threading.RLock()
+recording_lock = threading.RLock()  # held while a graph is recorded, and while the tables of plans are exchanged
 
 
 class Recorder:
@@ -80,7 +80,7 @@ class Recorder:
         self._written: dict[int, tuple[Tensor, Any, Layout]] = {}
 
     def __enter__(self) -> Recorder:
-        _one_at_a_time.acquire()
+        recording_lock.acquire()
         self._outer = tracing.active  # the lock's holder is this thread
         self._plans = hide_plans()
         tracing.recorder = self
@@ -93,7 +93,7 @@ class Recorder:
             t._data, t._layout = data, layout
         for t, before in self.grads.values():
             t._grad = before
-        _one_at_a_time.release()
+        recording_lock.release()
 
     def argument(self, name: str, like: Tensor) -> Tensor:
         """A stand-in for an argument of the traced function."""
@@ -269,7 +269,7 @@ def _composite_program(op: Op, arrays: Sequence[Array | None], attrs: dict, name
         out = call_body(op, tuple(xs), attrs)
         outs = out if isinstance(out, tuple) else (out,)
         graph = rec.finish([(f"output{i}", o) for i, o in enumerate(outs)])
-    return compile_graph(graph, placed, names, op.name)
+    return compile_graph(graph, placed, names, op.name, record=eager.recording())
 
 
 def evaluate(graph: Graph) -> list[np.ndarray]:
@@ -289,11 +289,13 @@ def compile_graph(
     name: str,
     target: Target | None = None,
     fold: bool = False,
+    record: bool = False,
 ) -> tuple[Program, list[Array]]:
     """Passes, lowering, memory plan. Buffers of the program: inputs, states, `program.constants`; outputs, and one of what the
     checks found, where there are any. See `program.build`.
 
-    `fold`: what depends on constants alone is computed once: small nodes now, launches by `program.setup`."""
+    `fold`: what depends on constants alone is computed once: small nodes now, launches by `program.setup`. `record`: see
+    `program.build`."""
     order = {v.name: a for v, a in (placed or {}).items()}
     graph = optimize(graph, evaluate if fold else None)
     lo, outs = lower(graph, target or Target.host(), names, {v: order[v.name] for v in graph.inputs if v.name in order})
@@ -304,7 +306,7 @@ def compile_graph(
     ids: list[Hashable] = [order[v.name].id if v.name in order else ("in", i) for i, v in enumerate(graph.inputs)]
     ids += [*(("state", name) for name in graph.states), *constants]
     results = [*(("out", i) for i in range(len(outs))), *([CHECKS] if graph.checks else [])]
-    program = build(lo, ids, results, name)
+    program = build(lo, ids, results, name, record)
     program.graph, program.constants, program.setup = graph, constants, setup
     return program, [outs[i] for i in range(len(outs))]
 

@@ -607,9 +607,9 @@ _tables = (_add, _sub, _mul, _div)
 
 def hide_plans() -> tuple:
     """Empties the tables of plans, so that every call takes the slow way (and is recorded); returns what was there."""
-    global _plans
-    saved = (_plans, [dict(t) for t in _tables])
-    _plans = {}
+    global _plans, _slow_plans
+    saved = (_plans, _slow_plans, [dict(t) for t in _tables])
+    _plans, _slow_plans = {}, {}
     for t in _tables:
         op = t["op"]
         t.clear()
@@ -618,8 +618,10 @@ def hide_plans() -> tuple:
 
 
 def restore_plans(saved: tuple) -> None:
-    """Undoes `hide_plans`."""
-    global _plans
-    _plans = saved[0]
-    for t, old in zip(_tables, saved[1]):
+    """Undoes `hide_plans`; plans made since are forgotten."""
+    global _plans, _slow_plans
+    _plans, _slow_plans = saved[:2]
+    for t, old in zip(_tables, saved[2]):
         t.update(old)
+        for made in t.keys() - old.keys():
+            del t[made]

@@ -83,10 +83,11 @@ class Array:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel run on these buffers of the program, in the kernel's order."""
+    """One kernel run on these buffers of the program, in the kernel's order. `where` is the user's line that asked for it."""
 
     kernel: Kernel
     ids: tuple[Hashable, ...]
+    where: str | None = None
 
 
 class KernelBuilder(Builder):
@@ -127,6 +128,7 @@ class Lowering:
         self.target = target
         self.ints = list(ints)
         self.launches: list[Launch] = []
+        self.where: str | None = None  # the user's line that is being lowered
         self.temps: dict[Hashable, tuple[DType, Index]] = {}
         self._names: dict[str, int] = {}
 
@@ -144,4 +146,4 @@ class Lowering:
 
     def launch(self, k: KernelBuilder) -> None:
         """Runs the kernel after all launched before."""
-        self.launches.append(Launch(k.build(), k.ids))
+        self.launches.append(Launch(k.build(), k.ids, self.where))

@@ -39,7 +39,9 @@ def lower(graph: Graph, target, ints: Sequence[Expr] = (), arrays: dict[Value, A
     wanted = destinations(graph)
     lies = assign_layouts(graph, env, wanted)
     for n in graph.nodes:
+        lo.where = n.where
         _lower_node(lo, n, env, wanted, lies)
+    lo.where = None
     outs = {}
     for i, v in enumerate(graph.outputs):
         out = env[v] if env[v].id == ("out", i) else _out_array(lo, env[v], ("out", i))

@@ -22,7 +22,7 @@ from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Leaf
 from tengen.loops.lang import Expr, Index, var
 from tengen.ops.define import Op, negative_zero
-from tengen.runtime import native
+from tengen.runtime import launch_log, native
 from tengen.runtime.program import Program, build, check_bytes, value_of
 
 
@@ -76,6 +76,11 @@ class Plan:
 
 
 _programs: dict = {}  # pattern -> (Program, layouts of its outputs for a composite)
+
+
+def recording() -> bool:
+    """Whether programs that are made now have their launches recorded."""
+    return launch_log.active is not None
 
 
 def make_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict) -> Plan:
@@ -139,12 +144,12 @@ def _elementwise(op: Op, arrays: Sequence[Array], outs: Sequence[Layout], attrs:
     sym = _Symbols()
     shape = tuple(sym.new(prod(full[-1].shape[i] for i in g)) for g in groups)  # type: ignore[misc]
     named = [Array(a.id, a.dtype, shape, tuple(sym.stride(a.strides[g[-1]]) for g in groups)) for a in full]  # type: ignore[arg-type]
-    key = (op, _frozen(attrs), tuple((a.dtype, a.strides) for a in named))
+    key = (op, _frozen(attrs), tuple((a.dtype, a.strides) for a in named), recording())
     if key not in _programs:
         lo = Lowering(Target.host(), sym.names)
         source = op.make_source([Leaf(a) for a in named[:-1]], TensorType(shape, out.dtype), attrs)
         pointwise(lo, [source], [named[-1]], op.name)
-        _programs[key] = build(lo, [a.id for a in arrays], ["out0"], op.name), None
+        _programs[key] = build(lo, [a.id for a in arrays], ["out0"], op.name, recording()), None
     return _programs[key][0], sym.values
 
 
@@ -167,10 +172,10 @@ def by_pattern(
     """The program of a pattern, and the numbers for its symbols: made shape-generic, or for these numbers alone where a
     decision
     in the op needs them. `make(arrays, symbols)` gives (program, anything)."""
-    special = (op, _frozen(attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in arrays))
+    special = (op, _frozen(attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in arrays), recording())
     if special in _programs:
         return *_programs[special], []
-    key = (op, _frozen(generic or attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in named), orders)
+    key = (op, _frozen(generic or attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in named), orders, recording())
     if key not in _programs:
         try:
             _programs[key] = make(named, sym.names)
@@ -188,10 +193,14 @@ def number(e: Index, sym: _Symbols, values: Sequence[int]) -> int:
 def finish_plan(program: Program, n_inputs: int, outs: Sequence[Layout], values: Sequence[int]) -> Plan:
     """The program with the numbers of one call filled in."""
     sizes = [check_bytes(o.size * o.dtype.size, f"a result of type {o.type!r}") for o in outs]
-    call = native.make_plan(
-        program.address, n_inputs, sizes, program.arena_bytes(values), program.integers(values), owner=program
-    )
-    return Plan(call, tuple(outs))
+    if program.launches is None:
+        return Plan(program.plan(n_inputs, sizes, values), tuple(outs))
+
+    def make(where: str | None) -> Callable:
+        entry = launch_log.see(launch_log.active, launch_log.new_entry(program, values, where))
+        return program.plan(n_inputs, sizes, values, entry=entry)
+
+    return Plan(launch_log.by_line(make), tuple(outs))
 
 
 def _named(a: Array, sym: _Symbols) -> Array:
@@ -210,4 +219,4 @@ def _program(op: Op, arrays: Sequence[Array | None], orders: Sequence, attrs: di
     for i, (t, order) in enumerate(zip(op.infer_types(types, attrs), orders)):
         outs.append(Array(f"out{i}", t.dtype, t.shape, contiguous_strides(t.shape, order)))
     op.lower_to(lo, arrays, outs, attrs)
-    return build(lo, [("in", i) for i, a in enumerate(arrays) if a is not None], [o.id for o in outs], op.name)
+    return build(lo, [("in", i) for i, a in enumerate(arrays) if a is not None], [o.id for o in outs], op.name, recording())

@@ -220,7 +220,7 @@ def make_plan(
     output_bytes: Sequence[int],
     arena_bytes: int,
     ints: Sequence[int],
-    parallel: bool = True,
+    parallel: bool | int = True,
     release_gil: bool = False,
     owner: Any = None,
 ) -> Callable:
@@ -230,9 +230,10 @@ def make_plan(
         run_address: of ``void run(ptr* buffers, i64* ints, ptr parallel)``, whose buffers are the inputs, the outputs and the
             arena; 0 if there is nothing to compute. output_bytes: the size of each output; -(i+1) means that output is input i
             itself, written in place: the same object is returned. arena_bytes: scratch memory, taken for the length of the call
-            (its address is NULL when 0). ints: the program's integers. parallel: share the pieces of kernels among threads.
-            release_gil: let other Python threads run meanwhile (the caller then sees to it that no other thread writes the
-            inputs); for programs that run longer than about 50 us. owner: an object that the plan keeps alive: the code.
+            (its address is NULL when 0). ints: the program's integers. parallel: share the pieces of kernels among threads; or
+            the address of a function that does. release_gil: let other Python threads run meanwhile (the caller then sees to it
+            that no other thread writes the inputs); for programs that run longer than about 50 us. owner: an object that the
+            plan keeps alive: the code.
 
     Returns: the builtin. It raises TypeError for a wrong number of arguments or one that is not a buffer, and MemoryError; then
         it has run nothing and holds nothing. The buffers it returns are undefined where the program wrote nothing.
@@ -242,7 +243,8 @@ def make_plan(
     outputs = [int(n) for n in output_bytes]
     if arena_bytes < 0 or n_inputs < 0 or any(-n > n_inputs for n in outputs):
         raise ValueError(f"make_plan: {n_inputs} inputs, outputs {outputs} and {arena_bytes} bytes of scratch do not fit")
-    head = [run_address, PARALLEL if parallel else SERIAL, n_inputs, len(outputs), arena_bytes, int(release_gil)]
+    pool = parallel if parallel > 1 else PARALLEL if parallel else SERIAL
+    head = [run_address, pool, n_inputs, len(outputs), arena_bytes, int(release_gil)]
     assert len(head) == PLAN_WORDS
     words = [*head, *outputs, *ints]
     memory = (ctypes.c_int64 * len(words))(*words)

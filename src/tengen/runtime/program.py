@@ -17,12 +17,13 @@ from tengen.base.config import config
 from tengen.codegen.llvm import emit_module
 from tengen.codegen.target import Target
 from tengen.ir.graph import Graph
-from tengen.kernels.lowering import Lowering
+from tengen.kernels.lowering import Launch, Lowering
 from tengen.loops.interp import evaluate
 from tengen.loops.lang import Expr, Index, as_int, const, maximum
 from tengen.loops.text import print_kernel
 from tengen.loops.verify import verify
 from tengen.runtime import compile as compiler
+from tengen.runtime import launch_log, native
 from tengen.runtime.cache import compiled
 
 ALIGN = 64  # bytes; temporaries start on a cache line
@@ -38,6 +39,8 @@ class Program:
         derived: expressions over params that follow them in `ints`. arena: bytes of scratch memory, maybe an expression.
         graph: what it was made from. constants: its last input buffers: constants of the graph, ("const", name), and the outputs
             of `setup`, a program that is run once and takes constants only. output_bytes: of the outputs of such a program.
+        launches: what it runs, in order, if it was built to be recorded (`launch_log.py`); else None. costs: of those,
+            as far as they were asked for.
     """
 
     name: str
@@ -53,6 +56,8 @@ class Program:
     constants: list[Hashable] = field(default_factory=list)
     setup: Program | None = None
     output_bytes: list[int] = field(default_factory=list)
+    launches: list[Launch] | None = None
+    costs: dict = field(default_factory=dict)
     _loaded: object = None
 
     @property
@@ -74,6 +79,21 @@ class Program:
         known = as_int(self.arena)
         n = exact(self.arena, dict(zip(self.params, values))) if known is None else known  # type: ignore[arg-type]
         return check_bytes(n, f"the temporaries of {self.name}")
+
+    def plan(
+        self,
+        n_inputs: int,
+        output_bytes: Sequence[int],
+        values: Sequence[int] = (),
+        release_gil: bool = False,
+        entry: launch_log.Entry | None = None,
+    ) -> Callable:
+        """A builtin function that runs it for these parameter values: `native.make_plan`. entry: of a program that is recorded."""
+        arena, ints = self.arena_bytes(values), self.integers(values)
+        pool: bool | int = True
+        if entry is not None:
+            ints, pool = [*ints, entry.number], launch_log.recorder()
+        return native.make_plan(self.address, n_inputs, output_bytes, arena, ints, pool, release_gil, owner=self)
 
 
 def value_of(e: Index, params: Sequence[Expr], values: Sequence[int]) -> int:
@@ -110,8 +130,9 @@ def check_bytes(n: int, what: str) -> int:
     return n
 
 
-def build(lo: Lowering, inputs: Sequence[Hashable], outputs: Sequence[Hashable], name: str) -> Program:
-    """Plans memory and writes the program's LLVM IR. Nothing is compiled yet."""
+def build(lo: Lowering, inputs: Sequence[Hashable], outputs: Sequence[Hashable], name: str, record: bool = False) -> Program:
+    """Plans memory and writes the program's LLVM IR. Nothing is compiled yet. record: it hands every launch to `parallel`, as
+    `launch_log.py` wants it; the kernels are the same."""
     if config.check:
         for launch in lo.launches:
             verify(launch.kernel)
@@ -147,9 +168,12 @@ def build(lo: Lowering, inputs: Sequence[Hashable], outputs: Sequence[Hashable],
             where[id] = f"%t{j}"
     widest = max((len(launch.ids) for launch in lo.launches), default=0)
     head = f"  %args = alloca [{max(widest, 1)} x ptr], align 16"
+    if record:  # two words before the arguments: which plan, which launch
+        head = f"  %frame = alloca [{widest + 2} x ptr], align 16\n  %args = getelementptr ptr, ptr %frame, i64 2"
+        head += "\n  %launch = getelementptr ptr, ptr %frame, i64 1"
     unique: dict[str, str] = {}
     kernels = []
-    for launch in lo.launches:
+    for number, launch in enumerate(lo.launches):
         body = print_kernel(launch.kernel).replace(launch.kernel.name, "K", 1)
         if body not in unique:
             unique[body] = launch.kernel.name
@@ -159,10 +183,15 @@ def build(lo: Lowering, inputs: Sequence[Hashable], outputs: Sequence[Hashable],
             slot = f"%s{len(lines)}"
             lines.append(f"  {slot} = getelementptr ptr, ptr %args, i64 {a}\n  store ptr {where[id]}, ptr {slot}")
         pieces = operand(launch.kernel.pieces, lines)
-        if pieces == "1":
+        if record:
+            lines.append(f"  store i64 {number}, ptr %launch")
+        if pieces == "1" and not record:
             lines.append(f"  call void @{fn}(ptr %args, ptr %ints, i64 0, i64 1)")
         else:
             lines.append(f"  call void %parallel(ptr @{fn}, ptr %args, ptr %ints, i64 {pieces})")
+    if record:
+        head += f"\n  %plan.p = getelementptr i64, ptr %ints, i64 {len(lo.ints) + len(derived)}\n  %plan = load i64, ptr %plan.p"
+        head += "\n  store i64 %plan, ptr %frame"
     body = "\n".join([head, *lines])
     run = f"define void @run(ptr %buffers, ptr %ints, ptr %parallel) {{\n{body}\n  ret void\n}}\n"
     text = emit_module(kernels, lo.target, run)
@@ -170,7 +199,10 @@ def build(lo: Lowering, inputs: Sequence[Hashable], outputs: Sequence[Hashable],
         print(text)
     if config.debug >= 5:
         print(compiler.assembly(text, lo.target))
-    return Program(name, text, lo.target, len(inputs), len(outputs), list(lo.ints), derived, arena, len(kernels))
+    launches = list(lo.launches) if record else None
+    return Program(
+        name, text, lo.target, len(inputs), len(outputs), list(lo.ints), derived, arena, len(kernels), launches=launches
+    )
 
 
 def plan_memory(lo: Lowering) -> tuple[dict[Hashable, Index], Index]:

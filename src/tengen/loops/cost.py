@@ -1,0 +1,266 @@
+"""What a run of a kernel costs, read off its loops: floating-point operations, and bytes that go to or come from memory.
+
+In: a `Kernel` and numbers for its integer parameters. Out: a `Cost`. The loops are walked, not run: a loop whose variable decides
+nothing inside it (no bound, no condition, no count) is a factor; of others, all iterations are looked at together, as arrays, and
+those that decide alike are counted once. So the count is exact, edges of tiles included, unless data decides what is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tengen.loops.interp import evaluate
+from tengen.loops.lang import LANES, Assign, Buffer, Declare, Expr, For, If, Kernel, Let, Load, Store, const, map_expr
+from tengen.loops.math import expand
+
+_FLOPS = {"add": 1, "sub": 1, "mul": 1, "div": 1, "fma": 2, "min": 1, "max": 1, "neg": 1, "abs": 1, "sqrt": 1}
+_FLOPS |= dict.fromkeys(("floor", "ceil", "trunc", "rint"), 1)
+MOST = 1 << 18  # iterations looked at together; of more, a regular sample
+_Range = tuple[float, float]
+_ANY = (-np.inf, np.inf)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one run of a kernel does.
+
+    Attributes:
+        flops: operations on floats (a fused multiply-add is two, a comparison none; lanes of a vector that are not stored count).
+        bytes: of memory read and written at least: each buffer's elements once each, scratch memory not at all.
+        exact: False where data decides what is done (then the longer way is counted, and a loop once), or iterations were too
+            many to look at all.
+    """
+
+    flops: int
+    bytes: int
+    exact: bool = True
+
+
+def cost(kernel: Kernel, ints: Mapping[str, int] | Sequence[int] = ()) -> Cost:
+    """The cost of all pieces of a kernel for these integer parameters, by name or in order."""
+    names = [str(v.attr) for v in kernel.ints]
+    values = ints if isinstance(ints, Mapping) else dict(zip(names, ints, strict=True))
+    env = {v: np.array([values[str(v.attr)]]) for v in kernel.ints}
+    pieces = int(np.ravel(evaluate(kernel.pieces, env))[0])
+    if pieces <= 0:
+        return Cost(0, 0)
+    w = _Walk(kernel)
+    w.ranges.update({v: (int(x[0]), int(x[0])) for v, x in env.items()})
+    w.loop(For(kernel.piece, const(0), kernel.pieces, 1, kernel.body), np.zeros(1, np.int64), np.array([pieces]), env, np.ones(1), set())
+    moved = sum(min(w.moved[b], w.span(b)) for b in w.moved)
+    return Cost(round(w.flops), round(moved), w.exact)
+
+
+class _Walk:
+    """Sums over one kernel. An environment gives control variables their values in every iteration, as arrays of one length; a
+    weight says how often that iteration stands for others."""
+
+    def __init__(self, kernel: Kernel):
+        self.flops = 0.0
+        self.exact = True
+        self.buffers = set(kernel.buffers)
+        self.moved: dict[Buffer, float] = {}  # bytes, with repetition
+        self.reach: dict[Buffer, _Range] = {}  # the elements touched lie between
+        self.ranges: dict[Expr, _Range] = {}
+        self._free: dict[Expr, frozenset[Expr]] = {}
+        self._live: dict[int, list[frozenset[Expr]]] = {}  # by the identity of a block
+        self._changing: set[Expr] = set()
+        self._calls: dict[Expr, Expr] = {}
+        self._note_changing(kernel.body)
+
+    def _note_changing(self, body: list) -> None:
+        for s in body:
+            if isinstance(s, Declare):
+                self._changing.add(s.var)
+            for inner in _inside(s):
+                self._note_changing(inner)
+
+    # -- what decides
+    def free(self, e: Expr) -> frozenset[Expr]:
+        """The variables of an expression."""
+        return map_expr(e, lambda x, args: frozenset([x]) if x.op == "var" else frozenset().union(*args), self._free)
+
+    def needs(self, body: list) -> frozenset[Expr]:
+        """The variables from outside on which bounds, conditions and counts in a block depend."""
+        return self.live(body)[0]
+
+    def live(self, body: list) -> list[frozenset[Expr]]:
+        """The same for the rest of a block from each statement on."""
+        if id(body) in self._live:
+            return self._live[id(body)]
+        found: frozenset[Expr] = frozenset()
+        lives = [found]
+        for s in reversed(body):
+            match s:
+                case Let() | Declare() if s.var in found:
+                    found = (found - {s.var}) | self.free(s.value)
+                case Load() | Store():
+                    found |= frozenset() if s.count is None else self.free(s.count)
+                case For():
+                    found |= (self.needs(s.body) - {s.var}) | self.free(s.start) | self.free(s.stop)
+                case If():
+                    found |= self.needs(s.body) | self.needs(s.orelse) | self.free(s.cond)
+            lives.append(found)
+        lives.reverse()
+        self._live[id(body)] = lives
+        return lives
+
+    # -- walking
+    def loop(self, s: For, start: np.ndarray, stop: np.ndarray, env: dict, weight: np.ndarray, seen: set[Expr]) -> None:
+        """All iterations of a loop, for every environment."""
+        v, step, body = s.var, s.step, s.body
+        trips = np.maximum(0, -(-(stop - start) // step))
+        alive = trips > 0
+        if not alive.any():
+            return
+        needs = self.needs(body)
+        outer = [k for k in env if k in needs and k is not v]
+        (start, trips, *values), weight = _merge([x[alive] for x in (start, trips, *(env[k] for k in outer))], weight[alive])
+        env = dict(zip(outer, values))
+        low, high = float(start.min()), float((start + (trips - 1) * step).max())
+        before = self.ranges.get(v)
+        self.ranges[v] = (low, high) if before is None else (min(low, before[0]), max(high, before[1]))
+        if v not in needs:
+            return self.block(body, env, weight * trips, seen)
+        total = int(trips.sum())
+        at = np.arange(total)
+        scale = 1.0
+        if total > MOST:
+            at = np.unique(np.linspace(0, total - 1, MOST).astype(np.int64))
+            scale, self.exact = total / len(at), False
+        ends = np.cumsum(trips)
+        which = np.searchsorted(ends, at, side="right")
+        inner = {k: x[which] for k, x in env.items()}
+        inner[v] = start[which] + (at - (ends - trips)[which]) * step
+        self.block(body, inner, weight[which] * scale, seen)
+
+    def block(self, body: list, env: dict, weight: np.ndarray, counted: set[Expr]) -> None:
+        """The statements of a block; what was `counted` around it is not computed again."""
+        total, seen = float(weight.sum()), set(counted)
+        for s, live in zip(body, self.live(body)[1:]):
+            match s:
+                case Let() | Declare() | Assign():
+                    self.arithmetic(s.value, total, seen)
+                    self.ranges[s.var] = self.range(s.value) if s.var not in self._changing else _ANY
+                    if s.var in live and s.var not in self._changing:  # else data decides
+                        value = self.value(s.value, env, len(weight))
+                        env |= {} if value is None else {s.var: value}
+                case Load():
+                    self.memory(s, s.var.lanes, env, weight)
+                    self.ranges[s.var] = _ANY
+                case Store():
+                    self.arithmetic(s.value, total, seen)
+                    self.memory(s, max(s.value.lanes, s.index.lanes), env, weight)
+                case For():
+                    start, stop = self.value(s.start, env, len(weight)), self.value(s.stop, env, len(weight))
+                    if start is None or stop is None:  # data decides: one iteration stands for all
+                        self.exact = False
+                        self.ranges[s.var] = _ANY
+                        self.block(s.body, dict(env), weight, seen)
+                    else:
+                        self.loop(s, start, stop, env, weight, seen)
+                case If():
+                    self.branch(s, env, weight, seen)
+
+    def branch(self, s: If, env: dict, weight: np.ndarray, seen: set[Expr]) -> None:
+        """Both ways of a condition, each with the iterations that take it."""
+        cond = self.value(s.cond, env, len(weight))
+        if cond is None:
+            self.exact = False
+            return self.block(s.body if len(s.body) >= len(s.orelse) else s.orelse, dict(env), weight, seen)
+        for body, taken in ((s.body, cond.astype(bool)), (s.orelse, ~cond.astype(bool))):
+            if body and taken.any():
+                self.block(body, {k: x[taken] for k, x in env.items()}, weight[taken], seen)
+
+    def value(self, e: Expr, env: dict, n: int) -> np.ndarray | None:
+        """An expression in every environment; None if data decides it."""
+        free = self.free(e)
+        if not free <= env.keys():
+            return None
+        return np.broadcast_to(evaluate(e, {v: env[v] for v in free}), (n,))
+
+    # -- counting
+    def arithmetic(self, e: Expr, times: float, seen: set[Expr]) -> None:
+        """Counts what an expression computes that was not computed before in this block."""
+        here: set[Expr] = set()
+        stack = [expand(e, self._calls)]
+        while stack:
+            x = stack.pop()
+            if x in seen or x in here:
+                continue
+            (here if self.free(x) & self._changing else seen).add(x)
+            if x.dtype.is_float:
+                self.flops += _FLOPS.get(x.op, LANES - 1 if x.op == "fold" else 0) * x.lanes * times
+            stack.extend(x.args)
+
+    def memory(self, s: Load | Store, lanes: int, env: dict, weight: np.ndarray) -> None:
+        """Counts the elements that a load or store touches."""
+        if s.buffer not in self.buffers:
+            return
+        each: np.ndarray | float = float(lanes)
+        if s.count is not None and lanes > 1:
+            count = self.value(s.count, env, len(weight))
+            self.exact = self.exact and count is not None
+            each = float(LANES) if count is None else np.clip(count, 0, LANES)
+        self.moved[s.buffer] = self.moved.get(s.buffer, 0.0) + float((weight * each).sum()) * s.buffer.dtype.size
+        low, high = self.range(s.index)
+        high += LANES - 1 if lanes > 1 and s.index.lanes == 1 and s.count is None else 0
+        before = self.reach.get(s.buffer, (low, high))
+        self.reach[s.buffer] = min(low, before[0]), max(high, before[1])
+
+    def span(self, b: Buffer) -> float:
+        """Bytes between the first and the last element touched."""
+        low, high = self.reach[b]
+        return (high - low + 1) * b.dtype.size
+
+    def range(self, e: Expr) -> _Range:
+        """Bounds of an index."""
+        return map_expr(e, self._range, {})
+
+    def _range(self, e: Expr, args: tuple[_Range, ...]) -> _Range:
+        if e.op == "const":
+            return (float(e.attr), float(e.attr)) if e.dtype.is_int else _ANY  # type: ignore[arg-type]
+        if e.op == "var":
+            return self.ranges.get(e, _ANY)
+        if e.op == "ramp":
+            return 0.0, LANES - 1.0
+        if e.op == "splat":
+            return args[0]
+        if e.dtype.kind != "i" or _ANY in args:
+            return _ANY
+        a, b = (args[0], args[-1])
+        match e.op:
+            case "add": return a[0] + b[0], a[1] + b[1]  # fmt: skip
+            case "sub": return a[0] - b[1], a[1] - b[0]  # fmt: skip
+            case "mul":
+                corners = [x * y for x in a for y in b]
+                return min(corners), max(corners)
+            case "min": return min(a[0], b[0]), min(a[1], b[1])  # fmt: skip
+            case "max": return max(a[0], b[0]), max(a[1], b[1])  # fmt: skip
+            case "quo" if a[0] >= 0 and b[0] > 0: return a[0] // b[1], a[1] // b[0]  # fmt: skip
+            case "rem" if a[0] >= 0 and b[0] > 0: return 0.0, min(a[1], b[1] - 1)  # fmt: skip
+        return _ANY
+
+
+def _merge(columns: list[np.ndarray], weight: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+    """Equal rows as one, their weights added."""
+    if len(weight) < 64:
+        return columns, weight
+    key, size = np.zeros(len(weight), np.int64), 1
+    for x in columns:
+        low, width = int(x.min()), int(x.max()) - int(x.min()) + 1
+        if size * width >= 1 << 62:
+            return columns, weight
+        key, size = key * width + (x - low), size * width
+    _, first, group = np.unique(key, return_index=True, return_inverse=True)
+    return [x[first] for x in columns], np.bincount(group, weight)
+
+
+def _inside(s) -> list[list]:
+    match s:
+        case For(): return [s.body]  # fmt: skip
+        case If(): return [s.body, s.orelse]  # fmt: skip
+    return []

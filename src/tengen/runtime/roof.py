@@ -1,0 +1,106 @@
+"""The machine's roof: how many operations on float32, and how many bytes of memory, a second can have.
+
+Measured in some ten milliseconds with kernels of our own, once for a machine and a number of threads, and kept in the cache of
+compiled kernels. The shortest time of several runs counts: a roof is what the machine does when nothing disturbs it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from tengen.base.config import config
+from tengen.base.dtype import float32
+from tengen.base.version import VERSION
+from tengen.codegen.target import Target
+from tengen.kernels.lowering import Array, Lowering
+from tengen.kernels.pointwise import copy
+from tengen.loops.lang import LANES, const, fma
+from tengen.runtime import cache, native
+from tengen.runtime.program import Program, build
+
+STEPS = 2048
+COPIED = 48 << 20  # bytes; far more than caches hold
+RUNS = 5
+
+_known: dict[str, Roof] = {}
+
+
+@dataclass(frozen=True)
+class Roof:
+    """flops: float32 operations a second (a fused multiply-add is two). bytes: of memory read and written a second, by a copy."""
+
+    flops: float
+    bytes: float
+
+
+def roof(threads: int) -> Roof:
+    """What this machine can do with so many threads: measured if nobody did before.
+
+    The number of threads is set for the length of the measurement.
+    """
+    key = f"tengen {VERSION} roof {Target.host().key} {threads}"
+    if key not in _known:
+        kept = cache.get(key)
+        _known[key] = measure(threads) if kept is None else Roof(**json.loads(kept))
+        if kept is None:
+            cache.put(key, json.dumps(asdict(_known[key])).encode())
+    return _known[key]
+
+
+def measure(threads: int) -> Roof:
+    """The same, measured now."""
+    before = config.threads
+    native.set_threads(threads)
+    try:
+        program, flops = _multiply_adds(8 * threads)
+        moved = _copy()
+        x = native.new_buffer(COPIED)
+        return Roof(flops / _shortest(program, []), 2 * COPIED / _shortest(moved, [x]))
+    finally:
+        native.set_threads(before)
+
+
+def _multiply_adds(pieces: int) -> tuple[Program, float]:
+    """A program that does nothing else, on registers, and how many operations it has."""
+    target = Target.host()
+    chains = 12 if target.vector_bytes >= 64 else 6
+    lo = Lowering(target)
+    k = lo.kernel("peak")
+    n = pieces * chains * LANES
+    out = k.write(Array("y", float32, (n,), (1,)))
+    piece = k.split(pieces)
+    factor, term = (k.let(const(v, float32, LANES)) for v in (0.999, 0.001))
+    sums = [k.var(const(float(i), float32, LANES), float32, "s") for i in range(chains)]
+    with k.loop(0, STEPS):
+        for s in sums:
+            s.set(fma(s.value, factor, term))
+    for i, s in enumerate(sums):
+        k.store(out, (piece * chains + i) * LANES, s.value)
+    lo.launch(k)
+    program = build(lo, [], ["y"], "peak")
+    program.output_bytes = [4 * n]
+    return program, 2.0 * n * STEPS
+
+
+def _copy() -> Program:
+    lo = Lowering(Target.host())
+    x, y = (Array(id, float32, (COPIED // 4,), (1,)) for id in "xy")
+    copy(lo, x, y)
+    program = build(lo, ["x"], ["y"], "copy")
+    program.output_bytes = [COPIED]
+    return program
+
+
+def _shortest(program: Program, inputs: Sequence[object]) -> float:
+    """Seconds of the shortest of several runs; the first, which maps memory, does not count."""
+    run = program.plan(len(inputs), program.output_bytes)
+    best = float("inf")
+    for _ in range(RUNS + 1):
+        start = time.perf_counter()
+        kept = run(*inputs)
+        best = min(best, time.perf_counter() - start)
+        del kept
+    return best
