@@ -48,7 +48,7 @@ KNOBS: dict[str, tuple[str, Callable[[str], Any], Any, str]] = {
     "cache_dir": ("TENGEN_CACHE_DIR", str, None, "where compiled kernels are kept; default: ~/.cache/tengen"),
     "cache_bytes": ("TENGEN_CACHE_BYTES", _positive, 512 << 20, "size at which the oldest cached kernels are removed"),
     "cache": ("TENGEN_CACHE", lambda s: s not in ("", "0"), True, "keep compiled kernels on disk"),
-    "winograd": ("TENGEN_WINOGRAD", lambda s: s not in ("", "0"), True, "Winograd convolutions where they pay; 0: all direct (changes bits)"),
+    "winograd": ("TENGEN_WINOGRAD", lambda s: s not in ("", "0"), True, "0: convolutions never by Winograd (changes bits)"),
     "target": ("TENGEN_TARGET", str, "native", "the instruction set that this process compiles for"),
 }
 

@@ -65,11 +65,11 @@ def conv2d(
 
     Shapes:   (N, C, H, W), (O, C, KH, KW) or with groups (G, O/G, C/G, KH, KW), bias (1, O, 1, 1) -> (N, O, PH, PW)
     Args:
-        algorithm: "auto", "direct", or "winograd2" and "winograd4" (3x3 filters, stride and dilation 1, one group). "auto" chooses
-            by the extents of channels and space, never by the batch, and a graph keeps the choice; TENGEN_WINOGRAD=0 makes it
-            "direct".
-    Numerics: direct: accumulated over (KH, KW, C) in that order; Winograd: docs/numerics.md. The same bits for any batch, threads
-        and target
+        algorithm: "auto", "direct", or "winograd2" and "winograd4" (3x3 filters, stride and dilation 1, one group). "auto"
+            chooses by the extents of channels and space, never by the batch, and a graph keeps the choice; TENGEN_WINOGRAD=0
+            makes it "direct".
+    Numerics: direct: accumulated over (KH, KW, C) in that order; Winograd: docs/numerics.md. The same bits for any batch,
+        threads and target
 
     >>> from tengen import functional as F
     >>> F.conv2d(F.ones((1, 1, 4, 4)), F.ones((1, 1, 3, 3)), padding=1).numpy()[0, 0, 0].tolist()

@@ -104,8 +104,8 @@ def pays(c: Index, o: Index, h: Index, w: Index) -> int:
     """The outputs of a tile, 2 or 4, with which a convolution of c to o channels with h x w outputs is faster, or 0 for direct.
 
     Counted are multiplications. Reading a weight costs as many as `WEIGHT`, making a transformed value `VALUE`; with tiles of m
-    there are (m + 2)^2 weights for a pair of channels, and as many values for a channel and tile. Part of the numerics contract:
-    it decides about bits, and nothing else may enter.
+    there are (m + 2)^2 weights for a pair of channels, and as many values for a channel and tile. Part of the numerics
+    contract: it decides about bits, and nothing else may enter.
     """
 
     if c > MOST_CHANNELS or o > MOST_CHANNELS:
@@ -143,7 +143,7 @@ class Blocks:
 
     @property
     def image(self) -> int:
-        """From one point's transformed tiles to the next one's: not a multiple of a power of two, which would be one cache set."""
+        """From one point's transformed tiles to the next one's: no multiple of a large power of two, which is one cache set."""
         return self.tiles * self.pitch + LANES
 
     @property

@@ -62,8 +62,8 @@ ALGORITHMS = ("auto", "direct", "winograd2", "winograd4")
 
 
 def _algorithm(types, a: dict, asked: str) -> str:
-    """The algorithm, from what is asked for: "auto" is decided by `winograd.pays` from the extents of channels and space. Batch,
-    threads and target are not looked at: the choice changes bits.
+    """The algorithm, from what is asked for: "auto" is decided by `winograd.pays` from the extents of channels and space.
+    Batch, threads and target are not looked at: the choice changes bits.
 
     Errors: ShapeError, DTypeError where Winograd is asked for and cannot be.
     """
@@ -233,10 +233,10 @@ def conv(inp: Tensor, weight: Tensor, stride=1, padding=0, dilation=1, groups: i
     Shapes:   (N, C, *S), (O, C/G, *K) or (G, O/G, C/G, *K) -> (N, O, *P), P = (S + 2 padding - dilation (K - 1) - 1) //
     stride + 1
     Args:
-        algorithm: "direct", or "winograd2" and "winograd4" for 3x3 filters, stride and dilation 1 and one group (tiles of 2x2 or
-            4x4 outputs: fewer multiplications, other roundings); "auto" decides by the extents of channels and space, see
+        algorithm: "direct", or "winograd2" and "winograd4" for 3x3 filters, stride and dilation 1 and one group (tiles of 2x2
+            or 4x4 outputs: fewer multiplications, other roundings); "auto" decides by the extents of channels and space, see
             `kernels.winograd.pays`, and a graph keeps what was decided.
-    Numerics: direct: accumulated over (*K, C) in that order, see `kernels/contraction.py`; padding is zeros that are multiplied.
+    Numerics: direct: accumulated over (*K, C) in that order, see `kernels/contraction.py`; padding is zeros, multiplied.
         Winograd: see `kernels/winograd.py`
     Layout:   the result is channels-last in memory
     """
