@@ -1,0 +1,248 @@
+"""The networks: published numbers of parameters, PyTorch's results with the same weights, and one meaning in every way of running."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tengen
+import tengen.functional as F
+import tengen.module as M
+from tengen import Tensor, set_threads, trace
+from tengen.autodiff import GradManager
+from tengen.deploy import compile_model, run_artifact
+from tengen.deploy.run import CannotRun
+from tengen.optimizer import SGD
+
+PARAMETERS = {
+    "bert_base": 109_482_240, "convnext_tiny": 28_589_128, "densenet121": 7_978_856, "efficientnet_b0": 5_288_548, "lenet": 61_706,
+    "mlp": 669_706, "mobilenet_v2": 3_504_872, "mobilenet_v3_large": 5_483_032, "resnet18": 11_689_512, "resnet34": 21_797_672,
+    "resnet50": 25_557_032, "shufflenet_v2_x1_0": 2_278_604, "unet": 31_037_698, "vgg16": 138_357_544, "vit_base": 86_567_656,
+    "vit_small": 22_050_664, "vit_tiny": 5_717_416,
+}  # fmt: skip
+
+IMAGE, TOKENS = (3, 64, 64), (9,)
+# Small enough to compare and to run in every way: (options, shape of a sample).
+SMALL = {
+    "bert_base": ({"vocabulary": 50, "width": 24, "heads": 3, "depth": 2, "context": 16}, TOKENS),
+    "convnext_tiny": ({"depths": (1, 2), "channels": (16, 32), "num_classes": 7}, IMAGE),
+    "densenet121": ({"growth": 8, "depths": (2, 3), "width": 16, "num_classes": 7}, IMAGE),
+    "efficientnet_b0": ({"num_classes": 7}, IMAGE),
+    "gpt": ({"layers": 2, "width": 24, "heads": 3, "context": 16, "vocabulary": 50}, TOKENS),
+    "lenet": ({}, (1, 32, 32)),
+    "lstm": ({"vocabulary": 50, "embedding": 12, "hidden": 20}, TOKENS),
+    "mlp": ({"sizes": (48, 33, 10)}, (3, 4, 4)),
+    "mobilenet_v2": ({"width": 0.25, "num_classes": 7}, IMAGE),
+    "mobilenet_v3_large": ({"num_classes": 7}, IMAGE),
+    "resnet18": ({"width": 8, "num_classes": 7}, IMAGE),
+    "resnet34": ({"width": 8, "num_classes": 7}, IMAGE),
+    "resnet50": ({"width": 8, "num_classes": 7}, IMAGE),
+    "shufflenet_v2_x1_0": ({"num_classes": 7}, IMAGE),
+    "unet": ({"width": 8, "depth": 2}, IMAGE),
+    "vgg16": ({"layers": (8, 0, 16, 16, 0), "hidden": 24, "num_classes": 7}, IMAGE),
+    "vit_tiny": ({"image": 32, "patch": 8, "width": 24, "heads": 3, "depth": 2, "num_classes": 7}, (3, 32, 32)),
+}  # fmt: skip
+SAVED = Path(__file__).with_name("saved.json")  # PyTorch's results, for where it is not installed
+
+
+def network(name, **more):
+    """A small network with weights that depend on nothing but their names."""
+    net = tengen.models.create(name, **{**SMALL[name][0], **more})
+    for i, (key, t) in enumerate(sorted(net.named_tensors())):
+        rng = np.random.default_rng(i)
+        a = rng.normal(size=t.shape) * (0.5 / max(1, np.prod(t.shape[1:])) ** 0.5)
+        if key.endswith("running_var") or ("norm" in key or "bn" in key) and key.endswith("weight"):
+            a = 1 + 0.2 * np.abs(a)
+        t._reset(a.astype(np.float32))
+    for m in net.modules():
+        if isinstance(m, M.Dropout) or type(m).__name__ == "DropPath":
+            m.drop_prob = 0.0
+    return net
+
+
+def sample(name, batch=2, seed=0):
+    rng, shape = np.random.default_rng(seed), (batch, *SMALL[name][1])
+    return rng.integers(0, 50, shape).astype(np.int32) if SMALL[name][1] == TOKENS else rng.standard_normal(shape, np.float32)
+
+
+def first(y):
+    return y[0] if isinstance(y, tuple) else y
+
+
+def torch_network(name, net):
+    torch = pytest.importorskip("torch")
+    import torch_sequence
+    import torch_vision
+
+    theirs = getattr(torch_sequence if hasattr(torch_sequence, name) else torch_vision, name)(**SMALL[name][0])
+    weights = net.state_dict()
+    mine = {k for k in theirs.state_dict() if not k.endswith("num_batches_tracked")}
+    assert mine == set(weights)
+    with torch.no_grad():
+        for k in mine:
+            theirs.state_dict()[k].copy_(torch.from_numpy(np.array(weights[k])).reshape(theirs.state_dict()[k].shape))
+    for m in theirs.modules():
+        if isinstance(m, torch.nn.Dropout):
+            m.p = 0.0
+    return theirs
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_parameters(name):
+    assert sum(p.size for p in tengen.models.create(name).parameters()) == PARAMETERS[name]
+
+
+def test_names():
+    assert set(PARAMETERS) | {"gpt", "lstm"} == set(tengen.models.list_models())
+    with pytest.raises(ValueError, match="no model 'resnet'.*resnet18"):
+        tengen.models.create("resnet")
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_results_are_those_of_pytorch(name):
+    import torch
+
+    net = network(name).eval()
+    theirs = torch_network(name, net).eval()
+    x = sample(name)
+    with torch.no_grad():
+        want = first(theirs(torch.from_numpy(x.astype(np.int64) if x.dtype == np.int32 else x))).numpy()
+    np.testing.assert_allclose(first(net(Tensor(x))).numpy(), want, rtol=2e-4, atol=2e-5 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_results_are_the_saved_ones(name):
+    want = np.array(json.loads(SAVED.read_text())[name])
+    got = first(network(name).eval()(Tensor(sample(name)))).numpy().reshape(-1)[: len(want)]
+    np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2", "efficientnet_b0", "unet", "convnext_tiny", "vit_tiny", "gpt", "lstm"])
+def test_gradients_are_those_of_pytorch(name):
+    """In training, by double precision on both sides: batch norm of few values magnifies what rounding does."""
+    import torch
+
+    net = network(name).train()
+    theirs = torch_network(name, net).train().double()
+    for t in net.named_tensors():
+        t[1]._reset(t[1].numpy().astype(np.float64))
+    x = sample(name, 4)
+    xt = torch.from_numpy(x.astype(np.int64 if x.dtype == np.int32 else np.float64))
+    y = first(theirs(xt))
+    g = np.random.default_rng(3).normal(size=y.shape)
+    (y * torch.from_numpy(g)).sum().backward()
+    gm = GradManager().attach(net.parameters())
+    with gm:
+        mine = first(net(Tensor(x if x.dtype == np.int32 else x.astype(np.float64))))
+        gm.backward((mine * Tensor(g)).sum())
+    np.testing.assert_allclose(mine.numpy(), y.detach().numpy(), rtol=1e-6, atol=1e-7)
+    named = dict(theirs.named_parameters())
+    if name == "lstm":
+        import torch_sequence
+
+        named = {torch_sequence._tengen_name(k): p for k, p in named.items()}
+    for key, p in net.named_parameters():
+        want = named[key].grad.numpy()
+        np.testing.assert_allclose(p.grad.numpy().reshape(want.shape), want, rtol=1e-5, atol=1e-6 * max(1, np.abs(want).max()), err_msg=key)
+
+
+# ---- one meaning -----------------------------------------------------------------------------------------------------------
+
+WAYS = ["resnet18", "mobilenet_v2", "vit_tiny", "gpt", "lstm", "unet"]
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_every_way_gives_the_same_bits(name, tmp_path):
+    net = network(name).eval()
+    x = Tensor(sample(name, 3))
+    want = net(x).numpy()
+    run = trace(net, capture_as_const=True)
+    assert run(x).numpy().tobytes() == want.tobytes()
+    set_threads(1)
+    try:
+        assert run(x).numpy().tobytes() == want.tobytes()
+    finally:
+        set_threads(2)
+    run.dump(tmp_path / "net.tgn", arg_names=["x"])
+    assert tengen.load_graph(tmp_path / "net.tgn")(x).numpy().tobytes() == want.tobytes()
+    assert trace(net)(x[1:2]).numpy().tobytes() == want[1:2].tobytes()
+
+
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2", "vit_tiny", "gpt", "lstm"])
+def test_traced_training_is_eager_training(name):
+    def train(traced):
+        net = network(name).train()
+        gm, opt = GradManager().attach(net.parameters()), SGD(net.parameters(), lr=0.05, momentum=0.9)
+
+        def step(x, label):
+            with gm:
+                y = net(x)
+                loss = F.loss.cross_entropy(y.reshape(-1, y.shape[-1]), label)
+                gm.backward(loss)
+            opt.step().clear_grad()
+            return loss
+
+        run = trace(step) if traced else step
+        x = sample(name, 4)
+        n = x.size if name == "gpt" else 4
+        losses = [run(Tensor(x), Tensor((np.arange(n) % 2).astype("int32"))).numpy().tobytes() for _ in range(2)]
+        return losses + [t.numpy().tobytes() for _, t in sorted(net.named_tensors())]
+
+    assert train(True) == train(False)
+
+
+@pytest.mark.parametrize("target", ["x86-64", "aarch64"])
+@pytest.mark.parametrize("name, more", [("resnet18", {"depths": (1, 1)}), ("mobilenet_v2", {"stages": [(1, 16, 1, 1), (6, 24, 2, 2)]}),
+                                        ("gpt", {"layers": 1})])  # fmt: skip
+def test_artifacts(name, more, target, tmp_path):
+    pytest.importorskip("ziglang")
+    if name == "resnet18":
+        net = tengen.models.ResNet(tengen.models.BasicBlock, num_classes=7, width=8, **more).eval()
+    else:
+        net = network(name, **more).eval()
+    x = sample(name, 1)[..., :16, :16] if name != "gpt" else sample(name, 1)
+    run = trace(net, capture_as_const=True)
+    want = run(Tensor(x)).numpy()
+    run.dump(tmp_path / "net.tgn", arg_names=["x"], output_names=["y"])
+    artifact = compile_model(tmp_path / "net.tgn", target, tmp_path, "net")
+    try:
+        assert run_artifact(artifact, [x])[0].tobytes() == want.tobytes()
+    except CannotRun as e:
+        pytest.skip(str(e))
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_text_with_a_cache_is_text_without(tied):
+    net = network("gpt", tied=tied).eval()
+    ids = sample("gpt", 2)[:, :4]
+    text = net.generate(ids, 7)
+    assert text.shape == (2, 11) and (text[:, :4] == ids).all()
+    logits = net(Tensor(text)).numpy()
+    assert (logits[:, 3:-1].argmax(-1) == text[:, 4:]).all()
+    step, caches = net.step(Tensor(text[:, :4]))
+    assert step.numpy().tobytes() == logits[:, :4].tobytes()
+    for t in range(4, 11):
+        step, caches = net.step(Tensor(text[:, t : t + 1]), caches)
+        assert step.numpy().tobytes() == np.ascontiguousarray(logits[:, t : t + 1]).tobytes()
+
+
+def test_drawn_text():
+    net = network("gpt").eval()
+    draw = lambda **o: net.generate([[1, 2]], 9, temperature=1.0, **o).tolist()
+    assert draw(seed=1) == draw(seed=1) != draw(seed=2)
+    assert draw(top_k=1) == net.generate([[1, 2]], 9).tolist()
+    with pytest.raises(ValueError, match="context of 16"):
+        net.generate([[1, 2]], 15)
+
+
+if __name__ == "__main__":  # writes SAVED anew
+    import torch
+
+    found = {}
+    for name in SMALL:
+        theirs, x = torch_network(name, network(name).eval()).eval(), sample(name)
+        with torch.no_grad():
+            y = first(theirs(torch.from_numpy(x.astype(np.int64) if x.dtype == np.int32 else x)))
+        found[name] = [float(f"{v:.7g}") for v in y.numpy().reshape(-1)[:12]]
+    SAVED.write_text(json.dumps(found, indent=1) + "\n")
