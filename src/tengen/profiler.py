@@ -46,7 +46,8 @@ class profile(Result):
             if launch_log.active is not None:
                 raise TraceError("a profile is active already; help: leave its block first")
             log = launch_log.open_log()
-            self.__init__()  # type: ignore[misc]  # a profile may be used again
+            vars(self).clear()  # it may be used again
+            Result.__init__(self)
             self._plans = hide_plans()
             self._log = log
         self._begin = time.monotonic_ns()

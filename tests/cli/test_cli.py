@@ -42,7 +42,7 @@ def test_version():
     assert run("--version") == f"tengen {VERSION}\n"
 
 
-@pytest.mark.parametrize("command", ["", "info", "compile", "verify", "cache", "cache info", "cache clear", "config"])
+@pytest.mark.parametrize("command", ["", "info", "compile", "profile", "verify", "cache", "cache info", "cache clear", "config"])
 def test_help(command):
     text = run(*command.split(), "--help")
     assert text.startswith("Usage: ") and len(text.splitlines()) > 4
@@ -56,6 +56,23 @@ def test_info(model):
         assert part in text
     assert f"{os.path.getsize(model):,}" in text
     assert "captured0" in run("info", model, "--weights") and "matmul(data" in run("info", model, "--graph")
+
+
+@pytest.fixture
+def same_threads():
+    before = config.threads
+    yield
+    tengen.set_threads(before)
+
+
+def test_profile(model, tmp_path, same_threads):
+    text = run("profile", model, "--repeat", 3, "--threads", 1, "--sort", "flops", "--trace", tmp_path / "t.json")
+    head, *rows, last = text.splitlines()
+    assert head.split() == ["kernel", "calls", "time", "share", "each", "GFLOP/s", "GB/s", "roof", "line"]
+    assert rows and all(r.startswith("soft: ") and r.split()[2] == "3" and "test_cli.py:" in r for r in rows)
+    assert last.startswith(f"{3 * len(rows)} launches of {len(rows)} kernels") and "roof with 1 thread:" in last
+    assert (tmp_path / "t.json").read_text().startswith('{"traceEvents"')
+    assert len(run("profile", model, "--repeat", 1, "--limit", 1).splitlines()) == 3
 
 
 def test_compile_and_verify(model, tmp_path):

@@ -1,4 +1,4 @@
-"""The command ``tengen``: look at a model file, compile it for another machine, check the result, tidy the kernel cache.
+"""The command ``tengen``: look at a model file, profile it, compile it for another machine, check the result, tidy the cache.
 
 An error is one line on stderr and exit code 1 (2 for a wrong command line). Without a terminal the output is plain text.
 """
@@ -6,6 +6,8 @@ An error is one line on stderr and exit code 1 (2 for a wrong command line). Wit
 from __future__ import annotations
 
 import functools
+import importlib.util
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -15,10 +17,14 @@ from tengen.base.errors import TengenError
 from tengen.base.version import VERSION
 from tengen.deploy.compile import TARGETS, compile_model
 from tengen.deploy.loader import load_graph
+from tengen.deploy.verify import random_inputs
 from tengen.deploy.verify import verify as verify_artifact
 from tengen.ir.text import print_graph
+from tengen.profiler import profile as profiler
 from tengen.runtime import cache as kernel_cache
 from tengen.runtime import report
+from tengen.runtime.native import set_threads
+from tengen.runtime.profile import SORTS, Result
 
 HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -128,6 +134,68 @@ def verify(model: Path, folder: Path, name: str | None, runs: int, seed: int) ->
     click.echo(f"{v.target}: {v.runs} runs, {v.values} values, {v.differing} differ{where}")
     if v.status == "different":
         raise click.ClickException(f"the artifact is not the model: {v.how}")
+
+
+@main.command()
+@click.argument("model", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--repeat", type=click.IntRange(1), default=20, show_default=True, help="How often it is run.")
+@click.option("--threads", type=click.IntRange(1), help="Threads that it may use; default: what the machine allows.")
+@click.option("--sort", type=click.Choice(SORTS), default="time", show_default=True, help="Which kernels come first.")
+@click.option("--limit", type=click.IntRange(1), default=40, show_default=True, help="How many kernels are shown.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Where the random inputs begin.")
+@click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), help="A JSON file for ui.perfetto.dev to write.")
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="A picture of the timeline to write; needs matplotlib.")
+@_plain_errors
+def profile(
+    model: Path, repeat: int, threads: int | None, sort: str, limit: int, seed: int, trace: Path | None, plot: Path | None
+) -> None:
+    """Runs the file MODEL on random inputs and shows the time of every kernel, its arithmetic and its memory traffic.
+
+    The columns are explained in docs/profile.md. The model runs twice before anything counts.
+    """
+    if plot and importlib.util.find_spec("matplotlib") is None:
+        raise click.ClickException("--plot needs matplotlib; help: pip install matplotlib")
+    if threads:
+        set_threads(threads)
+    m = load_graph(model)
+    inputs = random_inputs(m.inputs, 1, seed)[0]
+    m(*inputs)
+    with profiler():  # compiles what records
+        m(*inputs)
+    with profiler() as p:
+        for _ in range(repeat):
+            m(*inputs)
+    if sys.stdout.isatty() and importlib.util.find_spec("rich"):
+        _colourful(p, sort, limit)
+    else:
+        click.echo(p.table(sort, limit))
+    if trace:
+        p.save(trace)
+    if plot:
+        p.plot(plot)
+
+
+def _colourful(p: Result, sort: str, limit: int) -> None:
+    """The table of a profile in a terminal, through rich."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    head, body = p.cells(sort, limit)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in head:
+        ends = name in (head[0], head[-1])
+        table.add_column(name, justify="left" if ends else "right", overflow="fold" if ends else "ellipsis", no_wrap=not ends)
+    for cells, row in zip(body, p.sorted(sort)):
+        reached = row.share_of(p.roof)
+        style = "green" if reached >= 0.6 else "yellow" if reached >= 0.3 else "red"
+        place = Text(cells[-1], style="dim")
+        if row.where and row.where.startswith("/"):  # models hold no folders
+            place.stylize(f"link file://{row.where.rpartition(':')[0]}")
+        table.add_row(*(Text(c, style=style if name == "roof" else "") for name, c in zip(head[:-1], cells)), place)
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(Text(p.summary(limit)))
 
 
 @main.group()

@@ -207,7 +207,8 @@ class _Walk:
             each = float(LANES) if count is None else np.clip(count, 0, LANES)
         self.moved[s.buffer] = self.moved.get(s.buffer, 0.0) + float((weight * each).sum()) * s.buffer.dtype.size
         low, high = self.range(s.index)
-        high += LANES - 1 if lanes > 1 and s.index.lanes == 1 and s.count is None else 0
+        if lanes > 1 and s.index.lanes == 1:
+            high += float(np.max(each)) - 1
         before = self.reach.get(s.buffer, (low, high))
         self.reach[s.buffer] = min(low, before[0]), max(high, before[1])
 

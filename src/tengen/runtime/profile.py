@@ -171,7 +171,7 @@ class Result:
         rest = f" ({len(self.rows) - limit} more kernels)" if limit is not None and len(self.rows) > limit else ""
         text = (
             f"{sum(r.calls for r in self.rows)} launches of {len(self.rows)} kernels: {_time(inside)} of {_time(self.seconds)}"
-            f" ({inside / self.seconds if self.seconds else 0:.0%}){rest}; roof with {self.threads} threads:"
+            f" ({inside / self.seconds if self.seconds else 0:.0%}){rest}; roof with {self.threads} {'thread' if self.threads == 1 else 'threads'}:"
             f" {self.roof.flops / 1e9:.0f} GFLOP/s, {self.roof.bytes / 1e9:.1f} GB/s"
         )
         return text + (f"; {self.lost} records did not fit" if self.lost else "")
