@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Hashable, Sequence
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -33,12 +34,14 @@ from tengen.tensor import Tensor, _make, _new, from_numpy, hide_plans, plan_make
 
 
 class Traced:
-    """What stands in for a `Layout` while recording: the type alone; memory comes later. `recorder` is whose value it is."""
+    """What stands in for a `Layout` while recording: the type alone; memory comes later. `graph` is whose value it is."""
 
-    __slots__ = ("shape", "dtype", "type", "size", "strides", "contiguous", "recorder")
+    __slots__ = ("shape", "dtype", "type", "size", "strides", "contiguous", "graph", "__weakref__")
 
     def __init__(self, t: TensorType):
-        self.recorder = tracing.active
+        recorder = tracing.active
+        self.graph = recorder.graph  # not the recorder: a tensor that is kept must not keep all others
+        recorder.made.append(ref(self))
         self.type, self.shape, self.dtype = t, t.shape, t.dtype
         self.size, self.strides, self.contiguous = product(t.shape), contiguous_strides(t.shape), True
 
@@ -61,7 +64,7 @@ class Recorder:
     Attributes:
         graph: what has been recorded. captured: the concrete tensors that are states, in order; `owners` says of which
         tensor one
-            is the gradient. grads: the tensors whose `grad` was set, in order.
+            is the gradient. grads: the tensors whose `grad` was set, in order. made: of all traced tensors, what holds the type.
     """
 
     def __init__(self, name: str = "graph", constants: bool = False, lines: bool = True):
@@ -73,6 +76,7 @@ class Recorder:
         self.owners: dict[int, Tensor] = {}
         self.grads: dict[int, tuple[Tensor, Tensor | None]] = {}  # id -> (tensor, its gradient before)
         self.reads: dict[int, tuple[Tensor, bool]] = {}  # id -> (tensor, whether its gradient was there when it was asked for)
+        self.made: list[ref[Traced]] = []
         self.arguments: dict[int, int] = {}  # id of a stand-in for an argument -> its position
         self._known: dict[int, Value] = {}  # by the identity of tensors: two may share memory today and differ tomorrow
         self._states: dict[int, State] = {}
@@ -140,7 +144,7 @@ class Recorder:
     def value(self, t: Tensor) -> Value:
         """The graph's value for a tensor: a traced one has one; a concrete one is captured."""
         if isinstance(t._data, Value):
-            if t._layout.recorder is not self:
+            if t._layout.graph is not self.graph:
                 raise TraceError(
                     f"a tensor {t._layout.type!r} was made inside another trace; help: return it from that function and pass it on"
                 )

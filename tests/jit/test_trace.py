@@ -13,7 +13,7 @@ from tengen import functional as F
 from tengen import module as M
 from tengen import optimizer as optim
 from tengen.autodiff import GradManager, grad
-from tengen.base.errors import TraceError
+from tengen.base.errors import TraceError, TraceWarning
 
 
 @pytest.fixture(autouse=True)
@@ -516,7 +516,8 @@ def test_changing_an_argument_is_refused():
 def test_a_leaked_tensor_says_so():
     kept = []
     f = trace(lambda x: kept.append(x * 2))
-    f(Tensor([1.0]))
+    with pytest.warns(TraceWarning, match=r"the result of mul \(f32\[1\], made at"):
+        f(Tensor([1.0]))
     with pytest.raises(TraceError, match=r"add\(.*a trace that has ended.*help: return it"):
         kept[0] + 1
     with pytest.raises(TraceError, match="another trace"):

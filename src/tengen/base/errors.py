@@ -54,6 +54,10 @@ class TraceError(TengenError, RuntimeError):
     """Something inside a trace that the recorded program could not repeat."""
 
 
+class TraceWarning(UserWarning):
+    """A Python side effect of a trace that its runs will not repeat: a value of the recording was kept outside of it."""
+
+
 class FileFormatError(TengenError, ValueError):
     """A file that is not what it claims to be: truncated, damaged, or of another kind."""
 

@@ -23,6 +23,7 @@ from tengen.base.errors import TraceError
 from tengen.deploy.dump import Dumped, dump
 from tengen.executable import Executable
 from tengen.ir.graph import Graph
+from tengen.jit.leaks import warn_of_leaks
 from tengen.jit.naming import tensor_names
 from tengen.record import Recorder
 from tengen.runtime import native
@@ -148,7 +149,8 @@ class trace:
     (trace the whole step to have it fast).
 
     Errors: `TraceError` where a value is asked for while the program is recorded (``numpy()``, ``bool()``), or an argument is
-        changed in place.
+        changed in place. `TraceWarning` (tengen.base.errors) when a value of the recording is kept outside of it, in a list or an
+        attribute.
 
     >>> import tengen
     >>> from tengen import Tensor
@@ -237,6 +239,14 @@ class trace:
         return found, leaves
 
     def _record(self, structure, leaves: list[Tensor]) -> Recording:
+        r, made = self._recorded(structure, leaves)
+        if not r.open:
+            warn_of_leaks(made)
+            r.run = Executable(r.graph, self.name)
+        return r
+
+    def _recorded(self, structure, leaves: list[Tensor]) -> tuple[Recording, list]:
+        """A recording that is not compiled yet, and `Recorder.made`; every other reference to what the recorder made is gone."""
         rec = Recorder(self.name, constants=self.capture_as_const)
         with rec:
             stand_ins = [rec.argument(f"arg{i}", x) for i, x in enumerate(leaves)]
@@ -261,9 +271,7 @@ class trace:
             graph, rec.captured, owners, grads, list(guards.values()), taped, on_tape and any(taped), result_key, n_results,
             _objects(structure), rec.baked,
         )  # fmt: skip
-        if not r.open:
-            r.run = Executable(graph, self.name)
-        return r
+        return r, rec.made
 
     # -- running ---------------------------------------------------------------------------------------------------------
     def _run(self, r: Recording, leaves: list[Tensor]):

@@ -1,0 +1,74 @@
+"""Lost side effects: values of a recording that something outside of it still holds when it has ended.
+
+In: what the recorder made, when the trace has let go of its own references. Out: a `TraceWarning` for each place that made a
+value which a list, an attribute, a global or a closure keeps: runs of the program will not update it. A value that only a frame
+holds (a caller's local variable, an exception's traceback, a generator) gives none.
+"""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Sequence
+from types import CoroutineType, FrameType, GeneratorType, ModuleType, TracebackType
+from typing import Any
+from weakref import ref
+
+from tengen.autodiff import GradManager
+from tengen.base.errors import TraceWarning, user_line
+from tengen.ir.graph import Value
+from tengen.tensor import Node, Tensor
+
+MOST_SCANS = 64  # of all objects, in search of one value's holders: what has not been seen to be garbage by then is kept
+
+# What ends with the call that made it; the tape, which a kept tensor brings along; and who records it.
+_PASSING = (FrameType, TracebackType, BaseException, GeneratorType, CoroutineType, Node, GradManager)
+
+
+def warn_of_leaks(made: Sequence[ref]) -> None:
+    """A `TraceWarning` for each line of the user's code that made a value which is kept. made: as `Recorder.made`."""
+    if not any(r() is not None for r in made):
+        return
+    gc.collect()
+    alive = [x for r in made if (x := r()) is not None]
+    tensors = [x for x in gc.get_referrers(*alive) if isinstance(x, Tensor) and isinstance(x._data, Value)] if alive else []
+    told = set()
+    for t in tensors:
+        said, where = _description(t._data)
+        if said not in told and _is_kept(t, id(tensors)):
+            told.add(said)
+            file, _, line = (where or user_line() or "unknown:0").rpartition(":")
+            text = f"the trace kept {said} outside of it; runs of the trace will not update it; help: return it"
+            warnings.warn_explicit(text, TraceWarning, file, int(line))
+
+
+def _description(v: Value) -> tuple[str, str | None]:
+    """A traced value in words, and the user's line that made it."""
+    if v.node is None:
+        return f"the value of {v.name} ({v.type})", None
+    return f"the result of {v.node.op} ({v.type}, made at {v.node.where})", v.node.where
+
+
+def _is_kept(t: Tensor, own: int) -> bool:
+    """Whether a tensor is held by something that is not itself passing: goes from holder to holder, up to a module or to what
+    no object is seen to hold (so that a running function does, or the interpreter). `own`: the id of the list it came in."""
+    stack: list[Any] = []
+    seen = {own, id(stack), id(t)}
+    _push_holders(t, stack, seen)
+    for _ in range(MOST_SCANS):
+        if not stack:
+            return False
+        x = stack.pop()
+        if isinstance(x, ModuleType) or not _push_holders(x, stack, seen):
+            return True
+    return True
+
+
+def _push_holders(x: Any, stack: list[Any], seen: set[int]) -> int:
+    """Puts what holds x, is not passing, and was not seen, on the stack. Returns how many objects hold x, whatever they are."""
+    holders = [h for h in gc.get_referrers(x) if h is not stack]
+    for h in holders:
+        if id(h) not in seen and not isinstance(h, _PASSING):
+            seen.add(id(h))
+            stack.append(h)
+    return len(holders)
