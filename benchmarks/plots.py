@@ -42,7 +42,7 @@ def against_peers(rows: list[Row], title: str, file: Path) -> None:
     axes.set_ylim(0, min(6, axes.get_ylim()[1]))  # a peer that takes longer than that is cut off
     axes.set_ylabel("time over Tengen's (lower is faster)")
     axes.set_title(title)
-    axes.legend(fontsize=8, ncols=len(names), loc="upper left")
+    axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     _save(figure, file)
 
 
