@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -169,9 +168,10 @@ class Result:
         """One line: how long, in how many kernels, on what."""
         inside = self.kernel_seconds
         rest = f" ({len(self.rows) - limit} more kernels)" if limit is not None and len(self.rows) > limit else ""
+        threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
         text = (
             f"{sum(r.calls for r in self.rows)} launches of {len(self.rows)} kernels: {_time(inside)} of {_time(self.seconds)}"
-            f" ({inside / self.seconds if self.seconds else 0:.0%}){rest}; roof with {self.threads} {'thread' if self.threads == 1 else 'threads'}:"
+            f" ({inside / self.seconds if self.seconds else 0:.0%}){rest}; roof with {threads}:"
             f" {self.roof.flops / 1e9:.0f} GFLOP/s, {self.roof.bytes / 1e9:.1f} GB/s"
         )
         return text + (f"; {self.lost} records did not fit" if self.lost else "")
@@ -268,6 +268,3 @@ def _time(seconds: float) -> str:
 def _place(where: str | None) -> str:
     """A line's file without its folders."""
     return "" if where is None else os.path.basename(where)
-
-
-__all__: Sequence[str] = ["Launches", "Result", "Row"]
