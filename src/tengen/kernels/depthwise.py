@@ -58,17 +58,7 @@ def convolution(kernel: Sequence[int], padding, dilation, out: tuple[Index, Inde
 
 def transpose(kernel: Sequence[int], stride, padding, dilation, out: tuple[Index, Index]) -> list[Phase]:
     """The lattices of the transpose: pixels that the same taps of the reversed filter reach. Some have none: they are zero."""
-    before = [d * (k - 1) - p for d, k, p in zip(dilation, kernel, padding)]
-
-    def along(axis: int, phase: int) -> list[tuple[int, int]]:
-        """(offset, position in the filter) of the taps that meet a pixel of the gradient."""
-        found = []
-        for i in range(kernel[axis]):
-            at = phase + i * dilation[axis] - before[axis]
-            if at % stride[axis] == 0:
-                found.append((at // stride[axis], kernel[axis] - 1 - i))
-        return found
-
+    along = lambda i, phase: reached(kernel[i], stride[i], padding[i], dilation[i], phase)
     phases = []
     for a in range(stride[0]):
         for b in range(stride[1]):
@@ -94,6 +84,17 @@ def packed_filter(lo: Lowering, w: Array) -> Array:
     t = lo.temp(w.dtype, src.shape)
     copy(lo, src, t, "depthwise_pack")
     return Array(t.id, t.dtype, (product(kernel), w.shape[0]), t.strides[1:], t.offset)
+
+
+def reached(kernel: int, stride: int, padding: int, dilation: int, phase: int) -> list[tuple[int, int]]:
+    """Along one axis of a transposed convolution, the taps of output pixels phase + stride * Y: (which pixel from Y on, which
+    position of the filter), in the order of the reversed filter. Positions that meet no pixel have no term."""
+    found = []
+    for i in range(kernel):
+        at = phase + i * dilation - (dilation * (kernel - 1) - padding)
+        if at % stride == 0:
+            found.append((at // stride, kernel - 1 - i))
+    return found
 
 
 def width(target, d: DType) -> int:

@@ -358,6 +358,8 @@ def _(lo, ins, outs, stride, padding, dilation, groups, output_padding, algorith
         phases = depthwise.transpose(_known(w), stride, padding, dilation, out.shape[2:])
         w, y = depthwise.packed_filter(lo, w), image(lo, y, (0, 0))
         return depthwise.stencil(lo, y, w, out, phases, (1, 1), stride, None, "depthwise_transposed")
+    if max(stride) > 1 and None not in map(as_int, w.shape[-n:]):
+        return _by_phases(lo, y, w, out, stride, padding, dilation, groups)
     f = filter_parts(w, n, groups)
     k = f["k"][0]
     # The image spread out by the strides, with a halo: then it is a convolution with the reversed filter.
@@ -377,6 +379,51 @@ def _(lo, ins, outs, stride, padding, dilation, groups, output_padding, algorith
     b = _array(w, [f["g"], back, f["o"], f["c"]], offset)
     x = _image_parts(out, groups)
     contract(lo, a, b, _array(out, [x["g"], x["p"], x["c"]]), g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed")
+
+
+def _by_phases(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, dilation, groups: int) -> None:
+    """A strided transposed convolution as dense contractions, one for each phase of the output pixels: only the positions of the
+    filter that meet a pixel are terms."""
+    n, f = len(stride), filter_parts(w, len(stride), groups)
+    kernel = [as_int(d) or 0 for d in f["k"][0]]
+    taps = [[depthwise.reached(*args, phase) for phase in range(args[1])] for args in zip(kernel, stride, padding, dilation)]
+    offsets = [[t for phase in axis for t, _ in phase] or [0] for axis in taps]
+    low, high = [min(0, *o) for o in offsets], [max(0, *o) for o in offsets]
+    count = [(d + s - 1) // s for d, s in zip(out.shape[2:], stride)]
+    extents = tuple(_larger(c + h - l, d - l) for c, l, h, d in zip(count, low, high, y.shape[2:]))
+    y = padded(lo, y, tuple(-l for l in low), extents, (1,) * n)
+    if any(not phase for axis in taps for phase in axis):
+        pointwise(lo, [Literal(0, out.dtype)], [out], "zero")
+    x, image_parts = _image_parts(out, groups), _image_parts(y, groups)
+    for phases in product(*(range(s) for s in stride)):
+        chosen = [axis[p] for axis, p in zip(taps, phases)]
+        if not all(chosen):
+            continue
+        m, k, filter_k, place = ([], []), ([], []), ([], []), ([], [])
+        at_y, at_w, at_out = y.offset, w.offset, out.offset
+        for i, t in enumerate(chosen):
+            st, ws, os_ = y.strides[i + 2], f["k"][1][i], out.strides[i + 2]
+            (first, position), (second, other) = t[0], t[1] if len(t) > 1 else t[0]
+            _add_axis(m, (out.shape[i + 2] + (stride[i] - 1 - phases[i])) // stride[i], st)
+            _add_axis(k, len(t), (second - first) * st)
+            _add_axis(filter_k, len(t), (other - position) * ws)
+            _add_axis(place, m[0][-1], stride[i] * os_)
+            at_y, at_w, at_out = at_y + (first - low[i]) * st, at_w + position * ws, at_out + phases[i] * os_
+        batch = ([y.shape[0]], [y.strides[0]])
+        a = _array(y, [image_parts["g"], batch, m, k, image_parts["c"]], at_y)
+        b = _array(w, [f["g"], filter_k, f["o"], f["c"]], at_w)
+        c = _array(out, [x["g"], ([out.shape[0]], [out.strides[0]]), place, x["c"]], at_out)
+        contract(lo, a, b, c, g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed")
+
+
+def _add_axis(axes: tuple[list, list], extent: Dim, stride: Dim) -> None:
+    """One more axis of a part."""
+    axes[0].append(extent)
+    axes[1].append(stride)
+
+
+def _larger(a: Dim, b: Dim) -> Dim:
+    return maximum(a + 0, b + 0) if isinstance(a, Expr) or isinstance(b, Expr) else max(a, b)
 
 
 @conv_transposed.vjp
