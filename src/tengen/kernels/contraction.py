@@ -2,17 +2,27 @@
 
 In: two arrays and where their product goes, axes by role. Out: launches. The order of the sum is fixed by `chunks.Chunks`, so
 every strategy gives the same bits: `microkernel.py` (register tiles), `inplace.py` (a matrix times few columns), and
-`channelwise.py` (one channel to one lane).
+`channelwise.py` (one channel to one lane). A long sum with few results is shared out by chunks (`by_chunks`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.channelwise import channelwise, fits
+from tengen.kernels.chunks import RUN
 from tengen.kernels.inplace import fits_in_place, in_place
-from tengen.kernels.lowering import Array, Lowering
+from tengen.kernels.lowering import Array, Lowering, contiguous_strides, product
 from tengen.kernels.microkernel import register_tile
 from tengen.kernels.problem import Epilogue, normalise
-from tengen.loops.lang import as_int
+from tengen.kernels.source import At
+from tengen.kernels.tile import MOST_ROWS, PIECES
+from tengen.loops.lang import LANES, Index, as_int, cast
+
+FEW_RESULTS = 1 << 14  # of a sum that is shared out by chunks: their partial sums are then small beside the operands
+MANY_CHUNKS = 16
 
 
 def contract(
@@ -42,6 +52,8 @@ def contract(
     """
     if any(as_int(d) == 0 for d in out.shape):
         return
+    if g == 0 and chunk is None and (parts := chunk_axes(a.shape[m:], out.shape[:m], out.shape[m:])) is not None:
+        return by_chunks(lo, a, b, out, m, n, parts, epilogue, name)
     p = normalise(a, b, out, g, m, k, n, epilogue, chunk, name)
     if fits(p):
         channelwise(lo, p)
@@ -49,3 +61,61 @@ def contract(
         in_place(lo, p)
     else:
         register_tile(lo, p)
+
+
+def chunk_axes(k: Sequence[Index], m: Sequence[Index], n: Sequence[Index]) -> int | None:
+    """How many positions of the last summed axis but one are a chunk, where a sum is to be shared out by chunks: it is long, its
+    results are few, and every chunk is as many whole rows."""
+    extents = [as_int(d) for d in k]
+    rows, columns = as_int(product(m)), as_int(product(n))
+    if len(extents) < 2 or None in extents or rows is None or columns is None or not 0 < extents[-1] < RUN:  # type: ignore[operator]
+        return None
+    group = RUN // extents[-1]  # type: ignore[operator]
+    lines = extents[-2] or 0
+    if not lines or lines % group or product(extents[:-2]) * (lines // group) < MANY_CHUNKS:  # type: ignore[operator]
+        return None
+    pieces = -(-rows // MOST_ROWS) * -(-columns // (2 * LANES))
+    return group if pieces < PIECES and rows * columns <= FEW_RESULTS else None
+
+
+def by_chunks(
+    lo: Lowering, a: Array, b: Array, out: Array, m: int, n: int, group: int, epilogue: Epilogue | None, name: str
+) -> None:
+    """The chunks of a contraction as a batch of contractions, then a kernel that adds them in order."""
+
+    def cut(x: Array, axis: int) -> tuple[list[Index], list[Index]]:
+        """Extents and strides with the axis cut into chunks."""
+        d, s = x.shape[axis], x.strides[axis]
+        return ([*x.shape[:axis], d // group, group, *x.shape[axis + 1 :]], [*x.strides[:axis], s * group, s, *x.strides[axis + 1 :]])
+
+    def chunks_first(x: Array, k: int, first: int, inner: Sequence[int]) -> Array:
+        """The array as ([chunk], others, (group, last)): its k summed axes begin at `first`."""
+        shape, strides = cut(x, first + k - 2)
+        order = [*range(first, first + k - 1), *inner]
+        return replace(x, shape=tuple(shape[i] for i in order), strides=tuple(strides[i] for i in order))
+
+    k = a.ndim - m
+    left = chunks_first(a, k, m, [*range(m), m + k - 1, m + k])
+    right = chunks_first(b, k, 0, [k - 1, k, *range(k + 1, k + 1 + n)])
+    batch = left.shape[: k - 1]
+    partial = lo.temp(a.dtype.compute, (*batch, *out.shape))
+    contract(lo, left, right, partial, k - 1, m, 2, n, None, None, name)
+    _add(lo, partial, as_int(product(batch)) or 0, out, epilogue, name)
+
+
+def _add(lo: Lowering, partial: Array, chunks: int, out: Array, epilogue: Epilogue | None, name: str) -> None:
+    """out = the chunks of `partial`, added in order."""
+    k = lo.kernel(f"{name}_chunks")
+    columns = out.shape[-1]
+    row = k.split(product(out.shape[:-1]))
+    place = unflatten(k, row, out.shape[:-1])
+    flat = replace(partial, shape=(chunks, *out.shape), strides=(product(out.shape), *contiguous_strides(out.shape)))
+    src = k.read(flat)
+    for i, count in k.vector_loop(0, columns, "column"):
+        total = k.var(k.load(src, flat.index((0, *place, i)), LANES, count), name="total")
+        with k.loop(1, chunks, name="chunk") as c:
+            total.set(total.value + k.load(src, flat.index((c, *place, i)), LANES, count))
+        at = At((*place, i), out.ndim - 1, count)
+        v = cast(total.value, out.dtype) if epilogue is None else epilogue(k, total.value, at)
+        store_at(k, out, at, v)
+    lo.launch(k)

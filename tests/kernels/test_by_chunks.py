@@ -1,0 +1,44 @@
+"""A long sum with few results, shared out by chunks, has the bits of the same sum in one piece."""
+
+import numpy as np
+import pytest
+
+import tengen.functional as F
+from tengen import Tensor, trace
+from tengen.kernels import contraction
+from tengen.ops.define import REGISTRY
+
+CASES = [  # batch, channels, outputs, side, kernel, stride
+    (3, 5, 7, 56, 1, 1), (2, 16, 24, 64, 1, 1), (2, 3, 16, 112, 3, 2), (17, 6, 1, 16, 3, 1), (5, 1, 5, 32, 1, 1), (2, 20, 30, 64, 3, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_bits(case, dtype, monkeypatch):
+    n, c, o, side, kernel, stride = case
+    rng = np.random.default_rng(0)
+    pad = kernel // 2
+    x, w = (Tensor(rng.normal(size=s).astype(dtype)) for s in ((n, c, side, side), (o, c, kernel, kernel)))
+    g = Tensor(rng.normal(size=F.conv2d(x, w, stride=stride, padding=pad).shape).astype(dtype))
+
+    def run():
+        f = trace(lambda x, g, w: REGISTRY["conv_weight_grad"](x, g, w, stride=stride, padding=pad))
+        return f(x, g, w).numpy()
+
+    counted = []
+    by_chunks = contraction.by_chunks
+    monkeypatch.setattr(contraction, "by_chunks", lambda *a: (counted.append(1), by_chunks(*a)))
+    mine = run()
+    assert counted
+    monkeypatch.setattr(contraction, "chunk_axes", lambda *a: None)
+    assert run().tobytes() == mine.tobytes() == REGISTRY["conv_weight_grad"](x, g, w, stride=stride, padding=pad).numpy().tobytes()
+
+
+def test_what_is_shared_out():
+    axes = contraction.chunk_axes
+    assert axes((4, 64, 64), (16,), (24,)) == 4
+    assert axes((4, 63, 64), (16,), (24,)) is None  # chunks that end inside of an image
+    assert axes((4, 64, 64), (576,), (64,)) is None  # enough results to share out
+    assert axes((64, 64), (300,), (64,)) is None and axes((4096,), (16,), (24,)) is None
+    assert axes((2, 8, 256), (16,), (24,)) is None and axes((1, 16, 16), (16,), (24,)) is None  # few chunks
