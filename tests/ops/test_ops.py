@@ -14,8 +14,8 @@ import tengen  # noqa: F401
 from tengen.ops.define import REGISTRY, Op
 
 FAMILIES = (
-    "contract", "conv", "creation", "elementwise", "indexing", "joining", "keys", "nn", "ordering", "pool", "reduce", "rng", "shape",
-    "update", "views",
+    "attention", "contract", "conv", "creation", "elementwise", "indexing", "joining", "keys", "nn", "ordering", "pool", "reduce", "rng",
+    "shape", "update", "views",
 )  # fmt: skip
 
 

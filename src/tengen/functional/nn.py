@@ -11,6 +11,7 @@ from tengen.functional.loss import (
     l1_loss,
     square_loss,
 )  # fmt: skip
+from tengen.ops import attention as _attention
 from tengen.ops import nn as _nn
 from tengen.ops import pool as _pool
 from tengen.ops.contract import linear as _linear
@@ -206,6 +207,9 @@ def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
     return inp * uniform_mask(inp.shape, 1 - drop_prob).astype(inp.dtype) * (1 / (1 - drop_prob))
 
 
+_dropout = dropout  # where a parameter has that name
+
+
 def embedding(inp: Tensor, weight: Tensor, padding_idx=None, max_norm=None, norm_type=None) -> Tensor:
     """Rows of `weight` (V, D) by index: (...) of integers -> (..., D)."""
     if padding_idx is not None or max_norm is not None or norm_type is not None:
@@ -228,17 +232,30 @@ def indexing_one_hot(inp: Tensor, index: Tensor, axis: int = 1, keepdims: bool =
 
 
 def scaled_dot_product_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, is_causal: bool = False
-) -> Tensor:
-    """softmax(q k^T / sqrt(d) + mask) v over (..., T, d); `is_causal` hides later positions, `mask` is added to the scores."""
-    scores = REGISTRY["matmul"](query, key, False, True) * (1.0 / float(query.shape[-1]) ** 0.5)
-    if is_causal:
-        t, s = scores.shape[-2:]
-        rows, columns = REGISTRY["arange"](0, t, 1, "int32").reshape(t, 1), REGISTRY["arange"](0, s, 1, "int32").reshape(1, s)
-        scores = REGISTRY["where"](columns <= rows + (s - t), scores, float("-inf"))
-    if mask is not None:
-        scores = scores + mask
-    return REGISTRY["matmul"](softmax(scores, -1), value)
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, is_causal: bool | str = False, scale: float | None = None,
+    dropout: float = 0.0,
+) -> Tensor:  # fmt: skip
+    """softmax(scale q k^T + mask) v, without a matrix of scores in memory.
+
+    Shapes:   query (*G, T, D), key (*G, S, D), value (*G, S, E), mask (*G, T, S) -> (*G, T, E); leading axes are broadcast
+    Args:
+        mask: bool, true where a key is seen, or a float that is added to the scores. is_causal: True is PyTorch's: query t sees
+            the keys 0..t; "lower_right" lets it see 0..t + S - T, for keys that come from a cache first. scale: default
+            1 / sqrt(D). dropout: probability with which a weight of the softmax is zeroed (whenever it is above 0, as in PyTorch;
+            the weights are then kept in memory, as where D + E is above 1024).
+    Returns:  a query that sees no key has the result 0
+    Numerics: `ops.attention.attention`; the same bits for any batch, number of queries, threads and target
+
+    >>> from tengen import functional as F
+    >>> x = F.eye(2).reshape(1, 2, 2)
+    >>> F.scaled_dot_product_attention(x, x, x, is_causal=True).numpy()[0, 0].tolist()
+    [1.0, 0.0]
+    """
+    causal = is_causal if isinstance(is_causal, str) else "upper_left" if is_causal else "none"
+    if dropout == 0 and query.shape[-1] + value.shape[-1] <= _attention.MOST_FEATURES:
+        return _attention.attention(query, key, value, mask, scale, causal)[0]
+    weights = _attention.attention_weights(query, key, mask, scale, causal)
+    return REGISTRY["matmul"](_dropout(weights, dropout), value)
 
 
 __all__ = [

@@ -32,7 +32,7 @@ class SelfAttention(M.Module):
         q, k, v = (self._heads(part) for part in F.split(self.qkv(x), 3, axis=2))
         if cache is not None:
             k, v = F.concat([cache[0], k], 2), F.concat([cache[1], v], 2)
-        y = F.scaled_dot_product_attention(q, k, v, mask, self.causal)
+        y = F.scaled_dot_product_attention(q, k, v, mask, "lower_right" if self.causal else False)
         y = self.dropout(self.proj(y.transpose(0, 2, 1, 3).reshape(n, t, width)))
         return y if cache is None else (y, (k, v))
 

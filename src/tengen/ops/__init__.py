@@ -5,6 +5,7 @@ Importing this package registers all ops.
 
 from tengen.ops import (
     activation,
+    attention,
     contract,
     conv,
     creation,
@@ -26,6 +27,7 @@ from tengen.ops import (
 
 __all__ = [
     "activation",
+    "attention",
     "contract",
     "conv",
     "creation",

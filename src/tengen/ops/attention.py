@@ -1,0 +1,241 @@
+"""Attention: softmax(q k^T) v as one op that keeps no matrix of scores (`kernels/attention.py`), and its gradient."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tengen.base.dtype import bool_, promote
+from tengen.base.errors import ArgumentError, DTypeError, ShapeError, Undecided
+from tengen.ir.types import TensorType
+from tengen.kernels.attention import LEAST, MOST_FEATURES
+from tengen.kernels.attention import attention as launch_attention
+from tengen.kernels.axes import memory_order
+from tengen.ops.contract import in_dtype, matmul
+from tengen.ops.define import Case, broadcast_shapes, composite, lookup, primitive
+from tengen.ops.elementwise import add, div, exp, mul, sub
+from tengen.ops.reduce import max_, sum_
+from tengen.ops.shape import reshape
+
+if TYPE_CHECKING:
+    from tengen.tensor import Tensor
+
+CAUSAL = ("none", "upper_left", "lower_right")
+
+
+@primitive
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, scale: float | None = None, causal: str = "none"
+) -> Tensor:
+    """softmax(scale q k^T + mask) v. Returns (result, log-sum-exp of each query's scores).
+
+    Shapes:   query (*G, T, D), key (*G, S, D), value (*G, S, E), mask (*G, T, S) -> (*G, T, E), (*G, T); leading axes and the mask
+              are broadcast; D + E at most 1024
+    Dtypes:   floats, promoted; float16 and bfloat16 are computed in float32. The mask: bool, true where a key is seen, or a float
+              that is added to the scores. The log-sum-exp has the dtype that is computed in
+    Args:
+        scale: default 1 / sqrt(D). causal: "none", "upper_left" (query t sees keys 0..t) or "lower_right" (0..t + S - T: the last
+            query sees all, as when keys of a cache come first).
+    Returns:  a query that sees no key has the result 0 and the log-sum-exp inf
+    Numerics: see `kernels.attention.attention`: the bits of a row are a function of that query, its mask, the keys and the values,
+        not of other queries, S - T keys that come first, the batch, threads or target
+    Source:   Dao et al., arXiv 2205.14135
+    """
+
+
+@attention.canon
+def _(types, scale, causal):
+    if causal not in CAUSAL:
+        raise ArgumentError(f"causal={causal!r} must be one of {CAUSAL}")
+    if scale is None:
+        d = types[0].shape[-1] if types[0].ndim else 1
+        if not isinstance(d, int):
+            raise Undecided(f"the scale is a function of {d}")
+        scale = max(d, 1) ** -0.5
+    return {"scale": float(scale), "causal": causal}
+
+
+@attention.infer
+def _(q, k, v, mask, scale, causal):
+    if min(q.ndim, k.ndim, v.ndim) < 2:
+        raise ShapeError("query, key and value need two axes at least: (..., positions, features)")
+    (t, d), (s, d2), (s2, e) = (x.shape[-2:] for x in (q, k, v))
+    for a, b, what in ((d, d2, "features of query and key"), (s, s2, "positions of key and value")):
+        if a is not b and not (isinstance(a, int) and isinstance(b, int)):
+            raise Undecided(f"the extents {a} and {b} can only be compared by a run")
+        if a is not b and a != b:
+            raise ShapeError(f"{what} differ: {a} and {b}")
+    if isinstance(d, int) and isinstance(e, int) and d + e > MOST_FEATURES:
+        raise ShapeError(f"{d} and {e} features are more than {MOST_FEATURES}; help: F.scaled_dot_product_attention takes any")
+    dtype = promote(promote(q.dtype, k.dtype), v.dtype)
+    if not all(x.dtype.is_float for x in (q, k, v)) or not (mask is None or mask.dtype is bool_ or mask.dtype.is_float):
+        raise DTypeError("takes floats, and a mask of bool or float; help: cast with .astype('float32')")
+    lead = broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
+    if mask is not None and tuple(broadcast_shapes((*lead, t, s), mask.shape)) != (*lead, t, s):
+        raise ShapeError(f"a mask of shape {mask.shape} does not fit scores of shape {(*lead, t, s)}")
+    return TensorType((*lead, t, e), dtype), TensorType((*lead, t), dtype.compute)
+
+
+@attention.layout
+def _(arrays, out, **_):
+    q = arrays[0]
+    rows = len(out.shape) == q.ndim and out.shape[:-1] == q.shape[:-1]  # the log-sum-exp has an axis less
+    order = memory_order(q) if rows else list(range(len(out.shape)))
+    return [*(i for i in order if i != len(out.shape) - 1), len(out.shape) - 1]
+
+
+attention.rules["known"] = lambda arrays, **_: {arrays[0].shape[-1], arrays[2].shape[-1]}
+
+
+@attention.lower
+def _(lo, ins, outs, scale, causal):
+    out, lse = outs
+    lead, t, s = out.shape[:-2], out.shape[-2], ins[1].shape[-2]
+    q, k, v = (in_dtype(lo, a, out.dtype) for a in ins[:3])
+    q, k, v = (a.expand((*lead, *a.shape[-2:])) for a in (q, k, v))
+    mask = None if ins[3] is None else ins[3].expand((*lead, t, s))
+    offset = {"none": None, "upper_left": 0, "lower_right": s - t}[causal]
+    launch_attention(lo, q, k, v, mask, out, lse, scale, offset)
+
+
+@attention.vjp
+def _(g, query, key, value, mask, *, out, scale, causal):
+    g, from_lse = (*g, None)[:2] if isinstance(g, tuple) else (g, None)
+    y, lse = out
+    if g is None:
+        g = lookup("zeros_like")(y)
+    dq, dk, dv = attention_grad(g, from_lse, query, key, value, mask, y, lse, scale, causal)
+    if mask is None or mask.dtype is bool_:
+        return dq, dk, dv, None
+    return dq, dk, dv, lambda: attention_mask_grad(g, from_lse, query, key, value, mask, y, lse, scale, causal)
+
+
+@composite
+def attention_grad(
+    grad: Tensor, grad_lse: Tensor | None, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, out: Tensor, lse: Tensor,
+    scale: float, causal: str,
+) -> Tensor:  # fmt: skip
+    """The gradients of `attention` with respect to query, key and value, from its results: the softmax is computed again."""
+    p, ds = _score_gradients(grad, grad_lse, query, key, value, mask, out, lse, scale, causal)
+    return mul(matmul(ds, key), scale), mul(matmul(ds, query, True), scale), matmul(p, grad, True)
+
+
+@composite
+def attention_mask_grad(
+    grad: Tensor, grad_lse: Tensor | None, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, out: Tensor, lse: Tensor,
+    scale: float, causal: str,
+) -> Tensor:  # fmt: skip
+    """The gradient of `attention` with respect to a mask of floats, as large as the scores."""
+    return _score_gradients(grad, grad_lse, query, key, value, mask, out, lse, scale, causal)[1]
+
+
+def _score_gradients(grad, grad_lse, query, key, value, mask, out, lse, scale: float, causal: str):
+    """(the softmax, the gradient of the scores)."""
+    p = probabilities(query, key, mask, lse, scale, causal)
+    along = sum_(mul(grad, out), -1, True)
+    along = along if grad_lse is None else sub(along, lookup("expand_dims")(grad_lse, -1))
+    return p, mul(p, sub(matmul(grad, value, False, True), along))
+
+
+def probabilities(query, key, mask, lse, scale: float, causal: str):
+    """The softmax of the scores, from its log-sum-exp."""
+    p = exp(sub(_scores(query, key, mask, scale), lookup("expand_dims")(lse, -1)))
+    return _where_seen(p, mask, causal, 0.0)
+
+
+def _scores(query, key, mask, scale: float):
+    scores = mul(matmul(query, key, False, True), scale)
+    return scores if mask is None or mask.dtype is bool_ else add(scores, mask)
+
+
+def _where_seen(x, mask, causal: str, other: float):
+    """x where a key is seen, `other` elsewhere."""
+    where = lookup("where")
+    if mask is not None and mask.dtype is bool_:
+        x = where(mask, x, other)
+    if causal != "none":
+        (t, s), arange, flip = x.shape[-2:], lookup("arange"), lookup("flip")
+        rows, columns = reshape(arange(0, t, 1, "int32"), (t, 1)), reshape(arange(0, s, 1, "int32"), (1, s))
+        if causal == "lower_right":  # counted from the last
+            rows, columns = flip(columns, 1), flip(rows, 0)
+        x = where(lookup("less_equal")(columns, rows), x, other)
+    return x
+
+
+@composite
+def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float | None, causal: str) -> Tensor:
+    """The softmax inside `attention`, (*G, T, S); 0 in the row of a query that sees no key."""
+    scale = max(query.shape[-1], 1) ** -0.5 if scale is None else scale
+    scores = _where_seen(_scores(query, key, mask, scale), mask, causal, float("-inf"))
+    top = lookup("maximum")(max_(scores, (-1,), True), LEAST[scores.dtype.size])
+    e = exp(sub(scores, top))
+    total = sum_(e, (-1,), True)
+    return div(e, lookup("where")(lookup("equal")(total, 0.0), 1.0, total))
+
+
+def _np_seen(t: int, s: int, causal: str):
+    offset = {"none": s, "upper_left": 0, "lower_right": s - t}[causal]
+    return np.arange(s) <= np.arange(t)[:, None] + offset
+
+
+def _np_attention_weights(q, k, mask=None, scale=None, causal="none"):
+    return _np_attention(q, k, np.eye(k.shape[-2]), mask, scale, causal)[0]
+
+
+def _np_attention(q, k, v, mask=None, scale=None, causal="none"):
+    x = q @ np.swapaxes(k, -1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    seen = np.broadcast_to(_np_seen(*x.shape[-2:], causal), x.shape)
+    if mask is not None and mask.dtype == bool:
+        seen = seen & mask
+    elif mask is not None:
+        x = x + mask
+    x = np.where(seen, x, -np.inf)
+    m = x.max(-1, keepdims=True, initial=-1e300)
+    p = np.exp(x - m)
+    total = p.sum(-1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        lse = np.where(total == 0, np.inf, m + np.log(total))[..., 0]
+    return (p / np.where(total == 0, 1, total)) @ v, lse
+
+
+def _np_attention_grad(g, gl, q, k, v, mask, out, lse, scale, causal):
+    x = q @ np.swapaxes(k, -1, -2) * scale
+    seen = _np_seen(*x.shape[-2:], causal)
+    if mask is not None and mask.dtype == bool:
+        seen = seen & mask
+    elif mask is not None:
+        x = x + mask
+    p = np.where(seen, np.exp(x - lse[..., None]), 0)
+    ds = p * (g @ np.swapaxes(v, -1, -2) - (g * out).sum(-1, keepdims=True) + (0 if gl is None else gl[..., None]))
+    turned = np.swapaxes(ds, -1, -2)
+    return ds @ k * scale, turned @ q * scale, np.swapaxes(p, -1, -2) @ g, ds
+
+
+def _sample(*shapes):
+    return lambda r: tuple(None if s is None else r.uniform(-1, 1, s) for s in shapes)
+
+
+attention.reference(_np_attention)
+attention_weights.reference(_np_attention_weights)
+attention_weights.cases(
+    Case(_sample((2, 3, 5), (2, 4, 5), (3, 4)), {"scale": None, "causal": "lower_right"}),
+    Case(lambda r: (*_sample((3, 4), (5, 4))(r), r.uniform(0, 1, (3, 5)) < 0.5), {"scale": 0.7, "causal": "none"}),
+)
+attention_grad.reference(lambda *a, **attrs: _np_attention_grad(*a, **attrs)[:3])
+attention_mask_grad.reference(lambda *a, **attrs: _np_attention_grad(*a, **attrs)[3])
+attention.cases(
+    Case(_sample((2, 3, 5), (2, 4, 5), (2, 4, 3), None)),
+    Case(_sample((3, 4), (3, 4), (3, 4), None), {"causal": "upper_left", "scale": 2.0}),
+    Case(_sample((2, 1, 2, 3), (5, 7, 3), (1, 1, 7, 2), (2, 7)), {"causal": "lower_right"}),
+    Case(_sample((1, 3), (70, 3), (70, 17), None), {"causal": "lower_right"}),
+    Case(lambda r: (*_sample((2, 3, 4), (2, 5, 4), (2, 5, 4))(r), r.uniform(0, 1, (2, 1, 5)) < 0.7)),
+    Case(_sample((0, 3), (4, 3), (4, 2), None)),
+    Case(_sample((2, 3), (0, 3), (0, 2), None), grad=False),
+)
+_GRAD_CASES = [
+    Case(_sample((2, 3, 4), (2, 3), (2, 3, 5), (2, 6, 5), (2, 6, 4), (3, 6), (2, 3, 4), (2, 3)), {"scale": 0.4, "causal": "none"}),
+    Case(_sample((3, 4), None, (3, 5), (6, 5), (6, 4), None, (3, 4), (3,)), {"scale": 0.4, "causal": "lower_right"}),
+]
+attention_grad.cases(*_GRAD_CASES)
+attention_mask_grad.cases(_GRAD_CASES[0])
