@@ -18,7 +18,7 @@ FLOORS = [
     "functional random autodiff jit",
     "interop deploy",
     "executable profiler",
-    "methods parameter record tape tensor",
+    "methods overwrite parameter record tape tensor",
     "runtime",
     "codegen",
     "passes",

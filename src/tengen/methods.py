@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tengen import overwrite  # noqa: F401  (assignment to elements)
 from tengen.base.errors import ShapeError
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor, check_device

@@ -191,7 +191,7 @@ class Tensor(TensorMethods):
 
     def __setitem__(self, key, value) -> None:
         """Gives the elements that a key names another value. Views made before keep the old one."""
-        assign(self, REGISTRY["setitem"].call(self, key, value))
+        dispatch.set_item(self, key, value)
 
     def __repr__(self) -> str:
         if type(self._data) is not _Capsule:
@@ -397,12 +397,7 @@ def _execute(op: Op, inputs: tuple, attrs: tuple):
     """Runs off the tape."""
     layouts = tuple(None if x is None else x._layout for x in inputs)
     types = [None if a is None else a.type for a in layouts]
-    for x in inputs:
-        if x is not None and type(x._data) is not _Capsule:
-            raise TraceError(
-                f"{op.signature(types)}: an operand was made inside a trace that has ended, so it has no value; help: return it "  # type: ignore[arg-type]
-                "from the traced function instead of keeping it in an attribute or a list"
-            )
+    check_values(op, inputs, types)
     checked = "check" in op.rules and ("checks" not in op.rules or op.rules["checks"](types))
     plans = _slow_plans if checked or None in layouts else _plans
     key = (op, exact_key(attrs), layouts)
@@ -415,14 +410,39 @@ def _execute(op: Op, inputs: tuple, attrs: tuple):
         if tracing.active is None:  # else another thread records, and must find no plans
             plans[key] = plan
     if checked:
-        for v in op.violations(inputs, types, attrs):  # type: ignore[arg-type]
-            if v.bad.item():
-                raise v.error(v.found() if v.found else v.message)
+        look(op, inputs, types, attrs)
     r = plan.call(*[x._data for x in inputs if x is not None])
     return _make(r, plan.layouts[0]) if len(plan.layouts) == 1 else tuple(map(_make, r, plan.layouts))
 
 
+def check_values(op: Op, inputs: tuple, types: Sequence) -> None:
+    """TraceError if an operand has no value."""
+    for x in inputs:
+        if x is not None and type(x._data) is not _Capsule:
+            raise TraceError(
+                f"{op.signature(types)}: an operand was made inside a trace that has ended, so it has no value; help: return it "
+                "from the traced function instead of keeping it in an attribute or a list"
+            )
+
+
+def look(op: Op, inputs: tuple, types: Sequence, attrs: tuple) -> None:
+    """Looks at what the operands must not be: raises the first violation that is found."""
+    for v in op.violations(inputs, types, attrs):  # type: ignore[arg-type]
+        if v.bad.item():
+            raise v.error(v.found() if v.found else v.message)
+
+
 plan_maker: dict[str, Callable[..., Plan]] = {"elementwise": make_plan, "primitive": make_plan, "view": make_plan}
+
+
+def kept_plan(key: tuple, make: Callable[[], Any]) -> Any:
+    """The plan of a call that `run` does not know; made where there is none yet."""
+    plan = _slow_plans.get(key)
+    if plan is None:
+        plan = make()
+        if tracing.active is None:
+            _slow_plans[key] = plan
+    return plan
 
 
 def _view(op: Op, x: Tensor, attrs: dict, key) -> Tensor:

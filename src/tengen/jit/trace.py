@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import sys
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -25,8 +24,8 @@ from tengen.executable import Executable
 from tengen.ir.graph import Graph
 from tengen.jit.leaks import warn_of_leaks
 from tengen.jit.naming import tensor_names
+from tengen.overwrite import own
 from tengen.record import Recorder
-from tengen.runtime import native
 from tengen.tensor import Tensor, contiguous, from_numpy, tracing
 
 
@@ -353,9 +352,3 @@ _MEGENGINE_OPTIONS = {
     "record_only", "sublinear_memory_config", "dtr_config", "profiling", "opt_level", "graph_opt_config", "symbolic_shape",
     "without_host",
 }  # fmt: skip
-
-
-def own(t: Tensor) -> None:
-    """Makes sure that nobody else sees the tensor's buffer, so that it may be written."""
-    if sys.getrefcount(t._data) > 2 or native.borrowed(t._data):
-        t._data = native.copy(t._data, t.size * t.dtype.size)

@@ -38,6 +38,7 @@ class _Dispatch:
     slow: Callable[[Op, tuple, tuple], Any]  # the same without a look at the table of plans
     tensor: Callable[[Any], Any]  # a Tensor of whatever a user may pass for one
     scalar: Callable[[Any, DType], Any]  # a number as a 0-d tensor; a constant inside a trace
+    set_item: Callable[[Any, Any, Any], None]  # x[key] = value
 
 
 dispatch = _Dispatch()

@@ -184,7 +184,8 @@ def _place(out: Key, items: Sequence[Any], places: Sequence[int]) -> None:
     out.position = sum(1 for k in before if k is None or isinstance(k, slice)) if together else 0
 
 
-def _sliced(x: Tensor, key: Key) -> Tensor:
+def sliced(x: Tensor, key: Key) -> Tensor:
+    """The view of x that the key's indices are for."""
     whole = key.whole and tuple(key.sizes) == tuple(x.shape)
     y = x if whole else strided_slice(x, tuple(key.starts), tuple(key.sizes), tuple(key.steps))
     return y if tuple(key.shape) == tuple(y.shape) else reshape(y, tuple(key.shape))
@@ -201,13 +202,19 @@ def getitem(inp: Tensor, key) -> Tensor:
     """
     x = dispatch.tensor(inp)
     k = read_key(key, x.shape)
-    y = _sliced(x, k)
+    y = sliced(x, k)
     if k.indices:
         return index(k.indices, y, tuple(k.axes), k.position)
     return broadcast_to(x, x.shape) if y is x else y  # a tensor of its own, which can be written without changing x
 
 
-def _masks_whole(x: Tensor, key, value: Tensor) -> Any:
+def value_for(x: Tensor, value: Any) -> Tensor:
+    """A value that x takes at some key, as a tensor; its dtype may differ. A number is rounded once."""
+    weak = x.dtype.is_float and isinstance(value, (int, float)) and not isinstance(value, np.generic)
+    return dispatch.scalar(value, x.dtype) if weak else dispatch.tensor(value)
+
+
+def masks_whole(x: Tensor, key, value: Tensor) -> Any:
     """The mask, where the key is one mask and one value goes everywhere: that is `where`, also inside a trace."""
     if isinstance(key, tuple) and len(key) == 1:
         key = key[0]
@@ -225,25 +232,25 @@ def setitem(inp: Tensor, key, value) -> Tensor:
     twice,
     the last value stays."""
     x = dispatch.tensor(inp)
-    v = dispatch.tensor(value)
+    v = value_for(x, value)
     v = v if v.dtype is x.dtype else astype(v, x.dtype)
-    mask = _masks_whole(x, key, v)
+    mask = masks_whole(x, key, v)
     if mask is not None:
         return where(reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim))), reshape(v, ()), x)
     k = read_key(key, x.shape)
     sizes = tuple(k.sizes)
     if not k.indices:
-        return set_slice(x, _fitted(v, k.shape, sizes), tuple(k.starts), sizes, tuple(k.steps))
-    inside = _sliced(x, k)
+        return set_slice(x, fitted(v, k.shape, sizes), tuple(k.starts), sizes, tuple(k.steps))
+    inside = sliced(x, k)
     axes, types = tuple(k.axes), [t._layout.type for t in (*k.indices, inside)]
     ndim = index.infer_types(types, {"axes": axes, "position": k.position})[0].ndim
-    new = index_put(k.indices, inside, _dropped(v, ndim), axes, k.position)
+    new = index_put(k.indices, inside, dropped(v, ndim), axes, k.position)
     if k.whole and tuple(k.shape) == tuple(x.shape):
         return new
     return set_slice(x, reshape(new, sizes), tuple(k.starts), sizes, tuple(k.steps))
 
 
-def _dropped(v: Tensor, ndim: int) -> Tensor:
+def dropped(v: Tensor, ndim: int) -> Tensor:
     """v without leading unit axes beyond `ndim`, as NumPy's assignment allows."""
     extra = v.ndim - ndim
     if extra > 0 and all(isinstance(d, int) and d == 1 for d in v.shape[:extra]):
@@ -251,9 +258,9 @@ def _dropped(v: Tensor, ndim: int) -> Tensor:
     return v
 
 
-def _fitted(v: Tensor, shape: Sequence[Dim], sizes: Sequence[Dim]) -> Tensor:
+def fitted(v: Tensor, shape: Sequence[Dim], sizes: Sequence[Dim]) -> Tensor:
     """A value that broadcasts to `shape`, so that it broadcasts to `sizes`, where ints left unit axes."""
-    v = _dropped(v, len(shape))
+    v = dropped(v, len(shape))
     if not broadcasts_to(v.shape, shape):
         raise ShapeError(f"setitem: a value of shape {tuple(v.shape)} does not broadcast to {tuple(shape)}")
     if v.ndim == 0 or tuple(shape) == tuple(sizes):

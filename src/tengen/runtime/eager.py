@@ -99,6 +99,33 @@ def make_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict) -> Plan:
     return finish_plan(program, sum(a is not None for a in arrays), outs, values)
 
 
+def make_overwrite(op: Op, layouts: Sequence[Layout], attrs: dict, over: int) -> Callable:
+    """A native callable that writes the result of an op over one of the buffers it takes.
+
+    Args:
+        layouts: of the operands; then, where the result goes over none of them, of the target. None is empty. over: the place of
+            the target: it has the result's shape and dtype, no element of it twice, and shares memory with no other buffer. If
+            it is an operand, the op reads no other element of it than the one it writes. attrs: canonical.
+    """
+    arrays = [a.array(("in", i)) for i, a in enumerate(layouts)]
+    if op.fuses:  # few axes make few programs: a row and a block of rows have the same
+        order = memory_order(arrays[over])
+        full = [a.expand(arrays[over].shape).permute(order) for a in arrays]
+        groups = merge_axes(full[over].shape, full)
+        shape = tuple(prod(full[over].shape[i] for i in g) for g in groups)  # type: ignore[misc]
+        arrays = [Array(a.id, a.dtype, shape, tuple(a.strides[g[-1]] for g in groups)) for a in full]
+    sym = _Symbols()
+    n = len(arrays) if op.variadic else len(op.tensors)
+
+    def make(some: Sequence[Array], names: list[Expr]) -> tuple[Program, None]:
+        lo = Lowering(Target.host(), names)
+        op.lower_to(lo, some[:n], [some[over]], attrs)
+        return build(lo, [a.id for a in some], ["nothing"], op.name, recording()), None
+
+    program, _, values = by_pattern((op, over), attrs, arrays, [_named(a, sym) for a in arrays], sym, make)
+    return _call(program, len(arrays), [-(over + 1)], values)
+
+
 def _frozen(attrs: dict) -> tuple:
     return tuple((k, exact_key((v,))) for k, v in attrs.items())
 
@@ -167,7 +194,7 @@ def _general(op: Op, arrays: Sequence[Array | None], orders: Sequence, attrs: di
 
 
 def by_pattern(
-    op: Op, attrs: dict, arrays, named, sym: _Symbols, make: Callable, generic: dict | None = None, orders: tuple = ()
+    op: Op | tuple[Op, int], attrs: dict, arrays, named, sym: _Symbols, make: Callable, generic: dict | None = None, orders: tuple = ()
 ) -> tuple[Program, Any, list[int]]:
     """The program of a pattern, and the numbers for its symbols: made shape-generic, or for these numbers alone where a
     decision
@@ -193,14 +220,18 @@ def number(e: Index, sym: _Symbols, values: Sequence[int]) -> int:
 def finish_plan(program: Program, n_inputs: int, outs: Sequence[Layout], values: Sequence[int]) -> Plan:
     """The program with the numbers of one call filled in."""
     sizes = [check_bytes(o.size * o.dtype.size, f"a result of type {o.type!r}") for o in outs]
+    return Plan(_call(program, n_inputs, sizes, values), tuple(outs))
+
+
+def _call(program: Program, n_inputs: int, sizes: Sequence[int], values: Sequence[int]) -> Callable:
     if program.launches is None:
-        return Plan(program.plan(n_inputs, sizes, values), tuple(outs))
+        return program.plan(n_inputs, sizes, values)
 
     def make(where: str | None) -> Callable:
         entry = launch_log.see(launch_log.active, launch_log.new_entry(program, values, where))
         return program.plan(n_inputs, sizes, values, entry=entry)
 
-    return Plan(launch_log.by_line(make), tuple(outs))
+    return launch_log.by_line(make)
 
 
 def _named(a: Array, sym: _Symbols) -> Array:

@@ -1,0 +1,83 @@
+"""`x[key] = value`, eagerly: in x's own memory, or in a copy that x then keeps where somebody else sees that memory.
+
+In: a tensor, a key and a value of any kind. What a trace or the tape records goes through the op `setitem` instead, which makes
+a new tensor.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from tengen.ops.define import REGISTRY, Op, dispatch
+from tengen.ops.elementwise import astype, where
+from tengen.ops.indexing import index, index_put
+from tengen.ops.keys import dropped, fitted, masks_whole, read_key, sliced, value_for
+from tengen.ops.shape import reshape, strided_slice
+from tengen.runtime import native
+from tengen.runtime.eager import make_overwrite
+from tengen.tensor import Tensor, _Capsule, _explain, assign, check_values, kept_plan, look, tracing
+
+
+def own(t: Tensor) -> None:
+    """Makes sure that the tensor's elements are dense and that nobody else sees them, so that they may be written."""
+    if t._layout.order is None:
+        dense = REGISTRY["copy"](t.detach())
+        t._data, t._layout = dense._data, dense._layout
+    elif sys.getrefcount(t._data) > 2 or native.borrowed(t._data):
+        t._data = native.copy(t._data, t.size * t.dtype.size)
+
+
+def set_item(x: Tensor, key: Any, value: Any) -> None:
+    """Gives the elements that a key names another value. Views made before keep the old one."""
+    v = value_for(x, value)
+    if tracing.active is not None or x._node is not None or v._node is not None or type(x._data) is not _Capsule:
+        return assign(x, REGISTRY["setitem"].call(x, key, value))
+    v = _apart(v, x)
+    mask = masks_whole(x, key, v)
+    if mask is not None:
+        mask = reshape(_apart(mask, x), (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
+        v = reshape(v if v.dtype is x.dtype else astype(v, x.dtype), ())
+        own(x)
+        return _run_over(where, (mask, v, x), (), 2)
+    k = read_key(key, x.shape)
+    if not k.indices:
+        v = fitted(v, k.shape, k.sizes)
+        own(x)
+        return _run_over(astype, (v, strided_slice(x, tuple(k.starts), tuple(k.sizes), tuple(k.steps))), (x.dtype,), 1)
+    indices, axes = [_apart(i, x) for i in k.indices], tuple(k.axes)
+    own(x)
+    inside = sliced(x, k)
+    ndim = index.infer_types([t._layout.type for t in (*indices, inside)], {"axes": axes, "position": k.position})[0].ndim
+    v = dropped(v if v.dtype is x.dtype else astype(v, x.dtype), ndim)
+    _run_over(index_put, (*indices, inside, v), (axes, k.position, "set"), len(indices))
+
+
+def _apart(t: Tensor, x: Tensor) -> Tensor:
+    """An operand that stays what it is when x gets memory of its own."""
+    return t.detach() if t is x else t
+
+
+def _run_over(op: Op, inputs: tuple, attrs: tuple, over: int) -> None:
+    """Runs a call whose result goes over one of its inputs: an operand, or the last, which is none."""
+    layouts = tuple([t._layout for t in inputs])
+    types = [a.type for a in layouts]
+
+    def make() -> Callable:
+        operands = types if op.variadic else types[: len(op.tensors)]
+        canonical = op.canonical(operands, attrs)
+        op.infer_types(operands, canonical)
+        return make_overwrite(op, layouts, canonical, over) if layouts[over].size else lambda *buffers: None
+
+    try:
+        check_values(op, inputs, types)
+        plan = kept_plan(("over", op, attrs, layouts), make)
+        look(op, inputs, types, attrs)
+        plan(*[t._data for t in inputs])
+    except Exception as e:
+        _explain(e, op, inputs, attrs)
+        raise
+
+
+dispatch.set_item = set_item
