@@ -44,19 +44,23 @@ def gradients(
             targets.setdefault(id(node), []).append((i, index))
     useful = _useful([node_of(t)[0] for t in outputs], targets)
     grads: dict[int, dict[int, Tensor]] = {}
+    slices: dict[int, dict[int, list[_Part]]] = {}
     nodes: dict[int, Node] = {}
     heap: list[tuple[int, int]] = []
 
-    def give(t: Tensor, g: Tensor) -> None:
+    def give(t: Tensor, g: Tensor | _Part) -> None:
         node, index = node_of(t)
         if node is None or id(node) not in useful:
             return
-        g = _fit(g, t)
         slot = grads.get(id(node))
         if slot is None:
             slot = grads[id(node)] = {}
             nodes[id(node)] = node
             heapq.heappush(heap, (-node.order, id(node)))
+        if isinstance(g, _Part):
+            slices.setdefault(id(node), {}).setdefault(index, []).append(g)
+            return
+        g = _fit(g, t)
         slot[index] = REGISTRY["add"](slot[index], g) if index in slot else g
 
     for t, seed in zip(outputs, seeds, strict=True):
@@ -65,11 +69,43 @@ def gradients(
     while heap:
         _, key = heapq.heappop(heap)
         node, slot = nodes[key], grads.pop(key)
+        for index, parts in slices.pop(key, {}).items():
+            for g in _joined(parts):
+                slot[index] = REGISTRY["add"](slot[index], g) if index in slot else g
         for i, index in targets.get(key, ()):
             result[i] = slot.get(index)
         if node.op is not None:
             _step(node, slot, give, useful, create_graph)
     return result
+
+
+class _Part:
+    """The gradient of a slice of a tensor: it lies at `starts` in `shape`, and is zero elsewhere."""
+
+    __slots__ = ("grad", "shape", "starts")
+
+    def __init__(self, grad: Tensor, shape: tuple[int, ...], starts: tuple[int, ...]):
+        self.grad, self.shape, self.starts = grad, shape, starts
+
+
+def _joined(parts: list[_Part]) -> list[Tensor]:
+    """Gradients of slices as gradients of the whole: one where the slices tile it along an axis (the steps of a sequence, the
+    gates of a cell), so that each element is written once; otherwise one for each slice, with zeros around it."""
+    shape = parts[0].shape
+    same: dict[tuple, _Part] = {}
+    for p in parts:  # a slice that was taken twice
+        first = same.setdefault((p.starts, tuple(p.grad.shape)), p)
+        if first is not p:
+            first.grad = REGISTRY["add"](first.grad, p.grad)
+    parts = list(same.values())
+    axes = {i for p in parts for i, (n, d) in enumerate(zip(p.grad.shape, shape)) if n is not d and n != d}
+    if len(axes) == 1 and all(isinstance(d, int) for d in shape):
+        (axis,) = axes
+        ordered = sorted(parts, key=lambda p: p.starts[axis])
+        ends = [p.starts[axis] + p.grad.shape[axis] for p in ordered]
+        if [p.starts[axis] for p in ordered] == [0, *ends[:-1]] and ends[-1] == shape[axis]:
+            return [REGISTRY["concat"]([p.grad for p in ordered], axis)]
+    return [REGISTRY["slice_grad"](p.grad, shape, p.starts, (1,) * len(shape)) for p in parts]
 
 
 def _seed(t: Tensor) -> Tensor:
@@ -100,10 +136,13 @@ def _useful(starts: Sequence[Node | None], targets: dict) -> set[int]:
     return {k for k, v in useful.items() if v}
 
 
+def _fit_dtype(g: Tensor, t: Tensor) -> Tensor:
+    return g if g.dtype is t.dtype else REGISTRY["astype"](g, t.dtype)
+
+
 def _fit(g: Tensor, t: Tensor) -> Tensor:
     """A gradient in the shape and dtype of the tensor it belongs to: undoes broadcasting and promotion."""
-    if g.dtype is not t.dtype:
-        g = REGISTRY["astype"](g, t.dtype)
+    g = _fit_dtype(g, t)
     return g if g.shape == t.shape else REGISTRY["sum_to"](g, t.shape)
 
 
@@ -128,6 +167,8 @@ def _step(node: Node, slot: dict[int, Tensor], give: Any, useful: set[int], crea
         if op.saves_output:
             results = tuple(_output(o, node, i) for i, o in enumerate(node.outputs)) if create_graph else node.outputs
             attrs = attrs | {"out": results[0] if len(results) == 1 else results}
+        if op.name == "strided_slice" and all(s == 1 for s in attrs["steps"]):
+            return give(saved[0], _Part(_fit_dtype(g, saved[0]), tuple(inputs[0].shape), tuple(attrs["starts"])))
         r = op.rules["vjp"](g, *inputs, **attrs)
         results = dict(enumerate(r if isinstance(r, (tuple, list)) else (r,)))
     for i in wants:

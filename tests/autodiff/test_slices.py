@@ -1,0 +1,50 @@
+"""Gradients of slices: those that tile a tensor are joined, others are added with zeros around them."""
+
+import numpy as np
+import pytest
+
+import tengen.functional as F
+from tengen import Tensor, trace
+from tengen.autodiff import grad
+
+x = Tensor(np.random.default_rng(0).normal(size=(6, 8)).astype("float64"))
+w = Tensor(np.arange(48.0).reshape(6, 8))
+
+
+def joined(f, *inputs):
+    return [n.op for n in trace(grad(f)).trace(*inputs).graph.nodes].count("slice_grad") == 0
+
+
+def parts_of(axis, *bounds):
+    return lambda t: [F.split(t, list(bounds), axis=axis)[i] * (i + 1.0) for i in range(len(bounds) + 1)]
+
+
+@pytest.mark.parametrize("axis, bounds", [(0, (2, 3)), (1, (1, 4)), (-1, (4,))])
+def test_tiles(axis, bounds):
+    f = lambda t: sum((p * p).sum() for p in parts_of(axis, *bounds)(t))
+    scale = np.concatenate([np.full(n.shape, (i + 1.0) ** 2) for i, n in enumerate(np.split(x.numpy(), bounds, axis))], axis)
+    np.testing.assert_allclose(grad(f)(x).numpy(), 2 * scale * x.numpy())
+    assert joined(f, x) and trace(grad(f))(x).numpy().tobytes() == grad(f)(x).numpy().tobytes()
+    second = grad(lambda t: (grad(f)(t) * w).sum())
+    np.testing.assert_allclose(second(x).numpy(), 2 * scale * w.numpy())
+
+
+def test_steps_of_a_sequence():
+    def f(t):
+        total = t[0] * 0.0
+        for i in range(6):
+            total = total * 0.5 + t[i]
+        return (total * w[0]).sum()
+
+    assert joined(f, x)
+    np.testing.assert_allclose(grad(f)(x).numpy(), w.numpy()[0] * 0.5 ** np.arange(5, -1, -1)[:, None] + np.zeros((6, 8)))
+
+
+@pytest.mark.parametrize("cut", [lambda t: (t[1:3], t[3:]), lambda t: (t[:4], t[2:]), lambda t: (t[:3, :4], t[3:, 4:]), lambda t: (t[::2],)])
+def test_gaps_overlaps_and_steps(cut):
+    f = lambda t: sum((p * p).sum() for p in cut(t)) + t.sum()
+    want = np.ones((6, 8))
+    for p in cut(np.arange(48).reshape(6, 8)):
+        want.reshape(-1)[p] += 2 * x.numpy().reshape(-1)[p]
+    np.testing.assert_allclose(grad(f)(x).numpy(), want)
+    assert trace(grad(f))(x).numpy().tobytes() == grad(f)(x).numpy().tobytes()
