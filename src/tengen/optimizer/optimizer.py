@@ -5,7 +5,7 @@ A learning rate lives in a tensor, so a traced step reads its present value and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -102,6 +102,19 @@ class Optimizer:
         self._manager.backward(loss)
 
     # -- state -----------------------------------------------------------------------------------------------------------
+    def named_states(self, names: Mapping[int, str]) -> Iterator[tuple[str, Tensor]]:
+        """The tensors that it keeps, each with a name for a file: ``fc.weight.momentum_buffer``; ``lr`` (of several groups
+        ``lr0``, ``lr1``).
+
+        Args:
+            names: of parameters, by their id. One that has none there is called by its own name, or ``param`` and its position.
+        """
+        for i, group in enumerate(self.param_groups):
+            yield "lr" if len(self.param_groups) == 1 else f"lr{i}", group.lr
+        for i, (p, _) in enumerate(self._params()):
+            for kind, t in self._state[id(p)].items():
+                yield f"{names.get(id(p)) or p.name or f'param{i}'}.{kind}", t
+
     def state_dict(self, keep_var: bool = False) -> dict[str, Any]:
         """Hyperparameters and state by position of the parameter; arrays are NumPy's (Tensors with keep_var)."""
         numbers = {id(p): i for i, (p, _) in enumerate(self._params())}

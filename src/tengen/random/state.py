@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -41,6 +41,10 @@ class RNG:
         """Continues from a saved state."""
         self._key._reset(Tensor(np.asarray(state, np.uint64).reshape(2)))
 
+    def named_states(self, names: Mapping[int, str]) -> Iterator[tuple[str, Tensor]]:
+        """The tensor that it keeps, with a name for a file."""
+        yield "random_state", self._key
+
     def _draw(self, op, shape) -> Tensor:
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
         out = op(self._key.detach(), shape)
@@ -71,22 +75,22 @@ class RNG:
 
 
 _NEXT = Tensor(np.array([0, 1], np.uint64))
-_default = RNG(0)
+default_rng = RNG(0)
 
 uniform, normal, randint, permutation, seed = (
-    _default.uniform,
-    _default.normal,
-    _default.randint,
-    _default.permutation,
-    _default.seed,
+    default_rng.uniform,
+    default_rng.normal,
+    default_rng.randint,
+    default_rng.permutation,
+    default_rng.seed,
 )
 
 
 def manual_seed(seed: int) -> None:
     """Seeds the default generator, and so every draw that names no other."""
-    _default.seed(seed)
+    default_rng.seed(seed)
 
 
 def uniform_mask(shape: Sequence[int], keep: float) -> Tensor:
     """A bool tensor, true with probability `keep` (dropout)."""
-    return _default._draw(_ops.random_uniform, shape) < keep
+    return default_rng._draw(_ops.random_uniform, shape) < keep
