@@ -10,6 +10,8 @@ from tengen.kernels.lowering import Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, Leaf
 from tengen.passes.hoist import hoist, writes
+from tengen.passes.lower import lower
+from tengen.passes.pipeline import optimize
 
 
 def normal(*shape):
@@ -55,3 +57,31 @@ def test_what_moves():
     setup, prepared = hoist(lo, {"k": 32})
     assert prepared == [made.id] and len(setup.launches) == 1 and len(lo.launches) == 4
     assert writes(setup.launches[0]) == {made.id} and not setup.temps
+
+
+def test_the_same_operand_is_packed_once():
+    w, xs = normal(64, 48), [normal(40 + i, 48) for i in range(3)]
+    f = lambda *xs: [F.nn.linear(x, w) for x in xs]
+    program = trace(f)
+    for a, b in zip(program(*xs), f(*xs)):
+        assert a.numpy().tobytes() == b.numpy().tobytes()
+    lo, _ = lower(optimize(program.graph), Target.host())
+    names = [launch.kernel.name for launch in lo.launches]
+    assert sum("pack" in name for name in names) <= 1
+
+
+def test_an_operand_that_was_written_is_packed_again():
+    w, x = normal(48, 48), normal(200, 48)
+
+    def f(x):
+        y = F.matmul(x, w)
+        w._reset(w * 0.5 + 1.0)
+        z = F.matmul(x, w)
+        w._reset(w * 2.0)
+        return y, z, F.matmul(x, w)
+
+    before = w.numpy().copy()
+    want = [t.numpy() for t in f(x)]
+    w._reset(before)
+    for a, b in zip(trace(f)(x), want):
+        assert a.numpy().tobytes() == b.tobytes()

@@ -9,7 +9,7 @@ Read next: `source.py` (what flows into a kernel), `pointwise.py` (the simplest 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from tengen.base.dtype import DType
@@ -131,6 +131,7 @@ class Lowering:
         self.where: str | None = None  # the user's line that is being lowered
         self.temps: dict[Hashable, tuple[DType, Index]] = {}
         self._names: dict[str, int] = {}
+        self._made: dict[tuple, Array] = {}
 
     def temp(self, dtype: DType, shape: Sequence[Index], order: Sequence[int] | None = None) -> Array:
         """A dense array that lives from its first to its last launch."""
@@ -146,4 +147,16 @@ class Lowering:
 
     def launch(self, k: KernelBuilder) -> None:
         """Runs the kernel after all launched before."""
-        self.launches.append(Launch(k.build(), k.ids, self.where))
+        kernel = k.build()
+        self.launches.append(Launch(kernel, k.ids, self.where))
+        written = {id for id, b in zip(k.ids, kernel.buffers) if b.role == "out"}
+        self._made = {key: made for key, made in self._made.items() if key[0] not in written}
+
+    def once(self, source: Array, how: Hashable, make: Callable[[], Array]) -> Array:
+        """What `make` launches of `source` (packed operands): made before in the same way, it is used again, as long as nobody
+        has written the source's buffer."""
+        key = (source.id, source, how)
+        if key not in self._made:
+            made = make()
+            self._made[key] = made
+        return self._made[key]

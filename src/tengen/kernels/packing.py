@@ -26,6 +26,12 @@ def packed_axes(p: Problem) -> list[Axis]:
 def pack_b(lo: Lowering, p: Problem, t: Tile) -> Array:
     """b as [g, panel, k, column], zeros past the last column, in the dtype that is computed in."""
     axes = packed_axes(p)
+    walks = tuple((x.extent, x.b) for x in (*axes, *p.n, *p.k))
+    how = ("pack", len(axes), len(p.n), walks, p.chunks, t.columns, p.compute)
+    return lo.once(p.b, how, lambda: _pack(lo, p, t, axes))
+
+
+def _pack(lo: Lowering, p: Problem, t: Tile, axes: list[Axis]) -> Array:
     panels = as_expr(cdiv(p.columns, t.columns))
     out = lo.temp(p.compute, (*extents(axes), panels, p.chunks.positions, t.columns))
     k = lo.kernel(f"{p.name}_pack")
