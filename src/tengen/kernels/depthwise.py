@@ -24,6 +24,7 @@ from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, co
 
 GRAIN = 1 << 15  # values of a piece, about
 MOST_TAPS = 64
+LOW = 32  # rows; in lower images, tiles may hang over the border
 
 Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
 
@@ -103,6 +104,14 @@ def width(target, d: DType) -> int:
     return 8 if bytes_ * registers // (LANES * d.size) >= 32 else 4
 
 
+def best_width(columns: int | None, most: int) -> int:
+    """How many pixels a tile has, so that tiles cover most of a row cheaply; what they leave costs twice as much."""
+    if not columns:
+        return most
+    cost = lambda n: columns // n * (n + 1.5) + columns % n * 2
+    return min(range(most, min(most, 4) - 1, -1), key=cost)
+
+
 def stencil(
     lo: Lowering,
     src: Array,
@@ -159,15 +168,17 @@ class _Stencil:
         columns = as_expr(p.count[1])
         if p.taps:
             ys, xs = [t.y for t in p.taps], [t.x for t in p.taps]
-            inside = k.let((top + min(ys) >= 0) & (top + max(ys) < height))
+            masked = (as_int(height) or LOW + 1) <= LOW  # too many of the rows are at a border
+            inside = const(True, bool_) if masked else k.let((top + min(ys) >= 0) & (top + max(ys) < height))
             first = max(0, -(min(xs) // sx))
             last = minimum(columns, cdiv(maximum(as_expr(wide - max(xs)), 0), sx))
-            tiles = k.let(select(inside, maximum(last - first, 0) // self.wide * self.wide, 0))
+            n = best_width(as_int(maximum(last - first, 0)), self.wide)
+            tiles = k.let(select(inside, maximum(last - first, 0) // n * n, 0))
         else:
-            first, tiles = 0, const(0)
+            first, tiles, n, masked = 0, const(0), 1, False
         left = k.let(select(tiles > 0, const(first), columns))  # all of the row where there is no tile
-        with k.loop(first, first + tiles, self.wide, name="x") as x:
-            self.tile(p, ws, y, x, c, count)
+        with k.loop(first, first + tiles, n, name="x") as x:
+            self.tile(p, ws, y, x, c, count, n, masked)
         with k.loop(0, 2, name="side") as side:
             start = select(equal(side, 0), const(0), minimum(left + tiles, columns))
             with k.loop(start, select(equal(side, 0), left, columns), name="x") as x:
@@ -177,18 +188,22 @@ class _Stencil:
         """Where a pixel of the image lies."""
         return as_expr(self.src.index((self.n, c, y, x)))
 
-    def tile(self, p: Phase, ws: dict, y: Expr, x: Expr, c: Expr, count: Expr | None) -> None:
-        """Some neighbouring pixels of a row, inside of the image."""
+    def tile(self, p: Phase, ws: dict, y: Expr, x: Expr, c: Expr, count: Expr | None, n: int, masked: bool) -> None:
+        """`n` neighbouring pixels of a row, whose columns are inside of the image; with `masked`, rows may be outside."""
         k, src = self.k, self.k.read(self.src)
-        acc = [const(0, self.compute, LANES)] * self.wide
+        acc = [const(0, self.compute, LANES)] * n
         for line in dict.fromkeys(t.y for t in p.taps):
+            some = count
+            if masked:
+                at = k.let(y * self.step_in[0] + line)
+                some = k.let(select((at >= 0) & (at < self.src.shape[2]), const(LANES) if count is None else count, const(0)))
             base = k.let(self.at(y * self.step_in[0] + line, x * self.step_in[1], c))
             seen: dict[int, Expr] = {}
             for tap in (t for t in p.taps if t.y == line):
-                for i in range(self.wide):
+                for i in range(n):
                     column = i * self.step_in[1] + tap.x
                     if column not in seen:
-                        v = k.load(src, base + column * self.src.strides[3], LANES, count)
+                        v = k.load(src, base + column * self.src.strides[3], LANES, some)
                         seen[column] = k.let(cast(v, self.compute))
                     acc[i] = k.let(multiply_add(seen[column], ws[tap.weight], acc[i]))
         for i, v in enumerate(acc):
