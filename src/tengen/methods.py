@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tengen import overwrite  # noqa: F401  (assignment to elements)
+from tengen.arrays import check_device
 from tengen.base.errors import ShapeError
 from tengen.ops.define import REGISTRY
-from tengen.tensor import Tensor, check_device
+from tengen.tensor import Tensor
 
 OPERATORS = {
     "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_div", "mod": "mod", "pow": "pow", "matmul": "matmul",

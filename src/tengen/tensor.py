@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tengen import ops  # noqa: F401  (registers all ops)
+from tengen.arrays import array_over, as_array, check_device, dense, new_buffer, scalar_array
 from tengen.base.dtype import DType, bool_, dtype, float32, int64, promote, promote_scalar
 from tengen.base.errors import ArgumentError, DTypeError, TraceError, Undecided, user_line
 from tengen.ir.types import TensorType
-from tengen.kernels.lowering import contiguous_strides
 from tengen.ops.define import REGISTRY, Op, dispatch
 from tengen.runtime import native
 from tengen.runtime.eager import Layout, Plan, exact_key, make_plan
@@ -83,7 +83,7 @@ class Tensor(TensorMethods):
         if device is not None:
             check_device(device)
         if not isinstance(data, Tensor):
-            made = from_numpy(_as_array(data, dtype))
+            made = from_numpy(as_array(data, dtype))
         else:
             made = data.detach() if dtype is None else REGISTRY["astype"](data, dtype)
         self._data, self._layout, self._node = made._data, made._layout, None
@@ -247,12 +247,6 @@ def _rebuild(cls, array, state):
     if state:
         t.__dict__.update(state)
     return t
-
-
-def check_device(device) -> None:
-    """ValueError unless `device` names the processor, the only device so far."""
-    if str(device).rstrip("0123456789:") not in ("cpu", "xpu", "cpux", "xpux"):
-        raise ValueError(f"there is no device {device!r}; help: only 'cpu' exists so far")
 
 
 _Capsule = type(native.new_buffer(0))
@@ -517,11 +511,7 @@ def scalar(value, d: DType) -> Tensor:
     if t is None:
         if len(_scalars) > 4096:
             _scalars.clear()
-        if d.kind in "iu" and not isinstance(value, bool):
-            low, high = (0, (1 << d.bits) - 1) if d.kind == "u" else (-(1 << (d.bits - 1)), (1 << (d.bits - 1)) - 1)
-            if not low <= value <= high:
-                raise OverflowError(f"Python integer {value} is out of bounds for {d}")
-        t = _scalars[key] = from_numpy(np.asarray(value, d.numpy))
+        t = _scalars[key] = from_numpy(scalar_array(value, d))
     return t
 
 
@@ -540,45 +530,12 @@ dispatch.tensor, dispatch.scalar = as_tensor, number
 # ---- ways in and out -----------------------------------------------------------------------------------------------------
 
 
-def _as_array(data, d) -> np.ndarray:
-    if data is None:
-        raise TypeError("Tensor() needs data; help: Tensor(0.0), or functional.zeros(shape)")
-    weak = not isinstance(data, (np.ndarray, np.generic)) and not hasattr(data, "__array__")
-    a = np.asarray(data)
-    if d is not None:
-        return a.astype(dtype(d).numpy)
-    if weak and a.dtype == np.float64:
-        return a.astype(np.float32)
-    return a
-
-
 def from_numpy(a: np.ndarray) -> Tensor:
     """A tensor with a copy of the array's values."""
-    a = np.ascontiguousarray(a) if a.ndim else np.asarray(a)
-    d = dtype(a.dtype)
-    if not a.dtype.isnative:
-        a = a.astype(a.dtype.newbyteorder("="))
+    a, d = dense(a)
     if tracing.recorder is not None:
         return tracing.recorder.constant(a, TensorType(a.shape, d))
-    data = native.new_buffer(a.nbytes)
-    if a.nbytes:
-        native.write(data, a)
-    return _make(data, Layout(a.shape, d))
-
-
-class _Memory:
-    """What NumPy asks for an array over a tensor's memory."""
-
-    __slots__ = ("__array_interface__", "owner")
-
-    def __init__(self, t: Tensor):
-        d, itemsize = t.dtype, t.dtype.size
-        raw = np.dtype(np.uint16) if d.name == "bfloat16" else d.numpy
-        self.owner = t._data
-        self.__array_interface__ = {
-            "version": 3, "shape": t.shape, "typestr": raw.str, "data": (native.address(t._data), True),
-            "strides": tuple(s * itemsize for s in t.strides),
-        }  # fmt: skip
+    return _make(new_buffer(a), Layout(a.shape, d))
 
 
 def view_as_numpy(t: Tensor) -> np.ndarray:
@@ -589,10 +546,7 @@ def view_as_numpy(t: Tensor) -> np.ndarray:
             "like), and do not exist while the program is recorded; help: return the tensor from the traced function, or use "
             "functional.where and friends instead of Python decisions"
         )
-    if t.size == 0:
-        return np.empty(t.shape, t.dtype.numpy)
-    a = np.asarray(_Memory(t))
-    return a.view(t.dtype.numpy) if t.dtype.name == "bfloat16" else a
+    return array_over(t._data, t._layout)
 
 
 def contiguous(t: Tensor) -> Tensor:
@@ -605,16 +559,6 @@ def assign(target: Tensor, value: Tensor) -> None:
     if tracing.recorder is not None and tracing.recorder.assign(target, value):
         return
     target._data, target._layout, target._node = value._data, value._layout, value._node
-
-
-def tensor_type(t: Tensor) -> TensorType:
-    """The type of a tensor, traced or not."""
-    return t._layout.type
-
-
-def dense_like(shape: Sequence[int], d: DType, order: Sequence[int] | None = None) -> Layout:
-    """A dense layout with the axes in this memory order."""
-    return Layout(tuple(shape), d, contiguous_strides(tuple(shape), order))  # type: ignore[arg-type]
 
 
 # (layout, layout) -> Plan, one table per operator: a shorter way than `run`'s

@@ -1,9 +1,9 @@
-"""Reading and writing at computed places: gather, scatter, take, one_hot, masks; what x[key] and x[key] = v are made of.
+"""Reading and writing at computed places: gather, scatter, take, one_hot; what x[key] and x[key] = v are made of.
 
 Indices are integers; negative ones count from the end. One out of range is IndexOutOfRange: an eager call looks before it runs,
 a compiled program brings it into range, so that memory is safe whatever it is, and says so afterwards.
 Where places coincide, updates are applied in logical order.
-How a key is read: `keys.py`.
+Masks: `masks.py`. How a key is read: `keys.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tengen.base.dtype import bool_, dtype, int64, promote
-from tengen.base.errors import DTypeError, GradientError, IndexOutOfRange, ShapeError, TraceError
+from tengen.base.errors import DTypeError, GradientError, IndexOutOfRange, ShapeError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels import scatter as strategies
 from tengen.kernels.axes import memory_order
@@ -25,7 +25,7 @@ from tengen.kernels.source import Leaf, broadcast
 from tengen.loops.lang import as_int
 from tengen.ops.define import Case, Violation, broadcast_shapes, composite, dispatch, lookup, primitive, shorthand
 from tengen.ops.elementwise import astype, where
-from tengen.ops.logic import equal, greater_equal, less, logical_and, logical_or, not_equal
+from tengen.ops.logic import equal, greater_equal, less, logical_and, logical_or
 from tengen.ops.shape import broadcast_to, normalize_axis, reshape, strided_slice
 
 if TYPE_CHECKING:
@@ -551,69 +551,3 @@ searchsorted.cases(
     Case(lambda r: (np.sort(r.integers(0, 9, 17)), r.integers(-1, 10, (3, 33))), grad=False),
     Case(lambda r: (np.sort(r.integers(0, 9, 17)), r.integers(-1, 10, (3, 33))), {"right": True}, grad=False),
 )
-
-# ---- masks -----------------------------------------------------------------------------------------------------------
-
-
-def true_positions(mask: Tensor) -> Tensor:
-    """The positions of true elements in the flattened mask, int64. Not in a trace: they must be counted first."""
-    if mask.size and not _is_concrete(mask):
-        raise TraceError(
-            "a selection by a mask inside a trace: how many elements it has is known only when the program runs; "
-            "help: use where(mask, x, 0), or compute the mask outside"
-        )
-    if not mask.size:
-        return lookup("zeros")((0,), "int64")
-    flat = reshape(mask if mask.dtype.kind == "b" else not_equal(mask, 0), (-1,))
-    counts = lookup("cumsum")(astype(flat, int64), 0)
-    total = strided_slice(counts, (flat.size - 1,), (1,), (1,)).item()
-    return searchsorted(counts, lookup("arange")(1, total + 1, 1, "int64"))
-
-
-def _is_concrete(x: Tensor) -> bool:
-    try:
-        x.numpy()
-    except TraceError:
-        return False
-    return True
-
-
-@shorthand
-def nonzero(inp: Tensor) -> tuple[Tensor, ...]:
-    """The int64 positions of true (not zero) elements, one vector for each axis, in logical order. Not inside a trace.
-
-    >>> from tengen import Tensor, functional as F
-    >>> [i.tolist() for i in F.nonzero(Tensor([[0, 5], [6, 0]]))]
-    [[0, 1], [1, 0]]
-    """
-    x = dispatch.tensor(inp)
-    if not x.ndim:
-        raise ShapeError("nonzero of a 0-d tensor is not defined; help: reshape it to (1,)")
-    left = true_positions(x)
-    coords = []
-    for d in reversed(x.shape[1:]):
-        coords.append(lookup("mod")(left, d))
-        left = lookup("floor_div")(left, d)
-    return (left, *reversed(coords))
-
-
-nonzero.reference(np.nonzero)
-nonzero.cases(
-    Case(lambda r: (r.integers(0, 2, (5, 17)),), grad=False),
-    Case(lambda r: (np.zeros((3, 4)),), grad=False),
-    Case(lambda r: (np.zeros((3, 0)),), grad=False),
-)
-
-
-@shorthand
-def cond_take(mask: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The elements where the mask is true, as a vector, and their positions in the flattened tensor. Not inside a trace."""
-    m, values = dispatch.tensor(mask), dispatch.tensor(x)
-    if tuple(m.shape) != tuple(values.shape):
-        raise ShapeError(f"cond_take: a mask of shape {tuple(m.shape)} for a tensor of shape {tuple(values.shape)}")
-    at = true_positions(m)
-    return index([at], reshape(values, (-1,)), (0,), 0), at
-
-
-cond_take.reference(lambda mask, x: (x[mask], np.flatnonzero(mask)))
-cond_take.cases(Case(lambda r: (r.integers(0, 2, (4, 9)) > 0, r.uniform(-1, 1, (4, 9)))))

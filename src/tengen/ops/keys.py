@@ -19,7 +19,8 @@ from tengen.ir.types import Dim
 from tengen.loops.lang import Expr
 from tengen.ops.define import dispatch, shorthand
 from tengen.ops.elementwise import astype, where
-from tengen.ops.indexing import broadcasts_to, index, index_put, nonzero, set_slice
+from tengen.ops.indexing import broadcasts_to, index, index_put, set_slice
+from tengen.ops.masks import nonzero
 from tengen.ops.shape import broadcast_to, reshape, strided_slice
 
 if TYPE_CHECKING:

@@ -1,0 +1,80 @@
+"""The border to NumPy: arrays become buffers with a layout, and buffers are seen as arrays.
+
+In and out: plain data, `np.ndarray`, and what a tensor is made of; `tensor.py` puts tensors around it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tengen.base.dtype import DType, dtype
+from tengen.runtime import native
+from tengen.runtime.eager import Layout
+
+
+def as_array(data: Any, d: Any = None) -> np.ndarray:
+    """Numbers, nested sequences and arrays as an array; Python floats give float32 where no dtype is asked for."""
+    if data is None:
+        raise TypeError("Tensor() needs data; help: Tensor(0.0), or functional.zeros(shape)")
+    weak = not isinstance(data, (np.ndarray, np.generic)) and not hasattr(data, "__array__")
+    a = np.asarray(data)
+    if d is not None:
+        return a.astype(dtype(d).numpy)
+    if weak and a.dtype == np.float64:
+        return a.astype(np.float32)
+    return a
+
+
+def dense(a: np.ndarray) -> tuple[np.ndarray, DType]:
+    """The array's values in C order and this machine's byte order, and their dtype."""
+    a = np.ascontiguousarray(a) if a.ndim else np.asarray(a)
+    d = dtype(a.dtype)
+    return a if a.dtype.isnative else a.astype(a.dtype.newbyteorder("=")), d
+
+
+def new_buffer(a: np.ndarray) -> Any:
+    """A buffer with a copy of a dense array's values."""
+    data = native.new_buffer(a.nbytes)
+    if a.nbytes:
+        native.write(data, a)
+    return data
+
+
+class _Memory:
+    """What NumPy asks for an array over a buffer."""
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, data: Any, layout: Layout):
+        itemsize = layout.dtype.size
+        raw = np.dtype(np.uint16) if layout.dtype.name == "bfloat16" else layout.dtype.numpy
+        self.owner = data
+        self.__array_interface__ = {
+            "version": 3, "shape": layout.shape, "typestr": raw.str, "data": (native.address(data), True),
+            "strides": tuple(s * itemsize for s in layout.strides),
+        }  # fmt: skip
+
+
+def array_over(data: Any, layout: Layout) -> np.ndarray:
+    """A read-only array over a buffer, which it keeps alive."""
+    if layout.size == 0:
+        return np.empty(layout.shape, layout.dtype.numpy)
+    a = np.asarray(_Memory(data, layout))
+    return a.view(layout.dtype.numpy) if layout.dtype.name == "bfloat16" else a
+
+
+def scalar_array(value: bool | int | float, d: DType) -> np.ndarray:
+    """A number as a 0-d array; OverflowError for an integer that the dtype cannot hold."""
+    if d.kind in "iu" and not isinstance(value, bool):
+        low, high = (0, (1 << d.bits) - 1) if d.kind == "u" else (-(1 << (d.bits - 1)), (1 << (d.bits - 1)) - 1)
+        if not low <= value <= high:
+            raise OverflowError(f"Python integer {value} is out of bounds for {d}")
+    return np.asarray(value, d.numpy)
+
+
+def check_device(device: Any) -> None:
+    """ValueError unless `device` names the processor, the only device so far."""
+    if str(device).rstrip("0123456789:") not in ("cpu", "xpu", "cpux", "xpux"):
+        raise ValueError(f"there is no device {device!r}; help: only 'cpu' exists so far")
