@@ -18,6 +18,7 @@ from tengen.ir.types import Dim, TensorType
 from tengen.kernels import depthwise
 from tengen.kernels.chunks import RUN
 from tengen.kernels.contraction import contract
+from tengen.kernels.halo import has_rows, with_halo
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import copy, pointwise
 from tengen.kernels.source import At, Literal
@@ -140,6 +141,9 @@ def padded(lo: Lowering, x: Array, before: tuple[Dim, ...], extents: tuple[Dim, 
     """A channels-last copy of image `x` with its pixels at before + i * step in a larger image of zeros."""
     n = len(extents)
     t = lo.temp(x.dtype, (x.shape[0], x.shape[1], *extents), [0, *range(2, n + 2), 1])
+    if all(s == 1 for s in step) and all(isinstance(b, int) and b >= 0 for b in before) and has_rows(x):
+        with_halo(lo, x, t, before)
+        return t
     pointwise(lo, [Literal(0, x.dtype)], [t], "zero")
     first, count = [], []
     for b, e, s, d in zip(before, extents, step, x.shape[2:]):

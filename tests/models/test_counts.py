@@ -1,0 +1,96 @@
+"""What whole networks are compiled to, counted: a pass or a strategy that gets worse shows here, whatever the machine.
+
+Counted are launches in a run, those that only copy (layouts, halos), bytes that kernels read and write, and the arena.
+"""
+
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import tengen
+import tengen.functional as F
+from tengen import Tensor
+from tengen.autodiff import GradManager
+from tengen.codegen.target import Target
+from tengen.loops.lang import as_int
+from tengen.optimizer import SGD
+from tengen.passes.hoist import hoist
+from tengen.passes.lower import lower
+from tengen.passes.pipeline import optimize
+from tengen.record import Recorder
+from tengen.runtime.program import plan_memory
+
+TARGET = Target.named("x86-64-v4")
+
+
+def inference(name, shape):
+    net = tengen.models.create(name).eval()
+    with Recorder(name, constants=True) as rec:
+        return rec.finish([("y", net(rec.argument("x", Tensor(np.zeros(shape, np.float32)))))])
+
+
+def training(name, shape):
+    net = tengen.models.create(name).train()
+    gm, opt = GradManager().attach(net.parameters()), SGD(net.parameters(), lr=0.1, momentum=0.9)
+    x, label = Tensor(np.zeros(shape, np.float32)), Tensor(np.zeros(shape[0], np.int32))
+    with Recorder(name) as rec:
+        x, label = rec.argument("x", x), rec.argument("label", label)
+        with gm:
+            loss = F.loss.cross_entropy(net(x), label)
+            gm.backward(loss)
+        opt.step().clear_grad()
+        return rec.finish([("loss", loss)])
+
+
+def counted(graph):
+    """(launches by kind, MB that kernels read and write, MB of the arena) of a program for constant weights."""
+    g = optimize(graph)
+    lo, outs = lower(g, TARGET)
+    _, prepared = hoist(lo, {("const", c.name): c.data.nbytes for c in g.constants.values()})
+    size = {id: int(as_int(n)) * d.size for id, (d, n) in lo.temps.items()}
+    for i, v in enumerate(g.inputs):
+        size["in", i] = int(np.prod(v.type.shape)) * v.type.dtype.size
+    for s in g.states.values():
+        size["state", s.name] = int(np.prod(s.read.type.shape)) * s.read.type.dtype.size
+    for c in g.constants.values():
+        size["const", c.name] = c.data.nbytes
+    for i, a in outs.items():
+        size["out", i] = int(np.prod(a.shape)) * a.dtype.size
+    moved = sum(size.get(id, 0) for launch in lo.launches for id in set(launch.ids))
+    for id in prepared:
+        del lo.temps[id]
+    kinds = Counter(re.sub(r"_\d+$", "", launch.kernel.name) for launch in lo.launches)
+    return kinds, moved / 1e6, as_int(plan_memory(lo)[1]) / 1e6
+
+
+IMAGE = (1, 3, 224, 224)
+INFERENCE = {  # launches, those that convert a layout, those that only pad, MB moved, MB of the arena
+    "resnet18": (30, 0, 5, 139, 6.6),
+    "resnet50": (63, 0, 5, 292, 8.1),
+    "mobilenet_v2": (56, 0, 1, 71, 6.1),
+    "vit_tiny": (90, 1, 0, 74, 1.1),
+}
+
+
+@pytest.mark.parametrize("name", INFERENCE)
+def test_inference(name):
+    kinds, moved, arena = counted(inference(name, IMAGE))
+    launches, layouts, pads, most_moved, most_arena = INFERENCE[name]
+    assert sum(kinds.values()) <= launches
+    assert kinds["channels_last"] + kinds["copy"] <= layouts and kinds["pad"] <= pads
+    assert not any("pack" in k or "filter" in k for k in kinds)  # weights are prepared when the program is loaded
+    assert moved <= most_moved and arena <= most_arena
+
+
+TRAINING = {"resnet18": ((2, 3, 224, 224), 520, 1220, 93), "mobilenet_v2": ((2, 3, 224, 224), 1150, 1050, 120)}
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_training(name):
+    shape, launches, most_moved, most_arena = TRAINING[name]
+    kinds, moved, arena = counted(training(name, shape))
+    assert sum(kinds.values()) <= launches and moved <= most_moved and arena <= most_arena
+    # A norm's activation and both its gradients are one pass each: nothing of it is stored but its result.
+    assert kinds["sub"] == 0 and kinds["mul_add"] <= 2 * kinds["mean"]
