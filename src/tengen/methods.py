@@ -5,7 +5,7 @@ from __future__ import annotations
 from tengen import overwrite  # noqa: F401  (assignment to elements)
 from tengen.arrays import check_device
 from tengen.base.errors import ShapeError
-from tengen.ops.define import REGISTRY
+from tengen.ops.define import REGISTRY, all_with_line
 from tengen.tensor import Tensor
 
 OPERATORS = {
@@ -95,4 +95,5 @@ def install() -> None:
     Tensor.T = property(lambda self: transpose(self), doc="The tensor with its axes reversed.")  # type: ignore[attr-defined]
 
 
+all_with_line(globals(), ["reshape", "transpose", "flatten", "to"])
 install()

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tengen.ops.define import REGISTRY, Op, dispatch
+from tengen.ops.define import REGISTRY, Op, dispatch, with_line
 from tengen.ops.elementwise import astype, where
 from tengen.ops.indexing import index, index_put
 from tengen.ops.keys import dropped, fitted, masks_whole, read_key, sliced, value_for
@@ -80,4 +80,4 @@ def _run_over(op: Op, inputs: tuple, attrs: tuple, over: int) -> None:
         raise
 
 
-dispatch.set_item = set_item
+dispatch.set_item = with_line(set_item)

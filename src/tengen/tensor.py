@@ -18,7 +18,7 @@ import numpy as np
 from tengen import ops  # noqa: F401  (registers all ops)
 from tengen.arrays import array_over, as_array, check_device, dense, new_buffer, scalar_array
 from tengen.base.dtype import DType, bool_, dtype, float32, int64, promote, promote_scalar
-from tengen.base.errors import ArgumentError, DTypeError, TraceError, Undecided, user_line
+from tengen.base.errors import ArgumentError, DTypeError, TraceError, told, user_line
 from tengen.ir.types import TensorType
 from tengen.ops.define import REGISTRY, Op, dispatch
 from tengen.runtime import native
@@ -355,10 +355,10 @@ def _slow(op: Op, inputs: tuple, attrs: tuple):
         out = _execute(op, inputs, attrs)
     except Exception as e:
         odd = isinstance(e, (AttributeError, KeyError, ArithmeticError, AssertionError)) and not isinstance(e, OverflowError)
-        told = ArgumentError(f"does not take these arguments ({type(e).__name__}: {e})") if odd else e
-        _explain(told, op, inputs, attrs)
+        better = ArgumentError(f"does not take these arguments ({type(e).__name__}: {e})") if odd else e
+        _explain(better, op, inputs, attrs)
         if odd:
-            raise told from e
+            raise better from e
         raise
     if any(x is not None and x._node is not None for x in inputs):
         record(op, inputs, attrs, out)
@@ -378,10 +378,10 @@ dispatch.slow = _slow
 
 def _explain(e: Exception, op: Op, inputs: tuple, attrs: tuple) -> None:
     """Completes an error's message: the call that the user made, and the user's line."""
-    if isinstance(e, Undecided) or len(e.args) != 1 or not isinstance(e.args[0], str):
+    found = told(e)
+    if found is None:
         return
-    text, where = getattr(e, "_told", None) or (e.args[0], user_line())
-    e._told = (text, where)  # type: ignore[attr-defined]  # the outermost call names itself, around the first text
+    text, where = found  # the outermost call names itself, around the first text
     types = [x._layout.type if isinstance(x, Tensor) else None if x is None else type(x).__name__ for x in inputs]
     call = "" if text.startswith(f"{op.name}(") else f"{op.signature(types, dict(zip(op.attrs, attrs)))}: "  # type: ignore[arg-type]
     e.args = (f"{call}{text} [at {where}]",)

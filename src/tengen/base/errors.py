@@ -18,6 +18,25 @@ def user_line() -> str | None:
     return f"{f.f_code.co_filename}:{f.f_lineno}" if f is not None else None
 
 
+def told(e: Exception) -> tuple[str, str | None] | None:
+    """The first text of an error and the user's line at which it arose, kept with it while it passes through calls that complete
+    its message; None for one whose message is no text."""
+    if isinstance(e, Undecided) or len(e.args) != 1 or not isinstance(e.args[0], str):
+        return None
+    if not hasattr(e, "_told"):
+        e._told = (e.args[0], user_line())  # type: ignore[attr-defined]
+    return e._told  # type: ignore[attr-defined]
+
+
+def tell(e: Exception) -> None:
+    """Adds the user's line to the message of an error of a function's arguments, unless an inner call has."""
+    if hasattr(e, "_told") or not isinstance(e, (TengenError, TypeError, ValueError, IndexError, OverflowError)):
+        return
+    found = told(e)
+    if found is not None and f"{found[1]}" not in found[0]:
+        e.args = (f"{found[0]} [at {found[1]}]",)
+
+
 class TengenError(Exception):
     """The base of every error that Tengen raises on purpose."""
 

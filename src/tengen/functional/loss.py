@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tengen.ops.define import REGISTRY
+from tengen.ops.define import REGISTRY, all_with_line
 from tengen.ops.nn import cross_entropy_each
 from tengen.tensor import Tensor
 
@@ -64,3 +64,7 @@ def hinge_loss(pred: Tensor, label: Tensor, norm: str = "L1", reduction: str = "
         raise ValueError(f"norm={norm!r} must be 'L1' or 'L2'")
     gap = REGISTRY["relu"](1 - pred * label)
     return _reduce(REGISTRY["sum"](gap if norm == "L1" else gap * gap, 1), reduction)
+
+
+__all__ = ["binary_cross_entropy", "cross_entropy", "cross_entropy_with_softmax", "hinge_loss", "l1_loss", "square_loss"]
+all_with_line(globals(), __all__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tengen.base.errors import ShapeError
 from tengen.ops.contract import matmul as _matmul
-from tengen.ops.define import REGISTRY
+from tengen.ops.define import REGISTRY, all_with_line
 from tengen.ops.reduce import all_, any_, argmax, argmin, max_, mean, min_, prod, std, sum_, var
 from tengen.tensor import Tensor
 
@@ -82,3 +82,4 @@ __all__ = [
     "sum",
     "var",
 ]
+all_with_line(globals(), __all__)

@@ -18,7 +18,7 @@ from tengen.ops.contract import linear as _linear
 from tengen.ops.conv import conv as _conv
 from tengen.ops.conv import conv_bias as _conv_bias
 from tengen.ops.conv import conv_transposed as _conv_transposed
-from tengen.ops.define import REGISTRY
+from tengen.ops.define import REGISTRY, all_with_line
 from tengen.ops.reduce import logsumexp as _logsumexp
 from tengen.ops.reduce import mean as _mean
 from tengen.random.state import uniform_mask
@@ -264,3 +264,4 @@ __all__ = [
     "indexing_one_hot", "instance_norm", "l1_loss", "layer_norm", "linear", "log_softmax", "logsoftmax", "logsumexp", "max_pool2d",
     "pixel_shuffle", "scaled_dot_product_attention", "softmax", "square_loss",
 ]  # fmt: skip
+all_with_line(globals(), __all__)

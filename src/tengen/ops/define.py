@@ -19,7 +19,7 @@ from math import copysign
 from typing import Any
 
 from tengen.base.dtype import DType, bool_, float32, promote
-from tengen.base.errors import ArgumentError, DTypeError, ShapeError, TengenError, Undecided
+from tengen.base.errors import ArgumentError, DTypeError, ShapeError, TengenError, Undecided, tell
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.axes import memory_order
 from tengen.kernels.lowering import Array, Lowering
@@ -98,7 +98,7 @@ class Op:
         self.why_no_vjp: str | None = None
         self.extents: tuple[str, ...] = ()  # attributes that are shapes: one eager program serves all of them
         self.tensors, self.attrs, self.variadic, self.optional = _parameters(fn, kind)
-        self.call = fn if kind == "shorthand" else _make_call(self, fn)
+        self.call = with_line(fn) if kind == "shorthand" else _make_call(self, fn)
         if self.name in REGISTRY:
             raise TengenError(f"op {self.name!r} is defined twice")
         REGISTRY[self.name] = self
@@ -480,8 +480,33 @@ def shorthand(fn: Callable) -> Op:
     forms of
     views (a composite would copy), for several outputs that are views, and for what is decided in Python."""
     op = Op(fn, "shorthand")
-    fn.op = op  # type: ignore[attr-defined]
+    fn.op = op.call.op = op  # type: ignore[attr-defined]
     return op
+
+
+def with_line(fn: Callable) -> Callable:
+    """The function, whose errors name the user's line, as those of ops do: for what checks its arguments before it calls ops."""
+    forms = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    scope: dict[str, Any] = {"_fn": fn, "_tell": tell}
+    parts, given, star = [], [], False
+    for p in inspect.signature(fn).parameters.values():
+        if p.kind is p.KEYWORD_ONLY and not star:
+            parts.append("*")
+        star = star or p.kind in (p.KEYWORD_ONLY, p.VAR_POSITIONAL)
+        scope[f"_default_{p.name}"] = p.default
+        parts.append(forms.get(p.kind, "") + p.name + ("" if p.default is p.empty else f"=_default_{p.name}"))
+        given.append(f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else forms.get(p.kind, "") + p.name)
+    lines = ["    try:", f"        return _fn({', '.join(given)})", "    except Exception as e:", "        _tell(e)", "        raise"]
+    exec(compile("\n".join([f"def call({', '.join(parts)}):", *lines]), __file__, "exec"), scope)
+    return functools.update_wrapper(scope["call"], fn)
+
+
+def all_with_line(scope: dict[str, Any], names: Iterable[str]) -> None:
+    """`with_line` for the functions among a module's names that are written in it."""
+    for name in names:
+        f = scope[name]
+        if inspect.isfunction(f) and f.__module__ == scope["__name__"] and not hasattr(f, "op"):
+            scope[name] = with_line(f)
 
 
 def lookup(name: str) -> Op:
