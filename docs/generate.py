@@ -233,6 +233,8 @@ def gradient(op: Op) -> str:
         return "of the expression" if op.kind == "elementwise" else "of what it calls"
     if "vjp" in op.rules:
         return "a rule"
+    if "same" in op.rules:
+        return f"of `{op.rules['same'].name}`"
     return "of the body" if op.kind == "composite" else "none yet"
 
 

@@ -158,11 +158,12 @@ def _step(node: Node, slot: dict[int, Tensor], give: Any, useful: set[int], crea
     n_outs = len(outs) if outs is not None else max(slot) + 1
     g: Any = slot[0] if n_outs == 1 else tuple(slot.get(i) for i in range(n_outs))
     if "vjp" not in op.rules:
-        if op.kind != "composite":
+        same = op.rules.get("same", op)  # a composite that computes the same has a gradient
+        if same.kind != "composite":
             raise GradientError(
                 f"{op.signature(types, attrs)} has no gradient rule; help: add @{op.name}.vjp below its definition"
             )
-        results = dict(zip(wants, composite_vjp(op, g, inputs, attrs, wants)))
+        results = dict(zip(wants, composite_vjp(same, g, inputs, attrs, wants)))
     else:
         if op.saves_output:
             results = tuple(_output(o, node, i) for i, o in enumerate(node.outputs)) if create_graph else node.outputs

@@ -11,6 +11,7 @@ from tengen.base.errors import ArgumentError, DTypeError, ShapeError, Undecided
 from tengen.ir.types import TensorType
 from tengen.kernels.attention import LEAST, MOST_FEATURES
 from tengen.kernels.attention import attention as launch_attention
+from tengen.kernels.attention import attention_grad as launch_attention_grad
 from tengen.kernels.axes import memory_order
 from tengen.ops.contract import in_dtype, matmul
 from tengen.ops.define import Case, broadcast_shapes, composite, lookup, primitive
@@ -39,7 +40,7 @@ def attention(
             query sees all, as when keys of a cache come first).
     Returns:  a query that sees no key has the result 0 and the log-sum-exp inf
     Numerics: see `kernels.attention.attention`: the bits of a row are a function of that query, its mask, the keys and the values,
-        not of other queries, S - T keys that come first, the batch, threads or target
+        not of other queries, the batch, threads or target (docs/numerics.md)
     Source:   Dao et al., arXiv 2205.14135
     """
 
@@ -79,10 +80,15 @@ def _(q, k, v, mask, scale, causal):
 
 @attention.layout
 def _(arrays, out, **_):
-    q = arrays[0]
-    rows = len(out.shape) == q.ndim and out.shape[:-1] == q.shape[:-1]  # the log-sum-exp has an axis less
-    order = memory_order(q) if rows else list(range(len(out.shape)))
-    return [*(i for i in order if i != len(out.shape) - 1), len(out.shape) - 1]
+    q, n = arrays[0], len(out.shape)
+    if n != q.ndim or out.shape[:-1] != q.shape[:-1]:  # the log-sum-exp has an axis less
+        return list(range(n))
+    return _rows_first(q, n)
+
+
+def _rows_first(a, n: int) -> list[int]:
+    """The axes of `a` as they lie, but for the last one, which becomes dense."""
+    return [*(i for i in memory_order(a) if i != n - 1), n - 1]
 
 
 attention.rules["known"] = lambda arrays, **_: {arrays[0].shape[-1], arrays[2].shape[-1]}
@@ -95,8 +101,12 @@ def _(lo, ins, outs, scale, causal):
     q, k, v = (in_dtype(lo, a, out.dtype) for a in ins[:3])
     q, k, v = (a.expand((*lead, *a.shape[-2:])) for a in (q, k, v))
     mask = None if ins[3] is None else ins[3].expand((*lead, t, s))
-    offset = {"none": None, "upper_left": 0, "lower_right": s - t}[causal]
-    launch_attention(lo, q, k, v, mask, out, lse, scale, offset)
+    launch_attention(lo, q, k, v, mask, out, lse, scale, _offset(causal, t, s))
+
+
+def _offset(causal: str, t, s):
+    """How many keys the first query sees, less one; None for all."""
+    return {"none": None, "upper_left": 0, "lower_right": s - t}[causal]
 
 
 @attention.vjp
@@ -111,14 +121,55 @@ def _(g, query, key, value, mask, *, out, scale, causal):
     return dq, dk, dv, lambda: attention_mask_grad(g, from_lse, query, key, value, mask, y, lse, scale, causal)
 
 
-@composite
+@primitive
 def attention_grad(
     grad: Tensor, grad_lse: Tensor | None, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, out: Tensor, lse: Tensor,
     scale: float, causal: str,
 ) -> Tensor:  # fmt: skip
-    """The gradients of `attention` with respect to query, key and value, from its results: the softmax is computed again."""
+    """The gradients of `attention` with respect to query, key and value, from its results, without a matrix of scores: the softmax
+    is made again, chunk by chunk. Leading axes are those of `out`.
+
+    Numerics: see `kernels.attention.attention_grad`
+    """
+
+
+@attention_grad.infer
+def _(grad, grad_lse, q, k, v, mask, out, lse, scale, causal):
+    if not all(x.dtype.is_float for x in (grad, q, k, v, out, lse)):
+        raise DTypeError("takes floats; help: cast with .astype('float32')")
+    return tuple(TensorType((*out.shape[:-2], *x.shape[-2:]), out.dtype) for x in (q, k, v))
+
+
+attention_grad.rules["known"] = lambda arrays, **_: {arrays[2].shape[-1], arrays[4].shape[-1]}
+
+
+@attention_grad.layout
+def _(arrays, out, **_):
+    same = next((a for a in arrays[2:5] if a.shape == out.shape), None)
+    return list(range(len(out.shape))) if same is None else _rows_first(same, len(out.shape))
+
+
+@attention_grad.lower
+def _(lo, ins, outs, scale, causal):
+    grad, grad_lse, q, k, v, mask, out, lse = ins
+    lead, t, s = out.shape[:-2], q.shape[-2], k.shape[-2]
+    q, k, v, grad = (in_dtype(lo, a, out.dtype) for a in (q, k, v, grad))
+    inputs = [a.expand((*lead, *a.shape[-2:])) for a in (q, k, v)]
+    mask = None if mask is None else mask.expand((*lead, t, s))
+    launch_attention_grad(lo, grad, grad_lse, inputs, mask, out, lse, outs, scale, _offset(causal, t, s))
+
+
+@composite
+def attention_grad_of_scores(
+    grad: Tensor, grad_lse: Tensor | None, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, out: Tensor, lse: Tensor,
+    scale: float, causal: str,
+) -> Tensor:  # fmt: skip
+    """What `attention_grad` gives, by products of whole matrices of scores: gradients of gradients are those of this."""
     p, ds = _score_gradients(grad, grad_lse, query, key, value, mask, out, lse, scale, causal)
     return mul(matmul(ds, key), scale), mul(matmul(ds, query, True), scale), matmul(p, grad, True)
+
+
+attention_grad.rules["same"] = attention_grad_of_scores
 
 
 @composite
@@ -222,7 +273,8 @@ attention_weights.cases(
     Case(_sample((2, 3, 5), (2, 4, 5), (3, 4)), {"scale": None, "causal": "lower_right"}),
     Case(lambda r: (*_sample((3, 4), (5, 4))(r), r.uniform(0, 1, (3, 5)) < 0.5), {"scale": 0.7, "causal": "none"}),
 )
-attention_grad.reference(lambda *a, **attrs: _np_attention_grad(*a, **attrs)[:3])
+for _op in (attention_grad, attention_grad_of_scores):
+    _op.reference(lambda *a, **attrs: _np_attention_grad(*a, **attrs)[:3])
 attention_mask_grad.reference(lambda *a, **attrs: _np_attention_grad(*a, **attrs)[3])
 attention.cases(
     Case(_sample((2, 3, 5), (2, 4, 5), (2, 4, 3), None)),
@@ -238,4 +290,5 @@ _GRAD_CASES = [
     Case(_sample((3, 4), None, (3, 5), (6, 5), (6, 4), None, (3, 4), (3,)), {"scale": 0.4, "causal": "lower_right"}),
 ]
 attention_grad.cases(*_GRAD_CASES)
+attention_grad_of_scores.cases(*_GRAD_CASES)
 attention_mask_grad.cases(_GRAD_CASES[0])

@@ -1,0 +1,137 @@
+"""Kernels of attention: against float64, interpreter against machine code as bits, symbolic extents, tiles of every target, caches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from launching import Symbols, array_of, compile_and_run, run
+
+import tengen.functional as F
+from tengen import Tensor, set_threads
+from tengen.autodiff import vjp
+from tengen.codegen.target import Target
+from tengen.kernels.attention import attention, attention_grad
+from tengen.kernels.lowering import Lowering
+from tengen.ops.attention import _np_attention, _np_attention_grad
+
+
+def samples(t, s, d, e, groups=2, dtype=np.float32):
+    rng = np.random.default_rng(t * s)
+    return [rng.standard_normal((groups, n, w)).astype(dtype) for n, w in ((t, d), (s, d), (s, e), (t, e))]
+
+
+def launched(q, k, v, g, causal=None, mask=None, target=None, interpreted=False, symbols=False):
+    """[result, log-sum-exp, gradients of q, k, v] by the kernels."""
+    lo = Lowering(Target.host() if target is None else target)
+    results = [np.full((*q.shape[:-1], v.shape[-1]), 7, q.dtype), np.full(q.shape[:-1], 7, q.dtype)]
+    results += [np.full(x.shape, 7, q.dtype) for x in (q, k, v)]
+    arrays, memory = [], {}
+    for i, x in enumerate([q, k, v, g, *results, *([] if mask is None else [mask])]):
+        a, memory[i] = array_of(x, i)
+        arrays.append(a)
+    values = {}
+    if symbols:  # positions are symbols, groups and features are known
+        extents = Symbols()
+        for i, a in enumerate(arrays):
+            shape = tuple(d if j == 0 or (j == 2 and i < 9) else extents.extent(d) for j, d in enumerate(a.shape))
+            arrays[i] = a.__class__(a.id, a.dtype, shape, tuple(map(extents.stride, a.strides)), a.offset)
+        values, lo = extents.values, Lowering(lo.target, list(extents.values))
+    a, b, c, grad, out, lse, *grads = arrays[:9]
+    m = None if mask is None else arrays[9]
+    offset = {None: None, "upper_left": 0, "lower_right": b.shape[1] - a.shape[1]}[causal]
+    attention(lo, a, b, c, m, out, lse, 0.3, offset)
+    attention_grad(lo, grad, None, (a, b, c), m, out, lse, grads, 0.3, offset)
+    (run if interpreted else compile_and_run)(lo, memory, values)
+    return results
+
+
+CASES = [
+    (3, 5, 4, 3, None, None), (33, 70, 9, 17, "lower_right", None), (40, 70, 5, 6, "upper_left", "bool"),
+    (70, 40, 16, 8, "lower_right", "float"),
+]  # fmt: skip
+
+
+def mask_of(kind, t, s):
+    rng = np.random.default_rng(9)
+    return None if kind is None else rng.random((2, t, s)) < 0.6 if kind == "bool" else rng.standard_normal((2, t, s)).astype("f")
+
+
+@pytest.mark.parametrize("t, s, d, e, causal, kind", CASES)
+def test_values_and_gradients(t, s, d, e, causal, kind):
+    q, k, v, g = samples(t, s, d, e)
+    mask = mask_of(kind, t, s)
+    wide = [x.astype(np.float64) for x in (q, k, v, g)]
+    y, lse = _np_attention(*wide[:3], mask, 0.3, causal or "none")
+    want = [y, lse, *_np_attention_grad(wide[3], None, *wide[:3], mask, y, lse, 0.3, causal or "none")[:3]]
+    got = launched(q, k, v, g, causal, mask)
+    for a, b in zip(got, want):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+    small = replace(Target.host(), vector_bytes=16, vector_registers=16)
+    for other in (launched(q, k, v, g, causal, mask, symbols=True), launched(q, k, v, g, causal, mask, small)):
+        assert [x.tobytes() for x in other] == [x.tobytes() for x in got]
+
+
+@pytest.mark.parametrize("t, s, d, e, causal, kind", [(3, 5, 4, 3, None, "float"), (5, 3, 3, 2, "lower_right", None)])
+def test_machine_code_is_what_the_interpreter_says(t, s, d, e, causal, kind):
+    x, mask = samples(t, s, d, e, 1), mask_of(kind, t, s)
+    mask = None if mask is None else mask[:1]
+    a, b = (launched(*x, causal, mask, interpreted=i) for i in (False, True))
+    assert [y.tobytes() for y in a] == [y.tobytes() for y in b]
+
+
+def test_rows_do_not_know_of_each_other():
+    """Batches, threads, a cache: a query's bits are those it has alone."""
+    q, k, v, g = (Tensor(x.reshape(3, 2, -1, 8)) for x in samples(150, 150, 8, 8, 6))
+    f = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal="lower_right")
+    y, pull = vjp(f, q, k, v)
+    grads = [x.numpy() for x in pull(g)]
+    for i in range(3):
+        part, pull = vjp(f, q[i : i + 1], k[i : i + 1], v[i : i + 1])
+        assert part.numpy().tobytes() == y[i].numpy().tobytes()
+        assert [x.numpy().tobytes() for x in pull(g[i : i + 1])] == [x[i].tobytes() for x in grads]
+    set_threads(1)
+    try:
+        assert f(q, k, v).numpy().tobytes() == y.numpy().tobytes()
+    finally:
+        set_threads(2)
+    for start, stop in ((0, 1), (63, 65), (100, 150)):
+        cached = f(q[:, :, start:stop], k[:, :, :stop], v[:, :, :stop])
+        assert cached.numpy().tobytes() == np.ascontiguousarray(y.numpy()[:, :, start:stop]).tobytes()
+
+
+def test_what_is_hidden_does_not_matter():
+    q, k, v, _ = samples(4, 90, 8, 8)
+    mask = np.zeros((4, 90), bool)
+    mask[1:, 5:] = True
+    y = F.scaled_dot_product_attention(Tensor(q), Tensor(k), Tensor(v), Tensor(mask, dtype="bool")).numpy()
+    assert (y[:, 0] == 0).all() and np.isfinite(y).all()
+    added = np.where(mask, 0, -np.inf).astype("f")
+    assert F.scaled_dot_product_attention(Tensor(q), Tensor(k), Tensor(v), Tensor(added)).numpy().tobytes() == y.tobytes()
+    pull = vjp(lambda *x: F.scaled_dot_product_attention(*x, Tensor(mask, dtype="bool")), Tensor(q), Tensor(k), Tensor(v))[1]
+    grads = [x.numpy() for x in pull(Tensor(q))]
+    assert all(np.isfinite(x).all() for x in grads) and (grads[0][:, 0] == 0).all() and (grads[1][:, :5] == 0).all()
+    huge = F.scaled_dot_product_attention(Tensor(q * 1e18), Tensor(k * 1e18), Tensor(v)).numpy()
+    assert np.isfinite(huge).all()
+    q[0, 1, 2] = np.nan
+    y = F.scaled_dot_product_attention(Tensor(q), Tensor(k), Tensor(v)).numpy()
+    assert np.isnan(y[0, 1]).all() and np.isfinite(y[0, [0, 2, 3]]).all()
+
+
+def test_dropout_and_many_features():
+    q, k, v, _ = samples(6, 40, 8, 600)
+    q, k = (np.repeat(x, 64, -1) for x in (q, k))  # 512 + 600 features
+    y = F.scaled_dot_product_attention(Tensor(q), Tensor(k), Tensor(v), None, True, 0.05).numpy()
+    want = _np_attention(*(x.astype(np.float64) for x in (q, k, v)), None, 0.05, "upper_left")[0]
+    np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-4)
+    kept = F.scaled_dot_product_attention(Tensor(q), Tensor(k), F.ones((2, 40, 3)), dropout=0.5).numpy()
+    assert 0 < kept.std() and abs(kept.mean() - 1) < 0.3
+
+
+def test_tiles_do_not_decide_what_values_that_are_not_finite_reach():
+    q, k, v, g = samples(100, 100, 8, 8)
+    v[:, 70], k[:, 90] = np.inf, np.nan
+    same = lambda xs: [np.where(np.isnan(x), np.float32(np.nan), x).tobytes() for x in xs]
+    wide, small = (launched(q, k, v, g, "upper_left", target=replace(Target.host(), vector_bytes=b)) for b in (64, 16))
+    assert np.isfinite(wide[0][:, :64]).all() and same(wide) == same(small)
