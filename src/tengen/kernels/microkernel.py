@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from tengen.base.dtype import bool_, int64
 from tengen.kernels.axes import unflatten
 from tengen.kernels.lowering import Array, Lowering
-from tengen.kernels.packing import Range, copy_panel, copy_rows, pack_b, packed_axes
+from tengen.kernels.packing import Range, copy_panels, copy_rows, pack_b, packed_axes
 from tengen.kernels.problem import Problem, extents, multiply_add, partial_sums
-from tengen.kernels.tile import MOST_BLOCKS, Tile, choose, piece_size
+from tengen.kernels.tile import MOST_BLOCKS, Tile, choose, most_columns, piece_size
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cdiv, const, equal, lane, minimum, select, splat
 
@@ -55,13 +55,16 @@ class _Kernel:
         deep = t.block if t.along_k else p.chunks.longest
         self.rows = self.k.scratch("rows", p.compute, deep * t.pitch + LANES)
         self.sums = self.k.scratch("sums", p.compute, t.rows * t.columns)
-        self.panel = None if packed else self.k.scratch("panel", p.compute, p.chunks.longest * t.columns)
+        self.size = piece_size(p, t, lo.target)
+        self.depth = p.chunks.longest  # of a panel that the piece packs itself; it packs all of its panels at once
+        self.panels = -(-(as_int(self.size[0]) or most_columns(p, t, lo.target)) // t.columns)
+        self.panel = None if packed else self.k.scratch("panel", p.compute, self.depth * t.columns * self.panels)
         self.places: list[Buffer] = []  # coordinates of the piece's rows, where they are not simply counted
 
     def launch(self) -> None:
         """Writes and launches it."""
-        p, t, k = self.p, self.t, self.k
-        wide, high = piece_size(p, t, self.lo.target)
+        p, k = self.p, self.k
+        wide, high = self.size
         blocks, parts = as_expr(cdiv(p.rows, high)), as_expr(cdiv(p.columns, wide))
         piece = k.split(p.groups * parts * blocks)
         self.g = unflatten(k, k.let(piece // (parts * blocks)), extents(p.g))
@@ -99,6 +102,8 @@ class _Kernel:
         """One chunk of k: pack the rows, then panel after panel."""
         p, t, k = self.p, self.t, self.k
         start, stop = (k.let(x) for x in p.chunks.bounds(c))
+        if self.panel is not None:
+            copy_panels(k, p, t, self.b_base, (self.column, self.column_stop), (start, stop), self.panel, self.depth)
         with k.loop(self.first, self.stop, t.block, name="block") as first:
             self.block(c, (first, k.let(minimum(self.stop, first + t.block))), (start, stop))
 
@@ -110,8 +115,7 @@ class _Kernel:
         with k.loop(self.column, self.column_stop, t.columns, name="column") as column:
             if self.packed is None:
                 assert self.panel is not None
-                copy_panel(k, p, t, self.b_base, column, (start, stop), self.panel, 0)
-                buffer, at = self.panel, const(0)
+                buffer, at = self.panel, k.let((column - self.column) * self.depth)
             else:
                 mine = packed_axes(p)
                 g = [x for x, axis in zip(self.g, p.g) if axis in mine]

@@ -79,6 +79,32 @@ def copy_panel(k: KernelBuilder, p: Problem, t: Tile, base: Expr, column: Index,
             rows(False)
 
 
+def copy_panels(k: KernelBuilder, p: Problem, t: Tile, base: Expr, columns: Range, ks: Range, dst: Buffer, depth: int) -> None:
+    """All panels from columns[0] to columns[1], `depth` positions of k apart. Where b is dense along its columns its rows are
+    read whole: panel by panel, memory would be touched in short pieces far apart."""
+    walk, step = p.walk("k", "b"), p.walk("n", "b").step
+    if as_int(step) != 1:
+        with k.loop(*columns, t.columns, name="column") as column:
+            copy_panel(k, p, t, base, column, ks, dst, (column - columns[0]) * depth)
+        return
+    src, width = k.read(p.b), k.let(columns[1] - columns[0])
+    whole = k.let(width // t.columns * t.columns)
+    with runs(k, walk, *ks) as (first, last, at), k.loop(first, last) as i:
+        here = k.let(base + columns[0] + at + (i - first) * walk.step)
+        row = k.let((i - ks[0]) * t.columns)
+
+        def panel(column: Expr, full: bool) -> None:
+            to = k.let(column * depth + row)
+            for v in range(t.vectors):
+                count = None if full else width - column - v * LANES
+                k.store(dst, to + v * LANES, cast(k.load(src, here + column + v * LANES, LANES, count), p.compute))
+
+        with k.loop(0, whole, t.columns, name="column") as column:
+            panel(column, True)
+        with k.if_(whole < width):
+            panel(whole, False)
+
+
 def _transpose_panel(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, dest, left: Expr | None) -> None:
     """The panel where b is dense along k: column by column, vectors along k, scattered. `source`: the buffer, where
     the panel begins, the columns' stride; `dest`: the buffer and where; `left`: how many columns there are, if fewer."""

@@ -114,6 +114,11 @@ def _along_k(p: Problem) -> bool:
     return run_k is None or run_m is None or run_k >= min(run_m, LANES)
 
 
+def most_columns(p: Problem, t: Tile, target: Machine | None) -> int:
+    """Columns of a piece at most: a chunk of b for them half fills L2."""
+    return max(1, machine(target)[2] // 2 // (p.chunks.longest * p.compute.size * t.columns)) * t.columns
+
+
 def piece_size(p: Problem, t: Tile, target: Machine | None) -> tuple[Expr, Expr]:
     """Columns and rows of a piece.
 
@@ -122,7 +127,7 @@ def piece_size(p: Problem, t: Tile, target: Machine | None) -> tuple[Expr, Expr]
     """
     size, l2 = p.compute.size, machine(target)[2]
     blocks = as_expr(cdiv(p.rows, t.block)) * p.groups
-    most = max(1, l2 // 2 // (p.chunks.longest * size * t.columns))
+    most = most_columns(p, t, target) // t.columns
     panels = as_expr(cdiv(p.columns, t.columns))
     wanted = cdiv(as_expr(PIECES), maximum(blocks, 1))  # pieces that the columns should be shared out to
     panels = minimum(maximum(as_expr(panels // wanted), 1), most)
