@@ -1,4 +1,5 @@
-"""Kernels of attention: against float64, interpreter against machine code as bits, symbolic extents, tiles of every target, caches."""
+"""Kernels of attention: against float64, interpreter against machine code as bits, symbolic extents, tiles of other targets,
+caches."""
 
 from __future__ import annotations
 
@@ -55,7 +56,9 @@ CASES = [
 
 def mask_of(kind, t, s):
     rng = np.random.default_rng(9)
-    return None if kind is None else rng.random((2, t, s)) < 0.6 if kind == "bool" else rng.standard_normal((2, t, s)).astype("f")
+    if kind is None:
+        return None
+    return rng.random((2, t, s)) < 0.6 if kind == "bool" else rng.standard_normal((2, t, s)).astype("f")
 
 
 @pytest.mark.parametrize("t, s, d, e, causal, kind", CASES)

@@ -171,3 +171,12 @@ def test_lstm_and_rnn_against_numpy():
     both = M.RNN(3, 4, num_layers=2, bidirectional=True, batch_first=True)
     y, hn = both(Tensor(x.transpose(1, 0, 2)))
     assert y.shape == (2, 5, 8) and hn.shape == (4, 2, 4)
+
+
+def test_attention_drops_weights_in_training_alone():
+    random.seed(1)
+    layer, x = M.MultiHeadAttention(16, 4, attn_dropout=0.5), Tensor(np.random.default_rng(0).standard_normal((2, 5, 16)))
+    x = x.astype("float32")
+    assert layer(x).tolist() != layer(x).tolist()
+    layer.eval()
+    assert layer(x).tolist() == layer(x).tolist()

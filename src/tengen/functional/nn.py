@@ -232,15 +232,15 @@ def indexing_one_hot(inp: Tensor, index: Tensor, axis: int = 1, keepdims: bool =
 
 
 def scaled_dot_product_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, is_causal: bool | str = False, scale: float | None = None,
-    dropout: float = 0.0,
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, is_causal: bool | str = False,
+    scale: float | None = None, dropout: float = 0.0,
 ) -> Tensor:  # fmt: skip
     """softmax(scale q k^T + mask) v, without a matrix of scores in memory.
 
     Shapes:   query (*G, T, D), key (*G, S, D), value (*G, S, E), mask (*G, T, S) -> (*G, T, E); leading axes are broadcast
     Args:
-        mask: bool, true where a key is seen, or a float that is added to the scores. is_causal: True is PyTorch's: query t sees
-            the keys 0..t; "lower_right" lets it see 0..t + S - T, for keys that come from a cache first. scale: default
+        mask: bool, true where a key is seen, or a float that is added to the scores. is_causal: True is PyTorch's: query t
+            sees the keys 0..t; "lower_right" lets it see 0..t + S - T, for keys that come from a cache first. scale: default
             1 / sqrt(D). dropout: probability with which a weight of the softmax is zeroed (whenever it is above 0, as in PyTorch;
             the weights are then kept in memory, as where D + E is above 1024).
     Returns:  a query that sees no key has the result 0

@@ -2,8 +2,8 @@
 
 In: queries, keys and values, perhaps a mask, and where the results go. Out: one launch, or three for the gradients. The forward
 kernel has queries along the lanes, so that all of softmax is arithmetic of vectors; for each chunk of keys it makes the scores,
-takes them to the running maximum, rescales what it has and adds the chunk's part: Milakov and Gimelshein, arXiv 1805.02867; Dao et
-al., arXiv 2205.14135. Gradients make the softmax again from the saved log-sum-exp: one kernel with queries along the lanes, one
+takes them to the running maximum, rescales what it has and adds the chunk's part: Milakov and Gimelshein, arXiv 1805.02867;
+Dao et al., arXiv 2205.14135. Gradients make the softmax again from the saved log-sum-exp: one kernel with queries along the lanes, one
 with keys. Nothing but the query, the keys and their values enters a row of the result: its bits do not depend on other rows.
 """
 
@@ -35,9 +35,9 @@ def attention(
     Dtypes:   floats; the mask's may be another, or bool: true where a key is seen. Computed in out's computing dtype, lse too
     Args:
         offset: query t sees keys 0 .. t + offset; None: all.
-    Numerics: scores by fma in the order of d from zero, times scale, plus mask. Chunks of 64 keys in order: with M the largest score
-        so far (at least the lowest finite number), p = exp(score - M), r = exp(M before - M): the sum becomes the sum * r, to which
-        the chunk's p, added in order from zero, are added; the result becomes the result * r, then fma by fma in order of s. At
+    Numerics: scores by fma in the order of d from zero, times scale, plus mask. Chunks of 64 keys in order: with M the largest
+        score so far (at least the lowest finite number), p = exp(score - M), r = exp(M before - M): the sum becomes the sum * r,
+        to which the chunk's p, added in order from zero, are added; the result becomes the result * r, then fma by fma in order of s. At
         last it is multiplied by 1 / the sum. Chunks that `offset` hides from 32 queries (0..31, 32..63, and so on) are
         left out, other hidden keys have p = 0.
         Where no key is seen the result is 0 and lse is inf.
@@ -132,10 +132,10 @@ def attention_grad(
     """The gradients of `attention`.
 
     Args:
-        grad, grad_lse: of out and lse. inputs: q, k, v. grads: where theirs go, of the shapes (*G, T, D), (*G, S, D), (*G, S, E).
+        grad, grad_lse: of out and lse. inputs: q, k, v. grads: where theirs go, (*G, T, D), (*G, S, D) and (*G, S, E).
         out, lse: what `attention` gave. mask, scale, offset: its.
-    Numerics: with p = exp(score - lse), w = the sum over e of grad * out, less grad_lse, c = p * (the sum over e of grad * v, by
-        fma in order from zero, less w): the gradient of q is scale times the sum over s of c * k, that of k scale times the
+    Numerics: with p = exp(score - lse), w = the sum over e of grad * out, less grad_lse, c = p * (the sum over e of grad * v,
+        by fma in order from zero, less w): the gradient of q is scale times the sum over s of c * k, that of k scale times the
         sum over t of c * q, that of v the sum over t of p * grad, by fma in order from zero.
     """
     q, k, v = inputs
@@ -165,7 +165,8 @@ def _along_result(lo: Lowering, grad: Array, grad_lse: Array | None, out: Array,
     if grad_lse is None:
         return along
     less = lo.temp(dt, lse.shape)
-    pointwise(lo, [Elementwise(lambda x, y: x - cast(y, dt), [Leaf(along), Leaf(grad_lse)], lse.shape, dt)], [less], f"{name}_less")
+    source = Elementwise(lambda x, y: x - cast(y, dt), [Leaf(along), Leaf(grad_lse)], lse.shape, dt)
+    pointwise(lo, [source], [less], f"{name}_less")
     return less
 
 

@@ -1,5 +1,5 @@
-"""What the kernels of attention are made of: blocks of vectors turned so that they lie along the lanes, rows beside them, and the
-register tiles between both.
+"""What the kernels of attention are made of: blocks of vectors turned so that they lie along the lanes, rows beside them, and
+the register tiles between both.
 
 A piece holds some queries (or keys) along the lanes and goes through chunks of keys (or queries), the rows. `product` makes a
 number of each row and lane, `[row, lane]`; `accumulate` adds rows, weighted by such numbers, to `[feature, lane]`. Both are the
@@ -214,7 +214,7 @@ class Tiles:
                     k.store(b.buffer, p, a.value)
 
     def _multiply(self, acc: list, rows: tuple[Buffer, Expr, int], vectors: tuple[Buffer, Expr]) -> None:
-        """One term of every sum of a tile. `rows`: the buffer, where the first row's number lies, the distance of the others'."""
+        """One term of every sum of a tile. `rows`: the buffer, where the first row's number lies, how far apart they are."""
         k, (buffer, at, pitch) = self.k, rows
         at, there = k.let(at), k.let(vectors[1])
         xs = [k.load(vectors[0], there + v * LANES, LANES) for v in range(self.z.vectors)]
@@ -235,8 +235,8 @@ class Tiles:
         return const(0), k.let(minimum(end, maximum(_last(self.first + self.n - 1) + 1 + self.offset, 0)))
 
     def seen(self, lane: Expr, row: Expr, n: Expr) -> Expr:
-        """Whether any of the `n` rows from `row` on is seen together with any lane of the tile from `lane` on, or of the groups that
-        these lie in: where a value is not finite, hidden and left out differ, and that must not depend on a tile's width."""
+        """Whether any of the `n` rows from `row` on is seen together with any lane of the tile from `lane` on, or of the groups
+        that these lie in: where a value is not finite, hidden and left out differ, and that must not depend on a tile's width."""
         if self.offset is None:
             return const(True, bool_)
         if self.keys:
@@ -258,7 +258,8 @@ class Tiles:
         with k.if_(k.let(some)), k.loop(0, n, name="row") as j:
             for v in range(z.vectors):
                 at, lanes, here = k.let(j * z.wide + v * LANES), ramp() + k.let(lane + v * LANES), splat(k.let(row + j))
-                there = here + splat(as_expr(self.offset)) >= lanes if self.keys else lanes + splat(as_expr(self.offset)) >= here
+                query, key = (here, lanes) if self.keys else (lanes, here)
+                there = query + splat(as_expr(self.offset)) >= key
                 k.store(scores, at, select(there, k.load(scores, at, LANES), hidden))
 
     def _masked(self, mask: Array, lane: Expr, row: Expr) -> Expr:

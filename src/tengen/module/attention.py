@@ -12,6 +12,9 @@ class MultiHeadAttention(Module):
     """softmax(q k^T / sqrt(d)) v in `num_heads` heads, between linear maps.
 
     Shapes: query (N, T, E), key and value (N, S, E) -> (N, T, E)
+    Args:
+        attn_dropout: probability with which a weight of the softmax is zeroed in training; out_dropout: an element of the result.
+        forward's attn_mask and is_causal: see `functional.scaled_dot_product_attention`.
     Source: Vaswani et al., arXiv 1706.03762
     """
 
@@ -36,7 +39,7 @@ class MultiHeadAttention(Module):
         value = key if value is None else value
         n, t, e = query.shape
         q, k, v = (self._heads(m(x)) for m, x in ((self.query_map, query), (self.key_map, key), (self.value_map, value)))
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask, is_causal)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask, is_causal, dropout=self.attn_dropout if self.training else 0.0)
         y = self.out_map(y.transpose(0, 2, 1, 3).reshape(n, t, e))
         return F.dropout(y, self.out_dropout, self.training)
 

@@ -31,16 +31,16 @@ def attention(
 ) -> Tensor:
     """softmax(scale q k^T + mask) v. Returns (result, log-sum-exp of each query's scores).
 
-    Shapes:   query (*G, T, D), key (*G, S, D), value (*G, S, E), mask (*G, T, S) -> (*G, T, E), (*G, T); leading axes and the mask
-              are broadcast; D + E at most 1024
-    Dtypes:   floats, promoted; float16 and bfloat16 are computed in float32. The mask: bool, true where a key is seen, or a float
-              that is added to the scores. The log-sum-exp has the dtype that is computed in
+    Shapes:   query (*G, T, D), key (*G, S, D), value (*G, S, E), mask (*G, T, S) -> (*G, T, E), (*G, T); leading axes and the
+              mask are broadcast; D + E at most 1024
+    Dtypes:   floats, promoted; float16 and bfloat16 are computed in float32. The mask: bool, true where a key is seen, or a
+              float that is added to the scores. The log-sum-exp has the dtype that is computed in
     Args:
-        scale: default 1 / sqrt(D). causal: "none", "upper_left" (query t sees keys 0..t) or "lower_right" (0..t + S - T: the last
-            query sees all, as when keys of a cache come first).
+        scale: default 1 / sqrt(D). causal: "none", "upper_left" (query t sees keys 0..t) or "lower_right" (0..t + S - T: the
+            last query sees all, as when keys of a cache come first).
     Returns:  a query that sees no key has the result 0 and the log-sum-exp inf
-    Numerics: see `kernels.attention.attention`: the bits of a row are a function of that query, its mask, the keys and the values,
-        not of other queries, the batch, threads or target (docs/numerics.md)
+    Numerics: see `kernels.attention.attention`: the bits of a row are a function of that query, its mask, the keys and the
+        values, not of other queries, the batch, threads or target (docs/numerics.md)
     Source:   Dao et al., arXiv 2205.14135
     """
 
@@ -123,11 +123,11 @@ def _(g, query, key, value, mask, *, out, scale, causal):
 
 @primitive
 def attention_grad(
-    grad: Tensor, grad_lse: Tensor | None, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, out: Tensor, lse: Tensor,
-    scale: float, causal: str,
+    grad: Tensor, grad_lse: Tensor | None, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, out: Tensor,
+    lse: Tensor, scale: float, causal: str,
 ) -> Tensor:  # fmt: skip
-    """The gradients of `attention` with respect to query, key and value, from its results, without a matrix of scores: the softmax
-    is made again, chunk by chunk. Leading axes are those of `out`.
+    """The gradients of `attention` with respect to query, key and value, from its results, without a matrix of scores: the
+    softmax is made again, chunk by chunk. Leading axes are those of `out`.
 
     Numerics: see `kernels.attention.attention_grad`
     """
@@ -161,8 +161,8 @@ def _(lo, ins, outs, scale, causal):
 
 @composite
 def attention_grad_of_scores(
-    grad: Tensor, grad_lse: Tensor | None, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, out: Tensor, lse: Tensor,
-    scale: float, causal: str,
+    grad: Tensor, grad_lse: Tensor | None, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, out: Tensor,
+    lse: Tensor, scale: float, causal: str,
 ) -> Tensor:  # fmt: skip
     """What `attention_grad` gives, by products of whole matrices of scores: gradients of gradients are those of this."""
     p, ds = _score_gradients(grad, grad_lse, query, key, value, mask, out, lse, scale, causal)
@@ -286,8 +286,11 @@ attention.cases(
     Case(_sample((2, 3), (0, 3), (0, 2), None), grad=False),
 )
 _GRAD_CASES = [
-    Case(_sample((2, 3, 4), (2, 3), (2, 3, 5), (2, 6, 5), (2, 6, 4), (3, 6), (2, 3, 4), (2, 3)), {"scale": 0.4, "causal": "none"}),
-    Case(_sample((3, 4), None, (3, 5), (6, 5), (6, 4), None, (3, 4), (3,)), {"scale": 0.4, "causal": "lower_right"}),
+    Case(_sample(*shapes), {"scale": 0.4, "causal": causal})
+    for causal, shapes in (
+        ("none", ((2, 3, 4), (2, 3), (2, 3, 5), (2, 6, 5), (2, 6, 4), (3, 6), (2, 3, 4), (2, 3))),
+        ("lower_right", ((3, 4), None, (3, 5), (6, 5), (6, 4), None, (3, 4), (3,))),
+    )
 ]
 attention_grad.cases(*_GRAD_CASES)
 attention_grad_of_scores.cases(*_GRAD_CASES)
