@@ -18,7 +18,7 @@ FLOORS = [
     "functional random autodiff jit",
     "interop deploy",
     "executable profiler",
-    "arrays methods overwrite parameter record tape tensor",
+    "arrays casting methods overwrite parameter record tape tensor",
     "runtime",
     "codegen",
     "passes",

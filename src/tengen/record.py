@@ -78,6 +78,7 @@ class Recorder:
         self.reads: dict[int, tuple[Tensor, bool]] = {}  # id -> (tensor, whether its gradient was there when it was asked for)
         self.made: list[ref[Traced]] = []
         self.arguments: dict[int, int] = {}  # id of a stand-in for an argument -> its position
+        self.casts: dict = {}  # parameters in other dtypes, for autocast: a value of this recording is used in no other
         self._known: dict[int, Value] = {}  # by the identity of tensors: two may share memory today and differ tomorrow
         self._states: dict[int, State] = {}
         self._keep: list = []

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tengen.base.errors import DTypeError, GradientError, ShapeError
+from tengen.casting import casting, casts
 from tengen.ops.define import REGISTRY, Op
 from tengen.tensor import Node, Tensor, dispatch
 
@@ -36,7 +37,18 @@ def gradients(
     Args:
         outputs: recorded tensors. seeds: their gradients; None stands for ones, for a float tensor of one element.
         create_graph: records the walk itself, for gradients of gradients.
+
+    The walk is the same inside autocast and outside: gradients have the dtypes of what they are gradients of.
     """
+    if casting.rule is None:
+        return _gradients(outputs, seeds, wanted, create_graph)
+    with casts(None, None, None):
+        return _gradients(outputs, seeds, wanted, create_graph)
+
+
+def _gradients(
+    outputs: Sequence[Tensor], seeds: Sequence[Tensor | None], wanted: Sequence[Tensor], create_graph: bool
+) -> list[Tensor | None]:
     targets: dict[int, list[tuple[int, int]]] = {}  # id of a node -> (position in wanted, which output of the node)
     for i, t in enumerate(wanted):
         node, index = node_of(t)

@@ -73,16 +73,20 @@ class ResNet(nn.Module):
         return self.fc(x.mean((2, 3)))
 
 
-def resnet18(num_classes=1000, depths=(2, 2, 2, 2), **o):
-    return ResNet(False, depths, num_classes, **o)
+def resnet(depths=(2, 2, 2, 2), width=64, num_classes=1000, bottleneck=False, in_channels=3):
+    return ResNet(bottleneck, depths, num_classes, width, in_channels)
+
+
+def resnet18(num_classes=1000, **o):
+    return ResNet(False, (2, 2, 2, 2), num_classes, **o)
 
 
 def resnet34(num_classes=1000, **o):
     return ResNet(False, (3, 4, 6, 3), num_classes, **o)
 
 
-def resnet50(num_classes=1000, depths=(3, 4, 6, 3), **o):
-    return ResNet(True, depths, num_classes, **o)
+def resnet50(num_classes=1000, **o):
+    return ResNet(True, (3, 4, 6, 3), num_classes, **o)
 
 
 # ---- mobile networks -----------------------------------------------------------------------------------------------------
@@ -108,11 +112,13 @@ def eighths(n):
 
 
 class MobileNetV2(nn.Module):
-    def __init__(self, num_classes=1000, width=1.0):
+    rows = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+
+    def __init__(self, num_classes=1000, width=1.0, stages=rows):
         super().__init__()
         c = eighths(32 * width)
         layers = [ConvNorm(3, c, 3, 2, act="relu6")]
-        for t, o, n, s in ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)):
+        for t, o, n, s in stages:
             for j in range(n):
                 layers.append(InvertedResidual(c, c * t, eighths(o * width), 3, s if j == 0 else 1))
                 c = eighths(o * width)
@@ -125,20 +131,20 @@ class MobileNetV2(nn.Module):
 
 
 class MobileNetV3(nn.Module):
-    rows = """3 16 16 0 r 1, 3 64 24 0 r 2, 3 72 24 0 r 1, 5 72 40 1 r 2, 5 120 40 1 r 1, 5 120 40 1 r 1, 3 240 80 0 h 2, 3 200 80 0 h 1,
-    3 184 80 0 h 1, 3 184 80 0 h 1, 3 480 112 1 h 1, 3 672 112 1 h 1, 5 672 160 1 h 2, 5 960 160 1 h 1, 5 960 160 1 h 1"""
+    text = """3 16 16 0 relu 1, 3 64 24 0 relu 2, 3 72 24 0 relu 1, 5 72 40 1 relu 2, 5 120 40 1 relu 1, 5 120 40 1 relu 1,
+    3 240 80 0 hswish 2, 3 200 80 0 hswish 1, 3 184 80 0 hswish 1, 3 184 80 0 hswish 1, 3 480 112 1 hswish 1, 3 672 112 1 hswish 1,
+    5 672 160 1 hswish 2, 5 960 160 1 hswish 1, 5 960 160 1 hswish 1"""
+    rows = [[v if v in ("relu", "hswish") else int(v) for v in row.split()] for row in text.split(",")]
 
-    def __init__(self, num_classes=1000):
+    def __init__(self, num_classes=1000, blocks=rows, hidden=1280):
         super().__init__()
         norm = {"eps": 1e-3, "momentum": 0.01}
         layers, c = [ConvNorm(3, 16, 3, 2, act="hswish", **norm)], 16
-        for row in self.rows.split(","):
-            k, h, o, se, act, s = row.split()
-            act = {"r": "relu", "h": "hswish"}[act]
-            layers.append(InvertedResidual(c, int(h), int(o), int(k), int(s), act, eighths(int(h) // 4) if se == "1" else 0, **norm))
-            c = int(o)
+        for k, h, o, se, act, s in blocks:
+            layers.append(InvertedResidual(c, h, o, k, s, act, eighths(h // 4) if se else 0, **norm))
+            c = o
         self.features = nn.Sequential(*layers, ConvNorm(c, 6 * c, act="hswish", **norm))
-        self.fc1, self.dropout, self.fc2 = nn.Linear(6 * c, 1280), nn.Dropout(0.2), nn.Linear(1280, num_classes)
+        self.fc1, self.dropout, self.fc2 = nn.Linear(6 * c, hidden), nn.Dropout(0.2), nn.Linear(hidden, num_classes)
 
     def forward(self, x):
         return self.fc2(self.dropout(F.hardswish(self.fc1(self.features(x).mean((2, 3))))))
@@ -157,16 +163,17 @@ class MBConv(nn.Module):
 
 
 class EfficientNet(nn.Module):
-    def __init__(self, num_classes=1000):
+    rows = ((1, 3, 1, 16, 1), (6, 3, 2, 24, 2), (6, 5, 2, 40, 2), (6, 3, 2, 80, 3), (6, 5, 1, 112, 3), (6, 5, 2, 192, 4), (6, 3, 1, 320, 1))
+
+    def __init__(self, num_classes=1000, stages=rows, hidden=1280):
         super().__init__()
         layers, c = [ConvNorm(3, 32, 3, 2, act="silu")], 32
-        for t, k, s, o, n in ((1, 3, 1, 16, 1), (6, 3, 2, 24, 2), (6, 5, 2, 40, 2), (6, 3, 2, 80, 3), (6, 5, 1, 112, 3), (6, 5, 2, 192, 4),
-                              (6, 3, 1, 320, 1)):  # fmt: skip
+        for t, k, s, o, n in stages:
             for j in range(n):
                 layers.append(MBConv(c, o, t, k, s if j == 0 else 1))
                 c = o
-        self.features = nn.Sequential(*layers, ConvNorm(c, 1280, act="silu"))
-        self.dropout, self.classifier = nn.Dropout(0.2), nn.Linear(1280, num_classes)
+        self.features = nn.Sequential(*layers, ConvNorm(c, hidden, act="silu"))
+        self.dropout, self.classifier = nn.Dropout(0.2), nn.Linear(hidden, num_classes)
 
     def forward(self, x):
         return self.classifier(self.dropout(self.features(x).mean((2, 3))))
@@ -187,15 +194,16 @@ class ShuffleUnit(nn.Module):
 
 
 class ShuffleNetV2(nn.Module):
-    def __init__(self, num_classes=1000):
+    def __init__(self, num_classes=1000, depths=(4, 8, 4), channels=(24, 116, 232, 464, 1024)):
         super().__init__()
-        self.conv1 = ConvNorm(3, 24, 3, 2)
-        units, c = [], 24
-        for n, o in ((4, 116), (8, 232), (4, 464)):
+        c, *stages, last = channels
+        self.conv1 = ConvNorm(3, c, 3, 2)
+        units = []
+        for n, o in zip(depths, stages):
             for j in range(n):
                 units.append(ShuffleUnit(c, o, 2 if j == 0 else 1))
                 c = o
-        self.stages, self.conv5, self.fc = nn.Sequential(*units), ConvNorm(c, 1024), nn.Linear(1024, num_classes)
+        self.stages, self.conv5, self.fc = nn.Sequential(*units), ConvNorm(c, last), nn.Linear(last, num_classes)
 
     def forward(self, x):
         return self.fc(self.conv5(self.stages(F.max_pool2d(self.conv1(x), 3, 2, 1))).mean((2, 3)))
@@ -205,16 +213,16 @@ def mobilenet_v2(num_classes=1000, **o):
     return MobileNetV2(num_classes, **o)
 
 
-def mobilenet_v3_large(num_classes=1000):
-    return MobileNetV3(num_classes)
+def mobilenet_v3_large(num_classes=1000, **o):
+    return MobileNetV3(num_classes, **o)
 
 
-def efficientnet_b0(num_classes=1000):
-    return EfficientNet(num_classes)
+def efficientnet_b0(num_classes=1000, **o):
+    return EfficientNet(num_classes, **o)
 
 
-def shufflenet_v2_x1_0(num_classes=1000):
-    return ShuffleNetV2(num_classes)
+def shufflenet_v2_x1_0(num_classes=1000, **o):
+    return ShuffleNetV2(num_classes, **o)
 
 
 # ---- the others ----------------------------------------------------------------------------------------------------------

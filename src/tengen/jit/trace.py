@@ -19,6 +19,7 @@ import numpy as np
 
 from tengen.base.config import config
 from tengen.base.errors import TraceError
+from tengen.casting import casting
 from tengen.deploy.dump import Dumped, dump
 from tengen.executable import Executable
 from tengen.ir.graph import Graph
@@ -229,7 +230,7 @@ class trace:
     def _find(self, args, kwargs) -> tuple[Recording, list[Tensor]]:
         leaves: list[Tensor] = []
         structure = flatten((args, kwargs), leaves)
-        key = (structure, tuple(x._layout.type for x in leaves))
+        key = (structure, tuple(x._layout.type for x in leaves), casting.key)
         found = next((r for r in self._recordings.get(key, ()) if r.fits(leaves)), None)
         if found is None:
             found = self._record(structure, leaves)

@@ -14,7 +14,7 @@ from tengen.models.efficientnet import EfficientNet, efficientnet_b0
 from tengen.models.gpt import GPT, gpt
 from tengen.models.lstm import LSTMClassifier, lstm
 from tengen.models.mobilenet import MobileNetV2, MobileNetV3, mobilenet_v2, mobilenet_v3_large
-from tengen.models.resnet import BasicBlock, Bottleneck, ResNet, resnet18, resnet34, resnet50
+from tengen.models.resnet import BasicBlock, Bottleneck, ResNet, resnet, resnet18, resnet34, resnet50
 from tengen.models.shufflenet import ShuffleNetV2, shufflenet_v2_x1_0
 from tengen.models.small import MLP, LeNet, lenet, mlp
 from tengen.models.unet import UNet, unet
@@ -25,8 +25,8 @@ from tengen.module import Module
 _BUILDERS = {
     f.__name__: f
     for f in (
-        bert_base, convnext_tiny, densenet121, efficientnet_b0, gpt, lenet, lstm, mlp, mobilenet_v2, mobilenet_v3_large, resnet18,
-        resnet34, resnet50, shufflenet_v2_x1_0, unet, vgg16, vit_base, vit_small, vit_tiny,
+        bert_base, convnext_tiny, densenet121, efficientnet_b0, gpt, lenet, lstm, mlp, mobilenet_v2, mobilenet_v3_large, resnet,
+        resnet18, resnet34, resnet50, shufflenet_v2_x1_0, unet, vgg16, vit_base, vit_small, vit_tiny,
     )
 }  # fmt: skip
 

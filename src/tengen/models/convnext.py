@@ -40,7 +40,12 @@ class ConvNeXtBlock(M.Module):
 
 
 class ConvNeXt(M.Module):
-    """Shapes: (N, 3, H, W) -> (N, num_classes)."""
+    """ConvNeXt: depthwise 7x7 layers and pointwise perceptrons, with layer norm.
+
+    Shapes: (N, 3, H, W) -> (N, num_classes)
+    Args:
+        depths, channels: blocks and channels of each stage. drop_path: of the last block; earlier ones less, in proportion.
+    """
 
     def __init__(
         self, num_classes: int = 1000, depths: Sequence[int] = (3, 3, 9, 3), channels: Sequence[int] = (96, 192, 384, 768),
@@ -65,5 +70,16 @@ class ConvNeXt(M.Module):
 
 
 def convnext_tiny(num_classes: int = 1000, **options) -> ConvNeXt:
-    """ConvNeXt-Tiny: 28.6 million parameters with 1000 classes."""
+    """ConvNeXt-Tiny: 28,589,128 parameters with 1000 classes.
+
+    Shapes: (N, 3, H, W) -> (N, num_classes); published for H = W = 224
+    Args:
+        num_classes: outputs. options: those of `ConvNeXt`: depths, channels, drop_path=0.1.
+    Source: Liu et al., arXiv 2201.03545
+
+    >>> import tengen
+    >>> net = tengen.models.convnext_tiny(num_classes=7, depths=(1, 2), channels=(16, 32)).eval()
+    >>> net(tengen.functional.zeros((2, 3, 64, 64))).shape
+    (2, 7)
+    """
     return ConvNeXt(num_classes, **options)

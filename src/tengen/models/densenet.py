@@ -35,7 +35,12 @@ class Transition(M.Module):
 
 
 class DenseNet(M.Module):
-    """Shapes: (N, 3, H, W) -> (N, num_classes)."""
+    """DenseNet: each layer adds `growth` channels to what it reads.
+
+    Shapes: (N, 3, H, W) -> (N, num_classes)
+    Args:
+        growth: new channels of a layer. depths: layers of each block. width: channels of the first convolution.
+    """
 
     def __init__(
         self, num_classes: int = 1000, growth: int = 32, depths: Sequence[int] = (6, 12, 24, 16), width: int = 64
@@ -63,5 +68,16 @@ class DenseNet(M.Module):
 
 
 def densenet121(num_classes: int = 1000, **options) -> DenseNet:
-    """DenseNet-121: 8.0 million parameters with 1000 classes."""
+    """DenseNet-121: 7,978,856 parameters with 1000 classes.
+
+    Shapes: (N, 3, H, W) -> (N, num_classes); published for H = W = 224
+    Args:
+        num_classes: outputs. options: those of `DenseNet`: growth=32, depths, width=64.
+    Source: Huang et al., arXiv 1608.06993
+
+    >>> import tengen
+    >>> net = tengen.models.densenet121(num_classes=7, growth=8, depths=(2, 3), width=16).eval()
+    >>> net(tengen.functional.zeros((2, 3, 64, 64))).shape
+    (2, 7)
+    """
     return DenseNet(num_classes, **options)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import tengen.functional as F
 import tengen.module as M
-from tengen.models.layers import ConvNorm, DropPath, SqueezeExcite, initialise_linear
+from tengen.models.layers import ConvNorm, DropPath, SqueezeExcite
 from tengen.tensor import Tensor
 
 
@@ -35,7 +35,13 @@ B0 = [(1, 3, 1, 16, 1), (6, 3, 2, 24, 2), (6, 5, 2, 40, 2), (6, 3, 2, 80, 3), (6
 
 
 class EfficientNet(M.Module):
-    """Shapes: (N, 3, H, W) -> (N, num_classes). `drop_path`: of the last block; earlier ones less, in proportion."""
+    """EfficientNet: mobile blocks with squeeze-and-excitation.
+
+    Shapes: (N, 3, H, W) -> (N, num_classes)
+    Args:
+        stages: (expansion, kernel size, stride of the first block, channels, blocks). hidden: channels before the classifier.
+        drop_path: of the last block; earlier ones less, in proportion.
+    """
 
     def __init__(
         self, num_classes: int = 1000, stages: Sequence[tuple[int, int, int, int, int]] = B0, hidden: int = 1280,
@@ -51,12 +57,23 @@ class EfficientNet(M.Module):
         layers.append(ConvNorm(channels, hidden, activation="silu"))
         self.features, self.dropout = M.Sequential(*layers), M.Dropout(drop_prob)
         self.classifier = M.Linear(hidden, num_classes)
-        initialise_linear(self, hidden**-0.5)
+        M.init.uniform_(self.classifier.weight, -(num_classes**-0.5), num_classes**-0.5)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.classifier(self.dropout(F.mean(self.features(x), (2, 3))))
 
 
 def efficientnet_b0(num_classes: int = 1000, **options) -> EfficientNet:
-    """EfficientNet-B0: 5.3 million parameters with 1000 classes."""
+    """EfficientNet-B0: 5,288,548 parameters with 1000 classes.
+
+    Shapes: (N, 3, H, W) -> (N, num_classes); published for H = W = 224
+    Args:
+        num_classes: outputs. options: those of `EfficientNet`: stages, hidden=1280, drop_prob=0.2, drop_path=0.2.
+    Source: Tan and Le, arXiv 1905.11946
+
+    >>> import tengen
+    >>> net = tengen.models.efficientnet_b0(num_classes=7).eval()
+    >>> net(tengen.functional.zeros((2, 3, 64, 64))).shape
+    (2, 7)
+    """
     return EfficientNet(num_classes, **options)

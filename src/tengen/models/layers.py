@@ -17,6 +17,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class ConvNorm(M.Module):
     """Convolution without bias, batch norm, activation; padded so that stride 1 keeps the image's size.
 
+    Initial weights: He's, normal with variance 2 / fan-out, where the fan of grouped layers is that of one group.
+
     Args:
         activation: "relu", "relu6", "hswish", "silu" or "none".
     Shapes: (N, C, H, W) -> (N, O, H / stride, W / stride), rounded up
@@ -50,6 +52,8 @@ class SqueezeExcite(M.Module):
         super().__init__()
         self.fc1, self.fc2 = M.Conv2d(channels, squeezed, 1), M.Conv2d(squeezed, channels, 1)
         self.activation, self.gate = activation, gate
+        for layer in (self.fc1, self.fc2):
+            M.init.msra_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
         s = ACTIVATIONS[self.activation](self.fc1(F.mean(x, (2, 3), keepdims=True)))
@@ -58,10 +62,16 @@ class SqueezeExcite(M.Module):
 
 class DropPath(M.Module):
     """Stochastic depth: in training, each sample's branch is left out with probability `drop_prob`, the others are scaled up.
-    Source: Huang et al., arXiv 1603.09382"""
+
+    Args:
+        drop_prob: 0 <= drop_prob < 1; ValueError otherwise.
+    Source: Huang et al., arXiv 1603.09382
+    """
 
     def __init__(self, drop_prob: float = 0.0):
         super().__init__()
+        if not 0 <= drop_prob < 1:
+            raise ValueError(f"DropPath: drop_prob={drop_prob} is outside 0 <= drop_prob < 1")
         self.drop_prob = drop_prob
 
     def forward(self, x: Tensor) -> Tensor:

@@ -45,7 +45,13 @@ V2_STAGES = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96,
 
 
 class MobileNetV2(M.Module):
-    """Shapes: (N, 3, H, W) -> (N, num_classes). `width` scales the channels; `stages`: (expansion, channels, blocks, stride)."""
+    """MobileNetV2: inverted residual blocks with linear bottlenecks.
+
+    Shapes: (N, 3, H, W) -> (N, num_classes)
+    Args:
+        width: factor of all channels. stages: (expansion, channels, blocks, stride of the first block).
+        drop_prob: of the dropout before the classifier.
+    """
 
     def __init__(
         self, num_classes: int = 1000, width: float = 1.0, stages: Sequence[tuple[int, int, int, int]] = V2_STAGES,
@@ -81,7 +87,13 @@ V3_LARGE = [
 
 
 class MobileNetV3(M.Module):
-    """Shapes: (N, 3, H, W) -> (N, num_classes)."""
+    """MobileNetV3: inverted residual blocks, some with squeeze-and-excitation, and hard swish in the later ones.
+
+    Shapes: (N, 3, H, W) -> (N, num_classes)
+    Args:
+        blocks: (kernel size, hidden channels, channels, squeeze-and-excitation, activation, stride). hidden: outputs of the
+            layer before the last. drop_prob: of the dropout between them.
+    """
 
     def __init__(self, num_classes: int = 1000, blocks: Sequence[tuple] = V3_LARGE, hidden: int = 1280, drop_prob: float = 0.2):
         super().__init__()
@@ -103,10 +115,32 @@ class MobileNetV3(M.Module):
 
 
 def mobilenet_v2(num_classes: int = 1000, **options) -> MobileNetV2:
-    """MobileNetV2: 3.5 million parameters with 1000 classes."""
+    """MobileNetV2: 3,504,872 parameters with 1000 classes.
+
+    Shapes: (N, 3, H, W) -> (N, num_classes); published for H = W = 224
+    Args:
+        num_classes: outputs. options: those of `MobileNetV2`: width=1.0, stages, drop_prob=0.2.
+    Source: Sandler et al., arXiv 1801.04381
+
+    >>> import tengen
+    >>> net = tengen.models.mobilenet_v2(num_classes=7, width=0.25).eval()
+    >>> net(tengen.functional.zeros((2, 3, 64, 64))).shape
+    (2, 7)
+    """
     return MobileNetV2(num_classes, **options)
 
 
 def mobilenet_v3_large(num_classes: int = 1000, **options) -> MobileNetV3:
-    """MobileNetV3-Large: 5.5 million parameters with 1000 classes."""
+    """MobileNetV3-Large: 5,483,032 parameters with 1000 classes.
+
+    Shapes: (N, 3, H, W) -> (N, num_classes); published for H = W = 224
+    Args:
+        num_classes: outputs. options: those of `MobileNetV3`: blocks, hidden=1280, drop_prob=0.2.
+    Source: Howard et al., arXiv 1905.02244
+
+    >>> import tengen
+    >>> net = tengen.models.mobilenet_v3_large(num_classes=7).eval()
+    >>> net(tengen.functional.zeros((2, 3, 64, 64))).shape
+    (2, 7)
+    """
     return MobileNetV3(num_classes, **options)

@@ -60,11 +60,7 @@ class ResNet(M.Module):
     Args:
         block: `BasicBlock` or `Bottleneck`. depths: blocks of each stage; each halves the image but the first, and doubles the
             channels, from `width` on.
-
-    >>> import tengen
-    >>> net = tengen.models.ResNet(tengen.models.BasicBlock, (1, 1), num_classes=5, width=8).eval()
-    >>> net(tengen.functional.zeros((2, 3, 32, 32))).shape
-    (2, 5)
+    Initial weights: convolutions He's, normal with variance 2 / fan-out; the others as their layers say.
     """
 
     def __init__(
@@ -85,7 +81,6 @@ class ResNet(M.Module):
         for m in self.modules():
             if isinstance(m, M.Conv2d):
                 M.init.msra_normal_(m.weight, mode="fan_out", nonlinearity="relu")
-        M.init.uniform_(self.fc.weight, -(channels**-0.5), channels**-0.5)
 
     def features(self, x: Tensor) -> list[Tensor]:
         """The results of the stages, largest image first."""
@@ -100,16 +95,68 @@ class ResNet(M.Module):
         return self.fc(F.mean(self.features(x)[-1], (2, 3)))
 
 
+def resnet(
+    depths: Sequence[int] = (2, 2, 2, 2), width: int = 64, num_classes: int = 1000, bottleneck: bool = False, in_channels: int = 3
+) -> ResNet:
+    """A residual network of any size.
+
+    Shapes: (N, in_channels, H, W) -> (N, num_classes)
+    Args:
+        depths: blocks of each stage; every stage but the first halves the image. width: channels of the first stage; each
+            doubles them. bottleneck: blocks of three layers, as from ResNet-50 on, instead of two.
+    Source: He et al., arXiv 1512.03385
+
+    >>> import tengen
+    >>> net = tengen.models.resnet((1, 1), width=8, num_classes=7).eval()
+    >>> net(tengen.functional.zeros((2, 3, 64, 64))).shape
+    (2, 7)
+    """
+    return ResNet(Bottleneck if bottleneck else BasicBlock, depths, num_classes, width, in_channels)
+
+
 def resnet18(num_classes: int = 1000, **options) -> ResNet:
-    """ResNet-18: 11.7 million parameters with 1000 classes."""
+    """ResNet-18: 11,689,512 parameters with 1000 classes.
+
+    Shapes: (N, 3, H, W) -> (N, num_classes); published for H = W = 224
+    Args:
+        num_classes: outputs. options: those of `ResNet`: width=64, in_channels=3.
+    Source: He et al., arXiv 1512.03385
+
+    >>> import tengen
+    >>> net = tengen.models.resnet18(num_classes=7, width=8).eval()
+    >>> net(tengen.functional.zeros((2, 3, 64, 64))).shape
+    (2, 7)
+    """
     return ResNet(BasicBlock, (2, 2, 2, 2), num_classes, **options)
 
 
 def resnet34(num_classes: int = 1000, **options) -> ResNet:
-    """ResNet-34: 21.8 million parameters with 1000 classes."""
+    """ResNet-34: 21,797,672 parameters with 1000 classes.
+
+    Shapes: (N, 3, H, W) -> (N, num_classes); published for H = W = 224
+    Args:
+        num_classes: outputs. options: those of `ResNet`: width=64, in_channels=3.
+    Source: He et al., arXiv 1512.03385
+
+    >>> import tengen
+    >>> net = tengen.models.resnet34(num_classes=7, width=8).eval()
+    >>> net(tengen.functional.zeros((2, 3, 64, 64))).shape
+    (2, 7)
+    """
     return ResNet(BasicBlock, (3, 4, 6, 3), num_classes, **options)
 
 
 def resnet50(num_classes: int = 1000, **options) -> ResNet:
-    """ResNet-50: 25.6 million parameters with 1000 classes."""
+    """ResNet-50: 25,557,032 parameters with 1000 classes.
+
+    Shapes: (N, 3, H, W) -> (N, num_classes); published for H = W = 224
+    Args:
+        num_classes: outputs. options: those of `ResNet`: width=64, in_channels=3.
+    Source: He et al., arXiv 1512.03385
+
+    >>> import tengen
+    >>> net = tengen.models.resnet50(num_classes=7, width=8).eval()
+    >>> net(tengen.functional.zeros((2, 3, 64, 64))).shape
+    (2, 7)
+    """
     return ResNet(Bottleneck, (3, 4, 6, 3), num_classes, **options)

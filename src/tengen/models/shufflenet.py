@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import tengen.functional as F
 import tengen.module as M
-from tengen.models.layers import ConvNorm, initialise_linear
+from tengen.models.layers import ConvNorm
 from tengen.tensor import Tensor
 
 
@@ -38,7 +38,12 @@ class ShuffleUnit(M.Module):
 
 
 class ShuffleNetV2(M.Module):
-    """Shapes: (N, 3, H, W) -> (N, num_classes)."""
+    """ShuffleNetV2: units that split, convolve and shuffle channels.
+
+    Shapes: (N, 3, H, W) -> (N, num_classes)
+    Args:
+        depths: units of each stage. channels: of the first layer, of each stage, and of the last layer.
+    """
 
     def __init__(
         self, num_classes: int = 1000, depths: Sequence[int] = (4, 8, 4), channels: Sequence[int] = (24, 116, 232, 464, 1024)
@@ -51,12 +56,22 @@ class ShuffleNetV2(M.Module):
             units += [ShuffleUnit(before if j == 0 else out, out, 2 if j == 0 else 1) for j in range(depth)]
             before = out
         self.stages, self.conv5, self.fc = M.Sequential(*units), ConvNorm(before, last), M.Linear(last, num_classes)
-        initialise_linear(self)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.fc(F.mean(self.conv5(self.stages(self.maxpool(self.conv1(x)))), (2, 3)))
 
 
 def shufflenet_v2_x1_0(num_classes: int = 1000, **options) -> ShuffleNetV2:
-    """ShuffleNetV2, width 1: 2.3 million parameters with 1000 classes."""
+    """ShuffleNetV2 of width 1: 2,278,604 parameters with 1000 classes.
+
+    Shapes: (N, 3, H, W) -> (N, num_classes); published for H = W = 224
+    Args:
+        num_classes: outputs. options: those of `ShuffleNetV2`: depths, channels.
+    Source: Ma et al., arXiv 1807.11164
+
+    >>> import tengen
+    >>> net = tengen.models.shufflenet_v2_x1_0(num_classes=7).eval()
+    >>> net(tengen.functional.zeros((2, 3, 64, 64))).shape
+    (2, 7)
+    """
     return ShuffleNetV2(num_classes, **options)

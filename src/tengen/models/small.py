@@ -46,10 +46,32 @@ class MLP(M.Module):
 
 
 def lenet(num_classes: int = 10) -> LeNet:
-    """LeNet: 61,706 parameters with 10 classes."""
+    """LeNet: 61,706 parameters with 10 classes.
+
+    Shapes: (N, 1, 32, 32) -> (N, num_classes)
+    Args:
+        num_classes: outputs.
+    Source: LeCun et al., "Gradient-based learning applied to document recognition", 1998
+
+    >>> import tengen
+    >>> net = tengen.models.lenet().eval()
+    >>> net(tengen.functional.zeros((2, 1, 32, 32))).shape
+    (2, 10)
+    """
     return LeNet(num_classes)
 
 
 def mlp(sizes: Sequence[int] = (784, 512, 512, 10)) -> MLP:
-    """A perceptron with these sizes of layers: 669,706 parameters by default."""
+    """A perceptron with layers of these sizes: 669,706 parameters by default.
+
+    Shapes: (N, ..., sizes[0]) with all but N flattened -> (N, sizes[-1])
+    Args:
+        sizes: inputs, hidden layers, outputs.
+    Source: Rumelhart, Hinton and Williams, "Learning representations by back-propagating errors", 1986
+
+    >>> import tengen
+    >>> net = tengen.models.mlp((48, 33, 10)).eval()
+    >>> net(tengen.functional.zeros((2, 3, 4, 4))).shape
+    (2, 10)
+    """
     return MLP(sizes)

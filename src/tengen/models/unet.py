@@ -13,8 +13,9 @@ def _double(in_channels: int, out_channels: int) -> M.Module:
 
 
 class UNet(M.Module):
-    """Shapes: (N, in_channels, H, W) -> (N, num_classes, H, W), H and W multiples of 2 ** depth.
+    """U-Net: down to small images with many channels, and up again with what each size had on its way down.
 
+    Shapes: (N, in_channels, H, W) -> (N, num_classes, H, W), H and W multiples of 2 ** depth
     Args:
         depth: how often the image is halved. width: channels of the first stage; each doubles them.
     """
@@ -40,5 +41,16 @@ class UNet(M.Module):
 
 
 def unet(num_classes: int = 2, **options) -> UNet:
-    """U-Net with four halvings and 64 to 1024 channels: 31.0 million parameters."""
+    """U-Net with four halvings and 64 to 1024 channels: 31,037,698 parameters with 2 classes.
+
+    Shapes: (N, 3, H, W) -> (N, num_classes, H, W); H and W multiples of 16
+    Args:
+        num_classes: of each pixel. options: those of `UNet`: in_channels=3, width=64, depth=4.
+    Source: Ronneberger et al., arXiv 1505.04597
+
+    >>> import tengen
+    >>> net = tengen.models.unet(width=8, depth=2).eval()
+    >>> net(tengen.functional.zeros((2, 3, 64, 64))).shape
+    (2, 2, 64, 64)
+    """
     return UNet(num_classes, **options)

@@ -13,7 +13,13 @@ D = (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 
 
 
 class VGG(M.Module):
-    """Shapes: (N, 3, H, W) -> (N, num_classes). `hidden`: of the two layers before the last."""
+    """VGG: 3x3 convolutions, then three linear layers.
+
+    Shapes: (N, 3, H, W) -> (N, num_classes)
+    Args:
+        layers: channels of each convolution, 0 where the image is halved. hidden: outputs of the first two linear layers.
+        drop_prob: of the dropout after each of them.
+    """
 
     def __init__(self, num_classes: int = 1000, layers: Sequence[int] = D, hidden: int = 4096, drop_prob: float = 0.5):
         super().__init__()
@@ -38,5 +44,16 @@ class VGG(M.Module):
 
 
 def vgg16(num_classes: int = 1000, **options) -> VGG:
-    """VGG-16: 138.4 million parameters with 1000 classes."""
+    """VGG-16: 138,357,544 parameters with 1000 classes.
+
+    Shapes: (N, 3, H, W) -> (N, num_classes); published for H = W = 224
+    Args:
+        num_classes: outputs. options: those of `VGG`: layers, hidden=4096, drop_prob=0.5.
+    Source: Simonyan and Zisserman, arXiv 1409.1556, configuration D
+
+    >>> import tengen
+    >>> net = tengen.models.vgg16(num_classes=7, layers=(8, 0, 16, 16, 0), hidden=24).eval()
+    >>> net(tengen.functional.zeros((2, 3, 64, 64))).shape
+    (2, 7)
+    """
     return VGG(num_classes, **options)

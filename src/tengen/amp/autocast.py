@@ -1,0 +1,157 @@
+"""`autocast`: a block in which contractions are computed in low precision and delicate ops in high.
+
+In: dtypes; calls of ops inside the block. Out: the same calls with casts before them, which are ops like others: a trace records
+them, a file keeps them. `policy.py` says which op is computed in what.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tengen.amp.policy import POLICY
+from tengen.base.dtype import DType, bfloat16, dtype, float16, float32, float64
+from tengen.base.errors import DTypeError
+from tengen.casting import casting, casts
+from tengen.ops.define import REGISTRY, Op
+from tengen.parameter import Parameter
+from tengen.tensor import Tensor, tracing
+
+
+class _Blocks(threading.local):
+    """What a thread has of its blocks: how many it is in, and the parameters that were cast in them."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.casts: dict[tuple[int, DType], tuple] = {}
+
+
+_blocks = _Blocks()
+
+
+class autocast:
+    """Inside, ops are computed in the dtype that suits them: a context manager, and a decorator.
+
+    Args:
+        enabled: False makes a block in which nothing is cast, also inside another one.
+        low_prec_dtype: of contractions (matmul, linear, convolutions, attention): "float16" or "bfloat16".
+        high_prec_dtype: of exponentials, logarithms, sums, softmax, norms and losses: "float32" or "float64".
+        dtype: PyTorch's name for `low_prec_dtype`.
+
+    All other ops are computed in the widest dtype of their operands, as always (`tengen.amp.policy` is the table). A float64
+    operand of a contraction keeps it in float64. Parameters stay what they are, and get gradients of their own dtype; one that is
+    used twice is cast once in a block. The block is the calling thread's. The backward walk may lie inside or outside: its dtypes
+    are those of the forward.
+
+    Numerics: contractions accumulate in float32 and round once; eager, traced and compiled runs agree as bits
+    Source:   Micikevicius et al., arXiv 1710.03740
+
+    >>> from tengen import Tensor, amp, functional as F
+    >>> x = Tensor([[1.0, 2.0]])
+    >>> with amp.autocast(low_prec_dtype="bfloat16"):
+    ...     y = F.matmul(x, x, transpose_b=True)
+    ...     print(y.dtype, F.exp(y).dtype, (x + y).dtype)
+    bfloat16 float32 float32
+    """
+
+    def __init__(
+        self, enabled: bool = True, low_prec_dtype: Any = "float16", high_prec_dtype: Any = "float32", *, dtype: Any = None
+    ):
+        if isinstance(enabled, (str, DType)):
+            raise TypeError(f"autocast({enabled!r}): the first argument is `enabled`; help: autocast(dtype='bfloat16')")
+        self.enabled = bool(enabled)
+        self.low_prec_dtype = _one_of(low_prec_dtype if dtype is None else dtype, float16, bfloat16)
+        self.high_prec_dtype = _one_of(high_prec_dtype, float32, float64)
+        self._entered: list = []
+
+    def __enter__(self) -> autocast:
+        low, high = self.low_prec_dtype, self.high_prec_dtype
+        block = casts(_rule(low, high), high, ("autocast", low, high)) if self.enabled else casts(None, None, None)
+        block.__enter__()
+        _blocks.depth += 1
+        self._entered.append(block)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        _blocks.depth -= 1
+        if not _blocks.depth:
+            _blocks.casts.clear()
+        self._entered.pop().__exit__(*error)
+
+    def __call__(self, function: Callable) -> Callable:
+        """The function, run in such a block."""
+
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with autocast(self.enabled, self.low_prec_dtype, self.high_prec_dtype):
+                return function(*args, **kwargs)
+
+        return run
+
+
+def _one_of(d: Any, *some: DType) -> DType:
+    found = dtype(d)
+    if found not in some:
+        raise DTypeError(f"autocast: {found} must be one of {', '.join(s.name for s in some)}")
+    return found
+
+
+@functools.cache
+def _rule(low: DType, high: DType) -> Callable[[Op, tuple], tuple]:
+    """(op, operands) -> the operands in the dtypes of the table."""
+
+    def rule(op: Op, inputs: tuple) -> tuple:
+        policy = POLICY.get(op.name)
+        if policy is None:
+            return inputs
+        inputs = tuple([Tensor(x) if isinstance(x, (np.ndarray, np.generic)) else x for x in inputs])
+        floats = [x.dtype for x in inputs if isinstance(x, Tensor) and x.dtype.is_float]
+        if policy == "high":
+            return tuple([_cast(x, high) if isinstance(x, Tensor) and x.dtype.bits < high.bits else x for x in inputs])
+        if float64 in floats:
+            return inputs
+        return tuple([_cast(x, low) if isinstance(x, Tensor) else x for x in inputs])
+
+    return rule
+
+
+def _cast(x: Tensor, d: DType) -> Tensor:
+    """A float tensor in another dtype. A parameter is cast once, as long as it has the same value and place on the tape."""
+    if not x.dtype.is_float or x.dtype is d:
+        return x
+    if not isinstance(x, Parameter):
+        return REGISTRY["astype"](x, d)
+    known = _blocks.casts if tracing.recorder is None else tracing.recorder.casts
+    data, node, made = known.get((id(x), d), (None, None, None))
+    if made is None or data is not x._data or node is not x._node:
+        made = REGISTRY["astype"](x, d)
+        known[id(x), d] = x._data, x._node, made
+    return made
+
+
+def current() -> tuple[bool, DType | None, DType | None]:
+    """(whether the calling thread is inside autocast, the low dtype, the high dtype)."""
+    key = casting.key
+    return (False, None, None) if key is None else (True, *key[1:])  # type: ignore[index, misc]
+
+
+class Switch:
+    """The block that setting `tengen.amp.enabled` opens in a thread, until it is set again."""
+
+    def __init__(self) -> None:
+        self.low: DType = float16
+        self.high: DType = float32
+        self._stack = contextlib.ExitStack()
+
+    def set(self, enabled: bool, low: Any = None, high: Any = None) -> None:
+        """Leaves the block that is open, and opens one with these dtypes (None: those of before) if `enabled`."""
+        block = autocast(enabled, low or self.low, high or self.high)
+        self._stack.close()
+        self.low, self.high = block.low_prec_dtype, block.high_prec_dtype
+        if enabled:
+            self._stack.enter_context(block)

@@ -1,0 +1,80 @@
+"""What `amp.autocast` does to calls of ops: while a thread is inside of it, its calls come by here, and a rule brings their
+operands to other dtypes before they run.
+
+In: calls of ops, as `dispatch` gets them. Out: the same, with a cast before an operand where the rule says so. What a call is made
+of (the body of a composite) and the backward walk see no rule: a call is a function of its operands alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+from tengen.base.dtype import DType
+from tengen.ops.define import REGISTRY, Op, dispatch
+from tengen.tensor import Tensor
+
+
+class Casting(threading.local):
+    """The rule of the calling thread.
+
+    Attributes:
+        rule: (op, operands) -> operands; None outside of autocast. high: the dtype of `wide`. key: what names the rule where
+            programs are kept.
+    """
+
+    rule: Callable[[Op, tuple], tuple] | None = None
+    high: DType | None = None
+    key: Hashable = None
+
+
+casting = Casting()
+_lock = threading.Lock()
+_inside = 0  # threads and levels that have a rule
+_plain = (dispatch.run, dispatch.slow)
+
+
+def _by_rule(go: Callable[[Op, tuple, tuple], Any]) -> Callable[[Op, tuple, tuple], Any]:
+    def run(op: Op, inputs: tuple, attrs: tuple):
+        rule = casting.rule
+        if rule is None:
+            return go(op, inputs, attrs)
+        casting.rule = None
+        try:
+            return go(op, rule(op, inputs), attrs)
+        finally:
+            casting.rule = rule
+
+    return run
+
+
+_ruled = (_by_rule(dispatch.run), _by_rule(dispatch.slow))
+
+
+@contextlib.contextmanager
+def casts(rule: Callable[[Op, tuple], tuple] | None, high: DType | None, key: Hashable) -> Iterator[None]:
+    """Calls of the calling thread go by this rule; None: by none. See `Casting`."""
+    global _inside
+    before = casting.rule, casting.high, casting.key
+    with _lock:
+        _inside += 1
+        dispatch.run, dispatch.slow = _ruled
+    casting.rule, casting.high, casting.key = rule, high, key
+    try:
+        yield
+    finally:
+        casting.rule, casting.high, casting.key = before
+        with _lock:
+            _inside -= 1
+            if not _inside:
+                dispatch.run, dispatch.slow = _plain
+
+
+def wide(x: Any) -> Any:
+    """An operand of a function that is to be computed in high precision: under autocast a narrower float is cast, else x
+    itself."""
+    if casting.rule is None or not isinstance(x, Tensor) or not x.dtype.is_float or x.dtype.bits >= casting.high.bits:  # type: ignore[union-attr]
+        return x
+    return REGISTRY["astype"](x, casting.high)
