@@ -48,7 +48,9 @@ SMALL = {
 SHORT = {
     "efficientnet_b0": {"stages": [(1, 3, 1, 16, 1), (6, 5, 2, 24, 2)], "hidden": 40},
     "mobilenet_v2": {"stages": [(1, 16, 1, 1), (6, 24, 2, 2)]},
-    "mobilenet_v3_large": {"blocks": [(3, 16, 16, False, "relu", 1), (3, 32, 24, True, "relu", 2), (5, 48, 24, True, "hswish", 1)], "hidden": 40},
+    "mobilenet_v3_large": {
+        "blocks": [(3, 16, 16, False, "relu", 1), (3, 32, 24, True, "relu", 2), (5, 48, 24, True, "hswish", 1)], "hidden": 40,
+    },
     "resnet": {"depths": (1, 1)},
     "shufflenet_v2_x1_0": {"depths": (2, 1), "channels": (8, 16, 24, 40)},
 }  # fmt: skip
