@@ -20,7 +20,7 @@ from tengen.runtime.native import set_threads
 from tengen.tensor import Tensor
 
 if TYPE_CHECKING:
-    from tengen import data, deploy, jit, models, module, optimizer
+    from tengen import amp, data, deploy, jit, models, module, optimizer
     from tengen.base.config import config
     from tengen.deploy import load_graph
     from tengen.deploy.checkpoint import load, save
@@ -32,7 +32,7 @@ tensor = Tensor
 
 # name -> the module that it is, or that defines it
 _LATER = {
-    "config": "tengen.base.config", "data": "tengen.data", "deploy": "tengen.deploy", "jit": "tengen.jit",
+    "amp": "tengen.amp", "config": "tengen.base.config", "data": "tengen.data", "deploy": "tengen.deploy", "jit": "tengen.jit",
     "models": "tengen.models", "module": "tengen.module", "optimizer": "tengen.optimizer", "load": "tengen.deploy.checkpoint",
     "load_graph": "tengen.deploy", "profile": "tengen.profiler", "save": "tengen.deploy.checkpoint", "show_config": "tengen.runtime.report",
     "trace": "tengen.jit",
@@ -53,6 +53,6 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "__version__", "Parameter", "Tensor", "autodiff", "config", "data", "deploy", "from_dlpack", "functional", "jit", "load", "load_graph",
+    "__version__", "Parameter", "Tensor", "amp", "autodiff", "config", "data", "deploy", "from_dlpack", "functional", "jit", "load", "load_graph",
     "models", "module", "optimizer", "profile", "random", "save", "show_config", "set_threads", "tensor", "trace",
 ]  # fmt: skip

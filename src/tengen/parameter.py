@@ -8,9 +8,15 @@ from tengen.tensor import Tensor
 class Parameter(Tensor):
     """A Tensor that modules list among their parameters and optimizers update.
 
+    Attributes:
+        name: how files and messages call it. overflow: a 0-d bool that is true where the gradients it belongs to are not finite
+            and must not be used, or None; `tengen.amp.GradScaler` sets it.
+
     >>> Parameter([1.0]).shape
     (1,)
     """
+
+    overflow: Tensor | None = None
 
     def __init__(self, data=None, dtype=None, device=None, name: str | None = None):
         super().__init__(data, dtype, device)

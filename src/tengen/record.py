@@ -22,6 +22,7 @@ from tengen.ir.types import TensorType
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides, product
 from tengen.loops.lang import Expr, as_int
 from tengen.ops.define import Op
+from tengen.parameter import Parameter
 from tengen.passes.hoist import hoist
 from tengen.passes.inplace import CHECKS
 from tengen.passes.lower import lower
@@ -74,8 +75,9 @@ class Recorder:
         self.captured: list[Tensor] = []
         self.baked: dict[str, Tensor] = {}  # captured as constants, by name
         self.owners: dict[int, Tensor] = {}
-        self.grads: dict[int, tuple[Tensor, Tensor | None]] = {}  # id -> (tensor, its gradient before)
-        self.reads: dict[int, tuple[Tensor, bool]] = {}  # id -> (tensor, whether its gradient was there when it was asked for)
+        # id -> (tensor, its gradient before or whether there was one when it was asked for, its `Parameter.overflow` then)
+        self.grads: dict[int, tuple[Tensor, Tensor | None, Tensor | None]] = {}
+        self.reads: dict[int, tuple[Tensor, bool, Tensor | None]] = {}
         self.made: list[ref[Traced]] = []
         self.arguments: dict[int, int] = {}  # id of a stand-in for an argument -> its position
         self.casts: dict = {}  # parameters in other dtypes, for autocast: a value of this recording is used in no other
@@ -96,8 +98,10 @@ class Recorder:
         restore_plans(self._plans)
         for t, data, layout in self._written.values():
             t._data, t._layout = data, layout
-        for t, before in self.grads.values():
+        for t, before, overflow in self.grads.values():
             t._grad = before
+            if isinstance(t, Parameter):
+                t.overflow = overflow
         recording_lock.release()
 
     def argument(self, name: str, like: Tensor) -> Tensor:
@@ -213,13 +217,13 @@ class Recorder:
         """`t.grad` was read: if it is concrete, later runs must read it anew."""
         if id(t) in self.grads:
             return
-        self.reads.setdefault(id(t), (t, g is not None))
+        self.reads.setdefault(id(t), (t, g is not None, getattr(t, "overflow", None)))
         if g is not None and not isinstance(g._data, Value):
             self.owners[id(g)] = t
 
     def write_grad(self, t: Tensor, before: Tensor | None) -> None:
         """`t.grad` is about to be set."""
-        self.grads.setdefault(id(t), (t, before))
+        self.grads.setdefault(id(t), (t, before, getattr(t, "overflow", None)))
 
     # -- the result ------------------------------------------------------------------------------------------------------
     def finish(self, outputs: Sequence[tuple[str, Tensor]]) -> Graph:

@@ -146,12 +146,19 @@ class Switch:
     def __init__(self) -> None:
         self.low: DType = float16
         self.high: DType = float32
-        self._stack = contextlib.ExitStack()
+        self._open = contextlib.ExitStack()
+        self._depth = 0
 
     def set(self, enabled: bool, low: Any = None, high: Any = None) -> None:
-        """Leaves the block that is open, and opens one with these dtypes (None: those of before) if `enabled`."""
+        """Leaves the block that is open, and opens one with these dtypes (None: those of before) if `enabled`.
+
+        Errors: RuntimeError inside another block, which would end before this one.
+        """
+        if _blocks.depth != self._depth:
+            raise RuntimeError("tengen.amp is set inside an autocast block; help: set it before, or nest another block")
         block = autocast(enabled, low or self.low, high or self.high)
-        self._stack.close()
+        self._open.close()
         self.low, self.high = block.low_prec_dtype, block.high_prec_dtype
         if enabled:
-            self._stack.enter_context(block)
+            self._open.enter_context(block)
+        self._depth = _blocks.depth

@@ -26,6 +26,7 @@ from tengen.ir.graph import Graph
 from tengen.jit.leaks import warn_of_leaks
 from tengen.jit.naming import tensor_names
 from tengen.overwrite import own
+from tengen.parameter import Parameter
 from tengen.record import Recorder
 from tengen.tensor import Tensor, contiguous, from_numpy, tracing
 
@@ -110,8 +111,10 @@ class Recording:
     states: list[Tensor]
     # A tensor below may also be the position of an argument.
     owners: dict[int, Tensor | int]  # position of a state -> the tensor whose gradient it is
-    grads: list[tuple[Tensor | int, bool]]  # tensors whose grad a run sets (True) or clears
-    guards: list[tuple[Tensor | int, bool]]  # tensors whose grad was there (True) or not when recorded
+    # Tensors whose grad a run sets (True) or clears, and those whose grad was there (True) or not when recorded; each with its
+    # `Parameter.overflow`.
+    grads: list[tuple[Tensor | int, bool, Tensor | None]]
+    guards: list[tuple[Tensor | int, bool, Tensor | None]]
     taped: list[bool]  # which arguments and states a gradient was being recorded for
     open: bool  # the result depends on those: its gradient belongs to a manager outside
     result: Any  # structure of the result
@@ -126,8 +129,10 @@ class Recording:
 
     def fits(self, leaves: Sequence[Tensor]) -> bool:
         """Whether what was recorded still holds: gradients that are there, types of states, what is on the tape."""
-        if any((getattr(_of(t, leaves), "_grad", None) is not None) != there for t, there in self.guards):
-            return False
+        for t, there, overflow in self.guards:
+            x = _of(t, leaves)
+            if (getattr(x, "_grad", None) is not None) != there or getattr(x, "overflow", None) is not overflow:
+                return False
         states = [self.state(i, leaves) for i in range(len(self.states))]
         if any(s._layout.type is not t.read.type for s, t in zip(states, self.graph.states.values())):
             return False
@@ -256,14 +261,14 @@ class trace:
             result_key = flatten(result, outs)
             on_tape = any(o._node is not None for o in outs)
             grads = []
-            guards = {id(t): (_ref(t, rec), there) for t, there in rec.reads.values()}
-            for t, old in rec.grads.values():
-                guards.setdefault(id(t), (_ref(t, rec), old is not None))
+            guards = {id(t): (_ref(t, rec), there, overflow) for t, there, overflow in rec.reads.values()}
+            for t, old, overflow in rec.grads.values():
+                guards.setdefault(id(t), (_ref(t, rec), old is not None, overflow))
                 g = getattr(t, "_grad", None)
-                grads.append((_ref(t, rec), g is not None))
+                grads.append((_ref(t, rec), g is not None, getattr(t, "overflow", None)))
                 if g is not None:
                     outs.append(g)
-            n_results = len(outs) - sum(there for _, there in grads)
+            n_results = len(outs) - sum(there for _, there, _ in grads)
             graph = rec.finish([(f"output{i}", o) for i, o in enumerate(outs)])
         owners = {i: _ref(rec.owners[id(t)], rec) for i, t in enumerate(rec.captured) if id(t) in rec.owners}
         taped = [x._node is not None for x in (*leaves, *rec.captured)]
@@ -291,8 +296,11 @@ class trace:
         if config.debug >= 1:
             print(f"tengen: {self.name}: ran {r.run.program.kernels} kernels in {1e3 * (time.perf_counter() - start):.3f} ms")
         extra = iter(made[r.n_results :])
-        for t, there in r.grads:
-            _of(t, leaves)._grad = next(extra) if there else None
+        for t, there, overflow in r.grads:
+            x = _of(t, leaves)
+            x._grad = next(extra) if there else None
+            if isinstance(x, Parameter):
+                x.overflow = overflow
         return unflatten(r.result, made[: r.n_results])
 
     # -- shipping --------------------------------------------------------------------------------------------------------

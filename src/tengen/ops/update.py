@@ -45,6 +45,21 @@ def adam_update(
     return sub(param, mul(delta, lr)), m, v
 
 
+@composite
+def unscale(grad: Tensor, inverse: Tensor):
+    """A gradient times `inverse`, in its own dtype, and whether all of that is finite: (grad', a 0-d bool)."""
+    g = lookup("astype")(mul(grad, inverse), grad.dtype)
+    return g, lookup("all")(lookup("isfinite")(g))
+
+
+unscale.reference(lambda g, inverse: (g * inverse, np.isfinite(g * inverse).all()))
+unscale.cases(
+    Case(lambda r: (r.uniform(-1, 1, (3, 17)), np.float64(0.25)), grad=False),
+    Case(lambda r: (np.array([1.0, np.inf, 2.0]), np.float64(0.5)), grad=False),
+    Case(lambda r: (np.zeros((0, 3)), np.float64(0.5)), grad=False),
+)
+
+
 def _np_sgd(p, g, v, lr, momentum, weight_decay, nesterov):
     g = g + weight_decay * p
     if v is None:

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from tengen.autodiff import GradManager
+from tengen.ops.define import REGISTRY
 from tengen.parameter import Parameter
-from tengen.tensor import Tensor
+from tengen.tensor import Tensor, tracing
 
 
 class ParamGroup(dict):
@@ -75,17 +76,33 @@ class Optimizer:
         return ((p, g) for g in self.param_groups for p in g["params"])
 
     def step(self) -> Optimizer:
-        """Updates every parameter that has a gradient; returns self, so that ``opt.step().clear_grad()`` reads well."""
+        """Updates every parameter that has a gradient; returns self, so that ``opt.step().clear_grad()`` reads well.
+
+        Where a `tengen.amp.GradScaler` found a gradient that is not finite, parameters and state stay what they are.
+        """
         for p, group in self._params():
             grad = p.grad
             if grad is not None:
-                self._update(p, grad.detach(), self._state[id(p)], group)
+                self._step(p, grad.detach(), self._state[id(p)], group)
         return self
+
+    def _step(self, p: Parameter, grad: Tensor, state: dict[str, Tensor], group: ParamGroup) -> None:
+        """One parameter's update, unless its gradients overflowed. A trace cannot decide, and selects between old and new."""
+        skip = p.overflow
+        if skip is None or tracing.recorder is None:
+            if skip is None or not skip.item():
+                self._update(p, grad, state, group)
+            return
+        mine = [p, *state.values()]
+        before = [t.detach() for t in mine]
+        self._update(p, grad, state, group)
+        for t, old in zip(mine, before):
+            t._reset(REGISTRY["where"](skip, old, t.detach()))
 
     def clear_grad(self) -> None:
         """Forgets all gradients."""
         for p, _ in self._params():
-            p.grad = None
+            p.grad = p.overflow = None
 
     def zero_grad(self) -> None:
         """MegEngine 1.0: forgets all gradients, and starts recording for `backward`."""
