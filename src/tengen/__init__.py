@@ -53,6 +53,6 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "__version__", "Parameter", "Tensor", "amp", "autodiff", "config", "data", "deploy", "from_dlpack", "functional", "jit", "load", "load_graph",
-    "models", "module", "optimizer", "profile", "random", "save", "show_config", "set_threads", "tensor", "trace",
+    "__version__", "Parameter", "Tensor", "amp", "autodiff", "config", "data", "deploy", "from_dlpack", "functional", "jit", "load",
+    "load_graph", "models", "module", "optimizer", "profile", "random", "save", "show_config", "set_threads", "tensor", "trace",
 ]  # fmt: skip

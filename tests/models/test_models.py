@@ -58,11 +58,12 @@ SAVED = Path(__file__).with_name("saved.json")  # PyTorch's results, for where i
 
 
 def network(name, **more):
-    """A small network with weights that depend on nothing but their names."""
+    """A small network whose weights depend on nothing but their names, large enough that results depend on the input."""
     net = tengen.models.create(name, **{**SMALL[name][0], **more})
     for i, (key, t) in enumerate(sorted(net.named_tensors())):
         rng = np.random.default_rng(i)
-        a = rng.normal(size=t.shape) * (0.5 / max(1, np.prod(t.shape[1:])) ** 0.5)
+        a = rng.normal(size=t.shape)
+        a *= (2 / np.prod(t.shape[2 if t.ndim == 5 else 1 :])) ** 0.5 if key.endswith("weight") and t.ndim > 1 else 0.2
         if key.endswith("running_var") or ("norm" in key or "bn" in key) and key.endswith("weight"):
             a = 1 + 0.2 * np.abs(a)
         t._reset(a.astype(np.float32))
@@ -73,8 +74,11 @@ def network(name, **more):
 
 
 def sample(name, batch=2, seed=0):
+    """Token ids, or images of noise, each with colours of its own that the means over images do not lose."""
     rng, shape = np.random.default_rng(seed), (batch, *SMALL[name][1])
-    return rng.integers(0, 50, shape).astype(np.int32) if SMALL[name][1] == TOKENS else rng.standard_normal(shape, np.float32)
+    if SMALL[name][1] == TOKENS:
+        return rng.integers(0, 50, shape).astype(np.int32)
+    return rng.standard_normal(shape, np.float32) + 2 * rng.standard_normal((*shape[:2], 1, 1), np.float32)
 
 
 def first(y):
@@ -122,6 +126,7 @@ def test_results_are_those_of_pytorch(name):
     with torch.no_grad():
         want = first(theirs(torch.from_numpy(x.astype(np.int64) if x.dtype == np.int32 else x))).numpy()
     np.testing.assert_allclose(first(net(Tensor(x))).numpy(), want, rtol=2e-4, atol=2e-5 * np.abs(want).max())
+    assert np.abs(want[0] - want[1]).max() > 0.05 * np.abs(want).max()  # or everything but the last layers goes untested
 
 
 @pytest.mark.parametrize("name", SMALL)
