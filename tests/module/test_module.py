@@ -180,3 +180,9 @@ def test_attention_drops_weights_in_training_alone():
     assert layer(x).tolist() != layer(x).tolist()
     layer.eval()
     assert layer(x).tolist() == layer(x).tolist()
+
+
+def test_flatten():
+    x = Tensor(np.zeros((2, 3, 4, 5), np.float32))
+    assert M.Flatten()(x).shape == (2, 60) and M.Flatten(0)(x).shape == (120,) and M.Flatten(1, 2)(x).shape == (2, 12, 5)
+    assert "start_axis=1, end_axis=-1" in repr(M.Sequential(M.Flatten()))

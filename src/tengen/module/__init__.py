@@ -4,6 +4,7 @@ from tengen.module import init
 from tengen.module.activation import (
     GELU,
     Dropout,
+    Flatten,
     Identity,
     LeakyReLU,
     PReLU,
@@ -23,7 +24,7 @@ from tengen.module.sequential import Sequential
 
 __all__ = [
     "AdaptiveAvgPool2d", "AdaptiveMaxPool2d", "AvgPool2d", "BatchNorm1d", "BatchNorm2d", "Conv1d", "Conv2d", "Conv3d",
-    "ConvTranspose2d", "Dropout", "Embedding", "GELU", "GroupNorm", "Identity", "InstanceNorm", "LSTM", "LSTMCell", "LayerNorm",
-    "LeakyReLU", "Linear", "MaxPool2d", "Module", "MultiHeadAttention", "PReLU", "RNN", "RNNCell", "ReLU", "Sequential", "SiLU",
-    "Sigmoid", "Softmax", "init",
+    "ConvTranspose2d", "Dropout", "Embedding", "Flatten", "GELU", "GroupNorm", "Identity", "InstanceNorm", "LSTM", "LSTMCell",
+    "LayerNorm", "LeakyReLU", "Linear", "MaxPool2d", "Module", "MultiHeadAttention", "PReLU", "RNN", "RNNCell", "ReLU",
+    "Sequential", "SiLU", "Sigmoid", "Softmax", "init",
 ]  # fmt: skip

@@ -94,3 +94,17 @@ class Identity(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x
+
+
+class Flatten(Module):
+    """The axes from `start_axis` to `end_axis` (included) as one: what stands between a convolution and a Linear."""
+
+    def __init__(self, start_axis: int = 1, end_axis: int = -1, **kwargs):
+        super().__init__(**kwargs)
+        self.start_axis, self.end_axis = start_axis, end_axis
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.flatten(x, self.start_axis, self.end_axis)
+
+    def _module_info_string(self) -> str:
+        return f"start_axis={self.start_axis}, end_axis={self.end_axis}"
