@@ -1,8 +1,9 @@
 """Training steps of whole networks, float32: forward, loss, backward, and an update by SGD with momentum or AdamW.
 
-Tengen (traced, and eager as a row of its own) and the peers start from the same weights and are compared after three steps,
-before they are timed: the losses, and the way that the weights went. Tengen's two are compared as bits. A step is on a batch
-that is a tensor already, and clears the gradients.
+Tengen (traced, and eager as a row of its own) and the peers start from the same weights and are compared after one step,
+before they are timed: the losses, and the way that the weights went. (More steps would compare how roundings grow: networks with
+batch norm and fresh weights magnify them by orders.) Tengen's two are compared as bits after three. A step is on a batch that is
+a tensor already, and clears the gradients.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from roof import roofs
 AIMS = {
     "ResNet-18": 1.5, "ResNet-50": 1.5, "MobileNetV2": 2.5, "ViT-Tiny": 1.3, "GPT": 1.3, "LSTM": 1.3, "LeNet": 2.5, "MLP": 1.3,
 }  # fmt: skip
-STEPS = 3  # before the comparison
+STEPS = 3  # before Tengen's two are compared
 
 
 class MegEngineTrainer:
@@ -104,22 +105,25 @@ def training(name: str, quick: bool = False) -> Case:
     start = mine.weights()
     peers.forget()
     more = others(network, mine, quick)
-    near = 0.02 if network.optimizer == "SGD" else 0.1  # Adam's first steps have one length, however small the gradient
+    near = 0.05 if network.optimizer == "SGD" else 0.1  # Adam's first steps have one length, however small the gradient
 
     def check() -> None:
-        for _ in range(STEPS):
-            loss, same = mine.step(), eager.step()
-            assert loss.numpy().tobytes() == same.numpy().tobytes(), "eager and traced losses differ in their bits"
-            for who, t in more.items():
-                theirs = float(t.step())
-                assert abs(loss.item() - theirs) < 2e-3 * abs(theirs), f"loss {loss.item()}, {who} has {theirs}"
+        first = mine.step().item()
         after = mine.weights()
-        for k, w in eager.weights().items():
-            assert w.tobytes() == after[k].tobytes(), f"eager and traced {k} differ in their bits"
         for who, t in more.items():
+            theirs = float(t.step())
+            assert abs(first - theirs) < 1e-4 * abs(theirs), f"loss {first}, {who} has {theirs}"
             if hasattr(t, "weights"):
                 far = distance(after, t.weights(), start)
                 assert far < near, f"{who}'s weights went elsewhere, by {far:.3g} of the way"
+        eager.step()
+        for _ in range(1, STEPS):
+            assert mine.step().numpy().tobytes() == eager.step().numpy().tobytes(), (
+                "eager and traced losses differ in their bits"
+            )
+        after = mine.weights()
+        for k, w in eager.weights().items():
+            assert w.tobytes() == after[k].tobytes(), f"eager and traced {k} differ in their bits"
 
     contenders = {"tengen": mine.step, "tengen eager": eager.step} | {who: t.step for who, t in more.items()}
     best = "torch, channels-last" if network.convolutions and network.name != "LeNet" else "torch"
