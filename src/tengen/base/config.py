@@ -6,7 +6,6 @@ Set a knob by its environment variable, by `config.name = value`, or for a while
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -64,6 +63,8 @@ class Config:
         known = {row[0]: name for name, row in KNOBS.items()}
         for key in environ:
             if key.startswith("TENGEN_") and key not in known:
+                import difflib  # here, because it is slow to import
+
                 near = difflib.get_close_matches(key, known, 1)
                 hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
                 raise ConfigError(f"unknown environment variable {key}{hint}")

@@ -13,7 +13,6 @@ import hashlib
 import hmac
 import os
 import stat
-import tempfile
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,6 +107,8 @@ def _read(file: Path) -> bytes | None:
 
 def _write_beside(path: Path, data: bytes) -> str:
     """A new private file in the directory, complete."""
+    import tempfile  # here, because only what compiles needs it
+
     fd, name = tempfile.mkstemp(prefix=".part-", dir=path)
     try:
         with open(fd, "wb") as f:
