@@ -7,6 +7,7 @@ on the tape and can be differentiated again.
 
 from __future__ import annotations
 
+import functools
 import heapq
 from collections.abc import Sequence
 from typing import Any
@@ -158,22 +159,36 @@ def _fit(g: Tensor, t: Tensor) -> Tensor:
     return g if g.shape == t.shape else REGISTRY["sum_to"](g, t.shape)
 
 
+def _types(layouts: Sequence[Any]) -> list:
+    return [None if x is None else x.type for x in layouts]
+
+
+@functools.lru_cache(4096)  # a training step asks the same of the same layouts again and again
+def _call_facts(op: Op, attrs: tuple, layouts: tuple) -> tuple[dict[str, Any], int | None]:
+    """(the attributes in canonical form, how many outputs; None for a composite, which may have any number)."""
+    types = _types(layouts)
+    canonical = op.canonical(types, attrs)
+    return canonical, None if op.kind == "composite" else len(op.infer_types(types, canonical))
+
+
 def _step(node: Node, slot: dict[int, Tensor], give: Any, useful: set[int], create_graph: bool) -> None:
     """Runs one node's gradient rule and hands its results on."""
     op: Op = node.op
     saved = node.inputs()
     inputs = saved if create_graph else tuple(None if x is None else x.detach() for x in saved)
-    types = [None if x is None else x._layout.type for x in inputs]
-    attrs = op.canonical(types, node.attrs)
-    wants = tuple(i for i, x in enumerate(saved) if id(node_of(x)[0]) in useful and x is not None and x.dtype.is_float)
-    outs = op.infer_types(types, attrs) if op.kind != "composite" else None
-    n_outs = len(outs) if outs is not None else max(slot) + 1
+    layouts = tuple([None if x is None else x._layout for x in inputs])
+    try:
+        attrs, n_outs = _call_facts(op, node.attrs, layouts)
+    except TypeError:  # an attribute that has no hash
+        attrs, n_outs = _call_facts.__wrapped__(op, node.attrs, layouts)
+    wants = tuple([i for i, x in enumerate(saved) if x is not None and x.dtype.is_float and id(node_of(x)[0]) in useful])
+    n_outs = n_outs or max(slot) + 1
     g: Any = slot[0] if n_outs == 1 else tuple(slot.get(i) for i in range(n_outs))
     if "vjp" not in op.rules:
         same = op.rules.get("same", op)  # a composite that computes the same has a gradient
         if same.kind != "composite":
             raise GradientError(
-                f"{op.signature(types, attrs)} has no gradient rule; help: add @{op.name}.vjp below its definition"
+                f"{op.signature(_types(layouts), attrs)} has no gradient rule; help: add @{op.name}.vjp below its definition"
             )
         results = dict(zip(wants, composite_vjp(same, g, inputs, attrs, wants)))
     else:
