@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tengen.kernels.axes import memory_order, merge_axes, store_at, unflatten
+from tengen.kernels.axes import memory_order, merge_axes, store_at, streams, unflatten
 from tengen.kernels.crossed import crossing, pointwise_across
 from tengen.kernels.lowering import Array, Lowering, product
 from tengen.kernels.source import At, Leaf, Source, View, broadcast
@@ -51,8 +51,12 @@ def _ordered(sources: Sequence[Source], outs: Sequence[Array]) -> tuple[list[Sou
     return [View(s, shape, tuple(order), (0,) * n, (1,) * n) for s in sources], [o.permute(order) for o in outs]
 
 
-def pointwise(lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], name: str = "pointwise") -> None:
-    """Launches one kernel that writes each source into its output; all have one shape."""
+def pointwise(
+    lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], name: str = "pointwise", stream: bool | None = None
+) -> None:
+    """Launches one kernel that writes each source into its output; all have one shape. stream: past the caches; by default, as
+    `streams` says."""
+    stream = streams(outs) if stream is None else stream
     sources = [broadcast(s, o.shape) for s, o in zip(sources, outs, strict=True)]
     across = crossing(sources, outs)
     if across is not None:
@@ -82,7 +86,7 @@ def pointwise(lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], na
                 at = At((*lead, *([row] if len(shape) > 1 else []), i), len(shape) - 1, count)
                 values = [s.at(k, at) for s in sources]
                 for o, v in zip(outs, values):
-                    store_at(k, o, at, v)
+                    store_at(k, o, at, v, stream)
     lo.launch(k)
 
 

@@ -425,12 +425,14 @@ class Load:
 
 @dataclass(eq=False, slots=True)
 class Store:
-    """buffer[index] = value, lanes as in Load. A scatter (vector index) writes lanes in order."""
+    """buffer[index] = value, lanes as in Load. A scatter (vector index) writes lanes in order. `stream` means nothing: it is a hint
+    that the value will not be read again soon, so that it may be written past the caches."""
 
     buffer: Buffer
     index: Expr
     value: Expr
     count: Expr | None = None
+    stream: bool = False
 
 
 @dataclass(eq=False, slots=True)

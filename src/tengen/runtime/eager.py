@@ -16,7 +16,7 @@ from tengen.base.errors import Undecided
 from tengen.codegen.target import Target
 from tengen.ir.graph import attr_key
 from tengen.ir.types import TensorType
-from tengen.kernels.axes import memory_order, merge_axes
+from tengen.kernels.axes import memory_order, merge_axes, streams
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Leaf
@@ -171,11 +171,12 @@ def _elementwise(op: Op, arrays: Sequence[Array], outs: Sequence[Layout], attrs:
     sym = _Symbols()
     shape = tuple(sym.new(prod(full[-1].shape[i] for i in g)) for g in groups)  # type: ignore[misc]
     named = [Array(a.id, a.dtype, shape, tuple(sym.stride(a.strides[g[-1]]) for g in groups)) for a in full]  # type: ignore[arg-type]
-    key = (op, _frozen(attrs), tuple((a.dtype, a.strides) for a in named), recording())
+    large = streams([out])
+    key = (op, _frozen(attrs), tuple((a.dtype, a.strides) for a in named), large, recording())
     if key not in _programs:
         lo = Lowering(Target.host(), sym.names)
         source = op.make_source([Leaf(a) for a in named[:-1]], TensorType(shape, out.dtype), attrs)
-        pointwise(lo, [source], [named[-1]], op.name)
+        pointwise(lo, [source], [named[-1]], op.name, large)
         _programs[key] = build(lo, [a.id for a in arrays], ["out0"], op.name, recording()), None
     return _programs[key][0], sym.values
 
