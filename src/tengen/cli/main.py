@@ -208,13 +208,14 @@ def cache() -> None:
 def cache_info() -> None:
     """Shows where the kernels are, how many, and how large."""
     i = kernel_cache.info()
-    _table([("path", str(i.path)), ("kernels", str(i.entries)), ("bytes", _size(i.bytes)), ("limit", _size(i.limit))])
+    rows = [("path", str(i.path)), ("kernels", str(i.entries)), ("bytes", _size(i.bytes)), ("limit", _size(i.limit))]
+    _table([*rows, ("tuned", f"{i.schedules} targets and numbers of threads")])
 
 
 @cache.command("clear")
 @_plain_errors
 def cache_clear() -> None:
-    """Removes all of them; they are compiled again when they are needed."""
+    """Removes all of them, and what tuning found; kernels are compiled again when they are needed."""
     click.echo(f"{_size(kernel_cache.clear())} removed")
 
 

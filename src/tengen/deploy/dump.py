@@ -20,7 +20,9 @@ from tengen.ir.graph import Check, Constant, Graph, State
 from tengen.ir.jsonform import to_json
 from tengen.ir.rewrite import live_nodes
 from tengen.ir.text import constant_data
+from tengen.kernels.schedule import Schedule
 from tengen.passes.cleanup import remove_dead_code
+from tengen.runtime.schedules import to_text
 
 FORMAT, VERSION = "tengen-model", "1"
 
@@ -45,13 +47,14 @@ def dump(
     output_names: Sequence[str] | None = None,
     names: Mapping[str, str] | None = None,
     n_outputs: int | None = None,
+    schedules: Mapping[str, Schedule] | None = None,
 ) -> Dumped:
     """Writes a model file; `load_graph` reads it.
 
     Args:
         graph: as recorded; it is not changed. data: the values of its states now, by their names in the graph.
         arg_names, output_names: new names of inputs and outputs, one for each. names: new names of states and constants.
-        n_outputs: how many outputs to keep, from the first; default: all.
+        n_outputs: how many outputs to keep, from the first; default: all. schedules: what tuning found, by key.
 
     Errors: ValueError for names that do not fit, OSError when the file cannot be written (the old one is then as it was).
     """
@@ -60,7 +63,10 @@ def dump(
         text = to_json(g)
     except TengenError as e:
         raise ValueError(f"the graph of {graph.name} cannot be written down: {e}") from e
-    size = write_tensors(file, arrays, {"format": FORMAT, "version": VERSION, "graph": text})
+    texts = {"format": FORMAT, "version": VERSION, "graph": text}
+    if schedules:
+        texts["schedules"] = to_text(schedules)
+    size = write_tensors(file, arrays, texts)
     ins = tuple(port(v.name, v.type) for v in g.inputs)
     outs = tuple(port(name, v.type) for name, v in zip(g.output_names, g.outputs))
     return Dumped(os.fspath(file), len(g.nodes), size, ins, outs)

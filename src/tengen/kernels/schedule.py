@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,14 +46,18 @@ class Schedule:
         return {f.name: int(getattr(self, f.name)) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
 
     def near(self) -> Iterator[Schedule]:
-        """Schedules that differ in one field: by one of its `steps` first, then by two."""
-        for distance in (1, 2):
-            for name, steps in self.steps.items():
-                now = getattr(self, name)
-                below, above = sorted((v for v in steps if v < now), reverse=True), sorted(v for v in steps if v > now)
-                for side in (above, below):
-                    if len(side) >= distance:
-                        yield dataclasses.replace(self, **{name: side[distance - 1]})  # type: ignore[type-var]
+        """Schedules that are like this one: one field differs by one of its `steps`, then by two, then two fields by one each."""
+        moves = [(name, self._beside(name, 1)) for name in self.steps]
+        for name, values in [*moves, *((name, self._beside(name, 2)) for name in self.steps)]:
+            yield from (dataclasses.replace(self, **{name: v}) for v in values)  # type: ignore[type-var]
+        for (x, xs), (y, ys) in itertools.combinations(moves, 2):
+            yield from (dataclasses.replace(self, **{x: v, y: w}) for v in xs for w in ys)  # type: ignore[type-var]
+
+    def _beside(self, name: str, distance: int) -> list[int]:
+        """The values of a field's steps so far above and below its own."""
+        now, steps = getattr(self, name), sorted(self.steps[name])
+        above, below = [v for v in steps if v > now], [v for v in reversed(steps) if v < now]
+        return [side[distance - 1] for side in (above, below) if len(side) >= distance]
 
 
 def parse(text: str) -> Schedule | None:
