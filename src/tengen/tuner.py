@@ -26,7 +26,9 @@ from tengen.tuning.search import Report, Search, on_copies
 from tengen.tuning.trial import fill
 
 
-def tune(program: trace | Model | Executable, seconds: float = 30.0, *, inputs: Sequence | None = None, progress: bool = True) -> Report:
+def tune(
+    program: trace | Model | Executable, seconds: float = 30.0, *, inputs: Sequence | None = None, progress: bool = True
+) -> Report:
     """Makes a program's kernels faster by measuring, without changing a bit of what they compute.
 
     What may change are tiles, unrolling, the order of loops, packing and how work is shared out: never the order of a sum. The
@@ -67,14 +69,13 @@ def tune(program: trace | Model | Executable, seconds: float = 30.0, *, inputs: 
             buffers[i] = native.new_buffer(sizes[i])
             native.write(buffers[i], fill(v.type.dtype, prod(v.type.shape), i))
     with _bar(exe.name, seconds, progress) as tick:
-        new, report = Search(exe, on_copies(buffers, sizes, len(g.inputs)), seconds, tick).tune()
+        search = Search(exe, on_copies(buffers, sizes, len(g.inputs)), seconds, tick)
+        new, report = search.tune()
     if new is not exe:
-        known = new.schedules
-        changed = new.program.schedules
-        keep(Schedules(known.target, known.threads, changed))
+        keep(Schedules(new.schedules.target, new.schedules.threads, search.found))
         exe.take(new)
         if isinstance(program, Model):
-            program.schedules.update(changed)
+            program.schedules.update(search.found)
     return report
 
 
@@ -88,7 +89,9 @@ def _program(program: Any, inputs: Sequence | None) -> tuple[Executable, list[An
         return _of_model(program, inputs)
     if isinstance(program, trace):
         return _of_trace(program, inputs)
-    raise TypeError(f"tune takes a traced function or a loaded model, not {type(program).__name__}; help: tengen.trace(function)")
+    raise TypeError(
+        f"tune takes a traced function or a loaded model, not {type(program).__name__}; help: tengen.trace(function)"
+    )
 
 
 def _of_model(model: Model, inputs: Sequence | None) -> tuple[Executable, list[Any]]:
@@ -109,7 +112,9 @@ def _of_trace(f: trace, inputs: Sequence | None) -> tuple[Executable, list[Any]]
     if r is None:
         raise TraceError(f"{f.name} has not been traced; help: call it with example arguments first, or give inputs=")
     if r.run is None:
-        raise TraceError(f"{f.name} runs eagerly, because a GradManager outside records its gradient; help: trace the whole step")
+        raise TraceError(
+            f"{f.name} runs eagerly, because a GradManager outside records its gradient; help: trace the whole step"
+        )
     states: list[Any] = []
     for i in range(len(r.states)):
         known = leaves is not None or not isinstance(r.owners.get(i), int)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tengen.base.errors import TengenError
-from tengen.deploy.model import Port, port
+from tengen.deploy.model import Model, Port, port
 from tengen.deploy.tensorfile import write_tensors
 from tengen.ir.graph import Check, Constant, Graph, State
 from tengen.ir.jsonform import to_json
@@ -70,6 +70,15 @@ def dump(
     ins = tuple(port(v.name, v.type) for v in g.inputs)
     outs = tuple(port(name, v.type) for name, v in zip(g.output_names, g.outputs))
     return Dumped(os.fspath(file), len(g.nodes), size, ins, outs)
+
+
+def dump_model(model: Model, file: str | os.PathLike) -> Dumped:
+    """Writes a loaded model to a file, with what `tengen.tune` found for it; states keep the values they have now.
+
+    Errors: OSError when the file cannot be written (the old one is then as it was).
+    """
+    states = {name: t.numpy() for name, t in model.states.items()} if model.graph.states else {}
+    return dump(model.graph, states, file, schedules=model.schedules)
 
 
 def portable(graph: Graph, data: Mapping[str, np.ndarray], arg_names=None, output_names=None, names=None, n_outputs=None):
@@ -146,5 +155,3 @@ def _check_names(what: str, names: Sequence[str], n: int) -> None:
         raise ValueError(f"{len(names)} {what} names {names} for {n} {what}s")
     if len(set(names)) != n or not all(isinstance(s, str) and s.isprintable() and s and "`" not in s for s in names):
         raise ValueError(f"the {what} names {names} are not {n} different printable texts")
-
-

@@ -53,7 +53,7 @@ class Sizes(Schedule, kind="attention"):
 
 
 def fits(s: Sizes, features: int, size: int, target: Machine | None) -> str:
-    """"" if a schedule can be on this target, else why not: rows divide ROWS, and skipped lanes are whole tiles of a GROUP."""
+    """Why a schedule cannot be on this target; empty if it can. Rows divide ROWS, and skipped lanes are whole tiles of a GROUP."""
     why = outside(s, rows=(1, 16), vectors=(1, 2), tiles=(1, MOST_LANES // LANES))
     if why or ROWS % s.rows:
         return why or f"{s.rows} rows do not divide {ROWS}"

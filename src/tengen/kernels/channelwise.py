@@ -38,7 +38,7 @@ class Channels(Schedule, kind="channels"):
     steps: ClassVar = {"height": tuple(range(1, TALL + 5)), "vectors": (1, 2, 4, 8, 16), "block": (8, 16, 32, 64, 128, 256)}
 
     def fits(self) -> str:
-        """"" if it can be, else why not."""
+        """Why it cannot be; empty if it can."""
         return outside(self, height=(1, TALL + 4), block=(1, MOST_BLOCK), vectors=(1, MOST_BLOCK))
 
 

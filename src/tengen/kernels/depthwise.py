@@ -59,7 +59,7 @@ class Stencil(Schedule, kind="stencil"):
     steps: ClassVar = {"wide": (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14), "elements": tuple(1 << i for i in range(11, 20))}
 
     def fits(self) -> str:
-        """"" if it can be."""
+        """Why it cannot be; empty if it can."""
         return outside(self, wide=(1, 14), elements=(1, 1 << 24))
 
 

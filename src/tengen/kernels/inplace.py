@@ -51,7 +51,7 @@ def rule(p: Problem, target: Machine | None) -> InPlace:
 
 
 def fits(p: Problem, s: InPlace) -> str:
-    """"" if the problem can have the schedule, else why not."""
+    """Why the problem cannot have the schedule; empty if it can."""
     if not p.n:
         return outside(s, rows=(1, TALL), vectors=(1, 1), tiles=(1, 1 << 10))
     rows = as_int(p.rows) or 1

@@ -155,5 +155,5 @@ class Grain(Schedule, kind="grain"):
     steps: ClassVar = {"elements": tuple(1 << i for i in range(10, 21))}
 
     def fits(self) -> str:
-        """"" if it can be."""
+        """Why it cannot be; empty if it can."""
         return outside(self, elements=(1, 1 << 24))

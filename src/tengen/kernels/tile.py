@@ -134,7 +134,7 @@ def _depth(p: Problem) -> int:
 
 
 def fits(p: Problem, s: Register, target: Machine | None) -> str:
-    """"" if the problem can have the schedule on this target, else why not."""
+    """Why the problem cannot have the schedule on this target; empty if it can."""
     flags = {name: (0, 1) for name in ("along_k", "packed", "across")}
     why = outside(s, rows=(1, HEIGHT), vectors=(1, 4), high=(1, 64), panels=(0, 1 << 12), blocks=(0, MOST_BLOCKS), unroll=(1, 4), **flags)
     if why:

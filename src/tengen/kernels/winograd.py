@@ -203,7 +203,7 @@ def _pitch(c: int) -> int:
 
 
 def fits(s: Winograd, points: int, c: int, size: int, target: Machine | None) -> str:
-    """"" if C channels can have the schedule on this target, else why not."""
+    """Why C channels cannot have the schedule on this target; empty if they can."""
     why = outside(s, rows=(1, HEIGHT), vectors=(1, 4), high=(1, 64), panels=(0, 1 << 12), unroll=(1, 4))
     if why:
         return why

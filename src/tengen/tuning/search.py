@@ -39,7 +39,7 @@ class Kernel:
 
     Attributes:
         name: of its kernel. where: the user's line. launches: how often a run has it. before, after: seconds of a run that its nodes
-            take, in the program. rule, tuned: its schedules.
+            take, in the program. old, new: its schedules.
     """
 
     name: str
@@ -47,8 +47,8 @@ class Kernel:
     launches: int
     before: float
     after: float
-    rule: Schedule
-    tuned: Schedule
+    old: Schedule
+    new: Schedule
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ class Report:
             times = _time(k.before), _time(k.after), f"{k.before / (k.after or 1):.2f}"
             table.append([k.name, str(k.launches), *times, _changed(k)])
         widths = [max(len(r[i]) for r in table) for i in range(6)]
-        text = ["  ".join(c.ljust(w) if i in (0, 5) else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths))).rstrip() for r in table]
-        return "\n".join([*text, head])
+        line = lambda r: "  ".join(c.ljust(w) if i in (0, 5) else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths)))
+        return "\n".join([*(line(r).rstrip() for r in table), head])
 
 
 def _time(seconds: float) -> str:
@@ -89,8 +89,8 @@ def _time(seconds: float) -> str:
 
 
 def _changed(k: Kernel) -> str:
-    """The fields that are no longer the rule's."""
-    old, new = k.rule.numbers(), k.tuned.numbers()
+    """The fields that are no longer what they were."""
+    old, new = k.old.numbers(), k.new.numbers()
     return ", ".join(f"{name} {old[name]} -> {new[name]}" for name in new if new[name] != old[name])
 
 
@@ -103,8 +103,6 @@ class _Task:
     choice: Choice
     node: int
     name: str
-    where: str | None
-    launches: int
     weight: float
     could: float
     now: Schedule
@@ -115,7 +113,7 @@ class _Task:
 
 
 class Search:
-    """Tunes one executable.
+    """Tunes one executable. found: the schedules that helped, by key.
 
     Args:
         exe: what is tuned; it is not changed. run: runs an executable once, on states of its own. seconds: to spend, about. tick: is
@@ -146,7 +144,7 @@ class Search:
         new, kernels = self._confirmed()
         before, after = self._compared(new)
         if new is not self.exe and after >= before:
-            new, kernels, after = self.exe, [], before
+            new, kernels, after, self.found = self.exe, [], before, {}
         self.tick(self.passed, "done")
         return new, Report(self.exe.name, before, after, self.passed, self.tried, tuple(kernels), self.differing)
 
@@ -173,8 +171,7 @@ class Search:
             weight = sum(times[n] for n in nodes)
             could = sum(max(times[n] - least[n], HEADROOM * times[n]) for n in nodes)
             node = max(nodes, key=lambda n: times[n])
-            launch = first[node]
-            t = _Task(known.key(c.meaning), c, node, launch.kernel.name, launch.where, len(nodes), weight, could, c.taken, seen={c.taken})
+            t = _Task(known.key(c.meaning), c, node, first[node].kernel.name, weight, could, c.taken, seen={c.taken})
             t.order = c.near(c.taken)
             tasks.append(t)
         return tasks
@@ -200,7 +197,8 @@ class Search:
         self.tried += 1
         if new.bits() != t.trial.bits():
             self.differing += 1
-            warnings.warn(f"{t.name}: {s} gives other bits than {t.now}; it is not used, please report it", RuntimeWarning, stacklevel=2)
+            text = f"{t.name}: {s} gives other bits than {t.now}; it is not used, please report it"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
             return
         gain = faster(t.trial, new)
         if gain > 1:
@@ -220,17 +218,18 @@ class Search:
         new = self.exe.retuned(known.also(self.found))
         old_times, new_times = _node_times([self.exe, new], self.run, LAST / 2 * self.seconds)
         choices = {known.key(c.meaning): c for c in self.bench.lo.choices.values()}
-        kernels, kept = [], {}
+        kernels, kept, tried = [], {}, len(self.found)
         for key, s in self.found.items():
             nodes = [n for n in choices[key].nodes if n in old_times and n in new_times]
             before, after = (sum(times[n] for n in nodes) for times in (old_times, new_times))
             if after < 0.99 * before:
                 launch = next(x for x in reversed(self.bench.lo.launches) if x.node in nodes)
-                kernels.append(Kernel(launch.kernel.name, launch.where, len(nodes), before, after, choices[key].rule, s))
+                kernels.append(Kernel(launch.kernel.name, launch.where, len(nodes), before, after, choices[key].taken, s))
                 kept[key] = s
+        self.found = kept
         if not kept:
             return self.exe, []
-        if len(kept) < len(self.found):
+        if len(kept) < tried:
             new = self.exe.retuned(known.also(kept))
         return new, sorted(kernels, key=lambda k: k.after - k.before)
 
