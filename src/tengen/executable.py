@@ -43,7 +43,7 @@ class Executable:
         self.layouts = [Layout(a.shape, a.dtype, a.strides) for a in arrays]
         if g.checks:
             self.layouts.append(Layout((len(g.checks),), bool_))
-        self._call = self._plan(self.program)
+        self._bound = self._plan(self.program), tuple(self.constants)  # together: another thread may call while they change
         self._source = graph
         self._recorded: tuple[Any, launch_log.Entry] | None = None
 
@@ -73,8 +73,10 @@ class Executable:
         Errors: what a check of the graph says. States have then been written.
         """
         log = launch_log.active
-        call = self._call if log is None else self._call_into(log)
-        out = call(*buffers, *self.constants)
+        call, constants = self._bound
+        if log is not None:
+            call = self._call_into(log)
+        out = call(*buffers, *constants)
         made = list(map(_make, (out,) if len(self.layouts) == 1 else out, self.layouts))
         if self.graph.checks:
             flags = made.pop().numpy()

@@ -126,7 +126,7 @@ def _seal(key: bytes, name: str, data: bytes) -> bytes:
     return hashlib.blake2b(name.encode() + b"\0" + data, digest_size=_HASH_BYTES, key=key).digest()
 
 
-def _name(key_text: str, suffix: str) -> str:
+def _name(key_text: str, suffix: str = _SUFFIX) -> str:
     return hashlib.sha256(key_text.encode()).hexdigest() + suffix
 
 
