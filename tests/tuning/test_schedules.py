@@ -73,6 +73,7 @@ PROGRAMS = {
     "attention": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), [(3, 70, 16)] * 3),
     "pointwise": (lambda x: F.exp(x) + 1, [(7, 3000)]),
     "rows": (lambda x: F.softmax(x, axis=1), [(50, 700)]),
+    "view": (lambda x: F.exp(F.reshape(F.transpose(x, (1, 0)), (7, 3000))), [(3000, 7)]),
     "sums": (lambda x: x.sum(axis=0), [(300, 70)]),
 }
 
@@ -140,3 +141,13 @@ def test_tables_as_text():
     for bad in ("", "[]", "3", '{"a": "grain(elements=1)"}', f'{{"{key}": 3}}', f'{{"{key}": "import os"}}', "[" * 100000):
         with pytest.raises(ScheduleError):
             store.from_text(bad)
+
+
+def test_packing_of_a_state_is_by_rule():
+    """In a file it is a constant, and packed once; what is best for the one is not for the other."""
+    x, w = data(200, 64), data(64, 48, seed=1)
+    for constant in (False, True):
+        t = tengen.trace(lambda x: x @ w, example_input=x, capture_as_const=constant)
+        (c,) = (c for c in Bench(t._last.run.graph, Schedules("t", 1)).lo.choices.values() if type(c.rule) is Register)
+        other = dataclasses.replace(c.rule, packed=1 - c.rule.packed)
+        assert ("by rule" in c.fits(other)) == (not constant)

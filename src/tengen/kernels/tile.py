@@ -153,7 +153,15 @@ def fits(p: Problem, s: Register, target: Machine | None) -> str:
 
 def choose(lo: Lowering, p: Problem) -> Tile:
     """The sizes for a problem: tuned, or by rule."""
-    return sized(p, lo.choose(p.meaning, rule(p, lo.target), lambda s: fits(p, s, lo.target)))
+    by_rule = rule(p, lo.target)
+
+    def why_not(s: Register) -> str:
+        # Packing a state costs time in every run, and none where a file has made it a constant: what is best here is not so there.
+        if s.packed != by_rule.packed and isinstance(p.b.id, tuple) and p.b.id[:1] == ("state",):
+            return "b is a state, whose packing is by rule"
+        return fits(p, s, lo.target)
+
+    return sized(p, lo.choose(p.meaning, by_rule, why_not))
 
 
 def sized(p: Problem, s: Register) -> Tile:

@@ -159,7 +159,7 @@ class Search:
         least: dict[int, float] = {}
         first: dict[int, Any] = {}
         for launch in self.bench.lo.launches:
-            if launch.node is not None and times.get(launch.node, 0) > LEAST_SHARE * total:
+            if launch.node in self.bench.hot and times.get(launch.node, 0) > LEAST_SHARE * total:
                 c = cost(launch.kernel)
                 least[launch.node] = least.get(launch.node, 0.0) + max(c.flops / top.flops, c.bytes / top.bytes)
                 first[launch.node] = launch

@@ -78,7 +78,8 @@ class Bench:
     """The nodes of a graph.
 
     Attributes:
-        lo: the lowering with the schedules of `known`. hot: positions of the nodes that every run of the program launches.
+        lo: the lowering with the schedules of `known`. hot: positions of nodes that every run launches (not views that had to be
+            copied).
     """
 
     def __init__(self, graph: Graph, known: Schedules):
@@ -89,7 +90,7 @@ class Bench:
         setup, _ = hoist(self.lo, sizes)  # type: ignore[arg-type]
         made = {id for launch in setup.launches for id in writes(launch)}
         self._constant = {**sizes, **{id: self._elements(id)[1] * self._elements(id)[0].size for id in made}}
-        self.hot = {launch.node for launch in self.lo.launches if launch.node is not None}
+        self.hot = {launch.node for launch in self.lo.launches if launch.node in self.lo.nodes}
         self._memory: dict[int, dict[Hashable, tuple[Any, DType, np.ndarray]]] = {}
 
     def trial(self, node: int, schedules: Schedules) -> Trial:
