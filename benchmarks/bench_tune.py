@@ -1,4 +1,5 @@
-"""What `tengen.tune` gains: programs with tuned schedules beside the same programs with the rule's, bit by bit the same results.
+"""What `tengen.tune` gains: programs with tuned schedules beside the same programs with the rule's, bit by bit the same
+results.
 
 The tuning itself, half a minute for each program, is not timed. Schedules go to a cache of this benchmark's own.
 """

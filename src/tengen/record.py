@@ -311,7 +311,8 @@ def compile_graph(
     order = {v.name: a for v, a in (placed or {}).items()}
     graph = optimize(graph, evaluate if fold else None)
     schedules = schedules or known(target)
-    lo, outs = lower(graph, target or Target.host(), names, {v: order[v.name] for v in graph.inputs if v.name in order}, schedules)
+    arrays = {v: order[v.name] for v in graph.inputs if v.name in order}
+    lo, outs = lower(graph, target or Target.host(), names, arrays, schedules)
     constants: list[Hashable] = [("const", name) for name in graph.constants]
     setup = None
     if fold:

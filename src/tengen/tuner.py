@@ -1,8 +1,8 @@
 """`tengen.tune`: a program's kernels get faster by measuring, and keep every bit.
 
-In: a traced function, a loaded model or an executable. Out: the same object, which now runs faster kernels, and a `Report`. What
-is found is kept in the cache for every later program with the same kernels, and goes into the file when the program is dumped.
-Read next: `tuning/search.py`, `kernels/schedule.py`.
+In: a traced function, a loaded model or an executable. Out: the same object, which now runs faster kernels, and a `Report`.
+What is found is kept in the cache for every later program with the same kernels, and goes into the file when the program is
+dumped. Read next: `tuning/search.py`, `kernels/schedule.py`.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ def tune(
     """Makes a program's kernels faster by measuring, without changing a bit of what they compute.
 
     What may change are tiles, unrolling, the order of loops, packing and how work is shared out: never the order of a sum. The
-    kernels with most to gain against the machine's roof come first. A schedule is taken when it was faster again and again, alone and
-    inside of the program. Results are kept in the cache (`tengen cache info`) for every later compile of the same kernels with the same
-    number of threads, and `trace.dump` writes them into the file.
+    kernels with most to gain against the machine's roof come first. A schedule is taken when it was faster again and again,
+    alone and inside of the program. Results are kept in the cache (`tengen cache info`) for every later compile of the same
+    kernels with the same number of threads, and `trace.dump` writes them into the file.
 
     Args:
         program: a traced function that was called (the signature used last is tuned), or a loaded model, or an `Executable`.
-        seconds: how long, about; compiling the tuned program comes on top. inputs: a tuple of arguments to measure with; default:
-            floats from 1/4 to 1, zeros for integers. States are copied: tuning changes none. progress: show a bar on a terminal,
-            where tqdm is installed.
+        seconds: how long, about; compiling the tuned program comes on top. inputs: a tuple of arguments to measure with;
+            default: floats from 1/4 to 1, zeros for integers. States are copied: tuning changes none. progress: show a bar on a
+            terminal, where tqdm is installed.
 
     Returns: what was done; print it.
 
-    Errors: TraceError inside a traced function, a profile, or where nothing was traced yet; TypeError for another kind of program;
-        ValueError for seconds that are not positive.
+    Errors: TraceError inside a traced function, a profile, or where nothing was traced yet; TypeError for another kind of
+        program; ValueError for seconds that are not positive.
 
     Numerics: the bits stay, of every output; each candidate's are compared.
 

@@ -32,7 +32,7 @@ def test_text_reads_back():
 
 def test_texts_of_others():
     assert parse("later(depth=3)") is None and parse("grain(elements=1, more=2)") is None
-    for bad in ("", "grain", "grain()", "grain(elements=-1)", "grain(elements=1e9)", "grain(elements=1);x", "g(x=1" + "0" * 300 + ")"):
+    for bad in ("", "grain", "grain()", "grain(elements=-1)", "grain(elements=1e9)", "grain(elements=1);x", "g(x=1" * 50):
         with pytest.raises(ScheduleError):
             parse(bad)
 

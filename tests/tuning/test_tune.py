@@ -1,7 +1,9 @@
-"""`tengen.tune`: it helps where a rule is bad, keeps every bit, and what it finds is there in other programs, processes and files."""
+"""`tengen.tune`: it helps where a rule is bad, keeps every bit, and what it finds is there in other programs, processes and
+files."""
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -144,7 +146,8 @@ def test_a_candidate_with_other_bits_is_thrown_away(bad_rule, monkeypatch):
     """If a generator were wrong: the candidate does not get in, and is reported."""
     bits = search.Trial.bits
     calls = []
-    monkeypatch.setattr(search.Trial, "bits", lambda self: calls.append(1) or (bits(self) if len(calls) % 2 == 0 else [b"other"]))
+    every_second = lambda self: calls.append(1) or (bits(self) if len(calls) % 2 == 0 else [b"other"])
+    monkeypatch.setattr(search.Trial, "bits", every_second)
     f = example()
     with pytest.warns(RuntimeWarning, match="gives other bits"):
         report = tengen.tune(f, seconds=0.3)
@@ -205,7 +208,10 @@ def test_without_a_cache_on_disk(own_cache):
     assert store.known().entries == {} and not list(own_cache.glob("*.s"))
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", "null", '{"k": "grain(elements=1)"}', '{"%s": 1}' % ("0" * 32), '{"%s": "x"}' % ("0" * 32)])
+KEY = "0" * 32
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "null", '{"k": "grain(elements=1)"}', f'{{"{KEY}": 1}}', f'{{"{KEY}": "x"}}'])
 def test_files_with_bad_schedules(text, tmp_path):
     example().dump(tmp_path / "m.tgn")
     content = read_tensors(tmp_path / "m.tgn")
@@ -236,11 +242,13 @@ def test_command(bad_rule, tmp_path):
     example().dump(tmp_path / "m.tgn", arg_names=["x"])
     threads = config.threads
     try:
-        r = CliRunner().invoke(main, ["tune", str(tmp_path / "m.tgn"), "--seconds", "0.5", "-o", str(tmp_path / "t.tgn"), "--threads", "1"])
+        words = ["tune", tmp_path / "m.tgn", "--seconds", "0.5", "-o", tmp_path / "t.tgn", "--threads", "1"]
+        r = CliRunner().invoke(main, list(map(str, words)))
     finally:
         tengen.set_threads(threads)
     assert r.exit_code == 0, r.output
     assert "times as fast" in r.output and "t.tgn: 1 schedules" in r.output
     assert len(tengen.load_graph(tmp_path / "t.tgn").schedules) == 1
+    assert re.search("schedules +1, tuned", CliRunner().invoke(main, ["info", str(tmp_path / "t.tgn")]).output)
     assert CliRunner().invoke(main, ["tune", str(tmp_path / "none.tgn")]).exit_code == 1
     assert CliRunner().invoke(main, ["tune", str(tmp_path / "m.tgn"), "--seconds", "0"]).exit_code == 2

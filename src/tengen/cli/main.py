@@ -1,4 +1,5 @@
-"""The command ``tengen``: look at a model file, profile it, tune it, compile it for another machine, check the result, tidy the cache.
+"""The command ``tengen``: look at a model file, profile it, tune it, compile it for another machine, check the result, tidy the
+cache.
 
 An error is one line on stderr and exit code 1 (2 for a wrong command line). Without a terminal the output is plain text.
 """
@@ -82,6 +83,7 @@ def info(model: Path, graph: bool, weights: bool) -> None:
     rows += [
         ("nodes", f"{len(m.graph.nodes)}: {ops}" if ops else "0"),
         ("weights", f"{m.n_parameters:,} numbers in {len(m.graph.constants) + len(m.graph.states)} tensors"),
+        *([("schedules", f"{len(m.schedules)}, tuned")] if m.schedules else []),
         ("bytes", f"{m.bytes:,}"),
         ("sha-256", str(m.checksum)),
     ]
@@ -179,9 +181,9 @@ def profile(
 
 @main.command()
 @click.argument("model", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=30.0, show_default=True, help="How long to search, about.")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=30.0, show_default=True, help="How long, about.")
 @click.option("--threads", type=click.IntRange(1), help="Threads that it may use; default: what the machine allows.")
-@click.option("-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="A file to write the model to, with what was found.")
+@click.option("-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="A file for the model with what was found.")
 @_plain_errors
 def tune(model: Path, seconds: float, threads: int | None, out: Path | None) -> None:
     """Makes the kernels of the file MODEL faster on this machine by measuring, and keeps every bit.

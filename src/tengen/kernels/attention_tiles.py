@@ -53,7 +53,8 @@ class Sizes(Schedule, kind="attention"):
 
 
 def fits(s: Sizes, features: int, size: int, target: Machine | None) -> str:
-    """Why a schedule cannot be on this target; empty if it can. Rows divide ROWS, and skipped lanes are whole tiles of a GROUP."""
+    """Why a schedule cannot be on this target; empty if it can. Rows divide ROWS, and skipped lanes are whole tiles of a
+    GROUP."""
     why = outside(s, rows=(1, 16), vectors=(1, 2), tiles=(1, MOST_LANES // LANES))
     if why or ROWS % s.rows:
         return why or f"{s.rows} rows do not divide {ROWS}"
@@ -72,7 +73,8 @@ def choose(lo: Lowering, name: str, lanes: Array, rows: Array, features: int, si
     Args: rows: (..., row, feature). features: how many numbers of `size` bytes there are for each lane.
     """
     groups = [as_int(d) for d in lanes.shape[:-2]]
-    by_rule = rule(as_int(lanes.shape[-2]), None if None in groups else prod(groups), features, size, lo.target)  # type: ignore[arg-type]
+    count = None if None in groups else prod(groups)  # type: ignore[arg-type]
+    by_rule = rule(as_int(lanes.shape[-2]), count, features, size, lo.target)
 
     def meaning() -> str:
         arrays = "; ".join(f"{a.dtype} {list(a.shape)} by {list(a.strides)}" for a in (lanes, rows))

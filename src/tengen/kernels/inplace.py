@@ -27,7 +27,8 @@ TILES = 4  # tiles of scalars of a piece
 
 @dataclass(frozen=True)
 class InPlace(Schedule, kind="in_place"):
-    """rows: of a tile of scalars; of vectors of columns a tile has all rows. vectors: of columns. tiles: of a piece, one below the other."""
+    """rows: of a tile of scalars; of vectors of columns a tile has all rows. vectors: of columns. tiles: of a piece, one below
+    the other."""
 
     rows: int
     vectors: int

@@ -84,8 +84,8 @@ class Array:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel run on these buffers of the program, in the kernel's order. `where` is the user's line that asked for it, `node`
-    the position of the graph's node that it computes; None where there is no graph, or no node."""
+    """One kernel run on these buffers of the program, in the kernel's order. `where` is the user's line that asked for it,
+    `node` the position of the graph's node that it computes; None where there is no graph, or no node."""
 
     kernel: Kernel
     ids: tuple[Hashable, ...]

@@ -1,9 +1,9 @@
-"""Schedules: what a kernel's generator may choose freely because it changes no bit. Tiles, unrolling, the order of loops, packing,
-how work is cut into pieces.
+"""Schedules: what a kernel's generator may choose freely because it changes no bit. Tiles, unrolling, the order of loops,
+packing, how work is cut into pieces.
 
 A strategy has a rule that gives a schedule from the problem and the target, and asks the lowering (`Lowering.choose`), which
-answers with that, or with what tuning found for the same problem: a schedule that `Schedules` knows. In: a text that says what is
-computed, a rule's schedule. Out: a schedule that fits. Nothing here touches the order of any sum.
+answers with that, or with what tuning found for the same problem: a schedule that `Schedules` knows. In: a text that says what
+is computed, a rule's schedule. Out: a schedule that fits. Nothing here touches the order of any sum.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class Schedule:
         return {f.name: int(getattr(self, f.name)) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
 
     def near(self) -> Iterator[Schedule]:
-        """Schedules that are like this one: one field differs by one of its `steps`, then by two, then two fields by one each."""
+        """Schedules that are like this one: one field differs by one of its `steps`, then by two, then two fields by one
+        each."""
         moves = [(name, self._beside(name, 1)) for name in self.steps]
         for name, values in [*moves, *((name, self._beside(name, 2)) for name in self.steps)]:
             yield from (dataclasses.replace(self, **{name: v}) for v in values)  # type: ignore[type-var]
@@ -87,8 +88,8 @@ class Schedules:
     """Tuned schedules for one target and number of threads, by what is computed.
 
     Args:
-        target: `Target.key`. threads: of the programs. entries: key -> schedule. strict: a schedule that does not fit its problem is
-            an error; else the rule's is taken.
+        target: `Target.key`. threads: of the programs. entries: key -> schedule. strict: a schedule that does not fit its
+            problem is an error; else the rule's is taken.
     """
 
     def __init__(self, target: str, threads: int, entries: Mapping[str, Schedule] | None = None, strict: bool = False):
@@ -109,8 +110,8 @@ class Choice:
     """A question that a strategy asked.
 
     Attributes:
-        meaning: what is computed, as text. rule: what the rule says. taken: what was answered. fits: a schedule -> "", or why the
-            kernel cannot have it. nodes: of the graph, which asked.
+        meaning: what is computed, as text. rule: what the rule says. taken: what was answered. fits: a schedule -> "", or why
+            the kernel cannot have it. nodes: of the graph, which asked.
     """
 
     meaning: str

@@ -39,9 +39,9 @@ class Register(Schedule, kind="register"):
 
     Attributes:
         rows: rows of the register tile. vectors: of LANES columns. high: tiles of a block, whose rows are packed at a time.
-        along_k: whether packed rows of `a` are dense along k, or along m. packed: whether b is packed by a launch of its own, or
-            by each piece. panels: of a piece at most; 0: by rule. blocks: of rows of a piece; 0: by rule. across: whether pieces that
-            follow each other share rows, or columns. unroll: positions of k in a loop's body.
+        along_k: whether packed rows of `a` are dense along k, or along m. packed: whether b is packed by a launch of its own,
+            or by each piece. panels: of a piece at most; 0: by rule. blocks: of rows of a piece; 0: by rule. across: whether
+            pieces that follow each other share rows, or columns. unroll: positions of k in a loop's body.
     """
 
     rows: int
@@ -65,8 +65,9 @@ class Tile:
     """The sizes of a register tile problem.
 
     Attributes:
-        schedule: what was chosen. block: rows packed at a time. small: rows of a second, lower tile, or 0. narrow: whether there is a
-            third one, of one vector, for last columns. pitch: from one packed row of `a` (position of k) to the next.
+        schedule: what was chosen. block: rows packed at a time. small: rows of a second, lower tile, or 0. narrow: whether
+            there is a third one, of one vector, for last columns. pitch: from one packed row of `a` (position of k) to the
+            next.
     """
 
     schedule: Register
@@ -135,8 +136,8 @@ def _depth(p: Problem) -> int:
 
 def fits(p: Problem, s: Register, target: Machine | None) -> str:
     """Why the problem cannot have the schedule on this target; empty if it can."""
-    flags = {name: (0, 1) for name in ("along_k", "packed", "across")}
-    why = outside(s, rows=(1, HEIGHT), vectors=(1, 4), high=(1, 64), panels=(0, 1 << 12), blocks=(0, MOST_BLOCKS), unroll=(1, 4), **flags)
+    limits = {name: (0, 1) for name in ("along_k", "packed", "across")} | {"panels": (0, 1 << 12), "blocks": (0, MOST_BLOCKS)}
+    why = outside(s, rows=(1, HEIGHT), vectors=(1, 4), high=(1, 64), unroll=(1, 4), **limits)
     if why:
         return why
     width, registers, l2 = machine(target)
@@ -156,7 +157,7 @@ def choose(lo: Lowering, p: Problem) -> Tile:
     by_rule = rule(p, lo.target)
 
     def why_not(s: Register) -> str:
-        # Packing a state costs time in every run, and none where a file has made it a constant: what is best here is not so there.
+        # Packing a state costs time in every run, and none where a file has made it a constant: what is best differs.
         if s.packed != by_rule.packed and isinstance(p.b.id, tuple) and p.b.id[:1] == ("state",):
             return "b is a state, whose packing is by rule"
         return fits(p, s, lo.target)

@@ -126,8 +126,8 @@ def pays(c: Index, o: Index, h: Index, w: Index) -> int:
 
 @dataclass(frozen=True)
 class Winograd(Schedule, kind="winograd"):
-    """rows, vectors: of the register tile: image tiles by vectors of LANES output channels. high: register tiles of a piece. panels: of
-    the filter of a piece; 0: by rule. unroll: channels in a loop's body."""
+    """rows, vectors: of the register tile: image tiles by vectors of LANES output channels. high: register tiles of a piece.
+    panels: of the filter of a piece; 0: by rule. unroll: channels in a loop's body."""
 
     rows: int
     vectors: int

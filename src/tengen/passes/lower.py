@@ -111,7 +111,10 @@ def _lower_node(
         a = _flag(id[1]) if id[0] == CHECKS else replace(lies[v], id=id)  # type: ignore[index]
         env[v] = a
         outs.append(a)
-    run = partial(op.lower_to, ins=ins, outs=outs, attrs=n.attrs) if op is not None else partial(_lower_fused, n=n, ins=ins, outs=outs)
+    if op is None:
+        run = partial(_lower_fused, n=n, ins=ins, outs=outs)
+    else:
+        run = partial(op.lower_to, ins=ins, outs=outs, attrs=n.attrs)
     assert lo.node is not None
     lo.nodes[lo.node] = run
     run(lo)

@@ -131,7 +131,8 @@ def _name(key_text: str, suffix: str = _SUFFIX) -> str:
 
 
 def stamp(key_text: str, suffix: str = _SUFFIX) -> tuple[int, ...] | None:
-    """What changes when another entry is put under a key; None where there is none. It says nothing of whose it is: see `get`."""
+    """What changes when another entry is put under a key; None where there is none. It says nothing of whose it is: see
+    `get`."""
     if not config.cache:
         return None
     try:

@@ -1,8 +1,8 @@
 """What tuning found, kept on disk beside the compiled kernels, for this user's later programs.
 
 In: schedules by key (`kernels/schedule.py`). Out: the same, in every process that compiles for the same target and number of
-threads. One entry of the cache holds all of them: it is believed, bounded and cleared like any other. What cannot be read counts
-as absent.
+threads. One entry of the cache holds all of them: it is believed, bounded and cleared like any other. What cannot be read
+counts as absent.
 """
 
 from __future__ import annotations

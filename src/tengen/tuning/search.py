@@ -1,7 +1,7 @@
 """The search for schedules of one executable: the kernels that cost most beyond what the machine's roof needs come first.
 
-In: an `Executable`, buffers to run it on, and seconds. Out: the schedules that made it faster, alone and in the whole program, and
-a `Report`. The bits of every candidate are compared with those of the schedule it would replace.
+In: an `Executable`, buffers to run it on, and seconds. Out: the schedules that made it faster, alone and in the whole program,
+and a `Report`. The bits of every candidate are compared with those of the schedule it would replace.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Kernel:
     """One tuned choice of a program.
 
     Attributes:
-        name: of its kernel. where: the user's line. launches: how often a run has it. before, after: seconds of a run that its nodes
-            take, in the program. old, new: its schedules.
+        name: of its kernel. where: the user's line. launches: how often a run has it. before, after: seconds of a run that its
+            nodes take, in the program. old, new: its schedules.
     """
 
     name: str
@@ -56,9 +56,9 @@ class Report:
     """What tuning did.
 
     Attributes:
-        program: its name. before, after: seconds of a run. seconds: how long it was tuned. tried: candidates that were measured.
-            kernels: those with a new schedule, most time saved first. differing: candidates whose bits were others, which were thrown
-            away: none, unless a kernel's generator is wrong.
+        program: its name. before, after: seconds of a run. seconds: how long it was tuned. tried: candidates that were
+            measured. kernels: those with a new schedule, most time saved first. differing: candidates whose bits were others,
+            which were thrown away: none, unless a kernel's generator is wrong.
     """
 
     program: str
@@ -96,8 +96,8 @@ def _changed(k: Kernel) -> str:
 
 @dataclass
 class _Task:
-    """The search for one choice. now: the best schedule so far. weight: seconds of a run that its nodes take. could: how many of
-    them it may gain. spent: seconds of search. order: what to try next."""
+    """The search for one choice. now: the best schedule so far. weight: seconds of a run that its nodes take. could: how many
+    of them it may gain. spent: seconds of search. order: what to try next."""
 
     key: str
     choice: Choice
@@ -116,8 +116,8 @@ class Search:
     """Tunes one executable. found: the schedules that helped, by key.
 
     Args:
-        exe: what is tuned; it is not changed. run: runs an executable once, on states of its own. seconds: to spend, about. tick: is
-            told the seconds that have passed and a word.
+        exe: what is tuned; it is not changed. run: runs an executable once, on states of its own. seconds: to spend, about.
+            tick: is told the seconds that have passed and a word.
     """
 
     def __init__(self, exe: Executable, run: Run, seconds: float, tick: Callable[[float, str], None] = lambda s, text: None):

@@ -1,7 +1,7 @@
 """One node of a lowered graph as a program of its own, to be run with one schedule or another.
 
-In: a graph, after all passes. Out: for each node, native calls on memory of its own, filled with numbers: how long they take, and
-what bits they give. What an executable computes once, when it is loaded (packed weights), is computed once here too.
+In: a graph, after all passes. Out: for each node, native calls on memory of its own, filled with numbers: how long they take,
+and what bits they give. What an executable computes once, when it is loaded (packed weights), is computed once here too.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class Bench:
     """The nodes of a graph.
 
     Attributes:
-        lo: the lowering with the schedules of `known`. hot: positions of nodes that every run launches (not views that had to be
-            copied).
+        lo: the lowering with the schedules of `known`. hot: positions of nodes that every run launches (not views that had to
+            be copied).
     """
 
     def __init__(self, graph: Graph, known: Schedules):
@@ -150,8 +150,8 @@ class Bench:
 def faster(old: Trial, new: Trial) -> float:
     """How many times as fast `new` is as `old`, if that was seen again and again; else 0.
 
-    Both run in turn. After three turns a candidate that does not look better is given up. It is taken when the median of the ratios
-    says 2 % and the shortest times agree, in two series.
+    Both run in turn. After three turns a candidate that does not look better is given up. It is taken when the median of the
+    ratios says 2 % and the shortest times agree, in two series.
     """
     old.seconds(1)
     first = new.seconds(1)
