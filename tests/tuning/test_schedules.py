@@ -1,10 +1,14 @@
 """Schedules: as text, as an answer to a strategy's question, and that no kernel's bits depend on them."""
 
 import dataclasses
+import json
+import random
 import re
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 import tengen
 import tengen.functional as F
@@ -83,6 +87,13 @@ def executable(f, shapes):
     return t._last.run
 
 
+def by_chance(c, n):
+    """Schedules of any numbers that fit a choice."""
+    rng = random.Random(n)
+    found = (dataclasses.replace(c.rule, **{k: rng.choice(v) for k, v in c.rule.steps.items()}) for _ in range(100))
+    return list(dict.fromkeys(s for s in found if not c.fits(s)))[:n]
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_schedule_changes_a_bit(name):
     """For every choice of a program: the rule's schedule, and some near it, give the same bits."""
@@ -95,7 +106,7 @@ def test_no_schedule_changes_a_bit(name):
         assert not c.fits(c.rule) and all(s != c.rule for s in near)
         for node in c.nodes & bench.hot:
             want = bench.trial(node, plain).bits()
-            for s in near[:6] + near[6 :: max(1, len(near) // 6)]:
+            for s in near[:3] + near[3 :: max(1, len(near) // 3)] + by_chance(c, 4):
                 got = bench.trial(node, plain.also({plain.key(c.meaning): s}, strict=True)).bits()
                 assert got == want, f"{name}: {s} and {c.rule} differ"
 
@@ -151,3 +162,41 @@ def test_packing_of_a_state_is_by_rule():
         (c,) = (c for c in Bench(t._last.run.graph, Schedules("t", 1)).lo.choices.values() if type(c.rule) is Register)
         other = dataclasses.replace(c.rule, packed=1 - c.rule.packed)
         assert ("by rule" in c.fits(other)) == (not constant)
+
+
+numbers = st.integers(0, 10**9 - 1) | st.integers(0, 70)
+
+
+@st.composite
+def schedules(draw):
+    """Schedules of all kinds with any numbers, as text."""
+    cls = draw(st.sampled_from(list(schedule._kinds.values())))
+    return str(cls(**{f.name: draw(numbers) for f in dataclasses.fields(cls)}))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text() | schedules(), st.text())
+@example("grain(elements=1)", "0" * 32)
+def test_any_text_is_read_or_refused(text, key):
+    for read, given_ in ((parse, text), (store.from_text, text), (store.from_text, json.dumps({"0" * 32: text, key: text}))):
+        try:
+            read(given_)
+        except ScheduleError:
+            pass
+
+
+@settings(max_examples=40, deadline=None)
+@given(schedules(), st.sampled_from(["conv", "winograd", "attention", "depthwise"]))
+def test_any_numbers_fit_or_are_passed_over(text, name):
+    """What a stranger's file says: the program is the rule's, or one with a schedule that is within its limits."""
+    if name not in known_graphs:
+        known_graphs[name] = executable(*PROGRAMS[name]).graph
+    plain = Schedules(Target.host().key, 2)
+    bench = Bench(known_graphs[name], plain)
+    for c in bench.lo.choices.values():
+        s = parse(text)
+        taken = Bench(known_graphs[name], plain.also({plain.key(c.meaning): s})).lo.choices[c.meaning].taken
+        assert taken == (c.rule if type(s) is not type(c.rule) or c.fits(s) else s)
+
+
+known_graphs = {}
