@@ -14,10 +14,12 @@ import numpy as np
 from tengen.base import errors
 from tengen.base.dtype import bool_
 from tengen.ir.graph import Graph
+from tengen.kernels.schedule import Schedules
 from tengen.record import compile_graph
 from tengen.runtime import launch_log, native
 from tengen.runtime.eager import Layout
 from tengen.runtime.program import Program, check_bytes
+from tengen.runtime.schedules import known
 from tengen.tensor import Tensor, _make, from_numpy
 
 ALIGN = 64
@@ -28,20 +30,31 @@ class Executable:
 
     Attributes:
         graph: after all passes. program: its kernels. written: positions of the states that a run writes.
+        schedules: what tuning had found when it was compiled.
     """
 
-    def __init__(self, graph: Graph, name: str):
+    def __init__(self, graph: Graph, name: str, schedules: Schedules | None = None):
         self.name = name
-        self.program, arrays = compile_graph(graph, None, [], name, fold=True)
+        self.schedules = schedules or known()
+        self.program, arrays = compile_graph(graph, None, [], name, fold=True, schedules=self.schedules)
         g = self.graph = self.program.graph
         self.written = [i for i, s in enumerate(g.states.values()) if s.written is not None]
         self.constants = [buffer for buffer, _ in constant_buffers(self.program)]
         self.layouts = [Layout(a.shape, a.dtype, a.strides) for a in arrays]
         if g.checks:
             self.layouts.append(Layout((len(g.checks),), bool_))
-        self._call = self._plan(self.program)
+        self._bound = self._plan(self.program), tuple(self.constants)  # together: another thread may call while they change
         self._source = graph
         self._recorded: tuple[Any, launch_log.Entry] | None = None
+
+    def retuned(self, schedules: Schedules) -> Executable:
+        """The same graph with other schedules, compiled anew."""
+        return Executable(self._source, self.name, schedules)
+
+    def take(self, other: Executable) -> None:
+        """Runs another's kernels from now on: one that `retuned` made."""
+        assert other._source is self._source
+        vars(self).update(vars(other))
 
     def _plan(self, program: Program, entry: launch_log.Entry | None = None) -> Any:
         sizes = [check_bytes(a.size * a.dtype.size, f"a result of type {a.type!r}") for a in self.layouts]
@@ -60,8 +73,10 @@ class Executable:
         Errors: what a check of the graph says. States have then been written.
         """
         log = launch_log.active
-        call = self._call if log is None else self._call_into(log)
-        out = call(*buffers, *self.constants)
+        call, constants = self._bound
+        if log is not None:
+            call = self._call_into(log)
+        out = call(*buffers, *constants)
         made = list(map(_make, (out,) if len(self.layouts) == 1 else out, self.layouts))
         if self.graph.checks:
             flags = made.pop().numpy()
@@ -74,7 +89,7 @@ class Executable:
     def _call_into(self, log: launch_log.Log) -> Any:
         """The call of a program whose launches are recorded, with the same kernels and constants."""
         if self._recorded is None:
-            program, _ = compile_graph(self._source, None, [], self.name, fold=True, record=True)
+            program, _ = compile_graph(self._source, None, [], self.name, fold=True, record=True, schedules=self.schedules)
             if program.constants != self.program.constants:
                 raise errors.TengenError(f"{self.name}: a knob was turned since it was compiled; help: compile it again to profile it")
             entry = launch_log.new_entry(program, ())

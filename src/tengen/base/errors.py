@@ -93,5 +93,9 @@ class ConfigError(TengenError, ValueError):
     """A configuration value that cannot be used."""
 
 
+class ScheduleError(TengenError, ValueError):
+    """A schedule that is none, or that the kernel and the target cannot have."""
+
+
 class Undecided(TengenError, TypeError):
     """A decision that depends on an extent which is only known when the program runs. Eager dispatch then specialises."""

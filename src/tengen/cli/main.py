@@ -1,4 +1,5 @@
-"""The command ``tengen``: look at a model file, profile it, compile it for another machine, check the result, tidy the cache.
+"""The command ``tengen``: look at a model file, profile it, tune it, compile it for another machine, check the result, tidy the
+cache.
 
 An error is one line on stderr and exit code 1 (2 for a wrong command line). Without a terminal the output is plain text.
 """
@@ -16,6 +17,7 @@ import click
 from tengen.base.errors import TengenError
 from tengen.base.version import VERSION
 from tengen.deploy.compile import TARGETS, compile_model
+from tengen.deploy.dump import dump_model
 from tengen.deploy.loader import load_graph
 from tengen.deploy.verify import random_inputs
 from tengen.deploy.verify import verify as verify_artifact
@@ -25,6 +27,7 @@ from tengen.runtime import cache as kernel_cache
 from tengen.runtime import report
 from tengen.runtime.native import set_threads
 from tengen.runtime.profile import SORTS, Result
+from tengen.tuner import tune as tune_model
 
 HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -80,6 +83,7 @@ def info(model: Path, graph: bool, weights: bool) -> None:
     rows += [
         ("nodes", f"{len(m.graph.nodes)}: {ops}" if ops else "0"),
         ("weights", f"{m.n_parameters:,} numbers in {len(m.graph.constants) + len(m.graph.states)} tensors"),
+        *([("schedules", f"{len(m.schedules)}, tuned")] if m.schedules else []),
         ("bytes", f"{m.bytes:,}"),
         ("sha-256", str(m.checksum)),
     ]
@@ -175,6 +179,25 @@ def profile(
         p.plot(plot)
 
 
+@main.command()
+@click.argument("model", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=30.0, show_default=True, help="How long, about.")
+@click.option("--threads", type=click.IntRange(1), help="Threads that it may use; default: what the machine allows.")
+@click.option("-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="A file for the model with what was found.")
+@_plain_errors
+def tune(model: Path, seconds: float, threads: int | None, out: Path | None) -> None:
+    """Makes the kernels of the file MODEL faster on this machine by measuring, and keeps every bit.
+
+    What is found goes into the cache for every later program, and into the file OUT. docs/tune.md says what may change.
+    """
+    if threads:
+        set_threads(threads)
+    m = load_graph(model)
+    click.echo(repr(tune_model(m, seconds)))
+    if out:
+        click.echo(f"{dump_model(m, out).file}: {len(m.schedules)} schedules")
+
+
 def _colourful(p: Result, sort: str, limit: int) -> None:
     """The table of a profile in a terminal, through rich."""
     from rich.console import Console
@@ -208,13 +231,14 @@ def cache() -> None:
 def cache_info() -> None:
     """Shows where the kernels are, how many, and how large."""
     i = kernel_cache.info()
-    _table([("path", str(i.path)), ("kernels", str(i.entries)), ("bytes", _size(i.bytes)), ("limit", _size(i.limit))])
+    rows = [("path", str(i.path)), ("kernels", str(i.entries)), ("bytes", _size(i.bytes)), ("limit", _size(i.limit))]
+    _table([*rows, ("tuned", f"{i.schedules} targets and numbers of threads")])
 
 
 @cache.command("clear")
 @_plain_errors
 def cache_clear() -> None:
-    """Removes all of them; they are compiled again when they are needed."""
+    """Removes all of them, and what tuning found; kernels are compiled again when they are needed."""
     click.echo(f"{_size(kernel_cache.clear())} removed")
 
 

@@ -23,11 +23,13 @@ from tengen.deploy.model import Model, Port
 from tengen.deploy.tensorfile import replacing
 from tengen.executable import constant_buffers
 from tengen.ir.graph import Check
+from tengen.kernels.schedule import Schedules
 from tengen.ops.define import lookup
 from tengen.record import compile_graph
 from tengen.runtime import native
 from tengen.runtime.compile import compile_object, elf_symbols
 from tengen.runtime.program import Program
+from tengen.runtime.schedules import known
 from tengen.runtime.threads import MAX_THREADS, threads_ir
 
 ALIGN = 64
@@ -84,7 +86,7 @@ def compile_model(
     prefix = c_name(model.name) if name is None else name
     if c_name(prefix) != prefix:
         raise ConfigError(f"{prefix!r} cannot begin names in C; help: {c_name(prefix)!r} can")
-    program = _program(model, chosen)
+    program = _program(model, chosen, known(chosen, threads).also(model.schedules))
     blob, constants, states, state_offset, state_bytes = _layout(program, model)
     face = Interface(
         prefix, target, chosen.cpu, threads, model.inputs, model.outputs, len(blob), checksum(blob), program.arena_bytes([]),
@@ -109,17 +111,17 @@ def _message(c: Check) -> str:
     return f"{c.error}: {c.message}" + (f" [at {c.where}]" if c.where else "")
 
 
-def _program(model: Model, target: Target) -> Program:
+def _program(model: Model, target: Target, schedules: Schedules) -> Program:
     """The program, with outputs that are dense in row-major order, as C expects them."""
     graph = model.graph
-    program, arrays = compile_graph(graph, None, [], model.name, target, fold=True)
+    program, arrays = compile_graph(graph, None, [], model.name, target, fold=True, schedules=schedules)
     odd = [i for i, a in enumerate(arrays) if not a.is_contiguous()]
     if odd:
         graph = graph.copy()
         for i in odd:
             v = graph.outputs[i]
             graph.outputs[i] = graph.add_node("copy", [v], {}, lookup("copy").infer_types([v.type], {})).outputs[0]
-        program, arrays = compile_graph(graph, None, [], model.name, target, fold=True)
+        program, arrays = compile_graph(graph, None, [], model.name, target, fold=True, schedules=schedules)
     if not all(a.is_contiguous() for a in arrays):
         raise CompileError(f"{model.name}: an output cannot be laid out row by row")
     return program

@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from tengen.base.errors import FileFormatError, TengenError, VerifyError
+from tengen.base.errors import FileFormatError, ScheduleError, TengenError, VerifyError
 from tengen.deploy.dump import FORMAT, VERSION
 from tengen.deploy.model import Model
 from tengen.deploy.tensorfile import TensorFile, fail, read_tensors
@@ -23,8 +23,10 @@ from tengen.ir.types import TensorType
 from tengen.ir.verify import verify
 from tengen.loops.lang import Expr
 from tengen.ops.define import REGISTRY, Op, lookup
+from tengen.runtime.schedules import from_text
 
 KEYS = {"format", "version", "tengen", "graph", "checksum"}
+OPTIONAL = {"schedules"}
 
 
 def load_graph(path: str | os.PathLike) -> Model:
@@ -52,7 +54,7 @@ def model_of(content: TensorFile) -> Model:
     if texts.get("version") != VERSION:
         has, made = texts.get("version", "none")[:20], texts.get("tengen", "unknown")[:20]
         fail(f"it has version {has} of the format (by Tengen {made}), this Tengen reads {VERSION}")
-    if set(texts) != KEYS:
+    if set(texts) - OPTIONAL != KEYS:
         fail(f"its metadata has the keys {sorted(texts)}, not {sorted(KEYS)}")
     graph = from_json(texts["graph"], content.arrays)
     _complete(graph)
@@ -64,7 +66,11 @@ def model_of(content: TensorFile) -> Model:
     except RecursionError:
         fail("its graph is nested too deeply")
     states = {name: content.arrays[name] for name in graph.states}
-    return Model(graph, states, texts["checksum"], content.bytes)
+    try:
+        schedules = from_text(texts.get("schedules", "{}"))
+    except ScheduleError as e:
+        fail(str(e))
+    return Model(graph, states, texts["checksum"], content.bytes, schedules)
 
 
 def _complete(graph: Graph) -> None:

@@ -19,8 +19,10 @@ from tengen.base.errors import DTypeError, ShapeError, TraceError
 from tengen.executable import Executable
 from tengen.ir.graph import Graph
 from tengen.ir.types import TensorType
+from tengen.kernels.schedule import Schedule
 from tengen.runtime import native
 from tengen.runtime.eager import Layout
+from tengen.runtime.schedules import known
 from tengen.tensor import Tensor, _make, contiguous, from_numpy, tracing
 
 
@@ -48,7 +50,7 @@ class Model:
 
     Attributes:
         graph: what it computes. name: the graph's. inputs, outputs: what it takes and gives, as `Port`s. checksum, bytes: of
-            its file; None and 0 where it comes from none.
+            its file; None and 0 where it comes from none. schedules: what `tengen.tune` found for it, by key.
 
     >>> import tengen, os, tempfile
     >>> f = tengen.trace(lambda x: x * 2 + 1, example_input=tengen.Tensor([1.0, 2.0]))
@@ -61,8 +63,16 @@ class Model:
     [3.0, 5.0]
     """
 
-    def __init__(self, graph: Graph, states: Mapping[str, np.ndarray], checksum: str | None = None, n_bytes: int = 0):
+    def __init__(
+        self,
+        graph: Graph,
+        states: Mapping[str, np.ndarray],
+        checksum: str | None = None,
+        n_bytes: int = 0,
+        schedules: Mapping[str, Schedule] | None = None,
+    ):
         self.graph = graph
+        self.schedules = dict(schedules or {})
         self.name = graph.name
         self.initial = dict(states)  # the states' values before the first call
         self.inputs = tuple(port(v.name, v.type) for v in graph.inputs)
@@ -153,4 +163,4 @@ class Model:
         """Compiles the program. The caller holds the lock."""
         if self._executable is None:
             self._states = [from_numpy(self.initial[name])._data for name in self.graph.states]
-            self._executable = Executable(self.graph, self.name)
+            self._executable = Executable(self.graph, self.name, known().also(self.schedules))

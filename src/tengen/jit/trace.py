@@ -340,7 +340,9 @@ class trace:
         names.update({name: found[id(t)] for name, t in r.baked.items() if id(t) in found})
         if output_names is None:
             output_names = _result_names(r.result, r.n_results)
-        return dump(graph, data, file, arg_names=arg_names, output_names=output_names, names=names, n_outputs=r.n_results)
+        schedules = r.run.program.schedules if r.run is not None else None
+        given = {"arg_names": arg_names, "output_names": output_names, "names": names}
+        return dump(graph, data, file, n_outputs=r.n_results, schedules=schedules, **given)
 
 
 def _result_names(structure: Any, n: int) -> list[str]:

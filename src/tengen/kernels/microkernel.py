@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from tengen.base.dtype import bool_, int64
 from tengen.kernels.axes import unflatten
+from tengen.kernels.chunks import unrolled_loop
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.packing import Range, copy_panels, copy_rows, pack_b, packed_axes
 from tengen.kernels.problem import Problem, extents, multiply_add, partial_sums
@@ -27,8 +28,8 @@ Flag = Expr | bool  # decided when the kernel runs, or now
 
 def register_tile(lo: Lowering, p: Problem) -> None:
     """Launches what computes `p`: packing of b if that pays, then the contraction."""
-    t = choose(p, lo.target)
-    packed = pack_b(lo, p, t) if t.packed else None
+    t = choose(lo, p)
+    packed = pack_b(lo, p, t) if t.schedule.packed else None
     _Kernel(lo, p, t, packed).launch()
 
 
@@ -68,9 +69,10 @@ class _Kernel:
         blocks, parts = as_expr(cdiv(p.rows, high)), as_expr(cdiv(p.columns, wide))
         piece = k.split(p.groups * parts * blocks)
         self.g = unflatten(k, k.let(piece // (parts * blocks)), extents(p.g))
-        self.first = k.let(piece % blocks * high)
+        across = self.t.schedule.across
+        self.first = k.let((piece // parts % blocks if across else piece % blocks) * high)
         self.stop = k.let(minimum(p.rows, self.first + high))
-        self.column = k.let(piece // blocks % parts * wide)
+        self.column = k.let((piece % parts if across else piece // blocks % parts) * wide)
         self.column_stop = k.let(minimum(p.columns, self.column + wide))
         self.a_base, self.b_base = (k.let(as_expr(p.base(x, self.g))) for x in "ab")
         self.fill_places()
@@ -153,13 +155,16 @@ class _Kernel:
         acc = [[k.var(const(0, p.compute, LANES), name="acc") for _ in range(vectors)] for _ in range(rows)]
         by_row, by_k = (t.pitch, 1) if t.along_k else (1, t.pitch)
         base = k.let(r * by_row)
-        with k.loop(0, panel.depth, name="k") as i:
+
+        def step(i: Expr) -> None:
             here, there = k.let(base + i * by_k), k.let(panel.at + i * t.columns)
             bs = [k.load(panel.buffer, there + v * LANES, LANES) for v in range(vectors)]
             for j in range(rows):
                 x = splat(k.load(self.rows, here + j * by_row))
                 for v in range(vectors):
                     acc[j][v].set(multiply_add(x, bs[v], acc[j][v].value))
+
+        unrolled_loop(k, 0, panel.depth, t.schedule.unroll, step, "k")
         for j in range(rows):
             for v in range(vectors):
                 k.store(self.sums, j * t.columns + v * LANES, acc[j][v].value)

@@ -24,6 +24,7 @@ from tengen.loops.lang import Expr, Index, var
 from tengen.ops.define import Op, negative_zero
 from tengen.runtime import launch_log, native
 from tengen.runtime.program import Program, build, check_bytes, value_of
+from tengen.runtime.schedules import known
 
 
 class Layout:
@@ -118,7 +119,7 @@ def make_overwrite(op: Op, layouts: Sequence[Layout], attrs: dict, over: int) ->
     n = len(arrays) if op.variadic else len(op.tensors)
 
     def make(some: Sequence[Array], names: list[Expr]) -> tuple[Program, None]:
-        lo = Lowering(Target.host(), names)
+        lo = Lowering(Target.host(), names, known())
         op.lower_to(lo, some[:n], [some[over]], attrs)
         return build(lo, [a.id for a in some], ["nothing"], op.name, recording()), None
 
@@ -246,7 +247,7 @@ def _named(a: Array, sym: _Symbols) -> Array:
 
 def _program(op: Op, arrays: Sequence[Array | None], orders: Sequence, attrs: dict, names: list[Expr]) -> Program:
     types = [None if a is None else TensorType(a.shape, a.dtype) for a in arrays]
-    lo = Lowering(Target.host(), names)
+    lo = Lowering(Target.host(), names, known())
     outs = []
     for i, (t, order) in enumerate(zip(op.infer_types(types, attrs), orders)):
         outs.append(Array(f"out{i}", t.dtype, t.shape, contiguous_strides(t.shape, order)))

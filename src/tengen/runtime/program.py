@@ -18,6 +18,7 @@ from tengen.codegen.llvm import emit_module
 from tengen.codegen.target import Target
 from tengen.ir.graph import Graph
 from tengen.kernels.lowering import Launch, Lowering
+from tengen.kernels.schedule import Schedule
 from tengen.loops.interp import evaluate
 from tengen.loops.lang import Expr, Index, as_int, const, maximum
 from tengen.loops.text import print_kernel
@@ -40,7 +41,7 @@ class Program:
         graph: what it was made from. constants: its last input buffers: constants of the graph, ("const", name), and the outputs
             of `setup`, a program that is run once and takes constants only. output_bytes: of the outputs of such a program.
         launches: what it runs, in order, if it was built to be recorded (`launch_log.py`); else None. costs: of those,
-            as far as they were asked for.
+            as far as they were asked for. schedules: those that are not what the rule says, by key (`Schedules.key`).
     """
 
     name: str
@@ -58,6 +59,7 @@ class Program:
     output_bytes: list[int] = field(default_factory=list)
     launches: list[Launch] | None = None
     costs: dict = field(default_factory=dict)
+    schedules: dict[str, Schedule] = field(default_factory=dict)
     _loaded: object = None
 
     @property
