@@ -6,6 +6,7 @@ their axes take that place, else they come first. A boolean array stands for the
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import index as as_index
@@ -146,6 +147,25 @@ def read_key(key: Any, shape: Sequence[Dim]) -> Key:
     return out
 
 
+def _plain(key: Any) -> tuple | None:
+    """A key of ints, slices, None and ... alone as what has a hash; None for any other."""
+    out: list[Any] = []
+    for k in key if type(key) is tuple else (key,):
+        if type(k) is slice:
+            if not all(x is None or type(x) is int for x in (k.start, k.stop, k.step)):
+                return None
+            k = k.start, k.stop, k.step
+        elif type(k) is not int and k is not None and k is not Ellipsis:
+            return None
+        out.append(k)
+    return tuple(out)
+
+
+@functools.lru_cache(1024)  # loops take the same slices of the same shapes again and again
+def _read_plain(plain: tuple, shape: tuple[Dim, ...]) -> Key:
+    return read_key(tuple([slice(*k) if type(k) is tuple else k for k in plain]), shape)
+
+
 def _add_array(out: Key, k: Tensor, shape: Sequence[Dim], axis: int) -> int:
     """An integer array, or a mask as integer arrays; returns how many axes it stands for."""
     if k.dtype is not bool_:
@@ -202,7 +222,8 @@ def getitem(inp: Tensor, key) -> Tensor:
     ([6, 5, 4], [[1, 3], [4, 6]], [5, 6])
     """
     x = dispatch.tensor(inp)
-    k = read_key(key, x.shape)
+    plain = _plain(key)
+    k = read_key(key, x.shape) if plain is None else _read_plain(plain, x.shape)
     y = sliced(x, k)
     if k.indices:
         return index(k.indices, y, tuple(k.axes), k.position)
