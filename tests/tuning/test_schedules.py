@@ -90,8 +90,7 @@ def executable(f, shapes):
 def by_chance(c, n):
     """Schedules of any numbers that fit a choice."""
     rng = random.Random(n)
-    found = (dataclasses.replace(c.rule, **{k: rng.choice(v) for k, v in c.rule.steps.items()}) for _ in range(100))
-    return list(dict.fromkeys(s for s in found if not c.fits(s)))[:n]
+    return list(dict.fromkeys(s for s in (c.rule.far(rng) for _ in range(100)) if not c.fits(s)))[:n]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

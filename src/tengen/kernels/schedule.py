@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
+import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from tengen.base.errors import ScheduleError
 
 LONGEST_TEXT = 200
 KEY_DIGITS = 32
+DRAWS = 2000  # schedules by chance, once those nearby are tried
 _TEXT = re.compile(r"([a-z_]+)\(([a-z_]+=\d{1,9}(?:, [a-z_]+=\d{1,9})*)\)")
 _kinds: dict[str, type[Schedule]] = {}
 
@@ -53,6 +55,10 @@ class Schedule:
             yield from (dataclasses.replace(self, **{name: v}) for v in values)  # type: ignore[type-var]
         for (x, xs), (y, ys) in itertools.combinations(moves, 2):
             yield from (dataclasses.replace(self, **{x: v, y: w}) for v in xs for w in ys)  # type: ignore[type-var]
+
+    def far(self, rng: random.Random) -> Schedule:
+        """A schedule with any of the `steps`."""
+        return dataclasses.replace(self, **{name: rng.choice(values) for name, values in self.steps.items()})  # type: ignore[type-var]
 
     def _beside(self, name: str, distance: int) -> list[int]:
         """The values of a field's steps so far above and below its own."""
@@ -123,6 +129,12 @@ class Choice:
     def near(self, s: Schedule) -> Iterator[Schedule]:
         """Schedules near `s` that fit."""
         return (x for x in s.near() if not self.fits(x))
+
+    def worth_a_try(self, s: Schedule) -> Iterator[Schedule]:
+        """Schedules that fit: those near `s`, then any, always the same ones."""
+        rng = random.Random(self.meaning)
+        yield from self.near(s)
+        yield from (x for x in (s.far(rng) for _ in range(DRAWS)) if not self.fits(x))
 
 
 def answer(known: Schedules | None, meaning: str, rule: S, fits: Callable[[S], str]) -> S:

@@ -172,7 +172,7 @@ class Search:
             could = sum(max(times[n] - least[n], HEADROOM * times[n]) for n in nodes)
             node = max(nodes, key=lambda n: times[n])
             t = _Task(known.key(c.meaning), c, node, first[node].kernel.name, weight, could, c.taken, seen={c.taken})
-            t.order = c.near(c.taken)
+            t.order = c.worth_a_try(c.taken)
             tasks.append(t)
         return tasks
 
@@ -205,7 +205,7 @@ class Search:
             saved = t.weight * (1 - 1 / gain)
             t.weight, t.could = t.weight - saved, max(t.could - saved, HEADROOM * t.weight)
             t.now, t.trial, self.found[t.key] = s, new, s
-            t.order = t.choice.near(s)
+            t.order = t.choice.worth_a_try(s)
 
     # ---- the whole program
 
