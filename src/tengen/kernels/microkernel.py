@@ -126,7 +126,7 @@ class _Kernel:
 
     def tiles(self, panel: _Panel, rows: Range, c: Expr) -> None:
         """All tiles of the piece's rows on one panel."""
-        p, t, k = self.p, self.t, self.k
+        t, k = self.t, self.k
         n = k.let(rows[1] - rows[0])
         with k.loop(0, n, t.rows, name="tile") as r:
             left = k.let(minimum(n - r, t.rows))
