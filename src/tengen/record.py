@@ -106,9 +106,9 @@ class Recorder:
                 t.overflow = overflow
         recording_lock.release()
 
-    def argument(self, name: str, like: Tensor) -> Tensor:
-        """A stand-in for an argument of the traced function."""
-        t = traced(self.graph.add_input(name, like._layout.type))
+    def argument(self, name: str, like: Tensor, type_: TensorType | None = None) -> Tensor:
+        """A stand-in for an argument of the traced function. type_: if extents of it are open."""
+        t = traced(self.graph.add_input(name, type_ or like._layout.type))
         t._node = like._node
         t._grad = getattr(like, "_grad", None)
         self.arguments[id(t)] = len(self.arguments)

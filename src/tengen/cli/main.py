@@ -49,6 +49,22 @@ def _plain_errors(f: Callable) -> Callable:
     return wrapped
 
 
+def _extents(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, int]:
+    """``--extent batch=8`` as a table."""
+    found = {}
+    for text in given:
+        name, _, n = text.partition("=")
+        if not name or not n.isdecimal():
+            raise click.BadParameter(f"{text!r} is not of the form batch=8")
+        found[name] = int(n)
+    return found
+
+
+_extent = click.option(
+    "--extent", "extents", multiple=True, callback=_extents, metavar="NAME=N", help="A number for an extent that is open."
+)
+
+
 def _table(rows: Sequence[tuple[str, str]]) -> None:
     width = max((len(name) for name, _ in rows), default=0)
     for name, value in rows:
@@ -102,10 +118,14 @@ def info(model: Path, graph: bool, weights: bool) -> None:
 @click.option("-o", "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The folder to write to.")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads that the program may use.")
 @click.option("--name", help="Prefix of the C names and files; default: the model's name.")
+@_extent
 @_plain_errors
-def compile_(model: Path, target: str, out: Path, threads: int, name: str | None) -> None:
-    """Compiles the file MODEL to an object file, a C header, a weights blob and an example in C."""
-    a = compile_model(load_graph(model), target, out, name, threads)
+def compile_(model: Path, target: str, out: Path, threads: int, name: str | None, extents: dict[str, int]) -> None:
+    """Compiles the file MODEL to an object file, a C header, a weights blob and an example in C.
+
+    A model whose batch is open (tengen info shows names for such extents) is compiled for one: --extent batch=8.
+    """
+    a = compile_model(load_graph(model), target, out, name, threads, extents)
     _table(
         [
             ("object", f"{a.files[0]} ({_size(a.object_bytes)}, {a.code_bytes:,} bytes of code in {a.kernels} kernels)"),
@@ -149,10 +169,12 @@ def verify(model: Path, folder: Path, name: str | None, runs: int, seed: int) ->
 @click.option("--seed", type=int, default=0, show_default=True, help="Where the random inputs begin.")
 @click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), help="A JSON file for ui.perfetto.dev to write.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="A picture of the timeline to write; needs matplotlib.")
+@_extent
 @_plain_errors
 def profile(
-    model: Path, repeat: int, threads: int | None, sort: str, limit: int, seed: int, trace: Path | None, plot: Path | None
-) -> None:
+    model: Path, repeat: int, threads: int | None, sort: str, limit: int, seed: int, trace: Path | None, plot: Path | None,
+    extents: dict[str, int],
+) -> None:  # fmt: skip
     """Runs the file MODEL on random inputs and shows the time of every kernel, its arithmetic and its memory traffic.
 
     The columns are explained in docs/profile.md. The model runs twice before anything counts.
@@ -162,7 +184,7 @@ def profile(
     if threads:
         set_threads(threads)
     m = load_graph(model)
-    inputs = random_inputs(m.inputs, 1, seed)[0]
+    inputs = random_inputs(m.at(**extents).inputs, 1, seed)[0]
     m(*inputs)
     with profiler():  # compiles what records
         m(*inputs)

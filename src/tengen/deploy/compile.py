@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,19 +67,23 @@ def compile_model(
     out_dir: str | os.PathLike = ".",
     name: str | None = None,
     threads: int = 1,
+    extents: Mapping[str, int] | None = None,
 ) -> Artifact:
     """Writes ``name.o``, ``name.h``, ``name.bin`` and ``name_main.c``.
 
     Args:
         model: a model or its file. target: ``x86-64`` (v3, the floor), ``x86-64-v4``, ``aarch64``, ``native``.
         name: prefix of every C name; default: the model's. threads: how many the program may use; with 1 it needs no pthread.
+        extents: a number for each of the model's open extents: an artifact is compiled for one set of shapes, which its header
+            says.
 
-    Errors: ConfigError for an unknown target or an impossible name; CompileError; OSError when a file cannot be written.
+    Errors: ConfigError for an unknown target, an impossible name, or missing extents; CompileError; OSError when a file cannot be written.
 
     Numerics: the same bits as the model has in this process, on every target and with any number of threads.
     """
     if not isinstance(model, Model):
         model = load_graph(model)
+    given, model = dict(extents or {}), model.at(**(extents or {}))
     if not 1 <= threads <= MAX_THREADS:
         raise ConfigError(f"threads={threads}: a number from 1 to {MAX_THREADS} is needed")
     chosen = Target.named(target)
@@ -91,6 +95,7 @@ def compile_model(
     face = Interface(
         prefix, target, chosen.cpu, threads, model.inputs, model.outputs, len(blob), checksum(blob), program.arena_bytes([]),
         tuple(constants), tuple(states), state_offset, state_bytes, model.checksum, tuple(map(_message, program.graph.checks)),
+        given,
     )  # fmt: skip
     text = _internal(program.text) + entry_ir(face, program)
     if threads > 1:

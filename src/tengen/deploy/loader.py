@@ -17,12 +17,13 @@ from tengen.base.errors import FileFormatError, ScheduleError, TengenError, Veri
 from tengen.deploy.dump import FORMAT, VERSION
 from tengen.deploy.model import Model
 from tengen.deploy.tensorfile import TensorFile, fail, read_tensors
-from tengen.ir.graph import Graph, map_attr
+from tengen.ir.graph import Graph
 from tengen.ir.jsonform import from_json
 from tengen.ir.types import TensorType
 from tengen.ir.verify import verify
 from tengen.loops.lang import Expr
 from tengen.ops.define import REGISTRY, Op, lookup
+from tengen.passes.extents import check_symbols
 from tengen.runtime.schedules import from_text
 
 KEYS = {"format", "version", "tengen", "graph", "checksum"}
@@ -82,12 +83,13 @@ def _complete(graph: Graph) -> None:
 
 
 def _check_data(graph: Graph, content: TensorFile) -> None:
-    """Every constant and state has its tensor, every tensor its reader."""
+    """Every constant and state has its tensor, every tensor its reader; only extents of inputs are open."""
+    try:
+        check_symbols(graph)
+    except VerifyError as e:
+        fail(str(e))
     wanted: dict[str, TensorType] = {}
     for g in graph.graphs():
-        for v in g.values():
-            if any(not isinstance(d, int) for d in v.type.shape):
-                fail(f"the value {v!r} has an extent that is not known")
         wanted.update({c.name: c.value.type for c in g.constants.values()})
     wanted.update({s.name: s.read.type for s in graph.states.values()})
     if wanted.keys() != content.arrays.keys():
@@ -100,11 +102,11 @@ def _check_data(graph: Graph, content: TensorFile) -> None:
 
 
 _PLAIN = {  # annotations of attributes -> what a file may hold there
-    "int": lambda a: type(a) is int,
+    "int": lambda a: type(a) is int or isinstance(a, Expr),
     "bool": lambda a: type(a) is bool,
     "str": lambda a: type(a) is str,
     "float": lambda a: type(a) in (int, float),
-    "Sequence[int]": lambda a: type(a) is tuple and all(type(x) is int for x in a),
+    "Sequence[int]": lambda a: type(a) is tuple and all(type(x) is int or isinstance(x, Expr) for x in a),
 }
 
 
@@ -119,11 +121,6 @@ def _check_attributes(op: Op, attrs: dict[str, Any]) -> None:
     """VerifyError for attributes of other numbers or kinds than the op has, as far as its signature tells."""
     if len(attrs) != len(op.attrs):
         raise VerifyError(f"{op.name} takes the attributes {op.attrs}, not {tuple(attrs)}")
-    found: list[Any] = []
-    for a in attrs.values():
-        map_attr(a, found.append)
-    if any(isinstance(x, Expr) for x in found):
-        raise VerifyError(f"{op.name}: an attribute is not known")
     if "canon" in op.rules:
         return
     for name, annotation in _annotations(op).items():

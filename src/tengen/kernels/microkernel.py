@@ -126,20 +126,27 @@ class _Kernel:
 
     def tiles(self, panel: _Panel, rows: Range, c: Expr) -> None:
         """All tiles of the piece's rows on one panel."""
-        p, t, k = self.p, self.t, self.k
+        t, k = self.t, self.k
         n = k.let(rows[1] - rows[0])
         with k.loop(0, n, t.rows, name="tile") as r:
             left = k.let(minimum(n - r, t.rows))
-            few: Flag = left <= t.small if t.small else False
-            narrow: Flag = panel.column + LANES >= p.columns if t.narrow else False
-            with self.when(few):
-                self.multiply(t.small, t.vectors, r, panel)
-            with self.otherwise(few):
-                with self.when(narrow):
-                    self.multiply(t.rows, 1, r, panel)
-                with self.otherwise(narrow):
-                    self.multiply(t.rows, t.vectors, r, panel)
+            self.lowest(t.small, left, r, panel)
             self.write(k.let(rows[0] + r), left, panel.column, c)
+
+    def lowest(self, small: Sequence[int], left: Expr, r: Expr, panel: _Panel) -> None:
+        """The lowest of the tiles that holds the rows which are left; the small ones are tried in order."""
+        p, t = self.p, self.t
+        if small:
+            with self.k.if_(left <= small[0]):
+                self.multiply(small[0], t.vectors, r, panel)
+            with self.k.else_():
+                self.lowest(small[1:], left, r, panel)
+            return
+        narrow: Flag = panel.column + LANES >= p.columns if t.narrow else False
+        with self.when(narrow):
+            self.multiply(t.rows, 1, r, panel)
+        with self.otherwise(narrow):
+            self.multiply(t.rows, t.vectors, r, panel)
 
     def when(self, flag: Flag):
         """Runs the block where the flag holds; what is known now makes no branch."""

@@ -18,7 +18,7 @@ from tengen.loops.lang import LANES, Expr, as_int, cdiv, const, maximum, minimum
 SCRATCH_BYTES = 54 << 10  # of a piece, on the stack, beside tables of its rows
 HEIGHT = 14  # rows of a tile at most
 HEIGHT_ALONG_M = 12  # where rows are copied along m: four tiles are whole vectors
-FEW_ROWS = 4  # rows of the small tile, for what is left over
+FEW_ROWS = (4, 8)  # rows of smaller tiles, for what is left over where nobody knows how many rows there are
 PIECES = 6  # as many as this are enough to share
 MOST_ROWS = 96  # of a block
 MOST_BLOCKS = 4  # blocks of rows of a piece at most
@@ -65,14 +65,14 @@ class Tile:
     """The sizes of a register tile problem.
 
     Attributes:
-        schedule: what was chosen. block: rows packed at a time. small: rows of a second, lower tile, or 0. narrow: whether
+        schedule: what was chosen. block: rows packed at a time. small: rows of lower tiles, ascending. narrow: whether
             there is a third one, of one vector, for last columns. pitch: from one packed row of `a` (position of k) to the
             next.
     """
 
     schedule: Register
     block: int
-    small: int
+    small: tuple[int, ...]
     narrow: bool
     pitch: int
 
@@ -170,7 +170,7 @@ def sized(p: Problem, s: Register) -> Tile:
     m, n, columns = as_int(p.rows), as_int(p.columns), s.vectors * LANES
     block = s.rows * s.high
     pitch = _depth(p) + DEPTH_PAD if s.along_k else -(-block // LANES) * LANES
-    small = FEW_ROWS if m is None and s.rows > FEW_ROWS else 0
+    small = tuple(n for n in FEW_ROWS if m is None and n < s.rows)
     narrow = s.vectors > 1 and (n is None or (n < 8 * columns and 0 < n % columns <= LANES))
     return Tile(s, block, small, narrow, pitch)
 
