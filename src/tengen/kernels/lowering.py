@@ -209,10 +209,12 @@ class Lowering:
         has written the source's buffer."""
         key = (source.id, source, how)
         if key not in self._made:
-            steady = self._repeat is not None and source.id in self._repeat.steady
-            made = self._before(make) if steady else make()
-            self._made[key] = made
+            self._made[key] = self._before(make) if self.steady(source) else make()
         return self._made[key]
+
+    def steady(self, a: Array) -> bool:
+        """Whether what is launched now is repeated, and `a` stays the same."""
+        return self._repeat is not None and a.id in self._repeat.steady
 
     @contextlib.contextmanager
     def repeat(self, count: Index, steady: Sequence[Array] = ()) -> Iterator[Expr]:
