@@ -44,8 +44,8 @@ def tune(
 
     Returns: what was done; print it.
 
-    Errors: TraceError inside a traced function, a profile, or where nothing was traced yet; TypeError for another kind of
-        program; ValueError for seconds that are not positive.
+    Errors: TraceError inside a traced function, a profile, where nothing was traced yet, or for a program with open extents;
+        TypeError for another kind of program; ValueError for seconds that are not positive.
 
     Numerics: the bits stay, of every output; each candidate's are compared.
 
@@ -61,6 +61,11 @@ def tune(
     if not seconds > 0:
         raise ValueError(f"seconds={seconds}: how long to tune must be more than 0")
     exe, buffers = _program(program, inputs)
+    if exe.extents:
+        raise TraceError(
+            f"{exe.name} has open extents ({', '.join(exe.extents)}), whose kernels are by rule; help: tune a model for one of them, "
+            f"model.at({exe.extents[0]}=8), or a function that is traced without dynamic_axes"
+        )
     g = exe.graph
     values = [*g.inputs, *(s.read for s in g.states.values())]
     sizes = [prod(v.type.shape) * v.type.dtype.size for v in values]
@@ -108,7 +113,7 @@ def _of_trace(f: trace, inputs: Sequence | None) -> tuple[Executable, list[Any]]
     leaves: list | None = None
     r: Recording | None = f._last
     if inputs is not None:
-        r, leaves = f._find(tuple(inputs), {})
+        r, leaves, _ = f._find(tuple(inputs), {})
     if r is None:
         raise TraceError(f"{f.name} has not been traced; help: call it with example arguments first, or give inputs=")
     if r.run is None:
