@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
 
-from tengen.base.errors import TraceError
+from tengen.base.errors import ConfigError, TraceError
 from tengen.deploy.model import Model
 from tengen.executable import Executable
 from tengen.jit.trace import Recording, trace
@@ -44,8 +44,8 @@ def tune(
 
     Returns: what was done; print it.
 
-    Errors: TraceError inside a traced function, a profile, where nothing was traced yet, or for a program with open extents;
-        TypeError for another kind of program; ValueError for seconds that are not positive.
+    Errors: TraceError inside a traced function, a profile, or where nothing was traced yet; TypeError for another kind of
+        program; ValueError for seconds that are not positive; ConfigError for a program with open extents.
 
     Numerics: the bits stay, of every output; each candidate's are compared.
 
@@ -62,10 +62,8 @@ def tune(
         raise ValueError(f"seconds={seconds}: how long to tune must be more than 0")
     exe, buffers = _program(program, inputs)
     if exe.extents:
-        raise TraceError(
-            f"{exe.name} has open extents ({', '.join(exe.extents)}), whose kernels are by rule; help: tune a model for one of them, "
-            f"model.at({exe.extents[0]}=8), or a function that is traced without dynamic_axes"
-        )
+        how = f"a schedule is for numbers: tune model.at({exe.extents[0]}=8), or a trace without dynamic_axes"
+        raise ConfigError(f"{exe.name} has the open extents {', '.join(exe.extents)}; help: {how}")
     g = exe.graph
     values = [*g.inputs, *(s.read for s in g.states.values())]
     sizes = [prod(v.type.shape) * v.type.dtype.size for v in values]
