@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from tengen import Parameter, Tensor, random
+from tengen import Parameter, Tensor, random, trace
 from tengen import functional as F
 from tengen import module as M
 from tengen.autodiff import GradManager
@@ -189,6 +189,10 @@ def test_lstm_is_its_cell_step_by_step():
         assert state[0].tolist() == h[d].tolist() and state[1].tolist() == c[d].tolist()
     longer, _ = m.cells[0][0].run(m.cells[0][0].project(F.concat([x, x], 0)), tuple(s[0] for s in start), False)
     assert longer[:4].tolist() == y[:, :, :5].tolist()  # what comes later changes nothing
+    for n in (1, 2, 5, 17):  # nor do others in the batch
+        many = F.concat([x[:, :1]] * n, 1)
+        assert m(many)[0][:, n - 1].tolist() == m(x)[0][:, 0].tolist()
+        assert trace(m)(many)[0].numpy().tobytes() == m(many)[0].numpy().tobytes()
 
 
 def test_gradients_of_an_lstms_gradients():

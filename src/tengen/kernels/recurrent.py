@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tengen.kernels.contraction import contract
+from tengen.kernels.inplace import FEW
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import copy, pointwise
 from tengen.kernels.source import Elementwise, Leaf, Literal, Source
-from tengen.loops.lang import Expr, Index, call, cast
+from tengen.loops.lang import Expr, Index, as_int, call, cast
 
 GRAIN = 1024  # elements of a piece of the gates: each has five functions, of dozens of operations
 
@@ -28,10 +29,10 @@ def lstm(
     Args:
         reverse: begins with the last step; then hs[t + 1] comes before hs[t].
     """
-    steps = projected.shape[0]
+    steps, turned = projected.shape[0], _turned(lo, weight, h0.shape[0])
     copy(lo, h0, _at(hs, steps if reverse else 0), "lstm_h0")
     copy(lo, c0, _at(cs, steps if reverse else 0), "lstm_c0")
-    with lo.repeat(steps, [projected, weight]) as i:
+    with lo.repeat(steps, [projected, turned]) as i:
         t = steps - 1 - i if reverse else i
         old, new = (t + 1, t) if reverse else (t, t + 1)
         z, from_input = _at(gates, t), Leaf(_at(projected, t))
@@ -39,8 +40,18 @@ def lstm(
         def epilogue(k, value, at, dtype=z.dtype, more=from_input):
             return cast(value + cast(more.at(k, at), value.dtype), dtype)
 
-        contract(lo, _at(hs, old), weight.permute((1, 0)), z, 0, 1, 1, 1, epilogue, name="lstm_matmul")
+        contract(lo, _at(hs, old), turned, z, 0, 1, 1, 1, epilogue, name="lstm_matmul")
         _step(lo, z, _at(cs, old), _at(hs, new), _at(cs, new))
+
+
+def _turned(lo: Lowering, weight: Array, batch: Index) -> Array:
+    """weight.T; dense along its columns where the batch is small, so that vectors of them are read in place in every step."""
+    turned, n = weight.permute((1, 0)), as_int(batch)
+    if n is None or n > FEW:
+        return turned
+    dense = lo.temp(weight.dtype, turned.shape)
+    copy(lo, turned, dense, "lstm_weight")
+    return dense
 
 
 def _step(lo: Lowering, z: Array, c: Array, h_new: Array, c_new: Array) -> None:

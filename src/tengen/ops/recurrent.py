@@ -190,6 +190,7 @@ lstm.cases(
     Case(_sample((3, 2, 20), (20, 5), (2, 5), (2, 5))),
     Case(_sample((4, 1, 8), (8, 2), (1, 2), (1, 2)), {"reverse": True}),
     Case(_sample((2, 3, 68), (68, 17), (3, 17), (3, 17))),
+    Case(_sample((2, 6, 8), (8, 2), (6, 2), (6, 2))),
     Case(_sample((0, 2, 4), (4, 1), (2, 1), (2, 1)), grad=False),
     Case(_sample((2, 0, 4), (4, 1), (0, 1), (0, 1)), grad=False),
 )
