@@ -259,7 +259,7 @@ def test_profiles_and_tuning():
         with tengen.profile() as p:
             assert bits(run(floats(n, 20))) == wanted
         assert sum(row.calls for row in p.sorted("time")) >= 2
-    with pytest.raises(TraceError, match="has open extents"):
+    with pytest.raises(ConfigError, match="has the open extents"):
         tengen.tune(run, seconds=0.1)
 
 

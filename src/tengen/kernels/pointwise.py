@@ -52,21 +52,21 @@ def _ordered(sources: Sequence[Source], outs: Sequence[Array]) -> tuple[list[Sou
     return [View(s, shape, tuple(order), (0,) * n, (1,) * n) for s in sources], [o.permute(order) for o in outs]
 
 
-def grain(lo: Lowering, name: str, shape: Sequence[Index], outs: Sequence[Array], rule: int = GRAIN) -> int:
+def grain(lo: Lowering, name: str, shape: Sequence[Index], outs: Sequence[Array], rule: int | None = None) -> int:
     """Elements of a piece of a kernel that goes through `shape`: tuned, or by rule."""
 
     def meaning() -> str:
         return f"{name} of {list(shape)} to {'; '.join(f'{o.dtype} {list(o.shape)} by {list(o.strides)}' for o in outs)}"
 
-    return lo.choose(meaning, Grain(rule), Grain.fits).elements
+    return lo.choose(meaning, Grain(rule or GRAIN), Grain.fits).elements
 
 
 def pointwise(
     lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], name: str = "pointwise", stream: bool | None = None,
-    elements: int = GRAIN,
+    elements: int | None = None,
 ) -> None:  # fmt: skip
     """Launches one kernel that writes each source into its output; all have one shape. stream: past the caches; by default, as
-    `streams` says. elements: of a piece."""
+    `streams` says. elements: of a piece; by default `GRAIN`."""
     stream = streams(outs) if stream is None else stream
     sources = [broadcast(s, o.shape) for s, o in zip(sources, outs, strict=True)]
     across = crossing(sources, outs)
