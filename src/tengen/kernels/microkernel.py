@@ -34,12 +34,14 @@ def register_tile(lo: Lowering, p: Problem) -> None:
 
 @dataclass(frozen=True)
 class _Panel:
-    """Columns of b ready for the tile: where they are, how deep, and which columns they are."""
+    """Columns of b ready for the tile: where they are, how deep, and which columns they are; where those are that come next, if
+    they may have to come from far."""
 
     buffer: Buffer
     at: Expr
     depth: Expr
     column: Expr
+    following: Expr | None = None
 
 
 class _Kernel:
@@ -113,14 +115,18 @@ class _Kernel:
         start, stop = ks
         copy_rows(k, p, t, self.a_base, rows, ks, self.rows)
         with k.loop(self.column, self.column_stop, t.columns, name="column") as column:
+            depth = k.let(stop - start)
             if self.packed is None:
                 assert self.panel is not None
-                buffer, at = self.panel, k.let((column - self.column) * self.depth)
+                panel = _Panel(self.panel, k.let((column - self.column) * self.depth), depth, column)
             else:
                 mine = packed_axes(p)
                 g = [x for x, axis in zip(self.g, p.g) if axis in mine]
-                buffer, at = k.read(self.packed), k.let(as_expr(self.packed.index((*g, column // t.columns, start, 0))))
-            self.tiles(_Panel(buffer, at, k.let(stop - start), column), rows, c)
+                at = lambda column, start: as_expr(self.packed.index((*g, column // t.columns, start, 0)))
+                later = column + t.columns
+                following = select(later < self.column_stop, at(later, start), at(self.column, stop))
+                panel = _Panel(k.read(self.packed), k.let(at(column, start)), depth, column, k.let(following))
+            self.tiles(panel, rows, c)
 
     def tiles(self, panel: _Panel, rows: Range, c: Expr) -> None:
         """All tiles of the piece's rows on one panel."""
@@ -153,7 +159,11 @@ class _Kernel:
         acc = [[k.var(const(0, p.compute, LANES), name="acc") for _ in range(vectors)] for _ in range(rows)]
         by_row, by_k = (t.pitch, 1) if t.along_k else (1, t.pitch)
         base = k.let(r * by_row)
+        if panel.following is not None:  # a line of it for each position: the first tiles fetch it all
+            ahead = k.let(panel.following + minimum(r // t.rows, vectors - 1) * panel.depth * LANES)
         with k.loop(0, panel.depth, name="k") as i:
+            if panel.following is not None:
+                k.prefetch(panel.buffer, ahead + i * LANES)
             here, there = k.let(base + i * by_k), k.let(panel.at + i * t.columns)
             bs = [k.load(panel.buffer, there + v * LANES, LANES) for v in range(vectors)]
             for j in range(rows):
