@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tengen.base.dtype import bool_, int64
 from tengen.kernels.axes import unflatten
@@ -68,10 +69,13 @@ class _Kernel:
         p, k = self.p, self.k
         wide, high = self.size
         blocks, parts = as_expr(cdiv(p.rows, high)), as_expr(cdiv(p.columns, wide))
+        tiles = high // self.t.rows
         piece = k.split(p.groups * parts * blocks)
         self.g = unflatten(k, k.let(piece // (parts * blocks)), extents(p.g))
-        self.first = k.let(piece % blocks * high)
-        self.stop = k.let(minimum(p.rows, self.first + high))
+        self.tile = k.let(piece % blocks * tiles)
+        self.tile_stop = k.let(minimum(as_expr(cdiv(p.rows, self.t.rows)), self.tile + tiles))
+        self.first = k.let(self.t.row(self.tile))
+        self.stop = k.let(minimum(p.rows, self.t.row(self.tile_stop)))
         self.column = k.let(piece // blocks % parts * wide)
         self.column_stop = k.let(minimum(p.columns, self.column + wide))
         self.a_base, self.b_base = (k.let(as_expr(p.base(x, self.g))) for x in "ab")
@@ -106,13 +110,15 @@ class _Kernel:
         start, stop = (k.let(x) for x in p.chunks.bounds(c))
         if self.panel is not None:
             copy_panels(k, p, t, self.b_base, (self.column, self.column_stop), (start, stop), self.panel, self.depth)
-        with k.loop(self.first, self.stop, t.block, name="block") as first:
-            self.block(c, (first, k.let(minimum(self.stop, first + t.block))), (start, stop))
+        high = t.block // t.rows
+        with k.loop(self.tile, self.tile_stop, high, name="block") as first:
+            self.block(c, (first, k.let(minimum(self.tile_stop, first + high))), (start, stop))
 
-    def block(self, c: Expr, rows: Range, ks: Range) -> None:
-        """One chunk of as many rows as are packed at a time."""
+    def block(self, c: Expr, tiles: Range, ks: Range) -> None:
+        """One chunk of as many tiles as are packed at a time."""
         p, t, k = self.p, self.t, self.k
         start, stop = ks
+        rows = k.let(t.row(tiles[0])), k.let(minimum(self.stop, t.row(tiles[1])))
         copy_rows(k, p, t, self.a_base, rows, ks, self.rows)
         with k.loop(self.column, self.column_stop, t.columns, name="column") as column:
             depth = k.let(stop - start)
@@ -126,24 +132,26 @@ class _Kernel:
                 later = column + t.columns
                 following = select(later < self.column_stop, at(later, start), at(self.column, stop))
                 panel = _Panel(k.read(self.packed), k.let(at(column, start)), depth, column, k.let(following))
-            self.tiles(panel, rows, c)
+            self.tiles(panel, tiles, rows[0], c)
 
-    def tiles(self, panel: _Panel, rows: Range, c: Expr) -> None:
-        """All tiles of the piece's rows on one panel."""
+    def tiles(self, panel: _Panel, tiles: Range, first: Expr, c: Expr) -> None:
+        """All tiles of a block, which begins with row `first`, on one panel."""
         p, t, k = self.p, self.t, self.k
-        n = k.let(rows[1] - rows[0])
-        with k.loop(0, n, t.rows, name="tile") as r:
-            left = k.let(minimum(n - r, t.rows))
-            few: Flag = left <= t.small if t.small else False
+        with k.loop(*tiles, name="tile") as tile:
+            row = k.let(t.row(tile))
+            left = k.let(minimum(self.stop, t.row(tile + 1)) - row)
+            lower = t.small if t.tall is None else t.rows - 1
+            few: Flag = left <= lower if lower else False
             narrow: Flag = panel.column + LANES >= p.columns if t.narrow else False
+            multiply = partial(self.multiply, r=k.let(row - first), panel=panel, number=tile - tiles[0])
             with self.when(few):
-                self.multiply(t.small, t.vectors, r, panel)
+                multiply(lower, t.vectors)
             with self.otherwise(few):
                 with self.when(narrow):
-                    self.multiply(t.rows, 1, r, panel)
+                    multiply(t.rows, 1)
                 with self.otherwise(narrow):
-                    self.multiply(t.rows, t.vectors, r, panel)
-            self.write(k.let(rows[0] + r), left, panel.column, c)
+                    multiply(t.rows, t.vectors)
+            self.write(row, left, panel.column, c)
 
     def when(self, flag: Flag):
         """Runs the block where the flag holds; what is known now makes no branch."""
@@ -153,14 +161,14 @@ class _Kernel:
         """The other branch of a `when` just above."""
         return self.k.else_() if isinstance(flag, Expr) else self.when(not flag)
 
-    def multiply(self, rows: int, vectors: int, r: Expr, panel: _Panel) -> None:
-        """The register tile from row `r` of the piece, left in `sums`."""
+    def multiply(self, rows: int, vectors: int, r: Expr, panel: _Panel, number: Expr) -> None:
+        """The register tile from row `r` of the block, its tile `number`, left in `sums`."""
         p, t, k = self.p, self.t, self.k
         acc = [[k.var(const(0, p.compute, LANES), name="acc") for _ in range(vectors)] for _ in range(rows)]
         by_row, by_k = (t.pitch, 1) if t.along_k else (1, t.pitch)
         base = k.let(r * by_row)
         if panel.following is not None:  # a line of it for each position: the first tiles fetch it all
-            ahead = k.let(panel.following + minimum(r // t.rows, vectors - 1) * panel.depth * LANES)
+            ahead = k.let(panel.following + minimum(number, vectors - 1) * panel.depth * LANES)
         with k.loop(0, panel.depth, name="k") as i:
             if panel.following is not None:
                 k.prefetch(panel.buffer, ahead + i * LANES)

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from tengen.kernels.problem import Problem
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Expr, as_int, cdiv, const, maximum, minimum, select
+from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum, select
 
 SCRATCH_BYTES = 54 << 10  # of a piece, on the stack, beside tables of its rows
 HEIGHT = 14  # rows of a tile at most
@@ -39,6 +39,8 @@ class Tile:
             tile, or 0. narrow: whether there is a third one, of one vector, for last columns.
         along_k: whether packed rows of `a` are dense along k, or along m. pitch: from one row (position) to the next.
         packed: whether b is packed by a launch of its own, or by each piece.
+        tall: how many of the tiles, the first ones, have `rows` rows; the others have one less, so that together they have
+            exactly the rows there are. None: all have `rows`, or the last one what is left.
     """
 
     rows: int
@@ -49,11 +51,18 @@ class Tile:
     along_k: bool
     pitch: int
     packed: bool
+    tall: int | None = None
 
     @property
     def columns(self) -> int:
         """Columns of a panel."""
         return self.vectors * LANES
+
+    def row(self, tile: Index) -> Expr:
+        """The first row of a tile."""
+        if self.tall is None:
+            return as_expr(tile * self.rows)
+        return tile * (self.rows - 1) + minimum(as_expr(tile), self.tall)
 
 
 def machine(target: Machine | None) -> tuple[int, int, int]:
@@ -72,6 +81,7 @@ def choose(p: Problem, target: Machine | None) -> Tile:
     most = max(1, min(HEIGHT if along_k else HEIGHT_ALONG_M, (registers - vectors * each - 1) // (vectors * each)))
     tiles = 1 if m is None else max(1, -(-m // most))
     rows = most if m is None else max(1, -(-m // tiles))
+    tall = None if m is None or m == tiles * rows else m - tiles * (rows - 1)
     depth = -(-longest // LANES) * LANES
     packed = as_int(p.walk("n", "b").step) != 1 or m is None or m > 8 * HEIGHT
     room = SCRATCH_BYTES // size - rows * vectors * LANES - (0 if packed else depth * vectors * LANES)
@@ -85,7 +95,7 @@ def choose(p: Problem, target: Machine | None) -> Tile:
     pitch = depth + DEPTH_PAD if along_k else -(-block // LANES) * LANES
     small = FEW_ROWS if m is None and most > FEW_ROWS else 0
     narrow = vectors > 1 and (n is None or (n < 8 * vectors * LANES and 0 < n % (vectors * LANES) <= LANES))
-    return Tile(rows, vectors, block, small, narrow, along_k, pitch, packed)
+    return Tile(rows, vectors, block, small, narrow, along_k, pitch, packed, tall)
 
 
 def _vectors(n: int | None, each: int) -> int:
