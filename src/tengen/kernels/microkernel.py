@@ -56,7 +56,10 @@ class _Kernel:
         self.one_chunk = as_int(p.chunks.count) == 1
         self.k = lo.kernel(p.name)
         deep = t.block if t.along_k else p.chunks.longest
-        self.rows = self.k.scratch("rows", p.compute, deep * t.pitch + LANES)
+        self.rows = self.k.read(p.a) if t.direct else self.k.scratch("rows", p.compute, deep * t.pitch + LANES)
+        self.by_row, self.by_k = (t.pitch, 1) if t.along_k else (1, t.pitch)
+        if t.direct:
+            self.by_row = as_int(p.walk("m", "a").step) or 0
         self.sums = self.k.scratch("sums", p.compute, t.rows * t.columns)
         self.size = piece_size(p, t, lo.target)
         self.depth = p.chunks.longest  # of a panel that the piece packs itself; it packs all of its panels at once
@@ -119,7 +122,11 @@ class _Kernel:
         p, t, k = self.p, self.t, self.k
         start, stop = ks
         rows = k.let(t.row(tiles[0])), k.let(minimum(self.stop, t.row(tiles[1])))
-        copy_rows(k, p, t, self.a_base, rows, ks, self.rows)
+        if t.direct:
+            origin = k.let(self.a_base + rows[0] * self.by_row + start)
+        else:
+            origin = const(0)
+            copy_rows(k, p, t, self.a_base, rows, ks, self.rows)
         with k.loop(self.column, self.column_stop, t.columns, name="column") as column:
             depth = k.let(stop - start)
             if self.packed is None:
@@ -132,10 +139,10 @@ class _Kernel:
                 later = column + t.columns
                 following = select(later < self.column_stop, at(later, start), at(self.column, stop))
                 panel = _Panel(k.read(self.packed), k.let(at(column, start)), depth, column, k.let(following))
-            self.tiles(panel, tiles, rows[0], c)
+            self.tiles(panel, tiles, rows[0], origin, c)
 
-    def tiles(self, panel: _Panel, tiles: Range, first: Expr, c: Expr) -> None:
-        """All tiles of a block, which begins with row `first`, on one panel."""
+    def tiles(self, panel: _Panel, tiles: Range, first: Expr, origin: Expr, c: Expr) -> None:
+        """All tiles of a block on one panel. Its row `first` begins at `origin`."""
         p, t, k = self.p, self.t, self.k
         with k.loop(*tiles, name="tile") as tile:
             row = k.let(t.row(tile))
@@ -143,7 +150,8 @@ class _Kernel:
             lower = t.small if t.tall is None else t.rows - 1
             few: Flag = left <= lower if lower else False
             narrow: Flag = panel.column + LANES >= p.columns if t.narrow else False
-            multiply = partial(self.multiply, r=k.let(row - first), panel=panel, number=tile - tiles[0])
+            base = k.let(origin + (row - first) * self.by_row)
+            multiply = partial(self.multiply, base=base, panel=panel, number=tile - tiles[0])
             with self.when(few):
                 multiply(lower, t.vectors)
             with self.otherwise(few):
@@ -161,21 +169,19 @@ class _Kernel:
         """The other branch of a `when` just above."""
         return self.k.else_() if isinstance(flag, Expr) else self.when(not flag)
 
-    def multiply(self, rows: int, vectors: int, r: Expr, panel: _Panel, number: Expr) -> None:
-        """The register tile from row `r` of the block, its tile `number`, left in `sums`."""
+    def multiply(self, rows: int, vectors: int, base: Expr, panel: _Panel, number: Expr) -> None:
+        """The register tile whose rows begin at `base`, tile `number` of the block, left in `sums`."""
         p, t, k = self.p, self.t, self.k
         acc = [[k.var(const(0, p.compute, LANES), name="acc") for _ in range(vectors)] for _ in range(rows)]
-        by_row, by_k = (t.pitch, 1) if t.along_k else (1, t.pitch)
-        base = k.let(r * by_row)
         if panel.following is not None:  # a line of it for each position: the first tiles fetch it all
             ahead = k.let(panel.following + minimum(number, vectors - 1) * panel.depth * LANES)
         with k.loop(0, panel.depth, name="k") as i:
             if panel.following is not None:
                 k.prefetch(panel.buffer, ahead + i * LANES)
-            here, there = k.let(base + i * by_k), k.let(panel.at + i * t.columns)
+            here, there = k.let(base + i * self.by_k), k.let(panel.at + i * t.columns)
             bs = [k.load(panel.buffer, there + v * LANES, LANES) for v in range(vectors)]
             for j in range(rows):
-                x = splat(k.load(self.rows, here + j * by_row))
+                x = splat(k.load(self.rows, here + j * self.by_row))
                 for v in range(vectors):
                     acc[j][v].set(multiply_add(x, bs[v], acc[j][v].value))
         for j in range(rows):

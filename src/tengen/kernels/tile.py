@@ -22,6 +22,9 @@ MOST_BLOCKS = 4  # blocks of rows of a piece at most
 DEPTH_PAD = LANES  # rows of packed `a` are this much further apart than they are long: they begin in different cache sets
 
 
+SAME_SETS = 2048  # bytes; lines that are a multiple of it apart share a few sets of a first cache
+
+
 class Machine(Protocol):
     """What is asked of a target."""
 
@@ -41,6 +44,7 @@ class Tile:
         packed: whether b is packed by a launch of its own, or by each piece.
         tall: how many of the tiles, the first ones, have `rows` rows; the others have one less, so that together they have
             exactly the rows there are. None: all have `rows`, or the last one what is left.
+        direct: whether rows of `a` are read where they lie, not packed.
     """
 
     rows: int
@@ -52,6 +56,7 @@ class Tile:
     pitch: int
     packed: bool
     tall: int | None = None
+    direct: bool = False
 
     @property
     def columns(self) -> int:
@@ -95,7 +100,17 @@ def choose(p: Problem, target: Machine | None) -> Tile:
     pitch = depth + DEPTH_PAD if along_k else -(-block // LANES) * LANES
     small = FEW_ROWS if m is None and most > FEW_ROWS else 0
     narrow = vectors > 1 and (n is None or (n < 8 * vectors * LANES and 0 < n % (vectors * LANES) <= LANES))
-    return Tile(rows, vectors, block, small, narrow, along_k, pitch, packed, tall)
+    return Tile(rows, vectors, block, small, narrow, along_k, pitch, packed, tall, m is not None and not narrow and _readable(p))
+
+
+def _readable(p: Problem) -> bool:
+    """Whether rows of `a` can be read where they lie: at one distance, dense along k, and not all of a tile in the same cache
+    sets. Nothing may be read past the last row, so tiles must have exactly as many as there are."""
+    m, k = p.walk("m", "a"), p.walk("k", "a")
+    distance = as_int(m.step)
+    if p.a.dtype is not p.compute or len(m.extents) != 1 or len(k.extents) != 1 or as_int(k.step) != 1 or distance is None:
+        return False
+    return distance * p.compute.size % SAME_SETS != 0
 
 
 def _vectors(n: int | None, each: int) -> int:
