@@ -11,7 +11,7 @@ Read next: `tile.py` (sizes), `packing.py` (copies).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tengen.base.dtype import bool_, int64
@@ -51,7 +51,9 @@ class _Kernel:
     def __init__(self, lo: Lowering, p: Problem, t: Tile, packed: Array | None):
         self.lo, self.p, self.t, self.packed = lo, p, t, packed
         self.m = p.stored_rows
-        self.axes = (*p.g, *self.m, *p.n)
+        flat = replace(p, epilogue=None).stored_rows  # rows at one distance are stored by their number
+        self.stored = flat if len(flat) < 2 else self.m
+        self.axes = (*p.g, *self.stored, *p.n)
         self.partial = partial_sums(lo, p, self.axes)
         self.one_chunk = as_int(p.chunks.count) == 1
         self.k = lo.kernel(p.name)
@@ -224,12 +226,13 @@ class _Kernel:
         """Every row of the tile. `add`: whether there are earlier chunks; `last`: whether there are no later ones."""
         k = self.k
         with k.loop(0, left, name="row") as j:
-            row = self.coordinates(r + j)
+            number = k.let(r + j)
+            row = self.coordinates(number)
             for v in range(self.t.vectors):
                 at = column + v * LANES
                 with self.when(True if full or v == 0 else at < self.p.columns):
                     value = k.load(self.sums, j * self.t.columns + v * LANES, LANES)
-                    self.write_vector(value, row, at, full, add, last)
+                    self.write_vector(value, number, row, at, full, add, last)
 
     def coordinates(self, r: Expr) -> list[Index]:
         """The coordinates of row `r`."""
@@ -237,14 +240,18 @@ class _Kernel:
             return [self.k.let(r)] * len(self.m)
         return [self.k.load(table, r - self.first) for table in self.places]
 
-    def write_vector(self, value: Expr, row: Sequence[Index], column: Expr, full: bool, add: Flag, last: Flag) -> None:
-        """One vector of a row; a scalar where n is no axis."""
+    def write_vector(
+        self, value: Expr, number: Expr, row: Sequence[Index], column: Expr, full: bool, add: Flag, last: Flag
+    ) -> None:
+        """One vector of row `number`, whose coordinates are `row`; a scalar where n is no axis."""
         p, k = self.p, self.k
         if not p.n:
             value = lane(value, 0)
-        coords = [*self.g, *row, *([column] if p.n else [])]
+        columns = [column] if p.n else []
         vec, count = p.n[0] if p.n else None, None if full else p.columns - column
-        where = p.where(self.axes, coords, vec, count)
+        place = row if self.stored is self.m else [number] * len(self.stored)
+        known_as = (*p.g, *self.m, *p.n), (*self.g, *row, *columns)
+        where = p.where(self.axes, (*self.g, *place, *columns), vec, count, known_as)
         if add is not False:
             total = k.var(value)
             with self.when(add):
