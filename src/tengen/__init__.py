@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tengen.jit import trace  # type: ignore[no-redef]
     from tengen.profiler import profile
     from tengen.runtime.report import show_config
+    from tengen.tuner import tune
 
 tensor = Tensor
 
@@ -35,7 +36,7 @@ _LATER = {
     "amp": "tengen.amp", "config": "tengen.base.config", "data": "tengen.data", "deploy": "tengen.deploy", "jit": "tengen.jit",
     "models": "tengen.models", "module": "tengen.module", "optimizer": "tengen.optimizer", "load": "tengen.deploy.checkpoint",
     "load_graph": "tengen.deploy", "profile": "tengen.profiler", "save": "tengen.deploy.checkpoint", "show_config": "tengen.runtime.report",
-    "trace": "tengen.jit",
+    "trace": "tengen.jit", "tune": "tengen.tuner",
 }  # fmt: skip
 
 
@@ -55,4 +56,5 @@ def __dir__() -> list[str]:
 __all__ = [
     "__version__", "Parameter", "Tensor", "amp", "autodiff", "config", "data", "deploy", "from_dlpack", "functional", "jit", "load",
     "load_graph", "models", "module", "optimizer", "profile", "random", "save", "show_config", "set_threads", "tensor", "trace",
+    "tune",
 ]  # fmt: skip

@@ -12,57 +12,108 @@ from typing import Any
 import numpy as np
 
 from tengen.base import errors
+from tengen.base.config import config
 from tengen.base.dtype import bool_
 from tengen.ir.graph import Graph
+from tengen.kernels.schedule import Schedules
+from tengen.passes.extents import at_extents, open_extents
 from tengen.record import compile_graph
 from tengen.runtime import launch_log, native
 from tengen.runtime.eager import Layout
-from tengen.runtime.program import Program, check_bytes
+from tengen.runtime.program import Program, check_bytes, value_of
+from tengen.runtime.schedules import known
 from tengen.tensor import Tensor, _make, from_numpy
 
 ALIGN = 64
 
 
 class Executable:
-    """A compiled graph.
+    """A compiled graph. Where extents of it are open, the program is compiled once and serves all of them; each new set of
+    numbers gets a plan: the shapes are checked, and the memory is laid out.
 
     Attributes:
-        graph: after all passes. program: its kernels. written: positions of the states that a run writes.
+        graph: after all passes. program: its kernels; None where a kernel must know an open extent: each set of numbers then has
+            a program of its own. written: positions of the states that a run writes. extents: names of the open extents, in order.
+            schedules: what tuning had found when it was compiled.
     """
 
-    def __init__(self, graph: Graph, name: str):
+    def __init__(self, graph: Graph, name: str, schedules: Schedules | None = None):
         self.name = name
-        self.program, arrays = compile_graph(graph, None, [], name, fold=True)
-        g = self.graph = self.program.graph
-        self.written = [i for i, s in enumerate(g.states.values()) if s.written is not None]
-        self.constants = [buffer for buffer, _ in constant_buffers(self.program)]
-        self.layouts = [Layout(a.shape, a.dtype, a.strides) for a in arrays]
-        if g.checks:
-            self.layouts.append(Layout((len(g.checks),), bool_))
-        self._call = self._plan(self.program)
+        self.schedules = schedules or known()
         self._source = graph
-        self._recorded: tuple[Any, launch_log.Entry] | None = None
+        self._symbols = open_extents(graph)
+        self.extents = tuple(str(e.attr) for e in self._symbols)
+        self.written = [i for i, s in enumerate(graph.states.values()) if s.written is not None]
+        # with the constants: another thread may call while another's kernels are taken
+        self._plans: dict[tuple[int, ...], tuple[Any, list[Layout], list[Any]]] = {}
+        self._alone: dict[tuple[int, ...], Executable] = {}
+        self._recorder: Program | None = None  # the program whose launches are recorded
+        self._recorded: dict[tuple[int, ...], tuple[Any, launch_log.Entry]] = {}
+        self.program: Program | None = None
+        self.graph = graph
+        try:
+            self.program, self._arrays = compile_graph(graph, None, self._symbols, name, fold=True, schedules=self.schedules)
+        except errors.Undecided as e:
+            if not self.extents:
+                raise
+            if config.debug >= 1:
+                print(f"tengen: {name}: compiled for each {', '.join(self.extents)} by itself: {e}")
+            return
+        self.graph = self.program.graph
+        self.constants = [buffer for buffer, _ in constant_buffers(self.program)]
+        if not self.extents:
+            self._prepare(())
 
-    def _plan(self, program: Program, entry: launch_log.Entry | None = None) -> Any:
-        sizes = [check_bytes(a.size * a.dtype.size, f"a result of type {a.type!r}") for a in self.layouts]
+    def retuned(self, schedules: Schedules) -> Executable:
+        """The same graph with other schedules, compiled anew."""
+        return Executable(self._source, self.name, schedules)
+
+    def take(self, other: Executable) -> None:
+        """Runs another's kernels from now on: one that `retuned` made."""
+        assert other._source is self._source
+        vars(self).update(vars(other))
+
+    @property
+    def kernels(self) -> int:
+        """How many kernels have been compiled for it."""
+        return (0 if self.program is None else self.program.kernels) + sum(e.kernels for e in self._alone.values())
+
+    def _prepare(self, values: tuple[int, ...]) -> tuple[Any, list[Layout], list[Any]]:
+        """The call for these extents, the layouts of what it returns, and the constants that it takes."""
+        assert self.program is not None
+        at_extents(self._source, dict(zip(self.extents, values)))
+        number = lambda e: value_of(e, self._symbols, values)
+        layouts = [Layout(tuple(map(number, a.shape)), a.dtype, tuple(map(number, a.strides))) for a in self._arrays]
+        if self.graph.checks:
+            layouts.append(Layout((len(self.graph.checks),), bool_))
+        made = self._plans[values] = self._plan(self.program, layouts, values), layouts, self.constants
+        return made
+
+    def _plan(self, program: Program, layouts: list[Layout], values: tuple[int, ...], entry: launch_log.Entry | None = None) -> Any:
+        sizes = [check_bytes(a.size * a.dtype.size, f"a result of type {a.type!r}") for a in layouts]
         n = len(self.graph.inputs) + len(self.graph.states) + len(self.constants)
-        return program.plan(n, sizes, release_gil=True, entry=entry)
+        return program.plan(n, sizes, values, release_gil=True, entry=entry)
 
-    def __call__(self, buffers: Sequence[Any]) -> list[Tensor]:
+    def __call__(self, buffers: Sequence[Any], extents: tuple[int, ...] = ()) -> list[Tensor]:
         """One run.
 
         Args:
             buffers: of the inputs and of the states, in order; they have the right sizes, and those of `written` states are
-                seen by nobody else.
+                seen by nobody else. extents: the numbers of the open extents.
 
         Returns: the outputs.
 
-        Errors: what a check of the graph says. States have then been written.
+        Errors: what a check of the graph says. States have then been written. ShapeError where shapes do not fit with these
+        extents.
         """
+        if self.program is None or 0 in extents:  # kernels for no elements are none at all
+            return self._specialised(extents)(buffers)
+        call, layouts, constants = self._plans.get(extents) or self._prepare(extents)
         log = launch_log.active
-        call = self._call if log is None else self._call_into(log)
-        out = call(*buffers, *self.constants)
-        made = list(map(_make, (out,) if len(self.layouts) == 1 else out, self.layouts))
+        if log is not None:
+            call = self._call_into(log, extents)
+        out = call(*buffers, *constants)
+        made = list(map(_make, (out,) if len(layouts) == 1 else out, layouts))
         if self.graph.checks:
             flags = made.pop().numpy()
             if flags.any():
@@ -71,15 +122,22 @@ class Executable:
                 raise getattr(errors, c.error)(f"{self.name}: {c.message}{line}")
         return made
 
-    def _call_into(self, log: launch_log.Log) -> Any:
+    def _specialised(self, extents: tuple[int, ...]) -> Executable:
+        if extents not in self._alone:
+            self._alone[extents] = Executable(at_extents(self._source, dict(zip(self.extents, extents))), self.name, self.schedules)
+        return self._alone[extents]
+
+    def _call_into(self, log: launch_log.Log, extents: tuple[int, ...]) -> Any:
         """The call of a program whose launches are recorded, with the same kernels and constants."""
-        if self._recorded is None:
-            program, _ = compile_graph(self._source, None, [], self.name, fold=True, record=True)
-            if program.constants != self.program.constants:
+        if extents not in self._recorded:
+            if self._recorder is None:
+                self._recorder = compile_graph(self._source, None, self._symbols, self.name, fold=True, record=True, schedules=self.schedules)[0]
+            program = self._recorder
+            if self.program is None or program.constants != self.program.constants:
                 raise errors.TengenError(f"{self.name}: a knob was turned since it was compiled; help: compile it again to profile it")
-            entry = launch_log.new_entry(program, ())
-            self._recorded = self._plan(program, entry), entry
-        call, entry = self._recorded
+            entry = launch_log.new_entry(program, extents)
+            self._recorded[extents] = self._plan(program, self._plans[extents][1], extents, entry), entry
+        call, entry = self._recorded[extents]
         launch_log.see(log, entry)
         return call
 
@@ -94,7 +152,7 @@ def constant_buffers(program: Program) -> list[tuple[Any, int]]:
     if program.setup is not None:
         setup = program.setup
         prepared, sizes = [id for id in program.constants if id not in known], setup.output_bytes
-        plan = setup.plan(setup.n_inputs, sizes)
+        plan = setup.plan(setup.n_inputs, sizes, [1] * len(setup.params))  # nothing here depends on open extents
         made = plan(*(found[id][0] for id in setup.constants))
         found.update(zip(prepared, zip(made if len(sizes) > 1 else (made,), sizes)))
     return [found[id] for id in program.constants]

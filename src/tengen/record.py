@@ -20,6 +20,7 @@ from tengen.codegen.target import Target
 from tengen.ir.graph import Check, Graph, State, Value
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides, product
+from tengen.kernels.schedule import Schedules
 from tengen.loops.lang import Expr, as_int
 from tengen.ops.define import Op
 from tengen.parameter import Parameter
@@ -30,6 +31,7 @@ from tengen.passes.pipeline import optimize
 from tengen.runtime import eager
 from tengen.runtime.eager import Layout, Plan
 from tengen.runtime.program import Program, build
+from tengen.runtime.schedules import known
 from tengen.tape import call_body
 from tengen.tensor import Tensor, _make, _new, from_numpy, hide_plans, plan_maker, record, restore_plans, tracing
 
@@ -104,9 +106,9 @@ class Recorder:
                 t.overflow = overflow
         recording_lock.release()
 
-    def argument(self, name: str, like: Tensor) -> Tensor:
-        """A stand-in for an argument of the traced function."""
-        t = traced(self.graph.add_input(name, like._layout.type))
+    def argument(self, name: str, like: Tensor, type_: TensorType | None = None) -> Tensor:
+        """A stand-in for an argument of the traced function. type_: if extents of it are open."""
+        t = traced(self.graph.add_input(name, type_ or like._layout.type))
         t._node = like._node
         t._grad = getattr(like, "_grad", None)
         self.arguments[id(t)] = len(self.arguments)
@@ -299,15 +301,18 @@ def compile_graph(
     target: Target | None = None,
     fold: bool = False,
     record: bool = False,
+    schedules: Schedules | None = None,
 ) -> tuple[Program, list[Array]]:
     """Passes, lowering, memory plan. Buffers of the program: inputs, states, `program.constants`; outputs, and one of what the
     checks found, where there are any. See `program.build`.
 
     `fold`: what depends on constants alone is computed once: small nodes now, launches by `program.setup`. `record`: see
-    `program.build`."""
+    `program.build`. `schedules`: what tuning found; default: what this user's cache has for the target."""
     order = {v.name: a for v, a in (placed or {}).items()}
     graph = optimize(graph, evaluate if fold else None)
-    lo, outs = lower(graph, target or Target.host(), names, {v: order[v.name] for v in graph.inputs if v.name in order})
+    schedules = schedules or known(target)
+    arrays = {v: order[v.name] for v in graph.inputs if v.name in order}
+    lo, outs = lower(graph, target or Target.host(), names, arrays, schedules)
     constants: list[Hashable] = [("const", name) for name in graph.constants]
     setup = None
     if fold:
@@ -317,6 +322,7 @@ def compile_graph(
     results = [*(("out", i) for i in range(len(outs))), *([CHECKS] if graph.checks else [])]
     program = build(lo, ids, results, name, record)
     program.graph, program.constants, program.setup = graph, constants, setup
+    program.schedules = {schedules.key(c.meaning): c.taken for c in lo.choices.values() if c.taken != c.rule}
     return program, [outs[i] for i in range(len(outs))]
 
 

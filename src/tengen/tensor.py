@@ -20,6 +20,7 @@ from tengen.arrays import array_over, as_array, check_device, dense, new_buffer,
 from tengen.base.dtype import DType, bool_, dtype, float32, int64, promote, promote_scalar
 from tengen.base.errors import ArgumentError, DTypeError, TraceError, told, user_line
 from tengen.ir.types import TensorType
+from tengen.loops.lang import Expr
 from tengen.ops.define import REGISTRY, Op, dispatch
 from tengen.runtime import native
 from tengen.runtime.eager import Layout, Plan, exact_key, make_plan
@@ -285,7 +286,7 @@ def _binary_slow(table: dict, a: Tensor, b):
         if plan is not None:
             table[a._layout, b._layout] = plan
         return out
-    if not isinstance(b, (int, float, bool, np.ndarray, np.generic)):
+    if not isinstance(b, (int, float, bool, np.ndarray, np.generic, Expr)):
         return NotImplemented
     if isinstance(b, (int, float)):  # as a kept tensor it finds its plan
         d = promote_scalar(a.dtype, b)
@@ -482,6 +483,8 @@ def _convert(op: Op, inputs: tuple) -> tuple:
     for i, x in enumerate(inputs):
         if isinstance(x, Tensor) or x is None:
             out.append(x)
+        elif isinstance(x, Expr):  # an open extent: as weak as the number that it will be
+            out.append(REGISTRY["extent_op"](x, promote_scalar(strong, 1) if strong is not None and i not in op.own else int64))
         elif isinstance(x, (bool, int, float)):
             d = promote_scalar(strong, x) if strong is not None and i not in op.own else _default_dtype(x)
             lift = d if strong is not None and d.is_float and not strong.is_float and i not in op.own else lift

@@ -42,7 +42,9 @@ def test_version():
     assert run("--version") == f"tengen {VERSION}\n"
 
 
-@pytest.mark.parametrize("command", ["", "info", "compile", "profile", "verify", "cache", "cache info", "cache clear", "config"])
+@pytest.mark.parametrize(
+    "command", ["", "info", "compile", "profile", "tune", "verify", "cache", "cache info", "cache clear", "config"]
+)
 def test_help(command):
     text = run(*command.split(), "--help")
     assert text.startswith("Usage: ") and len(text.splitlines()) > 4

@@ -15,7 +15,8 @@ from tengen.codegen.target import Target
 from tengen.loops.builder import Builder
 from tengen.loops.interp import interpret
 from tengen.loops.lang import LANES, const, ramp
-from tengen.loops.text import parse_kernel, print_kernel
+from tengen.loops.parse import parse_kernel
+from tengen.loops.text import print_kernel
 from tengen.loops.verify import verify
 
 HOST = Target.host()
@@ -99,6 +100,35 @@ def test_lanes_past_the_count_are_not_touched(dt):
             b = FENCED.end(np.zeros(n, dt.numpy), 1)
             call(loaded, kernel, [a, b], [n])
             same(b, a)
+
+
+@pytest.mark.parametrize("dt", ALL, ids=str)
+def test_stores_past_the_caches(dt):
+    """The hint changes nothing: at addresses that allow such a store and at others, with what other stores write before and after."""
+    k = Builder("stream")
+    x, o, at = k.input("x", dt), k.output("o", dt), k.int("at")
+    k.store(o, at + 1, k.load(x, 0, LANES), stream=True)
+    k.store(o, at, k.load(x, LANES, LANES), stream=True)
+    k.store(o, at + 2 * LANES, k.load(x, 3, LANES), 5, stream=True)
+    k.store(o, at, k.load(x, 1), stream=True)
+    kernel = k.build()
+    text = print_kernel(kernel)
+    assert text.count(" stream\n") == 4 and print_kernel(parse_kernel(text)) == text
+    loads = [load([kernel], t) for t in TARGETS]
+    for place in range(LANES + 1):
+        compare(kernel, loads, [values(dt, 2 * LANES), np.zeros(4 * LANES, dt.numpy)], [place])
+
+
+def test_large_outputs_are_written_past_the_caches():
+    from tengen import Tensor, trace
+    from tengen.kernels.axes import STREAM
+
+    a = np.arange(STREAM // 4 + 7, dtype=np.float32)  # not whole vectors
+    x = Tensor(a)
+    want = (a + 1).tobytes()
+    assert (x + 1).numpy().tobytes() == want and trace(lambda x: x + 1)(x).numpy().tobytes() == want
+    square = Tensor(a[: STREAM // 4].reshape(-1, 4096))
+    assert trace(lambda x: x.T + 1)(square).numpy().tobytes() == (square.numpy().T + 1).tobytes()
 
 
 def gather_kernel(dt):

@@ -67,11 +67,11 @@ def run(lo: Lowering, memory: dict, values: dict[Expr, int] | None = None, backw
 def compile_and_run(lo: Lowering, memory: dict, values: dict[Expr, int] | None = None) -> None:
     """The same through machine code and the thread pool. The lowering must be made for `Target.host()`."""
     from tengen.runtime import native
-    from tengen.runtime.program import build, value_of
+    from tengen.runtime.program import build
 
     values = values or {}
     program = build(lo, list(memory), [], "test")
     numbers = [values[v] for v in program.params]
-    arena = np.empty(value_of(program.arena, program.params, numbers) + 64, np.uint8)
+    arena = np.empty(program.arena_bytes(numbers) + 64, np.uint8)
     aligned = (arena.ctypes.data + 63) // 64 * 64
     native.call(program.address, [m.ctypes.data for m in memory.values()] + [aligned], program.integers(numbers))

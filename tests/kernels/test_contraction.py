@@ -17,7 +17,7 @@ from tengen.kernels.chunks import Chunks
 from tengen.kernels.contraction import contract
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.problem import normalise
-from tengen.kernels.tile import choose
+from tengen.kernels.tile import rule
 from tengen.loops.interp import fma32, fma64
 from tengen.loops.lang import as_int, cast, maximum, var
 
@@ -114,7 +114,7 @@ def test_the_chunk_rule():
 
 @pytest.mark.parametrize("k", [1, 255, 256, 257, 600])
 def test_sizes(k):
-    rows = choose(normalise(*(array_of(data((100, 100)), i)[0] for i in "abc"), 0, 1, 1, 1, None, None, ""), HOST).rows
+    rows = rule(normalise(*(array_of(data((100, 100)), i)[0] for i in "abc"), 0, 1, 1, 1, None, None, ""), HOST).rows
     for m in (1, rows - 1, rows, rows + 1, 33):
         for n in (1, 15, 16, 17, 33) if m in (1, rows + 1) else (17,):
             check(data((m, k)), data((k, n), seed=1), (0, 1, 1, 1))

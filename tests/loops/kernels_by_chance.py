@@ -125,7 +125,7 @@ def statement(draw, s: Scope, k: Kernel, size: int, depth: int):
         index = s.expr(int64, draw(st.sampled_from([1, lanes])))
         count = s.expr(int64, 1, 1) if lanes > 1 and draw(st.booleans()) else None
         if kind == "store":
-            return Store(b, index, s.expr(b.dtype, lanes), count)
+            return Store(b, index, s.expr(b.dtype, lanes), count, draw(st.booleans()))
         other = None if count is None else s.expr(b.dtype, draw(st.sampled_from([1, LANES])), 1)
         v = s.fresh(b.dtype, lanes)
         s.known.append(v)

@@ -92,6 +92,17 @@ def test_index_division_has_preconditions():
             evaluate(x // y, {x: a, y: b})
 
 
+def test_extents_have_one_form():
+    """So that shapes which are equal for all numbers are the same, and quotients without a rest are products again."""
+    b, t = var("batch"), var("tokens")
+    assert b * 3 * 4 is b * 12 and t * b is b * t and (b * 3) * (t * 4) is b * t * 12
+    assert b * 6 // 3 is b * 2 and b * 6 // (b * 3) is const(2) and b * t // t is b and b * 6 % 3 is const(0)
+    forms = [lambda b, t: b * 3 * t * 4, lambda b, t: b * t * 6 // 2, lambda b, t: b * 4 // 6 + b * 4 % 6, lambda b, t: t * 8 // (t * 2)]
+    for f in forms:
+        for x, y in ((1, 1), (2, 5), (17, 3)):
+            assert evaluate(f(b, t), {b: x, t: y}) == f(x, y)
+
+
 FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 3.0, 1e-3, 7e30, -7e30, math.inf, -math.inf, math.nan]
 
 

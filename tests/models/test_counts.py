@@ -20,7 +20,7 @@ from tengen.passes.hoist import hoist
 from tengen.passes.lower import lower
 from tengen.passes.pipeline import optimize
 from tengen.record import Recorder
-from tengen.runtime.program import plan_memory
+from tengen.runtime.arena import Temporaries
 
 TARGET = Target.named("x86-64-v4")
 
@@ -62,7 +62,8 @@ def counted(graph):
     for id in prepared:
         del lo.temps[id]
     kinds = Counter(re.sub(r"_\d+$", "", launch.kernel.name) for launch in lo.launches)
-    return kinds, moved / 1e6, as_int(plan_memory(lo)[1]) / 1e6
+    temps = Temporaries.of(lo)
+    return kinds, moved / 1e6, temps.place(temps.sizes)[1] / 1e6
 
 
 IMAGE = (1, 3, 224, 224)

@@ -22,7 +22,8 @@ from tengen.passes.cleanup import merge_common, remove_dead_code, remove_identit
 from tengen.passes.fuse import fuse
 from tengen.passes.lower import lower
 from tengen.passes.pipeline import infer, optimize
-from tengen.runtime.program import ALIGN, build, plan_memory
+from tengen.runtime.arena import ALIGN, Temporaries
+from tengen.runtime.program import build
 
 TARGET = Target.named("x86-64")
 
@@ -217,7 +218,9 @@ def lowerings(draw) -> Lowering:
 @settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(lowerings())
 def test_live_temporaries_never_overlap(lo):
-    offsets, arena = plan_memory(lo)
+    temps = Temporaries.of(lo)
+    placed, arena = temps.place(temps.sizes)
+    offsets = dict(zip(temps.ids, placed))
     life = {}
     for i, launch in enumerate(lo.launches):
         for id in launch.ids:
@@ -243,7 +246,8 @@ def test_a_chain_needs_two_temporaries():
             return x
 
         lo, _ = lower(optimize(trace(f).trace(rand(64, 64)).graph), TARGET)
-        return plan_memory(lo)[1]
+        temps = Temporaries.of(lo)
+        return temps.place(temps.sizes)[1]
 
     assert chain(12) == chain(5)
 

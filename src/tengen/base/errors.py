@@ -18,6 +18,12 @@ def user_line() -> str | None:
     return f"{f.f_code.co_filename}:{f.f_lineno}" if f is not None else None
 
 
+def from_outside(depth: int) -> bool:
+    """Whether what called the caller (depth 2), or stands further up, lies outside of the package."""
+    module = sys._getframe(depth).f_globals.get("__name__", "")
+    return module.partition(".")[0] not in ("", "tengen")
+
+
 def told(e: Exception) -> tuple[str, str | None] | None:
     """The first text of an error and the user's line at which it arose, kept with it while it passes through calls that complete
     its message; None for one whose message is no text."""
@@ -91,6 +97,10 @@ class CompileError(TengenError, RuntimeError):
 
 class ConfigError(TengenError, ValueError):
     """A configuration value that cannot be used."""
+
+
+class ScheduleError(TengenError, ValueError):
+    """A schedule that is none, or that the kernel and the target cannot have."""
 
 
 class Undecided(TengenError, TypeError):

@@ -1,4 +1,5 @@
-"""The command ``tengen``: look at a model file, profile it, compile it for another machine, check the result, tidy the cache.
+"""The command ``tengen``: look at a model file, profile it, tune it, compile it for another machine, check the result, tidy the
+cache.
 
 An error is one line on stderr and exit code 1 (2 for a wrong command line). Without a terminal the output is plain text.
 """
@@ -16,6 +17,7 @@ import click
 from tengen.base.errors import TengenError
 from tengen.base.version import VERSION
 from tengen.deploy.compile import TARGETS, compile_model
+from tengen.deploy.dump import dump_model
 from tengen.deploy.loader import load_graph
 from tengen.deploy.verify import random_inputs
 from tengen.deploy.verify import verify as verify_artifact
@@ -25,6 +27,7 @@ from tengen.runtime import cache as kernel_cache
 from tengen.runtime import report
 from tengen.runtime.native import set_threads
 from tengen.runtime.profile import SORTS, Result
+from tengen.tuner import tune as tune_model
 
 HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -44,6 +47,22 @@ def _plain_errors(f: Callable) -> Callable:
             raise click.ClickException(lines[0]) from e
 
     return wrapped
+
+
+def _extents(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, int]:
+    """``--extent batch=8`` as a table."""
+    found = {}
+    for text in given:
+        name, _, n = text.partition("=")
+        if not name or not n.isdecimal():
+            raise click.BadParameter(f"{text!r} is not of the form batch=8")
+        found[name] = int(n)
+    return found
+
+
+_extent = click.option(
+    "--extent", "extents", multiple=True, callback=_extents, metavar="NAME=N", help="A number for an extent that is open."
+)
 
 
 def _table(rows: Sequence[tuple[str, str]]) -> None:
@@ -80,6 +99,7 @@ def info(model: Path, graph: bool, weights: bool) -> None:
     rows += [
         ("nodes", f"{len(m.graph.nodes)}: {ops}" if ops else "0"),
         ("weights", f"{m.n_parameters:,} numbers in {len(m.graph.constants) + len(m.graph.states)} tensors"),
+        *([("schedules", f"{len(m.schedules)}, tuned")] if m.schedules else []),
         ("bytes", f"{m.bytes:,}"),
         ("sha-256", str(m.checksum)),
     ]
@@ -98,10 +118,14 @@ def info(model: Path, graph: bool, weights: bool) -> None:
 @click.option("-o", "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The folder to write to.")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads that the program may use.")
 @click.option("--name", help="Prefix of the C names and files; default: the model's name.")
+@_extent
 @_plain_errors
-def compile_(model: Path, target: str, out: Path, threads: int, name: str | None) -> None:
-    """Compiles the file MODEL to an object file, a C header, a weights blob and an example in C."""
-    a = compile_model(load_graph(model), target, out, name, threads)
+def compile_(model: Path, target: str, out: Path, threads: int, name: str | None, extents: dict[str, int]) -> None:
+    """Compiles the file MODEL to an object file, a C header, a weights blob and an example in C.
+
+    A model whose batch is open (tengen info shows names for such extents) is compiled for one: --extent batch=8.
+    """
+    a = compile_model(load_graph(model), target, out, name, threads, extents)
     _table(
         [
             ("object", f"{a.files[0]} ({_size(a.object_bytes)}, {a.code_bytes:,} bytes of code in {a.kernels} kernels)"),
@@ -145,10 +169,12 @@ def verify(model: Path, folder: Path, name: str | None, runs: int, seed: int) ->
 @click.option("--seed", type=int, default=0, show_default=True, help="Where the random inputs begin.")
 @click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), help="A JSON file for ui.perfetto.dev to write.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="A picture of the timeline to write; needs matplotlib.")
+@_extent
 @_plain_errors
 def profile(
-    model: Path, repeat: int, threads: int | None, sort: str, limit: int, seed: int, trace: Path | None, plot: Path | None
-) -> None:
+    model: Path, repeat: int, threads: int | None, sort: str, limit: int, seed: int, trace: Path | None, plot: Path | None,
+    extents: dict[str, int],
+) -> None:  # fmt: skip
     """Runs the file MODEL on random inputs and shows the time of every kernel, its arithmetic and its memory traffic.
 
     The columns are explained in docs/profile.md. The model runs twice before anything counts.
@@ -158,7 +184,7 @@ def profile(
     if threads:
         set_threads(threads)
     m = load_graph(model)
-    inputs = random_inputs(m.inputs, 1, seed)[0]
+    inputs = random_inputs(m.at(**extents).inputs, 1, seed)[0]
     m(*inputs)
     with profiler():  # compiles what records
         m(*inputs)
@@ -173,6 +199,25 @@ def profile(
         p.save(trace)
     if plot:
         p.plot(plot)
+
+
+@main.command()
+@click.argument("model", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=30.0, show_default=True, help="How long, about.")
+@click.option("--threads", type=click.IntRange(1), help="Threads that it may use; default: what the machine allows.")
+@click.option("-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="A file for the model with what was found.")
+@_plain_errors
+def tune(model: Path, seconds: float, threads: int | None, out: Path | None) -> None:
+    """Makes the kernels of the file MODEL faster on this machine by measuring, and keeps every bit.
+
+    What is found goes into the cache for every later program, and into the file OUT. docs/tune.md says what may change.
+    """
+    if threads:
+        set_threads(threads)
+    m = load_graph(model)
+    click.echo(repr(tune_model(m, seconds)))
+    if out:
+        click.echo(f"{dump_model(m, out).file}: {len(m.schedules)} schedules")
 
 
 def _colourful(p: Result, sort: str, limit: int) -> None:
@@ -208,13 +253,14 @@ def cache() -> None:
 def cache_info() -> None:
     """Shows where the kernels are, how many, and how large."""
     i = kernel_cache.info()
-    _table([("path", str(i.path)), ("kernels", str(i.entries)), ("bytes", _size(i.bytes)), ("limit", _size(i.limit))])
+    rows = [("path", str(i.path)), ("kernels", str(i.entries)), ("bytes", _size(i.bytes)), ("limit", _size(i.limit))]
+    _table([*rows, ("tuned", f"{i.schedules} targets and numbers of threads")])
 
 
 @cache.command("clear")
 @_plain_errors
 def cache_clear() -> None:
-    """Removes all of them; they are compiled again when they are needed."""
+    """Removes all of them, and what tuning found; kernels are compiled again when they are needed."""
     click.echo(f"{_size(kernel_cache.clear())} removed")
 
 

@@ -38,6 +38,7 @@ from tengen.loops.lang import (
 )
 
 STACK_ALIGN = 64
+STREAM_ALIGN = 64  # of an address that is written past the caches: that of the widest register
 _SLOT = LANES * 8  # bytes of a stack slot that holds any vector
 
 
@@ -52,7 +53,8 @@ def emit_kernel(kernel: Kernel, target: Target) -> str:
 def emit_module(kernels: Sequence[Kernel], target: Target, extra: str = "") -> str:
     """A whole module: target, data layout, the kernels, and `extra` (more functions, as text)."""
     head = f'target datalayout = "{target.data_layout}"\ntarget triple = "{target.triple}"\n'
-    return "\n".join([head, *(emit_kernel(k, target) for k in kernels), extra])
+    texts = [emit_kernel(k, target) for k in kernels]
+    return "\n".join([head, *texts, extra, *(["!0 = !{i32 1}\n"] if any("!nontemporal !0" in t for t in texts) else [])])
 
 
 def assigned(body: Iterable) -> list[Expr]:
@@ -105,6 +107,7 @@ class _Function(Values):
         self.kernel, self.target = kernel, target
         self.block = "entry"
         self._blocks = 0
+        self._streams = False
         self._ints = {v: i for i, v in enumerate(kernel.ints)}
         self._buffers = {b: i for i, b in enumerate(kernel.buffers)}
         self._scratch = {b: i for i, b in enumerate(kernel.scratch)}
@@ -121,7 +124,9 @@ class _Function(Values):
         entry = [f"  {name} = {text}" for name, text in self._entry.items()]
         head = f"define void @{k.name}(ptr noalias readonly %buffers, ptr readonly %ints, i64 %begin, i64 %end) "
         body = "\n".join([*entry, *self.lines])
-        return f'{head}noinline nounwind "no-builtins" {{\nentry:\n{body}\n  ret void\n}}\n'
+        # What is written past the caches has no place in the order of other writes until this.
+        fence = "  call void @llvm.x86.sse.sfence()\n" if self._streams and self.target.arch == "x86_64" else ""
+        return f'{head}noinline nounwind "no-builtins" {{\nentry:\n{body}\n{fence}  ret void\n}}\n'
 
     # ---- names that the entry block defines
 
@@ -387,7 +392,11 @@ class _Function(Values):
         value = self.to_memory(self.value(splat(s.value) if lanes > 1 else s.value), dt, lanes)
         write = lambda x, p: self.lines.append(f"  store {x}, ptr {p}, align {dt.size}")
         if s.count is None and index.lanes == 1:
-            write(f"{m} {value}", self.address(self.base(s.buffer), ty, self.value(index)))
+            p = self.address(self.base(s.buffer), ty, self.value(index))
+            if s.stream and lanes > 1:
+                self._stream(f"{m} {value}", p, lanes * dt.size, partial(write, f"{m} {value}", p))
+            else:
+                write(f"{m} {value}", p)
         elif s.count is None:
             place = self.element(s.buffer, index)
             for j in range(LANES):
@@ -398,6 +407,14 @@ class _Function(Values):
             self.lines.append(f"  call void @{name}({m} {value}, ptr align {dt.size} {p}, <{LANES} x i1> {mask})")
         else:
             self._copy_out(s, index, value)
+
+    def _stream(self, value: str, p: str, size: int, otherwise: Callable[[], None]) -> None:
+        """A store past the caches, where the address allows one."""
+        self._streams = True
+        align = min(size, STREAM_ALIGN)
+        low = self.pure(f"and i64 {self.pure(f'ptrtoint ptr {p} to i64')}, {align - 1}")
+        store = f"  store {value}, ptr {p}, align {align}, !nontemporal !0"
+        self.branch(self.pure(f"icmp eq i64 {low}, 0"), lambda: self.lines.append(store), otherwise, [])
 
     def _copy_out(self, s: Store, index: Expr, value: str) -> None:
         """A partial store, element by element out of a stack slot, in order."""

@@ -1,10 +1,11 @@
 """Ways out: a traced program as one file, that file as a model again, and the model as an object file for another machine.
 
-`trace.dump` writes the file. `load` (the same as `tengen.load_graph`) makes it a `Model`, `compile_model` an `Artifact`;
-`run_artifact` runs that, and `verify_artifact` compares the two.
+`trace.dump` writes the file (`dump_model` that of a loaded model again). `load` (the same as `tengen.load_graph`) makes it a
+`Model`, `compile_model` an `Artifact`; `run_artifact` runs that, and `verify_artifact` compares the two.
 """
 
 from tengen.deploy.compile import Artifact, compile_model
+from tengen.deploy.dump import dump_model
 from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model, Port
 from tengen.deploy.run import CannotRun, run_artifact
@@ -14,6 +15,6 @@ from tengen.deploy.verify import verify as verify_artifact
 load = load_graph
 
 __all__ = [
-    "Artifact", "CannotRun", "Model", "Port", "Verified", "compile_model", "load", "load_graph", "run_artifact",
+    "Artifact", "CannotRun", "Model", "Port", "Verified", "compile_model", "dump_model", "load", "load_graph", "run_artifact",
     "verify_artifact",
 ]  # fmt: skip

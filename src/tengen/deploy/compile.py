@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,11 +23,13 @@ from tengen.deploy.model import Model, Port
 from tengen.deploy.tensorfile import replacing
 from tengen.executable import constant_buffers
 from tengen.ir.graph import Check
+from tengen.kernels.schedule import Schedules
 from tengen.ops.define import lookup
 from tengen.record import compile_graph
 from tengen.runtime import native
 from tengen.runtime.compile import compile_object, elf_symbols
 from tengen.runtime.program import Program
+from tengen.runtime.schedules import known
 from tengen.runtime.threads import MAX_THREADS, threads_ir
 
 ALIGN = 64
@@ -65,30 +67,35 @@ def compile_model(
     out_dir: str | os.PathLike = ".",
     name: str | None = None,
     threads: int = 1,
+    extents: Mapping[str, int] | None = None,
 ) -> Artifact:
     """Writes ``name.o``, ``name.h``, ``name.bin`` and ``name_main.c``.
 
     Args:
         model: a model or its file. target: ``x86-64`` (v3, the floor), ``x86-64-v4``, ``aarch64``, ``native``.
         name: prefix of every C name; default: the model's. threads: how many the program may use; with 1 it needs no pthread.
+        extents: a number for each of the model's open extents: an artifact is compiled for one set of shapes, which its header
+            says.
 
-    Errors: ConfigError for an unknown target or an impossible name; CompileError; OSError when a file cannot be written.
+    Errors: ConfigError for an unknown target, an impossible name, or missing extents; CompileError; OSError when a file cannot be written.
 
     Numerics: the same bits as the model has in this process, on every target and with any number of threads.
     """
     if not isinstance(model, Model):
         model = load_graph(model)
+    given, model = dict(extents or {}), model.at(**(extents or {}))
     if not 1 <= threads <= MAX_THREADS:
         raise ConfigError(f"threads={threads}: a number from 1 to {MAX_THREADS} is needed")
     chosen = Target.named(target)
     prefix = c_name(model.name) if name is None else name
     if c_name(prefix) != prefix:
         raise ConfigError(f"{prefix!r} cannot begin names in C; help: {c_name(prefix)!r} can")
-    program = _program(model, chosen)
+    program = _program(model, chosen, known(chosen, threads).also(model.schedules))
     blob, constants, states, state_offset, state_bytes = _layout(program, model)
     face = Interface(
         prefix, target, chosen.cpu, threads, model.inputs, model.outputs, len(blob), checksum(blob), program.arena_bytes([]),
         tuple(constants), tuple(states), state_offset, state_bytes, model.checksum, tuple(map(_message, program.graph.checks)),
+        given,
     )  # fmt: skip
     text = _internal(program.text) + entry_ir(face, program)
     if threads > 1:
@@ -109,17 +116,17 @@ def _message(c: Check) -> str:
     return f"{c.error}: {c.message}" + (f" [at {c.where}]" if c.where else "")
 
 
-def _program(model: Model, target: Target) -> Program:
+def _program(model: Model, target: Target, schedules: Schedules) -> Program:
     """The program, with outputs that are dense in row-major order, as C expects them."""
     graph = model.graph
-    program, arrays = compile_graph(graph, None, [], model.name, target, fold=True)
+    program, arrays = compile_graph(graph, None, [], model.name, target, fold=True, schedules=schedules)
     odd = [i for i, a in enumerate(arrays) if not a.is_contiguous()]
     if odd:
         graph = graph.copy()
         for i in odd:
             v = graph.outputs[i]
             graph.outputs[i] = graph.add_node("copy", [v], {}, lookup("copy").infer_types([v.type], {})).outputs[0]
-        program, arrays = compile_graph(graph, None, [], model.name, target, fold=True)
+        program, arrays = compile_graph(graph, None, [], model.name, target, fold=True, schedules=schedules)
     if not all(a.is_contiguous() for a in arrays):
         raise CompileError(f"{model.name}: an output cannot be laid out row by row")
     return program

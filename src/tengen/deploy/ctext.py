@@ -6,7 +6,7 @@ In: an `Interface`. Out: C text. Names in C begin with the interface's prefix, m
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 from tengen.base.version import VERSION
@@ -79,6 +79,7 @@ class Interface:
     state_bytes: int
     model_sum: str | None
     checks: tuple[str, ...] = ()  # what is wrong when a run returns FIRST_CHECK and more
+    extents: dict[str, int] = field(default_factory=dict)  # the numbers of the model's open extents
 
     def arguments(self) -> list[Argument]:
         """The parameters of ``name_run``, in order; memory that is not needed is no parameter."""
@@ -116,7 +117,8 @@ def header_text(f: Interface) -> str:
     arguments = f.arguments()
     width = max((len(a.name) for a in arguments), default=0)
     doc = "\n".join(f" *   {a.name:<{width}}  {a.note}; {a.bytes} bytes, aligned to {a.align}" for a in arguments)
-    macros = [f"#define {P}_{a.name.upper()}_BYTES {a.bytes}" for a in arguments]
+    macros = [f'#define {P}_EXTENTS "{",".join(f"{k}={n}" for k, n in f.extents.items())}"'] if f.extents else []
+    macros += [f"#define {P}_{a.name.upper()}_BYTES {a.bytes}" for a in arguments]
     threads = f"""
 /* Sets how many threads a run may use (now {f.threads}); ends the workers when it changes. Returns the number that is set. */
 int64_t {p}_set_threads(int64_t threads);

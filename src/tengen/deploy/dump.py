@@ -14,13 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from tengen.base.errors import TengenError
-from tengen.deploy.model import Port, port
+from tengen.deploy.model import Model, Port, port
 from tengen.deploy.tensorfile import write_tensors
 from tengen.ir.graph import Check, Constant, Graph, State
 from tengen.ir.jsonform import to_json
 from tengen.ir.rewrite import live_nodes
 from tengen.ir.text import constant_data
+from tengen.kernels.schedule import Schedule
 from tengen.passes.cleanup import remove_dead_code
+from tengen.runtime.schedules import to_text
 
 FORMAT, VERSION = "tengen-model", "1"
 
@@ -45,13 +47,14 @@ def dump(
     output_names: Sequence[str] | None = None,
     names: Mapping[str, str] | None = None,
     n_outputs: int | None = None,
+    schedules: Mapping[str, Schedule] | None = None,
 ) -> Dumped:
     """Writes a model file; `load_graph` reads it.
 
     Args:
         graph: as recorded; it is not changed. data: the values of its states now, by their names in the graph.
         arg_names, output_names: new names of inputs and outputs, one for each. names: new names of states and constants.
-        n_outputs: how many outputs to keep, from the first; default: all.
+        n_outputs: how many outputs to keep, from the first; default: all. schedules: what tuning found, by key.
 
     Errors: ValueError for names that do not fit, OSError when the file cannot be written (the old one is then as it was).
     """
@@ -60,10 +63,22 @@ def dump(
         text = to_json(g)
     except TengenError as e:
         raise ValueError(f"the graph of {graph.name} cannot be written down: {e}") from e
-    size = write_tensors(file, arrays, {"format": FORMAT, "version": VERSION, "graph": text})
+    texts = {"format": FORMAT, "version": VERSION, "graph": text}
+    if schedules:
+        texts["schedules"] = to_text(schedules)
+    size = write_tensors(file, arrays, texts)
     ins = tuple(port(v.name, v.type) for v in g.inputs)
     outs = tuple(port(name, v.type) for name, v in zip(g.output_names, g.outputs))
     return Dumped(os.fspath(file), len(g.nodes), size, ins, outs)
+
+
+def dump_model(model: Model, file: str | os.PathLike) -> Dumped:
+    """Writes a loaded model to a file, with what `tengen.tune` found for it; states keep the values they have now.
+
+    Errors: OSError when the file cannot be written (the old one is then as it was).
+    """
+    states = {name: t.numpy() for name, t in model.states.items()} if model.graph.states else {}
+    return dump(model.graph, states, file, schedules=model.schedules)
 
 
 def portable(graph: Graph, data: Mapping[str, np.ndarray], arg_names=None, output_names=None, names=None, n_outputs=None):
@@ -140,5 +155,3 @@ def _check_names(what: str, names: Sequence[str], n: int) -> None:
         raise ValueError(f"{len(names)} {what} names {names} for {n} {what}s")
     if len(set(names)) != n or not all(isinstance(s, str) and s.isprintable() and s and "`" not in s for s in names):
         raise ValueError(f"the {what} names {names} are not {n} different printable texts")
-
-

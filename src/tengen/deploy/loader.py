@@ -13,18 +13,21 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from tengen.base.errors import FileFormatError, TengenError, VerifyError
+from tengen.base.errors import FileFormatError, ScheduleError, TengenError, VerifyError
 from tengen.deploy.dump import FORMAT, VERSION
 from tengen.deploy.model import Model
 from tengen.deploy.tensorfile import TensorFile, fail, read_tensors
-from tengen.ir.graph import Graph, map_attr
+from tengen.ir.graph import Graph
 from tengen.ir.jsonform import from_json
 from tengen.ir.types import TensorType
 from tengen.ir.verify import verify
 from tengen.loops.lang import Expr
 from tengen.ops.define import REGISTRY, Op, lookup
+from tengen.passes.extents import check_symbols
+from tengen.runtime.schedules import from_text
 
 KEYS = {"format", "version", "tengen", "graph", "checksum"}
+OPTIONAL = {"schedules"}
 
 
 def load_graph(path: str | os.PathLike) -> Model:
@@ -52,7 +55,7 @@ def model_of(content: TensorFile) -> Model:
     if texts.get("version") != VERSION:
         has, made = texts.get("version", "none")[:20], texts.get("tengen", "unknown")[:20]
         fail(f"it has version {has} of the format (by Tengen {made}), this Tengen reads {VERSION}")
-    if set(texts) != KEYS:
+    if set(texts) - OPTIONAL != KEYS:
         fail(f"its metadata has the keys {sorted(texts)}, not {sorted(KEYS)}")
     graph = from_json(texts["graph"], content.arrays)
     _complete(graph)
@@ -64,7 +67,11 @@ def model_of(content: TensorFile) -> Model:
     except RecursionError:
         fail("its graph is nested too deeply")
     states = {name: content.arrays[name] for name in graph.states}
-    return Model(graph, states, texts["checksum"], content.bytes)
+    try:
+        schedules = from_text(texts.get("schedules", "{}"))
+    except ScheduleError as e:
+        fail(str(e))
+    return Model(graph, states, texts["checksum"], content.bytes, schedules)
 
 
 def _complete(graph: Graph) -> None:
@@ -76,12 +83,13 @@ def _complete(graph: Graph) -> None:
 
 
 def _check_data(graph: Graph, content: TensorFile) -> None:
-    """Every constant and state has its tensor, every tensor its reader."""
+    """Every constant and state has its tensor, every tensor its reader; only extents of inputs are open."""
+    try:
+        check_symbols(graph)
+    except VerifyError as e:
+        fail(str(e))
     wanted: dict[str, TensorType] = {}
     for g in graph.graphs():
-        for v in g.values():
-            if any(not isinstance(d, int) for d in v.type.shape):
-                fail(f"the value {v!r} has an extent that is not known")
         wanted.update({c.name: c.value.type for c in g.constants.values()})
     wanted.update({s.name: s.read.type for s in graph.states.values()})
     if wanted.keys() != content.arrays.keys():
@@ -94,11 +102,11 @@ def _check_data(graph: Graph, content: TensorFile) -> None:
 
 
 _PLAIN = {  # annotations of attributes -> what a file may hold there
-    "int": lambda a: type(a) is int,
+    "int": lambda a: type(a) is int or isinstance(a, Expr),
     "bool": lambda a: type(a) is bool,
     "str": lambda a: type(a) is str,
     "float": lambda a: type(a) in (int, float),
-    "Sequence[int]": lambda a: type(a) is tuple and all(type(x) is int for x in a),
+    "Sequence[int]": lambda a: type(a) is tuple and all(type(x) is int or isinstance(x, Expr) for x in a),
 }
 
 
@@ -113,11 +121,6 @@ def _check_attributes(op: Op, attrs: dict[str, Any]) -> None:
     """VerifyError for attributes of other numbers or kinds than the op has, as far as its signature tells."""
     if len(attrs) != len(op.attrs):
         raise VerifyError(f"{op.name} takes the attributes {op.attrs}, not {tuple(attrs)}")
-    found: list[Any] = []
-    for a in attrs.values():
-        map_attr(a, found.append)
-    if any(isinstance(x, Expr) for x in found):
-        raise VerifyError(f"{op.name}: an attribute is not known")
     if "canon" in op.rules:
         return
     for name, annotation in _annotations(op).items():

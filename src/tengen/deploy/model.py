@@ -15,20 +15,25 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tengen.base.dtype import DType
-from tengen.base.errors import DTypeError, ShapeError, TraceError
+from tengen.base.errors import ConfigError, DTypeError, ShapeError, TraceError
 from tengen.executable import Executable
 from tengen.ir.graph import Graph
-from tengen.ir.types import TensorType
+from tengen.ir.types import Dim, TensorType
+from tengen.kernels.schedule import Schedule
+from tengen.loops.lang import Expr
+from tengen.passes.extents import at_extents, extents_of, open_extents
 from tengen.runtime import native
 from tengen.runtime.eager import Layout
+from tengen.runtime.schedules import known
 from tengen.tensor import Tensor, _make, contiguous, from_numpy, tracing
 
 
 class Port(NamedTuple):
-    """An input or output of a model. shape and dtype are exactly what it takes or gives."""
+    """An input or output of a model. shape and dtype are exactly what it takes or gives; an extent that is open is an expression
+    over names, such as ``batch`` or ``batch * 2``."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[Dim, ...]
     dtype: DType
 
     def __repr__(self) -> str:
@@ -37,7 +42,7 @@ class Port(NamedTuple):
 
 def port(name: str, t: TensorType) -> Port:
     """The port of a value of the graph."""
-    return Port(name, tuple(t.shape), t.dtype)  # type: ignore[arg-type]
+    return Port(name, tuple(t.shape), t.dtype)
 
 
 class Model:
@@ -48,7 +53,8 @@ class Model:
 
     Attributes:
         graph: what it computes. name: the graph's. inputs, outputs: what it takes and gives, as `Port`s. checksum, bytes: of
-            its file; None and 0 where it comes from none.
+            its file; None and 0 where it comes from none. extents: names of the extents that are open: one program serves all
+            numbers for them. schedules: what `tengen.tune` found for it, by key.
 
     >>> import tengen, os, tempfile
     >>> f = tengen.trace(lambda x: x * 2 + 1, example_input=tengen.Tensor([1.0, 2.0]))
@@ -61,13 +67,22 @@ class Model:
     [3.0, 5.0]
     """
 
-    def __init__(self, graph: Graph, states: Mapping[str, np.ndarray], checksum: str | None = None, n_bytes: int = 0):
+    def __init__(
+        self,
+        graph: Graph,
+        states: Mapping[str, np.ndarray],
+        checksum: str | None = None,
+        n_bytes: int = 0,
+        schedules: Mapping[str, Schedule] | None = None,
+    ):
         self.graph = graph
+        self.schedules = dict(schedules or {})
         self.name = graph.name
         self.initial = dict(states)  # the states' values before the first call
         self.inputs = tuple(port(v.name, v.type) for v in graph.inputs)
         self.outputs = tuple(port(name, v.type) for name, v in zip(graph.output_names, graph.outputs))
         self.checksum, self.bytes = checksum, n_bytes
+        self.extents = tuple(str(e.attr) for e in open_extents(graph))
         self._lock = threading.Lock()
         self._executable: Executable | None = None
         self._states: list[Any] = []
@@ -84,7 +99,7 @@ class Model:
     def n_parameters(self) -> int:
         """How many numbers its constants and states hold."""
         values = [c.value for c in self.graph.constants.values()] + [s.read for s in self.graph.states.values()]
-        return sum(prod(v.type.shape) for v in values)
+        return sum(prod(v.type.shape) for v in values)  # type: ignore[arg-type]
 
     def ops(self) -> Counter[str]:
         """How many nodes there are of each op."""
@@ -106,6 +121,18 @@ class Model:
                 found[s.name] = _make(native.copy(buffer, layout.size * layout.dtype.size), layout)
             return found
 
+    def at(self, **extents: int) -> Model:
+        """The model for these numbers of its open extents, with the states of its file: a program of its own, as an artifact has.
+
+        Errors: ConfigError for other names than `extents`, ShapeError for numbers that its ops do not fit.
+        """
+        odd = set(extents) ^ set(self.extents)
+        if odd or any(type(n) is not int or n < 0 for n in extents.values()):
+            given = ", ".join(f"{k}={v}" for k, v in extents.items()) or "nothing"
+            has = f"{self.name} has the open extents {', '.join(self.extents) or 'none'}"
+            raise ConfigError(f"{has}, it was given {given}; help: .at(batch=8), or --extent batch=8")
+        return Model(at_extents(self.graph, extents), self.initial, self.checksum, self.bytes)
+
     # -- running ---------------------------------------------------------------------------------------------------------
     def __call__(self, *args, **kwargs):
         """Runs the program once.
@@ -116,15 +143,20 @@ class Model:
         if tracing.recorder is not None:
             raise TraceError(f"the model {self.name} was called inside a trace; help: trace the function that it came from")
         tensors = [self._argument(p, x) for p, x in zip(self.inputs, self._ordered(args, kwargs))]
+        extents: tuple[int, ...] = ()
+        if self.extents:
+            types, names = [v.type for v in self.graph.inputs], [p.name for p in self.inputs]
+            found = extents_of(types, [t.shape for t in tensors], names)
+            extents = tuple(found[e] for e in self.extents)
         with self._lock:
             self._prepare()
             if self._states:
-                return self._run(tensors)
-        return self._run(tensors)
+                return self._run(tensors, extents)
+        return self._run(tensors, extents)
 
-    def _run(self, tensors: list[Tensor]):
+    def _run(self, tensors: list[Tensor], extents: tuple[int, ...]):
         assert self._executable is not None
-        made = self._executable([*(t._data for t in tensors), *self._states])
+        made = self._executable([*(t._data for t in tensors), *self._states], extents)
         return made[0] if len(made) == 1 else tuple(made)
 
     def _ordered(self, args: tuple, kwargs: dict) -> list:
@@ -145,12 +177,14 @@ class Model:
         t = x if isinstance(x, Tensor) else Tensor(x)
         if t.dtype is not p.dtype:
             raise DTypeError(f"{self.name}: input {p!r} was given {t._layout.type!r}; help: x.astype('{p.dtype}')")
-        if t.shape != p.shape:
-            raise ShapeError(f"{self.name}: input {p!r} was given {t._layout.type!r}; it was recorded for this one shape")
+        fits = t.ndim == len(p.shape) and all(isinstance(d, Expr) or d == n for d, n in zip(p.shape, t.shape))
+        if not fits:
+            only = "only what has a name is open" if self.extents else "it was recorded for this one shape"
+            raise ShapeError(f"{self.name}: input {p!r} was given {t._layout.type!r}; {only}")
         return contiguous(t.detach())
 
     def _prepare(self) -> None:
         """Compiles the program. The caller holds the lock."""
         if self._executable is None:
             self._states = [from_numpy(self.initial[name])._data for name in self.graph.states]
-            self._executable = Executable(self.graph, self.name)
+            self._executable = Executable(self.graph, self.name, known().also(self.schedules))

@@ -60,7 +60,8 @@ def verify(
     """
     model = Model(model.graph, model.initial, model.checksum, model.bytes) if isinstance(model, Model) else load_graph(model)
     folder, name = _artifact(out_dir, name)
-    target = _target(folder / f"{name}.h", model)
+    target, extents = _target(folder / f"{name}.h", model)
+    model = model.at(**extents)
     sets = random_inputs(model.inputs, runs, seed) if inputs is None else [_set(model, x) for x in inputs]
     if not any(prod(p.shape) for p in model.inputs):
         sets = sets[:1]  # the program then has nothing to wait for, and runs once
@@ -83,8 +84,8 @@ def _artifact(out_dir: str | os.PathLike, name: str | None) -> tuple[Path, str]:
     return folder, names[0]
 
 
-def _target(header: Path, model: Model) -> str:
-    """The target that a header names. FileFormatError when it was made from another model."""
+def _target(header: Path, model: Model) -> tuple[str, dict[str, int]]:
+    """The target that a header names, and the extents that it was compiled for. FileFormatError when it was made from another model."""
     text = header.read_text(errors="replace")
     m = re.search(r'^#define \w+_TARGET "([\w.-]+)"$', text, re.M)
     if m is None:
@@ -92,7 +93,9 @@ def _target(header: Path, model: Model) -> str:
     made_from = re.search(r"^ \* ([0-9a-f]{64})\.$", text, re.M)
     if made_from and model.checksum and made_from[1] != model.checksum:
         raise FileFormatError(f"{header.parent} was compiled from another model than {model.name}")
-    return m[1]
+    extents = re.search(r'^#define \w+_EXTENTS "([\w=,]+)"$', text, re.M)
+    pairs = [e.partition("=") for e in extents[1].split(",")] if extents else []
+    return m[1], {name: int(n) for name, _, n in pairs}
 
 
 def random_inputs(ports: Sequence[Port], runs: int, seed: int) -> list[list[np.ndarray]]:

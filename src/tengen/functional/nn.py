@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tengen.base.config import config
+from tengen.base.dtype import float64
 from tengen.base.errors import ShapeError
 from tengen.functional.loss import (
     binary_cross_entropy,
@@ -11,6 +12,8 @@ from tengen.functional.loss import (
     l1_loss,
     square_loss,
 )  # fmt: skip
+from tengen.ir.types import Dim
+from tengen.loops.lang import maximum
 from tengen.ops import attention as _attention
 from tengen.ops import nn as _nn
 from tengen.ops import pool as _pool
@@ -19,6 +22,7 @@ from tengen.ops.conv import conv as _conv
 from tengen.ops.conv import conv_bias as _conv_bias
 from tengen.ops.conv import conv_transposed as _conv_transposed
 from tengen.ops.define import REGISTRY, all_with_line
+from tengen.ops.reduce import extent
 from tengen.ops.reduce import logsumexp as _logsumexp
 from tengen.ops.reduce import mean as _mean
 from tengen.random.state import uniform_mask
@@ -189,11 +193,17 @@ def batch_norm(
             raise ShapeError("batch_norm needs running_mean and running_var unless training=True")
         return _nn.batch_norm_eval(inp, running_mean.reshape(shape), running_var.reshape(shape), weight, bias, eps)
     y, m, v = _nn.batch_norm_train(inp, weight, bias, eps)
-    n = inp.size // inp.shape[1] if isinstance(inp.size, int) else inp.size
-    for running, now in ((running_mean, m), (running_var, v * (n / max(n - 1, 1)))):
+    for running, now in ((running_mean, m), (running_var, v * _unbias(inp.size // inp.shape[1], v))):
         if running is not None:
             running._reset(running * momentum + now.detach().reshape(running.shape) * (1 - momentum))
     return y
+
+
+def _unbias(n: Dim, v: Tensor) -> float | Tensor:
+    """n / (n - 1), by which a variance divided by n becomes one divided by n - 1."""
+    if isinstance(n, int):
+        return n / max(n - 1, 1)
+    return (extent(n, float64) / extent(maximum(n - 1, 1), float64)).astype(v.dtype)
 
 
 def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:

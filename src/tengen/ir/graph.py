@@ -295,6 +295,14 @@ def attr_key(value: Any) -> Any:
     return (type(value).__name__, value.hex() if isinstance(value, float) else value)
 
 
+def attr_extents(attrs: Mapping[str, Any]) -> list[Expr]:
+    """The extents in attributes that only a run knows."""
+    found: list[Expr] = []
+    for v in attrs.values():
+        map_attr(v, lambda a: found.append(a) if isinstance(a, Expr) and a.op != "const" else None)
+    return found
+
+
 def attr_graphs(attrs: Mapping[str, Any]) -> list[Graph]:
     """The graphs directly inside attributes, in order."""
     found: list[Graph] = []

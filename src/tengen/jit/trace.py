@@ -11,22 +11,25 @@ import copy
 import functools
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tengen.base.config import config
-from tengen.base.errors import TraceError
+from tengen.base.errors import TraceError, Undecided
 from tengen.casting import casting
 from tengen.deploy.dump import Dumped, dump
 from tengen.executable import Executable
 from tengen.ir.graph import Graph
+from tengen.ir.types import TensorType
+from tengen.jit.dynamic import DynamicAxes, undecided
 from tengen.jit.leaks import warn_of_leaks
 from tengen.jit.naming import tensor_names
 from tengen.overwrite import own
 from tengen.parameter import Parameter
+from tengen.passes.extents import at_extents
 from tengen.record import Recorder
 from tengen.tensor import Tensor, contiguous, from_numpy, tracing
 
@@ -122,6 +125,7 @@ class Recording:
     objects: list[Any] = field(default_factory=list)  # arguments that are neither tensors nor plain values
     baked: dict[str, Tensor] = field(default_factory=dict)  # captured as constants, by name
     run: Executable | None = None
+    extents: tuple[str, ...] = ()  # names of the open extents, in the executable's order
 
     def state(self, i: int, leaves: Sequence[Tensor]) -> Tensor:
         """The tensor that holds state i now."""
@@ -149,13 +153,18 @@ class trace:
         symbolic: accepted for MegEngine's sake; recording never computes, and the program always runs.
         capture_as_const: tensors that the function reaches by itself are baked in as constants; it must not change them.
         example_input: a tensor, or a tuple of arguments, recorded at once.
+        dynamic_axes: axes whose extents stay open, and a name for each: ``{0: "batch"}`` for every tensor argument, or by the
+            names of the function's parameters, ``{"data": {0: "batch"}, "mask": {0: "batch", 1: "tokens"}}``. One recording and
+            one compiled program then serve all extents from 1 upwards, with the bits of the program for each; extents of one
+            name must agree. See `docs/architecture.md`, "Open extents".
 
     Called while a `GradManager` outside records a gradient through it, the function runs eagerly, so that the gradient is whole
     (trace the whole step to have it fast).
 
     Errors: `TraceError` where a value is asked for while the program is recorded (``numpy()``, ``bool()``), or an argument is
-        changed in place. `TraceWarning` (tengen.base.errors) when a value of the recording is kept outside of it, in a list or an
-        attribute.
+        changed in place; where the number of an open extent is asked for (``int(x.shape[0])``, ``if x.shape[0] > 1``).
+        `ShapeError` where shapes fit only for some numbers of an open extent. `TraceWarning` (tengen.base.errors) when a value
+        of the recording is kept outside of it, in a list or an attribute.
 
     >>> import tengen
     >>> from tengen import Tensor
@@ -164,6 +173,9 @@ class trace:
     ...     return x * 2 + 1
     >>> f(Tensor([1.0, 2.0])).tolist()
     [3.0, 5.0]
+    >>> scale = trace(lambda x: x / x.shape[0], dynamic_axes={0: "n"})
+    >>> scale(Tensor([2.0, 4.0])).tolist(), scale(Tensor([3.0, 6.0, 9.0])).tolist(), len(scale.stats())
+    ([1.0, 2.0], [1.0, 2.0, 3.0], 1)
     """
 
     enabled = True  # trace.enabled = False runs every traced function eagerly
@@ -174,14 +186,16 @@ class trace:
         return super().__new__(cls)
 
     def __init__(
-        self, function, *, symbolic: bool = True, capture_as_const: bool = False, example_input=None, name=None, **ignored
-    ):
+        self, function, *, symbolic: bool = True, capture_as_const: bool = False, example_input=None, name=None,
+        dynamic_axes: Mapping | None = None, **ignored,
+    ):  # fmt: skip
         for k in ignored:
             if k not in _MEGENGINE_OPTIONS:
                 raise TypeError(f"trace() has no option {k!r}")
         self.function = function
         self.symbolic, self.capture_as_const = symbolic, capture_as_const
         self.name = name or getattr(function, "__name__", type(function).__name__)
+        self.dynamic_axes = DynamicAxes(dynamic_axes, function) if dynamic_axes else None
         self._recordings: dict[Any, list[Recording]] = {}
         self._last: Recording | None = None
         functools.update_wrapper(self, function, updated=()) if hasattr(function, "__name__") else None
@@ -197,7 +211,8 @@ class trace:
         return bound
 
     def _again(self, function) -> trace:
-        return trace(function, symbolic=self.symbolic, capture_as_const=self.capture_as_const)
+        axes = self.dynamic_axes.given if self.dynamic_axes else None
+        return trace(function, symbolic=self.symbolic, capture_as_const=self.capture_as_const, dynamic_axes=axes)
 
     def __deepcopy__(self, memo):
         return self._again(
@@ -210,10 +225,10 @@ class trace:
     def __call__(self, *args, **kwargs):
         if not trace.enabled or tracing.recorder is not None:
             return self.function(*args, **kwargs)
-        recording, leaves = self._find(args, kwargs)
+        recording, leaves, extents = self._find(args, kwargs)
         if recording.open:
             return self.function(*args, **kwargs)
-        return self._run(recording, leaves)
+        return self._run(recording, leaves, extents)
 
     def trace(self, *args, **kwargs) -> trace:
         """Records (and compiles) the signature of these arguments without running it."""
@@ -232,29 +247,39 @@ class trace:
         return [f"{self.name}: {r.graph.inputs}" for rs in self._recordings.values() for r in rs]
 
     # -- recording -------------------------------------------------------------------------------------------------------
-    def _find(self, args, kwargs) -> tuple[Recording, list[Tensor]]:
+    def _find(self, args, kwargs) -> tuple[Recording, list[Tensor], tuple[int, ...]]:
         leaves: list[Tensor] = []
         structure = flatten((args, kwargs), leaves)
-        key = (structure, tuple(x._layout.type for x in leaves), casting.key)
+        types = [x._layout.type for x in leaves]
+        extents: dict[str, int] = {}
+        if self.dynamic_axes is not None:
+            types, extents = self.dynamic_axes.open(structure, types)
+        key = (structure, tuple(types), casting.key)
         found = next((r for r in self._recordings.get(key, ()) if r.fits(leaves)), None)
         if found is None:
-            found = self._record(structure, leaves)
+            found = self._record(structure, leaves, types, extents)
             self._recordings.setdefault(key, []).append(found)
         self._last = found
-        return found, leaves
+        return found, leaves, tuple(extents[e] for e in found.extents)
 
-    def _record(self, structure, leaves: list[Tensor]) -> Recording:
-        r, made = self._recorded(structure, leaves)
+    def _record(self, structure, leaves: list[Tensor], types: list[TensorType], extents: dict[str, int]) -> Recording:
+        try:
+            r, made = self._recorded(structure, leaves, types)
+        except Undecided as e:
+            raise undecided(self.name, e, extents) from e
         if not r.open:
             warn_of_leaks(made)
+            for more in range(2 if extents else 0):  # those of the example, and others: what fits by chance is found now
+                at_extents(r.graph, {name: n + more for name, n in extents.items()})
             r.run = Executable(r.graph, self.name)
+            r.extents = r.run.extents
         return r
 
-    def _recorded(self, structure, leaves: list[Tensor]) -> tuple[Recording, list]:
+    def _recorded(self, structure, leaves: list[Tensor], types: list[TensorType]) -> tuple[Recording, list]:
         """A recording that is not compiled yet, and `Recorder.made`; every other reference to what the recorder made is gone."""
         rec = Recorder(self.name, constants=self.capture_as_const)
         with rec:
-            stand_ins = [rec.argument(f"arg{i}", x) for i, x in enumerate(leaves)]
+            stand_ins = [rec.argument(f"arg{i}", x, t) for i, (x, t) in enumerate(zip(leaves, types))]
             args, kwargs = unflatten(structure, stand_ins)
             result = self.function(*args, **kwargs)
             outs: list[Tensor] = []
@@ -279,7 +304,7 @@ class trace:
         return r, rec.made
 
     # -- running ---------------------------------------------------------------------------------------------------------
-    def _run(self, r: Recording, leaves: list[Tensor]):
+    def _run(self, r: Recording, leaves: list[Tensor], extents: tuple[int, ...]):
         states = []
         for i in range(len(r.states)):
             t = r.state(i, leaves)
@@ -292,9 +317,9 @@ class trace:
             own(states[i])
         data = [contiguous(x.detach() if x._node is not None else x)._data for x in leaves]
         start = time.perf_counter()
-        made = r.run([*data, *(t._data for t in states)])
+        made = r.run([*data, *(t._data for t in states)], extents)
         if config.debug >= 1:
-            print(f"tengen: {self.name}: ran {r.run.program.kernels} kernels in {1e3 * (time.perf_counter() - start):.3f} ms")
+            print(f"tengen: {self.name}: ran {r.run.kernels} kernels in {1e3 * (time.perf_counter() - start):.3f} ms")
         extra = iter(made[r.n_results :])
         for t, there, overflow in r.grads:
             x = _of(t, leaves)
@@ -340,7 +365,9 @@ class trace:
         names.update({name: found[id(t)] for name, t in r.baked.items() if id(t) in found})
         if output_names is None:
             output_names = _result_names(r.result, r.n_results)
-        return dump(graph, data, file, arg_names=arg_names, output_names=output_names, names=names, n_outputs=r.n_results)
+        schedules = r.run.program.schedules if r.run is not None else None
+        given = {"arg_names": arg_names, "output_names": output_names, "names": names}
+        return dump(graph, data, file, n_outputs=r.n_results, schedules=schedules, **given)
 
 
 def _result_names(structure: Any, n: int) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from tengen.base.dtype import DType
 from tengen.kernels.attention_tiles import ROWS, Block, Rows, Tiles, choose
-from tengen.kernels.lowering import Array, Lowering, product
+from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.reduce import reduce
 from tengen.kernels.source import Elementwise, Leaf
@@ -45,7 +45,7 @@ def attention(
     if any(as_int(d) == 0 for d in out.shape):
         return
     dt = out.dtype.compute
-    z = choose(as_int(q.shape[-2]), _count(q), _features(q, v), dt.size, lo.target)
+    z = choose(lo, name, q, k, _features(q, v), dt.size)
     t = Tiles(lo, name, q.shape[:-2], q.shape[-2], z, dt, mask, offset, False)
     w = _Forward(t, t.turned("queries", q), t.rows("keys", k), t.rows("values", v), scale)
     start, stop = t.rows_seen(k.shape[-2])
@@ -57,10 +57,6 @@ def attention(
 
 def _features(*arrays: Array) -> int:
     return sum(as_int(a.shape[-1]) or 0 for a in arrays)
-
-
-def _count(a: Array) -> int | None:
-    return as_int(product(a.shape[:-2]))
 
 
 class _Forward:
@@ -146,8 +142,8 @@ def attention_grad(
         lanes, rows, found = (k, q, (dk, dv)) if keys else (q, k, (dq,))
         if any(as_int(d) == 0 for d in lanes.shape[:-1]):
             continue
-        z = choose(as_int(lanes.shape[-2]), _count(q), _features(k, v, *found), dt.size, lo.target)
         kernel = f"{name}_{'keys' if keys else 'queries'}"
+        z = choose(lo, kernel, lanes, rows, _features(k, v, *found), dt.size)
         t = Tiles(lo, kernel, q.shape[:-2], lanes.shape[-2], z, dt, mask, offset, keys)
         w = _Backward(t, (q, k, v, grad), lse, along, scale)
         start, stop = t.rows_seen(rows.shape[-2])

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
 
 from tengen.base.dtype import DType, bool_
 from tengen.kernels.axes import unflatten
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.problem import multiply_add
+from tengen.kernels.schedule import Schedule, outside
 from tengen.kernels.source import At
 from tengen.kernels.tile import Machine, machine
 from tengen.loops.builder import as_expr
@@ -29,16 +32,19 @@ PIECES = 6  # as many as this are enough to share
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """Sizes that change no bit.
-
-    Attributes:
-        rows, vectors: of the register tile: rows or features, by vectors of lanes. lanes: of a piece, whole tiles.
-    """
+class Sizes(Schedule, kind="attention"):
+    """rows, vectors: of the register tile: rows or features, by vectors of lanes. tiles: of a piece."""
 
     rows: int
     vectors: int
-    lanes: int
+    tiles: int
+
+    steps: ClassVar = {"vectors": (1, 2), "rows": (1, 2, 4, 8, 16), "tiles": (1, 2, 3, 4, 6, 8)}
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of a piece."""
+        return self.tiles * self.wide
 
     @property
     def wide(self) -> int:
@@ -46,7 +52,38 @@ class Sizes:
         return self.vectors * LANES
 
 
-def choose(lanes: int | None, groups: int | None, features: int, size: int, target: Machine | None) -> Sizes:
+def fits(s: Sizes, features: int, size: int, target: Machine | None) -> str:
+    """Why a schedule cannot be on this target; empty if it can. Rows divide ROWS, and skipped lanes are whole tiles of a
+    GROUP."""
+    why = outside(s, rows=(1, 16), vectors=(1, 2), tiles=(1, MOST_LANES // LANES))
+    if why or ROWS % s.rows:
+        return why or f"{s.rows} rows do not divide {ROWS}"
+    width, registers, _ = machine(target)
+    if s.rows * s.vectors * max(1, LANES * size // width) >= registers:
+        return f"a tile of {s.rows} rows by {s.vectors} vectors needs more than the {registers} registers of {width} bytes"
+    held = s.lanes * features * size
+    if s.lanes > LANES and held > STACK_BYTES:
+        return f"{s.lanes} lanes need {held} bytes of scratch memory, more than {STACK_BYTES}"
+    return ""
+
+
+def choose(lo: Lowering, name: str, lanes: Array, rows: Array, features: int, size: int) -> Sizes:
+    """The sizes of the kernel `name`, whose pieces are groups (..., lane, feature) of `lanes`: tuned, or by rule.
+
+    Args: rows: (..., row, feature). features: how many numbers of `size` bytes there are for each lane.
+    """
+    groups = [as_int(d) for d in lanes.shape[:-2]]
+    count = None if None in groups else prod(groups)  # type: ignore[arg-type]
+    by_rule = rule(as_int(lanes.shape[-2]), count, features, size, lo.target)
+
+    def meaning() -> str:
+        arrays = "; ".join(f"{a.dtype} {list(a.shape)} by {list(a.strides)}" for a in (lanes, rows))
+        return f"{name} of {arrays}, {features} features of {size} bytes"
+
+    return lo.choose(meaning, by_rule, lambda s: fits(s, features, size, lo.target))
+
+
+def rule(lanes: int | None, groups: int | None, features: int, size: int, target: Machine | None) -> Sizes:
     """The sizes for so many lanes and groups, where they are known, with `features` numbers of `size` bytes for each lane."""
     width, registers, _ = machine(target)
     each = max(1, LANES * size // width)
@@ -60,7 +97,7 @@ def choose(lanes: int | None, groups: int | None, features: int, size: int, targ
         there = -(-lanes // wide)
         blocks = max(-(-there // tiles), min(there, 1 if groups is None else -(-PIECES // max(groups, 1))), 1)
         tiles = -(-there // blocks)
-    return Sizes(rows, vectors, max(1, tiles) * wide)
+    return Sizes(rows, vectors, max(1, tiles))
 
 
 @dataclass

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tengen.kernels.lowering import Array, KernelBuilder
+from tengen.kernels.lowering import Array, KernelBuilder, product
 from tengen.kernels.source import At
 from tengen.loops.lang import Expr, Index, as_int, ramp
+
+STREAM = 1 << 25  # bytes: what writes more than caches hold writes past them, and spares reading what is overwritten
 
 
 def memory_order(a: Array) -> list[int]:
@@ -39,13 +41,13 @@ def merge_axes(shape: Sequence[Index], arrays: Sequence[Array]) -> list[list[int
     return groups
 
 
-def store_at(k: KernelBuilder, a: Array, at: At, value: Expr) -> None:
-    """Stores `value` into `a` at `at`: a vector store, or a scatter where the vector axis is strided."""
+def store_at(k: KernelBuilder, a: Array, at: At, value: Expr, stream: bool = False) -> None:
+    """Stores `value` into `a` at `at`: a vector store, or a scatter where the vector axis is strided. stream: see `lang.Store`."""
     index: Index = a.index(at.coords)
     if at.vec is None:
         k.store(k.write(a), index, value)
     elif as_int(a.strides[at.vec]) == 1:
-        k.store(k.write(a), index, value, at.count)
+        k.store(k.write(a), index, value, at.count, stream)
     else:
         k.store(k.write(a), ramp() * a.strides[at.vec] + index, value, at.count)
 
@@ -60,3 +62,9 @@ def unflatten(k: KernelBuilder, i: Index, shape: Sequence[Index]) -> list[Index]
     if shape:
         coords.append(i)
     return coords[::-1]
+
+
+def streams(outs: Sequence[Array]) -> bool:
+    """Whether outputs are known to be so large that they are better written past the caches."""
+    sizes = [product(o.shape) for o in outs]
+    return sum(n * o.dtype.size for n, o in zip(sizes, outs) if isinstance(n, int)) >= STREAM

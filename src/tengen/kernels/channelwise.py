@@ -7,6 +7,8 @@ with an accumulator of its own. A piece is some rows of m by some vectors of gro
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from tengen.base.dtype import int64
 from tengen.kernels.axes import unflatten
@@ -14,13 +16,39 @@ from tengen.kernels.chunks import runs
 from tengen.kernels.lowering import Array, Lowering, product
 from tengen.kernels.pointwise import copy
 from tengen.kernels.problem import Problem, extents, multiply_add
-from tengen.kernels.tile import machine
+from tengen.kernels.schedule import Schedule, outside
+from tengen.kernels.tile import Machine, machine
 from tengen.loops.builder import Variable, as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, minimum
 
-BLOCK = 64  # rows of a piece
-VECTORS = 4  # vectors of groups of a piece
+BLOCK = 64  # rows of a piece, by rule
+MOST_BLOCK = 1 << 10
+VECTORS = 4  # vectors of groups of a piece, by rule
 TALL = 8  # rows at a time at most
+
+
+@dataclass(frozen=True)
+class Channels(Schedule, kind="channels"):
+    """height: rows of a tile. block: rows of a piece. vectors: of channels of a piece."""
+
+    height: int
+    block: int = BLOCK
+    vectors: int = VECTORS
+
+    steps: ClassVar = {"height": tuple(range(1, TALL + 5)), "vectors": (1, 2, 4, 8, 16), "block": (8, 16, 32, 64, 128, 256)}
+
+    def fits(self) -> str:
+        """Why it cannot be; empty if it can."""
+        return outside(self, height=(1, TALL + 4), block=(1, MOST_BLOCK), vectors=(1, MOST_BLOCK))
+
+
+def rule(p: Problem, target: Machine | None) -> Channels:
+    """As many rows as registers hold, one accumulator each, and a sum of chunks where there are several."""
+    bytes_, registers, _ = machine(target)
+    each = max(1, LANES * p.compute.size // bytes_)
+    fits_in = (registers - 2 * each) // each // (1 if as_int(p.chunks.count) == 1 else 2)
+    rows = as_int(p.rows)
+    return Channels(max(1, min(TALL, fits_in, TALL if rows is None else rows)))
 
 
 def fits(p: Problem) -> bool:
@@ -53,22 +81,19 @@ class _Channelwise:
         self.lo, self.p, self.b = lo, p, b
         self.one_chunk = as_int(p.chunks.count) == 1
         self.k = lo.kernel(p.name)
-        self.offsets = self.k.scratch("rows", int64, BLOCK)  # where the piece's rows begin in `a`
-        bytes_, registers, _ = machine(lo.target)
-        each = max(1, LANES * p.compute.size // bytes_)
-        fits_in = (registers - 2 * each) // each // (1 if self.one_chunk else 2)
-        rows = as_int(p.rows)
-        self.height = max(1, min(TALL, fits_in, TALL if rows is None else rows))
+        self.s = lo.choose(p.meaning, rule(p, lo.target), Channels.fits)
+        self.height = self.s.height
+        self.offsets = self.k.scratch("rows", int64, self.s.block)  # where the piece's rows begin in `a`
 
     def launch(self) -> None:
         """Writes and launches it."""
         p, k = self.p, self.k
-        channels, outer, width = as_expr(p.g[-1].extent), p.g[:-1], LANES * VECTORS
-        blocks, parts = as_expr(cdiv(p.rows, BLOCK)), as_expr(cdiv(channels, width))
+        channels, outer, width = as_expr(p.g[-1].extent), p.g[:-1], LANES * self.s.vectors
+        blocks, parts = as_expr(cdiv(p.rows, self.s.block)), as_expr(cdiv(channels, width))
         piece = k.split(product(extents(outer)) * blocks * parts)
         self.g = unflatten(k, k.let(piece // (blocks * parts)), extents(outer))
-        self.first = k.let(piece // parts % blocks * BLOCK)
-        self.count = k.let(minimum(p.rows - self.first, BLOCK))
+        self.first = k.let(piece // parts % blocks * self.s.block)
+        self.count = k.let(minimum(p.rows - self.first, self.s.block))
         start = k.let(piece % parts * width)
         at_a, self.at_b = k.let(as_expr(p.base("a", self.g))), k.let(as_expr(self.b.index((*self.g, 0, 0))))
         walk = p.walk("m", "a")

@@ -7,7 +7,7 @@ rule, part of the numerics contract, of where the sum is cut; `runs` walks a fla
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tengen.kernels.axes import unflatten
@@ -134,3 +134,15 @@ def runs(k: KernelBuilder, walk: Walk, start: Index, stop: Index) -> Iterator[tu
         for c, s in zip(unflatten(k, q, walk.extents[:-1]), walk.strides[:-1]):
             at = at + c * s
         yield first, last, k.let(at)
+
+
+def unrolled_loop(k: KernelBuilder, start: Index, stop: Index, unroll: int, step: Callable[[Expr], None], name: str) -> None:
+    """Runs `step` for start..stop, in order, `unroll` times in a loop's body."""
+    if unroll > 1:
+        whole = k.let(start + (as_expr(stop) - start) // unroll * unroll)
+        with k.loop(start, whole, unroll, name=name) as i:
+            for ahead in range(unroll):
+                step(k.let(i + ahead) if ahead else i)
+        start = whole
+    with k.loop(start, stop, name=name) as i:
+        step(i)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tengen.kernels.axes import memory_order, merge_axes, store_at, unflatten
+from tengen.kernels.axes import memory_order, merge_axes, store_at, streams, unflatten
 from tengen.kernels.lowering import Array, Lowering, product
 from tengen.kernels.source import At, Source
 from tengen.loops.builder import as_expr
@@ -93,7 +93,7 @@ def pointwise_across(lo: Lowering, c: Crossing, sources: Sequence[Source], outs:
 
 class _Tiles:
     def __init__(self, lo: Lowering, c: Crossing, sources: Sequence[Source], outs: Sequence[Array], name: str):
-        self.lo, self.c, self.sources, self.outs = lo, c, sources, outs
+        self.lo, self.c, self.sources, self.outs, self.stream = lo, c, sources, outs, streams(outs)
         self.k = lo.kernel(name)
         self.outer, self.dense, self.last = ([outs[0].shape[i] for i in axes] for axes in (c.outer, c.dense, c.last))
         self.scratch = [self.k.scratch("tile", a.dtype, SIDE * SIDE) for a in c.arrays]
@@ -143,7 +143,7 @@ class _Tiles:
                 here = At((*lead, *place, i), len(self.shape) - 1, count)
                 values = [s.at(k, here) for s in sources]
                 for o, v in zip(self.outs, values):
-                    store_at(k, table[o], here, v)
+                    store_at(k, table[o], here, v, self.stream)
 
     @property
     def shape(self) -> tuple[Index, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from tengen.base.dtype import DType, bool_
 from tengen.kernels.axes import store_at, unflatten
@@ -17,12 +18,13 @@ from tengen.kernels.chunks import Chunks
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.pointwise import copy
 from tengen.kernels.problem import multiply_add
+from tengen.kernels.schedule import Schedule, outside
 from tengen.kernels.source import At
 from tengen.kernels.tile import machine
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, equal, maximum, minimum, select, splat
 
-GRAIN = 1 << 13  # values of a piece, about
+GRAIN = 1 << 13  # values of a piece, about, by rule
 MOST_TAPS = 64
 LOW = 32  # rows; in lower images, tiles may hang over the border
 
@@ -45,6 +47,20 @@ class Phase:
     first: tuple[int, int]
     count: tuple[Index, Index]
     taps: tuple[Tap, ...]
+
+
+@dataclass(frozen=True)
+class Stencil(Schedule, kind="stencil"):
+    """wide: pixels of a row that are computed side by side, at most. elements: of a piece, about."""
+
+    wide: int
+    elements: int = GRAIN
+
+    steps: ClassVar = {"wide": (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14), "elements": tuple(1 << i for i in range(11, 20))}
+
+    def fits(self) -> str:
+        """Why it cannot be; empty if it can."""
+        return outside(self, wide=(1, 14), elements=(1, 1 << 24))
 
 
 def convolution(kernel: Sequence[int], padding, dilation, out: tuple[Index, Index]) -> list[Phase]:
@@ -112,6 +128,16 @@ def best_width(columns: int | None, most: int) -> int:
     return min(range(most, min(most, 4) - 1, -1), key=cost)
 
 
+def schedule(lo: Lowering, name: str, src: Array, out: Array, taps: Sequence[Tap], step: tuple[int, int], wide: int) -> Stencil:
+    """How it is computed: tuned, or by rule with tiles of `wide` pixels."""
+
+    def meaning() -> str:
+        arrays = "; ".join(f"{a.dtype} {list(a.shape)} by {list(a.strides)}" for a in (src, out))
+        return f"{name} of {arrays} taps {[(t.y, t.x) for t in taps]} step {list(step)}"
+
+    return lo.choose(meaning, Stencil(wide), Stencil.fits)
+
+
 def stencil(
     lo: Lowering,
     src: Array,
@@ -138,14 +164,17 @@ class _Stencil:
         self.epilogue, self.step_in, self.step_out = epilogue, step_in, step_out
         self.k = lo.kernel(name)
         self.compute = src.dtype.compute
-        self.wide = width(lo.target, self.compute)
 
     def write(self, phases: Sequence[Phase]) -> None:
         """Writes and launches the kernel: a piece is some rows of one image, all channels."""
         k = self.k
+        taps = [t for p in phases for t in p.taps]
+        by_rule = width(self.lo.target, self.compute)
+        self.s = schedule(self.lo, "stencil", self.src, self.out, taps, self.step_in, by_rule)
+        self.wide = self.s.wide
         n, channels = self.out.shape[:2]
         high, row = as_expr(phases[0].count[0]), phases[0].count[1] * channels
-        rows = maximum(const(1), GRAIN // maximum(as_expr(row), 1))
+        rows = maximum(const(1), self.s.elements // maximum(as_expr(row), 1))
         blocks = cdiv(high, rows)
         piece = k.split(n * blocks)
         self.n = k.let(piece // blocks)
@@ -262,7 +291,6 @@ class _Weights(_Stencil):
     def __init__(self, lo: Lowering, src: Array, grad: Array, out: Array, taps: Sequence[Tap], step, name: str):
         super().__init__(lo, src, src, out, None, step, (1, 1), name)
         self.grad, self.taps, self.name = grad, list(taps), name
-        self.wide = 4
         n, self.channels, high, columns = grad.shape
         self.columns = as_int(columns) or 0
         self.chunks = Chunks((n, high, columns))
@@ -270,8 +298,10 @@ class _Weights(_Stencil):
     def write_sums(self) -> None:
         """Launches the sums of the chunks, and what adds them. A piece is some chunks by some channels."""
         k, channels = self.k, as_expr(self.channels)
+        self.s = schedule(self.lo, "stencil weights", self.src, self.grad, self.taps, self.step_in, 4)
+        self.wide = self.s.wide
         lines, group, chunks = as_expr(self.chunks.outer), self.chunks.group, self.chunks.count
-        some = maximum(const(1), GRAIN // maximum(const(self.chunks.run) * channels, 1))
+        some = maximum(const(1), self.s.elements // maximum(const(self.chunks.run) * channels, 1))
         piece = k.split(cdiv(chunks, some))
         partial = self.lo.temp(self.compute, (chunks, len(self.taps), channels))
         sums = k.write(partial)

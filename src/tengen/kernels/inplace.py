@@ -6,11 +6,15 @@ times one column (scalars, several rows at a time). Both are bound by how fast t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 from tengen.base.dtype import bool_
 from tengen.kernels.axes import unflatten
 from tengen.kernels.chunks import runs
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.problem import Problem, extents, multiply_add
+from tengen.kernels.schedule import Schedule, outside
 from tengen.kernels.tile import Machine, machine
 from tengen.loops.builder import Variable, as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, minimum, splat
@@ -19,6 +23,40 @@ FEW = 4  # rows at most, for vectors of columns
 WIDE = 8  # vectors of columns of a tile at most
 TALL = 12  # rows of a tile of scalars at most
 TILES = 4  # tiles of scalars of a piece
+
+
+@dataclass(frozen=True)
+class InPlace(Schedule, kind="in_place"):
+    """rows: of a tile of scalars; of vectors of columns a tile has all rows. vectors: of columns. tiles: of a piece, one below
+    the other."""
+
+    rows: int
+    vectors: int
+    tiles: int = 1
+
+    steps: ClassVar = {"rows": tuple(range(1, TALL + 1)), "vectors": (1, 2, 3, 4, 6, 8), "tiles": (1, 2, 4, 8, 16, 32)}
+
+
+def rule(p: Problem, target: Machine | None) -> InPlace:
+    """Sizes of a tile: each of its sums has an accumulator and, where there are chunks, a sum of them."""
+    bytes_, registers, _ = machine(target)
+    rows, copies = as_int(p.rows), 1 if as_int(p.chunks.count) == 1 else 2
+    if not p.n:
+        most = max(1, min(TALL, (registers - 2) // copies))
+        return InPlace(most if rows is None else max(1, min(most, rows)), 1, TILES)
+    assert rows is not None
+    each = max(1, LANES * p.compute.size // bytes_)
+    most = max(1, min(WIDE, (registers - 2 * each) // (copies * rows * each)))
+    columns = as_int(p.columns)
+    return InPlace(rows, most if columns is None else min(most, -(-columns // LANES)))
+
+
+def fits(p: Problem, s: InPlace) -> str:
+    """Why the problem cannot have the schedule; empty if it can."""
+    if not p.n:
+        return outside(s, rows=(1, TALL), vectors=(1, 1), tiles=(1, 1 << 10))
+    rows = as_int(p.rows) or 1
+    return outside(s, rows=(rows, rows), vectors=(1, WIDE), tiles=(1, 1))
 
 
 def fits_in_place(p: Problem) -> bool:
@@ -40,28 +78,15 @@ class _InPlace:
     def __init__(self, lo: Lowering, p: Problem):
         self.lo, self.p = lo, p
         self.one_chunk = as_int(p.chunks.count) == 1
-        self.rows, self.vectors = self.sizes(lo.target)
+        self.s = lo.choose(p.meaning, rule(p, lo.target), lambda s: fits(p, s))
+        self.rows, self.vectors = self.s.rows, self.s.vectors
         self.lanes = LANES if p.n else 1
         self.k = lo.kernel(p.name)
-
-    def sizes(self, target: Machine | None) -> tuple[int, int]:
-        """Rows and vectors of a tile: each has an accumulator and, where there are chunks, a sum of them."""
-        p = self.p
-        bytes_, registers, _ = machine(target)
-        rows, copies = as_int(p.rows), 1 if self.one_chunk else 2
-        if not p.n:
-            most = max(1, min(TALL, (registers - 2) // copies))
-            return (most if rows is None else max(1, min(most, rows))), 1
-        assert rows is not None
-        each = max(1, LANES * p.compute.size // bytes_)
-        most = max(1, min(WIDE, (registers - 2 * each) // (copies * rows * each)))
-        columns = as_int(p.columns)
-        return rows, most if columns is None else min(most, -(-columns // LANES))
 
     def launch(self) -> None:
         """Writes and launches it."""
         p, k = self.p, self.k
-        high = self.rows * (1 if p.n else TILES)
+        high = self.rows * self.s.tiles
         wide = self.vectors * LANES if p.n else 1
         blocks, parts = as_expr(cdiv(p.rows, high)), as_expr(cdiv(p.columns, wide))
         piece = k.split(p.groups * blocks * parts)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from tengen.base.dtype import DType
+from tengen.kernels.schedule import Choice, S, Schedules, answer
 from tengen.loops.builder import Builder
 from tengen.loops.lang import Buffer, Expr, Index, Kernel, as_int
 
@@ -83,11 +84,13 @@ class Array:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel run on these buffers of the program, in the kernel's order. `where` is the user's line that asked for it."""
+    """One kernel run on these buffers of the program, in the kernel's order. `where` is the user's line that asked for it,
+    `node` the position of the graph's node that it computes; None where there is no graph, or no node."""
 
     kernel: Kernel
     ids: tuple[Hashable, ...]
     where: str | None = None
+    node: int | None = None
 
 
 class KernelBuilder(Builder):
@@ -122,10 +125,19 @@ class KernelBuilder(Builder):
 
 
 class Lowering:
-    """Collects what one program runs."""
+    """Collects what one program runs.
 
-    def __init__(self, target, ints: Sequence[Expr] = ()):
+    Args:
+        target: what it is compiled for. ints: the program's integer parameters. schedules: what tuning found.
+        first: the number of the first temporary.
+    """
+
+    def __init__(self, target, ints: Sequence[Expr] = (), schedules: Schedules | None = None, first: int = 0):
         self.target = target
+        self.schedules, self._first = schedules, first
+        self.choices: dict[str, Choice] = {}  # what strategies asked, by meaning
+        self.node: int | None = None  # the position of the node that is being lowered
+        self.nodes: dict[int, Callable[[Lowering], None]] = {}  # launches a node once more, by position
         self.ints = list(ints)
         self.launches: list[Launch] = []
         self.where: str | None = None  # the user's line that is being lowered
@@ -135,7 +147,7 @@ class Lowering:
 
     def temp(self, dtype: DType, shape: Sequence[Index], order: Sequence[int] | None = None) -> Array:
         """A dense array that lives from its first to its last launch."""
-        id = ("temp", len(self.temps))
+        id = ("temp", self._first + len(self.temps))
         self.temps[id] = (dtype, product(shape))
         return Array(id, dtype, tuple(shape), contiguous_strides(shape, order))
 
@@ -148,9 +160,25 @@ class Lowering:
     def launch(self, k: KernelBuilder) -> None:
         """Runs the kernel after all launched before."""
         kernel = k.build()
-        self.launches.append(Launch(kernel, k.ids, self.where))
+        self.launches.append(Launch(kernel, k.ids, self.where, self.node))
         written = {id for id, b in zip(k.ids, kernel.buffers) if b.role == "out"}
         self._made = {key: made for key, made in self._made.items() if key[0] not in written}
+
+    def choose(self, meaning: Callable[[], str], rule: S, fits: Callable[[S], str]) -> S:
+        """The schedule of a kernel: what tuning found for the same problem, or what the rule says. A program with integer
+        parameters serves many problems, and has the rule's.
+
+        Args:
+            meaning: gives what is computed, as a text: extents, strides, dtypes. fits: a schedule -> "", or why it cannot be.
+        """
+        if self.ints:
+            return rule
+        text = meaning()
+        taken = answer(self.schedules, text, rule, fits)
+        c = self.choices.setdefault(text, Choice(text, rule, taken, fits))  # type: ignore[arg-type]
+        if self.node is not None:
+            c.nodes.add(self.node)
+        return taken
 
     def once(self, source: Array, how: Hashable, make: Callable[[], Array]) -> Array:
         """What `make` launches of `source` (packed operands): made before in the same way, it is used again, as long as nobody

@@ -10,12 +10,13 @@ Read next: `tile.py` (sizes), `packing.py` (copies).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from tengen.base.dtype import bool_, int64
 from tengen.kernels.axes import unflatten
+from tengen.kernels.chunks import unrolled_loop
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.packing import Range, copy_panels, copy_rows, pack_b, packed_axes
 from tengen.kernels.problem import Problem, extents, multiply_add, partial_sums
@@ -28,8 +29,8 @@ Flag = Expr | bool  # decided when the kernel runs, or now
 
 def register_tile(lo: Lowering, p: Problem) -> None:
     """Launches what computes `p`: packing of b if that pays, then the contraction."""
-    t = choose(p, lo.target)
-    packed = pack_b(lo, p, t) if t.packed else None
+    t = choose(lo, p)
+    packed = pack_b(lo, p, t) if t.schedule.packed else None
     _Kernel(lo, p, t, packed).launch()
 
 
@@ -77,11 +78,12 @@ class _Kernel:
         tiles = high // self.t.rows
         piece = k.split(p.groups * parts * blocks)
         self.g = unflatten(k, k.let(piece // (parts * blocks)), extents(p.g))
-        self.tile = k.let(piece % blocks * tiles)
+        across = self.t.schedule.across
+        self.tile = k.let((piece // parts % blocks if across else piece % blocks) * tiles)
         self.tile_stop = k.let(minimum(as_expr(cdiv(p.rows, self.t.rows)), self.tile + tiles))
         self.first = k.let(self.t.row(self.tile))
         self.stop = k.let(minimum(p.rows, self.t.row(self.tile_stop)))
-        self.column = k.let(piece // blocks % parts * wide)
+        self.column = k.let((piece % parts if across else piece // blocks % parts) * wide)
         self.column_stop = k.let(minimum(p.columns, self.column + wide))
         self.a_base, self.b_base = (k.let(as_expr(p.base(x, self.g))) for x in "ab")
         self.fill_places()
@@ -145,23 +147,29 @@ class _Kernel:
 
     def tiles(self, panel: _Panel, tiles: Range, first: Expr, origin: Expr, c: Expr) -> None:
         """All tiles of a block on one panel. Its row `first` begins at `origin`."""
-        p, t, k = self.p, self.t, self.k
+        t, k = self.t, self.k
         with k.loop(*tiles, name="tile") as tile:
             row = k.let(t.row(tile))
             left = k.let(minimum(self.stop, t.row(tile + 1)) - row)
-            lower = t.small if t.tall is None else t.rows - 1
-            few: Flag = left <= lower if lower else False
-            narrow: Flag = panel.column + LANES >= p.columns if t.narrow else False
             base = k.let(origin + (row - first) * self.by_row)
             multiply = partial(self.multiply, base=base, panel=panel, number=tile - tiles[0])
-            with self.when(few):
-                multiply(lower, t.vectors)
-            with self.otherwise(few):
-                with self.when(narrow):
-                    multiply(t.rows, 1)
-                with self.otherwise(narrow):
-                    multiply(t.rows, t.vectors)
+            self.lowest(t.small if t.tall is None else (t.rows - 1,), left, multiply, panel)
             self.write(row, left, panel.column, c)
+
+    def lowest(self, small: Sequence[int], left: Expr, multiply: Callable[[int, int], None], panel: _Panel) -> None:
+        """The lowest of the tiles that holds the rows which are left; the small ones are tried in order."""
+        p, t = self.p, self.t
+        if small:
+            with self.k.if_(left <= small[0]):
+                multiply(small[0], t.vectors)
+            with self.k.else_():
+                self.lowest(small[1:], left, multiply, panel)
+            return
+        narrow: Flag = panel.column + LANES >= p.columns if t.narrow else False
+        with self.when(narrow):
+            multiply(t.rows, 1)
+        with self.otherwise(narrow):
+            multiply(t.rows, t.vectors)
 
     def when(self, flag: Flag):
         """Runs the block where the flag holds; what is known now makes no branch."""
@@ -177,7 +185,8 @@ class _Kernel:
         acc = [[k.var(const(0, p.compute, LANES), name="acc") for _ in range(vectors)] for _ in range(rows)]
         if panel.following is not None:  # a line of it for each position: the first tiles fetch it all
             ahead = k.let(panel.following + minimum(number, vectors - 1) * panel.depth * LANES)
-        with k.loop(0, panel.depth, name="k") as i:
+
+        def step(i: Expr) -> None:
             if panel.following is not None:
                 k.prefetch(panel.buffer, ahead + i * LANES)
             here, there = k.let(base + i * self.by_k), k.let(panel.at + i * t.columns)
@@ -186,6 +195,8 @@ class _Kernel:
                 x = splat(k.load(self.rows, here + j * self.by_row))
                 for v in range(vectors):
                     acc[j][v].set(multiply_add(x, bs[v], acc[j][v].value))
+
+        unrolled_loop(k, 0, panel.depth, t.schedule.unroll, step, "k")
         for j in range(rows):
             for v in range(vectors):
                 k.store(self.sums, j * t.columns + v * LANES, acc[j][v].value)

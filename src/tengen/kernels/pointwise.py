@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tengen.kernels.axes import memory_order, merge_axes, store_at, unflatten
+from tengen.kernels.axes import memory_order, merge_axes, store_at, streams, unflatten
 from tengen.kernels.crossed import FEW, crossing, pointwise_across
 from tengen.kernels.lowering import Array, Lowering, product
+from tengen.kernels.schedule import Grain
 from tengen.kernels.source import At, Leaf, Source, View, broadcast
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, as_int, cdiv, const, maximum, minimum
+from tengen.loops.lang import LANES, Index, as_int, cdiv, const, maximum, minimum
 
-GRAIN = 16384  # elements of a piece: long enough that claiming one costs nothing, short enough to share evenly
+GRAIN = 16384  # elements of a piece, by rule: long enough that claiming one costs nothing, short enough to share evenly
 
 
 def _merged(a: Array, groups: list[list[int]]) -> Array:
@@ -60,8 +61,21 @@ def _ordered(sources: Sequence[Source], outs: Sequence[Array]) -> tuple[list[Sou
     return [View(s, shape, tuple(order), (0,) * n, (1,) * n) for s in sources], [o.permute(order) for o in outs]
 
 
-def pointwise(lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], name: str = "pointwise") -> None:
-    """Launches one kernel that writes each source into its output; all have one shape."""
+def grain(lo: Lowering, name: str, shape: Sequence[Index], outs: Sequence[Array]) -> int:
+    """Elements of a piece of a kernel that goes through `shape`: tuned, or by rule."""
+
+    def meaning() -> str:
+        return f"{name} of {list(shape)} to {'; '.join(f'{o.dtype} {list(o.shape)} by {list(o.strides)}' for o in outs)}"
+
+    return lo.choose(meaning, Grain(GRAIN), Grain.fits).elements
+
+
+def pointwise(
+    lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], name: str = "pointwise", stream: bool | None = None
+) -> None:
+    """Launches one kernel that writes each source into its output; all have one shape. stream: past the caches; by default, as
+    `streams` says."""
+    stream = streams(outs) if stream is None else stream
     sources = [broadcast(s, o.shape) for s, o in zip(sources, outs, strict=True)]
     across = crossing(sources, outs)
     if across is not None:
@@ -74,16 +88,17 @@ def pointwise(lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], na
         for s, o in zip(sources, outs):
             store_at(k, o, at, s.at(k, at))
         return lo.launch(k)
+    some = grain(lo, name, shape, outs)
     outer, middle, n = product(shape[:-2]), as_expr(shape[-2] if len(shape) > 1 else 1), as_expr(shape[-1])
     one = const(1)
-    rows = minimum(maximum(one, GRAIN // maximum(one, n)), maximum(one, middle))  # rows of a piece
-    blocks, parts = cdiv(middle, rows), cdiv(n, GRAIN)  # blocks of rows in a plane, parts of a long row
-    planes = maximum(one, GRAIN // maximum(one, middle * n))  # planes of a piece, where they are small
+    rows = minimum(maximum(one, some // maximum(one, n)), maximum(one, middle))  # rows of a piece
+    blocks, parts = cdiv(middle, rows), cdiv(n, some)  # blocks of rows in a plane, parts of a long row
+    planes = maximum(one, some // maximum(one, middle * n))  # planes of a piece, where they are small
     piece = k.split(cdiv(outer, planes) * blocks * parts)
     plane0 = k.let(piece // (blocks * parts) * planes)
     row0 = k.let(piece // parts % blocks * rows)
-    start = k.let(piece % parts * GRAIN)
-    stop = k.let(minimum(n, start + GRAIN))
+    start = k.let(piece % parts * some)
+    stop = k.let(minimum(n, start + some))
     with k.loop(plane0, minimum(plane0 + planes, as_expr(outer)), name="plane") as plane:
         lead = unflatten(k, plane, shape[:-2])
         with k.loop(row0, minimum(row0 + rows, middle), name="row") as row:
@@ -91,7 +106,7 @@ def pointwise(lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], na
                 at = At((*lead, *([row] if len(shape) > 1 else []), i), len(shape) - 1, count)
                 values = [s.at(k, at) for s in sources]
                 for o, v in zip(outs, values):
-                    store_at(k, o, at, v)
+                    store_at(k, o, at, v, stream)
     lo.launch(k)
 
 

@@ -79,6 +79,12 @@ class Problem:
             return self.m
         return tuple(Axis(d, out=s) for d, s in zip(*merge(extents(self.m), [x.out for x in self.m])))
 
+    def meaning(self) -> str:
+        """What is computed, as text: all that a schedule may depend on. What an epilogue does is not in it."""
+        roles = " ".join(f"{r}{[(x.extent, x.a, x.b, x.out) for x in getattr(self, r)]}" for r in "gmnk")
+        chunks = f"{list(self.chunks.extents)} by {self.chunks.run}"
+        return f"contract {self.a.dtype} x {self.b.dtype} -> {self.out.dtype} {roles} chunks {chunks}"
+
     def walk(self, role: str, operand: str) -> Walk:
         """The axes of a role as one walk in an operand."""
         axes = getattr(self, role)

@@ -29,7 +29,7 @@ from tengen.kernels.folding import (
     together,
 )
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
-from tengen.kernels.pointwise import GRAIN
+from tengen.kernels.pointwise import grain
 from tengen.kernels.source import At, Source, View, broadcast
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, cast, cdiv, const, maximum, minimum, select, splat
@@ -159,7 +159,7 @@ def drive(
         source = View(source, (*source.shape, 1), (*range(n), None), (0,) * (n + 1), (1,) * (n + 1))
         axes = (n,)
     frame = make_frame([source], outs, axes, merge=merge)
-    work = _Work(f, frame, lo.temp)
+    work = _Work(f, frame, lo.temp, grain(lo, f"{name} of {source.dtype}", frame.extents, frame.outs))
     k = lo.kernel(name)
 
     def finish(kk: KernelBuilder, row: Sequence, state: State, vec: bool, count: Expr | None) -> None:
@@ -177,8 +177,8 @@ def drive(
 class _Work:
     """How a fold is cut into pieces: units (rows, or blocks of rows side by side) and, if `split`, chunks."""
 
-    def __init__(self, f: Fold, frame: Frame, temp: Callable[[DType, tuple], Array]):
-        self.f, self.frame = f, frame
+    def __init__(self, f: Fold, frame: Frame, temp: Callable[[DType, tuple], Array], some: int):
+        self.f, self.frame, self.grain = f, frame, some
         rows = frame.rows
         self.columns = as_expr(rows[-1]) if frame.across else const(1)
         self.width = columns_width([s.dtype.size for s in f.start], self.columns) if frame.across else 1
@@ -188,7 +188,7 @@ class _Work:
         self.blocks = as_expr(cdiv(self.columns, self.width))
         self.units = as_expr(product(self.outer)) * self.blocks
         size = maximum(const(1), frame.count * minimum(self.columns, const(self.width)))
-        per = maximum(const(1), GRAIN // size)
+        per = maximum(const(1), some // size)
         few = both(frame.chunks > 1, cdiv(self.units, per) < FEW)
         self.split = few
         self.per = select(few, const(1), per)
@@ -247,7 +247,7 @@ def _combine(lo: Lowering, work: _Work, finish, name: str) -> None:
     f, frame, rows = work.f, work.frame, work.frame.rows
     n = as_expr(rows[-1]) if rows else const(1)
     outer = as_expr(product(rows[:-1]))
-    per = maximum(const(1), GRAIN // maximum(const(1), n * frame.chunks))
+    per = maximum(const(1), work.grain // maximum(const(1), n * frame.chunks))
     piece = k.split(select(work.split, cdiv(outer, per), const(0)))
     with k.loop(piece * per, minimum(piece * per + per, outer), name="row") as r:
         row = unflatten(k, r, rows[:-1])

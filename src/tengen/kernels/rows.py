@@ -24,7 +24,7 @@ from tengen.kernels.folding import (
     simple_fold,
 )
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
-from tengen.kernels.pointwise import GRAIN, pointwise
+from tengen.kernels.pointwise import grain, pointwise
 from tengen.kernels.reduce import Reduced, Spread, reduce
 from tengen.kernels.source import Elementwise, Leaf, Literal, Source, broadcast
 from tengen.loops.builder import as_expr
@@ -57,7 +57,7 @@ def rowwise(lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], axes
     wide = [broadcast(s, full) for s in sources]
     frame = make_frame(wide, row_outs, axes, [o for o, w in zip(outs, whole) if w])
     k = lo.kernel(name)
-    work = _Rows(k, frame, reduced_inside(frame.sources), whole)
+    work = _Rows(k, frame, reduced_inside(frame.sources), whole, grain(lo, name, frame.extents, outs))
     work.across() if frame.across else work.along()
     lo.launch(k)
 
@@ -84,7 +84,8 @@ def reduced_inside(sources: Sequence[Source]) -> list[Reduced]:
 class _Rows:
     """Writes the one kernel."""
 
-    def __init__(self, k: KernelBuilder, frame: Frame, found: list[Reduced], whole: list[bool]):
+    def __init__(self, k: KernelBuilder, frame: Frame, found: list[Reduced], whole: list[bool], some: int):
+        self.grain = some
         self.k, self.frame, self.found = k, frame, found
         wholes, rows = iter(frame.wholes), iter(frame.outs)
         pairs = [(s, next(wholes) if w else next(rows), w) for s, w in zip(frame.sources, whole)]
@@ -117,7 +118,7 @@ class _Rows:
         """One row after another, the vector along the row."""
         k, frame = self.k, self.frame
         rows = as_expr(product(frame.rows))
-        per = maximum(const(1), GRAIN // maximum(const(1), frame.count))
+        per = maximum(const(1), self.grain // maximum(const(1), frame.count))
         piece = k.split((rows + per - 1) // per)
         first = k.let(piece * per)
         with k.loop(first, minimum(first + per, rows), name="row") as r:
@@ -163,7 +164,7 @@ class _Rows:
         width = columns_width([max(r.dtype.size for r in self.found)], columns)
         blocks = (columns + width - 1) // width
         units = as_expr(product(frame.rows[:-1])) * blocks
-        per = maximum(const(1), GRAIN // maximum(const(1), frame.count * minimum(columns, const(width))))
+        per = maximum(const(1), self.grain // maximum(const(1), frame.count * minimum(columns, const(width))))
         lanes: dict = {}
         folds = []
         for r in self.found:

@@ -1,4 +1,5 @@
-"""The sizes of a register tile and of the blocks around it, by rule from a target and from the extents that are known.
+"""The schedule of a register tile and of the blocks around it, by rule from a target and from the extents that are known, or as
+tuning found it; and the sizes that follow.
 
 All of them are bit-neutral. Nothing here looks at a processor's name: registers, vector width and cache sizes decide.
 """
@@ -6,16 +7,18 @@ All of them are bit-neutral. Nothing here looks at a processor's name: registers
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
+from tengen.kernels.lowering import Lowering
 from tengen.kernels.problem import Problem
+from tengen.kernels.schedule import Schedule, outside
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum, select
 
 SCRATCH_BYTES = 54 << 10  # of a piece, on the stack, beside tables of its rows
 HEIGHT = 14  # rows of a tile at most
 HEIGHT_ALONG_M = 12  # where rows are copied along m: four tiles are whole vectors
-FEW_ROWS = 4  # rows of the small tile, for what is left over
+FEW_ROWS = (4, 8)  # rows of smaller tiles, for what is left over where nobody knows how many rows there are
 PIECES = 6  # as many as this are enough to share
 MOST_ROWS = 96  # of a block
 MOST_BLOCKS = 4  # blocks of rows of a piece at most
@@ -34,29 +37,67 @@ class Machine(Protocol):
 
 
 @dataclass(frozen=True)
+class Register(Schedule, kind="register"):
+    """How a register tile problem is computed.
+
+    Attributes:
+        rows: rows of the register tile. vectors: of LANES columns. high: tiles of a block, whose rows are packed at a time.
+        along_k: whether packed rows of `a` are dense along k, or along m. packed: whether b is packed by a launch of its own,
+            or by each piece. panels: of a piece at most; 0: by rule. blocks: of rows of a piece; 0: by rule. across: whether
+            pieces that follow each other share rows, or columns. unroll: positions of k in a loop's body.
+    """
+
+    rows: int
+    vectors: int
+    high: int
+    along_k: int
+    packed: int
+    panels: int = 0
+    blocks: int = 0
+    across: int = 0
+    unroll: int = 1
+
+    steps: ClassVar = {
+        "unroll": (1, 2, 4), "rows": tuple(range(1, HEIGHT + 1)), "vectors": (1, 2, 3, 4), "panels": (0, 1, 2, 4, 8, 16, 32),
+        "high": (1, 2, 3, 4, 6, 8, 12, 16, 24), "packed": (0, 1), "across": (0, 1), "blocks": (0, 1, 2, 4), "along_k": (0, 1),
+    }  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Tile:
     """The sizes of a register tile problem.
 
     Attributes:
-        rows: rows of the register tile. vectors: of LANES columns. block: rows packed at a time. small: rows of a second, lower
-            tile, or 0. narrow: whether there is a third one, of one vector, for last columns.
-        along_k: whether packed rows of `a` are dense along k, or along m. pitch: from one row (position) to the next.
-        packed: whether b is packed by a launch of its own, or by each piece.
+        schedule: what was chosen. block: rows packed at a time. small: rows of lower tiles, ascending. narrow: whether
+            there is a third one, of one vector, for last columns. pitch: from one packed row of `a` (position of k) to the
+            next.
         tall: how many of the tiles, the first ones, have `rows` rows; the others have one less, so that together they have
             exactly the rows there are. None: all have `rows`, or the last one what is left.
         direct: whether rows of `a` are read where they lie, not packed.
     """
 
-    rows: int
-    vectors: int
+    schedule: Register
     block: int
-    small: int
+    small: tuple[int, ...]
     narrow: bool
-    along_k: bool
     pitch: int
-    packed: bool
     tall: int | None = None
     direct: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Rows of the tile."""
+        return self.schedule.rows
+
+    @property
+    def vectors(self) -> int:
+        """Vectors of columns of the tile."""
+        return self.schedule.vectors
+
+    @property
+    def along_k(self) -> bool:
+        """Whether packed rows of `a` are dense along k."""
+        return bool(self.schedule.along_k)
 
     @property
     def columns(self) -> int:
@@ -75,9 +116,9 @@ def machine(target: Machine | None) -> tuple[int, int, int]:
     return (16, 32, 512 << 10) if target is None else (target.vector_bytes, target.vector_registers, target.l2_bytes)
 
 
-def choose(p: Problem, target: Machine | None) -> Tile:
-    """The sizes for a problem."""
-    size, longest = p.compute.size, p.chunks.longest
+def rule(p: Problem, target: Machine | None) -> Register:
+    """The schedule of a problem that is good without trying."""
+    size = p.compute.size
     width, registers, _ = machine(target)
     each = max(1, LANES * size // width)  # registers of a vector of LANES
     m, n = as_int(p.rows), as_int(p.columns)
@@ -86,21 +127,69 @@ def choose(p: Problem, target: Machine | None) -> Tile:
     most = max(1, min(HEIGHT if along_k else HEIGHT_ALONG_M, (registers - vectors * each - 1) // (vectors * each)))
     tiles = 1 if m is None else max(1, -(-m // most))
     rows = most if m is None else max(1, -(-m // tiles))
-    tall = None if m is None or m == tiles * rows else m - tiles * (rows - 1)
-    depth = -(-longest // LANES) * LANES
     packed = as_int(p.walk("n", "b").step) != 1 or m is None or m > 8 * HEIGHT
-    room = SCRATCH_BYTES // size - rows * vectors * LANES - (0 if packed else depth * vectors * LANES)
-    room = room // (depth + DEPTH_PAD) if along_k else room // depth // LANES * LANES  # rows of a block
-    high = max(1, min(room, MOST_ROWS) // rows)  # tiles of a block
+    high = max(1, min(_room(p, rows, vectors, along_k, packed), MOST_ROWS) // rows)  # tiles of a block
     if m is not None:
         fewest = 1 if along_k else max(1, 3 * LANES // rows)  # long runs of rows copy well
         blocks = max(-(-tiles // high), min(-(-tiles // fewest), -(-PIECES // _others(p, vectors))))
         high = -(-tiles // blocks)
-    block = rows * high
-    pitch = depth + DEPTH_PAD if along_k else -(-block // LANES) * LANES
-    small = FEW_ROWS if m is None and most > FEW_ROWS else 0
-    narrow = vectors > 1 and (n is None or (n < 8 * vectors * LANES and 0 < n % (vectors * LANES) <= LANES))
-    return Tile(rows, vectors, block, small, narrow, along_k, pitch, packed, tall, m is not None and not narrow and _readable(p))
+    return Register(rows, vectors, high, int(along_k), int(packed))
+
+
+def _room(p: Problem, rows: int, vectors: int, along_k: bool, packed: bool) -> int:
+    """Rows of `a` that a piece has scratch memory for."""
+    depth = _depth(p)
+    room = SCRATCH_BYTES // p.compute.size - rows * vectors * LANES - (0 if packed else depth * vectors * LANES)
+    return room // (depth + DEPTH_PAD) if along_k else room // depth // LANES * LANES
+
+
+def _depth(p: Problem) -> int:
+    """Positions of a chunk, in whole vectors."""
+    return -(-p.chunks.longest // LANES) * LANES
+
+
+def fits(p: Problem, s: Register, target: Machine | None) -> str:
+    """Why the problem cannot have the schedule on this target; empty if it can."""
+    limits = {name: (0, 1) for name in ("along_k", "packed", "across")} | {"panels": (0, 1 << 12), "blocks": (0, MOST_BLOCKS)}
+    why = outside(s, rows=(1, HEIGHT), vectors=(1, 4), high=(1, 64), unroll=(1, 4), **limits)
+    if why:
+        return why
+    width, registers, l2 = machine(target)
+    if s.rows * s.vectors * max(1, LANES * p.compute.size // width) >= registers:
+        return f"a tile of {s.rows} rows by {s.vectors} vectors needs more than the {registers} registers of {width} bytes"
+    t = sized(p, s)
+    rows = (t.block if t.along_k else _depth(p)) * t.pitch * p.compute.size
+    if rows > 2 * SCRATCH_BYTES:
+        return f"{t.block} rows of a block need {rows} bytes of scratch memory, more than {2 * SCRATCH_BYTES}"
+    if not s.packed and s.panels > most_columns(p, t, target) // t.columns:
+        return f"{s.panels} panels of b do not fit half of an L2 of {l2} bytes"
+    return ""
+
+
+def choose(lo: Lowering, p: Problem) -> Tile:
+    """The sizes for a problem: tuned, or by rule."""
+    by_rule = rule(p, lo.target)
+
+    def why_not(s: Register) -> str:
+        # Packing a state costs time in every run, and none where a file has made it a constant: what is best differs.
+        if s.packed != by_rule.packed and isinstance(p.b.id, tuple) and p.b.id[:1] == ("state",):
+            return "b is a state, whose packing is by rule"
+        return fits(p, s, lo.target)
+
+    return sized(p, lo.choose(p.meaning, by_rule, why_not))
+
+
+def sized(p: Problem, s: Register) -> Tile:
+    """The sizes that follow from a schedule."""
+    m, n, columns = as_int(p.rows), as_int(p.columns), s.vectors * LANES
+    block = s.rows * s.high
+    pitch = _depth(p) + DEPTH_PAD if s.along_k else -(-block // LANES) * LANES
+    small = tuple(n for n in FEW_ROWS if m is None and n < s.rows)
+    narrow = s.vectors > 1 and (n is None or (n < 8 * columns and 0 < n % columns <= LANES))
+    tiles = 1 if m is None else -(-m // s.rows)
+    tall = None if m is None or m == tiles * s.rows or m < tiles * (s.rows - 1) else m - tiles * (s.rows - 1)
+    exact = m == tiles * s.rows or tall is not None
+    return Tile(s, block, small, narrow, pitch, tall, exact and not narrow and bool(s.along_k) and _readable(p))
 
 
 def _readable(p: Problem) -> bool:
@@ -155,9 +244,12 @@ def piece_size(p: Problem, t: Tile, target: Machine | None) -> tuple[Expr, Expr]
     most = most_columns(p, t, target) // t.columns
     panels = as_expr(cdiv(p.columns, t.columns))
     wanted = cdiv(as_expr(PIECES), maximum(blocks, 1))  # pieces that the columns should be shared out to
-    panels = minimum(maximum(as_expr(panels // wanted), 1), most)
+    chosen = t.schedule
+    panels = const(chosen.panels) if chosen.panels else minimum(maximum(as_expr(panels // wanted), 1), most)
     columns = panels * t.columns
+    if chosen.blocks:
+        return columns, const(chosen.blocks * t.block)
     pieces = blocks * as_expr(cdiv(p.columns, columns))
-    several = minimum(maximum(as_expr(pieces // PIECES), 1), MOST_BLOCKS)
+    several: Expr = minimum(maximum(as_expr(pieces // PIECES), 1), MOST_BLOCKS)
     stays = p.chunks.positions * columns * size <= l2 // 2
     return columns, select(stays, const(1), several) * t.block

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from tengen.kernels.axes import store_at, unflatten
-from tengen.kernels.chunks import Chunks
+from tengen.kernels.chunks import Chunks, unrolled_loop
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering
 from tengen.kernels.problem import multiply_add
+from tengen.kernels.schedule import Schedule, outside
 from tengen.kernels.source import At
 from tengen.kernels.tile import Machine, machine
 from tengen.loops.builder import as_expr
@@ -123,18 +125,47 @@ def pays(c: Index, o: Index, h: Index, w: Index) -> int:
 
 
 @dataclass(frozen=True)
-class Blocks:
-    """Sizes that change no bit.
-
-    Attributes:
-        rows, vectors: of the register tile: image tiles by vectors of LANES output channels. tiles: of a piece.
-        pitch: from one image tile's channels to the next one's in scratch memory.
-    """
+class Winograd(Schedule, kind="winograd"):
+    """rows, vectors: of the register tile: image tiles by vectors of LANES output channels. high: register tiles of a piece.
+    panels: of the filter of a piece; 0: by rule. unroll: channels in a loop's body."""
 
     rows: int
     vectors: int
-    tiles: int
+    high: int
+    panels: int = 0
+    unroll: int = 1
+
+    steps: ClassVar = {
+        "unroll": (1, 2, 4), "rows": tuple(range(1, HEIGHT + 1)), "vectors": (1, 2, 3, 4), "high": (1, 2, 3, 4, 6),
+        "panels": (0, 1, 2, 4, 8, 16),
+    }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Sizes that follow from a schedule.
+
+    Attributes:
+        schedule: what was chosen. pitch: from one image tile's channels to the next one's in scratch memory.
+    """
+
+    schedule: Winograd
     pitch: int
+
+    @property
+    def rows(self) -> int:
+        """Image tiles of the register tile."""
+        return self.schedule.rows
+
+    @property
+    def vectors(self) -> int:
+        """Vectors of output channels of the register tile."""
+        return self.schedule.vectors
+
+    @property
+    def tiles(self) -> int:
+        """Image tiles of a piece."""
+        return self.schedule.rows * self.schedule.high
 
     @property
     def columns(self) -> int:
@@ -152,20 +183,38 @@ class Blocks:
         return self.tiles * self.columns + LANES
 
 
-def choose(points: int, c: int, o: int, tiles: int | None, size: int, target: Machine | None) -> Blocks:
-    """The sizes for C and O channels, so many image tiles, if that is known, and elements of `size` bytes."""
+def rule(points: int, c: int, o: int, tiles: int | None, size: int, target: Machine | None) -> Winograd:
+    """The schedule for C and O channels, so many image tiles, if that is known, and elements of `size` bytes."""
     width, registers, _ = machine(target)
     each = max(1, LANES * size // width)
     vectors = 1 if each > 1 or o <= LANES else 2
     most = max(1, min(HEIGHT, (registers - vectors * each - 1) // (vectors * each)))
-    pitch = -(-c // LANES) * LANES + LANES
-    room = max(1, SCRATCH_BYTES // (size * points * points * (pitch + vectors * LANES)))
+    room = max(1, SCRATCH_BYTES // (size * points * points * (_pitch(c) + vectors * LANES)))
     if tiles is None:
         n = min(room, most)
     else:
         n = min(range(1, max(1, min(room, MOST_TILES, tiles)) + 1), key=lambda n: _cost(n, tiles, most))
     rows = _rows(n, most)
-    return Blocks(rows, vectors, -(-n // rows) * rows, pitch)
+    return Winograd(rows, vectors, -(-n // rows))
+
+
+def _pitch(c: int) -> int:
+    return -(-c // LANES) * LANES + LANES
+
+
+def fits(s: Winograd, points: int, c: int, size: int, target: Machine | None) -> str:
+    """Why C channels cannot have the schedule on this target; empty if they can."""
+    why = outside(s, rows=(1, HEIGHT), vectors=(1, 4), high=(1, 64), panels=(0, 1 << 12), unroll=(1, 4))
+    if why:
+        return why
+    width, registers, _ = machine(target)
+    if s.rows * s.vectors * max(1, LANES * size // width) >= registers:
+        return f"a tile of {s.rows} rows by {s.vectors} vectors needs more than the {registers} registers of {width} bytes"
+    tiles = s.rows * s.high
+    scratch = size * points * points * tiles * (_pitch(c) + s.vectors * LANES)
+    if tiles > 1 and scratch > SCRATCH_BYTES:
+        return f"{tiles} image tiles need {scratch} bytes of scratch memory, more than {SCRATCH_BYTES}"
+    return ""
 
 
 def _rows(tiles: int, most: int) -> int:
@@ -211,8 +260,15 @@ class _Winograd:
         self.c, self.o, self.compute = c, o, out.dtype.compute
         self.grid = (out.shape[0], *(cdiv(d, t.outputs) for d in out.shape[2:]))  # image, row and column of a tile
         self.tiles = as_expr(self.grid[0] * self.grid[1] * self.grid[2])
-        self.b = choose(t.points, c, o, as_int(self.tiles), self.compute.size, lo.target)
+        size = self.compute.size
+        by_rule = rule(t.points, c, o, as_int(self.tiles), size, lo.target)
+        self.b = Blocks(lo.choose(self.meaning, by_rule, lambda s: fits(s, t.points, c, size, lo.target)), _pitch(c))
         self.chunks = Chunks((c,))
+
+    def meaning(self) -> str:
+        """What is computed, as text."""
+        arrays = "; ".join(f"{a.dtype} {list(a.shape)} by {list(a.strides)}" for a in (self.x, self.w, self.out))
+        return f"winograd F({self.t.outputs}, {TAPS}) of {arrays} padding {list(self.padding)}"
 
     @property
     def panels(self) -> int:
@@ -229,7 +285,8 @@ class _Winograd:
         self.half = k.scratch("half", dt, points * points * WIDTH)
         self.row = k.scratch("row", dt, self.t.outputs * b.columns)
         blocks = as_expr(cdiv(self.tiles, b.tiles))
-        each = as_expr(cdiv(self.panels, cdiv(as_expr(PIECES), maximum(blocks, 1))))  # panels of a piece
+        wanted = cdiv(as_expr(PIECES), maximum(blocks, 1))  # pieces that the panels should be shared out to
+        each = as_expr(b.schedule.panels or cdiv(self.panels, wanted))  # panels of a piece
         piece = k.split(blocks * cdiv(self.panels, each))
         first = k.let(piece % blocks * b.tiles)
         panel = k.let(piece // blocks * each)
@@ -345,7 +402,8 @@ class _Winograd:
         each = -(-b.vectors * b.rows // b.tiles)  # lines of it for each channel: all tiles fetch them together
         share = minimum(r // b.rows * each, b.vectors - each)
         ahead = k.let(following + (share * self.c) * LANES)
-        with k.loop(*cs, name="c") as c:
+
+        def step(c: Expr) -> None:
             here = k.let(panel + c * b.columns)
             for line in range(each):
                 k.prefetch(weights, ahead + (c * each + line) * LANES)
@@ -354,6 +412,8 @@ class _Winograd:
                 pixel = splat(k.load(self.image, image + r * b.pitch + c))
                 for v in range(b.vectors):
                     acc[r][v].set(multiply_add(pixel, ws[v], acc[r][v].value))
+
+        unrolled_loop(k, *cs, b.schedule.unroll, step, "c")
         for r in range(b.rows):
             for v in range(b.vectors):
                 at, value = to + (r * b.columns + v * LANES), acc[r][v].value

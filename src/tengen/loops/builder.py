@@ -131,7 +131,7 @@ class Builder:
         self.emit(Load(v, buffer, index, None if count is None else as_expr(count), fill))
         return v
 
-    def store(self, buffer: Buffer, index: Index, value: Expr, count: Index | None = None) -> None:
+    def store(self, buffer: Buffer, index: Index, value: Expr, count: Index | None = None, stream: bool = False) -> None:
         """buffer[index] = value. See `lang.Store`."""
         index = as_expr(index)
         if value.dtype is not buffer.dtype:
@@ -140,7 +140,7 @@ class Builder:
             value = splat(value)
         if count is not None and is_const(count, LANES):
             count = None
-        self.emit(Store(buffer, index, value, None if count is None else as_expr(count)))
+        self.emit(Store(buffer, index, value, None if count is None else as_expr(count), stream))
 
     def prefetch(self, buffer: Buffer, index: Index) -> None:
         """Says that buffer[index] will be read soon. See `lang.Prefetch`."""

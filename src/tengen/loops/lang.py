@@ -16,10 +16,11 @@ import math
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from numbers import Number
 from typing import TypeVar, Union
 
 from tengen.base.dtype import DType, bool_, dtype, int64
-from tengen.base.errors import Undecided, VerifyError
+from tengen.base.errors import Undecided, VerifyError, from_outside
 
 LANES = 16
 T = TypeVar("T")
@@ -63,14 +64,15 @@ class Expr:
         return show(self)
 
     # Arithmetic. `//` and `%` are index arithmetic (`quo`, `rem`): operands must not be negative.
-    def __add__(self, o): return binary("add", self, o)  # fmt: skip
+    # What has arithmetic of its own (a tensor) does it.
+    def __add__(self, o): return binary("add", self, o) if isinstance(o, Operand) else NotImplemented  # fmt: skip
     def __radd__(self, o): return binary("add", o, self)  # fmt: skip
-    def __sub__(self, o): return binary("sub", self, o)  # fmt: skip
+    def __sub__(self, o): return binary("sub", self, o) if isinstance(o, Operand) else NotImplemented  # fmt: skip
     def __rsub__(self, o): return binary("sub", o, self)  # fmt: skip
-    def __mul__(self, o): return binary("mul", self, o)  # fmt: skip
+    def __mul__(self, o): return binary("mul", self, o) if isinstance(o, Operand) else NotImplemented  # fmt: skip
     def __rmul__(self, o): return binary("mul", o, self)  # fmt: skip
-    def __truediv__(self, o): return binary("div", self, o)  # fmt: skip
-    def __rtruediv__(self, o): return binary("div", o, self)  # fmt: skip
+    def __truediv__(self, o): return _quotient(self, o) if isinstance(o, Operand) else NotImplemented  # fmt: skip
+    def __rtruediv__(self, o): return _quotient(o, self)  # fmt: skip
     def __floordiv__(self, o): return binary("quo", self, o)  # fmt: skip
     def __rfloordiv__(self, o): return binary("quo", o, self)  # fmt: skip
     def __mod__(self, o): return binary("rem", self, o)  # fmt: skip
@@ -93,6 +95,27 @@ class Expr:
 
     def __index__(self):
         raise Undecided(f"the extent {self!r} has no value while a kernel is being written")
+
+    __int__ = __float__ = __index__
+
+    def __eq__(self, o):
+        """Whether it is the same expression. Users compare extents with numbers, where the answer is not known."""
+        if self is o:
+            return True
+        if isinstance(o, (Expr, int)) and self.dtype is int64 and from_outside(2):
+            raise Undecided(f"whether the extent {self!r} is {o!r} is not known before the program runs")
+        return False
+
+    __hash__ = object.__hash__
+
+
+Operand = (Expr, int, float, Number)
+
+
+def _quotient(a, b) -> Expr:
+    if any(isinstance(x, Expr) and x.dtype is int64 for x in (a, b)):
+        raise Undecided(f"the quotient {a!r} / {b!r} has no value before the program runs (// gives an extent)")
+    return binary("div", a, b)
 
 
 _interned: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
@@ -160,6 +183,9 @@ def ramp() -> Expr:
 
 def _lift(a, b) -> tuple[Expr, Expr]:
     """Both operands as expressions of one dtype and one lane count; Python numbers take the other's dtype."""
+    for x, y in ((a, b), (b, a)):
+        if isinstance(x, float) and isinstance(y, Expr) and y.dtype is int64:
+            raise Undecided(f"the extent {y!r} has no value before the program runs, so {x!r} cannot be combined with it")
     if not isinstance(a, Expr):
         a = const(a, b.dtype)
     elif not isinstance(b, Expr):
@@ -219,14 +245,44 @@ def _fold_index(op: str, a: Expr, b: Expr) -> Expr | None:
             return a
         if is_const(a):
             return b * a
+        return _fold_product(a, b)
     elif op in ("quo", "rem"):
         if is_const(b, 1):
             return a if op == "quo" else const(0)
         if a is b:
             return const(1 if op == "quo" else 0)
+        return _fold_quotient(op, a, b)
     elif op in ("min", "max") and a is b:
         return a
     return None
+
+
+def _scaled(e: Expr) -> tuple[Expr, int]:
+    """e as a product with a literal."""
+    return (e.args[0], e.args[1].attr) if e.op == "mul" and is_const(e.args[1]) else (e, 1)  # type: ignore[return-value]
+
+
+def _fold_product(a: Expr, b: Expr) -> Expr | None:
+    """Products have one literal, as the last factor: so extents that are equal are the same expression."""
+    if is_const(b):
+        x, n = _scaled(a)
+        return None if x is a else x * (n * b.attr)  # type: ignore[operator]
+    (x, n), (y, m) = _scaled(a), _scaled(b)
+    if x is not a or y is not b:
+        return (x * y) * (n * m)
+    return b * a if a.op == b.op == "var" and str(a.attr) > str(b.attr) else None
+
+
+def _fold_quotient(op: str, a: Expr, b: Expr) -> Expr | None:
+    """Quotients without a rest. Operands of index arithmetic are not negative, and do not overflow."""
+    if a.op == "mul" and b in a.args:
+        return a.args[a.args[0] is b] if op == "quo" else const(0)
+    (x, n), (y, m) = _scaled(a), (None, b.attr) if is_const(b) else _scaled(b)
+    if not isinstance(m, int) or m < 1 or n < 1 or n % m or (y is not None and y is not x):
+        return None
+    if op == "rem":
+        return const(0)
+    return const(n // m) if y is x else x * (n // m)
 
 
 def binary(op: str, a, b) -> Expr:
@@ -425,12 +481,14 @@ class Load:
 
 @dataclass(eq=False, slots=True)
 class Store:
-    """buffer[index] = value, lanes as in Load. A scatter (vector index) writes lanes in order."""
+    """buffer[index] = value, lanes as in Load. A scatter (vector index) writes lanes in order. `stream` means nothing: it is a hint
+    that the value will not be read again soon, so that it may be written past the caches."""
 
     buffer: Buffer
     index: Expr
     value: Expr
     count: Expr | None = None
+    stream: bool = False
 
 
 @dataclass(eq=False, slots=True)

@@ -391,8 +391,9 @@ class _KernelParser:
                 line.expect("=")
                 value = self.expr(line)
                 count = self.expr(line) if line.accept("first") else None
+                stream = line.accept("stream")
                 line.done()
-                return Store(buffer, index, value, count)
+                return Store(buffer, index, value, count, bool(stream))
             case "prefetch":
                 buffer, index = self.place(line)
                 line.done()

@@ -100,7 +100,8 @@ class _Writer:
                 self.line(d, f"load {quote(str(s.var.attr))}: {_type(s.var)} = {quote(s.buffer.name)}[{index}]{tail}")
             case Store():
                 index, value, *rest = self.exprs(d, *(e for e in (s.index, s.value, s.count) if e is not None))
-                self.line(d, f"store {quote(s.buffer.name)}[{index}] = {value}{''.join(f' first {r}' for r in rest)}")
+                tail = "".join(f" first {r}" for r in rest) + " stream" * s.stream
+                self.line(d, f"store {quote(s.buffer.name)}[{index}] = {value}{tail}")
             case Prefetch():
                 self.line(d, f"prefetch {quote(s.buffer.name)}[{self.exprs(d, s.index)[0]}]")
             case For():

@@ -17,7 +17,7 @@ from tengen.base.errors import NegativePower
 from tengen.kernels.source import Elementwise, broadcast
 from tengen.loops import lang
 from tengen.loops.floats import format_of, power_of_two, with_sign_of
-from tengen.loops.lang import Expr, bitcast, call, cast, const, equal, fold, select, splat
+from tengen.loops.lang import Expr, as_int, bitcast, call, cast, const, equal, fold, select, splat
 from tengen.ops.define import Op, Violation, elementwise, lookup
 from tengen.ops.elementwise import mul, neg
 
@@ -174,7 +174,7 @@ pow.checks(lambda types: all(t.dtype.is_int for t in types))
 @pow.check
 def _(inputs):
     y = inputs[1]
-    if y.dtype.kind == "i" and y.size:
+    if y.dtype.kind == "i" and as_int(y.size) != 0:
         what = (
             f"{pow.signature([t._layout.type for t in inputs])}: integers cannot be raised to negative integers; "
             "help: cast to a float, for example with .astype('float32')"

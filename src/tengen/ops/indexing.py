@@ -49,7 +49,7 @@ outside.cases(Case(lambda r: (r.integers(-3, 3, (4, 17)), np.int64(-3), np.int64
 def outside_range(op: str, index: Tensor, extent: int, axis: int, low: int | None = None) -> Iterator[Violation]:
     """An index outside [low, extent) (low: -extent)."""
     low = -extent if low is None else low
-    if not index.size:
+    if as_int(index.size) == 0:
         return
     bad = outside(index, dispatch.scalar(low, int64), dispatch.scalar(extent, int64))
 

@@ -6,6 +6,7 @@ their axes take that place, else they come first. A boolean array stands for the
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import index as as_index
@@ -105,9 +106,7 @@ def _one(key: Key, i: int, d: Dim, axis: int, shape: Sequence[Dim]) -> None:
 def _range(key: Key, s: slice, d: Dim) -> None:
     """A slice keeps its axis."""
     if isinstance(d, Expr):
-        if s != slice(None):
-            raise ShapeError(f"a slice {s} of an axis whose extent {d} is known only when the program runs; help: only [:] is")
-        start, size, step = 0, d, 1
+        start, size, step = _open_range(s, d)
     else:
         start, stop, step = s.indices(d)
         size = len(range(start, stop, step))
@@ -115,6 +114,18 @@ def _range(key: Key, s: slice, d: Dim) -> None:
     key.sizes.append(size)
     key.steps.append(step)
     key.shape.append(size)
+
+
+def _open_range(s: slice, d: Expr) -> tuple[Dim, Dim, int]:
+    """(start, size, step) along an axis whose extent is known when the program runs. Nothing is clipped: where an axis turns out
+    to be too short, that is an error."""
+    step = 1 if s.step is None else s.step
+    ends = [(0 if s.start is None else s.start), (d if s.stop is None else s.stop)]
+    if not isinstance(step, int) or step < 1 or not all(isinstance(e, (int, Expr)) for e in ends):
+        raise ShapeError(f"a slice {s} of an axis whose extent {d} is known only when the program runs; help: steps are to be 1, 2, ...")
+    start, stop = (e + d if isinstance(e, int) and e < 0 else e for e in ends)
+    size = stop - start
+    return start, size if step == 1 else (size + (step - 1)) // step, step
 
 
 def read_key(key: Any, shape: Sequence[Dim]) -> Key:
@@ -144,6 +155,25 @@ def read_key(key: Any, shape: Sequence[Dim]) -> Key:
         axis += 1
     _place(out, items, where_arrays)
     return out
+
+
+def _plain(key: Any) -> tuple | None:
+    """A key of ints, slices, None and ... alone as what has a hash; None for any other."""
+    out: list[Any] = []
+    for k in key if type(key) is tuple else (key,):
+        if type(k) is slice:
+            if not all(x is None or type(x) is int for x in (k.start, k.stop, k.step)):
+                return None
+            k = k.start, k.stop, k.step
+        elif type(k) is not int and k is not None and k is not Ellipsis:
+            return None
+        out.append(k)
+    return tuple(out)
+
+
+@functools.lru_cache(1024)  # loops take the same slices of the same shapes again and again
+def _read_plain(plain: tuple, shape: tuple[Dim, ...]) -> Key:
+    return read_key(tuple([slice(*k) if type(k) is tuple else k for k in plain]), shape)
 
 
 def _add_array(out: Key, k: Tensor, shape: Sequence[Dim], axis: int) -> int:
@@ -202,7 +232,8 @@ def getitem(inp: Tensor, key) -> Tensor:
     ([6, 5, 4], [[1, 3], [4, 6]], [5, 6])
     """
     x = dispatch.tensor(inp)
-    k = read_key(key, x.shape)
+    plain = _plain(key)
+    k = read_key(key, x.shape) if plain is None else _read_plain(plain, x.shape)
     y = sliced(x, k)
     if k.indices:
         return index(k.indices, y, tuple(k.axes), k.position)

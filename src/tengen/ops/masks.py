@@ -11,6 +11,7 @@ import numpy as np
 
 from tengen.base.dtype import int64
 from tengen.base.errors import ShapeError, TraceError
+from tengen.loops.lang import as_int
 from tengen.ops.define import Case, dispatch, lookup, shorthand
 from tengen.ops.elementwise import astype
 from tengen.ops.indexing import index, searchsorted
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 def true_positions(mask: Tensor) -> Tensor:
     """The positions of true elements in the flattened mask, int64. Not in a trace: they must be counted first."""
-    if mask.size and not _is_concrete(mask):
+    if as_int(mask.size) != 0 and not _is_concrete(mask):
         raise TraceError(
             "a selection by a mask inside a trace: how many elements it has is known only when the program runs; "
             "help: use where(mask, x, 0), or compute the mask outside"

@@ -12,7 +12,7 @@ from tengen.base.errors import DTypeError, IndexOutOfRange, ShapeError
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import product
 from tengen.kernels.source import At, Source
-from tengen.loops.lang import cast, equal
+from tengen.loops.lang import as_int, cast, equal
 from tengen.ops.define import Case, Violation, composite, dispatch, lookup, primitive
 from tengen.ops.elementwise import add, div, exp, mul, sub
 from tengen.ops.indexing import outside
@@ -263,7 +263,7 @@ def cross_entropy_each(
 def _(inputs, axis, **_):
     pred, label = inputs
     n = pred.shape[axis]
-    if not label.size:
+    if as_int(label.size) == 0:
         return
     where = f"is outside the {n} classes of axis {axis} of scores of shape {pred.shape}"
 

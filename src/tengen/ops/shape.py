@@ -87,7 +87,7 @@ def _(a, out, shape):
 
 def reshaped_strides(a: Array, shape: Sequence[Dim]) -> tuple[Dim, ...] | None:
     """Strides that show `a` with another shape, or None when the elements would have to move."""
-    if a.is_contiguous() or product(a.shape) == 0:
+    if a.is_contiguous() or as_int(product(a.shape)) == 0:
         return contiguous_strides(shape)
     old = [(d, s) for d, s in zip(a.shape, a.strides) if as_int(d) != 1]
     strides: list[Dim] = []
@@ -221,7 +221,8 @@ def _(x, starts, sizes, steps):
 
 @strided_slice.view
 def _(a, out, starts, sizes, steps):
-    offset = a.offset + sum(st * s for st, s in zip(starts, a.strides)) if all(sizes) else a.offset
+    some = all(as_int(n) != 0 for n in sizes)
+    offset = a.offset + sum(st * s for st, s in zip(starts, a.strides)) if some else a.offset
     return replace(a, shape=tuple(sizes), strides=tuple(s * st for s, st in zip(a.strides, steps)), offset=offset)
 
 

@@ -11,7 +11,7 @@ from math import prod
 
 import numpy as np
 
-from tengen.ir.graph import Graph, Node, Value, copy_node
+from tengen.ir.graph import Graph, Node, Value, attr_extents, copy_node
 from tengen.loops.lang import Expr
 from tengen.ops.define import lookup
 
@@ -46,7 +46,7 @@ def _known_nodes(g: Graph) -> set[int]:
     nodes: list[Node] = []
     for n in g.nodes:
         ins = [v for v in n.inputs if v is not None]
-        if all(v in values for v in ins) and all(_size(v) <= max(SMALL, sum(map(_size, ins))) for v in n.outputs):
+        if all(v in values for v in ins) and not attr_extents(n.attrs) and all(_size(v) <= max(SMALL, sum(map(_size, ins))) for v in n.outputs):
             values.update(n.outputs)
             nodes.append(n)
     kept = {id(n) for n in nodes}

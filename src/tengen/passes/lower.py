@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from tengen.base.dtype import bool_
 from tengen.base.errors import VerifyError
@@ -15,6 +16,7 @@ from tengen.kernels.lowering import Array, Lowering, contiguous_strides
 from tengen.kernels.pointwise import copy, pointwise
 from tengen.kernels.reduce import reduce_together
 from tengen.kernels.rows import rowwise
+from tengen.kernels.schedule import Schedules
 from tengen.kernels.source import Leaf, Literal, Source
 from tengen.loops.lang import Expr, cast
 from tengen.ops.define import lookup
@@ -22,13 +24,19 @@ from tengen.passes.inplace import CHECKS, destinations
 from tengen.passes.layout import assign_layouts, dense
 
 
-def lower(graph: Graph, target, ints: Sequence[Expr] = (), arrays: dict[Value, Array] | None = None) -> tuple[Lowering, dict]:
-    """Lowers a graph. `arrays` places inputs (default: dense). Buffer ids: ("in", i), ("state", name), ("const", name),
-    ("out", i); CHECKS holds one bool for each check.
+def lower(
+    graph: Graph,
+    target,
+    ints: Sequence[Expr] = (),
+    arrays: dict[Value, Array] | None = None,
+    schedules: Schedules | None = None,
+) -> tuple[Lowering, dict]:
+    """Lowers a graph. `arrays` places inputs (default: dense). `schedules`: what tuning found. Buffer ids: ("in", i),
+    ("state", name), ("const", name), ("out", i); CHECKS holds one bool for each check.
 
     Returns the lowering and the `Array` of every output value, by output position.
     """
-    lo = Lowering(target, ints)
+    lo = Lowering(target, ints, schedules)
     env: dict[Value, Array] = dict(arrays or {})
     for i, v in enumerate(graph.inputs):
         env.setdefault(v, dense(("in", i), v))
@@ -38,10 +46,10 @@ def lower(graph: Graph, target, ints: Sequence[Expr] = (), arrays: dict[Value, A
         env.setdefault(c.value, dense(("const", c.name), c.value))
     wanted = destinations(graph)
     lies = assign_layouts(graph, env, wanted)
-    for n in graph.nodes:
-        lo.where = n.where
+    for i, n in enumerate(graph.nodes):
+        lo.where, lo.node = n.where, i
         _lower_node(lo, n, env, wanted, lies)
-    lo.where = None
+    lo.where = lo.node = None
     outs = {}
     for i, v in enumerate(graph.outputs):
         out = env[v] if env[v].id == ("out", i) else _out_array(lo, env[v], ("out", i))
@@ -103,10 +111,13 @@ def _lower_node(
         a = _flag(id[1]) if id[0] == CHECKS else replace(lies[v], id=id)  # type: ignore[index]
         env[v] = a
         outs.append(a)
-    if op is not None:
-        op.lower_to(lo, ins, outs, n.attrs)
+    if op is None:
+        run = partial(_lower_fused, n=n, ins=ins, outs=outs)
     else:
-        _lower_fused(lo, n, ins, outs)
+        run = partial(op.lower_to, ins=ins, outs=outs, attrs=n.attrs)
+    assert lo.node is not None
+    lo.nodes[lo.node] = run
+    run(lo)
 
 
 def _lower_fused(lo: Lowering, n: Node, ins: Sequence[Array | None], outs: Sequence[Array]) -> None:

@@ -9,6 +9,7 @@ and is written again. Entries are written beside and renamed, so processes never
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import hmac
 import os
@@ -23,8 +24,9 @@ from tengen.codegen.target import Target
 from tengen.runtime.compile import compile_object
 
 _HASH_BYTES = 32
-_KEY = "key"
+_KEY, _LOCK = "key", "lock"
 _SUFFIX = ".o"
+SCHEDULES = ".s"  # of entries that hold what tuning found
 _PRUNE_EVERY = 64  # writes of this process between two looks at the size of the whole
 
 _keys: dict[Path, bytes] = {}
@@ -34,12 +36,14 @@ _writes = 0
 
 @dataclass(frozen=True)
 class Info:
-    """What the cache holds. path: its directory. entries, bytes: what is in it. limit: the size it is kept under."""
+    """What the cache holds. path: its directory. entries, bytes: compiled kernels in it. limit: the size it is kept under.
+    schedules: files of what tuning found, one for each target and number of threads."""
 
     path: Path
     entries: int
     bytes: int
     limit: int
+    schedules: int = 0
 
 
 def directory() -> Path:
@@ -123,17 +127,44 @@ def _seal(key: bytes, name: str, data: bytes) -> bytes:
     return hashlib.blake2b(name.encode() + b"\0" + data, digest_size=_HASH_BYTES, key=key).digest()
 
 
-def _name(key_text: str) -> str:
-    return hashlib.sha256(key_text.encode()).hexdigest() + _SUFFIX
+def _name(key_text: str, suffix: str = _SUFFIX) -> str:
+    return hashlib.sha256(key_text.encode()).hexdigest() + suffix
 
 
-def get(key_text: str) -> bytes | None:
+def stamp(key_text: str, suffix: str = _SUFFIX) -> tuple[int, ...] | None:
+    """What changes when another entry is put under a key; None where there is none. It says nothing of whose it is: see
+    `get`."""
+    if not config.cache:
+        return None
+    try:
+        st = os.stat(directory() / _name(key_text, suffix), follow_symlinks=False)
+    except OSError:
+        return None
+    return st.st_ino, st.st_mtime_ns, st.st_size
+
+
+@contextlib.contextmanager
+def locked():
+    """No other process is in this block at the same time, where the cache can be used."""
+    place = _ready()
+    if place is None:
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            fd = os.open(place[0] / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            stack.callback(os.close, fd)
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+
+
+def get(key_text: str, suffix: str = _SUFFIX) -> bytes | None:
     """The data kept under a key, or None. Using an entry makes it young."""
     place = _ready()
     if place is None:
         return None
     path, key = place
-    name = _name(key_text)
+    name = _name(key_text, suffix)
     raw = _read(path / name)
     if raw is None or len(raw) < _HASH_BYTES:
         return None
@@ -145,14 +176,14 @@ def get(key_text: str) -> bytes | None:
     return data
 
 
-def put(key_text: str, data: bytes) -> None:
+def put(key_text: str, data: bytes, suffix: str = _SUFFIX) -> None:
     """Keeps data under a key. A disk that is full or gone is no error: the data is then not kept."""
     global _writes
     place = _ready()
     if place is None:
         return
     path, key = place
-    name = _name(key_text)
+    name = _name(key_text, suffix)
     try:
         part = _write_beside(path, _seal(key, name, data) + data)
         try:
@@ -174,7 +205,7 @@ def _entries(path: Path) -> list[tuple[float, int, Path]]:
     found = []
     with contextlib.suppress(OSError), os.scandir(path) as files:
         for f in files:
-            if f.name.endswith(_SUFFIX) or f.name.startswith(".part-"):
+            if f.name.endswith((_SUFFIX, SCHEDULES)) or f.name.startswith(".part-"):
                 with contextlib.suppress(OSError):
                     st = f.stat(follow_symlinks=False)
                     found.append((st.st_mtime, st.st_size, Path(f.path)))
@@ -196,8 +227,10 @@ def _prune(path: Path) -> None:
 def info() -> Info:
     """What the cache holds now."""
     path = directory()
-    found = [e for e in _entries(path) if e[2].suffix == _SUFFIX]
-    return Info(path, len(found), sum(n for _, n, _ in found), config.cache_bytes)
+    every = _entries(path)
+    found = [e for e in every if e[2].suffix == _SUFFIX]
+    schedules = sum(e[2].suffix == SCHEDULES for e in every)
+    return Info(path, len(found), sum(n for _, n, _ in found), config.cache_bytes, schedules)
 
 
 def clear() -> int:

@@ -16,7 +16,7 @@ from tengen.base.errors import Undecided
 from tengen.codegen.target import Target
 from tengen.ir.graph import attr_key
 from tengen.ir.types import TensorType
-from tengen.kernels.axes import memory_order, merge_axes
+from tengen.kernels.axes import memory_order, merge_axes, streams
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Leaf
@@ -24,6 +24,7 @@ from tengen.loops.lang import Expr, Index, var
 from tengen.ops.define import Op, negative_zero
 from tengen.runtime import launch_log, native
 from tengen.runtime.program import Program, build, check_bytes, value_of
+from tengen.runtime.schedules import known
 
 
 class Layout:
@@ -118,7 +119,7 @@ def make_overwrite(op: Op, layouts: Sequence[Layout], attrs: dict, over: int) ->
     n = len(arrays) if op.variadic else len(op.tensors)
 
     def make(some: Sequence[Array], names: list[Expr]) -> tuple[Program, None]:
-        lo = Lowering(Target.host(), names)
+        lo = Lowering(Target.host(), names, known())
         op.lower_to(lo, some[:n], [some[over]], attrs)
         return build(lo, [a.id for a in some], ["nothing"], op.name, recording()), None
 
@@ -171,11 +172,12 @@ def _elementwise(op: Op, arrays: Sequence[Array], outs: Sequence[Layout], attrs:
     sym = _Symbols()
     shape = tuple(sym.new(prod(full[-1].shape[i] for i in g)) for g in groups)  # type: ignore[misc]
     named = [Array(a.id, a.dtype, shape, tuple(sym.stride(a.strides[g[-1]]) for g in groups)) for a in full]  # type: ignore[arg-type]
-    key = (op, _frozen(attrs), tuple((a.dtype, a.strides) for a in named), recording())
+    large = streams([out])
+    key = (op, _frozen(attrs), tuple((a.dtype, a.strides) for a in named), large, recording())
     if key not in _programs:
         lo = Lowering(Target.host(), sym.names)
         source = op.make_source([Leaf(a) for a in named[:-1]], TensorType(shape, out.dtype), attrs)
-        pointwise(lo, [source], [named[-1]], op.name)
+        pointwise(lo, [source], [named[-1]], op.name, large)
         _programs[key] = build(lo, [a.id for a in arrays], ["out0"], op.name, recording()), None
     return _programs[key][0], sym.values
 
@@ -245,7 +247,7 @@ def _named(a: Array, sym: _Symbols) -> Array:
 
 def _program(op: Op, arrays: Sequence[Array | None], orders: Sequence, attrs: dict, names: list[Expr]) -> Program:
     types = [None if a is None else TensorType(a.shape, a.dtype) for a in arrays]
-    lo = Lowering(Target.host(), names)
+    lo = Lowering(Target.host(), names, known())
     outs = []
     for i, (t, order) in enumerate(zip(op.infer_types(types, attrs), orders)):
         outs.append(Array(f"out{i}", t.dtype, t.shape, contiguous_strides(t.shape, order)))

@@ -18,15 +18,16 @@ from tengen.codegen.llvm import emit_module
 from tengen.codegen.target import Target
 from tengen.ir.graph import Graph
 from tengen.kernels.lowering import Launch, Lowering
+from tengen.kernels.schedule import Schedule
 from tengen.loops.interp import evaluate
-from tengen.loops.lang import Expr, Index, as_int, const, maximum
+from tengen.loops.lang import Expr, Index, as_int
 from tengen.loops.text import print_kernel
 from tengen.loops.verify import verify
 from tengen.runtime import compile as compiler
 from tengen.runtime import launch_log, native
+from tengen.runtime.arena import Temporaries
 from tengen.runtime.cache import compiled
 
-ALIGN = 64  # bytes; temporaries start on a cache line
 MOST_BYTES = 1 << 60
 
 
@@ -36,11 +37,11 @@ class Program:
 
     Attributes:
         text: its LLVM IR. n_inputs, n_outputs: buffers expected. params: the integer parameters, in order.
-        derived: expressions over params that follow them in `ints`. arena: bytes of scratch memory, maybe an expression.
+        derived: expressions over params, and offsets of temporaries, that follow them in `ints`. temps: what lies in the arena.
         graph: what it was made from. constants: its last input buffers: constants of the graph, ("const", name), and the outputs
             of `setup`, a program that is run once and takes constants only. output_bytes: of the outputs of such a program.
         launches: what it runs, in order, if it was built to be recorded (`launch_log.py`); else None. costs: of those,
-            as far as they were asked for.
+            as far as they were asked for. schedules: those that are not what the rule says, by key (`Schedules.key`).
     """
 
     name: str
@@ -50,7 +51,7 @@ class Program:
     n_outputs: int
     params: list[Expr]
     derived: list[Expr]
-    arena: Index
+    temps: Temporaries
     kernels: int
     graph: Graph = field(default_factory=lambda: Graph(""))
     constants: list[Hashable] = field(default_factory=list)
@@ -58,6 +59,7 @@ class Program:
     output_bytes: list[int] = field(default_factory=list)
     launches: list[Launch] | None = None
     costs: dict = field(default_factory=dict)
+    schedules: dict[str, Schedule] = field(default_factory=dict)
     _loaded: object = None
 
     @property
@@ -72,13 +74,19 @@ class Program:
 
     def integers(self, values: Sequence[int]) -> list[int]:
         """The `ints` array for these parameter values."""
-        return [*values, *(value_of(e, self.params, values) for e in self.derived)]
+        offsets = () if self.temps.known else self._place(values)[0]
+        names, numbers = [*self.params, *self.temps.offsets()[: len(offsets)]], [*values, *offsets]
+        return [*values, *(value_of(e, names, numbers) for e in self.derived)]  # type: ignore[arg-type]
 
     def arena_bytes(self, values: Sequence[int]) -> int:
         """Bytes of scratch memory for these parameter values; MemoryError for more than any machine has."""
-        known = as_int(self.arena)
-        n = exact(self.arena, dict(zip(self.params, values))) if known is None else known  # type: ignore[arg-type]
-        return check_bytes(n, f"the temporaries of {self.name}")
+        return self._place(values)[1]
+
+    def _place(self, values: Sequence[int]) -> tuple[tuple[int, ...], int]:
+        env = dict(zip(self.params, values))
+        sizes = [s if isinstance(s, int) else exact(s, env) for s in self.temps.sizes]
+        check_bytes(sum(sizes), f"the temporaries of {self.name}")
+        return self.temps.place(sizes)
 
     def plan(
         self,
@@ -139,7 +147,8 @@ def build(lo: Lowering, inputs: Sequence[Hashable], outputs: Sequence[Hashable],
     if config.debug >= 3:
         for launch in lo.launches:
             print(print_kernel(launch.kernel))
-    offsets, arena = plan_memory(lo)
+    temps = Temporaries.of(lo)
+    offsets = dict(zip(temps.ids, temps.offsets()))
     derived: list[Expr] = []
 
     def operand(e: Index, lines: list[str]) -> str:
@@ -201,42 +210,5 @@ def build(lo: Lowering, inputs: Sequence[Hashable], outputs: Sequence[Hashable],
         print(compiler.assembly(text, lo.target))
     launches = list(lo.launches) if record else None
     return Program(
-        name, text, lo.target, len(inputs), len(outputs), list(lo.ints), derived, arena, len(kernels), launches=launches
+        name, text, lo.target, len(inputs), len(outputs), list(lo.ints), derived, temps, len(kernels), launches=launches
     )
-
-
-def plan_memory(lo: Lowering) -> tuple[dict[Hashable, Index], Index]:
-    """Offsets of the temporaries in one arena, by lifetime and best fit; where sizes are known only at run time, one after the
-    other. Returns (offset in bytes of each, bytes of the arena)."""
-    first: dict[Hashable, int] = {}
-    last: dict[Hashable, int] = {}
-    for i, launch in enumerate(lo.launches):
-        for id in launch.ids:
-            if id in lo.temps:
-                first.setdefault(id, i)
-                last[id] = i
-    sizes: dict[Hashable, Index] = {}
-    for id in first:
-        dt, n = lo.temps[id]
-        sizes[id] = (n * dt.size + (ALIGN - 1)) // ALIGN * ALIGN
-    offsets: dict[Hashable, Index] = {}
-    known = {id: as_int(s) for id, s in sizes.items()}
-    if any(s is None for s in known.values()):
-        at: Index = 0
-        for id, s in sizes.items():
-            offsets[id] = at
-            at = at + maximum(const(ALIGN), s if isinstance(s, Expr) else const(s))
-        return offsets, at
-    placed: list[tuple[int, int, Hashable]] = []  # (offset, end, id)
-    for id in sorted(first, key=lambda i: -known[i]):  # type: ignore[operator]
-        size = max(known[id] or 0, ALIGN)
-        busy = sorted((o, e) for o, e, other in placed if first[other] <= last[id] and first[id] <= last[other])
-        best, best_gap, at_ = None, None, 0
-        for o, e in busy:
-            if o - at_ >= size and (best_gap is None or o - at_ < best_gap):
-                best, best_gap = at_, o - at_
-            at_ = max(at_, e)
-        place = at_ if best is None else best
-        placed.append((place, place + size, id))
-        offsets[id] = place
-    return offsets, max((e for _, e, _ in placed), default=0)

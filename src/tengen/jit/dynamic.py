@@ -1,0 +1,108 @@
+"""Open axes of a traced function's arguments: how users name them, and what calls make of them.
+
+In: the option ``dynamic_axes`` of `trace`, and the arguments of a call. Out: types with names in place of these extents, and
+the numbers that the names have in the call.
+"""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tengen.base.errors import PACKAGE, ArgumentError, ShapeError, TraceError, Undecided
+from tengen.ir.types import TensorType
+from tengen.loops.lang import var
+from tengen.passes.extents import check_name
+
+Axes = dict[int, str]
+
+
+class DynamicAxes:
+    """Which axes of which arguments stay open. given: as the user wrote it.
+
+    Errors: ArgumentError or VerifyError for anything but axes and names, or for a parameter that the function does not have.
+    """
+
+    def __init__(self, given: Mapping[Any, Any], function: Callable):
+        self.given = given
+        by_axis = {k: v for k, v in given.items() if isinstance(k, int)}
+        self.every = _axes("every argument", by_axis)
+        self.of = {k: _axes(k, v) for k, v in given.items() if k not in by_axis}
+        self.names = _parameters(function)
+        if self.every and self.of:
+            raise ArgumentError(f"dynamic_axes={dict(given)}: either axes of every argument, or axes by the names of arguments")
+        unknown = [k for k in self.of if self.names is not None and k not in self.names]
+        if unknown:
+            raise ArgumentError(f"dynamic_axes names {unknown[0]!r}, the function has the parameters {', '.join(self.names or ())}")
+
+    def open(self, structure: Any, types: Sequence[TensorType]) -> tuple[list[TensorType], dict[str, int]]:
+        """The types with names for open extents, and the number of each name.
+
+        Errors: ShapeError for two numbers under one name, or an axis that an argument has not.
+        """
+        extents: dict[str, int] = {}
+        first: dict[str, int] = {}
+        found: list[TensorType] = []
+        for i, (t, (name, axes)) in enumerate(zip(types, self._by_leaf(structure))):
+            shape = list(t.shape)
+            for axis, e in axes.items():
+                if not -t.ndim <= axis < t.ndim:
+                    if self.every and not t.ndim:
+                        continue  # a number among the arguments
+                    raise ShapeError(f"argument {name}: {t!r} has no axis {axis}, which dynamic_axes calls {e!r}")
+                n = int(t.shape[axis])  # type: ignore[arg-type]
+                if extents.setdefault(e, n) != n:
+                    raise ShapeError(
+                        f"{e!r} is {extents[e]} in tensor {first[e]} of the arguments and {n} in tensor {i} ({name}); "
+                        "help: what has one name in dynamic_axes is one number"
+                    )
+                first.setdefault(e, i)
+                shape[axis] = var(e)
+            found.append(TensorType(shape, t.dtype))
+        return found, extents
+
+    def _by_leaf(self, structure: Any) -> list[tuple[str, Axes]]:
+        """(name of the parameter, open axes) for each tensor of a call, in order."""
+        args, kwargs = structure[1]
+        names = self.names or ()
+        given = [(names[min(i, len(names) - 1)] if names else f"{i}", k) for i, k in enumerate(args[1])] + list(kwargs[1])
+        return [(name, self.every or self.of.get(name, {})) for name, k in given for _ in range(_tensors(k))]
+
+
+def _axes(name: str, axes: Any) -> Axes:
+    if not isinstance(axes, Mapping) or not all(isinstance(a, int) and isinstance(e, str) for a, e in axes.items()):
+        raise ArgumentError(f'dynamic_axes of {name}: {axes!r} is no table from axes to names, such as {{0: "batch"}}')
+    for e in axes.values():
+        check_name(e)
+    return dict(axes)
+
+
+def _parameters(function: Callable) -> tuple[str, ...] | None:
+    """Names of the parameters, as far as they can be found."""
+    try:
+        return tuple(inspect.signature(getattr(function, "forward", function)).parameters)
+    except (TypeError, ValueError):
+        return None
+
+
+def _tensors(key: Any) -> int:
+    """How many tensors a structure of `flatten` holds."""
+    match key[0]:
+        case "T": return 1  # fmt: skip
+        case "N": return sum(map(_tensors, key[2]))  # fmt: skip
+        case "tuple" | "list": return sum(map(_tensors, key[1]))  # fmt: skip
+        case "dict": return sum(_tensors(v) for _, v in key[1])  # fmt: skip
+    return 0
+
+
+def undecided(name: str, e: Undecided, extents: Mapping[str, int]) -> TraceError:
+    """The error of a recording that asked for the number of an open extent."""
+    lines = [f for f in traceback.extract_tb(e.__traceback__) if not f.filename.startswith(PACKAGE)]
+    line = f"{lines[-1].filename}:{lines[-1].lineno}: " if lines else ""
+    names = ", ".join(map(repr, extents))
+    return TraceError(
+        f"{line}{name} is recorded for every {names}: {e}; help: arithmetic with + - * // on extents, shapes made of them and "
+        "tensors divided by them are recorded; a Python decision or number is not: leave the axis out of dynamic_axes for that"
+    )

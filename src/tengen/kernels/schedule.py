@@ -1,0 +1,172 @@
+"""Schedules: what a kernel's generator may choose freely because it changes no bit. Tiles, unrolling, the order of loops,
+packing, how work is cut into pieces.
+
+A strategy has a rule that gives a schedule from the problem and the target, and asks the lowering (`Lowering.choose`), which
+answers with that, or with what tuning found for the same problem: a schedule that `Schedules` knows. In: a text that says what
+is computed, a rule's schedule. Out: a schedule that fits. Nothing here touches the order of any sum.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
+
+from tengen.base.errors import ScheduleError
+
+LONGEST_TEXT = 200
+KEY_DIGITS = 32
+DRAWS = 2000  # schedules by chance, once those nearby are tried
+_TEXT = re.compile(r"([a-z_]+)\(([a-z_]+=\d{1,9}(?:, [a-z_]+=\d{1,9})*)\)")
+_kinds: dict[str, type[Schedule]] = {}
+
+
+class Schedule:
+    """The base of every kind of schedule: a frozen dataclass of integers >= 0 (0 and 1 for yes and no).
+
+    Its text reads back: ``str(s)`` is ``"tile(rows=6, vectors=2)"``, and `parse` makes the same of it.
+    """
+
+    kind: ClassVar[str] = ""
+    steps: ClassVar[Mapping[str, Sequence[int]]] = {}  # field -> values that are worth a try
+
+    def __init_subclass__(cls, kind: str, **rest):
+        super().__init_subclass__(**rest)
+        cls.kind = kind
+        _kinds[kind] = cls
+
+    def __str__(self) -> str:
+        return f"{self.kind}({', '.join(f'{k}={int(v)}' for k, v in self.numbers().items())})"
+
+    def numbers(self) -> dict[str, int]:
+        """The fields by name."""
+        return {f.name: int(getattr(self, f.name)) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+
+    def near(self) -> Iterator[Schedule]:
+        """Schedules that are like this one: one field differs by one of its `steps`, then by two, then two fields by one
+        each."""
+        moves = [(name, self._beside(name, 1)) for name in self.steps]
+        for name, values in [*moves, *((name, self._beside(name, 2)) for name in self.steps)]:
+            yield from (dataclasses.replace(self, **{name: v}) for v in values)  # type: ignore[type-var]
+        for (x, xs), (y, ys) in itertools.combinations(moves, 2):
+            yield from (dataclasses.replace(self, **{x: v, y: w}) for v in xs for w in ys)  # type: ignore[type-var]
+
+    def far(self, rng: random.Random) -> Schedule:
+        """A schedule with any of the `steps`."""
+        return dataclasses.replace(self, **{name: rng.choice(values) for name, values in self.steps.items()})  # type: ignore[type-var]
+
+    def _beside(self, name: str, distance: int) -> list[int]:
+        """The values of a field's steps so far above and below its own."""
+        now, steps = getattr(self, name), sorted(self.steps[name])
+        above, below = [v for v in steps if v > now], [v for v in reversed(steps) if v < now]
+        return [side[distance - 1] for side in (above, below) if len(side) >= distance]
+
+
+def parse(text: str) -> Schedule | None:
+    """The schedule of a text; None where it is of a kind, or has fields, that this Tengen does not know.
+
+    Errors: ScheduleError for a text that is no schedule at all.
+
+    >>> from tengen.kernels.tile import Register
+    >>> s = parse("register(rows=6, vectors=2, high=4, along_k=1, packed=1, panels=0, blocks=0, across=0, unroll=2)")
+    >>> s == Register(rows=6, vectors=2, high=4, along_k=1, packed=1, unroll=2), parse("later(depth=3)")
+    (True, None)
+    """
+    m = _TEXT.fullmatch(text) if len(text) <= LONGEST_TEXT else None
+    if m is None:
+        raise ScheduleError(f"{text[:60]!r} is no schedule; help: one looks like 'grain(elements=16384)'")
+    numbers = dict(pair.split("=") for pair in m[2].split(", "))
+    cls: Any = _kinds.get(m[1])
+    if cls is None or numbers.keys() != {f.name for f in dataclasses.fields(cls)}:
+        return None
+    return cls(**{k: int(v) for k, v in numbers.items()})
+
+
+S = TypeVar("S", bound=Schedule)
+
+
+class Schedules:
+    """Tuned schedules for one target and number of threads, by what is computed.
+
+    Args:
+        target: `Target.key`. threads: of the programs. entries: key -> schedule. strict: a schedule that does not fit its
+            problem is an error; else the rule's is taken.
+    """
+
+    def __init__(self, target: str, threads: int, entries: Mapping[str, Schedule] | None = None, strict: bool = False):
+        self.target, self.threads, self.strict = target, threads, strict
+        self.entries = dict(entries or {})
+
+    def key(self, meaning: str) -> str:
+        """The key of what is computed: a hash that also tells targets and numbers of threads apart."""
+        return hashlib.sha256(f"{self.target}\n{self.threads}\n{meaning}".encode()).hexdigest()[:KEY_DIGITS]
+
+    def also(self, entries: Mapping[str, Schedule], strict: bool = False) -> Schedules:
+        """The same with more entries, which come first."""
+        return Schedules(self.target, self.threads, {**self.entries, **entries}, strict)
+
+
+@dataclass
+class Choice:
+    """A question that a strategy asked.
+
+    Attributes:
+        meaning: what is computed, as text. rule: what the rule says. taken: what was answered. fits: a schedule -> "", or why
+            the kernel cannot have it. nodes: of the graph, which asked.
+    """
+
+    meaning: str
+    rule: Schedule
+    taken: Schedule
+    fits: Callable[[Schedule], str]
+    nodes: set[int] = field(default_factory=set)
+
+    def near(self, s: Schedule) -> Iterator[Schedule]:
+        """Schedules near `s` that fit."""
+        return (x for x in s.near() if not self.fits(x))
+
+    def worth_a_try(self, s: Schedule) -> Iterator[Schedule]:
+        """Schedules that fit: those near `s`, then any, always the same ones."""
+        rng = random.Random(self.meaning)
+        yield from self.near(s)
+        yield from (x for x in (s.far(rng) for _ in range(DRAWS)) if not self.fits(x))
+
+
+def answer(known: Schedules | None, meaning: str, rule: S, fits: Callable[[S], str]) -> S:
+    """The tuned schedule of what is computed, where there is one of the rule's kind that fits; else the rule's.
+
+    Errors: ScheduleError, where `known` is strict, for one that does not fit.
+    """
+    found = known.entries.get(known.key(meaning)) if known is not None and known.entries else None
+    if found is None or type(found) is not type(rule):
+        return rule
+    why = fits(found)  # type: ignore[arg-type]
+    if why and known is not None and known.strict:
+        raise ScheduleError(f"{found} cannot be: {why}; what is computed: {meaning}")
+    return rule if why else found  # type: ignore[return-value]
+
+
+def outside(s: Schedule, **limits: tuple[int, int]) -> str:
+    """Why a schedule's numbers are not within limits, least and most of each field; "" if they are."""
+    for name, (least, most) in limits.items():
+        if not least <= getattr(s, name) <= most:
+            return f"{name} is {getattr(s, name)}, not in {least}..{most}"
+    return ""
+
+
+@dataclass(frozen=True)
+class Grain(Schedule, kind="grain"):
+    """elements: of a piece, about."""
+
+    elements: int
+
+    steps: ClassVar = {"elements": tuple(1 << i for i in range(10, 21))}
+
+    def fits(self) -> str:
+        """Why it cannot be; empty if it can."""
+        return outside(self, elements=(1, 1 << 24))

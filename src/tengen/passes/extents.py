@@ -1,0 +1,131 @@
+"""Open extents: what a graph's symbols are, and the graph with numbers in their place.
+
+In: a graph some of whose extents are names (``f32[batch,3,224,224]``), numbers for the names. Out: the graph of these numbers,
+whose types are all derived again: where a name hid that shapes do not fit, this finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tengen.base.errors import ShapeError, TengenError, VerifyError
+from tengen.ir.graph import Constant, Graph, Node, State, Value, attr_extents, map_attr
+from tengen.ir.types import Dim, TensorType
+from tengen.loops.lang import Expr, as_int, const, substitute
+from tengen.ops.define import lookup
+from tengen.passes.pipeline import infer
+
+KERNELS_OWN = {"piece"}
+
+
+def open_extents(graph: Graph) -> list[Expr]:
+    """The symbols of a graph in order: extents of its inputs that are names.
+
+    >>> from tengen.ir.text import parse_graph
+    >>> open_extents(parse_graph("graph g(x: f32[batch,3]):\\n    return y = x\\n"))
+    [batch]
+    """
+    found = {d: None for v in graph.inputs for d in v.type.shape if isinstance(d, Expr) and d.op == "var"}
+    return list(found)
+
+
+def check_name(name: str) -> None:
+    """VerifyError unless an open extent can have this name: an identifier that kernels do not use themselves."""
+    if not name.isidentifier() or name.startswith("_") or name in KERNELS_OWN:
+        raise VerifyError(f"an open extent cannot be called {name[:60]!r}")
+
+
+def check_symbols(graph: Graph) -> None:
+    """VerifyError where extents or attributes hold symbols that are no extents of inputs, or states are not of one size."""
+    known = set(open_extents(graph))
+    for e in known:
+        check_name(str(e.attr))
+    for s in graph.states.values():
+        if any(isinstance(d, Expr) for d in s.read.type.shape):
+            raise VerifyError(f"the state {s.name!r} has an open extent")
+    seen: set[Expr] = set()
+    for g in graph.graphs():
+        dims = [d for v in g.values() for d in v.type.shape if isinstance(d, Expr)]
+        stack = dims + [e for n in g.nodes for e in attr_extents(n.attrs)]
+        while stack:
+            e = stack.pop()
+            if e.op == "var" and e not in known:
+                raise VerifyError(f"the extent {e!r} is no extent of an input")
+            stack += [a for a in e.args if a not in seen]
+            seen.update(e.args)
+
+
+def extents_of(types: Sequence[TensorType], shapes: Sequence[Sequence[int]], names: Sequence[str]) -> dict[str, int]:
+    """The numbers of the open extents in tensors of these shapes, which are to have these types.
+
+    Args:
+        names: of the tensors, for messages.
+
+    Errors: ShapeError where a shape does not fit its type, or two do not agree on an extent.
+    """
+    found: dict[str, int] = {}
+    first: dict[str, str] = {}
+    for t, shape, name in zip(types, shapes, names):
+        if len(shape) != t.ndim or any(isinstance(d, int) and d != n for d, n in zip(t.shape, shape)):
+            raise ShapeError(f"{name} is {t!r}, it was given the shape {tuple(shape)}")
+        for d, n in zip(t.shape, shape):
+            if isinstance(d, Expr) and found.setdefault(str(d.attr), n) != n:
+                e = str(d.attr)
+                raise ShapeError(f"{e} is {found[e]} in {first[e]} and {n} in {name}; help: what has one name is one number")
+            if isinstance(d, Expr):
+                first.setdefault(str(d.attr), name)
+    return found
+
+
+def at_extents(graph: Graph, extents: Mapping[str, int]) -> Graph:
+    """The graph for these numbers.
+
+    Errors: ShapeError, which names the op and the user's line, where shapes do not fit with them.
+    """
+    if not open_extents(graph):
+        return graph
+    memo: dict[Expr, Expr] = {d: const(extents[str(d.attr)]) for d in open_extents(graph)}
+
+    def dim(d: Dim) -> Dim:
+        e = substitute(d, memo) if isinstance(d, Expr) else d
+        return e if as_int(e) is None else as_int(e)  # type: ignore[return-value]
+
+    def value(v: Value) -> Value:
+        return Value(TensorType(tuple(map(dim, v.type.shape)), v.type.dtype), v.name)
+
+    def attribute(a: Any) -> Any:
+        return dim(a) if isinstance(a, Expr) else inside(a) if isinstance(a, Graph) else a
+
+    def inside(old: Graph) -> Graph:
+        m = {v: value(v) for v in old.sources()}
+        g = Graph(old.name, [m[v] for v in old.inputs])
+        g.constants = {c.name: Constant(c.name, m[c.value], c.data) for c in old.constants.values()}
+        g.states = {s.name: State(s.name, m[s.read]) for s in old.states.values()}
+        for n in old.nodes:
+            attrs = {k: map_attr(a, attribute) for k, a in n.attrs.items()}
+            inputs = [None if v is None else m[v] for v in n.inputs]
+            made = [value(v) for v in n.outputs]
+            _check(n, inputs, attrs, made, extents)
+            node = g.add_node(n.op, inputs, attrs, [v.type for v in made], n.where, [v.name for v in made])
+            m.update(zip(n.outputs, node.outputs))
+        g.take_results(old, m)
+        return g
+
+    return inside(graph)
+
+
+def _check(n: Node, inputs: Sequence[Value | None], attrs: dict, made: Sequence[Value], extents: Mapping[str, int]) -> None:
+    """ShapeError unless the op's own rules say the same of these numbers."""
+    types = [None if v is None else v.type for v in inputs]
+    given = ", ".join(f"{k} = {v}" for k, v in extents.items())
+    line = "" if n.where is None else f" [at {n.where}]"
+    try:
+        if n.op != "fused" and lookup(n.op).canonical(types, tuple(attrs.values())) != attrs:
+            raise ShapeError(f"{n.op} has other attributes than {attrs}")
+        derived = list(infer(n.op, types, attrs))
+    except TengenError as e:
+        raise ShapeError(f"with {given}: {e}{line}") from None
+    wanted = [v.type for v in made]
+    if derived != wanted:
+        raise ShapeError(f"with {given}: {n.op} gives {derived}, the program was recorded for {wanted}{line}")

@@ -1,0 +1,79 @@
+"""Where the temporaries of a program lie: offsets in one arena, by lifetime and best fit.
+
+In: a lowering's temporaries with their sizes and the launches that use them. Out: their offsets and the arena's bytes. Sizes
+may depend on the program's parameters; they are then placed when a plan is made, for the numbers of that plan: nothing is
+compiled for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+
+from tengen.kernels.lowering import Lowering
+from tengen.loops.lang import Index, as_int, var
+
+ALIGN = 64  # bytes; temporaries start on a cache line
+
+
+@dataclass(frozen=True)
+class Temporaries:
+    """The temporaries that some launch uses, in order of first use.
+
+    Attributes:
+        ids: which. sizes: in bytes, multiples of `ALIGN`, maybe expressions. lives: positions of the first and last launch of each.
+    """
+
+    ids: tuple[Hashable, ...] = ()
+    sizes: tuple[Index, ...] = ()
+    lives: tuple[tuple[int, int], ...] = ()
+    _placed: dict = field(default_factory=dict, compare=False, repr=False)
+
+    @staticmethod
+    def of(lo: Lowering) -> Temporaries:
+        """Those of a lowering."""
+        lives: dict[Hashable, tuple[int, int]] = {}
+        for i, launch in enumerate(lo.launches):
+            for id in launch.ids:
+                if id in lo.temps:
+                    lives[id] = (lives.get(id, (i, i))[0], i)
+        sizes = [(n * dt.size + (ALIGN - 1)) // ALIGN * ALIGN for dt, n in (lo.temps[id] for id in lives)]
+        numbers = tuple(s if (n := as_int(s)) is None else n for s in sizes)
+        return Temporaries(tuple(lives), numbers, tuple(lives.values()))
+
+    @property
+    def known(self) -> bool:
+        """Whether all sizes are numbers."""
+        return all(isinstance(s, int) for s in self.sizes)
+
+    def offsets(self) -> list[Index]:
+        """The offset of each: a number, or the variable that stands for it in a program."""
+        if self.known:
+            return list(self.place(self.sizes)[0])  # type: ignore[arg-type]
+        return [var(f"offset.{i}") for i in range(len(self.ids))]
+
+    def place(self, sizes: Sequence[int]) -> tuple[tuple[int, ...], int]:
+        """(offset in bytes of each, bytes of the arena) for these sizes. The largest are placed first, each into the smallest
+        gap that fits beside those that live when it does."""
+        key = tuple(sizes)
+        if key not in self._placed:
+            if len(self._placed) > 256:
+                self._placed.clear()
+            self._placed[key] = _place(key, self.lives)
+        return self._placed[key]
+
+
+def _place(sizes: Sequence[int], lives: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], int]:
+    placed: list[tuple[int, int, tuple[int, int]]] = []  # offset, end, life
+    offsets = [0] * len(sizes)
+    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        size, (first, last) = max(sizes[i], ALIGN), lives[i]
+        busy = sorted((o, e) for o, e, (f, l) in placed if f <= last and first <= l)
+        best, best_gap, at = None, None, 0
+        for o, e in busy:
+            if o - at >= size and (best_gap is None or o - at < best_gap):
+                best, best_gap = at, o - at
+            at = max(at, e)
+        offsets[i] = at if best is None else best
+        placed.append((offsets[i], offsets[i] + size, (first, last)))
+    return tuple(offsets), max((e for _, e, _ in placed), default=0)

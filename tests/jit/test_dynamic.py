@@ -1,0 +1,270 @@
+"""Open extents: one recording and one program for every batch, with the bits of the program for each.
+
+Functions are run at each batch with the axis open, traced for their shapes, and eagerly.
+"""
+
+import numpy as np
+import pytest
+
+import tengen
+import tengen.functional as F
+import tengen.module as M
+from tengen import Tensor, load_graph, random, trace
+from tengen.autodiff import GradManager
+from tengen.base.config import config
+from tengen.base.errors import ConfigError, ShapeError, TraceError
+from tengen.codegen import llvm
+from tengen.deploy.compile import compile_model
+from tengen.deploy.verify import verify
+from tengen.optimizer import SGD
+from tengen.runtime import program
+
+BATCHES = (2, 1, 3, 17)
+BATCH = {0: "batch"}
+
+
+def floats(n, *shape, seed=0):
+    return Tensor(np.random.default_rng(seed + n).normal(size=(n, *shape)).astype(np.float32))
+
+
+def integers(n, *shape, below=10, dtype=np.int32):
+    return Tensor(np.random.default_rng(n).integers(0, below, (n, *shape)).astype(dtype))
+
+
+def bits(x):
+    return [(t.shape, t.numpy().tobytes()) for t in (x if isinstance(x, (tuple, list)) else (x,))]
+
+
+class Small(M.Module):
+    """A residual network in small: every kind of convolution, batch norm, pooling."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.bn = M.Conv2d(3, 16, 3, padding=1), M.BatchNorm2d(16)
+        self.deep, self.wide = M.Conv2d(16, 16, 3, padding=1, groups=16), M.Conv2d(16, 40, 1)
+        self.out = M.Linear(40, 10)
+
+    def forward(self, x):
+        x = F.relu(self.bn(self.stem(x)))
+        x = F.max_pool2d(self.wide(F.relu(self.deep(x)) + x), 2)
+        return self.out(F.dropout(x.mean((2, 3)), 0.3, self.training))
+
+
+class Sequence(M.Module):
+    """Embedding, attention with a causal mask, an LSTM."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = M.Embedding(11, 16)
+        self.attention, self.lstm, self.out = M.MultiHeadAttention(16, 2, is_causal=True), M.LSTM(16, 16), M.Linear(16, 10)
+
+    def forward(self, x):
+        y = self.embed(x)
+        y = y + self.attention(y, y, y)[0]
+        y = self.lstm(y.transpose(1, 0, 2))[0]
+        return self.out(y[-1])
+
+
+NETWORKS = {
+    "mlp": (lambda: M.Sequential(M.Linear(20, 33), M.ReLU(), M.Linear(33, 10)), lambda n: floats(n, 20)),
+    "small": (Small, lambda n: floats(n, 3, 12, 12)),
+    "gpt": (lambda: tengen.models.create("gpt", layers=1, width=32, heads=2, vocabulary=10, context=8), lambda n: integers(n, 6)),
+    "lstm": (lambda: tengen.models.create("lstm", vocabulary=10, num_classes=10), lambda n: integers(n, 5)),
+}
+
+
+def stepping(name, wrap):
+    """What two runs at each batch give, and the parameters afterwards."""
+    random.seed(5)
+    make, data = NETWORKS[name]
+    net = make()
+    gm, opt = GradManager().attach(net.parameters()), SGD(net.parameters(), lr=0.05, momentum=0.9)
+
+    def step(x, label):
+        with gm:
+            y = net(x)
+            loss = F.loss.cross_entropy(y.reshape(-1, y.shape[-1]), label.reshape(-1))
+            gm.backward(loss)
+        opt.step().clear_grad()
+        return loss
+
+    run = wrap(step)
+    label = (lambda n: integers(n, 6, below=9)) if name == "gpt" else lambda n: integers(n, below=9)
+    losses = [bits(run(data(n), label(n))) for _ in range(2) for n in BATCHES]
+    return losses, [bits(p) for p in net.parameters()] + [bits(b) for b in net.buffers()], run
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_training_steps(name):
+    one = stepping(name, lambda f: trace(f, dynamic_axes=BATCH))
+    assert one[:2] == stepping(name, lambda f: f)[:2]
+    assert len(one[2].stats()) == 1 and one[2]._last.run.program is not None
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_inference_with_any_threads(name):
+    make, data = NETWORKS[name]
+    net = make().eval()
+    run, before = trace(net, dynamic_axes=BATCH), config.threads
+    try:
+        for n in BATCHES:
+            wanted = bits(trace(net)(data(n)))
+            assert wanted == bits(net(data(n)))
+            for some in (1, 2, 3):
+                tengen.set_threads(some)
+                assert bits(run(data(n))) == wanted
+    finally:
+        tengen.set_threads(before)
+    assert len(run.stats()) == 1
+
+
+def test_nothing_is_compiled_for_another_batch(monkeypatch):
+    made = []
+    monkeypatch.setattr(program, "emit_module", lambda *a: made.append(a) or llvm.emit_module(*a))
+    net = Small().eval()
+    run = trace(net, dynamic_axes=BATCH, example_input=floats(4, 3, 12, 12))
+    once, kernels = len(made), run._last.run.kernels
+    results = [run(floats(n, 3, 12, 12)) for n in (1, 5, 64, 4)]
+    assert [r.shape for r in results] == [(n, 10) for n in (1, 5, 64, 4)]
+    assert len(made) == once and run._last.run.kernels == kernels
+
+
+def test_temporaries_are_placed_for_each_batch():
+    net = NETWORKS["small"][0]().eval()
+    run = trace(net, dynamic_axes=BATCH, example_input=floats(2, 3, 12, 12))
+    for n in (1, 9):
+        alone = trace(net, example_input=floats(n, 3, 12, 12))
+        assert run._last.run.program.arena_bytes([n]) <= 1.05 * alone._last.run.program.arena_bytes([]) + 4096
+
+
+FUNCTIONS = {
+    "mean over the batch": lambda x: x.mean(0) + (x / x.shape[0]).sum(0),
+    "the number as a factor": lambda x: x.shape[0] * x - x.shape[0],
+    "reshape by the extent": lambda x: x.reshape(x.shape[0] * 2, -1),
+    "reshape by -1": lambda x: x.reshape(-1, 2, 2).reshape(-1),
+    "joining": lambda x: F.concat([x, F.ones((3, 4)), x]).sum(0),
+    "made in the shape": lambda x: F.zeros((x.shape[0], 2)) + F.arange(x.shape[0]).reshape(-1, 1),
+    "random": lambda x: random.uniform(size=(x.shape[0], 3)),
+    "products over the batch": lambda x: (x @ x.T, x.T @ x),
+    "sorted along the batch": lambda x: (F.sort(x, axis=0)[0], F.argmax(x, 0), F.cumsum(x, 0)),
+    "slices": lambda x: (x[1:], x[:-1] * 2, x[: x.shape[0]], x[::2], x[x.shape[0] - 1 :].sum(0)),
+    "row": lambda x: (x[-1], x[0], F.stack([x, x])),
+    "variance": lambda x: F.softmax(x, 0) * x.var(0),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_depends_on_the_extent(name):
+    f = FUNCTIONS[name]
+    run = trace(f, dynamic_axes=BATCH)
+    for n in BATCHES:
+        results = []
+        for g in (run, trace(f), f):
+            random.seed(1)
+            results.append(bits(g(floats(n, 4))))
+        assert results[0] == results[1] == results[2], n
+    assert len(run.stats()) == 1
+
+
+REFUSED = {
+    "a Python number": (lambda x: x.reshape(int(x.shape[0]), 2, 2), TraceError, "extent batch has no value"),
+    "a comparison": (lambda x: x if x.shape[0] == 3 else -x, TraceError, "whether the extent batch is 3"),
+    "a shape": (lambda x: x if x.shape == (3, 4) else -x, TraceError, "whether the extent batch is 3"),
+    "an order": (lambda x: x if x.shape[0] > 2 else -x, TraceError, "has no value"),
+    "a float of it": (lambda x: x * (1 / x.shape[0]), TraceError, "the quotient 1 / batch"),
+    "a float with it": (lambda x: x * (0.5 * x.shape[0]), TraceError, "so 0.5 cannot be combined"),
+    "its length": (lambda x: x * len(x), TraceError, "has no value"),
+    "a loop": (lambda x: sum(row.sum() for row in x), TraceError, "has no value"),
+    "the example's number": (lambda x: x.reshape(3, 4), ShapeError, "with batch = 4: reshape.*16 elements do not fit"),
+    "another tensor of its size": (lambda x: x + F.ones((3, 4)), TraceError, "axis -2 has extents batch and 3"),
+    "a slice that turns": (lambda x: x[::-1], ShapeError, "batch is known only when the program runs"),
+    "a longer slice": (lambda x: x[:9], ShapeError, "with batch = 3: strided_slice.*has no 9 elements"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_stay_open_is_refused(name):
+    f, error, message = REFUSED[name]
+    with pytest.raises(error, match=message) as e:
+        trace(f, dynamic_axes=BATCH)(floats(3, 4))
+    assert "test_dynamic.py:" in str(e.value)
+
+
+def test_empty_batches():
+    run = trace(lambda x: (F.relu(x) + 1, x.sum(0)), dynamic_axes=BATCH)
+    assert [t.shape for t in run(floats(3, 4))] == [(3, 4), (4,)]
+    y, total = run(floats(0, 4))
+    assert y.shape == (0, 4) and total.tolist() == [0] * 4
+
+
+def test_names_of_arguments():
+    def f(data, mask, scale=1.0):
+        return (data * scale, mask.sum(1))
+
+    axes = {"data": {0: "batch"}, "mask": {0: "batch", 1: "tokens"}}
+    run = trace(f, dynamic_axes=axes)
+    for n, m in ((2, 3), (3, 2), (4, 4)):
+        x, y = floats(n, 5), floats(n, m)
+        assert bits(run(x, mask=y)) == bits(f(x, y))
+        assert bits(run(x, y, scale=2.0)) == bits(f(x, y, 2.0))
+    assert len(run.stats()) == 2  # a scale or none
+    with pytest.raises(ShapeError, match="'batch' is 2 in tensor 0 of the arguments and 3 in tensor 1"):
+        run(floats(2, 5), floats(3, 2))
+    run(floats(2, 6), floats(2, 2))  # what is not named is recorded for itself
+    assert len(run.stats()) == 3
+    with pytest.raises(TypeError, match="dynamic_axes names 'x', the function has the parameters data, mask, scale"):
+        trace(f, dynamic_axes={"x": {0: "batch"}})
+    with pytest.raises(ValueError, match="cannot be called 'piece'"):
+        trace(f, dynamic_axes={0: "piece"})
+    with pytest.raises(ShapeError, match="has no axis 2"):
+        trace(f, dynamic_axes={"data": {2: "batch"}})(floats(2, 5), floats(2, 2))
+
+
+def test_methods_and_nested_arguments():
+    class Net(M.Module):
+        @trace(dynamic_axes=BATCH)
+        def forward(self, pair):
+            return {"y": pair["a"] + pair["b"][0]}
+
+    net = Net()
+    for n in (2, 5):
+        x = floats(n, 3)
+        assert net({"a": x, "b": [x, Tensor(1.0)]})["y"].tolist() == (x + x).tolist()
+    assert len(net.forward.stats()) == 1
+
+
+def test_files_and_artifacts(tmp_path):
+    net = Small().eval()
+    run = trace(net, dynamic_axes=BATCH, example_input=floats(2, 3, 12, 12))
+    run.dump(tmp_path / "m.tgn", arg_names=["image"], output_names=["scores"])
+    model = load_graph(tmp_path / "m.tgn")
+    assert repr(model.inputs + model.outputs) == "(image: f32[batch,3,12,12], scores: f32[batch,10])" and model.extents == ("batch",)
+    for n in (*BATCHES, 0):
+        x = floats(n, 3, 12, 12)
+        assert bits(model(x)) == bits(net(x)) == bits(model.at(batch=n)(x))
+    with pytest.raises(ShapeError, match=r"image: f32\[batch,3,12,12\] was given f32\[2,3,12,11\]"):
+        model(floats(2, 3, 12, 11))
+    with pytest.raises(ConfigError, match="open extents batch, it was given nothing"):
+        compile_model(model, out_dir=tmp_path)
+    made = compile_model(model, "native", tmp_path / "out", extents={"batch": 3})
+    assert made.inputs[0].shape == (3, 3, 12, 12)
+    assert verify(model, tmp_path / "out", runs=1).status in ("equal", "skipped")
+
+
+def test_a_program_for_each_batch_where_a_kernel_must_know(monkeypatch):
+    """Nothing of Tengen's needs it today: a lowering that asks for the number gets a program for each."""
+    from tengen.base.errors import Undecided
+    from tengen.ops.define import lookup
+
+    rule = lookup("sort").rules["lower"]
+
+    def asks(lo, ins, outs, **attrs):
+        if not isinstance(ins[0].shape[0], int):
+            raise Undecided("how many")
+        return rule(lo, ins, outs, **attrs)
+
+    monkeypatch.setitem(lookup("sort").rules, "lower", asks)
+    run = trace(lambda x: F.sort(x, axis=1)[0] + 1, dynamic_axes=BATCH)
+    for n in (2, 3, 2):
+        assert bits(run(floats(n, 7))) == bits(F.sort(floats(n, 7), axis=1)[0] + 1)
+    assert len(run.stats()) == 1 and run._last.run.program is None and len(run._last.run._alone) == 2
