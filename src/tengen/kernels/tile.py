@@ -23,8 +23,6 @@ PIECES = 6  # as many as this are enough to share
 MOST_ROWS = 96  # of a block
 MOST_BLOCKS = 4  # blocks of rows of a piece at most
 DEPTH_PAD = LANES  # rows of packed `a` are this much further apart than they are long: they begin in different cache sets
-
-
 SAME_SETS = 2048  # bytes; lines that are a multiple of it apart share a few sets of a first cache
 
 
