@@ -131,7 +131,8 @@ class Executable:
         """The call of a program whose launches are recorded, with the same kernels and constants."""
         if extents not in self._recorded:
             if self._recorder is None:
-                self._recorder = compile_graph(self._source, None, self._symbols, self.name, fold=True, record=True, schedules=self.schedules)[0]
+                how = {"fold": True, "record": True, "schedules": self.schedules}
+                self._recorder, _ = compile_graph(self._source, None, self._symbols, self.name, **how)
             program = self._recorder
             if self.program is None or program.constants != self.program.constants:
                 raise errors.TengenError(f"{self.name}: a knob was turned since it was compiled; help: compile it again to profile it")

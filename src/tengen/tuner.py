@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
 
-from tengen.base.errors import TraceError
+from tengen.base.errors import ConfigError, TraceError
 from tengen.deploy.model import Model
 from tengen.executable import Executable
 from tengen.jit.trace import Recording, trace
@@ -45,7 +45,7 @@ def tune(
     Returns: what was done; print it.
 
     Errors: TraceError inside a traced function, a profile, or where nothing was traced yet; TypeError for another kind of
-        program; ValueError for seconds that are not positive.
+        program; ValueError for seconds that are not positive; ConfigError for a program with open extents.
 
     Numerics: the bits stay, of every output; each candidate's are compared.
 
@@ -61,6 +61,9 @@ def tune(
     if not seconds > 0:
         raise ValueError(f"seconds={seconds}: how long to tune must be more than 0")
     exe, buffers = _program(program, inputs)
+    if exe.extents:
+        how = f"a schedule is for numbers: tune model.at({exe.extents[0]}=8), or a trace without dynamic_axes"
+        raise ConfigError(f"{exe.name} has the open extents {', '.join(exe.extents)}; help: {how}")
     g = exe.graph
     values = [*g.inputs, *(s.read for s in g.states.values())]
     sizes = [prod(v.type.shape) * v.type.dtype.size for v in values]
@@ -108,7 +111,7 @@ def _of_trace(f: trace, inputs: Sequence | None) -> tuple[Executable, list[Any]]
     leaves: list | None = None
     r: Recording | None = f._last
     if inputs is not None:
-        r, leaves = f._find(tuple(inputs), {})
+        r, leaves, _ = f._find(tuple(inputs), {})
     if r is None:
         raise TraceError(f"{f.name} has not been traced; help: call it with example arguments first, or give inputs=")
     if r.run is None:

@@ -251,6 +251,18 @@ def test_files_and_artifacts(tmp_path):
     assert verify(model, tmp_path / "out", runs=1).status in ("equal", "skipped")
 
 
+def test_profiles_and_tuning():
+    net = NETWORKS["mlp"][0]().eval()
+    run = trace(net, dynamic_axes=BATCH)
+    for n in (3, 5):
+        wanted = bits(run(floats(n, 20)))
+        with tengen.profile() as p:
+            assert bits(run(floats(n, 20))) == wanted
+        assert sum(row.calls for row in p.sorted("time")) >= 2
+    with pytest.raises(TraceError, match="has open extents"):
+        tengen.tune(run, seconds=0.1)
+
+
 def test_a_program_for_each_batch_where_a_kernel_must_know(monkeypatch):
     """Nothing of Tengen's needs it today: a lowering that asks for the number gets a program for each."""
     from tengen.base.errors import Undecided

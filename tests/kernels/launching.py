@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tengen.base.dtype import dtype
-from tengen.kernels.lowering import Array, Lowering
+from tengen.kernels.lowering import STEP, Array, Lowering, by_repeat
 from tengen.loops.interp import evaluate, interpret
 from tengen.loops.lang import Expr, as_int, var
 from tengen.loops.verify import verify
@@ -56,12 +56,16 @@ def run(lo: Lowering, memory: dict, values: dict[Expr, int] | None = None, backw
         n = as_int(size)
         n = int(evaluate(size, values)) if n is None else n
         memory[id] = np.full(n, 77, dt.numpy)
-    for launch in lo.launches:
-        k = launch.kernel
-        verify(k)
-        pieces = int(evaluate(k.pieces, values))
-        order = range(pieces)[::-1] if backwards else range(pieces)
-        interpret(k, [memory[i] for i in launch.ids], {v.attr: values[v] for v in k.ints}, order)
+    for repeat, launches in by_repeat(lo.launches):
+        count = 1 if repeat is None else as_int(repeat.count)
+        for step in range(int(evaluate(repeat.count, values)) if count is None else count):
+            known = values if repeat is None else {**values, STEP: step}
+            for _, launch in launches:
+                k = launch.kernel
+                verify(k)
+                pieces = int(evaluate(k.pieces, values))
+                order = range(pieces)[::-1] if backwards else range(pieces)
+                interpret(k, [memory[i] for i in launch.ids], {v.attr: known[v] for v in k.ints}, order)
 
 
 def compile_and_run(lo: Lowering, memory: dict, values: dict[Expr, int] | None = None) -> None:

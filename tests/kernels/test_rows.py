@@ -12,12 +12,12 @@ from tengen.kernels.lowering import Lowering
 from tengen.kernels.reduce import Reduced
 from tengen.kernels.rows import rowwise
 from tengen.kernels.source import Elementwise, Leaf, broadcast
-from tengen.loops.lang import call
+from tengen.loops.lang import as_int, call
 from tengen.loops.text import print_kernel
 
 
 def ew(fn, *operands):
-    shape = max((s.shape for s in operands), key=lambda s: sum(1 for d in s if d != 1))
+    shape = max((s.shape for s in operands), key=lambda s: sum(1 for d in s if as_int(d) != 1))
     return Elementwise(fn, [broadcast(s, shape) for s in operands], shape, operands[0].dtype)
 
 

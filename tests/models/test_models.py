@@ -13,6 +13,7 @@ from tengen import Tensor, set_threads, trace
 from tengen.autodiff import GradManager
 from tengen.deploy import compile_model, run_artifact
 from tengen.deploy.run import CannotRun
+from tengen.models.gpt import _chosen
 from tengen.optimizer import SGD
 
 PARAMETERS = {
@@ -256,9 +257,20 @@ def test_drawn_text():
     net = network("gpt").eval()
     draw = lambda **o: net.generate([[1, 2]], 9, temperature=1.0, **o).tolist()
     assert draw(seed=1) == draw(seed=1) != draw(seed=2)
-    assert draw(top_k=1) == net.generate([[1, 2]], 9).tolist()
+    assert draw(top_k=1) == draw(top_p=1e-9) == net.generate([[1, 2]], 9).tolist()
+    assert draw(top_p=1.0) == draw()
+    with pytest.raises(ValueError, match="top_p=0"):
+        draw(top_p=0)
     with pytest.raises(ValueError, match="context of 16"):
         net.generate([[1, 2]], 15)
+
+
+def test_draws_among_the_likeliest():
+    logits = np.log(np.array([[0.1, 0.5, 0.15, 0.25]], np.float32))
+    rng = np.random.default_rng(0)
+    drawn = lambda top_k, top_p: {int(_chosen(logits, 1.0, top_k, top_p, rng)[0]) for _ in range(200)}
+    assert drawn(None, 0.45) == {1} and drawn(None, 0.6) == {1, 3} and drawn(None, 0.8) == {1, 2, 3}
+    assert drawn(2, 0.9) == {1, 3} and drawn(2, 0.6) == {1} and drawn(None, None) == {0, 1, 2, 3}
 
 
 if __name__ == "__main__":  # writes SAVED anew

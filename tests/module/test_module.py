@@ -6,9 +6,11 @@ import pickle
 import numpy as np
 import pytest
 
-from tengen import Parameter, Tensor, random
+from tengen import Parameter, Tensor, random, trace
 from tengen import functional as F
 from tengen import module as M
+from tengen.autodiff import GradManager
+from tengen.ops.define import REGISTRY
 
 
 def shapes(m):
@@ -171,6 +173,48 @@ def test_lstm_and_rnn_against_numpy():
     both = M.RNN(3, 4, num_layers=2, bidirectional=True, batch_first=True)
     y, hn = both(Tensor(x.transpose(1, 0, 2)))
     assert y.shape == (2, 5, 8) and hn.shape == (4, 2, 4)
+
+
+def test_lstm_is_its_cell_step_by_step():
+    random.seed(3)
+    x = Tensor(np.random.default_rng(0).normal(size=(4, 2, 3)).astype(np.float32))
+    m = M.LSTM(3, 5, bidirectional=True)
+    start = tuple(Tensor(np.random.default_rng(i).normal(size=(2, 2, 5)).astype(np.float32)) for i in (1, 2))
+    y, (h, c) = m(x, start)
+    for d, order in enumerate((range(4), range(4)[::-1])):
+        state = tuple(s[d] for s in start)
+        for t in order:
+            state = m.cells[0][d](x[t], state)
+            assert state[0].numpy().tobytes() == np.ascontiguousarray(y[t, :, 5 * d : 5 * d + 5].numpy()).tobytes()
+        assert state[0].tolist() == h[d].tolist() and state[1].tolist() == c[d].tolist()
+    longer, _ = m.cells[0][0].run(m.cells[0][0].project(F.concat([x, x], 0)), tuple(s[0] for s in start), False)
+    assert longer[:4].tolist() == y[:, :, :5].tolist()  # what comes later changes nothing
+    for n in (1, 2, 5, 17):  # nor do others in the batch
+        many = F.concat([x[:, :1]] * n, 1)
+        assert m(many)[0][:, n - 1].tolist() == m(x)[0][:, 0].tolist()
+        assert trace(m)(many)[0].numpy().tobytes() == m(many)[0].numpy().tobytes()
+
+
+def test_gradients_of_an_lstms_gradients():
+    rng = np.random.default_rng(0)
+    xs = [Tensor(rng.uniform(-1, 1, s)) for s in ((3, 2, 8), (8, 2), (2, 2), (2, 2))]
+    along = [Tensor(rng.uniform(-1, 1, x.shape)) for x in xs]
+
+    def slope(p, w, h, c):
+        """The derivative along `along` of a function of all three results."""
+        gm = GradManager().attach([p, w, h, c])
+        with gm:
+            hs, cs, gates = REGISTRY["lstm"](p, w, h, c)
+            gm.backward((hs * hs).sum() + (cs * hs).sum() + (gates * gates).sum())
+        return sum((x.grad * d).sum() for x, d in zip((p, w, h, c), along))
+
+    gm = GradManager().attach(xs)
+    with gm:
+        gm.backward(slope(*(x * 1 for x in xs)))
+    for x, d in zip(xs, along):
+        moved = [[Tensor(y.numpy() + (s * d.numpy() if y is x else 0)) for y in xs] for s in (1e-6, -1e-6)]
+        want = (slope(*moved[0]).item() - slope(*moved[1]).item()) / 2e-6
+        np.testing.assert_allclose((x.grad * d).sum().item(), want, rtol=1e-6)
 
 
 def test_attention_drops_weights_in_training_alone():

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 import tengen
 import tengen.functional as F
 from tengen import Tensor
+from tengen.base import errors
 from tengen.base.config import config
 from tengen.base.errors import FileFormatError, TraceError
 from tengen.cli.main import main
@@ -252,3 +253,18 @@ def test_command(bad_rule, tmp_path):
     assert re.search("schedules +1, tuned", CliRunner().invoke(main, ["info", str(tmp_path / "t.tgn")]).output)
     assert CliRunner().invoke(main, ["tune", str(tmp_path / "none.tgn")]).exit_code == 1
     assert CliRunner().invoke(main, ["tune", str(tmp_path / "m.tgn"), "--seconds", "0"]).exit_code == 2
+
+
+def test_open_extents(own_cache, tmp_path):
+    """A program for all extents has the rule's schedules; the one for some is tuned."""
+    f = tengen.trace(lambda x: F.exp(x) * 2, example_input=Tensor(np.ones((4, 3), "f4")), dynamic_axes={0: "batch"})
+    with pytest.raises(errors.ConfigError, match=r"open extents batch; help: .*model.at\(batch=8\)"):
+        tengen.tune(f, seconds=0.1)
+    f.dump(tmp_path / "open.tgn", arg_names=["x"])
+    m = tengen.load_graph(tmp_path / "open.tgn")
+    with pytest.raises(errors.ConfigError, match="open extents"):
+        tengen.tune(m, seconds=0.1)
+    x = np.ones((8, 3), "f4")
+    fixed = m.at(batch=8)
+    tengen.tune(fixed, seconds=0.1)
+    assert fixed(x).numpy().tobytes() == m(x).numpy().tobytes()

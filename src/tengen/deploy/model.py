@@ -131,7 +131,7 @@ class Model:
             given = ", ".join(f"{k}={v}" for k, v in extents.items()) or "nothing"
             has = f"{self.name} has the open extents {', '.join(self.extents) or 'none'}"
             raise ConfigError(f"{has}, it was given {given}; help: .at(batch=8), or --extent batch=8")
-        return Model(at_extents(self.graph, extents), self.initial, self.checksum, self.bytes)
+        return Model(at_extents(self.graph, extents), self.initial, self.checksum, self.bytes, self.schedules)
 
     # -- running ---------------------------------------------------------------------------------------------------------
     def __call__(self, *args, **kwargs):

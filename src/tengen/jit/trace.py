@@ -365,7 +365,7 @@ class trace:
         names.update({name: found[id(t)] for name, t in r.baked.items() if id(t) in found})
         if output_names is None:
             output_names = _result_names(r.result, r.n_results)
-        schedules = r.run.program.schedules if r.run is not None else None
+        schedules = r.run.program.schedules if r.run is not None and r.run.program is not None else None
         given = {"arg_names": arg_names, "output_names": output_names, "names": names}
         return dump(graph, data, file, n_outputs=r.n_results, schedules=schedules, **given)
 

@@ -9,13 +9,17 @@ Read next: `source.py` (what flows into a kernel), `pointwise.py` (the simplest 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+import contextlib
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from tengen.base.dtype import DType
 from tengen.kernels.schedule import Choice, S, Schedules, answer
 from tengen.loops.builder import Builder
-from tengen.loops.lang import Buffer, Expr, Index, Kernel, as_int
+from tengen.loops.lang import Buffer, Expr, Index, Kernel, as_int, var
+
+STEP = var("step")  # of the `Repeat` that a launch is in: the last integer parameter of its kernel
 
 
 def product(dims: Sequence[Index]) -> Index:
@@ -82,15 +86,33 @@ class Array:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Repeat:
+    """Launches that run `count` times, one after another, with STEP = 0, 1, ...: the steps of a recurrence. `steady` are buffers
+    that they do not write."""
+
+    count: Index
+    steady: frozenset[Hashable]
+
+
 @dataclass(frozen=True)
 class Launch:
     """One kernel run on these buffers of the program, in the kernel's order. `where` is the user's line that asked for it,
-    `node` the position of the graph's node that it computes; None where there is no graph, or no node."""
+    `node` the position of the graph's node that it computes; None where there is no graph, or no node. Neighbours with one
+    `repeat` run together as often as it says."""
 
     kernel: Kernel
     ids: tuple[Hashable, ...]
     where: str | None = None
     node: int | None = None
+    repeat: Repeat | None = None
+
+
+def by_repeat(launches: Sequence[Launch]) -> Iterator[tuple[Repeat | None, list[tuple[int, Launch]]]]:
+    """Launches with their positions, those of one `Repeat` together."""
+    for _, part in groupby(enumerate(launches), lambda at: id(at[1].repeat)):
+        some = list(part)
+        yield some[0][1].repeat, some
 
 
 class KernelBuilder(Builder):
@@ -144,6 +166,8 @@ class Lowering:
         self.temps: dict[Hashable, tuple[DType, Index]] = {}
         self._names: dict[str, int] = {}
         self._made: dict[tuple, Array] = {}
+        self._repeat: Repeat | None = None
+        self._begin = 0  # where the launches of `_repeat` begin
 
     def temp(self, dtype: DType, shape: Sequence[Index], order: Sequence[int] | None = None) -> Array:
         """A dense array that lives from its first to its last launch."""
@@ -155,12 +179,12 @@ class Lowering:
         """A new kernel; names are made unique within the program."""
         n = self._names.get(name, 0)
         self._names[name] = n + 1
-        return KernelBuilder(f"{name}_{n}" if n else name, self.ints)
+        return KernelBuilder(f"{name}_{n}" if n else name, self.ints if self._repeat is None else [*self.ints, STEP])
 
     def launch(self, k: KernelBuilder) -> None:
         """Runs the kernel after all launched before."""
         kernel = k.build()
-        self.launches.append(Launch(kernel, k.ids, self.where, self.node))
+        self.launches.append(Launch(kernel, k.ids, self.where, self.node, self._repeat))
         written = {id for id, b in zip(k.ids, kernel.buffers) if b.role == "out"}
         self._made = {key: made for key, made in self._made.items() if key[0] not in written}
 
@@ -185,6 +209,36 @@ class Lowering:
         has written the source's buffer."""
         key = (source.id, source, how)
         if key not in self._made:
-            made = make()
-            self._made[key] = made
+            self._made[key] = self._before(make) if self.steady(source) else make()
         return self._made[key]
+
+    def steady(self, a: Array) -> bool:
+        """Whether what is launched now is repeated, and `a` stays the same."""
+        return self._repeat is not None and a.id in self._repeat.steady
+
+    @contextlib.contextmanager
+    def repeat(self, count: Index, steady: Sequence[Array] = ()) -> Iterator[Expr]:
+        """What is launched in the block runs `count` times; yields the number of the time, which arrays' offsets may depend on,
+        but no number of pieces. What `once` makes of `steady` arrays, which the block does not write, is made before."""
+        if self._repeat is not None:
+            raise ValueError("a repeat inside a repeat")
+        ids = frozenset(a.id for a in steady)
+        self._repeat, self._begin = Repeat(count, ids), len(self.launches)
+        self._forget_all_but(ids)
+        try:
+            yield STEP
+        finally:
+            self._forget_all_but(ids)
+            self._repeat = None
+
+    def _forget_all_but(self, ids: frozenset[Hashable]) -> None:
+        self._made = {key: made for key, made in self._made.items() if key[0] in ids}
+
+    def _before(self, make: Callable[[], Array]) -> Array:
+        """What `make` launches, put before the repeat."""
+        inside, self.launches = self.launches[self._begin :], self.launches[: self._begin]
+        repeat, self._repeat = self._repeat, None
+        made = make()
+        self._repeat, self._begin = repeat, len(self.launches)
+        self.launches += inside
+        return made

@@ -61,20 +61,21 @@ def _ordered(sources: Sequence[Source], outs: Sequence[Array]) -> tuple[list[Sou
     return [View(s, shape, tuple(order), (0,) * n, (1,) * n) for s in sources], [o.permute(order) for o in outs]
 
 
-def grain(lo: Lowering, name: str, shape: Sequence[Index], outs: Sequence[Array]) -> int:
+def grain(lo: Lowering, name: str, shape: Sequence[Index], outs: Sequence[Array], rule: int = GRAIN) -> int:
     """Elements of a piece of a kernel that goes through `shape`: tuned, or by rule."""
 
     def meaning() -> str:
         return f"{name} of {list(shape)} to {'; '.join(f'{o.dtype} {list(o.shape)} by {list(o.strides)}' for o in outs)}"
 
-    return lo.choose(meaning, Grain(GRAIN), Grain.fits).elements
+    return lo.choose(meaning, Grain(rule), Grain.fits).elements
 
 
 def pointwise(
-    lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], name: str = "pointwise", stream: bool | None = None
-) -> None:
+    lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], name: str = "pointwise", stream: bool | None = None,
+    elements: int = GRAIN,
+) -> None:  # fmt: skip
     """Launches one kernel that writes each source into its output; all have one shape. stream: past the caches; by default, as
-    `streams` says."""
+    `streams` says. elements: of a piece."""
     stream = streams(outs) if stream is None else stream
     sources = [broadcast(s, o.shape) for s, o in zip(sources, outs, strict=True)]
     across = crossing(sources, outs)
@@ -88,7 +89,7 @@ def pointwise(
         for s, o in zip(sources, outs):
             store_at(k, o, at, s.at(k, at))
         return lo.launch(k)
-    some = grain(lo, name, shape, outs)
+    some = grain(lo, name, shape, outs, elements)
     outer, middle, n = product(shape[:-2]), as_expr(shape[-2] if len(shape) > 1 else 1), as_expr(shape[-1])
     one = const(1)
     rows = minimum(maximum(one, some // maximum(one, n)), maximum(one, middle))  # rows of a piece

@@ -114,8 +114,8 @@ def machine(target: Machine | None) -> tuple[int, int, int]:
     return (16, 32, 512 << 10) if target is None else (target.vector_bytes, target.vector_registers, target.l2_bytes)
 
 
-def rule(p: Problem, target: Machine | None) -> Register:
-    """The schedule of a problem that is good without trying."""
+def rule(p: Problem, target: Machine | None, steady: bool = False) -> Register:
+    """The schedule of a problem that is good without trying. steady: it is solved again and again with the same b."""
     size = p.compute.size
     width, registers, _ = machine(target)
     each = max(1, LANES * size // width)  # registers of a vector of LANES
@@ -125,7 +125,7 @@ def rule(p: Problem, target: Machine | None) -> Register:
     most = max(1, min(HEIGHT if along_k else HEIGHT_ALONG_M, (registers - vectors * each - 1) // (vectors * each)))
     tiles = 1 if m is None else max(1, -(-m // most))
     rows = most if m is None else max(1, -(-m // tiles))
-    packed = as_int(p.walk("n", "b").step) != 1 or m is None or m > 8 * HEIGHT
+    packed = steady or as_int(p.walk("n", "b").step) != 1 or m is None or m > 8 * HEIGHT
     high = max(1, min(_room(p, rows, vectors, along_k, packed), MOST_ROWS) // rows)  # tiles of a block
     if m is not None:
         fewest = 1 if along_k else max(1, 3 * LANES // rows)  # long runs of rows copy well
@@ -166,7 +166,7 @@ def fits(p: Problem, s: Register, target: Machine | None) -> str:
 
 def choose(lo: Lowering, p: Problem) -> Tile:
     """The sizes for a problem: tuned, or by rule."""
-    by_rule = rule(p, lo.target)
+    by_rule = rule(p, lo.target, lo.steady(p.b))
 
     def why_not(s: Register) -> str:
         # Packing a state costs time in every run, and none where a file has made it a constant: what is best differs.

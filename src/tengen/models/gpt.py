@@ -53,13 +53,14 @@ class GPT(M.Module):
         return self._logits(x), longer
 
     def generate(
-        self, tokens, count: int, temperature: float = 0.0, top_k: int | None = None, seed: int = 0
+        self, tokens, count: int, temperature: float = 0.0, top_k: int | None = None, seed: int = 0, top_p: float | None = None
     ) -> np.ndarray:
         """Continues sequences.
 
         Args:
             tokens: ids (N, T), T >= 1. count: how many tokens to add; T + count is at most `context`. temperature: 0 takes the
                 likeliest token, 1 draws from the distribution. top_k: draws only among so many. seed: of the draws.
+            top_p: draws only among the likeliest whose probabilities reach this sum together (after top_k), at least one.
         Returns: ids (N, T + count), int32.
         Numerics: the first tokens are computed together, each later one from the caches; a row's sum does not depend on the other
             rows, so the logits have the bits of `forward`.
@@ -67,10 +68,12 @@ class GPT(M.Module):
         ids = np.asarray(tokens.numpy() if isinstance(tokens, Tensor) else tokens, np.int32)
         if ids.ndim != 2 or not ids.shape[1] or ids.shape[1] + count > self.context:
             raise ValueError(f"tokens of shape {ids.shape} and {count} more do not fit a context of {self.context}")
+        if temperature < 0 or (top_k is not None and top_k < 1) or (top_p is not None and not 0 < top_p <= 1):
+            raise ValueError(f"temperature={temperature}, top_k={top_k}, top_p={top_p}: at least 0, at least 1, in (0, 1]")
         rng, caches, new = np.random.default_rng(seed), None, ids
         for _ in range(count):
             logits, caches = self.step(Tensor(new), caches)
-            new = _chosen(logits[:, -1].numpy(), temperature, top_k, rng)[:, None]
+            new = _chosen(logits[:, -1].numpy(), temperature, top_k, top_p, rng)[:, None]
             ids = np.concatenate([ids, new], 1)
         return ids
 
@@ -90,7 +93,9 @@ class GPT(M.Module):
         return nothing, nothing
 
 
-def _chosen(logits: np.ndarray, temperature: float, top_k: int | None, rng: np.random.Generator) -> np.ndarray:
+def _chosen(
+    logits: np.ndarray, temperature: float, top_k: int | None, top_p: float | None, rng: np.random.Generator
+) -> np.ndarray:
     """One token of each row."""
     if temperature == 0:
         return logits.argmax(-1).astype(np.int32)
@@ -99,6 +104,10 @@ def _chosen(logits: np.ndarray, temperature: float, top_k: int | None, rng: np.r
         least = np.sort(scaled, -1)[:, -min(top_k, scaled.shape[-1]), None]
         scaled = np.where(scaled >= least, scaled, -np.inf)
     p = np.exp(scaled - scaled.max(-1, keepdims=True))
+    if top_p is not None:
+        order = np.argsort(-p, -1, kind="stable")
+        likely = np.take_along_axis(p / p.sum(-1, keepdims=True), order, -1)
+        np.put_along_axis(p, order, np.where(likely.cumsum(-1) - likely < top_p, likely, 0), -1)
     return np.array([rng.choice(len(row), p=row / row.sum()) for row in p], np.int32)
 
 

@@ -31,12 +31,21 @@ class _Cell(Module):
     def _zeros(self, x: Tensor) -> Tensor:
         return F.zeros((x.shape[0], self.hidden_size), dtype=x.dtype)  # type: ignore[attr-defined]
 
-    def _sum(self, from_input: Tensor, h: Tensor) -> Tensor:
-        return from_input + F.linear(h, self.weight_hh, self.bias_hh)
+    def _sum(self, projected: Tensor, h: Tensor) -> Tensor:
+        return F.linear(h, self.weight_hh) + projected
 
     def project(self, x: Tensor) -> Tensor:
-        """The input's part of the gates, for all steps at once: (..., input_size) -> (..., gates * hidden_size)."""
-        return F.linear(x, self.weight_ih, self.bias_ih)
+        """The input's part of the gates and both biases, for all steps at once: (..., input_size) -> (..., gates * hidden_size)."""
+        y = F.linear(x, self.weight_ih, self.bias_ih)
+        return y if self.bias_hh is None else y + self.bias_hh
+
+    def run(self, projected: Tensor, state: tuple[Tensor, ...], reverse: bool) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """All steps from the projected input (T, N, ...): the outputs of all, and the state after the last."""
+        outs: list[Tensor] = []
+        for t in reversed(range(projected.shape[0])) if reverse else range(projected.shape[0]):
+            state = self.step(projected[t], state)
+            outs.append(state[0])
+        return F.stack(outs[::-1] if reverse else outs, 0), state  # type: ignore[attr-defined]
 
 
 class RNNCell(_Cell):
@@ -80,6 +89,11 @@ class LSTMCell(_Cell):
         """The state before the first step."""
         return self._zeros(x), self._zeros(x)
 
+    def run(self, projected: Tensor, state: tuple[Tensor, ...], reverse: bool) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """All steps, as one op: the same bits as step by step."""
+        hs, cs, _ = REGISTRY["lstm"](projected, self.weight_hh, *state, reverse)
+        return (hs[:-1], (hs[0], cs[0])) if reverse else (hs[1:], (hs[-1], cs[-1]))
+
 
 class _Recurrent(Module):
     def __init__(self, make, num_layers: int, bidirectional: bool, batch_first: bool, dropout: float, proj_size: int):
@@ -98,12 +112,8 @@ class _Recurrent(Module):
             for d, cell in enumerate(cells):
                 i = layer * len(cells) + d
                 state = cell.start(x[0]) if hx is None else tuple(h[i] for h in hx)
-                projected = cell.project(x)
-                steps: list[Tensor] = []
-                for t in range(x.shape[0]) if d == 0 else reversed(range(x.shape[0])):
-                    state = cell.step(projected[t], state)
-                    steps.append(state[0])
-                outs.append(F.stack(steps if d == 0 else steps[::-1], 0))  # type: ignore[attr-defined]
+                y, state = cell.run(cell.project(x), state, d == 1)
+                outs.append(y)
                 finals.append(state)
             x = outs[0] if len(outs) == 1 else F.concat(outs, -1)  # type: ignore[attr-defined]
             if layer + 1 < self.num_layers:

@@ -49,7 +49,7 @@ def _known(lo: Lowering, constants: Mapping[Hashable, int]) -> set[int]:
     for i, launch in enumerate(lo.launches):
         outs = writes(launch)
         sources = [bytes_of.get(id) for id in launch.ids if id not in outs]
-        if not sources or None in sources or not all(id in lo.temps and writers[id] == [i] for id in outs):
+        if launch.repeat or not sources or None in sources or not all(id in lo.temps and writers[id] == [i] for id in outs):
             continue
         size = sum(s or 0 for s in sources)
         made = [(as_int(n), dtype.size) for dtype, n in (lo.temps[id] for id in outs)]

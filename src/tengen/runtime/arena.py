@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from tengen.kernels.lowering import Lowering
+from tengen.kernels.lowering import Lowering, by_repeat
 from tengen.loops.lang import Index, as_int, var
 
 ALIGN = 64  # bytes; temporaries start on a cache line
@@ -33,10 +33,13 @@ class Temporaries:
     def of(lo: Lowering) -> Temporaries:
         """Those of a lowering."""
         lives: dict[Hashable, tuple[int, int]] = {}
-        for i, launch in enumerate(lo.launches):
-            for id in launch.ids:
-                if id in lo.temps:
-                    lives[id] = (lives.get(id, (i, i))[0], i)
+        for repeat, launches in by_repeat(lo.launches):
+            for i, launch in launches:
+                # What one time round leaves, the next may need: a repeat counts as one launch.
+                begin, end = (launches[0][0], launches[-1][0]) if repeat else (i, i)
+                for id in launch.ids:
+                    if id in lo.temps:
+                        lives[id] = (lives.get(id, (begin, end))[0], end)
         sizes = [(n * dt.size + (ALIGN - 1)) // ALIGN * ALIGN for dt, n in (lo.temps[id] for id in lives)]
         numbers = tuple(s if (n := as_int(s)) is None else n for s in sizes)
         return Temporaries(tuple(lives), numbers, tuple(lives.values()))

@@ -17,7 +17,7 @@ from tengen.base.config import config
 from tengen.codegen.llvm import emit_module
 from tengen.codegen.target import Target
 from tengen.ir.graph import Graph
-from tengen.kernels.lowering import Launch, Lowering
+from tengen.kernels.lowering import Launch, Lowering, by_repeat
 from tengen.kernels.schedule import Schedule
 from tengen.loops.interp import evaluate
 from tengen.loops.lang import Expr, Index, as_int
@@ -182,7 +182,8 @@ def build(lo: Lowering, inputs: Sequence[Hashable], outputs: Sequence[Hashable],
         head += "\n  %launch = getelementptr ptr, ptr %frame, i64 1"
     unique: dict[str, str] = {}
     kernels = []
-    for number, launch in enumerate(lo.launches):
+
+    def run(number: int, launch: Launch, ints: str) -> None:
         body = print_kernel(launch.kernel).replace(launch.kernel.name, "K", 1)
         if body not in unique:
             unique[body] = launch.kernel.name
@@ -195,20 +196,53 @@ def build(lo: Lowering, inputs: Sequence[Hashable], outputs: Sequence[Hashable],
         if record:
             lines.append(f"  store i64 {number}, ptr %launch")
         if pieces == "1" and not record:
-            lines.append(f"  call void @{fn}(ptr %args, ptr %ints, i64 0, i64 1)")
+            lines.append(f"  call void @{fn}(ptr %args, ptr {ints}, i64 0, i64 1)")
         else:
-            lines.append(f"  call void %parallel(ptr @{fn}, ptr %args, ptr %ints, i64 {pieces})")
+            lines.append(f"  call void %parallel(ptr @{fn}, ptr %args, ptr {ints}, i64 {pieces})")
+
+    block = "entry"
+    for repeat, launches in by_repeat(lo.launches):
+        if repeat is not None:
+            begin, block = _loop(len(lines), block, operand(repeat.count, lines))
+            lines.append(begin)
+        for number, launch in launches:
+            run(number, launch, "%ints" if repeat is None else "%own")
+        if repeat is not None:
+            lines.append(f"  br label %{block}.next\n{block}:")
+    if any(launch.repeat for launch in lo.launches):
+        head += _own_integers(len(lo.ints))
     if record:
         head += f"\n  %plan.p = getelementptr i64, ptr %ints, i64 {len(lo.ints) + len(derived)}\n  %plan = load i64, ptr %plan.p"
         head += "\n  store i64 %plan, ptr %frame"
     body = "\n".join([head, *lines])
-    run = f"define void @run(ptr %buffers, ptr %ints, ptr %parallel) {{\n{body}\n  ret void\n}}\n"
+    run = f"define void @run(ptr %buffers, ptr %ints, ptr %parallel) {{\nentry:\n{body}\n  ret void\n}}\n"
     text = emit_module(kernels, lo.target, run)
     if config.debug >= 4:
         print(text)
     if config.debug >= 5:
         print(compiler.assembly(text, lo.target))
-    launches = list(lo.launches) if record else None
+    recorded = list(lo.launches) if record else None
     return Program(
-        name, text, lo.target, len(inputs), len(outputs), list(lo.ints), derived, temps, len(kernels), launches=launches
+        name, text, lo.target, len(inputs), len(outputs), list(lo.ints), derived, temps, len(kernels), launches=recorded
     )
+
+
+def _own_integers(n: int) -> str:
+    """A run's own copy of the program's n parameters, followed by the step of a loop: other threads may run the program too."""
+    text = f"\n  %own = alloca [{n + 1} x i64], align 16\n  %step.p = getelementptr i64, ptr %own, i64 {n}"
+    for i in range(n):
+        text += f"\n  %p{i}.from = getelementptr i64, ptr %ints, i64 {i}\n  %p{i} = load i64, ptr %p{i}.from"
+        text += f"\n  %p{i}.to = getelementptr i64, ptr %own, i64 {i}\n  store i64 %p{i}, ptr %p{i}.to"
+    return text
+
+
+def _loop(number: int, before: str, count: str) -> tuple[str, str]:
+    """The head of a loop over the step that begins in the block `before`; and the block after the loop, whose body ends with a
+    branch to that block's ".next"."""
+    after, step = f"after{number}", f"%step{number}"
+    return (
+        f"  br label %{after}.test\n{after}.test:\n  {step} = phi i64 [0, %{before}], [{step}.next, %{after}.next]\n"
+        f"  {step}.left = icmp slt i64 {step}, {count}\n  br i1 {step}.left, label %{after}.body, label %{after}\n"
+        f"{after}.next:\n  {step}.next = add i64 {step}, 1\n  br label %{after}.test\n"
+        f"{after}.body:\n  store i64 {step}, ptr %step.p"
+    ), after

@@ -272,8 +272,7 @@ def _node_times(exes: Sequence[Executable], run: Run, seconds: float) -> list[di
     launches, entries = p.launches, p._log.entries
     whole = launches.share == 0
     for e in exes:
-        assert e._recorded is not None
-        number = e._recorded[1].number
+        number = e._recorded[()][1].number
         mine = whole & (launches.plan == number)
         each: dict[int, np.ndarray] = {}
         for i, launch in enumerate(entries[number].program.launches):

@@ -1,0 +1,143 @@
+"""An LSTM over a sequence: two launches a step, repeated by the program, so that its length compiles nothing anew.
+
+In: the input's part of the gates for all steps, the recurrent weights, the state before the first step. Out: states and gates of
+every step (`lstm`), from which `lstm_grad` walks back. Gates are ordered input, forget, cell, output. A step's product adds the
+input's part as its epilogue; what the gates make of it is one pointwise kernel. Read next: `lowering.py` (`Lowering.repeat`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tengen.kernels.contraction import contract
+from tengen.kernels.inplace import FEW
+from tengen.kernels.lowering import Array, Lowering
+from tengen.kernels.pointwise import copy, pointwise
+from tengen.kernels.source import Elementwise, Leaf, Literal, Source
+from tengen.loops.lang import Expr, Index, as_int, call, cast
+
+GRAIN = 1024  # elements of a piece of the gates: each has five functions, of dozens of operations
+
+
+def lstm(
+    lo: Lowering, projected: Array, weight: Array, h0: Array, c0: Array, hs: Array, cs: Array, gates: Array, reverse: bool
+) -> None:
+    """All steps of an LSTM.
+
+    Shapes: projected (T, N, 4 H), weight (4 H, H), h0, c0 (N, H) -> hs, cs (T + 1, N, H), gates (T, N, 4 H)
+    Args:
+        reverse: begins with the last step; then hs[t + 1] comes before hs[t].
+    """
+    steps, turned = projected.shape[0], _turned(lo, weight, h0.shape[0])
+    copy(lo, h0, _at(hs, steps if reverse else 0), "lstm_h0")
+    copy(lo, c0, _at(cs, steps if reverse else 0), "lstm_c0")
+    with lo.repeat(steps, [projected, turned]) as i:
+        t = steps - 1 - i if reverse else i
+        old, new = (t + 1, t) if reverse else (t, t + 1)
+        z, from_input = _at(gates, t), Leaf(_at(projected, t))
+
+        def epilogue(k, value, at, dtype=z.dtype, more=from_input):
+            return cast(value + cast(more.at(k, at), value.dtype), dtype)
+
+        contract(lo, _at(hs, old), turned, z, 0, 1, 1, 1, epilogue, name="lstm_matmul")
+        _step(lo, z, _at(cs, old), _at(hs, new), _at(cs, new))
+
+
+def _turned(lo: Lowering, weight: Array, batch: Index) -> Array:
+    """weight.T; dense along its columns where the batch is small, so that vectors of them are read in place in every step."""
+    turned, n = weight.permute((1, 0)), as_int(batch)
+    if n is None or n > FEW:
+        return turned
+    dense = lo.temp(weight.dtype, turned.shape)
+    copy(lo, turned, dense, "lstm_weight")
+    return dense
+
+
+def _step(lo: Lowering, z: Array, c: Array, h_new: Array, c_new: Array) -> None:
+    """From the sums z, which become the gates, and c: the next state."""
+    of = _Values(z.dtype, c.shape)
+    parts = _gates(z)
+    i, f, g, o = (of(_function(name), x) for name, x in zip(("sigmoid", "sigmoid", "tanh", "sigmoid"), map(Leaf, parts)))
+    after = of(lambda i, f, g, c: f * c + i * g, i, f, g, Leaf(c))
+    h = of(lambda o, c: o * call("tanh", c), o, after)
+    pointwise(lo, [of.stored(x) for x in (i, f, g, o, after, h)], [*parts, c_new, h_new], "lstm_gates", elements=GRAIN)
+
+
+def lstm_grad(
+    lo: Lowering, grad_h: Array | None, grad_c: Array | None, grad_gates: Array | None, weight: Array, cs: Array, gates: Array,
+    dz: Array, dh0: Array, dc0: Array, reverse: bool,
+) -> None:  # fmt: skip
+    """The gradients of `lstm` with respect to projected (dz), h0 and c0, from those of its three results (None: zero)."""
+    steps, d = gates.shape[0], gates.dtype
+    dh, dc = lo.temp(d.compute, dh0.shape), lo.temp(d.compute, dh0.shape)
+    zero = Literal(0, d.compute, dh0.shape)
+    pointwise(lo, [zero, zero], [dh, dc], "lstm_grad_zeros")
+    with lo.repeat(steps, [weight]) as i:
+        t = i if reverse else steps - 1 - i
+        old, new = (t + 1, t) if reverse else (t, t + 1)
+        given = [None if a is None else _at(a, new) for a in (grad_h, grad_c)]
+        more = None if grad_gates is None else _gates(_at(grad_gates, t))
+        _step_back(lo, given, more, (dh, dc), (_at(cs, old), _at(cs, new)), _gates(_at(gates, t)), _gates(_at(dz, t)))
+        contract(lo, _at(dz, t), weight, dh, 0, 1, 1, 1, name="lstm_grad_matmul")
+    of = _Values(d, dh0.shape)
+    first = steps if reverse else 0
+    last = [of.stored(of.sum(x, a and _at(a, first))) for x, a in ((dh, grad_h), (dc, grad_c))]
+    pointwise(lo, last, [dh0, dc0], "lstm_grad_start")
+
+
+def _step_back(
+    lo: Lowering, given: Sequence[Array | None], more: Sequence[Array] | None, state: tuple[Array, Array],
+    cells: tuple[Array, Array], gates: Sequence[Array], dz: Sequence[Array],
+) -> None:  # fmt: skip
+    """One step: from the gradients of h and c after it (of later steps: `state`; of the results: `given`) to those of its sums;
+    the gradient of c before it goes to `state`."""
+    of = _Values(gates[0].dtype, state[0].shape)
+    i, f, g, o = map(Leaf, gates)
+    before, after = map(Leaf, cells)
+    dh, later = of.sum(state[0], given[0]), of.sum(state[1], given[1])
+    tanh = of(_function("tanh"), after)
+    dc = of(lambda dc, dh, o, y: dc + dh * o * (1 - y * y), later, dh, o, tanh)
+    by_gate = [
+        of(lambda d, g: d * g, dc, g), of(lambda d, c: d * c, dc, before), of(lambda d, i: d * i, dc, i),
+        of(lambda d, y: d * y, dh, tanh),
+    ]  # fmt: skip
+    if more is not None:
+        by_gate = [of(lambda x, y: x + y, x, Leaf(a)) for x, a in zip(by_gate, more)]
+    slopes = [of(lambda y: y * (1 - y), x) if x is not g else of(lambda y: 1 - y * y, g) for x in (i, f, g, o)]
+    grads = [of.stored(of(lambda x, s: x * s, x, s)) for x, s in zip(by_gate, slopes)]
+    pointwise(lo, [*grads, of(lambda d, f: d * f, dc, f)], [*dz, state[1]], "lstm_grad_gates", elements=GRAIN)
+
+
+class _Values:
+    """Makes sources of one shape that compute in the wider dtype of `dtype`."""
+
+    def __init__(self, dtype, shape: tuple[Index, ...]):
+        self.dtype, self.shape = dtype, shape
+
+    def __call__(self, fn: Callable[..., Expr], *operands: Source) -> Source:
+        wide = lambda *values: fn(*(cast(v, self.dtype.compute) for v in values))
+        return Elementwise(wide, operands, self.shape, self.dtype.compute)
+
+    def sum(self, a: Array, b: Array | None) -> Source:
+        """a, and b where there is one."""
+        return Leaf(a) if b is None else self(lambda x, y: x + y, Leaf(a), Leaf(b))
+
+    def stored(self, x: Source) -> Source:
+        """The value as it is stored."""
+        return Elementwise(lambda v: cast(v, self.dtype), [x], self.shape, self.dtype)
+
+
+def _function(name: str) -> Callable[[Expr], Expr]:
+    return lambda x: call(name, x)
+
+
+def _at(a: Array, t: Index) -> Array:
+    """The array's part at index t of its first axis."""
+    return replace(a, shape=a.shape[1:], strides=a.strides[1:], offset=a.offset + t * a.strides[0])
+
+
+def _gates(a: Array) -> list[Array]:
+    """The four parts (N, H) of an array (N, 4 H)."""
+    n, h = a.shape[0], a.shape[1] // 4
+    return [replace(a, shape=(n, h), offset=a.offset + j * h * a.strides[1]) for j in range(4)]
