@@ -17,6 +17,7 @@ from tengen.loops.interp import interpret
 from tengen.loops.lang import LANES, const, ramp
 from tengen.loops.parse import parse_kernel
 from tengen.loops.text import print_kernel
+from tengen.loops.verify import verify
 
 HOST = Target.host()
 TARGETS = [HOST] + ([Target.named("x86-64-v3")] if HOST.arch == "x86_64" else [])
@@ -222,6 +223,23 @@ def test_scratch_is_aligned_and_private():
     reference = np.zeros(64, np.float32)
     interpret(kernel, [a, reference], [4])
     same(reference, got)
+
+
+def test_a_prefetch_may_be_of_any_place():
+    k = Builder("early")
+    x, o = k.input("x", float32), k.output("o", float32)
+    for at in (0, 12, 13, -1, 1 << 40, -(1 << 50)):
+        k.prefetch(x, at)
+    k.store(o, 0, k.load(x, 12))
+    kernel = parse_kernel(print_kernel(k.build()))
+    assert "prefetch x[-1]" in print_kernel(kernel)
+    verify(kernel)
+    a, reference = FENCED.end(values(float32, 13)), np.zeros(1, np.float32)
+    interpret(kernel, [a, reference], [])
+    for target in TARGETS:
+        got = np.zeros(1, np.float32)
+        call(load([kernel], target), kernel, [a, got])
+        assert got[0] == reference[0] == a[12]
 
 
 def test_a_partial_access_is_small():

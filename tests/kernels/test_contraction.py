@@ -352,3 +352,11 @@ def test_a_row_alone_has_the_bits_of_many():
     for i in (0, 17, 99):
         one = contracted(a[i : i + 1], b, np.zeros((1, 40), np.float32), (0, 1, 1, 1))
         assert same(one, all_rows[i : i + 1])
+
+
+def test_tiles_share_the_rows_evenly():
+    """Heights that differ by one row give every row once: in one block, in several, and along m."""
+    for m in (15, 29, 49, 113, 197, 403):
+        a, b = data((m, 300)), data((300, 40), seed=1)
+        check(a, b, (0, 1, 1, 1), modes=(False,))
+        check(np.asfortranarray(a), b, (0, 1, 1, 1), modes=(False,))

@@ -52,3 +52,9 @@ def test_what_lies_across():
     assert crossing([Leaf(array("x", (64, 3, 48), (0, 2, 1)))], [array("out", (64, 3, 48), (0, 1, 2))]) is None  # too few
     row = Array("row", float32, (64, 32, 48), (0, 0, 1))
     assert crossing([Leaf(row)], [out]) is None
+
+
+def test_few_colours():
+    a = np.random.default_rng(2).normal(size=(2, 3, 9, 37)).astype("float32")
+    run = trace(lambda x: F.transpose(x, (0, 2, 3, 1)).reshape(2, -1) + 1)
+    np.testing.assert_array_equal(run(Tensor(a)).numpy(), a.transpose(0, 2, 3, 1).reshape(2, -1) + 1)

@@ -19,7 +19,23 @@ from tengen.base.errors import CompileError
 from tengen.codegen.target import Target
 from tengen.codegen.values import Values, scalar_type, type_of
 from tengen.loops import lang
-from tengen.loops.lang import LANES, Assign, Buffer, Declare, Expr, For, If, Kernel, Let, Load, Store, const, is_const, splat
+from tengen.loops.lang import (
+    LANES,
+    Assign,
+    Buffer,
+    Declare,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Prefetch,
+    Store,
+    const,
+    is_const,
+    splat,
+)
 
 STACK_ALIGN = 64
 STREAM_ALIGN = 64  # of an address that is written past the caches: that of the widest register
@@ -235,6 +251,9 @@ class _Function(Values):
                     self.env[s.var] = self.load(s)
                 case Store():
                     self.store(s)
+                case Prefetch():
+                    p = self.address(self.base(s.buffer), _memory_type(s.buffer.dtype), self.value(s.index))
+                    self.lines.append(f"  call void @llvm.prefetch.p0(ptr {p}, i32 0, i32 2, i32 1)")  # to read, into L2
                 case For():
                     self.for_(s)
                 case If():

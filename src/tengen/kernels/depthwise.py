@@ -22,9 +22,9 @@ from tengen.kernels.schedule import Schedule, outside
 from tengen.kernels.source import At
 from tengen.kernels.tile import machine
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, equal, maximum, minimum, select
+from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, equal, maximum, minimum, select, splat
 
-GRAIN = 1 << 15  # values of a piece, about, by rule
+GRAIN = 1 << 13  # values of a piece, about, by rule
 MOST_TAPS = 64
 LOW = 32  # rows; in lower images, tiles may hang over the border
 
@@ -222,37 +222,49 @@ class _Stencil:
         k, src = self.k, self.k.read(self.src)
         acc = [const(0, self.compute, LANES)] * n
         for line in dict.fromkeys(t.y for t in p.taps):
-            some = count
-            if masked:
-                at = k.let(y * self.step_in[0] + line)
-                some = k.let(select((at >= 0) & (at < self.src.shape[2]), const(LANES) if count is None else count, const(0)))
-            base = k.let(self.at(y * self.step_in[0] + line, x * self.step_in[1], c))
+            at = k.let(y * self.step_in[0] + line)
+            there = k.let(self.within(at, 2)) if masked else None
+            base = k.let(self.at(self.clamped(at, 2) if masked else at, x * self.step_in[1], c))
             seen: dict[int, Expr] = {}
             for tap in (t for t in p.taps if t.y == line):
                 for i in range(n):
                     column = i * self.step_in[1] + tap.x
                     if column not in seen:
-                        v = k.load(src, base + column * self.src.strides[3], LANES, some)
-                        seen[column] = k.let(cast(v, self.compute))
+                        v = k.load(src, base + column * self.src.strides[3], LANES, count)
+                        seen[column] = self.or_zero(v, there)
                     acc[i] = k.let(multiply_add(seen[column], ws[tap.weight], acc[i]))
         for i, v in enumerate(acc):
             self.store(p, v, y, x + i, c, count)
 
     def pixel(self, p: Phase, ws: dict, y: Expr, x: Expr, c: Expr, count: Expr | None) -> None:
         """One pixel, wherever it lies."""
-        k, (height, wide) = self.k, self.src.shape[2:]
+        k = self.k
         acc: Expr = const(0, self.compute, LANES)
         for tap in p.taps:
-            v = self.masked(y * self.step_in[0] + tap.y, x * self.step_in[1] + tap.x, c, count, height, wide)
+            v = self.masked(y * self.step_in[0] + tap.y, x * self.step_in[1] + tap.x, c, count)
             acc = k.let(multiply_add(v, ws[tap.weight], acc))
         self.store(p, acc, y, x, c, count)
 
-    def masked(self, y: Expr, x: Expr, c: Expr, count: Expr | None, height: Index, wide: Index) -> Expr:
+    def masked(self, y: Expr, x: Expr, c: Expr, count: Expr | None) -> Expr:
         """The channels of a pixel; zeros outside of the image."""
-        k = self.k
-        there = k.let((y >= 0) & (y < height) & (x >= 0) & (x < wide))
-        some = select(there, const(LANES) if count is None else count, const(0))
-        return k.let(cast(k.load(k.read(self.src), self.at(y, x, c), LANES, some), self.compute))
+        k, v = self.k, self.k.var(const(0, self.compute, LANES), name="pixel")
+        with k.if_(k.let(self.within(y, 2) & self.within(x, 3))):
+            v.set(cast(k.load(k.read(self.src), self.at(y, x, c), LANES, count), self.compute))
+        return v.value
+
+    def within(self, i: Expr, axis: int) -> Expr:
+        """Whether a row or a column is one of the image."""
+        return (i >= 0) & (i < self.src.shape[axis])
+
+    def clamped(self, i: Expr, axis: int) -> Expr:
+        """The nearest row or column of the image, from where something can be loaded. (A load that is masked away instead waits
+        for earlier stores that have the same place in a page: images often lie like that.)"""
+        return minimum(maximum(i, 0), self.src.shape[axis] - 1)
+
+    def or_zero(self, v: Expr, there: Expr | None) -> Expr:
+        """A loaded vector as what is computed in, or zeros."""
+        v = cast(v, self.compute)
+        return self.k.let(v if there is None else select(splat(there), v, splat(const(0, self.compute))))
 
     def store(self, p: Phase, v: Expr, y: Expr, x: Expr, c: Expr, count: Expr | None) -> None:
         k = self.k
@@ -323,7 +335,7 @@ class _Weights(_Stencil):
             with k.loop(start, select(equal(side, 0), const(first), const(self.columns)), name="x") as x:
                 gv = cast(k.load(g, at(x), LANES, count), self.compute)
                 for a, tap in zip(acc, self.taps):
-                    v = self.masked(y * sy + tap.y, x * sx + tap.x, c, count, height, wide)
+                    v = self.masked(y * sy + tap.y, x * sx + tap.x, c, count)
                     a.set(multiply_add(v, gv, a.value))
             with k.loop(first, select(equal(side, 0), first + tiles, first), self.wide, name="x") as x:
                 self.fast(acc, g, at(x), y, x, c, count)

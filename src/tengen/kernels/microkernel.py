@@ -10,8 +10,9 @@ Read next: `tile.py` (sizes), `packing.py` (copies).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 from tengen.base.dtype import bool_, int64
 from tengen.kernels.axes import unflatten
@@ -35,12 +36,14 @@ def register_tile(lo: Lowering, p: Problem) -> None:
 
 @dataclass(frozen=True)
 class _Panel:
-    """Columns of b ready for the tile: where they are, how deep, and which columns they are."""
+    """Columns of b ready for the tile: where they are, how deep, and which columns they are; where those are that come next, if
+    they may have to come from far."""
 
     buffer: Buffer
     at: Expr
     depth: Expr
     column: Expr
+    following: Expr | None = None
 
 
 class _Kernel:
@@ -49,12 +52,17 @@ class _Kernel:
     def __init__(self, lo: Lowering, p: Problem, t: Tile, packed: Array | None):
         self.lo, self.p, self.t, self.packed = lo, p, t, packed
         self.m = p.stored_rows
-        self.axes = (*p.g, *self.m, *p.n)
+        flat = replace(p, epilogue=None).stored_rows  # rows at one distance are stored by their number
+        self.stored = flat if len(flat) < 2 else self.m
+        self.axes = (*p.g, *self.stored, *p.n)
         self.partial = partial_sums(lo, p, self.axes)
         self.one_chunk = as_int(p.chunks.count) == 1
         self.k = lo.kernel(p.name)
         deep = t.block if t.along_k else p.chunks.longest
-        self.rows = self.k.scratch("rows", p.compute, deep * t.pitch + LANES)
+        self.rows = self.k.read(p.a) if t.direct else self.k.scratch("rows", p.compute, deep * t.pitch + LANES)
+        self.by_row, self.by_k = (t.pitch, 1) if t.along_k else (1, t.pitch)
+        if t.direct:
+            self.by_row = as_int(p.walk("m", "a").step) or 0
         self.sums = self.k.scratch("sums", p.compute, t.rows * t.columns)
         self.size = piece_size(p, t, lo.target)
         self.depth = p.chunks.longest  # of a panel that the piece packs itself; it packs all of its panels at once
@@ -67,11 +75,14 @@ class _Kernel:
         p, k = self.p, self.k
         wide, high = self.size
         blocks, parts = as_expr(cdiv(p.rows, high)), as_expr(cdiv(p.columns, wide))
+        tiles = high // self.t.rows
         piece = k.split(p.groups * parts * blocks)
         self.g = unflatten(k, k.let(piece // (parts * blocks)), extents(p.g))
         across = self.t.schedule.across
-        self.first = k.let((piece // parts % blocks if across else piece % blocks) * high)
-        self.stop = k.let(minimum(p.rows, self.first + high))
+        self.tile = k.let((piece // parts % blocks if across else piece % blocks) * tiles)
+        self.tile_stop = k.let(minimum(as_expr(cdiv(p.rows, self.t.rows)), self.tile + tiles))
+        self.first = k.let(self.t.row(self.tile))
+        self.stop = k.let(minimum(p.rows, self.t.row(self.tile_stop)))
         self.column = k.let((piece % parts if across else piece // blocks % parts) * wide)
         self.column_stop = k.let(minimum(p.columns, self.column + wide))
         self.a_base, self.b_base = (k.let(as_expr(p.base(x, self.g))) for x in "ab")
@@ -106,47 +117,59 @@ class _Kernel:
         start, stop = (k.let(x) for x in p.chunks.bounds(c))
         if self.panel is not None:
             copy_panels(k, p, t, self.b_base, (self.column, self.column_stop), (start, stop), self.panel, self.depth)
-        with k.loop(self.first, self.stop, t.block, name="block") as first:
-            self.block(c, (first, k.let(minimum(self.stop, first + t.block))), (start, stop))
+        high = t.block // t.rows
+        with k.loop(self.tile, self.tile_stop, high, name="block") as first:
+            self.block(c, (first, k.let(minimum(self.tile_stop, first + high))), (start, stop))
 
-    def block(self, c: Expr, rows: Range, ks: Range) -> None:
-        """One chunk of as many rows as are packed at a time."""
+    def block(self, c: Expr, tiles: Range, ks: Range) -> None:
+        """One chunk of as many tiles as are packed at a time."""
         p, t, k = self.p, self.t, self.k
         start, stop = ks
-        copy_rows(k, p, t, self.a_base, rows, ks, self.rows)
+        rows = k.let(t.row(tiles[0])), k.let(minimum(self.stop, t.row(tiles[1])))
+        if t.direct:
+            origin = k.let(self.a_base + rows[0] * self.by_row + start)
+        else:
+            origin = const(0)
+            copy_rows(k, p, t, self.a_base, rows, ks, self.rows)
         with k.loop(self.column, self.column_stop, t.columns, name="column") as column:
+            depth = k.let(stop - start)
             if self.packed is None:
                 assert self.panel is not None
-                buffer, at = self.panel, k.let((column - self.column) * self.depth)
+                panel = _Panel(self.panel, k.let((column - self.column) * self.depth), depth, column)
             else:
                 mine = packed_axes(p)
                 g = [x for x, axis in zip(self.g, p.g) if axis in mine]
-                buffer, at = k.read(self.packed), k.let(as_expr(self.packed.index((*g, column // t.columns, start, 0))))
-            self.tiles(_Panel(buffer, at, k.let(stop - start), column), rows, c)
+                at = lambda column, start: as_expr(self.packed.index((*g, column // t.columns, start, 0)))
+                later = column + t.columns
+                following = select(later < self.column_stop, at(later, start), at(self.column, stop))
+                panel = _Panel(k.read(self.packed), k.let(at(column, start)), depth, column, k.let(following))
+            self.tiles(panel, tiles, rows[0], origin, c)
 
-    def tiles(self, panel: _Panel, rows: Range, c: Expr) -> None:
-        """All tiles of the piece's rows on one panel."""
+    def tiles(self, panel: _Panel, tiles: Range, first: Expr, origin: Expr, c: Expr) -> None:
+        """All tiles of a block on one panel. Its row `first` begins at `origin`."""
         t, k = self.t, self.k
-        n = k.let(rows[1] - rows[0])
-        with k.loop(0, n, t.rows, name="tile") as r:
-            left = k.let(minimum(n - r, t.rows))
-            self.lowest(t.small, left, r, panel)
-            self.write(k.let(rows[0] + r), left, panel.column, c)
+        with k.loop(*tiles, name="tile") as tile:
+            row = k.let(t.row(tile))
+            left = k.let(minimum(self.stop, t.row(tile + 1)) - row)
+            base = k.let(origin + (row - first) * self.by_row)
+            multiply = partial(self.multiply, base=base, panel=panel, number=tile - tiles[0])
+            self.lowest(t.small if t.tall is None else (t.rows - 1,), left, multiply, panel)
+            self.write(row, left, panel.column, c)
 
-    def lowest(self, small: Sequence[int], left: Expr, r: Expr, panel: _Panel) -> None:
+    def lowest(self, small: Sequence[int], left: Expr, multiply: Callable[[int, int], None], panel: _Panel) -> None:
         """The lowest of the tiles that holds the rows which are left; the small ones are tried in order."""
         p, t = self.p, self.t
         if small:
             with self.k.if_(left <= small[0]):
-                self.multiply(small[0], t.vectors, r, panel)
+                multiply(small[0], t.vectors)
             with self.k.else_():
-                self.lowest(small[1:], left, r, panel)
+                self.lowest(small[1:], left, multiply, panel)
             return
         narrow: Flag = panel.column + LANES >= p.columns if t.narrow else False
         with self.when(narrow):
-            self.multiply(t.rows, 1, r, panel)
+            multiply(t.rows, 1)
         with self.otherwise(narrow):
-            self.multiply(t.rows, t.vectors, r, panel)
+            multiply(t.rows, t.vectors)
 
     def when(self, flag: Flag):
         """Runs the block where the flag holds; what is known now makes no branch."""
@@ -156,18 +179,20 @@ class _Kernel:
         """The other branch of a `when` just above."""
         return self.k.else_() if isinstance(flag, Expr) else self.when(not flag)
 
-    def multiply(self, rows: int, vectors: int, r: Expr, panel: _Panel) -> None:
-        """The register tile from row `r` of the piece, left in `sums`."""
+    def multiply(self, rows: int, vectors: int, base: Expr, panel: _Panel, number: Expr) -> None:
+        """The register tile whose rows begin at `base`, tile `number` of the block, left in `sums`."""
         p, t, k = self.p, self.t, self.k
         acc = [[k.var(const(0, p.compute, LANES), name="acc") for _ in range(vectors)] for _ in range(rows)]
-        by_row, by_k = (t.pitch, 1) if t.along_k else (1, t.pitch)
-        base = k.let(r * by_row)
+        if panel.following is not None:  # a line of it for each position: the first tiles fetch it all
+            ahead = k.let(panel.following + minimum(number, vectors - 1) * panel.depth * LANES)
 
         def step(i: Expr) -> None:
-            here, there = k.let(base + i * by_k), k.let(panel.at + i * t.columns)
+            if panel.following is not None:
+                k.prefetch(panel.buffer, ahead + i * LANES)
+            here, there = k.let(base + i * self.by_k), k.let(panel.at + i * t.columns)
             bs = [k.load(panel.buffer, there + v * LANES, LANES) for v in range(vectors)]
             for j in range(rows):
-                x = splat(k.load(self.rows, here + j * by_row))
+                x = splat(k.load(self.rows, here + j * self.by_row))
                 for v in range(vectors):
                     acc[j][v].set(multiply_add(x, bs[v], acc[j][v].value))
 
@@ -212,12 +237,13 @@ class _Kernel:
         """Every row of the tile. `add`: whether there are earlier chunks; `last`: whether there are no later ones."""
         k = self.k
         with k.loop(0, left, name="row") as j:
-            row = self.coordinates(r + j)
+            number = k.let(r + j)
+            row = self.coordinates(number)
             for v in range(self.t.vectors):
                 at = column + v * LANES
                 with self.when(True if full or v == 0 else at < self.p.columns):
                     value = k.load(self.sums, j * self.t.columns + v * LANES, LANES)
-                    self.write_vector(value, row, at, full, add, last)
+                    self.write_vector(value, number, row, at, full, add, last)
 
     def coordinates(self, r: Expr) -> list[Index]:
         """The coordinates of row `r`."""
@@ -225,14 +251,18 @@ class _Kernel:
             return [self.k.let(r)] * len(self.m)
         return [self.k.load(table, r - self.first) for table in self.places]
 
-    def write_vector(self, value: Expr, row: Sequence[Index], column: Expr, full: bool, add: Flag, last: Flag) -> None:
-        """One vector of a row; a scalar where n is no axis."""
+    def write_vector(
+        self, value: Expr, number: Expr, row: Sequence[Index], column: Expr, full: bool, add: Flag, last: Flag
+    ) -> None:
+        """One vector of row `number`, whose coordinates are `row`; a scalar where n is no axis."""
         p, k = self.p, self.k
         if not p.n:
             value = lane(value, 0)
-        coords = [*self.g, *row, *([column] if p.n else [])]
+        columns = [column] if p.n else []
         vec, count = p.n[0] if p.n else None, None if full else p.columns - column
-        where = p.where(self.axes, coords, vec, count)
+        place = row if self.stored is self.m else [number] * len(self.stored)
+        known_as = (*p.g, *self.m, *p.n), (*self.g, *row, *columns)
+        where = p.where(self.axes, (*self.g, *place, *columns), vec, count, known_as)
         if add is not False:
             total = k.var(value)
             with self.when(add):

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tengen.kernels.axes import memory_order, merge_axes, store_at, streams, unflatten
-from tengen.kernels.crossed import crossing, pointwise_across
+from tengen.kernels.crossed import FEW, crossing, pointwise_across
 from tengen.kernels.lowering import Array, Lowering, product
 from tengen.kernels.schedule import Grain
 from tengen.kernels.source import At, Leaf, Source, View, broadcast
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import Index, cdiv, const, maximum, minimum
+from tengen.loops.lang import LANES, Index, as_int, cdiv, const, maximum, minimum
 
 GRAIN = 16384  # elements of a piece, by rule: long enough that claiming one costs nothing, short enough to share evenly
 
@@ -39,7 +39,16 @@ def simplify(sources: Sequence[Source], outs: Sequence[Array]) -> tuple[list[Sou
     shape = permuted[outs[0]].shape
     groups = merge_axes(shape, list(permuted.values()))
     table = {a: _merged(p, groups) for a, p in permuted.items()}
+    if _few_across(list(table.values())):
+        table = {a: m.permute([*range(m.ndim - 2), m.ndim - 1, m.ndim - 2]) for a, m in table.items()}
     return [s.rebind(table) for s in sources], [table[a] for a in outs]
+
+
+def _few_across(arrays: Sequence[Array]) -> bool:
+    """Whether the innermost axis is short (the colours of an image) and something is dense along the next one, which is long:
+    vectors along that one are full."""
+    few, many = (as_int(d) for d in (1, 1, *arrays[0].shape)[-1:-3:-1])
+    return few is not None and few < FEW and many is not None and many >= LANES and any(as_int(a.strides[-2]) == 1 for a in arrays)
 
 
 def _ordered(sources: Sequence[Source], outs: Sequence[Array]) -> tuple[list[Source], list[Array]]:

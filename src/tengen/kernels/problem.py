@@ -103,14 +103,18 @@ class Problem:
                 i = i + c * getattr(x, operand)
         return i
 
-    def where(self, axes: Sequence[Axis], coords: Sequence[Index], vec: Axis | None, count: Expr | None) -> Place:
-        """The place in out that has these coordinates; along `vec`, the first of LANES."""
+    def where(
+        self, axes: Sequence[Axis], coords: Sequence[Index], vec: Axis | None, count: Expr | None,
+        known_as: tuple[Sequence[Axis], Sequence[Index]] | None = None,
+    ) -> Place:  # fmt: skip
+        """The place in out that has these coordinates; along `vec`, the first of LANES. known_as: axes and coordinates that the
+        epilogue knows, where they are others."""
         shape, strides, at = extents(axes), tuple(x.out for x in axes), tuple(coords)
         v = None if vec is None else list(axes).index(vec)
         inner = At(at, v, count if v is not None else None)
         array = replace(self.out, shape=shape, strides=strides)
         outer: list[Index] = [0] * self.out.ndim
-        for x, c in zip(axes, coords):
+        for x, c in zip(*(known_as or (axes, coords))):
             if x.place is not None:
                 outer[x.place] = c
         theirs = At(tuple(outer), None if vec is None else vec.place, inner.count)

@@ -13,7 +13,7 @@ from tengen.kernels.lowering import Lowering
 from tengen.kernels.problem import Problem
 from tengen.kernels.schedule import Schedule, outside
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Expr, as_int, cdiv, const, maximum, minimum, select
+from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum, select
 
 SCRATCH_BYTES = 54 << 10  # of a piece, on the stack, beside tables of its rows
 HEIGHT = 14  # rows of a tile at most
@@ -23,6 +23,7 @@ PIECES = 6  # as many as this are enough to share
 MOST_ROWS = 96  # of a block
 MOST_BLOCKS = 4  # blocks of rows of a piece at most
 DEPTH_PAD = LANES  # rows of packed `a` are this much further apart than they are long: they begin in different cache sets
+SAME_SETS = 2048  # bytes; lines that are a multiple of it apart share a few sets of a first cache
 
 
 class Machine(Protocol):
@@ -68,6 +69,9 @@ class Tile:
         schedule: what was chosen. block: rows packed at a time. small: rows of lower tiles, ascending. narrow: whether
             there is a third one, of one vector, for last columns. pitch: from one packed row of `a` (position of k) to the
             next.
+        tall: how many of the tiles, the first ones, have `rows` rows; the others have one less, so that together they have
+            exactly the rows there are. None: all have `rows`, or the last one what is left.
+        direct: whether rows of `a` are read where they lie, not packed.
     """
 
     schedule: Register
@@ -75,6 +79,8 @@ class Tile:
     small: tuple[int, ...]
     narrow: bool
     pitch: int
+    tall: int | None = None
+    direct: bool = False
 
     @property
     def rows(self) -> int:
@@ -95,6 +101,12 @@ class Tile:
     def columns(self) -> int:
         """Columns of a panel."""
         return self.vectors * LANES
+
+    def row(self, tile: Index) -> Expr:
+        """The first row of a tile."""
+        if self.tall is None:
+            return as_expr(tile * self.rows)
+        return tile * (self.rows - 1) + minimum(as_expr(tile), self.tall)
 
 
 def machine(target: Machine | None) -> tuple[int, int, int]:
@@ -172,7 +184,20 @@ def sized(p: Problem, s: Register) -> Tile:
     pitch = _depth(p) + DEPTH_PAD if s.along_k else -(-block // LANES) * LANES
     small = tuple(n for n in FEW_ROWS if m is None and n < s.rows)
     narrow = s.vectors > 1 and (n is None or (n < 8 * columns and 0 < n % columns <= LANES))
-    return Tile(s, block, small, narrow, pitch)
+    tiles = 1 if m is None else -(-m // s.rows)
+    tall = None if m is None or m == tiles * s.rows or m < tiles * (s.rows - 1) else m - tiles * (s.rows - 1)
+    exact = m == tiles * s.rows or tall is not None
+    return Tile(s, block, small, narrow, pitch, tall, exact and not narrow and bool(s.along_k) and _readable(p))
+
+
+def _readable(p: Problem) -> bool:
+    """Whether rows of `a` can be read where they lie: at one distance, dense along k, and not all of a tile in the same cache
+    sets. Nothing may be read past the last row, so tiles must have exactly as many as there are."""
+    m, k = p.walk("m", "a"), p.walk("k", "a")
+    distance = as_int(m.step)
+    if p.a.dtype is not p.compute or len(m.extents) != 1 or len(k.extents) != 1 or as_int(k.step) != 1 or distance is None:
+        return False
+    return distance * p.compute.size % SAME_SETS != 0
 
 
 def _vectors(n: int | None, each: int) -> int:

@@ -387,20 +387,26 @@ class _Winograd:
                 image, to = k.let(z * b.image + r * b.pitch), k.let(z * b.products + r * b.columns)
                 panel_at = k.let(as_expr(self.filter.index((panel, z, 0, 0))))
                 if self.c <= self.chunks.run:
-                    self.register_tile(weights, panel_at, image, to, (0, self.c), False)
+                    self.register_tile(weights, panel_at, r, image, to, (0, self.c), False)
                 else:
-                    self.register_tile(weights, panel_at, image, to, (0, self.chunks.run), False)
+                    self.register_tile(weights, panel_at, r, image, to, (0, self.chunks.run), False)
                     with k.loop(self.chunks.run, self.c, self.chunks.run, name="chunk") as start:
                         stop = k.let(minimum(start + self.chunks.run, self.c))
-                        self.register_tile(weights, panel_at, image, to, (start, stop), True)
+                        self.register_tile(weights, panel_at, r, image, to, (start, stop), True)
 
-    def register_tile(self, weights: Buffer, panel: Expr, image: Expr, to: Expr, cs: tuple[Index, Index], add: bool) -> None:
+    def register_tile(self, weights: Buffer, panel: Expr, r: Expr, image: Expr, to: Expr, cs: tuple[Index, Index], add: bool) -> None:
         """One chunk of channels of `rows` tiles times a panel, stored or added to what is there."""
         k, b, dt = self.k, self.b, self.compute
         acc = [[k.var(const(0, dt, LANES), name="acc") for _ in range(b.vectors)] for _ in range(b.rows)]
+        following = panel + (self.c + 1) * b.columns  # the next point's weights
+        each = -(-b.vectors * b.rows // b.tiles)  # lines of it for each channel: all tiles fetch them together
+        share = minimum(r // b.rows * each, b.vectors - each)
+        ahead = k.let(following + (share * self.c) * LANES)
 
         def step(c: Expr) -> None:
             here = k.let(panel + c * b.columns)
+            for line in range(each):
+                k.prefetch(weights, ahead + (c * each + line) * LANES)
             ws = [k.load(weights, here + v * LANES, LANES) for v in range(b.vectors)]
             for r in range(b.rows):
                 pixel = splat(k.load(self.image, image + r * b.pitch + c))

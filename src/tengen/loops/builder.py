@@ -27,6 +27,7 @@ from tengen.loops.lang import (
     Kernel,
     Let,
     Load,
+    Prefetch,
     Store,
     const,
     is_const,
@@ -140,6 +141,10 @@ class Builder:
         if count is not None and is_const(count, LANES):
             count = None
         self.emit(Store(buffer, index, value, None if count is None else as_expr(count), stream))
+
+    def prefetch(self, buffer: Buffer, index: Index) -> None:
+        """Says that buffer[index] will be read soon. See `lang.Prefetch`."""
+        self.emit(Prefetch(buffer, as_expr(index)))
 
     def var(self, value, dt: DType = int64, name: str = "m") -> Variable:
         """A mutable variable."""

@@ -16,7 +16,7 @@ import numpy as np
 from tengen.base.dtype import DType, bool_, float32, float64
 from tengen.base.errors import IndexOutOfRange, VerifyError
 from tengen.loops.exact import convert, floor_division, fma32, fma64, index_division, shift_left, shift_right
-from tengen.loops.lang import LANES, OPS, Assign, Buffer, Declare, Expr, For, If, Kernel, Let, Load, Store
+from tengen.loops.lang import LANES, OPS, Assign, Buffer, Declare, Expr, For, If, Kernel, Let, Load, Prefetch, Store
 from tengen.loops.verify import describe, verify
 
 # ---- operations -------------------------------------------------------------------------------------------------------
@@ -203,6 +203,8 @@ class _Machine:
                     self.env[s.var] = self.load(s)
                 case Store():
                     self.store(s)
+                case Prefetch():
+                    pass
                 case For():
                     for i in range(int(self.value(s.start)), int(self.value(s.stop)), s.step):
                         self.env[s.var] = np.int64(i)

@@ -4,7 +4,7 @@ A value has a dtype and either one lane or `LANES` lanes, on every target. What 
 in IEEE-754 terms, and not left to a compiler; `interp.py` is the executable definition.
 
     Expr         a pure expression, hash-consed: structurally equal expressions are the same object
-    statements   Let, Load, Store, Declare, Assign, For, If
+    statements   Let, Load, Store, Prefetch, Declare, Assign, For, If
     Kernel       buffers, integer parameters, and a body that computes one piece; the pieces are independent
 
 Read next: `builder.py` (how kernels are written), `interp.py` (what they mean).
@@ -492,6 +492,14 @@ class Store:
 
 
 @dataclass(eq=False, slots=True)
+class Prefetch:
+    """buffer[index] will be read soon: a hint, which changes nothing. The place may lie outside of the buffer."""
+
+    buffer: Buffer
+    index: Expr
+
+
+@dataclass(eq=False, slots=True)
 class Declare:
     """A variable that Assign may change."""
 
@@ -527,7 +535,7 @@ class If:
     orelse: list = field(default_factory=list)
 
 
-Stmt = Union[Let, Load, Store, Declare, Assign, For, If]
+Stmt = Union[Let, Load, Store, Prefetch, Declare, Assign, For, If]
 
 
 @dataclass(eq=False, slots=True)

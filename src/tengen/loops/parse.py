@@ -13,7 +13,24 @@ from typing import NoReturn
 
 from tengen.base.dtype import BY_NAME, DType, bool_, int64
 from tengen.base.errors import VerifyError
-from tengen.loops.lang import LANES, OPS, Assign, Buffer, Declare, Expr, For, If, Kernel, Let, Load, Store, expr, splat, var
+from tengen.loops.lang import (
+    LANES,
+    OPS,
+    Assign,
+    Buffer,
+    Declare,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Prefetch,
+    Store,
+    expr,
+    splat,
+    var,
+)
 from tengen.loops.verify import typed, verify
 
 NESTING = 64  # of blocks, and of parentheses
@@ -377,6 +394,10 @@ class _KernelParser:
                 stream = line.accept("stream")
                 line.done()
                 return Store(buffer, index, value, count, bool(stream))
+            case "prefetch":
+                buffer, index = self.place(line)
+                line.done()
+                return Prefetch(buffer, index)
             case "for":
                 return self.loop(line, depth)
             case "if":

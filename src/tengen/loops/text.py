@@ -21,7 +21,7 @@ import re
 
 from tengen.base.dtype import DType, int64
 from tengen.base.errors import VerifyError
-from tengen.loops.lang import LANES, Assign, Buffer, Declare, Expr, For, If, Kernel, Let, Load, Store
+from tengen.loops.lang import LANES, Assign, Buffer, Declare, Expr, For, If, Kernel, Let, Load, Prefetch, Store
 from tengen.loops.parse import INFIX, parse_expr, parse_kernel
 
 __all__ = ["print_kernel", "parse_kernel", "print_expr", "parse_expr", "quote"]
@@ -102,6 +102,8 @@ class _Writer:
                 index, value, *rest = self.exprs(d, *(e for e in (s.index, s.value, s.count) if e is not None))
                 tail = "".join(f" first {r}" for r in rest) + " stream" * s.stream
                 self.line(d, f"store {quote(s.buffer.name)}[{index}] = {value}{tail}")
+            case Prefetch():
+                self.line(d, f"prefetch {quote(s.buffer.name)}[{self.exprs(d, s.index)[0]}]")
             case For():
                 start, stop = self.exprs(d, s.start, s.stop)
                 self.line(d, f"for {quote(str(s.var.attr))} in range({start}, {stop}, {s.step}):")

@@ -10,7 +10,23 @@ from __future__ import annotations
 
 from tengen.base.dtype import DType, bool_, int64
 from tengen.base.errors import VerifyError
-from tengen.loops.lang import FOLDS, LANES, OPS, Assign, Buffer, Declare, Expr, For, If, Kernel, Let, Load, Store, expr
+from tengen.loops.lang import (
+    FOLDS,
+    LANES,
+    OPS,
+    Assign,
+    Buffer,
+    Declare,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Prefetch,
+    Store,
+    expr,
+)
 
 # Ops whose result is rounded. 16-bit floats are storage, so these must be computed in float32 (one cast, one rounding).
 ROUNDING = {"add", "sub", "mul", "div", "fma", "sqrt"}
@@ -35,6 +51,8 @@ def describe(s: object) -> str:
             return f"load {brief(s.var)} = {s.buffer.name}[{brief(s.index)}]"
         case Store():
             return f"store {s.buffer.name}[{brief(s.index)}] = {brief(s.value)}"
+        case Prefetch():
+            return f"prefetch {s.buffer.name}[{brief(s.index)}]"
         case Declare():
             return f"var {brief(s.var)} = {brief(s.value)}"
         case Assign():
@@ -287,6 +305,8 @@ class _Checker:
                 self.value(value, s.buffer.dtype)
                 if s.buffer.role == "in":
                     raise VerifyError(f"buffer {s.buffer.name} is read only")
+            case Prefetch():
+                self.access(s.buffer, s.index, None, 1)
             case For():
                 self.value(s.start, int64, 1, "the start")
                 self.value(s.stop, int64, 1, "the stop")
