@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from tengen.base.dtype import bool_, int64
 from tengen.kernels.axes import unflatten
+from tengen.kernels.border import BorderRows
 from tengen.kernels.chunks import unrolled_loop
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.packing import Range, copy_panels, copy_rows, pack_b, packed_axes
@@ -60,6 +61,7 @@ class _Kernel:
         self.depth = p.chunks.longest  # of a panel that the piece packs itself; it packs all of its panels at once
         self.panels = -(-(as_int(self.size[0]) or most_columns(p, t, lo.target)) // t.columns)
         self.panel = None if packed else self.k.scratch("panel", p.compute, self.depth * t.columns * self.panels)
+        self.border = None if p.border is None else BorderRows(self.k, p, t, p.border)
         self.places: list[Buffer] = []  # coordinates of the piece's rows, where they are not simply counted
 
     def launch(self) -> None:
@@ -76,6 +78,8 @@ class _Kernel:
         self.column_stop = k.let(minimum(p.columns, self.column + wide))
         self.a_base, self.b_base = (k.let(as_expr(p.base(x, self.g))) for x in "ab")
         self.fill_places()
+        if self.border is not None and self.t.along_k:
+            self.border.move(self.g, self.a_base, (self.first, self.stop))
         if self.one_chunk:
             self.chunk(const(0))
         else:
@@ -106,6 +110,8 @@ class _Kernel:
         start, stop = (k.let(x) for x in p.chunks.bounds(c))
         if self.panel is not None:
             copy_panels(k, p, t, self.b_base, (self.column, self.column_stop), (start, stop), self.panel, self.depth)
+        if self.border is not None and not t.along_k:
+            self.border.move(self.g, self.a_base, (start, stop))
         with k.loop(self.first, self.stop, t.block, name="block") as first:
             self.block(c, (first, k.let(minimum(self.stop, first + t.block))), (start, stop))
 
@@ -113,7 +119,10 @@ class _Kernel:
         """One chunk of as many rows as are packed at a time."""
         p, t, k = self.p, self.t, self.k
         start, stop = ks
-        copy_rows(k, p, t, self.a_base, rows, ks, self.rows)
+        if self.border is None:
+            copy_rows(k, p, t, self.a_base, rows, ks, self.rows)
+        else:
+            self.border.copy(rows, ks, self.rows)
         with k.loop(self.column, self.column_stop, t.columns, name="column") as column:
             if self.packed is None:
                 assert self.panel is not None
