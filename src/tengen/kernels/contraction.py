@@ -16,7 +16,7 @@ from tengen.kernels.chunks import RUN
 from tengen.kernels.inplace import fits_in_place, in_place
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides, product
 from tengen.kernels.microkernel import register_tile
-from tengen.kernels.problem import Epilogue, normalise
+from tengen.kernels.problem import Border, Epilogue, normalise
 from tengen.kernels.source import At
 from tengen.kernels.tile import MOST_ROWS, PIECES
 from tengen.loops.lang import LANES, Index, as_int, cast
@@ -37,6 +37,7 @@ def contract(
     epilogue: Epilogue | None = None,
     chunk: int | None = None,
     name: str = "contract",
+    border: Border | None = None,
 ) -> None:
     """out[g, m, n] = the sum over k of a[g, m, k] * b[g, k, n].
 
@@ -47,15 +48,17 @@ def contract(
         epilogue: makes what is stored from the sum (in the dtype computed in), at coordinates of out, a vector or not;
             default: a cast. It may load anything but out.
         chunk: positions of a run in the rule of `Chunks`, if not its 256: changes bits.
-        name: of the kernels.
+        name: of the kernels. border: which elements of `a` are outside of an image, and zeros (default: none).
     Numerics: see `Chunks`: each chunk of k is accumulated by fma in logical order from zero, chunks are added in order
     """
     if any(as_int(d) == 0 for d in out.shape):
         return
     if g == 0 and chunk is None and (parts := chunk_axes(a.shape[m:], out.shape[:m], out.shape[m:])) is not None:
-        return by_chunks(lo, a, b, out, m, n, parts, epilogue, name)
-    p = normalise(a, b, out, g, m, k, n, epilogue, chunk, name)
-    if fits(p):
+        return by_chunks(lo, a, b, out, m, n, parts, epilogue, name, border)
+    p = normalise(a, b, out, g, m, k, n, epilogue, chunk, name, border)
+    if border is not None:
+        register_tile(lo, p)
+    elif fits(p):
         channelwise(lo, p)
     elif fits_in_place(p):
         in_place(lo, p)
@@ -79,27 +82,36 @@ def chunk_axes(k: Sequence[Index], m: Sequence[Index], n: Sequence[Index]) -> in
 
 
 def by_chunks(
-    lo: Lowering, a: Array, b: Array, out: Array, m: int, n: int, group: int, epilogue: Epilogue | None, name: str
-) -> None:
+    lo: Lowering, a: Array, b: Array, out: Array, m: int, n: int, group: int, epilogue: Epilogue | None, name: str,
+    border: Border | None = None,
+) -> None:  # fmt: skip
     """The chunks of a contraction as a batch of contractions, then a kernel that adds them in order."""
+
+    k = a.ndim - m
 
     def cut(x: Array, axis: int) -> tuple[list[Index], list[Index]]:
         """Extents and strides with the axis cut into chunks."""
         d, s = x.shape[axis], x.strides[axis]
         return ([*x.shape[:axis], d // group, group, *x.shape[axis + 1 :]], [*x.strides[:axis], s * group, s, *x.strides[axis + 1 :]])
 
-    def chunks_first(x: Array, k: int, first: int, inner: Sequence[int]) -> Array:
+    def order(first: int, inner: Sequence[int]) -> list[int]:
+        return [*range(first, first + k - 1), *inner]
+
+    def chunks_first(x: Array, first: int, order: Sequence[int]) -> Array:
         """The array as ([chunk], others, (group, last)): its k summed axes begin at `first`."""
         shape, strides = cut(x, first + k - 2)
-        order = [*range(first, first + k - 1), *inner]
         return replace(x, shape=tuple(shape[i] for i in order), strides=tuple(strides[i] for i in order))
 
-    k = a.ndim - m
-    left = chunks_first(a, k, m, [*range(m), m + k - 1, m + k])
-    right = chunks_first(b, k, 0, [k - 1, k, *range(k + 1, k + 1 + n)])
+    turned = order(m, [*range(m), m + k - 1, m + k])
+    left, right = chunks_first(a, m, turned), chunks_first(b, 0, order(0, [k - 1, k, *range(k + 1, k + 1 + n)]))
+    if border is not None:
+        axis = m + k - 2
+        inner = border.steps[axis]
+        steps = (*border.steps[:axis], None if inner is None else (inner[0], inner[1] * group), *border.steps[axis:])
+        border = replace(border, steps=tuple(steps[i] for i in turned))
     batch = left.shape[: k - 1]
     partial = lo.temp(a.dtype.compute, (*batch, *out.shape))
-    contract(lo, left, right, partial, k - 1, m, 2, n, None, None, name)
+    contract(lo, left, right, partial, k - 1, m, 2, n, None, None, name, border)
     _add(lo, partial, as_int(product(batch)) or 0, out, epilogue, name)
 
 

@@ -10,6 +10,7 @@ Read next: `reduce.py` and `rows.py` (kernels made of it), `arg.py` (a fold that
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -494,32 +495,39 @@ class Columns:
             self._put(self.lanes, v * LANES, (s.value,))
 
     def _registers(self, source: Source, row: Sequence[Index], count: Expr | None) -> State:
-        """All of a short reduction, written out: what does not exist is left out, which changes no bit."""
+        """All of a short reduction, written out."""
         shape = [int(as_int(d)) for d in self.frame.inner]  # type: ignore[arg-type]
-        lanes: list[State] = []
-        for r in range(int(product(shape))):
-            coords = []
-            rest = r
-            for d in reversed(shape):
-                coords.append(rest % d)
-                rest //= d
-            at = self.frame.at(row, coords[::-1], True, count)
-            x, position = spread(source.at(self.k, at)), splat(const(r))
-            if r < LANES:
-                lanes.append(self.f.first(x, position))
-            else:
-                lanes[r % LANES] = self.f.step(lanes[r % LANES], x, position)
-        return self._tree(lanes) if lanes else tuple(splat(s) for s in self.f.start)
+        return in_registers(
+            self.k, self.f, shape, lambda coords: spread(source.at(self.k, self.frame.at(row, coords, True, count)))
+        )
 
     def _tree(self, lanes: list[State]) -> State:
-        half = LANES // 2
-        while half:
-            lanes = [
-                tuple(self.k.let(e) for e in self.f.join(lanes[i], lanes[i + half])) if i + half < len(lanes) else lanes[i]
-                for i in range(min(half, len(lanes)))
-            ]
-            half //= 2
-        return lanes[0]
+        return tree(self.k, self.f, lanes)
+
+
+def in_registers(k: KernelBuilder, f: Fold, shape: Sequence[int], element: Callable[[list[int]], Expr]) -> State:
+    """The state of a short reduction over `shape`, written out: what does not exist is left out, which changes no bit.
+    `element` gives the value at coordinates."""
+    lanes: list[State] = []
+    for r, coords in enumerate(itertools.product(*map(range, shape))):
+        x, position = element(list(coords)), splat(const(r))
+        if r < LANES:
+            lanes.append(f.first(x, position))
+        else:
+            lanes[r % LANES] = f.step(lanes[r % LANES], x, position)
+    return tree(k, f, lanes) if lanes else tuple(splat(s) for s in f.start)
+
+
+def tree(k: KernelBuilder, f: Fold, lanes: list[State]) -> State:
+    """The fixed tree over up to LANES states."""
+    half = LANES // 2
+    while half:
+        lanes = [
+            tuple(k.let(e) for e in f.join(lanes[i], lanes[i + half])) if i + half < len(lanes) else lanes[i]
+            for i in range(min(half, len(lanes)))
+        ]
+        half //= 2
+    return lanes[0]
 
 
 def pure(s: Source) -> bool:

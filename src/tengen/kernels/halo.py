@@ -1,4 +1,7 @@
-"""A channels-last image with zeros around it, in one pass: each row of pixels is a run of memory, copied between two runs of zeros."""
+"""Images as contractions read them: channels-last, and where nothing else helps a copy with zeros around and between pixels.
+
+With zeros around it, an image is copied in one pass: each row of pixels is a run of memory, copied between two runs of zeros.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ from collections.abc import Sequence
 from tengen.base.dtype import bool_
 from tengen.kernels.axes import unflatten
 from tengen.kernels.lowering import Array, Lowering, product
-from tengen.kernels.pointwise import GRAIN
+from tengen.kernels.pointwise import GRAIN, copy, pointwise
+from tengen.kernels.source import Literal
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Index, cdiv, const, maximum, minimum
+from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum
 
 
 def has_rows(x: Array) -> bool:
@@ -54,3 +58,47 @@ def with_halo(lo: Lowering, x: Array, out: Array, before: Sequence[Index], name:
         with k.else_():
             zeros(at, 0, run)
     lo.launch(k)
+
+
+def padded(lo: Lowering, x: Array, before: tuple[Index, ...], extents: tuple[Index, ...], step: tuple[int, ...]) -> Array:
+    """A channels-last copy of image `x` with its pixels at before + i * step in a larger image of zeros."""
+    n = len(extents)
+    t = lo.temp(x.dtype, (x.shape[0], x.shape[1], *extents), [0, *range(2, n + 2), 1])
+    if all(s == 1 for s in step) and all(isinstance(b, int) and b >= 0 for b in before) and has_rows(x):
+        with_halo(lo, x, t, before)
+        return t
+    pointwise(lo, [Literal(0, x.dtype)], [t], "zero")
+    first, count = [], []
+    for b, e, s, d in zip(before, extents, step, x.shape[2:]):
+        if isinstance(b, int) and b >= 0:
+            first.append(0)
+            count.append(d)
+        else:  # a crop: pixels that fall outside the image are left out
+            lo_i = maximum(0 * d + 0, (0 - b + s - 1) // s) if isinstance(d, Expr) else max(0, -(b // s))
+            last = (e - 1 - b) // s + 1
+            hi = minimum(last, d) if isinstance(last, Expr) or isinstance(d, Expr) else min(last, d)
+            first.append(lo_i)
+            count.append(hi - lo_i)
+    offset = t.offset
+    for axis, (b, f, s) in enumerate(zip(before, first, step)):
+        offset = offset + (b + f * s) * t.strides[axis + 2]
+    shape = (*x.shape[:2], *count)
+    inner = Array(t.id, t.dtype, shape, (*t.strides[:2], *(st * s for st, s in zip(t.strides[2:], step))), offset)
+    start = x.offset
+    for axis, f in enumerate(first):
+        start = start + f * x.strides[axis + 2]
+    copy(lo, Array(x.id, x.dtype, shape, x.strides, start), inner, "pad")
+    return t
+
+
+def image(lo: Lowering, x: Array) -> Array:
+    """The image; where its channels are not dense, a channels-last copy."""
+    if as_int(x.strides[1]) == 1 or as_int(x.shape[1]) == 1:
+        return x
+
+    def make() -> Array:
+        t = lo.temp(x.dtype, x.shape, [0, *range(2, x.ndim), 1])
+        copy(lo, x, t, "channels_last")
+        return t
+
+    return lo.once(x, "channels_last", make)

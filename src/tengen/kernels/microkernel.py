@@ -16,6 +16,7 @@ from functools import partial
 
 from tengen.base.dtype import bool_, int64
 from tengen.kernels.axes import unflatten
+from tengen.kernels.border import BorderRows
 from tengen.kernels.chunks import unrolled_loop
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.packing import Range, copy_panels, copy_rows, pack_b, packed_axes
@@ -68,6 +69,7 @@ class _Kernel:
         self.depth = p.chunks.longest  # of a panel that the piece packs itself; it packs all of its panels at once
         self.panels = -(-(as_int(self.size[0]) or most_columns(p, t, lo.target)) // t.columns)
         self.panel = None if packed else self.k.scratch("panel", p.compute, self.depth * t.columns * self.panels)
+        self.border = None if p.border is None else BorderRows(self.k, p, t, p.border)
         self.places: list[Buffer] = []  # coordinates of the piece's rows, where they are not simply counted
 
     def launch(self) -> None:
@@ -87,6 +89,8 @@ class _Kernel:
         self.column_stop = k.let(minimum(p.columns, self.column + wide))
         self.a_base, self.b_base = (k.let(as_expr(p.base(x, self.g))) for x in "ab")
         self.fill_places()
+        if self.border is not None and self.t.along_k:
+            self.border.move(self.g, self.a_base, (self.first, self.stop))
         if self.one_chunk:
             self.chunk(const(0))
         else:
@@ -117,6 +121,8 @@ class _Kernel:
         start, stop = (k.let(x) for x in p.chunks.bounds(c))
         if self.panel is not None:
             copy_panels(k, p, t, self.b_base, (self.column, self.column_stop), (start, stop), self.panel, self.depth)
+        if self.border is not None and not t.along_k:
+            self.border.move(self.g, self.a_base, (start, stop))
         high = t.block // t.rows
         with k.loop(self.tile, self.tile_stop, high, name="block") as first:
             self.block(c, (first, k.let(minimum(self.tile_stop, first + high))), (start, stop))
@@ -126,10 +132,12 @@ class _Kernel:
         p, t, k = self.p, self.t, self.k
         start, stop = ks
         rows = k.let(t.row(tiles[0])), k.let(minimum(self.stop, t.row(tiles[1])))
-        if t.direct:
+        origin = const(0)
+        if self.border is not None:
+            self.border.copy(rows, ks, self.rows)
+        elif t.direct:
             origin = k.let(self.a_base + rows[0] * self.by_row + start)
         else:
-            origin = const(0)
             copy_rows(k, p, t, self.a_base, rows, ks, self.rows)
         with k.loop(self.column, self.column_stop, t.columns, name="column") as column:
             depth = k.let(stop - start)

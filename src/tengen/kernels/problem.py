@@ -15,21 +15,49 @@ from tengen.kernels.chunks import Chunks, Walk, merge
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.source import At
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import Expr, Index, as_int, cast, fma
+from tengen.loops.lang import Expr, Index, as_int, cast, fma, maximum, minimum
 
 Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
 
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis: its extent, its stride in each operand (0 where it has none), and which axis of the caller's out it is (None:
-    more than one, or none)."""
+    """An axis: its extent, its stride in each operand (0 where it has none), which axis of the caller's out it is (None: more
+    than one, or none), and the spatial axis of `a` along which it moves by a number of pixels."""
 
     extent: Index
     a: Index = 0
     b: Index = 0
     out: Index = 0
     place: int | None = None
+    pixel: tuple[int, Index] | None = None
+
+
+@dataclass(frozen=True)
+class Border:
+    """Where `a`, windows of an image, has elements: those of pixels from 0 to `space` along each spatial axis. Others are zeros,
+    and nothing is read there.
+
+    Attributes:
+        steps: for each axis of `a`, (spatial axis, pixels) that a step along it moves, or None. first: the pixel of coordinates
+            zero. space: extents of the image.
+    """
+
+    steps: tuple[tuple[int, Index] | None, ...]
+    first: tuple[Index, ...]
+    space: tuple[Index, ...]
+
+    def reached(self, shape: Sequence[Index]) -> bool:
+        """Whether windows of this shape have, or may have, elements outside."""
+        for axis, (first, space) in enumerate(zip(self.first, self.space)):
+            low = high = as_expr(first)
+            for d, step in zip(shape, self.steps):
+                if step is not None and step[0] == axis:
+                    far = as_expr((d - 1) * step[1])
+                    low, high = low + minimum(far, 0), high + maximum(far, 0)
+            if not all(x.op == "const" and x.attr for x in (low >= 0, high < space)):
+                return True
+        return False
 
 
 def extents(axes: Sequence[Axis]) -> tuple[Index, ...]:
@@ -51,6 +79,7 @@ class Problem:
     chunks: Chunks
     epilogue: Epilogue | None
     name: str
+    border: Border | None = None
 
     @property
     def compute(self) -> DType:
@@ -161,16 +190,18 @@ def partial_sums(lo: Lowering, p: Problem, axes: Sequence[Axis]) -> Array | None
 
 
 def normalise(
-    a: Array, b: Array, out: Array, g: int, m: int, k: int, n: int, epilogue: Epilogue | None, run: int | None, name: str
-) -> Problem:
+    a: Array, b: Array, out: Array, g: int, m: int, k: int, n: int, epilogue: Epilogue | None, run: int | None, name: str,
+    border: Border | None = None,
+) -> Problem:  # fmt: skip
     """The problem of a `contract` call. The vector axis is that of n which is dense in out, or the last; other axes of
     n, which nothing merges, become axes of g."""
     chunks = Chunks(tuple(a.shape[g + m :])) if run is None else Chunks(tuple(a.shape[g + m :]), run)
-    gs = [Axis(out.shape[i], a.strides[i], b.strides[i], out.strides[i], i) for i in range(g)]
-    ms = [Axis(out.shape[g + i], a.strides[g + i], 0, out.strides[g + i], g + i) for i in range(m)]
+    pixel = border.steps if border is not None else (None,) * a.ndim
+    gs = [Axis(out.shape[i], a.strides[i], b.strides[i], out.strides[i], i, pixel[i]) for i in range(g)]
+    ms = [Axis(out.shape[g + i], a.strides[g + i], 0, out.strides[g + i], g + i, pixel[g + i]) for i in range(m)]
     ns = [Axis(out.shape[g + m + i], 0, b.strides[g + k + i], out.strides[g + m + i], g + m + i) for i in range(n)]
-    ks = [Axis(a.shape[g + m + i], a.strides[g + m + i], b.strides[g + i]) for i in range(k)]
-    p = Problem(a, b, out, _present(gs), _present(ms), _present(ns), _present(ks), chunks, epilogue, name)
+    ks = [Axis(a.shape[g + m + i], a.strides[g + m + i], b.strides[g + i], pixel=pixel[g + m + i]) for i in range(k)]
+    p = Problem(a, b, out, _present(gs), _present(ms), _present(ns), _present(ks), chunks, epilogue, name, border)
     return _turned(p)
 
 
@@ -184,7 +215,9 @@ def _dense(axes: Sequence[Axis], operand: str) -> bool:
 
 def _turned(p: Problem) -> Problem:
     """The problem with the better of m and n as the vector side, and one vector axis."""
-    if p.n and not p.m:  # a vector times a matrix: its columns are rows if the matrix is dense along k
+    if p.border is not None:
+        swap = False
+    elif p.n and not p.m:  # a vector times a matrix: its columns are rows if the matrix is dense along k
         swap = not _dense(p.n, "b") and _dense(p.k, "b")
     elif _dense(p.n, "out"):
         swap = False
@@ -195,7 +228,7 @@ def _turned(p: Problem) -> Problem:
     if swap:
         p = p.swapped()
     if p.epilogue is None:
-        p = replace(p, m=_joined(p.m), n=_joined(p.n))
+        p = replace(p, m=p.m if p.border is not None else _joined(p.m), n=_joined(p.n))
     last = next((x for x in p.n if as_int(x.out) == 1), p.n[-1] if p.n else None)
     return replace(p, g=(*p.g, *(x for x in p.n if x is not last)), n=() if last is None else (last,))
 

@@ -187,7 +187,7 @@ def sized(p: Problem, s: Register) -> Tile:
     tiles = 1 if m is None else -(-m // s.rows)
     tall = None if m is None or m == tiles * s.rows or m < tiles * (s.rows - 1) else m - tiles * (s.rows - 1)
     exact = m == tiles * s.rows or tall is not None
-    return Tile(s, block, small, narrow, pitch, tall, exact and not narrow and bool(s.along_k) and _readable(p))
+    return Tile(s, block, small, narrow, pitch, tall, exact and not narrow and bool(s.along_k) and p.border is None and _readable(p))
 
 
 def _readable(p: Problem) -> bool:

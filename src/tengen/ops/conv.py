@@ -7,6 +7,7 @@ N batch, C channels, O output channels, G groups, S spatial extents of the image
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -18,12 +19,13 @@ from tengen.ir.types import Dim, TensorType
 from tengen.kernels import depthwise
 from tengen.kernels.chunks import RUN
 from tengen.kernels.contraction import contract
-from tengen.kernels.halo import has_rows, with_halo
+from tengen.kernels.halo import image, padded
 from tengen.kernels.lowering import Array, Lowering
-from tengen.kernels.pointwise import copy, pointwise
+from tengen.kernels.pointwise import pointwise
+from tengen.kernels.problem import Border
 from tengen.kernels.source import At, Literal
 from tengen.kernels.winograd import MOST_CHANNELS, pays, winograd
-from tengen.loops.lang import Expr, as_int, maximum, minimum
+from tengen.loops.lang import as_int
 from tengen.ops.contract import in_dtype
 from tengen.ops.define import Case, composite, primitive, with_epilogue
 from tengen.ops.elementwise import add
@@ -137,81 +139,67 @@ def channels_last(arrays, out, **attrs) -> list[int]:
 # ---- building blocks of the lowerings ------------------------------------------------------------------------------------
 
 
-def padded(lo: Lowering, x: Array, before: tuple[Dim, ...], extents: tuple[Dim, ...], step: tuple[int, ...]) -> Array:
-    """A channels-last copy of image `x` with its pixels at before + i * step in a larger image of zeros."""
-    n = len(extents)
-    t = lo.temp(x.dtype, (x.shape[0], x.shape[1], *extents), [0, *range(2, n + 2), 1])
-    if all(s == 1 for s in step) and all(isinstance(b, int) and b >= 0 for b in before) and has_rows(x):
-        with_halo(lo, x, t, before)
-        return t
-    pointwise(lo, [Literal(0, x.dtype)], [t], "zero")
-    first, count = [], []
-    for b, e, s, d in zip(before, extents, step, x.shape[2:]):
-        if isinstance(b, int) and b >= 0:
-            first.append(0)
-            count.append(d)
-        else:  # a crop: pixels that fall outside the image are left out
-            lo_i = maximum(0 * d + 0, (0 - b + s - 1) // s) if isinstance(d, Expr) else max(0, -(b // s))
-            last = (e - 1 - b) // s + 1
-            hi = minimum(last, d) if isinstance(last, Expr) or isinstance(d, Expr) else min(last, d)
-            first.append(lo_i)
-            count.append(hi - lo_i)
-    offset = t.offset
-    for axis, (b, f, s) in enumerate(zip(before, first, step)):
-        offset = offset + (b + f * s) * t.strides[axis + 2]
-    shape = (*x.shape[:2], *count)
-    inner = Array(t.id, t.dtype, shape, (*t.strides[:2], *(st * s for st, s in zip(t.strides[2:], step))), offset)
-    start = x.offset
-    for axis, f in enumerate(first):
-        start = start + f * x.strides[axis + 2]
-    copy(lo, Array(x.id, x.dtype, shape, x.strides, start), inner, "pad")
-    return t
+Part = tuple[list, list, list]  # axes of an operand: extents, strides, and what `Border` calls steps
 
 
-def image(lo: Lowering, x: Array, padding: tuple[int, ...]) -> Array:
-    """The image with its halo of zeros; as it is where it needs none and its channels are dense."""
-    if not any(padding):
-        if as_int(x.strides[1]) == 1 or as_int(x.shape[1]) == 1:
-            return x
-        t = lo.temp(x.dtype, x.shape, [0, *range(2, x.ndim), 1])
-        copy(lo, x, t, "channels_last")
-        return t
-    return padded(lo, x, padding, tuple(s + 2 * p for s, p in zip(x.shape[2:], padding)), (1,) * len(padding))
+def _part(extents=(), strides=(), steps=None) -> Part:
+    return list(extents), list(strides), list(steps or [None] * len(extents))
 
 
-def windows(x: Array, out: tuple[Dim, ...], k: tuple[Dim, ...], stride, dilation, groups: int) -> tuple[list, list]:
-    """Extents and strides of x as ([G], [N, *P], [*K, C/G]), three lists each."""
-    c = x.shape[1] // groups
-    space = x.strides[2:]
-    g = ([groups], [c * x.strides[1]]) if groups > 1 else ([], [])
-    m = ([x.shape[0], *out], [x.strides[0], *(s * st for s, st in zip(space, stride))])
-    kk = ([*k, c], [*(s * d for s, d in zip(space, dilation)), x.strides[1]])
-    return [g[0], m[0], kk[0]], [g[1], m[1], kk[1]]
-
-
-def _array(a: Array, parts: list[tuple[list, list]], offset: Dim | None = None) -> Array:
-    shape = [d for e, _ in parts for d in e]
-    strides = [s for _, st in parts for s in st]
+def _array(a: Array, parts: list[Part], offset: Dim | None = None) -> Array:
+    shape = [d for part in parts for d in part[0]]
+    strides = [s for part in parts for s in part[1]]
     return Array(a.id, a.dtype, tuple(shape), tuple(strides), a.offset if offset is None else offset)
 
 
-def filter_parts(w: Array, n: int, groups: int) -> dict[str, tuple[list, list]]:
+def _windows(x: Array, parts: list[Part], first: Sequence[Dim], inside: bool = False) -> tuple[Array, Border | None]:
+    """Windows of an image whose first one begins at pixel `first`, and the border that they reach over, if they do; `inside`:
+    they are known not to."""
+    offset = x.offset
+    for f, st in zip(first, x.strides[2:]):
+        offset = offset + f * st
+    steps = tuple(step for part in parts for step in part[2])
+    a = _array(x, parts, offset)
+    border = Border(steps, tuple(first), tuple(x.shape[2:]))
+    return a, border if not inside and border.reached(a.shape) else None
+
+
+def _by_role(x: Array, out: Sequence[Dim], k: Sequence[Dim], stride, dilation, groups: int) -> tuple[Part, Part, Part]:
+    """x by windows: the axes [G], [N, *P] and [*K, C/G]."""
+    c, n = x.shape[1] // groups, len(stride)
+    space = x.strides[2:]
+    g = _part([groups], [c * x.strides[1]]) if groups > 1 else _part()
+    m = _part([x.shape[0], *out], [x.strides[0], *(s * st for s, st in zip(space, stride))], [None, *zip(range(n), stride)])
+    kk = _part([*k, c], [*(s * d for s, d in zip(space, dilation)), x.strides[1]], [*zip(range(n), dilation), None])
+    return g, m, kk
+
+
+def _dense_image(lo: Lowering, x: Array, padding: Sequence[int], w: Array, groups: int) -> tuple[Array, tuple[int, ...]]:
+    """The image and the pixel at which the first window begins. One filter of each channel in other than two dimensions reads a
+    padded copy: its products are made lane by lane."""
+    if groups > 1 and any(padding) and as_int(_filter(w, len(padding), groups)[0]) == 1:
+        extents = tuple(s + 2 * p for s, p in zip(x.shape[2:], padding))
+        return padded(lo, x, tuple(padding), extents, (1,) * len(padding)), (0,) * len(padding)
+    return image(lo, x), tuple(-p for p in padding)
+
+
+def filter_parts(w: Array, n: int, groups: int) -> dict[str, Part]:
     """The filter's axes by role: g groups, o output channels of a group, c input channels of a group, k space."""
     o, c, k = _filter(w, n, groups)
     st = w.strides
     if w.ndim == n + 3:
-        parts = {"g": ([groups], [st[0]]), "o": ([o], [st[1]]), "c": ([c], [st[2]]), "k": (list(k), list(st[3:]))}
+        parts = {"g": _part([groups], st[:1]), "o": _part([o], st[1:2]), "c": _part([c], st[2:3]), "k": _part(k, st[3:])}
     else:
-        parts = {"g": ([groups], [o * st[0]]), "o": ([o], [st[0]]), "c": ([c], [st[1]]), "k": (list(k), list(st[2:]))}
+        parts = {"g": _part([groups], [o * st[0]]), "o": _part([o], st[:1]), "c": _part([c], st[1:2]), "k": _part(k, st[2:])}
     if groups == 1:
-        parts["g"] = ([], [])
+        parts["g"] = _part()
     return parts
 
 
-def _image_parts(y: Array, groups: int) -> dict[str, tuple[list, list]]:
+def _image_parts(y: Array, groups: int) -> dict[str, Part]:
     c = y.shape[1] // groups
-    g = ([groups], [c * y.strides[1]]) if groups > 1 else ([], [])
-    return {"g": g, "p": ([y.shape[0], *y.shape[2:]], [y.strides[0], *y.strides[2:]]), "c": ([c], [y.strides[1]])}
+    g = _part([groups], [c * y.strides[1]]) if groups > 1 else _part()
+    return {"g": g, "p": _part([y.shape[0], *y.shape[2:]], [y.strides[0], *y.strides[2:]]), "c": _part([c], y.strides[1:2])}
 
 
 def _known(w: Array) -> list[int]:
@@ -266,18 +254,18 @@ def _(lo, ins, outs, epilogue, stride, padding, dilation, groups, algorithm="dir
     out, n = outs[0], len(stride)
     x, w = (in_dtype(lo, a, promote(ins[0].dtype, ins[1].dtype)) for a in ins)
     if algorithm != "direct":
-        return winograd(lo, image(lo, x, (0, 0)), w, out, int(algorithm[-1]), padding, epilogue)
+        return winograd(lo, image(lo, x), w, out, int(algorithm[-1]), padding, epilogue)
     if n == 2 and depthwise.fits(w, groups):
         phases = depthwise.convolution(_known(w), padding, dilation, out.shape[2:])
-        return depthwise.stencil(lo, image(lo, x, (0, 0)), depthwise.packed_filter(lo, w), out, phases, stride, (1, 1), epilogue)
-    x = image(lo, x, padding)
-    f = filter_parts(w, n, groups)
-    shape, strides = windows(x, out.shape[2:], tuple(f["k"][0]), stride, dilation, groups)
-    a = _array(x, list(zip(shape, strides)))
-    b = _array(w, [f["g"], f["k"], f["c"], f["o"]])
-    y = _image_parts(out, groups)
-    contract(lo, a, b, _array(out, [y["g"], y["p"], y["c"]]), g=int(groups > 1), m=n + 1, k=n + 1, n=1,
-             epilogue=None if epilogue is None else _image_epilogue(epilogue, n, groups, f["o"][0][0]), name="conv")  # fmt: skip
+        return depthwise.stencil(lo, image(lo, x), depthwise.packed_filter(lo, w), out, phases, stride, (1, 1), epilogue)
+    x, first = _dense_image(lo, x, padding, w, groups)
+    f, y = filter_parts(w, n, groups), _image_parts(out, groups)
+    a, border = _windows(x, list(_by_role(x, out.shape[2:], f["k"][0], stride, dilation, groups)), first, not any(first))
+    contract(
+        lo, a, _array(w, [f["g"], f["k"], f["c"], f["o"]]), _array(out, [y["g"], y["p"], y["c"]]), g=int(groups > 1), m=n + 1,
+        k=n + 1, n=1, epilogue=None if epilogue is None else _image_epilogue(epilogue, n, groups, f["o"][0][0]), name="conv",
+        border=border,
+    )  # fmt: skip
 
 
 def _image_epilogue(epilogue, n: int, groups: int, per_group: Dim):
@@ -357,32 +345,31 @@ def _(lo, ins, outs, stride, padding, dilation, groups, output_padding, algorith
     y, w = in_dtype(lo, ins[0], out.dtype), in_dtype(lo, ins[1], out.dtype)
     if algorithm != "direct":
         before = tuple(2 - p for p in padding)
-        return winograd(lo, image(lo, y, (0, 0)), _turned(w), out, int(algorithm[-1]), before, None, "conv_transposed")
+        return winograd(lo, image(lo, y), _turned(w), out, int(algorithm[-1]), before, None, "conv_transposed")
     if n == 2 and depthwise.fits(w, groups):
         phases = depthwise.transpose(_known(w), stride, padding, dilation, out.shape[2:])
-        w, y = depthwise.packed_filter(lo, w), image(lo, y, (0, 0))
+        w, y = depthwise.packed_filter(lo, w), image(lo, y)
         return depthwise.stencil(lo, y, w, out, phases, (1, 1), stride, None, "depthwise_transposed")
     if max(stride) > 1 and None not in map(as_int, w.shape[-n:]):
         return _by_phases(lo, y, w, out, stride, padding, dilation, groups)
     f = filter_parts(w, n, groups)
     k = f["k"][0]
-    # The image spread out by the strides, with a halo: then it is a convolution with the reversed filter.
     halo = tuple(d * (kk - 1) for d, kk in zip(dilation, k))
-    extents = tuple(s + h for s, h in zip(out.shape[2:], halo))
-    before = tuple(h - p for h, p in zip(halo, padding))
-    if any(before) or any(s != 1 for s in stride) or any(not _same(e, p) for e, p in zip(extents, y.shape[2:])):
-        y = padded(lo, y, before, extents, stride)
+    before, extents = tuple(h - p for h, p in zip(halo, padding)), tuple(s + h for s, h in zip(out.shape[2:], halo))
+    if max(stride) > 1 or (groups > 1 and as_int(f["c"][0][0]) == 1):  # spread out by the strides, then it is a convolution
+        y, before = padded(lo, y, before, extents, stride), (0,) * n
     else:
-        y = image(lo, y, (0,) * n)
-    shape, strides = windows(y, out.shape[2:], tuple(k), (1,) * n, dilation, groups)
-    a = _array(y, list(zip(shape, strides)))
+        y = image(lo, y)
+    inside = all(as_int(b) == 0 and _same(e, p) for b, e, p in zip(before, extents, y.shape[2:]))
+    a, border = _windows(y, list(_by_role(y, out.shape[2:], k, (1,) * n, dilation, groups)), [0 - b for b in before], inside)
     offset = w.offset
     for kk, s in zip(k, f["k"][1]):
         offset = offset + (kk - 1) * s
-    back = (f["k"][0], [-1 * s for s in f["k"][1]])
+    back = _part(k, [-1 * s for s in f["k"][1]])  # the reversed filter
     b = _array(w, [f["g"], back, f["o"], f["c"]], offset)
     x = _image_parts(out, groups)
-    contract(lo, a, b, _array(out, [x["g"], x["p"], x["c"]]), g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed")
+    contract(lo, a, b, _array(out, [x["g"], x["p"], x["c"]]), g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed",
+             border=border)  # fmt: skip
 
 
 def _by_phases(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, dilation, groups: int) -> None:
@@ -391,11 +378,7 @@ def _by_phases(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, di
     n, f = len(stride), filter_parts(w, len(stride), groups)
     kernel = [as_int(d) or 0 for d in f["k"][0]]
     taps = [[depthwise.reached(*args, phase) for phase in range(args[1])] for args in zip(kernel, stride, padding, dilation)]
-    offsets = [[t for phase in axis for t, _ in phase] or [0] for axis in taps]
-    low, high = [min(0, *o) for o in offsets], [max(0, *o) for o in offsets]
-    count = [(d + s - 1) // s for d, s in zip(out.shape[2:], stride)]
-    extents = tuple(_larger(c + h - l, d - l) for c, l, h, d in zip(count, low, high, y.shape[2:]))
-    y = padded(lo, y, tuple(-l for l in low), extents, (1,) * n)
+    y = image(lo, y)
     if any(not phase for axis in taps for phase in axis):
         pointwise(lo, [Literal(0, out.dtype)], [out], "zero")
     x, image_parts = _image_parts(out, groups), _image_parts(y, groups)
@@ -403,31 +386,28 @@ def _by_phases(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, di
         chosen = [axis[p] for axis, p in zip(taps, phases)]
         if not all(chosen):
             continue
-        m, k, filter_k, place = ([], []), ([], []), ([], []), ([], [])
-        at_y, at_w, at_out = y.offset, w.offset, out.offset
+        m, k, filter_k, place = _part([y.shape[0]], y.strides[:1]), _part(), _part(), _part([out.shape[0]], out.strides[:1])
+        at_w, at_out, begins = w.offset, out.offset, []
         for i, t in enumerate(chosen):
             st, ws, os_ = y.strides[i + 2], f["k"][1][i], out.strides[i + 2]
             (first, position), (second, other) = t[0], t[1] if len(t) > 1 else t[0]
-            _add_axis(m, (out.shape[i + 2] + (stride[i] - 1 - phases[i])) // stride[i], st)
-            _add_axis(k, len(t), (second - first) * st)
+            _add_axis(m, (out.shape[i + 2] + (stride[i] - 1 - phases[i])) // stride[i], st, (i, 1))
+            _add_axis(k, len(t), (second - first) * st, (i, second - first))
             _add_axis(filter_k, len(t), (other - position) * ws)
             _add_axis(place, m[0][-1], stride[i] * os_)
-            at_y, at_w, at_out = at_y + (first - low[i]) * st, at_w + position * ws, at_out + phases[i] * os_
-        batch = ([y.shape[0]], [y.strides[0]])
-        a = _array(y, [image_parts["g"], batch, m, k, image_parts["c"]], at_y)
+            at_w, at_out = at_w + position * ws, at_out + phases[i] * os_
+            begins.append(first)
+        _add_axis(k, image_parts["c"][0][0], image_parts["c"][1][0])
+        a, border = _windows(y, [image_parts["g"], m, k], begins)
         b = _array(w, [f["g"], filter_k, f["o"], f["c"]], at_w)
-        c = _array(out, [x["g"], ([out.shape[0]], [out.strides[0]]), place, x["c"]], at_out)
-        contract(lo, a, b, c, g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed")
+        c = _array(out, [x["g"], place, x["c"]], at_out)
+        contract(lo, a, b, c, g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed", border=border)
 
 
-def _add_axis(axes: tuple[list, list], extent: Dim, stride: Dim) -> None:
+def _add_axis(part: Part, extent: Dim, stride: Dim, step: tuple[int, Dim] | None = None) -> None:
     """One more axis of a part."""
-    axes[0].append(extent)
-    axes[1].append(stride)
-
-
-def _larger(a: Dim, b: Dim) -> Dim:
-    return maximum(a + 0, b + 0) if isinstance(a, Expr) or isinstance(b, Expr) else max(a, b)
+    for column, value in zip(part, (extent, stride, step)):
+        column.append(value)
 
 
 @conv_transposed.vjp
@@ -468,25 +448,13 @@ def _(lo, ins, outs, stride, padding, dilation, groups):
     if n == 2 and depthwise.fits(out, groups) and columns is not None and 0 < columns < RUN:
         taps = depthwise.convolution(_known(out), padding, dilation, g.shape[2:])[0].taps
         flat = Array(out.id, out.dtype, (len(taps), out.shape[0]), (out.strides[-1], out.strides[0]), out.offset)
-        return depthwise.stencil_weights(lo, image(lo, x, (0, 0)), image(lo, g, (0, 0)), flat, taps, stride)
-    x = image(lo, x, padding)
-    f = filter_parts(out, n, groups)
-    shape, strides = windows(x, g.shape[2:], tuple(f["k"][0]), stride, dilation, groups)
-    parts = list(zip(shape, strides))
-    a = _array(x, [parts[0], parts[2], parts[1]])
-    y = _image_parts(g, groups)
-    b = _array(g, [y["g"], y["p"], y["c"]])
-    contract(
-        lo,
-        a,
-        b,
-        _array(out, [f["g"], f["k"], f["c"], f["o"]]),
-        g=int(groups > 1),
-        m=n + 1,
-        k=n + 1,
-        n=1,
-        name="conv_weight_grad",
-    )
+        return depthwise.stencil_weights(lo, image(lo, x), image(lo, g), flat, taps, stride)
+    x, first = _dense_image(lo, x, padding, out, groups)
+    f, y = filter_parts(out, n, groups), _image_parts(g, groups)
+    group, pixels, window = _by_role(x, g.shape[2:], f["k"][0], stride, dilation, groups)
+    a, border = _windows(x, [group, window, pixels], first, not any(first))
+    contract(lo, a, _array(g, [y["g"], y["p"], y["c"]]), _array(out, [f["g"], f["k"], f["c"], f["o"]]), g=int(groups > 1),
+             m=n + 1, k=n + 1, n=1, name="conv_weight_grad", border=border)  # fmt: skip
 
 
 @conv_weight_grad.vjp

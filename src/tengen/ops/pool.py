@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tengen.base.dtype import int32
+from tengen.base.dtype import int8, int32
 from tengen.base.errors import DTypeError, ShapeError
-from tengen.ir.types import Dim, TensorType
-from tengen.kernels.arg import arg_reduce
+from tengen.ir.types import TensorType
+from tengen.kernels.arg import NOWHERE, arg_fold
 from tengen.kernels.axes import memory_order
-from tengen.kernels.lowering import Array, contiguous_strides, product
-from tengen.kernels.pointwise import copy, pointwise
-from tengen.kernels.reduce import reduce
+from tengen.kernels.folding import lowest, simple_fold
+from tengen.kernels.lowering import Array, product
+from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source
+from tengen.kernels.windows import Geometry, Windows, fold_holders, fold_windows
 from tengen.loops.lang import Expr, as_int, cast, const, equal, maximum, minimum, not_equal, select, splat
 from tengen.ops.conv import out_extent, per_axis
 from tengen.ops.define import Case, primitive, with_epilogue
@@ -64,29 +65,18 @@ def _layout(arrays, out, **attrs):
     return memory_order(arrays[0])
 
 
-def _windows(lo, x: Array, out_space, fill, kernel_size, stride, padding) -> Array:
-    """The image, with its halo of `fill`, as (N, C, *P, *K)."""
-    if any(padding):
-        extents = tuple(s + 2 * p for s, p in zip(x.shape[2:], padding))
-        t = lo.temp(x.dtype, (*x.shape[:2], *extents), memory_order(x))
-        pointwise(lo, [Literal(fill, x.dtype)], [t], "fill")
-        offset = t.offset
-        for axis, p in enumerate(padding):
-            offset = offset + p * t.strides[axis + 2]
-        copy(lo, x, Array(t.id, t.dtype, x.shape, t.strides, offset), "pad")
-        x = t
-    space = x.strides[2:]
-    strides = (*x.strides[:2], *(s * st for s, st in zip(space, stride)), *space)
-    return Array(x.id, x.dtype, (*x.shape[:2], *out_space, *kernel_size), strides, x.offset)
+def _geometry(image: Array, pooled: Array, kernel_size, stride, padding) -> Geometry:
+    return Geometry(tuple(image.shape[2:]), tuple(pooled.shape[2:]), kernel_size, stride, padding)
 
 
-def _computed(a: Array) -> Source:
-    d = a.dtype.compute
-    return Leaf(a) if a.dtype is d else Elementwise(lambda v: cast(v, d), [Leaf(a)], a.shape, d)
+def _computed(s: Source) -> Source:
+    d = s.dtype.compute
+    return s if s.dtype is d else Elementwise(lambda v: cast(v, d), [s], s.shape, d)
 
 
-def _lowest(d):
-    return float("-inf") if d.is_float else -(1 << (d.bits - 1)) if d.kind == "i" else 0
+def _stored(out: Array, epilogue=None):
+    """What makes values of out's dtype from those that are computed."""
+    return (lambda k, v, at: cast(v, out.dtype)) if epilogue is None else epilogue
 
 
 @primitive
@@ -104,9 +94,9 @@ max_pool.layout(_layout)
 
 @with_epilogue(max_pool)
 def _(lo, ins, outs, epilogue, kernel_size, stride, padding):
-    out, n = outs[0], len(kernel_size)
-    w = _windows(lo, ins[0], out.shape[2:], _lowest(ins[0].dtype), kernel_size, stride, padding)
-    reduce(lo, "max", _computed(w), out, tuple(range(n + 2, 2 * n + 2)), epilogue, name="max_pool")
+    x, out = ins[0], outs[0]
+    w = _computed(Windows(x, _geometry(x, out, kernel_size, stride, padding), lowest(x.dtype)))
+    fold_windows(lo, simple_fold("max", w.dtype), w, out, _stored(out, epilogue), "max_pool")
 
 
 @max_pool.vjp
@@ -154,14 +144,13 @@ def _window_count(at: At, space, kernel_size, stride, padding, mode: str, d) -> 
 
 @avg_pool.lower
 def _(lo, ins, outs, kernel_size, stride, padding, mode):
-    out, n = outs[0], len(kernel_size)
-    space = ins[0].shape[2:]
-    w = _windows(lo, ins[0], out.shape[2:], 0, kernel_size, stride, padding)
+    x, out = ins[0], outs[0]
+    w = _computed(Windows(x, _geometry(x, out, kernel_size, stride, padding), 0))
 
     def finish(k, v, at):
-        return cast(v / _window_count(at, space, kernel_size, stride, padding, mode, v.dtype), out.dtype)
+        return cast(v / _window_count(at, x.shape[2:], kernel_size, stride, padding, mode, v.dtype), out.dtype)
 
-    reduce(lo, "add", _computed(w), out, tuple(range(n + 2, 2 * n + 2)), finish, name="avg_pool")
+    fold_windows(lo, simple_fold("add", w.dtype), w, out, finish, "avg_pool")
 
 
 @avg_pool.vjp
@@ -173,45 +162,6 @@ def _float_grad(g: TensorType):
     if not g.dtype.is_float:
         raise DTypeError(f"a gradient is a float tensor, got {g}")
     return g.dtype
-
-
-class _Adjoint(Source):
-    """For pixel s and window offset k: what the window that has pixel s at offset k gives back, zero where there is none.
-    Axes (N, C, *S, *K)."""
-
-    def __init__(self, give, out_space, shape, kernel_size, stride, padding, dtype):
-        self.give, self.out_space, self.stride, self.padding = give, out_space, stride, padding
-        self.shape, self.dtype, self.n = (*shape, *kernel_size), dtype, len(kernel_size)
-
-    def value(self, k, at):
-        n = self.n
-        inside: Expr | None = None
-        place: list[Dim] = []
-        for axis in range(n):
-            t = at.coords[2 + axis] + self.padding[axis] - at.coords[2 + n + axis]
-            if at.vec in (2 + axis, 2 + n + axis):
-                t = at.coord(2 + axis) + self.padding[axis] - at.coord(2 + n + axis)
-            t = t if isinstance(t, Expr) else const(t)
-            st, extent = self.stride[axis], self.out_space[axis]
-            safe = maximum(t, const(0))
-            q = safe // st
-            last = (extent if isinstance(extent, Expr) else const(extent)) - 1
-            ok = (t >= 0) & (q <= last)
-            if st > 1:
-                ok = ok & equal(safe % st, 0)
-            inside = ok if inside is None else inside & ok
-            place.append(k.let(minimum(q, last)))
-        vec = at.vec if at.vec in (0, 1) else None
-        where = At((at.coords[0], at.coords[1], *place), vec, at.count)
-        where.count = at.count if where.lanes > 1 else None
-        v = self.give(k, where, [at.coord(2 + n + a) for a in range(n)])
-        return select(inside, v, const(0, self.dtype))  # type: ignore[arg-type]
-
-
-def _scatter_windows(lo, out: Array, give, out_space, kernel_size, stride, padding, d, epilogue) -> None:
-    n = len(kernel_size)
-    source = _Adjoint(give, out_space, out.shape, kernel_size, stride, padding, d)
-    reduce(lo, "add", source, out, tuple(range(n + 2, 2 * n + 2)), epilogue, name="unpool")
 
 
 @primitive
@@ -233,7 +183,8 @@ def _(lo, ins, outs, epilogue, kernel_size, stride, padding, mode):
     def give(k, at, offsets):
         return cast(at.load(k, g), d) / _window_count(at, space, kernel_size, stride, padding, mode, d)
 
-    _scatter_windows(lo, out, give, g.shape[2:], kernel_size, stride, padding, d, epilogue)
+    geometry = _geometry(out, g, kernel_size, stride, padding)
+    fold_holders(lo, simple_fold("add", d), give, geometry, d, out, _stored(out, epilogue), "avg_pool_grad")
 
 
 @avg_pool_grad.vjp
@@ -257,13 +208,29 @@ def _(arrays, out, **a):
 
 
 def _first_largest(lo, x: Array, g: Array, kernel_size, stride, padding) -> Array:
-    """Which position of each window holds the first largest element."""
-    n = len(kernel_size)
-    order = memory_order(x)
-    index = lo.temp(int32, g.shape, order)
-    w = _windows(lo, x, g.shape[2:], _lowest(x.dtype), kernel_size, stride, padding)
-    arg_reduce(lo, "max", _computed(w), index, tuple(range(n + 2, 2 * n + 2)))
+    """Which position of each window of `x` holds the first largest element, in memory as `x` lies."""
+    size = product(kernel_size)
+    index = lo.temp(int8 if size < 128 else int32, g.shape, memory_order(x))
+    w = _computed(Windows(x, _geometry(x, g, kernel_size, stride, padding), lowest(x.dtype)))
+
+    def inside(k, v, at):
+        """The position; that of the first pixel in the image where no element beats what padding is taken for."""
+        first: Expr = const(0)
+        for axis, (size, st, p) in enumerate(zip(kernel_size, stride, padding), 2):
+            first = first * size + (maximum(p - at.coord(axis) * st, 0) if p else 0)
+        found = select(equal(v, NOWHERE), const(0), v)
+        return cast(maximum(found, first) if any(padding) else found, index.dtype)
+
+    fold_windows(lo, arg_fold("max", w.dtype), w, index, inside, "argmax")
     return index
+
+
+def _position(offsets, kernel_size, dtype) -> Expr:
+    """The flat position in a window of these offsets."""
+    flat: Expr = const(0)
+    for o, size in zip(offsets, kernel_size):
+        flat = flat * size + o
+    return cast(flat, dtype)
 
 
 DIRECT = 16  # pixels of a window, up to which windows that do not overlap are handled in registers
@@ -293,8 +260,8 @@ def _unpool_apart(lo, g: Array, x: Array, out: Array, epilogue, kernel_size) -> 
         return index
 
     shape = pixel(x, places[0]).shape
-    first = Elementwise(winner, [_computed(pixel(x, p)) for p in places], shape, int32)
-    grad = _computed(g)
+    first = Elementwise(winner, [_computed(Leaf(pixel(x, p))) for p in places], shape, int32)
+    grad = _computed(Leaf(g))
     sources: list[Source] = []
     for i, place in enumerate(places):
         s: Source = Elementwise(lambda w, v, i=i: select(equal(w, i), v, const(0, d)), [first, grad], shape, d)
@@ -341,12 +308,11 @@ def _(lo, ins, outs, epilogue, kernel_size, stride, padding):
     d = g.dtype.compute
 
     def give(k, at, offsets):
-        flat: Expr = const(0)
-        for o, size in zip(offsets, kernel_size):
-            flat = flat * size + o
-        return select(equal(at.load(k, index), cast(flat, int32)), cast(at.load(k, g), d), const(0, d))
+        chosen = equal(at.load(k, index), _position(offsets, kernel_size, index.dtype))
+        return select(chosen, cast(at.load(k, g), d), const(0, d))
 
-    _scatter_windows(lo, out, give, g.shape[2:], kernel_size, stride, padding, d, epilogue)
+    geometry = _geometry(x, g, kernel_size, stride, padding)
+    fold_holders(lo, simple_fold("add", d), give, geometry, d, out, _stored(out, epilogue), "max_pool_grad")
 
 
 @max_pool_grad.vjp
@@ -372,24 +338,19 @@ def _(v, x, **a):
 def _(lo, ins, outs, kernel_size, stride, padding):
     v, x, out = ins[0], ins[1], outs[0]
     n = len(kernel_size)
-    index = _first_largest(
-        lo, x, Array(None, out.dtype, out.shape, contiguous_strides(out.shape)), kernel_size, stride, padding
-    )
-    w = _windows(lo, v, out.shape[2:], 0, kernel_size, stride, padding)
+    index = _first_largest(lo, x, out, kernel_size, stride, padding)
+    values = Windows(v, _geometry(x, out, kernel_size, stride, padding), 0)
 
     class Chosen(Source):
-        shape, dtype = w.shape, out.dtype.compute
+        shape, dtype = values.shape, out.dtype.compute
 
         def value(self, k, at):
-            flat: Expr = const(0)
-            for a, size in enumerate(kernel_size):
-                flat = flat * size + at.coord(2 + n + a)
-                here = At(at.coords[: n + 2], at.vec if at.vec is not None and at.vec < n + 2 else None, at.count)
+            flat = _position([at.coord(2 + n + a) for a in range(n)], kernel_size, index.dtype)
+            here = At(at.coords[: n + 2], at.vec if at.vec is not None and at.vec < n + 2 else None, at.count)
             here.count = at.count if here.lanes > 1 else None
-            hit = equal(here.load(k, index), cast(flat, int32))
-            return select(hit, cast(at.load(k, w), self.dtype), const(0, self.dtype))
+            return select(equal(here.load(k, index), flat), cast(values.at(k, at), self.dtype), const(0, self.dtype))
 
-    reduce(lo, "add", Chosen(), out, tuple(range(n + 2, 2 * n + 2)), name="max_pool_gather")
+    fold_windows(lo, simple_fold("add", out.dtype.compute), Chosen(), out, _stored(out), "max_pool_gather")
 
 
 @max_pool_gather.vjp

@@ -56,20 +56,23 @@ class Temporaries:
         return [var(f"offset.{i}") for i in range(len(self.ids))]
 
     def place(self, sizes: Sequence[int]) -> tuple[tuple[int, ...], int]:
-        """(offset in bytes of each, bytes of the arena) for these sizes. The largest are placed first, each into the smallest
-        gap that fits beside those that live when it does."""
+        """(offset in bytes of each, bytes of the arena) for these sizes. They are placed one after the other, each into the
+        smallest gap that fits beside those that live when it does: the largest first, or in order of first use, whichever gives
+        the smaller arena."""
         key = tuple(sizes)
         if key not in self._placed:
             if len(self._placed) > 256:
                 self._placed.clear()
-            self._placed[key] = _place(key, self.lives)
+            every = range(len(key))
+            orders = sorted(every, key=lambda i: -key[i]), sorted(every, key=lambda i: self.lives[i][0])
+            self._placed[key] = min((_place(key, self.lives, order) for order in orders), key=lambda p: p[1])
         return self._placed[key]
 
 
-def _place(sizes: Sequence[int], lives: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], int]:
+def _place(sizes: Sequence[int], lives: Sequence[tuple[int, int]], order: Sequence[int]) -> tuple[tuple[int, ...], int]:
     placed: list[tuple[int, int, tuple[int, int]]] = []  # offset, end, life
     offsets = [0] * len(sizes)
-    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+    for i in order:
         size, (first, last) = max(sizes[i], ALIGN), lives[i]
         busy = sorted((o, e) for o, e, (f, l) in placed if f <= last and first <= l)
         best, best_gap, at = None, None, 0

@@ -1,0 +1,38 @@
+"""Pooling where windows reach over the border: what lies outside never wins, whatever the image holds, in any layout."""
+
+import numpy as np
+import pytest
+
+import tengen.functional as F
+from tengen import Tensor, autodiff
+from tengen.base.errors import ShapeError
+from tengen.ops.pool import _np_avg_grad, _np_max_grad, _np_pool
+
+SHAPES = [(2, 17, 5, 10), (1, 1, 1, 1)]
+WINDOWS = [(3, 2, 1), (2, 2, 1), (2, 3, 0), (9, 4, 4), ((3, 1), (1, 2), (1, 0))]
+
+
+def image(shape, last: bool) -> np.ndarray:
+    """Mostly -inf, some NaN and some ones: many windows are equal or hold nothing that is larger than padding."""
+    r = np.random.default_rng(0)
+    x = np.full(shape, -np.inf, np.float32)
+    x[r.random(shape) < 0.2] = 1
+    x[r.random(shape) < 0.05] = np.nan
+    return np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2) if last else x
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("size, stride, padding", WINDOWS)
+def test_borders(size, stride, padding, shape, last):
+    x = image(shape, last)
+    try:
+        y, pull = autodiff.vjp(lambda t: F.max_pool2d(t, size, stride, padding), Tensor(x))
+    except ShapeError:
+        pytest.skip("no window fits")
+    np.testing.assert_array_equal(y.numpy(), _np_pool(x, size, stride, padding, lambda v, _: v.max(-1)))
+    g = np.arange(y.numpy().size, dtype=np.float32).reshape(y.shape) + 1
+    np.testing.assert_array_equal(pull(Tensor(g))[0].numpy(), _np_max_grad(g, x, size, stride, padding))
+    _, pull = autodiff.vjp(lambda t: F.avg_pool2d(t, size, stride, padding), Tensor(x))
+    want = _np_avg_grad(g, x, size, stride, padding, "average_count_exclude_padding")
+    np.testing.assert_allclose(pull(Tensor(g))[0].numpy(), want, 1e-6, 1e-6)
