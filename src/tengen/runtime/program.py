@@ -74,9 +74,8 @@ class Program:
 
     def integers(self, values: Sequence[int]) -> list[int]:
         """The `ints` array for these parameter values."""
-        offsets = () if self.temps.known else self._place(values)[0]
-        names, numbers = [*self.params, *self.temps.offsets()[: len(offsets)]], [*values, *offsets]
-        return [*values, *(value_of(e, names, numbers) for e in self.derived)]  # type: ignore[arg-type]
+        placed = {} if self.temps.known else dict(zip(self.temps.offsets(), self._place(values)[0]))
+        return [*values, *(placed[e] if e in placed else value_of(e, self.params, values) for e in self.derived)]
 
     def arena_bytes(self, values: Sequence[int]) -> int:
         """Bytes of scratch memory for these parameter values; MemoryError for more than any machine has."""
