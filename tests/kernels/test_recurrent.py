@@ -13,7 +13,7 @@ from tengen.kernels.recurrent import lstm
 from tengen.kernels.source import Elementwise, Leaf
 from tengen.loops.lang import var
 from tengen.passes.hoist import hoist
-from tengen.runtime.program import plan_memory
+from tengen.runtime.arena import Temporaries
 
 
 def running_sums(lo, x, y, steps):
@@ -54,8 +54,8 @@ def test_what_a_repeat_needs_lives_as_long_as_it():
     running_sums(lo, x, y, 7)
     with lo.repeat(2), pytest.raises(ValueError, match="inside a repeat"), lo.repeat(2):
         pass
-    offsets, _ = plan_memory(lo)
-    assert len(set(offsets.values())) == 2  # the total of one step is read by the next
+    temps = Temporaries.of(lo)
+    assert len(set(temps.place(temps.sizes)[0])) == 2  # the total of one step is read by the next
     setup, prepared = hoist(lo, {"x": 28})
     assert [n.kernel.name for n in setup.launches] == ["doubled"] and len(prepared) == 1
     assert [n.repeat is None for n in lo.launches] == [True, False]
