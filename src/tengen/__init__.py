@@ -16,7 +16,6 @@ from tengen import (
 from tengen.base.version import VERSION as __version__
 from tengen.interop.dlpack import from_dlpack
 from tengen.parameter import Parameter
-from tengen.runtime.native import set_threads
 from tengen.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from tengen.deploy.checkpoint import load, save
     from tengen.jit import trace  # type: ignore[no-redef]
     from tengen.profiler import profile
+    from tengen.runtime.process import set_threads
     from tengen.runtime.report import show_config
     from tengen.tuner import tune
 
@@ -35,8 +35,8 @@ tensor = Tensor
 _LATER = {
     "amp": "tengen.amp", "config": "tengen.base.config", "data": "tengen.data", "deploy": "tengen.deploy", "jit": "tengen.jit",
     "models": "tengen.models", "module": "tengen.module", "optimizer": "tengen.optimizer", "load": "tengen.deploy.checkpoint",
-    "load_graph": "tengen.deploy", "profile": "tengen.profiler", "save": "tengen.deploy.checkpoint", "show_config": "tengen.runtime.report",
-    "trace": "tengen.jit", "tune": "tengen.tuner",
+    "load_graph": "tengen.deploy", "profile": "tengen.profiler", "save": "tengen.deploy.checkpoint",
+    "set_threads": "tengen.runtime.native", "show_config": "tengen.runtime.report", "trace": "tengen.jit", "tune": "tengen.tuner",
 }  # fmt: skip
 
 

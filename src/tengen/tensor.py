@@ -8,6 +8,7 @@ arguments, makes the plan, or hands the call to the trace that is being recorded
 
 from __future__ import annotations
 
+import datetime
 import itertools
 from collections.abc import Callable, Sequence
 from threading import get_ident
@@ -250,7 +251,7 @@ def _rebuild(cls, array, state):
     return t
 
 
-_Capsule = type(native.new_buffer(0))
+_Capsule = type(datetime.datetime_CAPI)  # what buffers are, without making one: that loads the runtime
 
 
 def _make(data, layout: Layout) -> Tensor:

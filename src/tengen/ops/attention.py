@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tengen import kernels
 from tengen.base.dtype import bool_, promote
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError, Undecided
 from tengen.ir.types import TensorType
-from tengen.kernels.attention import LEAST, MOST_FEATURES
-from tengen.kernels.attention import attention as launch_attention
-from tengen.kernels.attention import attention_grad as launch_attention_grad
 from tengen.kernels.axes import memory_order
 from tengen.ops.contract import in_dtype, matmul
 from tengen.ops.define import Case, broadcast_shapes, composite, lookup, primitive
@@ -67,8 +65,9 @@ def _(q, k, v, mask, scale, causal):
             raise Undecided(f"the extents {a} and {b} can only be compared by a run")
         if a is not b and a != b:
             raise ShapeError(f"{what} differ: {a} and {b}")
-    if isinstance(d, int) and isinstance(e, int) and d + e > MOST_FEATURES:
-        raise ShapeError(f"{d} and {e} features are more than {MOST_FEATURES}; help: F.scaled_dot_product_attention takes any")
+    most = kernels.attention.MOST_FEATURES
+    if isinstance(d, int) and isinstance(e, int) and d + e > most:
+        raise ShapeError(f"{d} and {e} features are more than {most}; help: F.scaled_dot_product_attention takes any")
     dtype = promote(promote(q.dtype, k.dtype), v.dtype)
     if not all(x.dtype.is_float for x in (q, k, v)) or not (mask is None or mask.dtype is bool_ or mask.dtype.is_float):
         raise DTypeError("takes floats, and a mask of bool or float; help: cast with .astype('float32')")
@@ -101,7 +100,7 @@ def _(lo, ins, outs, scale, causal):
     q, k, v = (in_dtype(lo, a, out.dtype) for a in ins[:3])
     q, k, v = (a.expand((*lead, *a.shape[-2:])) for a in (q, k, v))
     mask = None if ins[3] is None else ins[3].expand((*lead, t, s))
-    launch_attention(lo, q, k, v, mask, out, lse, scale, _offset(causal, t, s))
+    kernels.attention.attention(lo, q, k, v, mask, out, lse, scale, _offset(causal, t, s))
 
 
 def _offset(causal: str, t, s):
@@ -156,7 +155,7 @@ def _(lo, ins, outs, scale, causal):
     q, k, v, grad = (in_dtype(lo, a, out.dtype) for a in (q, k, v, grad))
     inputs = [a.expand((*lead, *a.shape[-2:])) for a in (q, k, v)]
     mask = None if mask is None else mask.expand((*lead, t, s))
-    launch_attention_grad(lo, grad, grad_lse, inputs, mask, out, lse, outs, scale, _offset(causal, t, s))
+    kernels.attention.attention_grad(lo, grad, grad_lse, inputs, mask, out, lse, outs, scale, _offset(causal, t, s))
 
 
 @composite
@@ -219,7 +218,7 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: fl
     """The softmax inside `attention`, (*G, T, S); 0 in the row of a query that sees no key."""
     scale = max(query.shape[-1], 1) ** -0.5 if scale is None else scale
     scores = _where_seen(_scores(query, key, mask, scale), mask, causal, float("-inf"))
-    top = lookup("maximum")(max_(scores, (-1,), True), LEAST[scores.dtype.size])
+    top = lookup("maximum")(max_(scores, (-1,), True), kernels.attention.LEAST[scores.dtype.size])
     e = exp(sub(scores, top))
     total = sum_(e, (-1,), True)
     return div(e, lookup("where")(lookup("equal")(total, 0.0), 1.0, total))

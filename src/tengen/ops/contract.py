@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tengen import kernels
 from tengen.base.dtype import DType, promote
 from tengen.base.errors import DTypeError, ShapeError, Undecided
 from tengen.ir.types import TensorType
-from tengen.kernels.contraction import contract
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Elementwise, Leaf
@@ -96,10 +96,10 @@ def _(lo, ins, outs, epilogue, transpose_a, transpose_b):
     lead = out.ndim - 2
     if y.ndim == 2:  # one matrix for all: the leading axes are rows
         x = x.expand((*out.shape[:-2], *x.shape[-2:]))
-        return contract(lo, x, y, out, g=0, m=lead + 1, k=1, n=1, epilogue=epilogue, name="matmul")
+        return kernels.contraction.contract(lo, x, y, out, g=0, m=lead + 1, k=1, n=1, epilogue=epilogue, name="matmul")
     x = x.expand((*out.shape[:-2], *x.shape[-2:]))
     y = y.expand((*out.shape[:-2], *y.shape[-2:]))
-    return contract(lo, x, y, out, g=lead, m=1, k=1, n=1, epilogue=epilogue, name="matmul")
+    return kernels.contraction.contract(lo, x, y, out, g=lead, m=1, k=1, n=1, epilogue=epilogue, name="matmul")
 
 
 def _dropping(epilogue, keep: Sequence[int]):

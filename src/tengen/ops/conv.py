@@ -13,18 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tengen import kernels
 from tengen.base.dtype import float32, promote
 from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import Dim, TensorType
-from tengen.kernels import depthwise
-from tengen.kernels.chunks import RUN
-from tengen.kernels.contraction import contract
-from tengen.kernels.halo import image, padded
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
-from tengen.kernels.problem import Border
 from tengen.kernels.source import At, Literal
-from tengen.kernels.winograd import MOST_CHANNELS, pays, winograd
 from tengen.loops.lang import as_int
 from tengen.ops.contract import in_dtype
 from tengen.ops.define import Case, composite, primitive, with_epilogue
@@ -32,6 +27,7 @@ from tengen.ops.elementwise import add
 from tengen.ops.shape import reshape
 
 if TYPE_CHECKING:
+    from tengen.kernels.problem import Border
     from tengen.tensor import Tensor
 
 
@@ -76,9 +72,9 @@ def _algorithm(types, a: dict, asked: str) -> str:
     fits = x.ndim == w.ndim == 4 and w.shape[2:] == (3, 3) and a["groups"] == 1 and a["stride"] == a["dilation"] == (1, 1)
     computed = _check_dtypes(x, w).compute
     if asked.startswith("winograd"):
-        if not fits or not all(isinstance(d, int) and d <= MOST_CHANNELS for d in w.shape):
+        if not fits or not all(isinstance(d, int) and d <= kernels.winograd.MOST_CHANNELS for d in w.shape):
             raise ShapeError(f"algorithm={asked!r} is for filters of 3x3, stride and dilation 1, one group and at most "
-                             f"{MOST_CHANNELS} channels; help: 'auto'")  # fmt: skip
+                             f"{kernels.winograd.MOST_CHANNELS} channels; help: 'auto'")  # fmt: skip
         if not computed.is_float:
             raise DTypeError(f"algorithm={asked!r} is for floats; help: 'auto'")
     if asked == "direct" or not fits or any(as_int(d) == 0 for d in x.shape[2:]):
@@ -88,7 +84,7 @@ def _algorithm(types, a: dict, asked: str) -> str:
     if computed is not float32:
         return "direct"
     grows = -2 if "output_padding" in a else 2  # for each pixel of padding
-    outputs = pays(w.shape[1], w.shape[0], *(s - grows + grows * p for s, p in zip(x.shape[2:], a["padding"])))
+    outputs = kernels.winograd.pays(w.shape[1], w.shape[0], *(s - grows + grows * p for s, p in zip(x.shape[2:], a["padding"])))
     return f"winograd{outputs}" if outputs else "direct"
 
 
@@ -160,7 +156,7 @@ def _windows(x: Array, parts: list[Part], first: Sequence[Dim], inside: bool = F
         offset = offset + f * st
     steps = tuple(step for part in parts for step in part[2])
     a = _array(x, parts, offset)
-    border = Border(steps, tuple(first), tuple(x.shape[2:]))
+    border = kernels.problem.Border(steps, tuple(first), tuple(x.shape[2:]))
     return a, border if not inside and border.reached(a.shape) else None
 
 
@@ -179,8 +175,8 @@ def _dense_image(lo: Lowering, x: Array, padding: Sequence[int], w: Array, group
     padded copy: its products are made lane by lane."""
     if groups > 1 and any(padding) and as_int(_filter(w, len(padding), groups)[0]) == 1:
         extents = tuple(s + 2 * p for s, p in zip(x.shape[2:], padding))
-        return padded(lo, x, tuple(padding), extents, (1,) * len(padding)), (0,) * len(padding)
-    return image(lo, x), tuple(-p for p in padding)
+        return kernels.halo.padded(lo, x, tuple(padding), extents, (1,) * len(padding)), (0,) * len(padding)
+    return kernels.halo.image(lo, x), tuple(-p for p in padding)
 
 
 def filter_parts(w: Array, n: int, groups: int) -> dict[str, Part]:
@@ -254,14 +250,15 @@ def _(lo, ins, outs, epilogue, stride, padding, dilation, groups, algorithm="dir
     out, n = outs[0], len(stride)
     x, w = (in_dtype(lo, a, promote(ins[0].dtype, ins[1].dtype)) for a in ins)
     if algorithm != "direct":
-        return winograd(lo, image(lo, x), w, out, int(algorithm[-1]), padding, epilogue)
-    if n == 2 and depthwise.fits(w, groups):
-        phases = depthwise.convolution(_known(w), padding, dilation, out.shape[2:])
-        return depthwise.stencil(lo, image(lo, x), depthwise.packed_filter(lo, w), out, phases, stride, (1, 1), epilogue)
+        return kernels.winograd.winograd(lo, kernels.halo.image(lo, x), w, out, int(algorithm[-1]), padding, epilogue)
+    if n == 2 and kernels.depthwise.fits(w, groups):
+        phases = kernels.depthwise.convolution(_known(w), padding, dilation, out.shape[2:])
+        w, x = kernels.depthwise.packed_filter(lo, w), kernels.halo.image(lo, x)
+        return kernels.depthwise.stencil(lo, x, w, out, phases, stride, (1, 1), epilogue)
     x, first = _dense_image(lo, x, padding, w, groups)
     f, y = filter_parts(w, n, groups), _image_parts(out, groups)
     a, border = _windows(x, list(_by_role(x, out.shape[2:], f["k"][0], stride, dilation, groups)), first, not any(first))
-    contract(
+    kernels.contraction.contract(
         lo, a, _array(w, [f["g"], f["k"], f["c"], f["o"]]), _array(out, [y["g"], y["p"], y["c"]]), g=int(groups > 1), m=n + 1,
         k=n + 1, n=1, epilogue=None if epilogue is None else _image_epilogue(epilogue, n, groups, f["o"][0][0]), name="conv",
         border=border,
@@ -345,11 +342,11 @@ def _(lo, ins, outs, stride, padding, dilation, groups, output_padding, algorith
     y, w = in_dtype(lo, ins[0], out.dtype), in_dtype(lo, ins[1], out.dtype)
     if algorithm != "direct":
         before = tuple(2 - p for p in padding)
-        return winograd(lo, image(lo, y), _turned(w), out, int(algorithm[-1]), before, None, "conv_transposed")
-    if n == 2 and depthwise.fits(w, groups):
-        phases = depthwise.transpose(_known(w), stride, padding, dilation, out.shape[2:])
-        w, y = depthwise.packed_filter(lo, w), image(lo, y)
-        return depthwise.stencil(lo, y, w, out, phases, (1, 1), stride, None, "depthwise_transposed")
+        return kernels.winograd.winograd(lo, kernels.halo.image(lo, y), _turned(w), out, int(algorithm[-1]), before, None, "conv_transposed")
+    if n == 2 and kernels.depthwise.fits(w, groups):
+        phases = kernels.depthwise.transpose(_known(w), stride, padding, dilation, out.shape[2:])
+        w, y = kernels.depthwise.packed_filter(lo, w), kernels.halo.image(lo, y)
+        return kernels.depthwise.stencil(lo, y, w, out, phases, (1, 1), stride, None, "depthwise_transposed")
     if max(stride) > 1 and None not in map(as_int, w.shape[-n:]):
         return _by_phases(lo, y, w, out, stride, padding, dilation, groups)
     f = filter_parts(w, n, groups)
@@ -357,9 +354,9 @@ def _(lo, ins, outs, stride, padding, dilation, groups, output_padding, algorith
     halo = tuple(d * (kk - 1) for d, kk in zip(dilation, k))
     before, extents = tuple(h - p for h, p in zip(halo, padding)), tuple(s + h for s, h in zip(out.shape[2:], halo))
     if max(stride) > 1 or (groups > 1 and as_int(f["c"][0][0]) == 1):  # spread out by the strides, then it is a convolution
-        y, before = padded(lo, y, before, extents, stride), (0,) * n
+        y, before = kernels.halo.padded(lo, y, before, extents, stride), (0,) * n
     else:
-        y = image(lo, y)
+        y = kernels.halo.image(lo, y)
     inside = all(as_int(b) == 0 and _same(e, p) for b, e, p in zip(before, extents, y.shape[2:]))
     a, border = _windows(y, list(_by_role(y, out.shape[2:], k, (1,) * n, dilation, groups)), [0 - b for b in before], inside)
     offset = w.offset
@@ -368,8 +365,10 @@ def _(lo, ins, outs, stride, padding, dilation, groups, output_padding, algorith
     back = _part(k, [-1 * s for s in f["k"][1]])  # the reversed filter
     b = _array(w, [f["g"], back, f["o"], f["c"]], offset)
     x = _image_parts(out, groups)
-    contract(lo, a, b, _array(out, [x["g"], x["p"], x["c"]]), g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed",
-             border=border)  # fmt: skip
+    kernels.contraction.contract(
+        lo, a, b, _array(out, [x["g"], x["p"], x["c"]]), g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed",
+        border=border,
+    )  # fmt: skip
 
 
 def _by_phases(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, dilation, groups: int) -> None:
@@ -377,8 +376,8 @@ def _by_phases(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, di
     filter that meet a pixel are terms."""
     n, f = len(stride), filter_parts(w, len(stride), groups)
     kernel = [as_int(d) or 0 for d in f["k"][0]]
-    taps = [[depthwise.reached(*args, phase) for phase in range(args[1])] for args in zip(kernel, stride, padding, dilation)]
-    y = image(lo, y)
+    taps = [[kernels.depthwise.reached(*args, phase) for phase in range(args[1])] for args in zip(kernel, stride, padding, dilation)]
+    y = kernels.halo.image(lo, y)
     if any(not phase for axis in taps for phase in axis):
         pointwise(lo, [Literal(0, out.dtype)], [out], "zero")
     x, image_parts = _image_parts(out, groups), _image_parts(y, groups)
@@ -401,7 +400,7 @@ def _by_phases(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, di
         a, border = _windows(y, [image_parts["g"], m, k], begins)
         b = _array(w, [f["g"], filter_k, f["o"], f["c"]], at_w)
         c = _array(out, [x["g"], place, x["c"]], at_out)
-        contract(lo, a, b, c, g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed", border=border)
+        kernels.contraction.contract(lo, a, b, c, g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed", border=border)
 
 
 def _add_axis(part: Part, extent: Dim, stride: Dim, step: tuple[int, Dim] | None = None) -> None:
@@ -445,16 +444,18 @@ def _(lo, ins, outs, stride, padding, dilation, groups):
     out, n = outs[0], len(stride)
     x, g = in_dtype(lo, ins[0], out.dtype), in_dtype(lo, ins[1], out.dtype)
     columns = as_int(g.shape[-1])
-    if n == 2 and depthwise.fits(out, groups) and columns is not None and 0 < columns < RUN:
-        taps = depthwise.convolution(_known(out), padding, dilation, g.shape[2:])[0].taps
+    if n == 2 and kernels.depthwise.fits(out, groups) and columns is not None and 0 < columns < kernels.chunks.RUN:
+        taps = kernels.depthwise.convolution(_known(out), padding, dilation, g.shape[2:])[0].taps
         flat = Array(out.id, out.dtype, (len(taps), out.shape[0]), (out.strides[-1], out.strides[0]), out.offset)
-        return depthwise.stencil_weights(lo, image(lo, x), image(lo, g), flat, taps, stride)
+        return kernels.depthwise.stencil_weights(lo, kernels.halo.image(lo, x), kernels.halo.image(lo, g), flat, taps, stride)
     x, first = _dense_image(lo, x, padding, out, groups)
     f, y = filter_parts(out, n, groups), _image_parts(g, groups)
     group, pixels, window = _by_role(x, g.shape[2:], f["k"][0], stride, dilation, groups)
     a, border = _windows(x, [group, window, pixels], first, not any(first))
-    contract(lo, a, _array(g, [y["g"], y["p"], y["c"]]), _array(out, [f["g"], f["k"], f["c"], f["o"]]), g=int(groups > 1),
-             m=n + 1, k=n + 1, n=1, name="conv_weight_grad", border=border)  # fmt: skip
+    kernels.contraction.contract(
+        lo, a, _array(g, [y["g"], y["p"], y["c"]]), _array(out, [f["g"], f["k"], f["c"], f["o"]]), g=int(groups > 1),
+        m=n + 1, k=n + 1, n=1, name="conv_weight_grad", border=border,
+    )  # fmt: skip
 
 
 @conv_weight_grad.vjp

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tengen import kernels
 from tengen.base.dtype import bool_, dtype, int64, promote
 from tengen.base.errors import DTypeError, GradientError, IndexOutOfRange, ShapeError
 from tengen.ir.types import Dim, TensorType
-from tengen.kernels import scatter as strategies
 from tengen.kernels.axes import memory_order
 from tengen.kernels.indexed import Gather, OneHot, SearchSorted, TakeAlong
 from tengen.kernels.lowering import product
@@ -185,7 +185,7 @@ def _(x, index, source, axis, mode):
 @scatter.lower
 def _(lo, ins, outs, axis, mode):
     base, index, source = (Leaf(a) for a in ins)
-    strategies.scatter(lo, base, index, source, outs[0], axis, mode)
+    kernels.scatter.scatter(lo, base, index, source, outs[0], axis, mode)
 
 
 @scatter.check
@@ -317,7 +317,7 @@ def _(*types, axes, position, mode):
 def _(lo, ins, outs, axes, position, mode):
     shape = broadcast_shapes(*(a.shape for a in ins[:-2]))
     indices = dict(zip(axes, (broadcast(Leaf(a), shape) for a in ins[:-2])))
-    strategies.index_put(lo, Leaf(ins[-2]), indices, position, Leaf(ins[-1]), outs[0], mode)
+    kernels.scatter.index_put(lo, Leaf(ins[-2]), indices, position, Leaf(ins[-1]), outs[0], mode)
 
 
 @index_put.check

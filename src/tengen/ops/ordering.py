@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tengen import kernels
 from tengen.base.dtype import int64, uint64
 from tengen.base.errors import ShapeError
 from tengen.ir.types import TensorType
-from tengen.kernels import scan as scans
-from tengen.kernels import sort as sorting
 from tengen.kernels.source import Elementwise, Leaf
 from tengen.loops.lang import as_int, cast
 from tengen.ops.define import Case, Op, dispatch, lookup, primitive, shorthand
@@ -62,7 +61,7 @@ def _scan(op: Op, combine: str) -> None:
         s = Leaf(ins[0])
         if s.dtype is not d:
             s = Elementwise(lambda v: cast(v, d), [s], s.shape, d)
-        scans.scan(lo, combine, s, outs[0], axis, reverse, exclusive, op.name)
+        kernels.scan.scan(lo, combine, s, outs[0], axis, reverse, exclusive, op.name)
 
 
 _scan(cumsum, "add")
@@ -160,7 +159,7 @@ def _(x, descending, axis):
 
 @sort.lower
 def _(lo, ins, outs, descending, axis):
-    sorting.sort(lo, Leaf(ins[0]), outs[0], outs[1], axis, descending)
+    kernels.sort.sort(lo, Leaf(ins[0]), outs[0], outs[1], axis, descending)
 
 
 def _from_places(g, x, places, axis: int):
@@ -207,7 +206,7 @@ def _(x, descending, axis):
 
 @argsort.lower
 def _(lo, ins, outs, descending, axis):
-    sorting.sort(lo, Leaf(ins[0]), None, outs[0], axis, descending, "argsort")
+    kernels.sort.sort(lo, Leaf(ins[0]), None, outs[0], axis, descending, "argsort")
 
 
 argsort.no_vjp("a position is not differentiable")
@@ -241,7 +240,7 @@ def _(x, k, descending, axis):
 @k_first.lower
 def _(lo, ins, outs, k, descending, axis):
     if as_int(k) != 0:
-        sorting.topk(lo, Leaf(ins[0]), outs[0], outs[1], axis, descending)
+        kernels.sort.topk(lo, Leaf(ins[0]), outs[0], outs[1], axis, descending)
 
 
 @k_first.vjp

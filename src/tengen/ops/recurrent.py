@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tengen import kernels
 from tengen.base.dtype import promote
 from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import TensorType
-from tengen.kernels.recurrent import lstm as launch_lstm
-from tengen.kernels.recurrent import lstm_grad as launch_lstm_grad
 from tengen.ops.contract import in_dtype, matmul
 from tengen.ops.define import Case, composite, lookup, primitive
 from tengen.ops.elementwise import add, mul, sub, tanh
@@ -74,7 +73,7 @@ lstm.rules["known"] = lambda arrays, **_: set(arrays[1].shape)
 
 @lstm.lower
 def _(lo, ins, outs, reverse):
-    launch_lstm(lo, *(in_dtype(lo, a, outs[0].dtype) for a in ins), *outs, reverse)
+    kernels.recurrent.lstm(lo, *(in_dtype(lo, a, outs[0].dtype) for a in ins), *outs, reverse)
 
 
 @lstm.vjp
@@ -116,7 +115,7 @@ lstm_grad.rules["known"] = lambda arrays, **_: set(arrays[3].shape)
 
 @lstm_grad.lower
 def _(lo, ins, outs, reverse):
-    launch_lstm_grad(lo, *(None if a is None else in_dtype(lo, a, outs[0].dtype) for a in ins), *outs, reverse)
+    kernels.recurrent.lstm_grad(lo, *(None if a is None else in_dtype(lo, a, outs[0].dtype) for a in ins), *outs, reverse)
 
 
 @composite

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from tengen.arrays import new_buffer
+from tengen.base.dtype import uint64
 from tengen.ops import rng as _ops
 from tengen.ops.define import REGISTRY
-from tengen.tensor import Tensor
+from tengen.runtime.eager import Layout
+from tengen.tensor import Tensor, _make
 
 
 class RNG:
@@ -24,14 +28,24 @@ class RNG:
     """
 
     def __init__(self, seed: int | None = None, device=None):
-        self._key = Tensor(np.zeros(2, np.uint64))
+        self._first = 0
         self.seed(int.from_bytes(os.urandom(8), "little") if seed is None else seed)
+
+    @functools.cached_property  # a process that draws nothing does not load the runtime for it
+    def _key(self) -> Tensor:
+        return _outside(self._first, 0)
+
+    @functools.cached_property
+    def _next(self) -> Tensor:
+        return _outside(0, 1)
 
     def seed(self, seed: int) -> None:
         """Starts the stream of `seed` from its beginning."""
         if not 0 <= int(seed) < 2**64:
             raise ValueError(f"seed {seed} is outside 0 .. 2^64 - 1")
-        self._key._reset(Tensor(np.array([seed, 0], np.uint64)))
+        self._first = int(seed)
+        if "_key" in vars(self):  # a trace may know this tensor
+            self._key._reset(Tensor(np.array([seed, 0], np.uint64)))
 
     def state(self) -> np.ndarray:
         """Seed and number of the next draw, for a checkpoint; `set_state` takes it back."""
@@ -48,7 +62,7 @@ class RNG:
     def _draw(self, op, shape) -> Tensor:
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
         out = op(self._key.detach(), shape)
-        self._key._reset(self._key + _NEXT)
+        self._key._reset(self._key + self._next)
         return out
 
     def uniform(self, low: float = 0.0, high: float = 1.0, size: Sequence[int] | int = ()) -> Tensor:
@@ -74,7 +88,11 @@ class RNG:
         return REGISTRY["argsort"](self._draw(_ops.random_bits, (n,)))
 
 
-_NEXT = Tensor(np.array([0, 1], np.uint64))
+def _outside(seed: int, draw: int) -> Tensor:
+    """A key, as if it had been made before the trace that is being recorded: it is a state of the trace, not a constant."""
+    return _make(new_buffer(np.array([seed, draw], np.uint64)), Layout((2,), uint64))
+
+
 default_rng = RNG(0)
 
 uniform, normal, randint, permutation, seed = (

@@ -1,6 +1,6 @@
 """The memory pool, as LLVM IR: aligned blocks that are kept and handed out again.
 
-Comes in: nothing. Goes out: text that defines `take`, `give`, `trim` and the statistics; `native.py` compiles it. A block is a
+Comes in: nothing. Goes out: text that defines `take`, `give`, `trim` and the statistics; `process.py` compiles it. A block is a
 header of 64 bytes (class, size, next free block) and then the data, on 64 bytes. Sizes are rounded up to one of four steps per
 power of two, so at most a quarter of a block (above 256 bytes) is unused. Blocks of 2 MiB and more are mapped, begin on
 2 MiB and ask for huge pages: filling fresh small pages is ten times slower than refilling memory that is already there.

@@ -1,6 +1,6 @@
 """Buffers and calls as CPython builtins, as LLVM IR: what makes an eager call cost a fraction of a microsecond.
 
-Comes in: the pool of `memory.py`. Goes out: text that defines the builtins of `native.py`. A buffer is an unnamed PyCapsule
+Comes in: the pool of `memory.py`. Goes out: text that defines the builtins of `process.py`. A buffer is an unnamed PyCapsule
 whose pointer is the first byte. Its destructor gives the block back (an owned block) or drops the owner (a view, foreign
 memory: the owner is the capsule's context). A plan is a capsule over the words of %plan_t, `self` of a builtin that runs it.
 Everything here runs under the interpreter's lock.

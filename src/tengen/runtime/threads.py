@@ -1,7 +1,7 @@
 """The thread pool, as LLVM IR: a kernel's pieces are shared among threads that spin for a moment and then sleep.
 
 Comes in: a target triple and a prefix for the names. Goes out: text that needs only libc and pthread, so that a process that
-compiles for itself (`native.py`) and a program built ahead of time run the same code. How it works:
+compiles for itself (`process.py`) and a program built ahead of time run the same code. How it works:
 
 - `state` is one word: workers inside the job (bits 0-15), "a job is open" (bit 16), number of the job (bits 32-63). A worker
   adds 1 to go in, and is in if the job was open; the caller opens a job, takes pieces itself until none is left, closes it, and

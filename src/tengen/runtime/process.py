@@ -1,0 +1,251 @@
+"""The native runtime of this process: buffers, the memory pool, threads, and calls of compiled programs.
+
+The IR of `memory.py`, `threads.py` and `native_ir.py` is compiled once, kept in the disk cache, and loaded when this file is
+imported. A buffer is a PyCapsule without a name that points to its first byte, on 64 bytes for those that `new_buffer` makes;
+when its last reference goes, the memory goes back to the pool (or, for a view or foreign memory, the owner is let go).
+A plan is a builtin function: buffers in, buffers out. All of it but programs themselves runs under the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tengen.base.config import config
+from tengen.codegen.target import Target
+from tengen.runtime.cache import compiled
+from tengen.runtime.compile import add_symbols, load_object
+from tengen.runtime.memory import memory_ir
+from tengen.runtime.native_ir import PLAN_WORDS, PYTHON_SYMBOLS, python_ir
+from tengen.runtime.threads import MAX_THREADS, threads_ir
+
+_METH_FASTCALL = 0x80
+
+
+class _MethodDef(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("meth", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
+
+
+def runtime_ir(target: Target) -> str:
+    """The LLVM IR of the whole runtime: memory, threads, builtins, for one target."""
+    head = f'target triple = "{target.triple}"\ntarget datalayout = "{target.data_layout}"\n'
+    return head + memory_ir() + threads_ir(target.triple) + python_ir()
+
+
+def _load():
+    target = Target.host()
+    add_symbols({name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in PYTHON_SYMBOLS})
+    loaded = load_object(compiled(runtime_ir(target), target))
+    # Never unloaded: capsules may die, and threads may spin, after the last module is gone.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(loaded))
+    return loaded
+
+
+_native = _load()
+_defs: list[_MethodDef] = []  # CPython keeps pointers to them
+
+
+def _define(name: str, doc: str) -> _MethodDef:
+    d = _MethodDef(name.encode(), _native.address(f"py_{name}"), _METH_FASTCALL, doc.encode())
+    _defs.append(d)
+    return d
+
+
+_new_builtin = ctypes.pythonapi.PyCFunction_NewEx
+_new_builtin.restype = ctypes.py_object
+_new_builtin.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+
+
+def _builtin(name: str, doc: str) -> Callable:
+    return _new_builtin(ctypes.addressof(_define(name, doc)), None, None)
+
+
+def _function(name: str, result, *arguments):
+    """A C function of the runtime; called without the interpreter's lock."""
+    return ctypes.CFUNCTYPE(result, *arguments)(_native.address(f"tengen_{name}"))
+
+
+def _locked(name: str, result, *arguments):
+    """A C function of the runtime that needs the interpreter's lock."""
+    return ctypes.PYFUNCTYPE(result, *arguments)(_native.address(f"tengen_{name}"))
+
+
+# -- buffers -------------------------------------------------------------------------------------------------------------------
+_locked("init", None, *[ctypes.py_object] * 3)(TypeError, MemoryError, ValueError)
+
+new_buffer = _builtin(
+    "new_buffer",
+    """new_buffer(n_bytes, /)
+--
+
+A new buffer of n_bytes from the pool, its contents undefined; of zero bytes it still has an address.
+
+Errors: MemoryError when there is none left, ValueError if n_bytes is negative.""",
+)
+view = _builtin(
+    "view",
+    """view(buffer, offset, /)
+--
+
+A buffer that begins offset bytes into another and keeps its memory alive. Bounds are the caller's affair.
+
+Errors: TypeError if buffer is none.""",
+)
+wrap = _builtin(
+    "wrap",
+    """wrap(address, owner, /)
+--
+
+A buffer over foreign memory at an address (an int, not 0), which stays valid while owner lives; the buffer keeps owner alive.
+
+Errors: ValueError for address 0.""",
+)
+address = _builtin(
+    "address",
+    """address(buffer, /)
+--
+
+The address of a buffer's first byte, an int.
+
+Errors: TypeError if buffer is none.""",
+)
+
+
+def write(buffer, data) -> None:
+    """Copies an array's or bytes-like object's values, in C order, to the beginning of a buffer that is large enough."""
+    a = np.ascontiguousarray(data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8))
+    ctypes.memmove(address(buffer), a.ctypes.data, a.nbytes)
+
+
+def read(buffer, n_bytes: int) -> bytes:
+    """A copy of a buffer's first n_bytes."""
+    return ctypes.string_at(address(buffer), n_bytes)
+
+
+def copy(buffer, n_bytes: int):
+    """A new buffer with a copy of another's first n_bytes."""
+    new = new_buffer(n_bytes)
+    ctypes.memmove(address(new), address(buffer), n_bytes)
+    return new
+
+
+_context = ctypes.pythonapi["PyCapsule_GetContext"]
+_context.argtypes, _context.restype = [ctypes.py_object], ctypes.c_void_p
+
+
+def borrowed(buffer) -> bool:
+    """Whether a buffer shows memory of another's: a view, or foreign memory. Nobody may write it for that buffer's sake
+    alone."""
+    return _context(buffer) is not None
+
+
+# -- the pool ------------------------------------------------------------------------------------------------------------------
+class MemoryStatistics(NamedTuple):
+    """What the pool holds, in bytes (of blocks: up to a quarter more than was asked for).
+
+    Attributes:
+        in_use: blocks that live buffers hold. cached: blocks kept to be handed out again. peak: the most ever in use at once.
+    """
+
+    in_use: int
+    cached: int
+    peak: int
+
+
+_statistics = (ctypes.c_int64 * 3).from_address(_native.address("tengen_pool_stats"))
+_trim = _locked("trim", ctypes.c_int64, ctypes.c_int64)
+
+
+def memory_statistics() -> MemoryStatistics:
+    """The pool's figures now.
+
+    >>> memory_statistics().in_use <= memory_statistics().peak
+    True
+    """
+    return MemoryStatistics(*_statistics)
+
+
+def trim() -> int:
+    """Gives every cached block back to the system; returns how many bytes that were."""
+    return _trim(-1)
+
+
+# -- threads -------------------------------------------------------------------------------------------------------------------
+_set_threads = _function("set_threads", ctypes.c_int64, ctypes.c_int64)
+_stop_threads = _function("stop_threads", None)
+PARALLEL = _native.address("tengen_parallel")
+SERIAL = _native.address("tengen_serial")
+
+
+def set_threads(n: int) -> None:
+    """Sets how many threads programs may use, the caller's own among them; no result depends on it.
+
+    Waits for a program that runs in another thread. The new number is also `config.threads`.
+
+    Errors: ValueError unless 1 <= n <= 1024.
+    """
+    if not 1 <= n <= MAX_THREADS:
+        raise ValueError(f"set_threads({n}): a number from 1 to {MAX_THREADS} is needed")
+    config.threads = _set_threads(n)
+
+
+set_threads(min(config.threads, MAX_THREADS))
+atexit.register(_stop_threads)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_function("forget_threads", None))
+
+
+# -- calls ---------------------------------------------------------------------------------------------------------------------
+_plan_def = ctypes.addressof(
+    _define("plan", "program($self, /, *buffers)\n--\n\nRuns a compiled program on buffers; returns one buffer, or a tuple.")
+)
+_RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+
+
+def make_plan(
+    run_address: int,
+    n_inputs: int,
+    output_bytes: Sequence[int],
+    arena_bytes: int,
+    ints: Sequence[int],
+    parallel: bool | int = True,
+    release_gil: bool = False,
+    owner: Any = None,
+) -> Callable:
+    """A builtin function that runs a compiled program: n_inputs buffers in; one buffer, or a tuple of them, out.
+
+    Args:
+        run_address: of ``void run(ptr* buffers, i64* ints, ptr parallel)``, whose buffers are the inputs, the outputs and the
+            arena; 0 if there is nothing to compute. output_bytes: the size of each output; -(i+1) means that output is input i
+            itself, written in place: the same object is returned. arena_bytes: scratch memory, taken for the length of the call
+            (its address is NULL when 0). ints: the program's integers. parallel: share the pieces of kernels among threads; or
+            the address of a function that does. release_gil: let other Python threads run meanwhile (the caller then sees to it
+            that no other thread writes the inputs); for programs that run longer than about 50 us. owner: an object that the
+            plan keeps alive: the code.
+
+    Returns: the builtin. It raises TypeError for a wrong number of arguments or one that is not a buffer, and MemoryError; then
+        it has run nothing and holds nothing. The buffers it returns are undefined where the program wrote nothing.
+
+    Errors: ValueError for an output that names an input which does not exist, or a negative size of the arena.
+    """
+    outputs = [int(n) for n in output_bytes]
+    if arena_bytes < 0 or n_inputs < 0 or any(-n > n_inputs for n in outputs):
+        raise ValueError(f"make_plan: {n_inputs} inputs, outputs {outputs} and {arena_bytes} bytes of scratch do not fit")
+    pool = parallel if parallel > 1 else PARALLEL if parallel else SERIAL
+    head = [run_address, pool, n_inputs, len(outputs), arena_bytes, int(release_gil)]
+    assert len(head) == PLAN_WORDS
+    words = [*head, *outputs, *ints]
+    memory = (ctypes.c_int64 * len(words))(*words)
+    return _new_builtin(_plan_def, wrap(ctypes.addressof(memory), (memory, owner)), None)
+
+
+def call(run_address: int, addresses: Sequence[int], ints: Sequence[int], parallel: bool = True) -> None:
+    """Calls a program on bare addresses, without the interpreter's lock: the slow way, for tests and tools."""
+    buffers = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
+    numbers = (ctypes.c_int64 * max(len(ints), 1))(*ints)
+    _RUN(run_address)(ctypes.addressof(buffers), ctypes.addressof(numbers), PARALLEL if parallel else SERIAL)
