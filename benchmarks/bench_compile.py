@@ -113,19 +113,21 @@ def rows_of(key: tuple[str, int, str], limits: tuple[float, float], rounds: int,
 BATCHES = """
 import sys
 sys.path.insert(0, {here!r})
-import compare
-from networks import NETWORKS, Inference
+import compare, tengen
+from networks import NETWORKS
 from tengen.runtime import compile as compiler
-Inference(NETWORKS[{name!r}], 3).traced().numpy()
+network = NETWORKS[{name!r}]
+run = tengen.trace(network.tengen(), capture_as_const=True, dynamic_axes={{0: "batch"}})
+run(tengen.Tensor(network.data(3))).numpy()
 before = compiler.compilations
 for batch in (2, 5):
-    Inference(NETWORKS[{name!r}], batch).traced().numpy()
+    run(tengen.Tensor(network.data(batch))).numpy()
 print(compiler.compilations - before)
 """
 
 
 def further_batches(name: str) -> Row:
-    """Modules compiled for the second and third batch size of a traced network."""
+    """Modules compiled for the second and third batch size of a network that is traced with its batch open."""
     with tempfile.TemporaryDirectory() as cache:
         code = BATCHES.format(here=str(Path(__file__).parent), name=name)
         done = subprocess.run([sys.executable, "-c", code], env=folders(cache), stdout=subprocess.PIPE, text=True, check=True)
@@ -148,8 +150,9 @@ def main() -> None:
             new = [Row(name, error=f"{type(e).__name__}: {' '.join(str(e).split())[:160]}")]
         print(compare.format_rows(new), flush=True)
         rows += new
-    if args.only in "LeNet: modules compiled for two further batch sizes":
-        rows.append(further_batches("LeNet"))
+    for name in ("LeNet", "ResNet-50"):
+        if args.only in f"{name}: modules compiled for two further batch sizes" and (name in QUICK or not args.quick):
+            rows.append(further_batches(name))
     compare.finish("compile", "From a network to its first result, in fresh processes", rows, load, args)
 
 
