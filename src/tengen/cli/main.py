@@ -24,8 +24,7 @@ from tengen.deploy.verify import verify as verify_artifact
 from tengen.ir.text import print_graph
 from tengen.profiler import profile as profiler
 from tengen.runtime import cache as kernel_cache
-from tengen.runtime import report
-from tengen.runtime.native import set_threads
+from tengen.runtime import native, report
 from tengen.runtime.profile import SORTS, Result
 from tengen.tuner import tune as tune_model
 
@@ -182,7 +181,7 @@ def profile(
     if plot and importlib.util.find_spec("matplotlib") is None:
         raise click.ClickException("--plot needs matplotlib; help: pip install matplotlib")
     if threads:
-        set_threads(threads)
+        native.set_threads(threads)
     m = load_graph(model)
     inputs = random_inputs(m.at(**extents).inputs, 1, seed)[0]
     m(*inputs)
@@ -213,7 +212,7 @@ def tune(model: Path, seconds: float, threads: int | None, out: Path | None) -> 
     What is found goes into the cache for every later program, and into the file OUT. docs/tune.md says what may change.
     """
     if threads:
-        set_threads(threads)
+        native.set_threads(threads)
     m = load_graph(model)
     click.echo(repr(tune_model(m, seconds)))
     if out:
