@@ -61,7 +61,7 @@ def _things() -> tuple[Callable, list[Callable]]:
     """The kernel, and the copies."""
     x = np.zeros(BYTES // 4, np.float32)
     y, t = np.zeros_like(x), tengen.Tensor(x)
-    y[:] = 1
+    x[:] = y[:] = 1  # or x would be one page of zeros, many times
     copies: list[Callable] = [lambda: np.copyto(y, x), lambda: F.copy(t)]
     if torch := compare.peer("torch"):
         u, v = torch.from_numpy(x), torch.from_numpy(y)
