@@ -7,7 +7,22 @@ of them, and starts quicker. The definitions of ops say ``kernels.winograd.pays(
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # type checkers see the modules that ops name so
+    from tengen.kernels import (  # noqa: F401
+        attention,
+        chunks,
+        contraction,
+        depthwise,
+        halo,
+        problem,
+        recurrent,
+        scan,
+        scatter,
+        sort,
+        winograd,
+    )
 
 
 def __getattr__(name: str) -> Any:
