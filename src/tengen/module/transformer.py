@@ -24,21 +24,24 @@ _Masks = tuple[Tensor | None, Tensor | None]  # of scores, and of keys
 
 
 class _Layer(Module):
-    """What both layers have: self-attention, and two linear maps with an activation between them."""
+    """What both layers have: attentions, two linear maps with an activation between them, and a norm for each of these parts."""
+
+    attentions: tuple[str, ...] = ("self_attn",)
 
     def __init__(
-        self, d_model: int, nhead: int, dim_feedforward: int, dropout: float, activation: str | Callable, layer_norm_eps: float,
-        batch_first: bool, norm_first: bool, bias: bool, norms: int,
+        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, activation: str | Callable = "relu",
+        layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False, bias: bool = True,
     ):  # fmt: skip
         super().__init__()
         if isinstance(activation, str) and activation not in ("relu", "gelu"):
             raise ValueError(f"activation={activation!r} must be 'relu', 'gelu' or a function")
         self.nhead, self.batch_first, self.norm_first = nhead, batch_first, norm_first
         self.activation = REGISTRY[activation] if isinstance(activation, str) else activation
-        self.self_attn = MultiHeadAttention(d_model, nhead, dropout, bias=bias)
+        for name in self.attentions:
+            setattr(self, name, MultiHeadAttention(d_model, nhead, dropout, bias=bias))
         self.linear1, self.linear2 = Linear(d_model, dim_feedforward, bias), Linear(dim_feedforward, d_model, bias)
         self.dropout = Dropout(dropout)
-        for i in range(1, norms + 1):
+        for i in range(1, len(self.attentions) + 2):
             norm = LayerNorm(d_model, layer_norm_eps)
             if not bias:
                 norm.bias = None
@@ -95,14 +98,6 @@ class TransformerEncoderLayer(_Layer):
     (3, 5, 8)
     """
 
-    def __init__(
-        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, activation: str | Callable = "relu",
-        layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False, bias: bool = True,
-    ):  # fmt: skip
-        super().__init__(
-            d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, norms=2
-        )
-
     def forward(
         self, src: Tensor, src_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None, is_causal: bool = False
     ) -> Tensor:
@@ -125,14 +120,7 @@ class TransformerDecoderLayer(_Layer):
     (5, 3, 8)
     """
 
-    def __init__(
-        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, activation: str | Callable = "relu",
-        layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False, bias: bool = True,
-    ):  # fmt: skip
-        super().__init__(
-            d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, norms=3
-        )
-        self.multihead_attn = MultiHeadAttention(d_model, nhead, dropout, bias=bias)
+    attentions = ("self_attn", "multihead_attn")
 
     def forward(
         self, tgt: Tensor, memory: Tensor, tgt_mask: Tensor | None = None, memory_mask: Tensor | None = None,
