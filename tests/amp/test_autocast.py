@@ -135,8 +135,9 @@ def test_a_parameter_is_cast_once_in_a_block():
     np.testing.assert_allclose(c.numpy(), 2 * a.numpy(), rtol=1e-3)
 
 
+@pytest.mark.parametrize("target", ["x86-64", "aarch64"])
 @pytest.mark.parametrize("low", LOW)
-def test_a_trace_a_file_and_a_program_keep_it(low, tmp_path):
+def test_a_trace_a_file_and_a_program_keep_it(low, target, tmp_path):
     net, x = small(), some(3, 1, 8, 8, seed=9)
     net.eval()
 
@@ -149,13 +150,12 @@ def test_a_trace_a_file_and_a_program_keep_it(low, tmp_path):
     assert bits(f(x)) == bits(want)
     f.dump(tmp_path / "m.tgn", arg_names=["x"], output_names=["y"])
     assert bits(load_graph(tmp_path / "m.tgn")(x=x)) == bits(want)
-    for target in ("x86-64", "aarch64"):
-        built = compile_model(load_graph(tmp_path / "m.tgn"), target=target, out_dir=tmp_path / target, name="m")
-        try:
-            (got,) = run_artifact(built, [x])
-        except CannotRun:
-            continue
-        assert got.tobytes() == want.numpy().tobytes(), target
+    built = compile_model(load_graph(tmp_path / "m.tgn"), target=target, out_dir=tmp_path, name="m")
+    try:
+        (got,) = run_artifact(built, [x])
+    except CannotRun as e:
+        pytest.skip(str(e))
+    assert got.tobytes() == want.numpy().tobytes()
 
 
 def test_a_trace_knows_the_block_that_it_is_called_in():

@@ -43,7 +43,8 @@ def own_cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def bad_rule(own_cache, monkeypatch):
-    """Pointwise kernels whose pieces are far too small: something for tuning to find."""
+    """Pointwise kernels whose pieces are far too small, which costs them a factor of tens: something that tuning finds however
+    busy the machine is."""
     monkeypatch.setattr(pointwise, "GRAIN", 8)
 
 
@@ -63,7 +64,7 @@ def keys(program):
 def test_it_helps_and_keeps_every_bit(bad_rule):
     f, x = example(), numbers()
     want = f(x).numpy().tobytes()
-    report = tengen.tune(f, seconds=1.0)
+    report = tengen.tune(f, seconds=2.0)
     assert f(x).numpy().tobytes() == want
     assert report.after < report.before and report.tried > 0 and report.differing == 0
     (kernel,) = report.kernels
@@ -79,7 +80,7 @@ def test_it_helps_and_keeps_every_bit(bad_rule):
 
 def test_the_file_keeps_it(bad_rule, tmp_path):
     f, x = example(), numbers()
-    tengen.tune(f, seconds=0.7)
+    tengen.tune(f, seconds=2.0)
     f.dump(tmp_path / "tuned.tgn", arg_names=["x"])
     cache.clear()
     m = tengen.load_graph(tmp_path / "tuned.tgn")
@@ -109,7 +110,7 @@ def test_a_model_is_tuned(bad_rule, tmp_path):
     f, x = example(), numbers()
     f.dump(tmp_path / "m.tgn", arg_names=["x"])
     m = tengen.load_graph(tmp_path / "m.tgn")
-    report = tengen.tune(m, seconds=0.5, inputs=[x])
+    report = tengen.tune(m, seconds=2.0, inputs=[x])
     assert report.kernels and m.schedules
     assert m(x).numpy().tobytes() == f(x).numpy().tobytes()
 
