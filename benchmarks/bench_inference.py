@@ -12,7 +12,7 @@ import compare
 import peers
 from compare import Case, Cell, Goal
 from networks import NETWORKS, Inference
-from roof import roofs
+from roof import roof
 
 # The speed to reach, in that of the fastest peer, at batch 1 and 8
 AIMS = {
@@ -31,7 +31,7 @@ def inference(name: str, batch: int, only: tuple[str, ...] = peers.INFERENCE) ->
     aim = AIMS[name][batch > 1]
     work = 1e9 * network.forward * batch
     return Case(
-        f"{name}, batch {batch}", contenders, Goal(1 / aim, "fastest"), work, tolerance=(2e-4, 1e-5), roof=roofs()["FLOP"]
+        f"{name}, batch {batch}", contenders, Goal(1 / aim, "fastest"), work, tolerance=(2e-4, 1e-5), roof=roof("FLOP")
     )
 
 

@@ -16,7 +16,7 @@ from functools import partial
 import compare
 import numpy as np
 from compare import Case, Cell, Goal
-from roof import roofs
+from roof import roof
 
 import tengen
 import tengen.functional as F
@@ -80,10 +80,10 @@ def product(name: str) -> Case:
     n = shapes[1][-1] if len(shapes[1]) > 1 else 1
     work, moved = 2.0 * arrays[0].size * n, 4.0 * sum(a.size for a in arrays)
     if min(shapes[0][0], n) == 1 or arrays[0].ndim == 1:  # every element is used once
-        return Case(f"matmul {name}", contenders, goal("B", moved), moved, "B", roof=roofs()["B"], intensity=work / moved)
+        return Case(f"matmul {name}", contenders, goal("B", moved), moved, "B", roof=roof("B"), intensity=work / moved)
     aim = goal("FLOP", work)
     return Case(
-        f"matmul {name}", contenders, aim, work, roof=roofs()["FLOP"], intensity=work / moved,
+        f"matmul {name}", contenders, aim, work, roof=roof("FLOP"), intensity=work / moved,
         goals={"tengen eager": Goal(1 / AT_LEAST, "fastest")},
     )  # fmt: skip
 
@@ -155,9 +155,9 @@ def convolution(layer: Layer, network: str, kind: str) -> Case:
         contenders["torch"] = _theirs(KINDS[kind], image, weight, grad, options)
     work, moved = 2.0 * grad.size * weight[0].size, 4.0 * (image.size + grad.size + weight.size)
     if groups > 1:  # limited by memory
-        settings = {"goal": goal("B", moved), "work": moved, "unit": "B", "roof": roofs()["B"]}
+        settings = {"goal": goal("B", moved), "work": moved, "unit": "B", "roof": roof("B")}
     else:
-        settings = {"goal": goal("FLOP", work), "work": work, "roof": roofs()["FLOP"]}
+        settings = {"goal": goal("FLOP", work), "work": work, "roof": roof("FLOP")}
     return Case(f"{network}: conv {layer}{kind}", contenders, tolerance=(5e-5, 0.0), intensity=work / moved, **settings)
 
 
@@ -266,7 +266,7 @@ def simple(name: str, mine, theirs, on_xla, arrays: list[np.ndarray], moved: flo
     if jax and on_xla:
         contenders |= compare.attempt("jax", lambda: on_jax(on_xla, arrays))
     aim, plain = goal(unit, moved), {"tengen eager": Goal(1 / AT_LEAST, "torch")}
-    return Case(name, contenders, aim, moved, unit, (rtol, 0.0), roof=roofs()[unit], goals=plain)
+    return Case(name, contenders, aim, moved, unit, (rtol, 0.0), roof=roof(unit), goals=plain)
 
 
 # ---- the others ------------------------------------------------------------------------------------------------------------

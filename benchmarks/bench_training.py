@@ -22,7 +22,7 @@ import numpy as np
 import peers
 from compare import Case, Cell, Goal
 from networks import NETWORKS, RATES, Network, Trainer, torch_name
-from roof import roofs
+from roof import roof
 
 # The traced step's speed to reach, in that of the fastest peer
 AIMS = {
@@ -130,7 +130,7 @@ def training(name: str, quick: bool = False) -> Case:
     aim, goals = Goal(1 / AIMS[name], "fastest"), {"tengen eager": Goal(1.0, best)}
     work = network.step_work(network.batch)
     title = f"{name}, batch {network.batch}"
-    return Case(title, contenders, aim, work, check=check, roof=roofs()["FLOP"], goals=goals)
+    return Case(title, contenders, aim, work, check=check, roof=roof("FLOP"), goals=goals)
 
 
 def cells(quick: bool) -> list[Cell]:

@@ -62,7 +62,8 @@ class Case:
         work: floating-point operations or bytes of one call; unit: "FLOP" or "B".
         tolerance: (relative, absolute) within which the results agree; the scale of the relative part is the largest result.
         check: agreement in another way than by comparing results; raises AssertionError.
-        roof: work per second that the machine can do at most; intensity: operations for each byte that must move.
+        roof: measures the work that the machine can do in a second at most, and is asked before the rounds and after them;
+        intensity: operations for each byte that must move.
     """
 
     name: str
@@ -72,7 +73,7 @@ class Case:
     unit: str = "FLOP"
     tolerance: tuple[float, float] = (1e-5, 0.0)
     check: Callable[[], None] | None = None
-    roof: float | None = None
+    roof: Callable[[], float] | None = None
     intensity: float | None = None
     goals: dict[str, Goal] = field(default_factory=dict)
 
@@ -185,11 +186,11 @@ def run_rounds(contenders: dict[str, Callable], args: argparse.Namespace) -> dic
     return times
 
 
-def judge(case: Case, who: str, times: dict[str, list[float]], goal: Goal | None) -> Row:
+def judge(case: Case, who: str, times: dict[str, list[float]], roof: float | None, goal: Goal | None) -> Row:
     """The row of one of Tengen's contenders beside the peers."""
     peers = [name for name in times if not name.startswith("tengen")]
     name = case.name + who.replace("tengen", "", 1).replace(" ", ", ", 1)
-    row = Row(name, work=case.work, unit=case.unit, roof=case.roof, intensity=case.intensity, rounds=len(times[who]))
+    row = Row(name, work=case.work, unit=case.unit, roof=roof, intensity=case.intensity, rounds=len(times[who]))
     medians = {name: float(np.median(t)) for name, t in times.items()}
     row.seconds = {"tengen": medians[who]} | {name: medians[name] for name in peers}
     for name in peers:
@@ -202,17 +203,19 @@ def judge(case: Case, who: str, times: dict[str, list[float]], goal: Goal | None
         row.goal = asdict(goal) | {"against": min(among, key=medians.__getitem__, default=None)}
         if among:
             row.reached = row.ratios[row.goal["against"]][1] <= goal.ratio
-        if goal.roof and case.work and case.roof:
-            enough = case.work / medians[who] / case.roof >= goal.roof
+        if goal.roof and case.work and roof:
+            enough = case.work / medians[who] / roof >= goal.roof
             row.reached = enough and row.reached is not False
     return row
 
 
 def measure(case: Case, args: argparse.Namespace) -> list[Row]:
     """Times a case whose results agree: a row for each of Tengen's contenders."""
+    before = case.roof() if case.roof else None
     times = run_rounds(case.contenders, args)
+    roof = max(before, case.roof()) if before and case.roof else None
     goals = {"tengen": case.goal} | case.goals
-    return [judge(case, who, times, goals.get(who)) for who in times if who.startswith("tengen")]
+    return [judge(case, who, times, roof, goals.get(who)) for who in times if who.startswith("tengen")]
 
 
 def arguments(bench: str, seconds: float = 2.0) -> argparse.Namespace:
@@ -283,8 +286,9 @@ def main(bench: str, title: str, cells: Iterable[Cell], more: Sequence[Row] = ()
 
 def finish(bench: str, title: str, rows: Sequence[Row], load: Sequence[float], args: argparse.Namespace) -> None:
     """Prints the whole table, writes the JSON file, and ends with status 1 where a case failed."""
-    for r in rows:  # the roof is the best that was seen in the whole run
-        r.roof = max(q.roof or 0.0 for q in rows if q.unit == r.unit) if r.roof else None
+    peak = max((r.roof for r in rows if r.roof and r.unit == "FLOP"), default=None)
+    for r in rows:  # the roof of operations is the best that was seen in the whole run; memory's changes with time and place
+        r.roof = peak if r.roof and r.unit == "FLOP" else r.roof
         if r.roof and r.goal and r.goal.get("roof") and r.reached:
             r.reached = r.work / r.seconds["tengen"] / r.roof >= r.goal["roof"]
     print(f"\n{title}\n{format_rows(rows)}\n")

@@ -2,7 +2,7 @@
 
 Out: operations a second of a kernel of Tengen's own language that does nothing else (16 chains of fused multiply-adds, in
 registers), and bytes a second (read and written) of the fastest of three copies of 64 MiB into memory that is mapped already.
-A shortest time is taken, not a median: a roof is what the machine can do when nothing disturbs it.
+A case asks before its rounds and after them: on a virtual machine memory is not as fast at all times, nor in all places.
 """
 
 from __future__ import annotations
@@ -78,22 +78,21 @@ def _things() -> tuple[Callable, list[Callable]]:
     return multiply_adds(), copies
 
 
-best = {"FLOP": 0.0, "B": 0.0}
+def flops(seconds: float) -> float:
+    """Float32 operations a second: the most, of all calls in this time, since a busy moment can only lower it."""
+    return 2.0 * PIECES * STEPS * CHAINS * LANES / shortest(_things()[0], seconds)
 
 
-def roofs(seconds: float = 0.05) -> dict[str, float]:
-    """{"FLOP": float32 operations a second, "B": bytes a second}, with the benchmarks' number of threads.
+def bytes_copied(seconds: float) -> float:
+    """Bytes a second, read and written, of the fastest copy of 64 MiB."""
+    return 2.0 * BYTES / min(usual(copy, seconds) for copy in _things()[1])
 
-    The most of all that were measured so far: every call measures again, since a busy moment would lower the roof.
-    """
-    kernel, copies = _things()
-    best["FLOP"] = max(best["FLOP"], 2.0 * PIECES * STEPS * CHAINS * LANES / shortest(kernel, seconds))
-    best["B"] = max(best["B"], 2.0 * BYTES / min(usual(copy, seconds) for copy in copies))
-    return best
+
+def roof(unit: str, seconds: float = 0.05) -> Callable[[], float]:
+    """What measures, whenever it is called, how many of this unit ("FLOP" or "B") the machine does in a second."""
+    return functools.partial({"FLOP": flops, "B": bytes_copied}[unit], seconds)
 
 
 if __name__ == "__main__":
-    found = roofs(0.5)
-    print(
-        f"{compare.THREADS} threads: {found['FLOP'] / 1e9:.0f} GFLOP/s of float32 multiply-adds, {found['B'] / 1e9:.1f} GB/s copied"
-    )
+    found = flops(0.5), bytes_copied(0.5)
+    print(f"{compare.THREADS} threads: {found[0] / 1e9:.0f} GFLOP/s of float32 multiply-adds, {found[1] / 1e9:.1f} GB/s copied")
