@@ -106,14 +106,16 @@ class Executable:
         Errors: what a check of the graph says. States have then been written. ShapeError where shapes do not fit with these
         extents.
         """
-        if self.program is None or 0 in extents:  # kernels for no elements are none at all
-            return self._specialised(extents)(buffers)
-        call, layouts, constants = self._plans.get(extents) or self._prepare(extents)
-        log = launch_log.active
-        if log is not None:
-            call = self._call_into(log, extents)
+        plan = self._plans.get(extents)
+        if plan is None:
+            if self.program is None or 0 in extents:  # kernels for no elements are none at all
+                return self._specialised(extents)(buffers)
+            plan = self._prepare(extents)
+        call, layouts, constants = plan
+        if launch_log.active is not None:
+            call = self._call_into(launch_log.active, extents)
         out = call(*buffers, *constants)
-        made = list(map(_make, (out,) if len(layouts) == 1 else out, layouts))
+        made = [_make(out, layouts[0])] if len(layouts) == 1 else list(map(_make, out, layouts))
         if self.graph.checks:
             flags = made.pop().numpy()
             if flags.any():

@@ -27,6 +27,7 @@ from tengen.ir.types import TensorType
 from tengen.jit.dynamic import DynamicAxes, undecided
 from tengen.jit.leaks import warn_of_leaks
 from tengen.jit.naming import tensor_names
+from tengen.jit.repeat import Repeat
 from tengen.overwrite import own
 from tengen.parameter import Parameter
 from tengen.passes.extents import at_extents
@@ -197,6 +198,7 @@ class trace:
         self.name = name or getattr(function, "__name__", type(function).__name__)
         self.dynamic_axes = DynamicAxes(dynamic_axes, function) if dynamic_axes else None
         self._recordings: dict[Any, list[Recording]] = {}
+        self._known: dict[Any, Repeat] = {}  # by the layouts of arguments
         self._last: Recording | None = None
         functools.update_wrapper(self, function, updated=()) if hasattr(function, "__name__") else None
         if example_input is not None:
@@ -225,10 +227,21 @@ class trace:
     def __call__(self, *args, **kwargs):
         if not trace.enabled or tracing.recorder is not None:
             return self.function(*args, **kwargs)
+        try:
+            layouts = None if kwargs else (casting.key, *[x._layout for x in args])
+            known = self._known.get(layouts)
+        except AttributeError:  # not tensors alone
+            layouts = known = None
+        if known is not None and not config.debug and (made := known(args)) is not None:
+            self._last = known.recording
+            return self._finish(known.recording, args, made)
         recording, leaves, extents = self._find(args, kwargs)
         if recording.open:
             return self.function(*args, **kwargs)
-        return self._run(recording, leaves, extents)
+        made = self._run(recording, leaves, extents)
+        if layouts is not None and Repeat.serves(recording, leaves):
+            self._known[layouts] = Repeat(recording, extents)
+        return self._finish(recording, leaves, made)
 
     def trace(self, *args, **kwargs) -> trace:
         """Records (and compiles) the signature of these arguments without running it."""
@@ -304,7 +317,7 @@ class trace:
         return r, rec.made
 
     # -- running ---------------------------------------------------------------------------------------------------------
-    def _run(self, r: Recording, leaves: list[Tensor], extents: tuple[int, ...]):
+    def _run(self, r: Recording, leaves: list[Tensor], extents: tuple[int, ...]) -> list[Tensor]:
         states = []
         for i in range(len(r.states)):
             t = r.state(i, leaves)
@@ -320,13 +333,18 @@ class trace:
         made = r.run([*data, *(t._data for t in states)], extents)
         if config.debug >= 1:
             print(f"tengen: {self.name}: ran {r.run.kernels} kernels in {1e3 * (time.perf_counter() - start):.3f} ms")
-        extra = iter(made[r.n_results :])
-        for t, there, overflow in r.grads:
-            x = _of(t, leaves)
-            x._grad = next(extra) if there else None
-            if isinstance(x, Parameter):
-                x.overflow = overflow
-        return unflatten(r.result, made[: r.n_results])
+        return made
+
+    def _finish(self, r: Recording, leaves: Sequence[Tensor], made: list[Tensor]) -> Any:
+        """Gives tensors the gradients of a run; returns the function's result."""
+        if r.grads:
+            extra = iter(made[r.n_results :])
+            for t, there, overflow in r.grads:
+                x = _of(t, leaves)
+                x._grad = next(extra) if there else None
+                if isinstance(x, Parameter):
+                    x.overflow = overflow
+        return made[0] if r.result == ("T",) else unflatten(r.result, made[: r.n_results])
 
     # -- shipping --------------------------------------------------------------------------------------------------------
     def dump(

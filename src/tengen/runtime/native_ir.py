@@ -13,15 +13,15 @@ PLAN_WORDS = 6  # of %plan_t, before the outputs and the integers
 # The functions of CPython that the text calls; all in its stable interface.
 PYTHON_SYMBOLS = (
     "PyCapsule_GetPointer", "PyCapsule_New", "PyCapsule_GetContext", "PyCapsule_SetContext", "PyCapsule_GetDestructor",
-    "PyErr_Format", "PyErr_Occurred", "PyEval_RestoreThread", "PyEval_SaveThread", "PyLong_AsLongLong", "PyLong_AsVoidPtr",
-    "PyLong_FromVoidPtr", "PyObject_Type", "PyTuple_New", "PyTuple_SetItem", "Py_DecRef", "Py_IncRef",
+    "PyBool_FromLong", "PyErr_Format", "PyErr_Occurred", "PyEval_RestoreThread", "PyEval_SaveThread", "PyLong_AsLongLong",
+    "PyLong_AsVoidPtr", "PyLong_FromVoidPtr", "PyObject_Type", "PyTuple_New", "PyTuple_SetItem", "Py_DecRef", "Py_IncRef",
 )  # fmt: skip
 
 
 def python_ir() -> str:
     """The LLVM IR of the builtins; it follows `memory_ir()` in one module.
 
-    Defines ``py_new_buffer``, ``py_view``, ``py_wrap``, ``py_address`` and ``py_plan``, all METH_FASTCALL, and
+    Defines ``py_new_buffer``, ``py_view``, ``py_wrap``, ``py_address``, ``py_borrowed`` and ``py_plan``, all METH_FASTCALL, and
     ``tengen_init(TypeError, MemoryError, ValueError)``, which must be called first.
     """
     texts = {name: text.encode() for name, text in _MESSAGES.items()}
@@ -40,6 +40,7 @@ _MESSAGES = {
     "name.view": "view",
     "name.wrap": "wrap",
     "name.address": "address",
+    "name.borrowed": "borrowed",
     "name.plan": "a program",
 }
 
@@ -49,6 +50,7 @@ declare ptr @PyCapsule_New(ptr, ptr, ptr)
 declare ptr @PyCapsule_GetContext(ptr)
 declare i32 @PyCapsule_SetContext(ptr, ptr)
 declare ptr @PyCapsule_GetDestructor(ptr)
+declare ptr @PyBool_FromLong(i64)
 declare ptr @PyErr_Format(ptr, ptr, ...)
 declare ptr @PyErr_Occurred()
 declare ptr @PyEval_SaveThread()
@@ -246,6 +248,29 @@ type:
 make:
   %i = call ptr @PyLong_FromVoidPtr(ptr %p)
   ret ptr %i
+}
+
+define ptr @py_borrowed(ptr %self, ptr %args, i64 %n) {
+entry:
+  %right = icmp eq i64 %n, 1
+  br i1 %right, label %first, label %count
+count:
+  %e1 = call ptr @bad_count(ptr @name.borrowed, i64 1, i64 %n)
+  ret ptr null
+first:
+  %a0 = load ptr, ptr %args
+  %p = call ptr @PyCapsule_GetPointer(ptr %a0, ptr null)
+  %none = icmp eq ptr %p, null
+  br i1 %none, label %type, label %look
+type:
+  %e2 = call ptr @bad_type(ptr @name.borrowed, i64 0, ptr %a0)
+  ret ptr null
+look:
+  %destructor = call ptr @PyCapsule_GetDestructor(ptr %a0)
+  %is_view = icmp eq ptr %destructor, @release_owner
+  %answer = zext i1 %is_view to i64
+  %b = call ptr @PyBool_FromLong(i64 %answer)
+  ret ptr %b
 }
 """
 

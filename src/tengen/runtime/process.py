@@ -114,6 +114,15 @@ The address of a buffer's first byte, an int.
 
 Errors: TypeError if buffer is none.""",
 )
+borrowed = _builtin(
+    "borrowed",
+    """borrowed(buffer, /)
+--
+
+Whether a buffer shows memory of another's: a view, or foreign memory. Nobody may write it for that buffer's sake alone.
+
+Errors: TypeError if buffer is none.""",
+)
 
 
 def write(buffer, data) -> None:
@@ -132,16 +141,6 @@ def copy(buffer, n_bytes: int):
     new = new_buffer(n_bytes)
     ctypes.memmove(address(new), address(buffer), n_bytes)
     return new
-
-
-_context = ctypes.pythonapi["PyCapsule_GetContext"]
-_context.argtypes, _context.restype = [ctypes.py_object], ctypes.c_void_p
-
-
-def borrowed(buffer) -> bool:
-    """Whether a buffer shows memory of another's: a view, or foreign memory. Nobody may write it for that buffer's sake
-    alone."""
-    return _context(buffer) is not None
 
 
 # -- the pool ------------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,60 @@
+"""The short way of a traced call: tensors of layouts that were called with before go straight to the program.
+
+In: a recording that has run, and what it ran on. Out: something that runs it again on tensors of the same layouts, after the few
+checks that a change of layout does not show: states, gradients, what is on the tape. Where one of them fails, the call goes the
+long way, which finds another recording or makes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from sys import getrefcount
+from typing import TYPE_CHECKING
+
+from tengen.overwrite import own
+from tengen.runtime import native
+from tengen.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tengen.jit.trace import Recording
+
+
+class Repeat:
+    """A recording for arguments of certain layouts: tensors alone, dense in order.
+
+    Attributes:
+        recording: what is run. extents: the numbers of its open extents.
+    """
+
+    __slots__ = ("recording", "extents", "_run", "_states", "_written", "_borrowed")
+
+    def __init__(self, recording: Recording, extents: tuple[int, ...]):
+        self.recording, self.extents, self._run = recording, extents, recording.run
+        self._states = [(t, t._layout) for t in recording.states]
+        assert recording.run is not None
+        self._written = [recording.states[i] for i in recording.run.written]
+        self._borrowed = native.borrowed
+
+    @staticmethod
+    def serves(r: Recording, leaves: Sequence[Tensor]) -> bool:
+        """Whether calls of a recording can be repeated: nothing of it stands in for an argument or is on the tape."""
+        named = any(isinstance(t, int) for t, _, _ in (*r.grads, *r.guards))
+        return not (r.open or named or r.owners or any(r.taped)) and all(x._layout.contiguous for x in leaves)
+
+    def __call__(self, args: Sequence[Tensor]) -> list[Tensor] | None:
+        """The outputs of the program for these arguments; None, and nothing has happened, where the recording may not fit."""
+        buffers = [x._data for x in args if x._node is None]
+        if len(buffers) != len(args):
+            return None
+        for t, layout in self._states:
+            if t._layout is not layout or t._node is not None:
+                return None
+        for t, there, overflow in self.recording.guards:
+            if (getattr(t, "_grad", None) is not None) != there or getattr(t, "overflow", None) is not overflow:
+                return None
+        for t in self._written:
+            if getrefcount(t._data) > 2 or self._borrowed(t._data):
+                own(t)
+        if self._states:
+            buffers += [t._data for t, _ in self._states]
+        return self._run(buffers, self.extents)  # type: ignore[misc]
