@@ -85,7 +85,7 @@ def test_inference(name):
     assert moved <= most_moved and arena <= most_arena
 
 
-TRAINING = {"resnet18": ((2, 3, 224, 224), 490, 1130, 92), "mobilenet_v2": ((2, 3, 224, 224), 1150, 1050, 117)}
+TRAINING = {"resnet18": ((2, 3, 224, 224), 460, 1092, 92), "mobilenet_v2": ((2, 3, 224, 224), 1085, 943, 117)}
 
 
 @pytest.mark.parametrize("name", TRAINING)

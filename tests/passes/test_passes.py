@@ -316,3 +316,16 @@ def test_reductions_that_need_one_another_stay_apart():
     x = rand(64, 48)
     for a, b in zip(trace(f)(x), f(x)):
         assert a.numpy().tobytes() == b.numpy().tobytes()
+
+
+def test_reductions_join_though_a_later_kernel_computes_the_same_again():
+    """The two sums of a norm's gradient: what they need is computed again where their results are used."""
+
+    def f(x, y):
+        g = F.where(x > 0, y, 0.0)
+        a, b = g.sum(0, keepdims=True), (g * x).sum(0, keepdims=True)
+        return g - a - x * b
+
+    x, y = rand(600, 48), rand(600, 48)
+    assert len([n for n in kernels_of(f, x, y) if "chunks" not in n]) == 2
+    assert trace(f)(x, y).numpy().tobytes() == f(x, y).numpy().tobytes()

@@ -214,20 +214,21 @@ def _joins(a: Group, b: Group, users, of: dict[int, list[Group]]) -> bool:
 
 def _reaches(starts: list[Node], group: Group, users, of: dict[int, list[Group]]) -> bool:
     """Whether a node of `starts` leads to a node of the group: joining would make a circle. What is one kernel leads wherever
-    one of its nodes does."""
+    one of its values does; a value that several kernels compute each is stored by none of them, and leads on only inside."""
     members = {id(m) for m in group.nodes}
     seen: set[int] = set()
     stack = list(starts)
     while stack:
         n = stack.pop()
-        if id(n) in members:
-            return True
         if id(n) in seen:
             continue
         seen.add(id(n))
-        for m in {n, *(x for other in of.get(id(n), ()) for x in other.nodes)}:
-            for v in m.outputs:
-                stack.extend(users.get(v, []))
+        groups = of.get(id(n), ())
+        if group in groups or id(n) in members:
+            return True
+        for m in {n, *(x for other in groups for x in other.nodes)}:
+            if len(of.get(id(m), ())) <= 1:
+                stack.extend(r for v in m.outputs for r in users.get(v, ()))
     return False
 
 
