@@ -6,7 +6,7 @@ are updated in place. The checks of the graph are looked at when the run has end
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,7 @@ class Executable:
             return
         self.graph = self.program.graph
         self.constants = [buffer for buffer, _ in constant_buffers(self.program)]
+        native.trim()  # what making the network, compiling and the set-up have left in the pool, no run may ever ask for
         if not self.extents:
             self._prepare(())
 
@@ -146,19 +147,26 @@ class Executable:
 
 
 def constant_buffers(program: Program) -> list[tuple[Any, int]]:
-    """The buffers that a program takes for `program.constants`, and their bytes; what it wants prepared is computed now."""
+    """The buffers that a program takes for `program.constants`, and their bytes; what it wants prepared is computed now. What
+    only that reads is let go."""
     known = {("const", c.name): c.data for c in program.graph.constants.values()}
-    found = {}
-    for id in dict.fromkeys([*program.constants, *(program.setup.constants if program.setup else [])]):
-        if id in known:
-            found[id] = _buffer(known[id]), known[id].nbytes
+    found = {id: (_buffer(known[id]), known[id].nbytes) for id in program.constants if id in known}
     if program.setup is not None:
-        setup = program.setup
-        prepared, sizes = [id for id in program.constants if id not in known], setup.output_bytes
-        plan = setup.plan(setup.n_inputs, sizes, [1] * len(setup.params))  # nothing here depends on open extents
-        made = plan(*(found[id][0] for id in setup.constants))
-        found.update(zip(prepared, zip(made if len(sizes) > 1 else (made,), sizes)))
+        prepared = [id for id in program.constants if id not in known]
+        found.update(zip(prepared, _prepared(program.setup, {id: known[id] for id in program.setup.constants})))
     return [found[id] for id in program.constants]
+
+
+def _prepared(setup: Program, constants: dict[Hashable, np.ndarray]) -> list[tuple[Any, int]]:
+    """What a set-up makes of constants, and the bytes of each. All lie in one block: of many, each would be rounded up."""
+    offsets = [0]
+    for n in setup.output_bytes:
+        offsets.append(offsets[-1] + -(-n // ALIGN) * ALIGN)
+    block = native.new_buffer(offsets[-1])
+    made = [native.view(block, at) for at in offsets[:-1]]
+    plan = setup.plan(setup.n_inputs, [], [1] * len(setup.params))  # nothing here depends on open extents
+    plan(*map(_buffer, constants.values()), *made)
+    return list(zip(made, setup.output_bytes))
 
 
 def _buffer(a: np.ndarray) -> Any:

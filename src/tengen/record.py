@@ -28,7 +28,7 @@ from tengen.passes.hoist import hoist
 from tengen.passes.inplace import CHECKS
 from tengen.passes.lower import lower
 from tengen.passes.pipeline import optimize
-from tengen.runtime import eager
+from tengen.runtime import eager, native
 from tengen.runtime.eager import Layout, Plan
 from tengen.runtime.program import Program, build
 from tengen.runtime.schedules import known
@@ -163,7 +163,7 @@ class Recorder:
 
     def _capture(self, t: Tensor) -> Value:
         if self.constants:
-            v = self.add_constant(getattr(t, "name", None) or "captured", np.array(t.numpy()), t._layout.type)
+            v = self.add_constant(getattr(t, "name", None) or "captured", _values(t), t._layout.type)
             self.baked[v.name] = t
             return v
         name = self._fresh(getattr(t, "name", None) or f"captured{len(self.captured)}")
@@ -236,6 +236,12 @@ class Recorder:
         for name, t in outputs:
             self.graph.add_output(name, self.value(t))
         return self.graph
+
+
+def _values(t: Tensor) -> np.ndarray:
+    """A tensor's values, which stay: its own memory, since whoever writes it next makes a copy; a copy of memory that others own."""
+    a = t.numpy()
+    return np.array(a) if native.borrowed(t._data) or not a.flags.c_contiguous else a
 
 
 def composite_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict) -> Plan:
@@ -337,8 +343,9 @@ def _set_up(lo: Lowering, graph: Graph, name: str) -> tuple[list[Hashable], Prog
         return constants, None
     made = [lo.temps.pop(id) for id in prepared]
     first.target = Target.host()
-    setup = build(first, [id for id in sizes if id in needed], prepared, f"{name} (constants)")
-    setup.constants = [id for id in sizes if id in needed]
+    given = [id for id in sizes if id in needed]
+    setup = build(first, [*given, *prepared], [], f"{name} (constants)")
+    setup.constants = given
     setup.output_bytes = [as_int(n) * dtype.size for dtype, n in made]  # type: ignore[arg-type]
     return [*constants, *prepared], setup
 

@@ -132,11 +132,18 @@ def _cannot(e: OSError, path: str) -> OSError:
 
 @dataclass
 class TensorFile:
-    """A file of tensors that has been checked. arrays: by name, read-only, over the mapped file. texts: of its header."""
+    """A file of tensors that has been checked. arrays: by name, read-only, over the mapped file. texts: of its header.
+    memory: where it is mapped, or its bytes."""
 
     arrays: dict[str, np.ndarray]
     texts: dict[str, str]
     bytes: int
+    memory: mmap.mmap | bytes
+
+    def release(self) -> None:
+        """Gives back the memory that reading has taken; who reads again gets the pages from the file again."""
+        if isinstance(self.memory, mmap.mmap) and hasattr(self.memory, "madvise"):
+            self.memory.madvise(mmap.MADV_DONTNEED)
 
 
 def fail(message: str) -> NoReturn:
@@ -164,9 +171,11 @@ def read_tensors(file: str | os.PathLike) -> TensorFile:
     except ValueError as e:  # a path with a zero byte, a file that cannot be mapped
         raise OSError(f"cannot read {path}: {e}") from e
     try:
-        return parse_tensors(memory)
+        found = parse_tensors(memory)
     except FileFormatError as e:
         raise FileFormatError(f"{path}: {e}") from e
+    found.release()  # the checksum has read all of it
+    return found
 
 
 def parse_tensors(memory) -> TensorFile:
@@ -188,7 +197,7 @@ def parse_tensors(memory) -> TensorFile:
     texts = _texts(table.pop("__metadata__", {}))
     _verify_sum(memory, raw, texts)
     arrays = _arrays(memory, 8 + n, table)
-    return TensorFile(arrays, texts, size)
+    return TensorFile(arrays, texts, size, memory)
 
 
 def _texts(x: Any) -> dict[str, str]:

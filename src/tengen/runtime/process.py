@@ -158,6 +158,7 @@ class MemoryStatistics(NamedTuple):
 
 _statistics = (ctypes.c_int64 * 3).from_address(_native.address("tengen_pool_stats"))
 _trim = _locked("trim", ctypes.c_int64, ctypes.c_int64)
+_trim_heap = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's; other libraries give back by themselves, or cannot
 
 
 def memory_statistics() -> MemoryStatistics:
@@ -170,8 +171,12 @@ def memory_statistics() -> MemoryStatistics:
 
 
 def trim() -> int:
-    """Gives every cached block back to the system; returns how many bytes that were."""
-    return _trim(-1)
+    """Gives every cached block back to the system, and with them what the C library holds free (small blocks are its own, and
+    a compiler leaves much); returns how many bytes of cached blocks that were."""
+    freed = _trim(-1)
+    if _trim_heap is not None:
+        _trim_heap(ctypes.c_size_t(0))
+    return freed
 
 
 # -- threads -------------------------------------------------------------------------------------------------------------------

@@ -38,8 +38,8 @@ class Program:
     Attributes:
         text: its LLVM IR. n_inputs, n_outputs: buffers expected. params: the integer parameters, in order.
         derived: expressions over params, and offsets of temporaries, that follow them in `ints`. temps: what lies in the arena.
-        graph: what it was made from. constants: its last input buffers: constants of the graph, ("const", name), and the outputs
-            of `setup`, a program that is run once and takes constants only. output_bytes: of the outputs of such a program.
+        graph: what it was made from. constants: its last input buffers: constants of the graph, ("const", name), and what
+            `setup` makes, a program that is run once; it takes constants, and the buffers that it fills. output_bytes: of those.
         launches: what it runs, in order, if it was built to be recorded (`launch_log.py`); else None. costs: of those,
             as far as they were asked for. schedules: those that are not what the rule says, by key (`Schedules.key`).
     """
