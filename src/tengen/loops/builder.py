@@ -1,19 +1,19 @@
 """How kernels are written: Python control flow that records the kernel language.
 
-    k = Builder("scale")
-    x, y = k.input("x", float32), k.output("y", float32)
-    n = k.int("n")
-    k.split(cdiv(n, 1024))                      # independent pieces; k.piece is the number of one
-    with k.loop(k.piece * 1024, minimum(n, k.piece * 1024 + 1024)) as i:
-        k.store(y, i, k.load(x, i) * 2.0)
-    kernel = k.build()
+k = Builder("scale")
+x, y = k.input("x", float32), k.output("y", float32)
+n = k.int("n")
+k.split(cdiv(n, 1024))                      # independent pieces; k.piece is the number of one
+with k.loop(k.piece * 1024, minimum(n, k.piece * 1024 + 1024)) as i:
+    k.store(y, i, k.load(x, i) * 2.0)
+kernel = k.build()
 """
 
 from __future__ import annotations
 
 import contextlib
 
-from tengen.base.dtype import DType, int64
+from tengen.base.dtype import DType, int64, uint32
 from tengen.base.errors import VerifyError
 from tengen.loops.lang import (
     LANES,
@@ -131,6 +131,12 @@ class Builder:
         self.emit(Load(v, buffer, index, None if count is None else as_expr(count), fill))
         return v
 
+    def load_pairs(self, buffer: Buffer, index: Index, lanes: int = 1, name: str = "v") -> Expr:
+        """Pairs of bfloat16 from buffer[index] on, each a uint32. See `lang.Load`."""
+        v = var(self.fresh(name), uint32, lanes)
+        self.emit(Load(v, buffer, as_expr(index)))
+        return v
+
     def store(self, buffer: Buffer, index: Index, value: Expr, count: Index | None = None, stream: bool = False) -> None:
         """buffer[index] = value. See `lang.Store`."""
         index = as_expr(index)
@@ -207,4 +213,3 @@ class Builder:
 
     def build(self) -> Kernel:
         return Kernel(self.name, self.buffers, self.ints, self.pieces, self.piece, self._body, self.scratches)
-
