@@ -1,12 +1,12 @@
 """How kernels are written: Python control flow that records the kernel language.
 
-k = Builder("scale")
-x, y = k.input("x", float32), k.output("y", float32)
-n = k.int("n")
-k.split(cdiv(n, 1024))                      # independent pieces; k.piece is the number of one
-with k.loop(k.piece * 1024, minimum(n, k.piece * 1024 + 1024)) as i:
-    k.store(y, i, k.load(x, i) * 2.0)
-kernel = k.build()
+    k = Builder("scale")
+    x, y = k.input("x", float32), k.output("y", float32)
+    n = k.int("n")
+    k.split(cdiv(n, 1024))                      # independent pieces; k.piece is the number of one
+    with k.loop(k.piece * 1024, minimum(n, k.piece * 1024 + 1024)) as i:
+        k.store(y, i, k.load(x, i) * 2.0)
+    kernel = k.build()
 """
 
 from __future__ import annotations
