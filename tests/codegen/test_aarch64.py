@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from running import same
 from test_access import INDEX, gather_kernel, values
+from test_dot2 import kernel as dots
+from test_dot2 import operands
 from test_values import COMPUTED, cast_cases, op_cases
 
 from tengen.base.dtype import ALL, DType
@@ -89,6 +91,10 @@ def test_the_same_bits_on_arm(tmp_path):
     for dt in ALL:
         add(cast_cases(dt))
         add_gather(dt, kernels, arrays, ints, expected)
+    xs = [x[::4].copy() for x in operands()] + [np.zeros(len(operands()[0]) // 4, "float32")]
+    want = [x.copy() for x in xs]
+    interpret(dots(), want, [len(xs[0])])
+    add_one((dots(), xs, [len(xs[0])], want), kernels, arrays, ints, expected)
     for k, got, want in zip(kernels, run_emulated(tmp_path, kernels, arrays, ints), expected):
         for a, b in zip(got, want):
             try:
@@ -102,7 +108,9 @@ def add_gather(dt: DType, kernels, arrays, ints, expected) -> None:
     k, xs, ns = gather_kernel(dt), [values(dt, 128), INDEX, np.zeros(600, dt.numpy)], [5, -3]
     want = [x.copy() for x in xs]
     interpret(k, want, ns)
-    kernels.append(k)
-    arrays.append(xs)
-    ints.append(ns)
-    expected.append(want)
+    add_one((k, xs, ns, want), kernels, arrays, ints, expected)
+
+
+def add_one(case, *lists) -> None:
+    for x, to in zip(case, lists):
+        to.append(x)

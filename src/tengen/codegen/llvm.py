@@ -128,6 +128,13 @@ class _Function(Values):
         fence = "  call void @llvm.x86.sse.sfence()\n" if self._streams and self.target.arch == "x86_64" else ""
         return f'{head}noinline nounwind "no-builtins" {{\nentry:\n{body}\n{fence}  ret void\n}}\n'
 
+    def dot2(self, total: str, a: str, b: str, lanes: int) -> str:
+        if lanes == 1 or not self.target.has("avx512bf16"):
+            return super().dot2(total, a, b, lanes)
+        f32, pairs = f"<{LANES} x float>", f"<{2 * LANES} x bfloat>"
+        a, b = (self.convert("bitcast", x, f"<{LANES} x i32>", pairs) for x in (a, b))
+        return self.intrinsic("x86.avx512bf16.dpbf16ps.512", f32, f"{f32} {total}", f"{pairs} {a}", f"{pairs} {b}")
+
     # ---- names that the entry block defines
 
     def variable(self, e: Expr) -> str:
@@ -296,7 +303,10 @@ class _Function(Values):
         if index.lanes > 1 and (line := affine(index)) and is_const(line[1], 1):
             index = line[0]
         m, hint = _vector_memory(dt, lanes), _register_name(s.var.attr)
-        if s.count is None and index.lanes > 1:
+        if s.pairs:
+            p = self.address(self.base(s.buffer), _memory_type(dt), self.value(index))
+            x = self.fresh(f"load {type_of(s.var.dtype, lanes)}, ptr {p}, align {dt.size}", hint)
+        elif s.count is None and index.lanes > 1:
             x = self._gather(s.buffer, index)
         elif s.count is None:
             p = self.address(self.base(s.buffer), _memory_type(dt), self.value(index))

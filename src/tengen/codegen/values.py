@@ -215,6 +215,8 @@ class Values:
                 return self.pure(f"extractelement {type_of(dt, LANES)} {args[0]}, i64 {e.attr}")
             case "fold":
                 return self.fold(str(e.attr), dt, args[0])
+            case "dot2":
+                return self.dot2(args[0], args[1], args[2], lanes)
         raise CompileError(f"{self.name}: LLVM IR for an unknown operation {op!r}")
 
     def variable(self, e: Expr) -> str:
@@ -318,6 +320,33 @@ class Values:
             else:
                 r = self.pure(f"add {ty} {r}, {self.choose(down, safe, zero, ty, lanes)}")
         return self.choose(by_zero, zero, q if op == "floordiv" else r, ty, lanes)
+
+    # ---- pairs of bfloat16
+
+    def dot2(self, total: str, a: str, b: str, lanes: int) -> str:
+        """`lang.dot2` by arithmetic of float32: what an instruction would do, on targets that have none."""
+        for half in (1, 0):
+            x, y, total = (self._flush(v, v, lanes) for v in (self._half(a, half, lanes), self._half(b, half, lanes), total))
+            # Whether the sum is small with any exponent shows where there is room below it; 2^64 is room enough, and where a
+            # factor gets too large to be scaled no sum is small but zero.
+            room, f32 = literal(float32, 2.0**64, lanes), vector("float", lanes)
+            scaled = [self.pure(f"fmul {f32} {v}, {room}") for v in (x, total)]
+            fma = lambda *xs: self.op("fma", float32, lanes, list(xs))
+            total = self._flush(fma(x, y, total), fma(scaled[0], y, scaled[1]), lanes, 2.0**-62)
+        return total
+
+    def _half(self, x: str, which: int, lanes: int) -> str:
+        """The first or second bfloat16 of a pair as float32."""
+        i32 = vector("i32", lanes)
+        bits = self.pure(f"and {i32} {x}, {_int32(-65536, lanes)}" if which else f"shl {i32} {x}, {_int32(16, lanes)}")
+        return self.convert("bitcast", bits, i32, vector("float", lanes))
+
+    def _flush(self, x: str, size: str, lanes: int, least: float = 2.0**-126) -> str:
+        """x, or a zero of its sign where |size| is less than `least`."""
+        f32, i32 = vector("float", lanes), vector("i32", lanes)
+        small = self.compare("olt", float32, lanes, self.op("abs", float32, lanes, [size]), literal(float32, least, lanes))
+        sign = self.pure(f"and {i32} {self.convert('bitcast', x, f32, i32)}, {_int32(-(1 << 31), lanes)}")
+        return self.choose(small, self.convert("bitcast", sign, i32, f32), x, f32, lanes)
 
     # ---- casts
 

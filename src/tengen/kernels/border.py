@@ -7,13 +7,14 @@ clipped to the image.
 
 from __future__ import annotations
 
-from tengen.base.dtype import bool_, int64
+from tengen.base.dtype import bfloat16, bool_, int64
 from tengen.kernels.axes import unflatten
 from tengen.kernels.lowering import KernelBuilder
+from tengen.kernels.pairs import joined, pad_rows
 from tengen.kernels.problem import Axis, Border, Problem, extents
 from tengen.kernels.tile import MOST_BLOCKS, Tile
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, maximum, minimum, ramp, select
+from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, equal, maximum, minimum, ramp, select
 
 Range = tuple[Expr, Expr]
 
@@ -23,6 +24,7 @@ class BorderRows:
 
     def __init__(self, k: KernelBuilder, p: Problem, t: Tile, border: Border):
         self.k, self.p, self.t, self.border = k, p, t, border
+        self.odd: Expr | None = None  # whether what is copied is the second of its pair
         self.outer, self.inner = (p.m, p.k) if t.along_k else (p.k, p.m)
         most = t.block * MOST_BLOCKS if t.along_k else p.chunks.longest
         self.offsets = k.scratch("offsets", int64, most)
@@ -88,8 +90,14 @@ class BorderRows:
                     moved[x.pixel[0]] = moved[x.pixel[0]] + c * x.pixel[1]
             at, moved = k.let(at), [k.let(as_expr(m)) for m in moved]
             with k.loop(*outer, name="row") as r:
-                there = k.let((r - outer[0]) * self.t.pitch + (first - inner[0]))
+                row = r - outer[0]
+                self.odd = equal(row % 2, 1) if self.p.pairs and not self.t.along_k else None
+                if self.odd is not None:
+                    self.odd, row = k.let(self.odd), row // 2
+                there = k.let(row * self.t.pitch + (first - inner[0]))
                 self._run(r, at, moved, span, dst, there)
+        if self.t.along_k:
+            pad_rows(k, self.p, self.t, ms, ks, dst)
 
     def _run(self, r: Expr, at: Expr, moved: list[Index], span: Range, dst: Buffer, there: Expr) -> None:
         """One run of one outer position: its elements `span`, those outside of the image zeros."""
@@ -117,8 +125,10 @@ class BorderRows:
         """Elements from `here` on, or zeros. Along k, vectors may write past the end: what lies there is written later."""
         k, p = self.k, self.p
         for i, count in k.vector_loop(*span):
-            x = const(0, p.compute, LANES)
+            x = const(0, dst.dtype if self.odd is None else bfloat16, LANES)
             if here is not None:
                 index = here + i if as_int(self.step) == 1 else ramp() * self.step + (here + i * self.step)
-                x = cast(k.load(k.read(p.a), index, LANES, count), p.compute)
+                x = cast(k.load(k.read(p.a), index, LANES, count), x.dtype)
+            if self.odd is not None:
+                x = joined(k, dst, there + i, x, self.odd)
             k.store(dst, there + i, x, None if self.t.along_k else count)

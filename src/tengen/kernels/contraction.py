@@ -38,6 +38,7 @@ def contract(
     chunk: int | None = None,
     name: str = "contract",
     border: Border | None = None,
+    pairs: bool = False,
 ) -> None:
     """out[g, m, n] = the sum over k of a[g, m, k] * b[g, k, n].
 
@@ -49,14 +50,16 @@ def contract(
             default: a cast. It may load anything but out.
         chunk: positions of a run in the rule of `Chunks`, if not its 256: changes bits.
         name: of the kernels. border: which elements of `a` are outside of an image, and zeros (default: none).
-    Numerics: see `Chunks`: each chunk of k is accumulated by fma in logical order from zero, chunks are added in order
+        pairs: of floats: elements are rounded to bfloat16 and multiplied two terms at a time: changes bits.
+    Numerics: see `Chunks`: each chunk of k is accumulated by fma in logical order from zero, chunks are added in order. With
+        `pairs`, by `lang.dot2` for each two terms from the chunk's first on; an odd last term has a zero beside it in a and b
     """
     if any(as_int(d) == 0 for d in out.shape):
         return
     if g == 0 and chunk is None and (parts := chunk_axes(a.shape[m:], out.shape[:m], out.shape[m:])) is not None:
-        return by_chunks(lo, a, b, out, m, n, parts, epilogue, name, border)
-    p = normalise(a, b, out, g, m, k, n, epilogue, chunk, name, border)
-    if border is not None:
+        return by_chunks(lo, a, b, out, m, n, parts, epilogue, name, border, pairs)
+    p = normalise(a, b, out, g, m, k, n, epilogue, chunk, name, border, pairs)
+    if border is not None or pairs:
         register_tile(lo, p)
     elif fits(p):
         channelwise(lo, p)
@@ -83,7 +86,7 @@ def chunk_axes(k: Sequence[Index], m: Sequence[Index], n: Sequence[Index]) -> in
 
 def by_chunks(
     lo: Lowering, a: Array, b: Array, out: Array, m: int, n: int, group: int, epilogue: Epilogue | None, name: str,
-    border: Border | None = None,
+    border: Border | None = None, pairs: bool = False,
 ) -> None:  # fmt: skip
     """The chunks of a contraction as a batch of contractions, then a kernel that adds them in order."""
 
@@ -111,7 +114,7 @@ def by_chunks(
         border = replace(border, steps=tuple(steps[i] for i in turned))
     batch = left.shape[: k - 1]
     partial = lo.temp(a.dtype.compute, (*batch, *out.shape))
-    contract(lo, left, right, partial, k - 1, m, 2, n, None, None, name, border)
+    contract(lo, left, right, partial, k - 1, m, 2, n, None, None, name, border, pairs)
     _add(lo, partial, as_int(product(batch)) or 0, out, epilogue, name)
 
 

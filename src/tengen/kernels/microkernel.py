@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from tengen.base.dtype import bool_, int64
+from tengen.base.dtype import bfloat16, bool_, int64
 from tengen.kernels.axes import unflatten
 from tengen.kernels.border import BorderRows
 from tengen.kernels.chunks import unrolled_loop
@@ -59,16 +59,17 @@ class _Kernel:
         self.partial = partial_sums(lo, p, self.axes)
         self.one_chunk = as_int(p.chunks.count) == 1
         self.k = lo.kernel(p.name)
-        deep = t.block if t.along_k else p.chunks.longest
-        self.rows = self.k.read(p.a) if t.direct else self.k.scratch("rows", p.compute, deep * t.pitch + LANES)
-        self.by_row, self.by_k = (t.pitch, 1) if t.along_k else (1, t.pitch)
+        deep = t.block if t.along_k else as_int(p.depth(p.chunks.longest)) or 1
+        self.element = bfloat16 if p.pairs and t.along_k else p.packed  # of rows: dense along k, pairs are read where they lie
+        self.rows = self.k.read(p.a) if t.direct else self.k.scratch("rows", self.element, deep * t.pitch + LANES)
+        self.by_row, self.by_k = (t.pitch, 1 + p.pairs) if t.along_k else (1, t.pitch)
         if t.direct:
             self.by_row = as_int(p.walk("m", "a").step) or 0
         self.sums = self.k.scratch("sums", p.compute, t.rows * t.columns)
         self.size = piece_size(p, t, lo.target)
-        self.depth = p.chunks.longest  # of a panel that the piece packs itself; it packs all of its panels at once
+        self.depth = as_int(p.depth(p.chunks.longest)) or 1  # of a panel that the piece packs itself; it packs all of its panels at once
         self.panels = -(-(as_int(self.size[0]) or most_columns(p, t, lo.target)) // t.columns)
-        self.panel = None if packed else self.k.scratch("panel", p.compute, self.depth * t.columns * self.panels)
+        self.panel = None if packed else self.k.scratch("panel", p.packed, self.depth * t.columns * self.panels)
         self.border = None if p.border is None else BorderRows(self.k, p, t, p.border)
         self.places: list[Buffer] = []  # coordinates of the piece's rows, where they are not simply counted
 
@@ -140,7 +141,7 @@ class _Kernel:
         else:
             copy_rows(k, p, t, self.a_base, rows, ks, self.rows)
         with k.loop(self.column, self.column_stop, t.columns, name="column") as column:
-            depth = k.let(stop - start)
+            depth = k.let(p.depth(stop - start))
             if self.packed is None:
                 assert self.panel is not None
                 panel = _Panel(self.panel, k.let((column - self.column) * self.depth), depth, column)
@@ -149,8 +150,9 @@ class _Kernel:
                 g = [x for x, axis in zip(self.g, p.g) if axis in mine]
                 at = lambda column, start: as_expr(self.packed.index((*g, column // t.columns, start, 0)))
                 later = column + t.columns
-                following = select(later < self.column_stop, at(later, start), at(self.column, stop))
-                panel = _Panel(k.read(self.packed), k.let(at(column, start)), depth, column, k.let(following))
+                here, behind = k.let(p.packed_at(c, start)), p.packed_at(c + 1, stop)
+                following = select(later < self.column_stop, at(later, here), at(self.column, behind))
+                panel = _Panel(k.read(self.packed), k.let(at(column, here)), depth, column, k.let(following))
             self.tiles(panel, tiles, rows[0], origin, c)
 
     def tiles(self, panel: _Panel, tiles: Range, first: Expr, origin: Expr, c: Expr) -> None:
@@ -194,13 +196,15 @@ class _Kernel:
         if panel.following is not None:  # a line of it for each position: the first tiles fetch it all
             ahead = k.let(panel.following + minimum(number, vectors - 1) * panel.depth * LANES)
 
+        load = k.load_pairs if self.rows.dtype is bfloat16 and p.pairs else k.load
+
         def step(i: Expr) -> None:
             if panel.following is not None:
                 k.prefetch(panel.buffer, ahead + i * LANES)
             here, there = k.let(base + i * self.by_k), k.let(panel.at + i * t.columns)
             bs = [k.load(panel.buffer, there + v * LANES, LANES) for v in range(vectors)]
             for j in range(rows):
-                x = splat(k.load(self.rows, here + j * self.by_row))
+                x = splat(load(self.rows, here + j * self.by_row))
                 for v in range(vectors):
                     acc[j][v].set(multiply_add(x, bs[v], acc[j][v].value))
 

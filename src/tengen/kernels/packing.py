@@ -6,9 +6,11 @@ whatever is dense; where nothing is, element by element.
 
 from __future__ import annotations
 
+from tengen.base.dtype import bfloat16
 from tengen.kernels.axes import unflatten
 from tengen.kernels.chunks import RUN, runs
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
+from tengen.kernels.pairs import Put, by_position, pad_rows
 from tengen.kernels.problem import Axis, Problem, extents
 from tengen.kernels.tile import Tile
 from tengen.loops.builder import as_expr
@@ -24,27 +26,32 @@ def packed_axes(p: Problem) -> list[Axis]:
 
 
 def pack_b(lo: Lowering, p: Problem, t: Tile) -> Array:
-    """b as [g, panel, k, column], zeros past the last column, in the dtype that is computed in."""
+    """b as [g, panel, k, column], zeros past the last column, in the dtype that is computed in, or in pairs of k."""
     axes = packed_axes(p)
     walks = tuple((x.extent, x.b) for x in (*axes, *p.n, *p.k))
-    how = ("pack", len(axes), len(p.n), walks, p.chunks, t.columns, p.compute)
+    how = ("pack", len(axes), len(p.n), walks, p.chunks, t.columns, p.packed)
     return lo.once(p.b, how, lambda: _pack(lo, p, t, axes))
 
 
 def _pack(lo: Lowering, p: Problem, t: Tile, axes: list[Axis]) -> Array:
     panels = as_expr(cdiv(p.columns, t.columns))
-    out = lo.temp(p.compute, (*extents(axes), panels, p.chunks.positions, t.columns))
+    count = p.chunks.count
+    out = lo.temp(p.packed, (*extents(axes), panels, p.packed_at(count, p.chunks.positions), t.columns))
     k = lo.kernel(f"{p.name}_pack")
-    blocks = as_expr(cdiv(p.chunks.positions, RUN))
+    blocks = count if p.pairs else as_expr(cdiv(p.chunks.positions, RUN))
     piece = k.split(product(extents(axes)) * panels * blocks)
     outer = unflatten(k, k.let(piece // blocks), (*extents(axes), panels))
-    start = k.let(piece % blocks * RUN)
-    stop = k.let(minimum(p.chunks.positions, start + RUN))
+    block = k.let(piece % blocks)
+    if p.pairs:
+        start, stop = (k.let(x) for x in p.chunks.bounds(block))
+    else:
+        start = k.let(block * RUN)
+        stop = k.let(minimum(p.chunks.positions, start + RUN))
     base = p.b.offset
     for c, x in zip(outer, axes):
         base = base + c * x.b
     dst = k.write(out)
-    copy_panel(k, p, t, k.let(as_expr(base)), outer[-1] * t.columns, (start, stop), dst, out.index((*outer, start, 0)))
+    copy_panel(k, p, t, k.let(as_expr(base)), outer[-1] * t.columns, (start, stop), dst, out.index((*outer, p.packed_at(block, start), 0)))
     lo.launch(k)
     return out
 
@@ -62,13 +69,14 @@ def copy_panel(k: KernelBuilder, p: Problem, t: Tile, base: Expr, column: Index,
         return
 
     def rows(full: bool) -> None:
-        with runs(k, walk, *ks) as (first, last, at), k.loop(first, last) as i:
-            here = k.let(start + at + (i - first) * walk.step)
-            for v in range(t.vectors):
-                count = None if full else left - v * LANES
-                index = here + v * LANES if as_int(step) == 1 else ramp() * step + (here + v * LANES * step)
-                x = k.load(src, index, LANES, count)
-                k.store(dst, to + (i - ks[0]) * t.columns + v * LANES, cast(x, p.compute))
+        with runs(k, walk, *ks) as (first, last, at):
+
+            def row(i: Expr, number: Expr, put: Put) -> None:
+                here, there = k.let(start + at + (i - first) * walk.step), k.let(to + number * t.columns)
+                for v in range(t.vectors):
+                    put(there + v * LANES, here + v * LANES * step, None if full else left - v * LANES)
+
+            by_position(k, p, (first, last), ks[0], (src, walk.step, step), dst, row)
 
     if whole:
         rows(True)
@@ -89,20 +97,22 @@ def copy_panels(k: KernelBuilder, p: Problem, t: Tile, base: Expr, columns: Rang
         return
     src, width = k.read(p.b), k.let(columns[1] - columns[0])
     whole = k.let(width // t.columns * t.columns)
-    with runs(k, walk, *ks) as (first, last, at), k.loop(first, last) as i:
-        here = k.let(base + columns[0] + at + (i - first) * walk.step)
-        row = k.let((i - ks[0]) * t.columns)
+    with runs(k, walk, *ks) as (first, last, at):
 
-        def panel(column: Expr, full: bool) -> None:
-            to = k.let(column * depth + row)
-            for v in range(t.vectors):
-                count = None if full else width - column - v * LANES
-                k.store(dst, to + v * LANES, cast(k.load(src, here + column + v * LANES, LANES, count), p.compute))
+        def row(i: Expr, number: Expr, put: Put) -> None:
+            here, there = k.let(base + columns[0] + at + (i - first) * walk.step), k.let(number * t.columns)
 
-        with k.loop(0, whole, t.columns, name="column") as column:
-            panel(column, True)
-        with k.if_(whole < width):
-            panel(whole, False)
+            def panel(column: Expr, full: bool) -> None:
+                to = k.let(column * depth + there)
+                for v in range(t.vectors):
+                    put(to + v * LANES, here + column + v * LANES, None if full else width - column - v * LANES)
+
+            with k.loop(0, whole, t.columns, name="column") as column:
+                panel(column, True)
+            with k.if_(whole < width):
+                panel(whole, False)
+
+        by_position(k, p, (first, last), ks[0], (src, walk.step, 1), dst, row)
 
 
 def _transpose_panel(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, dest, left: Expr | None) -> None:
@@ -112,9 +122,11 @@ def _transpose_panel(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, d
     n: Index = t.columns
     if left is not None:
         n = k.let(minimum(left, t.columns))
-        with k.if_(n < t.columns), k.loop(ks[0], ks[1]) as i:
+        with k.if_(n < t.columns), k.loop(0, k.let(p.depth(ks[1] - ks[0]))) as i:
             for v in range(t.vectors):
-                k.store(dst, to + (i - ks[0]) * t.columns + v * LANES, const(0, p.compute, LANES))
+                k.store(dst, to + i * t.columns + v * LANES, const(0, p.packed, LANES))
+    if p.pairs:
+        return _transpose_pairs(k, p, t, ks, source, dest, n)
     with runs(k, walk, *ks) as (first, last, at), k.loop(0, n, name="column") as c:
         here, there = k.let(start + at + c * step), k.let(to + c + (first - ks[0]) * t.columns)
         for i, count in k.vector_loop(0, last - first):
@@ -126,10 +138,33 @@ def _transpose_panel(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, d
                     k.store(dst, there + j * t.columns, cast(k.load(src, here + j), p.compute))
 
 
+def _transpose_pairs(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, dest, n: Index) -> None:
+    """The same for `n` columns in pairs: each column is copied to a line of bfloat16, and read from it in pairs."""
+    (src, start, step), (dst, to), walk = source, dest, p.walk("k", "b")
+    line = k.scratch("line", bfloat16, p.chunks.longest + 2 * LANES)
+    depth, zero = k.let(p.depth(ks[1] - ks[0])), const(0, bfloat16)
+    with k.loop(0, n, name="column") as c:
+        there = k.let(to + c)
+        with runs(k, walk, *ks) as (first, last, at):
+            here = k.let(start + at + c * step)
+            for i, count in k.vector_loop(0, k.let(last - first)):
+                k.store(line, first - ks[0] + i, cast(k.load(src, here + i, LANES, count), bfloat16))
+        if not p.even:
+            k.store(line, ks[1] - ks[0], zero)
+        for i, count in k.vector_loop(0, depth):
+            if count is None:
+                k.store(dst, ramp() * t.columns + (there + i * t.columns), k.load_pairs(line, i * 2, LANES))
+            else:
+                with k.loop(i, depth) as j:
+                    k.store(dst, there + j * t.columns, k.load_pairs(line, j * 2))
+
+
 def copy_rows(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: Range, dst: Buffer) -> None:
     """Rows `ms` of a, positions `ks` of k, to scratch memory with the tile's pitch. Vectors along k may
     write past the end: what lies there is written later, or not used."""
     m, kk, src = p.walk("m", "a"), p.walk("k", "a"), k.read(p.a)
+    if p.pairs and not t.along_k:
+        return _copy_pairs_along_m(k, p, t, base, ms, ks, dst)
     inner, outer = (kk, m) if t.along_k else (m, kk)
     (outer_range, inner_range) = (ms, ks) if t.along_k else (ks, ms)
     with runs(k, outer, *outer_range) as (r0, r1, r_at), runs(k, inner, *inner_range) as (c0, c1, c_at):
@@ -140,4 +175,21 @@ def copy_rows(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: 
                 step = inner.step
                 index = here + i if as_int(step) == 1 else ramp() * step + (here + i * step)
                 x = k.load(src, index, LANES, count)
-                k.store(dst, there + i, cast(x, p.compute), None if t.along_k else count)
+                k.store(dst, there + i, cast(x, dst.dtype), None if t.along_k else count)
+    if t.along_k:
+        pad_rows(k, p, t, ms, ks, dst)
+
+
+def _copy_pairs_along_m(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: Range, dst: Buffer) -> None:
+    """`copy_rows` in pairs, along m: two positions of k are joined."""
+    m, kk, src = p.walk("m", "a"), p.walk("k", "a"), k.read(p.a)
+    with runs(k, kk, *ks) as (r0, r1, r_at), runs(k, m, *ms) as (c0, c1, c_at):
+        width = k.let(c1 - c0)
+
+        def row(r: Expr, number: Expr, put: Put) -> None:
+            here = k.let(base + r_at + c_at + (r - r0) * kk.step)
+            there = k.let(number * t.pitch + (c0 - ms[0]))
+            for i, count in k.vector_loop(0, width):
+                put(there + i, here + i * m.step, count)
+
+        by_position(k, p, (r0, r1), ks[0], (src, kk.step, m.step), dst, row, partly=True)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tengen.base.dtype import DType
+from tengen.base.dtype import DType, float32, uint32
 from tengen.kernels.axes import store_at
 from tengen.kernels.chunks import Chunks, Walk, merge
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.source import At
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import Expr, Index, as_int, cast, fma, maximum, minimum
+from tengen.loops.lang import Expr, Index, as_int, cast, dot2, fma, maximum, minimum
 
 Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
 
@@ -67,7 +67,8 @@ def extents(axes: Sequence[Axis]) -> tuple[Index, ...]:
 
 @dataclass(frozen=True)
 class Problem:
-    """out[g, m, n] = the sum over k of a[g, m, k] * b[g, k, n]; n is at most one axis, the vector axis."""
+    """out[g, m, n] = the sum over k of a[g, m, k] * b[g, k, n]; n is at most one axis, the vector axis. `pairs`: of elements
+    rounded to bfloat16, two terms at a time by `dot2`."""
 
     a: Array
     b: Array
@@ -80,6 +81,26 @@ class Problem:
     epilogue: Epilogue | None
     name: str
     border: Border | None = None
+    pairs: bool = False
+
+    @property
+    def packed(self) -> DType:
+        """The dtype of packed operands: an element, or a pair of them."""
+        return uint32 if self.pairs else self.compute
+
+    @property
+    def even(self) -> bool:
+        """Whether every chunk is known to have an even number of positions."""
+        last = as_int(self.chunks.last)
+        return last is not None and last % 2 == 0
+
+    def depth(self, positions: Index) -> Expr:
+        """Rows of packed operands for so many positions of k from a chunk's beginning on."""
+        return as_expr((positions + 1) // 2 if self.pairs else positions)
+
+    def packed_at(self, chunk: Index, start: Index) -> Expr:
+        """The row at which a chunk that begins at position `start` is packed: one of pairs may end with half a pair."""
+        return as_expr((start + chunk + 1) // 2 if self.pairs else start)
 
     @property
     def compute(self) -> DType:
@@ -112,7 +133,8 @@ class Problem:
         """What is computed, as text: all that a schedule may depend on. What an epilogue does is not in it."""
         roles = " ".join(f"{r}{[(x.extent, x.a, x.b, x.out) for x in getattr(self, r)]}" for r in "gmnk")
         chunks = f"{list(self.chunks.extents)} by {self.chunks.run}"
-        return f"contract {self.a.dtype} x {self.b.dtype} -> {self.out.dtype} {roles} chunks {chunks}"
+        pairs = " in pairs" if self.pairs else ""
+        return f"contract {self.a.dtype} x {self.b.dtype} -> {self.out.dtype} {roles} chunks {chunks}{pairs}"
 
     def walk(self, role: str, operand: str) -> Walk:
         """The axes of a role as one walk in an operand."""
@@ -178,7 +200,9 @@ class Place:
 
 
 def multiply_add(a: Expr, b: Expr, total: Expr) -> Expr:
-    """One term of the sum."""
+    """One term of the sum, or a pair of terms."""
+    if a.dtype is uint32 and total.dtype is float32:
+        return dot2(total, a, b)
     return fma(a, b, total) if a.dtype.is_float else a * b + total
 
 
@@ -191,7 +215,7 @@ def partial_sums(lo: Lowering, p: Problem, axes: Sequence[Axis]) -> Array | None
 
 def normalise(
     a: Array, b: Array, out: Array, g: int, m: int, k: int, n: int, epilogue: Epilogue | None, run: int | None, name: str,
-    border: Border | None = None,
+    border: Border | None = None, pairs: bool = False,
 ) -> Problem:  # fmt: skip
     """The problem of a `contract` call. The vector axis is that of n which is dense in out, or the last; other axes of
     n, which nothing merges, become axes of g."""
@@ -201,7 +225,7 @@ def normalise(
     ms = [Axis(out.shape[g + i], a.strides[g + i], 0, out.strides[g + i], g + i, pixel[g + i]) for i in range(m)]
     ns = [Axis(out.shape[g + m + i], 0, b.strides[g + k + i], out.strides[g + m + i], g + m + i) for i in range(n)]
     ks = [Axis(a.shape[g + m + i], a.strides[g + m + i], b.strides[g + i], pixel=pixel[g + m + i]) for i in range(k)]
-    p = Problem(a, b, out, _present(gs), _present(ms), _present(ns), _present(ks), chunks, epilogue, name, border)
+    p = Problem(a, b, out, _present(gs), _present(ms), _present(ns), _present(ks), chunks, epilogue, name, border, pairs)
     return _turned(p)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from tengen.base.dtype import bfloat16
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.problem import Problem
 from tengen.kernels.schedule import Schedule, outside
@@ -195,9 +196,11 @@ def _readable(p: Problem) -> bool:
     sets. Nothing may be read past the last row, so tiles must have exactly as many as there are."""
     m, k = p.walk("m", "a"), p.walk("k", "a")
     distance = as_int(m.step)
-    if p.a.dtype is not p.compute or len(m.extents) != 1 or len(k.extents) != 1 or as_int(k.step) != 1 or distance is None:
+    if p.a.dtype is not (bfloat16 if p.pairs else p.compute) or (p.pairs and not p.even):
         return False
-    return distance * p.compute.size % SAME_SETS != 0
+    if len(m.extents) != 1 or len(k.extents) != 1 or as_int(k.step) != 1 or distance is None:
+        return False
+    return distance * p.a.dtype.size % SAME_SETS != 0
 
 
 def _vectors(n: int | None, each: int) -> int:

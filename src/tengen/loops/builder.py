@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 
-from tengen.base.dtype import DType, int64
+from tengen.base.dtype import DType, int64, uint32
 from tengen.base.errors import VerifyError
 from tengen.loops.lang import (
     LANES,
@@ -131,6 +131,12 @@ class Builder:
         self.emit(Load(v, buffer, index, None if count is None else as_expr(count), fill))
         return v
 
+    def load_pairs(self, buffer: Buffer, index: Index, lanes: int = 1, name: str = "v") -> Expr:
+        """Pairs of bfloat16 from buffer[index] on, each a uint32. See `lang.Load`."""
+        v = var(self.fresh(name), uint32, lanes)
+        self.emit(Load(v, buffer, as_expr(index)))
+        return v
+
     def store(self, buffer: Buffer, index: Index, value: Expr, count: Index | None = None, stream: bool = False) -> None:
         """buffer[index] = value. See `lang.Store`."""
         index = as_expr(index)
@@ -207,4 +213,3 @@ class Builder:
 
     def build(self) -> Kernel:
         return Kernel(self.name, self.buffers, self.ints, self.pieces, self.piece, self._body, self.scratches)
-

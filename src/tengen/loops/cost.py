@@ -16,7 +16,7 @@ from tengen.loops.interp import evaluate
 from tengen.loops.lang import LANES, Assign, Buffer, Declare, Expr, For, If, Kernel, Let, Load, Store, const, map_expr
 from tengen.loops.math import expand
 
-_FLOPS = {"add": 1, "sub": 1, "mul": 1, "div": 1, "fma": 2, "min": 1, "max": 1, "neg": 1, "abs": 1, "sqrt": 1}
+_FLOPS = {"add": 1, "sub": 1, "mul": 1, "div": 1, "fma": 2, "min": 1, "max": 1, "neg": 1, "abs": 1, "sqrt": 1, "dot2": 4}
 _FLOPS |= dict.fromkeys(("floor", "ceil", "trunc", "rint"), 1)
 MOST = 1 << 18  # iterations looked at together; of more, a regular sample
 _Range = tuple[float, float]
@@ -149,7 +149,7 @@ class _Walk:
                         value = self.value(s.value, env, len(weight))
                         env |= {} if value is None else {s.var: value}
                 case Load():
-                    self.memory(s, s.var.lanes, env, weight)
+                    self.memory(s, s.var.lanes * (1 + s.pairs), env, weight)
                     self.ranges[s.var] = _ANY
                 case Store():
                     self.arithmetic(s.value, total, seen)

@@ -46,6 +46,28 @@ def fma32(a, b, c):
     return _odd(np.asarray(s), np.asarray(rest), np.int64).astype(np.float32)
 
 
+def _flushed(x, like=None):
+    """x, or a zero of x's sign where it (or `like`) is smaller than any normal float32."""
+    return np.where(np.abs(x if like is None else like) < 2.0**-126, np.copysign(np.float32(0), x), x).astype(np.float32)
+
+
+def _fma_flushed(a, b, c):
+    """a * b + c of float32 (a, b with 8 significant bits), rounded once; zero where it would be small with any exponent."""
+    s, rest = _two_sum(a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64))
+    exact = _odd(np.asarray(s), np.asarray(rest), np.int64)
+    scaled = np.where(np.abs(exact) < 1, exact * 2.0**64, 1.0).astype(np.float32)  # the exponent is not at its end here
+    return _flushed(exact.astype(np.float32), scaled.astype(np.float64) * 2.0**-64)
+
+
+def dot2(total, a, b):
+    """See `lang.dot2`."""
+    total, a, b = (np.asarray(x) for x in np.broadcast_arrays(total, a, b))
+    high, sixteen = np.uint32(0xFFFF0000), np.uint32(16)
+    halves = ((a << sixteen, b << sixteen), (a & high, b & high))
+    first, second = ([_flushed(x.astype(np.uint32).view(np.float32)) for x in xs] for xs in halves)
+    return _fma_flushed(*first, _fma_flushed(*second, _flushed(total)))
+
+
 def fma64(a, b, c):
     """a * b + c of float64, rounded once: error-free transformations (Boldo and Melquiond, "Emulation of FMA and correctly
     rounded sums", 2008) where no part can over- or underflow, else fractions."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from tengen.base.dtype import DType, bool_, float32, float64
 from tengen.base.errors import IndexOutOfRange, VerifyError
-from tengen.loops.exact import convert, floor_division, fma32, fma64, index_division, shift_left, shift_right
+from tengen.loops.exact import convert, dot2, floor_division, fma32, fma64, index_division, shift_left, shift_right
 from tengen.loops.lang import LANES, OPS, Assign, Buffer, Declare, Expr, For, If, Kernel, Let, Load, Prefetch, Store
 from tengen.loops.verify import describe, verify
 
@@ -78,6 +78,8 @@ def _function(e: Expr) -> Callable:
     match e.op:
         case "select":
             return np.where
+        case "dot2":
+            return dot2
         case "cast":
             return lambda x: convert(x, e.args[0].dtype, e.dtype)
         case "bitcast":
@@ -233,6 +235,8 @@ class _Machine:
         )
 
     def load(self, s: Load):
+        if s.pairs:
+            return self.load_pairs(s)
         places = self.places(s, s.var.lanes)
         got = self.memory[s.buffer][places]
         if s.buffer.dtype is bool_:
@@ -243,6 +247,14 @@ class _Machine:
         r = np.array(np.broadcast_to(self.value(s.other), (LANES,)))
         r[: len(places)] = got
         return r
+
+    def load_pairs(self, s: Load):
+        first, size, n = int(self.value(s.index)), self.memory[s.buffer].size, 2 * s.var.lanes
+        if first < 0 or first + n > size:
+            self.out_of_range(s, min(first, size) if first < 0 else max(first, size), size)
+        both = self.memory[s.buffer][first : first + n].view(np.uint16).astype(np.uint32).reshape(-1, 2)
+        got = both[:, 0] | both[:, 1] << np.uint32(16)
+        return got if s.var.lanes > 1 else got[0]
 
     def store(self, s: Store) -> None:
         value = self.value(s.value)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from numbers import Number
 from typing import TypeVar, Union
 
-from tengen.base.dtype import DType, bool_, dtype, int64
+from tengen.base.dtype import DType, bfloat16, bool_, dtype, float32, int64, uint32
 from tengen.base.errors import Undecided, VerifyError, from_outside
 
 LANES = 16
@@ -50,7 +50,7 @@ class Expr:
     `const` (attr: the value), `var` (attr: its name), `select` (cond, a, b), `cast` (attr: dtype; float to int saturates and
     NaN gives 0), `bitcast` (attr: dtype), `call` (attr: name of a function of `math.py`), `splat` (1 -> 16 lanes),
     `ramp` (int64 lanes 0..15), `lane` (attr: which), `fold` (attr: one of `FOLDS`; the fixed tree: halves are combined,
-    lane i with lane i + 8, then + 4, + 2, + 1).
+    lane i with lane i + 8, then + 4, + 2, + 1), `dot2` (see the function).
     """
 
     __slots__ = ("op", "args", "dtype", "lanes", "attr", "__weakref__")
@@ -313,6 +313,27 @@ def fma(a, b, c) -> Expr:
     return expr("fma", tuple(splat(x) if lanes > 1 else x for x in xs), xs[0].dtype, lanes)
 
 
+def dot2(total: Expr, a: Expr, b: Expr) -> Expr:
+    """The float32 `total` plus a dot product of two terms; `a` and `b` are uint32s that hold two bfloat16 each, the first in the
+    low half (what a load of pairs gives).
+
+    With flush(x) a zero of x's sign where |x| < 2^-126, else x: every operand is flushed; then the product of the second elements
+    is added by an fma, flushed, and then that of the first, flushed. A result counts as small if it is when rounded with an
+    exponent of any size. This is x86's VDPBF16PS, to the bit.
+    """
+    xs = (total, a, b)
+    lanes = max(x.lanes for x in xs)
+    if total.dtype is not float32 or a.dtype is not uint32 or b.dtype is not uint32:
+        raise VerifyError(f"dot2 takes float32, uint32 and uint32, got {', '.join(str(x.dtype) for x in xs)}")
+    return expr("dot2", tuple(splat(x) if lanes > 1 else x for x in xs), float32, lanes)
+
+
+def pair(first: Expr, second: Expr) -> Expr:
+    """Two bfloat16 as the uint32 that `dot2` takes."""
+    low, high = (cast(bitcast(x, "uint16"), uint32) for x in (first, second))
+    return low | (high << const(16, uint32))
+
+
 def select(cond: Expr, a, b) -> Expr:
     """Lanewise `a` where `cond` holds, else `b`."""
     a, b = _lift(a, b)
@@ -433,6 +454,7 @@ def rebuild(e: Expr, args: tuple[Expr, ...]) -> Expr:
         case "splat": return splat(args[0])  # fmt: skip
         case "lane": return lane(args[0], e.attr)  # type: ignore[arg-type] # fmt: skip
         case "fold": return fold(e.attr, args[0])  # type: ignore[arg-type] # fmt: skip
+        case "dot2": return dot2(*args)  # fmt: skip
     raise VerifyError(f"cannot rebuild {e.op}")
 
 
@@ -470,13 +492,21 @@ class Let:
 @dataclass(eq=False, slots=True)
 class Load:
     """var = buffer[index]. A vector var reads index .. index + 15, or gathers when the index itself is a vector.
-    With `count`, lanes at and past it are not read and hold `other`. bool is stored as bytes 0 and 1."""
+    With `count`, lanes at and past it are not read and hold `other`. bool is stored as bytes 0 and 1.
+
+    A uint32 of a buffer of bfloat16 is a pair: lane i holds elements index + 2 i and index + 2 i + 1, the first in the low half;
+    the index is a scalar, and there is no count."""
 
     var: Expr
     buffer: Buffer
     index: Expr
     count: Expr | None = None
     other: Expr | None = None
+
+    @property
+    def pairs(self) -> bool:
+        """Whether two elements are read for each lane."""
+        return self.buffer.dtype is bfloat16 and self.var.dtype is uint32
 
 
 @dataclass(eq=False, slots=True)

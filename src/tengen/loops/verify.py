@@ -8,7 +8,7 @@ Read next: `interp.py` (what a kernel that passes means).
 
 from __future__ import annotations
 
-from tengen.base.dtype import DType, bool_, int64
+from tengen.base.dtype import DType, bool_, float32, int64, uint32
 from tengen.base.errors import VerifyError
 from tengen.loops.lang import (
     FOLDS,
@@ -74,14 +74,14 @@ def result_type(op: str, args: tuple[Expr, ...], attr: object = None) -> tuple[D
     """
     if op in OPS:
         return _plain_type(op, args, attr)
-    shape = {"select": 3, "cast": 1, "bitcast": 1, "splat": 1, "ramp": 0, "lane": 1, "fold": 1}
+    shape = {"select": 3, "cast": 1, "bitcast": 1, "splat": 1, "ramp": 0, "lane": 1, "fold": 1, "dot2": 3}
     if op == "call":
         return _call_type(args, attr)
     if op not in shape:
         raise VerifyError(f"there is no op {op!r}")
     if len(args) != shape[op]:
         raise VerifyError(f"{op} takes {shape[op]} operands, got {len(args)}")
-    if op in ("select", "splat", "ramp") and attr is not None:
+    if op in ("select", "splat", "ramp", "dot2") and attr is not None:
         raise VerifyError(f"{op} has no attribute, got {attr!r}")
     if op == "ramp":
         return int64, LANES
@@ -90,6 +90,10 @@ def result_type(op: str, args: tuple[Expr, ...], attr: object = None) -> tuple[D
         if a.dtype is not bool_:
             raise VerifyError(f"select needs a predicate, got {a.dtype}")
         return _common("select", args[1:])[0], _lanes("select", args)
+    if op == "dot2":
+        if tuple(x.dtype for x in args) != (float32, uint32, uint32):
+            raise VerifyError(f"dot2 takes float32, uint32 and uint32, got {', '.join(str(x.dtype) for x in args)}")
+        return float32, _lanes(op, args)
     if op in ("cast", "bitcast"):
         if not isinstance(attr, DType):
             raise VerifyError(f"{op} needs a dtype, got {attr!r}")
@@ -294,11 +298,14 @@ class _Checker:
                 self.value(s.value, s.var.dtype, s.var.lanes)
             case Load():
                 self.access(s.buffer, s.index, s.count, getattr(s.var, "lanes", 0))
+                check_expr(s.var, self.good)
                 if (s.other is None) != (s.count is None):
                     raise VerifyError("`count` and `other` come together")
                 if s.other is not None:
                     self.value(s.other, s.buffer.dtype, what="`other`")
-                self.define(s.var, s.buffer.dtype, s.var.lanes)
+                if s.pairs and (s.count is not None or s.index.lanes > 1):
+                    raise VerifyError("pairs are loaded from one index on, without a count")
+                self.define(s.var, uint32 if s.pairs else s.buffer.dtype, s.var.lanes)
             case Store():
                 value = self.value(s.value)
                 self.access(s.buffer, s.index, s.count, value.lanes)
