@@ -1,8 +1,9 @@
 """Winograd convolutions: 3x3 filters, stride 1, computed tile by tile with fewer multiplications.
 
-In: an image with dense channels, a filter, where the result goes. Out: two launches. The first transforms and packs the filter
-and reads nothing else. In the second a piece is some tiles of the image by some output channels: it transforms its tiles into
-scratch memory that stays in cache, multiplies them by the filter, one small matrix product for each point, and transforms back.
+In: an image with dense channels, a filter, where the result goes. Out: two launches. The first packs the filter, transformed
+where several pieces use it, and reads nothing else. In the second a piece is some tiles of the image by some output channels:
+it transforms its tiles into scratch memory that stays in cache, multiplies them by the filter, one small matrix product for
+each point, and transforms back.
 
 The transforms are fixed expressions, the sums over channels follow `chunks.Chunks`, so the bits of a result depend on the
 tile's size (F(2x2, 3x3) or F(4x4, 3x3)) alone, which is an attribute of the op. Source: Lavin and Gray, arXiv 1509.09308.
@@ -10,10 +11,12 @@ tile's size (F(2x2, 3x3) or F(4x4, 3x3)) alone, which is an attribute of the op.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import ClassVar
 
+from tengen.base.dtype import bool_
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.chunks import Chunks, unrolled_loop
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering
@@ -22,7 +25,23 @@ from tengen.kernels.schedule import Schedule, outside
 from tengen.kernels.source import At
 from tengen.kernels.tile import Machine, machine
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, fma, maximum, minimum, ramp, select, splat
+from tengen.loops.lang import (
+    LANES,
+    Buffer,
+    Expr,
+    Index,
+    as_int,
+    cast,
+    cdiv,
+    const,
+    equal,
+    fma,
+    maximum,
+    minimum,
+    ramp,
+    select,
+    splat,
+)
 
 Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
 
@@ -34,6 +53,7 @@ SCRATCH_BYTES = 1 << 20  # of a piece, for its transformed tiles
 WIDTH = 4 * LANES  # channels of a tile that are read together
 HEIGHT = 12  # rows of a register tile at most: some registers stay free for what compilers keep in them
 MOST_TILES = 16  # of a piece
+FILTER_BYTES = 64 << 10  # of a piece, for the filter that it transforms itself
 PIECES = 6  # as many as this are enough to share
 
 
@@ -275,13 +295,24 @@ class _Winograd:
         """Panels of the packed filter."""
         return -(-self.o // self.b.columns)
 
+    @property
+    def depth(self) -> int:
+        """Channels of the filter that a piece transforms at a time; 0 where it comes transformed. If all tiles are one piece's,
+        the filter is transformed once whoever does it, and as it is it has 9 values to be kept and read for 16 or 36."""
+        tiles = as_int(self.tiles)
+        if tiles is None or tiles > self.b.tiles:
+            return 0
+        most = max(LANES, FILTER_BYTES // (self.t.points**2 * self.b.columns * self.compute.size))
+        return min(1 << most.bit_length() - 1, self.chunks.run)  # whole blocks are a chunk of c
+
     def launch(self) -> None:
         """Writes and launches both."""
-        self.filter = self.transform_filter()
+        self.filter = self.pack_filter() if self.depth else self.transform_filter()
         b, points, dt = self.b, self.t.points, self.compute
         k = self.k = self.lo.kernel(self.name)
         self.image = k.scratch("image", dt, points * points * b.image)
-        self.products = k.scratch("products", dt, points * points * b.products)
+        sums = 2 if self.depth and self.c > self.chunks.run else 1  # of the first chunk, and of the one that is being added up
+        self.products = k.scratch("products", dt, sums * points * points * b.products)
         self.half = k.scratch("half", dt, points * points * WIDTH)
         self.row = k.scratch("row", dt, self.t.outputs * b.columns)
         blocks = as_expr(cdiv(self.tiles, b.tiles))
@@ -293,37 +324,61 @@ class _Winograd:
         count = k.let(minimum(self.tiles - first, b.tiles))
         with k.loop(0, count, name="tile") as i:
             self.transform_tile(i, unflatten(k, k.let(first + i), self.grid))
+        multiply = self.multiply_here if self.depth else self.multiply
         with k.loop(panel, minimum(panel + each, self.panels), name="panel") as p:
-            self.multiply(p, count)
+            multiply(p, count)
             self.transform_products(count)
             with k.loop(0, self.t.outputs, name="a") as a, k.loop(0, count, name="tile") as i:
                 self.store_row(p, a, i, unflatten(k, k.let(first + i), self.grid))
         self.lo.launch(k)
 
+    @property
+    def pitch(self) -> int:
+        """From one point's weights to the next one's, where a piece transforms them; see `Blocks.image`."""
+        return self.depth * self.b.columns + LANES
+
     # ---- the filter
 
-    def transform_filter(self) -> Array:
-        """The transformed filter, as [panel, point, c, column], zeros past the last column."""
-        t, b, w, n = self.t, self.b, self.w, self.t.points
-        depth = self.c + 1  # one more than there are: points lie in different cache sets
-        out = self.lo.temp(self.compute, (self.panels, n * n, depth, b.columns))
+    def pack_filter(self) -> Array:
+        """The filter as [panel, c, tap, column], zeros past the last column."""
+        b, w = self.b, self.w
+        out = self.lo.temp(self.compute, (self.panels, self.c, TAPS * TAPS, b.columns))
         k = self.lo.kernel(f"{self.name}_filter")
-        half = k.scratch("half", self.compute, TAPS * n * LANES)
         src, dst = k.read(w), k.write(out)
         blocks = -(-self.c // LANES)
         piece = k.split(self.panels * blocks)
         panel, start = k.let(piece // blocks), k.let(piece % blocks * LANES)
         with k.loop(start, minimum(start + LANES, as_expr(self.c)), name="c") as c, k.loop(0, b.columns, LANES, "column") as v:
-            column = k.let(panel * b.columns + v)
-            count = None if self.o % b.columns == 0 else k.let(maximum(self.o - column, 0))
-            base = k.let(as_expr(w.offset + column * w.strides[0] + c * w.strides[1]))
-            with k.loop(0, TAPS, name="j") as j:
-                taps = []
-                for i in range(TAPS):
-                    at = k.let(as_expr(base + i * w.strides[2] + j * w.strides[3]))
-                    index = at if as_int(w.strides[0]) == 1 else ramp() * w.strides[0] + at
-                    taps.append(cast(k.load(src, index, LANES, count), self.compute))
-                for a, value in enumerate(t.weight(taps)):
+            for at, value in enumerate(self.taps(k, src, panel, c, v)):
+                k.store(dst, as_expr(out.index((panel, c, at, v))), value)
+        self.lo.launch(k)
+        return out
+
+    def taps(self, k: KernelBuilder, src: Buffer, panel: Expr, c: Expr, v: Expr) -> Iterator[Expr]:
+        """The nine taps of LANES columns from `v` of a panel, row by row, zeros past the last column."""
+        w, column = self.w, k.let(panel * self.b.columns + v)
+        count = None if self.o % self.b.columns == 0 else k.let(maximum(self.o - column, 0))
+        base = k.let(as_expr(w.offset + column * w.strides[0] + c * w.strides[1]))
+        for i, j in product(range(TAPS), repeat=2):
+            at = k.let(as_expr(base + i * w.strides[2] + j * w.strides[3]))
+            index = at if as_int(w.strides[0]) == 1 else ramp() * w.strides[0] + at
+            yield cast(k.load(src, index, LANES, count), self.compute)
+
+    def transform_filter(self) -> Array:
+        """The transformed filter, as [panel, point, c, column], zeros past the last column."""
+        t, b, n = self.t, self.b, self.t.points
+        depth = self.c + 1  # one more than there are: points lie in different cache sets
+        out = self.lo.temp(self.compute, (self.panels, n * n, depth, b.columns))
+        k = self.lo.kernel(f"{self.name}_filter")
+        half = k.scratch("half", self.compute, TAPS * n * LANES)
+        src, dst = k.read(self.w), k.write(out)
+        blocks = -(-self.c // LANES)
+        piece = k.split(self.panels * blocks)
+        panel, start = k.let(piece // blocks), k.let(piece % blocks * LANES)
+        with k.loop(start, minimum(start + LANES, as_expr(self.c)), name="c") as c, k.loop(0, b.columns, LANES, "column") as v:
+            taps = list(self.taps(k, src, panel, c, v))
+            for j in range(TAPS):
+                for a, value in enumerate(t.weight(taps[j::TAPS])):
                     k.store(half, (j + a * TAPS) * LANES, value)
             with k.loop(0, n, name="a") as a:
                 taps = [k.load(half, (a * TAPS + j) * LANES, LANES) for j in range(TAPS)]
@@ -380,33 +435,77 @@ class _Winograd:
 
     def multiply(self, panel: Expr, count: Expr) -> None:
         """The products of all tiles with one panel, as [point, tile, column] in scratch memory."""
-        k, b, n = self.k, self.b, self.t.points
+        k, b, n, run = self.k, self.b, self.t.points, self.chunks.run
         weights = k.read(self.filter)
-        with k.loop(0, n * n, name="point") as z:
-            with k.loop(0, count, b.rows, name="r") as r:
-                image, to = k.let(z * b.image + r * b.pitch), k.let(z * b.products + r * b.columns)
-                panel_at = k.let(as_expr(self.filter.index((panel, z, 0, 0))))
-                if self.c <= self.chunks.run:
-                    self.register_tile(weights, panel_at, r, image, to, (0, self.c), False)
-                else:
-                    self.register_tile(weights, panel_at, r, image, to, (0, self.chunks.run), False)
-                    with k.loop(self.chunks.run, self.c, self.chunks.run, name="chunk") as start:
-                        stop = k.let(minimum(start + self.chunks.run, self.c))
-                        self.register_tile(weights, panel_at, r, image, to, (start, stop), True)
+        each = -(-b.vectors * b.rows // b.tiles)  # lines of the next point's weights for each channel: all tiles fetch them together
+        with k.loop(0, n * n, name="point") as z, k.loop(0, count, b.rows, name="r") as r:
+            image, to = k.let(z * b.image + r * b.pitch), k.let(z * b.products + r * b.columns)
+            here = k.let(as_expr(self.filter.index((panel, z, 0, 0))))
+            share = minimum(r // b.rows * each, b.vectors - each)
+            ahead = k.let(here + (self.c + 1) * b.columns + (share * self.c) * LANES)
 
-    def register_tile(self, weights: Buffer, panel: Expr, r: Expr, image: Expr, to: Expr, cs: tuple[Index, Index], add: bool) -> None:
-        """One chunk of channels of `rows` tiles times a panel, stored or added to what is there."""
+            def fetch(c: Expr) -> None:
+                for line in range(each):
+                    k.prefetch(weights, ahead + (c * each + line) * LANES)
+
+            self.store_tile(self.register_tile(weights, here, image, (0, min(run, self.c)), fetch), to)
+            if run < self.c:
+                with k.loop(run, self.c, run, name="chunk") as start:
+                    stop = k.let(minimum(start + run, self.c))
+                    self.store_tile(self.register_tile(weights, here, image, (start, stop), fetch), to, add=True)
+
+    def multiply_here(self, panel: Expr, count: Expr) -> None:
+        """As `multiply`, by a filter that is transformed a few channels at a time. A chunk's sums go on from block to block, so
+        they have the bits of sums without a stop."""
+        k, b, n, run = self.k, self.b, self.t.points, self.chunks.run
+        raw, weights = k.read(self.filter), k.scratch("weights", self.compute, n * n * self.pitch)
+        size, lines = n * n * b.products, TAPS * TAPS * b.vectors  # lines of the next block for each channel of this one
+        with k.loop(0, self.c, self.depth, name="block") as start:
+            stop = k.let(minimum(start + self.depth, self.c))
+            self.transform_block(raw, panel, start, stop, weights)
+            goes_on, later, last = k.let(start % run > 0), k.let(start >= run), k.let(equal(stop % run, 0) | equal(stop, self.c))
+            following = k.let(as_expr(self.filter.index((panel, stop, 0, 0))))
+            with k.loop(0, n * n, name="point") as z, k.loop(0, count, b.rows, name="r") as r:
+                image, to = k.let(z * b.image + r * b.pitch + start), k.let(z * b.products + r * b.columns)
+                sums = to if self.c <= run else k.let(to + select(later, const(size), const(0)))
+                line = minimum(z * b.schedule.high + r // b.rows, lines - 1)
+                ahead, here = k.let(following + line * (self.depth * LANES)), k.let(z * self.pitch)
+                fetch = lambda c, ahead=ahead: k.prefetch(raw, ahead + c * LANES)
+                acc = self.register_tile(weights, here, image, (0, k.let(stop - start)), fetch, (goes_on, sums))
+                closes = const(False, bool_) if self.c <= run else k.let(later & last)
+                with k.if_(closes):
+                    self.store_tile(acc, to, add=True)
+                with k.else_():
+                    self.store_tile(acc, sums)
+
+    def transform_block(self, raw: Buffer, panel: Expr, start: Expr, stop: Expr, dst: Buffer) -> None:
+        """The transform of some channels of a packed filter, as [point, c, column]."""
+        k, b, t, n = self.k, self.b, self.t, self.t.points
+        with k.loop(start, stop, name="c") as c, k.loop(0, b.columns, LANES, name="column") as v:
+            at = k.let(as_expr(self.filter.index((panel, c, 0, v))))
+            taps = [k.load(raw, at + i * b.columns, LANES) for i in range(TAPS * TAPS)]
+            down = [t.weight(taps[j::TAPS]) for j in range(TAPS)]
+            to = k.let((c - start) * b.columns + v)
+            for a in range(n):
+                for e, value in enumerate(t.weight([column[a] for column in down])):
+                    k.store(dst, to + (a * n + e) * self.pitch, value)
+
+    def register_tile(
+        self, weights: Buffer, at: Expr, image: Expr, cs: tuple[Index, Index], fetch: Callable[[Expr], None],
+        sums: tuple[Expr, Expr] | None = None,
+    ) -> list[list[Expr]]:  # fmt: skip
+        """`rows` tiles from `image` times a panel from `at` on, over some channels; added to `sums` (whether, where), if given."""
         k, b, dt = self.k, self.b, self.compute
         acc = [[k.var(const(0, dt, LANES), name="acc") for _ in range(b.vectors)] for _ in range(b.rows)]
-        following = panel + (self.c + 1) * b.columns  # the next point's weights
-        each = -(-b.vectors * b.rows // b.tiles)  # lines of it for each channel: all tiles fetch them together
-        share = minimum(r // b.rows * each, b.vectors - each)
-        ahead = k.let(following + (share * self.c) * LANES)
+        if sums is not None:
+            with k.if_(sums[0]):
+                for r in range(b.rows):
+                    for v in range(b.vectors):
+                        acc[r][v].set(k.load(self.products, sums[1] + (r * b.columns + v * LANES), LANES))
 
         def step(c: Expr) -> None:
-            here = k.let(panel + c * b.columns)
-            for line in range(each):
-                k.prefetch(weights, ahead + (c * each + line) * LANES)
+            here = k.let(at + c * b.columns)
+            fetch(c)
             ws = [k.load(weights, here + v * LANES, LANES) for v in range(b.vectors)]
             for r in range(b.rows):
                 pixel = splat(k.load(self.image, image + r * b.pitch + c))
@@ -414,9 +513,14 @@ class _Winograd:
                     acc[r][v].set(multiply_add(pixel, ws[v], acc[r][v].value))
 
         unrolled_loop(k, *cs, b.schedule.unroll, step, "c")
+        return [[x.value for x in row] for row in acc]
+
+    def store_tile(self, acc: list[list[Expr]], to: Expr, add: bool = False) -> None:
+        """Stores a register tile among the products, or adds it to them."""
+        k, b = self.k, self.b
         for r in range(b.rows):
             for v in range(b.vectors):
-                at, value = to + (r * b.columns + v * LANES), acc[r][v].value
+                at, value = to + (r * b.columns + v * LANES), acc[r][v]
                 k.store(self.products, at, k.load(self.products, at, LANES) + value if add else value)
 
     # ---- the result
