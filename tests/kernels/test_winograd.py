@@ -83,6 +83,23 @@ def test_machine_code_gives_the_bits_of_the_interpreter(outputs):
     assert convolved(x, f, (1, 1), outputs).tobytes() == convolved(x, f, (1, 1), outputs, interpreted=True).tobytes()
 
 
+@pytest.mark.parametrize("outputs", [2, 4])
+def test_who_transforms_the_filter_changes_no_bit(outputs):
+    """One image's tiles are one piece's, which transforms the filter; of twenty images it comes transformed. Two chunks of channels,
+    the second not whole blocks, and a panel that is not whole."""
+    x, f = data(20, 300, 4, 5, 40)
+    each = np.concatenate([convolved(x[i : i + 1], f, (1, 1), outputs) for i in range(20)])
+    assert convolved(x, f, (1, 1), outputs).tobytes() == each.tobytes()
+    sizes = []
+    for n in (1, 20):
+        lo = Lowering(Target.host())
+        shapes = {"x": (n, 4, 5, 300), "w": f.shape, "y": (n, 4, 5, 40)}
+        a, b, c = (array_of(np.zeros(s, np.float32), id)[0] for id, s in shapes.items())
+        winograd(lo, a.permute((0, 3, 1, 2)), b, c.permute((0, 3, 1, 2)), outputs, (1, 1))
+        sizes.append(lo.temps[lo.launches[0].ids[1]][1])
+    assert sizes == [2 * 32 * 300 * 9, 2 * 32 * 301 * (outputs + 2) ** 2]
+
+
 def test_any_layout_of_the_filter():
     x, f = data(1, 5, 6, 6, 20)
     want = convolved(x, f, (1, 1), 4)

@@ -437,7 +437,7 @@ class _Winograd:
         """The products of all tiles with one panel, as [point, tile, column] in scratch memory."""
         k, b, n, run = self.k, self.b, self.t.points, self.chunks.run
         weights = k.read(self.filter)
-        each = -(-b.vectors * b.rows // b.tiles)  # lines of the next point's weights for each channel: all tiles fetch them together
+        each = -(-b.vectors * b.rows // b.tiles)  # lines of the next point's weights for each channel: all tiles fetch them
         with k.loop(0, n * n, name="point") as z, k.loop(0, count, b.rows, name="r") as r:
             image, to = k.let(z * b.image + r * b.pitch), k.let(z * b.products + r * b.columns)
             here = k.let(as_expr(self.filter.index((panel, z, 0, 0))))
@@ -463,7 +463,8 @@ class _Winograd:
         with k.loop(0, self.c, self.depth, name="block") as start:
             stop = k.let(minimum(start + self.depth, self.c))
             self.transform_block(raw, panel, start, stop, weights)
-            goes_on, later, last = k.let(start % run > 0), k.let(start >= run), k.let(equal(stop % run, 0) | equal(stop, self.c))
+            goes_on, later = k.let(start % run > 0), k.let(start >= run)
+            last = k.let(equal(stop % run, 0) | equal(stop, self.c))
             following = k.let(as_expr(self.filter.index((panel, stop, 0, 0))))
             with k.loop(0, n * n, name="point") as z, k.loop(0, count, b.rows, name="r") as r:
                 image, to = k.let(z * b.image + r * b.pitch + start), k.let(z * b.products + r * b.columns)
