@@ -260,7 +260,8 @@ class _Function(Values):
                     self.store(s)
                 case Prefetch():
                     p = self.address(self.base(s.buffer), _memory_type(s.buffer.dtype), self.value(s.index))
-                    self.lines.append(f"  call void @llvm.prefetch.p0(ptr {p}, i32 0, i32 2, i32 1)")  # to read, into L2
+                    how = "i32 1, i32 3" if s.buffer.role == "out" else "i32 0, i32 2"  # to write, into L1; to read, into L2
+                    self.lines.append(f"  call void @llvm.prefetch.p0(ptr {p}, {how}, i32 1)")
                 case For():
                     self.for_(s)
                 case If():

@@ -25,6 +25,10 @@ from tengen.kernels.tile import MOST_BLOCKS, Tile, choose, most_columns, piece_s
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cdiv, const, equal, lane, minimum, select, splat
 
+PARTS = 16  # of a tile's time, with something to fetch early in each: not fewer than a tile has rows, or a chunk lines
+FEWEST = 4  # positions of k in a part
+LINE = 64  # bytes of a cache line
+
 Flag = Expr | bool  # decided when the kernel runs, or now
 
 
@@ -37,14 +41,18 @@ def register_tile(lo: Lowering, p: Problem) -> None:
 
 @dataclass(frozen=True)
 class _Panel:
-    """Columns of b ready for the tile: where they are, how deep, and which columns they are; where those are that come next, if
-    they may have to come from far."""
+    """Columns of b ready for the tile: where they are, how deep, which positions of k and which columns they are; where those are
+    that come next, if they may have to come from far."""
 
     buffer: Buffer
     at: Expr
     depth: Expr
+    ks: Range
     column: Expr
     following: Expr | None = None
+
+
+Lines = tuple[Expr, Index, Expr]  # of memory that is fetched early: where the first is, how far apart they are, how many
 
 
 class _Kernel:
@@ -67,10 +75,11 @@ class _Kernel:
             self.by_row = as_int(p.walk("m", "a").step) or 0
         self.sums = self.k.scratch("sums", p.compute, t.rows * t.columns)
         self.size = piece_size(p, t, lo.target)
-        self.depth = as_int(p.depth(p.chunks.longest)) or 1  # of a panel that the piece packs itself; it packs all of its panels at once
+        self.depth = as_int(p.depth(p.chunks.longest)) or 1  # of a panel that the piece packs itself: all of its panels at once
         self.panels = -(-(as_int(self.size[0]) or most_columns(p, t, lo.target)) // t.columns)
         self.panel = None if packed else self.k.scratch("panel", p.packed, self.depth * t.columns * self.panels)
         self.border = None if p.border is None else BorderRows(self.k, p, t, p.border)
+        self.part = max(FEWEST, -(-self.depth // PARTS))  # positions of a panel between what is fetched early
         self.places: list[Buffer] = []  # coordinates of the piece's rows, where they are not simply counted
 
     def launch(self) -> None:
@@ -144,7 +153,7 @@ class _Kernel:
             depth = k.let(p.depth(stop - start))
             if self.packed is None:
                 assert self.panel is not None
-                panel = _Panel(self.panel, k.let((column - self.column) * self.depth), depth, column)
+                panel = _Panel(self.panel, k.let((column - self.column) * self.depth), depth, ks, column)
             else:
                 mine = packed_axes(p)
                 g = [x for x, axis in zip(self.g, p.g) if axis in mine]
@@ -152,7 +161,7 @@ class _Kernel:
                 later = column + t.columns
                 here, behind = k.let(p.packed_at(c, start)), p.packed_at(c + 1, stop)
                 following = select(later < self.column_stop, at(later, here), at(self.column, behind))
-                panel = _Panel(k.read(self.packed), k.let(at(column, here)), depth, column, k.let(following))
+                panel = _Panel(k.read(self.packed), k.let(at(column, here)), depth, ks, column, k.let(following))
             self.tiles(panel, tiles, rows[0], origin, c)
 
     def tiles(self, panel: _Panel, tiles: Range, first: Expr, origin: Expr, c: Expr) -> None:
@@ -162,7 +171,8 @@ class _Kernel:
             row = k.let(t.row(tile))
             left = k.let(minimum(self.stop, t.row(tile + 1)) - row)
             base = k.let(origin + (row - first) * self.by_row)
-            multiply = partial(self.multiply, base=base, panel=panel, number=tile - tiles[0])
+            early = partial(self.early, row, panel, self.rows_to_come(panel, tile, tiles))
+            multiply = partial(self.multiply, base=base, panel=panel, number=tile - tiles[0], early=early)
             self.lowest(t.small if t.tall is None else (t.rows - 1,), left, multiply, panel)
             self.write(row, left, panel.column, c)
 
@@ -189,8 +199,11 @@ class _Kernel:
         """The other branch of a `when` just above."""
         return self.k.else_() if isinstance(flag, Expr) else self.when(not flag)
 
-    def multiply(self, rows: int, vectors: int, base: Expr, panel: _Panel, number: Expr) -> None:
-        """The register tile whose rows begin at `base`, tile `number` of the block, left in `sums`."""
+    def multiply(
+        self, rows: int, vectors: int, base: Expr, panel: _Panel, number: Expr, early: Callable[[Expr, int], None]
+    ) -> None:
+        """The register tile whose rows begin at `base`, tile `number` of the block, left in `sums`. early(i, vectors) fetches what
+        is wanted later, in the i-th part of the tile's time."""
         p, t, k = self.p, self.t, self.k
         acc = [[k.var(const(0, p.compute, LANES), name="acc") for _ in range(vectors)] for _ in range(rows)]
         if panel.following is not None:  # a line of it for each position: the first tiles fetch it all
@@ -208,10 +221,55 @@ class _Kernel:
                 for v in range(vectors):
                     acc[j][v].set(multiply_add(x, bs[v], acc[j][v].value))
 
-        unrolled_loop(k, 0, panel.depth, t.schedule.unroll, step, "k")
+        with k.loop(0, panel.depth, self.part, name="part") as first:
+            early(k.let(first // self.part), vectors)
+            unrolled_loop(k, first, k.let(minimum(panel.depth, first + self.part)), t.schedule.unroll, step, "k")
         for j in range(rows):
             for v in range(vectors):
                 k.store(self.sums, j * t.columns + v * LANES, acc[j][v].value)
+
+    # ---- what a tile fetches early: a little at a time, so that its own loads need not wait
+
+    def early(self, row: Expr, panel: _Panel, to_come: Callable[[Expr], Lines] | None, i: Expr, vectors: int) -> None:
+        """The i-th share of what is fetched while a tile is computed: one of its rows of out, and rows of `a` to come."""
+        p, k = self.p, self.k
+        if p.n:
+            number = k.let(minimum(row + minimum(i, self.t.rows - 1), p.rows - 1))
+            place = self.coordinates(number) if self.stored is self.m else [number] * len(self.stored)
+            for v in range(vectors):
+                where = p.where(self.axes, (*self.g, *place, panel.column + v * LANES), p.n[0], None)
+                k.prefetch(*where.place(k, self.partial))
+        if to_come is not None:
+            at, far, count = to_come(i)
+            with k.loop(0, count, name="line") as j:
+                k.prefetch(k.read(p.a), at + j * far)
+
+    def rows_to_come(self, panel: _Panel, tile: Expr, tiles: Range) -> Callable[[Expr], Lines] | None:
+        """What a tile fetches of the rows of `a` in the block that comes next: each tile on each panel a share of them. Of a piece
+        they are the next rows, or the first ones in the next chunk; then those of the piece that follows it. None where they
+        are not at one distance."""
+        p, t, k = self.p, self.t, self.k
+        m, kk = p.walk("m", "a"), p.walk("k", "a")
+        inner = kk if t.along_k else m
+        if self.border is not None or max(len(m.extents), len(kk.extents)) > 1 or as_int(inner.step) != 1:
+            return None
+        high, each = t.block // t.rows, LINE // p.a.dtype.size
+        first, start = k.let(tile + high), panel.ks[0]
+        if not self.one_chunk:
+            within, ended = k.let(first < self.tile_stop), k.let(panel.ks[1] >= p.chunks.positions)
+            start = select(within, start, select(ended, const(0), panel.ks[1]))
+            first = k.let(select(within | ended, first, self.tile + (tile - tiles[0])))
+        panels, number = cdiv(self.column_stop - self.column, t.columns), (panel.column - self.column) // t.columns
+        if t.along_k:
+            share = k.let(as_expr(cdiv(t.rows, panels)))
+            at = k.let(self.a_base + (t.row(first) + number * share) * m.step + start)
+            lines = -(-p.chunks.longest // each)
+            return lambda i: (k.let(at + i * each), m.step, k.let(select(i < lines, share, const(0))))
+        number = k.let(number * high + (tile - tiles[0]))
+        at = k.let(self.a_base + t.row(first - (tile - tiles[0])) + number * each + start * kk.step)
+        positions = self.part * (1 + p.pairs)
+        count = k.let(select(number < t.block // each + 1, const(positions), const(0)))
+        return lambda i: (k.let(at + i * positions * kk.step), kk.step, count)
 
     # ---- from `sums` to out
 

@@ -15,7 +15,7 @@ from tengen.kernels.chunks import Chunks, Walk, merge
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.source import At
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import Expr, Index, as_int, cast, dot2, fma, maximum, minimum
+from tengen.loops.lang import Buffer, Expr, Index, as_int, cast, dot2, fma, maximum, minimum
 
 Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
 
@@ -184,6 +184,11 @@ class Place:
     def load(self, k: KernelBuilder, partial: Array | None = None) -> Expr:
         """The sum so far, from out or from the array that partial sums live in."""
         return self.inner.load(k, self._of(partial))
+
+    def place(self, k: KernelBuilder, partial: Array | None = None) -> tuple[Buffer, Index]:
+        """The first element, in out or in the array that partial sums live in."""
+        array = self._of(partial)
+        return k.write(array), array.index(self.inner.coords)
 
     def store(self, k: KernelBuilder, value: Expr, partial: Array | None = None) -> None:
         """Stores a sum that more is to be added to."""

@@ -523,7 +523,8 @@ class Store:
 
 @dataclass(eq=False, slots=True)
 class Prefetch:
-    """buffer[index] will be read soon: a hint, which changes nothing. The place may lie outside of the buffer."""
+    """buffer[index] will be read soon, or written if the buffer is an output: a hint, which changes nothing. The place may lie
+    outside of the buffer."""
 
     buffer: Buffer
     index: Expr
