@@ -9,6 +9,7 @@ of time.
 from __future__ import annotations
 
 import operator
+import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from tengen.runtime.arena import Temporaries
 from tengen.runtime.cache import compiled
 
 MOST_BYTES = 1 << 60
+_loading = threading.Lock()
 
 
 @dataclass
@@ -67,7 +69,9 @@ class Program:
         """The entry point in this process, compiled or loaded from the cache on first use."""
         if self._loaded is None:
             start = time.perf_counter()
-            self._loaded = compiler.load_object(compiled(self.text, self.target))
+            loaded = compiler.load_object(compiled(self.text, self.target))
+            with _loading:  # threads may load it at once: the first one's code stays, since plans know its address
+                self._loaded = self._loaded or loaded
             if config.debug >= 1:
                 print(f"tengen: {self.name}: {self.kernels} kernels ready in {1e3 * (time.perf_counter() - start):.1f} ms")
         return self._loaded.address("run")  # type: ignore[attr-defined]
