@@ -10,7 +10,8 @@ from machine import Compiled
 from tengen.base.dtype import float32
 from tengen.codegen.target import Target
 from tengen.kernels.lowering import Lowering
-from tengen.kernels.winograd import TRANSFORMS, winograd
+from tengen.kernels.winograd import winograd
+from tengen.kernels.winograd_tiles import TRANSFORMS
 from tengen.loops.interp import evaluate
 from tengen.loops.lang import const
 

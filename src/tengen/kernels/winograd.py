@@ -24,6 +24,7 @@ from tengen.kernels.problem import multiply_add
 from tengen.kernels.schedule import Schedule, outside
 from tengen.kernels.source import At
 from tengen.kernels.tile import Machine, machine
+from tengen.kernels.winograd_tiles import TAPS, TRANSFORMS, TileTransform, Transform
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import (
     LANES,
@@ -35,7 +36,6 @@ from tengen.loops.lang import (
     cdiv,
     const,
     equal,
-    fma,
     maximum,
     minimum,
     ramp,
@@ -45,78 +45,13 @@ from tengen.loops.lang import (
 
 Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
 
-TAPS = 3  # of the filter along an axis
-P, Q = 5 / 8, 3 / 2  # F(4, 3) interpolates at 0, +-P, +-Q and infinity: of the dyadic choices about the most accurate one
 WEIGHT, VALUE, MARGIN = 6, 8, 1.2  # see `pays`
 MOST_CHANNELS = 4096  # one tile of more would not fit a thread's stack
 SCRATCH_BYTES = 1 << 20  # of a piece, for its transformed tiles
-WIDTH = 4 * LANES  # channels of a tile that are read together
 HEIGHT = 12  # rows of a register tile at most: some registers stay free for what compilers keep in them
 MOST_TILES = 16  # of a piece
 FILTER_BYTES = 64 << 10  # of a piece, for the filter that it transforms itself
 PIECES = 6  # as many as this are enough to share
-
-
-# ---- the transforms of one axis --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Transform:
-    """F(m, 3): m outputs of a filter of 3 taps from m + 2 products.
-
-    Attributes:
-        outputs: m. image, weight, result: m + 2 pixels, 3 taps and m + 2 products transformed along one axis.
-    """
-
-    outputs: int
-    image: Callable[[Sequence[Expr]], list[Expr]]
-    weight: Callable[[Sequence[Expr]], list[Expr]]
-    result: Callable[[Sequence[Expr]], list[Expr]]
-
-    @property
-    def points(self) -> int:
-        """Points of an axis: pixels that a tile reads, products that it makes."""
-        return self.outputs + TAPS - 1
-
-
-def _image2(d: Sequence[Expr]) -> list[Expr]:
-    return [d[0] - d[2], d[2] + d[1], d[2] - d[1], d[3] - d[1]]
-
-
-def _weight2(g: Sequence[Expr]) -> list[Expr]:
-    even, odd = (g[0] + g[2]) * 0.5, g[1] * 0.5
-    return [g[0], even + odd, even - odd, g[2]]
-
-
-def _result2(m: Sequence[Expr]) -> list[Expr]:
-    return [m[0] + m[1] + m[2], m[1] - m[2] + m[3]]
-
-
-def _image4(d: Sequence[Expr]) -> list[Expr]:
-    pp, qq = P * P, Q * Q
-    even_p, odd_p = fma(d[2], -qq, d[4]), fma(d[1], -qq, d[3])
-    even_q, odd_q = fma(d[2], -pp, d[4]), fma(d[1], -pp, d[3])
-    zero = fma(fma(d[0], -pp, d[2]), -qq, even_q)
-    infinity = fma(odd_q, -qq, fma(d[3], -pp, d[5]))
-    return [zero, fma(odd_p, P, even_p), fma(odd_p, -P, even_p), fma(odd_q, Q, even_q), fma(odd_q, -Q, even_q), infinity]
-
-
-def _weight4(g: Sequence[Expr]) -> list[Expr]:
-    pp, qq = P * P, Q * Q
-    out = [g[0] * (1 / (pp * qq))]
-    for x, scale in ((P, 1 / (2 * pp * (pp - qq))), (Q, 1 / (2 * qq * (qq - pp)))):
-        even, odd = fma(g[2], x * x * scale, g[0] * scale), g[1] * (x * scale)
-        out += [even + odd, even - odd]
-    return [*out, g[2]]
-
-
-def _result4(m: Sequence[Expr]) -> list[Expr]:
-    even_p, odd_p, even_q, odd_q = m[1] + m[2], m[1] - m[2], m[3] + m[4], m[3] - m[4]
-    return [m[0] + even_p + even_q, fma(odd_q, Q, odd_p * P), fma(even_q, Q * Q, even_p * (P * P)),
-            fma(odd_q, Q * Q * Q, fma(odd_p, P * P * P, m[5]))]  # fmt: skip
-
-
-TRANSFORMS = {2: Transform(2, _image2, _weight2, _result2), 4: Transform(4, _image4, _weight4, _result4)}
 
 
 # ---- the rule ------------------------------------------------------------------------------------------------------------
@@ -313,7 +248,6 @@ class _Winograd:
         self.image = k.scratch("image", dt, points * points * b.image)
         sums = 2 if self.depth and self.c > self.chunks.run else 1  # of the first chunk, and of the one that is being added up
         self.products = k.scratch("products", dt, sums * points * points * b.products)
-        self.half = k.scratch("half", dt, points * points * WIDTH)
         self.row = k.scratch("row", dt, self.t.outputs * b.columns)
         blocks = as_expr(cdiv(self.tiles, b.tiles))
         wanted = cdiv(as_expr(PIECES), maximum(blocks, 1))  # pieces that the panels should be shared out to
@@ -322,8 +256,10 @@ class _Winograd:
         first = k.let(piece % blocks * b.tiles)
         panel = k.let(piece // blocks * each)
         count = k.let(minimum(self.tiles - first, b.tiles))
+        tiles = TileTransform(k, self.x, self.t, dt, self.padding)
         with k.loop(0, count, name="tile") as i:
-            self.transform_tile(i, unflatten(k, k.let(first + i), self.grid))
+            tile = unflatten(k, k.let(first + i), self.grid)
+            tiles.write(tile, (0, self.c), self.image, k.let(i * b.pitch), b.image)
         multiply = self.multiply_here if self.depth else self.multiply
         with k.loop(panel, minimum(panel + each, self.panels), name="panel") as p:
             multiply(p, count)
@@ -386,50 +322,6 @@ class _Winograd:
                     k.store(dst, as_expr(out.index((panel, a * n + e, c, v))), value)
         self.lo.launch(k)
         return out
-
-    # ---- the image
-
-    def transform_tile(self, i: Expr, tile: Sequence[Index]) -> None:
-        """The transform of one tile of the image, as [point, tile, c] in scratch memory."""
-        k, x, n, m = self.k, self.x, self.t.points, self.t.outputs
-        image, y, z = tile[0], *(k.let(as_expr(g * m - p)) for g, p in zip(tile[1:], self.padding))
-        base = k.let(as_expr(x.offset + image * x.strides[0]))
-        inside = (y >= 0) & (y + n <= x.shape[2]) & (z >= 0) & (z + n <= x.shape[3])
-        with k.if_(k.let(inside)):
-            here = k.let(as_expr(base + y * x.strides[2] + z * x.strides[3]))
-            self.transform_channels(i, lambda a, j: (here + a * x.strides[2] + j * x.strides[3], None))
-        with k.else_():
-            columns = [k.let(minimum(maximum(z + j, 0), x.shape[3] - 1) * x.strides[3] + base) for j in range(n)]
-            there = [k.let((z + j >= 0) & (z + j < x.shape[3])) for j in range(n)]
-
-            def pixel(a: Expr, j: int):
-                row = minimum(maximum(y + a, 0), x.shape[2] - 1) * x.strides[2]
-                return row + columns[j], there[j] & (y + a >= 0) & (y + a < x.shape[2])
-
-            self.transform_channels(i, pixel)
-
-    def transform_channels(self, i: Expr, pixel: Callable[[Expr, int], tuple[Index, Expr | None]]) -> None:
-        """All channels of a tile. `pixel` (row, column): where the pixel lies, and whether it is one or a zero around them."""
-        k, x, b, n, t = self.k, self.x, self.b, self.t.points, self.t
-        src = k.read(x)
-        with k.loop(0, self.c, WIDTH, name="c") as start:
-            stop = k.let(minimum(start + WIDTH, self.c))
-            with k.loop(0, n, name="a") as a, k.loop(start, stop, LANES, name="c") as c:
-                count = None if self.c % LANES == 0 else k.let(self.c - c)
-                d = []
-                for j in range(n):
-                    at, there = pixel(a, j)
-                    v = cast(k.load(src, k.let(as_expr(at + c)), LANES, count), self.compute)
-                    d.append(v if there is None else k.let(select(splat(k.let(there)), v, splat(const(0, self.compute)))))
-                to = k.let(a * WIDTH + (c - start))
-                for e, v in enumerate(t.image(d)):
-                    k.store(self.half, to + e * (n * WIDTH), v)
-            with k.loop(0, n, name="e") as e, k.loop(start, stop, LANES, name="c") as c:
-                at = k.let(e * (n * WIDTH) + (c - start))
-                d = [k.load(self.half, at + a * WIDTH, LANES) for a in range(n)]
-                to = k.let(e * b.image + i * b.pitch + c)
-                for a, v in enumerate(t.image(d)):
-                    k.store(self.image, to + a * (n * b.image), v)
 
     # ---- products
 
