@@ -12,6 +12,7 @@ from tengen.codegen.target import Target
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.winograd import winograd
 from tengen.kernels.winograd_tiles import TRANSFORMS
+from tengen.kernels.winograd_weights import winograd_weights
 from tengen.loops.interp import evaluate
 from tengen.loops.lang import const
 
@@ -106,3 +107,68 @@ def test_any_layout_of_the_filter():
     want = convolved(x, f, (1, 1), 4)
     turned = np.ascontiguousarray(f.transpose(2, 3, 1, 0)).transpose(3, 2, 0, 1)
     assert convolved(x, turned, (1, 1), 4).tobytes() == want.tobytes()
+
+
+# ---- the filter's gradient
+
+
+def filter_gradient(x, g, padding, outputs, interpreted=False, order=(2, 3, 1, 0)):
+    """x (N, H, W, C), g (N, P, Q, O) -> (O, C, 3, 3), by the kernels; order: of the result's axes in memory."""
+    out = np.full([(g.shape[3], x.shape[3], 3, 3)[i] for i in order], 7, np.float32).transpose(np.argsort(order))
+    arrays, memory = [], {}
+    for a, id in ((x.transpose(0, 3, 1, 2), "x"), (g.transpose(0, 3, 1, 2), "g"), (out, "out")):
+        array, memory[id] = array_of(a, id)
+        arrays.append(array)
+    lo = Lowering(Target.host())
+    winograd_weights(lo, *arrays, outputs, padding, "conv_weight_grad")
+    if interpreted:
+        run(lo, memory)
+    else:
+        Compiled(lo, memory, ["out"])()
+    return out
+
+
+def exact_gradient(x, g, padding):
+    """The same in float64, tap by tap."""
+    x, g = np.pad(x.astype(np.float64), [(0, 0), *((p, p) for p in padding), (0, 0)]), g.astype(np.float64)
+    rows, columns = g.shape[1:3]
+    taps = [[np.einsum("nyxc,nyxo->oc", x[:, i : i + rows, j : j + columns], g) for j in range(3)] for i in range(3)]
+    return np.array(taps).transpose(2, 3, 0, 1)
+
+
+def gradients(n, c, h, w, o, padding):
+    rng = np.random.default_rng(n + c)
+    x = rng.standard_normal((n, h, w, c)).astype(np.float32)
+    return x, rng.standard_normal((n, h + 2 * padding[0] - 2, w + 2 * padding[1] - 2, o)).astype(np.float32)
+
+
+@pytest.mark.parametrize("outputs", [2, 4])
+def test_the_gradient_of_one_axis_is_the_transpose(outputs):
+    t = TRANSFORMS[outputs]
+    for forward, back, n in ((t.result, t.gradient, t.points), (t.weight, t.weight_gradient, 3)):
+        columns = [[float(evaluate(e, {})) for e in forward([const(float(i == j), float32) for j in range(n)])] for i in range(n)]
+        for i in range(len(columns[0])):
+            unit = [const(float(i == j), float32) for j in range(len(columns[0]))]
+            np.testing.assert_allclose([float(evaluate(e, {})) for e in back(unit)], [c[i] for c in columns], rtol=1e-6)
+
+
+@pytest.mark.parametrize("outputs", [2, 4])
+@pytest.mark.parametrize(
+    ("n", "c", "h", "w", "o", "padding"),
+    [
+        (1, 1, 1, 1, 1, (1, 1)), (2, 3, 2, 5, 17, (1, 1)), (1, 16, 13, 3, 33, (0, 0)), (3, 17, 3, 13, 16, (2, 1)),
+        (2, 130, 5, 5, 70, (1, 1)), (1, 96, 14, 14, 48, (1, 1)), (4, 64, 20, 24, 64, (1, 1)), (0, 4, 5, 5, 4, (1, 1)),
+    ],
+)  # fmt: skip
+def test_gradients_of_filters_are_near_those_in_float64(n, c, h, w, o, padding, outputs):
+    x, g = gradients(n, c, h, w, o, padding)
+    want, got = exact_gradient(x, g, padding), filter_gradient(x, g, padding, outputs)
+    assert np.abs(got - want).max() <= TOLERANCE[outputs] * max(np.abs(want).max(), 1)
+
+
+@pytest.mark.parametrize("outputs", [2, 4])
+def test_machine_code_gives_the_interpreters_bits_of_gradients(outputs):
+    x, g = gradients(2, 5, 7, 6, 5, (1, 1))
+    want = filter_gradient(x, g, (1, 1), outputs, interpreted=True)
+    assert filter_gradient(x, g, (1, 1), outputs).tobytes() == want.tobytes()
+    assert filter_gradient(x, g, (1, 1), outputs, order=(0, 1, 2, 3)).tobytes() == np.ascontiguousarray(want).tobytes()

@@ -170,6 +170,23 @@ def test_the_gradient_takes_the_algorithm_of_its_convolution():
         assert set(chosen(run)) == {how}
 
 
+@pytest.mark.parametrize(("how", "of_weights"), [("direct", "direct"), ("winograd2", "winograd4"), ("auto", "winograd4")])
+def test_the_gradient_of_a_filter_has_tiles_of_4x4_where_its_convolution_is_winograds(how, of_weights, tmp_path):
+    x, w = draw(*SHAPE)
+    run = trace(lambda x, w: autodiff.grad(lambda w: (F.conv2d(x, w, padding=1, algorithm=how) ** 2).sum())(w))
+    want = run(x, w).numpy().tobytes()
+    (node,) = (n for g in run.graph.graphs() for n in g.nodes if n.op == "conv_weight_grad")
+    assert node.attrs["algorithm"] == of_weights
+    assert run.function(x, w).numpy().tobytes() == want
+    before = tengen.set_threads(1)
+    try:
+        assert run(x, w).numpy().tobytes() == want
+    finally:
+        tengen.set_threads(before or config.threads)
+    run.dump(tmp_path / "m.tgn")
+    assert tengen.load_graph(tmp_path / "m.tgn")(x, w).numpy().tobytes() == want
+
+
 def test_an_image_of_nothing():
     x, w = Tensor(np.ones((1, 2, 0, 3), "float32")), Tensor(np.ones((4, 2, 3, 3), "float32"))
     y = conv(x, w, padding=2, algorithm="winograd4")

@@ -1,5 +1,4 @@
-"""Convolutions over any number of spatial axes, their transposes and weight gradients: three linear ops, each the gradient
-of the
+"""Convolutions over any number of spatial axes, their transposes and weight gradients: three linear ops, each the gradient of the
 others, all contractions over sliding windows.
 
 N batch, C channels, O output channels, G groups, S spatial extents of the image, P of the output, K of the filter.
@@ -86,6 +85,12 @@ def _algorithm(types, a: dict, asked: str) -> str:
     grows = -2 if "output_padding" in a else 2  # for each pixel of padding
     outputs = kernels.winograd.pays(w.shape[1], w.shape[0], *(s - grows + grows * p for s, p in zip(x.shape[2:], a["padding"])))
     return f"winograd{outputs}" if outputs else "direct"
+
+
+def _of_weights(algorithm: str) -> str:
+    """The algorithm of the filter's gradient, from the convolution's: Winograd's with 4x4 gradients in a tile, which saves most, and
+    whose error a sum over batch and space hides."""
+    return "direct" if algorithm == "direct" else "winograd4"
 
 
 def _filter(w: TensorType | Array, n: int, groups: int) -> tuple[Dim, Dim, tuple[Dim, ...]]:
@@ -205,8 +210,7 @@ def _known(w: Array) -> list[int]:
 
 def small_filter(arrays, **attrs) -> set[int]:
     """Extents of a filter (the second operand) that a program is compiled for: those of few channels and of windows, where a
-    tile's
-    width and unrolled loops matter most. All images and larger channel counts share one program."""
+    tile's width and unrolled loops matter most. All images and larger channel counts share one program."""
     whole = attrs.get("algorithm", "direct") != "direct"  # the memory of a piece depends on all channels
     return {d for d in arrays[1].shape if whole or d <= 32}
 
@@ -218,8 +222,8 @@ def small_filter(arrays, **attrs) -> set[int]:
 def conv(inp: Tensor, weight: Tensor, stride=1, padding=0, dilation=1, groups: int = 1, algorithm: str = "auto") -> Tensor:
     """Cross-correlation of images with filters.
 
-    Shapes:   (N, C, *S), (O, C/G, *K) or (G, O/G, C/G, *K) -> (N, O, *P), P = (S + 2 padding - dilation (K - 1) - 1) //
-    stride + 1
+    Shapes:   (N, C, *S), (O, C/G, *K) or (G, O/G, C/G, *K) -> (N, O, *P),
+              P = (S + 2 padding - dilation (K - 1) - 1) // stride + 1
     Args:
         algorithm: "direct", or "winograd2" and "winograd4" for 3x3 filters, stride and dilation 1 and one group (tiles of 2x2
             or 4x4 outputs: fewer multiplications, other roundings); "auto" decides by the extents of channels and space, see
@@ -283,7 +287,8 @@ def _image_epilogue(epilogue, n: int, groups: int, per_group: Dim):
 
 @conv.vjp
 def _(g, x, w, algorithm, **a):
-    return (lambda: conv_transposed(g, w, x, **a, algorithm=algorithm)), (lambda: conv_weight_grad(x, g, w, **a))
+    weights = _of_weights(algorithm)
+    return (lambda: conv_transposed(g, w, x, **a, algorithm=algorithm)), (lambda: conv_weight_grad(x, g, w, **a, algorithm=weights))
 
 
 def _check_gradient(image: TensorType, w: TensorType, grad: TensorType, **attrs) -> None:
@@ -411,38 +416,46 @@ def _add_axis(part: Part, extent: Dim, stride: Dim, step: tuple[int, Dim] | None
 
 @conv_transposed.vjp
 def _(g, y, w, like, output_padding, algorithm, **a):
-    return (lambda: conv(g, w, **a, algorithm=algorithm)), (lambda: conv_weight_grad(g, y, w, **a)), None
+    weights = _of_weights(algorithm)
+    return (lambda: conv(g, w, **a, algorithm=algorithm)), (lambda: conv_weight_grad(g, y, w, **a, algorithm=weights)), None
 
 
 @primitive
-def conv_weight_grad(inp: Tensor, grad: Tensor, like: Tensor, stride=1, padding=0, dilation=1, groups: int = 1) -> Tensor:
+def conv_weight_grad(
+    inp: Tensor, grad: Tensor, like: Tensor, stride=1, padding=0, dilation=1, groups: int = 1, algorithm: str = "auto"
+) -> Tensor:
     """The gradient of `conv` with respect to the filter: the sum over batch and space of image windows times output gradients.
 
     Shapes: (N, C, *S), (N, O, *P), the filter (only its type is used) -> the filter's shape
+    Args:
+        algorithm: as of `conv`. Winograd's sums are in the transformed domain: see `kernels/winograd_weights.py`.
     """
 
 
-conv_weight_grad.canon(_canon)
-conv_weight_grad.rules["known"] = lambda arrays, **attrs: small_filter(arrays[1:])
+conv_weight_grad.canon(lambda types, **a: _canon((types[0], types[2]), **a))
+conv_weight_grad.rules["known"] = lambda arrays, **attrs: small_filter(arrays[1:], **attrs)
 
 
 @conv_weight_grad.infer
-def _(x, g, like, stride, padding, dilation, groups):
+def _(x, g, like, stride, padding, dilation, groups, algorithm):
     _check_gradient(x, like, g, stride=stride, padding=padding, dilation=dilation, groups=groups)
     return TensorType(like.shape, _check_dtypes(x, g))
 
 
 @conv_weight_grad.layout
-def _(arrays, out, stride, padding, dilation, groups):
+def _(arrays, out, stride, padding, dilation, groups, algorithm):
     n = len(stride)
     lead = len(out.shape) - n - 2  # 1 where the groups are an axis of their own
     return [*range(lead), *range(lead + 2, len(out.shape)), lead + 1, lead]
 
 
 @conv_weight_grad.lower
-def _(lo, ins, outs, stride, padding, dilation, groups):
+def _(lo, ins, outs, stride, padding, dilation, groups, algorithm):
     out, n = outs[0], len(stride)
     x, g = in_dtype(lo, ins[0], out.dtype), in_dtype(lo, ins[1], out.dtype)
+    if algorithm != "direct":
+        images = kernels.halo.image(lo, x), kernels.halo.image(lo, g)
+        return kernels.winograd_weights.winograd_weights(lo, *images, out, int(algorithm[-1]), padding, "conv_weight_grad")
     columns = as_int(g.shape[-1])
     if n == 2 and kernels.depthwise.fits(out, groups) and columns is not None and 0 < columns < kernels.chunks.RUN:
         taps = kernels.depthwise.convolution(_known(out), padding, dilation, g.shape[2:])[0].taps
@@ -460,7 +473,6 @@ def _(lo, ins, outs, stride, padding, dilation, groups):
 
 @conv_weight_grad.vjp
 def _(gw, x, g, like, **a):
-    a["algorithm"] = "direct"  # as the weight's gradient itself
     return (lambda: conv_transposed(g, gw, x, **a)), (lambda: conv(x, gw, **a)), None
 
 
@@ -528,7 +540,7 @@ def _np_conv_transposed(y, w, like=None, stride=1, padding=0, dilation=1, groups
     return x[(slice(None), slice(None), *(slice(p, p + s) for p, s in zip(padding, space)))]
 
 
-def _np_conv_weight_grad(x, g, like, stride=1, padding=0, dilation=1, groups=1):
+def _np_conv_weight_grad(x, g, like, stride=1, padding=0, dilation=1, groups=1, algorithm="auto"):
     n = x.ndim - 2
     stride, padding, dilation = _np_settings(n, stride, padding, dilation)
     x = np.pad(x, [(0, 0), (0, 0), *((p, p) for p in padding)])
@@ -579,6 +591,8 @@ conv_weight_grad.cases(
     ),
     Case(_uniform((1, 3, 9), (1, 17, 3), (17, 3, 3)), {"stride": 3, "padding": 1}),
     Case(_uniform((0, 3, 5), (0, 4, 3), (4, 3, 3))),
+    Case(_uniform((2, 3, 7, 6), (2, 17, 7, 6), (17, 3, 3, 3)), {"padding": 1, "algorithm": "winograd4"}),
+    Case(_uniform((1, 5, 3, 5), (1, 4, 1, 7), (4, 5, 3, 3)), {"padding": (0, 2), "algorithm": "winograd2"}),
 )
 conv_bias.reference(lambda x, w, b, **a: _np_conv(x, w, **a) + b.reshape(1, -1, *(1,) * (x.ndim - 2)))
 conv_bias.cases(
