@@ -15,42 +15,68 @@ from bench_compile import child, export
 from compare import Cell, Row
 from networks import NETWORKS
 
+import tengen
+
 TRAINING = ("ResNet-18", "ResNet-50", "MobileNetV2", "ViT-Tiny", "GPT", "LSTM", "LeNet", "MLP")
 INFERENCE = ("ResNet-18", "ResNet-50", "MobileNetV2", "ViT-Tiny", "GPT")
 QUICK = {"LeNet, training", "MobileNetV2, inference"}
 
 
-def contenders(name: str, kind: str, quick: bool) -> list[str]:
-    """Who can do it; "tengen" first."""
+def opponents(name: str, kind: str, quick: bool) -> list[str]:
+    """The peers that can do it."""
     import jax_peer
 
     network = NETWORKS[name]
     styles = [who for who in peers.torch_styles(network) if not (quick and who == "torch.compile")]
-    found = ["tengen", *(styles if compare.peer("torch") else [])]
+    found = styles if compare.peer("torch") else []
     if kind == "inference":
         found = [who for who in found if who != "torch" or not network.convolutions]
         return found + [who for who in ("onnxruntime", "openvino") if compare.peer(who) and compare.peer("onnx")]
     return found + (["jax"] if name in jax_peer.FORWARD and compare.peer("jax") else [])
 
 
-def peak(name: str, kind: str, quick: bool) -> Row:
-    """The row of one network."""
+def dumped(name: str, batch: int, folder: str) -> str:
+    """The network as a model file."""
+    network, file = NETWORKS[name], os.path.join(folder, "model.tgn")
+    run = tengen.trace(network.tengen(), capture_as_const=True, example_input=tengen.Tensor(network.data(batch)))
+    run.dump(file)
+    return file
+
+
+def figure(who: str, name: str, batch: int, kind: str, file: str = "") -> float:
+    """Bytes above the start; what is compiled is in the cache."""
+    for _ in range(2 if who.startswith("tengen") or who == "torch.compile" else 1):
+        found = child(who, name, batch, kind, None, file)
+    return float(found["peak"] - found["base"])
+
+
+def peaks(name: str, kind: str, quick: bool) -> list[Row]:
+    """The rows of one network. Those of inference: from a model file, as onnxruntime and OpenVINO have it; of a traced module
+    whose weights stay its own, as PyTorch's; and of one whose weights are packed once more as constants, which is faster."""
     batch = NETWORKS[name].batch if kind == "training" else 1
-    row = Row(f"{name}, batch {batch}, {kind}", unit="peak", rounds=1)
+    others: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
-        file = export(name, batch, folder) if kind == "inference" else ""
-        for who in contenders(name, kind, quick):
-            session = who in ("onnxruntime", "openvino")
+        mine = {"": ("tengen", "")}
+        onnx = ""
+        if kind == "inference":
+            mine = {
+                ", model file": ("tengen", dumped(name, batch, folder)), ", module": ("tengen, module", ""),
+                ", module, packed constants": ("tengen", ""),
+            }  # fmt: skip
+            onnx = export(name, batch, folder)
+        found = {style: figure(who, name, batch, kind, file) for style, (who, file) in mine.items()}
+        for who in opponents(name, kind, quick):
             try:
-                for _ in range(2 if who in ("tengen", "torch.compile") else 1):
-                    found = child(who, name, batch, kind, None, file if session else "")
+                others[who] = figure(who, name, batch, kind, onnx if who in ("onnxruntime", "openvino") else "")
             except RuntimeError as e:
-                if who == "tengen":
-                    raise
                 print(f"skipped: {e}", flush=True)
-                continue
-            row.seconds[who] = float(found["peak"] - found["base"])
-    mine, others = row.seconds["tengen"], {who: b for who, b in row.seconds.items() if who != "tengen"}
+    title = f"{name}, batch {batch}, {kind}"
+    return [judged(Row(title + style, unit="peak", rounds=1), b, others) for style, b in found.items()]
+
+
+def judged(row: Row, mine: float, others: dict[str, float]) -> Row:
+    """The row with its figures."""
+    row.seconds = {"tengen": mine} | others
     row.ratios = {who: (mine / b,) * 3 for who, b in others.items()}
     if others:
         least = min(others, key=others.__getitem__)
@@ -63,14 +89,15 @@ def main() -> None:
     load, rows = os.getloadavg(), []
     names = [(n, "training") for n in reversed(TRAINING)] + [(n, "inference") for n in INFERENCE]
     cells = [
-        Cell(f"{n}, {kind}", lambda n=n, kind=kind: peak(n, kind, args.quick), f"{n}, {kind}" in QUICK) for n, kind in names
+        Cell(f"{n}, {kind}", lambda n=n, kind=kind: peaks(n, kind, args.quick), f"{n}, {kind}" in QUICK) for n, kind in names
     ]
     for cell in compare.progress(compare.chosen(cells, args), "memory"):
         try:
-            rows.append(cell.make())
+            made = cell.make()
         except Exception as e:
-            rows.append(Row(cell.name, error=f"{type(e).__name__}: {' '.join(str(e).split())[:160]}"))
-        print(compare.format_rows(rows[-1:]), flush=True)
+            made = [Row(cell.name, error=f"{type(e).__name__}: {' '.join(str(e).split())[:160]}")]
+        rows += made
+        print(compare.format_rows(made), flush=True)
     compare.finish("memory", "Peak memory above the process's own start", rows, load, args)
 
 

@@ -1,6 +1,9 @@
 """One contender alone in a process: what `bench_compile.py` and `bench_memory.py` start.
 
-    python child.py <contender> <network> <batch> <inference|training> [--onnx FILE]
+    python child.py <contender> <network> <batch> <inference|training> [FILE]
+
+FILE is an ONNX model, or for `tengen` a model file; without it, `tengen` traces a module whose weights are constants, and
+"tengen, module" one whose weights stay the module's, read anew in each run.
 
 Out: one line of JSON on the standard output. `ready`: seconds from the network and its data being there until the first result
 was; `process`: since the process began; `base`: resident bytes after importing and a first small program; `peak`: the most while
@@ -37,11 +40,16 @@ def forget_peak() -> None:
         f.write("5")
 
 
-def tengen_side(network, batch: int, training: bool):
+def tengen_side(network, batch: int, training: bool, style: str, file: str):
     """(what makes the call, done after `base`, which returns what compiles and runs it)."""
     from networks import Inference, Trainer
 
+    import tengen
+
     def make():
+        if file or style == "module":
+            run, data = tengen.load_graph(file) if file else tengen.trace(network.tengen()), tengen.Tensor(network.data(batch))
+            return lambda: run(data).numpy()
         if training:
             trainer = Trainer(network, batch, traced=True)
             return lambda: trainer.step().numpy()
@@ -104,18 +112,19 @@ def main() -> None:
     from networks import NETWORKS
 
     network, training = NETWORKS[name], kind == "training"
-    if who == "tengen":
+    file, style = (more or [""])[0], who.partition(", ")[2]
+    if who.startswith("tengen"):
         import tengen
 
         tengen.trace(lambda x: x + 1)(tengen.Tensor([1.0])).numpy()
-        make = tengen_side(network, int(batch), training)
+        make = tengen_side(network, int(batch), training, style, file)
     elif who.startswith("torch"):
         compare.peer("torch")
-        make = torch_side(network, int(batch), training, who.partition(".")[2] or who.partition(", ")[2] or "eager")
+        make = torch_side(network, int(batch), training, who.partition(".")[2] or style or "eager")
     elif who == "jax":
         make = jax_side(network, int(batch))
     else:
-        make = session_side(who, network, int(batch), more[0])
+        make = session_side(who, network, int(batch), file)
     base = resident("VmRSS")
     forget_peak()
     call = make()
