@@ -55,6 +55,27 @@ def test_shapes_of_states(make, want):
         assert a.shape == b.shape and a.numpy().tobytes() == b.numpy().tobytes()
 
 
+@pytest.mark.parametrize("shape", [(40, 3), (5, 3, 70), (6, 3, 33, 35), (2, 3, 4, 5, 6)])
+@pytest.mark.parametrize("far", [0, 1e4])
+def test_batch_norm_statistics_in_one_pass(shape, far):
+    """The variance keeps its digits where the mean is large, and where the first element lies far from the others."""
+    a = np.random.default_rng(0).standard_normal(shape) + far
+    a[(0, slice(None), *(0 for _ in shape[2:]))] += 50
+    a, axes = a.astype(np.float32), (0, *range(2, len(shape)))
+    _, m, v = REGISTRY["batch_norm_train"](Tensor(a), None, None)
+    np.testing.assert_allclose(v.numpy(), a.astype(np.float64).var(axes, keepdims=True), rtol=5e-6)
+    np.testing.assert_allclose(m.numpy(), a.astype(np.float64).mean(axes, keepdims=True), rtol=2e-7, atol=1e-5)
+
+
+def test_batch_norm_of_what_does_not_vary():
+    for shape in [(4, 2), (4, 2, 3, 3), (1, 2, 1, 1)]:
+        y, m, v = REGISTRY["batch_norm_train"](F.full(shape, 1e4 / 3), None, None)
+        assert not y.numpy().any() and not v.numpy().any() and (m.numpy() == np.float32(1e4 / 3)).all()
+    for shape in [(0, 2), (0, 2, 3, 3), (3, 2, 0, 4)]:
+        _, m, v = REGISTRY["batch_norm_train"](F.zeros(shape), None, None)
+        assert np.isnan(m.numpy()).all() and np.isnan(v.numpy()).all()
+
+
 def test_batch_norm_keeps_ninety_percent():
     bn = M.BatchNorm2d(2)
     assert bn.weight.shape == bn.running_mean.shape == (1, 2, 1, 1)

@@ -41,6 +41,7 @@ CHUNK = 4096  # elements; a multiple of LANES. Part of the numerics contract: ch
 UNROLLED = 64  # a known extent up to this, reduced across rows, is written out in registers
 UNROLLED_LONG = 6  # the same where an element takes much code: a gather, or a mathematical function
 
+TOGETHER = 4  # elements of a lane that are folded at a time, across rows
 MOST_FLAT = 24  # columns of a dense table that is folded as whole vectors: accumulators in registers
 
 State = tuple[Expr, ...]
@@ -418,6 +419,7 @@ class Columns:
         self.unrolled = (as_int(frame.count) or UNROLLED + 1) <= (
             UNROLLED_LONG if frame.gathers or costs(source) else UNROLLED
         )
+        self.several = not frame.gathers and (as_int(frame.count) or CHUNK) >= TOGETHER * LANES and not costs(source)
         self.lanes = lanes or ([] if self.unrolled else [k.scratch("lanes", s.dtype, LANES * width + LANES) for s in f.start])
 
     def run(self, source: Source, row: Sequence[Index], start: Expr, n: Expr, chunks: tuple[Index, Index]) -> None:
@@ -464,6 +466,8 @@ class Columns:
                 self._put(self.lanes, lane + j, self.f.step(self._get(self.lanes, lane + j), x, splat(position)))
 
         if len(frame.reduced) == 1:
+            if self.several:
+                first = self._several(source, row, start, n, first, last)
             with k.loop(first, last, name="r") as r:
                 element((r,), r)
             return
@@ -472,6 +476,21 @@ class Columns:
             outer = unflatten(k, o, frame.inner[:-1])
             with k.loop(maximum(first - base, 0), minimum(last - base, run), name="r") as r:
                 element((*outer, r), k.let(base + r))
+
+    def _several(self, source: Source, row: Sequence[Index], start: Expr, n: Expr, first: Expr, last: Expr) -> Expr:
+        """Folds `TOGETHER` elements of each lane at a time, so that the lanes are loaded and stored less often; returns the
+        position of the first element that is left."""
+        k, frame, step = self.k, self.frame, TOGETHER * LANES
+        whole = k.let(first + (last - first) // step * step)
+        with k.loop(first, whole, step, "rows") as r, k.loop(0, LANES, name="lane") as l:
+            for j, count in k.vector_loop(0, n, "j"):
+                state = self._get(self.lanes, l * self.width + j)
+                for i in range(TOGETHER):
+                    position = r + l + i * LANES
+                    x = spread(source.at(k, frame.at((*row, start + j), (position,), True, count)))
+                    state = self.f.step(state, x, splat(position))
+                self._put(self.lanes, l * self.width + j, state)
+        return whole
 
     def _accumulate_flat(self, source: Source, first: Expr, last: Expr) -> None:
         """A dense table of few columns: 16 rows are `width` whole vectors, and lie as the lanes do."""
@@ -551,7 +570,10 @@ def flat_source(f: Fold, frame: Frame, source: Source) -> Source | None:
 
 
 def columns_width(sizes: Sequence[int], extent: Index, arrays: int = 1) -> int:
-    """Rows of a block of `Columns`: lanes of all of `sizes` bytes in 16 KiB, and no more than exist."""
+    """Rows of a block of `Columns`: lanes of all of `sizes` bytes in 16 KiB, and blocks that are known are about equal."""
     width = max(LANES, 1024 // (sum(sizes) * arrays) // LANES * LANES)
     known = as_int(extent)
-    return width if known is None else max(LANES, min(width, (known + LANES - 1) // LANES * LANES))
+    if known is None:
+        return width
+    each = cdiv(max(known, 1), cdiv(max(known, 1), width))
+    return max(LANES, cdiv(each, LANES) * LANES)

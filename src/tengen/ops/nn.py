@@ -14,7 +14,7 @@ from tengen.kernels.lowering import product
 from tengen.kernels.source import At, Source
 from tengen.loops.lang import as_int, cast, equal
 from tengen.ops.define import Case, Violation, composite, dispatch, lookup, primitive
-from tengen.ops.elementwise import add, div, exp, mul, sub
+from tengen.ops.elementwise import add, astype, div, exp, mul, sub
 from tengen.ops.indexing import outside
 from tengen.ops.reduce import count, logsumexp, max_, mean, sum_, to_float
 from tengen.ops.shape import normalize_axes, normalize_axis, reshape
@@ -136,14 +136,29 @@ def batch_norm_train(inp: Tensor, weight: Tensor | None, bias: Tensor | None, ep
 
     Source: Ioffe and Szegedy, arXiv 1502.03167
     """
-    axes = (0, *range(2, len(inp.shape)))
-    m = mean(inp, axes, True)
-    d = sub(inp, m)
-    v = mean(mul(d, d), axes, True)
+    m, v = _moments(inp)
     scale = lookup("rsqrt")(add(v, eps))
     scale = scale if weight is None else mul(scale, weight)
-    y = mul(d, scale)
+    y = mul(sub(inp, m), scale)
     return (y if bias is None else add(y, bias)), m, v
+
+
+def _moments(inp: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance of each channel, in one pass over the image.
+
+    Both are taken of the distance d from a value s near the mean, m = s + mean(d) and v = mean(d^2) - mean(d)^2: what cancels
+    is (m - s)^2 / v, which is about 1 / W where s is the mean of the channel's first row, of W elements (for (N, C) the mean of all).
+    """
+    axes = (0, *range(2, len(inp.shape)))
+    x = inp if inp.dtype.compute is inp.dtype else astype(inp, inp.dtype.compute)
+    row = tuple(d if i in (1, axes[-1]) or as_int(d) == 0 else 1 for i, d in enumerate(x.shape))
+    first = lookup("strided_slice")(x, (0,) * len(row), row, (1,) * len(row))
+    near = mean(first, axes, True)
+    d = sub(x, near)
+    along, square = mean(d, axes, True), mean(mul(d, d), axes, True)
+    v = lookup("maximum")(sub(square, mul(along, along)), 0.0)
+    m = add(near, along)
+    return (m, v) if x is inp else (astype(m, inp.dtype), astype(v, inp.dtype))
 
 
 @batch_norm_train.vjp
