@@ -149,6 +149,14 @@ class Elementwise(Source):
 
 
 @dataclass(eq=False)
+class Given(Source):
+    """A value that a kernel has computed already: it puts it into the `memo` of the place."""
+
+    shape: tuple[Index, ...]
+    dtype: DType
+
+
+@dataclass(eq=False)
 class View(Source):
     """Another source under a strided change of coordinates: axis j of the view is axis `axes[j]` of the source (None: a
     broadcast axis), coordinate c reads `starts[j] + c * steps[j]`; source axes that no view axis names are read at `fixed`."""
