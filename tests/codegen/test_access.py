@@ -14,7 +14,7 @@ from tengen.codegen.llvm import emit_kernel
 from tengen.codegen.target import Target
 from tengen.loops.builder import Builder
 from tengen.loops.interp import interpret
-from tengen.loops.lang import LANES, const, ramp
+from tengen.loops.lang import LANES, cast, const, ramp
 from tengen.loops.parse import parse_kernel
 from tengen.loops.text import print_kernel
 from tengen.loops.verify import verify
@@ -86,6 +86,20 @@ def test_partial_load_and_store(dt):
         want[:m] = a[:m]
         want[LANES : LANES + m] = a[:m]
         compare(kernel, loads, [a, np.full(2 * LANES, 1, dt.numpy)], [n], want)
+
+
+@pytest.mark.parametrize("dt", ALL, ids=str)
+def test_counts_that_are_known_store_no_byte_more(dt):
+    k = Builder("known")
+    x, o = k.input("x", float32), k.output("o", dt)
+    for n in range(LANES):
+        k.store(o, n * (LANES + 1), cast(k.load(x, 0, LANES), dt), n)
+    kernel = k.build()
+    want = np.full((LANES, LANES + 1), 1, dt.numpy)
+    for n in range(LANES):
+        want[n, :n] = values(dt, LANES)[:n]
+    arrays = [values(dt, LANES).astype(np.float32), np.full(want.size, 1, dt.numpy)]
+    compare(kernel, [load([kernel], t) for t in TARGETS], arrays, [], want.ravel())
 
 
 @pytest.mark.parametrize("dt", ALL, ids=str)

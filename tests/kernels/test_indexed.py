@@ -21,9 +21,11 @@ from tengen.kernels.indexed import (
     pad,
     take,
 )  # isort: skip  # fmt: skip
-from tengen.kernels.lowering import Lowering
+from tengen.kernels.lowering import Array, Lowering, contiguous_strides
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, Leaf, broadcast
+from tengen.loops.lang import var
+from tengen.loops.text import print_kernel
 
 LAYOUTS = ["plain", "fortran"]
 
@@ -143,3 +145,20 @@ def test_gathered_rows_fuse_with_arithmetic():
     x, i, b = data((9, 20)), np.random.default_rng(0).integers(0, 9, 7), data((20,))
     make = lambda s, j, c: Elementwise(lambda p, q: p + q, [take(s, j, 0), broadcast(c, (7, 20))], (7, 20), float32)
     evaluate(make, [x, i, b], x[i] + b)
+
+
+@pytest.mark.parametrize("rows", [9, 1 << 18, None])
+def test_rows_of_a_large_table_are_fetched_early(rows):
+    n = var("n") if rows is None else rows
+    table, index, out = (
+        Array(id, d, s, contiguous_strides(s))
+        for id, d, s in (("x", float32, (n, 40)), ("i", int32, (30,)), ("o", float32, (30, 40)))
+    )
+    lo = Lowering(None, [n] if rows is None else [])
+    pointwise(lo, [take(Leaf(table), Leaf(index), 0)], [out])
+    assert ("prefetch" in print_kernel(lo.launches[0].kernel)) == (rows != 9)
+
+
+def test_fetching_rows_changes_nothing():
+    x, i = data((300, 40)), np.random.default_rng(0).integers(-300, 300, 1000)
+    evaluate(lambda s, j: take(s, j, 0), [x, i], x[i], symbolic=True)

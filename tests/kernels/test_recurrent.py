@@ -7,10 +7,13 @@ import pytest
 from launching import array_of, compile_and_run, run
 
 from tengen.codegen.target import Target
+from tengen.kernels.axes import store_at
+from tengen.kernels.contraction import contract
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.recurrent import lstm
 from tengen.kernels.source import Elementwise, Leaf
+from tengen.kernels.together import product_by_parts
 from tengen.loops.lang import var
 from tengen.passes.hoist import hoist
 from tengen.runtime.arena import Temporaries
@@ -84,3 +87,46 @@ def test_lstm_for_open_extents(way, reverse):
     data = {id: rng.uniform(-1, 1, s).astype(np.float32) for id, s in shapes.items()}
     for a, b in zip(results(False), results(True)):
         assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_step_at_once_has_the_bits_of_one_by_parts(dtype):
+    rng = np.random.default_rng(0)
+    for t, n, h in ((2, 5, 17), (1, 7, 16)):  # a vector of units that is not full; tiles of two heights
+        projected, state, states = (t, n, 4 * h), (n, h), (t + 1, n, h)
+        shapes = {"p": projected, "w": (4 * h, h), "h": state, "c": state, "hs": states, "cs": states, "z": projected}
+        data = {id: rng.uniform(-1, 1, s).astype(dtype) for id, s in shapes.items()}
+        found = {}
+        for target, batch in (("x86-64-v3", n), ("x86-64-v4", n), ("x86-64-v4", var("n"))):
+            memory, arrays, values = {}, [], {} if batch is n else {batch: n}
+            for id in shapes:
+                a, memory[id] = array_of(data[id].copy(), id)
+                arrays.append(replace(a, shape=tuple(batch if d == n and id != "w" else d for d in a.shape)))
+            lo = Lowering(Target.named(target), list(values))
+            lstm(lo, *arrays, False)
+            names = {n.kernel.name for n in lo.launches}
+            assert ("lstm_step" in names) == (target == "x86-64-v4") and ("lstm_gates" in names) == (target == "x86-64-v3")
+            run(lo, memory, values)
+            found[target, batch] = b"".join(memory[id].tobytes() for id in ("hs", "cs", "z"))
+        assert len(set(found.values())) == 1
+
+
+def test_a_long_sum_is_added_chunk_by_chunk():
+    rng = np.random.default_rng(1)
+    n, depth = 6, 600
+    a, b = (rng.uniform(-1, 1, s).astype(np.float32) for s in ((n, depth), (depth, 64)))
+    out, want = np.zeros((n, 64), np.float32), np.zeros((n, 64), np.float32)
+    lo = Lowering(Target.named("x86-64-v4"))
+    arrays = {id: array_of(x, id) for id, x in (("a", a), ("b", b), ("out", out), ("want", want))}
+    x, y, z, w = (arrays[id][0] for id in ("a", "b", "out", "want"))
+    parts = [replace(z, shape=(n, 16), offset=16 * j) for j in range(4)]
+
+    def finish(k, values, at):
+        for part, value in zip(parts, values):
+            store_at(k, part, at, value)
+
+    product_by_parts(lo, x, y, 4, finish, "parts")
+    contract(lo, x, y, w, 0, 1, 1, 1)
+    if Target.host().has("avx512f"):
+        compile_and_run(lo, {id: memory for id, (_, memory) in arrays.items()}, {})
+        assert arrays["out"][1].tobytes() == arrays["want"][1].tobytes() and arrays["out"][1].any()

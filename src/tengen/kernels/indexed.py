@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tengen.base.dtype import DType, bool_, float64, int64
-from tengen.kernels.lowering import Array, KernelBuilder, Lowering
+from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.reduce import reduce
-from tengen.kernels.source import At, Elementwise, Literal, Source, View, broadcast
+from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source, View, broadcast
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, bitcast, cast, const, equal, fma, maximum, minimum, select, splat
+
+FAR = 1 << 24  # bytes of a table from which on its rows are fetched early: less may lie in a cache, where that only costs
 
 
 def in_range(i: Expr, extent: Index) -> Expr:
@@ -57,6 +59,23 @@ class Gather(Source):
         self.dtype = source.dtype
 
     def value(self, k, at):
+        return _value(k, self.source, at, self._inner(k, at))
+
+    @property
+    def scattered(self):
+        if not isinstance(self.source, Leaf) or not self.rest or as_int(self.source.array.strides[self.rest[-1]]) != 1:
+            return False
+        n = as_int(product(self.source.shape))
+        return n is None or n * self.dtype.size >= FAR
+
+    def fetch(self, k, at):
+        inner = self._inner(k, at)
+        index = self.source.array.index(inner.coords)
+        if inner.vec is not None and inner.vec == self.rest[-1] and as_expr(index).lanes == 1:
+            k.prefetch(k.read(self.source.array), index)
+
+    def _inner(self, k: KernelBuilder, at: At) -> At:
+        """Where in the source the element is."""
         b, p = len(self.index_shape), self.position
         inside = at.vec is not None and p <= at.vec < p + b
         index_at = place(at.coords[p : p + b], at.vec - p if inside else None, at.count)
@@ -68,7 +87,7 @@ class Gather(Source):
             j = i if i < p else i + b
             coords[axis] = at.coords[j]
             vec = axis if j == at.vec else vec
-        return _value(k, self.source, at, place(coords, vec, at.count))
+        return place(coords, vec, at.count)
 
 
 def take(source: Source, index: Source, axis: int) -> Gather:

@@ -1,8 +1,9 @@
-"""An LSTM over a sequence: two launches a step, repeated by the program, so that its length compiles nothing anew.
+"""An LSTM over a sequence: one or two launches a step, repeated by the program, so that its length compiles nothing anew.
 
 In: the input's part of the gates for all steps, the recurrent weights, the state before the first step. Out: states and gates of
-every step (`lstm`), from which `lstm_grad` walks back. Gates are ordered input, forget, cell, output. A step's product adds the
-input's part as its epilogue; what the gates make of it is one pointwise kernel. Read next: `lowering.py` (`Lowering.repeat`).
+every step (`lstm`), from which `lstm_grad` walks back. Gates are ordered input, forget, cell, output. A step is one kernel where
+the registers hold sums of all gates (`together.py`); else its product adds the input's part as its epilogue, and what the gates
+make of it is a pointwise kernel. Read next: `lowering.py` (`Lowering.repeat`).
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from tengen.kernels.axes import store_at
 from tengen.kernels.contraction import contract
 from tengen.kernels.inplace import FEW
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import copy, pointwise
-from tengen.kernels.source import Elementwise, Leaf, Literal, Source
+from tengen.kernels.source import Elementwise, Given, Leaf, Literal, Source
+from tengen.kernels.together import product_by_parts, rows_of_tile
 from tengen.loops.lang import Expr, Index, as_int, call, cast
 
 GRAIN = 1024  # elements of a piece of the gates: each has five functions, of dozens of operations
@@ -35,13 +38,7 @@ def lstm(
     with lo.repeat(steps, [projected, turned]) as i:
         t = steps - 1 - i if reverse else i
         old, new = (t + 1, t) if reverse else (t, t + 1)
-        z, from_input = _at(gates, t), Leaf(_at(projected, t))
-
-        def epilogue(k, value, at, dtype=z.dtype, more=from_input):
-            return cast(value + cast(more.at(k, at), value.dtype), dtype)
-
-        contract(lo, _at(hs, old), turned, z, 0, 1, 1, 1, epilogue, name="lstm_matmul")
-        _step(lo, z, _at(cs, old), _at(hs, new), _at(cs, new))
+        _step(lo, _at(projected, t), turned, _at(gates, t), (_at(hs, old), _at(cs, old)), (_at(hs, new), _at(cs, new)))
 
 
 def _turned(lo: Lowering, weight: Array, batch: Index) -> Array:
@@ -54,20 +51,52 @@ def _turned(lo: Lowering, weight: Array, batch: Index) -> Array:
     return dense
 
 
-def _step(lo: Lowering, z: Array, c: Array, h_new: Array, c_new: Array) -> None:
-    """From the sums z, which become the gates, and c: the next state."""
-    of = _Values(z.dtype, c.shape)
-    parts = _gates(z)
-    i, f, g, o = (of(_function(name), x) for name, x in zip(("sigmoid", "sigmoid", "tanh", "sigmoid"), map(Leaf, parts)))
+def _step(
+    lo: Lowering, from_input: Array, turned: Array, z: Array, before: tuple[Array, Array], after: tuple[Array, Array]
+) -> None:
+    """One step: from (h, c) before it to those after it, and its gates."""
+    n, outs = as_int(z.shape[0]), [*_gates(z), after[1], after[0]]
+    if (n is None or n > FEW) and rows_of_tile(4, turned, lo.target):
+        return _step_at_once(lo, from_input, turned, before, outs)
+
+    def epilogue(k, value, at, dtype=z.dtype, more=Leaf(from_input)):
+        return cast(value + cast(more.at(k, at), value.dtype), dtype)
+
+    contract(lo, before[0], turned, z, 0, 1, 1, 1, epilogue, name="lstm_matmul")
+    made = _cell([Leaf(x) for x in outs[:4]], before[1])
+    pointwise(lo, made, outs, "lstm_gates", elements=GRAIN)
+
+
+def _step_at_once(
+    lo: Lowering, from_input: Array, turned: Array, before: tuple[Array, Array], outs: Sequence[Array]
+) -> None:
+    """`_step` as one kernel."""
+    dtype, inputs = outs[0].dtype, [Leaf(x) for x in _gates(from_input)]
+    sums = [Given(x.shape, dtype) for x in inputs]
+    made = _cell(sums, before[1])
+
+    def finish(k, values, at):
+        for s, value, x in zip(sums, values, inputs):
+            at.memo[s] = k.let(cast(value + cast(x.at(k, at), value.dtype), dtype))
+        for source, out in zip(made, outs):
+            store_at(k, out, at, source.at(k, at))
+
+    product_by_parts(lo, before[0], turned, 4, finish, "lstm_step")
+
+
+def _cell(z: Sequence[Source], c: Array) -> list[Source]:
+    """From the sums of the four gates, and c: the gates, the next c and the next h."""
+    of = _Values(z[0].dtype, c.shape)
+    i, f, g, o = (of(_function(name), x) for name, x in zip(("sigmoid", "sigmoid", "tanh", "sigmoid"), z))
     after = of(lambda i, f, g, c: f * c + i * g, i, f, g, Leaf(c))
     h = of(lambda o, c: o * call("tanh", c), o, after)
-    pointwise(lo, [of.stored(x) for x in (i, f, g, o, after, h)], [*parts, c_new, h_new], "lstm_gates", elements=GRAIN)
+    return [of.stored(x) for x in (i, f, g, o, after, h)]
 
 
 def lstm_grad(
     lo: Lowering, grad_h: Array | None, grad_c: Array | None, grad_gates: Array | None, weight: Array, cs: Array, gates: Array,
     dz: Array, dh0: Array, dc0: Array, reverse: bool,
-) -> None:  # fmt: skip
+) -> None:
     """The gradients of `lstm` with respect to projected (dz), h0 and c0, from those of its three results (None: zero)."""
     steps, d = gates.shape[0], gates.dtype
     dh, dc = lo.temp(d.compute, dh0.shape), lo.temp(d.compute, dh0.shape)
@@ -89,7 +118,7 @@ def lstm_grad(
 def _step_back(
     lo: Lowering, given: Sequence[Array | None], more: Sequence[Array] | None, state: tuple[Array, Array],
     cells: tuple[Array, Array], gates: Sequence[Array], dz: Sequence[Array],
-) -> None:  # fmt: skip
+) -> None:
     """One step: from the gradients of h and c after it (of later steps: `state`; of the results: `given`) to those of its sums;
     the gradient of c before it goes to `state`."""
     of = _Values(gates[0].dtype, state[0].shape)

@@ -79,6 +79,14 @@ class Source:
         """The source broadcast to `shape` in a way of its own, or None for the general way of `broadcast`."""
         return None
 
+    def fetch(self, k: KernelBuilder, at: At) -> None:
+        """Hints at what `at` will be asked for soon, where the processor cannot guess it from the places before."""
+
+    @property
+    def scattered(self) -> bool:
+        """Whether `fetch` does something."""
+        return False
+
 
 @dataclass(eq=False)
 class Leaf(Source):
@@ -146,6 +154,14 @@ class Elementwise(Source):
             shape = next((s.shape for s in ops if s.shape), self.shape)
             arrays[self] = Elementwise(self.fn, ops, shape, self.dtype)
         return arrays[self]
+
+
+@dataclass(eq=False)
+class Given(Source):
+    """A value that a kernel has computed already: it puts it into the `memo` of the place."""
+
+    shape: tuple[Index, ...]
+    dtype: DType
 
 
 @dataclass(eq=False)
