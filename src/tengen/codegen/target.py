@@ -7,6 +7,7 @@ share. Nothing here makes LLVM initialise a back end, so asking for a target is 
 from __future__ import annotations
 
 import functools
+import os
 from dataclasses import dataclass
 
 from tengen.base.config import config
@@ -27,7 +28,8 @@ class Target:
         name: how it was asked for. triple, cpu, features: LLVM's description.
         vector_bytes: bytes of the widest vector register worth using.
         vector_registers: how many of them there are.
-        l1_bytes, l2_bytes: data cache of one core, by rule of thumb; they choose tiles and so never change a result.
+        l1_bytes, l2_bytes: data caches of one core, by rule of thumb; the second of this machine as the system tells, up to 1 MiB.
+            They choose tiles and so never change a result.
 
     >>> Target.named("x86-64").cpu, Target.named("x86-64-v4").vector_bytes
     ('x86-64-v3', 64)
@@ -91,6 +93,15 @@ class Target:
         return _NAMED[name]
 
 
+def _l2_bytes() -> int:
+    """The second cache of a core, as the system tells; the rule of thumb where it does not."""
+    try:
+        found = os.sysconf("SC_LEVEL2_CACHE_SIZE")
+    except (AttributeError, OSError, ValueError):  # not on this system
+        found = 0
+    return min(max(found, 256 << 10), 1 << 20) if found > 0 else 512 << 10
+
+
 def _processor() -> Target:
     """This machine's processor."""
     import llvmlite.binding as llvm
@@ -101,9 +112,10 @@ def _processor() -> Target:
         raise ConfigError(f"no code generation for {triple}; help: x86-64 and AArch64 machines are supported")
     features = llvm.get_host_cpu_features().flatten()
     if arch == "aarch64":
-        return Target("native", triple, llvm.get_host_cpu_name(), features, 16, 32)
+        return Target("native", triple, llvm.get_host_cpu_name(), features, 16, 32, l2_bytes=_l2_bytes())
     wide = "+avx512vl" in features.split(",")
-    return Target("native", triple, llvm.get_host_cpu_name(), features, 64 if wide else 32, 32 if wide else 16)
+    vectors = (64, 32) if wide else (32, 16)
+    return Target("native", triple, llvm.get_host_cpu_name(), features, *vectors, l2_bytes=_l2_bytes())
 
 
 _V3 = ("avx2", "fma", "f16c", "bmi2")

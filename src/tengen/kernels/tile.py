@@ -24,7 +24,10 @@ PIECES = 6  # as many as this are enough to share
 MOST_ROWS = 96  # of a block
 MOST_BLOCKS = 4  # blocks of rows of a piece at most
 DEPTH_PAD = LANES  # rows of packed `a` are this much further apart than they are long: they begin in different cache sets
-SAME_SETS = 2048  # bytes; lines that are a multiple of it apart share a few sets of a first cache
+SAME_SETS = 4096  # bytes; lines that are a multiple of it apart share a set of a first cache
+THREADS = (2, 4, 8)  # numbers of threads between which pieces should be shared out evenly
+COPY, READ = 10, 3  # what copying, and reading from far, an element of an operand costs, in multiply-adds of a vector
+PIECE = 1 << 14  # what beginning a piece costs, in multiply-adds
 
 
 class Machine(Protocol):
@@ -188,7 +191,9 @@ def sized(p: Problem, s: Register) -> Tile:
     tiles = 1 if m is None else -(-m // s.rows)
     tall = None if m is None or m == tiles * s.rows or m < tiles * (s.rows - 1) else m - tiles * (s.rows - 1)
     exact = m == tiles * s.rows or tall is not None
-    return Tile(s, block, small, narrow, pitch, tall, exact and not narrow and bool(s.along_k) and p.border is None and _readable(p))
+    return Tile(
+        s, block, small, narrow, pitch, tall, exact and not narrow and bool(s.along_k) and p.border is None and _readable(p)
+    )
 
 
 def _readable(p: Problem) -> bool:
@@ -237,15 +242,22 @@ def most_columns(p: Problem, t: Tile, target: Machine | None) -> int:
 def piece_size(p: Problem, t: Tile, target: Machine | None) -> tuple[Expr, Expr]:
     """Columns and rows of a piece.
 
-    Columns are as many as a chunk of b for them half fills L2, and fewer if there would be too few pieces. Rows are one block;
-    where all of b for the columns does not stay in L2, they are several: then a chunk of b that is there is used more often.
+    A chunk of b for its columns at most half fills L2. Where extents are known, `_shared` weighs what is copied and read for each
+    piece against how evenly threads share them. Else there are as many columns as that, and fewer if there would be too few
+    pieces; and one block of rows, or several where all of b for the columns does not stay in L2: then a chunk of b that is
+    there is used more often.
     """
+    chosen = t.schedule
+    m, n, g, k = (as_int(x) for x in (p.rows, p.columns, p.groups, p.chunks.positions))
+    if m and n and g and k and not (chosen.panels and chosen.blocks):
+        high, wide = _shared(p, t, target, m, n, k)
+        panels = const(chosen.panels or wide)
+        return panels * t.columns, const(chosen.blocks * t.block or high * t.rows)
     size, l2 = p.compute.size, machine(target)[2]
-    blocks = as_expr(cdiv(p.rows, t.block)) * p.groups
     most = most_columns(p, t, target) // t.columns
+    blocks = as_expr(cdiv(p.rows, t.block)) * p.groups
     panels = as_expr(cdiv(p.columns, t.columns))
     wanted = cdiv(as_expr(PIECES), maximum(blocks, 1))  # pieces that the columns should be shared out to
-    chosen = t.schedule
     panels = const(chosen.panels) if chosen.panels else minimum(maximum(as_expr(panels // wanted), 1), most)
     columns = panels * t.columns
     if chosen.blocks:
@@ -254,3 +266,33 @@ def piece_size(p: Problem, t: Tile, target: Machine | None) -> tuple[Expr, Expr]
     several: Expr = minimum(maximum(as_expr(pieces // PIECES), 1), MOST_BLOCKS)
     stays = p.chunks.positions * columns * size <= l2 // 2
     return columns, select(stays, const(1), several) * t.block
+
+
+def _shared(p: Problem, t: Tile, target: Machine | None, m: int, n: int, terms: int) -> tuple[int, int]:
+    """Tiles of a piece, one below the other, and its panels: those for which the last of some threads is done soonest. `terms`:
+    of a sum."""
+    tiles, panels, groups = -(-m // t.rows), -(-n // t.columns), as_int(p.groups) or 1
+    copy = READ if t.direct else COPY if p.border is None else 2 * COPY
+    most, near = most_columns(p, t, target) // t.columns, machine(target)[2] // 2
+
+    def cost(high: int, wide: int) -> float:
+        parts, blocks = -(-panels // wide), -(-tiles // high)
+        uneven = sum(_last(high, tiles, groups * parts, x) * x for x in THREADS) / (len(THREADS) * groups * parts * tiles)
+        short = 1 if t.along_k else max(1.0, 3 * LANES / (high * t.rows))  # long runs of rows copy well
+        again = COPY if not t.schedule.packed else 0 if terms * wide * t.columns * p.compute.size <= near else READ
+        moved = copy * short * parts / n + again * blocks / m
+        return uneven * (1 + moved) + blocks * parts * PIECE / (m * n * terms)
+
+    highs = {-(-tiles // -(-tiles // x)) for x in range(1, min(tiles, t.schedule.high * MOST_BLOCKS) + 1)}
+    wides = {-(-panels // -(-panels // x)) for x in range(1, min(panels, most) + 1)}
+    return min(((h, w) for h in sorted(highs) for w in sorted(wides)), key=lambda at: cost(*at))
+
+
+def _last(high: int, tiles: int, times: int, threads: int) -> int:
+    """When the last thread is done, in tiles, that share `times` columns of tiles in pieces of so many, and what is left over."""
+    whole, rest = divmod(tiles, high)
+    rounds, more = divmod(whole * times, threads)
+    done, left = (rounds + bool(more)) * high, times if rest else 0
+    if more and rest:  # others begin with what is left over
+        left = max(0, left - (threads - more) * (high // rest))
+    return done + -(-left // threads) * rest
