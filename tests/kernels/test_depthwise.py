@@ -17,6 +17,7 @@ CASES = [  # image, kernel, stride, padding, dilation
     ((2, 16, 17, 9), (3, 3), 1, 2, 2),
     ((1, 16, 10, 10), (1, 3), 3, (0, 2), (1, 2)),
     ((1, 3, 1, 1), (3, 3), 1, 1, 1),
+    ((1, 695, 6, 19), (3, 3), 2, 1, 1),  # several pieces of channels
     ((1, 16, 2, 3), (5, 5), 1, 4, 1),
     ((0, 16, 5, 5), (3, 3), 1, 1, 1),
     ((1, 16, 0, 4), (3, 3), 1, 2, 1),
@@ -53,6 +54,16 @@ def test_the_bits_of_a_contraction(case, monkeypatch):
     monkeypatch.setattr(depthwise, "fits", lambda w, groups: False)
     for a, b in zip(results(case, True), mine):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_padding_is_multiplied(traced):
+    """Zeros beyond the border times an infinite weight are NaN, as every padding is; the inside is not touched."""
+    x, w = np.ones((1, 17, 7, 12), "float32"), np.ones((17, 1, 1, 3, 3), "float32")
+    w[:, 0, 0, 0, 0] = np.inf
+    f = lambda x, w: F.conv2d(x, w, padding=1, groups=17)
+    y = (trace(f) if traced else f)(Tensor(x), Tensor(w)).numpy()
+    assert np.isnan(y[:, :, 0]).all() and np.isnan(y[:, :, :, 0]).all() and (y[:, :, 1:, 1:] == np.inf).all()
 
 
 def test_one_image_is_part_of_a_batch():

@@ -1,14 +1,15 @@
 """Depthwise convolutions in two dimensions: one filter to a channel, sixteen channels to a vector, no copy of the image.
 
 A `stencil` computes pixels of a lattice as sums of taps: a convolution has one lattice, its transpose one for each phase of the
-stride. Rows of outputs share the loads of neighbouring pixels; where the image ends, masked loads give the padding's zeros.
+stride. Pixels of a tile share the loads of their neighbours, and all channels of a tile are computed before the next one, so that
+memory is read in the order in which it lies; beyond the image's end, weights are multiplied by the padding's zeros.
 `stencil_weights` sums over pixels instead, for the filter's gradient. The sums have the order of `chunks.Chunks`, so the bits
 are those of every other contraction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,11 +23,13 @@ from tengen.kernels.schedule import Schedule, outside
 from tengen.kernels.source import At
 from tengen.kernels.tile import machine
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, equal, maximum, minimum, select, splat
+from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, equal, maximum, minimum, select
 
-GRAIN = 1 << 13  # values of a piece, about, by rule
+GRAIN = 1 << 16  # values of a piece, at most about, by rule: neighbouring pieces read the rows between them twice
+GRAIN_WEIGHTS = 1 << 13  # the same for the filter's gradient
+PIECES = 16  # as many as this are enough to share
+WEIGHTS_BYTES = 12 << 10  # of a piece, at most about
 MOST_TAPS = 64
-LOW = 32  # rows; in lower images, tiles may hang over the border
 
 Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
 
@@ -120,22 +123,28 @@ def width(target, d: DType) -> int:
     return 8 if bytes_ * registers // (LANES * d.size) >= 32 else 4
 
 
-def best_width(columns: int | None, most: int) -> int:
-    """How many pixels a tile has, so that tiles cover most of a row cheaply; what they leave costs twice as much."""
-    if not columns:
-        return most
-    cost = lambda n: columns // n * (n + 1.5) + columns % n * 2
-    return min(range(most, min(most, 4) - 1, -1), key=cost)
+def best_width(columns: int, most: int) -> int:
+    """How many pixels a tile has: as few tiles to a row as can be, of one size where that exists."""
+    tiles = cdiv(max(columns, 1), most)
+    even = [n for n in range(most, most // 2, -1) if columns % n == 0]
+    return even[0] if even else cdiv(max(columns, 1), tiles)
 
 
-def schedule(lo: Lowering, name: str, src: Array, out: Array, taps: Sequence[Tap], step: tuple[int, int], wide: int) -> Stencil:
-    """How it is computed: tuned, or by rule with tiles of `wide` pixels."""
+def channel_block(taps: Index, channels: Index, d: DType) -> tuple[Index, Index]:
+    """Channels of a piece, and pieces that it takes: weights of a piece stay in the first cache beside the image."""
+    most = max(1, WEIGHTS_BYTES // (as_int(taps) or 1) // (LANES * d.size)) * LANES
+    parts = cdiv(channels, most)
+    return cdiv(cdiv(channels, LANES), parts) * LANES, parts
+
+
+def schedule(lo: Lowering, name: str, src: Array, out: Array, taps: Sequence[Tap], step, wide: int, elements=GRAIN) -> Stencil:
+    """How it is computed: tuned, or by rule with tiles of `wide` pixels and pieces of `elements`."""
 
     def meaning() -> str:
         arrays = "; ".join(f"{a.dtype} {list(a.shape)} by {list(a.strides)}" for a in (src, out))
         return f"{name} of {arrays} taps {[(t.y, t.x) for t in taps]} step {list(step)}"
 
-    return lo.choose(meaning, Stencil(wide), Stencil.fits)
+    return lo.choose(meaning, Stencil(wide, elements), Stencil.fits)
 
 
 def stencil(
@@ -166,83 +175,126 @@ class _Stencil:
         self.compute = src.dtype.compute
 
     def write(self, phases: Sequence[Phase]) -> None:
-        """Writes and launches the kernel: a piece is some rows of one image, all channels."""
+        """Writes and launches the kernel: a piece is some rows of one image, and as many channels as weights stay close by."""
         k = self.k
         taps = [t for p in phases for t in p.taps]
         by_rule = width(self.lo.target, self.compute)
         self.s = schedule(self.lo, "stencil", self.src, self.out, taps, self.step_in, by_rule)
         self.wide = self.s.wide
         n, channels = self.out.shape[:2]
-        high, row = as_expr(phases[0].count[0]), phases[0].count[1] * channels
-        rows = maximum(const(1), self.s.elements // maximum(as_expr(row), 1))
-        blocks = cdiv(high, rows)
-        piece = k.split(n * blocks)
-        self.n = k.let(piece // blocks)
-        start = k.let(piece % blocks * rows)
+        some, parts = channel_block(self.weights.shape[0], channels, self.weights.dtype)
+        high, row = as_expr(phases[0].count[0]), maximum(as_expr(phases[0].count[1] * some), 1)
+        shared = cdiv(as_expr(n * parts) * high, PIECES)
+        rows = maximum(const(1), minimum(self.s.elements // row, shared))
+        blocks = as_expr(cdiv(high, rows))
+        piece = k.split(n * parts * blocks)
+        self.n = k.let(piece // (blocks * parts))
+        first, start = k.let(piece // blocks % parts * some), k.let(piece % blocks * rows)
+        self.channels = first, minimum(as_expr(channels), first + some)
         with k.loop(start, minimum(high, start + rows), name="row") as y:
             for p in phases:
                 with k.if_(y < p.count[0] if p is not phases[0] else const(True, bool_)):
-                    for c, count in k.vector_loop(0, channels, "channel"):
-                        self.row(p, y, c, count)
+                    self.row(p, y)
         self.lo.launch(k)
 
-    def row(self, p: Phase, y: Expr, c: Expr, count: Expr | None) -> None:
-        """One row of one lattice for one vector of channels: whole tiles inside of the image, the rest pixel by pixel."""
-        k, (sy, sx) = self.k, self.step_in
-        height, wide = self.src.shape[2:]
-        w = k.read(self.weights)
-        ws = {t: cast(k.load(w, t * self.weights.strides[0] + c + self.weights.offset, LANES, count), self.compute)
-              for t in dict.fromkeys(tap.weight for tap in p.taps)}  # fmt: skip
-        top = k.let(y * sy)
-        columns = as_expr(p.count[1])
-        if p.taps:
-            ys, xs = [t.y for t in p.taps], [t.x for t in p.taps]
-            masked = (as_int(height) or LOW + 1) <= LOW  # too many of the rows are at a border
-            inside = const(True, bool_) if masked else k.let((top + min(ys) >= 0) & (top + max(ys) < height))
-            first = max(0, -(min(xs) // sx))
-            last = minimum(columns, cdiv(maximum(as_expr(wide - max(xs)), 0), sx))
-            n = best_width(as_int(maximum(last - first, 0)), self.wide)
-            tiles = k.let(select(inside, maximum(last - first, 0) // n * n, 0))
-        else:
-            first, tiles, n, masked = 0, const(0), 1, False
-        left = k.let(select(tiles > 0, const(first), columns))  # all of the row where there is no tile
+    def row(self, p: Phase, y: Expr) -> None:
+        """One row of one lattice. Where it is known how long it is, all of it in tiles; else tiles where all of their pixels are
+        inside of the image, and the rest pixel by pixel."""
+        k, sx = self.k, self.step_in[1]
+        left, right = min((t.x for t in p.taps), default=0), max((t.x for t in p.taps), default=0)
+        columns, wide = as_int(p.count[1]), as_int(self.src.shape[3])
+        if columns is not None and wide is not None:
+            n = best_width(columns, self.wide)
+            first = min(max(0, cdiv(-left, sx * n)), columns // n)  # the first tile that begins inside of the image
+            last = max(first, min(columns // n, ((wide - 1 - right) // sx + 1) // n))
+            for x in range(0, first * n, n):
+                self.tile(p, y, const(x), n, x)
+            with k.loop(first * n, last * n, n, name="x") as x:
+                self.tile(p, y, x, n)
+            for x in range(last * n, columns, n):
+                self.tile(p, y, const(x), min(n, columns - x), x)
+            return
+        n, first = self.wide, max(0, -(left // sx))
+        last = minimum(as_expr(p.count[1]), cdiv(maximum(as_expr(self.src.shape[3] - right), 0), sx))
+        tiles = k.let(maximum(last - first, 0) // n * n)
+        side = k.let(select(tiles > 0, const(first), as_expr(p.count[1])))  # all of the row where there is no tile
         with k.loop(first, first + tiles, n, name="x") as x:
-            self.tile(p, ws, y, x, c, count, n, masked)
-        with k.loop(0, 2, name="side") as side:
-            start = select(equal(side, 0), const(0), minimum(left + tiles, columns))
-            with k.loop(start, select(equal(side, 0), left, columns), name="x") as x:
-                self.pixel(p, ws, y, x, c, count)
+            self.tile(p, y, x, n)
+        for start, stop in ((const(0), side), (minimum(side + tiles, as_expr(p.count[1])), as_expr(p.count[1]))):
+            with k.loop(start, stop, name="x") as x:
+                for c, count in self.each_channel():
+                    self.pixel(p, y, x, c, count)
+
+    def each_channel(self) -> Iterator[tuple[Expr, Expr | None]]:
+        """Vectors of the piece's channels: whole ones, then the rest."""
+        start, stop = self.channels
+        n = as_int(self.out.shape[1])
+        if n is not None and n % LANES == 0:
+            with self.k.loop(start, stop, LANES, name="channel") as c:
+                yield c, None
+        else:
+            yield from self.k.vector_loop(start, stop, "channel")
 
     def at(self, y: Index, x: Index, c: Expr) -> Expr:
         """Where a pixel of the image lies."""
         return as_expr(self.src.index((self.n, c, y, x)))
 
-    def tile(self, p: Phase, ws: dict, y: Expr, x: Expr, c: Expr, count: Expr | None, n: int, masked: bool) -> None:
-        """`n` neighbouring pixels of a row, whose columns are inside of the image; with `masked`, rows may be outside."""
-        k, src = self.k, self.k.read(self.src)
-        acc = [const(0, self.compute, LANES)] * n
-        for line in dict.fromkeys(t.y for t in p.taps):
-            at = k.let(y * self.step_in[0] + line)
-            there = k.let(self.within(at, 2)) if masked else None
-            base = k.let(self.at(self.clamped(at, 2) if masked else at, x * self.step_in[1], c))
-            seen: dict[int, Expr] = {}
-            for tap in (t for t in p.taps if t.y == line):
-                for i in range(n):
-                    column = i * self.step_in[1] + tap.x
-                    if column not in seen:
-                        v = k.load(src, base + column * self.src.strides[3], LANES, count)
-                        seen[column] = self.or_zero(v, there)
-                    acc[i] = k.let(multiply_add(seen[column], ws[tap.weight], acc[i]))
-        for i, v in enumerate(acc):
-            self.store(p, v, y, x + i, c, count)
+    def weight(self, tap: Tap, c: Expr, count: Expr | None) -> Expr:
+        """The weights of a tap."""
+        w = self.k.load(self.k.read(self.weights), self.weights.index((tap.weight, c)), LANES, count)
+        return cast(w, self.compute)
 
-    def pixel(self, p: Phase, ws: dict, y: Expr, x: Expr, c: Expr, count: Expr | None) -> None:
+    def tile(self, p: Phase, y: Expr, x: Expr, n: int, known: int | None = None) -> None:
+        """`n` neighbouring pixels of a row, all channels of the piece. known: where they begin, if it is known; then some of
+        their columns may be outside of the image, otherwise none."""
+        wide = as_int(self.src.shape[3])
+        start = None if known is None else known * self.step_in[1]
+        outside = lambda column: start is not None and wide is not None and not 0 <= start + column < wide
+        for c, count in self.each_channel():
+            acc = [self.k.var(const(0, self.compute, LANES), name="acc") for _ in range(n)]
+            for line in dict.fromkeys(t.y for t in p.taps):
+                self.line(p, line, acc, y, x, c, count, outside)
+            for i, v in enumerate(acc):
+                self.store(p, v.value, y, x + i, c, count)
+
+    def line(self, p: Phase, line: int, acc: list, y: Expr, x: Expr, c: Expr, count: Expr | None, outside) -> None:
+        """Adds the taps of one row of the image to a tile: zeros times weights where there is none."""
+        k, src, (sy, sx) = self.k, self.k.read(self.src), self.step_in
+        taps = [(t, self.weight(t, c, count)) for t in p.taps if t.y == line]
+        zero = const(0, self.compute, LANES)
+        row = k.let(y * sy + line)
+        with k.if_(k.let(self.has_row(p, line, row))):
+            base = k.let(self.at(row, x * sx, c))
+            seen: dict[int, Expr] = {}
+            sums = [a.value for a in acc]
+            for tap, w in taps:
+                for i in range(len(acc)):
+                    column = i * sx + tap.x
+                    if column not in seen:
+                        v = None if outside(column) else k.load(src, base + column * self.src.strides[3], LANES, count)
+                        seen[column] = zero if v is None else k.let(cast(v, self.compute))
+                    sums[i] = k.let(multiply_add(seen[column], w, sums[i]))
+            for a, v in zip(acc, sums):
+                a.set(v)
+        with k.else_():
+            for _, w in taps:
+                for a in acc:
+                    a.set(multiply_add(zero, w, a.value))
+
+    def has_row(self, p: Phase, line: int, row: Expr) -> Expr:
+        """Whether the image has the row that is `line` from a point's; known for most lines where extents are."""
+        count, height = as_int(p.count[0]), as_int(self.src.shape[2])
+        if line >= 0 and count is not None and height is not None and (count - 1) * self.step_in[0] + line < height:
+            return const(True, bool_)
+        return self.within(row, 2)
+
+    def pixel(self, p: Phase, y: Expr, x: Expr, c: Expr, count: Expr | None) -> None:
         """One pixel, wherever it lies."""
         k = self.k
         acc: Expr = const(0, self.compute, LANES)
         for tap in p.taps:
             v = self.masked(y * self.step_in[0] + tap.y, x * self.step_in[1] + tap.x, c, count)
-            acc = k.let(multiply_add(v, ws[tap.weight], acc))
+            acc = k.let(multiply_add(v, self.weight(tap, c, count), acc))
         self.store(p, acc, y, x, c, count)
 
     def masked(self, y: Expr, x: Expr, c: Expr, count: Expr | None) -> Expr:
@@ -255,16 +307,6 @@ class _Stencil:
     def within(self, i: Expr, axis: int) -> Expr:
         """Whether a row or a column is one of the image."""
         return (i >= 0) & (i < self.src.shape[axis])
-
-    def clamped(self, i: Expr, axis: int) -> Expr:
-        """The nearest row or column of the image, from where something can be loaded. (A load that is masked away instead waits
-        for earlier stores that have the same place in a page: images often lie like that.)"""
-        return minimum(maximum(i, 0), self.src.shape[axis] - 1)
-
-    def or_zero(self, v: Expr, there: Expr | None) -> Expr:
-        """A loaded vector as what is computed in, or zeros."""
-        v = cast(v, self.compute)
-        return self.k.let(v if there is None else select(splat(there), v, splat(const(0, self.compute))))
 
     def store(self, p: Phase, v: Expr, y: Expr, x: Expr, c: Expr, count: Expr | None) -> None:
         k = self.k
@@ -298,7 +340,7 @@ class _Weights(_Stencil):
     def write_sums(self) -> None:
         """Launches the sums of the chunks, and what adds them. A piece is some chunks by some channels."""
         k, channels = self.k, as_expr(self.channels)
-        self.s = schedule(self.lo, "stencil weights", self.src, self.grad, self.taps, self.step_in, 4)
+        self.s = schedule(self.lo, "stencil weights", self.src, self.grad, self.taps, self.step_in, 4, GRAIN_WEIGHTS)
         self.wide = self.s.wide
         lines, group, chunks = as_expr(self.chunks.outer), self.chunks.group, self.chunks.count
         some = maximum(const(1), self.s.elements // maximum(const(self.chunks.run) * channels, 1))
@@ -313,13 +355,13 @@ class _Weights(_Stencil):
                 acc = [k.var(const(0, self.compute, LANES), name="acc") for _ in self.taps]
                 with k.loop(first, last, name="line") as line:
                     self.n, y = unflatten(k, line, (self.grad.shape[0], self.grad.shape[2]))
-                    self.line(acc, as_expr(y), c, count)
+                    self.pixels(acc, as_expr(y), c, count)
                 for t, a in enumerate(acc):
                     k.store(sums, k.let(as_expr(partial.index((chunk, t, c)))), a.value, count)
         self.lo.launch(k)
         self.add(partial, chunks)
 
-    def line(self, acc: list, y: Expr, c: Expr, count: Expr | None) -> None:
+    def pixels(self, acc: list, y: Expr, c: Expr, count: Expr | None) -> None:
         """One row of the gradient: pixels in order, in tiles where all of their taps are inside of the image."""
         k, (sy, sx) = self.k, self.step_in
         height, wide = self.src.shape[2:]
