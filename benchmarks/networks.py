@@ -6,6 +6,7 @@ same weights, inputs, and functions that run or train Tengen's. The peers' sides
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import re
 import sys
@@ -124,21 +125,29 @@ NETWORKS = {
 
 
 class Inference:
-    """Tengen's side of inference: `traced()` and `eager()` give the logits."""
+    """Tengen's side of inference: `traced()` and `eager()` give the logits. `block`: makes what it runs in (`amp.autocast`)."""
 
-    def __init__(self, network: Network, batch: int):
+    def __init__(self, network: Network, batch: int, block: Callable = contextlib.nullcontext):
         self.net = network.tengen()
         self.data = network.data(batch)
         x = tengen.Tensor(self.data)
-        run = tengen.trace(self.net, capture_as_const=True)
+
+        def predict(x):
+            with block():
+                return self.net(x)
+
+        run = tengen.trace(self.net if block is contextlib.nullcontext else predict, capture_as_const=True)
         self.traced: Callable = lambda: run(x)
-        self.eager: Callable = lambda: self.net(x)
+        self.eager: Callable = lambda: predict(x)
 
 
 class Trainer:
-    """Tengen's side of training: `step()` trains once and returns the loss."""
+    """Tengen's side of training: `step()` trains once and returns the loss. `block`: makes what the forward pass runs in."""
 
-    def __init__(self, network: Network, batch: int, traced: bool, shape: tuple[int, ...] | None = None, **options):
+    def __init__(
+        self, network: Network, batch: int, traced: bool, shape: tuple[int, ...] | None = None,
+        block: Callable = contextlib.nullcontext, **options,
+    ):  # fmt: skip
         self.net = network.tengen(training=True, **options)
         kind = {"SGD": SGD, "AdamW": AdamW}[network.optimizer]
         opt = kind(self.net.parameters(), **RATES[network.optimizer])
@@ -146,8 +155,9 @@ class Trainer:
 
         def train(data, label):
             with gm:
-                logits = self.net(data)
-                loss = F.loss.cross_entropy(F.reshape(logits, (-1, network.classes)), F.flatten(label))
+                with block():
+                    logits = self.net(data)
+                    loss = F.loss.cross_entropy(F.reshape(logits, (-1, network.classes)), F.flatten(label))
                 gm.backward(loss)
             opt.step().clear_grad()
             return loss

@@ -8,6 +8,7 @@ between calls, so that they do not disturb the next contender.
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -87,9 +88,12 @@ def inference(network: Network, module, data: np.ndarray, who: str) -> Callable:
 
 class TorchTrainer:
     """PyTorch's side of training, from the weights of Tengen's module, or of PyTorch's own. `style`: "eager", "channels-last" or "compile"
-    (channels-last where there are convolutions)."""
+    (channels-last where there are convolutions). `block`: makes what the forward pass runs in."""
 
-    def __init__(self, network: Network, module, batch: int, style: str, shape: tuple[int, ...] | None = None, **options):
+    def __init__(
+        self, network: Network, module, batch: int, style: str, shape: tuple[int, ...] | None = None,
+        block: Callable = contextlib.nullcontext, **options,
+    ):  # fmt: skip
         import torch
 
         given = isinstance(module, torch.nn.Module)
@@ -104,7 +108,8 @@ class TorchTrainer:
         run = torch.compile(net, dynamic=False) if style == "compile" else net
 
         def step():
-            loss = torch.nn.functional.cross_entropy(run(data).reshape(-1, network.classes), label)
+            with block():
+                loss = torch.nn.functional.cross_entropy(run(data).reshape(-1, network.classes), label)
             loss.backward()
             opt.step()
             opt.zero_grad(set_to_none=True)

@@ -24,7 +24,7 @@ import plots
 from compare import RESULTS, Row, duration, markdown
 
 HERE = Path(__file__).parent
-BENCHES = ["inference", "training", "kernels", "start", "eager", "compile", "memory", "growth", "tune", "artifact"]
+BENCHES = ["inference", "training", "kernels", "start", "eager", "compile", "memory", "growth", "tune", "amp", "artifact"]
 README = HERE / "README.md"
 HOW = {2: "2 threads, by the clock", 1: "one thread, in processor time"}
 

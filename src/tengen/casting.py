@@ -1,8 +1,9 @@
 """What `amp.autocast` does to calls of ops: while a thread is inside of it, its calls come by here, and a rule brings their
 operands to other dtypes before they run.
 
-In: calls of ops, as `dispatch` gets them. Out: the same, with a cast before an operand where the rule says so. What a call is made
-of (the body of a composite) and the backward walk see no rule: a call is a function of its operands alone.
+In: calls of ops, as `dispatch` gets them. Out: the same, with a cast before an operand, or another attribute, where the rule
+says so. What a call is made of (the body of a composite) and the backward walk see no rule: a call is a function of its operands
+and attributes alone.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ from tengen.base.dtype import DType
 from tengen.ops.define import REGISTRY, Op, dispatch
 from tengen.tensor import Tensor
 
+Rule = Callable[[Op, tuple, tuple], tuple[tuple, tuple]]
+
 
 class Casting(threading.local):
     """The rule of the calling thread.
 
     Attributes:
-        rule: (op, operands) -> operands; None outside of autocast. high: the dtype of `wide`. key: what names the rule where
-            programs are kept.
+        rule: (op, operands, attributes) -> operands and attributes; None outside of autocast. high: the dtype of `wide`. key: what
+            names the rule where programs are kept.
     """
 
-    rule: Callable[[Op, tuple], tuple] | None = None
+    rule: Rule | None = None
     high: DType | None = None
     key: Hashable = None
 
@@ -43,7 +46,7 @@ def _by_rule(go: Callable[[Op, tuple, tuple], Any]) -> Callable[[Op, tuple, tupl
             return go(op, inputs, attrs)
         casting.rule = None
         try:
-            return go(op, rule(op, inputs), attrs)
+            return go(op, *rule(op, inputs, attrs))
         finally:
             casting.rule = rule
 
@@ -54,7 +57,7 @@ _ruled = (_by_rule(dispatch.run), _by_rule(dispatch.slow))
 
 
 @contextlib.contextmanager
-def casts(rule: Callable[[Op, tuple], tuple] | None, high: DType | None, key: Hashable) -> Iterator[None]:
+def casts(rule: Rule | None, high: DType | None, key: Hashable) -> Iterator[None]:
     """Calls of the calling thread go by this rule; None: by none. See `Casting`."""
     global _inside
     before = casting.rule, casting.high, casting.key

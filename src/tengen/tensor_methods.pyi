@@ -109,7 +109,9 @@ class TensorMethods:
         """log(1 + x) without cancellation near 0, at most 2 ULP off; -inf at -1, NaN below."""
     def logsoftmax(self, axis: int | Sequence[int] | None = -1) -> Tensor:
         """log(softmax(x)), without overflow."""
-    def matmul(self, inp2: TensorLike, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
+    def matmul(
+        self, inp2: TensorLike, transpose_a: bool = False, transpose_b: bool = False, precision: str = 'highest',
+    ) -> Tensor:
         """Matrix product over the last two axes; leading axes broadcast. A 1-D operand is a row (first) or a column (second),
         whose axis disappears from the result, as in NumPy."""
     def max(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:

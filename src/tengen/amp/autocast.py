@@ -16,8 +16,9 @@ import numpy as np
 
 from tengen.amp.policy import POLICY
 from tengen.base.dtype import DType, bfloat16, dtype, float16, float32, float64
-from tengen.base.errors import DTypeError
-from tengen.casting import casting, casts
+from tengen.base.errors import ArgumentError, DTypeError
+from tengen.casting import Rule, casting, casts
+from tengen.ops.contract import PRECISIONS
 from tengen.ops.define import REGISTRY, Op
 from tengen.parameter import Parameter
 from tengen.tensor import Tensor, tracing
@@ -42,6 +43,9 @@ class autocast:
         low_prec_dtype: of contractions (matmul, linear, convolutions, attention): "float16" or "bfloat16".
         high_prec_dtype: of exponentials, logarithms, sums, softmax, norms and losses: "float32" or "float64".
         dtype: PyTorch's name for `low_prec_dtype`.
+        precision: of the products in contractions other than attention: "highest" multiplies the operands, cast to the low
+            dtype, in float32. "bfloat16", which goes with that dtype, sums two products at a time as processors' instructions for
+            bfloat16 do: where there are such instructions it is faster, and the bits are others. See `loops.lang.dot2`.
 
     All other ops are computed in the widest dtype of their operands, as always (`tengen.amp.policy` is the table). A float64
     operand of a contraction keeps it in float64. Parameters stay what they are, and get gradients of their own dtype; one that is
@@ -60,18 +64,25 @@ class autocast:
     """
 
     def __init__(
-        self, enabled: bool = True, low_prec_dtype: Any = "float16", high_prec_dtype: Any = "float32", *, dtype: Any = None
-    ):
+        self, enabled: bool = True, low_prec_dtype: Any = "float16", high_prec_dtype: Any = "float32", *, dtype: Any = None,
+        precision: str = "highest",
+    ):  # fmt: skip
         if isinstance(enabled, (str, DType)):
             raise TypeError(f"autocast({enabled!r}): the first argument is `enabled`; help: autocast(dtype='bfloat16')")
         self.enabled = bool(enabled)
         self.low_prec_dtype = _one_of(low_prec_dtype if dtype is None else dtype, float16, bfloat16)
         self.high_prec_dtype = _one_of(high_prec_dtype, float32, float64)
+        if precision not in PRECISIONS:
+            raise ArgumentError(f"autocast: precision={precision!r} must be one of {', '.join(PRECISIONS)}")
+        if precision != "highest" and self.low_prec_dtype.name != precision:
+            raise DTypeError(f"autocast: precision={precision!r} goes with dtype={precision!r}, not {self.low_prec_dtype}")
+        self.precision = precision
         self._entered: list = []
 
     def __enter__(self) -> autocast:
         low, high = self.low_prec_dtype, self.high_prec_dtype
-        block = casts(_rule(low, high), high, ("autocast", low, high)) if self.enabled else casts(None, None, None)
+        rule, key = _rule(low, high, self.precision), ("autocast", low, high, self.precision)
+        block = casts(rule, high, key) if self.enabled else casts(None, None, None)
         block.__enter__()
         _blocks.depth += 1
         self._entered.append(block)
@@ -88,7 +99,7 @@ class autocast:
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
-            with autocast(self.enabled, self.low_prec_dtype, self.high_prec_dtype):
+            with autocast(self.enabled, self.low_prec_dtype, self.high_prec_dtype, precision=self.precision):
                 return function(*args, **kwargs)
 
         return run
@@ -102,20 +113,23 @@ def _one_of(d: Any, *some: DType) -> DType:
 
 
 @functools.cache
-def _rule(low: DType, high: DType) -> Callable[[Op, tuple], tuple]:
-    """(op, operands) -> the operands in the dtypes of the table."""
+def _rule(low: DType, high: DType, precision: str) -> Rule:
+    """(op, operands, attributes) -> the operands in the dtypes of the table, and the precision of products."""
 
-    def rule(op: Op, inputs: tuple) -> tuple:
+    def rule(op: Op, inputs: tuple, attrs: tuple) -> tuple[tuple, tuple]:
         policy = POLICY.get(op.name)
         if policy is None:
-            return inputs
+            return inputs, attrs
         inputs = tuple([Tensor(x) if isinstance(x, (np.ndarray, np.generic)) else x for x in inputs])
         floats = [x.dtype for x in inputs if isinstance(x, Tensor) and x.dtype.is_float]
         if policy == "high":
-            return tuple([_cast(x, high) if isinstance(x, Tensor) and x.dtype.bits < high.bits else x for x in inputs])
+            return tuple([_cast(x, high) if isinstance(x, Tensor) and x.dtype.bits < high.bits else x for x in inputs]), attrs
         if float64 in floats:
-            return inputs
-        return tuple([_cast(x, low) if isinstance(x, Tensor) else x for x in inputs])
+            return inputs, attrs
+        if precision != "highest" and "precision" in op.attrs:
+            at = op.attrs.index("precision")
+            attrs = (*attrs[:at], precision, *attrs[at + 1 :])
+        return tuple([_cast(x, low) if isinstance(x, Tensor) else x for x in inputs]), attrs
 
     return rule
 
@@ -137,7 +151,7 @@ def _cast(x: Tensor, d: DType) -> Tensor:
 def current() -> tuple[bool, DType | None, DType | None]:
     """(whether the calling thread is inside autocast, the low dtype, the high dtype)."""
     key = casting.key
-    return (False, None, None) if key is None else (True, *key[1:])  # type: ignore[index, misc]
+    return (False, None, None) if key is None else (True, *key[1:3])  # type: ignore[index, misc]
 
 
 class Switch:

@@ -89,6 +89,11 @@ class Problem:
         return uint32 if self.pairs else self.compute
 
     @property
+    def bytes(self) -> int:
+        """Bytes of a packed element."""
+        return 2 if self.pairs else self.compute.size
+
+    @property
     def even(self) -> bool:
         """Whether every chunk is known to have an even number of positions."""
         last = as_int(self.chunks.last)

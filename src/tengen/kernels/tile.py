@@ -141,7 +141,8 @@ def rule(p: Problem, target: Machine | None, steady: bool = False) -> Register:
 def _room(p: Problem, rows: int, vectors: int, along_k: bool, packed: bool) -> int:
     """Rows of `a` that a piece has scratch memory for."""
     depth = _depth(p)
-    room = SCRATCH_BYTES // p.compute.size - rows * vectors * LANES - (0 if packed else depth * vectors * LANES)
+    sums, panel = rows * vectors * LANES * p.compute.size, 0 if packed else depth * vectors * LANES * p.bytes
+    room = (SCRATCH_BYTES - sums - panel) // p.bytes
     return room // (depth + DEPTH_PAD) if along_k else room // depth // LANES * LANES
 
 
@@ -160,7 +161,7 @@ def fits(p: Problem, s: Register, target: Machine | None) -> str:
     if s.rows * s.vectors * max(1, LANES * p.compute.size // width) >= registers:
         return f"a tile of {s.rows} rows by {s.vectors} vectors needs more than the {registers} registers of {width} bytes"
     t = sized(p, s)
-    rows = (t.block if t.along_k else _depth(p)) * t.pitch * p.compute.size
+    rows = (t.block if t.along_k else _depth(p)) * t.pitch * p.bytes
     if rows > 2 * SCRATCH_BYTES:
         return f"{t.block} rows of a block need {rows} bytes of scratch memory, more than {2 * SCRATCH_BYTES}"
     if not s.packed and s.panels > most_columns(p, t, target) // t.columns:
@@ -236,7 +237,7 @@ def _along_k(p: Problem) -> bool:
 
 def most_columns(p: Problem, t: Tile, target: Machine | None) -> int:
     """Columns of a piece at most: a chunk of b for them half fills L2."""
-    return max(1, machine(target)[2] // 2 // (p.chunks.longest * p.compute.size * t.columns)) * t.columns
+    return max(1, machine(target)[2] // 2 // (p.chunks.longest * p.bytes * t.columns)) * t.columns
 
 
 def piece_size(p: Problem, t: Tile, target: Machine | None) -> tuple[Expr, Expr]:
@@ -253,7 +254,7 @@ def piece_size(p: Problem, t: Tile, target: Machine | None) -> tuple[Expr, Expr]
         high, wide = _shared(p, t, target, m, n, k)
         panels = const(chosen.panels or wide)
         return panels * t.columns, const(chosen.blocks * t.block or high * t.rows)
-    size, l2 = p.compute.size, machine(target)[2]
+    size, l2 = p.bytes, machine(target)[2]
     most = most_columns(p, t, target) // t.columns
     blocks = as_expr(cdiv(p.rows, t.block)) * p.groups
     panels = as_expr(cdiv(p.columns, t.columns))

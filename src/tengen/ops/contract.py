@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tengen import kernels
-from tengen.base.dtype import DType, promote
-from tengen.base.errors import DTypeError, ShapeError, Undecided
+from tengen.base.dtype import DType, float32, promote
+from tengen.base.errors import ArgumentError, DTypeError, ShapeError, Undecided
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
@@ -33,16 +33,37 @@ def in_dtype(lo: Lowering, a: Array, d: DType) -> Array:
     return t
 
 
+PRECISIONS = ("highest", "bfloat16")
+
+
+def chosen_precision(asked: str, *types: TensorType | None) -> str:
+    """The precision of products of these operands, from what is asked for: only of those computed in float32 there is a choice.
+
+    Errors: ArgumentError for a precision that does not exist.
+    """
+    if asked not in PRECISIONS:
+        raise ArgumentError(f"precision={asked!r} must be one of {PRECISIONS}")
+    found = types[0].dtype
+    for t in types[1:]:
+        found = promote(found, t.dtype)
+    return asked if found.kind == "f" and found.compute is float32 else "highest"
+
+
 @primitive
-def matmul(inp1: Tensor, inp2: Tensor, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
+def matmul(
+    inp1: Tensor, inp2: Tensor, transpose_a: bool = False, transpose_b: bool = False, precision: str = "highest"
+) -> Tensor:
     """Matrix product over the last two axes; leading axes broadcast. A 1-D operand is a row (first) or a column (second), whose
     axis disappears from the result, as in NumPy.
 
     Shapes:   (..., M, K), (..., K, N) -> (..., M, N); with transpose_a the first is (..., K, M), with transpose_b the second
     (..., N, K)
     Dtypes:   promoted; float16 and bfloat16 accumulate in float32; integers wrap
+    Args:
+        precision: "highest"; "bfloat16" rounds float operands to bfloat16 and sums two products at a time as the instructions of
+            processors do that have them (`loops.lang.dot2`). Float64 and integers are computed as always.
     Numerics: accumulated by fma in the order of k inside chunks, see `kernels/contraction.py`; the same bits for any batch
-    and threads
+    and threads, and any target
 
     >>> from tengen import Tensor, functional as F
     >>> F.matmul(Tensor([[1.0, 2.0]]), Tensor([[3.0], [4.0]])).tolist()
@@ -60,8 +81,16 @@ def _matrix(t: TensorType, first: bool, transposed: bool) -> tuple[tuple, object
     return (t.shape[:-2], c, r) if transposed else (t.shape[:-2], r, c)
 
 
+@matmul.canon
+def _(types, precision, **attrs):
+    return attrs | {"precision": chosen_precision(precision, *types)}
+
+
+matmul.older = {"precision": "highest"}
+
+
 @matmul.infer
-def _(x, y, transpose_a, transpose_b):
+def _(x, y, transpose_a, transpose_b, precision):
     (ba, m, k), (bb, k2, n) = _matrix(x, True, transpose_a), _matrix(y, False, transpose_b)
     if k is not k2 and not (isinstance(k, int) and isinstance(k2, int)):
         raise Undecided(f"the inner extents {k} and {k2} can only be compared by a run")
@@ -75,7 +104,7 @@ def _(x, y, transpose_a, transpose_b):
 
 
 @with_epilogue(matmul)
-def _(lo, ins, outs, epilogue, transpose_a, transpose_b):
+def _(lo, ins, outs, epilogue, transpose_a, transpose_b, precision):
     out = outs[0]
     x, y = (in_dtype(lo, a, promote(ins[0].dtype, ins[1].dtype)) for a in ins)
     x_axes, y_axes = x.ndim, y.ndim
@@ -93,13 +122,12 @@ def _(lo, ins, outs, epilogue, transpose_a, transpose_b):
         drop |= {out.ndim - 1} if y_axes == 1 else set()
         restore, keep = epilogue, [i for i in range(out.ndim) if i not in drop]
         epilogue = _dropping(restore, keep)
-    lead = out.ndim - 2
-    if y.ndim == 2:  # one matrix for all: the leading axes are rows
-        x = x.expand((*out.shape[:-2], *x.shape[-2:]))
-        return kernels.contraction.contract(lo, x, y, out, g=0, m=lead + 1, k=1, n=1, epilogue=epilogue, name="matmul")
+    lead, more = out.ndim - 2, {"epilogue": epilogue, "name": "matmul", "pairs": precision == "bfloat16"}
     x = x.expand((*out.shape[:-2], *x.shape[-2:]))
+    if y.ndim == 2:  # one matrix for all: the leading axes are rows
+        return kernels.contraction.contract(lo, x, y, out, g=0, m=lead + 1, k=1, n=1, **more)
     y = y.expand((*out.shape[:-2], *y.shape[-2:]))
-    return kernels.contraction.contract(lo, x, y, out, g=lead, m=1, k=1, n=1, epilogue=epilogue, name="matmul")
+    return kernels.contraction.contract(lo, x, y, out, g=lead, m=1, k=1, n=1, **more)
 
 
 def _dropping(epilogue, keep: Sequence[int]):
@@ -117,7 +145,7 @@ def _swap(x):
 
 
 @matmul.vjp
-def _(g, x, y, transpose_a, transpose_b):
+def _(g, x, y, transpose_a, transpose_b, precision):
     if x.ndim == 1 or y.ndim == 1:
         rows = reshape(x, (1, x.shape[0])) if x.ndim == 1 else x
         columns = reshape(y, (y.shape[0], 1)) if y.ndim == 1 else y
@@ -125,35 +153,35 @@ def _(g, x, y, transpose_a, transpose_b):
         m = g.shape[len(lead)] if x.ndim > 1 else 1
         n = g.shape[-1] if y.ndim > 1 else 1
         gx, gy = _product_gradients(
-            reshape(g, (*lead, m, n)), rows, columns, transpose_a and x.ndim > 1, transpose_b and y.ndim > 1
+            reshape(g, (*lead, m, n)), rows, columns, transpose_a and x.ndim > 1, transpose_b and y.ndim > 1, precision
         )
 
         def vector(of, like):
             return lambda: reshape(_sum_lead(of(), 2), like.shape) if like.ndim == 1 else of()
 
         return vector(gx, x), vector(gy, y)
-    return _product_gradients(g, x, y, transpose_a, transpose_b)
+    return _product_gradients(g, x, y, transpose_a, transpose_b, precision)
 
 
 def _sum_lead(g, ndim: int):
     return sum_to(g, g.shape[-ndim:])
 
 
-def _product_gradients(g, x, y, ta: bool, tb: bool):
+def _product_gradients(g, x, y, ta: bool, tb: bool, precision: str):
     def gx():
-        return matmul(y, g, tb, True) if ta else matmul(g, y, False, not tb)
+        return matmul(y, g, tb, True, precision) if ta else matmul(g, y, False, not tb, precision)
 
     def gy():
         a, h = x, g
         if y.ndim == 2 and x.ndim > 2 and not ta:  # one long sum instead of a batch of products that are then added
             a, h = reshape(x, (-1, x.shape[-1])), reshape(g, (-1, g.shape[-1]))
-        return matmul(h, a, True, ta) if tb else matmul(a, h, not ta, False)
+        return matmul(h, a, True, ta, precision) if tb else matmul(a, h, not ta, False, precision)
 
     return gx, gy
 
 
 matmul.reference(
-    lambda x, y, transpose_a=False, transpose_b=False: np.matmul(
+    lambda x, y, transpose_a=False, transpose_b=False, precision="highest": np.matmul(
         np.swapaxes(x, -1, -2) if transpose_a and x.ndim > 1 else x, np.swapaxes(y, -1, -2) if transpose_b and y.ndim > 1 else y
     )
 )
@@ -169,16 +197,18 @@ matmul.cases(
 
 
 @composite
-def linear(inp: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def linear(inp: Tensor, weight: Tensor, bias: Tensor | None = None, precision: str = "highest") -> Tensor:
     """inp @ weight.T + bias.
 
     Shapes: (..., in), (out, in), (out,) or None -> (..., out)
+    Args:
+        precision: of the product, as of `matmul`.
     """
-    y = matmul(inp, weight, False, True)
+    y = matmul(inp, weight, False, True, precision)
     return y if bias is None else add(y, bias)
 
 
-linear.reference(lambda x, w, b=None: x @ w.T + (0 if b is None else b))
+linear.reference(lambda x, w, b=None, precision="highest": x @ w.T + (0 if b is None else b))
 linear.cases(Case(lambda r: (r.uniform(-1, 1, (3, 5)), r.uniform(-1, 1, (4, 5)), r.uniform(-1, 1, (4,)))))
 matmul.cases(
     Case(lambda r: (r.uniform(-1, 1, (0, 5)), r.uniform(-1, 1, (5, 4)))),
@@ -188,6 +218,7 @@ matmul.cases(
     Case(lambda r: (r.uniform(-1, 1, (5,)), r.uniform(-1, 1, (3, 5, 2)))),
     Case(lambda r: (r.uniform(-1, 1, (2, 3, 5)), r.uniform(-1, 1, (5,)))),
     Case(lambda r: (r.uniform(-1, 1, (2, 3, 4, 5)), r.uniform(-1, 1, (7, 5))), {"transpose_b": True}),
+    Case(lambda r: (r.integers(-9, 9, (3, 5)) * 1.0, r.integers(-9, 9, (5, 20)) * 1.0), {"precision": "bfloat16"}, grad=False),
 )
 linear.cases(
     Case(lambda r: (r.uniform(-1, 1, (2, 3, 5)), r.uniform(-1, 1, (4, 5)), None)),

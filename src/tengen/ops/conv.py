@@ -20,7 +20,7 @@ from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Literal
 from tengen.loops.lang import as_int
-from tengen.ops.contract import in_dtype
+from tengen.ops.contract import chosen_precision, in_dtype
 from tengen.ops.define import Case, composite, primitive, with_epilogue
 from tengen.ops.elementwise import add
 from tengen.ops.shape import reshape
@@ -51,9 +51,19 @@ def _canon(types, stride, padding, dilation, groups, **more):
         raise ShapeError(f"stride, dilation and groups must be positive and padding not negative: {a}")
     if "output_padding" in more:
         a["output_padding"] = per_axis(more["output_padding"], n, "output_padding")
+    precision = _precision(types, a, more["precision"])
     if "algorithm" in more:
-        a["algorithm"] = _algorithm(types, a, more["algorithm"])
-    return a
+        asked = "direct" if more["algorithm"] == "auto" and precision != "highest" else more["algorithm"]
+        a["algorithm"] = _algorithm(types, a, asked)
+        precision = precision if a["algorithm"] == "direct" else "highest"
+    return a | {"precision": precision}
+
+
+def _precision(types, a: dict, asked: str) -> str:
+    """The precision of the products, from what is asked for; one filter of each channel is computed as always."""
+    o, c, _ = _filter(types[1], types[0].ndim - 2, a["groups"])
+    alone = a["groups"] > 1 and as_int(c) == 1 and as_int(o) == 1
+    return chosen_precision("highest" if alone else asked, *types[:2])
 
 
 ALGORITHMS = ("auto", "direct", "winograd2", "winograd4")
@@ -219,7 +229,10 @@ def small_filter(arrays, **attrs) -> set[int]:
 
 
 @primitive
-def conv(inp: Tensor, weight: Tensor, stride=1, padding=0, dilation=1, groups: int = 1, algorithm: str = "auto") -> Tensor:
+def conv(
+    inp: Tensor, weight: Tensor, stride=1, padding=0, dilation=1, groups: int = 1, algorithm: str = "auto",
+    precision: str = "highest",
+) -> Tensor:  # fmt: skip
     """Cross-correlation of images with filters.
 
     Shapes:   (N, C, *S), (O, C/G, *K) or (G, O/G, C/G, *K) -> (N, O, *P),
@@ -228,6 +241,8 @@ def conv(inp: Tensor, weight: Tensor, stride=1, padding=0, dilation=1, groups: i
         algorithm: "direct", or "winograd2" and "winograd4" for 3x3 filters, stride and dilation 1 and one group (tiles of 2x2
             or 4x4 outputs: fewer multiplications, other roundings); "auto" decides by the extents of channels and space, see
             `kernels.winograd.pays`, and a graph keeps what was decided.
+        precision: of the products, as of `matmul`; "bfloat16" makes "auto" direct. Winograd, and one filter of each channel, are
+            always "highest".
     Numerics: direct: accumulated over (*K, C) in that order, see `kernels/contraction.py`; padding is zeros, multiplied.
         Winograd: see `kernels/winograd.py`
     Layout:   the result is channels-last in memory
@@ -237,11 +252,11 @@ def conv(inp: Tensor, weight: Tensor, stride=1, padding=0, dilation=1, groups: i
 conv.canon(_canon)
 conv.layout(channels_last)
 conv.rules["known"] = small_filter
-conv.older = {"algorithm": "direct"}
+conv.older = {"algorithm": "direct", "precision": "highest"}
 
 
 @conv.infer
-def _(x, w, stride, padding, dilation, groups, algorithm="direct"):
+def _(x, w, stride, padding, dilation, groups, algorithm="direct", precision="highest"):
     o, c, k = _filter(w, x.ndim - 2, groups)
     if isinstance(x.shape[1], int) and isinstance(c, int) and x.shape[1] != c * groups:
         raise ShapeError(f"the image has {x.shape[1]} channels, the filter takes {c * groups}")
@@ -250,7 +265,7 @@ def _(x, w, stride, padding, dilation, groups, algorithm="direct"):
 
 
 @with_epilogue(conv)
-def _(lo, ins, outs, epilogue, stride, padding, dilation, groups, algorithm="direct"):
+def _(lo, ins, outs, epilogue, stride, padding, dilation, groups, algorithm="direct", precision="highest"):
     out, n = outs[0], len(stride)
     x, w = (in_dtype(lo, a, promote(ins[0].dtype, ins[1].dtype)) for a in ins)
     if algorithm != "direct":
@@ -265,7 +280,7 @@ def _(lo, ins, outs, epilogue, stride, padding, dilation, groups, algorithm="dir
     kernels.contraction.contract(
         lo, a, _array(w, [f["g"], f["k"], f["c"], f["o"]]), _array(out, [y["g"], y["p"], y["c"]]), g=int(groups > 1), m=n + 1,
         k=n + 1, n=1, epilogue=None if epilogue is None else _image_epilogue(epilogue, n, groups, f["o"][0][0]), name="conv",
-        border=border,
+        border=border, pairs=precision == "bfloat16",
     )  # fmt: skip
 
 
@@ -302,7 +317,7 @@ def _check_gradient(image: TensorType, w: TensorType, grad: TensorType, **attrs)
 @primitive
 def conv_transposed(
     inp: Tensor, weight: Tensor, like: Tensor | None = None, stride=1, padding=0, dilation=1, groups: int = 1, output_padding=0,
-    algorithm: str = "auto",
+    algorithm: str = "auto", precision: str = "highest",
 ) -> Tensor:  # fmt: skip
     """The transpose of `conv` as a linear map: its gradient with respect to the image, and the transposed convolution.
 
@@ -310,18 +325,18 @@ def conv_transposed(
     given,
             else (P - 1) stride - 2 padding + dilation (K - 1) + 1 + output_padding
     Args:
-        algorithm: as of `conv`; the gradient of a convolution takes that of the convolution.
+        algorithm, precision: as of `conv`; the gradient of a convolution takes those of the convolution.
     """
 
 
 conv_transposed.canon(_canon)
 conv_transposed.layout(channels_last)
 conv_transposed.rules["known"] = small_filter
-conv_transposed.older = {"algorithm": "direct"}
+conv_transposed.older = {"algorithm": "direct", "precision": "highest"}
 
 
 @conv_transposed.infer
-def _(y, w, like, stride, padding, dilation, groups, output_padding, algorithm="direct"):
+def _(y, w, like, stride, padding, dilation, groups, output_padding, algorithm="direct", precision="highest"):
     o, c, k = _filter(w, y.ndim - 2, groups)
     if isinstance(y.shape[1], int) and isinstance(o, int) and y.shape[1] != o * groups:
         raise ShapeError(f"the image has {y.shape[1]} channels, the filter gives {o * groups}")
@@ -342,7 +357,7 @@ def _turned(w: Array) -> Array:
 
 
 @conv_transposed.lower
-def _(lo, ins, outs, stride, padding, dilation, groups, output_padding, algorithm="direct"):
+def _(lo, ins, outs, stride, padding, dilation, groups, output_padding, algorithm="direct", precision="highest"):
     out, n = outs[0], len(stride)
     y, w = in_dtype(lo, ins[0], out.dtype), in_dtype(lo, ins[1], out.dtype)
     if algorithm != "direct":
@@ -352,8 +367,9 @@ def _(lo, ins, outs, stride, padding, dilation, groups, output_padding, algorith
         phases = kernels.depthwise.transpose(_known(w), stride, padding, dilation, out.shape[2:])
         w, y = kernels.depthwise.packed_filter(lo, w), kernels.halo.image(lo, y)
         return kernels.depthwise.stencil(lo, y, w, out, phases, (1, 1), stride, None, "depthwise_transposed")
+    pairs = precision == "bfloat16"
     if max(stride) > 1 and None not in map(as_int, w.shape[-n:]):
-        return _by_phases(lo, y, w, out, stride, padding, dilation, groups)
+        return _by_phases(lo, y, w, out, stride, padding, dilation, groups, pairs)
     f = filter_parts(w, n, groups)
     k = f["k"][0]
     halo = tuple(d * (kk - 1) for d, kk in zip(dilation, k))
@@ -372,11 +388,11 @@ def _(lo, ins, outs, stride, padding, dilation, groups, output_padding, algorith
     x = _image_parts(out, groups)
     kernels.contraction.contract(
         lo, a, b, _array(out, [x["g"], x["p"], x["c"]]), g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed",
-        border=border,
+        border=border, pairs=pairs,
     )  # fmt: skip
 
 
-def _by_phases(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, dilation, groups: int) -> None:
+def _by_phases(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, dilation, groups: int, pairs: bool) -> None:
     """A strided transposed convolution as dense contractions, one for each phase of the output pixels: only the positions of the
     filter that meet a pixel are terms."""
     n, f = len(stride), filter_parts(w, len(stride), groups)
@@ -405,7 +421,9 @@ def _by_phases(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, di
         a, border = _windows(y, [image_parts["g"], m, k], begins)
         b = _array(w, [f["g"], filter_k, f["o"], f["c"]], at_w)
         c = _array(out, [x["g"], place, x["c"]], at_out)
-        kernels.contraction.contract(lo, a, b, c, g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed", border=border)
+        kernels.contraction.contract(
+            lo, a, b, c, g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed", border=border, pairs=pairs
+        )
 
 
 def _add_axis(part: Part, extent: Dim, stride: Dim, step: tuple[int, Dim] | None = None) -> None:
@@ -422,8 +440,9 @@ def _(g, y, w, like, output_padding, algorithm, **a):
 
 @primitive
 def conv_weight_grad(
-    inp: Tensor, grad: Tensor, like: Tensor, stride=1, padding=0, dilation=1, groups: int = 1, algorithm: str = "auto"
-) -> Tensor:
+    inp: Tensor, grad: Tensor, like: Tensor, stride=1, padding=0, dilation=1, groups: int = 1, algorithm: str = "auto",
+    precision: str = "highest",
+) -> Tensor:  # fmt: skip
     """The gradient of `conv` with respect to the filter: the sum over batch and space of image windows times output gradients.
 
     Shapes: (N, C, *S), (N, O, *P), the filter (only its type is used) -> the filter's shape
@@ -432,25 +451,26 @@ def conv_weight_grad(
     """
 
 
-conv_weight_grad.canon(lambda types, **a: _canon((types[0], types[2]), **a))
+conv_weight_grad.canon(lambda types, **attrs: _canon(types[::2], **attrs))
+conv_weight_grad.older = {"algorithm": "direct", "precision": "highest"}
 conv_weight_grad.rules["known"] = lambda arrays, **attrs: small_filter(arrays[1:], **attrs)
 
 
 @conv_weight_grad.infer
-def _(x, g, like, stride, padding, dilation, groups, algorithm):
+def _(x, g, like, stride, padding, dilation, groups, algorithm="direct", precision="highest"):
     _check_gradient(x, like, g, stride=stride, padding=padding, dilation=dilation, groups=groups)
     return TensorType(like.shape, _check_dtypes(x, g))
 
 
 @conv_weight_grad.layout
-def _(arrays, out, stride, padding, dilation, groups, algorithm):
-    n = len(stride)
+def _(arrays, out, **attrs):
+    n = len(attrs["stride"])
     lead = len(out.shape) - n - 2  # 1 where the groups are an axis of their own
     return [*range(lead), *range(lead + 2, len(out.shape)), lead + 1, lead]
 
 
 @conv_weight_grad.lower
-def _(lo, ins, outs, stride, padding, dilation, groups, algorithm):
+def _(lo, ins, outs, stride, padding, dilation, groups, algorithm="direct", precision="highest"):
     out, n = outs[0], len(stride)
     x, g = in_dtype(lo, ins[0], out.dtype), in_dtype(lo, ins[1], out.dtype)
     if algorithm != "direct":
@@ -467,7 +487,7 @@ def _(lo, ins, outs, stride, padding, dilation, groups, algorithm):
     a, border = _windows(x, [group, window, pixels], first, not any(first))
     kernels.contraction.contract(
         lo, a, _array(g, [y["g"], y["p"], y["c"]]), _array(out, [f["g"], f["k"], f["c"], f["o"]]), g=int(groups > 1),
-        m=n + 1, k=n + 1, n=1, name="conv_weight_grad", border=border,
+        m=n + 1, k=n + 1, n=1, name="conv_weight_grad", border=border, pairs=precision == "bfloat16",
     )  # fmt: skip
 
 
@@ -478,10 +498,11 @@ def _(gw, x, g, like, **a):
 
 @composite
 def conv_bias(
-    inp: Tensor, weight: Tensor, bias: Tensor, stride=1, padding=0, dilation=1, groups: int = 1, algorithm: str = "auto"
-) -> Tensor:
+    inp: Tensor, weight: Tensor, bias: Tensor, stride=1, padding=0, dilation=1, groups: int = 1, algorithm: str = "auto",
+    precision: str = "highest",
+) -> Tensor:  # fmt: skip
     """`conv` plus a bias of shape (O,) or (1, O, 1, ...), in one kernel."""
-    y = conv(inp, weight, stride, padding, dilation, groups, algorithm)
+    y = conv(inp, weight, stride, padding, dilation, groups, algorithm, precision)
     return add(y, reshape(bias, (1, -1, *(1 for _ in y.shape[2:]))))
 
 
@@ -514,7 +535,7 @@ def _np_settings(n, stride, padding, dilation):
     return per_axis(stride, n, "stride"), per_axis(padding, n, "padding"), per_axis(dilation, n, "dilation")
 
 
-def _np_conv(x, w, stride=1, padding=0, dilation=1, groups=1, algorithm=None):
+def _np_conv(x, w, stride=1, padding=0, dilation=1, groups=1, algorithm=None, precision=None):
     n = x.ndim - 2
     stride, padding, dilation = _np_settings(n, stride, padding, dilation)
     w = _grouped(w, n, groups)
@@ -526,7 +547,7 @@ def _np_conv(x, w, stride=1, padding=0, dilation=1, groups=1, algorithm=None):
     return y.reshape(x.shape[0], groups * w.shape[1], *out)
 
 
-def _np_conv_transposed(y, w, like=None, stride=1, padding=0, dilation=1, groups=1, output_padding=0, algorithm=None):
+def _np_conv_transposed(y, w, like=None, stride=1, padding=0, dilation=1, groups=1, output_padding=0, algorithm=None, precision=None):
     n = y.ndim - 2
     stride, padding, dilation = _np_settings(n, stride, padding, dilation)
     w, more = _grouped(w, n, groups), per_axis(output_padding, n, "output_padding")
@@ -540,7 +561,7 @@ def _np_conv_transposed(y, w, like=None, stride=1, padding=0, dilation=1, groups
     return x[(slice(None), slice(None), *(slice(p, p + s) for p, s in zip(padding, space)))]
 
 
-def _np_conv_weight_grad(x, g, like, stride=1, padding=0, dilation=1, groups=1, algorithm="auto"):
+def _np_conv_weight_grad(x, g, like, stride=1, padding=0, dilation=1, groups=1, algorithm="auto", precision=None):
     n = x.ndim - 2
     stride, padding, dilation = _np_settings(n, stride, padding, dilation)
     x = np.pad(x, [(0, 0), (0, 0), *((p, p) for p in padding)])
@@ -569,6 +590,8 @@ conv.cases(
     Case(_uniform((2, 4, 5, 5), (6, 2, 1, 1)), {"groups": 2}),
     Case(_uniform((2, 3, 7, 6), (17, 3, 3, 3)), {"padding": 1, "algorithm": "winograd4"}),
     Case(_uniform((1, 5, 3, 5), (4, 5, 3, 3)), {"padding": (0, 2), "algorithm": "winograd2"}),
+    Case(lambda r: (r.integers(-9, 9, (2, 3, 6, 5)) * 1.0, r.integers(-9, 9, (17, 3, 3, 3)) * 1.0),
+         {"padding": 1, "precision": "bfloat16"}, grad=False),  # fmt: skip
 )
 conv_transposed.reference(_np_conv_transposed)
 conv_transposed.cases(
