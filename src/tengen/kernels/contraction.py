@@ -14,15 +14,17 @@ from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.channelwise import channelwise, fits
 from tengen.kernels.chunks import RUN
 from tengen.kernels.inplace import fits_in_place, in_place
-from tengen.kernels.lowering import Array, Lowering, contiguous_strides, product
+from tengen.kernels.lowering import Array, Lowering, product
 from tengen.kernels.microkernel import register_tile
 from tengen.kernels.problem import Border, Epilogue, normalise
 from tengen.kernels.source import At
 from tengen.kernels.tile import MOST_ROWS, PIECES
-from tengen.loops.lang import LANES, Index, as_int, cast
+from tengen.loops.builder import as_expr
+from tengen.loops.lang import LANES, Index, as_int, cast, cdiv, minimum
 
 FEW_RESULTS = 1 << 14  # of a sum that is shared out by chunks: their partial sums are then small beside the operands
 MANY_CHUNKS = 16
+ADDED = 512  # results at least whose chunks a piece adds
 
 
 def contract(
@@ -80,8 +82,10 @@ def chunk_axes(k: Sequence[Index], m: Sequence[Index], n: Sequence[Index]) -> in
     lines = extents[-2] or 0
     if not lines or lines % group or product(extents[:-2]) * (lines // group) < MANY_CHUNKS:  # type: ignore[operator]
         return None
-    pieces = -(-rows // MOST_ROWS) * -(-columns // (2 * LANES))
-    return group if pieces < PIECES and rows * columns <= FEW_RESULTS else None
+    blocks = -(-rows // MOST_ROWS)
+    if blocks > 1 and blocks * -(-columns // (2 * LANES)) >= PIECES:  # one block's pieces would read b in short runs
+        return None
+    return group if rows * columns <= FEW_RESULTS else None
 
 
 def by_chunks(
@@ -113,24 +117,44 @@ def by_chunks(
         steps = (*border.steps[:axis], None if inner is None else (inner[0], inner[1] * group), *border.steps[axis:])
         border = replace(border, steps=tuple(steps[i] for i in turned))
     batch = left.shape[: k - 1]
-    partial = lo.temp(a.dtype.compute, (*batch, *out.shape))
+    results = _across(out.shape[:m], out.shape[m:]) if border is None else tuple(range(m + n))
+    partial = lo.temp(a.dtype.compute, (*batch, *out.shape), (*range(k - 1), *(k - 1 + i for i in results)))
     contract(lo, left, right, partial, k - 1, m, 2, n, None, None, name, border, pairs)
-    _add(lo, partial, as_int(product(batch)) or 0, out, epilogue, name)
+    _add(lo, partial, as_int(product(batch)) or 0, out, results, epilogue, name)
 
 
-def _add(lo: Lowering, partial: Array, chunks: int, out: Array, epilogue: Epilogue | None, name: str) -> None:
-    """out = the chunks of `partial`, added in order."""
+def _across(m: Sequence[Index], n: Sequence[Index]) -> tuple[int, ...]:
+    """The order in memory of partial sums: vectors run along the side that leaves fewer lanes empty, n if neither does."""
+    rows, columns = as_int(product(m)) or 1, as_int(product(n)) or 1
+    vectors = lambda vec, other: -(-vec // LANES) * other
+    mine, theirs = tuple(range(len(m))), tuple(range(len(m), len(m) + len(n)))
+    return (*theirs, *mine) if vectors(rows, columns) < vectors(columns, rows) else (*mine, *theirs)
+
+
+def _add(lo: Lowering, partial: Array, chunks: int, out: Array, order: Sequence[int], epilogue: Epilogue | None, name: str) -> None:
+    """out = the chunks of `partial`, added in order. Its results lie in memory as `order` says, the axes of out from the outermost
+    on; a piece has some rows of them, whose sums stay near: chunk after chunk is read from its beginning to its end."""
     k = lo.kernel(f"{name}_chunks")
-    columns = out.shape[-1]
-    row = k.split(product(out.shape[:-1]))
-    place = unflatten(k, row, out.shape[:-1])
-    flat = replace(partial, shape=(chunks, *out.shape), strides=(product(out.shape), *contiguous_strides(out.shape)))
-    src = k.read(flat)
-    for i, count in k.vector_loop(0, columns, "column"):
-        total = k.var(k.load(src, flat.index((0, *place, i)), LANES, count), name="total")
-        with k.loop(1, chunks, name="chunk") as c:
-            total.set(total.value + k.load(src, flat.index((c, *place, i)), LANES, count))
-        at = At((*place, i), out.ndim - 1, count)
-        v = cast(total.value, out.dtype) if epilogue is None else epilogue(k, total.value, at)
-        store_at(k, out, at, v)
+    shape = [out.shape[i] for i in order]
+    columns, lines = as_expr(shape[-1]), as_expr(product(shape[:-1]))
+    rows = max(1, ADDED // (as_int(columns) or ADDED))
+    piece = k.split(cdiv(lines, rows))
+    first = k.let(piece * rows)
+    count = k.let(minimum(lines - first, rows))
+    sums, src = k.scratch("sums", partial.dtype, rows * (as_int(columns) or 0) + LANES), k.read(partial)
+    start, size = k.let(partial.offset + first * columns), k.let(count * columns)
+    for i, n in k.vector_loop(0, size):
+        k.store(sums, i, k.load(src, start + i, LANES, n))
+    with k.loop(1, chunks, name="chunk") as c:
+        here = k.let(start + c * lines * columns)
+        for i, n in k.vector_loop(0, size):
+            k.store(sums, i, k.load(sums, i, LANES) + k.load(src, here + i, LANES, n))
+    with k.loop(0, count, name="row") as r:
+        place = unflatten(k, k.let(first + r), shape[:-1])
+        for i, n in k.vector_loop(0, columns, "column"):
+            coords: list[Index] = [0] * out.ndim
+            for axis, x in zip(order, (*place, i)):
+                coords[axis] = x
+            value, at = k.load(sums, r * columns + i, LANES), At(tuple(coords), order[-1], n)
+            store_at(k, out, at, cast(value, out.dtype) if epilogue is None else epilogue(k, value, at))
     lo.launch(k)

@@ -73,11 +73,17 @@ class _Kernel:
         self.by_row, self.by_k = (t.pitch, 1 + p.pairs) if t.along_k else (1, t.pitch)
         if t.direct:
             self.by_row = as_int(p.walk("m", "a").step) or 0
+            self.by_k = self.by_k if t.along_k else as_int(p.walk("k", "a").step) or 0
         self.sums = self.k.scratch("sums", p.compute, t.rows * t.columns)
         self.size = piece_size(p, t, lo.target)
         self.depth = as_int(p.depth(p.chunks.longest)) or 1  # of a panel that the piece packs itself: all of its panels at once
         self.panels = -(-(as_int(self.size[0]) or most_columns(p, t, lo.target)) // t.columns)
-        self.panel = None if packed else self.k.scratch("panel", p.packed, self.depth * t.columns * self.panels)
+        self.panel = None
+        if t.direct_b:
+            self.panel = self.k.read(p.b)
+        elif packed is None:
+            self.panel = self.k.scratch("panel", p.packed, self.depth * t.columns * self.panels)
+        self.panel_step = as_int(p.walk("k", "b").step) or 0 if t.direct_b else t.columns  # from one position of k to the next
         self.border = None if p.border is None else BorderRows(self.k, p, t, p.border)
         self.part = max(FEWEST, -(-self.depth // PARTS))  # positions of a panel between what is fetched early
         self.places: list[Buffer] = []  # coordinates of the piece's rows, where they are not simply counted
@@ -129,7 +135,7 @@ class _Kernel:
         """One chunk of k: pack the rows, then panel after panel."""
         p, t, k = self.p, self.t, self.k
         start, stop = (k.let(x) for x in p.chunks.bounds(c))
-        if self.panel is not None:
+        if self.panel is not None and not t.direct_b:
             copy_panels(k, p, t, self.b_base, (self.column, self.column_stop), (start, stop), self.panel, self.depth)
         if self.border is not None and not t.along_k:
             self.border.move(self.g, self.a_base, (start, stop))
@@ -146,14 +152,15 @@ class _Kernel:
         if self.border is not None:
             self.border.copy(rows, ks, self.rows)
         elif t.direct:
-            origin = k.let(self.a_base + rows[0] * self.by_row + start)
+            origin = k.let(self.a_base + rows[0] * self.by_row + start * (1 if t.along_k else self.by_k))
         else:
             copy_rows(k, p, t, self.a_base, rows, ks, self.rows)
         with k.loop(self.column, self.column_stop, t.columns, name="column") as column:
             depth = k.let(p.depth(stop - start))
             if self.packed is None:
                 assert self.panel is not None
-                panel = _Panel(self.panel, k.let((column - self.column) * self.depth), depth, ks, column)
+                at = self.b_base + column + start * self.panel_step if t.direct_b else (column - self.column) * self.depth
+                panel = _Panel(self.panel, k.let(at), depth, ks, column)
             else:
                 mine = packed_axes(p)
                 g = [x for x, axis in zip(self.g, p.g) if axis in mine]
@@ -214,7 +221,7 @@ class _Kernel:
         def step(i: Expr) -> None:
             if panel.following is not None:
                 k.prefetch(panel.buffer, ahead + i * LANES)
-            here, there = k.let(base + i * self.by_k), k.let(panel.at + i * t.columns)
+            here, there = k.let(base + i * self.by_k), k.let(panel.at + i * self.panel_step)
             bs = [k.load(panel.buffer, there + v * LANES, LANES) for v in range(vectors)]
             for j in range(rows):
                 x = splat(load(self.rows, here + j * self.by_row))

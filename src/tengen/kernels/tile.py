@@ -24,7 +24,8 @@ PIECES = 6  # as many as this are enough to share
 MOST_ROWS = 96  # of a block
 MOST_BLOCKS = 4  # blocks of rows of a piece at most
 DEPTH_PAD = LANES  # rows of packed `a` are this much further apart than they are long: they begin in different cache sets
-SAME_SETS = 4096  # bytes; lines that are a multiple of it apart share a set of a first cache
+OUTER_CACHE = 4 << 20  # bytes of operands that are not far, although they are not in L2
+SAME_SETS = 4096  # bytes; lines that are a multiple of it apart share a set of a first cache, of half as many a few sets
 THREADS = (2, 4, 8)  # numbers of threads between which pieces should be shared out evenly
 COPY, READ = 10, 3  # what copying, and reading from far, an element of an operand costs, in multiply-adds of a vector
 PIECE = 1 << 14  # what beginning a piece costs, in multiply-adds
@@ -75,7 +76,7 @@ class Tile:
             next.
         tall: how many of the tiles, the first ones, have `rows` rows; the others have one less, so that together they have
             exactly the rows there are. None: all have `rows`, or the last one what is left.
-        direct: whether rows of `a` are read where they lie, not packed.
+        direct, direct_b: whether rows of `a`, and columns of b, are read where they lie, not packed.
     """
 
     schedule: Register
@@ -85,6 +86,7 @@ class Tile:
     pitch: int
     tall: int | None = None
     direct: bool = False
+    direct_b: bool = False
 
     @property
     def rows(self) -> int:
@@ -129,7 +131,7 @@ def rule(p: Problem, target: Machine | None, steady: bool = False) -> Register:
     most = max(1, min(HEIGHT if along_k else HEIGHT_ALONG_M, (registers - vectors * each - 1) // (vectors * each)))
     tiles = 1 if m is None else max(1, -(-m // most))
     rows = most if m is None else max(1, -(-m // tiles))
-    packed = steady or as_int(p.walk("n", "b").step) != 1 or m is None or m > 8 * HEIGHT
+    packed = steady or as_int(p.walk("n", "b").step) != 1 or m is None or m > (32 if _direct_b(p, vectors) else 8) * HEIGHT
     high = max(1, min(_room(p, rows, vectors, along_k, packed), MOST_ROWS) // rows)  # tiles of a block
     if m is not None:
         fewest = 1 if along_k else max(1, 3 * LANES // rows)  # long runs of rows copy well
@@ -184,29 +186,59 @@ def choose(lo: Lowering, p: Problem) -> Tile:
 
 def sized(p: Problem, s: Register) -> Tile:
     """The sizes that follow from a schedule."""
-    m, n, columns = as_int(p.rows), as_int(p.columns), s.vectors * LANES
+    m, n = as_int(p.rows), as_int(p.columns)
     block = s.rows * s.high
     pitch = _depth(p) + DEPTH_PAD if s.along_k else -(-block // LANES) * LANES
     small = tuple(n for n in FEW_ROWS if m is None and n < s.rows)
-    narrow = s.vectors > 1 and (n is None or (n < 8 * columns and 0 < n % columns <= LANES))
+    narrow = _narrow(n, s.vectors)
     tiles = 1 if m is None else -(-m // s.rows)
     tall = None if m is None or m == tiles * s.rows or m < tiles * (s.rows - 1) else m - tiles * (s.rows - 1)
     exact = m == tiles * s.rows or tall is not None
-    return Tile(
-        s, block, small, narrow, pitch, tall, exact and not narrow and bool(s.along_k) and p.border is None and _readable(p)
-    )
+    direct_b = not s.packed and _direct_b(p, s.vectors)
+    return Tile(s, block, small, narrow, pitch, tall, exact and p.border is None and _readable(p, s, narrow), direct_b)
 
 
-def _readable(p: Problem) -> bool:
-    """Whether rows of `a` can be read where they lie: at one distance, dense along k, and not all of a tile in the same cache
-    sets. Nothing may be read past the last row, so tiles must have exactly as many as there are."""
-    m, k = p.walk("m", "a"), p.walk("k", "a")
-    distance = as_int(m.step)
-    if p.a.dtype is not (bfloat16 if p.pairs else p.compute) or (p.pairs and not p.even):
+def _narrow(n: int | None, vectors: int) -> bool:
+    """Whether last columns have a tile of one vector."""
+    columns = vectors * LANES
+    return vectors > 1 and (n is None or (n < 8 * columns and 0 < n % columns <= LANES))
+
+
+def _direct_b(p: Problem, vectors: int) -> bool:
+    """Whether columns of b can be read where they lie: there are whole vectors of them, and nothing is read past the last."""
+    n = as_int(p.columns)
+    if not _near(p) or n is None or n % LANES or not (n % (vectors * LANES) == 0 or _narrow(n, vectors)):
         return False
-    if len(m.extents) != 1 or len(k.extents) != 1 or as_int(k.step) != 1 or distance is None:
+    return p.b.dtype is p.compute and not p.pairs and _at_one_distance(p, "n", "b")
+
+
+def _readable(p: Problem, s: Register, narrow: bool) -> bool:
+    """Whether rows of `a` can be read where they lie: at one distance, dense along one side, and not all of a tile in the same
+    cache sets. Nothing may be read past the last row, so tiles must have exactly as many as there are."""
+    if not s.along_k and not _near(p):
         return False
-    return distance * p.a.dtype.size % SAME_SETS != 0
+    if p.a.dtype is not (bfloat16 if p.pairs else p.compute) or (p.pairs and not (p.even and s.along_k)):
+        return False
+    return _at_one_distance(p, "k" if s.along_k else "m", "a") and not (s.along_k and narrow)
+
+
+def _near(p: Problem) -> bool:
+    """Whether short pieces of rows of the operands may be read at a time, as tiles do: the others of the same lines follow soon,
+    or all operands together lie in an outer cache."""
+    m, n, k = (as_int(x) for x in (p.rows, p.columns, p.chunks.positions))
+    if m is None or n is None or k is None:
+        return False
+    return as_int(p.chunks.count) == 1 or k * (m + n) * p.compute.size <= OUTER_CACHE
+
+
+def _at_one_distance(p: Problem, dense: str, operand: str) -> bool:
+    """Whether an operand is dense along one role, and its rows are at one distance that spreads them over the cache's sets."""
+    inner, outer = p.walk(dense, operand), p.walk(({"n", "m", "k"} - {dense, "n" if operand == "a" else "m"}).pop(), operand)
+    distance = as_int(outer.step)
+    if len(inner.extents) != 1 or len(outer.extents) != 1 or as_int(inner.step) != 1 or distance is None:
+        return False
+    apart = SAME_SETS if dense == "k" else SAME_SETS // 2  # a chunk of k is more rows than a tile has
+    return distance * getattr(p, operand).dtype.size % apart != 0
 
 
 def _vectors(n: int | None, each: int) -> int:
