@@ -24,7 +24,7 @@ PIECES = 6  # as many as this are enough to share
 MOST_ROWS = 96  # of a block
 MOST_BLOCKS = 4  # blocks of rows of a piece at most
 DEPTH_PAD = LANES  # rows of packed `a` are this much further apart than they are long: they begin in different cache sets
-OUTER_CACHE = 4 << 20  # bytes of operands that are not far, although they are not in L2
+OUTER_CACHE = 8 << 20  # bytes of operands that are not far, although they are not in L2
 SAME_SETS = 2048  # bytes; lines that are a multiple of it apart share a few sets of a first cache
 
 
