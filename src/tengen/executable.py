@@ -6,6 +6,7 @@ are updated in place. The checks of the graph are looked at when the run has end
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -14,10 +15,11 @@ import numpy as np
 from tengen.base import errors
 from tengen.base.config import config
 from tengen.base.dtype import bool_
-from tengen.ir.graph import Graph
+from tengen.ir.graph import Check, Graph
 from tengen.kernels.schedule import Schedules
 from tengen.passes.extents import at_extents, open_extents
-from tengen.record import compile_graph
+from tengen.passes.pipeline import optimize
+from tengen.record import compile_graph, evaluate, ready_program
 from tengen.runtime import launch_log, native
 from tengen.runtime.eager import Layout
 from tengen.runtime.program import Program, check_bytes, value_of
@@ -32,7 +34,7 @@ class Executable:
     numbers gets a plan: the shapes are checked, and the memory is laid out.
 
     Attributes:
-        graph: after all passes. program: its kernels; None where a kernel must know an open extent: each set of numbers then has
+        program: its kernels; None where a kernel must know an open extent: each set of numbers then has
             a program of its own. written: positions of the states that a run writes. extents: names of the open extents, in order.
             schedules: what tuning had found when it was compiled.
     """
@@ -50,20 +52,25 @@ class Executable:
         self._recorder: Program | None = None  # the program whose launches are recorded
         self._recorded: dict[tuple[int, ...], tuple[Any, launch_log.Entry]] = {}
         self.program: Program | None = None
-        self.graph = graph
+        self._checks: list[Check] = []
         try:
-            self.program, self._arrays = compile_graph(graph, None, self._symbols, name, fold=True, schedules=self.schedules)
+            self.program, self._arrays = ready_program(graph, None, self._symbols, name, True, self.schedules)
         except errors.Undecided as e:
             if not self.extents:
                 raise
             if config.debug >= 1:
                 print(f"tengen: {name}: compiled for each {', '.join(self.extents)} by itself: {e}")
             return
-        self.graph = self.program.graph
+        self._checks = self.program.checks
         self.constants = [buffer for buffer, _ in constant_buffers(self.program)]
         native.trim()  # what making the network, compiling and the set-up have left in the pool, no run may ever ask for
         if not self.extents:
             self._prepare(())
+
+    @functools.cached_property
+    def graph(self) -> Graph:
+        """The graph after all passes: made when it is first asked for, to be looked at."""
+        return self._source if self.program is None else optimize(self._source, evaluate)
 
     def retuned(self, schedules: Schedules) -> Executable:
         """The same graph with other schedules, compiled anew."""
@@ -85,14 +92,14 @@ class Executable:
         at_extents(self._source, dict(zip(self.extents, values)))
         number = lambda e: value_of(e, self._symbols, values)
         layouts = [Layout(tuple(map(number, a.shape)), a.dtype, tuple(map(number, a.strides))) for a in self._arrays]
-        if self.graph.checks:
-            layouts.append(Layout((len(self.graph.checks),), bool_))
+        if self._checks:
+            layouts.append(Layout((len(self._checks),), bool_))
         made = self._plans[values] = self._plan(self.program, layouts, values), layouts, self.constants
         return made
 
     def _plan(self, program: Program, layouts: list[Layout], values: tuple[int, ...], entry: launch_log.Entry | None = None) -> Any:
         sizes = [check_bytes(a.size * a.dtype.size, f"a result of type {a.type!r}") for a in layouts]
-        n = len(self.graph.inputs) + len(self.graph.states) + len(self.constants)
+        n = len(self._source.inputs) + len(self._source.states) + len(self.constants)
         return program.plan(n, sizes, values, release_gil=True, entry=entry)
 
     def __call__(self, buffers: Sequence[Any], extents: tuple[int, ...] = ()) -> list[Tensor]:
@@ -117,10 +124,10 @@ class Executable:
             call = self._call_into(launch_log.active, extents)
         out = call(*buffers, *constants)
         made = [_make(out, layouts[0])] if len(layouts) == 1 else list(map(_make, out, layouts))
-        if self.graph.checks:
+        if self._checks:
             flags = made.pop().numpy()
             if flags.any():
-                c = self.graph.checks[int(flags.argmax())]
+                c = self._checks[int(flags.argmax())]
                 line = "" if c.where is None else f" [at {c.where}]"
                 raise getattr(errors, c.error)(f"{self.name}: {c.message}{line}")
         return made
@@ -149,7 +156,7 @@ class Executable:
 def constant_buffers(program: Program) -> list[tuple[Any, int]]:
     """The buffers that a program takes for `program.constants`, and their bytes; what it wants prepared is computed now. What
     only that reads is let go."""
-    known = {("const", c.name): c.data for c in program.graph.constants.values()}
+    known = program.data
     found = {id: (_buffer(known[id]), known[id].nbytes) for id in program.constants if id in known}
     if program.setup is not None:
         prepared = [id for id in program.constants if id not in known]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 from weakref import ref
 
@@ -28,9 +29,10 @@ from tengen.passes.hoist import hoist
 from tengen.passes.inplace import CHECKS
 from tengen.passes.lower import lower
 from tengen.passes.pipeline import optimize
-from tengen.runtime import eager, native
+from tengen.runtime import eager, kept, native
 from tengen.runtime.eager import Layout, Plan
-from tengen.runtime.program import Program, build
+from tengen.runtime.kept import Made
+from tengen.runtime.program import Folded, Program, build
 from tengen.runtime.schedules import known
 from tengen.tape import call_body
 from tengen.tensor import Tensor, _make, _new, from_numpy, hide_plans, plan_maker, record, restore_plans, tracing
@@ -262,7 +264,7 @@ def composite_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict) -> Pla
         )
         for o in outs
     ]
-    constants = [from_numpy(c.data)._data for c in program.graph.constants.values()]
+    constants = [from_numpy(program.data[id])._data for id in program.constants]
     n = sum(a is not None for a in arrays)
     plan = eager.finish_plan(program, n + len(constants), found, values)
     if not constants:
@@ -286,17 +288,48 @@ def _composite_program(op: Op, arrays: Sequence[Array | None], attrs: dict, name
         out = call_body(op, tuple(xs), attrs)
         outs = out if isinstance(out, tuple) else (out,)
         graph = rec.finish([(f"output{i}", o) for i, o in enumerate(outs)])
-    return compile_graph(graph, placed, names, op.name, record=eager.recording())
+    if eager.recording():
+        return compile_graph(graph, placed, names, op.name, record=True)
+    return ready_program(graph, placed, names, op.name)
 
 
 def evaluate(graph: Graph) -> list[np.ndarray]:
     """The outputs of a graph without inputs, computed here."""
-    program, outs = compile_graph(graph, None, [], graph.name)
-    layouts = [Layout(a.shape, a.dtype, a.strides) for a in outs]
-    constants = [from_numpy(c.data)._data for c in program.graph.constants.values()]
+    return _folded(graph, [])
+
+
+def _folded(graph: Graph, kept_in: list[Folded]) -> list[np.ndarray]:
+    """The same; what computed them is put into a list."""
+    program, arrays = compile_graph(graph, None, [], graph.name)
+    values = compute((program, arrays), list(program.data.values()))
+    kept_in.append(Folded(program, arrays, [], values))
+    return values
+
+
+def compute(made: Made, constants: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The outputs of a program that takes constants alone."""
+    program, outs = made
+    layouts = [Layout(a.shape, a.dtype, a.strides) for a in outs]  # type: ignore[arg-type]
     plan = eager.finish_plan(program, len(constants), layouts, [])
-    r = plan.call(*constants)
+    r = plan.call(*(from_numpy(a)._data for a in constants))
     return [np.array(_make(d, a).numpy()) for d, a in zip((r,) if len(outs) == 1 else r, layouts)]
+
+
+def ready_program(
+    graph: Graph, placed: dict[Value, Array] | None, names: list[Expr], name: str, fold: bool = False,
+    schedules: Schedules | None = None,
+) -> Made:  # fmt: skip
+    """What `compile_graph` makes for this machine: as it was kept, or made now and kept."""
+    schedules = schedules or known()
+    key = kept.identity(graph, placed, names, name, fold, schedules)
+    if key is None:
+        return compile_graph(graph, placed, names, name, fold=fold, schedules=schedules)
+    found = kept.find(key, graph, compute)
+    if found is None:
+        found = compile_graph(graph, placed, names, name, fold=fold, schedules=schedules)
+        kept.keep(key, graph, *found)
+    found[0].folded = None
+    return found
 
 
 def compile_graph(
@@ -308,14 +341,15 @@ def compile_graph(
     fold: bool = False,
     record: bool = False,
     schedules: Schedules | None = None,
-) -> tuple[Program, list[Array]]:
+) -> Made:
     """Passes, lowering, memory plan. Buffers of the program: inputs, states, `program.constants`; outputs, and one of what the
     checks found, where there are any. See `program.build`.
 
     `fold`: what depends on constants alone is computed once: small nodes now, launches by `program.setup`. `record`: see
     `program.build`. `schedules`: what tuning found; default: what this user's cache has for the target."""
     order = {v.name: a for v, a in (placed or {}).items()}
-    graph = optimize(graph, evaluate if fold else None)
+    folded: list[Folded] = []
+    graph = optimize(graph, (lambda g: _folded(g, folded)) if fold else None)
     schedules = schedules or known(target)
     arrays = {v: order[v.name] for v in graph.inputs if v.name in order}
     lo, outs = lower(graph, target or Target.host(), names, arrays, schedules)
@@ -327,7 +361,12 @@ def compile_graph(
     ids += [*(("state", name) for name in graph.states), *constants]
     results = [*(("out", i) for i in range(len(outs))), *([CHECKS] if graph.checks else [])]
     program = build(lo, ids, results, name, record)
-    program.graph, program.constants, program.setup = graph, constants, setup
+    program.constants, program.setup, program.checks = constants, setup, graph.checks
+    read = {*constants, *(setup.constants if setup else [])}
+    program.data = {("const", c.name): c.data for c in graph.constants.values() if ("const", c.name) in read}  # type: ignore[misc]
+    if folded:
+        name_of = {id(c.data): c.name for c in graph.constants.values()}
+        program.folded = replace(folded[0], names=[name_of.get(id(a)) for a in folded[0].values])
     program.schedules = {schedules.key(c.meaning): c.taken for c in lo.choices.values() if c.taken != c.rule}
     return program, [outs[i] for i in range(len(outs))]
 

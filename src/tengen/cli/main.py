@@ -253,13 +253,13 @@ def cache_info() -> None:
     """Shows where the kernels are, how many, and how large."""
     i = kernel_cache.info()
     rows = [("path", str(i.path)), ("kernels", str(i.entries)), ("bytes", _size(i.bytes)), ("limit", _size(i.limit))]
-    _table([*rows, ("tuned", f"{i.schedules} targets and numbers of threads")])
+    _table([*rows, ("programs", str(i.programs)), ("tuned", f"{i.schedules} targets and numbers of threads")])
 
 
 @cache.command("clear")
 @_plain_errors
 def cache_clear() -> None:
-    """Removes all of them, and what tuning found; kernels are compiled again when they are needed."""
+    """Removes all of them, kept programs, and what tuning found; kernels are compiled again when they are needed."""
     click.echo(f"{_size(kernel_cache.clear())} removed")
 
 

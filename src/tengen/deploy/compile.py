@@ -94,7 +94,7 @@ def compile_model(
     blob, constants, states, state_offset, state_bytes = _layout(program, model)
     face = Interface(
         prefix, target, chosen.cpu, threads, model.inputs, model.outputs, len(blob), checksum(blob), program.arena_bytes([]),
-        tuple(constants), tuple(states), state_offset, state_bytes, model.checksum, tuple(map(_message, program.graph.checks)),
+        tuple(constants), tuple(states), state_offset, state_bytes, model.checksum, tuple(map(_message, program.checks)),
         given,
     )  # fmt: skip
     text = _internal(program.text) + entry_ir(face, program)
@@ -146,7 +146,7 @@ def _layout(program: Program, model: Model) -> tuple[bytes, list[Region], list[R
 
     constants = [place(native.read(buffer, n), 0) for buffer, n in constant_buffers(program)]
     start = at
-    states = [place(model.initial[name].tobytes(), start) for name in program.graph.states]
+    states = [place(model.initial[name].tobytes(), start) for name in model.graph.states]
     return b"".join(parts), constants, states, start, at - start
 
 

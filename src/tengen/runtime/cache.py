@@ -27,6 +27,7 @@ _HASH_BYTES = 32
 _KEY, _LOCK = "key", "lock"
 _SUFFIX = ".o"
 SCHEDULES = ".s"  # of entries that hold what tuning found
+PROGRAMS = ".p"  # of those that say what a graph has become: `kept.py`
 _PRUNE_EVERY = 64  # writes of this process between two looks at the size of the whole
 
 _keys: dict[Path, bytes] = {}
@@ -37,13 +38,14 @@ _writes = 0
 @dataclass(frozen=True)
 class Info:
     """What the cache holds. path: its directory. entries, bytes: compiled kernels in it. limit: the size it is kept under.
-    schedules: files of what tuning found, one for each target and number of threads."""
+    schedules: files of what tuning found, one for each target and number of threads. programs: graphs whose programs are kept."""
 
     path: Path
     entries: int
     bytes: int
     limit: int
     schedules: int = 0
+    programs: int = 0
 
 
 def directory() -> Path:
@@ -160,11 +162,15 @@ def locked():
 
 def get(key_text: str, suffix: str = _SUFFIX) -> bytes | None:
     """The data kept under a key, or None. Using an entry makes it young."""
+    return get_named(_name(key_text, suffix))
+
+
+def get_named(name: str) -> bytes | None:
+    """The data of an entry by its file's name, such as `object_name` gives, or None. Using it makes it young."""
     place = _ready()
     if place is None:
         return None
     path, key = place
-    name = _name(key_text, suffix)
     raw = _read(path / name)
     if raw is None or len(raw) < _HASH_BYTES:
         return None
@@ -205,7 +211,7 @@ def _entries(path: Path) -> list[tuple[float, int, Path]]:
     found = []
     with contextlib.suppress(OSError), os.scandir(path) as files:
         for f in files:
-            if f.name.endswith((_SUFFIX, SCHEDULES)) or f.name.startswith(".part-"):
+            if f.name.endswith((_SUFFIX, SCHEDULES, PROGRAMS)) or f.name.startswith(".part-"):
                 with contextlib.suppress(OSError):
                     st = f.stat(follow_symlinks=False)
                     found.append((st.st_mtime, st.st_size, Path(f.path)))
@@ -230,7 +236,8 @@ def info() -> Info:
     every = _entries(path)
     found = [e for e in every if e[2].suffix == _SUFFIX]
     schedules = sum(e[2].suffix == SCHEDULES for e in every)
-    return Info(path, len(found), sum(n for _, n, _ in found), config.cache_bytes, schedules)
+    programs = sum(e[2].suffix == PROGRAMS for e in every)
+    return Info(path, len(found), sum(n for _, n, _ in found), config.cache_bytes, schedules, programs)
 
 
 def clear() -> int:
@@ -243,11 +250,20 @@ def clear() -> int:
     return size
 
 
-def compiled(ir_text: str, target: Target, level: int = 1) -> bytes:
-    """The object file of a module: from the cache, or compiled and kept. See `compile_object`."""
+def _object_key(ir_text: str, target: Target, level: int) -> str:
     import llvmlite
 
-    key_text = "\n".join([f"tengen {VERSION}", f"llvmlite {llvmlite.__version__}", target.key, str(level), ir_text])
+    return "\n".join([f"tengen {VERSION}", f"llvmlite {llvmlite.__version__}", target.key, str(level), ir_text])
+
+
+def object_name(ir_text: str, target: Target, level: int = 1) -> str:
+    """The name of the entry that `compiled` makes."""
+    return _name(_object_key(ir_text, target, level))
+
+
+def compiled(ir_text: str, target: Target, level: int = 1) -> bytes:
+    """The object file of a module: from the cache, or compiled and kept. See `compile_object`."""
+    key_text = _object_key(ir_text, target, level)
     data = get(key_text)
     if data is None:
         data = compile_object(ir_text, target, level)

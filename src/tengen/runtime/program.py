@@ -13,12 +13,15 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from tengen.base.config import config
 from tengen.codegen.llvm import emit_module
 from tengen.codegen.target import Target
-from tengen.ir.graph import Graph
-from tengen.kernels.lowering import Launch, Lowering, by_repeat
+from tengen.ir.graph import Check
+from tengen.kernels.lowering import Array, Launch, Lowering, by_repeat
 from tengen.kernels.schedule import Schedule
 from tengen.loops.interp import evaluate
 from tengen.loops.lang import Expr, Index, as_int
@@ -27,7 +30,7 @@ from tengen.loops.verify import verify
 from tengen.runtime import compile as compiler
 from tengen.runtime import launch_log, native
 from tengen.runtime.arena import Temporaries
-from tengen.runtime.cache import compiled
+from tengen.runtime.cache import compiled, object_name
 
 MOST_BYTES = 1 << 60
 _loading = threading.Lock()
@@ -38,12 +41,15 @@ class Program:
     """A compiled program.
 
     Attributes:
-        text: its LLVM IR. n_inputs, n_outputs: buffers expected. params: the integer parameters, in order.
+        text: its LLVM IR; "" where it was kept (`kept.py`), and only `code` is there.
+        n_inputs, n_outputs: buffers expected. params: the integer parameters, in order.
         derived: expressions over params, and offsets of temporaries, that follow them in `ints`. temps: what lies in the arena.
-        graph: what it was made from. constants: its last input buffers: constants of the graph, ("const", name), and what
+        constants: its last input buffers: constants of the graph, ("const", name), and what
             `setup` makes, a program that is run once; it takes constants, and the buffers that it fills. output_bytes: of those.
         launches: what it runs, in order, if it was built to be recorded (`launch_log.py`); else None. costs: of those,
             as far as they were asked for. schedules: those that are not what the rule says, by key (`Schedules.key`).
+        data: of the constants that it and its `setup` take, by id. folded: what made some of it, until the program is kept. checks: what
+            is looked at after a run, in the order of the buffer. object: the name of its machine code in the cache. code: that.
     """
 
     name: str
@@ -55,26 +61,31 @@ class Program:
     derived: list[Expr]
     temps: Temporaries
     kernels: int
-    graph: Graph = field(default_factory=lambda: Graph(""))
     constants: list[Hashable] = field(default_factory=list)
     setup: Program | None = None
     output_bytes: list[int] = field(default_factory=list)
     launches: list[Launch] | None = None
     costs: dict = field(default_factory=dict)
     schedules: dict[str, Schedule] = field(default_factory=dict)
-    _loaded: object = None
+    data: dict[Hashable, np.ndarray] = field(default_factory=dict)
+    folded: Folded | None = None
+    checks: list[Check] = field(default_factory=list)
+    object: str = ""
+    code: bytes | None = None
+    _loaded: Any = None
 
     @property
     def address(self) -> int:
         """The entry point in this process, compiled or loaded from the cache on first use."""
         if self._loaded is None:
             start = time.perf_counter()
-            loaded = compiler.load_object(compiled(self.text, self.target))
             with _loading:  # threads may load it at once: the first one's code stays, since plans know its address
-                self._loaded = self._loaded or loaded
+                if self._loaded is None:
+                    self._loaded = compiler.load_object(self.code or compiled(self.text, self.target))
+                    self.code = None
             if config.debug >= 1:
                 print(f"tengen: {self.name}: {self.kernels} kernels ready in {1e3 * (time.perf_counter() - start):.1f} ms")
-        return self._loaded.address("run")  # type: ignore[attr-defined]
+        return self._loaded.address("run")
 
     def integers(self, values: Sequence[int]) -> list[int]:
         """The `ints` array for these parameter values."""
@@ -105,6 +116,21 @@ class Program:
         if entry is not None:
             ints, pool = [*ints, entry.number], launch_log.recorder()
         return native.make_plan(self.address, n_inputs, output_bytes, arena, ints, pool, release_gil, owner=self)
+
+
+@dataclass
+class Folded:
+    """What was computed of constants before a program was made.
+
+    Attributes:
+        program, arrays: what computed it, and where its outputs lie. names: what they are called in the graph; None for one that
+            it has no more. values: the outputs.
+    """
+
+    program: Program
+    arrays: list[Array]
+    names: list[str | None]
+    values: list[np.ndarray]
 
 
 def value_of(e: Index, params: Sequence[Expr], values: Sequence[int]) -> int:
@@ -226,8 +252,9 @@ def build(lo: Lowering, inputs: Sequence[Hashable], outputs: Sequence[Hashable],
         print(compiler.assembly(text, lo.target))
     recorded = list(lo.launches) if record else None
     return Program(
-        name, text, lo.target, len(inputs), len(outputs), list(lo.ints), derived, temps, len(kernels), launches=recorded
-    )
+        name, text, lo.target, len(inputs), len(outputs), list(lo.ints), derived, temps, len(kernels), launches=recorded,
+        object=object_name(text, lo.target),
+    )  # fmt: skip
 
 
 def _own_integers(n: int) -> str:

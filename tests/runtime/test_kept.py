@@ -1,0 +1,214 @@
+"""Kept programs: a second process reads what a first one made of a graph, and computes the same bits."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import tengen
+import tengen.functional as F
+from tengen import Tensor, record
+from tengen.base.config import config
+from tengen.base.dtype import float32
+from tengen.ir.text import parse_graph
+from tengen.kernels.schedule import Grain, Schedules
+from tengen.loops import lang
+from tengen.ops.define import REGISTRY, elementwise
+from tengen.runtime import cache, kept
+from tengen.runtime.schedules import known
+
+SCRIPT = """
+import hashlib, json, sys
+import numpy as np
+import tengen, tengen.functional as F, tengen.module as M
+from tengen import Tensor, record
+from tengen.autodiff import GradManager
+from tengen.optimizer import SGD
+from tengen.runtime import compile as compiler
+
+lowered = []
+lower = record.lower
+record.lower = lambda graph, *a: (lowered.append(graph.name), lower(graph, *a))[1]
+digest = hashlib.sha256()
+see = lambda t: digest.update(t.numpy().tobytes())
+
+tengen.random.seed(3)
+net = M.Sequential(M.Conv2d(3, 8, 3), M.BatchNorm2d(8), M.ReLU(), M.Flatten(), M.Linear(8 * 36, 4))
+gm, opt = GradManager().attach(net.parameters()), SGD(net.parameters(), lr=0.1, momentum=0.9)
+
+@tengen.trace
+def step(x, label):
+    with gm:
+        loss = F.loss.cross_entropy(net(x), label)
+        gm.backward(loss)
+    opt.step().clear_grad()
+    return loss
+
+rng = np.random.default_rng(0)
+x, label = Tensor(rng.normal(size=(2, 3, 8, 8)).astype("float32")), Tensor(np.array([1, 3], "int32"))
+for _ in range(2):
+    see(step(x, label))
+for p in net.parameters():
+    see(p)
+net.eval()
+infer = tengen.trace(net, capture_as_const=True)  # folds batch norm, packs weights
+see(infer(x))
+infer.dump(sys.argv[1])
+see(tengen.load_graph(sys.argv[1])(x))
+rows = tengen.trace(net, dynamic_axes={0: "batch"})
+see(rows(x)), see(rows(Tensor(rng.normal(size=(3, 3, 8, 8)).astype("float32"))))
+see(F.nn.softmax(x, axis=1))  # a composite
+try:
+    step(x, Tensor(np.array([1, 9], "int32")))
+except tengen.base.errors.TengenError as e:
+    digest.update(str(e).encode())
+else:
+    raise AssertionError("a label out of range")
+bytes_ = [t._last.run.program.arena_bytes([2] * len(t._last.extents)) for t in (step, infer, rows)]
+print(json.dumps([compiler.compilations, lowered, [t._last.run.kernels for t in (step, infer, rows)], bytes_, digest.hexdigest()]))
+"""
+
+
+def run(tmp_path, **environ):
+    """What SCRIPT says in a process of its own, whose cache is below tmp_path."""
+    env = {**os.environ, "TENGEN_CACHE_DIR": str(tmp_path / "cache"), **environ}
+    command = [sys.executable, "-W", "error", "-c", SCRIPT, str(tmp_path / "m.tgn")]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_second_process_makes_nothing_and_has_the_same_bits(tmp_path):
+    first, second = run(tmp_path), run(tmp_path)
+    assert first[0] and first[1] and second[:2] == [0, []]
+    assert first[2:] == second[2:]
+    checked = run(tmp_path, TENGEN_CHECK="1")  # verifies, so it makes everything
+    assert checked[0] == 0 and checked[1] == first[1] and checked[2:] == first[2:]
+    programs = list((tmp_path / "cache").glob("*.p"))
+    assert len(programs) >= 4
+    for file in programs:  # what is damaged counts as absent
+        raw = bytearray(file.read_bytes())
+        raw[len(raw) // 2] ^= 1
+        file.write_bytes(raw)
+    again = run(tmp_path)
+    assert again[0] == 0 and again[1] and again[2:] == first[2:] and run(tmp_path)[1] == []
+    next((tmp_path / "cache").glob("*.o")).unlink()  # objects can go by themselves
+    for file in (tmp_path / "cache").glob("*.o"):
+        file.unlink()
+    last = run(tmp_path)
+    assert last[0] and last[1] and last[2:] == first[2:]
+
+
+@pytest.fixture
+def own_cache(tmp_path):
+    with config.scope(cache_dir=str(tmp_path / "own")):
+        yield
+
+
+@pytest.fixture
+def lowerings(monkeypatch):
+    """Names of the graphs that are lowered."""
+    names, lower = [], record.lower
+    monkeypatch.setattr(record, "lower", lambda graph, *a: (names.append(graph.name), lower(graph, *a))[1])
+    return names
+
+
+GRAPH = """\
+graph g(x: f32[4]):
+    const k: f32[]
+    y: f32[4] = mul(x, k)
+    return y = y
+"""
+
+
+def key_of(text=GRAPH, k=2.0, schedules=None, **more):
+    graph = parse_graph(text, {"k": np.array(k, "float32")})
+    return kept.identity(graph, None, [], more.get("name", "g"), more.get("fold", True), schedules or Schedules("t", 1))
+
+
+def test_what_decides_the_program_is_in_its_key(monkeypatch):
+    keys = [
+        key_of(), key_of(k=3.0), key_of(k=-0.0), key_of(k=0.0), key_of(k=float("nan")), key_of(fold=False), key_of(name="h"),
+        key_of(GRAPH.replace("f32[4]", "f32[5]")), key_of(GRAPH.replace("mul(", "add(")), key_of(GRAPH.replace("(x, k)", "(k, x)")),
+        key_of(GRAPH.replace("(x, k)", "(x, x)")), key_of(schedules=Schedules("t", 1, {"0" * 32: Grain(1024)})),
+    ]  # fmt: skip
+    with config.scope(winograd=not config.winograd):
+        keys.append(key_of())
+    monkeypatch.setattr(kept, "VERSION", "another")
+    keys.append(key_of())
+    monkeypatch.setattr(kept, "_sources", lambda: "other sources")
+    keys.append(key_of())
+    assert len(set(keys)) == len(keys) and None not in keys
+
+
+def test_lines_and_large_constants_are_not_in_it():
+    text = GRAPH.replace("k: f32[]", "k: f32[100]").replace("4]", "100]")
+    one, two = (parse_graph(text, {"k": np.full(100, v, "float32")}) for v in (1, 2))
+    one.nodes[0].where, two.nodes[0].where = "a.py:1", "b.py:2"
+    key = lambda g: kept.identity(g, None, [], "g", True, Schedules("t", 1))
+    assert key(one) == key(two)
+
+
+def test_nothing_is_kept_while_passes_are_looked_at():
+    for scope in ({"check": True}, {"debug": 2}, {"cache": False}):
+        with config.scope(**scope):
+            assert key_of() is None
+
+
+def test_ops_from_elsewhere_are_not_kept():
+    @elementwise(result="float")
+    def from_a_test(x):
+        """Twice x."""
+        return x + x
+
+    try:
+        text = "graph g(x: f32[4]):\n    y: f32[4] = from_a_test(x)\n    return y = y\n"
+        assert key_of(text) is None and key_of(text.replace("from_a_test", "relu")) is not None
+    finally:
+        del REGISTRY["from_a_test"]
+
+
+def test_every_op_of_tengen_can_be_kept():
+    assert all(kept._is_ours(name) for name, op in REGISTRY.items() if op.fn.__module__.startswith("tengen."))
+
+
+def test_folding_with_other_weights(own_cache, lowerings):
+    """Large weights are no part of the key; what folding makes of them runs when the program is read."""
+    x = Tensor(np.arange(100, dtype="float32"))
+    made = []
+    for w in (np.linspace(1, 2, 100), np.linspace(3, 9, 100)):
+        weight = Tensor(w.astype("float32"))
+        made.append(tengen.trace(lambda x, w=weight: x * F.exp(w) + F.sqrt(w), capture_as_const=True)(x))
+        np.testing.assert_array_equal(made[-1].numpy(), (x * F.exp(weight) + F.sqrt(weight)).numpy())
+    assert lowerings.count("<lambda>") == 1 and made[0].numpy()[3] != made[1].numpy()[3]
+
+
+def test_a_number_made_of_large_weights_is_another_program(own_cache, lowerings):
+    """A sum of weights becomes a number in a kernel: other weights need other kernels."""
+    x = Tensor(np.arange(4, dtype="float32"))
+    for value in (1.0, 2.0, 2.0):
+        weight = Tensor(np.full(100, value, "float32"))
+        got = tengen.trace(lambda x, w=weight: x * w.sum(), capture_as_const=True)(x)
+        np.testing.assert_array_equal(got.numpy(), (x * weight.sum()).numpy())
+    assert lowerings.count("<lambda>") == 2
+
+
+def test_an_entry_of_another_time_is_made_anew(own_cache, lowerings):
+    graph = parse_graph(GRAPH, {"k": np.array(2, "float32")})
+    key = kept.identity(graph, None, [], "g", True, known())
+    for entry in (b"", b"[]", b"{}", b"null", b'{"object": 3}', b"\xff"):
+        cache.put(key, entry, cache.PROGRAMS)
+        program, arrays = record.ready_program(graph, None, [], "g", fold=True)
+        assert program.text and arrays[0].dtype is float32 and program.address
+    assert len(lowerings) == 6
+    program, arrays = record.ready_program(graph, None, [], "g", fold=True)
+    assert not program.text and arrays[0].shape == (4,) and len(lowerings) == 6
+
+
+def test_expressions_come_back_as_they_were():
+    n, m = lang.var("n0"), lang.var("offset.3")
+    for e in (n, m, n * 3 + 1, (n + 63) // 64 * 64, lang.minimum(n, 7), n % 5, (n - m) * (m + 2)):
+        assert kept._read_dim(kept._dim(e)) == e and kept._dim(kept._read_dim(kept._dim(e))) == kept._dim(e)
