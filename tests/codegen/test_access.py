@@ -14,7 +14,7 @@ from tengen.codegen.llvm import emit_kernel
 from tengen.codegen.target import Target
 from tengen.loops.builder import Builder
 from tengen.loops.interp import interpret
-from tengen.loops.lang import LANES, cast, const, ramp
+from tengen.loops.lang import LANES, cast, const, minimum, ramp
 from tengen.loops.parse import parse_kernel
 from tengen.loops.text import print_kernel
 from tengen.loops.verify import verify
@@ -99,6 +99,26 @@ def test_counts_that_are_known_store_no_byte_more(dt):
     for n in range(LANES):
         want[n, :n] = values(dt, LANES)[:n]
     arrays = [values(dt, LANES).astype(np.float32), np.full(want.size, 1, dt.numpy)]
+    compare(kernel, [load([kernel], t) for t in TARGETS], arrays, [], want.ravel())
+
+
+@pytest.mark.parametrize("dt", ALL, ids=str)
+def test_counts_that_only_the_compiler_finds_out_store_no_byte_more(dt):
+    """The last elements of rows of 49, as a copy that transposes a tile writes them, last row first."""
+    k = Builder("found")
+    x, o = k.input("x", int64 if dt.kind in "iu" else float32), k.output("o", dt)
+    with k.loop(0, 49, 64, name="tile") as tile:
+        stop = k.let(minimum(const(49), tile + 64))
+        with k.loop(0, 4, name="row") as row:
+            whole = k.let(tile + (stop - tile) // LANES * LANES)
+            with k.if_(whole < stop):
+                v = k.load(x, ramp() * 4 + (whole * 4 + row), LANES, stop - whole)
+                k.store(o, (3 - row) * 49 + whole, cast(v, dt), stop - whole)
+    kernel = k.build()
+    given = np.arange(49 * 4).astype(x.dtype.numpy)
+    want = np.full((4, 49), 1, dt.numpy)
+    want[:, 48] = given[-4:][::-1].astype(dt.numpy)
+    arrays = [given, np.full(want.size, 1, dt.numpy)]
     compare(kernel, [load([kernel], t) for t in TARGETS], arrays, [], want.ravel())
 
 
