@@ -112,7 +112,7 @@ def test_a_circle_is_not_fused():
     """The middle of x -> exp -> matmul -> add cannot be left out of a group of exp and add."""
     g = fuse(graph("""graph g(x: f32[4,4]):
         a: f32[4,4] = exp(x)
-        m: f32[4,4] = matmul(a, a, transpose_a=false, transpose_b=false)
+        m: f32[4,4] = matmul(a, a, transpose_a=false, transpose_b=false, precision="highest")
         b: f32[4,4] = add(a, m)
         return z = b"""))  # fmt: skip
     verify(g, infer)

@@ -78,8 +78,10 @@ def _complete(graph: Graph) -> None:
     """Gives the nodes of an older file the attributes that their ops have got since."""
     for g in graph.graphs():
         for n in g.nodes:
-            older = REGISTRY[n.op].older if n.op in REGISTRY else {}
-            n.attrs = n.attrs | {name: value for name, value in older.items() if name not in n.attrs}
+            op = REGISTRY.get(n.op)
+            if op is not None and any(name not in n.attrs for name in op.older):
+                known = op.older | n.attrs
+                n.attrs = {name: known.pop(name) for name in op.attrs if name in known} | known  # in the order of the op's
 
 
 def _check_data(graph: Graph, content: TensorFile) -> None:
