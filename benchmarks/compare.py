@@ -286,11 +286,6 @@ def main(bench: str, title: str, cells: Iterable[Cell], more: Sequence[Row] = ()
 
 def finish(bench: str, title: str, rows: Sequence[Row], load: Sequence[float], args: argparse.Namespace) -> None:
     """Prints the whole table, writes the JSON file, and ends with status 1 where a case failed."""
-    peak = max((r.roof for r in rows if r.roof and r.unit == "FLOP"), default=None)
-    for r in rows:  # the roof of operations is the best that was seen in the whole run; memory's changes with time and place
-        r.roof = peak if r.roof and r.unit == "FLOP" else r.roof
-        if r.roof and r.goal and r.goal.get("roof") and r.reached:
-            r.reached = r.work / r.seconds["tengen"] / r.roof >= r.goal["roof"]
     print(f"\n{title}\n{format_rows(rows)}\n")
     if args.results:
         args.results.mkdir(exist_ok=True, parents=True)
