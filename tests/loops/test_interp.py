@@ -12,7 +12,23 @@ from tengen.base.errors import IndexOutOfRange, VerifyError
 from tengen.loops import lang
 from tengen.loops.builder import Builder
 from tengen.loops.interp import evaluate, interpret
-from tengen.loops.lang import binary, cast, cdiv, const, fma, fold, lane, maximum, minimum, ramp, select, splat, unary, var
+from tengen.loops.lang import (
+    binary,
+    cast,
+    cdiv,
+    const,
+    fma,
+    fold,
+    interleave,
+    lane,
+    maximum,
+    minimum,
+    ramp,
+    select,
+    splat,
+    unary,
+    var,
+)
 from tengen.loops.verify import typed
 
 INTS = [d for d in ALL if d.is_int]
@@ -326,6 +342,24 @@ def test_sum_with_a_vector_variable_and_a_fold():
     for half in (8, 4, 2, 1):
         lanes = lanes[:half] + lanes[half:]
     assert same(y[0], lanes[0])
+
+
+def test_interleaved_halves_and_a_transposed_square():
+    a, b = var("a", float32, 16), var("b", float32, 16)
+    x, y = np.arange(16, dtype=np.float32), np.arange(100, 116, dtype=np.float32)
+    both = np.stack((x, y), -1)
+    assert same(evaluate(interleave("low", a, b), {a: x, b: y}), both[:8].reshape(-1))
+    assert same(evaluate(interleave("high", a, b), {a: x, b: y}), both[8:].reshape(-1))
+    assert evaluate(interleave("high", ramp(), splat(const(-1)))).tolist() == [v for i in range(8, 16) for v in (i, -1)]
+    k = Builder("square")
+    source, dest = k.input("x", float32), k.output("y", float32)
+    for i, column in enumerate(k.transpose([k.load(source, i * 16, 16) for i in range(16)])):
+        k.store(dest, i * 16, column)
+    square, out = np.random.default_rng(5).standard_normal(256).astype(np.float32), np.zeros(256, np.float32)
+    interpret(k.build(), [square, out])
+    assert same(out.reshape(16, 16), square.reshape(16, 16).T)
+    with pytest.raises(VerifyError, match="interleave left needs"):
+        interleave("left", a, b)
 
 
 def test_gather_and_scatter_in_lane_order():

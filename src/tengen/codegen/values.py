@@ -213,6 +213,10 @@ class Values:
                 return args[0] if source == target else self.convert("bitcast", args[0], source, target)
             case "lane":
                 return self.pure(f"extractelement {type_of(dt, LANES)} {args[0]}, i64 {e.attr}")
+            case "interleave":
+                ty, first = type_of(dt, LANES), 0 if e.attr == "low" else LANES // 2
+                mask = ", ".join(f"i32 {first + i // 2 + i % 2 * LANES}" for i in range(LANES))
+                return self.pure(f"shufflevector {ty} {args[0]}, {ty} {args[1]}, <{LANES} x i32> <{mask}>")
             case "fold":
                 return self.fold(str(e.attr), dt, args[0])
             case "dot2":

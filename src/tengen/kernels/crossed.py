@@ -1,8 +1,9 @@
 """Pointwise kernels where an operand lies across the result: dense along an axis that is not the result's innermost one.
 
 Element by element, each load would touch a cache line of its own and use one number of it. Here a piece goes tile by tile: an
-operand's part of a tile is loaded in vectors along its own dense axis into scratch memory, and gathered from there along the
-result's. The innermost axes may be several in the operand (a filter that is dense along another axis than its last ones).
+operand's part of a tile is loaded in vectors along its own dense axis, and transposed in registers into scratch memory, where it
+is dense along the result's. The innermost axes may be several in the operand (a filter that is dense along another axis than its
+last ones).
 """
 
 from __future__ import annotations
@@ -121,17 +122,21 @@ class _Tiles:
         k, c = self.k, self.c
         table: dict = {}
         for a, tile in zip(c.arrays, self.scratch):
-            with k.loop(column, stop, name="column") as i:
-                at = a.offset + row
-                for x, axis in zip([*lead, *unflatten(k, i, self.last)], [*c.outer, *c.last]):
-                    at = at + x * a.strides[axis]
-                here, there = k.let(at), k.let((i - column) * SIDE)
+            with k.loop(column, stop, LANES, name="column") as i:
+                starts = []
+                for j in range(LANES):  # past the last column, that one again: what is written there is not read
+                    at = a.offset + row
+                    for x, axis in zip([*lead, *unflatten(k, k.let(minimum(i + j, stop - 1)), self.last)], [*c.outer, *c.last]):
+                        at = at + x * a.strides[axis]
+                    starts.append(k.let(at))
                 for r, count in k.vector_loop(0, rows):
-                    k.store(tile, there + r, k.load(k.read(a), here + r, LANES, count))
+                    square = k.transpose([k.load(k.read(a), at + r, LANES, count) for at in starts])
+                    for j, x in enumerate(square):
+                        k.store(tile, (r + j) * SIDE + (i - column), x)
             id = ("tile", tile.name)
             k.local[id] = tile
-            strides = (*(0 for _ in c.outer), *(a.strides[i] for i in c.dense), SIDE)
-            table[a] = Array(id, a.dtype, self.shape, strides, 0 - row - column * SIDE)
+            strides = (*(0 for _ in c.outer), *(a.strides[i] * SIDE for i in c.dense), 1)
+            table[a] = Array(id, a.dtype, self.shape, strides, 0 - row * SIDE - column)
         for a in [*(x for s in self.sources for x in s.leaves() or ()), *self.outs]:
             if a not in table:
                 strides = tuple(a.strides[i] for i in (*c.outer, *c.dense, c.last[-1]))

@@ -14,7 +14,7 @@ from tengen.kernels.pairs import Put, by_position, pad_rows
 from tengen.kernels.problem import Axis, Problem, extents
 from tengen.kernels.tile import Tile
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, minimum, ramp
+from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, minimum, ramp, select
 
 Range = tuple[Expr, Expr]  # flat positions: the first, and one past the last
 
@@ -116,8 +116,9 @@ def copy_panels(k: KernelBuilder, p: Problem, t: Tile, base: Expr, columns: Rang
 
 
 def _transpose_panel(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, dest, left: Expr | None) -> None:
-    """The panel where b is dense along k: column by column, vectors along k, scattered. `source`: the buffer, where
-    the panel begins, the columns' stride; `dest`: the buffer and where; `left`: how many columns there are, if fewer."""
+    """The panel where b is dense along k: in squares of LANES by LANES; what is left over column by column, vectors along k
+    scattered. `source`: the buffer, where the panel begins, the columns' stride; `dest`: the buffer and where; `left`: how many
+    columns there are, if fewer."""
     (src, start, step), (dst, to), walk = source, dest, p.walk("k", "b")
     n: Index = t.columns
     if left is not None:
@@ -127,15 +128,24 @@ def _transpose_panel(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, d
                 k.store(dst, to + i * t.columns + v * LANES, const(0, p.packed, LANES))
     if p.pairs:
         return _transpose_pairs(k, p, t, ks, source, dest, n)
-    with runs(k, walk, *ks) as (first, last, at), k.loop(0, n, name="column") as c:
-        here, there = k.let(start + at + c * step), k.let(to + c + (first - ks[0]) * t.columns)
-        for i, count in k.vector_loop(0, last - first):
-            if count is None:
-                x = k.load(src, here + i, LANES)
-                k.store(dst, ramp() * t.columns + (there + i * t.columns), cast(x, p.compute))
-            else:
-                with k.loop(i, last - first) as j:
-                    k.store(dst, there + j * t.columns, cast(k.load(src, here + j), p.compute))
+    with runs(k, walk, *ks) as (first, last, at):
+        here, there = k.let(start + at), k.let(to + (first - ks[0]) * t.columns)
+        whole, length = k.let(as_expr(n) // LANES * LANES), k.let(last - first)
+        squares = k.let(select(length >= LANES, whole, const(0)))
+        with k.loop(0, squares, LANES, name="column") as c, k.loop(0, length, LANES, name="square") as i:
+            j = k.let(minimum(i, length - LANES))  # the last square overlaps the one before
+            rows = [k.load(src, here + (c + r) * step + j, LANES) for r in range(LANES)]
+            for r, x in enumerate(k.transpose([cast(x, p.compute) for x in rows])):
+                k.store(dst, there + (j + r) * t.columns + c, x)
+        with k.loop(squares, n, name="column") as c:
+            mine, theirs = k.let(here + c * step), k.let(there + c)
+            for i, count in k.vector_loop(0, length):
+                if count is None:
+                    x = k.load(src, mine + i, LANES)
+                    k.store(dst, ramp() * t.columns + (theirs + i * t.columns), cast(x, p.compute))
+                else:
+                    with k.loop(i, length) as j:
+                        k.store(dst, theirs + j * t.columns, cast(k.load(src, mine + j), p.compute))
 
 
 def _transpose_pairs(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, dest, n: Index) -> None:

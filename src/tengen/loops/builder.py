@@ -12,10 +12,12 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 
 from tengen.base.dtype import DType, int64, uint32
 from tengen.base.errors import VerifyError
 from tengen.loops.lang import (
+    HALVES,
     LANES,
     Assign,
     Buffer,
@@ -30,6 +32,7 @@ from tengen.loops.lang import (
     Prefetch,
     Store,
     const,
+    interleave,
     is_const,
     splat,
     var,
@@ -117,6 +120,15 @@ class Builder:
         v = var(self.fresh(name), value.dtype, value.lanes)
         self.emit(Let(v, value))
         return v
+
+    def transpose(self, rows: Sequence[Expr]) -> list[Expr]:
+        """The columns of LANES vectors: lane j of row i becomes lane i of column j. Each of four rounds interleaves row i with
+        row i + 8, which turns the bits of an element's place (row, lane) round by one."""
+        half = LANES // 2
+        rows = list(rows)
+        for _ in range(LANES.bit_length() - 1):
+            rows = [self.let(interleave(h, rows[i], rows[i + half])) for i in range(half) for h in HALVES]
+        return rows
 
     def load(self, buffer: Buffer, index: Index, lanes: int = 1, count: Index | None = None, other=0, name: str = "v") -> Expr:
         """buffer[index]; `lanes=LANES`, or a vector index, gives a vector. See `lang.Load`."""

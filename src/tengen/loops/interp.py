@@ -71,6 +71,14 @@ def _fold(f: Callable) -> Callable:
     return tree
 
 
+def _interleave(half: slice) -> Callable:
+    def join(a, b):
+        a, b = np.broadcast_arrays(_lanes(a)[..., half], _lanes(b)[..., half])
+        return np.stack((a, b), -1).reshape(*a.shape[:-1], LANES)
+
+    return join
+
+
 def _function(e: Expr) -> Callable:
     """The function from the values of `e`'s operands to its value."""
     if e.op in OPS:
@@ -90,6 +98,8 @@ def _function(e: Expr) -> Callable:
             return lambda: np.arange(LANES, dtype=np.int64)
         case "lane":
             return lambda x: _lanes(x)[..., e.attr]
+        case "interleave":
+            return _interleave(slice(0, LANES // 2) if e.attr == "low" else slice(LANES // 2, LANES))
         case "fold":
             return _fold(_plain(str(e.attr), e.dtype))
     raise VerifyError(f"{e.op} has no value")

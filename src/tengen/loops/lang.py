@@ -43,6 +43,7 @@ OPS: dict[str, tuple[int, str, str]] = {
     # fmt: on
 }
 FOLDS = ("add", "mul", "min", "max", "and", "or")
+HALVES = ("low", "high")
 
 
 class Expr:
@@ -50,7 +51,7 @@ class Expr:
     `const` (attr: the value), `var` (attr: its name), `select` (cond, a, b), `cast` (attr: dtype; float to int saturates and
     NaN gives 0), `bitcast` (attr: dtype), `call` (attr: name of a function of `math.py`), `splat` (1 -> 16 lanes),
     `ramp` (int64 lanes 0..15), `lane` (attr: which), `fold` (attr: one of `FOLDS`; the fixed tree: halves are combined,
-    lane i with lane i + 8, then + 4, + 2, + 1), `dot2` (see the function).
+    lane i with lane i + 8, then + 4, + 2, + 1), `interleave` (attr: one of `HALVES`), `dot2` (see the functions).
     """
 
     __slots__ = ("op", "args", "dtype", "lanes", "attr", "__weakref__")
@@ -390,6 +391,13 @@ def fold(op: str, a: Expr) -> Expr:
     return expr("fold", (a,), a.dtype, 1, op)
 
 
+def interleave(half: str, a: Expr, b: Expr) -> Expr:
+    """Lanes of two vectors in turn, a's first: of their low halves (lanes 0 to 7), or of their high ones."""
+    if half not in HALVES or a.lanes != LANES or b.lanes != LANES or a.dtype is not b.dtype:
+        raise VerifyError(f"interleave {half} needs two vectors of one dtype and one of {HALVES}")
+    return expr("interleave", (a, b), a.dtype, LANES, half)
+
+
 def minimum(a, b) -> Expr:
     """The smaller; a NaN in either operand wins."""
     return binary("min", a, b)
@@ -454,6 +462,7 @@ def rebuild(e: Expr, args: tuple[Expr, ...]) -> Expr:
         case "splat": return splat(args[0])  # fmt: skip
         case "lane": return lane(args[0], e.attr)  # type: ignore[arg-type] # fmt: skip
         case "fold": return fold(e.attr, args[0])  # type: ignore[arg-type] # fmt: skip
+        case "interleave": return interleave(e.attr, *args)  # type: ignore[arg-type] # fmt: skip
         case "dot2": return dot2(*args)  # fmt: skip
     raise VerifyError(f"cannot rebuild {e.op}")
 

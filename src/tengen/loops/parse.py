@@ -234,7 +234,7 @@ class ExprParser:
         if t.text in DTYPES:
             return self.make(line, t, "cast", tuple(args), DTYPES[t.text])
         op, _, attr = t.text.partition(".")
-        if op in ("bitcast", "math", "lane", "fold"):
+        if op in ("bitcast", "math", "lane", "fold", "interleave"):
             if op == "bitcast":
                 return self.make(line, t, op, tuple(args), DTYPES.get(attr))
             value = int(attr) if op == "lane" and re.fullmatch("[0-9]{1,2}", attr) else attr

@@ -12,6 +12,7 @@ from tengen.base.dtype import DType, bool_, float32, int64, uint32
 from tengen.base.errors import VerifyError
 from tengen.loops.lang import (
     FOLDS,
+    HALVES,
     LANES,
     OPS,
     Assign,
@@ -74,7 +75,7 @@ def result_type(op: str, args: tuple[Expr, ...], attr: object = None) -> tuple[D
     """
     if op in OPS:
         return _plain_type(op, args, attr)
-    shape = {"select": 3, "cast": 1, "bitcast": 1, "splat": 1, "ramp": 0, "lane": 1, "fold": 1, "dot2": 3}
+    shape = {"select": 3, "cast": 1, "bitcast": 1, "splat": 1, "ramp": 0, "lane": 1, "fold": 1, "interleave": 2, "dot2": 3}
     if op == "call":
         return _call_type(args, attr)
     if op not in shape:
@@ -104,8 +105,12 @@ def result_type(op: str, args: tuple[Expr, ...], attr: object = None) -> tuple[D
         if a.lanes != 1:
             raise VerifyError("splat takes a scalar")
         return a.dtype, LANES
-    if a.lanes != LANES:
+    if any(x.lanes != LANES for x in args):
         raise VerifyError(f"{op} takes a vector")
+    if op == "interleave":
+        if attr not in HALVES:
+            raise VerifyError(f"interleave {attr!r} is not one of {', '.join(HALVES)}")
+        return _common(op, args)
     if op == "lane":
         if type(attr) is not int or not 0 <= attr < LANES:
             raise VerifyError(f"lane {attr!r} is not one of 0..{LANES - 1}")

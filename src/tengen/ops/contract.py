@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,6 +88,17 @@ def _(types, precision, **attrs):
 
 
 matmul.older = {"precision": "highest"}
+
+
+def _few_rows(arrays: Sequence[Array], transpose_a: bool = False, **attrs) -> set:
+    """The extents of the first operand's rows, where one register tile holds them all: each element of the second is used in
+    that tile alone, and a kernel that knows it packs nothing."""
+    x, y = arrays[0], arrays[1]
+    rows = x.shape[:-2] * (y.ndim == 2) + x.shape[x.ndim - 2 + transpose_a :][:1] * (x.ndim > 1)
+    return set(rows) if 1 < prod(rows) <= kernels.tile.HEIGHT else set()  # type: ignore[type-var]
+
+
+matmul.rules["known"] = _few_rows
 
 
 @matmul.infer

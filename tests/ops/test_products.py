@@ -1,0 +1,39 @@
+"""Products of every form against NumPy in float64, and what an eager product launches."""
+
+import numpy as np
+import pytest
+
+import tengen
+import tengen.functional as F
+from tengen import Tensor
+
+
+@pytest.mark.parametrize("k, n", [(16, 16), (15, 17), (256, 32), (257, 31), (300, 1000), (1, 40), (0, 5)])
+@pytest.mark.parametrize("rows", [1, 2, 8, 14, 15, 33])
+def test_both_forms_are_one_product(rows, k, n):
+    rng = np.random.default_rng(rows * k + n)
+    x, y = rng.standard_normal((rows, k)).astype(np.float32), rng.standard_normal((k, n)).astype(np.float32)
+    turned = Tensor(np.ascontiguousarray(y.T))
+    want = x.astype(np.float64) @ y.astype(np.float64)
+    got = F.matmul(Tensor(x), Tensor(y)).numpy()
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.sqrt(k + 1))
+    assert F.matmul(Tensor(x), turned, transpose_b=True).numpy().tobytes() == got.tobytes()
+    assert tengen.trace(lambda a, b: F.matmul(a, b))(Tensor(x), Tensor(y)).numpy().tobytes() == got.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int32"])
+def test_a_transposed_operand_of_any_dtype(dtype):
+    rng = np.random.default_rng(1)
+    x, y = rng.integers(-4, 5, (20, 37)), rng.integers(-4, 5, (50, 37))
+    got = F.matmul(Tensor(x).astype(dtype), Tensor(y).astype(dtype), transpose_b=True)
+    assert got.astype("float64").numpy().tolist() == (x @ y.T).tolist()
+
+
+@pytest.mark.parametrize(
+    "shape, launches", [((8, 300), ["matmul"]), ((2, 4, 300), ["matmul"]), ((40, 300), ["matmul_pack", "matmul"])]
+)
+def test_few_rows_pack_nothing(shape, launches):
+    x, y = Tensor(np.ones(shape, np.float32)), Tensor(np.ones((300, 200), np.float32))
+    with tengen.profile() as p:
+        F.matmul(x, y)
+    assert [r.kernel for r in sorted(p.rows, key=lambda r: r.kernel, reverse=True)] == launches
