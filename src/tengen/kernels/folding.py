@@ -31,6 +31,7 @@ from tengen.loops.lang import (
     fold,
     maximum,
     minimum,
+    not_equal,
     ramp,
     select,
     splat,
@@ -359,13 +360,23 @@ def _chunk_along(k: KernelBuilder, f: Fold, frame: Frame, source: Source, row: S
         base = k.let(o * run)
         outer = unflatten(k, o, frame.inner[:-1])
         start, stop = k.let(maximum(first - base, 0)), k.let(minimum(last - base, run))
+        following = _starts(k, frame, source, row, unflatten(k, k.let(o + 1), frame.inner[:-1]))
         for i, count in k.vector_loop(start, stop):
+            for buffer, begin in following:
+                k.prefetch(buffer, begin + i)
             element(frame.at(row, (*outer, i), True, count), base, i, count)
         if rotate:
             rotate(state, (stop - start) % LANES)
     if rotate:
         rotate(state, (LANES - (last - first) % LANES) % LANES)
     return tuple(k.let(e) for e in f.across(tuple(s.value for s in state)))
+
+
+def _starts(k: KernelBuilder, frame: Frame, source: Source, row: Sequence[Index], outer: Sequence[Index]) -> list[tuple[Buffer, Expr]]:
+    """Where a run begins in each array that is dense along it: a run is too short for a processor to see the next one coming."""
+    place = frame.at(row, (*outer, 0)).coords
+    dense = [a for a in source.leaves() or () if a.ndim == len(place) and as_int(a.strides[frame.reduced[-1]]) == 1]
+    return [(k.read(a), k.let(as_expr(a.index(place)))) for a in dict.fromkeys(dense)]
 
 
 class _Rotation:
@@ -377,10 +388,11 @@ class _Rotation:
         self.space = [k.scratch("turn", d, 2 * LANES) for d in dtypes]
 
     def __call__(self, state: Sequence, n: Expr) -> None:
-        for b, s in zip(self.space, state):
-            self.k.store(b, 0, s.value)
-            self.k.store(b, LANES, s.value)
-            s.set(self.k.load(b, n, LANES))
+        with self.k.if_(not_equal(n, 0)):
+            for b, s in zip(self.space, state):
+                self.k.store(b, 0, s.value)
+                self.k.store(b, LANES, s.value)
+                s.set(self.k.load(b, n, LANES))
 
 
 def children(s: Source) -> list[Source]:

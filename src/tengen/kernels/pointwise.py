@@ -16,9 +16,9 @@ from tengen.kernels.lowering import Array, Lowering, product
 from tengen.kernels.schedule import Grain
 from tengen.kernels.source import At, Leaf, Source, View, broadcast
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Index, as_int, cdiv, const, maximum, minimum
+from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum
 
-FETCHED = 4096  # bytes of rows at any place that are on their way: as many as a memory takes to answer
+FETCHED = 8192  # bytes of rows at any place that are on their way: as many as a memory takes to answer
 FARTHEST = 16  # rows ahead
 GRAIN = 16384  # elements of a piece, by rule: long enough that claiming one costs nothing, short enough to share evenly
 
@@ -102,16 +102,23 @@ def pointwise(
     row0 = k.let(piece // parts % blocks * rows)
     start = k.let(piece % parts * some)
     stop = k.let(minimum(n, start + some))
-    far = _rows_ahead(sources, shape)
+    ahead = _rows_ahead(sources, shape)
+    far = None if ahead is None else k.let(ahead)
     last = k.let(minimum(row0 + rows, middle) - 1)
     with k.loop(plane0, minimum(plane0 + planes, as_expr(outer)), name="plane") as plane:
         lead = unflatten(k, plane, shape[:-2])
+
+        def fetch(row: Expr, i: Expr) -> None:
+            for s in sources:
+                s.fetch(k, At((*lead, minimum(row, last), i), len(shape) - 1))
+
+        if far is not None:
+            with k.loop(row0, row0 + far, name="row") as row, k.loop(start, stop, LANES) as i:
+                fetch(row, i)
         with k.loop(row0, minimum(row0 + rows, middle), name="row") as row:
             for i, count in k.vector_loop(start, stop):
-                if far and count is None:
-                    later = At((*lead, minimum(row + far, last), i), len(shape) - 1)
-                    for s in sources:
-                        s.fetch(k, later)
+                if far is not None and count is None:
+                    fetch(row + far, i)
                 at = At((*lead, *([row] if len(shape) > 1 else []), i), len(shape) - 1, count)
                 values = [s.at(k, at) for s in sources]
                 for o, v in zip(outs, values):
@@ -119,12 +126,11 @@ def pointwise(
     lo.launch(k)
 
 
-def _rows_ahead(sources: Sequence[Source], shape: Sequence[Index]) -> int:
-    """How many rows ahead the next ones are asked for, where they lie anywhere: some thousand bytes; 0 where they do not."""
-    n = as_int(shape[-1])
+def _rows_ahead(sources: Sequence[Source], shape: Sequence[Index]) -> Expr | None:
+    """How many rows ahead the next ones are asked for, where they lie anywhere: some thousand bytes; None where they do not."""
     if len(shape) < 2 or not any(s.scattered for s in sources):
-        return 0
-    return 2 if n is None else max(1, min(FARTHEST, FETCHED // max(1, n * sources[0].dtype.size)))
+        return None
+    return minimum(maximum(const(FETCHED) // maximum(as_expr(shape[-1]) * sources[0].dtype.size, 1), 1), FARTHEST)
 
 
 def copy(lo: Lowering, src: Array, dst: Array, name: str = "copy") -> None:
