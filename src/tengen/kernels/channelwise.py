@@ -69,8 +69,13 @@ def _dense_along_groups(lo: Lowering, p: Problem) -> Array:
     walk = p.walk("k", "b")
     if as_int(p.g[-1].b) == 1 and len(walk.extents) <= 1:
         return Array(p.b.id, p.b.dtype, flat, (*source.strides[:n], walk.step, 1), p.b.offset)
-    t = lo.temp(source.dtype, source.shape)
-    copy(lo, source, t, f"{p.name}_pack")
+
+    def make() -> Array:
+        t = lo.temp(source.dtype, source.shape)
+        copy(lo, source, t, f"{p.name}_pack")
+        return t
+
+    t = lo.once(source, "channelwise", make)
     return Array(t.id, t.dtype, flat, (*t.strides[:n], p.g[-1].extent, 1))
 
 

@@ -101,8 +101,13 @@ def packed_filter(lo: Lowering, w: Array) -> Array:
     """The filter as (T, C), dense along C."""
     kernel = w.shape[-2:]
     src = Array(w.id, w.dtype, (*kernel, w.shape[0]), (*w.strides[-2:], w.strides[0]), w.offset)
-    t = lo.temp(w.dtype, src.shape)
-    copy(lo, src, t, "depthwise_pack")
+
+    def make() -> Array:
+        t = lo.temp(w.dtype, src.shape)
+        copy(lo, src, t, "depthwise_pack")
+        return t
+
+    t = lo.once(src, "depthwise_pack", make)
     return Array(t.id, t.dtype, (product(kernel), w.shape[0]), t.strides[1:], t.offset)
 
 

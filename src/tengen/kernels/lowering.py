@@ -88,11 +88,12 @@ class Array:
 
 @dataclass(frozen=True, eq=False)
 class Repeat:
-    """Launches that run `count` times, one after another, with STEP = 0, 1, ...: the steps of a recurrence. `steady` are buffers
-    that they do not write."""
+    """Launches that run `count` times, one after another, with STEP = 0, 1, ...: the steps of a recurrence, or the images of a
+    batch. `steady` are buffers that they do not write; `apart`: no time round reads what another one left in a temporary."""
 
     count: Index
     steady: frozenset[Hashable]
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -217,13 +218,14 @@ class Lowering:
         return self._repeat is not None and a.id in self._repeat.steady
 
     @contextlib.contextmanager
-    def repeat(self, count: Index, steady: Sequence[Array] = ()) -> Iterator[Expr]:
+    def repeat(self, count: Index, steady: Sequence[Array] = (), apart: bool = False) -> Iterator[Expr]:
         """What is launched in the block runs `count` times; yields the number of the time, which arrays' offsets may depend on,
-        but no number of pieces. What `once` makes of `steady` arrays, which the block does not write, is made before."""
+        but no number of pieces. What `once` makes of `steady` arrays, which the block does not write, is made before. `apart`: no
+        time round reads what another one left in a temporary, so that those of the block alone may lie over each other."""
         if self._repeat is not None:
             raise ValueError("a repeat inside a repeat")
         ids = frozenset(a.id for a in steady)
-        self._repeat, self._begin = Repeat(count, ids), len(self.launches)
+        self._repeat, self._begin = Repeat(count, ids, apart), len(self.launches)
         self._forget_all_but(ids)
         try:
             yield STEP

@@ -242,7 +242,8 @@ class _Winograd:
 
     def launch(self) -> None:
         """Writes and launches both."""
-        self.filter = self.pack_filter() if self.depth else self.transform_filter()
+        make = self.pack_filter if self.depth else self.transform_filter
+        self.filter = self.lo.once(self.w, ("winograd", self.t.points, bool(self.depth), self.b.columns, self.compute), make)
         b, points, dt = self.b, self.t.points, self.compute
         k = self.k = self.lo.kernel(self.name)
         self.image = k.scratch("image", dt, points * points * b.image)

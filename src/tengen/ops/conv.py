@@ -251,6 +251,7 @@ def conv(
 
 conv.canon(_canon)
 conv.layout(channels_last)
+conv.split(lambda types, **attrs: (True, False))
 conv.rules["known"] = small_filter
 conv.older = {"algorithm": "direct", "precision": "highest"}
 

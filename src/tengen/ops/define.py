@@ -142,6 +142,12 @@ class Op:
         """(arrays, out: TensorType, **attrs) -> order of the output's axes in memory, outermost first; default: logical."""
         return self._rule("layout", f)
 
+    def split(self, f):
+        """(types, **attrs) -> for each operand, whether a part of it along its first axis is all that the same part of the result
+        needs, which then does not depend on the extent of that axis; where not, the part needs all of the operand. Or None, if
+        these attributes do not allow it. Without the rule nothing is split; elementwise ops have it."""
+        return self._rule("split", f)
+
     def check(self, f):
         """(inputs as tensors, **attrs) -> `Violation`s: what values must not be (indices out of range). An eager call looks
         before it runs, a recorded program afterwards."""
@@ -382,6 +388,11 @@ def _elementwise_rules(op: Op, body: Callable, result: str, kinds: str) -> None:
             return cast(r, out.dtype)
 
         return Elementwise(fn, [broadcast(s, out.shape) for s in ins], out.shape, out.dtype)
+
+    @op.split
+    def _(types, **attrs):
+        shape = broadcast_shapes(*(t.shape for t in types))
+        return tuple(len(shape) > 0 and t.ndim == len(shape) and t.shape[0] == shape[0] for t in types)
 
     @op.layout
     def _(arrays, out, **attrs):

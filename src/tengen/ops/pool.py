@@ -90,6 +90,7 @@ def max_pool(inp: Tensor, kernel_size, stride=None, padding=0) -> Tensor:
 max_pool.canon(_canon)
 max_pool.infer(_infer)
 max_pool.layout(_layout)
+max_pool.split(lambda types, **attrs: (True,))
 
 
 @with_epilogue(max_pool)
@@ -127,6 +128,7 @@ def _(x, **a):
 
 
 avg_pool.layout(_layout)
+avg_pool.split(lambda types, **attrs: (True,))
 
 
 def _window_count(at: At, space, kernel_size, stride, padding, mode: str, d) -> Expr:

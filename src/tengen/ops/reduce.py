@@ -52,6 +52,8 @@ def _reduction(
             raise ShapeError(f"the {op.name} of no elements is not defined")
         return TensorType(_reduced_shape(x.shape, axes, keepdims), result(x.dtype))
 
+    op.split(lambda types, axes, keepdims: None if 0 in axes else (True,))
+
     def prepared(s: Source) -> Source:
         d = work(s.dtype).compute
         return s if s.dtype is d else Elementwise(lambda v: cast(v, d), [s], s.shape, d)

@@ -5,7 +5,7 @@ Views become other strides on the same buffer; everything else is computed into 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -18,8 +18,9 @@ from tengen.kernels.reduce import reduce_together
 from tengen.kernels.rows import rowwise
 from tengen.kernels.schedule import Schedules
 from tengen.kernels.source import Leaf, Literal, Source
-from tengen.loops.lang import Expr, cast
+from tengen.loops.lang import Expr, Index, cast
 from tengen.ops.define import lookup
+from tengen.passes.images import Loop, at_images, find_loops
 from tengen.passes.inplace import CHECKS, destinations
 from tengen.passes.layout import assign_layouts, dense
 
@@ -46,9 +47,15 @@ def lower(
         env.setdefault(c.value, dense(("const", c.name), c.value))
     wanted = destinations(graph)
     lies = assign_layouts(graph, env, wanted)
+    loops = [] if lo.ints else find_loops(graph, lies, wanted, target)
+    looped = {i for loop in loops for i in loop.nodes}
+    ends = {loop.nodes[-1]: loop for loop in loops}  # views between its nodes come before it
     for i, n in enumerate(graph.nodes):
         lo.where, lo.node = n.where, i
-        _lower_node(lo, n, env, wanted, lies)
+        if i in ends:
+            _lower_loop(lo, graph, ends[i], env, wanted, lies)
+        elif i not in looped:
+            _lower_node(lo, n, env, wanted, lies)
     lo.where = lo.node = None
     outs = {}
     for i, v in enumerate(graph.outputs):
@@ -105,23 +112,54 @@ def _lower_node(
         env[n.outputs[0]] = a
         return
     ins = [None if v is None else env[v] for v in n.inputs]
-    outs = []
     for v in n.outputs:
-        id = wanted[v] if v in wanted else lo.temp(v.type.dtype, v.type.shape).id
-        a = _flag(id[1]) if id[0] == CHECKS else replace(lies[v], id=id)  # type: ignore[index]
-        env[v] = a
-        outs.append(a)
-    if op is None:
-        run = partial(_lower_fused, n=n, ins=ins, outs=outs)
-    else:
-        run = partial(op.lower_to, ins=ins, outs=outs, attrs=n.attrs)
+        env[v] = _destination(lo, v, wanted, lies)
+    run = _computing(n, ins, [env[v] for v in n.outputs])
     assert lo.node is not None
     lo.nodes[lo.node] = run
     run(lo)
 
 
-def _lower_fused(lo: Lowering, n: Node, ins: Sequence[Array | None], outs: Sequence[Array]) -> None:
-    body: Graph = n.attrs["body"]
+def _destination(lo: Lowering, v: Value, wanted: dict[Value, Hashable], lies: dict[Value, Array]) -> Array:
+    """Where a value is computed to."""
+    id = wanted[v] if v in wanted else lo.temp(v.type.dtype, v.type.shape).id
+    return _flag(id[1]) if id[0] == CHECKS else replace(lies[v], id=id)  # type: ignore[index]
+
+
+def _computing(n: Node, ins: Sequence[Array | None], outs: Sequence[Array], body: Graph | None = None) -> Callable[[Lowering], None]:
+    """What launches a node on these arrays; body: of a fused one, if not its own."""
+    if n.op == "fused":
+        return partial(_lower_fused, body=body or n.attrs["body"], ins=ins, outs=outs)
+    return partial(lookup(n.op).lower_to, ins=ins, outs=outs, attrs=n.attrs)
+
+
+def _lower_loop(
+    lo: Lowering, graph: Graph, loop: Loop, env: dict[Value, Array], wanted: dict[Value, Hashable], lies: dict[Value, Array]
+) -> None:
+    """Nodes as a loop of the program over images."""
+    nodes = [graph.nodes[i] for i in loop.nodes]
+    for v in (v for n in nodes for v in n.outputs):
+        if v in loop.inner:
+            shape = (loop.some, *v.type.shape[1:])
+            env[v] = replace(lies[v], id=lo.temp(v.type.dtype, shape).id, shape=shape)
+        else:
+            env[v] = _destination(lo, v, wanted, lies)
+    steady = [env[v] for n, parts in zip(nodes, loop.parts) for v, p in zip(n.inputs, parts) if v is not None and not p]
+    with lo.repeat(loop.count, steady, apart=True) as step:
+        for i, n, parts in zip(loop.nodes, nodes, loop.parts):
+            lo.where, lo.node = n.where, i
+            body = None if n.op != "fused" else at_images(n.attrs["body"], dict(zip(n.attrs["body"].inputs, parts)), loop.some)
+
+            def at(step: Index, n=n, parts=parts, body=body) -> Callable[[Lowering], None]:
+                now = lambda v: env[v] if v in loop.inner else loop.part(env[v], step)
+                ins = [None if v is None else now(v) if p else env[v] for v, p in zip(n.inputs, parts)]
+                return _computing(n, ins, list(map(now, n.outputs)), body)
+
+            lo.nodes[i] = at(0)
+            at(step)(lo)
+
+
+def _lower_fused(lo: Lowering, body: Graph, ins: Sequence[Array | None], outs: Sequence[Array]) -> None:
     env: dict[Value, Source] = {v: Leaf(a) for v, a in zip(body.inputs, ins) if a is not None}
     for c in body.constants.values():
         env[c.value] = Literal(c.data.item(), c.value.type.dtype)  # type: ignore[union-attr]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from tengen.kernels.lowering import Lowering, by_repeat
+from tengen.kernels.lowering import Lowering, Repeat, by_repeat
 from tengen.loops.lang import Index, as_int, var
 
 ALIGN = 64  # bytes; temporaries start on a cache line
@@ -33,13 +33,15 @@ class Temporaries:
     def of(lo: Lowering) -> Temporaries:
         """Those of a lowering."""
         lives: dict[Hashable, tuple[int, int]] = {}
+        shared = _shared(lo)
         for repeat, launches in by_repeat(lo.launches):
             for i, launch in launches:
                 # What one time round leaves, the next may need: a repeat counts as one launch.
                 begin, end = (launches[0][0], launches[-1][0]) if repeat else (i, i)
                 for id in launch.ids:
                     if id in lo.temps:
-                        lives[id] = (lives.get(id, (begin, end))[0], end)
+                        first, last = (i, i) if repeat and repeat.apart and id not in shared else (begin, end)
+                        lives[id] = (lives.get(id, (first, last))[0], last)
         sizes = [(n * dt.size + (ALIGN - 1)) // ALIGN * ALIGN for dt, n in (lo.temps[id] for id in lives)]
         numbers = tuple(s if (n := as_int(s)) is None else n for s in sizes)
         return Temporaries(tuple(lives), numbers, tuple(lives.values()))
@@ -67,6 +69,12 @@ class Temporaries:
             orders = sorted(every, key=lambda i: -key[i]), sorted(every, key=lambda i: self.lives[i][0])
             self._placed[key] = min((_place(key, self.lives, order) for order in orders), key=lambda p: p[1])
         return self._placed[key]
+
+
+def _shared(lo: Lowering) -> set[Hashable]:
+    """Buffers that launches of several repeats use, or of a repeat and of none."""
+    by: dict[Hashable, Repeat | None] = {}
+    return {id for launch in lo.launches for id in launch.ids if by.setdefault(id, launch.repeat) is not launch.repeat}
 
 
 def _place(sizes: Sequence[int], lives: Sequence[tuple[int, int]], order: Sequence[int]) -> tuple[tuple[int, ...], int]:
