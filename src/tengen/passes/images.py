@@ -1,8 +1,8 @@
-"""Images one after the other: which nodes of a graph become a loop over parts of their first axis.
+"""Images one after the other: which nodes of a graph become a loop of the program over parts of their first axis.
 
-In: a graph whose extents are numbers, and how its values lie. Out: `Loop`s, runs of nodes whose results depend on the same part
-of what they read (a convolution and what follows it, of the same images) and between which lies more than stays in cache: part
-by part, a value is read where it was just written, and needs the memory of one part. Only when something is computed changes.
+In: a graph whose extents are numbers, and how its values lie. Out: `Loop`s, runs of nodes whose images do not depend on each
+other (convolutions and what follows them) and between which lies more than stays in cache. Some images at a time, a value is
+read soon after it was written, and needs the memory of those images alone. No bit changes, only when something is computed.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 
-from tengen.base.errors import VerifyError
 from tengen.ir.graph import Graph, Node, Value
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import Array, product
 from tengen.loops.lang import Index, as_int
 from tengen.ops.define import lookup
 
-KEPT = 8  # second caches: what of the last one a program can count on, which others share
+KEPT = 4 << 20  # bytes of the last cache that a program can count on, whatever its size: others share it
+LEAST = KEPT // 8  # of a value that a time round is to make: enough work to share out
+
+Parts = tuple[bool, ...]  # for each input of a node, whether an image of the outputs needs the same image of it alone, or all of it
 
 
 @dataclass(frozen=True)
@@ -25,42 +27,41 @@ class Loop:
     """Nodes that run `count` times, each time for `some` images.
 
     Attributes:
-        nodes: their positions in the graph. inner: values that only they read, of which the memory of `some` images is enough.
-        parts: for each node and each of its inputs, whether it reads the same images of it, or all of it.
+        nodes: their positions in the graph; only views of other values lie between. inner: values that only they read, which need
+            the memory of `some` images. parts: of each node.
     """
 
     nodes: tuple[int, ...]
     some: int
     count: int
     inner: frozenset[Value]
-    parts: tuple[tuple[bool, ...], ...]
+    parts: tuple[Parts, ...]
 
     def part(self, a: Array, step: Index) -> Array:
         """The images of a time round."""
         return replace(a, shape=(self.some, *a.shape[1:]), offset=a.offset + step * (self.some * a.strides[0]))
 
 
-def find_loops(graph: Graph, lies: Mapping[Value, Array], wanted: Mapping[Value, Hashable], target) -> list[Loop]:
+def find_loops(graph: Graph, lies: Mapping[Value, Array], wanted: Mapping[Value, Hashable]) -> list[Loop]:
     """The loops of a graph, in order.
 
     Args:
         lies: how its values lie. wanted: those that are computed straight into buffers of the caller.
     """
-    kept = KEPT * target.l2_bytes
-    found, i = [], 0
-    while i < len(graph.nodes):
-        chain = _chain(graph, i, lies, wanted, kept)
-        if len(chain) > 1 and (loop := _loop(graph, chain, kept)) is not None:
-            found.append(loop)
-            i = loop.nodes[-1]
-        i += 1
+    found: list[Loop] = []
+    for i in range(len(graph.nodes)):
+        if not found or i > found[-1].nodes[-1]:
+            nodes, some = _chain(graph, i, lies, wanted)
+            if len(nodes) > 1:
+                found.append(_loop(graph, nodes, some))
     return found
 
 
-def at_images(body: Graph, parts: Mapping[Value, bool], some: int) -> Graph:
-    """The body of a fused node for `some` images. parts: which of its inputs are of images."""
+def at_images(body: Graph, parts: Parts, some: int) -> Graph:
+    """The body of a fused node for `some` images."""
     g = Graph(body.name)
-    m = {v: g.add_input(v.name, _of_images(v.type, some) if parts[v] else v.type) for v in body.inputs}
+    cut = lambda t: TensorType((some, *t.shape[1:]), t.dtype)
+    m = {v: g.add_input(v.name, cut(v.type) if p else v.type) for v, p in zip(body.inputs, parts)}
     m |= {c.value: g.add_constant(c.name, c.data, c.value.type) for c in body.constants.values()}
     for n in body.nodes:
         ins = [None if v is None else m[v] for v in n.inputs]
@@ -70,88 +71,78 @@ def at_images(body: Graph, parts: Mapping[Value, bool], some: int) -> Graph:
     return g
 
 
-def _of_images(t: TensorType, some: int) -> TensorType:
-    return TensorType((some, *t.shape[1:]), t.dtype)
-
-
-def _chain(graph: Graph, start: int, lies, wanted, kept: int) -> dict[int, tuple[bool, ...]]:
-    """Nodes from `start` on, with what they need of their inputs. The last of them reads something large that one before it made,
-    little enough of each image before that it is still in cache; views of other values may lie between."""
-    first = graph.nodes[start].outputs[0].type
-    batch = first.shape[0] if first.ndim else 0
-    chain: dict[int, tuple[bool, ...]] = {}
-    made: dict[Value, int] = {}  # and the bytes of an image of all that was made before it
-    end, total = start, 0
+def _chain(graph: Graph, start: int, lies: Mapping[Value, Array], wanted: Mapping[Value, Hashable]) -> tuple[dict[int, Parts], int]:
+    """Nodes from `start` on, and for how many images they run at a time. Each reads something large that one of them made shortly
+    before it, or lies between two such nodes."""
+    shape = graph.nodes[start].outputs[0].type.shape
+    batch = as_int(shape[0]) or 0 if shape else 0
+    chain: dict[int, Parts] = {}
+    made: dict[Value, tuple[int, int]] = {}  # by which node, and the bytes that an image had needed before it
+    end, total, most, least = start, 0, 0, KEPT
     for i in range(start, len(graph.nodes)):
         n = graph.nodes[i]
-        mine = [v for v in n.inputs if v in made]
+        inside = [v for v in n.inputs if v in made]
         parts = _parts(n, batch, lies, wanted)
-        if parts is not None and all(p for v, p in zip(n.inputs, parts) if v in made):
-            if any(_bytes(v) > kept and total - made[v] <= kept for v in mine):
-                end = i
-            chain[i] = parts
-            for v in n.outputs:
-                made[v] = total
-                total += _bytes(v) // batch
-        elif mine or n.op == "fused" or lookup(n.op).kind != "view":
+        if parts is None or not all(p for v, p in zip(n.inputs, parts) if v in made):
+            if inside or n.op == "fused" or lookup(n.op).kind != "view":
+                break
+            continue
+        chain[i] = parts
+        near = {v for v, (at, before) in made.items() if at <= end and _bytes(v) > KEPT and total - before <= 2 * KEPT}
+        for each in (_bytes(v) // batch for v in inside if v in near):
+            if _at_a_time(batch, max(most, each)) * min(least, each) >= LEAST:
+                end, most, least = i, max(most, each), min(least, each)
+        if i > end and not near:
             break
-    return {i: parts for i, parts in chain.items() if i <= end}
+        for v in n.outputs:
+            made[v] = i, total
+            total += _bytes(v) // batch
+    return {i: parts for i, parts in chain.items() if i <= end}, _at_a_time(batch, most)
 
 
-def _parts(n: Node, batch: int, lies, wanted) -> tuple[bool, ...] | None:
-    """`split`, for a node whose outputs' images lie one after the other, in no state."""
-    if any(not _outermost(lies[v]) or wanted.get(v, ("temp",))[0] not in ("temp", "out") for v in n.outputs):
-        return None
-    return split(n, batch)
+def _at_a_time(batch: int, most: int) -> int:
+    """As many images as stay in cache, if one has `most` bytes: a divisor of the batch."""
+    return max((s for s in range(1, batch + 1) if batch % s == 0 and s * most <= KEPT), default=1)
 
 
-def _loop(graph: Graph, chain: Mapping[int, tuple[bool, ...]], kept: int) -> Loop | None:
-    """The chain as a loop of as many images as stay in cache; None where that leaves too little to do at a time."""
-    nodes = [graph.nodes[i] for i in chain]
-    made = {v for n in nodes for v in n.outputs}
-    read = [v for n in nodes for v in n.inputs if v in made]
-    batch = nodes[0].outputs[0].type.shape[0]
-    most = max(map(_bytes, read)) // batch
-    some = max(s for s in range(1, batch + 1) if batch % s == 0 and (s == 1 or s * most <= kept))
-    if some == batch or some * most * 8 < kept:
-        return None
+def _loop(graph: Graph, chain: Mapping[int, Parts], some: int) -> Loop:
+    made = {v for i in chain for v in graph.nodes[i].outputs}
     outside = {v for i, n in enumerate(graph.nodes) if i not in chain for v in n.inputs} | set(graph.results())
+    batch = graph.nodes[min(chain)].outputs[0].type.shape[0]
     return Loop(tuple(chain), some, batch // some, frozenset(made - outside), tuple(chain.values()))
 
 
-def _bytes(v: Value | None) -> int:
-    return 0 if v is None else product(v.type.shape) * v.type.dtype.size  # type: ignore[return-value]
+def _bytes(v: Value) -> int:
+    return (as_int(product(v.type.shape)) or 0) * v.type.dtype.size
 
 
-def _outermost(a: Array) -> bool:
-    """Whether images lie one after the other."""
-    return a.ndim > 0 and as_int(a.strides[0]) == product(a.shape[1:])
+# ---- what images need ------------------------------------------------------------------------------------------------
 
 
-def split(n: Node, batch: int) -> tuple[bool, ...] | None:
-    """For each input of a node, whether an image of its outputs needs the same image of it alone, or all of it; None where an
-    image needs something else."""
-    if batch < 2 or any(v.type.ndim == 0 or v.type.shape[0] != batch for v in n.outputs):
-        return None
-    if n.op != "fused":
-        return _split(n)
-    body: Graph = n.attrs["body"]
-    parts: dict[Value, bool] = {c.value: False for c in body.constants.values()}
-    for m in body.nodes:
-        of = _split(m)
-        whole = m.outputs[0].type.ndim == 0 or m.outputs[0].type.shape[0] != batch
-        if whole and of is not None:
-            of = (False,) * len(m.inputs)
-        if of is None or any(v is not None and parts.setdefault(v, p) != p for v, p in zip(m.inputs, of)):
+def _parts(n: Node, batch: int, lies: Mapping[Value, Array], wanted: Mapping[Value, Hashable]) -> Parts | None:
+    """What the images of a node need; None where they are not `batch` images that lie one after the other, in no state, or need
+    something else."""
+    for v in n.outputs:
+        a, place = lies[v], wanted.get(v, ("temp",))[0]  # type: ignore[index]
+        if batch < 2 or not a.ndim or a.shape[0] != batch or a.strides[0] != product(a.shape[1:]) or place not in ("temp", "out"):
             return None
-        parts.update(dict.fromkeys(m.outputs, not whole))
-    if not all(parts[v] for v in body.outputs):
-        return None
-    return tuple(parts.get(v, False) for v in body.inputs)
+    return _of_op(n) if n.op != "fused" else _of_body(n.attrs["body"], batch)
 
 
-def _split(n: Node) -> tuple[bool, ...] | None:
+def _of_op(n: Node) -> Parts | None:
     rule = lookup(n.op).rules.get("split")
-    if rule is None or None in n.inputs:
-        return None
-    return rule([v.type for v in n.inputs if v is not None], **n.attrs)
+    types = [v.type for v in n.inputs if v is not None]
+    return None if rule is None or len(types) < len(n.inputs) else rule(types, **n.attrs)
+
+
+def _of_body(body: Graph, batch: int) -> Parts | None:
+    cut = {c.value: False for c in body.constants.values()}
+    for n in body.nodes:
+        whole = not n.outputs[0].type.ndim or n.outputs[0].type.shape[0] != batch  # the same for all images
+        parts = _of_op(n)
+        if parts is None:
+            return None
+        if any(cut.setdefault(v, p and not whole) != (p and not whole) for v, p in zip(n.inputs, parts) if v is not None):
+            return None
+        cut.update(dict.fromkeys(n.outputs, not whole))
+    return tuple(cut.get(v, False) for v in body.inputs) if all(cut[v] for v in body.outputs) else None

@@ -47,7 +47,7 @@ def lower(
         env.setdefault(c.value, dense(("const", c.name), c.value))
     wanted = destinations(graph)
     lies = assign_layouts(graph, env, wanted)
-    loops = [] if lo.ints else find_loops(graph, lies, wanted, target)
+    loops = [] if lo.ints else find_loops(graph, lies, wanted)
     looped = {i for loop in loops for i in loop.nodes}
     ends = {loop.nodes[-1]: loop for loop in loops}  # views between its nodes come before it
     for i, n in enumerate(graph.nodes):
@@ -148,7 +148,7 @@ def _lower_loop(
     with lo.repeat(loop.count, steady, apart=True) as step:
         for i, n, parts in zip(loop.nodes, nodes, loop.parts):
             lo.where, lo.node = n.where, i
-            body = None if n.op != "fused" else at_images(n.attrs["body"], dict(zip(n.attrs["body"].inputs, parts)), loop.some)
+            body = None if n.op != "fused" else at_images(n.attrs["body"], parts, loop.some)
 
             def at(step: Index, n=n, parts=parts, body=body) -> Callable[[Lowering], None]:
                 now = lambda v: env[v] if v in loop.inner else loop.part(env[v], step)
