@@ -17,9 +17,9 @@ from tengen.loops.lang import Index, as_int
 from tengen.ops.define import lookup
 
 KEPT = 4 << 20  # bytes of the last cache that a program can count on, whatever its size: others share it
-LEAST = KEPT // 8  # of a value that a time round is to make: enough work to share out
+SHARE = 8  # a time round makes at least this part of that of a large value: enough work to share out
 
-Parts = tuple[bool, ...]  # for each input of a node, whether an image of the outputs needs the same image of it alone, or all of it
+Parts = tuple[bool, ...]  # for each input of a node: whether an image of the outputs needs the same image of it, or all of it
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,9 @@ def at_images(body: Graph, parts: Parts, some: int) -> Graph:
     return g
 
 
-def _chain(graph: Graph, start: int, lies: Mapping[Value, Array], wanted: Mapping[Value, Hashable]) -> tuple[dict[int, Parts], int]:
+def _chain(
+    graph: Graph, start: int, lies: Mapping[Value, Array], wanted: Mapping[Value, Hashable]
+) -> tuple[dict[int, Parts], int]:
     """Nodes from `start` on, and for how many images they run at a time. Each reads something large that one of them made shortly
     before it, or lies between two such nodes."""
     shape = graph.nodes[start].outputs[0].type.shape
@@ -90,7 +92,7 @@ def _chain(graph: Graph, start: int, lies: Mapping[Value, Array], wanted: Mappin
         chain[i] = parts
         near = {v for v, (at, before) in made.items() if at <= end and _bytes(v) > KEPT and total - before <= 2 * KEPT}
         for each in (_bytes(v) // batch for v in inside if v in near):
-            if _at_a_time(batch, max(most, each)) * min(least, each) >= LEAST:
+            if _at_a_time(batch, max(most, each)) * min(least, each) * SHARE >= KEPT:
                 end, most, least = i, max(most, each), min(least, each)
         if i > end and not near:
             break
@@ -124,7 +126,9 @@ def _parts(n: Node, batch: int, lies: Mapping[Value, Array], wanted: Mapping[Val
     something else."""
     for v in n.outputs:
         a, place = lies[v], wanted.get(v, ("temp",))[0]  # type: ignore[index]
-        if batch < 2 or not a.ndim or a.shape[0] != batch or a.strides[0] != product(a.shape[1:]) or place not in ("temp", "out"):
+        if batch < 2 or not a.ndim or a.shape[0] != batch or a.strides[0] != product(a.shape[1:]):
+            return None
+        if place not in ("temp", "out"):
             return None
     return _of_op(n) if n.op != "fused" else _of_body(n.attrs["body"], batch)
 

@@ -126,7 +126,9 @@ def _destination(lo: Lowering, v: Value, wanted: dict[Value, Hashable], lies: di
     return _flag(id[1]) if id[0] == CHECKS else replace(lies[v], id=id)  # type: ignore[index]
 
 
-def _computing(n: Node, ins: Sequence[Array | None], outs: Sequence[Array], body: Graph | None = None) -> Callable[[Lowering], None]:
+def _computing(
+    n: Node, ins: Sequence[Array | None], outs: Sequence[Array], body: Graph | None = None
+) -> Callable[[Lowering], None]:
     """What launches a node on these arrays; body: of a fused one, if not its own."""
     if n.op == "fused":
         return partial(_lower_fused, body=body or n.attrs["body"], ins=ins, outs=outs)
@@ -145,18 +147,27 @@ def _lower_loop(
         else:
             env[v] = _destination(lo, v, wanted, lies)
     steady = [env[v] for n, parts in zip(nodes, loop.parts) for v, p in zip(n.inputs, parts) if v is not None and not p]
+    now = lambda v, step: env[v] if v in loop.inner else loop.part(env[v], step)
+    runs = {}
+    for i, n, parts in zip(loop.nodes, nodes, loop.parts):
+        body = at_images(n.attrs["body"], parts, loop.some) if n.op == "fused" else None
+
+        def run(lo: Lowering, step: Index, n=n, parts=parts, body=body) -> None:
+            ins = [None if v is None else now(v, step) if p else env[v] for v, p in zip(n.inputs, parts)]
+            _computing(n, ins, [now(v, step) for v in n.outputs], body)(lo)
+
+        runs[i] = run
+        lo.nodes[i] = partial(_once, run, steady)
     with lo.repeat(loop.count, steady, apart=True) as step:
-        for i, n, parts in zip(loop.nodes, nodes, loop.parts):
+        for i, n in zip(loop.nodes, nodes):
             lo.where, lo.node = n.where, i
-            body = None if n.op != "fused" else at_images(n.attrs["body"], parts, loop.some)
+            runs[i](lo, step)
 
-            def at(step: Index, n=n, parts=parts, body=body) -> Callable[[Lowering], None]:
-                now = lambda v: env[v] if v in loop.inner else loop.part(env[v], step)
-                ins = [None if v is None else now(v) if p else env[v] for v, p in zip(n.inputs, parts)]
-                return _computing(n, ins, list(map(now, n.outputs)), body)
 
-            lo.nodes[i] = at(0)
-            at(step)(lo)
+def _once(run: Callable[[Lowering, Index], None], steady: Sequence[Array], lo: Lowering) -> None:
+    """A node of a loop by itself, for the first images."""
+    with lo.repeat(1, steady, apart=True) as step:
+        run(lo, step)
 
 
 def _lower_fused(lo: Lowering, body: Graph, ins: Sequence[Array | None], outs: Sequence[Array]) -> None:
