@@ -11,7 +11,7 @@ from tengen.kernels.axes import store_at
 from tengen.kernels.contraction import contract
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.pointwise import pointwise
-from tengen.kernels.recurrent import lstm
+from tengen.kernels.recurrent import lstm, lstm_grad
 from tengen.kernels.source import Elementwise, Leaf
 from tengen.kernels.together import product_by_parts
 from tengen.loops.lang import var
@@ -109,6 +109,37 @@ def test_a_step_at_once_has_the_bits_of_one_by_parts(dtype):
             run(lo, memory, values)
             found[target, batch] = b"".join(memory[id].tobytes() for id in ("hs", "cs", "z"))
         assert len(set(found.values())) == 1
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_step_back_at_once_has_the_bits_of_one_in_two_kernels(reverse):
+    rng = np.random.default_rng(0)
+    for t, n, h in ((3, 5, 17), (2, 7, 40), (0, 5, 16)):  # a vector that is not full; two in a panel; no steps
+        states, gates, state = (t + 1, n, h), (t, n, 4 * h), (n, h)
+        shapes = {"gh": states, "gc": states, "gg": gates, "w": (4 * h, h), "cs": states, "g": gates}
+        outs = {"dz": gates, "dh": state, "dc": state}
+        data = {id: rng.uniform(-1, 1, s).astype("float32") for id, s in shapes.items()}
+        if t == 0:
+            data["w"][:] = np.inf  # nothing is multiplied with it
+        found = []
+        for target, batch, rows in (("x86-64-v3", n, n), ("x86-64-v4", n, n), ("x86-64-v4", var("n"), n), ("x86-64-v4", 3, 3)):
+            memory, arrays, values = {}, [], {batch: n} if batch is not rows else {}
+            steps = var("t") if values else t
+            values |= {steps: t} if values else {}
+            for id, shape in (shapes | outs).items():
+                part = data[id] if id in data else np.zeros(shape, "float32")
+                part = part if id == "w" else part[:, :rows] if len(shape) == 3 else part[:rows]
+                a, memory[id] = array_of(part.copy(), id)
+                extents = [batch if d == rows and i == len(shape) - 2 else d for i, d in enumerate(a.shape)]
+                if len(shape) == 3:
+                    extents[0] = steps + (shape[0] - t)
+                arrays.append(a if id == "w" else replace(a, shape=tuple(extents)))
+            lo = Lowering(Target.named(target), list(values))
+            lstm_grad(lo, *arrays, reverse)
+            assert ("lstm_grad_step" in {n.kernel.name for n in lo.launches}) == (rows == n)
+            run(lo, memory, values)
+            found.append([memory[id].reshape(-1, rows, outs[id][-1])[:, :3].tobytes() for id in outs])
+        assert all(x == found[0] for x in found)
 
 
 def test_a_long_sum_is_added_chunk_by_chunk():

@@ -2,14 +2,14 @@
 
 In: the input's part of the gates for all steps, the recurrent weights, the state before the first step. Out: states and gates of
 every step (`lstm`), from which `lstm_grad` walks back. Gates are ordered input, forget, cell, output. A step is one kernel where
-the registers hold sums of all gates (`together.py`); else its product adds the input's part as its epilogue, and what the gates
-make of it is a pointwise kernel. Read next: `lowering.py` (`Lowering.repeat`).
+the registers hold sums of all gates (`together.py`), and so is one back; else its product adds the input's part as its epilogue,
+and what the gates make of it is a pointwise kernel. Read next: `lowering.py` (`Lowering.repeat`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tengen.kernels.axes import store_at
 from tengen.kernels.contraction import contract
@@ -17,8 +17,9 @@ from tengen.kernels.inplace import FEW
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import copy, pointwise
 from tengen.kernels.source import Elementwise, Given, Leaf, Literal, Source
-from tengen.kernels.together import product_by_parts, rows_of_tile
-from tengen.loops.lang import Expr, Index, as_int, call, cast
+from tengen.kernels.together import product_by_parts, tile_of
+from tengen.loops.builder import as_expr
+from tengen.loops.lang import LANES, Expr, Index, as_int, call, cast
 
 GRAIN = 1024  # elements of a piece of the gates: each has five functions, of dozens of operations
 
@@ -56,7 +57,7 @@ def _step(
 ) -> None:
     """One step: from (h, c) before it to those after it, and its gates."""
     n, outs = as_int(z.shape[0]), [*_gates(z), after[1], after[0]]
-    if (n is None or n > FEW) and rows_of_tile(4, turned, lo.target):
+    if (n is None or n > FEW) and tile_of(4, turned, lo.target)[0]:
         return _step_at_once(lo, from_input, turned, before, outs)
 
     def epilogue(k, value, at, dtype=z.dtype, more=Leaf(from_input)):
@@ -67,9 +68,7 @@ def _step(
     pointwise(lo, made, outs, "lstm_gates", elements=GRAIN)
 
 
-def _step_at_once(
-    lo: Lowering, from_input: Array, turned: Array, before: tuple[Array, Array], outs: Sequence[Array]
-) -> None:
+def _step_at_once(lo: Lowering, from_input: Array, turned: Array, before: tuple[Array, Array], outs: Sequence[Array]) -> None:
     """`_step` as one kernel."""
     dtype, inputs = outs[0].dtype, [Leaf(x) for x in _gates(from_input)]
     sums = [Given(x.shape, dtype) for x in inputs]
@@ -81,7 +80,7 @@ def _step_at_once(
         for source, out in zip(made, outs):
             store_at(k, out, at, source.at(k, at))
 
-    product_by_parts(lo, before[0], turned, 4, finish, "lstm_step")
+    product_by_parts(lo, before[0], turned, 4, finish, "lstm_step", [*_gates(from_input), before[1], *outs])
 
 
 def _cell(z: Sequence[Source], c: Array) -> list[Source]:
@@ -94,48 +93,120 @@ def _cell(z: Sequence[Source], c: Array) -> list[Source]:
 
 
 def lstm_grad(
-    lo: Lowering, grad_h: Array | None, grad_c: Array | None, grad_gates: Array | None, weight: Array, cs: Array, gates: Array,
-    dz: Array, dh0: Array, dc0: Array, reverse: bool,
+    lo: Lowering,
+    grad_h: Array | None,
+    grad_c: Array | None,
+    grad_gates: Array | None,
+    weight: Array,
+    cs: Array,
+    gates: Array,
+    dz: Array,
+    dh0: Array,
+    dc0: Array,
+    reverse: bool,
 ) -> None:
     """The gradients of `lstm` with respect to projected (dz), h0 and c0, from those of its three results (None: zero)."""
-    steps, d = gates.shape[0], gates.dtype
-    dh, dc = lo.temp(d.compute, dh0.shape), lo.temp(d.compute, dh0.shape)
-    zero = Literal(0, d.compute, dh0.shape)
-    pointwise(lo, [zero, zero], [dh, dc], "lstm_grad_zeros")
-    with lo.repeat(steps, [weight]) as i:
+    steps, d, first = gates.shape[0], gates.dtype, gates.shape[0] if reverse else 0
+    n, of, start = as_int(dh0.shape[0]), _Values(d, dh0.shape), [a and _at(a, first) for a in (grad_h, grad_c)]
+    dc, zero = lo.temp(d.compute, dh0.shape), Literal(0, d.compute, dh0.shape)
+
+    def ends(dh: Source) -> list[Source]:
+        return [of.stored(of.sum(x, a)) for x, a in zip((dh, Leaf(dc)), start)]
+
+    def step(i: Index) -> _Back:
         t = i if reverse else steps - 1 - i
         old, new = (t + 1, t) if reverse else (t, t + 1)
         given = [None if a is None else _at(a, new) for a in (grad_h, grad_c)]
         more = None if grad_gates is None else _gates(_at(grad_gates, t))
-        _step_back(lo, given, more, (dh, dc), (_at(cs, old), _at(cs, new)), _gates(_at(gates, t)), _gates(_at(dz, t)))
-        contract(lo, _at(dz, t), weight, dh, 0, 1, 1, 1, name="lstm_grad_matmul")
-    of = _Values(d, dh0.shape)
-    first = steps if reverse else 0
-    last = [of.stored(of.sum(x, a and _at(a, first))) for x, a in ((dh, grad_h), (dc, grad_c))]
-    pointwise(lo, last, [dh0, dc0], "lstm_grad_start")
+        return _Back(dc, given, more, (_at(cs, old), _at(cs, new)), _gates(_at(gates, t)), _at(dz, t))
+
+    if (n is None or n > FEW) and tile_of(1, weight, lo.target)[0]:
+        pointwise(lo, [zero], [dc], "lstm_grad_zeros")
+        return _back_at_once(lo, step, ends, steps, weight, [dh0, dc0], [dc, *(a for a in start if a is not None)])
+    dh = lo.temp(d.compute, dh0.shape)
+    pointwise(lo, [zero, zero], [dh, dc], "lstm_grad_zeros")
+    with lo.repeat(steps, [weight]) as i:
+        back = step(i)
+        pointwise(lo, back.made(Leaf(dh)), back.outs, "lstm_grad_gates", elements=GRAIN)
+        contract(lo, back.dz, weight, dh, 0, 1, 1, 1, name="lstm_grad_matmul")
+    pointwise(lo, ends(Leaf(dh)), [dh0, dc0], "lstm_grad_start")
 
 
-def _step_back(
-    lo: Lowering, given: Sequence[Array | None], more: Sequence[Array] | None, state: tuple[Array, Array],
-    cells: tuple[Array, Array], gates: Sequence[Array], dz: Sequence[Array],
+def _back_at_once(
+    lo: Lowering,
+    step: Callable[[Index], _Back],
+    ends: Callable[[Source], list[Source]],
+    steps: Index,
+    weight: Array,
+    outs: Sequence[Array],
+    touched: Sequence[Array],
 ) -> None:
-    """One step: from the gradients of h and c after it (of later steps: `state`; of the results: `given`) to those of its sums;
-    the gradient of c before it goes to `state`."""
-    of = _Values(gates[0].dtype, state[0].shape)
-    i, f, g, o = map(Leaf, gates)
-    before, after = map(Leaf, cells)
-    dh, later = of.sum(state[0], given[0]), of.sum(state[1], given[1])
-    tanh = of(_function("tanh"), after)
-    dc = of(lambda dc, dh, o, y: dc + dh * o * (1 - y * y), later, dh, o, tanh)
-    by_gate = [
-        of(lambda d, g: d * g, dc, g), of(lambda d, c: d * c, dc, before), of(lambda d, i: d * i, dc, i),
-        of(lambda d, y: d * y, dh, tanh),
-    ]  # fmt: skip
-    if more is not None:
-        by_gate = [of(lambda x, y: x + y, x, Leaf(a)) for x, a in zip(by_gate, more)]
-    slopes = [of(lambda y: y * (1 - y), x) if x is not g else of(lambda y: 1 - y * y, g) for x in (i, f, g, o)]
-    grads = [of.stored(of(lambda x, s: x * s, x, s)) for x, s in zip(by_gate, slopes)]
-    pointwise(lo, [*grads, of(lambda d, f: d * f, dc, f)], [*dz, state[1]], "lstm_grad_gates", elements=GRAIN)
+    """All steps back, each as one kernel: the product of the later step's gradients, and what the gates make of it. The gradients
+    lie beside dz in rows that are read in place; two steps have theirs, as one is read while the other is written."""
+    h, rows = Given(outs[0].shape, weight.dtype.compute), weight.shape[0]
+    kept = lo.temp(outs[0].dtype, (2, outs[0].shape[0], rows + LANES))
+
+    def at(i: Index) -> Array:
+        one = _at(kept, i % 2)
+        return replace(one, shape=(one.shape[0], rows))
+
+    def finisher(made: Sequence[Source], outs: Sequence[Sequence[Array]]):
+        def finish(k, values, where):
+            where.memo[h] = values[0]
+            for source, some in zip(made, outs):
+                for out in some:
+                    store_at(k, out, where, source.at(k, where))
+
+        return finish
+
+    with lo.repeat(steps, [weight]) as i:
+        back = step(i)
+        twice = [*zip(back.outs, _gates(at(i))), back.outs[-1:]]
+        finish = finisher(back.made(h), twice)
+        product_by_parts(lo, at(i + 1), weight, 1, finish, "lstm_grad_step", [*back.read, *back.outs], as_expr(i) > 0)
+    finish = finisher(ends(h), [[x] for x in outs])
+    product_by_parts(lo, at(steps + 1), weight, 1, finish, "lstm_grad_start", touched, as_expr(steps) > 0)
+
+
+@dataclass
+class _Back:
+    """One step back: from the gradients of h and c after it (of later steps: dh and `dc`; of the results: `given`) to those of its
+    gates' sums, `dz`; the gradient of c before it goes to `dc`."""
+
+    dc: Array
+    given: Sequence[Array | None]
+    more: Sequence[Array] | None
+    cells: tuple[Array, Array]
+    gates: Sequence[Array]
+    dz: Array
+
+    @property
+    def outs(self) -> list[Array]:
+        """Where what is made goes."""
+        return [*_gates(self.dz), self.dc]
+
+    @property
+    def read(self) -> list[Array]:
+        """What is read."""
+        return [*self.gates, *self.cells, *(self.more or ()), *(a for a in self.given if a is not None)]
+
+    def made(self, dh: Source) -> list[Source]:
+        """What is made of the gradient of h."""
+        of = _Values(self.gates[0].dtype, self.dc.shape)
+        i, f, g, o = map(Leaf, self.gates)
+        before, after = map(Leaf, self.cells)
+        dh, later = of.sum(dh, self.given[0]), of.sum(Leaf(self.dc), self.given[1])
+        tanh = of(_function("tanh"), after)
+        dc = of(lambda dc, dh, o, y: dc + dh * o * (1 - y * y), later, dh, o, tanh)
+        by_gate = [
+            of(lambda d, g: d * g, dc, g), of(lambda d, c: d * c, dc, before), of(lambda d, i: d * i, dc, i),
+            of(lambda d, y: d * y, dh, tanh),
+        ]  # fmt: skip
+        if self.more is not None:
+            by_gate = [of(lambda x, y: x + y, x, Leaf(a)) for x, a in zip(by_gate, self.more)]
+        slopes = [of(lambda y: y * (1 - y), x) if x is not g else of(lambda y: 1 - y * y, g) for x in (i, f, g, o)]
+        grads = [of.stored(of(lambda x, s: x * s, x, s)) for x, s in zip(by_gate, slopes)]
+        return [*grads, of(lambda d, f: d * f, dc, f)]
 
 
 class _Values:
@@ -148,9 +219,9 @@ class _Values:
         wide = lambda *values: fn(*(cast(v, self.dtype.compute) for v in values))
         return Elementwise(wide, operands, self.shape, self.dtype.compute)
 
-    def sum(self, a: Array, b: Array | None) -> Source:
+    def sum(self, a: Source, b: Array | None) -> Source:
         """a, and b where there is one."""
-        return Leaf(a) if b is None else self(lambda x, y: x + y, Leaf(a), Leaf(b))
+        return a if b is None else self(lambda x, y: x + y, a, Leaf(b))
 
     def stored(self, x: Source) -> Source:
         """The value as it is stored."""
