@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # type checkers see the modules that ops name so
         scan,
         scatter,
         sort,
+        strips,
         tile,
         winograd,
         winograd_weights,

@@ -274,6 +274,9 @@ def _(lo, ins, outs, epilogue, stride, padding, dilation, groups, algorithm="dir
         phases = kernels.depthwise.convolution(_known(w), padding, dilation, out.shape[2:])
         w, x = kernels.depthwise.packed_filter(lo, w), kernels.halo.image(lo, x)
         return kernels.depthwise.stencil(lo, x, w, out, phases, stride, (1, 1), epilogue)
+    if n == 2 and groups == 1 and w.ndim == 4 and precision != "bfloat16":
+        if window := kernels.strips.window(x, w.shape[2:], w.shape[1], stride, padding, dilation):
+            return kernels.strips.convolve(lo, x, w, out, window, epilogue)
     x, first = _dense_image(lo, x, padding, w, groups)
     f, y = filter_parts(w, n, groups), _image_parts(out, groups)
     a, border = _windows(x, list(_by_role(x, out.shape[2:], f["k"][0], stride, dilation, groups)), first, not any(first))
