@@ -216,12 +216,13 @@ class _Convolution:
             with k.loop(0, cdiv(o, self.vectors * LANES), name="panel") as panel:
                 with k.loop(0, lines, name="row") as i, k.loop(left, right, self.wide, name="tile") as x:
                     at = i * (self.w.stride[0] * self.strip.row) + (x - left) * (self.w.stride[1] * self.strip.pixel)
-                    self.tile(panel, k.let(at))
-                    self.write(panel, k.let(y + i), x, k.let(minimum(right - x, self.wide)))
+                    whole = as_int(width) is not None and as_int(width) % self.wide == 0  # type: ignore[operator]
+                    count = const(self.wide) if whole else k.let(minimum(right - x, self.wide))
+                    self.tile(panel, k.let(y + i), x, k.let(at), count)
         self.lo.launch(k)
 
-    def tile(self, panel: Expr, at: Expr) -> None:
-        """A tile whose windows begin at `at` in the strip, left in `sums`."""
+    def tile(self, panel: Expr, y: Expr, x: Expr, at: Expr, count: Expr) -> None:
+        """A tile of `count` places from (y, x) on, whose windows begin at `at` in the strip."""
         k, s, (kh, kw), (dy, dx) = self.k, self.strip, self.w.kernel, self.w.dilation
         acc = [[k.var(const(0, self.compute, LANES), name="acc") for _ in range(self.vectors)] for _ in range(self.wide)]
         filters, step = k.read(self.packed), self.vectors * LANES
@@ -234,19 +235,23 @@ class _Convolution:
                     a = splat(k.load(s.buffer, here + c * s.channel + j * self.w.stride[1] * s.pixel))
                     for b, total in zip(bs, row):
                         total.set(multiply_add(a, b, total.value))
+        if self.epilogue is None and as_int(count) is not None:  # short enough to be written out for each place
+            for j, row in enumerate(acc):
+                self.write(panel, y, x + j, [total.value for total in row])
+            return
         for j, row in enumerate(acc):
             for v, total in enumerate(row):
                 k.store(self.sums, j * step + v * LANES, total.value)
+        with k.loop(0, count, name="place") as j:
+            self.write(panel, y, x + j, [k.load(self.sums, j * step + v * LANES, LANES) for v in range(self.vectors)])
 
-    def write(self, panel: Expr, y: Expr, x: Expr, count: Expr) -> None:
-        """Stores `count` pixels of a tile."""
+    def write(self, panel: Expr, y: Expr, x: Expr, values: Sequence[Expr]) -> None:
+        """Stores the vectors of a place."""
         k, o, step = self.k, self.out.shape[1], self.vectors * LANES
         whole = as_int(o) is not None and as_int(o) % step == 0  # type: ignore[operator]
-        with k.loop(0, count, name="pixel") as j:
-            for v in range(self.vectors):
-                channel = k.let(panel * step + v * LANES)
-                with k.if_(const(True, bool_) if whole or v == 0 else channel < o):
-                    at = At((self.n, channel, y, x + j), 1, None if whole else as_expr(o) - channel)
-                    value = k.load(self.sums, j * step + v * LANES, LANES)
-                    value = cast(value, self.out.dtype) if self.epilogue is None else self.epilogue(k, value, at)
-                    store_at(k, self.out, at, value)
+        for v, value in enumerate(values):
+            channel = k.let(panel * step + v * LANES)
+            with k.if_(const(True, bool_) if whole or v == 0 else channel < o):
+                at = At((self.n, channel, y, x), 1, None if whole else as_expr(o) - channel)
+                value = cast(value, self.out.dtype) if self.epilogue is None else self.epilogue(k, value, at)
+                store_at(k, self.out, at, value)
