@@ -1,4 +1,5 @@
-"""Convolutions of few channels: the bits of the general contraction, which the same convolution in two groups runs."""
+"""Convolutions of few channels and gradients of their filters: the bits of the general contraction, which the same in two groups
+runs."""
 
 import numpy as np
 import pytest
@@ -7,7 +8,7 @@ from launching import array_of
 import tengen.functional as F
 from tengen import Tensor, set_threads, trace
 from tengen.kernels import strips
-from tengen.ops.conv import conv
+from tengen.ops.conv import conv, conv_weight_grad
 from tengen.passes.lower import lower
 from tengen.passes.pipeline import optimize
 
@@ -27,7 +28,7 @@ DTYPES = ["float32", "float64", "float16", "int32"]
 
 def operands(shape, outputs, kernel, dtype="float32"):
     r = np.random.default_rng(0)
-    some = lambda *s: (r.normal(size=s) * 8).astype(dtype)
+    some = lambda *s: (r.normal(size=s) * (8 if dtype == "int32" else 1)).astype(dtype)
     return some(*shape), some(outputs, shape[1], *kernel)
 
 
@@ -56,11 +57,37 @@ def test_the_bits_of_a_contraction(shape, outputs, kernel, stride, padding, dila
         np.testing.assert_array_equal(f(Tensor(x[i : i + 1]), Tensor(w)).numpy(), want[i : i + 1])
 
 
+@pytest.mark.parametrize("case", [*CASES, ((3, 2, 14, 13), 20, (3, 3), 1, 1, 1), ((5, 3, 4, 5), 40, (2, 2), (2, 1), 1, 1)])
+def test_the_bits_of_the_gradient_of_weights(case):
+    shape, outputs, kernel, stride, padding, dilation = case
+    x, w = operands(shape, outputs, kernel)
+    a = {"stride": stride, "padding": padding, "dilation": dilation, "algorithm": "direct"}
+    out = conv(Tensor(x), Tensor(w), **a).shape
+    g = np.random.default_rng(1).normal(size=out).astype("f")
+    twice = lambda v, axis: Tensor(np.concatenate([v, v], axis))
+    want = conv_weight_grad(twice(x, 1), twice(g, 1), twice(w, 0), groups=2, **a).numpy()[:outputs]
+    for image in (x, np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)):
+        grad = Tensor(np.ascontiguousarray(g.transpose(0, 2, 3, 1))).transpose(0, 3, 1, 2)
+        f = trace(lambda x, g, w: conv_weight_grad(x, g, w, **a))
+        np.testing.assert_array_equal(f(Tensor(image), grad, Tensor(w)).numpy(), want)
+    np.testing.assert_array_equal(conv_weight_grad(Tensor(x), grad, Tensor(w), **a).numpy(), want)
+    set_threads(1)
+    try:
+        np.testing.assert_array_equal(f(Tensor(x), grad, Tensor(w)).numpy(), want)
+    finally:
+        set_threads(2)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_dtypes(dtype):
     x, w = operands((2, 3, 11, 13), 18, (3, 3), dtype)
     a = {"stride": 2, "padding": 1}
-    np.testing.assert_array_equal(conv(Tensor(x), Tensor(w), **a).numpy(), in_groups(x, w, **a))
+    y = conv(Tensor(x), Tensor(w), **a)
+    np.testing.assert_array_equal(y.numpy(), in_groups(x, w, **a))
+    twice = lambda v, axis: Tensor(np.concatenate([v, v], axis))
+    want = conv_weight_grad(twice(x, 1), twice(y.numpy(), 1), twice(w, 0), groups=2, **a).numpy()[:18]
+    got = trace(lambda x, g, w: conv_weight_grad(x, g, w, **a))(Tensor(x), y, Tensor(w))
+    np.testing.assert_array_equal(got.numpy(), want)
 
 
 def test_padding_is_multiplied():

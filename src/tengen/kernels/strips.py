@@ -96,32 +96,32 @@ class Strip:
         pixel, channel, row: strides.
     """
 
-    def __init__(self, k: KernelBuilder, x: Array, w: Window, high: int, wide: int):
-        """For the places of `high` rows and `wide` columns."""
+    def __init__(self, k: KernelBuilder, x: Array, w: Window, lines: int, wide: int):
+        """Of so many lines of the image, for the places of `wide` columns."""
         self.k, self.x, self.w = k, x, w
         self.columns = w.reach(1, wide)
         self.inside = as_int(x.strides[3]) == w.channels  # channels inside of a pixel
         self.pixel, self.channel = (w.channels, 1) if self.inside else (1, self.columns)
         self.row = self.columns * w.channels
-        self.buffer = k.scratch("strip", x.dtype.compute, w.reach(0, high) * self.row + LANES)
+        self.buffer = k.scratch("strip", x.dtype.compute, lines * self.row)
 
-    def copy(self, n: Index, y: Expr, x: Expr, rows: Expr) -> None:
-        """Copies what `rows` rows of places read, from place (y, x) of image `n` on."""
+    def copy(self, n: Index, y: Expr, x: Expr, to: Expr, lines: tuple[Expr, Expr]) -> None:
+        """Copies `lines` of those that begin at place (y, x) of image `n`, as if the first were line `to` of the strip."""
         k, (sy, sx), (py, px) = self.k, self.w.stride, self.w.padding
         first, left = k.let(y * sy - py), k.let(x * sx - px)
         scale, run = (self.w.channels, self.row) if self.inside else (1, self.columns)
         low = k.let(minimum(maximum(0 - left, 0), self.columns) * scale)
         high = k.let(maximum(minimum(self.x.shape[3] - left, self.columns) * scale, low))
-        with k.loop(0, k.let((rows - 1) * sy + self.w.reach(0, 1)), name="line") as i:
+        with k.loop(*lines, name="line") as i:
             there = k.let(first + i)
             has = k.let((there >= 0) & (there < self.x.shape[2]))
             start, stop = k.let(select(has, low, const(run))), k.let(select(has, high, const(run)))
             with k.loop(0, 1 if self.inside else self.w.channels, name="plane") as c:
-                to = k.let(i * self.row + c * run)
+                line = k.let((to + i) * self.row + c * run)
                 here = k.let(as_expr(self.x.index((n, c, there, left))))
-                self._fill(to, const(0), start, None)
-                self._fill(to, start, stop, here)
-                self._fill(to, stop, const(run), None)
+                self._fill(line, const(0), start, None)
+                self._fill(line, start, stop, here)
+                self._fill(line, stop, const(run), None)
 
     def _fill(self, to: Expr, start: Expr, stop: Expr, here: Expr | None) -> None:
         """Elements start..stop of a run: the image's, which begin at `here`, or zeros."""
@@ -185,7 +185,7 @@ class _Convolution:
         self.high = min(max(1, shape.rows(self.span, self.compute.size)), as_int(out.shape[2]) or HEIGHT)
         self.packed = packed_filter(lo, w, shape.channels, self.vectors * LANES)
         self.k = lo.kernel("conv")
-        self.strip = Strip(self.k, x, shape, self.high, self.span)
+        self.strip = Strip(self.k, x, shape, shape.reach(0, self.high), self.span)
         self.sums = self.k.scratch("sums", self.compute, self.wide * self.vectors * LANES)
 
     def _span(self, columns: int | None) -> int:
@@ -212,7 +212,8 @@ class _Convolution:
         stop, right = k.let(minimum(first + rows, as_expr(height))), k.let(minimum(left + self.span, as_expr(width)))
         with k.loop(first, stop, self.high, name="block") as y:
             lines = k.let(minimum(stop - y, self.high))
-            self.strip.copy(self.n, y, left, lines)
+            last = k.let((lines - 1) * self.w.stride[0] + self.w.reach(0, 1))
+            self.strip.copy(self.n, y, left, const(0), (const(0), last))
             with k.loop(0, cdiv(o, self.vectors * LANES), name="panel") as panel:
                 with k.loop(0, lines, name="row") as i, k.loop(left, right, self.wide, name="tile") as x:
                     at = i * (self.w.stride[0] * self.strip.row) + (x - left) * (self.w.stride[1] * self.strip.pixel)
