@@ -50,3 +50,30 @@ def test_a_state_keeps_its_layout():
     g = graph_of(f, normal(2, 5, 9, 11), normal(20, 5, 1, 1))
     (s,) = g.states.values()
     assert memory_order(layouts(g)[s.written]) == [0, 1, 2, 3]
+
+
+def test_an_output_that_is_a_view_is_not_copied():
+    w = normal(20, 5, 3, 3)
+    last = lambda x: F.transpose(F.conv2d(x, w, stride=2), (0, 2, 3, 1))
+    for f, copies in (
+        (last, 0),
+        (lambda x: F.reshape(last(x), (2, 20, 20)), 0),
+        (lambda x: last(x)[:, 1:], 1),  # only some of it
+        (lambda x: F.broadcast_to(F.sum(x, 1, keepdims=True), x.shape), 1),
+        (lambda x: F.transpose(x, (1, 0, 2, 3)), 1),  # the caller's own
+    ):
+        x = normal(2, 5, 9, 11)
+        names = [launch.kernel.name for launch in lower(graph_of(f, x), None)[0].launches]
+        assert sum(name.startswith("write_output") for name in names) == copies
+        y = trace(f)(x)
+        assert y.shape == f(x).shape and y.numpy().tobytes() == f(x).numpy().tobytes()
+
+
+def test_one_value_in_two_outputs_has_memory_of_its_own_in_each():
+    w = normal(4, 5, 1, 1)
+    f = trace(lambda x: (lambda y: (F.transpose(y, (0, 2, 3, 1)), y, F.transpose(y, (1, 0, 2, 3)), y * 2))(F.conv2d(x, w)))
+    a, y, b, c = f(normal(2, 5, 3, 4))
+    before = y.numpy().copy()
+    a += 1.0
+    assert (y.numpy() == before).all() and (b.numpy() == before.transpose(1, 0, 2, 3)).all() and (c.numpy() == before * 2).all()
+    assert (a.numpy() == before.transpose(0, 2, 3, 1) + 1).all()

@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # type checkers see the modules that ops name so
         scan,
         scatter,
         sort,
+        strips,
+        strips_weights,
         tile,
         winograd,
         winograd_weights,

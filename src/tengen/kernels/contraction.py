@@ -120,7 +120,7 @@ def by_chunks(
     results = _across(out.shape[:m], out.shape[m:]) if border is None else tuple(range(m + n))
     partial = lo.temp(a.dtype.compute, (*batch, *out.shape), (*range(k - 1), *(k - 1 + i for i in results)))
     contract(lo, left, right, partial, k - 1, m, 2, n, None, None, name, border, pairs)
-    _add(lo, partial, as_int(product(batch)) or 0, out, results, epilogue, name)
+    add_chunks(lo, partial, product(batch), out, name, results, epilogue)
 
 
 def _across(m: Sequence[Index], n: Sequence[Index]) -> tuple[int, ...]:
@@ -131,10 +131,15 @@ def _across(m: Sequence[Index], n: Sequence[Index]) -> tuple[int, ...]:
     return (*theirs, *mine) if vectors(rows, columns) < vectors(columns, rows) else (*mine, *theirs)
 
 
-def _add(lo: Lowering, partial: Array, chunks: int, out: Array, order: Sequence[int], epilogue: Epilogue | None, name: str) -> None:
+def add_chunks(
+    lo: Lowering, partial: Array, chunks: Index, out: Array, name: str, order: Sequence[int] | None = None,
+    epilogue: Epilogue | None = None,
+) -> None:  # fmt: skip
     """out = the chunks of `partial`, added in order. Its results lie in memory as `order` says, the axes of out from the outermost
-    on; a piece has some rows of them, whose sums stay near: chunk after chunk is read from its beginning to its end."""
+    on (default: as out has them); a piece has some rows of them, whose sums stay near: chunk after chunk is read from its
+    beginning to its end."""
     k = lo.kernel(f"{name}_chunks")
+    order = range(out.ndim) if order is None else order
     shape = [out.shape[i] for i in order]
     columns, lines = as_expr(shape[-1]), as_expr(product(shape[:-1]))
     rows = max(1, ADDED // (as_int(columns) or ADDED))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from tengen.base.dtype import bfloat16
+from tengen.base.dtype import DType, bfloat16
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.problem import Problem
 from tengen.kernels.schedule import Schedule, outside
@@ -122,13 +122,10 @@ def machine(target: Machine | None) -> tuple[int, int, int]:
 
 def rule(p: Problem, target: Machine | None, steady: bool = False) -> Register:
     """The schedule of a problem that is good without trying. steady: it is solved again and again with the same b."""
-    size = p.compute.size
-    width, registers, _ = machine(target)
-    each = max(1, LANES * size // width)  # registers of a vector of LANES
     m, n = as_int(p.rows), as_int(p.columns)
-    vectors = _vectors(n, each)
+    vectors = vectors_of(n, target, p.compute)
     along_k = _along_k(p)
-    most = max(1, min(HEIGHT if along_k else HEIGHT_ALONG_M, (registers - vectors * each - 1) // (vectors * each)))
+    most = register_rows(vectors, target, p.compute, HEIGHT if along_k else HEIGHT_ALONG_M)
     tiles = 1 if m is None else max(1, -(-m // most))
     rows = most if m is None else max(1, -(-m // tiles))
     packed = steady or as_int(p.walk("n", "b").step) != 1 or m is None or m > (32 if _direct_b(p, vectors) else 8) * HEIGHT
@@ -241,13 +238,20 @@ def _at_one_distance(p: Problem, dense: str, operand: str) -> bool:
     return distance * getattr(p, operand).dtype.size % apart != 0
 
 
-def _vectors(n: int | None, each: int) -> int:
-    """Vectors of LANES columns of a tile, where each takes this many registers."""
-    if each > 1:
+def vectors_of(n: int | None, target: Machine | None, d: DType) -> int:
+    """Vectors of LANES columns of a tile, of n columns."""
+    if LANES * d.size > machine(target)[0]:
         return 1
     if n is None or n > 3 * LANES:
         return 2
     return -(-n // LANES)
+
+
+def register_rows(vectors: int, target: Machine | None, d: DType, most: int = HEIGHT) -> int:
+    """Rows of a tile of so many vectors for which there are registers, at most `most`."""
+    width, registers, _ = machine(target)
+    each = vectors * max(1, LANES * d.size // width)  # registers of a row
+    return max(1, min(most, (registers - each - 1) // each))
 
 
 def _others(p: Problem, vectors: int) -> int:

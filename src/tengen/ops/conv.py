@@ -27,6 +27,7 @@ from tengen.ops.shape import reshape
 
 if TYPE_CHECKING:
     from tengen.kernels.problem import Border
+    from tengen.kernels.strips import Window
     from tengen.tensor import Tensor
 
 
@@ -275,6 +276,8 @@ def _(lo, ins, outs, epilogue, stride, padding, dilation, groups, algorithm="dir
         phases = kernels.depthwise.convolution(_known(w), padding, dilation, out.shape[2:])
         w, x = kernels.depthwise.packed_filter(lo, w), kernels.halo.image(lo, x)
         return kernels.depthwise.stencil(lo, x, w, out, phases, stride, (1, 1), epilogue)
+    if window := _strips(x, w, stride, padding, dilation, groups, precision):
+        return kernels.strips.convolve(lo, x, w, out, window, epilogue)
     x, first = _dense_image(lo, x, padding, w, groups)
     f, y = filter_parts(w, n, groups), _image_parts(out, groups)
     a, border = _windows(x, list(_by_role(x, out.shape[2:], f["k"][0], stride, dilation, groups)), first, not any(first))
@@ -283,6 +286,13 @@ def _(lo, ins, outs, epilogue, stride, padding, dilation, groups, algorithm="dir
         k=n + 1, n=1, epilogue=None if epilogue is None else _image_epilogue(epilogue, n, groups, f["o"][0][0]), name="conv",
         border=border, pairs=precision == "bfloat16",
     )  # fmt: skip
+
+
+def _strips(x: Array, w: Array, stride, padding, dilation, groups: int, precision: str) -> Window | None:
+    """The windows of an image, where they are read from strips of it."""
+    if len(stride) != 2 or groups > 1 or w.ndim != 4 or precision == "bfloat16":
+        return None
+    return kernels.strips.window(x, w.shape[2:], w.shape[1], stride, padding, dilation)
 
 
 def _image_epilogue(epilogue, n: int, groups: int, per_group: Dim):
@@ -482,6 +492,9 @@ def _(lo, ins, outs, stride, padding, dilation, groups, algorithm="direct", prec
         taps = kernels.depthwise.convolution(_known(out), padding, dilation, g.shape[2:])[0].taps
         flat = Array(out.id, out.dtype, (len(taps), out.shape[0]), (out.strides[-1], out.strides[0]), out.offset)
         return kernels.depthwise.stencil_weights(lo, kernels.halo.image(lo, x), kernels.halo.image(lo, g), flat, taps, stride)
+    window = _strips(x, out, stride, padding, dilation, groups, precision)
+    if window and kernels.strips_weights.fits(g, window, out.dtype.compute.size):
+        return kernels.strips_weights.weights(lo, x, g, out.permute((2, 3, 1, 0)), window, "conv_weight_grad")
     x, first = _dense_image(lo, x, padding, out, groups)
     f, y = filter_parts(out, n, groups), _image_parts(g, groups)
     group, pixels, window = _by_role(x, g.shape[2:], f["k"][0], stride, dilation, groups)

@@ -6,9 +6,12 @@ may lie over the old one when nothing reads that any more, or only the same elem
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 
 from tengen.ir.graph import Graph, Node, Value
+from tengen.kernels.axes import memory_order
+from tengen.kernels.lowering import Array, contiguous_strides, product
+from tengen.loops.lang import as_int
 from tengen.ops.define import lookup
 
 CHECKS = "checks"  # the buffer of what the checks of a graph found
@@ -40,6 +43,36 @@ def destinations(graph: Graph) -> dict[Value, Hashable]:
         if aligned and not escapes:
             where[w] = ("state", s.name)
     return where
+
+
+def behind_views(graph: Graph, lies: Mapping[Value, Array], where: dict[Value, Hashable]) -> None:
+    """Adds to `where` the values of which an output is only another view, with every element of them: they are computed straight
+    into the output, which then lies as the view says (a channels-last image, seen with its channels last).
+
+    Args:
+        lies: how every value lies.
+    """
+    for i, v in enumerate(graph.outputs):
+        root, shown = _shown(v, lies)
+        if root is not v and root.node is not None and root not in where and shown is not None and _all_of(shown, lies[root]):
+            where[root] = ("out", i)
+
+
+def _shown(v: Value, lies: Mapping[Value, Array]) -> tuple[Value, Array | None]:
+    """The value whose memory `v` shows, and how; None where a view takes a copy."""
+    n = v.node
+    if n is None or n.op == "fused" or lookup(n.op).kind != "view":
+        return v, lies[v]
+    root, a = _shown(n.inputs[0], lies)  # type: ignore[arg-type]
+    return root, None if a is None else lookup(n.op).rules["view"](a, n.outputs[0].type, **n.attrs)
+
+
+def _all_of(a: Array, root: Array) -> bool:
+    """Whether a view is known to have every element of a dense array once."""
+    a = a.permute([i for i in range(a.ndim) if as_int(a.shape[i]) != 1])
+    if as_int(a.offset) != 0 or any(as_int(s) is None for s in a.strides) or product(a.shape) != product(root.shape):
+        return False
+    return a.strides == contiguous_strides(a.shape, memory_order(a))
 
 
 def _reads(n: Node) -> list[Value]:

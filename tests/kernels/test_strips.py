@@ -1,0 +1,132 @@
+"""Convolutions of few channels and gradients of their filters: the bits of the general contraction, which the same in two groups
+runs."""
+
+import numpy as np
+import pytest
+from launching import array_of
+
+import tengen.functional as F
+from tengen import Tensor, set_threads, trace
+from tengen.kernels import strips
+from tengen.ops.conv import conv, conv_weight_grad
+from tengen.passes.lower import lower
+from tengen.passes.pipeline import optimize
+
+CASES = [  # image, outputs, kernel, stride, padding, dilation
+    ((2, 3, 29, 37), 32, (3, 3), 2, 1, 1),
+    ((1, 3, 23, 31), 64, (7, 7), 2, 3, 1),
+    ((2, 1, 12, 17), 6, (5, 5), 1, 2, 1),
+    ((1, 6, 9, 10), 16, (5, 5), 1, 0, 1),
+    ((1, 3, 5, 700), 20, (3, 5), (1, 3), (2, 0), (2, 1)),  # several strips to a row
+    ((3, 2, 7, 3), 50, (2, 3), (3, 1), (4, 9), 1),  # windows of nothing but padding
+    ((1, 16, 6, 6), 33, (4, 4), 1, 1, 1),
+    ((1, 3, 1, 2), 1, (3, 3), 1, 1, 1),
+    ((0, 3, 5, 5), 4, (3, 3), 1, 1, 1),
+]
+DTYPES = ["float32", "float64", "float16", "int32"]
+
+
+def operands(shape, outputs, kernel, dtype="float32"):
+    r = np.random.default_rng(0)
+    some = lambda *s: (r.normal(size=s) * (8 if dtype == "int32" else 1)).astype(dtype)
+    return some(*shape), some(outputs, shape[1], *kernel)
+
+
+def in_groups(x, w, **a):
+    """By the general contraction."""
+    twice = lambda v, axis: Tensor(np.concatenate([v, v], axis))
+    return conv(twice(x, 1), twice(w, 0), groups=2, algorithm="direct", **a).numpy()[:, : len(w)]
+
+
+@pytest.mark.parametrize("shape, outputs, kernel, stride, padding, dilation", CASES)
+def test_the_bits_of_a_contraction(shape, outputs, kernel, stride, padding, dilation):
+    x, w = operands(shape, outputs, kernel)
+    a = {"stride": stride, "padding": padding, "dilation": dilation}
+    want = in_groups(x, w, **a)
+    last = Tensor(np.ascontiguousarray(x.transpose(0, 2, 3, 1))).transpose(0, 3, 1, 2)
+    f = lambda x, w: conv(x, w, **a, algorithm="direct")
+    for image in (Tensor(x), last):  # both layouts; extents known or not
+        for run in (f, trace(f)):
+            np.testing.assert_array_equal(run(image, Tensor(w)).numpy(), want)
+    set_threads(1)
+    try:
+        np.testing.assert_array_equal(f(Tensor(x), Tensor(w)).numpy(), want)
+    finally:
+        set_threads(2)
+    for i in range(shape[0]):
+        np.testing.assert_array_equal(f(Tensor(x[i : i + 1]), Tensor(w)).numpy(), want[i : i + 1])
+
+
+@pytest.mark.parametrize("case", [*CASES, ((3, 2, 14, 13), 20, (3, 3), 1, 1, 1), ((5, 3, 4, 5), 40, (2, 2), (2, 1), 1, 1)])
+def test_the_bits_of_the_gradient_of_weights(case):
+    shape, outputs, kernel, stride, padding, dilation = case
+    x, w = operands(shape, outputs, kernel)
+    a = {"stride": stride, "padding": padding, "dilation": dilation, "algorithm": "direct"}
+    out = conv(Tensor(x), Tensor(w), **a).shape
+    g = np.random.default_rng(1).normal(size=out).astype("f")
+    twice = lambda v, axis: Tensor(np.concatenate([v, v], axis))
+    want = conv_weight_grad(twice(x, 1), twice(g, 1), twice(w, 0), groups=2, **a).numpy()[:outputs]
+    for image in (x, np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)):
+        grad = Tensor(np.ascontiguousarray(g.transpose(0, 2, 3, 1))).transpose(0, 3, 1, 2)
+        f = trace(lambda x, g, w: conv_weight_grad(x, g, w, **a))
+        np.testing.assert_array_equal(f(Tensor(image), grad, Tensor(w)).numpy(), want)
+    np.testing.assert_array_equal(conv_weight_grad(Tensor(x), grad, Tensor(w), **a).numpy(), want)
+    set_threads(1)
+    try:
+        np.testing.assert_array_equal(f(Tensor(x), grad, Tensor(w)).numpy(), want)
+    finally:
+        set_threads(2)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dtypes(dtype):
+    x, w = operands((2, 3, 11, 13), 18, (3, 3), dtype)
+    a = {"stride": 2, "padding": 1}
+    y = conv(Tensor(x), Tensor(w), **a)
+    np.testing.assert_array_equal(y.numpy(), in_groups(x, w, **a))
+    twice = lambda v, axis: Tensor(np.concatenate([v, v], axis))
+    want = conv_weight_grad(twice(x, 1), twice(y.numpy(), 1), twice(w, 0), groups=2, **a).numpy()[:18]
+    got = trace(lambda x, g, w: conv_weight_grad(x, g, w, **a))(Tensor(x), y, Tensor(w))
+    np.testing.assert_array_equal(got.numpy(), want)
+
+
+def test_padding_is_multiplied():
+    x, w = operands((1, 3, 6, 6), 17, (3, 3))
+    w[3, 1, 0, 0] = np.inf
+    y = conv(Tensor(x), Tensor(w), 2, 1).numpy()
+    np.testing.assert_array_equal(np.isnan(y), np.isnan(in_groups(x, w, stride=2, padding=1)))
+    assert np.isnan(y[0, 3, 0]).all() and not np.isnan(y[0, 3, 1:, 1:]).any() and not np.isnan(y[0, :3]).any()
+
+
+def test_nothing_outside_is_read():
+    """NaN around the image in memory, in both layouts."""
+    w = Tensor(np.ones((2, 3, 3, 3), "f"))
+    for big, order in ((np.full((1, 3, 9, 9), np.nan, "f"), (0, 1, 2, 3)), (np.full((1, 9, 9, 3), np.nan, "f"), (0, 3, 1, 2))):
+        big.transpose(order)[:, :, 2:7, 2:7] = 1
+        y = F.conv2d(Tensor(big).transpose(*order)[:, :, 2:7, 2:7], w, stride=2, padding=1)
+        assert y.numpy()[0, 0].tolist() == [[12, 18, 12], [18, 27, 18], [12, 18, 12]]
+
+
+def test_an_epilogue_and_no_copy_of_the_image():
+    x, w = operands((2, 3, 30, 30), 40, (7, 7))
+    b = Tensor(np.random.default_rng(1).normal(size=(1, 40, 1, 1)).astype("f"))
+    f = trace(lambda x, w, b: F.relu(conv(x, w, 2, 3) + b))
+    want = F.relu(conv(Tensor(x), Tensor(w), 2, 3) + b)
+    assert f(Tensor(x), Tensor(w), b).numpy().tobytes() == want.numpy().tobytes()
+    names = [launch.kernel.name for launch in lower(optimize(f.graph), None)[0].launches]
+    assert len(names) == 2 and names[0].startswith("conv_pack") and names[1].startswith("conv")
+
+
+@pytest.mark.parametrize(
+    "shape, kernel, dilation, fits",
+    [
+        ((1, 3, 9, 9), (3, 3), (1, 1), True),
+        ((1, 3, 9, 9), (1, 1), (1, 1), False),  # a product of matrices
+        ((1, 3, 9, 9), (16, 16), (1, 1), False),  # several chunks
+        ((1, 17, 9, 9), (3, 3), (1, 1), False),  # many channels
+        ((1, 3, 9, 9), (3, 3), (900, 1), False),  # a strip would be too large
+    ],
+)
+def test_which_windows(shape, kernel, dilation, fits):
+    x, _ = array_of(np.zeros(shape, "f"), "x")
+    assert (strips.window(x, kernel, shape[1], (1, 1), (0, 0), dilation) is not None) == fits
