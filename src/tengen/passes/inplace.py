@@ -1,14 +1,16 @@
 """In place: which values are computed straight into an output, a state, or the place of a check.
 
 In: a graph. Out: a table from values to the buffer they are written to; every other value is a temporary. A state's new value
-may lie over the old one when nothing reads that any more, or only the same element of it in the same kernel.
+may lie over the old one when nothing reads that any more, or only the same element of it in the same kernel. What an
+output is another view of is computed into it where its elements lie as the output's do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 
 from tengen.ir.graph import Graph, Node, Value
+from tengen.kernels.lowering import Array, product
 from tengen.ops.define import lookup
 
 CHECKS = "checks"  # the buffer of what the checks of a graph found
@@ -42,6 +44,37 @@ def destinations(graph: Graph) -> dict[Value, Hashable]:
     return where
 
 
+def seen_through_views(graph: Graph, lies: Mapping[Value, Array], wanted: Mapping[Value, Hashable]) -> dict[Value, Hashable]:
+    """Values that need no temporary because an output shows them whole and in order: a convolution's image, channels-last, whose
+    channels the caller has moved to the end.
+
+    Args:
+        lies: how values lie. wanted: those that have a place already.
+    """
+    where: dict[Value, Hashable] = {}
+    for i, v in enumerate(graph.outputs):
+        root, a = v, lies[v]
+        while (shown := _shown(root, lies)) is not None:
+            root = shown
+        whole = a.is_contiguous() and a.offset == 0 and product(a.shape) == product(root.type.shape)
+        if whole and root is not v and root.node is not None and not _is_view(root.node) and root not in wanted:
+            where.setdefault(root, ("out", i))
+    return where
+
+
+def _shown(v: Value, lies: Mapping[Value, Array]) -> Value | None:
+    """What a view is other strides of; None for other values, and for a view that has to copy."""
+    n = v.node
+    if not _is_view(n):
+        return None
+    source = n.inputs[0]  # type: ignore[union-attr]
+    return None if lookup(n.op).rules["view"](lies[source], v.type, **n.attrs) is None else source  # type: ignore[union-attr, index]
+
+
+def _is_view(n: Node | None) -> bool:
+    return n is not None and n.op != "fused" and lookup(n.op).kind == "view"
+
+
 def _reads(n: Node) -> list[Value]:
     return [v for v in n.inputs if v is not None]
 
@@ -50,7 +83,7 @@ def _view_sources(graph: Graph) -> dict[Value, Value]:
     """For each value that is a view, the value whose memory it shows."""
     root: dict[Value, Value] = {}
     for n in graph.nodes:
-        if n.op != "fused" and lookup(n.op).kind == "view":
+        if _is_view(n):
             root[n.outputs[0]] = root.get(n.inputs[0], n.inputs[0])
     return root
 

@@ -20,7 +20,7 @@ from tengen.kernels.schedule import Schedules
 from tengen.kernels.source import Leaf, Literal, Source
 from tengen.loops.lang import Expr, cast
 from tengen.ops.define import lookup
-from tengen.passes.inplace import CHECKS, destinations
+from tengen.passes.inplace import CHECKS, destinations, seen_through_views
 from tengen.passes.layout import assign_layouts, dense
 
 
@@ -46,6 +46,7 @@ def lower(
         env.setdefault(c.value, dense(("const", c.name), c.value))
     wanted = destinations(graph)
     lies = assign_layouts(graph, env, wanted)
+    wanted |= seen_through_views(graph, lies, wanted)
     for i, n in enumerate(graph.nodes):
         lo.where, lo.node = n.where, i
         _lower_node(lo, n, env, wanted, lies)
