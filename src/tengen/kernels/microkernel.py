@@ -149,11 +149,11 @@ class _Kernel:
         p, t, k = self.p, self.t, self.k
         start, stop = ks
         rows = k.let(t.row(tiles[0])), k.let(minimum(self.stop, t.row(tiles[1])))
-        origin = const(0)
+        begin: tuple[Expr, Expr] = rows[0], const(0)  # the first row that is read, and where
         if self.border is not None:
             self.border.copy(rows, ks, self.rows)
         elif t.direct:
-            origin = k.let(self.a_base + rows[0] * self.by_row + start * (1 if t.along_k else self.by_k))
+            begin = const(0), k.let(self.a_base + start * (1 if t.along_k else self.by_k))
         else:
             copy_rows(k, p, t, self.a_base, rows, ks, self.rows)
         with k.loop(self.column, self.column_stop, t.columns, name="column") as column:
@@ -170,15 +170,15 @@ class _Kernel:
                 here, behind = k.let(p.packed_at(c, start)), p.packed_at(c + 1, stop)
                 following = select(later < self.column_stop, at(later, here), at(self.column, behind))
                 panel = _Panel(k.read(self.packed), k.let(at(column, here)), depth, ks, column, k.let(following))
-            self.tiles(panel, tiles, rows[0], origin, c)
+            self.tiles(panel, tiles, begin, c)
 
-    def tiles(self, panel: _Panel, tiles: Range, first: Expr, origin: Expr, c: Expr) -> None:
-        """All tiles of a block on one panel. Its row `first` begins at `origin`."""
+    def tiles(self, panel: _Panel, tiles: Range, begin: tuple[Expr, Expr], c: Expr) -> None:
+        """All tiles of a block on one panel. begin: a row, and where it is read from."""
         t, k = self.t, self.k
         with k.loop(*tiles, name="tile") as tile:
             row = k.let(t.row(tile))
             left = k.let(minimum(self.stop, t.row(tile + 1)) - row)
-            base = k.let(origin + (row - first) * self.by_row)
+            base = k.let(begin[1] + (row - begin[0]) * self.by_row)
             early = partial(self.early, row, panel, self.rows_to_come(panel, tile, tiles))
             multiply = partial(self.multiply, base=base, panel=panel, number=tile - tiles[0], early=early, row=row)
             self.lowest(t.small if t.tall is None else (t.rows - 1,), left, multiply, panel)
