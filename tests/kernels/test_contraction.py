@@ -10,12 +10,12 @@ import pytest
 from launching import Symbols, array_of, run
 from machine import Compiled
 
-from tengen.base.dtype import bfloat16, dtype
+from tengen.base.dtype import bfloat16, dtype, float32
 from tengen.codegen.target import Target
 from tengen.kernels.channelwise import fits
 from tengen.kernels.chunks import Chunks
 from tengen.kernels.contraction import contract
-from tengen.kernels.lowering import Lowering
+from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.problem import normalise
 from tengen.kernels.tile import rule
 from tengen.loops.interp import fma32, fma64
@@ -311,6 +311,19 @@ def test_pieces_of_several_blocks():
     run(lo, memory, backwards=True)
     assert same(out, model(a, b, 0, 2, 1, 1) + rest)
     check(data((600, 300)), data((300, 100), seed=1), (0, 1, 1, 1), target=small)
+
+
+def test_one_extent_open():
+    """Rows are known and columns are not, and the other way round; the last tiles have fewer of both."""
+    a, b = data((45, 20)), data((20, 50), seed=1)
+    for open_, rows, columns in (("m", var("m"), 50), ("n", 45, var("n"))):
+        out = np.full((46, 50), 7, np.float32)
+        value = {"m": 45, "n": 50}[open_]
+        arrays = [Array("a", float32, (rows, 20), (20, 1)), Array("b", float32, (20, columns), (columns, 1))]
+        lo = Lowering(HOST, [var(open_)])
+        contract(lo, *arrays, Array("out", float32, (rows, columns), (columns, 1)), 0, 1, 1, 1)
+        Compiled(lo, {"a": a.ravel(), "b": b.ravel(), "out": out.ravel()}, ["out"], {var(open_): value})()
+        assert same(out[:45], model(a, b, 0, 1, 1, 1)) and (out[45] == 7).all()
 
 
 def test_few_rows_and_one_column():

@@ -86,6 +86,7 @@ class _Kernel:
         self.panel_step = as_int(p.walk("k", "b").step) or 0 if t.direct_b else t.columns  # from one position of k to the next
         self.border = None if p.border is None else BorderRows(self.k, p, t, p.border)
         self.part = max(FEWEST, -(-self.depth // PARTS))  # positions of a panel between what is fetched early
+        self.straight = self.one_chunk and t.exact and bool(p.n) and as_int(p.columns) is not None
         self.places: list[Buffer] = []  # coordinates of the piece's rows, where they are not simply counted
 
     def launch(self) -> None:
@@ -148,11 +149,11 @@ class _Kernel:
         p, t, k = self.p, self.t, self.k
         start, stop = ks
         rows = k.let(t.row(tiles[0])), k.let(minimum(self.stop, t.row(tiles[1])))
-        origin = const(0)
+        begin: tuple[Expr, Expr] = rows[0], const(0)  # the first row that is read, and where
         if self.border is not None:
             self.border.copy(rows, ks, self.rows)
         elif t.direct:
-            origin = k.let(self.a_base + rows[0] * self.by_row + start * (1 if t.along_k else self.by_k))
+            begin = const(0), k.let(self.a_base + start * (1 if t.along_k else self.by_k))
         else:
             copy_rows(k, p, t, self.a_base, rows, ks, self.rows)
         with k.loop(self.column, self.column_stop, t.columns, name="column") as column:
@@ -169,34 +170,39 @@ class _Kernel:
                 here, behind = k.let(p.packed_at(c, start)), p.packed_at(c + 1, stop)
                 following = select(later < self.column_stop, at(later, here), at(self.column, behind))
                 panel = _Panel(k.read(self.packed), k.let(at(column, here)), depth, ks, column, k.let(following))
-            self.tiles(panel, tiles, rows[0], origin, c)
+            self.tiles(panel, tiles, begin, c)
 
-    def tiles(self, panel: _Panel, tiles: Range, first: Expr, origin: Expr, c: Expr) -> None:
-        """All tiles of a block on one panel. Its row `first` begins at `origin`."""
+    def tiles(self, panel: _Panel, tiles: Range, begin: tuple[Expr, Expr], c: Expr) -> None:
+        """All tiles of a block on one panel. begin: a row, and where it is read from."""
         t, k = self.t, self.k
         with k.loop(*tiles, name="tile") as tile:
             row = k.let(t.row(tile))
             left = k.let(minimum(self.stop, t.row(tile + 1)) - row)
-            base = k.let(origin + (row - first) * self.by_row)
+            base = k.let(begin[1] + (row - begin[0]) * self.by_row)
             early = partial(self.early, row, panel, self.rows_to_come(panel, tile, tiles))
-            multiply = partial(self.multiply, base=base, panel=panel, number=tile - tiles[0], early=early)
+            multiply = partial(self.multiply, base=base, panel=panel, number=tile - tiles[0], early=early, row=row)
             self.lowest(t.small if t.tall is None else (t.rows - 1,), left, multiply, panel)
-            self.write(row, left, panel.column, c)
+            if not self.straight:
+                self.write(row, left, panel.column, c)
 
     def lowest(self, small: Sequence[int], left: Expr, multiply: Callable[[int, int], None], panel: _Panel) -> None:
         """The lowest of the tiles that holds the rows which are left; the small ones are tried in order."""
-        p, t = self.p, self.t
         if small:
             with self.k.if_(left <= small[0]):
-                multiply(small[0], t.vectors)
+                self.narrowest(small[0], self.t.exact, multiply, panel)
             with self.k.else_():
                 self.lowest(small[1:], left, multiply, panel)
             return
-        narrow: Flag = panel.column + LANES >= p.columns if t.narrow else False
-        with self.when(narrow):
-            multiply(t.rows, 1)
-        with self.otherwise(narrow):
-            multiply(t.rows, t.vectors)
+        self.narrowest(self.t.rows, True, multiply, panel)
+
+    def narrowest(self, rows: int, narrow: bool, multiply: Callable[[int, int], None], panel: _Panel) -> None:
+        """The tile of so many rows: where `narrow` and one vector holds the columns that are left, of one vector."""
+        t = self.t
+        last: Flag = panel.column + LANES >= self.p.columns if t.narrow and narrow else False
+        with self.when(last):
+            multiply(rows, 1)
+        with self.otherwise(last):
+            multiply(rows, t.vectors)
 
     def when(self, flag: Flag):
         """Runs the block where the flag holds; what is known now makes no branch."""
@@ -207,10 +213,10 @@ class _Kernel:
         return self.k.else_() if isinstance(flag, Expr) else self.when(not flag)
 
     def multiply(
-        self, rows: int, vectors: int, base: Expr, panel: _Panel, number: Expr, early: Callable[[Expr, int], None]
+        self, rows: int, vectors: int, base: Expr, panel: _Panel, number: Expr, early: Callable[[Expr, int], None], row: Expr
     ) -> None:
-        """The register tile whose rows begin at `base`, tile `number` of the block, left in `sums`. early(i, vectors) fetches what
-        is wanted later, in the i-th part of the tile's time."""
+        """The register tile whose rows begin at `base`, tile `number` of the block, stored from row `row` of out on, or left in
+        `sums`. early(i, vectors) fetches what is wanted later, in the i-th part of the tile's time."""
         p, t, k = self.p, self.t, self.k
         acc = [[k.var(const(0, p.compute, LANES), name="acc") for _ in range(vectors)] for _ in range(rows)]
         if panel.following is not None:  # a line of it for each position: the first tiles fetch it all
@@ -231,6 +237,8 @@ class _Kernel:
         with k.loop(0, panel.depth, self.part, name="part") as first:
             early(k.let(first // self.part), vectors)
             unrolled_loop(k, first, k.let(minimum(panel.depth, first + self.part)), t.schedule.unroll, step, "k")
+        if self.straight:
+            return self.write_straight(row, panel.column, [[x.value for x in line] for line in acc])
         for j in range(rows):
             for v in range(vectors):
                 k.store(self.sums, j * t.columns + v * LANES, acc[j][v].value)
@@ -238,10 +246,11 @@ class _Kernel:
     # ---- what a tile fetches early: a little at a time, so that its own loads need not wait
 
     def early(self, row: Expr, panel: _Panel, to_come: Callable[[Expr], Lines] | None, i: Expr, vectors: int) -> None:
-        """The i-th share of what is fetched while a tile is computed: one of its rows of out, and rows of `a` to come."""
+        """The i-th share of what is fetched while a tile is computed: some of its rows of out, and rows of `a` to come."""
         p, k = self.p, self.k
-        if p.n:
-            number = k.let(minimum(row + minimum(i, self.t.rows - 1), p.rows - 1))
+        share = -(-self.t.rows * self.part // self.depth) if self.straight else 1
+        for j in range(share if p.n else 0):
+            number = k.let(minimum(row + minimum(i * share + j, self.t.rows - 1), p.rows - 1))
             place = self.coordinates(number) if self.stored is self.m else [number] * len(self.stored)
             for v in range(vectors):
                 where = p.where(self.axes, (*self.g, *place, panel.column + v * LANES), p.n[0], None)
@@ -310,17 +319,42 @@ class _Kernel:
             with k.else_():
                 partly()
 
+    def write_straight(self, r: Expr, column: Expr, sums: Sequence[Sequence[Expr]]) -> None:
+        """Stores a tile from registers: of the only chunk, and of rows that are all there."""
+        p, t, k = self.p, self.t, self.k
+        n = as_int(p.columns) or 0
+        rest = n % t.columns
+
+        def store(columns: int) -> None:
+            for j, line in enumerate(sums):
+                number = k.let(r + j)
+                row = self.coordinates(number)
+                for v, value in enumerate(line):
+                    if v * LANES < columns:
+                        self.write_vector(value, number, row, column + v * LANES, columns - v * LANES, False, True)
+
+        wide = len(sums[0]) == t.vectors
+        if not rest or (t.narrow and wide):
+            store(t.columns)
+        elif n < t.columns or not wide:
+            store(rest)
+        else:
+            with k.if_(column + t.columns <= n):
+                store(t.columns)
+            with k.else_():
+                store(rest)
+
     def write_rows(self, r: Expr, left: Expr, column: Expr, full: bool, add: Flag, last: Flag) -> None:
         """Every row of the tile. `add`: whether there are earlier chunks; `last`: whether there are no later ones."""
-        k = self.k
+        p, k = self.p, self.k
         with k.loop(0, left, name="row") as j:
             number = k.let(r + j)
             row = self.coordinates(number)
             for v in range(self.t.vectors):
                 at = column + v * LANES
-                with self.when(True if full or v == 0 else at < self.p.columns):
+                with self.when(True if full or v == 0 else at < p.columns):
                     value = k.load(self.sums, j * self.t.columns + v * LANES, LANES)
-                    self.write_vector(value, number, row, at, full, add, last)
+                    self.write_vector(value, number, row, at, LANES if full else p.columns - at, add, last)
 
     def coordinates(self, r: Expr) -> list[Index]:
         """The coordinates of row `r`."""
@@ -329,14 +363,16 @@ class _Kernel:
         return [self.k.load(table, r - self.first) for table in self.places]
 
     def write_vector(
-        self, value: Expr, number: Expr, row: Sequence[Index], column: Expr, full: bool, add: Flag, last: Flag
+        self, value: Expr, number: Expr, row: Sequence[Index], column: Expr, left: Index, add: Flag, last: Flag
     ) -> None:
-        """One vector of row `number`, whose coordinates are `row`; a scalar where n is no axis."""
+        """One vector of row `number`, whose coordinates are `row`, of which `left` columns are there; a scalar where n is no
+        axis."""
         p, k = self.p, self.k
         if not p.n:
             value = lane(value, 0)
         columns = [column] if p.n else []
-        vec, count = p.n[0] if p.n else None, None if full else p.columns - column
+        whole = as_int(left) is not None and left >= LANES
+        vec, count = p.n[0] if p.n else None, None if whole else as_expr(left)
         place = row if self.stored is self.m else [number] * len(self.stored)
         known_as = (*p.g, *self.m, *p.n), (*self.g, *row, *columns)
         where = p.where(self.axes, (*self.g, *place, *columns), vec, count, known_as)

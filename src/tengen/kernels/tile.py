@@ -76,6 +76,7 @@ class Tile:
             next.
         tall: how many of the tiles, the first ones, have `rows` rows; the others have one less, so that together they have
             exactly the rows there are. None: all have `rows`, or the last one what is left.
+        exact: whether no tile has rows past the last.
         direct, direct_b: whether rows of `a`, and columns of b, are read where they lie, not packed.
     """
 
@@ -85,6 +86,7 @@ class Tile:
     narrow: bool
     pitch: int
     tall: int | None = None
+    exact: bool = False
     direct: bool = False
     direct_b: bool = False
 
@@ -192,7 +194,8 @@ def sized(p: Problem, s: Register) -> Tile:
     tall = None if m is None or m == tiles * s.rows or m < tiles * (s.rows - 1) else m - tiles * (s.rows - 1)
     exact = m == tiles * s.rows or tall is not None
     direct_b = not s.packed and _direct_b(p, s.vectors)
-    return Tile(s, block, small, narrow, pitch, tall, exact and p.border is None and _readable(p, s, narrow), direct_b)
+    direct = exact and p.border is None and _readable(p, s, narrow)
+    return Tile(s, block, small, narrow, pitch, tall, exact, direct, direct_b)
 
 
 def _narrow(n: int | None, vectors: int) -> bool:
@@ -242,9 +245,10 @@ def vectors_of(n: int | None, target: Machine | None, d: DType) -> int:
     """Vectors of LANES columns of a tile, of n columns."""
     if LANES * d.size > machine(target)[0]:
         return 1
-    if n is None or n > 3 * LANES:
+    if n is None:
         return 2
-    return -(-n // LANES)
+    vectors = -(-n // LANES)
+    return vectors if vectors < 3 else 3 if vectors % 3 == 0 and vectors % 2 else 2
 
 
 def register_rows(vectors: int, target: Machine | None, d: DType, most: int = HEIGHT) -> int:
