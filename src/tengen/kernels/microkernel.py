@@ -76,6 +76,7 @@ class _Kernel:
             self.by_k = self.by_k if t.along_k else as_int(p.walk("k", "a").step) or 0
         self.sums = self.k.scratch("sums", p.compute, t.rows * t.columns)
         self.size = piece_size(p, t, lo.target)
+        self.high = min(t.block, as_int(self.size[1]) or t.block) // t.rows  # tiles of a block
         self.depth = as_int(p.depth(p.chunks.longest)) or 1  # of a panel that the piece packs itself: all of its panels at once
         self.panels = -(-(as_int(self.size[0]) or most_columns(p, t, lo.target)) // t.columns)
         self.panel = None
@@ -219,14 +220,15 @@ class _Kernel:
         `sums`. early(i, vectors) fetches what is wanted later, in the i-th part of the tile's time."""
         p, t, k = self.p, self.t, self.k
         acc = [[k.var(const(0, p.compute, LANES), name="acc") for _ in range(vectors)] for _ in range(rows)]
-        if panel.following is not None:  # a line of it for each position: the first tiles fetch it all
-            ahead = k.let(panel.following + minimum(number, vectors - 1) * panel.depth * LANES)
+        lines = -(-vectors // max(1, self.high)) if panel.following is not None else 0  # of what follows, for each position
+        if panel.following is not None:  # the first tiles fetch it all
+            ahead = k.let(panel.following + minimum(number, vectors // lines - 1) * panel.depth * (LANES * lines))
 
         load = k.load_pairs if self.rows.dtype is bfloat16 and p.pairs else k.load
 
         def step(i: Expr) -> None:
-            if panel.following is not None:
-                k.prefetch(panel.buffer, ahead + i * LANES)
+            for j in range(lines):
+                k.prefetch(panel.buffer, ahead + (i * lines + j) * LANES)
             here, there = k.let(base + i * self.by_k), k.let(panel.at + i * self.panel_step)
             bs = [k.load(panel.buffer, there + v * LANES, LANES) for v in range(vectors)]
             for j in range(rows):

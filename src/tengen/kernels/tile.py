@@ -6,6 +6,7 @@ All of them are bit-neutral. Nothing here looks at a processor's name: registers
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -27,7 +28,8 @@ DEPTH_PAD = LANES  # rows of packed `a` are this much further apart than they ar
 OUTER_CACHE = 8 << 20  # bytes of operands that are not far, although they are not in L2
 SAME_SETS = 4096  # bytes; lines that are a multiple of it apart share a set of a first cache, of half as many a few sets
 THREADS = (2, 4, 8)  # numbers of threads between which pieces should be shared out evenly
-COPY, READ = 10, 3  # what copying, and reading from far, an element of an operand costs, in multiply-adds of a vector
+COPY, READ, NEAR = 10, 3, 0.25  # what copying, reading from far, and from L2 an element costs, in multiply-adds of a vector
+MANY_PIECES = 8  # of each thread: so many are even
 PIECE = 1 << 14  # what beginning a piece costs, in multiply-adds
 
 
@@ -318,9 +320,10 @@ def _shared(p: Problem, t: Tile, target: Machine | None, m: int, n: int, terms: 
 
     def cost(high: int, wide: int) -> float:
         parts, blocks = -(-panels // wide), -(-tiles // high)
-        uneven = sum(_last(high, tiles, groups * parts, x) * x for x in THREADS) / (len(THREADS) * groups * parts * tiles)
+        last = (_last(high, tiles, wide, panels, groups, x) * x for x in THREADS)
+        uneven = sum(last) / (len(THREADS) * groups * panels * tiles)
         short = 1 if t.along_k else max(1.0, 3 * LANES / (high * t.rows))  # long runs of rows copy well
-        again = COPY if not t.schedule.packed else 0 if terms * wide * t.columns * p.compute.size <= near else READ
+        again = COPY if not t.schedule.packed else NEAR if terms * wide * t.columns * p.compute.size <= near else READ
         moved = copy * short * parts / n + again * blocks / m
         return uneven * (1 + moved) + blocks * parts * PIECE / (m * n * terms)
 
@@ -329,11 +332,21 @@ def _shared(p: Problem, t: Tile, target: Machine | None, m: int, n: int, terms: 
     return min(((h, w) for h in sorted(highs) for w in sorted(wides)), key=lambda at: cost(*at))
 
 
-def _last(high: int, tiles: int, times: int, threads: int) -> int:
-    """When the last thread is done, in tiles, that share `times` columns of tiles in pieces of so many, and what is left over."""
-    whole, rest = divmod(tiles, high)
-    rounds, more = divmod(whole * times, threads)
-    done, left = (rounds + bool(more)) * high, times if rest else 0
-    if more and rest:  # others begin with what is left over
-        left = max(0, left - (threads - more) * (high // rest))
-    return done + -(-left // threads) * rest
+@functools.lru_cache(1 << 14)
+def _last(high: int, tiles: int, wide: int, panels: int, groups: int, threads: int) -> int:
+    """When the last thread is done, in tiles of one panel, that share `groups` times so many tiles and panels in pieces of `high` by
+    `wide`, and what is left over: each begins with a run of its own (`runtime/threads.py`), and goes on with those of others."""
+    blocks, parts = -(-tiles // high), -(-panels // wide)
+    pieces = blocks * parts * groups
+    if pieces > MANY_PIECES * threads:
+        return -(-tiles * panels * groups // threads) + high * wide // 2
+    tall = [high] * (blocks - 1) + [tiles - high * (blocks - 1)]
+    work = [x * y for y in [wide] * (parts - 1) + [panels - wide * (parts - 1)] for x in tall] * groups
+    stop, done = [(r + 1) * pieces // threads for r in range(threads)], [0] * threads
+    now = [0, *stop[:-1]]
+    for _ in range(pieces):
+        mine = done.index(min(done))
+        run = next(r % threads for r in range(mine, mine + threads) if now[r % threads] < stop[r % threads])
+        done[mine] += work[now[run]]
+        now[run] += 1
+    return max(done)

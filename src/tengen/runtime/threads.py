@@ -6,7 +6,9 @@ compiles for itself (`process.py`) and a program built ahead of time run the sam
 - `state` is one word: workers inside the job (bits 0-15), "a job is open" (bit 16), number of the job (bits 32-63). A worker
   adds 1 to go in, and is in if the job was open; the caller opens a job, takes pieces itself until none is left, closes it, and
   waits for the workers that are inside. A worker that has not come in is never waited for, and cannot see a half-written job.
-- Pieces are claimed by adding to `next`, several at a time when there are many.
+- Pieces are cut into as many runs as there are threads (at most RUNS), each with a counter in `next`. A thread claims pieces of
+  its own run, several at a time when there are many, then of the other runs: so a thread finds in its cache what it wrote in
+  the kernel before, if both kernels go through memory in the same order, and neighbours are written by one thread.
 - A worker that has seen no new job for 100 us sleeps. `sleepers` counts those who have no permit to wake; the caller hands out
   as many permits as it needs threads. Sleeper: count yourself, then look at the job number; caller: raise the job number, then
   look at the count. Both are sequentially consistent, so one of them sees the other.
@@ -18,6 +20,7 @@ from __future__ import annotations
 import platform
 
 MAX_THREADS = 1024
+RUNS = 8  # of pieces at most: each thread looks at all of them before it leaves a job
 SPIN_NS = 100_000  # how long an idle worker looks for work before it sleeps: a few times the gap between two eager calls
 STACK_BYTES = 16 << 20  # of each worker; only what is used is ever backed by memory
 
@@ -40,7 +43,7 @@ def threads_ir(triple: str | None = None, prefix: str = "tengen", threads: int =
     """
     arch = (triple or platform.machine()).split("-")[0].replace("arm64", "aarch64").replace("amd64", "x86_64")
     values = {
-        "PAUSE": _PAUSE.get(arch, ""), "P": prefix, "THREADS": threads, "MAX": MAX_THREADS, "SPIN": SPIN_NS,
+        "PAUSE": _PAUSE.get(arch, ""), "P": prefix, "THREADS": threads, "MAX": MAX_THREADS, "RUNS": RUNS, "SPIN": SPIN_NS,
         "STACK": STACK_BYTES, "OPEN": 1 << 16, "OPEN_JOB": (1 << 32) | (1 << 16), "JOB": 1 << 32, "INSIDE": (1 << 16) - 1,
         "SIGNALS": ~sum(1 << (s - 1) for s in (4, 7, 8, 11)),  # ILL, BUS, FPE, SEGV stay: a crash is reported where it happens
         "ATFORK": f"%af = call i32 @pthread_atfork(ptr null, ptr null, ptr @{prefix}_forget_threads)" if at_fork else "",
@@ -54,9 +57,10 @@ def threads_ir(triple: str | None = None, prefix: str = "tengen", threads: int =
 # Each group that is written together has its own 128 bytes (two cache lines: processors fetch neighbours). A mutex and a
 # condition variable of zeros are initialised ones on Linux, glibc and musl; 128 bytes hold either.
 _DATA = """\
-%$P$.job = type { ptr, ptr, ptr, i64, i64 }            ; kernel, buffers, ints, pieces, pieces claimed at a time
+%$P$.job = type { ptr, ptr, ptr, i64, i64, i64 }       ; kernel, buffers, ints, pieces, pieces claimed at a time, runs
+%$P$.run = type { i64, [15 x i64] }                     ; the first piece that nobody has claimed
 @$P$.state = internal global i64 0, align 128
-@$P$.next = internal global i64 0, align 128
+@$P$.next = internal global [$RUNS$ x %$P$.run] zeroinitializer, align 128
 @$P$.job = internal global %$P$.job zeroinitializer, align 128
 @$P$.busy = internal global i64 0, align 128
 @$P$.sleepers = internal global i64 0, align 128
@@ -121,7 +125,20 @@ publish:                                               ; about 8 claims a thread
   store ptr %ints, ptr getelementptr (%$P$.job, ptr @$P$.job, i64 0, i32 2)
   store i64 %pieces, ptr getelementptr (%$P$.job, ptr @$P$.job, i64 0, i32 3)
   store i64 %claim, ptr getelementptr (%$P$.job, ptr @$P$.job, i64 0, i32 4)
-  store atomic i64 0, ptr @$P$.next monotonic, align 8
+  %many = icmp sgt i64 %threads, $RUNS$
+  %runs = select i1 %many, i64 $RUNS$, i64 %threads
+  store i64 %runs, ptr getelementptr (%$P$.job, ptr @$P$.job, i64 0, i32 5)
+  br label %cut
+cut:
+  %r = phi i64 [0, %publish], [%r.next, %cut]
+  %r.pieces = mul i64 %r, %pieces
+  %r.first = udiv i64 %r.pieces, %runs
+  %r.at = getelementptr %$P$.run, ptr @$P$.next, i64 %r
+  store atomic i64 %r.first, ptr %r.at monotonic, align 8
+  %r.next = add i64 %r, 1
+  %r.more = icmp slt i64 %r.next, %runs
+  br i1 %r.more, label %cut, label %open
+open:
   %opened = atomicrmw add ptr @$P$.state, i64 $OPEN_JOB$ seq_cst
   %sleepers = load atomic i64, ptr @$P$.sleepers seq_cst, align 8
   %awake = icmp eq i64 %sleepers, 0
@@ -130,7 +147,7 @@ rouse:
   call void @$P$.rouse(i64 %pieces)
   br label %share_work
 share_work:
-  call void @$P$.work()
+  call void @$P$.work(i64 0)
   %closed = atomicrmw sub ptr @$P$.state, i64 $OPEN$ acq_rel
   br label %wait
 wait:                                                  ; the others finish what they claimed; yield if that takes long
@@ -147,34 +164,52 @@ pause:
 again:
   br label %wait
 yield:
-  %r = call i32 @sched_yield()
+  %yielded = call i32 @sched_yield()
   br label %wait
 end:
   store atomic i64 0, ptr @$P$.busy release, align 8
   ret void
 }
 
-; Claims and runs pieces until none is left. Only inside an open job.
-define internal void @$P$.work() {
+; Claims and runs pieces until none is left, those of the thread's own run first. Only inside an open job.
+define internal void @$P$.work(i64 %thread) {
 entry:
   %kernel = load ptr, ptr @$P$.job
   %buffers = load ptr, ptr getelementptr (%$P$.job, ptr @$P$.job, i64 0, i32 1)
   %ints = load ptr, ptr getelementptr (%$P$.job, ptr @$P$.job, i64 0, i32 2)
   %pieces = load i64, ptr getelementptr (%$P$.job, ptr @$P$.job, i64 0, i32 3)
   %claim = load i64, ptr getelementptr (%$P$.job, ptr @$P$.job, i64 0, i32 4)
-  br label %next
-next:
-  %begin = atomicrmw add ptr @$P$.next, i64 %claim monotonic
-  %left = sub i64 %pieces, %begin
-  %any = icmp sgt i64 %left, 0
-  br i1 %any, label %run, label %end
+  %runs = load i64, ptr getelementptr (%$P$.job, ptr @$P$.job, i64 0, i32 5)
+  br label %run
 run:
+  %i = phi i64 [0, %entry], [%i.next, %other]
+  %turn = add i64 %thread, %i
+  %r = urem i64 %turn, %runs
+  %r.next = add i64 %r, 1
+  %r.pieces = mul i64 %r.next, %pieces
+  %end = udiv i64 %r.pieces, %runs
+  %next = getelementptr %$P$.run, ptr @$P$.next, i64 %r
+  br label %look
+look:
+  %now = load atomic i64, ptr %next monotonic, align 8
+  %some = icmp slt i64 %now, %end
+  br i1 %some, label %take, label %other
+take:
+  %begin = atomicrmw add ptr %next, i64 %claim monotonic
+  %left = sub i64 %end, %begin
+  %any = icmp sgt i64 %left, 0
+  br i1 %any, label %call, label %other
+call:
   %last = icmp slt i64 %left, %claim
   %n = select i1 %last, i64 %left, i64 %claim
   %stop = add i64 %begin, %n
   call void %kernel(ptr %buffers, ptr %ints, i64 %begin, i64 %stop)
-  br label %next
-end:
+  br label %look
+other:
+  %i.next = add i64 %i, 1
+  %more = icmp slt i64 %i.next, %runs
+  br i1 %more, label %run, label %done
+done:
   ret void
 }
 
@@ -216,8 +251,9 @@ end:
 """
 
 _WORKER = """\
-define internal ptr @$P$.worker(ptr %unused) {
+define internal ptr @$P$.worker(ptr %number) {           ; the caller of a job is thread 0
 entry:
+  %thread = ptrtoint ptr %number to i64
   br label %look
 look:                                                  ; %seen: the job this worker was last in, or found closed
   %seen = phi i64 [-1, %entry], [%job, %leave]
@@ -232,7 +268,7 @@ enter:
   %open = icmp ne i64 %bit, 0
   br i1 %open, label %work, label %leave
 work:
-  call void @$P$.work()
+  call void @$P$.work(i64 %thread)
   br label %leave
 leave:
   %left = atomicrmw sub ptr @$P$.state, i64 1 release
@@ -327,11 +363,12 @@ next:
   br i1 %more, label %create, label %end
 create:
   %id = getelementptr i64, ptr @$P$.ids, i64 %i
-  %error = call i32 @pthread_create(ptr %id, ptr %attributes, ptr @$P$.worker, ptr null)
+  %i.next = add i64 %i, 1
+  %number = inttoptr i64 %i.next to ptr
+  %error = call i32 @pthread_create(ptr %id, ptr %attributes, ptr @$P$.worker, ptr %number)
   %failed = icmp ne i32 %error, 0
   br i1 %failed, label %end, label %one                ; the system gives no more threads: go on with those there are
 one:
-  %i.next = add i64 %i, 1
   br label %next
 end:
   store i64 %i, ptr @$P$.workers
