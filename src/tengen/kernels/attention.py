@@ -39,8 +39,8 @@ def attention(
     Numerics: scores by fma in the order of d from zero, times scale, plus mask. Chunks of 64 keys in order: with M the largest
         score so far (at least the lowest finite number), p = exp(score - M), r = exp(M before - M), both by `weight`: the sum
         becomes the sum * r, to which the chunk's p, added in order from zero, are added; the result becomes the result * r, then
-        fma by fma in order of s. At last it is multiplied by 1 / the sum. Chunks that `offset` hides from 32 queries (0..31, 32..63, and so on) are
-        left out, other hidden keys have p = 0.
+        fma by fma in order of s. At last it is multiplied by 1 / the sum. Chunks that `offset` hides from 32 queries (0..31,
+        32..63, and so on) are left out, other hidden keys have p = 0.
         Where no key is seen the result is 0 and lse is inf.
     """
     if any(as_int(d) == 0 for d in out.shape):
