@@ -9,7 +9,7 @@ from tengen.loops.verify import ROUNDING, typed
 DTYPES = (float32, float64, float16, bfloat16, int64, int32, uint8, bool_)
 STORAGE = (float16, bfloat16)
 HINTS = ["x", "i", "true", "f32", "math", "f32.inf", "a b", "é", "0", "load", "x.y", "ramp", "for"]
-OPERATIONS = ["op", "op", "op", "compare", "select", "cast", "bitcast", "call", "lane", "fold", "splat"]
+OPERATIONS = ["op", "op", "op", "compare", "select", "cast", "bitcast", "call", "lane", "fold", "zip", "splat"]
 
 
 def values(d):
@@ -60,6 +60,8 @@ class Scope:
         if kind == "fold" and lanes == 1:
             ops = [o for o in FOLDS if d.kind in OPS[o][1] and not (d in STORAGE and o in ROUNDING)]
             return typed("fold", (sub(d, LANES),), draw(st.sampled_from(ops)))
+        if kind == "zip" and lanes > 1:
+            return typed("zip", (sub(d, LANES), sub(d, LANES)), draw(st.integers(0, 1)))
         if kind == "splat" and lanes > 1:
             return expr("ramp", (), int64, LANES) if d is int64 and draw(st.booleans()) else typed("splat", (sub(d, 1),))
         if kind == "call" and d in (float32, float64):

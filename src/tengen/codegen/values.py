@@ -213,6 +213,11 @@ class Values:
                 return args[0] if source == target else self.convert("bitcast", args[0], source, target)
             case "lane":
                 return self.pure(f"extractelement {type_of(dt, LANES)} {args[0]}, i64 {e.attr}")
+            case "zip":
+                n, start = LANES // 2, e.attr * LANES // 2  # type: ignore[operator]
+                where = ", ".join(f"i32 {start + i + LANES * b}" for i in range(n) for b in (0, 1))
+                ty = type_of(dt, LANES)
+                return self.pure(f"shufflevector {ty} {args[0]}, {ty} {args[1]}, <{LANES} x i32> <{where}>")
             case "fold":
                 return self.fold(str(e.attr), dt, args[0])
             case "dot2":

@@ -24,7 +24,23 @@ from tengen.kernels.tile import Machine, machine
 from tengen.loops.builder import Variable, as_expr
 from tengen.loops.exponential import reduce_exponent
 from tengen.loops.floats import format_of, polynomial, power_of_two
-from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, fma, maximum, minimum, ramp, select, splat
+from tengen.loops.lang import (
+    LANES,
+    Buffer,
+    Expr,
+    Index,
+    as_int,
+    cast,
+    cdiv,
+    const,
+    fma,
+    interleave,
+    maximum,
+    minimum,
+    ramp,
+    select,
+    splat,
+)
 
 ROWS = 64  # of a chunk. Part of the numerics contract: changing it changes bits.
 GROUP = 2 * LANES  # lanes for which chunks are left out together, from the first on. Part of the numerics contract.
@@ -187,22 +203,25 @@ class Tiles:
         return Rows(a, self.k.scratch(name, self.compute, ROWS * pitch + LANES), pitch)
 
     def turned(self, name: str, a: Array) -> Block:
-        """The piece's vectors of `a` (..., lane, feature), as a block of tiles `[feature, lane]`, zeros past the last."""
+        """The piece's vectors of `a` (..., lane, feature), as a block of tiles `[feature, lane]`; past the last one, that again."""
         k, z, width = self.k, self.z, as_int(a.shape[-1]) or 0
-        b = Block(k.scratch(name, self.compute, max(width, 1) * z.lanes), width)
-        last = k.let(self.n // z.wide * z.wide)
-        with k.if_(last < self.n), k.loop(last * width, (last + z.wide) * width, LANES) as i:
-            k.store(b.buffer, i, self.zero())
-        src, start, step = k.read(a), self.base(a, self.first, 0), a.strides[-1]
-        with k.loop(0, self.n, name="lane") as i:
-            here, there = k.let(start + i * a.strides[-2]), k.let(i // z.wide * (z.wide * width) + i % z.wide)
-            for d, count in k.vector_loop(0, width, "d"):
-                if count is None:
-                    x = k.load(src, _along(here, d, step), LANES)
-                    k.store(b.buffer, ramp() * z.wide + (d * z.wide + there), cast(x, self.compute))
-                else:
-                    with k.loop(d, width, name="d") as e:
-                        k.store(b.buffer, e * z.wide + there, cast(k.load(src, here + e * step), self.compute))
+        b, whole = Block(k.scratch(name, self.compute, max(width, 1) * z.lanes), width), width // LANES * LANES
+        src, start, last = k.read(a), self.base(a, self.first, 0), k.let(self.n - 1)
+
+        def turn(lane: Expr, d: Index, count: int) -> None:
+            xs = []
+            for i in range(LANES):
+                here = start + minimum(lane + i, last) * a.strides[-2]
+                xs.append(k.load(src, _along(here, d, a.strides[-1]), LANES, None if count == LANES else const(count)))
+            there = k.let(lane // z.wide * (z.wide * width) + lane % z.wide + d * z.wide)
+            for i, x in enumerate(transposed(k, [cast(x, self.compute) for x in xs])[:count]):
+                k.store(b.buffer, there + i * z.wide, x)
+
+        with k.loop(0, cdiv(self.n, z.wide) * z.wide, LANES, name="lane") as lane:
+            with k.loop(0, whole, LANES, name="d") as d:
+                turn(lane, d, LANES)
+            if whole < width:
+                turn(lane, whole, width - whole)
         return b
 
     def finish(self, b: Block, a: Array, factor: Callable[[Expr], Expr]) -> None:
@@ -352,6 +371,15 @@ def _last(lane: Expr) -> Expr:
 def _along(base: Expr, i: Index, stride: Index) -> Expr:
     """The index of LANES elements, from the i-th on."""
     return base + i if as_int(stride) == 1 else ramp() * stride + (base + i * stride)
+
+
+def transposed(k: KernelBuilder, rows: Sequence[Expr]) -> list[Expr]:
+    """The columns of LANES vectors. The bits of row and lane together are an element's place; a round of `interleave` rotates
+    them by one."""
+    xs, half = list(rows), LANES // 2
+    for _ in range(LANES.bit_length() - 1):
+        xs = [k.let(interleave(xs[i], xs[i + half], h)) for i in range(half) for h in (0, 1)]
+    return xs
 
 
 def larger(x: Expr, y: Expr) -> Expr:

@@ -48,6 +48,12 @@ def _lanes(x) -> np.ndarray:
     return np.broadcast_to(x, (*x.shape[:-1], LANES)) if x.shape[-1] == 1 else x
 
 
+def _zip(x: np.ndarray, y: np.ndarray, half) -> np.ndarray:
+    here = slice(half * LANES // 2, (half + 1) * LANES // 2)
+    pairs = np.stack(np.broadcast_arrays(x[..., here], y[..., here]), -1)
+    return pairs.reshape(*pairs.shape[:-2], LANES)
+
+
 def _plain(op: str, dt: DType) -> Callable:
     """An op of `OPS` on operands of dtype `dt`. 16-bit floats are computed in float32 and rounded once."""
     f = _FUNCTIONS[op]
@@ -90,6 +96,8 @@ def _function(e: Expr) -> Callable:
             return lambda: np.arange(LANES, dtype=np.int64)
         case "lane":
             return lambda x: _lanes(x)[..., e.attr]
+        case "zip":
+            return lambda x, y: _zip(_lanes(x), _lanes(y), e.attr)
         case "fold":
             return _fold(_plain(str(e.attr), e.dtype))
     raise VerifyError(f"{e.op} has no value")

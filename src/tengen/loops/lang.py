@@ -383,6 +383,11 @@ def lane(a: Expr, i: int) -> Expr:
     return expr("lane", (a,), a.dtype, 1, i)
 
 
+def interleave(a: Expr, b: Expr, half: int) -> Expr:
+    """The lanes of half 0 or 1 of two vectors in turn: a's first, b's first, a's second, and so on."""
+    return expr("zip", (a, b), a.dtype, LANES, half)
+
+
 def fold(op: str, a: Expr) -> Expr:
     """All lanes of a vector combined by the fixed tree."""
     if op not in FOLDS or a.lanes != LANES:
@@ -455,6 +460,7 @@ def rebuild(e: Expr, args: tuple[Expr, ...]) -> Expr:
         case "lane": return lane(args[0], e.attr)  # type: ignore[arg-type] # fmt: skip
         case "fold": return fold(e.attr, args[0])  # type: ignore[arg-type] # fmt: skip
         case "dot2": return dot2(*args)  # fmt: skip
+        case "zip": return interleave(*args, e.attr)  # type: ignore[arg-type] # fmt: skip
     raise VerifyError(f"cannot rebuild {e.op}")
 
 

@@ -234,10 +234,10 @@ class ExprParser:
         if t.text in DTYPES:
             return self.make(line, t, "cast", tuple(args), DTYPES[t.text])
         op, _, attr = t.text.partition(".")
-        if op in ("bitcast", "math", "lane", "fold"):
+        if op in ("bitcast", "math", "lane", "fold", "zip"):
             if op == "bitcast":
                 return self.make(line, t, op, tuple(args), DTYPES.get(attr))
-            value = int(attr) if op == "lane" and re.fullmatch("[0-9]{1,2}", attr) else attr
+            value = int(attr) if op in ("lane", "zip") and re.fullmatch("[0-9]{1,2}", attr) else attr
             return self.make(line, t, "call" if op == "math" else op, tuple(args), value)
         if attr or (op not in OPS and op not in ("select", "splat", "ramp", "dot2")):
             line.fail(f"there is no function {t.text}", t)

@@ -156,7 +156,7 @@ def _spell(x: Expr, texts: dict[Expr, tuple[str, int, int]]) -> tuple[str, int]:
             head = f"bitcast.{x.dtype.short}"
         case "call":
             head = f"math.{x.attr}"
-        case "lane" | "fold":
+        case "lane" | "fold" | "zip":
             head = f"{x.op}.{x.attr}"
         case _:
             head = x.op

@@ -74,7 +74,7 @@ def result_type(op: str, args: tuple[Expr, ...], attr: object = None) -> tuple[D
     """
     if op in OPS:
         return _plain_type(op, args, attr)
-    shape = {"select": 3, "cast": 1, "bitcast": 1, "splat": 1, "ramp": 0, "lane": 1, "fold": 1, "dot2": 3}
+    shape = {"select": 3, "cast": 1, "bitcast": 1, "splat": 1, "ramp": 0, "lane": 1, "fold": 1, "dot2": 3, "zip": 2}
     if op == "call":
         return _call_type(args, attr)
     if op not in shape:
@@ -104,8 +104,12 @@ def result_type(op: str, args: tuple[Expr, ...], attr: object = None) -> tuple[D
         if a.lanes != 1:
             raise VerifyError("splat takes a scalar")
         return a.dtype, LANES
-    if a.lanes != LANES:
-        raise VerifyError(f"{op} takes a vector")
+    if any(x.lanes != LANES for x in args):
+        raise VerifyError(f"{op} takes {'vectors' if op == 'zip' else 'a vector'}")
+    if op == "zip":
+        if attr not in (0, 1) or type(attr) is not int:
+            raise VerifyError(f"zip {attr!r} is not one of 0, 1")
+        return _common(op, args)[0], LANES
     if op == "lane":
         if type(attr) is not int or not 0 <= attr < LANES:
             raise VerifyError(f"lane {attr!r} is not one of 0..{LANES - 1}")
