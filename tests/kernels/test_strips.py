@@ -8,7 +8,7 @@ from launching import array_of
 import tengen.functional as F
 from tengen import Tensor, set_threads, trace
 from tengen.kernels import strips
-from tengen.ops.conv import conv, conv_weight_grad
+from tengen.ops.conv import conv, conv_transposed, conv_weight_grad
 from tengen.passes.lower import lower
 from tengen.passes.pipeline import optimize
 
@@ -76,6 +76,33 @@ def test_the_bits_of_the_gradient_of_weights(case):
         np.testing.assert_array_equal(f(Tensor(x), grad, Tensor(w)).numpy(), want)
     finally:
         set_threads(2)
+
+
+TRANSPOSED = [  # image, outputs, kernel, stride, padding, dilation
+    ((2, 3, 29, 37), 32, (3, 3), 2, 1, 1),
+    ((1, 3, 33, 70), 64, (7, 7), 2, 3, 1),
+    ((1, 1, 7, 300), 20, (5, 2), (1, 2), (2, 0), 1),  # several tiles to a row
+    ((2, 4, 9, 11), 100, (3, 3), 1, (0, 2), 2),
+    ((1, 2, 12, 13), 16, (2, 2), 3, 0, 1),  # phases that nothing reaches
+    ((1, 3, 2, 3), 256, (3, 3), 2, 1, 1),
+    ((0, 3, 9, 9), 32, (3, 3), 2, 1, 1),
+]
+
+
+@pytest.mark.parametrize(
+    "case, dtype", [*((c, "float32") for c in TRANSPOSED), *((TRANSPOSED[0], d) for d in ("float64", "float16"))]
+)
+def test_the_bits_of_a_transpose(case, dtype):
+    shape, outputs, kernel, stride, padding, dilation = case
+    x, w = operands(shape, outputs, kernel, dtype)
+    a = {"stride": stride, "padding": padding, "dilation": dilation, "algorithm": "direct"}
+    g = conv(Tensor(x), Tensor(w), **a).numpy()
+    w[0, 0, 0, 0] = np.inf  # padding is multiplied, pixels between those of the gradient are none
+    twice = lambda v, axis: Tensor(np.concatenate([v, v], axis))
+    want = conv_transposed(twice(g, 1), twice(w, 0), twice(x, 1), groups=2, **a).numpy()[:, : shape[1]]
+    f = trace(lambda g, w, x: conv_transposed(g, w, x, **a))
+    np.testing.assert_array_equal(f(Tensor(g), Tensor(w), Tensor(x)).numpy(), want)
+    np.testing.assert_array_equal(conv_transposed(Tensor(g), Tensor(w), Tensor(x), **a).numpy(), want)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

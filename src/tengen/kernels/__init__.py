@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # type checkers see the modules that ops name so
         scatter,
         sort,
         strips,
+        strips_transposed,
         strips_weights,
         tile,
         winograd,
