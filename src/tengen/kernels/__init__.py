@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # type checkers see the modules that ops name so
         contraction,
         depthwise,
         halo,
+        pixels,
         problem,
         recurrent,
         scan,

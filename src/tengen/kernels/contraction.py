@@ -2,7 +2,8 @@
 
 In: two arrays and where their product goes, axes by role. Out: launches. The order of the sum is fixed by `chunks.Chunks`, so
 every strategy gives the same bits: `microkernel.py` (register tiles), `inplace.py` (a matrix times few columns), and
-`channelwise.py` (one channel to one lane). A long sum with few results is shared out by chunks (`by_chunks`).
+`channelwise.py` (one channel to one lane). Convolutions with few channels of results have `pixels.py`. A long sum with few
+results is shared out by chunks (`by_chunks`).
 """
 
 from __future__ import annotations

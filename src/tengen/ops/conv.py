@@ -195,6 +195,19 @@ def _dense_image(lo: Lowering, x: Array, padding: Sequence[int], w: Array, group
     return kernels.halo.image(lo, x), tuple(-p for p in padding)
 
 
+def _by_pixels(
+    lo: Lowering, x: Array, w: Array, out: Array, before: Sequence[Dim], dilation: Sequence[int], epilogue, name: str
+) -> bool:
+    """Launches a convolution of stride 1 by filters (*K, C, O) whose first window begins `before` pixels in front of the image, if
+    its results are so few that pixels fill vectors better than channels."""
+    sizes = kernels.pixels.sizes(lo, w, out, dilation) if out.ndim == 4 else None
+    first = [as_int(b) for b in before]
+    if sizes is None or None in first:
+        return False
+    kernels.pixels.by_pixels(lo, sizes, x, w, out, [b or 0 for b in first], dilation, epilogue, name)
+    return True
+
+
 def filter_parts(w: Array, n: int, groups: int) -> dict[str, Part]:
     """The filter's axes by role: g groups, o output channels of a group, c input channels of a group, k space."""
     o, c, k = _filter(w, n, groups)
@@ -276,15 +289,18 @@ def _(lo, ins, outs, epilogue, stride, padding, dilation, groups, algorithm="dir
         phases = kernels.depthwise.convolution(_known(w), padding, dilation, out.shape[2:])
         w, x = kernels.depthwise.packed_filter(lo, w), kernels.halo.image(lo, x)
         return kernels.depthwise.stencil(lo, x, w, out, phases, stride, (1, 1), epilogue)
+    f, y = filter_parts(w, n, groups), _image_parts(out, groups)
+    filters, pairs = _array(w, [f["g"], f["k"], f["c"], f["o"]]), precision == "bfloat16"
+    if max(stride) == groups == 1 and not pairs and _by_pixels(lo, x, filters, out, padding, dilation, epilogue, "conv"):
+        return
     if window := _strips(x, w, stride, padding, dilation, groups, precision):
         return kernels.strips.convolve(lo, x, w, out, window, epilogue)
     x, first = _dense_image(lo, x, padding, w, groups)
-    f, y = filter_parts(w, n, groups), _image_parts(out, groups)
     a, border = _windows(x, list(_by_role(x, out.shape[2:], f["k"][0], stride, dilation, groups)), first, not any(first))
     kernels.contraction.contract(
-        lo, a, _array(w, [f["g"], f["k"], f["c"], f["o"]]), _array(out, [y["g"], y["p"], y["c"]]), g=int(groups > 1), m=n + 1,
-        k=n + 1, n=1, epilogue=None if epilogue is None else _image_epilogue(epilogue, n, groups, f["o"][0][0]), name="conv",
-        border=border, pairs=precision == "bfloat16",
+        lo, a, filters, _array(out, [y["g"], y["p"], y["c"]]), g=int(groups > 1), m=n + 1, k=n + 1, n=1,
+        epilogue=None if epilogue is None else _image_epilogue(epilogue, n, groups, f["o"][0][0]), name="conv",
+        border=border, pairs=pairs,
     )  # fmt: skip
 
 
@@ -387,17 +403,19 @@ def _(lo, ins, outs, stride, padding, dilation, groups, output_padding, algorith
     k = f["k"][0]
     halo = tuple(d * (kk - 1) for d, kk in zip(dilation, k))
     before, extents = tuple(h - p for h, p in zip(halo, padding)), tuple(s + h for s, h in zip(out.shape[2:], halo))
+    offset = w.offset
+    for kk, s in zip(k, f["k"][1]):
+        offset = offset + (kk - 1) * s
+    back = _part(k, [-1 * s for s in f["k"][1]])  # the reversed filter
+    b = _array(w, [f["g"], back, f["o"], f["c"]], offset)
+    if max(stride) == groups == 1 and not pairs and _by_pixels(lo, y, b, out, before, dilation, None, "conv_transposed"):
+        return
     if max(stride) > 1 or (groups > 1 and as_int(f["c"][0][0]) == 1):  # spread out by the strides, then it is a convolution
         y, before = kernels.halo.padded(lo, y, before, extents, stride), (0,) * n
     else:
         y = kernels.halo.image(lo, y)
     inside = all(as_int(b) == 0 and _same(e, p) for b, e, p in zip(before, extents, y.shape[2:]))
     a, border = _windows(y, list(_by_role(y, out.shape[2:], k, (1,) * n, dilation, groups)), [0 - b for b in before], inside)
-    offset = w.offset
-    for kk, s in zip(k, f["k"][1]):
-        offset = offset + (kk - 1) * s
-    back = _part(k, [-1 * s for s in f["k"][1]])  # the reversed filter
-    b = _array(w, [f["g"], back, f["o"], f["c"]], offset)
     x = _image_parts(out, groups)
     kernels.contraction.contract(
         lo, a, b, _array(out, [x["g"], x["p"], x["c"]]), g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed",
