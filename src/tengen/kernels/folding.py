@@ -43,6 +43,7 @@ UNROLLED = 64  # a known extent up to this, reduced across rows, is written out 
 UNROLLED_LONG = 6  # the same where an element takes much code: a gather, or a mathematical function
 
 TOGETHER = 4  # elements of a lane that are folded at a time, across rows
+MANY = 6  # chunks: pieces enough, so that blocks need not be
 MOST_FLAT = 24  # columns of a dense table that is folded as whole vectors: accumulators in registers
 
 State = tuple[Expr, ...]
@@ -581,9 +582,11 @@ def flat_source(f: Fold, frame: Frame, source: Source) -> Source | None:
     return source.rebind(flat)
 
 
-def columns_width(sizes: Sequence[int], extent: Index, arrays: int = 1) -> int:
-    """Rows of a block of `Columns`: lanes of all of `sizes` bytes in 16 KiB, and blocks that are known are about equal."""
-    width = max(LANES, 1024 // (sum(sizes) * arrays) // LANES * LANES)
+def columns_width(sizes: Sequence[int], extent: Index, arrays: int = 1, chunks: Index = 1) -> int:
+    """Rows of a block of `Columns`: lanes of all of `sizes` bytes in 16 KiB, and blocks that are known are about equal. Where there
+    are `MANY` chunks to share among threads, lanes may take twice that: fewer blocks read longer runs of memory."""
+    lane = 2048 if (as_int(chunks) or 1) >= MANY else 1024  # bytes of a lane
+    width = max(LANES, lane // (sum(sizes) * arrays) // LANES * LANES)
     known = as_int(extent)
     if known is None:
         return width

@@ -181,7 +181,7 @@ class _Work:
         self.f, self.frame, self.grain = f, frame, some
         rows = frame.rows
         self.columns = as_expr(rows[-1]) if frame.across else const(1)
-        self.width = columns_width([s.dtype.size for s in f.start], self.columns) if frame.across else 1
+        self.width = columns_width([s.dtype.size for s in f.start], self.columns, 1, frame.chunks) if frame.across else 1
         if frame.across and flat_source(f, frame, frame.sources[0]) is not None:
             self.width = as_int(self.columns) or 1
         self.outer = rows[:-1] if frame.across else rows

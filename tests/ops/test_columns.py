@@ -1,0 +1,25 @@
+"""Sums of columns: how many of them one piece takes, which the rule says from columns and chunks, shows in no bit."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tengen import Tensor, trace
+from tengen.kernels.folding import CHUNK, LANES, MANY, columns_width
+
+
+def test_widths_follow_columns_and_chunks():
+    assert columns_width([4], 256) == 256 and columns_width([4, 4], 256) == 128
+    assert columns_width([4, 4], 256, chunks=MANY) == 256 and columns_width([4, 4], 256, chunks=MANY - 1) == 128
+    assert columns_width([4, 4], 144) == 80 and columns_width([4, 4], 144, chunks=MANY) == 144
+    assert columns_width([8] * 100, 7, chunks=MANY) == LANES
+
+
+def test_wide_and_narrow_blocks_of_columns_have_the_same_bits():
+    x = np.random.default_rng(0).normal(size=(CHUNK * (MANY - 1) + 17, 144)).astype("float32")
+    sums = trace(lambda t: (t.sum(0), (t * t).sum(0)))
+    many = [s.numpy() for s in sums(Tensor(x))]
+    for first in (0, 77, 144 - LANES):
+        few = sums(Tensor(np.ascontiguousarray(x[:, first : first + LANES])))
+        assert all(np.array_equal(m[first : first + LANES], f.numpy()) for m, f in zip(many, few))
+    np.testing.assert_allclose(many[0], x.sum(0, dtype="float64"), rtol=1e-4, atol=1e-2)
