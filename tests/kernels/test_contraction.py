@@ -10,6 +10,7 @@ import pytest
 from launching import Symbols, array_of, run
 from machine import Compiled
 
+import tengen.kernels.axes
 from tengen.base.dtype import bfloat16, dtype, float32
 from tengen.codegen.target import Target
 from tengen.kernels.channelwise import fits
@@ -324,6 +325,19 @@ def test_one_extent_open():
         contract(lo, *arrays, Array("out", float32, (rows, columns), (columns, 1)), 0, 1, 1, 1)
         Compiled(lo, {"a": a.ravel(), "b": b.ravel(), "out": out.ravel()}, ["out"], {var(open_): value})()
         assert same(out[:45], model(a, b, 0, 1, 1, 1)) and (out[45] == 7).all()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("columns", [16, 24, 32, 36, 80, 96, 144, 150])
+def test_tiles_stored_from_registers(columns, stream, monkeypatch):
+    """Sums of one chunk: tiles of one to three vectors, narrow ones, parts of vectors; past the caches, where results are large."""
+    if stream:
+        monkeypatch.setattr(tengen.kernels.axes, "STREAM", 0)
+    a, b = data((61, 20)), data((20, columns), seed=1)
+    check(a, b, (0, 1, 1, 1), modes=(False,))
+    wide = np.full((61, columns + 5), 7, np.float32)  # rows that begin anywhere in a line
+    check(a, b, (0, 1, 1, 1), wide[:, 3 : columns + 3], modes=(False,))
+    assert (wide[:, :3] == 7).all() and (wide[:, columns + 3 :] == 7).all()
 
 
 def test_few_rows_and_one_column():

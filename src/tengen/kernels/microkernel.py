@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tengen.base.dtype import bfloat16, bool_, int64
-from tengen.kernels.axes import unflatten
+from tengen.kernels.axes import streams, unflatten
 from tengen.kernels.border import BorderRows
 from tengen.kernels.chunks import unrolled_loop
 from tengen.kernels.lowering import Array, Lowering
@@ -88,6 +88,7 @@ class _Kernel:
         self.border = None if p.border is None else BorderRows(self.k, p, t, p.border)
         self.part = max(FEWEST, -(-self.depth // PARTS))  # positions of a panel between what is fetched early
         self.straight = self.one_chunk and t.exact and bool(p.n) and as_int(p.columns) is not None
+        self.stream = self.straight and (as_int(p.columns) or 0) % LANES == 0 and streams([p.out])
         self.places: list[Buffer] = []  # coordinates of the piece's rows, where they are not simply counted
 
     def launch(self) -> None:
@@ -251,7 +252,7 @@ class _Kernel:
         """The i-th share of what is fetched while a tile is computed: some of its rows of out, and rows of `a` to come."""
         p, k = self.p, self.k
         share = -(-self.t.rows * self.part // self.depth) if self.straight else 1
-        for j in range(share if p.n else 0):
+        for j in range(share if p.n and not self.stream else 0):
             number = k.let(minimum(row + minimum(i * share + j, self.t.rows - 1), p.rows - 1))
             place = self.coordinates(number) if self.stored is self.m else [number] * len(self.stored)
             for v in range(vectors):
@@ -384,7 +385,7 @@ class _Kernel:
                 total.set(where.load(k, self.partial) + value)
             value = total.value
         with self.when(last):
-            where.finish(k, value)
+            where.finish(k, value, self.stream)
         if last is not True:
             with self.otherwise(last):
                 where.store(k, value, self.partial)

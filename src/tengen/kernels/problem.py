@@ -199,11 +199,11 @@ class Place:
         """Stores a sum that more is to be added to."""
         store_at(k, self._of(partial), self.inner, value)
 
-    def finish(self, k: KernelBuilder, value: Expr) -> None:
-        """Stores the last sum, through the epilogue."""
+    def finish(self, k: KernelBuilder, value: Expr, stream: bool = False) -> None:
+        """Stores the last sum, through the epilogue. stream: past the caches."""
         p = self.problem
         value = cast(value, p.out.dtype) if p.epilogue is None else p.epilogue(k, value, self.theirs)
-        store_at(k, self.out, self.inner, value)
+        store_at(k, self.out, self.inner, value, stream)
 
     def _of(self, partial: Array | None) -> Array:
         return self.out if partial is None else replace(partial, shape=self.out.shape)
