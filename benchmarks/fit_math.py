@@ -66,6 +66,8 @@ FITS = {
     "erf": (even(mp.erf, lambda x: x, 1), (0, 1), {"f32": 8, "f64": 14}),
     # log(erfc x); (1 + 2 x) exp(x^2) erfc x in t = (x - 4) / (x + 4) or (x - 2) / (x + 2)
     "log_erfc": (lambda x: mp.log(mp.erfc(x)), (1, 4), {"f32": 9}),
+    # log2(2 Phi(-x)) / x: beyond the interval, where Phi is small, the polynomial goes on well enough, and to -inf
+    "log_normal": (lambda x: mp.log(mp.erfc(x / SQRT2), 2) / x, (0, mp.mpf("3.1")), {"f32": 8}),
     "erfcx": (erfc_of_t(mp.mpf(2)), (-1, mp.mpf("0.68")), {"wide": 12}),
     "erfcx4": (erfc_of_t(mp.mpf(4)), (-1, mp.mpf("0.75")), {"f64": 24}),
     "cbrt": (mp.cbrt, (mp.mpf("0.7"), mp.mpf("5.7")), {"f64": 5, "wide": 8}),

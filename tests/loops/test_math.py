@@ -36,7 +36,7 @@ REFERENCES = {
 # Where the result is neither 0, 1 nor infinite in float32 and float64; mpmath is slow or gives up far beyond.
 RANGES = {
     "exp": (106, 750), "exp2": (152, 1080), "expm1": (92, 712), "sinh": (92, 712), "cosh": (92, 712), "tanh": (12, 25),
-    "erf": (5, 7), "erfc": (11, 28), "sigmoid": (106, 750), "softplus": (106, 750),
+    "erf": (5, 7), "erfc": (11, 28), "normal_cdf": (14, 38), "sigmoid": (106, 750), "softplus": (106, 750),
 }  # fmt: skip
 CASES = list(itertools.product(FUNCTIONS, (float32, float64)))
 
@@ -89,14 +89,14 @@ def operands(name, dt, rng, n):
     return [x[keep], y[keep]]
 
 
-def ulps(value, exact, dt):
-    """The distance in units of the last place of the exact result; a missed overflow is infinite."""
+def ulps(value, exact, dt, absolute=False):
+    """The distance in units of the last place of the exact result (absolute: of 1/2); a missed overflow is infinite."""
     digits, least, most = FORMATS[dt]
     if abs(exact) >= (2 - mpmath.mpf(2) ** -digits) * mpmath.mpf(2) ** (most - 1):
         return 0.0 if value == (INF if exact > 0 else -INF) else INF
     if not math.isfinite(value):
         return INF
-    exponent = max(mpmath.frexp(exact)[1] - digits, least)
+    exponent = -digits if absolute else max(mpmath.frexp(exact)[1] - digits, least)
     return float(abs(mpmath.mpf(float(value)) - exact) / mpmath.mpf(2) ** exponent)
 
 
@@ -117,7 +117,7 @@ def test_ulp(name, dt):
             if isinstance(exact, mpmath.mpc) or mpmath.isnan(exact):
                 assert np.isnan(value), (x, value)
             elif not mpmath.isinf(exact):
-                worst = max(worst, (ulps(value, exact, dt), tuple(map(float, x))))
+                worst = max(worst, (ulps(value, exact, dt, FUNCTIONS[name].absolute), tuple(map(float, x))))
                 checked += 1
     assert checked > 300
     stated = FUNCTIONS[name].ulp[dt is float64]
@@ -152,6 +152,7 @@ EDGES = {
     "asinh": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -INF)],
     "acosh": [(1.0, 0.0), (0.5, NAN), (INF, INF), (-INF, NAN), (-3.0, NAN), (-1e30, NAN)],
     "atanh": [(0.0, 0.0), (-0.0, -0.0), (1.0, INF), (-1.0, -INF), (1.5, NAN), (-1.5, NAN), (INF, NAN), (-INF, NAN)],
+    "normal_cdf": [(0.0, 0.5), (-0.0, 0.5), (INF, 1.0), (-INF, 0.0), (-100.0, 0.0), (NAN, NAN)],
     "erf": [(0.0, 0.0), (-0.0, -0.0), (INF, 1.0), (-INF, -1.0)],
     "erfc": [(0.0, 1.0), (-0.0, 1.0), (INF, 0.0), (-INF, 2.0), (100.0, 0.0)],
     "pow": [

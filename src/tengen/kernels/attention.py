@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tengen.base.dtype import DType
-from tengen.kernels.attention_tiles import ROWS, Block, Rows, Tiles, choose
+from tengen.kernels.attention_tiles import ROWS, Block, Rows, Tiles, choose, weight
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.reduce import reduce
 from tengen.kernels.source import Elementwise, Leaf
-from tengen.loops.lang import LANES, Expr, Index, as_int, call, cast, const, equal, maximum, minimum, select, splat
+from tengen.loops.builder import Variable
+from tengen.loops.lang import LANES, Expr, Index, as_int, call, cast, const, equal, minimum, select, splat
 
 MOST_FEATURES = 1024  # of keys and values together: a piece's memory lies on a thread's stack
 LEAST = {2: -65504.0, 4: -3.4028234663852886e38, 8: -1.7976931348623157e308}  # finite numbers, by size of the dtype
@@ -36,10 +37,10 @@ def attention(
     Args:
         offset: query t sees keys 0 .. t + offset; None: all.
     Numerics: scores by fma in the order of d from zero, times scale, plus mask. Chunks of 64 keys in order: with M the largest
-        score so far (at least the lowest finite number), p = exp(score - M), r = exp(M before - M): the sum becomes the sum * r,
-        to which the chunk's p, added in order from zero, are added; the result becomes the result * r, then fma by fma in order of s. At
-        last it is multiplied by 1 / the sum. Chunks that `offset` hides from 32 queries (0..31, 32..63, and so on) are
-        left out, other hidden keys have p = 0.
+        score so far (at least the lowest finite number), p = exp(score - M), r = exp(M before - M), both by `weight`: the sum
+        becomes the sum * r, to which the chunk's p, added in order from zero, are added; the result becomes the result * r, then
+        fma by fma in order of s. At last it is multiplied by 1 / the sum. Keys that `offset` hides from 32 queries (0..31, 32..63,
+        and so on) are left out, other hidden ones have p = 0.
         Where no key is seen the result is 0 and lse is inf.
     """
     if any(as_int(d) == 0 for d in out.shape):
@@ -64,8 +65,9 @@ class _Forward:
 
     def __init__(self, t: Tiles, queries: Block, keys: Rows, values: Rows, scale: float):
         self.t, self.queries, self.keys, self.values, self.scale = t, queries, keys, values, scale
-        self.scores, self.result = t.numbers("scores"), t.block("result", values.features)
+        self.scores, self.result = t.numbers("scores"), t.results("result", values.features)
         self.largest, self.total = t.line("largest", LEAST[t.compute.size]), t.line("total", 0.0)
+        self.ratios = t.k.scratch("ratios", t.compute, t.z.wide)
 
     def chunk(self, start: Expr, n: Expr) -> None:
         """Adds `n` keys from `start` on to the state of every query."""
@@ -75,31 +77,37 @@ class _Forward:
         with k.loop(0, t.n, t.z.wide, name="tile") as at:
             first = k.let(t.first + at)
             with k.if_(t.seen(first, start, n)):
-                t.product(self.keys, self.queries, at, n, self.scores, self.scale)
-                t.hide(self.scores, first, start, n)
-                t.accumulate(self.result, self.values, self.scores, at, n, self.weigh(at, n))
+                rows = t.rows_of(first, start, n)
+                t.by_width(at, lambda vectors: self.score((at, vectors), first, start, rows))  # noqa: B023
+                t.accumulate(self.result, self.values, self.scores, at, rows, self.ratios)
 
-    def weigh(self, at: Expr, n: Expr) -> list[Expr]:
-        """Makes the scores exponentials, and returns by what the earlier ones are too large."""
-        t, k, z = self.t, self.t.k, self.t.z
-        places = [k.let(at + v * LANES) for v in range(z.vectors)]
-        before = [k.load(self.largest, p, LANES) for p in places]
+    def score(self, tile: tuple[Expr, int], first: Expr, start: Expr, n: Expr) -> None:
+        """The exponentials of a tile, whose first lane is the query `first`, and `n` keys."""
+        t, k, (at, vectors) = self.t, self.t.k, tile
+        before = [k.load(self.largest, at + v * LANES, LANES) for v in range(vectors)]
         largest = [k.var(x, name="largest") for x in before]
-        with k.loop(0, n, name="row") as j:
-            for v, m in enumerate(largest):
-                m.set(maximum(m.value, k.load(self.scores, j * z.wide + v * LANES, LANES)))
-        ratios = [k.let(call("exp", x - m.value)) for x, m in zip(before, largest)]
+        t.product(self.keys, self.queries, tile, n, self.scores, self.scale, largest if t.mask is None else ())
+        with k.if_(t.hide(self.scores, first, vectors, start, n)):
+            for m, x in zip(largest, before):
+                m.set(x)
+            t.largest(self.scores, 0, n, largest)
+        self.weigh(at, n, before, largest)
+
+    def weigh(self, at: Expr, n: Expr, before: Sequence[Expr], largest: Sequence[Variable]) -> None:
+        """Makes the scores exponentials, and `ratios` by what the earlier ones are too large."""
+        t, k, z = self.t, self.t.k, self.t.z
         sums = [k.var(t.zero(), name="sum") for _ in largest]
         with k.loop(0, n, name="row") as j:
             for v, (m, s) in enumerate(zip(largest, sums)):
                 here = k.let(j * z.wide + v * LANES)
-                p = k.let(call("exp", k.load(self.scores, here, LANES) - m.value))
+                p = k.let(weight(k.load(self.scores, here, LANES) - m.value))
                 k.store(self.scores, here, p)
                 s.set(s.value + p)
-        for p, m, s, r in zip(places, largest, sums, ratios):
-            k.store(self.total, p, k.load(self.total, p, LANES) * r + s.value)
-            k.store(self.largest, p, m.value)
-        return ratios
+        for v, (x, m, s) in enumerate(zip(before, largest, sums)):
+            place, r = k.let(at + v * LANES), k.let(weight(x - m.value))
+            k.store(self.ratios, v * LANES, r)
+            k.store(self.total, place, k.load(self.total, place, LANES) * r + s.value)
+            k.store(self.largest, place, m.value)
 
     def finish(self, out: Array, lse: Array) -> None:
         """Divides by the sums, and stores the results of the piece's queries."""
@@ -108,11 +116,8 @@ class _Forward:
             total, m = k.load(self.total, i, LANES), k.load(self.largest, i, LANES)
             none = k.let(equal(total, t.zero()))
             k.store(self.largest, i, select(none, const(float("inf"), t.compute, LANES), m + call("log", total)))
-            inverse = k.let(select(none, t.zero(), const(1, t.compute, LANES) / total))
-            with k.loop(0, self.result.features, name="e") as e:
-                at = k.let(e * z.lanes + i)
-                k.store(self.result.buffer, at, k.load(self.result.buffer, at, LANES) * inverse)
-        t.turn_back(self.result, out)
+            k.store(self.total, i, select(none, t.zero(), const(1, t.compute, LANES) / total))
+        t.finish(self.result, out, lambda lane: k.load(self.total, lane))
         dst, there = k.write(lse), t.base(lse, t.first)
         with k.loop(0, t.n, name="lane") as i:
             k.store(dst, there + i * lse.strides[-1], cast(k.load(self.largest, i), lse.dtype))
@@ -176,9 +181,9 @@ class _Backward:
         self.lanes = [t.turned(name, a) for name, a in zip(("lanes", "lane_values"), lanes)]
         self.rows = [t.rows(name, a) for name, a in zip(("rows", "row_values"), rows)]
         self.scores, self.slopes = t.numbers("scores"), t.numbers("slopes")
-        self.grads = [t.block("grads", self.rows[0].features)]
+        self.grads = [t.results("grads", self.rows[0].features)]
         if t.keys:
-            self.grads.append(t.block("value_grads", self.rows[1].features))
+            self.grads.append(t.results("value_grads", self.rows[1].features))
         self.lines = [t.line(name, 0.0) for name in ("lse", "along")]
         if not t.keys:
             for line, a in zip(self.lines, (lse, along)):
@@ -194,22 +199,23 @@ class _Backward:
         with k.loop(0, t.n, t.z.wide, name="tile") as at:
             first = k.let(t.first + at)
             with k.if_(t.seen(first, start, n)):
-                t.product(self.rows[0], self.lanes[0], at, n, self.scores, self.scale)
-                t.hide(self.scores, first, start, n)
-                t.product(self.rows[1], self.lanes[1], at, n, self.slopes)
-                self.weigh(start, at, n)
+                rows = t.rows_of(first, start, n)
+                t.by_width(at, lambda vectors: self.weigh((at, vectors), first, start, rows))  # noqa: B023
                 if t.keys:
-                    t.accumulate(self.grads[1], self.rows[1], self.scores, at, n)
-                t.accumulate(self.grads[0], self.rows[0], self.slopes, at, n)
+                    t.accumulate(self.grads[1], self.rows[1], self.scores, at, rows)
+                t.accumulate(self.grads[0], self.rows[0], self.slopes, at, rows)
 
-    def weigh(self, start: Expr, at: Expr, n: Expr) -> None:
-        """Makes p of the scores and c of the slopes."""
-        t, k = self.t, self.t.k
+    def weigh(self, tile: tuple[Expr, int], first: Expr, start: Expr, n: Expr) -> None:
+        """Makes p and c of a tile, whose first lane is the query or key `first`, and `n` rows."""
+        t, k, (at, vectors) = self.t, self.t.k, tile
+        t.product(self.rows[0], self.lanes[0], tile, n, self.scores, self.scale)
+        t.hide(self.scores, first, vectors, start, n)
+        t.product(self.rows[1], self.lanes[1], tile, n, self.slopes)
         with k.loop(0, n, name="row") as j:
-            for v in range(t.z.vectors):
+            for v in range(vectors):
                 here, place = k.let(j * t.z.wide + v * LANES), k.let(at + v * LANES)
                 lse, along = (self.number(i, a, place, start + j) for i, a in enumerate((self.lse, self.along)))
-                p = k.let(call("exp", k.load(self.scores, here, LANES) - lse))
+                p = k.let(weight(k.load(self.scores, here, LANES) - lse))
                 k.store(self.scores, here, p)
                 k.store(self.slopes, here, p * (k.load(self.slopes, here, LANES) - along))
 
@@ -222,8 +228,5 @@ class _Backward:
 
     def finish(self, grads: Sequence[Array]) -> None:
         """Multiplies by the scale and stores."""
-        t, k, b = self.t, self.t.k, self.grads[0]
-        with k.loop(0, b.features * t.z.lanes, LANES) as i:
-            k.store(b.buffer, i, k.load(b.buffer, i, LANES) * self.scale)
-        for b, a in zip(self.grads, grads):
-            t.turn_back(b, a)
+        for i, (b, a) in enumerate(zip(self.grads, grads)):
+            self.t.finish(b, a, lambda _, by=1.0 if i else self.scale: const(by, self.t.compute))

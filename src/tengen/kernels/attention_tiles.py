@@ -2,13 +2,14 @@
 the register tiles between both.
 
 A piece holds some queries (or keys) along the lanes and goes through chunks of keys (or queries), the rows. `product` makes a
-number of each row and lane, `[row, lane]`; `accumulate` adds rows, weighted by such numbers, to `[feature, lane]`. Both are the
-register tile of `microkernel.py`: numbers of rows are splat, lanes are vectors. Each sum is one chain of fma in order.
+number of each row and lane, `[row, lane]`: numbers of rows are splat, lanes are vectors. `accumulate` adds rows, weighted by such
+numbers, to `[lane, feature]`: numbers of lanes are splat, and the rows are vectors, so that results are stored as they lie. Both
+are the register tile of `microkernel.py`; each sum is one chain of fma in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
@@ -20,15 +21,19 @@ from tengen.kernels.problem import multiply_add
 from tengen.kernels.schedule import Schedule, outside
 from tengen.kernels.source import At
 from tengen.kernels.tile import Machine, machine
-from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, maximum, minimum, ramp, select, splat
+from tengen.loops.builder import Variable, as_expr
+from tengen.loops.exponential import reduce_exponent
+from tengen.loops.floats import format_of, polynomial, power_of_two
+from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, fma, maximum, minimum, ramp, select, splat
 
 ROWS = 64  # of a chunk. Part of the numerics contract: changing it changes bits.
-GROUP = 2 * LANES  # lanes for which chunks are left out together, from the first on. Part of the numerics contract.
+GROUP = 2 * LANES  # lanes for which rows are left out together, from the first on. Part of the numerics contract.
 BLOCK_BYTES = 64 << 10  # of what lies along the lanes
 STACK_BYTES = 256 << 10  # of the same, at most, where one tile is more
 MOST_LANES = 8 * LANES  # of a piece
 PIECES = 6  # as many as this are enough to share
+MOST_ACROSS = 4  # vectors of features of a tile of results
+LOWEST = {4: -88.0, 8: -709.2}  # by size of the dtype: arguments whose `weight` is 0
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,8 @@ def rule(lanes: int | None, groups: int | None, features: int, size: int, target
 
 @dataclass
 class Block:
-    """Vectors of numbers along the lanes, `[feature, lane]` in scratch memory; `features` are whole tiles of rows."""
+    """Vectors of numbers in scratch memory, tile after tile `[feature, lane]`, or (results) `[lane, feature]`; there `features` are
+    whole vectors, and tiles of lanes whole."""
 
     buffer: Buffer
     features: int
@@ -143,7 +149,10 @@ class Tiles:
         blocks = as_expr(cdiv(self.lanes, z.lanes))
         piece = k.split(product(groups) * blocks)
         self.g = unflatten(k, k.let(piece // blocks), groups)
-        self.first = k.let(piece % blocks * z.lanes)
+        block = piece % blocks
+        if offset is not None and not keys:  # the last queries see most keys: who begins with them ends with little
+            block = blocks - 1 - block
+        self.first = k.let(block * z.lanes)
         self.n = k.let(minimum(self.lanes - self.first, z.lanes))
 
     def zero(self) -> Expr:
@@ -156,11 +165,11 @@ class Tiles:
 
     # ---- memory
 
-    def block(self, name: str, features: int) -> Block:
-        """Scratch memory for a block of zeros."""
-        n = max(1, -(-features // self.z.rows)) * self.z.rows
-        b = Block(self.k.scratch(name, self.compute, n * self.z.lanes), features)
-        with self.k.loop(0, n * self.z.lanes, LANES) as i:
+    def results(self, name: str, features: int) -> Block:
+        """Scratch memory for `[lane, feature]`, zeros."""
+        n = -(-features // LANES) * LANES * self.z.lanes
+        b = Block(self.k.scratch(name, self.compute, max(n, 1)), features)
+        with self.k.loop(0, n, LANES) as i:
             self.k.store(b.buffer, i, self.zero())
         return b
 
@@ -181,34 +190,36 @@ class Tiles:
         return Rows(a, self.k.scratch(name, self.compute, ROWS * pitch + LANES), pitch)
 
     def turned(self, name: str, a: Array) -> Block:
-        """The piece's vectors of `a` (..., lane, feature), as a block."""
+        """The piece's vectors of `a` (..., lane, feature), as a block of tiles `[feature, lane]`; past the last one, that again."""
         k, z, width = self.k, self.z, as_int(a.shape[-1]) or 0
-        b = self.block(name, width)
-        src, start, step = k.read(a), self.base(a, self.first, 0), a.strides[-1]
-        with k.loop(0, self.n, name="lane") as i:
-            here = k.let(start + i * a.strides[-2])
-            for d, count in k.vector_loop(0, width, "d"):
-                if count is None:
-                    x = k.load(src, _along(here, d, step), LANES)
-                    k.store(b.buffer, ramp() * z.lanes + (d * z.lanes + i), cast(x, self.compute))
-                else:
-                    with k.loop(d, width, name="d") as e:
-                        k.store(b.buffer, e * z.lanes + i, cast(k.load(src, here + e * step), self.compute))
+        b, whole = Block(k.scratch(name, self.compute, max(width, 1) * z.lanes), width), width // LANES * LANES
+        src, start, last = k.read(a), self.base(a, self.first, 0), k.let(self.n - 1)
+
+        def turn(lane: Expr, d: Index, count: int) -> None:
+            xs = []
+            for i in range(LANES):
+                here = start + minimum(lane + i, last) * a.strides[-2]
+                xs.append(k.load(src, _along(here, d, a.strides[-1]), LANES, None if count == LANES else const(count)))
+            there = k.let(lane // z.wide * (z.wide * width) + lane % z.wide + d * z.wide)
+            for i, x in enumerate(k.transpose([cast(x, self.compute) for x in xs])[:count]):
+                k.store(b.buffer, there + i * z.wide, x)
+
+        with k.loop(0, cdiv(self.n, z.wide) * z.wide, LANES, name="lane") as lane:
+            with k.loop(0, whole, LANES, name="d") as d:
+                turn(lane, d, LANES)
+            if whole < width:
+                turn(lane, whole, width - whole)
         return b
 
-    def turn_back(self, b: Block, a: Array) -> None:
-        """A block into the piece's vectors of `a` (..., lane, feature)."""
-        k, z, step = self.k, self.z, a.strides[-1]
+    def finish(self, b: Block, a: Array, factor: Callable[[Expr], Expr]) -> None:
+        """Results, multiplied by factor(lane), into the piece's vectors of `a` (..., lane, feature)."""
+        k, pitch = self.k, -(-b.features // LANES) * LANES
         dst, start = k.write(a), self.base(a, self.first, 0)
         with k.loop(0, self.n, name="lane") as i:
-            here = k.let(start + i * a.strides[-2])
+            here, there, by = k.let(start + i * a.strides[-2]), k.let(i * pitch), k.let(splat(factor(i)))
             for d, count in k.vector_loop(0, b.features, "d"):
-                if count is None:
-                    x = k.load(b.buffer, ramp() * z.lanes + (d * z.lanes + i), LANES)
-                    k.store(dst, _along(here, d, step), cast(x, a.dtype))
-                else:
-                    with k.loop(d, b.features, name="d") as e:
-                        k.store(dst, here + e * step, cast(k.load(b.buffer, e * z.lanes + i), a.dtype))
+                x = k.load(b.buffer, there + d, LANES) * by
+                k.store(dst, _along(here, d, a.strides[-1]), cast(x, a.dtype), count)
 
     def copy(self, r: Rows, start: Expr, n: Expr) -> None:
         """`n` rows from `start` on, zeros after the last one."""
@@ -223,38 +234,70 @@ class Tiles:
 
     # ---- products
 
-    def product(self, r: Rows, b: Block, at: Expr, n: Expr, to: Buffer, scale: float | None = None) -> None:
-        """to[row, lane] = the sum over features of row times lane, for `n` rows and the tile of lanes from `at` on."""
-        k, z = self.k, self.z
+    def product(
+        self, r: Rows, b: Block, tile: tuple[Expr, int], n: Expr, to: Buffer, scale: float | None = None,
+        largest: Sequence[Variable] = (),
+    ) -> None:  # fmt: skip
+        """to[row, lane] = the sum over features of row times lane, for `n` rows and the `tile`: its first lane, and how many vectors.
+        `largest`, a vector of each of these, becomes as large as they are."""
+        k, z, (at, vectors) = self.k, self.z, tile
         with k.loop(0, n, z.rows, name="row") as j:
             base = k.let(j * r.pitch)
-            acc = [[k.var(self.zero(), name="acc") for _ in range(z.vectors)] for _ in range(z.rows)]
+            acc = [[k.var(self.zero(), name="acc") for _ in range(vectors)] for _ in range(z.rows)]
             with k.loop(0, r.features, name="d") as d:
-                self._multiply(acc, (r.buffer, base + d, r.pitch), (b.buffer, d * z.lanes + at))
-            for i, row in enumerate(acc):
-                for v, a in enumerate(row):
-                    k.store(to, (j + i) * z.wide + v * LANES, a.value if scale is None else a.value * scale)
+                self._multiply(acc, (r.buffer, base + d, r.pitch), (b.buffer, d * z.wide + at * b.features))
+            values = [[a.value if scale is None else k.let(a.value * scale) for a in row] for row in acc]
+            for i, row in enumerate(values):
+                for v, x in enumerate(row):
+                    k.store(to, (j + i) * z.wide + v * LANES, x)
+            if largest:
+                with k.if_(j + z.rows <= n):
+                    for m, column in zip(largest, zip(*values)):
+                        m.set(larger(m.value, _fold(column)))
+                with k.else_():
+                    self.largest(to, j, n, largest)
 
-    def accumulate(self, b: Block, r: Rows, weights: Buffer, at: Expr, n: Expr, ratios: Sequence[Expr] = ()) -> None:
-        """Adds to a tile of the block, after it is multiplied by `ratios`, the sum over `n` rows of row times weight."""
-        k, z = self.k, self.z
-        with k.loop(0, b.features, z.rows, name="e") as e:
-            places = [[k.let((e + i) * z.lanes + at + v * LANES) for v in range(z.vectors)] for i in range(z.rows)]
-            acc = []
-            for row in places:
-                before = [k.load(b.buffer, p, LANES) for p in row]
-                acc.append([k.var(x * y, name="acc") for x, y in zip(before, ratios)] if ratios else [k.var(x) for x in before])
-            with k.loop(0, n, name="row") as j:
-                self._multiply(acc, (r.buffer, j * r.pitch + e, 1), (weights, j * z.wide))
-            for row, values in zip(places, acc):
-                for p, a in zip(row, values):
-                    k.store(b.buffer, p, a.value)
+    def largest(self, numbers: Buffer, first: Index, n: Expr, largest: Sequence[Variable]) -> None:
+        """Makes `largest` as large as the numbers of rows `first` to `n`."""
+        with self.k.loop(first, n, name="row") as j:
+            for v, m in enumerate(largest):
+                m.set(larger(m.value, self.k.load(numbers, j * self.z.wide + v * LANES, LANES)))
+
+    def accumulate(self, b: Block, r: Rows, weights: Buffer, at: Expr, n: Expr, ratios: Buffer | None = None) -> None:
+        """Adds to a tile of results, after it is multiplied by `ratios`, one of each of its lanes, the sum over `n` rows of row
+        times weight. Here features lie along the vectors, and weights are splat."""
+        k, z, whole = self.k, self.z, -(-b.features // LANES)
+        most = min(whole, MOST_ACROSS, z.rows * z.vectors)
+        lanes = 1 << ((z.rows * z.vectors // most).bit_length() - 1)  # they divide the tile's
+        with k.loop(0, minimum(self.n - at, z.wide), lanes, name="lane") as i:
+            with k.loop(0, whole // most * most * LANES, most * LANES, name="e") as e:
+                self._accumulate(b, r, weights, (at, i, e), (lanes, most), n, ratios)
+            if whole % most:
+                self._accumulate(b, r, weights, (at, i, const(whole // most * most * LANES)), (lanes, whole % most), n, ratios)
+
+    def _accumulate(
+        self, b: Block, r: Rows, weights: Buffer, where: tuple[Expr, Expr, Expr], tile: tuple[int, int], n: Expr,
+        ratios: Buffer | None,
+    ) -> None:  # fmt: skip
+        k, z, pitch, (at, lane, e) = self.k, self.z, -(-b.features // LANES) * LANES, where
+        places = [[k.let((at + lane + i) * pitch + e + v * LANES) for v in range(tile[1])] for i in range(tile[0])]
+        acc = [[k.load(b.buffer, p, LANES) for p in row] for row in places]
+        if ratios is not None:
+            by = [splat(k.load(ratios, lane + i)) for i in range(tile[0])]
+            acc = [[x * y for x in row] for row, y in zip(acc, by)]
+        sums = [[k.var(x, name="acc") for x in row] for row in acc]
+        with k.loop(0, n, name="row") as j:
+            self._multiply(sums, (weights, j * z.wide + lane, 1), (r.buffer, j * r.pitch + e))
+        for row, values in zip(places, sums):
+            for p, a in zip(row, values):
+                k.store(b.buffer, p, a.value)
 
     def _multiply(self, acc: list, rows: tuple[Buffer, Expr, int], vectors: tuple[Buffer, Expr]) -> None:
-        """One term of every sum of a tile. `rows`: the buffer, where the first row's number lies, how far apart they are."""
+        """One term of every sum of a tile. `rows`: the buffer, where the first row's number lies, how far apart they are.
+        `vectors`: the buffer, where the first one lies."""
         k, (buffer, at, pitch) = self.k, rows
         at, there = k.let(at), k.let(vectors[1])
-        xs = [k.load(vectors[0], there + v * LANES, LANES) for v in range(self.z.vectors)]
+        xs = [k.load(vectors[0], there + v * LANES, LANES) for v in range(len(acc[0]))]
         for r, row in enumerate(acc):
             y = splat(k.load(buffer, at + r * pitch))
             for v, a in enumerate(row):
@@ -280,24 +323,40 @@ class Tiles:
             return row + n - 1 + self.offset >= lane // GROUP * GROUP
         return _last(lane + (self.z.wide - 1)) + self.offset >= row
 
-    def hide(self, scores: Buffer, lane: Expr, row: Expr, n: Expr) -> None:
-        """Adds the mask, and makes scores of keys that are not seen -inf."""
+    def rows_of(self, lane: Expr, row: Expr, n: Expr) -> Expr:
+        """How many of the `n` rows from `row` on the tile from `lane` on needs: keys after those that its group sees are left out."""
+        return n if self.offset is None or self.keys else self.k.let(minimum(n, _last(lane) + 1 + self.offset - row))
+
+    def by_width(self, at: Expr, write: Callable[[int], None]) -> None:
+        """Writes the code for the tile from `at` on with as many vectors as it needs."""
+        lanes, z = as_int(self.lanes), self.z
+        if z.vectors == 1 or (lanes is not None and not 0 < lanes % z.wide <= LANES):
+            return write(z.vectors)
+        with self.k.if_(self.n - at > LANES):
+            write(z.vectors)
+        with self.k.else_():
+            write(1)
+
+    def hide(self, scores: Buffer, lane: Expr, vectors: int, row: Expr, n: Expr) -> Expr:
+        """Adds the mask, and makes scores of keys that are not seen -inf. Returns whether there was anything to do."""
         k, z, hidden = self.k, self.z, const(float("-inf"), self.compute, LANES)
         if self.mask is not None:
             with k.loop(0, n, name="row") as j:
-                for v in range(z.vectors):
+                for v in range(vectors):
                     at, x = k.let(j * z.wide + v * LANES), self._masked(self.mask, k.let(lane + v * LANES), k.let(row + j))
                     s = k.load(scores, at, LANES)
                     k.store(scores, at, select(x, s, hidden) if self.mask.dtype is bool_ else s + cast(x, self.compute))
+        done = const(self.mask is not None, bool_)
         if self.offset is None:
-            return
-        some = row + self.offset < lane + (z.wide - 1) if self.keys else lane + self.offset < row + n - 1
-        with k.if_(k.let(some)), k.loop(0, n, name="row") as j:
-            for v in range(z.vectors):
+            return done
+        some = k.let(row + self.offset < lane + (z.wide - 1) if self.keys else lane + self.offset < row + n - 1)
+        with k.if_(some), k.loop(0, n, name="row") as j:
+            for v in range(vectors):
                 at, lanes, here = k.let(j * z.wide + v * LANES), ramp() + k.let(lane + v * LANES), splat(k.let(row + j))
                 query, key = (here, lanes) if self.keys else (lanes, here)
                 there = query + splat(as_expr(self.offset)) >= key
                 k.store(scores, at, select(there, k.load(scores, at, LANES), hidden))
+        return some | done
 
     def _masked(self, mask: Array, lane: Expr, row: Expr) -> Expr:
         """The mask of a vector of lanes and one row."""
@@ -314,3 +373,23 @@ def _last(lane: Expr) -> Expr:
 def _along(base: Expr, i: Index, stride: Index) -> Expr:
     """The index of LANES elements, from the i-th on."""
     return base + i if as_int(stride) == 1 else ramp() * stride + (base + i * stride)
+
+
+def larger(x: Expr, y: Expr) -> Expr:
+    """The larger one; x where y is a NaN."""
+    return select(y > x, y, x)
+
+
+def _fold(xs: Sequence[Expr]) -> Expr:
+    """The largest of some numbers, NaNs apart."""
+    while len(xs) > 1:
+        xs = [*(larger(x, y) for x, y in zip(xs[::2], xs[1::2])), *xs[len(xs) // 2 * 2 :]]
+    return xs[0]
+
+
+def weight(x: Expr) -> Expr:
+    """e^x of a number that is not above 0, and 0 where the rounded logarithm to base 2 is below that of the least normal number:
+    `math.exp` without what it does for larger ones and for denormal results."""
+    f = format_of(x)
+    n, r, _ = reduce_exponent(maximum(x, LOWEST[f.dtype.size]))
+    return (fma(r * r, polynomial("exp", r), r) + 1.0) * power_of_two(n, f)

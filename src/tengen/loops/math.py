@@ -30,6 +30,7 @@ class Function:
         reference: the name of mpmath's function with the same operands, or of one in the tests.
         ulp: a bound on all errors measured, in units in the last place, for float32 and for float64.
         doc: what it computes, and its values at the edges of the domain.
+        absolute: whether `ulp` counts units in the last place of 1/2, wherever the result is.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Function:
     reference: str
     ulp: tuple[float, float]
     doc: str
+    absolute: bool = False
 
     @property
     def operands(self) -> int:
@@ -47,12 +49,16 @@ class Function:
 FUNCTIONS: dict[str, Function] = {}
 
 
-def _function(name: str, body, derivatives, ulp: tuple[float, float], doc: str, reference: str = "") -> None:
-    FUNCTIONS[name] = Function(name, body, tuple(derivatives), reference or name, ulp, doc)
+def _function(
+    name: str, body, derivatives, ulp: tuple[float, float], doc: str, reference: str = "", absolute: bool = False
+) -> None:  # fmt: skip
+    FUNCTIONS[name] = Function(name, body, tuple(derivatives), reference or name, ulp, doc, absolute)
 
 
-def _unary(name: str, body, derivative, ulp: tuple[float, float], doc: str, reference: str = "") -> None:
-    _function(name, body, [lambda xs, y: derivative(xs[0], y)], ulp, doc, reference)
+def _unary(
+    name: str, body, derivative, ulp: tuple[float, float], doc: str, reference: str = "", absolute: bool = False
+) -> None:  # fmt: skip
+    _function(name, body, [lambda xs, y: derivative(xs[0], y)], ulp, doc, reference, absolute)
 
 
 def _root_of_complement(x: Expr) -> Expr:
@@ -115,6 +121,9 @@ _unary("erf", special.erf, lambda x, y: call("exp", -(x * x)) * _TWO_BY_ROOT_PI,
         "The error function; +-1 at infinity.")
 _unary("erfc", special.erfc, lambda x, y: call("exp", -(x * x)) * -_TWO_BY_ROOT_PI, (0.6, 3.0),
         "1 - erf x without cancellation; 0 at inf, 2 at -inf.")
+_unary("normal_cdf", special.normal_cdf, lambda x, y: call("exp", x * x * -0.5) * (_TWO_BY_ROOT_PI * math.sqrt(0.125)),
+       (1.6, 1.5), "The share of a normal distribution below x; 0 at -inf, 1 at inf. ULP of 1/2, wherever the result is.",
+       "ncdf", True)
 _function("pow", powers.pow, [_by_base, _by_exponent], (0.6, 1.0),
           "x^y with C99's special cases: pow(x, 0) = pow(1, y) = 1.", "power")
 _unary("rsqrt", powers.rsqrt, lambda x, y: y / x * -0.5, (0.6, 0.6), "1 / sqrt(x); +-inf at +-0, 0 at inf, NaN below.")

@@ -10,8 +10,18 @@ import math
 
 from tengen.base.dtype import float32, float64
 from tengen.loops.exponential import clamp, clamp_exponent, exp, exp_parts, log1p, precise_exp_parts
-from tengen.loops.floats import LN2, fast_two_sum, polynomial, scale, two_product, widened, with_sign_of
-from tengen.loops.lang import Expr, const, fma, maximum, minimum, select, unary
+from tengen.loops.floats import (
+    LN2,
+    fast_two_sum,
+    format_of,
+    polynomial,
+    power_of_two,
+    scale,
+    two_product,
+    widened,
+    with_sign_of,
+)
+from tengen.loops.lang import Expr, bitcast, const, fma, maximum, minimum, select, unary
 
 NAN = math.nan
 
@@ -104,6 +114,19 @@ def erf(x: Expr) -> Expr:
     else:
         far = 1.0 - erfc_positive(minimum(a, 6.0), "f64")
     return with_sign_of(select(a < 1.0, fma(a, polynomial("erf", a * a), a), far), x)
+
+
+def normal_cdf(x: Expr) -> Expr:
+    """The normal distribution's cumulative function, with an absolute error: for float32 t = Phi(-|x|) is 2 to the power of a
+    polynomial, and the other half 1 - t."""
+    if x.dtype is not float32:
+        return (erf(x * math.sqrt(0.5)) + 1.0) * 0.5
+    f, a = format_of(x), abs(x)
+    q = maximum(fma(a, polynomial("log_normal", a), -1.0), -127.0)
+    m = q + f.magic
+    r = q - (m - f.magic)
+    t = fma(r, polynomial("exp2", r), 1.0) * power_of_two(bitcast(m, f.ints) - f.magic_bits, f)
+    return select(x < 0.0, t, 1.0 - t)
 
 
 def sigmoid(x: Expr) -> Expr:
