@@ -39,8 +39,8 @@ def attention(
     Numerics: scores by fma in the order of d from zero, times scale, plus mask. Chunks of 64 keys in order: with M the largest
         score so far (at least the lowest finite number), p = exp(score - M), r = exp(M before - M), both by `weight`: the sum
         becomes the sum * r, to which the chunk's p, added in order from zero, are added; the result becomes the result * r, then
-        fma by fma in order of s. At last it is multiplied by 1 / the sum. Chunks that `offset` hides from 32 queries (0..31,
-        32..63, and so on) are left out, other hidden keys have p = 0.
+        fma by fma in order of s. At last it is multiplied by 1 / the sum. Keys that `offset` hides from 32 queries (0..31, 32..63,
+        and so on) are left out, other hidden ones have p = 0.
         Where no key is seen the result is 0 and lse is inf.
     """
     if any(as_int(d) == 0 for d in out.shape):
@@ -77,15 +77,21 @@ class _Forward:
         with k.loop(0, t.n, t.z.wide, name="tile") as at:
             first = k.let(t.first + at)
             with k.if_(t.seen(first, start, n)):
-                before = [k.load(self.largest, at + v * LANES, LANES) for v in range(t.z.vectors)]
-                largest = [k.var(x, name="largest") for x in before]
-                t.product(self.keys, self.queries, at, n, self.scores, self.scale, largest if t.mask is None else ())
-                with k.if_(t.hide(self.scores, first, start, n)):
-                    for m, x in zip(largest, before):
-                        m.set(x)
-                    t.largest(self.scores, 0, n, largest)
-                self.weigh(at, n, before, largest)
-                t.accumulate(self.result, self.values, self.scores, at, n, self.ratios)
+                rows = t.rows_of(first, start, n)
+                t.by_width(at, lambda vectors: self.score((at, vectors), first, start, rows))  # noqa: B023
+                t.accumulate(self.result, self.values, self.scores, at, rows, self.ratios)
+
+    def score(self, tile: tuple[Expr, int], first: Expr, start: Expr, n: Expr) -> None:
+        """The exponentials of a tile, whose first lane is the query `first`, and `n` keys."""
+        t, k, (at, vectors) = self.t, self.t.k, tile
+        before = [k.load(self.largest, at + v * LANES, LANES) for v in range(vectors)]
+        largest = [k.var(x, name="largest") for x in before]
+        t.product(self.keys, self.queries, tile, n, self.scores, self.scale, largest if t.mask is None else ())
+        with k.if_(t.hide(self.scores, first, vectors, start, n)):
+            for m, x in zip(largest, before):
+                m.set(x)
+            t.largest(self.scores, 0, n, largest)
+        self.weigh(at, n, before, largest)
 
     def weigh(self, at: Expr, n: Expr, before: Sequence[Expr], largest: Sequence[Variable]) -> None:
         """Makes the scores exponentials, and `ratios` by what the earlier ones are too large."""
@@ -193,19 +199,20 @@ class _Backward:
         with k.loop(0, t.n, t.z.wide, name="tile") as at:
             first = k.let(t.first + at)
             with k.if_(t.seen(first, start, n)):
-                t.product(self.rows[0], self.lanes[0], at, n, self.scores, self.scale)
-                t.hide(self.scores, first, start, n)
-                t.product(self.rows[1], self.lanes[1], at, n, self.slopes)
-                self.weigh(start, at, n)
+                rows = t.rows_of(first, start, n)
+                t.by_width(at, lambda vectors: self.weigh((at, vectors), first, start, rows))  # noqa: B023
                 if t.keys:
-                    t.accumulate(self.grads[1], self.rows[1], self.scores, at, n)
-                t.accumulate(self.grads[0], self.rows[0], self.slopes, at, n)
+                    t.accumulate(self.grads[1], self.rows[1], self.scores, at, rows)
+                t.accumulate(self.grads[0], self.rows[0], self.slopes, at, rows)
 
-    def weigh(self, start: Expr, at: Expr, n: Expr) -> None:
-        """Makes p of the scores and c of the slopes."""
-        t, k = self.t, self.t.k
+    def weigh(self, tile: tuple[Expr, int], first: Expr, start: Expr, n: Expr) -> None:
+        """Makes p and c of a tile, whose first lane is the query or key `first`, and `n` rows."""
+        t, k, (at, vectors) = self.t, self.t.k, tile
+        t.product(self.rows[0], self.lanes[0], tile, n, self.scores, self.scale)
+        t.hide(self.scores, first, vectors, start, n)
+        t.product(self.rows[1], self.lanes[1], tile, n, self.slopes)
         with k.loop(0, n, name="row") as j:
-            for v in range(t.z.vectors):
+            for v in range(vectors):
                 here, place = k.let(j * t.z.wide + v * LANES), k.let(at + v * LANES)
                 lse, along = (self.number(i, a, place, start + j) for i, a in enumerate((self.lse, self.along)))
                 p = k.let(weight(k.load(self.scores, here, LANES) - lse))

@@ -24,25 +24,10 @@ from tengen.kernels.tile import Machine, machine
 from tengen.loops.builder import Variable, as_expr
 from tengen.loops.exponential import reduce_exponent
 from tengen.loops.floats import format_of, polynomial, power_of_two
-from tengen.loops.lang import (
-    LANES,
-    Buffer,
-    Expr,
-    Index,
-    as_int,
-    cast,
-    cdiv,
-    const,
-    fma,
-    maximum,
-    minimum,
-    ramp,
-    select,
-    splat,
-)
+from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, fma, maximum, minimum, ramp, select, splat
 
 ROWS = 64  # of a chunk. Part of the numerics contract: changing it changes bits.
-GROUP = 2 * LANES  # lanes for which chunks are left out together, from the first on. Part of the numerics contract.
+GROUP = 2 * LANES  # lanes for which rows are left out together, from the first on. Part of the numerics contract.
 BLOCK_BYTES = 64 << 10  # of what lies along the lanes
 STACK_BYTES = 256 << 10  # of the same, at most, where one tile is more
 MOST_LANES = 8 * LANES  # of a piece
@@ -164,7 +149,10 @@ class Tiles:
         blocks = as_expr(cdiv(self.lanes, z.lanes))
         piece = k.split(product(groups) * blocks)
         self.g = unflatten(k, k.let(piece // blocks), groups)
-        self.first = k.let(piece % blocks * z.lanes)
+        block = piece % blocks
+        if offset is not None and not keys:  # the last queries see most keys: who begins with them ends with little
+            block = blocks - 1 - block
+        self.first = k.let(block * z.lanes)
         self.n = k.let(minimum(self.lanes - self.first, z.lanes))
 
     def zero(self) -> Expr:
@@ -247,14 +235,15 @@ class Tiles:
     # ---- products
 
     def product(
-        self, r: Rows, b: Block, at: Expr, n: Expr, to: Buffer, scale: float | None = None, largest: Sequence[Variable] = ()
-    ) -> None:
-        """to[row, lane] = the sum over features of row times lane, for `n` rows and the tile of lanes from `at` on. `largest`, a
-        vector of each vector of lanes, becomes as large as these."""
-        k, z = self.k, self.z
+        self, r: Rows, b: Block, tile: tuple[Expr, int], n: Expr, to: Buffer, scale: float | None = None,
+        largest: Sequence[Variable] = (),
+    ) -> None:  # fmt: skip
+        """to[row, lane] = the sum over features of row times lane, for `n` rows and the `tile`: its first lane, and how many vectors.
+        `largest`, a vector of each of these, becomes as large as they are."""
+        k, z, (at, vectors) = self.k, self.z, tile
         with k.loop(0, n, z.rows, name="row") as j:
             base = k.let(j * r.pitch)
-            acc = [[k.var(self.zero(), name="acc") for _ in range(z.vectors)] for _ in range(z.rows)]
+            acc = [[k.var(self.zero(), name="acc") for _ in range(vectors)] for _ in range(z.rows)]
             with k.loop(0, r.features, name="d") as d:
                 self._multiply(acc, (r.buffer, base + d, r.pitch), (b.buffer, d * z.wide + at * b.features))
             values = [[a.value if scale is None else k.let(a.value * scale) for a in row] for row in acc]
@@ -334,12 +323,26 @@ class Tiles:
             return row + n - 1 + self.offset >= lane // GROUP * GROUP
         return _last(lane + (self.z.wide - 1)) + self.offset >= row
 
-    def hide(self, scores: Buffer, lane: Expr, row: Expr, n: Expr) -> Expr:
+    def rows_of(self, lane: Expr, row: Expr, n: Expr) -> Expr:
+        """How many of the `n` rows from `row` on the tile from `lane` on needs: keys after those that its group sees are left out."""
+        return n if self.offset is None or self.keys else self.k.let(minimum(n, _last(lane) + 1 + self.offset - row))
+
+    def by_width(self, at: Expr, write: Callable[[int], None]) -> None:
+        """Writes the code for the tile from `at` on with as many vectors as it needs."""
+        lanes, z = as_int(self.lanes), self.z
+        if z.vectors == 1 or (lanes is not None and not 0 < lanes % z.wide <= LANES):
+            return write(z.vectors)
+        with self.k.if_(self.n - at > LANES):
+            write(z.vectors)
+        with self.k.else_():
+            write(1)
+
+    def hide(self, scores: Buffer, lane: Expr, vectors: int, row: Expr, n: Expr) -> Expr:
         """Adds the mask, and makes scores of keys that are not seen -inf. Returns whether there was anything to do."""
         k, z, hidden = self.k, self.z, const(float("-inf"), self.compute, LANES)
         if self.mask is not None:
             with k.loop(0, n, name="row") as j:
-                for v in range(z.vectors):
+                for v in range(vectors):
                     at, x = k.let(j * z.wide + v * LANES), self._masked(self.mask, k.let(lane + v * LANES), k.let(row + j))
                     s = k.load(scores, at, LANES)
                     k.store(scores, at, select(x, s, hidden) if self.mask.dtype is bool_ else s + cast(x, self.compute))
@@ -348,7 +351,7 @@ class Tiles:
             return done
         some = k.let(row + self.offset < lane + (z.wide - 1) if self.keys else lane + self.offset < row + n - 1)
         with k.if_(some), k.loop(0, n, name="row") as j:
-            for v in range(z.vectors):
+            for v in range(vectors):
                 at, lanes, here = k.let(j * z.wide + v * LANES), ramp() + k.let(lane + v * LANES), splat(k.let(row + j))
                 query, key = (here, lanes) if self.keys else (lanes, here)
                 there = query + splat(as_expr(self.offset)) >= key
