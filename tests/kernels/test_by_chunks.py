@@ -12,6 +12,7 @@ from tengen.runtime import kept
 CASES = [  # batch, channels, outputs, side, kernel, stride
     (3, 5, 7, 56, 1, 1), (2, 16, 24, 64, 1, 1), (2, 3, 16, 112, 3, 2), (17, 6, 1, 16, 3, 1), (5, 1, 5, 32, 1, 1), (2, 20, 30, 64, 3, 1),
     (1, 48, 24, 64, 1, 1), (1, 32, 144, 64, 1, 1), (2, 33, 48, 128, 1, 2),  # read where they lie, vectors along either side
+    (1, 256, 32, 64, 1, 1),  # many rows
 ]  # fmt: skip
 
 

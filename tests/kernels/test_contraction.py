@@ -387,3 +387,14 @@ def test_tiles_share_the_rows_evenly():
         a, b = data((m, 300)), data((300, 40), seed=1)
         check(a, b, (0, 1, 1, 1), modes=(False,))
         check(np.asfortranarray(a), b, (0, 1, 1, 1), modes=(False,))
+
+
+def test_long_sums_whose_operands_are_read_where_they_lie():
+    """Both dense across the result, in several chunks and in a batch, for registers of either number; positions at one distance
+    or at several."""
+    for m, n in ((24, 16), (64, 48), (136, 64)):
+        a, b = data((600, m)), data((600, n), seed=1)
+        for target in (HOST, V3):
+            check(a.T, b, (0, 1, 1, 1), modes=(False,), target=target)
+        check(a.reshape(3, 10, 20, m)[:, ::2].transpose(3, 0, 1, 2), b.reshape(3, 10, 20, n)[:, 1::2], (0, 1, 3, 1), modes=(False,))
+        check(a.reshape(3, 200, m).transpose(0, 2, 1), b.reshape(3, 200, n), (1, 1, 1, 1), modes=(False,))

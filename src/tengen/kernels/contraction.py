@@ -19,7 +19,6 @@ from tengen.kernels.lowering import Array, Lowering, product
 from tengen.kernels.microkernel import register_tile
 from tengen.kernels.problem import Border, Epilogue, normalise
 from tengen.kernels.source import At
-from tengen.kernels.tile import MOST_ROWS, PIECES
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Index, as_int, cast, cdiv, minimum
 
@@ -82,9 +81,6 @@ def chunk_axes(k: Sequence[Index], m: Sequence[Index], n: Sequence[Index]) -> in
     group = RUN // extents[-1]  # type: ignore[operator]
     lines = extents[-2] or 0
     if not lines or lines % group or product(extents[:-2]) * (lines // group) < MANY_CHUNKS:  # type: ignore[operator]
-        return None
-    blocks = -(-rows // MOST_ROWS)
-    if blocks > 1 and blocks * -(-columns // (2 * LANES)) >= PIECES:  # one block's pieces would read b in short runs
         return None
     return group if rows * columns <= FEW_RESULTS else None
 

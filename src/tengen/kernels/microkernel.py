@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tengen.base.dtype import bfloat16, bool_, int64
+from tengen.kernels.ahead import LINE, Ahead
 from tengen.kernels.axes import streams, unflatten
 from tengen.kernels.border import BorderRows
 from tengen.kernels.chunks import unrolled_loop
@@ -27,7 +28,6 @@ from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cdiv, const, e
 
 PARTS = 16  # of a tile's time, with something to fetch early in each: not fewer than a tile has rows, or a chunk lines
 FEWEST = 4  # positions of k in a part
-LINE = 64  # bytes of a cache line
 
 Flag = Expr | bool  # decided when the kernel runs, or now
 
@@ -85,6 +85,10 @@ class _Kernel:
         elif packed is None:
             self.panel = self.k.scratch("panel", p.packed, self.depth * t.columns * self.panels)
         self.panel_step = as_int(p.walk("k", "b").step) or 0 if t.direct_b else t.columns  # from one position of k to the next
+        m = p.walk("m", "a")
+        dense = p.border is None and not t.along_k and len(m.extents) == 1 and as_int(m.step) == 1
+        self.a_ahead = dense and (not self.one_chunk or (t.direct and t.direct_b and len(p.g) > 0))
+        self.ahead: list[Ahead] = []
         self.border = None if p.border is None else BorderRows(self.k, p, t, p.border)
         self.part = max(FEWEST, -(-self.depth // PARTS))  # positions of a panel between what is fetched early
         self.straight = self.one_chunk and t.exact and bool(p.n) and as_int(p.columns) is not None
@@ -98,7 +102,8 @@ class _Kernel:
         blocks, parts = as_expr(cdiv(p.rows, high)), as_expr(cdiv(p.columns, wide))
         tiles = high // self.t.rows
         piece = k.split(p.groups * parts * blocks)
-        self.g = unflatten(k, k.let(piece // (parts * blocks)), extents(p.g))
+        self.group = k.let(piece // (parts * blocks))
+        self.g = unflatten(k, self.group, extents(p.g))
         across = self.t.schedule.across
         self.tile = k.let((piece // parts % blocks if across else piece % blocks) * tiles)
         self.tile_stop = k.let(minimum(as_expr(cdiv(p.rows, self.t.rows)), self.tile + tiles))
@@ -142,6 +147,7 @@ class _Kernel:
             copy_panels(k, p, t, self.b_base, (self.column, self.column_stop), (start, stop), self.panel, self.depth)
         if self.border is not None and not t.along_k:
             self.border.move(self.g, self.a_base, (start, stop))
+        self.ahead = self.chunk_to_come(stop)
         high = t.block // t.rows
         with k.loop(self.tile, self.tile_stop, high, name="block") as first:
             self.block(c, (first, k.let(minimum(self.tile_stop, first + high))), (start, stop))
@@ -181,7 +187,7 @@ class _Kernel:
             row = k.let(t.row(tile))
             left = k.let(minimum(self.stop, t.row(tile + 1)) - row)
             base = k.let(begin[1] + (row - begin[0]) * self.by_row)
-            early = partial(self.early, row, panel, self.rows_to_come(panel, tile, tiles))
+            early = partial(self.early, row, tile, panel, None if self.a_ahead else self.rows_to_come(panel, tile, tiles))
             multiply = partial(self.multiply, base=base, panel=panel, number=tile - tiles[0], early=early, row=row)
             self.lowest(t.small if t.tall is None else (t.rows - 1,), left, multiply, panel)
             if not self.straight:
@@ -248,8 +254,10 @@ class _Kernel:
 
     # ---- what a tile fetches early: a little at a time, so that its own loads need not wait
 
-    def early(self, row: Expr, panel: _Panel, to_come: Callable[[Expr], Lines] | None, i: Expr, vectors: int) -> None:
-        """The i-th share of what is fetched while a tile is computed: some of its rows of out, and rows of `a` to come."""
+    def early(
+        self, row: Expr, tile: Expr, panel: _Panel, to_come: Callable[[Expr], Lines] | None, i: Expr, vectors: int
+    ) -> None:
+        """The i-th share of what is fetched while a tile is computed: some of its rows of out, and rows of operands to come."""
         p, k = self.p, self.k
         share = -(-self.t.rows * self.part // self.depth) if self.straight else 1
         for j in range(share if p.n and not self.stream else 0):
@@ -262,6 +270,35 @@ class _Kernel:
             at, far, count = to_come(i)
             with k.loop(0, count, name="line") as j:
                 k.prefetch(k.read(p.a), at + j * far)
+        if self.ahead:
+            panels = cdiv(self.column_stop - self.column, self.t.columns)
+            number = (panel.column - self.column) // self.t.columns
+            time = k.let(((tile - self.tile) * panels + number) * PARTS + i)
+            for x in self.ahead:
+                x.fetch(k, time)
+
+    def chunk_to_come(self, stop: Expr) -> list[Ahead]:
+        """What is fetched while the piece goes through a chunk that ends at `stop`: of the next one (or of the next group's, where
+        each has one) the piece's part of b, if it is read where it lies, and of `a`, if it is read along m."""
+        p, t, k = self.p, self.t, self.k
+        if self.one_chunk and not (p.g and t.direct_b):
+            return []
+        bases, start = (self.a_base, self.b_base), const(0)
+        if self.one_chunk:
+            g = unflatten(k, k.let(self.group + 1), extents(p.g))
+            bases = tuple(k.let(as_expr(p.base(x, g))) for x in "ab")
+        else:
+            start = k.let(select(stop < p.chunks.positions, stop, const(0)))
+        times = k.let((self.tile_stop - self.tile) * cdiv(self.column_stop - self.column, t.columns) * PARTS)
+        deep, found = p.chunks.longest, []
+        if self.a_ahead:
+            high = self.size[1] if t.tall is None else 1
+            at, width = bases[0] + self.first, self.stop - self.first
+            found.append(Ahead.of(k, p.a, at, p.walk("k", "a"), start, deep, width, high, times))
+        if t.direct_b:
+            at, width = bases[1] + self.column, self.column_stop - self.column
+            found.append(Ahead.of(k, p.b, at, p.walk("k", "b"), start, deep, width, self.size[0], times))
+        return found
 
     def rows_to_come(self, panel: _Panel, tile: Expr, tiles: Range) -> Callable[[Expr], Lines] | None:
         """What a tile fetches of the rows of `a` in the block that comes next: each tile on each panel a share of them. Of a piece

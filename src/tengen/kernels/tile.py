@@ -19,13 +19,14 @@ from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, 
 
 SCRATCH_BYTES = 54 << 10  # of a piece, on the stack, beside tables of its rows
 HEIGHT = 14  # rows of a tile at most
+ALIGNED = 8  # rows of a tile that are read along m where they lie: tiles share lines of memory evenly
 HEIGHT_ALONG_M = 12  # where rows are copied along m: four tiles are whole vectors
 FEW_ROWS = (4, 8)  # rows of smaller tiles, for what is left over where nobody knows how many rows there are
 PIECES = 6  # as many as this are enough to share
 MOST_ROWS = 96  # of a block
+MOST_HIGH = 64  # tiles of a block at most
 MOST_BLOCKS = 4  # blocks of rows of a piece at most
 DEPTH_PAD = LANES  # rows of packed `a` are this much further apart than they are long: they begin in different cache sets
-OUTER_CACHE = 8 << 20  # bytes of operands that are not far, although they are not in L2
 SAME_SETS = 4096  # bytes; lines that are a multiple of it apart share a set of a first cache, of half as many a few sets
 THREADS = (2, 4, 8)  # numbers of threads between which pieces should be shared out evenly
 COPY, READ, NEAR = 10, 3, 0.25  # what copying, reading from far, and from L2 an element costs, in multiply-adds of a vector
@@ -132,7 +133,11 @@ def rule(p: Problem, target: Machine | None, steady: bool = False) -> Register:
     most = register_rows(vectors, target, p.compute, HEIGHT if along_k else HEIGHT_ALONG_M)
     tiles = 1 if m is None else max(1, -(-m // most))
     rows = most if m is None else max(1, -(-m // tiles))
-    packed = steady or as_int(p.walk("n", "b").step) != 1 or m is None or m > (32 if _direct_b(p, vectors) else 8) * HEIGHT
+    direct_b = _direct_b(p, vectors)
+    if direct_b and not steady and m is not None and m % ALIGNED == 0 and most >= ALIGNED and _dense_along_m(p):
+        tiles = m // ALIGNED  # nothing is copied: a piece may be as high as it likes
+        return Register(ALIGNED, vectors, -(-tiles // -(-tiles // MOST_HIGH)), 0, 0, across=1)
+    packed = steady or as_int(p.walk("n", "b").step) != 1 or m is None or m > (32 if direct_b else 8) * HEIGHT
     high = max(1, min(_room(p, rows, vectors, along_k, packed), MOST_ROWS) // rows)  # tiles of a block
     if m is not None:
         fewest = 1 if along_k else max(1, 3 * LANES // rows)  # long runs of rows copy well
@@ -144,7 +149,8 @@ def rule(p: Problem, target: Machine | None, steady: bool = False) -> Register:
 def _room(p: Problem, rows: int, vectors: int, along_k: bool, packed: bool) -> int:
     """Rows of `a` that a piece has scratch memory for."""
     depth = _depth(p)
-    sums, panel = rows * vectors * LANES * p.compute.size, 0 if packed else depth * vectors * LANES * p.bytes
+    copied = not packed and not _direct_b(p, vectors)
+    sums, panel = rows * vectors * LANES * p.compute.size, depth * vectors * LANES * p.bytes * copied
     room = (SCRATCH_BYTES - sums - panel) // p.bytes
     return room // (depth + DEPTH_PAD) if along_k else room // depth // LANES * LANES
 
@@ -157,7 +163,7 @@ def _depth(p: Problem) -> int:
 def fits(p: Problem, s: Register, target: Machine | None) -> str:
     """Why the problem cannot have the schedule on this target; empty if it can."""
     limits = {name: (0, 1) for name in ("along_k", "packed", "across")} | {"panels": (0, 1 << 12), "blocks": (0, MOST_BLOCKS)}
-    why = outside(s, rows=(1, HEIGHT), vectors=(1, 4), high=(1, 64), unroll=(1, 4), **limits)
+    why = outside(s, rows=(1, HEIGHT), vectors=(1, 4), high=(1, MOST_HIGH), unroll=(1, 4), **limits)
     if why:
         return why
     width, registers, l2 = machine(target)
@@ -209,7 +215,7 @@ def _narrow(n: int | None, vectors: int) -> bool:
 def _direct_b(p: Problem, vectors: int) -> bool:
     """Whether columns of b can be read where they lie: there are whole vectors of them, and nothing is read past the last."""
     n = as_int(p.columns)
-    if not _near(p) or n is None or n % LANES or not (n % (vectors * LANES) == 0 or _narrow(n, vectors)):
+    if not _known(p) or n is None or n % LANES or not (n % (vectors * LANES) == 0 or _narrow(n, vectors)):
         return False
     return p.b.dtype is p.compute and not p.pairs and _at_one_distance(p, "n", "b")
 
@@ -217,20 +223,21 @@ def _direct_b(p: Problem, vectors: int) -> bool:
 def _readable(p: Problem, s: Register, narrow: bool) -> bool:
     """Whether rows of `a` can be read where they lie: at one distance, dense along one side, and not all of a tile in the same
     cache sets. Nothing may be read past the last row, so tiles must have exactly as many as there are."""
-    if not s.along_k and not _near(p):
+    if not s.along_k and not _known(p):
         return False
     if p.a.dtype is not (bfloat16 if p.pairs else p.compute) or (p.pairs and not (p.even and s.along_k)):
         return False
     return _at_one_distance(p, "k" if s.along_k else "m", "a") and not (s.along_k and narrow)
 
 
-def _near(p: Problem) -> bool:
-    """Whether short pieces of rows of the operands may be read at a time, as tiles do: the others of the same lines follow soon,
-    or all operands together lie in an outer cache."""
-    m, n, k = (as_int(x) for x in (p.rows, p.columns, p.chunks.positions))
-    if m is None or n is None or k is None:
-        return False
-    return as_int(p.chunks.count) == 1 or k * (m + n) * p.compute.size <= OUTER_CACHE
+def _dense_along_m(p: Problem) -> bool:
+    """Whether rows of `a` can be read along m where they lie."""
+    return not _along_k(p) and p.border is None and p.a.dtype is p.compute and not p.pairs and _at_one_distance(p, "m", "a")
+
+
+def _known(p: Problem) -> bool:
+    """Whether all extents are."""
+    return None not in (as_int(p.rows), as_int(p.columns), as_int(p.chunks.positions))
 
 
 def _at_one_distance(p: Problem, dense: str, operand: str) -> bool:
@@ -239,8 +246,7 @@ def _at_one_distance(p: Problem, dense: str, operand: str) -> bool:
     distance = as_int(outer.step)
     if len(inner.extents) != 1 or len(outer.extents) != 1 or as_int(inner.step) != 1 or distance is None:
         return False
-    apart = SAME_SETS if dense == "k" else SAME_SETS // 2  # a chunk of k is more rows than a tile has
-    return distance * getattr(p, operand).dtype.size % apart != 0
+    return distance * getattr(p, operand).dtype.size % SAME_SETS != 0
 
 
 def vectors_of(n: int | None, target: Machine | None, d: DType) -> int:
@@ -323,7 +329,8 @@ def _shared(p: Problem, t: Tile, target: Machine | None, m: int, n: int, terms: 
         last = (_last(high, tiles, wide, panels, groups, x) * x for x in THREADS)
         uneven = sum(last) / (len(THREADS) * groups * panels * tiles)
         short = 1 if t.along_k else max(1.0, 3 * LANES / (high * t.rows))  # long runs of rows copy well
-        again = COPY if not t.schedule.packed else NEAR if terms * wide * t.columns * p.compute.size <= near else READ
+        stays = t.schedule.packed and terms * wide * t.columns * p.compute.size <= near
+        again = NEAR if stays else READ if t.schedule.packed or t.direct_b else COPY
         moved = copy * short * parts / n + again * blocks / m
         return uneven * (1 + moved) + blocks * parts * PIECE / (m * n * terms)
 
