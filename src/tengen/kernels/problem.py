@@ -236,7 +236,7 @@ def normalise(
     ns = [Axis(out.shape[g + m + i], 0, b.strides[g + k + i], out.strides[g + m + i], g + m + i) for i in range(n)]
     ks = [Axis(a.shape[g + m + i], a.strides[g + m + i], b.strides[g + i], pixel=pixel[g + m + i]) for i in range(k)]
     p = Problem(a, b, out, _present(gs), _present(ms), _present(ns), _present(ks), chunks, epilogue, name, border, pairs)
-    return _turned(p)
+    return _turned(p, isinstance(b.id, tuple) and b.id[:1] == ("const",))
 
 
 def _present(axes: Sequence[Axis]) -> tuple[Axis, ...]:
@@ -247,12 +247,13 @@ def _dense(axes: Sequence[Axis], operand: str) -> bool:
     return any(as_int(getattr(x, operand)) == 1 for x in axes)
 
 
-def _turned(p: Problem) -> Problem:
-    """The problem with the better of m and n as the vector side, and one vector axis."""
+def _turned(p: Problem, constant: bool) -> Problem:
+    """The problem with the better of m and n as the vector side, and one vector axis. constant: whether b is, so that packing it
+    takes no time."""
     if p.border is not None:
         swap = False
     elif p.n and not p.m:  # a vector times a matrix: its columns are rows if the matrix is dense along k
-        swap = not _dense(p.n, "b") and _dense(p.k, "b")
+        swap = not _dense(p.n, "b") and _dense(p.k, "b") and not constant
     elif _dense(p.n, "out"):
         swap = False
     elif p.n:

@@ -35,9 +35,10 @@ class _Cell(Module):
         return F.linear(h, self.weight_hh) + projected
 
     def project(self, x: Tensor) -> Tensor:
-        """The input's part of the gates and both biases, for all steps at once: (..., input_size) -> (..., gates * hidden_size)."""
-        y = F.linear(x, self.weight_ih, self.bias_ih)
-        return y if self.bias_hh is None else y + self.bias_hh
+        """The input's part of the gates and the sum of both biases, for all steps at once: (..., input_size) -> (..., gates *
+        hidden_size)."""
+        bias = None if self.bias_ih is None or self.bias_hh is None else self.bias_ih + self.bias_hh
+        return F.linear(x, self.weight_ih, bias)
 
     def run(self, projected: Tensor, state: tuple[Tensor, ...], reverse: bool) -> tuple[Tensor, tuple[Tensor, ...]]:
         """All steps from the projected input (T, N, ...): the outputs of all, and the state after the last."""

@@ -6,7 +6,6 @@ N batch, C channels, O output channels, G groups, S spatial extents of the image
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -21,13 +20,24 @@ from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Literal
 from tengen.loops.lang import as_int
 from tengen.ops.contract import chosen_precision, in_dtype
+from tengen.ops.conv_parts import (
+    array,
+    by_pixels,
+    by_role,
+    dense_image,
+    filter_extents,
+    filter_parts,
+    image_parts,
+    part,
+    windows,
+)
 from tengen.ops.define import Case, composite, primitive, with_epilogue
 from tengen.ops.elementwise import add
 from tengen.ops.shape import reshape
 
 if TYPE_CHECKING:
-    from tengen.kernels.problem import Border
     from tengen.kernels.strips import Window
+    from tengen.ops.conv_parts import Part
     from tengen.tensor import Tensor
 
 
@@ -62,7 +72,7 @@ def _canon(types, stride, padding, dilation, groups, **more):
 
 def _precision(types, a: dict, asked: str) -> str:
     """The precision of the products, from what is asked for; one filter of each channel is computed as always."""
-    o, c, _ = _filter(types[1], types[0].ndim - 2, a["groups"])
+    o, c, _ = filter_extents(types[1], types[0].ndim - 2, a["groups"])
     alone = a["groups"] > 1 and as_int(c) == 1 and as_int(o) == 1
     return chosen_precision("highest" if alone else asked, *types[:2])
 
@@ -104,22 +114,6 @@ def _of_weights(algorithm: str) -> str:
     return "direct" if algorithm == "direct" else "winograd4"
 
 
-def _filter(w: TensorType | Array, n: int, groups: int) -> tuple[Dim, Dim, tuple[Dim, ...]]:
-    """(O / G, C / G, K) of a filter (O, C, *K), grouped (G, O/G, C/G, *K) or, as PyTorch has it, (O, C/G, *K)."""
-    s = w.shape
-    if len(s) == n + 3:
-        if as_int(s[0]) is not None and as_int(s[0]) != groups:
-            raise ShapeError(f"the filter has {s[0]} groups, groups={groups}")
-        return s[1], s[2], tuple(s[3:])
-    if len(s) != n + 2:
-        raise ShapeError(
-            f"a filter of {len(s)} axes for an image of {n + 2}; help: (O, C, *K), or (G, O/G, C/G, *K) with groups"
-        )
-    if isinstance(s[0], int) and s[0] % groups:
-        raise ShapeError(f"{s[0]} output channels cannot be shared out to {groups} groups")
-    return s[0] // groups, s[1], tuple(s[2:])
-
-
 def _same(a: Dim, b: Dim) -> bool:
     return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
 
@@ -146,85 +140,6 @@ def out_extent(s: Dim, k: Dim, stride: int, padding: int, dilation: int) -> Dim:
 def channels_last(arrays, out, **attrs) -> list[int]:
     """The memory order of images: batch, space, channels."""
     return [0, *range(2, len(out.shape)), 1]
-
-
-# ---- building blocks of the lowerings ------------------------------------------------------------------------------------
-
-
-Part = tuple[list, list, list]  # axes of an operand: extents, strides, and what `Border` calls steps
-
-
-def _part(extents=(), strides=(), steps=None) -> Part:
-    return list(extents), list(strides), list(steps or [None] * len(extents))
-
-
-def _array(a: Array, parts: list[Part], offset: Dim | None = None) -> Array:
-    shape = [d for part in parts for d in part[0]]
-    strides = [s for part in parts for s in part[1]]
-    return Array(a.id, a.dtype, tuple(shape), tuple(strides), a.offset if offset is None else offset)
-
-
-def _windows(x: Array, parts: list[Part], first: Sequence[Dim], inside: bool = False) -> tuple[Array, Border | None]:
-    """Windows of an image whose first one begins at pixel `first`, and the border that they reach over, if they do; `inside`:
-    they are known not to."""
-    offset = x.offset
-    for f, st in zip(first, x.strides[2:]):
-        offset = offset + f * st
-    steps = tuple(step for part in parts for step in part[2])
-    a = _array(x, parts, offset)
-    border = kernels.problem.Border(steps, tuple(first), tuple(x.shape[2:]))
-    return a, border if not inside and border.reached(a.shape) else None
-
-
-def _by_role(x: Array, out: Sequence[Dim], k: Sequence[Dim], stride, dilation, groups: int) -> tuple[Part, Part, Part]:
-    """x by windows: the axes [G], [N, *P] and [*K, C/G]."""
-    c, n = x.shape[1] // groups, len(stride)
-    space = x.strides[2:]
-    g = _part([groups], [c * x.strides[1]]) if groups > 1 else _part()
-    m = _part([x.shape[0], *out], [x.strides[0], *(s * st for s, st in zip(space, stride))], [None, *zip(range(n), stride)])
-    kk = _part([*k, c], [*(s * d for s, d in zip(space, dilation)), x.strides[1]], [*zip(range(n), dilation), None])
-    return g, m, kk
-
-
-def _dense_image(lo: Lowering, x: Array, padding: Sequence[int], w: Array, groups: int) -> tuple[Array, tuple[int, ...]]:
-    """The image and the pixel at which the first window begins. One filter of each channel in other than two dimensions reads a
-    padded copy: its products are made lane by lane."""
-    if groups > 1 and any(padding) and as_int(_filter(w, len(padding), groups)[0]) == 1:
-        extents = tuple(s + 2 * p for s, p in zip(x.shape[2:], padding))
-        return kernels.halo.padded(lo, x, tuple(padding), extents, (1,) * len(padding)), (0,) * len(padding)
-    return kernels.halo.image(lo, x), tuple(-p for p in padding)
-
-
-def _by_pixels(
-    lo: Lowering, x: Array, w: Array, out: Array, before: Sequence[Dim], dilation: Sequence[int], epilogue, name: str
-) -> bool:
-    """Launches a convolution of stride 1 by filters (*K, C, O) whose first window begins `before` pixels in front of the image, if
-    its results are so few that pixels fill vectors better than channels."""
-    sizes = kernels.pixels.sizes(lo, w, out, dilation) if out.ndim == 4 else None
-    first = [as_int(b) for b in before]
-    if sizes is None or None in first:
-        return False
-    kernels.pixels.by_pixels(lo, sizes, x, w, out, [b or 0 for b in first], dilation, epilogue, name)
-    return True
-
-
-def filter_parts(w: Array, n: int, groups: int) -> dict[str, Part]:
-    """The filter's axes by role: g groups, o output channels of a group, c input channels of a group, k space."""
-    o, c, k = _filter(w, n, groups)
-    st = w.strides
-    if w.ndim == n + 3:
-        parts = {"g": _part([groups], st[:1]), "o": _part([o], st[1:2]), "c": _part([c], st[2:3]), "k": _part(k, st[3:])}
-    else:
-        parts = {"g": _part([groups], [o * st[0]]), "o": _part([o], st[:1]), "c": _part([c], st[1:2]), "k": _part(k, st[2:])}
-    if groups == 1:
-        parts["g"] = _part()
-    return parts
-
-
-def _image_parts(y: Array, groups: int) -> dict[str, Part]:
-    c = y.shape[1] // groups
-    g = _part([groups], [c * y.strides[1]]) if groups > 1 else _part()
-    return {"g": g, "p": _part([y.shape[0], *y.shape[2:]], [y.strides[0], *y.strides[2:]]), "c": _part([c], y.strides[1:2])}
 
 
 def _known(w: Array) -> list[int]:
@@ -272,7 +187,7 @@ conv.older = {"algorithm": "direct", "precision": "highest"}
 
 @conv.infer
 def _(x, w, stride, padding, dilation, groups, algorithm="direct", precision="highest"):
-    o, c, k = _filter(w, x.ndim - 2, groups)
+    o, c, k = filter_extents(w, x.ndim - 2, groups)
     if isinstance(x.shape[1], int) and isinstance(c, int) and x.shape[1] != c * groups:
         raise ShapeError(f"the image has {x.shape[1]} channels, the filter takes {c * groups}")
     out = [out_extent(*a) for a in zip(x.shape[2:], k, stride, padding, dilation)]
@@ -289,16 +204,16 @@ def _(lo, ins, outs, epilogue, stride, padding, dilation, groups, algorithm="dir
         phases = kernels.depthwise.convolution(_known(w), padding, dilation, out.shape[2:])
         w, x = kernels.depthwise.packed_filter(lo, w), kernels.halo.image(lo, x)
         return kernels.depthwise.stencil(lo, x, w, out, phases, stride, (1, 1), epilogue)
-    f, y = filter_parts(w, n, groups), _image_parts(out, groups)
-    filters, pairs = _array(w, [f["g"], f["k"], f["c"], f["o"]]), precision == "bfloat16"
-    if max(stride) == groups == 1 and not pairs and _by_pixels(lo, x, filters, out, padding, dilation, epilogue, "conv"):
+    f, y = filter_parts(w, n, groups), image_parts(out, groups)
+    filters, pairs = array(w, [f["g"], f["k"], f["c"], f["o"]]), precision == "bfloat16"
+    if max(stride) == groups == 1 and not pairs and by_pixels(lo, x, filters, out, padding, dilation, epilogue, "conv"):
         return
     if window := _strips(x, w, stride, padding, dilation, groups, precision):
         return kernels.strips.convolve(lo, x, w, out, window, epilogue)
-    x, first = _dense_image(lo, x, padding, w, groups)
-    a, border = _windows(x, list(_by_role(x, out.shape[2:], f["k"][0], stride, dilation, groups)), first, not any(first))
+    x, first = dense_image(lo, x, padding, w, groups)
+    a, border = windows(x, list(by_role(x, out.shape[2:], f["k"][0], stride, dilation, groups)), first, not any(first))
     kernels.contraction.contract(
-        lo, a, filters, _array(out, [y["g"], y["p"], y["c"]]), g=int(groups > 1), m=n + 1, k=n + 1, n=1,
+        lo, a, filters, array(out, [y["g"], y["p"], y["c"]]), g=int(groups > 1), m=n + 1, k=n + 1, n=1,
         epilogue=None if epilogue is None else _image_epilogue(epilogue, n, groups, f["o"][0][0]), name="conv",
         border=border, pairs=pairs,
     )  # fmt: skip
@@ -364,7 +279,7 @@ conv_transposed.older = {"algorithm": "direct", "precision": "highest"}
 
 @conv_transposed.infer
 def _(y, w, like, stride, padding, dilation, groups, output_padding, algorithm="direct", precision="highest"):
-    o, c, k = _filter(w, y.ndim - 2, groups)
+    o, c, k = filter_extents(w, y.ndim - 2, groups)
     if isinstance(y.shape[1], int) and isinstance(o, int) and y.shape[1] != o * groups:
         raise ShapeError(f"the image has {y.shape[1]} channels, the filter gives {o * groups}")
     if like is not None:
@@ -406,19 +321,19 @@ def _(lo, ins, outs, stride, padding, dilation, groups, output_padding, algorith
     offset = w.offset
     for kk, s in zip(k, f["k"][1]):
         offset = offset + (kk - 1) * s
-    back = _part(k, [-1 * s for s in f["k"][1]])  # the reversed filter
-    b = _array(w, [f["g"], back, f["o"], f["c"]], offset)
-    if max(stride) == groups == 1 and not pairs and _by_pixels(lo, y, b, out, before, dilation, None, "conv_transposed"):
+    back = part(k, [-1 * s for s in f["k"][1]])  # the reversed filter
+    b = array(w, [f["g"], back, f["o"], f["c"]], offset)
+    if max(stride) == groups == 1 and not pairs and by_pixels(lo, y, b, out, before, dilation, None, "conv_transposed"):
         return
     if max(stride) > 1 or (groups > 1 and as_int(f["c"][0][0]) == 1):  # spread out by the strides, then it is a convolution
         y, before = kernels.halo.padded(lo, y, before, extents, stride), (0,) * n
     else:
         y = kernels.halo.image(lo, y)
     inside = all(as_int(b) == 0 and _same(e, p) for b, e, p in zip(before, extents, y.shape[2:]))
-    a, border = _windows(y, list(_by_role(y, out.shape[2:], k, (1,) * n, dilation, groups)), [0 - b for b in before], inside)
-    x = _image_parts(out, groups)
+    a, border = windows(y, list(by_role(y, out.shape[2:], k, (1,) * n, dilation, groups)), [0 - b for b in before], inside)
+    x = image_parts(out, groups)
     kernels.contraction.contract(
-        lo, a, b, _array(out, [x["g"], x["p"], x["c"]]), g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed",
+        lo, a, b, array(out, [x["g"], x["p"], x["c"]]), g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed",
         border=border, pairs=pairs,
     )  # fmt: skip
 
@@ -432,12 +347,12 @@ def _by_phases(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, di
     y = kernels.halo.image(lo, y)
     if any(not phase for axis in taps for phase in axis):
         pointwise(lo, [Literal(0, out.dtype)], [out], "zero")
-    x, image_parts = _image_parts(out, groups), _image_parts(y, groups)
+    x, gradient = image_parts(out, groups), image_parts(y, groups)
     for phases in product(*(range(s) for s in stride)):
         chosen = [axis[p] for axis, p in zip(taps, phases)]
         if not all(chosen):
             continue
-        m, k, filter_k, place = _part([y.shape[0]], y.strides[:1]), _part(), _part(), _part([out.shape[0]], out.strides[:1])
+        m, k, filter_k, place = part([y.shape[0]], y.strides[:1]), part(), part(), part([out.shape[0]], out.strides[:1])
         at_w, at_out, begins = w.offset, out.offset, []
         for i, t in enumerate(chosen):
             st, ws, os_ = y.strides[i + 2], f["k"][1][i], out.strides[i + 2]
@@ -448,10 +363,10 @@ def _by_phases(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, di
             _add_axis(place, m[0][-1], stride[i] * os_)
             at_w, at_out = at_w + position * ws, at_out + phases[i] * os_
             begins.append(first)
-        _add_axis(k, image_parts["c"][0][0], image_parts["c"][1][0])
-        a, border = _windows(y, [image_parts["g"], m, k], begins)
-        b = _array(w, [f["g"], filter_k, f["o"], f["c"]], at_w)
-        c = _array(out, [x["g"], place, x["c"]], at_out)
+        _add_axis(k, gradient["c"][0][0], gradient["c"][1][0])
+        a, border = windows(y, [gradient["g"], m, k], begins)
+        b = array(w, [f["g"], filter_k, f["o"], f["c"]], at_w)
+        c = array(out, [x["g"], place, x["c"]], at_out)
         kernels.contraction.contract(
             lo, a, b, c, g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed", border=border, pairs=pairs
         )
@@ -515,12 +430,12 @@ def _(lo, ins, outs, stride, padding, dilation, groups, algorithm="direct", prec
     window = _strips(x, out, stride, padding, dilation, groups, precision)
     if window and kernels.strips_weights.fits(g, window, out.dtype.compute.size):
         return kernels.strips_weights.weights(lo, x, g, out.permute((2, 3, 1, 0)), window, "conv_weight_grad")
-    x, first = _dense_image(lo, x, padding, out, groups)
-    f, y = filter_parts(out, n, groups), _image_parts(g, groups)
-    group, pixels, window = _by_role(x, g.shape[2:], f["k"][0], stride, dilation, groups)
-    a, border = _windows(x, [group, window, pixels], first, not any(first))
+    x, first = dense_image(lo, x, padding, out, groups)
+    f, y = filter_parts(out, n, groups), image_parts(g, groups)
+    group, pixels, window = by_role(x, g.shape[2:], f["k"][0], stride, dilation, groups)
+    a, border = windows(x, [group, window, pixels], first, not any(first))
     kernels.contraction.contract(
-        lo, a, _array(g, [y["g"], y["p"], y["c"]]), _array(out, [f["g"], f["k"], f["c"], f["o"]]), g=int(groups > 1),
+        lo, a, array(g, [y["g"], y["p"], y["c"]]), array(out, [f["g"], f["k"], f["c"], f["o"]]), g=int(groups > 1),
         m=n + 1, k=n + 1, n=1, name="conv_weight_grad", border=border, pairs=precision == "bfloat16",
     )  # fmt: skip
 

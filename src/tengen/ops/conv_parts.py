@@ -1,0 +1,114 @@
+"""Images, filters and windows as operands of a contraction: which axes, at what distances, play which role.
+
+In: arrays of a convolution. Out: the same memory with the axes that a contraction asks for, parts of which are put together.
+N batch, C channels, O output channels, G groups, P spatial extents of the output, K of the filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tengen import kernels
+from tengen.base.errors import ShapeError
+from tengen.ir.types import Dim, TensorType
+from tengen.kernels.lowering import Array, Lowering
+from tengen.loops.lang import as_int
+
+if TYPE_CHECKING:
+    from tengen.kernels.problem import Border
+
+Part = tuple[list, list, list]  # axes of an operand: extents, strides, and what `Border` calls steps
+
+
+def filter_extents(w: TensorType | Array, n: int, groups: int) -> tuple[Dim, Dim, tuple[Dim, ...]]:
+    """(O / G, C / G, K) of a filter (O, C, *K), grouped (G, O/G, C/G, *K) or, as PyTorch has it, (O, C/G, *K)."""
+    s = w.shape
+    if len(s) == n + 3:
+        if as_int(s[0]) is not None and as_int(s[0]) != groups:
+            raise ShapeError(f"the filter has {s[0]} groups, groups={groups}")
+        return s[1], s[2], tuple(s[3:])
+    if len(s) != n + 2:
+        raise ShapeError(
+            f"a filter of {len(s)} axes for an image of {n + 2}; help: (O, C, *K), or (G, O/G, C/G, *K) with groups"
+        )
+    if isinstance(s[0], int) and s[0] % groups:
+        raise ShapeError(f"{s[0]} output channels cannot be shared out to {groups} groups")
+    return s[0] // groups, s[1], tuple(s[2:])
+
+
+
+def part(extents=(), strides=(), steps=None) -> Part:
+    """Axes by extents and strides; steps: none of them moves through space, unless given."""
+    return list(extents), list(strides), list(steps or [None] * len(extents))
+
+
+def array(a: Array, parts: list[Part], offset: Dim | None = None) -> Array:
+    """The memory of `a` with the axes of these parts, in order; it begins at `offset`, or where `a` does."""
+    shape = [d for part in parts for d in part[0]]
+    strides = [s for part in parts for s in part[1]]
+    return Array(a.id, a.dtype, tuple(shape), tuple(strides), a.offset if offset is None else offset)
+
+
+def windows(x: Array, parts: list[Part], first: Sequence[Dim], inside: bool = False) -> tuple[Array, Border | None]:
+    """Windows of an image whose first one begins at pixel `first`, and the border that they reach over, if they do; `inside`:
+    they are known not to."""
+    offset = x.offset
+    for f, st in zip(first, x.strides[2:]):
+        offset = offset + f * st
+    steps = tuple(step for part in parts for step in part[2])
+    a = array(x, parts, offset)
+    border = kernels.problem.Border(steps, tuple(first), tuple(x.shape[2:]))
+    return a, border if not inside and border.reached(a.shape) else None
+
+
+def by_role(x: Array, out: Sequence[Dim], k: Sequence[Dim], stride, dilation, groups: int) -> tuple[Part, Part, Part]:
+    """x by windows: the axes [G], [N, *P] and [*K, C/G]."""
+    c, n = x.shape[1] // groups, len(stride)
+    space = x.strides[2:]
+    g = part([groups], [c * x.strides[1]]) if groups > 1 else part()
+    m = part([x.shape[0], *out], [x.strides[0], *(s * st for s, st in zip(space, stride))], [None, *zip(range(n), stride)])
+    kk = part([*k, c], [*(s * d for s, d in zip(space, dilation)), x.strides[1]], [*zip(range(n), dilation), None])
+    return g, m, kk
+
+
+def dense_image(lo: Lowering, x: Array, padding: Sequence[int], w: Array, groups: int) -> tuple[Array, tuple[int, ...]]:
+    """The image and the pixel at which the first window begins. One filter of each channel in other than two dimensions reads a
+    padded copy: its products are made lane by lane."""
+    if groups > 1 and any(padding) and as_int(filter_extents(w, len(padding), groups)[0]) == 1:
+        extents = tuple(s + 2 * p for s, p in zip(x.shape[2:], padding))
+        return kernels.halo.padded(lo, x, tuple(padding), extents, (1,) * len(padding)), (0,) * len(padding)
+    return kernels.halo.image(lo, x), tuple(-p for p in padding)
+
+
+def by_pixels(
+    lo: Lowering, x: Array, w: Array, out: Array, before: Sequence[Dim], dilation: Sequence[int], epilogue, name: str
+) -> bool:
+    """Launches a convolution of stride 1 by filters (*K, C, O) whose first window begins `before` pixels in front of the image, if
+    its results are so few that pixels fill vectors better than channels."""
+    sizes = kernels.pixels.sizes(lo, w, out, dilation) if out.ndim == 4 else None
+    first = [as_int(b) for b in before]
+    if sizes is None or None in first:
+        return False
+    kernels.pixels.by_pixels(lo, sizes, x, w, out, [b or 0 for b in first], dilation, epilogue, name)
+    return True
+
+
+def filter_parts(w: Array, n: int, groups: int) -> dict[str, Part]:
+    """The filter's axes by role: g groups, o output channels of a group, c input channels of a group, k space."""
+    o, c, k = filter_extents(w, n, groups)
+    st = w.strides
+    if w.ndim == n + 3:
+        parts = {"g": part([groups], st[:1]), "o": part([o], st[1:2]), "c": part([c], st[2:3]), "k": part(k, st[3:])}
+    else:
+        parts = {"g": part([groups], [o * st[0]]), "o": part([o], st[:1]), "c": part([c], st[1:2]), "k": part(k, st[2:])}
+    if groups == 1:
+        parts["g"] = part()
+    return parts
+
+
+def image_parts(y: Array, groups: int) -> dict[str, Part]:
+    """An image's axes by role: g groups, p batch and space, c channels of a group."""
+    c = y.shape[1] // groups
+    g = part([groups], [c * y.strides[1]]) if groups > 1 else part()
+    return {"g": g, "p": part([y.shape[0], *y.shape[2:]], [y.strides[0], *y.strides[2:]]), "c": part([c], y.strides[1:2])}
