@@ -134,9 +134,9 @@ def rule(p: Problem, target: Machine | None, steady: bool = False) -> Register:
     tiles = 1 if m is None else max(1, -(-m // most))
     rows = most if m is None else max(1, -(-m // tiles))
     direct_b = _direct_b(p, vectors)
-    if direct_b and not steady and m is not None and m % ALIGNED == 0 and most >= ALIGNED and _dense_along_m(p):
-        tiles = m // ALIGNED  # nothing is copied: a piece may be as high as it likes
-        return Register(ALIGNED, vectors, -(-tiles // -(-tiles // MOST_HIGH)), 0, 0, across=1)
+    whole = m is not None and m % ALIGNED == 0 and m <= MOST_HIGH * ALIGNED  # far longer ones lie on too many pages
+    if direct_b and not steady and m is not None and whole and most >= ALIGNED and _dense_along_m(p):
+        return Register(ALIGNED, vectors, m // ALIGNED, 0, 0, across=1)  # nothing is copied: a block may be as high as it likes
     packed = steady or as_int(p.walk("n", "b").step) != 1 or m is None or m > (32 if direct_b else 8) * HEIGHT
     high = max(1, min(_room(p, rows, vectors, along_k, packed), MOST_ROWS) // rows)  # tiles of a block
     if m is not None:
