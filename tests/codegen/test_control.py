@@ -43,6 +43,23 @@ def test_loops_carry_variables(n, step):
     assert both(k.build(), [np.zeros(3, np.int64)], [n])[0].tolist() == [sum(i * i for i in r), len(r), r[-1] if r else -1]
 
 
+@pytest.mark.parametrize("name", ["end", "then", "else", "loop", "done", "body", "entry", "exit"])
+def test_variables_named_as_blocks_are(name):
+    """LLVM keeps labels and values in one table."""
+    k = Builder("names")
+    o, m = k.output("o", int64), k.int("n")
+    total = k.var(0, name=name)
+    for _ in range(12):
+        with k.loop(0, m) as i:
+            with k.if_(i < 3):
+                total.set(total.value + k.let(total.value + i, name))
+    k.store(o, 0, total.value)
+    want = 0
+    for i in [0, 1, 2] * 12:
+        want += want + i
+    assert both(k.build(), [np.zeros(1, np.int64)], [5])[0][0] == want
+
+
 def test_variables_swap():
     """Both new values are computed from the old ones."""
     k = Builder("fibonacci")

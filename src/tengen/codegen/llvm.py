@@ -106,7 +106,6 @@ class _Function(Values):
         super().__init__(kernel.name)
         self.kernel, self.target = kernel, target
         self.block = "entry"
-        self._blocks = 0
         self._streams = False
         self._ints = {v: i for i, v in enumerate(kernel.ints)}
         self._buffers = {b: i for i, b in enumerate(kernel.buffers)}
@@ -169,8 +168,9 @@ class _Function(Values):
     # ---- blocks and loops
 
     def label(self, hint: str) -> str:
-        self._blocks += 1
-        return f"{hint}.{self._blocks}"
+        """A name for a block, which no value has either: LLVM keeps both in one table."""
+        self._count += 1
+        return f"{hint}.{self._count}"
 
     def open(self, label: str) -> None:
         """Starts a basic block."""
