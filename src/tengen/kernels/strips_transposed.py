@@ -25,14 +25,37 @@ from tengen.loops.lang import LANES, Expr, as_int, cast, cdiv, const, maximum, m
 MOST_CHANNELS = 4
 MOST_VECTORS = 8  # of a tile
 STRIP_BYTES = 1 << 18  # of a strip: it stays in the second cache
-PIECES = 16  # as many as this are enough to share
+MOST_BYTES = 1 << 19  # of one that is a single row high
 
 
-def fits(y: Array, w: Array, out: Array) -> bool:
-    """Whether the filter (O, C, *K) gives few channels from so many as a chunk has, and the gradients lie channels-last."""
+def fits(y: Array, w: Array, out: Array, stride, padding, dilation) -> bool:
+    """Whether the filter (O, C, *K) gives few channels from so many as a chunk has, the gradients lie channels-last, and a strip is
+    not too large for a stack, as that of a wide dilation is."""
     o, c, kh, kw = (as_int(d) or 0 for d in w.shape)
     known = 0 < kh * kw <= MOST_TAPS and 0 < c <= MOST_CHANNELS and LANES <= o <= RUN and out.dtype.is_float
-    return known and as_int(y.strides[1]) == 1 and None not in (as_int(d) for d in out.shape[2:])
+    if not known or as_int(y.strides[1]) != 1 or None in (as_int(d) for d in out.shape[2:]):
+        return False
+    phases = transpose((kh, kw), stride, padding, dilation, (out.shape[2], out.shape[3]))
+    (_, high), (_, wide) = _reach(phases)
+    return (1 + high) * _line(o, MOST_VECTORS * LANES + wide) * y.dtype.compute.size <= MOST_BYTES
+
+
+def _reach(phases: Sequence[Phase]) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Of rows and of columns: the first that the taps of all phases meet, from a place on, and how far it is from there to the
+    last."""
+    taps = [t for p in phases for t in p.taps] or [Tap(0, 0, 0)]
+    ys, xs = [t.y for t in taps], [t.x for t in taps]
+    return (min(ys), max(ys) - min(ys)), (min(xs), max(xs) - min(xs))
+
+
+def _pitch(pixels: int) -> int:
+    """From one channel of a line to the next."""
+    return cdiv(pixels, LANES) * LANES + LANES
+
+
+def _line(channels: int, pixels: int) -> int:
+    """Elements of a line of a strip."""
+    return cdiv(channels, LANES) * LANES * _pitch(pixels)
 
 
 def transposed(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, dilation, name: str) -> None:
@@ -56,19 +79,22 @@ class _Transposed:
         self.lo, self.y, self.out, self.phases, self.stride = lo, y, out, phases, stride
         self.compute = y.dtype.compute
         self.terms, self.channels = as_int(w.shape[0]) or 1, as_int(w.shape[1]) or 1
-        taps = [t for p in phases for t in p.taps] or [Tap(0, 0, 0)]
-        self.first = min(t.y for t in taps), min(t.x for t in taps)
-        self.reach = max(t.y for t in taps) - self.first[0], max(t.x for t in taps) - self.first[1]
+        (top, high), (left, right) = _reach(phases)
+        self.first, self.reach = (top, left), (high, right)
         self.vectors = self._vectors()
         self.wide = self.vectors * LANES  # places of a tile
-        self.pitch = cdiv(self.wide + self.reach[1], LANES) * LANES + LANES  # from one channel of a line to the next
-        self.line = cdiv(self.terms, LANES) * LANES * self.pitch
+        self.pitch, self.line = _pitch(self.wide + self.reach[1]), _line(self.terms, self.wide + self.reach[1])
         self.rows = max(1, min(4, STRIP_BYTES // (self.line * self.compute.size) - self.reach[0]))
-        self.w = lo.temp(w.dtype, (*w.shape[2:], *w.shape[:2]))
-        copy(lo, w.permute((2, 3, 0, 1)), self.w, f"{name}_pack")
+        self.w = lo.once(w, ("strips transposed", w.shape, w.strides), lambda: self.dense(w, name))
         k = self.k = lo.kernel(name)
         self.strip = k.scratch("strip", self.compute, (self.rows + self.reach[0]) * self.line + LANES)
         self.sums = k.scratch("sums", self.compute, stride[1] * self.channels * self.wide)
+
+    def dense(self, w: Array, name: str) -> Array:
+        """The filter as (*K, O, C)."""
+        out = self.lo.temp(w.dtype, (*w.shape[2:], *w.shape[:2]))
+        copy(self.lo, w.permute((2, 3, 0, 1)), out, f"{name}_pack")
+        return out
 
     def _vectors(self) -> int:
         """Vectors of places of a tile: what registers hold, and as few tiles to a row as can be, of one size."""

@@ -44,6 +44,9 @@ def as_expr(i: Index) -> Expr:
     return i if isinstance(i, Expr) else const(i)
 
 
+SCRATCH_BYTES = 1 << 20  # of a kernel, at most
+
+
 class Variable:
     """A mutable variable of a kernel: `v.value` reads it where the statement runs, `v.set(e)` assigns."""
 
@@ -94,8 +97,16 @@ class Builder:
         return self._buffer(Buffer(self.fresh(name), dt, "out"), self.buffers)
 
     def scratch(self, name: str, dt: DType, size: int) -> Buffer:
-        """Memory of this piece alone, on the stack of whoever runs it: keep it to 64 KiB in sum, 1 MiB at most."""
-        return self._buffer(Buffer(self.fresh(name), dt, "scratch", size), self.scratches)
+        """Memory of this piece alone, on the stack of whoever runs it: keep it to 64 KiB in sum.
+
+        Errors: VerifyError where it is more than 1 MiB in sum, which a stack may not hold.
+        """
+        b = self._buffer(Buffer(self.fresh(name), dt, "scratch", size), self.scratches)
+        if (total := sum((x.size or 0) * x.dtype.size for x in self.scratches)) > SCRATCH_BYTES:
+            raise VerifyError(
+                f"kernel {self.name}: {total} bytes of scratch memory with {name!r}, more than {SCRATCH_BYTES}; help: take a temporary"
+            )
+        return b
 
     def _buffer(self, b: Buffer, where: list[Buffer]) -> Buffer:
         where.append(b)

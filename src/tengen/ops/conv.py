@@ -310,8 +310,9 @@ def _(lo, ins, outs, stride, padding, dilation, groups, output_padding, algorith
         w, y = kernels.depthwise.packed_filter(lo, w), kernels.halo.image(lo, y)
         return kernels.depthwise.stencil(lo, y, w, out, phases, (1, 1), stride, None, "depthwise_transposed")
     pairs = precision == "bfloat16"
-    if n == 2 and max(stride) > groups == 1 and w.ndim == 4 and not pairs and kernels.strips_transposed.fits(y, w, out):
-        return kernels.strips_transposed.transposed(lo, y, w, out, stride, padding, dilation, "conv_transposed")
+    strided = (stride, padding, dilation)
+    if n == 2 and max(stride) > groups == 1 and w.ndim == 4 and not pairs and kernels.strips_transposed.fits(y, w, out, *strided):
+        return kernels.strips_transposed.transposed(lo, y, w, out, *strided, "conv_transposed")
     if max(stride) > 1 and None not in map(as_int, w.shape[-n:]):
         return _by_phases(lo, y, w, out, stride, padding, dilation, groups, pairs)
     f = filter_parts(w, n, groups)
