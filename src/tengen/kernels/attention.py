@@ -78,7 +78,7 @@ class _Forward:
             first = k.let(t.first + at)
             with k.if_(t.seen(first, start, n)):
                 rows = t.rows_of(first, start, n)
-                t.by_width(at, lambda vectors: self.score((at, vectors), first, start, rows))  # noqa: B023
+                t.by_width(self.score, at, first, start, rows)
                 t.accumulate(self.result, self.values, self.scores, at, rows, self.ratios)
 
     def score(self, tile: tuple[Expr, int], first: Expr, start: Expr, n: Expr) -> None:
@@ -200,7 +200,7 @@ class _Backward:
             first = k.let(t.first + at)
             with k.if_(t.seen(first, start, n)):
                 rows = t.rows_of(first, start, n)
-                t.by_width(at, lambda vectors: self.weigh((at, vectors), first, start, rows))  # noqa: B023
+                t.by_width(self.weigh, at, first, start, rows)
                 if t.keys:
                     t.accumulate(self.grads[1], self.rows[1], self.scores, at, rows)
                 t.accumulate(self.grads[0], self.rows[0], self.slopes, at, rows)

@@ -20,7 +20,7 @@ from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.problem import multiply_add
 from tengen.kernels.schedule import Schedule, outside
 from tengen.kernels.source import At
-from tengen.kernels.tile import Machine, machine
+from tengen.kernels.tile import Machine, machine, registers_of, too_large
 from tengen.loops.builder import Variable, as_expr
 from tengen.loops.exponential import reduce_exponent
 from tengen.loops.floats import format_of, polynomial, power_of_two
@@ -63,9 +63,8 @@ def fits(s: Sizes, features: int, size: int, target: Machine | None) -> str:
     why = outside(s, rows=(1, 16), vectors=(1, 2), tiles=(1, MOST_LANES // LANES))
     if why or ROWS % s.rows:
         return why or f"{s.rows} rows do not divide {ROWS}"
-    width, registers, _ = machine(target)
-    if s.rows * s.vectors * max(1, LANES * size // width) >= registers:
-        return f"a tile of {s.rows} rows by {s.vectors} vectors needs more than the {registers} registers of {width} bytes"
+    if why := too_large(s.rows, s.vectors, size, target):
+        return why
     held = s.lanes * features * size
     if s.lanes > LANES and held > STACK_BYTES:
         return f"{s.lanes} lanes need {held} bytes of scratch memory, more than {STACK_BYTES}"
@@ -90,8 +89,8 @@ def choose(lo: Lowering, name: str, lanes: Array, rows: Array, features: int, si
 
 def rule(lanes: int | None, groups: int | None, features: int, size: int, target: Machine | None) -> Sizes:
     """The sizes for so many lanes and groups, where they are known, with `features` numbers of `size` bytes for each lane."""
-    width, registers, _ = machine(target)
-    each = max(1, LANES * size // width)
+    _, registers, _ = machine(target)
+    each = registers_of(size, target)
     narrow = each > 1 or (lanes is not None and lanes <= LANES) or 2 * LANES * features * size > STACK_BYTES
     vectors = 1 if narrow else 2
     most = (registers - vectors * each - 1) // (vectors * each)
@@ -327,15 +326,15 @@ class Tiles:
         """How many of the `n` rows from `row` on the tile from `lane` on needs: keys after those that its group sees are left out."""
         return n if self.offset is None or self.keys else self.k.let(minimum(n, _last(lane) + 1 + self.offset - row))
 
-    def by_width(self, at: Expr, write: Callable[[int], None]) -> None:
-        """Writes the code for the tile from `at` on with as many vectors as it needs."""
+    def by_width(self, write: Callable[..., None], at: Expr, *more: Expr) -> None:
+        """Calls `write((at, vectors), *more)` for the tile from `at` on with as many vectors as it needs."""
         lanes, z = as_int(self.lanes), self.z
         if z.vectors == 1 or (lanes is not None and not 0 < lanes % z.wide <= LANES):
-            return write(z.vectors)
+            return write((at, z.vectors), *more)
         with self.k.if_(self.n - at > LANES):
-            write(z.vectors)
+            write((at, z.vectors), *more)
         with self.k.else_():
-            write(1)
+            write((at, 1), *more)
 
     def hide(self, scores: Buffer, lane: Expr, vectors: int, row: Expr, n: Expr) -> Expr:
         """Adds the mask, and makes scores of keys that are not seen -inf. Returns whether there was anything to do."""

@@ -17,7 +17,7 @@ from tengen.kernels.lowering import Array, Lowering, product
 from tengen.kernels.pointwise import copy
 from tengen.kernels.problem import Problem, extents, multiply_add
 from tengen.kernels.schedule import Schedule, outside
-from tengen.kernels.tile import Machine, machine
+from tengen.kernels.tile import Machine, machine, registers_of
 from tengen.loops.builder import Variable, as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, minimum
 
@@ -44,8 +44,8 @@ class Channels(Schedule, kind="channels"):
 
 def rule(p: Problem, target: Machine | None) -> Channels:
     """As many rows as registers hold, one accumulator each, and a sum of chunks where there are several."""
-    bytes_, registers, _ = machine(target)
-    each = max(1, LANES * p.compute.size // bytes_)
+    _, registers, _ = machine(target)
+    each = registers_of(p.compute.size, target)
     fits_in = (registers - 2 * each) // each // (1 if as_int(p.chunks.count) == 1 else 2)
     rows = as_int(p.rows)
     return Channels(max(1, min(TALL, fits_in, TALL if rows is None else rows)))

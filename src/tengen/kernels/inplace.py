@@ -15,7 +15,7 @@ from tengen.kernels.chunks import runs
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.problem import Problem, extents, multiply_add
 from tengen.kernels.schedule import Schedule, outside
-from tengen.kernels.tile import Machine, machine
+from tengen.kernels.tile import Machine, machine, registers_of
 from tengen.loops.builder import Variable, as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, minimum, splat
 
@@ -39,13 +39,13 @@ class InPlace(Schedule, kind="in_place"):
 
 def rule(p: Problem, target: Machine | None) -> InPlace:
     """Sizes of a tile: each of its sums has an accumulator and, where there are chunks, a sum of them."""
-    bytes_, registers, _ = machine(target)
+    _, registers, _ = machine(target)
     rows, copies = as_int(p.rows), 1 if as_int(p.chunks.count) == 1 else 2
     if not p.n:
         most = max(1, min(TALL, (registers - 2) // copies))
         return InPlace(most if rows is None else max(1, min(most, rows)), 1, TILES)
     assert rows is not None
-    each = max(1, LANES * p.compute.size // bytes_)
+    each = registers_of(p.compute.size, target)
     most = max(1, min(WIDE, (registers - 2 * each) // (copies * rows * each)))
     columns = as_int(p.columns)
     return InPlace(rows, most if columns is None else min(most, -(-columns // LANES)))

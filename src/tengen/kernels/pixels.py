@@ -16,7 +16,7 @@ from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import copy
 from tengen.kernels.problem import Epilogue, multiply_add
 from tengen.kernels.source import At
-from tengen.kernels.tile import machine
+from tengen.kernels.tile import machine, registers_of
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, as_int, cast, const, equal, maximum, minimum, ramp, splat
 
@@ -46,9 +46,9 @@ def sizes(lo: Lowering, w: Array, out: Array, dilation: Sequence[int]) -> Sizes 
     if None in known or 0 in known:
         return None
     kh, kw, c, o, p, q = (d or 0 for d in known)
-    bytes_, registers, _ = machine(lo.target)
+    _, registers, _ = machine(lo.target)
     size = w.dtype.compute.size
-    each, across = max(1, LANES * size // bytes_), -(-q // LANES)
+    each, across = registers_of(size, lo.target), -(-q // LANES)
     vectors = min(MOST, (registers - 1) // each // (o + 1))
     if vectors < 1 or kh * kw < LEAST_TAPS or c > RUN or 2 * o > LANES or 2 * o * across > q:
         return None

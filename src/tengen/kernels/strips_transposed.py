@@ -18,7 +18,7 @@ from tengen.kernels.depthwise import MOST_TAPS, Phase, Tap, transpose
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import copy
 from tengen.kernels.problem import multiply_add
-from tengen.kernels.tile import machine
+from tengen.kernels.tile import machine, registers_of
 from tengen.loops.builder import Variable, as_expr
 from tengen.loops.lang import LANES, Expr, as_int, cast, cdiv, const, maximum, minimum, select, splat
 
@@ -98,8 +98,8 @@ class _Transposed:
 
     def _vectors(self) -> int:
         """Vectors of places of a tile: what registers hold, and as few tiles to a row as can be, of one size."""
-        width, registers, _ = machine(self.lo.target)
-        each = max(1, LANES * self.compute.size // width)
+        _, registers, _ = machine(self.lo.target)
+        each = registers_of(self.compute.size, self.lo.target)
         most = max(1, min(MOST_VECTORS, (registers - self.channels - 2 * each) // (self.channels * each)))
         row = cdiv(max(1, as_int(self.phases[0].count[1]) or 1), LANES)
         return cdiv(row, cdiv(row, most))

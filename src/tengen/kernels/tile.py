@@ -125,6 +125,19 @@ def machine(target: Machine | None) -> tuple[int, int, int]:
     return (16, 32, 512 << 10) if target is None else (target.vector_bytes, target.vector_registers, target.l2_bytes)
 
 
+def registers_of(size: int, target: Machine | None) -> int:
+    """How many registers a vector of LANES numbers of `size` bytes takes."""
+    return max(1, LANES * size // machine(target)[0])
+
+
+def too_large(rows: int, vectors: int, size: int, target: Machine | None) -> str:
+    """Why the sums of a tile of so many rows and vectors are more than registers hold; empty if they are not."""
+    width, registers, _ = machine(target)
+    if rows * vectors * registers_of(size, target) < registers:
+        return ""
+    return f"a tile of {rows} rows by {vectors} vectors needs more than the {registers} registers of {width} bytes"
+
+
 def rule(p: Problem, target: Machine | None, steady: bool = False) -> Register:
     """The schedule of a problem that is good without trying. steady: it is solved again and again with the same b."""
     m, n = as_int(p.rows), as_int(p.columns)
@@ -164,11 +177,9 @@ def fits(p: Problem, s: Register, target: Machine | None) -> str:
     """Why the problem cannot have the schedule on this target; empty if it can."""
     limits = {name: (0, 1) for name in ("along_k", "packed", "across")} | {"panels": (0, 1 << 12), "blocks": (0, MOST_BLOCKS)}
     why = outside(s, rows=(1, HEIGHT), vectors=(1, 4), high=(1, MOST_HIGH), unroll=(1, 4), **limits)
-    if why:
+    if why := why or too_large(s.rows, s.vectors, p.compute.size, target):
         return why
-    width, registers, l2 = machine(target)
-    if s.rows * s.vectors * max(1, LANES * p.compute.size // width) >= registers:
-        return f"a tile of {s.rows} rows by {s.vectors} vectors needs more than the {registers} registers of {width} bytes"
+    l2 = machine(target)[2]
     t = sized(p, s)
     rows = (t.block if t.along_k else _depth(p)) * t.pitch * p.bytes
     if rows > 2 * SCRATCH_BYTES:
@@ -261,8 +272,8 @@ def vectors_of(n: int | None, target: Machine | None, d: DType) -> int:
 
 def register_rows(vectors: int, target: Machine | None, d: DType, most: int = HEIGHT) -> int:
     """Rows of a tile of so many vectors for which there are registers, at most `most`."""
-    width, registers, _ = machine(target)
-    each = vectors * max(1, LANES * d.size // width)  # registers of a row
+    _, registers, _ = machine(target)
+    each = vectors * registers_of(d.size, target)  # registers of a row
     return max(1, min(most, (registers - each - 1) // each))
 
 

@@ -15,7 +15,7 @@ from tengen.kernels.chunks import RUN, Chunks
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering
 from tengen.kernels.problem import multiply_add
 from tengen.kernels.source import At
-from tengen.kernels.tile import PIECES, Machine, machine
+from tengen.kernels.tile import PIECES, Machine, machine, registers_of
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, as_int, cast, cdiv, const, equal, maximum, minimum, ramp, select, splat
 
@@ -29,12 +29,12 @@ NEAR = 32 << 10  # bytes of a panel that stay in a first cache, beside rows
 def tile_of(parts: int, b: Array, target: Machine | None) -> tuple[int, int]:
     """(how many rows the registers hold sums of, for all parts; vectors of units). No rows where a product by parts of its own is
     better: they are too few, or vectors of units are not filled."""
-    bytes_, registers, _ = machine(target)
+    _, registers, _ = machine(target)
     depth, columns = (as_int(d) for d in b.shape)
     if depth is None or columns is None or columns < parts * LANES:
         return 0, 0
     for wide in (2, 1) if parts == 1 and columns > LANES else (1,):
-        each = parts * wide * max(1, LANES * b.dtype.compute.size // bytes_)
+        each = parts * wide * registers_of(b.dtype.compute.size, target)
         rows = (registers - each - 1) // each
         if rows >= LEAST_ROWS:
             return rows, wide

@@ -23,7 +23,7 @@ from tengen.kernels.lowering import Array, KernelBuilder, Lowering
 from tengen.kernels.problem import multiply_add
 from tengen.kernels.schedule import Schedule, outside
 from tengen.kernels.source import At
-from tengen.kernels.tile import Machine, machine
+from tengen.kernels.tile import Machine, machine, registers_of, too_large
 from tengen.kernels.winograd_tiles import TAPS, TRANSFORMS, TileTransform, Transform
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import (
@@ -140,8 +140,8 @@ class Blocks:
 
 def rule(points: int, c: int, o: int, tiles: int | None, size: int, target: Machine | None) -> Winograd:
     """The schedule for C and O channels, so many image tiles, if that is known, and elements of `size` bytes."""
-    width, registers, _ = machine(target)
-    each = max(1, LANES * size // width)
+    _, registers, _ = machine(target)
+    each = registers_of(size, target)
     vectors = 1 if each > 1 or o <= LANES else 2
     most = max(1, min(HEIGHT, (registers - vectors * each - 1) // (vectors * each)))
     room = max(1, SCRATCH_BYTES // (size * points * points * (_pitch(c) + vectors * LANES)))
@@ -160,11 +160,8 @@ def _pitch(c: int) -> int:
 def fits(s: Winograd, points: int, c: int, size: int, target: Machine | None) -> str:
     """Why C channels cannot have the schedule on this target; empty if they can."""
     why = outside(s, rows=(1, HEIGHT), vectors=(1, 4), high=(1, 64), panels=(0, 1 << 12), unroll=(1, 4))
-    if why:
+    if why := why or too_large(s.rows, s.vectors, size, target):
         return why
-    width, registers, _ = machine(target)
-    if s.rows * s.vectors * max(1, LANES * size // width) >= registers:
-        return f"a tile of {s.rows} rows by {s.vectors} vectors needs more than the {registers} registers of {width} bytes"
     tiles = s.rows * s.high
     scratch = size * points * points * tiles * (_pitch(c) + s.vectors * LANES)
     if tiles > 1 and scratch > SCRATCH_BYTES:

@@ -15,7 +15,7 @@ from tengen.kernels.chunks import unrolled_loop
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering
 from tengen.kernels.problem import multiply_add
 from tengen.kernels.source import At
-from tengen.kernels.tile import machine
+from tengen.kernels.tile import machine, registers_of
 from tengen.kernels.winograd_tiles import TAPS, TRANSFORMS, TileTransform, Transform
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, as_int, cast, cdiv, const, equal, maximum, minimum
@@ -61,8 +61,8 @@ class _Weights:
         most = max(1, RUNS // (_blocks(c) * _blocks(o)))
         self.runs = const(1) if most == 1 else maximum(minimum(as_expr(self.grid[1] * self.grid[2]) // OF_AN_IMAGE, most), 1)
         self.run = as_expr(cdiv(cdiv(self.tiles, self.runs), self.together) * self.together)  # tiles of a run
-        width, registers, _ = machine(lo.target)
-        each = max(1, LANES * self.compute.size // width)  # registers of a vector of LANES
+        _, registers, _ = machine(lo.target)
+        each = registers_of(self.compute.size, lo.target)
         self.vectors = 2 if each == 1 and o > LANES else 1
         most = max(1, (registers - self.vectors * each - 1) // (self.vectors * each))
         self.rows = 1 << min(most, LANES // 2).bit_length() - 1  # input channels of the register tile: so many divide a vector
