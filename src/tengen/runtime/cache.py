@@ -15,11 +15,13 @@ import hmac
 import os
 import stat
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tengen.base.config import config
 from tengen.base.version import VERSION
+from tengen.codegen import target
 from tengen.codegen.target import Target
 from tengen.runtime.compile import compile_object
 
@@ -28,6 +30,7 @@ _KEY, _LOCK = "key", "lock"
 _SUFFIX = ".o"
 SCHEDULES = ".s"  # of entries that hold what tuning found
 PROGRAMS = ".p"  # of those that say what a graph has become: `kept.py`
+FACTS = ".t"  # of what LLVM says of this machine
 _PRUNE_EVERY = 64  # writes of this process between two looks at the size of the whole
 
 _keys: dict[Path, bytes] = {}
@@ -211,7 +214,7 @@ def _entries(path: Path) -> list[tuple[float, int, Path]]:
     found = []
     with contextlib.suppress(OSError), os.scandir(path) as files:
         for f in files:
-            if f.name.endswith((_SUFFIX, SCHEDULES, PROGRAMS)) or f.name.startswith(".part-"):
+            if f.name.endswith((_SUFFIX, SCHEDULES, PROGRAMS, FACTS)) or f.name.startswith(".part-"):
                 with contextlib.suppress(OSError):
                     st = f.stat(follow_symlinks=False)
                     found.append((st.st_mtime, st.st_size, Path(f.path)))
@@ -269,3 +272,17 @@ def compiled(ir_text: str, target: Target, level: int = 1) -> bytes:
         data = compile_object(ir_text, target, level)
         put(key_text, data)
     return data
+
+
+def _recall(identity: str, ask: Callable[[], list[str]]) -> list[str]:
+    """What was answered for this identity before, in this process or another; else it is asked now, and kept."""
+    kept = get(identity, FACTS) if identity else None
+    if kept is not None:
+        return kept.decode().split("\n")
+    answer = ask()
+    if identity:
+        put(identity, "\n".join(answer).encode(), FACTS)
+    return answer
+
+
+target.recall = _recall
