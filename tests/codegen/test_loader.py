@@ -123,3 +123,17 @@ def test_a_warm_process_loads_no_llvm(tmp_path):
         subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True) for _ in "12"
     )
     assert first.stdout == "[2.0, 4.0] True\n" and second.stdout == "[2.0, 4.0] False\n"
+
+
+@pytest.mark.parametrize("told, found", [
+    ({"0/level": "1", "0/size": "48K", "2/level": "2", "2/size": "1024K"}, 1 << 20),
+    ({"1/level": "2", "1/size": "2M"}, 2 << 20),
+    ({"0/level": "2", "0/size": "many"}, 0),
+    ({"0/level": "2"}, 0),
+    ({}, 0),
+])  # fmt: skip
+def test_the_second_cache_as_the_kernel_tells(monkeypatch, told, found):
+    monkeypatch.setattr(targets, "_text", lambda file: told.get(file.partition("index")[2], ""))
+    assert targets._kernel_says_l2() == found
+    monkeypatch.setattr(os, "sysconf", lambda name: int(name))  # this build of Python does not know the name: ValueError
+    assert targets._l2_bytes() == (min(found, 1 << 20) if found else 512 << 10)

@@ -98,9 +98,20 @@ def _l2_bytes() -> int:
     """The second cache of a core, as the system tells; the rule of thumb where it does not."""
     try:
         found = os.sysconf("SC_LEVEL2_CACHE_SIZE")
-    except (AttributeError, OSError, ValueError):  # not on this system
-        found = 0
+    except (AttributeError, OSError, ValueError):  # not on this system, or not in this build of Python
+        found = _kernel_says_l2()
     return min(max(found, 256 << 10), 1 << 20) if found > 0 else 512 << 10
+
+
+def _kernel_says_l2() -> int:
+    """What Linux has found out about the first processor's second cache, in bytes; 0 where it says nothing."""
+    units = {"K": 10, "M": 20}
+    for n in range(8):
+        where = f"/sys/devices/system/cpu/cpu0/cache/index{n}/"
+        level, size = _text(where + "level"), _text(where + "size")
+        if level == "2" and size[-1:] in units and size[:-1].isdecimal():
+            return int(size[:-1]) << units[size[-1]]
+    return 0
 
 
 def _text(file: str) -> str:
