@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tengen.base.errors import ConfigError
@@ -18,18 +17,23 @@ def _cpu_limit() -> int:
     """The processors this process may use: the smaller of its affinity and its cgroup's quota."""
     n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        quota, period = _text("/sys/fs/cgroup/cpu.max").split()
         if quota != "max":
             n = min(n, max(1, int(quota) // int(period)))
     except (OSError, ValueError):
         try:
-            q = int(Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us").read_text())
-            p = int(Path("/sys/fs/cgroup/cpu/cpu.cfs_period_us").read_text())
+            q = int(_text("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"))
+            p = int(_text("/sys/fs/cgroup/cpu/cpu.cfs_period_us"))
             if q > 0:
                 n = min(n, max(1, q // p))
         except (OSError, ValueError):
             pass
     return n
+
+
+def _text(file: str) -> str:
+    with open(file) as f:
+        return f.read()
 
 
 def _positive(text: str) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
 from types import FrameType
 
-PACKAGE = str(Path(__file__).parent.parent)
+PACKAGE = os.path.dirname(os.path.dirname(__file__))
 
 
 def user_line() -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tengen.base.config import config
@@ -97,25 +98,72 @@ def _l2_bytes() -> int:
     """The second cache of a core, as the system tells; the rule of thumb where it does not."""
     try:
         found = os.sysconf("SC_LEVEL2_CACHE_SIZE")
-    except (AttributeError, OSError, ValueError):  # not on this system
-        found = 0
+    except (AttributeError, OSError, ValueError):  # not on this system, or not in this build of Python
+        found = _kernel_says_l2()
     return min(max(found, 256 << 10), 1 << 20) if found > 0 else 512 << 10
+
+
+def _kernel_says_l2() -> int:
+    """What Linux has found out about the first processor's second cache, in bytes; 0 where it says nothing."""
+    units = {"K": 10, "M": 20}
+    for n in range(8):
+        where = f"/sys/devices/system/cpu/cpu0/cache/index{n}/"
+        level, size = _text(where + "level"), _text(where + "size")
+        if level == "2" and size[-1:] in units and size[:-1].isdecimal():
+            return int(size[:-1]) << units[size[-1]]
+    return 0
+
+
+def _text(file: str) -> str:
+    """A small file's text without the last line's end; "" where it cannot be read."""
+    try:
+        with open(file) as f:
+            return f.read(1 << 14).strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def _processor() -> Target:
     """This machine's processor."""
-    import llvmlite.binding as llvm
-
-    triple = llvm.get_process_triple()
+    triple, cpu, features = recall(_identity(), _ask_llvm)
     arch = triple.split("-")[0]
     if arch not in DATA_LAYOUTS:
         raise ConfigError(f"no code generation for {triple}; help: x86-64 and AArch64 machines are supported")
-    features = llvm.get_host_cpu_features().flatten()
     if arch == "aarch64":
-        return Target("native", triple, llvm.get_host_cpu_name(), features, 16, 32, l2_bytes=_l2_bytes())
+        return Target("native", triple, cpu, features, 16, 32, l2_bytes=_l2_bytes())
     wide = "+avx512vl" in features.split(",")
     vectors = (64, 32) if wide else (32, 16)
-    return Target("native", triple, llvm.get_host_cpu_name(), features, *vectors, l2_bytes=_l2_bytes())
+    return Target("native", triple, cpu, features, *vectors, l2_bytes=_l2_bytes())
+
+
+def _ask_llvm() -> list[str]:
+    """[triple, cpu, features] of this machine, in LLVM's words. Loads LLVM, which takes longer than most first programs."""
+    import llvmlite.binding as llvm
+
+    return [llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()]
+
+
+def _identity() -> str:
+    """A text that differs where LLVM's answer may: the processor as Linux describes it, the system, LLVM's version. "" where there
+    is no such description."""
+    import llvmlite
+
+    told = (line.partition(":") for line in _text("/proc/cpuinfo").split("\n\n")[0].splitlines())
+    facts = [f"{k.strip()}:{v.strip()}" for k, _, v in told if k.strip() in _FACTS]
+    return "\n".join(["this machine, by LLVM", *facts, *os.uname()[2:], llvmlite.__version__]) if facts else ""
+
+
+_FACTS = {
+    "vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "flags", "Features", "CPU implementer",
+    "CPU architecture", "CPU variant", "CPU part", "CPU revision",
+}  # fmt: skip
+
+
+def _forgetful(identity: str, ask: Callable[[], list[str]]) -> list[str]:
+    return ask()
+
+
+recall = _forgetful  # what was answered for an identity before, else asked now; `runtime/cache.py` remembers on disk
 
 
 _V3 = ("avx2", "fma", "f16c", "bmi2")

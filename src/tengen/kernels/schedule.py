@@ -9,15 +9,17 @@ is computed, a rule's schedule. Out: a schedule that fits. Nothing here touches 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import itertools
-import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from tengen.base.digest import sha256
 from tengen.base.errors import ScheduleError
+
+if TYPE_CHECKING:
+    import random
 
 LONGEST_TEXT = 200
 KEY_DIGITS = 32
@@ -104,7 +106,7 @@ class Schedules:
 
     def key(self, meaning: str) -> str:
         """The key of what is computed: a hash that also tells targets and numbers of threads apart."""
-        return hashlib.sha256(f"{self.target}\n{self.threads}\n{meaning}".encode()).hexdigest()[:KEY_DIGITS]
+        return sha256(f"{self.target}\n{self.threads}\n{meaning}".encode()).hexdigest()[:KEY_DIGITS]
 
     def also(self, entries: Mapping[str, Schedule], strict: bool = False) -> Schedules:
         """The same with more entries, which come first."""
@@ -132,6 +134,8 @@ class Choice:
 
     def worth_a_try(self, s: Schedule) -> Iterator[Schedule]:
         """Schedules that fit: those near `s`, then any, always the same ones."""
+        import random  # only searching draws
+
         rng = random.Random(self.meaning)
         yield from self.near(s)
         yield from (x for x in (s.far(rng) for _ in range(DRAWS)) if not self.fits(x))

@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 from tengen.base.errors import GradientError
 from tengen.loops.lang import Expr, cast, const, fold, is_const, lane, map_expr, not_equal, select, splat
-from tengen.loops.math import function
 
 Operands = tuple["Expr | None", ...]  # the derivatives of an expression's operands: None = zero
 # The derivative of an expression, given those of its operands (at least one is not zero).
@@ -139,6 +138,8 @@ def _winner(e: Expr, ds: Operands) -> Expr | None:
 
 
 def _call(e: Expr, ds: Operands) -> Expr | None:
+    from tengen.loops.math import function
+
     total = None
     for d, partial in zip(ds, function(str(e.attr), len(e.args)).derivatives):
         if d is not None:

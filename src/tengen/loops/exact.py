@@ -6,8 +6,6 @@ casts of large floats, shifts by the width, or division by zero; all are defined
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 
 from tengen.base.dtype import DType, bfloat16, bool_, float64
@@ -92,6 +90,8 @@ def fma64(a, b, c):
 
 
 def _fma_exact(a: float, b: float, c: float) -> float:
+    from fractions import Fraction  # slow to load, and seldom needed
+
     if c in (np.inf, -np.inf):
         return c
     exact = Fraction(a) * Fraction(b) + Fraction(c)

@@ -11,20 +11,9 @@ import math
 from fractions import Fraction
 
 from tengen.base.dtype import float32, float64
-from tengen.loops.floats import (
-    LN2,
-    LOG2_E,
-    LOG10_2,
-    LOG10_E,
-    fast_two_sum,
-    format_of,
-    polynomial,
-    power_of_two,
-    scale,
-    split_constant,
-    two_product,
-)  # fmt: skip
+from tengen.loops.floats import fast_two_sum, format_of, polynomial, power_of_two, scale, two_product
 from tengen.loops.lang import Expr, bitcast, cast, const, equal, fma, maximum, minimum, select
+from tengen.loops.reals import LN2, LOG2_E, LOG10_2, LOG10_E, split_constant
 
 INF, NAN = math.inf, math.nan
 

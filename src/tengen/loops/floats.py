@@ -6,10 +6,8 @@ bits are the same on every target. Read next: `exponential.py`, `trigonometric.p
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 from tengen.base.dtype import DType, float32, float64, int32, int64
 from tengen.loops.lang import Expr, bitcast, cast, const, equal, fma, not_equal, select
@@ -46,34 +44,12 @@ class Format:
         return self.dtype.short
 
 
-# Numbers that no float holds, to more digits than any use here needs.
-LN2 = Fraction("0.6931471805599453094172321214581765680755001343602552541206800094933936")
-LOG2_E = Fraction("1.4426950408889634073599246810018921374266459541529859341354494069311092")
-LOG10_E = Fraction("0.4342944819032518276511289189166050822943970058036665661144537831658646")
-LOG10_2 = Fraction("0.3010299956639811952137388947244930267681898814621085413104274611271081")
-PI = Fraction("3.1415926535897932384626433832795028841971693993751058209749445923078164")
-
 FORMATS = {float32: Format(float32, int32, 23, 127), float64: Format(float64, int64, 52, 1023)}
 
 
 def format_of(x: Expr) -> Format:
     """The `Format` of an expression's dtype."""
     return FORMATS[x.dtype]
-
-
-def split_constant(value: Fraction, dt: DType, parts: int = 2) -> tuple[float, ...]:
-    """A real number as an unevaluated sum of numbers of `dt`, the largest first."""
-    out = []
-    for _ in range(parts):
-        digits = 24 if dt is float32 else 53
-        if not value:
-            out.append(0.0)
-            continue
-        e = math.frexp(float(value))[1]
-        head = Fraction(round(value * Fraction(2) ** (digits - e))) / Fraction(2) ** (digits - e)
-        out.append(float(head))
-        value -= head
-    return tuple(out)
 
 
 def polynomial(name: str, x: Expr, table: str | None = None) -> Expr:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from tengen.base.dtype import float32, float64
 from tengen.base.errors import VerifyError
 from tengen.loops import exponential, powers, special, trigonometric
-from tengen.loops.floats import LN2, LOG2_E, LOG10_E
 from tengen.loops.lang import Expr, call, const, equal, map_expr, rebuild, select, unary
+from tengen.loops.reals import LN2, LOG2_E, LOG10_E
 
 Derivative = Callable[[tuple[Expr, ...], Expr], Expr]
 

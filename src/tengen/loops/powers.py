@@ -12,20 +12,19 @@ from fractions import Fraction
 from tengen.base.dtype import float64, int32
 from tengen.loops.exponential import clamp, precise_exp_parts, split_exponent
 from tengen.loops.floats import (
-    LN2,
     fast_two_sum,
     format_of,
     is_nan,
     polynomial,
     power_of_two,
     scale,
-    split_constant,
     two_product,
     two_sum,
     widened,
     with_sign_of,
-)  # fmt: skip
+)
 from tengen.loops.lang import Expr, bitcast, cast, const, equal, fma, not_equal, select, unary
+from tengen.loops.reals import LN2, split_constant
 
 INF, NAN = math.inf, math.nan
 

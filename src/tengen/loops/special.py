@@ -10,18 +10,9 @@ import math
 
 from tengen.base.dtype import float32, float64
 from tengen.loops.exponential import clamp, clamp_exponent, exp, exp_parts, log1p, precise_exp_parts
-from tengen.loops.floats import (
-    LN2,
-    fast_two_sum,
-    format_of,
-    polynomial,
-    power_of_two,
-    scale,
-    two_product,
-    widened,
-    with_sign_of,
-)
+from tengen.loops.floats import fast_two_sum, format_of, polynomial, power_of_two, scale, two_product, widened, with_sign_of
 from tengen.loops.lang import Expr, bitcast, const, fma, maximum, minimum, select, unary
+from tengen.loops.reals import LN2
 
 NAN = math.nan
 

@@ -13,20 +13,19 @@ from fractions import Fraction
 
 from tengen.base.dtype import float32, float64, int32, int64
 from tengen.loops.floats import (
-    PI,
     choose,
     fast_two_sum,
     format_of,
     is_nan,
     polynomial,
     sign_bit,
-    split_constant,
     two_product,
     two_sum,
     with_sign_of,
-)  # fmt: skip
+)
 from tengen.loops.lang import Expr, bitcast, cast, const, equal, fma, maximum, minimum, select, unary
 from tengen.loops.polynomials import TWO_OVER_PI
+from tengen.loops.reals import PI, split_constant
 
 MAGIC, MAGIC_BITS = 1.5 * 2.0**52, 0x4338000000000000
 

@@ -10,28 +10,34 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
-import hmac
 import os
 import stat
 import warnings
+from _operator import _compare_digest as compare_digest  # of `hmac`, which loads OpenSSL
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tengen.base.config import config
+from tengen.base.digest import blake2b, sha256
 from tengen.base.version import VERSION
+from tengen.codegen import target
 from tengen.codegen.target import Target
 from tengen.runtime.compile import compile_object
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _HASH_BYTES = 32
 _KEY, _LOCK = "key", "lock"
 _SUFFIX = ".o"
 SCHEDULES = ".s"  # of entries that hold what tuning found
 PROGRAMS = ".p"  # of those that say what a graph has become: `kept.py`
+FACTS = ".t"  # of what LLVM says of this machine
 _PRUNE_EVERY = 64  # writes of this process between two looks at the size of the whole
 
-_keys: dict[Path, bytes] = {}
-_unusable: set[Path] = set()
+_keys: dict[str, bytes] = {}  # of directories
+_unusable: set[str] = set()
 _writes = 0
 
 
@@ -50,7 +56,13 @@ class Info:
 
 def directory() -> Path:
     """Where the cache is: the knob `cache_dir`, or ``~/.cache/tengen``."""
-    return Path(config.cache_dir).expanduser() if config.cache_dir else Path("~/.cache/tengen").expanduser()
+    from pathlib import Path  # it loads much, and what reads the cache needs none of it
+
+    return Path(_directory())
+
+
+def _directory() -> str:
+    return os.path.expanduser(config.cache_dir or "~/.cache/tengen")
 
 
 def _private(st: os.stat_result, kind: int) -> bool:
@@ -58,16 +70,16 @@ def _private(st: os.stat_result, kind: int) -> bool:
     return stat.S_IFMT(st.st_mode) == kind and st.st_uid == os.getuid() and not st.st_mode & 0o077
 
 
-def _ready() -> tuple[Path, bytes] | None:
+def _ready() -> tuple[str, bytes] | None:
     """The directory and its key, made on first use; None, after one warning, when there can be none."""
     if not config.cache:
         return None
-    path = directory()
+    path = _directory()
     if path in _unusable:
         return None
     try:
         if path not in _keys:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make(path)
         if not _private(os.stat(path), stat.S_IFDIR):
             raise PermissionError("it is not this user's alone (mode 0700 is needed)")
         if path not in _keys:
@@ -79,24 +91,31 @@ def _ready() -> tuple[Path, bytes] | None:
         return None
 
 
-def _load_key(path: Path) -> bytes:
+def _make(path: str) -> None:
+    """The directory, and those above it, where they are missing."""
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+
+
+def _load_key(path: str) -> bytes:
     """The key of this cache. The first process to link its key into place decides; the rest read it."""
     for _ in range(3):
-        there = os.path.lexists(path / _KEY)  # asked before reading: a key that appears in between is whole
-        key = _read(path / _KEY)
+        there = os.path.lexists(f"{path}/{_KEY}")  # asked before reading: a key that appears in between is whole
+        key = _read(f"{path}/{_KEY}")
         if key is not None and len(key) == _HASH_BYTES:
             return key
         if there:  # not ours, or damaged: entries under it are lost
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(path / _KEY)
+                os.unlink(f"{path}/{_KEY}")
         part = _write_beside(path, os.urandom(_HASH_BYTES))
         with contextlib.suppress(FileExistsError):
-            os.link(part, path / _KEY)
+            os.link(part, f"{path}/{_KEY}")
         os.unlink(part)
     raise OSError("its key cannot be read back")
 
 
-def _read(file: Path) -> bytes | None:
+def _read(file: str) -> bytes | None:
     """A file's bytes, if it is a plain private file of this user's."""
     try:
         fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -111,7 +130,7 @@ def _read(file: Path) -> bytes | None:
             return None
 
 
-def _write_beside(path: Path, data: bytes) -> str:
+def _write_beside(path: str, data: bytes) -> str:
     """A new private file in the directory, complete."""
     import tempfile  # here, because only what compiles needs it
 
@@ -126,11 +145,11 @@ def _write_beside(path: Path, data: bytes) -> str:
 
 
 def _seal(key: bytes, name: str, data: bytes) -> bytes:
-    return hashlib.blake2b(name.encode() + b"\0" + data, digest_size=_HASH_BYTES, key=key).digest()
+    return blake2b(name.encode() + b"\0" + data, digest_size=_HASH_BYTES, key=key).digest()
 
 
 def _name(key_text: str, suffix: str = _SUFFIX) -> str:
-    return hashlib.sha256(key_text.encode()).hexdigest() + suffix
+    return sha256(key_text.encode()).hexdigest() + suffix
 
 
 def stamp(key_text: str, suffix: str = _SUFFIX) -> tuple[int, ...] | None:
@@ -139,7 +158,7 @@ def stamp(key_text: str, suffix: str = _SUFFIX) -> tuple[int, ...] | None:
     if not config.cache:
         return None
     try:
-        st = os.stat(directory() / _name(key_text, suffix), follow_symlinks=False)
+        st = os.stat(f"{_directory()}/{_name(key_text, suffix)}", follow_symlinks=False)
     except OSError:
         return None
     return st.st_ino, st.st_mtime_ns, st.st_size
@@ -154,7 +173,7 @@ def locked():
         return
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
-            fd = os.open(place[0] / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            fd = os.open(f"{place[0]}/{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             stack.callback(os.close, fd)
             fcntl.flock(fd, fcntl.LOCK_EX)
         yield
@@ -171,14 +190,14 @@ def get_named(name: str) -> bytes | None:
     if place is None:
         return None
     path, key = place
-    raw = _read(path / name)
+    raw = _read(f"{path}/{name}")
     if raw is None or len(raw) < _HASH_BYTES:
         return None
     data = raw[_HASH_BYTES:]
-    if not hmac.compare_digest(raw[:_HASH_BYTES], _seal(key, name, data)):
+    if not compare_digest(raw[:_HASH_BYTES], _seal(key, name, data)):
         return None
     with contextlib.suppress(OSError):
-        os.utime(path / name)
+        os.utime(f"{path}/{name}")
     return data
 
 
@@ -193,7 +212,7 @@ def put(key_text: str, data: bytes, suffix: str = _SUFFIX) -> None:
     try:
         part = _write_beside(path, _seal(key, name, data) + data)
         try:
-            os.replace(part, path / name)
+            os.replace(part, f"{path}/{name}")
         except OSError:
             os.unlink(part)
             raise
@@ -206,19 +225,19 @@ def put(key_text: str, data: bytes, suffix: str = _SUFFIX) -> None:
         _prune(path)
 
 
-def _entries(path: Path) -> list[tuple[float, int, Path]]:
+def _entries(path: str) -> list[tuple[float, int, str]]:
     """(last use, bytes, file) of every entry and every part that a dead process left."""
     found = []
     with contextlib.suppress(OSError), os.scandir(path) as files:
         for f in files:
-            if f.name.endswith((_SUFFIX, SCHEDULES, PROGRAMS)) or f.name.startswith(".part-"):
+            if f.name.endswith((_SUFFIX, SCHEDULES, PROGRAMS, FACTS)) or f.name.startswith(".part-"):
                 with contextlib.suppress(OSError):
                     st = f.stat(follow_symlinks=False)
-                    found.append((st.st_mtime, st.st_size, Path(f.path)))
+                    found.append((st.st_mtime, st.st_size, f.path))
     return found
 
 
-def _prune(path: Path) -> None:
+def _prune(path: str) -> None:
     """Removes the oldest entries while the cache is larger than it may be."""
     found = sorted(_entries(path))
     size = sum(n for _, n, _ in found)
@@ -226,26 +245,25 @@ def _prune(path: Path) -> None:
         if size <= config.cache_bytes:
             break
         with contextlib.suppress(OSError):
-            file.unlink()
+            os.unlink(file)
         size -= n
 
 
 def info() -> Info:
     """What the cache holds now."""
-    path = directory()
-    every = _entries(path)
-    found = [e for e in every if e[2].suffix == _SUFFIX]
-    schedules = sum(e[2].suffix == SCHEDULES for e in every)
-    programs = sum(e[2].suffix == PROGRAMS for e in every)
-    return Info(path, len(found), sum(n for _, n, _ in found), config.cache_bytes, schedules, programs)
+    every = _entries(_directory())
+    found = [e for e in every if e[2].endswith(_SUFFIX)]
+    schedules = sum(e[2].endswith(SCHEDULES) for e in every)
+    programs = sum(e[2].endswith(PROGRAMS) for e in every)
+    return Info(directory(), len(found), sum(n for _, n, _ in found), config.cache_bytes, schedules, programs)
 
 
 def clear() -> int:
     """Removes every entry; returns how many bytes that were. The key stays."""
     size = 0
-    for _, n, file in _entries(directory()):
+    for _, n, file in _entries(_directory()):
         with contextlib.suppress(OSError):
-            file.unlink()
+            os.unlink(file)
             size += n
     return size
 
@@ -269,3 +287,17 @@ def compiled(ir_text: str, target: Target, level: int = 1) -> bytes:
         data = compile_object(ir_text, target, level)
         put(key_text, data)
     return data
+
+
+def _recall(identity: str, ask: Callable[[], list[str]]) -> list[str]:
+    """What was answered for this identity before, in this process or another; else it is asked now, and kept."""
+    kept = get(identity, FACTS) if identity else None
+    if kept is not None:
+        return kept.decode().split("\n")
+    answer = ask()
+    if identity:
+        put(identity, "\n".join(answer).encode(), FACTS)
+    return answer
+
+
+target.recall = _recall

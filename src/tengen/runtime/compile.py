@@ -10,15 +10,19 @@ they want.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import itertools
+import platform
 import re
 import struct
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from tengen.base.errors import CompileError
 from tengen.codegen.target import Target
+from tengen.runtime import loader
 
 compilations = 0  # modules that LLVM has compiled in this process
 _lock = threading.Lock()
@@ -140,8 +144,8 @@ def add_symbols(symbols: Mapping[str, int]) -> None:
 class Loaded:
     """Machine code in this process. It stays as long as this object is referenced."""
 
-    def __init__(self, tracker, functions: frozenset[str]):
-        self._tracker, self._functions = tracker, functions
+    def __init__(self, addresses: Any, functions: Collection[str], memory: Any = None):
+        self._addresses, self._functions, self._memory = addresses, functions, memory
 
     def address(self, name: str) -> int:
         """Where a function or variable of the object is.
@@ -150,14 +154,33 @@ class Loaded:
         """
         if name not in self._functions:
             raise KeyError(f"{name!r} is not defined by this object; it has {', '.join(sorted(self._functions))}")
-        return self._tracker[name]
+        return self._addresses[name]
 
 
 def load_object(data: bytes) -> Loaded:
-    """Links an object file of `compile_object` into this process.
+    """Links an object file of `compile_object` into this process: by `loader.py`, or where that cannot by LLVM.
 
     Errors: CompileError for bytes that are no object file of this machine's kind, or a symbol that nobody defines.
     """
+    if platform.machine() == "x86_64" and (code := loader.load(data, _address)) is not None:
+        return Loaded(code.addresses, code.addresses, code.memory)
+    return _load_by_llvm(data)
+
+
+def _address(name: str) -> int | None:
+    """Of a symbol that others define."""
+    if name in _extra_symbols:
+        return _extra_symbols[name]
+    found = getattr(_process(), name, None)
+    return None if found is None else ctypes.cast(found, ctypes.c_void_p).value
+
+
+@functools.cache
+def _process() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
+
+
+def _load_by_llvm(data: bytes) -> Loaded:
     defined, wanted = elf_symbols(data)
     with _lock:
         linker = _linker()

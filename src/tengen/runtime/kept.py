@@ -9,15 +9,13 @@ that other weights need no other entry. Only small constants, whose values becom
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tengen.base.config import config
+from tengen.base.digest import blake2b
 from tengen.base.dtype import DType, dtype
 from tengen.base.errors import TengenError
 from tengen.base.version import VERSION
@@ -33,7 +31,7 @@ from tengen.ops.define import lookup
 from tengen.runtime import cache
 from tengen.runtime.arena import Temporaries
 from tengen.runtime.program import Program
-from tengen.runtime.schedules import from_text
+from tengen.runtime.schedules import parsed
 
 SMALL = 64  # elements: passes look at the values of no larger constant
 _DECIDE = ("base", "loops", "ir", "kernels", "ops", "passes", "codegen", "runtime")  # floors that make programs of graphs
@@ -63,14 +61,16 @@ def identity(
     tuned = [schedules.threads, schedules.strict, *sorted((k, str(s)) for k, s in schedules.entries.items())]
     knobs = [(k, getattr(config, k)) for k in vars(config) if k not in _MOOT]
     facts = (name, fold, list(names), where, knobs, tuned, Target.host(), _facts(graph))
-    digest = hashlib.blake2b(repr(facts).encode(), digest_size=32).hexdigest()
+    digest = blake2b(repr(facts).encode(), digest_size=32).hexdigest()
     return f"tengen {VERSION} {_sources()} program {digest}"
 
 
 @functools.cache
 def _sources() -> str:
     """A digest of what makes programs of graphs: whoever changes Tengen itself does not meet programs of before."""
-    h = hashlib.blake2b(digest_size=16)
+    h = blake2b(digest_size=16)
+    from pathlib import Path
+
     root = Path(__file__).parent.parent
     for file in sorted(f for floor in _DECIDE for f in (root / floor).rglob("*.py")):
         h.update(file.read_bytes())
@@ -133,6 +133,8 @@ def keep(key: str, graph: Graph, program: Program, arrays: list[Array]) -> None:
             "names": f.names, "seen": _seen(f.values),
         },
     }  # fmt: skip
+    import json
+
     cache.put(key, json.dumps(entry, separators=(",", ":")).encode(), cache.PROGRAMS)
 
 
@@ -142,6 +144,8 @@ def find(key: str, graph: Graph, compute: Compute) -> Made | None:
     Args:
         graph: of which the key is. compute: runs what folds constants.
     """
+    import json
+
     data = cache.get(key, cache.PROGRAMS)
     if data is None:
         return None
@@ -175,7 +179,7 @@ def _read(entry: dict, graph: Graph, compute: Compute) -> Made | None:
 
 
 def _seen(values: Sequence[np.ndarray]) -> str:
-    return hashlib.blake2b(repr([_value(a) for a in values]).encode(), digest_size=16).hexdigest()
+    return blake2b(repr([_value(a) for a in values]).encode(), digest_size=16).hexdigest()
 
 
 def _program(p: Program) -> dict[str, Any]:
@@ -202,7 +206,7 @@ def _parsed(e: dict[str, Any]) -> Program | None:
     return Program(
         e["name"], "", Target.host(), n_inputs, n_outputs, list(map(_read_dim, e["params"])), list(map(_read_dim, e["derived"])),  # type: ignore[arg-type]
         temps, e["kernels"], constants=list(map(_id, e["constants"])), output_bytes=e["output_bytes"],
-        schedules=from_text(json.dumps(e["schedules"])), object=e["object"], code=code,
+        schedules=parsed(e["schedules"]), object=e["object"], code=code,
     )  # fmt: skip
 
 

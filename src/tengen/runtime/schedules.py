@@ -7,7 +7,6 @@ counts as absent.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from tengen.base.config import config
@@ -60,6 +59,8 @@ def _entries(name: str) -> dict[str, Schedule]:
 
 def to_text(entries: Mapping[str, Schedule]) -> str:
     """Schedules as JSON: an object of texts."""
+    import json  # as below: few programs have schedules of their own
+
     return json.dumps({k: str(s) for k, s in entries.items()}, separators=(",", ":"))
 
 
@@ -68,10 +69,17 @@ def from_text(text: str) -> dict[str, Schedule]:
 
     Errors: ScheduleError for any other text.
     """
+    import json
+
     try:
         table = json.loads(text)
     except (ValueError, RecursionError) as e:
         raise ScheduleError(f"schedules are not JSON: {e}") from None
+    return parsed(table)
+
+
+def parsed(table: object) -> dict[str, Schedule]:
+    """The same of what JSON says: texts by key."""
     if not isinstance(table, dict) or len(table) > MOST or not all(isinstance(s, str) for s in table.values()):
         raise ScheduleError(f"schedules are not a table of at most {MOST} texts")
     found = {}

@@ -1,0 +1,139 @@
+"""Objects are linked by the small loader where it can, and by LLVM where it cannot; both give code that does the same."""
+
+import ctypes
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+from tengen.base.errors import CompileError
+from tengen.codegen import target as targets
+from tengen.codegen.target import Target
+from tengen.runtime import compile as compiler
+from tengen.runtime import loader
+
+HERE = pytest.mark.skipif(platform.machine() != "x86_64", reason="the loader knows x86-64")
+
+# Constants, data that is written and data that is zero, a table of addresses, a call inside and one of a library's.
+IR = """
+declare i64 @time(ptr)
+@seven = internal constant i64 7, align 8
+@state = global i64 40
+@count = internal global i64 0
+@where = global ptr @inner
+@wide = internal constant [4 x i64] [i64 1, i64 2, i64 3, i64 4], align 64
+define internal i64 @inner(i64 %x) noinline {
+  %c = load i64, ptr @count
+  %n = add i64 %c, %x
+  store i64 %n, ptr @count
+  ret i64 %n
+}
+define i64 @f(i64 %i) {
+  %now = call i64 @time(ptr null)
+  %past = icmp sgt i64 %now, 0
+  %one = zext i1 %past to i64
+  %seven = load volatile i64, ptr @seven
+  %n = mul i64 %one, %seven
+  %s = load i64, ptr @state
+  %p = getelementptr i64, ptr @wide, i64 %i
+  %w = load i64, ptr %p
+  %a = add i64 %n, %s
+  %b = add i64 %a, %w
+  %r = call i64 @inner(i64 %b)
+  ret i64 %r
+}
+"""
+
+
+def _calls(loaded):
+    f = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(loaded.address("f"))
+    inner = ctypes.c_void_p.from_address(loaded.address("where")).value
+    g = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(inner)
+    ctypes.c_int64.from_address(loaded.address("state")).value += 1
+    return [f(0), f(3), g(5)]
+
+
+@HERE
+def test_the_same_as_llvm():
+    data = compiler.compile_object(IR, Target.host())
+    code = loader.load(data, compiler._address)
+    assert code is not None and set(code.addresses) == set(compiler.elf_symbols(data)[0]) == {"f", "state", "where"}
+    mine, llvm = compiler.load_object(data), compiler._load_by_llvm(data)
+    assert mine._memory is not None and llvm._memory is None
+    assert _calls(mine) == _calls(llvm) == [49, 101, 106]
+    again = compiler.load_object(data)  # its own data
+    assert _calls(again)[0] == 49 and _calls(mine)[0] == 156
+
+
+@HERE
+def test_code_cannot_be_written():
+    loaded = compiler.load_object(compiler.compile_object(IR, Target.host()))
+    maps = {}
+    with open("/proc/self/maps") as f:
+        for line in f:
+            span, rights = line.split()[:2]
+            maps[tuple(int(x, 16) for x in span.split("-"))] = rights
+    rights = lambda name: next(r for (a, b), r in maps.items() if a <= loaded.address(name) < b)
+    assert rights("f") == "r-xp" and rights("state") == "rw-p"
+
+
+@HERE
+def test_what_it_leaves_to_a_linker():
+    data = bytearray(compiler.compile_object(IR, Target.host()))
+    assert loader.load(bytes(data), lambda name: None) is None  # nobody knows time
+    for junk in (b"", b"\x7fELF", bytes(data[:200]), b"MZ" * 100):
+        assert loader.load(junk, compiler._address) is None
+    other = compiler.compile_object("define i64 @f() {\n  ret i64 1\n}\n", Target.named("aarch64"))
+    assert loader.load(other, compiler._address) is None
+    local = "@t = thread_local global i64 3\ndefine i64 @f() {\n  %x = load i64, ptr @t\n  ret i64 %x\n}\n"
+    assert loader.load(compiler.compile_object(local, Target.host()), compiler._address) is None
+    tables = [
+        i
+        for i in range(0, len(data) - 24)
+        if data[i + 8 : i + 12] == b"\4\0\0\0" and data[i + 16 : i + 24] == b"\xfc" + b"\xff" * 7
+    ]
+    for i in tables:  # calls become a relocation of another kind
+        data[i + 8] = 99
+    assert tables and loader.load(bytes(data), compiler._address) is None
+    with pytest.raises(CompileError):
+        compiler.load_object(bytes(data[:200]))
+
+
+def test_what_llvm_says_is_asked_once(monkeypatch):
+    asked = []
+    answer = ["x86_64-unknown-linux-gnu", "znver5", "+avx2,+avx512vl"]
+    ask = lambda: asked.append(1) or answer
+    assert targets.recall("", ask) == answer and targets.recall("", ask) == answer
+    assert len(asked) == 2  # a machine that cannot be told from others is asked anew
+    identity = f"of this test {os.getpid()}"
+    assert targets.recall(identity, ask) == answer and targets.recall(identity, ask) == answer
+    assert len(asked) == 3
+    assert targets._ask_llvm() == [Target.host().triple, Target.host().cpu, Target.host().features] or os.environ.get(
+        "TENGEN_TARGET"
+    )
+
+
+@HERE
+def test_a_warm_process_loads_no_llvm(tmp_path):
+    code = "import sys, tengen; x = tengen.Tensor([1.0, 2.0]); print((x + x).tolist(), 'llvmlite.binding' in sys.modules)"
+    env = {**os.environ, "TENGEN_CACHE_DIR": str(tmp_path / "cache")}
+    first, second = (
+        subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True) for _ in "12"
+    )
+    assert first.stdout == "[2.0, 4.0] True\n" and second.stdout == "[2.0, 4.0] False\n"
+
+
+@pytest.mark.parametrize("told, found", [
+    ({"0/level": "1", "0/size": "48K", "2/level": "2", "2/size": "1024K"}, 1 << 20),
+    ({"1/level": "2", "1/size": "2M"}, 2 << 20),
+    ({"0/level": "2", "0/size": "many"}, 0),
+    ({"0/level": "2"}, 0),
+    ({}, 0),
+])  # fmt: skip
+def test_the_second_cache_as_the_kernel_tells(monkeypatch, told, found):
+    monkeypatch.setattr(targets, "_text", lambda file: told.get(file.partition("index")[2], ""))
+    assert targets._kernel_says_l2() == found
+    monkeypatch.setattr(os, "sysconf", lambda name: int(name))  # this build of Python does not know the name: ValueError
+    assert targets._l2_bytes() == (min(found, 1 << 20) if found else 512 << 10)
