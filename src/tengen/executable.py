@@ -122,14 +122,17 @@ class Executable:
         call, layouts, constants = plan
         if launch_log.active is not None:
             call = self._call_into(launch_log.active, extents)
-        out = call(*buffers, *constants)
+        out = call(*buffers, *constants) if constants else call(*buffers)
         made = [_make(out, layouts[0])] if len(layouts) == 1 else list(map(_make, out, layouts))
-        if self._checks:
-            flags = made.pop().numpy()
-            if flags.any():
-                c = self._checks[int(flags.argmax())]
-                line = "" if c.where is None else f" [at {c.where}]"
-                raise getattr(errors, c.error)(f"{self.name}: {c.message}{line}")
+        return self._checked(made) if self._checks else made
+
+    def _checked(self, made: list[Tensor]) -> list[Tensor]:
+        """The outputs without the last, which says what the graph's checks have found; the error of the first that is violated."""
+        flags = made.pop().numpy()
+        if flags.any():
+            c = self._checks[int(flags.argmax())]
+            line = "" if c.where is None else f" [at {c.where}]"
+            raise getattr(errors, c.error)(f"{self.name}: {c.message}{line}")
         return made
 
     def _specialised(self, extents: tuple[int, ...]) -> Executable:

@@ -151,6 +151,21 @@ def test_an_expression_is_computed_where_it_is_needed():
     assert both(kernel, [np.zeros(4, np.int64)], [9, 0])[0].tolist() == [0, 0, 63, 9]
 
 
+def test_indices_that_a_loop_does_not_change_are_computed_before_it():
+    k = Builder("before")
+    x, o, n, m = k.input("x", float32), k.output("o", float32), k.int("n"), k.int("m")
+    p = k.split(n)
+    with k.loop(0, n, name="row") as r, k.if_(r < n - 1), k.loop(0, m, name="inner") as i:
+        with k.if_(i > 0):
+            k.store(o, (p * n + r) * m + i, k.load(x, (r + 1) * (n * m) + p * m + i))
+    kernel = k.build()
+    rng = np.random.default_rng(0)
+    both(kernel, [rng.standard_normal(3 * 12).astype(np.float32), np.zeros(36, np.float32)], [3, 4], 3)
+    text = emit_kernel(kernel, Target.host())
+    inner = text[text.index("%inner.") :]
+    assert " mul " in text and " mul " not in inner
+
+
 def test_an_assigned_variable_is_read_anew():
     k = Builder("anew")
     o = k.output("o", int64)

@@ -134,6 +134,14 @@ def test_runs_that_do_not_line_up_with_lanes(symbolic):
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
+def test_rows_side_by_side(symbolic):
+    """Enough rows that some are folded at a time, and some that are left over; several runs of a row, which turn lanes."""
+    for shape, axes in [((128, 37), (1,)), ((131, 70), (1,)), ((133, 4097), (1,)), ((2, 130, 19), (0, 2))]:
+        x = data(shape)
+        assert same(reduced("add", x, axes, symbolic, backwards=True), model("add", x, axes)), shape
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
 def test_long_rows_are_cut_into_pieces_of_any_order(symbolic):
     x = data((2, 20000))
     for v, axes in [(x, (1,)), (x, (0, 1)), (x.T, (0,)), (x.reshape(10000, 4), (0,)), (x.reshape(2500, 16), (0,))]:

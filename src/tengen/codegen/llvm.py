@@ -40,6 +40,8 @@ from tengen.loops.lang import (
 STACK_ALIGN = 64
 STREAM_ALIGN = 64  # of an address that is written past the caches: that of the widest register
 _SLOT = LANES * 8  # bytes of a stack slot that holds any vector
+_INDEX = ("mul i64 ", "add i64 ", "sub i64 ")  # what indices are made of
+_NAME = re.compile(r"%[\w.]+")
 
 
 def emit_kernel(kernel: Kernel, target: Target) -> str:
@@ -111,6 +113,8 @@ class _Function(Values):
         self._buffers = {b: i for i, b in enumerate(kernel.buffers)}
         self._scratch = {b: i for i, b in enumerate(kernel.scratch)}
         self._entry: dict[str, str] = {}  # name -> what defines it, for parameters and stack memory in use
+        self._depth: dict[str, int] = {}  # of the block, among those of `_known`, where a name is defined; the entry's is 0
+        self._loops: list[tuple[int, list[str]]] = []  # those that are open: the depth of the body, the lines before it
 
     def text(self) -> str:
         k = self.kernel
@@ -133,6 +137,28 @@ class _Function(Values):
         f32, pairs = f"<{LANES} x float>", f"<{2 * LANES} x bfloat>"
         a, b = (self.convert("bitcast", x, f"<{LANES} x i32>", pairs) for x in (a, b))
         return self.intrinsic("x86.avx512bf16.dpbf16ps.512", f32, f"{f32} {total}", f"{pairs} {a}", f"{pairs} {b}")
+
+    # ---- indices before loops
+
+    def fresh(self, text: str, hint: str = "v") -> str:
+        r = super().fresh(text, hint)
+        self._depth[r] = len(self._known) - 1
+        return r
+
+    def pure(self, text: str) -> str:
+        """As for all values; but what a loop does not change of an index is computed before it, where extents are no numbers: an
+        element's place is then several multiplications, which LLVM's code generator would leave in the loop."""
+        if not self._ints or not text.startswith(_INDEX):
+            return super().pure(text)
+        depth = max((self._depth.get(name, 0) for name in _NAME.findall(text)), default=0)
+        for body, before in self._loops:
+            if body > depth:
+                known, lines = self._known, self.lines
+                self._known, self.lines = known[:body], before
+                r = super().pure(text)
+                self._known, self.lines = known, lines
+                return r
+        return super().pure(text)
 
     # ---- names that the entry block defines
 
@@ -194,22 +220,23 @@ class _Function(Values):
         """for i in range(start, stop, step), with the variables that it changes."""
         before, top, done = self.block, self.label("loop"), self.label("done")
         runs = start[0] != "%" and stop[0] != "%" and int(start) < int(stop)  # at least once, known here
-        if runs:
-            self.lines.append(f"  br label %{top}")
-        else:
-            some = self.pure(f"icmp slt i64 {start}, {stop}")
-            self.lines.append(f"  br i1 {some}, label %{top}, label %{done}")
-        self.open(top)
-        at = len(self.lines)  # phis go here once the end of the body is known
+        enter = f"  br label %{top}"
+        if not runs:
+            enter = f"  br i1 {self.pure(f'icmp slt i64 {start}, {stop}')}, label %{top}, label %{done}"
+        outer, self.lines = self.lines, []
+        self._loops.append((len(self._known), outer))
+        self.block = top
         self._count += 1 + len(carried)
         names = [f"%{_register_name(v.attr)}.{self._count - n}" for n, v in enumerate(carried)]
         i = f"%{_register_name(hint)}.{self._count - len(carried)}"
 
         def whole() -> None:
             self.env.update(zip(carried, names))
+            self._depth.update(dict.fromkeys([i, *names], len(self._known) - 1))
             body(i)
 
         end = self.inside(whole)
+        self._loops.pop()
         following = self.fresh(f"add nsw i64 {i}, {step}", "next")
         again = self.fresh(f"icmp slt i64 {following}, {stop}", "again")
         latch = self.block
@@ -217,7 +244,8 @@ class _Function(Values):
         phis = [f"  {i} = phi i64 [ {start}, %{before} ], [ {following}, %{latch} ]"]
         for v, name in zip(carried, names):
             phis.append(f"  {name} = phi {type_of(v.dtype, v.lanes)} [ {self.env[v]}, %{before} ], [ {end[v]}, %{latch} ]")
-        self.lines[at:at] = phis
+        outer += [enter, f"{top}:", *phis, *self.lines]
+        self.lines = outer
         self.open(done)
         for v in carried:
             edges = [(end[v], latch)] if runs else [(self.env[v], before), (end[v], latch)]

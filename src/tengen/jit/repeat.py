@@ -23,16 +23,19 @@ class Repeat:
     """A recording for arguments of certain layouts: tensors alone, dense in order.
 
     Attributes:
-        recording: what is run. extents: the numbers of its open extents.
+        recording: what is run. extents: the numbers of its open extents. single: whether its one output is all that a call gives.
     """
 
-    __slots__ = ("recording", "extents", "_run", "_states", "_written", "_borrowed")
+    __slots__ = ("recording", "extents", "single", "_call", "_states", "_written", "_plain", "_borrowed")
 
     def __init__(self, recording: Recording, extents: tuple[int, ...]):
-        self.recording, self.extents, self._run = recording, extents, recording.run
+        self.recording, self.extents = recording, extents
+        self.single = recording.result == ("T",) and not recording.grads
         self._states = [(t, t._layout) for t in recording.states]
         assert recording.run is not None
+        self._call = recording.run.__call__  # a bound method: calling it costs half of what calling the object does
         self._written = [recording.states[i] for i in recording.run.written]
+        self._plain = not (self._states or recording.guards)  # a function of its arguments alone
         self._borrowed = native.borrowed
 
     @staticmethod
@@ -41,20 +44,24 @@ class Repeat:
         named = any(isinstance(t, int) for t, _, _ in (*r.grads, *r.guards))
         return not (r.open or named or r.owners or any(r.taped)) and all(x._layout.contiguous for x in leaves)
 
-    def __call__(self, args: Sequence[Tensor]) -> list[Tensor] | None:
+    def run(self, args: Sequence[Tensor]) -> list[Tensor] | None:
         """The outputs of the program for these arguments; None, and nothing has happened, where the recording may not fit."""
         buffers = [x._data for x in args if x._node is None]
-        if len(buffers) != len(args):
+        if len(buffers) != len(args) or not (self._plain or self._ready()):
             return None
+        if self._states:
+            buffers += [t._data for t, _ in self._states]
+        return self._call(buffers, self.extents)
+
+    def _ready(self) -> bool:
+        """Whether states and gradients are as they were recorded; those that a run writes are then their tensors' own."""
         for t, layout in self._states:
             if t._layout is not layout or t._node is not None:
-                return None
+                return False
         for t, there, overflow in self.recording.guards:
             if (getattr(t, "_grad", None) is not None) != there or getattr(t, "overflow", None) is not overflow:
-                return None
+                return False
         for t in self._written:
             if getrefcount(t._data) > 2 or self._borrowed(t._data):
                 own(t)
-        if self._states:
-            buffers += [t._data for t, _ in self._states]
-        return self._run(buffers, self.extents)  # type: ignore[misc]
+        return True

@@ -225,16 +225,16 @@ class trace:
         return (trace, (self.function,))
 
     def __call__(self, *args, **kwargs):
-        if not trace.enabled or tracing.recorder is not None:
+        if not trace.enabled or (tracing.active is not None and tracing.recorder is not None):
             return self.function(*args, **kwargs)
         try:
             layouts = None if kwargs else (casting.key, *[x._layout for x in args])
             known = self._known.get(layouts)
         except AttributeError:  # not tensors alone
             layouts = known = None
-        if known is not None and not config.debug and (made := known(args)) is not None:
+        if known is not None and not config.debug and (made := known.run(args)) is not None:
             self._last = known.recording
-            return self._finish(known.recording, args, made)
+            return made[0] if known.single else self._finish(known.recording, args, made)
         recording, leaves, extents = self._find(args, kwargs)
         if recording.open:
             return self.function(*args, **kwargs)

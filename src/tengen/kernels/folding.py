@@ -2,10 +2,10 @@
 
 The reduced axes, flattened in logical order, are cut into chunks of `CHUNK` elements. In a chunk element i belongs to lane
 i mod 16; the 16 lanes are combined by the fixed tree of `lang.fold`, and the chunks in order. Absent lanes hold the neutral
-element, which changes no bit. In: a `Fold` (what is combined) and a `Frame` (over what). Out: code inside a kernel, for one row
-with the vector along it (`fold_along`), or for a block of rows with the vector across them (`fold_across`).
+element, which changes no bit. In: a `Fold` (what is combined) and a `Frame` (over what). Out: code inside a kernel, for a block
+of rows with the vector across them (`Columns`); `along.py` has that for rows with the vector along them.
 
-Read next: `reduce.py` and `rows.py` (kernels made of it), `arg.py` (a fold that remembers positions).
+Read next: `along.py`, `reduce.py` and `rows.py` (kernels made of it), `arg.py` (a fold that remembers positions).
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from tengen.loops.lang import (
     fold,
     maximum,
     minimum,
-    not_equal,
     ramp,
     select,
     splat,
@@ -315,85 +314,11 @@ def settled(f: Fold, frame: Frame, state: State) -> State:
     return tuple(select(equal(frame.count, 0), e, s) for e, s in zip(f.empty, state))
 
 
-# ---- the vector along the row ----------------------------------------------------------------------------------------
-
-
-def fold_along(
-    k: KernelBuilder, f: Fold, frame: Frame, source: Source, row: Sequence[Index], chunks: tuple[Index, Index]
-) -> State:
-    """The state of a row's chunks `chunks[0] <= c < chunks[1]`, with the vector along the row."""
-    if as_int(chunks[0]) == 0 and as_int(chunks[1]) == 1:
-        return _chunk_along(k, f, frame, source, row, const(0))
-    total = [k.var(s, name="total") for s in f.start]
-    with k.loop(*chunks, name="chunk") as c:
-        assign(k, total, f.join(tuple(t.value for t in total), _chunk_along(k, f, frame, source, row, c)))
-    return tuple(t.value for t in total)
-
-
 def assign(k: KernelBuilder, variables: Sequence, values: Sequence[Expr]) -> None:
     """Gives all variables their new values at once."""
     values = [k.let(v) for v in values] if len(values) > 1 else values
     for x, v in zip(variables, values):
         x.set(v)
-
-
-def _chunk_along(k: KernelBuilder, f: Fold, frame: Frame, source: Source, row: Sequence[Index], c: Expr) -> State:
-    state = [k.var(splat(s), name="lanes") for s in f.start]
-    first = k.let(c * CHUNK)
-    last = k.let(minimum(frame.count, first + CHUNK))
-    run = as_expr(frame.inner[-1])
-
-    def element(at: At, base: Expr, i: Expr, count: Expr | None) -> None:
-        x = source.at(k, at)
-        old = tuple(s.value for s in state)
-        new = f.step(old, spread(x), ramp() + (base + i))
-        if count is not None:
-            new = tuple(select(ramp() < splat(count), a, b) for a, b in zip(new, old))
-        assign(k, state, new)
-
-    if len(frame.reduced) == 1:
-        for i, count in k.vector_loop(first, last):
-            element(frame.at(row, (i,), True, count), const(0), i, count)
-        return tuple(k.let(e) for e in f.across(tuple(s.value for s in state)))
-    aligned = (as_int(run) or 1) % LANES == 0
-    rotate = _Rotation(k, [s.dtype for s in f.start]) if f.ordered and not aligned else None
-    with k.loop(first // run, cdiv(last, run), name="run") as o:
-        base = k.let(o * run)
-        outer = unflatten(k, o, frame.inner[:-1])
-        start, stop = k.let(maximum(first - base, 0)), k.let(minimum(last - base, run))
-        following = _starts(k, frame, source, row, unflatten(k, k.let(o + 1), frame.inner[:-1]))
-        for i, count in k.vector_loop(start, stop):
-            for buffer, begin in following:
-                k.prefetch(buffer, begin + i)
-            element(frame.at(row, (*outer, i), True, count), base, i, count)
-        if rotate:
-            rotate(state, (stop - start) % LANES)
-    if rotate:
-        rotate(state, (LANES - (last - first) % LANES) % LANES)
-    return tuple(k.let(e) for e in f.across(tuple(s.value for s in state)))
-
-
-def _starts(k: KernelBuilder, frame: Frame, source: Source, row: Sequence[Index], outer: Sequence[Index]) -> list[tuple[Buffer, Expr]]:
-    """Where a run begins in each array that is dense along it: a run is too short for a processor to see the next one coming."""
-    place = frame.at(row, (*outer, 0)).coords
-    dense = [a for a in source.leaves() or () if a.ndim == len(place) and as_int(a.strides[frame.reduced[-1]]) == 1]
-    return [(k.read(a), k.let(as_expr(a.index(place)))) for a in dict.fromkeys(dense)]
-
-
-class _Rotation:
-    """Turns vectors: lane j becomes what lane (j + n) mod 16 was. A run begins in lane 0 of the registers wherever its elements
-    belong; turning after each run brings every element to the lane of its position."""
-
-    def __init__(self, k: KernelBuilder, dtypes: Sequence[DType]):
-        self.k = k
-        self.space = [k.scratch("turn", d, 2 * LANES) for d in dtypes]
-
-    def __call__(self, state: Sequence, n: Expr) -> None:
-        with self.k.if_(not_equal(n, 0)):
-            for b, s in zip(self.space, state):
-                self.k.store(b, 0, s.value)
-                self.k.store(b, LANES, s.value)
-                s.set(self.k.load(b, n, LANES))
 
 
 def children(s: Source) -> list[Source]:

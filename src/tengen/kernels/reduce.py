@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from tengen.base.dtype import DType
 from tengen.base.errors import VerifyError
+from tengen.kernels.along import fold_abreast, fold_along
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.folding import (
     Columns,
@@ -20,8 +21,8 @@ from tengen.kernels.folding import (
     assign,
     both,
     columns_width,
+    costs,
     flat_source,
-    fold_along,
     make_frame,
     negate,
     settled,
@@ -35,6 +36,7 @@ from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, cast, cdiv, const, maximum, minimum, select, splat
 
 FEW = 32  # pieces; fewer, and long rows are cut into chunks that are pieces of their own
+ABREAST = 4  # rows that are folded side by side, where enough pieces are left
 
 Finish = Callable[[KernelBuilder, Expr, At], Expr]
 
@@ -175,7 +177,8 @@ def drive(
 
 
 class _Work:
-    """How a fold is cut into pieces: units (rows, or blocks of rows side by side) and, if `split`, chunks."""
+    """How a fold is cut into pieces: units (rows, or blocks of rows side by side) and, if `split`, chunks. `abreast`: rows of a
+    piece may be folded `ABREAST` at a time."""
 
     def __init__(self, f: Fold, frame: Frame, temp: Callable[[DType, tuple], Array], some: int):
         self.f, self.frame, self.grain = f, frame, some
@@ -189,6 +192,9 @@ class _Work:
         self.units = as_expr(product(self.outer)) * self.blocks
         size = maximum(const(1), frame.count * minimum(self.columns, const(self.width)))
         per = maximum(const(1), some // size)
+        self.abreast = not frame.across and len(f.start) == 1 and bool(frame.sources[0].leaves()) and not costs(frame.sources[0])
+        if self.abreast:
+            per = select(self.units >= FEW * ABREAST, maximum(const(ABREAST), per // ABREAST * ABREAST), per)
         few = both(frame.chunks > 1, cdiv(self.units, per) < FEW)
         self.split = few
         self.per = select(few, const(1), per)
@@ -200,13 +206,13 @@ class _Work:
             n = select(few, frame.chunks * self.rows, const(0))
             self.partial = [temp(s.dtype, (n,)) for s in f.start]
 
-    def each(self, k: KernelBuilder):
-        """The units of this piece and its range of chunks, as a loop to be entered: ``with loop as unit``, first chunk, end."""
+    def each(self, k: KernelBuilder) -> tuple[Expr, Expr, Expr, Expr]:
+        """The units of this piece and its range of chunks: first unit, end, first chunk, end."""
         piece = k.split(self.pieces)
         unit0 = k.let(piece // self.chunk_pieces * self.per)
         chunk0 = k.let(piece % self.chunk_pieces)
         stop = select(self.split, chunk0 + 1, self.frame.chunks)
-        return k.loop(unit0, minimum(unit0 + self.per, self.units), name="unit"), chunk0, stop
+        return unit0, k.let(minimum(unit0 + self.per, self.units)), chunk0, stop
 
     def save(self, k: KernelBuilder, chunk: Expr, row: Expr, state: State, count: Expr | None = None) -> None:
         for a, e in zip(self.partial, state):
@@ -214,10 +220,18 @@ class _Work:
 
 
 def _rows_along(k: KernelBuilder, work: _Work, finish) -> None:
-    loop, chunk0, stop = work.each(k)
-    with loop as unit:
+    first, last, chunk0, stop = work.each(k)
+    source = work.frame.sources[0]
+    whole = first
+    if work.abreast and (as_int(work.per) or ABREAST) >= ABREAST:
+        whole = k.let(first + (last - first) // ABREAST * ABREAST)
+        with k.loop(first, whole, ABREAST, "units") as unit:
+            rows = [unflatten(k, k.let(unit + i), work.outer) for i in range(ABREAST)]
+            for row, state in zip(rows, fold_abreast(k, work.f, work.frame, source, rows, (const(0), work.frame.chunks))):
+                finish(k, row, state, False, None)
+    with k.loop(whole, last, name="unit") as unit:
         row = unflatten(k, unit, work.outer)
-        state = fold_along(k, work.f, work.frame, work.frame.sources[0], row, (chunk0, stop))
+        state = fold_along(k, work.f, work.frame, source, row, (chunk0, stop))
         with k.if_(work.split):
             work.save(k, chunk0, unit, state)
         with k.if_(negate(work.split)):
@@ -226,8 +240,8 @@ def _rows_along(k: KernelBuilder, work: _Work, finish) -> None:
 
 def _rows_across(k: KernelBuilder, work: _Work, finish) -> None:
     columns = Columns(k, work.f, work.frame, work.width, work.frame.sources[0])
-    loop, chunk0, stop = work.each(k)
-    with loop as unit:
+    first, last, chunk0, stop = work.each(k)
+    with k.loop(first, last, name="unit") as unit:
         outer = k.let(unit // work.blocks)
         row = unflatten(k, outer, work.outer)
         start = k.let(unit % work.blocks * work.width)

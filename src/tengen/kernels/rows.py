@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 
+from tengen.kernels.along import fold_along
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.folding import (
     Columns,
@@ -18,7 +19,6 @@ from tengen.kernels.folding import (
     children,
     columns_width,
     costs,
-    fold_along,
     make_frame,
     settled,
     simple_fold,
