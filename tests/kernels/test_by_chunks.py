@@ -13,6 +13,7 @@ CASES = [  # batch, channels, outputs, side, kernel, stride
     (3, 5, 7, 56, 1, 1), (2, 16, 24, 64, 1, 1), (2, 3, 16, 112, 3, 2), (17, 6, 1, 16, 3, 1), (5, 1, 5, 32, 1, 1), (2, 20, 30, 64, 3, 1),
     (1, 48, 24, 64, 1, 1), (1, 32, 144, 64, 1, 1), (2, 33, 48, 128, 1, 2),  # read where they lie, vectors along either side
     (1, 256, 32, 64, 1, 1),  # many rows
+    (4, 256, 40, 56, 1, 1), (6, 40, 24, 64, 1, 1), (3, 24, 24, 128, 1, 2),  # in waves
 ]  # fmt: skip
 
 
@@ -31,6 +32,7 @@ def test_bits(case, dtype, monkeypatch):
     def run():
         return trace(gradient)(x, g, w).numpy()
 
+    monkeypatch.setattr(contraction, "NEAR_BYTES", 1 << 12)  # in waves where there are several images
     monkeypatch.setattr(kept, "identity", lambda *a: None)  # a program kept from before would be neither way's
     counted = []
     by_chunks = contraction.by_chunks
@@ -46,5 +48,11 @@ def test_what_is_shared_out():
     assert axes((4, 64, 64), (16,), (24,)) == 4
     assert axes((4, 63, 64), (16,), (24,)) is None  # chunks that end inside of an image
     assert axes((4, 64, 64), (576,), (64,)) is None  # enough results to share out
-    assert axes((64, 64), (300,), (64,)) is None and axes((4096,), (16,), (24,)) is None
+    assert axes((64, 64), (513,), (64,)) is None and axes((4096,), (16,), (24,)) is None
     assert axes((2, 8, 256), (16,), (24,)) is None and axes((1, 16, 16), (16,), (24,)) is None  # few chunks
+
+
+def test_waves():
+    assert contraction._waves((8, 14), 64 * 256, 4) == 4  # two images have chunks enough to share
+    assert contraction._waves((8, 14), 64, 4) == 1  # all partial sums stay in a cache
+    assert contraction._waves((7, 14), 64 * 256, 4) == 1 and contraction._waves((7, 16), 64 * 256, 4) == 7

@@ -42,8 +42,7 @@ class Ahead:
         """`width` elements of `depth` positions from `start` on, a share of them each of so many times. whole: what `at` and
         `width` are multiples of, but for the array's offset."""
         each = LINE // array.dtype.size
-        apart = [as_int(x) for x in (array.offset, whole, *walk.strides)]
-        aligned = all(x is not None and x % each == 0 for x in apart)
+        aligned = all(_whole(as_expr(x), each) for x in (array.offset, whole, *walk.strides))
         columns = k.let(cdiv(width, each) + (0 if aligned else 1))
         shares = k.let(maximum(as_expr(times // maximum(columns, 1)), 1))
         count = k.let(as_expr(cdiv(const(depth), shares)))
@@ -59,3 +58,12 @@ class Ahead:
             for c, step in zip(unflatten(k, k.let(first + j), self.walk.extents), self.walk.strides):
                 here = here + c * step
             k.prefetch(k.read(self.array), here)
+
+
+def _whole(x: Expr, n: int) -> bool:
+    """Whether a number is known to be a multiple of n."""
+    if x.op == "mul":
+        return any(_whole(y, n) for y in x.args)
+    if x.op in ("add", "sub"):
+        return all(_whole(y, n) for y in x.args)
+    return (known := as_int(x)) is not None and known % n == 0

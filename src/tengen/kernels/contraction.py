@@ -8,9 +8,11 @@ results is shared out by chunks (`by_chunks`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from tengen.base.dtype import bool_
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.channelwise import channelwise, fits
 from tengen.kernels.chunks import RUN
@@ -20,10 +22,11 @@ from tengen.kernels.microkernel import register_tile
 from tengen.kernels.problem import Border, Epilogue, normalise
 from tengen.kernels.source import At
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Index, as_int, cast, cdiv, minimum
+from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, minimum
 
-FEW_RESULTS = 1 << 14  # of a sum that is shared out by chunks: their partial sums are then small beside the operands
+FEW_RESULTS = 1 << 15  # of a sum that is shared out by chunks: their partial sums are then small beside the operands
 MANY_CHUNKS = 16
+NEAR_BYTES = 1 << 20  # of partial sums of a wave at least: fewer need no waves to be found in a cache
 ADDED = 512  # results at least whose chunks a piece adds
 
 
@@ -89,7 +92,8 @@ def by_chunks(
     lo: Lowering, a: Array, b: Array, out: Array, m: int, n: int, group: int, epilogue: Epilogue | None, name: str,
     border: Border | None = None, pairs: bool = False,
 ) -> None:  # fmt: skip
-    """The chunks of a contraction as a batch of contractions, then a kernel that adds them in order."""
+    """The chunks of a contraction as a batch of contractions, then a kernel that adds them in order; in waves, of a part of the
+    first summed axis each, so that partial sums are still in a cache when they are added."""
 
     k = a.ndim - m
 
@@ -115,9 +119,27 @@ def by_chunks(
         border = replace(border, steps=tuple(steps[i] for i in turned))
     batch = left.shape[: k - 1]
     results = _across(out.shape[:m], out.shape[m:]) if border is None else tuple(range(m + n))
+    kept = border is None and epilogue is None and out.dtype is a.dtype.compute  # sums so far, in out
+    count = _waves(batch, product(out.shape), out.dtype.size) if kept and not lo.repeats else 1
+    batch = (batch[0] // count, *batch[1:])
     partial = lo.temp(a.dtype.compute, (*batch, *out.shape), (*range(k - 1), *(k - 1 + i for i in results)))
-    contract(lo, left, right, partial, k - 1, m, 2, n, None, None, name, border, pairs)
-    add_chunks(lo, partial, product(batch), out, name, results, epilogue)
+    with contextlib.nullcontext() if count == 1 else lo.repeat(count) as wave:
+        if wave is not None:
+            left, right = (_part(x, wave, batch[0]) for x in (left, right))
+        contract(lo, left, right, partial, k - 1, m, 2, n, None, None, name, border, pairs)
+        add_chunks(lo, partial, product(batch), out, name, results, epilogue, wave)
+
+
+def _waves(batch: Sequence[Index], results: Index, size: int) -> int:
+    """In how many waves chunks are computed: parts of the first axis that have chunks enough to share, and partial sums enough."""
+    images, each = as_int(batch[0]) or 1, as_int(product(batch[1:])) or 1
+    fits = lambda part: part * each >= MANY_CHUNKS and part * each * (as_int(results) or 1) * size >= NEAR_BYTES
+    return images // min((x for x in range(1, images + 1) if images % x == 0 and fits(x)), default=images)
+
+
+def _part(x: Array, number: Expr, extent: Index) -> Array:
+    """Part `number` of an array's first axis, of so many positions."""
+    return replace(x, shape=(extent, *x.shape[1:]), offset=x.offset + number * (extent * x.strides[0]))
 
 
 def _across(m: Sequence[Index], n: Sequence[Index]) -> tuple[int, ...]:
@@ -130,11 +152,11 @@ def _across(m: Sequence[Index], n: Sequence[Index]) -> tuple[int, ...]:
 
 def add_chunks(
     lo: Lowering, partial: Array, chunks: Index, out: Array, name: str, order: Sequence[int] | None = None,
-    epilogue: Epilogue | None = None,
+    epilogue: Epilogue | None = None, wave: Expr | None = None,
 ) -> None:  # fmt: skip
     """out = the chunks of `partial`, added in order. Its results lie in memory as `order` says, the axes of out from the outermost
     on (default: as out has them); a piece has some rows of them, whose sums stay near: chunk after chunk is read from its
-    beginning to its end."""
+    beginning to its end. wave: its number, where out has the sum of the chunks of those before."""
     k = lo.kernel(f"{name}_chunks")
     order = range(out.ndim) if order is None else order
     shape = [out.shape[i] for i in order]
@@ -145,18 +167,29 @@ def add_chunks(
     count = k.let(minimum(lines - first, rows))
     sums, src = k.scratch("sums", partial.dtype, rows * (as_int(columns) or 0) + LANES), k.read(partial)
     start, size = k.let(partial.offset + first * columns), k.let(count * columns)
-    for i, n in k.vector_loop(0, size):
-        k.store(sums, i, k.load(src, start + i, LANES, n))
+
+    def results() -> Iterator[tuple[Expr, At]]:
+        """Vectors of results: where in `sums`, and where in out."""
+        with k.loop(0, count, name="row") as r:
+            place = unflatten(k, k.let(first + r), shape[:-1])
+            for i, n in k.vector_loop(0, columns, "column"):
+                coords: list[Index] = [0] * out.ndim
+                for axis, x in zip(order, (*place, i)):
+                    coords[axis] = x
+                yield k.let(r * columns + i), At(tuple(coords), order[-1], n)
+
+    with k.if_(const(True, bool_) if wave is None else equal(wave, 0)):
+        for i, n in k.vector_loop(0, size):
+            k.store(sums, i, k.load(src, start + i, LANES, n))
+    if wave is not None:
+        with k.else_():
+            for i, at in results():
+                k.store(sums, i, at.load(k, out) + k.load(src, start + i, LANES, at.count))
     with k.loop(1, chunks, name="chunk") as c:
         here = k.let(start + c * lines * columns)
         for i, n in k.vector_loop(0, size):
             k.store(sums, i, k.load(sums, i, LANES) + k.load(src, here + i, LANES, n))
-    with k.loop(0, count, name="row") as r:
-        place = unflatten(k, k.let(first + r), shape[:-1])
-        for i, n in k.vector_loop(0, columns, "column"):
-            coords: list[Index] = [0] * out.ndim
-            for axis, x in zip(order, (*place, i)):
-                coords[axis] = x
-            value, at = k.load(sums, r * columns + i, LANES), At(tuple(coords), order[-1], n)
-            store_at(k, out, at, cast(value, out.dtype) if epilogue is None else epilogue(k, value, at))
+    for i, at in results():
+        value = k.load(sums, i, LANES)
+        store_at(k, out, at, cast(value, out.dtype) if epilogue is None else epilogue(k, value, at))
     lo.launch(k)

@@ -213,6 +213,11 @@ class Lowering:
             self._made[key] = self._before(make) if self.steady(source) else make()
         return self._made[key]
 
+    @property
+    def repeats(self) -> bool:
+        """Whether what is launched now is repeated."""
+        return self._repeat is not None
+
     def steady(self, a: Array) -> bool:
         """Whether what is launched now is repeated, and `a` stays the same."""
         return self._repeat is not None and a.id in self._repeat.steady
