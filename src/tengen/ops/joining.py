@@ -6,6 +6,7 @@ views.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -66,7 +67,8 @@ def _(*types, axis):
 
 @concat.layout
 def _(arrays, out, axis):
-    return memory_order(arrays[0])
+    longest = lambda a: math.inf if (n := as_int(a.shape[axis])) is None else n
+    return memory_order(max(arrays, key=longest))  # the others take less time to turn, or are a value spread out
 
 
 @concat.lower

@@ -83,7 +83,20 @@ def _recomputes(groups: list[Group], n: Node, readers: list[Node], users, result
     roots = lambda values: {r for v in values if v is not None for r in _roots(v, n.outputs[0].type.shape, users, results, known)}
     mine = roots(n.inputs)
     others = lambda g: [v for m in g.nodes for v in m.inputs if v is not None and v.node is not n and v.node not in g.nodes]
-    return sum(len(mine - roots(others(g))) for g in groups) < len(mine) + 1 + len(groups)
+    stored = len(mine) + 1 + len(groups) - 2 * _ends_a_product(n, users, results)  # it takes the place of the product
+    return sum(len(mine - roots(others(g))) for g in groups) < stored
+
+
+def _ends_a_product(n: Node, users, results) -> bool:
+    """Whether `n`, where it is stored, is the end of a contraction's epilogue, so that the product itself is neither stored nor
+    read."""
+    for v in n.inputs:
+        m = None if v is None or v in results or len(users[v]) > 1 or v.type.shape != n.outputs[0].type.shape else v.node
+        if m is None or m.op == "fused" or len(m.outputs) != 1:
+            continue
+        if "epilogue" in lookup(m.op).rules or (lookup(m.op).fuses and _ends_a_product(m, users, results)):
+            return True
+    return False
 
 
 def _roots(v: Value, shape: tuple, users, results, known: dict[Value, set[Value]]) -> set[Value]:
