@@ -296,7 +296,8 @@ def _along_k(p: Problem) -> bool:
 
 def most_columns(p: Problem, t: Tile, target: Machine | None) -> int:
     """Columns of a piece at most: a chunk of b for them half fills L2."""
-    return max(1, machine(target)[2] // 2 // (p.chunks.longest * p.bytes * t.columns)) * t.columns
+    chunk = (as_int(p.depth(p.chunks.longest)) or 1) * p.packed.size * t.columns  # of a panel
+    return max(1, machine(target)[2] // 2 // chunk) * t.columns
 
 
 def piece_size(p: Problem, t: Tile, target: Machine | None) -> tuple[Expr, Expr]:
