@@ -161,3 +161,24 @@ def test_a_long_sum_is_added_chunk_by_chunk():
     if Target.host().has("avx512f"):
         compile_and_run(lo, {id: memory for id, (_, memory) in arrays.items()}, {})
         assert arrays["out"][1].tobytes() == arrays["want"][1].tobytes() and arrays["out"][1].any()
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4"])
+def test_gates_over_the_projected_input_and_gradients_over_gates(target):
+    rng = np.random.default_rng(2)
+    for t, n, h in ((2, 5, 17), (1, 1, 257)):  # a sum of two chunks
+        states, gates, state = (t + 1, n, h), (t, n, 4 * h), (n, h)
+        shapes = {"p": gates, "w": (4 * h, h), "h": state, "c": state, "hs": states, "cs": states}
+        data = {id: rng.uniform(-1, 1, s).astype("float32") for id, s in shapes.items()}
+        data |= {"dh": np.zeros(state, "float32"), "dc": np.zeros(state, "float32"), "z": np.zeros(gates, "float32")}
+        found = []
+        for z, dz in (("z", "p"), ("p", "p")):  # dz over p where z lies elsewhere, or all in one buffer
+            memory, a = {}, {}
+            for id, x in data.items():
+                a[id], memory[id] = array_of(x.copy(), id)
+            lo = Lowering(Target.named(target))
+            lstm(lo, *(a[id] for id in ("p", "w", "h", "c", "hs", "cs", z)), False)
+            lstm_grad(lo, a["hs"], None, None, a["w"], a["cs"], a[z], a[dz], a["dh"], a["dc"], False)
+            run(lo, memory)
+            found.append([memory[id].tobytes() for id in ("hs", "cs", dz, "dh", "dc")])
+        assert found[0] == found[1]

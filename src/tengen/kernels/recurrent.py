@@ -2,8 +2,9 @@
 
 In: the input's part of the gates for all steps, the recurrent weights, the state before the first step. Out: states and gates of
 every step (`lstm`), from which `lstm_grad` walks back. Gates are ordered input, forget, cell, output. A step is one kernel where
-the registers hold sums of all gates (`together.py`), and so is one back; else its product adds the input's part as its epilogue,
-and what the gates make of it is a pointwise kernel. Read next: `lowering.py` (`Lowering.repeat`).
+the registers hold sums of all gates (`together.py`), and so is one back; else it is a product, and a pointwise kernel that adds
+the input's part and makes the gates of it. Gates may lie over the input's part, and gradients of their sums over gates. Read next:
+`lowering.py` (`Lowering.repeat`).
 """
 
 from __future__ import annotations
@@ -60,12 +61,10 @@ def _step(
     if (n is None or n > FEW) and tile_of(4, turned, lo.target)[0]:
         return _step_at_once(lo, from_input, turned, before, outs)
 
-    def epilogue(k, value, at, dtype=z.dtype, more=Leaf(from_input)):
-        return cast(value + cast(more.at(k, at), value.dtype), dtype)
-
-    contract(lo, before[0], turned, z, 0, 1, 1, 1, epilogue, name="lstm_matmul")
-    made = _cell([Leaf(x) for x in outs[:4]], before[1])
-    pointwise(lo, made, outs, "lstm_gates", elements=GRAIN)
+    of, sums = _Values(z.dtype, before[1].shape), lo.temp(z.dtype.compute, z.shape)
+    contract(lo, before[0], turned, sums, 0, 1, 1, 1, name="lstm_matmul")  # not into z, where the input's part may lie
+    add = [of.stored(of.sum(Leaf(s), x)) for s, x in zip(_gates(sums), _gates(from_input))]
+    pointwise(lo, _cell(add, before[1]), outs, "lstm_gates", elements=GRAIN)
 
 
 def _step_at_once(lo: Lowering, from_input: Array, turned: Array, before: tuple[Array, Array], outs: Sequence[Array]) -> None:

@@ -182,7 +182,7 @@ class _Kernel:
         """Fetches what is read and written at a row, or the last one."""
         k = self.k
         row = k.let(minimum(row, self.rows - 1))
-        for a in self.touched:
+        for a in dict.fromkeys(self.touched):  # what is written over what is read is the same array
             for v in range(self.wide):
                 k.prefetch(k.read(a), a.index((row, self.unit + v * LANES)))
 
