@@ -7,14 +7,13 @@ import pytest
 from launching import array_of, compile_and_run, run
 
 from tengen.codegen.target import Target
-from tengen.kernels import together
 from tengen.kernels.axes import store_at
 from tengen.kernels.contraction import contract
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.recurrent import lstm, lstm_grad
 from tengen.kernels.source import Elementwise, Leaf
-from tengen.kernels.together import Product, product_by_parts
+from tengen.kernels.together import product_by_parts
 from tengen.loops.lang import var
 from tengen.passes.hoist import hoist
 from tengen.runtime.arena import Temporaries
@@ -91,10 +90,9 @@ def test_lstm_for_open_extents(way, reverse):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_a_step_at_once_has_the_bits_of_one_by_parts(dtype, monkeypatch):
-    monkeypatch.setattr(together, "FEWEST", 1)  # eight rows are enough to go by themselves
+def test_a_step_at_once_has_the_bits_of_one_by_parts(dtype):
     rng = np.random.default_rng(0)
-    for t, n, h in ((2, 5, 17), (1, 7, 16), (2, 8, 16), (2, 11, 17)):  # units that fill no vector; heights; rows
+    for t, n, h in ((2, 5, 17), (1, 7, 16)):  # a vector of units that is not full; tiles of two heights
         projected, state, states = (t, n, 4 * h), (n, h), (t + 1, n, h)
         shapes = {"p": projected, "w": (4 * h, h), "h": state, "c": state, "hs": states, "cs": states, "z": projected}
         data = {id: rng.uniform(-1, 1, s).astype(dtype) for id, s in shapes.items()}
@@ -106,20 +104,17 @@ def test_a_step_at_once_has_the_bits_of_one_by_parts(dtype, monkeypatch):
                 arrays.append(replace(a, shape=tuple(batch if d == n and id != "w" else d for d in a.shape)))
             lo = Lowering(Target.named(target), list(values))
             lstm(lo, *arrays, False)
-            names, at_once = {n.kernel.name for n in lo.launches}, target == "x86-64-v4"
-            assert ("lstm_gates" in names) != at_once
-            assert ("lstm_step" in names) == (at_once and (n < 8 or batch is not n))
-            assert ("lstm_steps" in names) == (at_once and (n >= 8 or batch is not n))
+            names = {n.kernel.name for n in lo.launches}
+            assert ("lstm_step" in names) == (target == "x86-64-v4") and ("lstm_gates" in names) == (target == "x86-64-v3")
             run(lo, memory, values)
             found[target, batch] = b"".join(memory[id].tobytes() for id in ("hs", "cs", "z"))
         assert len(set(found.values())) == 1
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_a_step_back_at_once_has_the_bits_of_one_in_two_kernels(reverse, monkeypatch):
-    monkeypatch.setattr(together, "FEWEST", 1)
+def test_a_step_back_at_once_has_the_bits_of_one_in_two_kernels(reverse):
     rng = np.random.default_rng(0)
-    for t, n, h in ((3, 5, 17), (2, 7, 40), (0, 5, 16), (2, 8, 16), (2, 11, 40)):  # as above; no steps
+    for t, n, h in ((3, 5, 17), (2, 7, 40), (0, 5, 16)):  # a vector that is not full; two in a panel; no steps
         states, gates, state = (t + 1, n, h), (t, n, 4 * h), (n, h)
         shapes = {"gh": states, "gc": states, "gg": gates, "w": (4 * h, h), "cs": states, "g": gates}
         outs = {"dz": gates, "dh": state, "dc": state}
@@ -141,9 +136,7 @@ def test_a_step_back_at_once_has_the_bits_of_one_in_two_kernels(reverse, monkeyp
                 arrays.append(a if id == "w" else replace(a, shape=tuple(extents)))
             lo = Lowering(Target.named(target), list(values))
             lstm_grad(lo, *arrays, reverse)
-            names = {n.kernel.name for n in lo.launches}
-            assert ("lstm_grad_step" in names) == (rows == n and (n < 8 or batch is not n))
-            assert ("lstm_grad_steps" in names) == (rows == n and (n >= 8 or batch is not n))
+            assert ("lstm_grad_step" in {n.kernel.name for n in lo.launches}) == (rows == n)
             run(lo, memory, values)
             found.append([memory[id].reshape(-1, rows, outs[id][-1])[:, :3].tobytes() for id in outs])
         assert all(x == found[0] for x in found)
@@ -163,8 +156,29 @@ def test_a_long_sum_is_added_chunk_by_chunk():
         for part, value in zip(parts, values):
             store_at(k, part, at, value)
 
-    product_by_parts(lo, Product(x, finish), y, 4, "parts")
+    product_by_parts(lo, x, y, 4, finish, "parts")
     contract(lo, x, y, w, 0, 1, 1, 1)
     if Target.host().has("avx512f"):
         compile_and_run(lo, {id: memory for id, (_, memory) in arrays.items()}, {})
         assert arrays["out"][1].tobytes() == arrays["want"][1].tobytes() and arrays["out"][1].any()
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4"])
+def test_gates_over_the_projected_input_and_gradients_over_gates(target):
+    rng = np.random.default_rng(2)
+    for t, n, h in ((2, 5, 17), (1, 1, 257)):  # a sum of two chunks
+        states, gates, state = (t + 1, n, h), (t, n, 4 * h), (n, h)
+        shapes = {"p": gates, "w": (4 * h, h), "h": state, "c": state, "hs": states, "cs": states}
+        data = {id: rng.uniform(-1, 1, s).astype("float32") for id, s in shapes.items()}
+        data |= {"dh": np.zeros(state, "float32"), "dc": np.zeros(state, "float32"), "z": np.zeros(gates, "float32")}
+        found = []
+        for z, dz in (("z", "p"), ("p", "p")):  # dz over p where z lies elsewhere, or all in one buffer
+            memory, a = {}, {}
+            for id, x in data.items():
+                a[id], memory[id] = array_of(x.copy(), id)
+            lo = Lowering(Target.named(target))
+            lstm(lo, *(a[id] for id in ("p", "w", "h", "c", "hs", "cs", z)), False)
+            lstm_grad(lo, a["hs"], None, None, a["w"], a["cs"], a[z], a[dz], a["dh"], a["dc"], False)
+            run(lo, memory)
+            found.append([memory[id].tobytes() for id in ("hs", "cs", dz, "dh", "dc")])
+        assert found[0] == found[1]

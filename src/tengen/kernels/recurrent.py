@@ -1,10 +1,10 @@
-"""An LSTM over a sequence: one launch, or one or two a step, repeated by the program; its length compiles nothing anew.
+"""An LSTM over a sequence: one or two launches a step, repeated by the program, so that its length compiles nothing anew.
 
 In: the input's part of the gates for all steps, the recurrent weights, the state before the first step. Out: states and gates of
 every step (`lstm`), from which `lstm_grad` walks back. Gates are ordered input, forget, cell, output. A step is one kernel where
-the registers hold sums of all gates (`together.py`), and so is one back; with many sequences, a few of them are a piece that goes
-through all steps. Else a step's product adds the input's part as its epilogue, and what the gates make of it is a pointwise
-kernel. Read next: `lowering.py` (`Lowering.repeat`).
+the registers hold sums of all gates (`together.py`), and so is one back; else it is a product, and a pointwise kernel that adds
+the input's part and makes the gates of it. Gates may lie over the input's part, and gradients of their sums over gates. Read next:
+`lowering.py` (`Lowering.repeat`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tengen.kernels.inplace import FEW
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import copy, pointwise
 from tengen.kernels.source import Elementwise, Given, Leaf, Literal, Source
-from tengen.kernels.together import Product, by_rows, product_by_parts, recurrence_by_parts, tile_of
+from tengen.kernels.together import product_by_parts, tile_of
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, call, cast
 
@@ -34,31 +34,13 @@ def lstm(
     Args:
         reverse: begins with the last step; then hs[t + 1] comes before hs[t].
     """
-    steps, n, turned = projected.shape[0], as_int(h0.shape[0]), _turned(lo, weight, h0.shape[0])
+    steps, turned = projected.shape[0], _turned(lo, weight, h0.shape[0])
     copy(lo, h0, _at(hs, steps if reverse else 0), "lstm_h0")
     copy(lo, c0, _at(cs, steps if reverse else 0), "lstm_c0")
-
-    def step(i: Index) -> _Step:
+    with lo.repeat(steps, [projected, turned]) as i:
         t = steps - 1 - i if reverse else i
         old, new = (t + 1, t) if reverse else (t, t + 1)
-        return _Step(_at(projected, t), (_at(hs, old), _at(cs, old)), (_at(hs, new), _at(cs, new)), _at(gates, t))
-
-    if (n is None or n > FEW) and tile_of(4, turned, lo.target)[0]:
-        return _products(lo, lambda i: step(i).product(), steps, h0.shape[0], turned, 4, "lstm_step")
-    with lo.repeat(steps, [projected, turned]) as i:
-        _in_two(lo, step(i), turned)
-
-
-def _products(
-    lo: Lowering, step: Callable[[Expr], Product], steps: Index, rows: Index, b: Array, parts: int, name: str
-) -> None:
-    """The products of all steps: rows by themselves, or a launch for each step. What is open decides when it is known."""
-    alone = by_rows(b, rows, b.dtype.compute, lo.target)
-    if as_int(alone) != 0:
-        recurrence_by_parts(lo, steps, rows, step, b, parts, f"{name}s", alone)
-    if as_int(alone) != 1:
-        with lo.repeat(steps * (1 - alone), [b]) as i:
-            product_by_parts(lo, step(i), b, parts, name)
+        _step(lo, _at(projected, t), turned, _at(gates, t), (_at(hs, old), _at(cs, old)), (_at(hs, new), _at(cs, new)))
 
 
 def _turned(lo: Lowering, weight: Array, batch: Index) -> Array:
@@ -71,43 +53,33 @@ def _turned(lo: Lowering, weight: Array, batch: Index) -> Array:
     return dense
 
 
-@dataclass
-class _Step:
+def _step(
+    lo: Lowering, from_input: Array, turned: Array, z: Array, before: tuple[Array, Array], after: tuple[Array, Array]
+) -> None:
     """One step: from (h, c) before it to those after it, and its gates."""
+    n, outs = as_int(z.shape[0]), [*_gates(z), after[1], after[0]]
+    if (n is None or n > FEW) and tile_of(4, turned, lo.target)[0]:
+        return _step_at_once(lo, from_input, turned, before, outs)
 
-    from_input: Array
-    before: tuple[Array, Array]
-    after: tuple[Array, Array]
-    z: Array
-
-    @property
-    def outs(self) -> list[Array]:
-        """Where what is made goes."""
-        return [*_gates(self.z), self.after[1], self.after[0]]
-
-    def product(self) -> Product:
-        """The step as one product."""
-        dtype, inputs, outs = self.z.dtype, [Leaf(x) for x in _gates(self.from_input)], self.outs
-        sums = [Given(x.shape, dtype) for x in inputs]
-        made = _cell(sums, self.before[1])
-
-        def finish(k, values, at):
-            for s, value, x in zip(sums, values, inputs):
-                at.memo[s] = k.let(cast(value + cast(x.at(k, at), value.dtype), dtype))
-            for source, out in zip(made, outs):
-                store_at(k, out, at, source.at(k, at))
-
-        return Product(self.before[0], finish, [*_gates(self.from_input), self.before[1], *outs])
+    of, sums = _Values(z.dtype, before[1].shape), lo.temp(z.dtype.compute, z.shape)
+    contract(lo, before[0], turned, sums, 0, 1, 1, 1, name="lstm_matmul")  # not into z, where the input's part may lie
+    add = [of.stored(of.sum(Leaf(s), x)) for s, x in zip(_gates(sums), _gates(from_input))]
+    pointwise(lo, _cell(add, before[1]), outs, "lstm_gates", elements=GRAIN)
 
 
-def _in_two(lo: Lowering, s: _Step, turned: Array) -> None:
-    """A step as a product and a pointwise kernel."""
+def _step_at_once(lo: Lowering, from_input: Array, turned: Array, before: tuple[Array, Array], outs: Sequence[Array]) -> None:
+    """`_step` as one kernel."""
+    dtype, inputs = outs[0].dtype, [Leaf(x) for x in _gates(from_input)]
+    sums = [Given(x.shape, dtype) for x in inputs]
+    made = _cell(sums, before[1])
 
-    def epilogue(k, value, at, dtype=s.z.dtype, more=Leaf(s.from_input)):
-        return cast(value + cast(more.at(k, at), value.dtype), dtype)
+    def finish(k, values, at):
+        for s, value, x in zip(sums, values, inputs):
+            at.memo[s] = k.let(cast(value + cast(x.at(k, at), value.dtype), dtype))
+        for source, out in zip(made, outs):
+            store_at(k, out, at, source.at(k, at))
 
-    contract(lo, s.before[0], turned, s.z, 0, 1, 1, 1, epilogue, name="lstm_matmul")
-    pointwise(lo, _cell([Leaf(x) for x in s.outs[:4]], s.before[1]), s.outs, "lstm_gates", elements=GRAIN)
+    product_by_parts(lo, before[0], turned, 4, finish, "lstm_step", [*_gates(from_input), before[1], *outs])
 
 
 def _cell(z: Sequence[Source], c: Array) -> list[Source]:
@@ -186,14 +158,13 @@ def _back_at_once(
 
         return finish
 
-    def product(i: Index) -> Product:
+    with lo.repeat(steps, [weight]) as i:
         back = step(i)
         twice = [*zip(back.outs, _gates(at(i))), back.outs[-1:]]
-        return Product(at(i + 1), finisher(back.made(h), twice), [*back.read, *back.outs], as_expr(i) > 0)
-
-    _products(lo, product, steps, outs[0].shape[0], weight, 1, "lstm_grad_step")
-    first = Product(at(steps + 1), finisher(ends(h), [[x] for x in outs]), touched, as_expr(steps) > 0)
-    product_by_parts(lo, first, weight, 1, "lstm_grad_start")
+        finish = finisher(back.made(h), twice)
+        product_by_parts(lo, at(i + 1), weight, 1, finish, "lstm_grad_step", [*back.read, *back.outs], as_expr(i) > 0)
+    finish = finisher(ends(h), [[x] for x in outs])
+    product_by_parts(lo, at(steps + 1), weight, 1, finish, "lstm_grad_start", touched, as_expr(steps) > 0)
 
 
 @dataclass

@@ -4,45 +4,26 @@ In: a matrix, and one whose columns are several parts of as many units. Out: for
 go to a function that stores what it makes of them; they never go to memory. A tile is some rows by one panel: a few vectors of
 units, of each part. As much of a panel as a first cache holds is multiplied with many rows before the next, and what the function
 will read is fetched meanwhile. The order of the sums is that of every contraction (`chunks.Chunks`), and so are the bits.
-The products of a recurrence are launches, whose pieces are panels, or all of them one kernel, whose pieces are rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from tengen.base.dtype import DType, bool_
+from tengen.base.dtype import bool_
 from tengen.kernels.chunks import RUN, Chunks
-from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
+from tengen.kernels.lowering import Array, KernelBuilder, Lowering
 from tengen.kernels.problem import multiply_add
 from tengen.kernels.source import At
 from tengen.kernels.tile import PIECES, Machine, machine, registers_of
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import (
-    LANES,
-    Buffer,
-    Expr,
-    Index,
-    as_int,
-    cast,
-    cdiv,
-    const,
-    equal,
-    maximum,
-    minimum,
-    ramp,
-    select,
-    splat,
-)
+from tengen.loops.lang import LANES, Buffer, Expr, as_int, cast, cdiv, const, equal, maximum, minimum, ramp, select, splat
 
 Finish = Callable[[KernelBuilder, Sequence[Expr], At], None]  # from the sums of each part at (row, units) to what is stored
 
 LEAST_ROWS = 4  # of a tile: with fewer, too much is loaded for what is multiplied
 TILES = 8  # that are multiplied with what is in a first cache of a panel before more of it is read
 NEAR = 32 << 10  # bytes of a panel that stay in a first cache, beside rows
-EACH = 8  # rows of a piece that goes through all steps of a recurrence by itself
-FEWEST = 4  # such pieces that are worth having: with fewer, threads meet after every step instead, and share its panels
 
 
 def tile_of(parts: int, b: Array, target: Machine | None) -> tuple[int, int]:
@@ -60,94 +41,47 @@ def tile_of(parts: int, b: Array, target: Machine | None) -> tuple[int, int]:
     return 0, 0
 
 
-@dataclass(frozen=True)
-class Product:
-    """A product, and what is made of it: finish(sums of part 0, sums of part 1, ...) where the sums are those of a @ b.
+def product_by_parts(
+    lo: Lowering,
+    a: Array,
+    b: Array,
+    parts: int,
+    finish: Finish,
+    name: str,
+    touched: Sequence[Array] = (),
+    when: Expr | None = None,
+) -> None:
+    """finish(sums of part 0, sums of part 1, ...) where the sums are those of a @ b.
 
-    Attributes:
-        a: (N, K), beside b of (K, parts * H); N may be open. finish: called with the sums, in the dtype computed in, and their
-            place (row, unit), a vector along units. It stores, to buffers that nobody reads of where others are written.
+    Shapes: a (N, K), b (K, parts * H); N may be open
+    Args:
+        finish: called with the sums, in the dtype computed in, and their place (row, unit), a vector along units. It stores, to
+            buffers that nobody reads of where others are written.
         touched: arrays (N, H) that it reads or writes at its place, and that may have to come from far.
         when: where this does not hold, `a` is not read, and all sums are 0 (default: it holds).
     """
-
-    a: Array
-    finish: Finish
-    touched: Sequence[Array] = ()
-    when: Expr | None = None
-
-
-def product_by_parts(lo: Lowering, p: Product, b: Array, parts: int, name: str) -> None:
-    """Launches a product. A piece is a panel, with all rows or a block of them."""
-    kernel = _Kernel(lo, as_expr(p.a.shape[0]), as_int(p.a.shape[0]), b, parts, name)
-    k, rows = kernel.k, kernel.stop
-    tiles = as_expr(cdiv(rows, kernel.high))
-    blocks = minimum(as_expr(-(-PIECES // kernel.panels)), tiles)
-    piece = k.split(kernel.panels * blocks)
-    panel, block = k.let(piece // blocks), k.let(piece % blocks)
-    kernel.panel(p, panel, k.let(block * tiles // blocks), k.let((block + 1) * tiles // blocks))
-    lo.launch(k)
-
-
-def by_rows(b: Array, rows: Index, dtype: DType, target: Machine | None) -> Expr:
-    """1 where the products of a recurrence are better done with pieces of rows, else 0: there are enough of them, and b, which
-    each piece reads in each step, stays near."""
-    size = as_int(product(b.shape))
-    if size is None or size * dtype.size > 2 * machine(target)[2]:
-        return const(0)
-    return minimum(as_expr(rows) // (EACH * FEWEST), 1)
-
-
-def recurrence_by_parts(
-    lo: Lowering, count: Index, rows: Index, step: Callable[[Expr], Product], b: Array, parts: int, name: str, when: Expr
-) -> None:
-    """Launches the products step(0), step(1), ..., of which each may read what those before it stored in the same row: pieces of
-    rows go through all steps, and none waits for another.
-
-    Args:
-        count: of the steps. rows: of each product. when: 1, or 0 where nothing is done.
-    """
-    whole = as_int(rows) is not None and as_int(rows) % EACH == 0  # type: ignore[operator]
-    stop = as_expr(rows)
-    kernel = _Kernel(lo, stop, EACH if whole else None, b, parts, name, EACH)
-    k = kernel.k
-    kernel.first = k.let(k.split(cdiv(stop, EACH) * when) * EACH)
-    kernel.stop = k.let(minimum(kernel.first + EACH, stop))
-    tiles = as_expr(-(-EACH // kernel.high)) if whole else k.let(cdiv(kernel.stop - kernel.first, kernel.high))
-    with k.loop(0, count, name="step") as i:
-        p = step(i)
-        with k.loop(0, kernel.panels, name="panel") as panel:
-            kernel.panel(p, panel, const(0), tiles)
-    lo.launch(k)
+    _Kernel(lo, a, b, parts, finish, name, touched, when).launch()
 
 
 class _Kernel:
-    """Writes the kernel of one product or several, one after the other.
-
-    Args:
-        stop: the row after the last. known: how many rows a piece has, where that is known; most: at most.
-
-    Attributes:
-        first: the first row of the piece.
-    """
+    """Writes the kernel of one product."""
 
     def __init__(
-        self, lo: Lowering, stop: Expr, known: int | None, b: Array, parts: int, name: str, most: int | None = None
+        self, lo: Lowering, a: Array, b: Array, parts: int, finish: Finish, name: str, touched: Sequence[Array], when: Expr | None
     ):  # fmt: skip
-        self.lo, self.parts, self.first, self.stop = lo, parts, const(0), stop
-        self.dtype = b.dtype.compute
+        self.lo, self.a, self.parts, self.finish, self.touched, self.when = lo, a, parts, finish, touched, when
+        self.dtype = a.dtype.compute
         self.high, self.wide = tile_of(parts, b, lo.target)
         self.vectors = parts * self.wide
         self.width = self.vectors * LANES
-        self.units, self.depth = (as_int(b.shape[1]) or 0) // parts, as_int(b.shape[0]) or 0
+        self.rows, self.units, self.depth = as_expr(a.shape[0]), (as_int(b.shape[1]) or 0) // parts, as_int(b.shape[0]) or 0
         self.panels = -(-self.units // (self.wide * LANES))
         self.packed = lo.once(b, ("parts", parts, b.shape, b.strides, self.dtype), lambda: self.pack(b, name))
-        most = most if known is None else known
-        tiles = None if most is None else max(1, -(-most // self.high))  # of even heights
-        if most and tiles:
-            self.high = -(-most // tiles)
-        self.tall = None if known is None or tiles is None else known - tiles * (self.high - 1)  # these have one row more
-        self.tiles = tiles
+        known = as_int(self.rows)  # tiles of even heights: the first `tall` have one row more
+        tiles = None if known is None else max(1, -(-known // self.high))
+        if known and tiles:
+            self.high = -(-known // tiles)
+        self.tall = None if known is None or tiles is None else known - tiles * (self.high - 1)
         self.k = lo.kernel(name)
         size = (TILES if tiles is None else min(tiles, TILES)) * self.high * self.width
         self.sums = self.k.scratch("sums", self.dtype, size)
@@ -173,17 +107,23 @@ class _Kernel:
         self.lo.launch(k)
         return out
 
-    def panel(self, p: Product, panel: Expr, begin: Expr, end: Expr) -> None:
-        """What is made of a panel's units and some tiles of rows."""
+    def launch(self) -> None:
+        """Writes and launches it: a piece is a panel, and all rows or a block of them."""
         k = self.k
-        self.p, self.unit = p, k.let(panel * (self.wide * LANES))
+        tiles = as_expr(cdiv(self.rows, self.high))
+        blocks = minimum(as_expr(-(-PIECES // self.panels)), tiles)
+        piece = k.split(self.panels * blocks)
+        panel, block = k.let(piece // blocks), k.let(piece % blocks)
+        self.unit = k.let(panel * (self.wide * LANES))
         self.b, self.at = k.read(self.packed), k.let(as_expr(self.packed.index((panel, 0, 0, 0))))
-        with k.loop(begin, end, TILES, name="group") as first:
-            self.group(first, k.let(minimum(first + TILES, end)))
+        stop = k.let((block + 1) * tiles // blocks)
+        with k.loop(k.let(block * tiles // blocks), stop, TILES, name="group") as first:
+            self.group(first, k.let(minimum(first + TILES, stop)))
+        self.lo.launch(k)
 
     def row(self, tile: Expr) -> Expr:
         """The first row of a tile."""
-        return self.first + (tile * self.high if self.tall is None else tile * (self.high - 1) + minimum(tile, self.tall))
+        return tile * self.high if self.tall is None else tile * (self.high - 1) + minimum(tile, self.tall)
 
     def group(self, first: Expr, stop: Expr) -> None:
         """The sums of some tiles, chunk by chunk, and what is made of them."""
@@ -192,12 +132,12 @@ class _Kernel:
         with k.loop(0, self.chunks, name="chunk") as chunk:
             begin = k.let(chunk * RUN)
             end = minimum(begin + RUN, self.depth)
-            end = k.let(end if self.p.when is None else select(self.p.when, end, begin))
+            end = k.let(end if self.when is None else select(self.when, end, begin))
             with k.loop(0, size, LANES) as i:
                 k.store(self.sums, i, const(0, self.dtype, LANES))
             with k.loop(begin, end, self.near(), name="near") as start, k.loop(first, stop, name="tile") as tile:
                 span, sums = (start, k.let(minimum(start + self.near(), end))), k.let((tile - first) * (self.high * self.width))
-                if self.tall is None or self.tall == self.tiles:
+                if self.tall is None or as_int(self.tall) == as_int(cdiv(self.rows, self.high)):
                     self.tile(tile, self.high, span, sums)
                 else:
                     with k.if_(tile < self.tall):
@@ -219,9 +159,9 @@ class _Kernel:
     def tile(self, tile: Expr, high: int, span: tuple[Expr, Expr], sums: Expr) -> None:
         """Adds some terms to the sums of a tile. Where there are fewer rows, the last is read instead."""
         k, row = self.k, self.k.let(self.row(tile))
-        rows: Buffer = k.read(self.p.a)
-        last = None if self.tall is not None else k.let(minimum(self.stop - row, high) - 1)
-        starts = [k.let(as_expr(self.p.a.index((row + (j if last is None else minimum(last, j)), 0)))) for j in range(high)]
+        rows: Buffer = k.read(self.a)
+        last = None if self.tall is not None else k.let(minimum(self.rows - row, high) - 1)
+        starts = [k.let(as_expr(self.a.index((row + (j if last is None else minimum(last, j)), 0)))) for j in range(high)]
         places = [(j, v) for j in range(high) for v in range(self.vectors)]
         at = lambda j, v: sums + (j * self.vectors + v) * LANES
         acc = {(j, v): k.var(k.load(self.sums, at(j, v), LANES), name="acc") for j, v in places}
@@ -232,7 +172,7 @@ class _Kernel:
                 here = k.let(self.at + i * self.width)
                 bs = [k.load(self.b, here + v * LANES, LANES) for v in range(self.vectors)]
                 for j, start in enumerate(starts):
-                    x = splat(cast(k.load(rows, start + i * self.p.a.strides[1]), self.dtype))
+                    x = splat(cast(k.load(rows, start + i * self.a.strides[1]), self.dtype))
                     for v, y in enumerate(bs):
                         acc[j, v].set(multiply_add(x, y, acc[j, v].value))
         for j, v in places:
@@ -241,8 +181,8 @@ class _Kernel:
     def fetch(self, row: Expr) -> None:
         """Fetches what is read and written at a row, or the last one."""
         k = self.k
-        row = k.let(minimum(row, self.stop - 1))
-        for a in self.p.touched:
+        row = k.let(minimum(row, self.rows - 1))
+        for a in dict.fromkeys(self.touched):  # what is written over what is read is the same array
             for v in range(self.wide):
                 k.prefetch(k.read(a), a.index((row, self.unit + v * LANES)))
 
@@ -257,7 +197,7 @@ class _Kernel:
     def made(self, tile: Expr, sums: Expr) -> None:
         """What is made of the sums of a tile."""
         k, row = self.k, self.k.let(self.row(tile))
-        stop = k.let(minimum(self.row(tile + 1), self.stop))
+        stop = k.let(minimum(self.row(tile + 1), self.rows))
         whole = self.units % (self.wide * LANES) == 0
         with k.loop(0, stop - row, name="row") as j:
             for v in range(self.wide):
@@ -265,4 +205,4 @@ class _Kernel:
                 values = [k.load(self.totals, here + part * (self.wide * LANES), LANES) for part in range(self.parts)]
                 unit = k.let(self.unit + v * LANES)
                 with k.if_(const(True, bool_) if whole or v == 0 else unit < self.units):
-                    self.p.finish(k, values, At((k.let(row + j), unit), 1, None if whole else self.units - unit))
+                    self.finish(k, values, At((k.let(row + j), unit), 1, None if whole else self.units - unit))

@@ -188,6 +188,9 @@ def _(lo, ins, outs, axis, mode):
     kernels.scatter.scatter(lo, base, index, source, outs[0], axis, mode)
 
 
+scatter.rules["over"] = {0: 0}
+
+
 @scatter.check
 def _(inputs, axis, mode):
     return outside_range("scatter", inputs[1], inputs[0].shape[axis], axis)
@@ -318,6 +321,9 @@ def _(lo, ins, outs, axes, position, mode):
     shape = broadcast_shapes(*(a.shape for a in ins[:-2]))
     indices = dict(zip(axes, (broadcast(Leaf(a), shape) for a in ins[:-2])))
     kernels.scatter.index_put(lo, Leaf(ins[-2]), indices, position, Leaf(ins[-1]), outs[0], mode)
+
+
+index_put.rules["over"] = {0: -2}
 
 
 @index_put.check

@@ -68,6 +68,7 @@ def _(projected, weight, h0, c0, reverse):
     return TensorType((t + 1, n, h), d), TensorType((t + 1, n, h), d), TensorType((t, n, rows), d)
 
 
+lstm.rules["over"] = {2: 0}  # a step reads its input's part of a gate where it writes the gate
 lstm.rules["known"] = lambda arrays, **_: set(arrays[1].shape)
 
 
@@ -110,6 +111,7 @@ def _(grad_h, grad_c, grad_gates, weight, cs, gates, reverse):
     return TensorType(gates.shape, d), TensorType(cs.shape[1:], d), TensorType(cs.shape[1:], d)
 
 
+lstm_grad.rules["over"] = {0: 5}  # a step back reads a gate where it writes the gradient of its sum
 lstm_grad.rules["known"] = lambda arrays, **_: set(arrays[3].shape)
 
 

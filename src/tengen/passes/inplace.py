@@ -1,12 +1,13 @@
 """In place: which values are computed straight into an output, a state, or the place of a check.
 
 In: a graph. Out: a table from values to the buffer they are written to; every other value is a temporary. A state's new value
-may lie over the old one when nothing reads that any more, or only the same element of it in the same kernel.
+may lie over the old one when nothing reads that any more, or only the same element of it in the same kernel. An op may compute
+a result over an operand that nobody reads later (the rule "over"): both then have one buffer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 from tengen.ir.graph import Graph, Node, Value
 from tengen.kernels.axes import memory_order
@@ -56,6 +57,32 @@ def behind_views(graph: Graph, lies: Mapping[Value, Array], where: dict[Value, H
         root, shown = _shown(v, lies)
         if root is not v and root.node is not None and root not in where and shown is not None and _all_of(shown, lies[root]):
             where[root] = ("out", i)
+
+
+def over_operands(
+    graph: Graph, lies: Mapping[Value, Array], where: dict[Value, Hashable], temp: Callable[[Value], Hashable]
+) -> None:
+    """Adds to `where` the operands over which an op computes a result, and those results: they have one buffer, a new `temp` or an
+    output. The operand is made by a node, for nobody who reads it later, and lies as the result does."""
+    last = {v: i for i, n in enumerate(graph.nodes) for v in _reads(n)}
+    last.update(dict.fromkeys(graph.results(), len(graph.nodes)))
+    views = _view_sources(graph)
+    late: dict[Value, int] = {}  # when the memory of a value is read for the last time
+    for v, i in last.items():
+        root = views.get(v, v)
+        late[root] = max(late.get(root, -1), i)
+    for i, n in reversed(list(enumerate(graph.nodes))):  # what is over a result of an earlier node is over that one's operand
+        over = {} if n.op == "fused" else lookup(n.op).rules.get("over", {})
+        for result, operand in ((n.outputs[r], n.inputs[o]) for r, o in over.items()):
+            root, a = (None, None) if operand is None else _shown(operand, lies)
+            if root is None or root.node is None or root in where or late[root] > i:
+                continue
+            alone = [views.get(v, v) for v in _reads(n)].count(root) == 1
+            whole = a == lies[result] and product(result.type.shape) == product(root.type.shape)
+            if alone and whole and where.get(result, ("temp",))[0] in ("temp", "out"):  # type: ignore[index]
+                if result not in where:
+                    where[result] = temp(result)
+                where[root] = where[result]
 
 
 def _shown(v: Value, lies: Mapping[Value, Array]) -> tuple[Value, Array | None]:

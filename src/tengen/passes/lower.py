@@ -21,7 +21,7 @@ from tengen.kernels.source import Leaf, Literal, Source
 from tengen.loops.lang import Expr, Index, cast
 from tengen.ops.define import lookup
 from tengen.passes.images import Loop, at_images, find_loops
-from tengen.passes.inplace import CHECKS, behind_views, destinations
+from tengen.passes.inplace import CHECKS, behind_views, destinations, over_operands
 from tengen.passes.layout import assign_layouts, dense
 
 
@@ -48,6 +48,7 @@ def lower(
     wanted = destinations(graph)
     lies = assign_layouts(graph, env, wanted)
     behind_views(graph, lies, wanted)
+    over_operands(graph, lies, wanted, lambda v: lo.temp(v.type.dtype, v.type.shape).id)
     loops = [] if lo.ints else find_loops(graph, lies, wanted)
     looped = {i for loop in loops for i in loop.nodes}
     ends = {loop.nodes[-1]: loop for loop in loops}  # views between its nodes come before it

@@ -1,0 +1,75 @@
+"""Results that are computed over an operand: whose memory that is, and when it must not be."""
+
+import numpy as np
+import pytest
+
+from tengen import Tensor, trace
+from tengen.codegen.target import Target
+from tengen.ops.define import REGISTRY
+from tengen.passes.lower import lower
+
+put, lstm = REGISTRY["index_put"], REGISTRY["lstm"]
+R = np.random.default_rng(0)
+
+
+def launches(run, *args):
+    """What a traced function launches, by the kernels' names: the buffers of each."""
+    run(*args)
+    return {launch.kernel.name: launch.ids for launch in lower(run.graph, Target.host())[0].launches}
+
+
+def put_and(more):
+    def put_ones(i, x, v):
+        base = x * 2.0
+        y = put([i], base, v, (0,), 0, "add")
+        return more(base, y)
+
+    return put_ones
+
+
+@pytest.mark.parametrize(
+    ("more", "copies"),
+    [
+        (lambda base, y: y, False),
+        (lambda base, y: y * 3.0, False),
+        (lambda base, y: y.reshape(-1), False),
+        (lambda base, y: base + y, True),  # it is read later
+        (lambda base, y: y + base.reshape(-1)[0], True),  # through a view
+        (lambda base, y: (base, y), True),  # it is a result
+    ],
+)
+def test_an_operand_that_nobody_reads_later_is_written_over(more, copies):
+    i, x, v = (Tensor(a) for a in (np.array([1, 3, 1]), R.normal(size=(5, 7)), R.normal(size=(3, 7))))
+    run = trace(put_and(more), symbolic=True)
+    eager, traced = put_and(more)(i, x, v), run(i, x, v)
+    for a, b in zip(eager, traced) if isinstance(eager, tuple) else [(eager, traced)]:
+        assert a.numpy().tobytes() == b.numpy().tobytes()
+    assert ("index_put_base" in launches(run, i, x, v)) == copies
+
+
+def test_what_was_not_made_by_the_program_is_not_written_over():
+    i, x, v = (Tensor(a) for a in (np.array([1, 3, 1]), R.normal(size=(5, 7)), R.normal(size=(3, 7))))
+    before = x.numpy().copy()
+    for base in (lambda x: x, lambda x: x.reshape(7, 5).reshape(5, 7)):
+        run = trace(lambda i, x, v, base=base: put([i], base(x), v, (0,), 0, "add"), symbolic=True)
+        assert "index_put_base" in launches(run, i, x, v)
+        assert x.numpy().tobytes() == before.tobytes()
+    twice = trace(lambda i, x: put([i], x * 2.0, x[:3] * 2.0, (0,), 0, "add"), symbolic=True)
+    assert twice(i, x).numpy().tobytes() == put([i], x * 2.0, x[:3] * 2.0, (0,), 0, "add").numpy().tobytes()
+
+
+@pytest.mark.parametrize(("hidden", "batch"), [(17, 3), (16, 6), (300, 5)])
+def test_gates_lie_over_the_projected_input_and_their_gradients_over_them(hidden, batch):
+    shapes = (3, batch, 4 * hidden), (4 * hidden, hidden), (batch, hidden), (4, batch, hidden)
+    p, w, h, g = (Tensor(R.uniform(-0.5, 0.5, s).astype(np.float32)) for s in shapes)
+
+    def both(p, w, h, g):
+        hs, cs, gates = lstm(p * 2.0, w, h, h)
+        return hs, *REGISTRY["lstm_grad"](g, None, None, w, cs, gates)
+
+    run = trace(both, symbolic=True)
+    for a, b in zip(both(p, w, h, g), run(p, w, h, g)):
+        assert a.numpy().tobytes() == b.numpy().tobytes()
+    dz = ("out", 1)
+    ids = launches(run, p, w, h, g)
+    assert dz in ids["mul"] and all(dz in ids[name] for name in ids if name in ("lstm_step", "lstm_gates", "lstm_grad_step"))
