@@ -354,6 +354,20 @@ def test_few_rows_and_one_column():
     check(a[:1, :1, :3], data((3, 2, 5, 40), seed=1), (0, 3, 3, 1))
 
 
+@pytest.mark.parametrize("target", [V4, V3])
+def test_a_matrix_whose_squares_are_turned(target):
+    """Rows and positions that fill vectors, and that do not; several chunks; where registers hold a square, and where not."""
+    for m, k in [(16, 16), (17, 300), (64, 256), (33, 515), (20, 5), (40, 0)]:
+        check(data((m, k)), data((k,), seed=1), (0, 1, 1, 0), target=target)
+    check(data((2, 19, 40)), data((2, 40), seed=1), (1, 1, 1, 0), target=target, interpreted=True)
+    check(data((35, 270), "float16"), data((270,), "float16", 1), (0, 1, 1, 0), target=target)
+    check(data((35, 20), "int32"), data((20,), "int32", 1), (0, 1, 1, 0), target=target)
+    check(data((18, 300))[:, ::-1], data((300, 3), seed=1)[:, 1], (0, 1, 1, 0), target=target)
+    check(data((18, 30)), data((30, 3), seed=1)[:, 1], (0, 1, 1, 0), np.zeros((18, 2), np.float32)[:, 1], target=target)
+    special = np.array([[np.inf, -0.0, 1e-39, np.nan, 3e38] * 4] * 18, np.float32)
+    check(special, data((20,), seed=1), (0, 1, 1, 0), target=target)
+
+
 def test_values_that_need_care():
     x = np.array([[0.0, -0.0, 1.0, np.inf, np.nan], [1e-30, 1e-30, -1e-38, 3e38, 1.0], [-1e-30, 0, 0, 0, 0]], np.float32)
     y = np.array([[1.0, -0.0, 1e-30], [0, 0, 0], [1, 1e-10, 0], [0, 1, 2], [0, 0, 1]], np.float32)

@@ -61,7 +61,14 @@ def _element(k: KernelBuilder, f: Fold, state: Sequence, x: Expr, position: Expr
 
 
 def _runs(
-    k: KernelBuilder, f: Fold, frame: Frame, source: Source, rows: Sequence[Row], states: Sequence[Sequence], first: Expr, last: Expr
+    k: KernelBuilder,
+    f: Fold,
+    frame: Frame,
+    source: Source,
+    rows: Sequence[Row],
+    states: Sequence[Sequence],
+    first: Expr,
+    last: Expr,
 ) -> None:
     """Folds the elements first .. last of several reduced axes, run by run along the last of them."""
     run = as_expr(frame.inner[-1])
@@ -84,7 +91,9 @@ def _runs(
         rotate(state, (LANES - (last - first) % LANES) % LANES)  # type: ignore[misc]
 
 
-def _starts(k: KernelBuilder, frame: Frame, source: Source, row: Sequence[Index], outer: Sequence[Index]) -> list[tuple[Buffer, Expr]]:
+def _starts(
+    k: KernelBuilder, frame: Frame, source: Source, row: Sequence[Index], outer: Sequence[Index]
+) -> list[tuple[Buffer, Expr]]:
     """Where a run begins in each array that is dense along it: a run is too short for a processor to see the next one coming."""
     place = frame.at(row, (*outer, 0)).coords
     dense = [a for a in source.leaves() or () if a.ndim == len(place) and as_int(a.strides[frame.reduced[-1]]) == 1]

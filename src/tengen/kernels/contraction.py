@@ -1,7 +1,7 @@
 """Every product: matrices, linear layers, convolutions and both their gradients are one contraction over strided windows.
 
 In: two arrays and where their product goes, axes by role. Out: launches. The order of the sum is fixed by `chunks.Chunks`, so
-every strategy gives the same bits: `microkernel.py` (register tiles), `inplace.py` (a matrix times few columns), and
+every strategy gives the same bits: `microkernel.py` (register tiles), `inplace.py` and `turned.py` (a matrix times few columns), and
 `channelwise.py` (one channel to one lane). Convolutions with few channels of results have `pixels.py`. A long sum with few
 results is shared out by chunks (`by_chunks`).
 """
@@ -21,6 +21,7 @@ from tengen.kernels.lowering import Array, Lowering, product
 from tengen.kernels.microkernel import register_tile
 from tengen.kernels.problem import Border, Epilogue, normalise
 from tengen.kernels.source import At
+from tengen.kernels.turned import fits_turned, turned
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, minimum
 
@@ -68,6 +69,8 @@ def contract(
         register_tile(lo, p)
     elif fits(p):
         channelwise(lo, p)
+    elif fits_turned(p, lo.target):
+        turned(lo, p)
     elif fits_in_place(p):
         in_place(lo, p)
     else:

@@ -151,22 +151,30 @@ def _transpose_panel(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, d
 def _transpose_pairs(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, dest, n: Index) -> None:
     """The same for `n` columns in pairs: each column is copied to a line of bfloat16, and read from it in pairs."""
     (src, start, step), (dst, to), walk = source, dest, p.walk("k", "b")
-    line = k.scratch("line", bfloat16, p.chunks.longest + 2 * LANES)
+    pitch = p.chunks.longest + 2 * LANES
+    lines = k.scratch("lines", bfloat16, LANES * pitch)
     depth, zero = k.let(p.depth(ks[1] - ks[0])), const(0, bfloat16)
-    with k.loop(0, n, name="column") as c:
-        there = k.let(to + c)
+
+    def copy(column: Expr, line: Expr) -> None:
         with runs(k, walk, *ks) as (first, last, at):
-            here = k.let(start + at + c * step)
+            here, there = k.let(start + at + column * step), k.let(line + (first - ks[0]))
             for i, count in k.vector_loop(0, k.let(last - first)):
-                k.store(line, first - ks[0] + i, cast(k.load(src, here + i, LANES, count), bfloat16))
+                k.store(lines, there + i, cast(k.load(src, here + i, LANES, count), bfloat16))
         if not p.even:
-            k.store(line, ks[1] - ks[0], zero)
-        for i, count in k.vector_loop(0, depth):
-            if count is None:
-                k.store(dst, ramp() * t.columns + (there + i * t.columns), k.load_pairs(line, i * 2, LANES))
-            else:
-                with k.loop(i, depth) as j:
-                    k.store(dst, there + j * t.columns, k.load_pairs(line, j * 2))
+            k.store(lines, line + (ks[1] - ks[0]), zero)
+
+    squares = k.let(select(depth >= LANES, as_expr(n) // LANES * LANES, const(0)))
+    with k.loop(0, squares, LANES, name="column") as c:
+        with k.loop(0, LANES, name="line") as r:
+            copy(c + r, k.let(r * pitch))
+        with k.loop(0, depth, LANES, name="square") as i:
+            j = k.let(minimum(i, depth - LANES))  # the last square overlaps the one before
+            for r, x in enumerate(k.transpose([k.load_pairs(lines, r * pitch + j * 2, LANES) for r in range(LANES)])):
+                k.store(dst, to + (j + r) * t.columns + c, x)
+    with k.loop(squares, n, name="column") as c:
+        copy(c, const(0))
+        with k.loop(0, depth) as j:
+            k.store(dst, to + c + j * t.columns, k.load_pairs(lines, j * 2))
 
 
 def copy_rows(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: Range, dst: Buffer) -> None:

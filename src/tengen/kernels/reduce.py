@@ -192,7 +192,9 @@ class _Work:
         self.units = as_expr(product(self.outer)) * self.blocks
         size = maximum(const(1), frame.count * minimum(self.columns, const(self.width)))
         per = maximum(const(1), some // size)
-        self.abreast = not frame.across and len(f.start) == 1 and bool(frame.sources[0].leaves()) and not costs(frame.sources[0])
+        self.abreast = (
+            not frame.across and len(f.start) == 1 and bool(frame.sources[0].leaves()) and not costs(frame.sources[0])
+        )
         if self.abreast:
             per = select(self.units >= FEW * ABREAST, maximum(const(ABREAST), per // ABREAST * ABREAST), per)
         few = both(frame.chunks > 1, cdiv(self.units, per) < FEW)
