@@ -35,7 +35,7 @@ from tengen.runtime.kept import Made
 from tengen.runtime.program import Folded, Program, build
 from tengen.runtime.schedules import known
 from tengen.tape import call_body
-from tengen.tensor import Tensor, _make, _new, from_numpy, hide_plans, plan_maker, record, restore_plans, tracing
+from tengen.tensor import Tensor, _make, _new, from_numpy, hide_plans, record, restore_plans, tracing
 
 
 class Traced:
@@ -388,5 +388,3 @@ def _set_up(lo: Lowering, graph: Graph, name: str) -> tuple[list[Hashable], Prog
     setup.output_bytes = [as_int(n) * dtype.size for dtype, n in made]  # type: ignore[arg-type]
     return [*constants, *prepared], setup
 
-
-plan_maker["composite"] = composite_plan
