@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tengen import methods  # noqa: F401  (operators and methods of Tensor)
 from tengen.base.version import VERSION as __version__
+from tengen.interop.dlpack import from_dlpack
 from tengen.parameter import Parameter
 from tengen.tensor import Tensor
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from tengen.base.config import config
     from tengen.deploy import load_graph
     from tengen.deploy.checkpoint import load, save
-    from tengen.interop.dlpack import from_dlpack
     from tengen.jit import trace  # type: ignore[no-redef]
     from tengen.profiler import profile
     from tengen.runtime.process import set_threads
@@ -28,7 +28,7 @@ tensor = Tensor
 # name -> the module that it is, or that defines it
 _LATER = {
     "amp": "tengen.amp", "autodiff": "tengen.autodiff", "config": "tengen.base.config", "data": "tengen.data",
-    "deploy": "tengen.deploy", "from_dlpack": "tengen.interop.dlpack", "functional": "tengen.functional", "jit": "tengen.jit",
+    "deploy": "tengen.deploy", "functional": "tengen.functional", "jit": "tengen.jit",
     "models": "tengen.models", "module": "tengen.module", "optimizer": "tengen.optimizer", "random": "tengen.random",
     "load": "tengen.deploy.checkpoint", "load_graph": "tengen.deploy", "profile": "tengen.profiler", "save": "tengen.deploy.checkpoint",
     "set_threads": "tengen.runtime.native", "show_config": "tengen.runtime.report", "trace": "tengen.jit", "tune": "tengen.tuner",
