@@ -353,6 +353,8 @@ def broadcast_shapes(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
     >>> broadcast_shapes((4, 1), (3,))
     (4, 3)
     """
+    if shapes and all(s is shapes[0] for s in shapes):  # types are interned, and so are their shapes
+        return tuple(shapes[0])
     ndim = max((len(s) for s in shapes), default=0)
     out: list[Dim] = []
     for i in range(ndim):
