@@ -37,6 +37,7 @@ ALLOWED_INSIDE = {
     ("codegen/values.py", "tengen.loops.math"): "the same; a process that finds its kernels cached never loads it",
     ("ops/shape.py", "tengen.ops.reduce"): "the gradient of a broadcast is a sum, and that of a sum is a broadcast",
     ("runtime/native.py", "tengen.runtime.process"): "a process that imports Tengen and makes no tensor does not load the runtime",
+    ("tensor.py", "tengen.record"): "it brings all passes, and a process that runs no composite needs neither",
     ("data/dataloader.py", "tengen.tensor"): "workers and users of NumPy batches need no runtime",
 }
 

@@ -6,20 +6,14 @@ What most programs use at once is imported here; the rest when it is first named
 import importlib
 from typing import TYPE_CHECKING
 
-from tengen import (
-    autodiff,
-    functional,
-    methods,  # noqa: F401  (operators and methods of Tensor)
-    random,
-    record,  # noqa: F401  (composites run through the recorder)
-)
+from tengen import methods  # noqa: F401  (operators and methods of Tensor)
 from tengen.base.version import VERSION as __version__
 from tengen.interop.dlpack import from_dlpack
 from tengen.parameter import Parameter
 from tengen.tensor import Tensor
 
 if TYPE_CHECKING:
-    from tengen import amp, data, deploy, jit, models, module, optimizer
+    from tengen import amp, autodiff, data, deploy, functional, jit, models, module, optimizer, random
     from tengen.base.config import config
     from tengen.deploy import load_graph
     from tengen.deploy.checkpoint import load, save
@@ -33,9 +27,10 @@ tensor = Tensor
 
 # name -> the module that it is, or that defines it
 _LATER = {
-    "amp": "tengen.amp", "config": "tengen.base.config", "data": "tengen.data", "deploy": "tengen.deploy", "jit": "tengen.jit",
-    "models": "tengen.models", "module": "tengen.module", "optimizer": "tengen.optimizer", "load": "tengen.deploy.checkpoint",
-    "load_graph": "tengen.deploy", "profile": "tengen.profiler", "save": "tengen.deploy.checkpoint",
+    "amp": "tengen.amp", "autodiff": "tengen.autodiff", "config": "tengen.base.config", "data": "tengen.data",
+    "deploy": "tengen.deploy", "functional": "tengen.functional", "jit": "tengen.jit",
+    "models": "tengen.models", "module": "tengen.module", "optimizer": "tengen.optimizer", "random": "tengen.random",
+    "load": "tengen.deploy.checkpoint", "load_graph": "tengen.deploy", "profile": "tengen.profiler", "save": "tengen.deploy.checkpoint",
     "set_threads": "tengen.runtime.native", "show_config": "tengen.runtime.report", "trace": "tengen.jit", "tune": "tengen.tuner",
 }  # fmt: skip
 

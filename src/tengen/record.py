@@ -7,6 +7,7 @@ one fused program. A concrete tensor that the recorded code touches becomes a na
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
@@ -22,7 +23,7 @@ from tengen.ir.graph import Check, Graph, State, Value
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides, product
 from tengen.kernels.schedule import Schedules
-from tengen.loops.lang import Expr, as_int
+from tengen.loops.lang import Expr, Index, as_int
 from tengen.ops.define import Op
 from tengen.parameter import Parameter
 from tengen.passes.hoist import hoist
@@ -35,7 +36,7 @@ from tengen.runtime.kept import Made
 from tengen.runtime.program import Folded, Program, build
 from tengen.runtime.schedules import known
 from tengen.tape import call_body
-from tengen.tensor import Tensor, _make, _new, from_numpy, hide_plans, plan_maker, record, restore_plans, tracing
+from tengen.tensor import Tensor, _make, _new, from_numpy, hide_plans, record, restore_plans, tracing
 
 
 class Traced:
@@ -48,7 +49,13 @@ class Traced:
         self.graph = recorder.graph  # not the recorder: a tensor that is kept must not keep all others
         recorder.made.append(ref(self))
         self.type, self.shape, self.dtype = t, t.shape, t.dtype
-        self.size, self.strides, self.contiguous = product(t.shape), contiguous_strides(t.shape), True
+        self.size, self.strides = _dense(t)
+        self.contiguous = True
+
+
+@functools.lru_cache(4096)
+def _dense(t: TensorType) -> tuple[Index, tuple[Index, ...]]:
+    return product(t.shape), contiguous_strides(t.shape)
 
 
 def traced(v: Value) -> Tensor:
@@ -119,8 +126,9 @@ class Recorder:
 
     def seen(self, t: Tensor, node: Any = None) -> Tensor:
         """Another tensor of the same value, which keeps being that of `t` in every run."""
-        other = traced(self.value(t))
-        other._node = node
+        v = self.value(t)
+        other = _new(Tensor)
+        other._data, other._layout, other._node = v, t._layout if t._data is v else Traced(v.type), node
         return other
 
     # -- called by the dispatcher ----------------------------------------------------------------------------------------
@@ -129,7 +137,7 @@ class Recorder:
         types = [None if x is None else x._layout.type for x in inputs]
         canonical = op.canonical(types, attrs)
         values = [None if x is None else self.value(x) for x in inputs]
-        if self.lines:  # the eager call of a composite has checked what it was given
+        if self.lines and "check" in op.rules:  # the eager call of a composite has checked what it was given
             self._check(op, inputs, types, attrs)
         if op.kind == "composite":
             out = call_body(op, tuple(None if x is None else x.detach() for x in inputs), canonical)
@@ -175,9 +183,8 @@ class Recorder:
         return read
 
     def _fresh(self, hint: str) -> str:
-        taken = {v.name for v in self.graph.inputs} | set(self.graph.states) | set(self.graph.constants)
-        name, i = hint, 0
-        while name in taken:
+        g, name, i = self.graph, hint, 0
+        while name in g.states or name in g.constants or any(v.name == name for v in g.inputs):
             i += 1
             name = f"{hint}_{i}"
         return name
@@ -388,5 +395,3 @@ def _set_up(lo: Lowering, graph: Graph, name: str) -> tuple[list[Hashable], Prog
     setup.output_bytes = [as_int(n) * dtype.size for dtype, n in made]  # type: ignore[arg-type]
     return [*constants, *prepared], setup
 
-
-plan_maker["composite"] = composite_plan

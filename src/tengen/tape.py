@@ -159,14 +159,9 @@ def _fit(g: Tensor, t: Tensor) -> Tensor:
     return g if g.shape == t.shape else REGISTRY["sum_to"](g, t.shape)
 
 
-def _types(layouts: Sequence[Any]) -> list:
-    return [None if x is None else x.type for x in layouts]
-
-
-@functools.lru_cache(4096)  # a training step asks the same of the same layouts again and again
-def _call_facts(op: Op, attrs: tuple, layouts: tuple) -> tuple[dict[str, Any], int | None]:
+@functools.lru_cache(4096)  # a training step asks the same of the same types again and again
+def _call_facts(op: Op, attrs: tuple, types: tuple) -> tuple[dict[str, Any], int | None]:
     """(the attributes in canonical form, how many outputs; None for a composite, which may have any number)."""
-    types = _types(layouts)
     canonical = op.canonical(types, attrs)
     return canonical, None if op.kind == "composite" else len(op.infer_types(types, canonical))
 
@@ -176,11 +171,11 @@ def _step(node: Node, slot: dict[int, Tensor], give: Any, useful: set[int], crea
     op: Op = node.op
     saved = node.inputs()
     inputs = saved if create_graph else tuple(None if x is None else x.detach() for x in saved)
-    layouts = tuple([None if x is None else x._layout for x in inputs])
+    types = tuple([None if x is None else x._layout.type for x in inputs])
     try:
-        attrs, n_outs = _call_facts(op, node.attrs, layouts)
+        attrs, n_outs = _call_facts(op, node.attrs, types)
     except TypeError:  # an attribute that has no hash
-        attrs, n_outs = _call_facts.__wrapped__(op, node.attrs, layouts)
+        attrs, n_outs = _call_facts.__wrapped__(op, node.attrs, types)
     wants = tuple([i for i, x in enumerate(saved) if x is not None and x.dtype.is_float and id(node_of(x)[0]) in useful])
     n_outs = n_outs or max(slot) + 1
     g: Any = slot[0] if n_outs == 1 else tuple(slot.get(i) for i in range(n_outs))
@@ -188,7 +183,7 @@ def _step(node: Node, slot: dict[int, Tensor], give: Any, useful: set[int], crea
         same = op.rules.get("same", op)  # a composite that computes the same has a gradient
         if same.kind != "composite":
             raise GradientError(
-                f"{op.signature(_types(layouts), attrs)} has no gradient rule; help: add @{op.name}.vjp below its definition"
+                f"{op.signature(types, attrs)} has no gradient rule; help: add @{op.name}.vjp below its definition"
             )
         results = dict(zip(wants, composite_vjp(same, g, inputs, attrs, wants)))
     else:

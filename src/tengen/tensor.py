@@ -428,7 +428,15 @@ def look(op: Op, inputs: tuple, types: Sequence, attrs: tuple) -> None:
             raise v.error(v.found() if v.found else v.message)
 
 
-plan_maker: dict[str, Callable[..., Plan]] = {"elementwise": make_plan, "primitive": make_plan, "view": make_plan}
+def _composite_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict) -> Plan:
+    from tengen.record import composite_plan
+
+    return composite_plan(op, layouts, attrs)
+
+
+plan_maker: dict[str, Callable[..., Plan]] = {
+    "elementwise": make_plan, "primitive": make_plan, "view": make_plan, "composite": _composite_plan,
+}  # fmt: skip
 
 
 def kept_plan(key: tuple, make: Callable[[], Any]) -> Any:

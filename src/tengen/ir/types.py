@@ -26,6 +26,8 @@ class TensorType:
     _table: dict = {}
 
     def __new__(cls, shape: Iterable[Dim], dt):
+        if type(shape) is tuple and type(dt) is DType and (t := cls._table.get((shape, dt))) is not None:
+            return t
         key = (tuple(_dim(d) for d in shape), dtype(dt))
         t = cls._table.get(key)
         if t is None:

@@ -7,9 +7,10 @@ holds (a caller's local variable, an exception's traceback, a generator) gives n
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import CoroutineType, FrameType, GeneratorType, ModuleType, TracebackType
 from typing import Any
 from weakref import ref
@@ -25,11 +26,27 @@ MOST_SCANS = 64  # of all objects, in search of one value's holders: what has no
 _PASSING = (FrameType, TracebackType, BaseException, GeneratorType, CoroutineType, Node, GradManager)
 
 
+@contextlib.contextmanager
+def young_objects() -> Iterator[None]:
+    """The collector does not run in this block, which makes many objects and few cycles; what the block has made is then still
+    young, and what of it is garbage is found without a look at all other objects of the process."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 def warn_of_leaks(made: Sequence[ref]) -> None:
     """A `TraceWarning` for each line of the user's code that made a value which is kept. made: as `Recorder.made`."""
     if not any(r() is not None for r in made):
         return
-    gc.collect()
+    gc.collect(1)  # cycles of the recording itself
+    if any(r() is not None for r in made):
+        gc.collect()
     alive = [x for r in made if (x := r()) is not None]
     tensors = [x for x in gc.get_referrers(*alive) if isinstance(x, Tensor) and isinstance(x._data, Value)] if alive else []
     told = set()

@@ -25,7 +25,7 @@ from tengen.executable import Executable
 from tengen.ir.graph import Graph
 from tengen.ir.types import TensorType
 from tengen.jit.dynamic import DynamicAxes, undecided
-from tengen.jit.leaks import warn_of_leaks
+from tengen.jit.leaks import warn_of_leaks, young_objects
 from tengen.jit.naming import tensor_names
 from tengen.jit.repeat import Repeat
 from tengen.overwrite import own
@@ -277,11 +277,13 @@ class trace:
 
     def _record(self, structure, leaves: list[Tensor], types: list[TensorType], extents: dict[str, int]) -> Recording:
         try:
-            r, made = self._recorded(structure, leaves, types)
+            with young_objects():
+                r, made = self._recorded(structure, leaves, types)
+                if not r.open:
+                    warn_of_leaks(made)
         except Undecided as e:
             raise undecided(self.name, e, extents) from e
         if not r.open:
-            warn_of_leaks(made)
             for more in range(2 if extents else 0):  # those of the example, and others: what fits by chance is found now
                 at_extents(r.graph, {name: n + more for name, n in extents.items()})
             r.run = Executable(r.graph, self.name)

@@ -16,7 +16,8 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import copysign
-from typing import Any
+from types import CodeType
+from typing import Any, NamedTuple
 
 from tengen.base.dtype import DType, bool_, float32, promote
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError, TengenError, Undecided, tell
@@ -97,8 +98,9 @@ class Op:
         self.samples: list[Case] = []
         self.why_no_vjp: str | None = None
         self.extents: tuple[str, ...] = ()  # attributes that are shapes: one eager program serves all of them
-        self.tensors, self.attrs, self.variadic, self.optional = _parameters(fn, kind)
-        self.call = with_line(fn) if kind == "shorthand" else _make_call(self, fn)
+        parameters = _signature(fn)
+        self.tensors, self.attrs, self.variadic, self.optional = _tensors_and_attributes(parameters, kind)
+        self.call = with_line(fn) if kind == "shorthand" else _make_call(self, fn, parameters)
         if self.name in REGISTRY:
             raise TengenError(f"op {self.name!r} is defined twice")
         REGISTRY[self.name] = self
@@ -244,15 +246,43 @@ def _takes_out(rule: Callable) -> bool:
     return "out" in inspect.signature(rule).parameters
 
 
-def _parameters(fn: Callable, kind: str) -> tuple[tuple[str, ...], tuple[str, ...], bool, frozenset[str]]:
+class _Parameter(NamedTuple):
+    """What a signature says of one parameter. kind: "", "*" (several), "**" (named ones) or "named" (by its name alone). note: its
+    annotation as text."""
+
+    name: str
+    kind: str
+    default: Any
+    note: str
+
+
+_NONE = inspect.Parameter.empty
+
+
+def _signature(fn: Callable) -> list[_Parameter]:
+    """The parameters of a plain function; what `inspect.signature` says, which would take longer than all else that an op is."""
+    code, notes = fn.__code__, fn.__annotations__
+    names = code.co_varnames[: code.co_argcount]
+    defaults = dict(zip(reversed(names), reversed(fn.__defaults__ or ())))  # type: ignore[attr-defined]
+    named = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    rest = iter(code.co_varnames[code.co_argcount + code.co_kwonlyargcount :])
+    found = [(name, "", defaults.get(name, _NONE)) for name in names]
+    found += [(next(rest), "*", _NONE)] if code.co_flags & inspect.CO_VARARGS else []
+    found += [(name, "named", (fn.__kwdefaults__ or {}).get(name, _NONE)) for name in named]  # type: ignore[attr-defined]
+    found += [(next(rest), "**", _NONE)] if code.co_flags & inspect.CO_VARKEYWORDS else []
+    return [_Parameter(name, kind, default, str(notes.get(name, ""))) for name, kind, default in found]
+
+
+def _tensors_and_attributes(
+    parameters: Sequence[_Parameter], kind: str
+) -> tuple[tuple[str, ...], tuple[str, ...], bool, frozenset[str]]:
     tensors, attrs, variadic = [], [], False
     optional = set()
-    for p in inspect.signature(fn).parameters.values():
-        note = "" if p.annotation is p.empty else str(p.annotation)
-        is_tensor = "Tensor" in note or (kind == "elementwise" and not note)
-        variadic |= "list[Tensor]" in note or "Sequence[Tensor]" in note
+    for p in parameters:
+        is_tensor = "Tensor" in p.note or (kind == "elementwise" and not p.note)
+        variadic |= "list[Tensor]" in p.note or "Sequence[Tensor]" in p.note
         (tensors if is_tensor else attrs).append(p.name)
-        if is_tensor and ("None" in note or "Optional" in note):
+        if is_tensor and ("None" in p.note or "Optional" in p.note):
             optional.add(p.name)
     return tuple(tensors), tuple(attrs), variadic, frozenset(optional)
 
@@ -262,34 +292,37 @@ def negative_zero(a: Any) -> bool:
     return isinstance(a, float) and a == 0 and copysign(1.0, a) < 0
 
 
-def _make_call(op: Op, fn: Callable) -> Callable:
+def _make_call(op: Op, fn: Callable, parameters: Sequence[_Parameter]) -> Callable:
     """The user's function: binds arguments by a compiled signature (ten times faster than inspect.Signature.bind)."""
-    sig = inspect.signature(fn)
-    scope: dict[str, Any] = {"_op": op, "_dispatch": dispatch}
-    parts, star = [], False
-    for p in sig.parameters.values():
-        if p.kind is p.KEYWORD_ONLY and not star:
-            parts.append("*")
-            star = True
-        if p.default is p.empty:
-            parts.append(p.name)
-        else:
-            scope[f"_default_{p.name}"] = p.default
-            parts.append(f"{p.name}=_default_{p.name}")
     tensors = f"(*{op.tensors[0]},{','.join(op.tensors[1:])})" if op.variadic else f"({''.join(t + ',' for t in op.tensors)})"
     attrs = f"({''.join(a + ',' for a in op.attrs)})"
     # -0.0 == 0.0, so a call with the one would find the plan of the other: it goes the slow way, which tells them apart
-    defaults = {a: sig.parameters[a].default for a in op.attrs}
-    floats = [a for a in op.attrs if "float" in str(sig.parameters[a].annotation) or isinstance(defaults[a], float)]
-    scope["_negative_zero"] = negative_zero
+    floats = [p.name for p in parameters if p.name in op.attrs and ("float" in p.note or isinstance(p.default, float))]
     odd = " or ".join(f"_negative_zero({a})" for a in floats)
-    lines = [f"    if {odd}:\n        return _dispatch.slow(_op, {tensors}, {attrs})"] if odd else []
-    text = "\n".join([f"def call({', '.join(parts)}):", *lines, f"    return _dispatch.run(_op, {tensors}, {attrs})"])
-    exec(compile(text, __file__, "exec"), scope)  # under this file's name, so that a search for the user's line passes over it
-    call = scope["call"]
-    call.__doc__, call.__signature__, call.__module__, call.op = fn.__doc__, sig, fn.__module__, op
+    lines = [f"if {odd}:\n        return _dispatch.slow(_op, {tensors}, {attrs})"] if odd else []
+    scope = {"_op": op, "_dispatch": dispatch, "_negative_zero": negative_zero}
+    call = _compiled(parameters, [*lines, f"return _dispatch.run(_op, {tensors}, {attrs})"], scope)
+    call.__doc__, call.__wrapped__, call.__module__, call.op = fn.__doc__, fn, fn.__module__, op  # type: ignore[attr-defined]
     call.__name__ = call.__qualname__ = op.name
     return call
+
+
+def _compiled(parameters: Sequence[_Parameter], lines: Sequence[str], scope: dict[str, Any]) -> Callable:
+    """A function with these parameters and lines, whose globals are `scope`."""
+    parts, star = [], False
+    for p in parameters:
+        if p.kind == "named" and not star:
+            parts.append("*")
+        star = star or p.kind in ("named", "*")
+        scope[f"_default_{p.name}"] = p.default
+        parts.append(("" if p.kind == "named" else p.kind) + p.name + ("" if p.default is _NONE else f"=_default_{p.name}"))
+    exec(_code("\n    ".join([f"def call({', '.join(parts)}):", *lines])), scope)
+    return scope["call"]
+
+
+@functools.cache  # many ops have the same parameters
+def _code(text: str) -> CodeType:
+    return compile(text, __file__, "exec")  # under this file's name, so that a search for the user's line passes over it
 
 
 def with_epilogue(op: Op) -> Callable:
@@ -320,6 +353,8 @@ def broadcast_shapes(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
     >>> broadcast_shapes((4, 1), (3,))
     (4, 3)
     """
+    if shapes and all(s is shapes[0] for s in shapes):  # types are interned, and so are their shapes
+        return tuple(shapes[0])
     ndim = max((len(s) for s in shapes), default=0)
     out: list[Dim] = []
     for i in range(ndim):
@@ -497,19 +532,10 @@ def shorthand(fn: Callable) -> Op:
 
 def with_line(fn: Callable) -> Callable:
     """The function, whose errors name the user's line, as those of ops do: for what checks its arguments before it calls ops."""
-    forms = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
-    scope: dict[str, Any] = {"_fn": fn, "_tell": tell}
-    parts, given, star = [], [], False
-    for p in inspect.signature(fn).parameters.values():
-        if p.kind is p.KEYWORD_ONLY and not star:
-            parts.append("*")
-        star = star or p.kind in (p.KEYWORD_ONLY, p.VAR_POSITIONAL)
-        scope[f"_default_{p.name}"] = p.default
-        parts.append(forms.get(p.kind, "") + p.name + ("" if p.default is p.empty else f"=_default_{p.name}"))
-        given.append(f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else forms.get(p.kind, "") + p.name)
-    lines = ["    try:", f"        return _fn({', '.join(given)})", "    except Exception as e:", "        _tell(e)", "        raise"]
-    exec(compile("\n".join([f"def call({', '.join(parts)}):", *lines]), __file__, "exec"), scope)
-    return functools.update_wrapper(scope["call"], fn)
+    parameters = _signature(fn)
+    given = [f"{p.name}={p.name}" if p.kind == "named" else p.kind + p.name for p in parameters]
+    lines = ["try:", f"    return _fn({', '.join(given)})", "except Exception as e:", "    _tell(e)", "    raise"]
+    return functools.update_wrapper(_compiled(parameters, lines, {"_fn": fn, "_tell": tell}), fn)
 
 
 def all_with_line(scope: dict[str, Any], names: Iterable[str]) -> None:

@@ -93,6 +93,8 @@ def _ready() -> tuple[str, bytes] | None:
 
 def _make(path: str) -> None:
     """The directory, and those above it, where they are missing."""
+    if path.startswith("~"):
+        raise RuntimeError("nobody knows this user's home")
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
