@@ -21,12 +21,13 @@ from tengen.kernels.border import BorderRows
 from tengen.kernels.chunks import unrolled_loop
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.packing import Range, copy_panels, copy_rows, pack_b, packed_axes
-from tengen.kernels.problem import Problem, extents, multiply_add, partial_sums
+from tengen.kernels.problem import Place, Problem, extents, multiply_add, partial_sums
 from tengen.kernels.tile import MOST_BLOCKS, Tile, choose, most_columns, piece_size
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cdiv, const, equal, lane, minimum, select, splat
 
 PARTS = 16  # of a tile's time, with something to fetch early in each: not fewer than a tile has rows, or a chunk lines
+TOGETHER = 4  # rows of a tile that are made together, and then stored
 FEWEST = 4  # positions of k in a part
 
 Flag = Expr | bool  # decided when the kernel runs, or now
@@ -260,12 +261,14 @@ class _Kernel:
         """The i-th share of what is fetched while a tile is computed: some of its rows of out, and rows of operands to come."""
         p, k = self.p, self.k
         share = -(-self.t.rows * self.part // self.depth) if self.straight else 1
-        for j in range(share if p.n and not self.stream else 0):
-            number = k.let(minimum(row + minimum(i * share + j, self.t.rows - 1), p.rows - 1))
-            place = self.coordinates(number) if self.stored is self.m else [number] * len(self.stored)
+        for j in range(share if p.n else 0):
+            number = k.let(minimum(row + minimum(i * share + j, self.t.rows - 1), self.stop - 1))
+            coordinates = self.coordinates(number)
             for v in range(vectors):
-                where = p.where(self.axes, (*self.g, *place, panel.column + v * LANES), p.n[0], None)
-                k.prefetch(*where.place(k, self.partial))
+                where = self.place(number, coordinates, panel.column + v * LANES, LANES)
+                if not self.stream:
+                    k.prefetch(*where.place(k, self.partial))
+                where.fetch(k)
         if to_come is not None:
             at, far, count = to_come(i)
             with k.loop(0, count, name="line") as j:
@@ -366,12 +369,17 @@ class _Kernel:
         rest = n % t.columns
 
         def store(columns: int) -> None:
-            for j, line in enumerate(sums):
-                number = k.let(r + j)
-                row = self.coordinates(number)
-                for v, value in enumerate(line):
-                    if v * LANES < columns:
-                        self.write_vector(value, number, row, column + v * LANES, columns - v * LANES, False, True)
+            for first in range(0, len(sums), TOGETHER):
+                waiting = []
+                for j in range(first, min(len(sums), first + TOGETHER)):
+                    number = k.let(r + j)
+                    row = self.coordinates(number)
+                    for v, value in enumerate(sums[j]):
+                        if v * LANES < columns:
+                            where = self.place(number, row, column + v * LANES, columns - v * LANES)
+                            waiting.append((where, where.made(k, value)))
+                for where, value in waiting:
+                    where.put(k, value, self.stream)
 
         wide = len(sums[0]) == t.vectors
         if not rest or (t.narrow and wide):
@@ -396,6 +404,17 @@ class _Kernel:
                     value = k.load(self.sums, j * self.t.columns + v * LANES, LANES)
                     self.write_vector(value, number, row, at, LANES if full else p.columns - at, add, last)
 
+    def place(self, number: Expr, row: Sequence[Index], column: Expr, left: Index) -> Place:
+        """Where a vector of row `number` belongs, whose coordinates are `row`, of which `left` columns are there; a scalar where n is
+        no axis."""
+        p = self.p
+        columns = [column] if p.n else []
+        whole = as_int(left) is not None and left >= LANES
+        vec, count = p.n[0] if p.n else None, None if whole else as_expr(left)
+        stored = row if self.stored is self.m else [number] * len(self.stored)
+        known_as = (*p.g, *self.m, *p.n), (*self.g, *row, *columns)
+        return p.where(self.axes, (*self.g, *stored, *columns), vec, count, known_as)
+
     def coordinates(self, r: Expr) -> list[Index]:
         """The coordinates of row `r`."""
         if not self.places:
@@ -407,15 +426,10 @@ class _Kernel:
     ) -> None:
         """One vector of row `number`, whose coordinates are `row`, of which `left` columns are there; a scalar where n is no
         axis."""
-        p, k = self.p, self.k
-        if not p.n:
+        k = self.k
+        if not self.p.n:
             value = lane(value, 0)
-        columns = [column] if p.n else []
-        whole = as_int(left) is not None and left >= LANES
-        vec, count = p.n[0] if p.n else None, None if whole else as_expr(left)
-        place = row if self.stored is self.m else [number] * len(self.stored)
-        known_as = (*p.g, *self.m, *p.n), (*self.g, *row, *columns)
-        where = p.where(self.axes, (*self.g, *place, *columns), vec, count, known_as)
+        where = self.place(number, row, column, left)
         if add is not False:
             total = k.var(value)
             with self.when(add):
