@@ -21,12 +21,13 @@ from tengen.kernels.border import BorderRows
 from tengen.kernels.chunks import unrolled_loop
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.packing import Range, copy_panels, copy_rows, pack_b, packed_axes
-from tengen.kernels.problem import Problem, extents, multiply_add, partial_sums
-from tengen.kernels.tile import MOST_BLOCKS, Tile, choose, most_columns, piece_size
+from tengen.kernels.problem import Place, Problem, extents, multiply_add, partial_sums
+from tengen.kernels.tile import MOST_BLOCKS, Tile, choose, most_columns, pieces
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cdiv, const, equal, lane, minimum, select, splat
 
 PARTS = 16  # of a tile's time, with something to fetch early in each: not fewer than a tile has rows, or a chunk lines
+TOGETHER = 4  # rows of a tile that are made together, and then stored
 FEWEST = 4  # positions of k in a part
 
 Flag = Expr | bool  # decided when the kernel runs, or now
@@ -75,10 +76,10 @@ class _Kernel:
             self.by_row = as_int(p.walk("m", "a").step) or 0
             self.by_k = self.by_k if t.along_k else as_int(p.walk("k", "a").step) or 0
         self.sums = self.k.scratch("sums", p.compute, t.rows * t.columns)
-        self.size = piece_size(p, t, lo.target)
-        self.high = min(t.block, as_int(self.size[1]) or t.block) // t.rows  # tiles of a block
+        self.parts, self.blocks = pieces(p, t, lo.target)
+        self.high = min(t.schedule.high, as_int(cdiv(cdiv(p.rows, t.rows), self.blocks)) or t.schedule.high)  # tiles of a block
         self.depth = as_int(p.depth(p.chunks.longest)) or 1  # of a panel that the piece packs itself: all of its panels at once
-        self.panels = -(-(as_int(self.size[0]) or most_columns(p, t, lo.target)) // t.columns)
+        self.panels = as_int(cdiv(cdiv(p.columns, t.columns), self.parts)) or most_columns(p, t, lo.target) // t.columns
         self.panel = None
         if t.direct_b:
             self.panel = self.k.read(p.b)
@@ -98,19 +99,17 @@ class _Kernel:
     def launch(self) -> None:
         """Writes and launches it."""
         p, k = self.p, self.k
-        wide, high = self.size
-        blocks, parts = as_expr(cdiv(p.rows, high)), as_expr(cdiv(p.columns, wide))
-        tiles = high // self.t.rows
+        parts, blocks = self.parts, self.blocks
         piece = k.split(p.groups * parts * blocks)
         self.group = k.let(piece // (parts * blocks))
         self.g = unflatten(k, self.group, extents(p.g))
         across = self.t.schedule.across
-        self.tile = k.let((piece // parts % blocks if across else piece % blocks) * tiles)
-        self.tile_stop = k.let(minimum(as_expr(cdiv(p.rows, self.t.rows)), self.tile + tiles))
+        self.tile, self.tile_stop = self.share(piece // parts if across else piece, blocks, cdiv(p.rows, self.t.rows))
         self.first = k.let(self.t.row(self.tile))
         self.stop = k.let(minimum(p.rows, self.t.row(self.tile_stop)))
-        self.column = k.let((piece % parts if across else piece // blocks % parts) * wide)
-        self.column_stop = k.let(minimum(p.columns, self.column + wide))
+        panel, stop = self.share(piece if across else piece // blocks, parts, cdiv(p.columns, self.t.columns))
+        self.column = k.let(panel * self.t.columns)
+        self.column_stop = k.let(minimum(p.columns, stop * self.t.columns))
         self.a_base, self.b_base = (k.let(as_expr(p.base(x, self.g))) for x in "ab")
         self.fill_places()
         if self.border is not None and self.t.along_k:
@@ -121,6 +120,11 @@ class _Kernel:
             with k.loop(0, p.chunks.count, name="chunk") as c:
                 self.chunk(c)
         self.lo.launch(k)
+
+    def share(self, number: Expr, count: Expr, things: Index) -> Range:
+        """Of so many tiles or panels those of a piece: all pieces have as many, or one more."""
+        mine = self.k.let(number % count)
+        return self.k.let(mine * things // count), self.k.let((mine + 1) * things // count)
 
     def fill_places(self) -> None:
         """Fills the tables of the rows' coordinates, counting as an odometer does."""
@@ -260,12 +264,14 @@ class _Kernel:
         """The i-th share of what is fetched while a tile is computed: some of its rows of out, and rows of operands to come."""
         p, k = self.p, self.k
         share = -(-self.t.rows * self.part // self.depth) if self.straight else 1
-        for j in range(share if p.n and not self.stream else 0):
-            number = k.let(minimum(row + minimum(i * share + j, self.t.rows - 1), p.rows - 1))
-            place = self.coordinates(number) if self.stored is self.m else [number] * len(self.stored)
+        for j in range(share if p.n else 0):
+            number = k.let(minimum(row + minimum(i * share + j, self.t.rows - 1), self.stop - 1))
+            coordinates = self.coordinates(number)
             for v in range(vectors):
-                where = p.where(self.axes, (*self.g, *place, panel.column + v * LANES), p.n[0], None)
-                k.prefetch(*where.place(k, self.partial))
+                where = self.place(number, coordinates, panel.column + v * LANES, LANES)
+                if not self.stream:
+                    k.prefetch(*where.place(k, self.partial))
+                where.fetch(k)
         if to_come is not None:
             at, far, count = to_come(i)
             with k.loop(0, count, name="line") as j:
@@ -292,12 +298,12 @@ class _Kernel:
         times = k.let((self.tile_stop - self.tile) * cdiv(self.column_stop - self.column, t.columns) * PARTS)
         deep, found = p.chunks.longest, []
         if self.a_ahead:
-            high = self.size[1] if t.tall is None else 1
+            high = t.rows if t.tall is None else 1
             at, width = bases[0] + self.first, self.stop - self.first
             found.append(Ahead.of(k, p.a, at, p.walk("k", "a"), start, deep, width, high, times))
         if t.direct_b:
             at, width = bases[1] + self.column, self.column_stop - self.column
-            found.append(Ahead.of(k, p.b, at, p.walk("k", "b"), start, deep, width, self.size[0], times))
+            found.append(Ahead.of(k, p.b, at, p.walk("k", "b"), start, deep, width, t.columns, times))
         return found
 
     def rows_to_come(self, panel: _Panel, tile: Expr, tiles: Range) -> Callable[[Expr], Lines] | None:
@@ -366,12 +372,17 @@ class _Kernel:
         rest = n % t.columns
 
         def store(columns: int) -> None:
-            for j, line in enumerate(sums):
-                number = k.let(r + j)
-                row = self.coordinates(number)
-                for v, value in enumerate(line):
-                    if v * LANES < columns:
-                        self.write_vector(value, number, row, column + v * LANES, columns - v * LANES, False, True)
+            for first in range(0, len(sums), TOGETHER):
+                waiting = []
+                for j in range(first, min(len(sums), first + TOGETHER)):
+                    number = k.let(r + j)
+                    row = self.coordinates(number)
+                    for v, value in enumerate(sums[j]):
+                        if v * LANES < columns:
+                            where = self.place(number, row, column + v * LANES, columns - v * LANES)
+                            waiting.append((where, where.made(k, value)))
+                for where, value in waiting:
+                    where.put(k, value, self.stream)
 
         wide = len(sums[0]) == t.vectors
         if not rest or (t.narrow and wide):
@@ -396,6 +407,17 @@ class _Kernel:
                     value = k.load(self.sums, j * self.t.columns + v * LANES, LANES)
                     self.write_vector(value, number, row, at, LANES if full else p.columns - at, add, last)
 
+    def place(self, number: Expr, row: Sequence[Index], column: Expr, left: Index) -> Place:
+        """Where a vector of row `number` belongs, whose coordinates are `row`, of which `left` columns are there; a scalar where n is
+        no axis."""
+        p = self.p
+        columns = [column] if p.n else []
+        whole = as_int(left) is not None and left >= LANES
+        vec, count = p.n[0] if p.n else None, None if whole else as_expr(left)
+        stored = row if self.stored is self.m else [number] * len(self.stored)
+        known_as = (*p.g, *self.m, *p.n), (*self.g, *row, *columns)
+        return p.where(self.axes, (*self.g, *stored, *columns), vec, count, known_as)
+
     def coordinates(self, r: Expr) -> list[Index]:
         """The coordinates of row `r`."""
         if not self.places:
@@ -407,15 +429,10 @@ class _Kernel:
     ) -> None:
         """One vector of row `number`, whose coordinates are `row`, of which `left` columns are there; a scalar where n is no
         axis."""
-        p, k = self.p, self.k
-        if not p.n:
+        k = self.k
+        if not self.p.n:
             value = lane(value, 0)
-        columns = [column] if p.n else []
-        whole = as_int(left) is not None and left >= LANES
-        vec, count = p.n[0] if p.n else None, None if whole else as_expr(left)
-        place = row if self.stored is self.m else [number] * len(self.stored)
-        known_as = (*p.g, *self.m, *p.n), (*self.g, *row, *columns)
-        where = p.where(self.axes, (*self.g, *place, *columns), vec, count, known_as)
+        where = self.place(number, row, column, left)
         if add is not False:
             total = k.var(value)
             with self.when(add):

@@ -13,7 +13,7 @@ from tengen.base.dtype import DType, float32, uint32
 from tengen.kernels.axes import store_at
 from tengen.kernels.chunks import Chunks, Walk, merge
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
-from tengen.kernels.source import At
+from tengen.kernels.source import At, Ending
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Buffer, Expr, Index, as_int, cast, dot2, fma, maximum, minimum
 
@@ -201,9 +201,24 @@ class Place:
 
     def finish(self, k: KernelBuilder, value: Expr, stream: bool = False) -> None:
         """Stores the last sum, through the epilogue. stream: past the caches."""
+        self.put(k, self.made(k, value), stream)
+
+    def made(self, k: KernelBuilder, value: Expr) -> Expr:
+        """What the epilogue makes of the last sum."""
         p = self.problem
-        value = cast(value, p.out.dtype) if p.epilogue is None else p.epilogue(k, value, self.theirs)
+        return cast(value, p.out.dtype) if p.epilogue is None else p.epilogue(k, value, self.theirs)
+
+    def put(self, k: KernelBuilder, value: Expr, stream: bool = False) -> None:
+        """Stores what was made. stream: past the caches."""
         store_at(k, self.out, self.inner, value, stream)
+
+    def fetch(self, k: KernelBuilder) -> None:
+        """Fetches what the epilogue reads there, where that is another line of memory for each row."""
+        for array, at in self.problem.epilogue.reads(self.theirs) if isinstance(self.problem.epilogue, Ending) else ():
+            index = as_expr(array.index(at.coords))
+            near = at.vec is not None and as_int(array.strides[at.vec]) == 1 and index.lanes == 1
+            if near and any(as_int(s) != 0 and as_int(d) != 1 for i, (d, s) in enumerate(zip(array.shape, array.strides)) if i != at.vec):
+                k.prefetch(k.read(array), index)
 
     def _of(self, partial: Array | None) -> Array:
         return self.out if partial is None else replace(partial, shape=self.out.shape)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from tengen.base.dtype import DType
 from tengen.kernels.lowering import Array, KernelBuilder
-from tengen.loops.lang import LANES, Expr, Index, as_int, const, ramp, splat
+from tengen.loops.lang import LANES, Expr, Index, as_int, cast, const, ramp, splat
 
 
 @dataclass(eq=False)
@@ -79,6 +79,10 @@ class Source:
         """The source broadcast to `shape` in a way of its own, or None for the general way of `broadcast`."""
         return None
 
+    def reads(self, at: At) -> list[tuple[Array, At]]:
+        """What is loaded for the value at `at`: arrays, and where; as far as that is known without loading anything."""
+        return []
+
     def fetch(self, k: KernelBuilder, at: At) -> None:
         """Hints at what `at` will be asked for soon, where the processor cannot guess it from the places before."""
 
@@ -100,6 +104,9 @@ class Leaf(Source):
     def value(self, k, at):
         v = at.load(k, self.array)
         return splat(v) if at.lanes > 1 else v
+
+    def reads(self, at):
+        return [(self.array, at)]
 
     def leaves(self):
         return [self.array]
@@ -138,6 +145,9 @@ class Elementwise(Source):
     def value(self, k, at):
         r = self.fn(*(s.at(k, at) for s in self.operands))
         return splat(r) if at.lanes > 1 else r
+
+    def reads(self, at):
+        return [x for s in self.operands for x in s.reads(at)]
 
     def leaves(self):
         out: list[Array] = []
@@ -179,7 +189,8 @@ class View(Source):
     def __post_init__(self):
         self.dtype = self.source.dtype
 
-    def value(self, k, at):
+    def inner(self, at: At) -> At:
+        """The place in the source."""
         coords: list[Index] = [self.fixed.get(i, 0) for i in range(len(self.source.shape))]
         vec = None
         for j, axis in enumerate(self.axes):
@@ -196,11 +207,44 @@ class View(Source):
         if inner is None:
             inner = at.memo[key] = At(tuple(coords), vec, at.count)
             inner.count = at.count if inner.lanes > 1 else None
-        v = self.source.at(k, inner)
+        return inner
+
+    def value(self, k, at):
+        v = self.source.at(k, self.inner(at))
         return splat(v) if at.lanes > 1 else v
+
+    def reads(self, at):
+        return self.source.reads(self.inner(at))
 
     def leaves(self):
         return None
+
+
+@dataclass(frozen=True, eq=False)
+class Ending:
+    """An epilogue that is a source: `final`, in which the sum is `given`. place: from where a sum is to where the source is asked for it,
+    if that is not the same."""
+
+    final: Source
+    given: Source
+    place: Callable[[At], At] = field(default=lambda at: at)
+
+    def __call__(self, k: KernelBuilder, value: Expr, at: At) -> Expr:
+        """What is stored."""
+        at = self.place(at)
+        at.memo[self.given] = cast(value, self.given.dtype)
+        return self.final.at(k, at)
+
+    def reads(self, at: At) -> list[tuple[Array, At]]:
+        """What is loaded for it: `Source.reads`."""
+        return self.final.reads(self.place(at))
+
+
+def moved(epilogue: Callable, place: Callable[[At], At]) -> Callable:
+    """The epilogue for sums at other coordinates: `place` makes of them those that it knows."""
+    if isinstance(epilogue, Ending):
+        return replace(epilogue, place=lambda at: epilogue.place(place(at)))
+    return lambda k, value, at: epilogue(k, value, place(at))
 
 
 def broadcast(s: Source, shape: Sequence[Index]) -> Source:

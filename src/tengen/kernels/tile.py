@@ -29,7 +29,7 @@ MOST_BLOCKS = 4  # blocks of rows of a piece at most
 DEPTH_PAD = LANES  # rows of packed `a` are this much further apart than they are long: they begin in different cache sets
 SAME_SETS = 4096  # bytes; lines that are a multiple of it apart share a set of a first cache, of half as many a few sets
 THREADS = (2, 4, 8)  # numbers of threads between which pieces should be shared out evenly
-COPY, READ, NEAR = 10, 3, 0.25  # what copying, reading from far, and from L2 an element costs, in multiply-adds of a vector
+COPY, READ, NEAR = 10, 4, 0.25  # what copying, reading from far, and from L2 an element costs, in multiply-adds of a vector
 MANY_PIECES = 8  # of each thread: so many are even
 PIECE = 1 << 14  # what beginning a piece costs, in multiply-adds
 
@@ -300,70 +300,68 @@ def most_columns(p: Problem, t: Tile, target: Machine | None) -> int:
     return max(1, machine(target)[2] // 2 // chunk) * t.columns
 
 
-def piece_size(p: Problem, t: Tile, target: Machine | None) -> tuple[Expr, Expr]:
-    """Columns and rows of a piece.
+def pieces(p: Problem, t: Tile, target: Machine | None) -> tuple[Expr, Expr]:
+    """Into how many parts panels, and into how many blocks tiles are shared out evenly: a piece is one of each.
 
-    A chunk of b for its columns at most half fills L2. Where extents are known, `_shared` weighs what is copied and read for each
-    piece against how evenly threads share them. Else there are as many columns as that, and fewer if there would be too few
+    A chunk of b for a piece's columns at most half fills L2. Where extents are known, `_shared` weighs what is copied and read for
+    each piece against how evenly threads share them. Else there are as many columns as that, and fewer if there would be too few
     pieces; and one block of rows, or several where all of b for the columns does not stay in L2: then a chunk of b that is
     there is used more often.
     """
     chosen = t.schedule
     m, n, g, k = (as_int(x) for x in (p.rows, p.columns, p.groups, p.chunks.positions))
+    panels, rows = as_expr(cdiv(p.columns, t.columns)), p.rows
     if m and n and g and k and not (chosen.panels and chosen.blocks):
-        high, wide = _shared(p, t, target, m, n, k)
-        panels = const(chosen.panels or wide)
-        return panels * t.columns, const(chosen.blocks * t.block or high * t.rows)
+        blocks, parts = _shared(p, t, target, m, n, k)
+        parts = cdiv(panels, chosen.panels) if chosen.panels else parts
+        return as_expr(parts), as_expr(cdiv(rows, chosen.blocks * t.block) if chosen.blocks else blocks)
     size, l2 = p.bytes, machine(target)[2]
     most = most_columns(p, t, target) // t.columns
-    blocks = as_expr(cdiv(p.rows, t.block)) * p.groups
-    panels = as_expr(cdiv(p.columns, t.columns))
-    wanted = cdiv(as_expr(PIECES), maximum(blocks, 1))  # pieces that the columns should be shared out to
-    panels = const(chosen.panels) if chosen.panels else minimum(maximum(as_expr(panels // wanted), 1), most)
-    columns = panels * t.columns
+    high = as_expr(cdiv(rows, t.block)) * p.groups
+    wanted = cdiv(as_expr(PIECES), maximum(high, 1))  # parts that the columns should be shared out to
+    wide = const(chosen.panels) if chosen.panels else minimum(maximum(as_expr(panels // wanted), 1), most)
+    parts = as_expr(cdiv(panels, wide))
     if chosen.blocks:
-        return columns, const(chosen.blocks * t.block)
-    pieces = blocks * as_expr(cdiv(p.columns, columns))
-    several: Expr = minimum(maximum(as_expr(pieces // PIECES), 1), MOST_BLOCKS)
-    stays = p.chunks.positions * columns * size <= l2 // 2
-    return columns, select(stays, const(1), several) * t.block
+        return parts, as_expr(cdiv(rows, chosen.blocks * t.block))
+    several: Expr = minimum(maximum(as_expr(high * parts // PIECES), 1), MOST_BLOCKS)
+    stays = p.chunks.positions * wide * t.columns * size <= l2 // 2
+    return parts, as_expr(cdiv(rows, select(stays, const(1), several) * t.block))
 
 
 def _shared(p: Problem, t: Tile, target: Machine | None, m: int, n: int, terms: int) -> tuple[int, int]:
-    """Tiles of a piece, one below the other, and its panels: those for which the last of some threads is done soonest. `terms`:
-    of a sum."""
+    """Blocks and parts: those for which the last of some threads is done soonest. `terms`: of a sum."""
     tiles, panels, groups = -(-m // t.rows), -(-n // t.columns), as_int(p.groups) or 1
     copy = READ if t.direct else COPY if p.border is None else 2 * COPY
     most, near = most_columns(p, t, target) // t.columns, machine(target)[2] // 2
 
-    def cost(high: int, wide: int) -> float:
-        parts, blocks = -(-panels // wide), -(-tiles // high)
-        last = (_last(high, tiles, wide, panels, groups, x) * x for x in THREADS)
+    def cost(blocks: int, parts: int) -> float:
+        wide = -(-panels // parts)
+        last = (_last(blocks, tiles, parts, panels, groups, x) * x for x in THREADS)
         uneven = sum(last) / (len(THREADS) * groups * panels * tiles)
-        short = 1 if t.along_k else max(1.0, 3 * LANES / (high * t.rows))  # long runs of rows copy well
+        short = 1 if t.along_k else max(1.0, 3 * LANES * blocks / m)  # long runs of rows copy well
         stays = t.schedule.packed and terms * wide * t.columns * p.compute.size <= near
         again = NEAR if stays else READ if t.schedule.packed or t.direct_b else COPY
         moved = copy * short * parts / n + again * blocks / m
         return uneven * (1 + moved) + blocks * parts * PIECE / (m * n * terms)
 
-    highs = {-(-tiles // -(-tiles // x)) for x in range(1, min(tiles, t.schedule.high * MOST_BLOCKS) + 1)}
-    wides = {-(-panels // -(-panels // x)) for x in range(1, min(panels, most) + 1)}
-    return min(((h, w) for h in sorted(highs) for w in sorted(wides)), key=lambda at: cost(*at))
+    blocks = {-(-tiles // x) for x in range(1, min(tiles, t.schedule.high * MOST_BLOCKS) + 1)}
+    blocks |= {x for x in (-(-b // THREADS[-1]) * THREADS[-1] for b in blocks) if x <= tiles}  # as many for each thread
+    parts = {-(-panels // x) for x in range(1, min(panels, most) + 1)}
+    return min(((b, c) for b in sorted(blocks, reverse=True) for c in sorted(parts, reverse=True)), key=lambda at: cost(*at))
 
 
 @functools.lru_cache(1 << 14)
-def _last(high: int, tiles: int, wide: int, panels: int, groups: int, threads: int) -> int:
-    """When the last thread is done, in tiles of one panel, that share `groups` times so many tiles and panels in pieces of `high` by
-    `wide`, and what is left over: each begins with a run of its own (`runtime/threads.py`), and goes on with those of others."""
-    blocks, parts = -(-tiles // high), -(-panels // wide)
-    pieces = blocks * parts * groups
-    if pieces > MANY_PIECES * threads:
-        return -(-tiles * panels * groups // threads) + high * wide // 2
-    tall = [high] * (blocks - 1) + [tiles - high * (blocks - 1)]
-    work = [x * y for y in [wide] * (parts - 1) + [panels - wide * (parts - 1)] for x in tall] * groups
-    stop, done = [(r + 1) * pieces // threads for r in range(threads)], [0] * threads
+def _last(blocks: int, tiles: int, parts: int, panels: int, groups: int, threads: int) -> float:
+    """When the last thread is done, in tiles of one panel, that share `groups` times so many tiles and panels in so many blocks and
+    parts: each begins with a run of its own (`runtime/threads.py`), and goes on with those of others."""
+    count = blocks * parts * groups
+    if count > MANY_PIECES * threads:
+        return -(-count // threads) * tiles * panels * groups / count
+    shares = lambda things, pieces: [(i + 1) * things // pieces - i * things // pieces for i in range(pieces)]
+    work = [x * y for y in shares(panels, parts) for x in shares(tiles, blocks)] * groups
+    stop, done = [(r + 1) * count // threads for r in range(threads)], [0] * threads
     now = [0, *stop[:-1]]
-    for _ in range(pieces):
+    for _ in range(count):
         mine = done.index(min(done))
         run = next(r % threads for r in range(mine, mine + threads) if now[r % threads] < stop[r % threads])
         done[mine] += work[now[run]]

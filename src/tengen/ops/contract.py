@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from tengen.base.errors import ArgumentError, DTypeError, ShapeError, Undecided
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
-from tengen.kernels.source import At, Elementwise, Leaf
+from tengen.kernels.source import At, Elementwise, Leaf, moved
 from tengen.loops.lang import cast
 from tengen.ops.define import Case, broadcast_shapes, composite, primitive, with_epilogue
 from tengen.ops.elementwise import add
@@ -128,12 +129,10 @@ def _(lo, ins, outs, epilogue, transpose_a, transpose_b, precision):
         y, out = y.unsqueeze(1), out.unsqueeze(out.ndim)
     elif transpose_b:
         y = y.permute([*range(y.ndim - 2), y.ndim - 1, y.ndim - 2])
-    restore = None
     if epilogue is not None and (x_axes == 1 or y_axes == 1):
         drop = {out.ndim - 2} if x_axes == 1 else set()
         drop |= {out.ndim - 1} if y_axes == 1 else set()
-        restore, keep = epilogue, [i for i in range(out.ndim) if i not in drop]
-        epilogue = _dropping(restore, keep)
+        epilogue = moved(epilogue, partial(_dropping, [i for i in range(out.ndim) if i not in drop]))
     lead, more = out.ndim - 2, {"epilogue": epilogue, "name": "matmul", "pairs": precision == "bfloat16"}
     x = x.expand((*out.shape[:-2], *x.shape[-2:]))
     if y.ndim == 2:  # one matrix for all: the leading axes are rows
@@ -142,14 +141,12 @@ def _(lo, ins, outs, epilogue, transpose_a, transpose_b, precision):
     return kernels.contraction.contract(lo, x, y, out, g=lead, m=1, k=1, n=1, **more)
 
 
-def _dropping(epilogue, keep: Sequence[int]):
-    def run(k, value, at):
-        vec = keep.index(at.vec) if at.vec in keep else None
-        if vec is None and at.vec is not None:
-            raise ValueError("a vector along an axis that the result does not have")
-        return epilogue(k, value, At(tuple(at.coords[i] for i in keep), vec, at.count))
-
-    return run
+def _dropping(keep: Sequence[int], at: At) -> At:
+    """A place, without the axes that the result does not have."""
+    vec = keep.index(at.vec) if at.vec in keep else None  # type: ignore[arg-type]
+    if vec is None and at.vec is not None:
+        raise ValueError("a vector along an axis that the result does not have")
+    return At(tuple(at.coords[i] for i in keep), vec, at.count)
 
 
 def _swap(x):

@@ -6,6 +6,7 @@ N batch, C channels, O output channels, G groups, S spatial extents of the image
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
-from tengen.kernels.source import At, Literal
+from tengen.kernels.source import At, Literal, moved
 from tengen.loops.lang import as_int
 from tengen.ops.contract import chosen_precision, in_dtype
 from tengen.ops.conv_parts import (
@@ -214,7 +215,7 @@ def _(lo, ins, outs, epilogue, stride, padding, dilation, groups, algorithm="dir
     a, border = windows(x, list(by_role(x, out.shape[2:], f["k"][0], stride, dilation, groups)), first, not any(first))
     kernels.contraction.contract(
         lo, a, filters, array(out, [y["g"], y["p"], y["c"]]), g=int(groups > 1), m=n + 1, k=n + 1, n=1,
-        epilogue=None if epilogue is None else _image_epilogue(epilogue, n, groups, f["o"][0][0]), name="conv",
+        epilogue=None if epilogue is None else moved(epilogue, partial(_in_image, n, groups, f["o"][0][0])), name="conv",
         border=border, pairs=pairs,
     )  # fmt: skip
 
@@ -226,20 +227,16 @@ def _strips(x: Array, w: Array, stride, padding, dilation, groups: int, precisio
     return kernels.strips.window(x, w.shape[2:], w.shape[1], stride, padding, dilation)
 
 
-def _image_epilogue(epilogue, n: int, groups: int, per_group: Dim):
+def _in_image(n: int, groups: int, per_group: Dim, at: At) -> At:
     """Coordinates of the contraction, ([g], n, *p, o), as those of the image, (n, c, *p)."""
-
-    def run(k, value, at):
-        g, rest = (at.coords[0], at.coords[1:]) if groups > 1 else (0, at.coords)
-        batch, space, o = rest[0], rest[1:-1], rest[-1]
-        channel = o + g * per_group if groups > 1 else o
-        vec = None
-        if at.vec is not None:
-            j = at.vec - (groups > 1)
-            vec = 1 if j in (-1, n + 1) else 0 if j == 0 else j + 1
-        return epilogue(k, value, At((batch, channel, *space), vec, at.count))
-
-    return run
+    g, rest = (at.coords[0], at.coords[1:]) if groups > 1 else (0, at.coords)
+    batch, space, o = rest[0], rest[1:-1], rest[-1]
+    channel = o + g * per_group if groups > 1 else o
+    vec = None
+    if at.vec is not None:
+        j = at.vec - (groups > 1)
+        vec = 1 if j in (-1, n + 1) else 0 if j == 0 else j + 1
+    return At((batch, channel, *space), vec, at.count)
 
 
 @conv.vjp

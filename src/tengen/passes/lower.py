@@ -17,8 +17,8 @@ from tengen.kernels.pointwise import copy, pointwise
 from tengen.kernels.reduce import reduce_together
 from tengen.kernels.rows import rowwise
 from tengen.kernels.schedule import Schedules
-from tengen.kernels.source import Leaf, Literal, Source
-from tengen.loops.lang import Expr, Index, cast
+from tengen.kernels.source import Ending, Given, Leaf, Literal, Source
+from tengen.loops.lang import Expr, Index
 from tengen.ops.define import lookup
 from tengen.passes.images import Loop, at_images, find_loops
 from tengen.passes.inplace import CHECKS, behind_views, destinations, over_operands
@@ -207,24 +207,11 @@ def _lower_epilogue(lo, body: Graph, anchor: Node, env: dict[Value, Source], out
         if s is not None and not isinstance(s, Leaf):
             raise VerifyError(f"{anchor.op}: an operand of a contraction must be stored")
         arrays.append(None if s is None else s.array)
-    result = Result(tuple(anchor.outputs[0].type.shape), anchor.outputs[0].type.dtype)
+    result = Given(tuple(anchor.outputs[0].type.shape), anchor.outputs[0].type.dtype)
     env[anchor.outputs[0]] = result
     for m in body.nodes:
         if m is not anchor:
             env[m.outputs[0]] = lookup(m.op).rules["source"](
                 [None if v is None else env[v] for v in m.inputs], m.outputs[0].type, **m.attrs
             )
-    final = env[body.outputs[0]]
-
-    def epilogue(k, value, at):
-        at.memo[result] = cast(value, result.dtype)
-        return final.at(k, at)
-
-    op.rules["epilogue"](lo, arrays, list(outs), epilogue, **anchor.attrs)
-
-
-class Result(Source):
-    """The value that a contraction hands to its epilogue: already there, at the coordinates being stored."""
-
-    def __init__(self, shape, dtype):
-        self.shape, self.dtype = shape, dtype
+    op.rules["epilogue"](lo, arrays, list(outs), Ending(env[body.outputs[0]], result), **anchor.attrs)
