@@ -89,6 +89,9 @@ class _Kernel:
         m = p.walk("m", "a")
         dense = p.border is None and not t.along_k and len(m.extents) == 1 and as_int(m.step) == 1
         self.a_ahead = dense and (not self.one_chunk or (t.direct and t.direct_b and len(p.g) > 0))
+        several = not self.one_chunk and packed is None and None not in map(as_int, (p.rows, p.columns, p.chunks.positions))
+        n = p.walk("n", "b")
+        self.b_ahead = t.direct_b or (several and len(n.extents) == 1 and as_int(n.step) == 1)
         self.ahead: list[Ahead] = []
         self.border = None if p.border is None else BorderRows(self.k, p, t, p.border)
         self.part = max(FEWEST, -(-self.depth // PARTS))  # positions of a panel between what is fetched early
@@ -285,7 +288,7 @@ class _Kernel:
 
     def chunk_to_come(self, stop: Expr) -> list[Ahead]:
         """What is fetched while the piece goes through a chunk that ends at `stop`: of the next one (or of the next group's, where
-        each has one) the piece's part of b, if it is read where it lies, and of `a`, if it is read along m."""
+        each has one) the piece's part of b, if it is not packed before, and of `a`, if it is read along m."""
         p, t, k = self.p, self.t, self.k
         if self.one_chunk and not (p.g and t.direct_b):
             return []
@@ -301,7 +304,7 @@ class _Kernel:
             high = t.rows if t.tall is None else 1
             at, width = bases[0] + self.first, self.stop - self.first
             found.append(Ahead.of(k, p.a, at, p.walk("k", "a"), start, deep, width, high, times))
-        if t.direct_b:
+        if self.b_ahead:
             at, width = bases[1] + self.column, self.column_stop - self.column
             found.append(Ahead.of(k, p.b, at, p.walk("k", "b"), start, deep, width, t.columns, times))
         return found

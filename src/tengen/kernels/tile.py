@@ -18,13 +18,16 @@ from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum, select
 
 SCRATCH_BYTES = 54 << 10  # of a piece, on the stack, beside tables of its rows
+MOST_SCRATCH = 256 << 10  # of rows at most
 HEIGHT = 14  # rows of a tile at most
 ALIGNED = 8  # rows of a tile that are read along m where they lie: tiles share lines of memory evenly
 HEIGHT_ALONG_M = 12  # where rows are copied along m: four tiles are whole vectors
 FEW_ROWS = (4, 8)  # rows of smaller tiles, for what is left over where nobody knows how many rows there are
 PIECES = 6  # as many as this are enough to share
 MOST_ROWS = 96  # of a block
+MOST_PACKED = 2048  # rows of results at most where pieces pack their columns of b
 MOST_HIGH = 64  # tiles of a block at most
+COPIED_HIGH = 16  # of one whose rows are copied along m, of ALIGNED rows each: long runs copy well
 MOST_BLOCKS = 4  # blocks of rows of a piece at most
 DEPTH_PAD = LANES  # rows of packed `a` are this much further apart than they are long: they begin in different cache sets
 SAME_SETS = 4096  # bytes; lines that are a multiple of it apart share a set of a first cache, of half as many a few sets
@@ -146,17 +149,38 @@ def rule(p: Problem, target: Machine | None, steady: bool = False) -> Register:
     most = register_rows(vectors, target, p.compute, HEIGHT if along_k else HEIGHT_ALONG_M)
     tiles = 1 if m is None else max(1, -(-m // most))
     rows = most if m is None else max(1, -(-m // tiles))
-    direct_b = _direct_b(p, vectors)
-    whole = m is not None and m % ALIGNED == 0 and m <= MOST_HIGH * ALIGNED  # far longer ones lie on too many pages
-    if direct_b and not steady and m is not None and whole and most >= ALIGNED and _dense_along_m(p):
-        return Register(ALIGNED, vectors, m // ALIGNED, 0, 0, across=1)  # nothing is copied: a block may be as high as it likes
+    direct_b, by_piece = _direct_b(p, vectors), not steady and _by_piece(p, vectors)
+    if (direct_b or by_piece) and not steady and m is not None and m % ALIGNED == 0 and most >= ALIGNED:
+        high = m // ALIGNED
+        if _dense_along_m(p) and high <= MOST_HIGH:  # rows are not copied: a block may be as high as it likes
+            return Register(ALIGNED, vectors, high, 0, 0, across=1)
+        if by_piece:
+            return Register(ALIGNED, vectors, _divisor(high, COPIED_HIGH), 0, 0, across=1)
     packed = steady or as_int(p.walk("n", "b").step) != 1 or m is None or m > (32 if direct_b else 8) * HEIGHT
-    high = max(1, min(_room(p, rows, vectors, along_k, packed), MOST_ROWS) // rows)  # tiles of a block
+    packed = packed and not by_piece
+    high = max(1, min(_room(p, rows, vectors, along_k, packed or by_piece), MOST_ROWS) // rows)  # tiles of a block
     if m is not None:
         fewest = 1 if along_k else max(1, 3 * LANES // rows)  # long runs of rows copy well
         blocks = max(-(-tiles // high), min(-(-tiles // fewest), -(-PIECES // _others(p, vectors))))
         high = -(-tiles // blocks)
-    return Register(rows, vectors, high, int(along_k), int(packed))
+    return Register(rows, vectors, high, int(along_k), int(packed), across=int(by_piece))
+
+
+def _divisor(n: int, most: int) -> int:
+    """The largest divisor of n that is at most so large."""
+    return next(x for x in range(min(n, most), 0, -1) if n % x == 0)
+
+
+def _by_piece(p: Problem, vectors: int) -> bool:
+    """Whether each piece should pack its columns of b: both operands are dense across the sum, and there are so few rows of results
+    that few pieces need the same columns. A launch that packs them would move all of b through memory three times, which many
+    rows are worth only where one operand can be read where it lies."""
+    m = as_int(p.rows)
+    if not _known(p) or m is None or _along_k(p) or p.border is not None or p.pairs:
+        return False
+    if m > (MOST_HIGH * ALIGNED if _direct_b(p, vectors) or _dense_along_m(p) else MOST_PACKED):
+        return False
+    return len(p.walk("n", "b").extents) == 1 and as_int(p.walk("n", "b").step) == 1
 
 
 def _room(p: Problem, rows: int, vectors: int, along_k: bool, packed: bool) -> int:
@@ -182,8 +206,8 @@ def fits(p: Problem, s: Register, target: Machine | None) -> str:
     l2 = machine(target)[2]
     t = sized(p, s)
     rows = (t.block if t.along_k else _depth(p)) * t.pitch * p.bytes
-    if rows > 2 * SCRATCH_BYTES:
-        return f"{t.block} rows of a block need {rows} bytes of scratch memory, more than {2 * SCRATCH_BYTES}"
+    if rows > MOST_SCRATCH:
+        return f"{t.block} rows of a block need {rows} bytes of scratch memory, more than {MOST_SCRATCH}"
     if not s.packed and s.panels > most_columns(p, t, target) // t.columns:
         return f"{s.panels} panels of b do not fit half of an L2 of {l2} bytes"
     return ""
