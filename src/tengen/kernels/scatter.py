@@ -19,7 +19,7 @@ from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source, broadc
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, cast, cdiv, const, maximum, minimum, splat
 
-BLOCK = 128  # elements side by side that a piece owns
+BLOCK = 64  # elements side by side that a piece owns
 
 Mode = str  # "set" (the last update stays), "add", "mul", "max", "min"
 

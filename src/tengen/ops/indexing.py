@@ -293,9 +293,7 @@ def _(inputs, axes, position):
 
 @index.vjp
 def _(g, *inputs, axes, position):
-    x = inputs[-1]
-    zero = lookup("zeros_like")
-    return *(None for _ in axes), (lambda: index_put(list(inputs[:-1]), zero(x), g, axes, position, "add"))
+    return *(None for _ in axes), (lambda: index_grad(list(inputs[:-1]), inputs[-1], g, axes, position))
 
 
 @primitive
@@ -342,6 +340,16 @@ def _(g, *inputs, axes, position, mode):
     return *none, kept, (lambda: where(_stays(indices, g, axes, position), index(indices, g, axes, position), 0))
 
 
+@composite
+def index_grad(indices: list[Tensor], x: Tensor, grad: Tensor, axes: Sequence[int], position: int) -> Tensor:
+    """The gradient of `index` with respect to x, of which only the shape is read: zeros to which grad is added, in order."""
+    return index_put(indices, lookup("zeros_like")(x), grad, axes, position, "add")
+
+
+def _np_index_grad(indices, x, grad, axes, position):
+    return _np_index_put(indices, np.zeros_like(x), grad, axes, position, "add")
+
+
 def _stays(indices: list[Tensor], x: Tensor, axes: Sequence[int], position: int) -> Tensor:
     """Which of the values that are set one after the other stay, in a shape that broadcasts to theirs."""
     common = broadcast_shapes(*(i.shape for i in indices))
@@ -383,6 +391,12 @@ index.cases(
     ),
     Case(lambda r: ([r.integers(0, 4, 33)], r.uniform(-1, 1, (3, 4))), {"axes": (1,), "position": 1}),
     Case(lambda r: ([np.zeros((0,), np.int64)], r.uniform(-1, 1, (3, 4))), {"axes": (1,), "position": 1}),
+)
+index_grad.reference(_np_index_grad)
+index_grad.cases(
+    Case(lambda r: ([r.integers(-5, 5, (6, 3))], r.uniform(-1, 1, (5, 17)), r.uniform(-1, 1, (6, 3, 17))), dict(axes=(0,), position=0)),
+    Case(lambda r: ([r.integers(0, 4, 3)], r.uniform(-1, 1, (2, 4)), r.uniform(-1, 1, (2, 3))), {"axes": (1,), "position": 1}),
+    Case(lambda r: ([r.integers(0, 1, 0)], r.uniform(-1, 1, (2, 4)), r.uniform(-1, 1, (0, 4))), {"axes": (0,), "position": 0}),
 )
 index_put.cases(
     Case(lambda r: ([r.permutation(5)[:3]], r.uniform(-1, 1, (5, 17)), r.uniform(-1, 1, 17)), {"axes": (0,), "position": 0}),
