@@ -392,11 +392,12 @@ index.cases(
     Case(lambda r: ([r.integers(0, 4, 33)], r.uniform(-1, 1, (3, 4))), {"axes": (1,), "position": 1}),
     Case(lambda r: ([np.zeros((0,), np.int64)], r.uniform(-1, 1, (3, 4))), {"axes": (1,), "position": 1}),
 )
+ROWS = {"axes": (0,), "position": 0}
 index_grad.reference(_np_index_grad)
 index_grad.cases(
-    Case(lambda r: ([r.integers(-5, 5, (6, 3))], r.uniform(-1, 1, (5, 17)), r.uniform(-1, 1, (6, 3, 17))), dict(axes=(0,), position=0)),
+    Case(lambda r: ([r.integers(-5, 5, (6, 3))], r.normal(size=(5, 17)), r.normal(size=(6, 3, 17))), ROWS),
     Case(lambda r: ([r.integers(0, 4, 3)], r.uniform(-1, 1, (2, 4)), r.uniform(-1, 1, (2, 3))), {"axes": (1,), "position": 1}),
-    Case(lambda r: ([r.integers(0, 1, 0)], r.uniform(-1, 1, (2, 4)), r.uniform(-1, 1, (0, 4))), {"axes": (0,), "position": 0}),
+    Case(lambda r: ([r.integers(0, 1, 0)], r.uniform(-1, 1, (2, 4)), r.uniform(-1, 1, (0, 4))), ROWS),
 )
 index_put.cases(
     Case(lambda r: ([r.permutation(5)[:3]], r.uniform(-1, 1, (5, 17)), r.uniform(-1, 1, 17)), {"axes": (0,), "position": 0}),

@@ -62,8 +62,8 @@ def behind_views(graph: Graph, lies: Mapping[Value, Array], where: dict[Value, H
 def over_operands(
     graph: Graph, lies: Mapping[Value, Array], where: dict[Value, Hashable], temp: Callable[[Value], Hashable]
 ) -> None:
-    """Adds to `where` the operands over which an op computes a result, and those results: they have one buffer, a new `temp` or an
-    output. The operand is made by a node, for nobody who reads it later, and lies as the result does."""
+    """Adds to `where` the operands over which an op computes a result, and those results: they have one buffer, a new `temp` or
+    an output. The operand is made by a node, for nobody who reads it later, and lies as the result does."""
     last = {v: i for i, n in enumerate(graph.nodes) for v in _reads(n)}
     last.update(dict.fromkeys(graph.results(), len(graph.nodes)))
     views = _view_sources(graph)
