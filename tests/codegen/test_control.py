@@ -14,6 +14,7 @@ from tengen.loops.builder import Builder
 from tengen.loops.interp import interpret
 from tengen.loops.lang import LANES, Let, Store, cdiv, const, equal, fma, fold, maximum, minimum, ramp, splat, var
 from tengen.runtime import compile as compiler
+from tengen.runtime import llvm
 
 
 def both(kernel, arrays, ints=(), pieces: int = 1) -> list[np.ndarray]:
@@ -227,7 +228,7 @@ def test_targets():
         Target.named("vax")
     for name in ("x86-64", "aarch64"):
         t = Target.named(name)
-        assert str(compiler._machine(t).target_data) == DATA_LAYOUTS[t.arch] == t.data_layout
+        assert str(llvm.machine(t.triple, t.cpu, t.features).target_data) == DATA_LAYOUTS[t.arch] == t.data_layout
 
 
 def test_affine_indices():

@@ -12,7 +12,7 @@ from tengen.base.errors import CompileError
 from tengen.codegen import target as targets
 from tengen.codegen.target import Target
 from tengen.runtime import compile as compiler
-from tengen.runtime import loader
+from tengen.runtime import loader, parts
 
 HERE = pytest.mark.skipif(platform.machine() != "x86_64", reason="the loader knows x86-64")
 
@@ -60,8 +60,8 @@ def test_the_same_as_llvm():
     data = compiler.compile_object(IR, Target.host())
     code = loader.load(data, compiler._address)
     assert code is not None and set(code.addresses) == set(compiler.elf_symbols(data)[0]) == {"f", "state", "where"}
-    mine, llvm = compiler.load_object(data), compiler._load_by_llvm(data)
-    assert mine._memory is not None and llvm._memory is None
+    mine, llvm = compiler.load_object(data), compiler._load_by_llvm([data])
+    assert mine._memory and llvm._memory is None
     assert _calls(mine) == _calls(llvm) == [49, 101, 106]
     again = compiler.load_object(data)  # its own data
     assert _calls(again)[0] == 49 and _calls(mine)[0] == 156
@@ -117,12 +117,15 @@ def test_what_llvm_says_is_asked_once(monkeypatch):
 
 @HERE
 def test_a_warm_process_loads_no_llvm(tmp_path):
-    code = "import sys, tengen; x = tengen.Tensor([1.0, 2.0]); print((x + x).tolist(), 'llvmlite.binding' in sys.modules)"
+    heavy = ("llvmlite.binding", "tengen.record", "tengen.functional")
+    code = (
+        f"import sys, tengen; x = tengen.Tensor([1.0, 2.0]); print((x + x).tolist(), *(m for m in {heavy} if m in sys.modules))"
+    )
     env = {**os.environ, "TENGEN_CACHE_DIR": str(tmp_path / "cache")}
     first, second = (
         subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True) for _ in "12"
     )
-    assert first.stdout == "[2.0, 4.0] True\n" and second.stdout == "[2.0, 4.0] False\n"
+    assert first.stdout == "[2.0, 4.0] llvmlite.binding\n" and second.stdout == "[2.0, 4.0]\n"
 
 
 @pytest.mark.parametrize("told, found", [
@@ -137,3 +140,63 @@ def test_the_second_cache_as_the_kernel_tells(monkeypatch, told, found):
     assert targets._kernel_says_l2() == found
     monkeypatch.setattr(os, "sysconf", lambda name: int(name))  # this build of Python does not know the name: ValueError
     assert targets._l2_bytes() == (min(found, 1 << 20) if found else 512 << 10)
+
+
+LINES = "\n".join(f"  %x{i} = add i64 %x{i - 1}, {i}" for i in range(1, 60))
+KERNEL = """define void @NAME(ptr noalias readonly %buffers, ptr readonly %ints, i64 %begin, i64 %end) noinline nounwind {
+entry:
+  %p = load ptr, ptr %buffers
+  %x0 = load i64, ptr %p
+LINES
+  store i64 %x59, ptr %p
+  ret void
+}
+""".replace("LINES", LINES)
+RUN = """define void @run(ptr %buffers, ptr %ints, ptr %parallel) {
+entry:
+  call void @k0(ptr %buffers, ptr %ints, i64 0, i64 1)
+  call void @k1(ptr %buffers, ptr %ints, i64 0, i64 1)
+  call void %parallel(ptr @k2, ptr %buffers, ptr %ints, i64 1)
+  ret void
+}
+"""
+
+
+def test_a_large_module_in_parts(monkeypatch):
+    head = f'target datalayout = "{Target.host().data_layout}"\ntarget triple = "{Target.host().triple}"\n'
+    text = "\n".join([head, *(KERNEL.replace("NAME", f"k{i}") for i in range(5)), RUN, "!0 = !{i32 1}\n"])
+    found = parts.split(text, 3)
+    assert len(found) == 3 and sum(t.count("\ndefine ") for t in found) == 6 and "declare void @k" in found[0]
+    assert parts.split(text.replace("!0 =", "@x = global i64 0\n!0 ="), 3)[1:] == []  # more than kernels: it stays whole
+    monkeypatch.setattr(parts, "LARGE", 1000)
+    monkeypatch.setattr(parts.config, "threads", 3)
+    before = compiler.compilations
+    several = parts.compile_parts(text, Target.host(), 1)
+    assert len(loader.objects_of(several)) == 3 and compiler.compilations == before + 1
+    whole = compiler.compile_object(text, Target.host())
+    monkeypatch.setattr(parts, "_can_help", lambda: False)
+    assert parts.compile_parts(text, Target.host(), 1) == whole and loader.objects_of(whole) == [whole]
+    share = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+    kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    serial = share(lambda f, buffers, ints, n: kernel(f)(buffers, ints, 0, n))
+    for loaded in (
+        compiler.load_object(whole),
+        compiler.load_object(several),
+        compiler._load_by_llvm(loader.objects_of(several)),
+    ):
+        value = ctypes.c_int64(5)
+        buffers = (ctypes.c_void_p * 1)(ctypes.addressof(value))
+        run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(loaded.address("run"))
+        run(ctypes.addressof(buffers), None, ctypes.cast(serial, ctypes.c_void_p))
+        assert value.value == 5 + 3 * sum(range(60))
+
+
+def test_what_a_helper_cannot_do_is_done_here(monkeypatch):
+    monkeypatch.setattr(parts, "LARGE", 1000)
+    monkeypatch.setattr(parts.config, "threads", 2)
+    monkeypatch.setattr(sys, "executable", "/nowhere/python3")
+    text = "\n".join([KERNEL.replace("NAME", "k0"), KERNEL.replace("NAME", "k1"), KERNEL.replace("NAME", "k2"), RUN])
+    assert len(loader.objects_of(parts.compile_parts(text, Target.host(), 1))) == 2
+    bad = KERNEL.replace("NAME", "k1").replace("%x59, ptr %p", "%x60, ptr %p")
+    with pytest.raises(CompileError, match="in k1"):
+        parts.compile_parts(text.replace(KERNEL.replace("NAME", "k1"), bad), Target.host(), 1)

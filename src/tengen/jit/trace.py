@@ -276,18 +276,17 @@ class trace:
         return found, leaves, tuple(extents[e] for e in found.extents)
 
     def _record(self, structure, leaves: list[Tensor], types: list[TensorType], extents: dict[str, int]) -> Recording:
-        try:
-            with young_objects():
+        with young_objects():
+            try:
                 r, made = self._recorded(structure, leaves, types)
-                if not r.open:
-                    warn_of_leaks(made)
-        except Undecided as e:
-            raise undecided(self.name, e, extents) from e
-        if not r.open:
-            for more in range(2 if extents else 0):  # those of the example, and others: what fits by chance is found now
-                at_extents(r.graph, {name: n + more for name, n in extents.items()})
-            r.run = Executable(r.graph, self.name)
-            r.extents = r.run.extents
+            except Undecided as e:
+                raise undecided(self.name, e, extents) from e
+            if not r.open:
+                warn_of_leaks(made)
+                for more in range(2 if extents else 0):  # those of the example, and others: what fits by chance is found now
+                    at_extents(r.graph, {name: n + more for name, n in extents.items()})
+                r.run = Executable(r.graph, self.name)
+                r.extents = r.run.extents
         return r
 
     def _recorded(self, structure, leaves: list[Tensor], types: list[TensorType]) -> tuple[Recording, list]:

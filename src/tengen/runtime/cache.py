@@ -23,7 +23,7 @@ from tengen.base.digest import blake2b, sha256
 from tengen.base.version import VERSION
 from tengen.codegen import target
 from tengen.codegen.target import Target
-from tengen.runtime.compile import compile_object
+from tengen.runtime.parts import compile_parts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -282,11 +282,11 @@ def object_name(ir_text: str, target: Target, level: int = 1) -> str:
 
 
 def compiled(ir_text: str, target: Target, level: int = 1) -> bytes:
-    """The object file of a module: from the cache, or compiled and kept. See `compile_object`."""
+    """The object file of a module: from the cache, or compiled and kept. See `compile_parts`."""
     key_text = _object_key(ir_text, target, level)
     data = get(key_text)
     if data is None:
-        data = compile_object(ir_text, target, level)
+        data = compile_parts(ir_text, target, level)
         put(key_text, data)
     return data
 

@@ -2,10 +2,6 @@
 
 In: a module's text and a target, or an object file's bytes. Out: an object file, or the addresses of its functions. llvmlite is
 imported on first use. A process that only loads objects compiles nothing, and `compilations` counts what is compiled.
-
-Kernels reach LLVM as SSA with rotated loops and few redundancies, so two passes do what matters (measured: code as fast as
-that of the whole -O2 pipeline, which takes ten times as long). Loops are neither vectorised nor unrolled: kernels say what
-they want.
 """
 
 from __future__ import annotations
@@ -22,39 +18,10 @@ from typing import Any
 
 from tengen.base.errors import CompileError
 from tengen.codegen.target import Target
-from tengen.runtime import loader
+from tengen.runtime import llvm, loader
 
 compilations = 0  # modules that LLVM has compiled in this process
 _lock = threading.Lock()
-
-
-def _llvm():
-    import llvmlite.binding as llvm
-
-    return llvm
-
-
-@functools.cache
-def _initialize(arch: str) -> None:
-    """Makes the back end of an architecture known to LLVM: this machine's alone, unless another is asked for."""
-    llvm = _llvm()
-    if arch == llvm.get_process_triple().split("-")[0]:
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-    else:
-        llvm.initialize_all_targets()
-        llvm.initialize_all_asmprinters()
-
-
-@functools.cache
-def _machine(target: Target):
-    """LLVM's code generator for a target. Position independent, because the same object may end in a shared library."""
-    _initialize(target.arch)
-    return (
-        _llvm()
-        .Target.from_triple(target.triple)
-        .create_target_machine(cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="small")
-    )
 
 
 def _culprit(ir_text: str, message: str) -> str:
@@ -73,43 +40,25 @@ def _culprit(ir_text: str, message: str) -> str:
 
 
 def _optimised(ir_text: str, target: Target, level: int):
-    llvm = _llvm()
-    machine = _machine(target)
     try:
-        module = llvm.parse_assembly(ir_text, llvm.create_context())
-        module.verify()
+        return llvm.optimised(ir_text, target.triple, target.cpu, target.features, level)
     except RuntimeError as e:
         raise CompileError(f"LLVM refused a module{_culprit(ir_text, str(e))}: {e}") from None
-    if level < 1:
-        return module, machine
-    options = llvm.create_pipeline_tuning_options(speed_level=level)
-    options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = options.loop_unrolling = False
-    builder = llvm.create_pass_builder(machine, options)
-    if level == 1:
-        passes = llvm.create_new_function_pass_manager()
-        passes.add_instruction_combine_pass()
-        passes.add_simplify_cfg_pass()
-        for function in module.functions:
-            if not function.is_declaration:
-                passes.run(function, builder)
-    else:
-        builder.getModulePassManager().run(module, builder)
-    return module, machine
 
 
-def compile_object(ir_text: str, target: Target, level: int = 1) -> bytes:
+def compile_object(ir_text: str, target: Target, level: int = 1, count: bool = True) -> bytes:
     """Compiles a module's text to a relocatable object file.
 
     Args:
         ir_text: LLVM IR. target: what to compile for. level: 0 runs no passes, 1 what kernels need, 2 LLVM's
-            pipeline, which also inlines (for hand-written IR).
+            pipeline, which also inlines (for hand-written IR). count: whether it is one of the `compilations`, not a part of one.
     Errors: CompileError, naming the function, for text that LLVM does not accept.
     """
     global compilations
     with _lock:
         module, machine = _optimised(ir_text, target, level)
         data = machine.emit_object(module)
-        compilations += 1
+        compilations += count
     return data
 
 
@@ -126,10 +75,12 @@ def assembly(ir_text: str, target: Target, level: int = 1) -> str:
 @functools.cache
 def _linker():
     """The one in-process linker. It generates no code."""
-    llvm = _llvm()
-    triple = llvm.get_process_triple()
-    _initialize(triple.split("-")[0])
-    return llvm.create_lljit_compiler(llvm.Target.from_triple(triple).create_target_machine(jit=True), suppress_errors=True)
+    binding = llvm.llvmlite()
+    triple = binding.get_process_triple()
+    llvm.initialize(triple.split("-")[0])
+    return binding.create_lljit_compiler(
+        binding.Target.from_triple(triple).create_target_machine(jit=True), suppress_errors=True
+    )
 
 
 _serial = itertools.count()
@@ -158,13 +109,22 @@ class Loaded:
 
 
 def load_object(data: bytes) -> Loaded:
-    """Links an object file of `compile_object` into this process: by `loader.py`, or where that cannot by LLVM.
+    """Links an object file of `compile_object`, or several of `parts.py`, into this process: by `loader.py`, or where that cannot
+    by LLVM.
 
     Errors: CompileError for bytes that are no object file of this machine's kind, or a symbol that nobody defines.
     """
-    if platform.machine() == "x86_64" and (code := loader.load(data, _address)) is not None:
-        return Loaded(code.addresses, code.addresses, code.memory)
-    return _load_by_llvm(data)
+    objects = loader.objects_of(data)
+    addresses: dict[str, int] = {}
+    memory = []
+    known = lambda name: addresses[name] if name in addresses else _address(name)
+    for one in reversed(objects):  # the first one knows the others
+        code = loader.load(one, known) if platform.machine() == "x86_64" else None
+        if code is None:
+            return _load_by_llvm(objects)
+        addresses |= code.addresses
+        memory.append(code.memory)
+    return Loaded(addresses, addresses, memory)
 
 
 def _address(name: str) -> int | None:
@@ -180,11 +140,15 @@ def _process() -> ctypes.CDLL:
     return ctypes.CDLL(None)
 
 
-def _load_by_llvm(data: bytes) -> Loaded:
-    defined, wanted = elf_symbols(data)
+def _load_by_llvm(objects: list[bytes]) -> Loaded:
+    symbols = [elf_symbols(data) for data in objects]
+    defined = frozenset[str]().union(*(d for d, _ in symbols))
+    wanted = frozenset[str]().union(*(w for _, w in symbols)) - defined
     with _lock:
         linker = _linker()
-        library = _llvm().orcjit.JITLibraryBuilder().add_object_img(data).add_current_process()
+        library = llvm.llvmlite().orcjit.JITLibraryBuilder().add_current_process()
+        for data in objects:
+            library.add_object_img(data)
         for name in defined:
             library.export_symbol(name)
         for name in wanted & _extra_symbols.keys():

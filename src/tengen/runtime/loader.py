@@ -32,6 +32,7 @@ _TABLE = (9, 41, 42)  # relative, to a word that holds the symbol's address
 _ABSOLUTE = 1
 _STUB = b"\xff\x25\0\0\0\0\xcc\xcc"  # jmp [rip + a word of the table]: libraries may lie farther than a call reaches
 _READ_EXECUTE = 5
+_SEVERAL = b"tengen objects\0\0"
 
 
 class Code(NamedTuple):
@@ -139,6 +140,26 @@ def _relocated(
         width = 8 if kind == _ABSOLUTE else 4
         image[where[:, None] + np.arange(width)] = value.astype(f"<i{width}").view(np.uint8).reshape(-1, width)
     return True
+
+
+def join(objects: list[bytes]) -> bytes:
+    """Object files as one entry."""
+    return b"".join([_SEVERAL, struct.pack(f"<{len(objects) + 1}Q", len(objects), *map(len, objects)), *objects])
+
+
+def objects_of(data: bytes) -> list[bytes]:
+    """The object files of an entry of `join`; any other data is one."""
+    if not data.startswith(_SEVERAL):
+        return [data]
+    at = len(_SEVERAL)
+    (n,) = struct.unpack_from("<Q", data, at)
+    sizes = struct.unpack_from(f"<{n}Q", data, at + 8)
+    at += 8 * (n + 1)
+    found = []
+    for size in sizes:
+        found.append(data[at : at + size])
+        at += size
+    return found
 
 
 _protect = ctypes.CDLL(None).mprotect
