@@ -18,9 +18,11 @@ from tengen.kernels.chunks import Chunks
 from tengen.kernels.contraction import contract
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.problem import normalise
-from tengen.kernels.tile import rule
+from tengen.kernels.source import Elementwise, Ending, Given, Leaf, moved
+from tengen.kernels.tile import _last, rule
 from tengen.loops.interp import fma32, fma64
 from tengen.loops.lang import as_int, cast, maximum, var
+from tengen.loops.text import print_kernel
 
 HOST = Target.host()
 V3, V4 = Target.named("x86-64-v3"), Target.named("x86-64-v4")
@@ -275,6 +277,32 @@ def test_epilogues_see_the_coordinates_of_out():
             contract(lo, *arrays, 0, 2, 1, 1, epilogue=epilogue)
             Compiled(lo, memory, ["out"])()
             assert same(np.ascontiguousarray(out), want), (m, k, n, transposed)
+
+
+def test_pieces_are_even():
+    """113 tiles are 8 times 14 and one: as last piece it would be alone."""
+    assert _last(8, 113, 1, 6, 1, 2) == 57 * 6 and _last(8, 113, 1, 6, 1, 4) == 29 * 6
+    assert _last(72, 144, 1, 1, 1, 2) == 72 and _last(73, 146, 1, 1, 1, 2) == 74
+
+
+def test_what_an_epilogue_of_sources_reads_is_fetched_early():
+    m, k, n = 45, 600, 96  # more than one chunk, tiles of two heights
+    a, b, rest, bias = data((2, m, k)), data((k, n), seed=1), data((2, m, n), seed=2), data((n,), seed=3)
+    out = np.zeros((2, m, n), np.float32)
+    memory, arrays = {}, {}
+    for x, id in ((a, "a"), (b, "b"), (out, "out"), (rest, "rest"), (bias, "bias")):
+        arrays[id], memory[id] = array_of(x, id)
+    given = Given((2, m, n), arrays["out"].dtype)
+    parts = [given, Leaf(arrays["rest"]), Leaf(arrays["bias"].expand((2, m, n)))]
+    total = Elementwise(lambda x, y, z: x + y + z, parts, given.shape, given.dtype)
+    lo = Lowering(HOST)
+    contract(lo, arrays["a"], arrays["b"], arrays["out"], 0, 2, 1, 1, epilogue=moved(Ending(total, given), lambda at: at))
+    kernel = lo.launches[-1].kernel
+    names = {id: buffer.name for id, buffer in zip(lo.launches[-1].ids, kernel.buffers)}
+    text = print_kernel(kernel)
+    assert f"prefetch {names['rest']}[" in text and f"prefetch {names['bias']}[" not in text
+    Compiled(lo, memory, ["out"])()
+    assert same(out, model(a, b, 0, 2, 1, 1) + rest + bias)
 
 
 def test_epilogue_of_a_depthwise_convolution_and_another_dtype():

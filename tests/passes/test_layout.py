@@ -35,6 +35,13 @@ def test_an_image_is_converted_once():
     assert sum(name.startswith("channels_last") for name in names) == 1
 
 
+def test_what_is_put_before_rows_does_not_turn_them():
+    """A vision transformer's class token, one vector spread out over the batch, comes before rows that are dense."""
+    f = lambda token, x: F.concat([F.broadcast_to(token, (4, 1, 20)), F.exp(x)], 1) + 1.0
+    g = graph_of(f, normal(1, 1, 20), normal(4, 9, 20))
+    assert memory_order(layouts(g)[g.outputs[0]]) == [0, 1, 2]
+
+
 def test_a_view_is_strides():
     g = graph_of(lambda x: F.exp(F.transpose(x, (2, 0, 1))), normal(3, 4, 5))
     (v,) = [n.outputs[0] for n in g.nodes if n.op == "permute"]

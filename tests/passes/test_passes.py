@@ -289,6 +289,21 @@ def test_what_is_dear_or_large_is_stored():
     assert kernels_of(large, x, y).count("add") == 1
 
 
+def test_a_sum_that_ends_a_product_is_stored():
+    """A transformer's shortcuts: each product adds what the one before it has stored, and reads no product but that."""
+    x, ws = rand(64, 48), [rand(48, 48) for _ in range(5)]
+
+    def f(x):
+        for w in ws:
+            x = x + F.matmul(F.softmax(x, 1), w)
+        return x
+
+    launches = lower(optimize(trace(f).trace(x).graph), TARGET)[0].launches
+    products = [n for n in launches if n.kernel.name.startswith("matmul") and "pack" not in n.kernel.name]
+    assert len(products) == len(ws) and all(sum(b.role == "in" for b in n.kernel.buffers) == 3 for n in products)
+    assert trace(f)(x).numpy().tobytes() == f(x).numpy().tobytes()
+
+
 def test_an_epilogue_computes_its_other_operands():
     x, w, y = rand(64, 48), rand(48, 40), rand(64, 40)
     f = lambda x, y: F.matmul(x, w) * F.relu(y * 2.0 + 1.0)

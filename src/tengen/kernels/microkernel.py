@@ -1,9 +1,9 @@
 """The register tile: acc[m][n] += a(m, k) * b(k, n), and the loops around it.
 
 A piece is some rows by some columns of one group. It goes through the chunks of k; for each it packs its rows of `a` into
-scratch memory, where they have constant strides whatever `a` looks like, and runs tiles over panels of b's columns. A tile is
-left in scratch memory, from where its rows are added to what earlier chunks gave, and stored. Nothing of this changes a
-bit: each element of out has one accumulator a chunk.
+scratch memory, where they have constant strides whatever `a` looks like, and runs tiles over panels of b's columns. A tile's
+rows are added to what earlier chunks gave, and stored: from registers where extents are known, else from scratch memory. Nothing
+of this changes a bit: each element of out has one accumulator a chunk.
 
 Read next: `tile.py` (sizes), `packing.py` (copies).
 """
@@ -95,8 +95,8 @@ class _Kernel:
         self.ahead: list[Ahead] = []
         self.border = None if p.border is None else BorderRows(self.k, p, t, p.border)
         self.part = max(FEWEST, -(-self.depth // PARTS))  # positions of a panel between what is fetched early
-        self.straight = self.one_chunk and t.exact and bool(p.n) and as_int(p.columns) is not None
-        self.stream = self.straight and (as_int(p.columns) or 0) % LANES == 0 and streams([p.out])
+        self.straight = t.exact and bool(p.n) and as_int(p.columns) is not None and as_int(p.chunks.count) is not None
+        self.stream = self.straight and self.one_chunk and (as_int(p.columns) or 0) % LANES == 0 and streams([p.out])
         self.places: list[Buffer] = []  # coordinates of the piece's rows, where they are not simply counted
 
     def launch(self) -> None:
@@ -195,7 +195,7 @@ class _Kernel:
             left = k.let(minimum(self.stop, t.row(tile + 1)) - row)
             base = k.let(begin[1] + (row - begin[0]) * self.by_row)
             early = partial(self.early, row, tile, panel, None if self.a_ahead else self.rows_to_come(panel, tile, tiles))
-            multiply = partial(self.multiply, base=base, panel=panel, number=tile - tiles[0], early=early, row=row)
+            multiply = partial(self.multiply, base=base, panel=panel, number=tile - tiles[0], early=early, row=row, c=c)
             self.lowest(t.small if t.tall is None else (t.rows - 1,), left, multiply, panel)
             if not self.straight:
                 self.write(row, left, panel.column, c)
@@ -228,10 +228,11 @@ class _Kernel:
         return self.k.else_() if isinstance(flag, Expr) else self.when(not flag)
 
     def multiply(
-        self, rows: int, vectors: int, base: Expr, panel: _Panel, number: Expr, early: Callable[[Expr, int], None], row: Expr
-    ) -> None:
-        """The register tile whose rows begin at `base`, tile `number` of the block, stored from row `row` of out on, or left in
-        `sums`. early(i, vectors) fetches what is wanted later, in the i-th part of the tile's time."""
+        self, rows: int, vectors: int, base: Expr, panel: _Panel, number: Expr, early: Callable[[Expr, int], None], row: Expr,
+        c: Expr,
+    ) -> None:  # fmt: skip
+        """The register tile whose rows begin at `base`, tile `number` of the block, of chunk `c`: stored from row `row` of out on, or
+        left in `sums`. early(i, vectors) fetches what is wanted later, in the i-th part of the tile's time."""
         p, t, k = self.p, self.t, self.k
         acc = [[k.var(const(0, p.compute, LANES), name="acc") for _ in range(vectors)] for _ in range(rows)]
         lines = -(-vectors // max(1, self.high)) if panel.following is not None else 0  # of what follows, for each position
@@ -254,7 +255,7 @@ class _Kernel:
             early(k.let(first // self.part), vectors)
             unrolled_loop(k, first, k.let(minimum(panel.depth, first + self.part)), t.schedule.unroll, step, "k")
         if self.straight:
-            return self.write_straight(row, panel.column, [[x.value for x in line] for line in acc])
+            return self.by_chunk(c, partial(self.write_straight, row, panel.column, [[x.value for x in line] for line in acc]))
         for j in range(rows):
             for v in range(vectors):
                 k.store(self.sums, j * t.columns + v * LANES, acc[j][v].value)
@@ -345,15 +346,7 @@ class _Kernel:
         last = equal(c, p.chunks.count - 1)
 
         def whole() -> None:
-            if self.one_chunk:
-                return self.write_rows(r, left, column, True, False, True)
-            with k.if_(last):
-                self.write_rows(r, left, column, True, True if as_int(p.chunks.count) else ~first, True)
-            with k.else_():
-                with k.if_(first):
-                    self.write_rows(r, left, column, True, False, False)
-                with k.else_():
-                    self.write_rows(r, left, column, True, True, False)
+            self.by_chunk(c, partial(self.write_rows, r, left, column, True))
 
         def partly() -> None:
             self.write_rows(r, left, column, False, False if self.one_chunk else ~first, True if self.one_chunk else last)
@@ -368,24 +361,44 @@ class _Kernel:
             with k.else_():
                 partly()
 
-    def write_straight(self, r: Expr, column: Expr, sums: Sequence[Sequence[Expr]]) -> None:
-        """Stores a tile from registers: of the only chunk, and of rows that are all there."""
+    def by_chunk(self, c: Expr, write: Callable[[Flag, bool], None]) -> None:
+        """Writes chunk `c`: write(whether there are earlier chunks, whether there are no later ones)."""
+        k, count = self.k, as_int(self.p.chunks.count)
+        if self.one_chunk:
+            return write(False, True)
+        first = equal(c, 0)
+        with k.if_(equal(c, self.p.chunks.count - 1)):
+            write(True if count else ~first, True)
+        with k.else_():
+            if count == 2:
+                return write(False, False)
+            with k.if_(first):
+                write(False, False)
+            with k.else_():
+                write(True, False)
+
+    def write_straight(self, r: Expr, column: Expr, sums: Sequence[Sequence[Expr]], add: Flag, last: bool) -> None:
+        """Stores a tile, whose rows are all there, from registers. `add` and `last` as in `write_rows`."""
         p, t, k = self.p, self.t, self.k
         n = as_int(p.columns) or 0
         rest = n % t.columns
 
         def store(columns: int) -> None:
             for first in range(0, len(sums), TOGETHER):
-                waiting = []
+                made = []
                 for j in range(first, min(len(sums), first + TOGETHER)):
                     number = k.let(r + j)
                     row = self.coordinates(number)
                     for v, value in enumerate(sums[j]):
                         if v * LANES < columns:
                             where = self.place(number, row, column + v * LANES, columns - v * LANES)
-                            waiting.append((where, where.made(k, value)))
-                for where, value in waiting:
-                    where.put(k, value, self.stream)
+                            value = k.let(where.load(k, self.partial) + value) if add else value
+                            made.append((where, where.made(k, value) if last else value))
+                for where, value in made:
+                    if last:
+                        where.put(k, value, self.stream)
+                    else:
+                        where.store(k, value, self.partial)
 
         wide = len(sums[0]) == t.vectors
         if not rest or (t.narrow and wide):

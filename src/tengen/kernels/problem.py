@@ -216,8 +216,9 @@ class Place:
         """Fetches what the epilogue reads there, where that is another line of memory for each row."""
         for array, at in self.problem.epilogue.reads(self.theirs) if isinstance(self.problem.epilogue, Ending) else ():
             index = as_expr(array.index(at.coords))
-            near = at.vec is not None and as_int(array.strides[at.vec]) == 1 and index.lanes == 1
-            if near and any(as_int(s) != 0 and as_int(d) != 1 for i, (d, s) in enumerate(zip(array.shape, array.strides)) if i != at.vec):
+            dense = at.vec is not None and as_int(array.strides[at.vec]) == 1 and index.lanes == 1
+            across = [i for i, d in enumerate(array.shape) if i != at.vec and as_int(d) != 1 and as_int(array.strides[i]) != 0]
+            if dense and across:
                 k.prefetch(k.read(array), index)
 
     def _of(self, partial: Array | None) -> Array:

@@ -33,7 +33,7 @@ DEPTH_PAD = LANES  # rows of packed `a` are this much further apart than they ar
 SAME_SETS = 4096  # bytes; lines that are a multiple of it apart share a set of a first cache, of half as many a few sets
 THREADS = (2, 4, 8)  # numbers of threads between which pieces should be shared out evenly
 COPY, READ, NEAR = 10, 4, 0.25  # what copying, reading from far, and from L2 an element costs, in multiply-adds of a vector
-MANY_PIECES = 8  # of each thread: so many are even
+MANY_PIECES = 4  # of each thread: so many are even
 PIECE = 1 << 14  # what beginning a piece costs, in multiply-adds
 
 
