@@ -25,7 +25,7 @@ HEIGHT_ALONG_M = 12  # where rows are copied along m: four tiles are whole vecto
 FEW_ROWS = (4, 8)  # rows of smaller tiles, for what is left over where nobody knows how many rows there are
 PIECES = 6  # as many as this are enough to share
 MOST_ROWS = 96  # of a block
-MOST_PACKED = 2048  # rows of results at most where pieces pack their columns of b
+MOST_PACKED, FEW_PACKED = 2048, 32 * HEIGHT  # rows of results at most where pieces pack their columns of b
 MOST_HIGH = 64  # tiles of a block at most
 COPIED_HIGH = 16  # of one whose rows are copied along m, of ALIGNED rows each: long runs copy well
 MOST_BLOCKS = 4  # blocks of rows of a piece at most
@@ -150,13 +150,15 @@ def rule(p: Problem, target: Machine | None, steady: bool = False) -> Register:
     tiles = 1 if m is None else max(1, -(-m // most))
     rows = most if m is None else max(1, -(-m // tiles))
     direct_b, by_piece = _direct_b(p, vectors), not steady and _by_piece(p, vectors)
+    if by_piece and along_k:
+        return Register(rows, vectors, _divisor(tiles, MOST_HIGH), 1, 0, across=1)
     if (direct_b or by_piece) and not steady and m is not None and m % ALIGNED == 0 and most >= ALIGNED:
         high = m // ALIGNED
         if _dense_along_m(p) and high <= MOST_HIGH:  # rows are not copied: a block may be as high as it likes
             return Register(ALIGNED, vectors, high, 0, 0, across=1)
         if by_piece:
             return Register(ALIGNED, vectors, _divisor(high, COPIED_HIGH), 0, 0, across=1)
-    packed = steady or as_int(p.walk("n", "b").step) != 1 or m is None or m > (32 if direct_b else 8) * HEIGHT
+    packed = steady or as_int(p.walk("n", "b").step) != 1 or m is None or m > (FEW_PACKED if direct_b else 8 * HEIGHT)
     packed = packed and not by_piece
     high = max(1, min(_room(p, rows, vectors, along_k, packed or by_piece), MOST_ROWS) // rows)  # tiles of a block
     if m is not None:
@@ -172,12 +174,16 @@ def _divisor(n: int, most: int) -> int:
 
 
 def _by_piece(p: Problem, vectors: int) -> bool:
-    """Whether each piece should pack its columns of b: both operands are dense across the sum, and there are so few rows of results
-    that few pieces need the same columns. A launch that packs them would move all of b through memory three times, which many
-    rows are worth only where one operand can be read where it lies."""
-    m = as_int(p.rows)
-    if not _known(p) or m is None or _along_k(p) or p.border is not None or p.pairs:
+    """Whether each piece should pack its columns of b, since there are so few rows of results that few pieces need the same
+    columns. A launch that packs them would move all of b through memory three times, which many rows are worth only where one
+    operand can be read where it lies; and a constant is packed but once."""
+    m, n = as_int(p.rows), as_int(p.columns)
+    if not _known(p) or m is None or n is None or p.border is not None or p.pairs:
         return False
+    if _along_k(p):
+        constant = isinstance(p.b.id, tuple) and p.b.id[:1] == ("const",)
+        in_place = p.a.dtype is p.compute and _at_one_distance(p, "k", "a")
+        return in_place and not constant and 8 * HEIGHT < m <= FEW_PACKED and n >= 2 * m and n % (vectors * LANES) == 0
     if m > (MOST_HIGH * ALIGNED if _direct_b(p, vectors) or _dense_along_m(p) else MOST_PACKED):
         return False
     return len(p.walk("n", "b").extents) == 1 and as_int(p.walk("n", "b").step) == 1
