@@ -173,6 +173,10 @@ def test_a_large_module_in_parts(monkeypatch):
     before = compiler.compilations
     several = parts.compile_parts(text, Target.host(), 1)
     assert len(loader.objects_of(several)) == 3 and compiler.compilations == before + 1
+    for junk in (several[:20], several[:-1], several + b"x", several[:15] + b"\xff" * 30):
+        assert loader.objects_of(junk) == [junk]
+        with pytest.raises(CompileError):
+            compiler.load_object(junk)
     whole = compiler.compile_object(text, Target.host())
     monkeypatch.setattr(parts, "_can_help", lambda: False)
     assert parts.compile_parts(text, Target.host(), 1) == whole and loader.objects_of(whole) == [whole]

@@ -11,6 +11,7 @@ Source: System V ABI, generic part, chapters 4 and 5; its AMD64 supplement, sect
 from __future__ import annotations
 
 import ctypes
+import itertools
 import mmap
 import struct
 from collections.abc import Callable
@@ -151,15 +152,13 @@ def objects_of(data: bytes) -> list[bytes]:
     """The object files of an entry of `join`; any other data is one."""
     if not data.startswith(_SEVERAL):
         return [data]
-    at = len(_SEVERAL)
-    (n,) = struct.unpack_from("<Q", data, at)
-    sizes = struct.unpack_from(f"<{n}Q", data, at + 8)
-    at += 8 * (n + 1)
-    found = []
-    for size in sizes:
-        found.append(data[at : at + size])
-        at += size
-    return found
+    try:
+        (n,) = struct.unpack_from("<Q", data, len(_SEVERAL))
+        sizes = struct.unpack_from(f"<{n}Q", data, len(_SEVERAL) + 8)
+    except (struct.error, MemoryError, OverflowError):
+        return [data]
+    ends = list(itertools.accumulate(sizes, initial=len(_SEVERAL) + 8 * (n + 1)))
+    return [data[a:b] for a, b in itertools.pairwise(ends)] if ends[-1] == len(data) else [data]
 
 
 _protect = ctypes.CDLL(None).mprotect
