@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tengen.base.dtype import DType
+from tengen.base.dtype import DType, bool_
 from tengen.base.errors import VerifyError
 from tengen.kernels.along import fold_abreast, fold_along
 from tengen.kernels.axes import store_at, unflatten
@@ -32,8 +32,9 @@ from tengen.kernels.folding import (
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.pointwise import grain
 from tengen.kernels.source import At, Source, View, broadcast
+from tengen.kernels.tile import SAME_SETS
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import Expr, Index, as_int, cast, cdiv, const, maximum, minimum, select, splat
+from tengen.loops.lang import Expr, Index, as_int, cast, cdiv, const, is_const, maximum, minimum, not_equal, select, splat
 
 FEW = 32  # pieces; fewer, and long rows are cut into chunks that are pieces of their own
 ABREAST = 4  # rows that are folded side by side, where enough pieces are left
@@ -177,8 +178,8 @@ def drive(
 
 
 class _Work:
-    """How a fold is cut into pieces: units (rows, or blocks of rows side by side) and, if `split`, chunks. `abreast`: rows of a
-    piece may be folded `ABREAST` at a time."""
+    """How a fold is cut into pieces: units (rows, or blocks of rows side by side) and, if `split`, chunks. `abreast`: whether rows
+    of a piece are folded `ABREAST` at a time."""
 
     def __init__(self, f: Fold, frame: Frame, temp: Callable[[DType, tuple], Array], some: int):
         self.f, self.frame, self.grain = f, frame, some
@@ -192,11 +193,11 @@ class _Work:
         self.units = as_expr(product(self.outer)) * self.blocks
         size = maximum(const(1), frame.count * minimum(self.columns, const(self.width)))
         per = maximum(const(1), some // size)
-        self.abreast = (
-            not frame.across and len(f.start) == 1 and bool(frame.sources[0].leaves()) and not costs(frame.sources[0])
-        )
-        if self.abreast:
-            per = select(self.units >= FEW * ABREAST, maximum(const(ABREAST), per // ABREAST * ABREAST), per)
+        self.abreast = const(False, bool_)
+        if not frame.across and len(f.start) == 1 and frame.sources[0].leaves() and not costs(frame.sources[0]):
+            apart = not_equal(frame.count * f.start[0].dtype.size % SAME_SETS, 0)  # else rows would share sets of a first cache
+            self.abreast = both(self.units >= FEW * ABREAST, apart)
+            per = select(self.abreast, maximum(const(ABREAST), per // ABREAST * ABREAST), per)
         few = both(frame.chunks > 1, cdiv(self.units, per) < FEW)
         self.split = few
         self.per = select(few, const(1), per)
@@ -225,8 +226,8 @@ def _rows_along(k: KernelBuilder, work: _Work, finish) -> None:
     first, last, chunk0, stop = work.each(k)
     source = work.frame.sources[0]
     whole = first
-    if work.abreast and (as_int(work.per) or ABREAST) >= ABREAST:
-        whole = k.let(first + (last - first) // ABREAST * ABREAST)
+    if not is_const(work.abreast, False):
+        whole = k.let(first + select(work.abreast, last - first, const(0)) // ABREAST * ABREAST)
         with k.loop(first, whole, ABREAST, "units") as unit:
             rows = [unflatten(k, k.let(unit + i), work.outer) for i in range(ABREAST)]
             for row, state in zip(rows, fold_abreast(k, work.f, work.frame, source, rows, (const(0), work.frame.chunks))):

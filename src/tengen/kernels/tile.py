@@ -355,7 +355,9 @@ def pieces(p: Problem, t: Tile, target: Machine | None) -> tuple[Expr, Expr]:
         return parts, as_expr(cdiv(rows, chosen.blocks * t.block))
     several: Expr = minimum(maximum(as_expr(high * parts // PIECES), 1), MOST_BLOCKS)
     stays = p.chunks.positions * wide * t.columns * size <= l2 // 2
-    return parts, as_expr(cdiv(rows, select(stays, const(1), several) * t.block))
+    blocks = as_expr(cdiv(rows, select(stays, const(1), several) * t.block))
+    even = minimum(cdiv(blocks, THREADS[-1]) * THREADS[-1], as_expr(cdiv(rows, t.rows)))  # as many for each thread
+    return parts, select(blocks >= PIECES, even, blocks)
 
 
 def _shared(p: Problem, t: Tile, target: Machine | None, m: int, n: int, terms: int) -> tuple[int, int]:
