@@ -402,7 +402,7 @@ def _execute(op: Op, inputs: tuple, attrs: tuple):
         canonical = op.canonical(types, attrs)
         if op.kind == "view":
             return _view(op, inputs[0], canonical, key)
-        plan = plan_maker[op.kind](op, layouts, canonical)
+        plan = _planned(op, layouts, canonical)
         if tracing.active is None:  # else another thread records, and must find no plans
             plans[key] = plan
     if checked:
@@ -428,15 +428,12 @@ def look(op: Op, inputs: tuple, types: Sequence, attrs: tuple) -> None:
             raise v.error(v.found() if v.found else v.message)
 
 
-def _composite_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict) -> Plan:
+def _planned(op: Op, layouts: Sequence[Layout | None], attrs: dict) -> Plan:
+    if op.kind != "composite":
+        return make_plan(op, layouts, attrs)
     from tengen.record import composite_plan
 
     return composite_plan(op, layouts, attrs)
-
-
-plan_maker: dict[str, Callable[..., Plan]] = {
-    "elementwise": make_plan, "primitive": make_plan, "view": make_plan, "composite": _composite_plan,
-}  # fmt: skip
 
 
 def kept_plan(key: tuple, make: Callable[[], Any]) -> Any:

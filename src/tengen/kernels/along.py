@@ -85,10 +85,10 @@ def _runs(
                 for buffer, begin in starts:
                     k.prefetch(buffer, begin + i)
                 _element(k, f, state, source.at(k, frame.at(row, (*outer, i), True, count)), base + i, count)
-        for state in states if rotate else ():
-            rotate(state, (stop - start) % LANES)  # type: ignore[misc]
-    for state in states if rotate else ():
-        rotate(state, (LANES - (last - first) % LANES) % LANES)  # type: ignore[misc]
+        if rotate:
+            rotate(states, (stop - start) % LANES)
+    if rotate:
+        rotate(states, (LANES - (last - first) % LANES) % LANES)
 
 
 def _starts(
@@ -108,9 +108,11 @@ class _Rotation:
         self.k = k
         self.space = [k.scratch("turn", d, 2 * LANES) for d in dtypes]
 
-    def __call__(self, state: Sequence, n: Expr) -> None:
+    def __call__(self, states: Sequence[Sequence], n: Expr) -> None:
+        """Turns the vectors of each state by n."""
         with self.k.if_(not_equal(n, 0)):
-            for b, s in zip(self.space, state):
-                self.k.store(b, 0, s.value)
-                self.k.store(b, LANES, s.value)
-                s.set(self.k.load(b, n, LANES))
+            for state in states:
+                for b, s in zip(self.space, state):
+                    self.k.store(b, 0, s.value)
+                    self.k.store(b, LANES, s.value)
+                    s.set(self.k.load(b, n, LANES))

@@ -143,9 +143,9 @@ def _(lo, ins, outs, epilogue, transpose_a, transpose_b, precision):
 
 def _dropping(keep: Sequence[int], at: At) -> At:
     """A place, without the axes that the result does not have."""
-    vec = keep.index(at.vec) if at.vec in keep else None  # type: ignore[arg-type]
-    if vec is None and at.vec is not None:
+    if at.vec is not None and at.vec not in keep:
         raise ValueError("a vector along an axis that the result does not have")
+    vec = None if at.vec is None else keep.index(at.vec)
     return At(tuple(at.coords[i] for i in keep), vec, at.count)
 
 

@@ -54,7 +54,7 @@ def load(data: bytes, find: Callable[[str], int | None]) -> Code | None:
     try:
         table, _, count = struct.unpack_from("<Q", data, 40)[0], *struct.unpack_from("<HH", data, 58)
         return _linked(data, np.frombuffer(data, _SECTION, count, table), find)
-    except (ValueError, IndexError, struct.error, UnicodeDecodeError):
+    except (ValueError, IndexError, OverflowError, OSError, struct.error):
         return None  # damaged; a linker says what is wrong
 
 
