@@ -20,6 +20,7 @@ from tengen import Tensor
 from tengen.base.config import config
 
 SECONDS = 30.0
+NO_SLOWER = 1.02  # where the rule's schedule stays, both are one program, whose ratio is 1 give or take what the machine does
 
 
 def data(*shape: int) -> Tensor:
@@ -32,7 +33,7 @@ def case(name: str, seconds: float, f: Callable, *args: Tensor) -> Case:
     want = plain(*args).numpy().tobytes()
     print(tengen.tune(tuned, seconds, inputs=args), flush=True)
     assert tuned(*args).numpy().tobytes() == want
-    return Case(name, {"tengen": lambda: tuned(*args), "by rule": lambda: plain(*args)}, Goal(1.0, "by rule"))
+    return Case(name, {"tengen": lambda: tuned(*args), "by rule": lambda: plain(*args)}, Goal(NO_SLOWER, "by rule"))
 
 
 def cells(seconds: float) -> list[Cell]:

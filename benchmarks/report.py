@@ -68,6 +68,11 @@ def tables(folder: Path) -> str:
     return "\n\n".join(parts)
 
 
+def measured(folder: Path) -> dict[int, str]:
+    """The numbers of threads that anything was measured with: the columns of the tables of goals."""
+    return {t: how for t, how in HOW.items() if any((folder / f"{n}.{t}.json").exists() for n in BENCHES)}
+
+
 def peer(name: str) -> str:
     """Whom a goal names."""
     return {"fastest": "the best peer", "torch, best": "PyTorch"}.get(name, name)
@@ -91,9 +96,10 @@ def figure(r: Row | None) -> str:
 
 def summary(folder: Path) -> str:
     """How many goals each benchmark reached, by the number of threads."""
-    lines = ["| benchmark | " + " | ".join(HOW.values()) + " |", "| --- |" + " --- |" * len(HOW)]
+    columns = measured(folder)
+    lines = ["| benchmark | " + " | ".join(columns.values()) + " |", "| --- |" + " --- |" * len(columns)]
     for name in BENCHES:
-        found = {t: results(name, t, folder) for t in HOW}
+        found = {t: results(name, t, folder) for t in columns}
         if any(found.values()):
             rows = {t: [r for r in d["rows"] if r.goal or r.error] if d else [] for t, d in found.items()}
             counts = [f"{sum(bool(r.reached) for r in rs)} of {len(rs)}" if rs else "" for rs in rows.values()]
@@ -103,14 +109,17 @@ def summary(folder: Path) -> str:
 
 def goals(folder: Path) -> str:
     """The goals, reached and not, with as many threads as there are columns; those of the kernels are in their table."""
-    lines = ["| case | goal | " + " | ".join(HOW.values()) + " |", "| --- |" + " --- |" * (len(HOW) + 1)]
+    columns = measured(folder)
+    lines = ["| benchmark | case | goal | " + " | ".join(columns.values()) + " |", "| --- |" + " --- |" * (len(columns) + 2)]
     for name in (n for n in BENCHES if n not in ("kernels", "growth")):
-        by_threads = {t: {r.name: r for r in d["rows"] if r.goal} if (d := results(name, t, folder)) else {} for t in HOW}
+        by_threads = {t: {r.name: r for r in d["rows"] if r.goal} if (d := results(name, t, folder)) else {} for t in columns}
         for case in dict.fromkeys(c for rows in by_threads.values() for c in rows):
             first = next(rows[case] for rows in by_threads.values() if case in rows)
             what = "memory" if first.unit == "peak" else "time"
             limit = first.goal.get("text") or f"at most {first.goal['ratio']:.2f} of {peer(first.goal['peer'])}'s {what}"
-            lines.append(f"| {case} | {limit} | " + " | ".join(figure(rows.get(case)) for rows in by_threads.values()) + " |")
+            lines.append(
+                f"| {name} | {case} | {limit} | " + " | ".join(figure(rows.get(case)) for rows in by_threads.values()) + " |"
+            )
     return "\n".join(lines)
 
 
