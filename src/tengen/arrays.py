@@ -42,6 +42,11 @@ def new_buffer(a: np.ndarray) -> Any:
     return data
 
 
+def buffer_over(a: np.ndarray) -> Any:
+    """A buffer over a dense array's own memory, which it keeps alive; who writes it makes a copy first."""
+    return native.wrap(a.ctypes.data, a) if a.nbytes else native.new_buffer(0)
+
+
 class _Memory:
     """What NumPy asks for an array over a buffer."""
 

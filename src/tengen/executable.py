@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tengen.arrays import buffer_over, dense, new_buffer
 from tengen.base import errors
 from tengen.base.config import config
 from tengen.base.dtype import bool_
@@ -20,11 +21,11 @@ from tengen.kernels.schedule import Schedules
 from tengen.passes.extents import at_extents, open_extents
 from tengen.passes.pipeline import optimize
 from tengen.record import compile_graph, evaluate, ready_program
-from tengen.runtime import launch_log, native
+from tengen.runtime import launch_log, mapped, native
 from tengen.runtime.eager import Layout
 from tengen.runtime.program import Program, check_bytes, value_of
 from tengen.runtime.schedules import known
-from tengen.tensor import Tensor, _make, from_numpy
+from tengen.tensor import Tensor, _make
 
 ALIGN = 64
 
@@ -64,6 +65,7 @@ class Executable:
         self._checks = self.program.checks
         self.constants = [buffer for buffer, _ in constant_buffers(self.program)]
         native.trim()  # what making the network, compiling and the set-up have left in the pool, no run may ever ask for
+        mapped.trim()  # nor what the set-up has read
         if not self.extents:
             self._prepare(())
 
@@ -181,8 +183,5 @@ def _prepared(setup: Program, constants: dict[Hashable, np.ndarray]) -> list[tup
 
 def _buffer(a: np.ndarray) -> Any:
     """A buffer with an array's elements in order: the array's own memory where that is dense and aligned (a mapped file)."""
-    if not a.nbytes:
-        return native.new_buffer(0)
-    if a.flags.c_contiguous and a.ctypes.data % ALIGN == 0:
-        return native.wrap(a.ctypes.data, a)
-    return from_numpy(a)._data
+    ready = a.flags.c_contiguous and a.ctypes.data % ALIGN == 0
+    return buffer_over(a) if ready else new_buffer(dense(a)[0])

@@ -30,7 +30,7 @@ from tengen.passes.hoist import hoist
 from tengen.passes.inplace import CHECKS
 from tengen.passes.lower import lower
 from tengen.passes.pipeline import optimize
-from tengen.runtime import eager, kept, native
+from tengen.runtime import eager, kept, mapped, native
 from tengen.runtime.eager import Layout, Plan
 from tengen.runtime.kept import Made
 from tengen.runtime.program import Folded, Program, build
@@ -248,9 +248,11 @@ class Recorder:
 
 
 def _values(t: Tensor) -> np.ndarray:
-    """A tensor's values, which stay: its own memory, since whoever writes it next makes a copy; a copy of memory that others own."""
+    """A tensor's values, which stay: its own memory, since whoever writes it next makes a copy, and so that of a mapped file; a
+    copy of memory that others own."""
     a = t.numpy()
-    return np.array(a) if native.borrowed(t._data) or not a.flags.c_contiguous else a
+    foreign = native.borrowed(t._data) and not mapped.is_mapped(a)
+    return np.array(a) if foreign or not a.flags.c_contiguous else a
 
 
 def composite_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict) -> Plan:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tengen import ops  # noqa: F401  (registers all ops)
-from tengen.arrays import array_over, as_array, check_device, dense, new_buffer, scalar_array
+from tengen.arrays import array_over, as_array, buffer_over, check_device, dense, new_buffer, scalar_array
 from tengen.base.dtype import DType, bool_, dtype, float32, int64, promote, promote_scalar
 from tengen.base.errors import ArgumentError, DTypeError, TraceError, told, user_line
 from tengen.ir.types import TensorType
@@ -539,12 +539,12 @@ dispatch.tensor, dispatch.scalar = as_tensor, number
 # ---- ways in and out -----------------------------------------------------------------------------------------------------
 
 
-def from_numpy(a: np.ndarray) -> Tensor:
-    """A tensor with a copy of the array's values."""
+def from_numpy(a: np.ndarray, copy: bool = True) -> Tensor:
+    """A tensor with a copy of the array's values; without `copy` over its memory, where they are dense, which must stay as it is."""
     a, d = dense(a)
     if tracing.recorder is not None:
         return tracing.recorder.constant(a, TensorType(a.shape, d))
-    return _make(new_buffer(a), Layout(a.shape, d))
+    return _make(new_buffer(a) if copy else buffer_over(a), Layout(a.shape, d))
 
 
 def view_as_numpy(t: Tensor) -> np.ndarray:

@@ -87,31 +87,47 @@ def _keep(a: np.ndarray, where: str, arrays: dict[str, np.ndarray]) -> str:
     return name
 
 
-def load(path: str | os.PathLike) -> Any:
+def load(path: str | os.PathLike, mmap: bool = False) -> Any:
     """What `save` wrote; from other safetensors files, a dict of tensors. Nothing is executed.
 
+    Args:
+        mmap: tensors and arrays are the mapped file instead of copies of it (default: False). Loading and `load_state_dict` then
+            copy nothing, and processes that load one file share its memory. Tensors copy before their first write, which the file
+            never sees; arrays are read-only. A program whose constants are packed, as `trace(capture_as_const=True)` makes it,
+            gives the memory back that reading them took, so that the weights are in memory once, not twice. Until all of it
+            is gone, nobody may write or shorten the file itself: values would change, and reading past its new end kills the
+            process (SIGBUS). To replace it (as `save` does) or to delete it is safe.
+
     Errors: FileFormatError for anything else; OSError where it cannot be read.
+
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as d:
+    ...     _ = save({"w": Tensor([1.0, 2.0])}, os.path.join(d, "c"))
+    ...     w = load(os.path.join(d, "c"), mmap=True)["w"]
+    >>> w[0] = 5.0
+    >>> w.tolist()
+    [5.0, 2.0]
     """
     content = read_tensors(path)
     try:
         if content.texts.get("format") == FORMAT:
-            return _unpacked(content)
-        return {name: from_numpy(a) for name, a in content.arrays.items()}
+            return _unpacked(content, mmap)
+        return {name: from_numpy(a, copy=not mmap) for name, a in content.arrays.items()}
     except FileFormatError as e:
         raise FileFormatError(f"{os.fspath(path)}: {e}") from e
 
 
-def _unpacked(content: TensorFile) -> Any:
+def _unpacked(content: TensorFile, mmap: bool) -> Any:
     if content.texts.get("version") != VERSION or "structure" not in content.texts:
         fail(f"it has version {content.texts.get('version', 'none')[:20]} of the format, this Tengen reads {VERSION}")
     left = dict(content.arrays)
-    out = _unpack(load_json(content.texts["structure"]), left, 0)
+    out = _unpack(load_json(content.texts["structure"]), left, mmap, 0)
     if left:
         fail(f"the tensor {next(iter(left))[:60]!r} has no place")
     return out
 
 
-def _unpack(x: Any, left: dict[str, np.ndarray], depth: int) -> Any:
+def _unpack(x: Any, left: dict[str, np.ndarray], mmap: bool, depth: int) -> Any:
     if depth > DEPTH + 1:
         fail("nested too deeply")
     if x is None or type(x) in (bool, int, float, str):
@@ -125,14 +141,16 @@ def _unpack(x: Any, left: dict[str, np.ndarray], depth: int) -> Any:
         a = left.pop(v)
         if tag == "scalar" and a.ndim:
             fail(f"{v[:60]!r} is no scalar")
-        return from_numpy(a) if tag == "tensor" else a.copy() if tag == "array" else a[()]
+        if tag == "scalar":
+            return a[()]
+        return from_numpy(a, copy=not mmap) if tag == "tensor" else a if mmap else a.copy()
     if tag in ("tuple", "list") and isinstance(v, list):
-        items = [_unpack(y, left, depth + 1) for y in v]
+        items = [_unpack(y, left, mmap, depth + 1) for y in v]
         return tuple(items) if tag == "tuple" else items
     if tag == "dict" and isinstance(v, list):
         if not all(isinstance(r, list) and len(r) == 2 and type(r[0]) in (str, int) for r in v):
             fail("a dict that is not one")
-        out = {k: _unpack(y, left, depth + 1) for k, y in v}
+        out = {k: _unpack(y, left, mmap, depth + 1) for k, y in v}
         if len(out) != len(v):
             fail("a key stands twice in one dict")
         return out

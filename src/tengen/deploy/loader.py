@@ -71,7 +71,7 @@ def model_of(content: TensorFile) -> Model:
         schedules = from_text(texts.get("schedules", "{}"))
     except ScheduleError as e:
         fail(str(e))
-    return Model(graph, states, texts["checksum"], content.bytes, schedules, content.release)
+    return Model(graph, states, texts["checksum"], content.bytes, schedules)
 
 
 def _complete(graph: Graph) -> None:

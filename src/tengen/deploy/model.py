@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import prod
 from typing import Any, NamedTuple
 
@@ -74,7 +74,6 @@ class Model:
         checksum: str | None = None,
         n_bytes: int = 0,
         schedules: Mapping[str, Schedule] | None = None,
-        release: Callable[[], None] = lambda: None,
     ):
         self.graph = graph
         self.schedules = dict(schedules or {})
@@ -84,7 +83,6 @@ class Model:
         self.outputs = tuple(port(name, v.type) for name, v in zip(graph.output_names, graph.outputs))
         self.checksum, self.bytes = checksum, n_bytes
         self.extents = tuple(str(e.attr) for e in open_extents(graph))
-        self._release = release  # gives back memory that reading its constants has taken
         self._lock = threading.Lock()
         self._executable: Executable | None = None
         self._states: list[Any] = []
@@ -133,7 +131,7 @@ class Model:
             given = ", ".join(f"{k}={v}" for k, v in extents.items()) or "nothing"
             has = f"{self.name} has the open extents {', '.join(self.extents) or 'none'}"
             raise ConfigError(f"{has}, it was given {given}; help: .at(batch=8), or --extent batch=8")
-        return Model(at_extents(self.graph, extents), self.initial, self.checksum, self.bytes, self.schedules, self._release)
+        return Model(at_extents(self.graph, extents), self.initial, self.checksum, self.bytes, self.schedules)
 
     # -- running ---------------------------------------------------------------------------------------------------------
     def __call__(self, *args, **kwargs):
@@ -190,4 +188,3 @@ class Model:
         if self._executable is None:
             self._states = [from_numpy(self.initial[name])._data for name in self.graph.states]
             self._executable = Executable(self.graph, self.name, known().also(self.schedules))
-            self._release()

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import mmap
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -26,6 +25,7 @@ from tengen.base.dtype import DType, bool_, dtype
 from tengen.base.errors import FileFormatError
 from tengen.base.version import VERSION
 from tengen.ir.jsonform import load_json
+from tengen.runtime import mapped
 
 ALIGN = 64
 HEADER_LIMIT = 100_000_000  # bytes, as in the safetensors library
@@ -132,18 +132,11 @@ def _cannot(e: OSError, path: str) -> OSError:
 
 @dataclass
 class TensorFile:
-    """A file of tensors that has been checked. arrays: by name, read-only, over the mapped file. texts: of its header.
-    memory: where it is mapped, or its bytes."""
+    """A file of tensors that has been checked. arrays: by name, read-only, over the mapped file. texts: of its header."""
 
     arrays: dict[str, np.ndarray]
     texts: dict[str, str]
     bytes: int
-    memory: mmap.mmap | bytes
-
-    def release(self) -> None:
-        """Gives back the memory that reading has taken; who reads again gets the pages from the file again."""
-        if isinstance(self.memory, mmap.mmap) and hasattr(self.memory, "madvise"):
-            self.memory.madvise(mmap.MADV_DONTNEED)
 
 
 def fail(message: str) -> NoReturn:
@@ -165,7 +158,7 @@ def read_tensors(file: str | os.PathLike) -> TensorFile:
             size = os.fstat(f.fileno()).st_size
             if size < 8:
                 fail(f"it has {size} bytes; the shortest file of tensors has 10")
-            memory = mmap.mmap(f.fileno(), size, access=mmap.ACCESS_READ)
+            memory = mapped.map_file(f)
     except FileFormatError as e:
         raise FileFormatError(f"{path}: {e}") from None
     except ValueError as e:  # a path with a zero byte, a file that cannot be mapped
@@ -174,7 +167,7 @@ def read_tensors(file: str | os.PathLike) -> TensorFile:
         found = parse_tensors(memory)
     except FileFormatError as e:
         raise FileFormatError(f"{path}: {e}") from e
-    found.release()  # the checksum has read all of it
+    mapped.trim()  # the checksum has read all of it
     return found
 
 
@@ -197,7 +190,7 @@ def parse_tensors(memory) -> TensorFile:
     texts = _texts(table.pop("__metadata__", {}))
     _verify_sum(memory, raw, texts)
     arrays = _arrays(memory, 8 + n, table)
-    return TensorFile(arrays, texts, size, memory)
+    return TensorFile(arrays, texts, size)
 
 
 def _texts(x: Any) -> dict[str, str]:

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from tengen.parameter import Parameter
-from tengen.tensor import Tensor
+from tengen.runtime import mapped
+from tengen.tensor import Tensor, contiguous, from_numpy
 
 
 def _walk(value: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -202,7 +203,9 @@ class Module:
         return out
 
     def load_state_dict(self, state_dict, strict: bool = True) -> None:
-        """Takes values by name: a dict of arrays, or a function (name, tensor) -> array or None.
+        """Takes values by name: a dict of arrays or tensors, or a function (name, tensor) -> array or None.
+
+        Arrays are copied, but not those of a mapped file (`tengen.load(path, mmap=True)`); nor are tensors, which are values.
 
         Errors: KeyError that lists all missing and unexpected names (with near misses), ValueError for shapes that do not fit.
         """
@@ -228,7 +231,7 @@ class Module:
             raise ValueError("the state dict does not fit " + type(self).__name__ + ":\n" + "\n".join(wrong))
         for name, _, t in owned:
             if name in arrays:
-                t._reset(Tensor(arrays[name].reshape(t.shape)))
+                t._reset(_value(values[name] if isinstance(values[name], Tensor) else arrays[name], t.shape))
 
     def replace_param(self, params: dict, start_pos: int, seen=None) -> int:
         """Accepted for MegEngine's sake; parameters are changed through `load_state_dict`."""
@@ -245,6 +248,13 @@ class Module:
         if not lines:
             return f"{type(self).__name__}({info})"
         return f"{type(self).__name__}({info}\n  " + "\n  ".join(lines) + "\n)"
+
+
+def _value(x: Tensor | np.ndarray, shape: tuple[int, ...]) -> Tensor:
+    """What a state dict holds, as a tensor of this shape. An array may change, and is copied, unless it is a mapped file."""
+    if isinstance(x, Tensor):
+        return contiguous(x.detach()).reshape(shape)
+    return from_numpy(x.reshape(shape), copy=not mapped.is_mapped(x))
 
 
 def _near(name: str, names: list[str]) -> str:
