@@ -43,6 +43,18 @@ def dumped(name: str, batch: int, folder: str) -> str:
     return file
 
 
+def saved(name: str, who: str, folder: str) -> str:
+    """The network's weights as a file of Tengen's or of PyTorch's."""
+    network, file = NETWORKS[name], os.path.join(folder, f"weights.{who}")
+    if who == "tengen":
+        tengen.save(network.tengen().state_dict(), file)
+    else:
+        import torch
+
+        torch.save(network.torch(None).state_dict(), file)
+    return file
+
+
 def figure(who: str, name: str, batch: int, kind: str, file: str = "") -> float:
     """Bytes above the start; what is compiled is in the cache."""
     for _ in range(2 if who.startswith("tengen") or who == "torch.compile" else 1):
@@ -52,7 +64,8 @@ def figure(who: str, name: str, batch: int, kind: str, file: str = "") -> float:
 
 def peaks(name: str, kind: str, quick: bool) -> list[Row]:
     """The rows of one network. Those of inference: from a model file, as onnxruntime and OpenVINO have it; of a traced module
-    whose weights stay its own, as PyTorch's; and of one whose weights are packed once more as constants, which is faster."""
+    whose weights stay its own, as PyTorch's; and of one whose weights are packed once more as constants, which is faster: with
+    weights mapped from a file, and with weights that were drawn. PyTorch's are drawn, or mapped where that needs less."""
     batch = NETWORKS[name].batch if kind == "training" else 1
     others: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -61,13 +74,16 @@ def peaks(name: str, kind: str, quick: bool) -> list[Row]:
         if kind == "inference":
             mine = {
                 ", model file": ("tengen", dumped(name, batch, folder)), ", module": ("tengen, module", ""),
+                ", module with mapped weights, packed constants": ("tengen, mapped", saved(name, "tengen", folder)),
                 ", module, packed constants": ("tengen", ""),
             }  # fmt: skip
             onnx = export(name, batch, folder)
         found = {style: figure(who, name, batch, kind, file) for style, (who, file) in mine.items()}
         for who in opponents(name, kind, quick):
+            sessions = who in ("onnxruntime", "openvino")
+            files = [onnx] if sessions else ["", saved(name, "torch", folder)] if kind == "inference" else [""]
             try:
-                others[who] = figure(who, name, batch, kind, onnx if who in ("onnxruntime", "openvino") else "")
+                others[who] = min(figure(who, name, batch, kind, file) for file in files)
             except RuntimeError as e:
                 print(f"skipped: {e}", flush=True)
     title = f"{name}, batch {batch}, {kind}"

@@ -2,8 +2,9 @@
 
     python child.py <contender> <network> <batch> <inference|training> [FILE]
 
-FILE is an ONNX model, or for `tengen` a model file; without it, `tengen` traces a module whose weights are constants, and
-"tengen, module" one whose weights stay the module's, read anew in each run.
+FILE is an ONNX model, for `tengen` a model file, for PyTorch and "tengen, mapped" a file of weights, which is mapped. Without it
+the weights are drawn: `tengen` traces a module whose weights are constants, as "tengen, mapped" does, and "tengen, module" one
+whose weights stay the module's, read anew in each run.
 
 Out: one line of JSON on the standard output. `ready`: seconds from the network and its data being there until the first result
 was; `run`: of a later call; `process`: since the process began; `base`: resident bytes after importing and a first small program;
@@ -13,6 +14,7 @@ many modules Tengen compiled for it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -47,6 +49,11 @@ def tengen_side(network, batch: int, training: bool, style: str, file: str):
     import tengen
 
     def make():
+        if style == "mapped":
+            net, data = network.tengen(), tengen.Tensor(network.data(batch))
+            net.load_state_dict(tengen.load(file, mmap=True))
+            run = tengen.trace(net, capture_as_const=True)
+            return lambda: run(data).numpy()
         if file or style == "module":
             run, data = tengen.load_graph(file) if file else tengen.trace(network.tengen()), tengen.Tensor(network.data(batch))
             return lambda: run(data).numpy()
@@ -59,7 +66,7 @@ def tengen_side(network, batch: int, training: bool, style: str, file: str):
     return make
 
 
-def torch_side(network, batch: int, training: bool, style: str):
+def torch_side(network, batch: int, training: bool, style: str, file: str):
     """PyTorch eager or compiled."""
     import torch
     from peers import TorchTrainer, torch_call
@@ -68,7 +75,10 @@ def torch_side(network, batch: int, training: bool, style: str):
         torch.compile(lambda x: x + 1)(torch.ones(3))
 
     def make():
-        net = network.torch(None, training=training)
+        with torch.device("meta") if file else contextlib.nullcontext():
+            net = network.torch(None, training=training)
+        if file:
+            net.load_state_dict(torch.load(file, mmap=True, weights_only=True), assign=True)
         if training:
             return TorchTrainer(network, net, batch, style).step
         return torch_call(net, network, network.data(batch), style == "compile", first=False)
@@ -120,7 +130,7 @@ def main() -> None:
         make = tengen_side(network, int(batch), training, style, file)
     elif who.startswith("torch"):
         compare.peer("torch")
-        make = torch_side(network, int(batch), training, who.partition(".")[2] or style or "eager")
+        make = torch_side(network, int(batch), training, who.partition(".")[2] or style or "eager", file)
     elif who == "jax":
         make = jax_side(network, int(batch))
     else:
