@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 
+from tengen.base.dtype import DType
 from tengen.kernels.along import fold_along
-from tengen.kernels.axes import store_at, unflatten
+from tengen.kernels.axes import store_at, streams, unflatten
 from tengen.kernels.folding import (
     Columns,
     Fold,
@@ -32,6 +34,7 @@ from tengen.loops.lang import Expr, Index, as_int, const, maximum, minimum, spla
 
 FEW_ROWS = 8  # known to be fewer than this, rows of LONG elements and more are not fused: there is too little to share out
 LONG = 1 << 16
+KEPT = 1 << 15  # bytes of a row that are kept in scratch memory, where its results go past the caches
 
 
 def rowwise(lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], axes: Sequence[int], name: str = "rowwise") -> None:
@@ -92,6 +95,7 @@ class _Rows:
         self.whole = [(s, o) for s, o, w in pairs if w]
         self.single = [(s, o) for s, o, w in pairs if not w]
         self.reads = {r: r.source for r in found}
+        self.stream = streams([o for _, o in self.whole])
         self._keep()
 
     def _keep(self) -> None:
@@ -101,6 +105,12 @@ class _Rows:
         if not self.whole or not isinstance(s, Elementwise) or s.dtype is not self.whole[0][1].dtype or not costs(s):
             return
         out = self.whole[0][1]
+        if self.stream:
+            length = as_int(self.frame.count)
+            if self.frame.across or length is None or length * out.dtype.size > KEPT:
+                self.stream = False
+            else:
+                out = self._row(out.dtype, length)
         table: dict[Source, Source] = {s: Leaf(out), **{r: r for r in self.found}}
         whole = [(_replaced(x, table), o) for x, o in self.whole]
         # The output may lie over an input: then what follows must not read an element that the output has replaced.
@@ -110,6 +120,15 @@ class _Rows:
         if any(a == out for x, _ in whole for a in _stored(x)):
             self.whole = whole
             self.reads[self.found[-1]] = _Kept(s, out)
+
+    def _row(self, dtype: DType, length: int) -> Array:
+        """A row in scratch memory."""
+        row = Array(("row", self.k.name), dtype, tuple(self.frame.extents), (), 0)
+        self.k.local[row.id] = self.k.scratch("row", dtype, length)
+        strides, step = [0] * row.ndim, 1
+        for axis in reversed(self.frame.reduced):
+            strides[axis], step = step, step * (as_int(self.frame.extents[axis]) or 0)
+        return replace(row, strides=tuple(strides))
 
     def _fold(self, r: Reduced) -> Fold:
         return simple_fold(r.combine, r.dtype)
@@ -155,7 +174,7 @@ class _Rows:
     def _store_whole(self, at, whole: list) -> None:
         values = [s.at(self.k, at) for s, _ in whole]
         for (_, o), v in zip(whole, values):
-            store_at(self.k, o, at, v)
+            store_at(self.k, o, at, v, self.stream)
 
     def across(self) -> None:
         """Rows that lie side by side, the vector across them."""
