@@ -130,6 +130,12 @@ class _Rows:
             strides[axis], step = step, step * (as_int(self.frame.extents[axis]) or 0)
         return replace(row, strides=tuple(strides))
 
+    def _following(self) -> list[tuple[Array, Index]]:
+        """The arrays that rows are read from, and how far on the next row is."""
+        last, inner = self.frame.kept[-1], self.frame.reduced[-1]
+        found = dict.fromkeys(a for r in self.found for a in r.source.leaves() or ())
+        return [(a, a.strides[last]) for a in found if as_int(a.strides[inner]) == 1 and as_int(a.strides[last]) != 0]
+
     def _fold(self, r: Reduced) -> Fold:
         return simple_fold(r.combine, r.dtype)
 
@@ -144,7 +150,10 @@ class _Rows:
             row = unflatten(k, r, frame.rows)
             for red in self.found:
                 f = self._fold(red)
-                state = fold_along(k, f, frame, self.reads[red], row, (const(0), frame.chunks))
+                source = self.reads[red]
+                if self.stream and red is self.found[-1]:
+                    source = _Ahead(source, self._following())
+                state = fold_along(k, f, frame, source, row, (const(0), frame.chunks))
                 v = k.let(settled(f, frame, state)[0], "row_value")
                 k.given[red] = lambda at, v=v: splat(v) if at.lanes > 1 else v
             at = frame.at(row, [0] * len(frame.reduced), False)
@@ -237,6 +246,19 @@ class _Kept(Source):
         v = self.source.at(k, at)
         store_at(k, self.out, at, v)
         return v
+
+
+class _Ahead(Source):
+    """A source, and hints at what the next row reads at the same place: while results are stored past the caches, nothing is
+    read, and a processor does not know that there is a next row."""
+
+    def __init__(self, source: Source, arrays: Sequence[tuple[Array, Index]]):
+        self.source, self.arrays, self.shape, self.dtype = source, arrays, source.shape, source.dtype
+
+    def value(self, k, at):
+        for a, step in self.arrays:
+            k.prefetch(k.read(a), a.index(at.coords) + step)
+        return self.source.at(k, at)
 
 
 def _of_row(s: Source) -> bool:
