@@ -54,7 +54,14 @@ def _chunk(k: KernelBuilder, f: Fold, frame: Frame, source: Source, rows: Sequen
 
 
 def _several(
-    k: KernelBuilder, f: Fold, frame: Frame, source: Source, rows: Sequence[Row], states: Sequence[Sequence], first: Expr, last: Expr
+    k: KernelBuilder,
+    f: Fold,
+    frame: Frame,
+    source: Source,
+    rows: Sequence[Row],
+    states: Sequence[Sequence],
+    first: Expr,
+    last: Expr,
 ) -> Expr:
     """Folds `TOGETHER` elements of each lane at a time; returns the position of the first element that is left."""
     step = TOGETHER * LANES
