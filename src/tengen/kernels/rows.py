@@ -28,7 +28,7 @@ from tengen.kernels.folding import (
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.pointwise import grain, pointwise
 from tengen.kernels.reduce import Reduced, Spread, reduce
-from tengen.kernels.source import Elementwise, Leaf, Literal, Source, broadcast
+from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source, broadcast
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, const, maximum, minimum, splat
 
@@ -148,25 +148,28 @@ class _Rows:
         first = k.let(piece * per)
         with k.loop(first, minimum(first + per, rows), name="row") as r:
             row = unflatten(k, r, frame.rows)
+            at = frame.at(row, [0] * len(frame.reduced), False)
             for red in self.found:
                 f = self._fold(red)
-                source = self.reads[red]
+                source = self._held([self.reads[red]], at)[0]
                 if self.stream and red is self.found[-1]:
                     source = _Ahead(source, self._following())
                 state = fold_along(k, f, frame, source, row, (const(0), frame.chunks))
                 v = k.let(settled(f, frame, state)[0], "row_value")
                 k.given[red] = lambda at, v=v: splat(v) if at.lanes > 1 else v
-            at = frame.at(row, [0] * len(frame.reduced), False)
             for s, o in self.single:
                 store_at(k, o, frame.out_at(row), s.at(k, at))
-            found = dict.fromkeys(v for s, _ in self.whole for v in _row_values(s))
-            held = {s: _Held(k.let(s.at(k, at), "row_value"), s) for s in found}
-            whole = [
-                (_replaced(s, {**{r: r for r in self.found}, **held}), o) for s, o in self.whole
-            ]  # once per row, not for each vector
+            whole = list(zip(self._held([s for s, _ in self.whole], at), [o for _, o in self.whole]))
             if self.whole:
                 self._positions(lambda outer: self._vectors(row, outer, whole))
         k.given.clear()
+
+    def _held(self, sources: Sequence[Source], at: At) -> list[Source]:
+        """The sources with what is one value per row computed here, once, and not for each vector."""
+        found = dict.fromkeys(v for s in sources for v in _row_values(s))
+        table: dict[Source, Source] = {r: r for r in self.found}
+        table |= {s: _Held(self.k.let(s.at(self.k, at), "row_value"), s) for s in found}
+        return [_replaced(s, table) for s in sources]
 
     def _positions(self, body) -> None:
         """Runs `body` for all coordinates of the reduced axes but the last."""
