@@ -210,6 +210,27 @@ def test_gather_and_scatter(dt):
         compare(kernel, loads, [a, index, out], [n, s], want)
 
 
+@pytest.mark.parametrize("dt", ALL, ids=str)
+def test_every_second_to_fifth_element(dt):
+    """Elements that are not far apart are loaded with what lies between them, and with nothing before, behind or past the count."""
+    for step in (2, 3, 4, 5):
+        k = Builder("every")
+        x, o, n = k.input("x", dt), k.output("o", dt), k.int("n")
+        with k.if_(n >= LANES):
+            k.store(o, 0, k.load(x, ramp() * step))
+        with k.else_():
+            k.store(o, 0, k.load(x, ramp() * step, count=n, other=1))
+        kernel = k.build()
+        for loaded in [load([kernel], t) for t in TARGETS]:
+            for n in (16, 15, 9, 8, 2, 1, 0, -1):
+                a = values(dt, max(n - 1, 0) * step + (n > 0))
+                want, got = np.full(LANES, 1, dt.numpy), np.zeros(LANES, dt.numpy)
+                want[: max(n, 0)] = a[::step]
+                for fence in (FENCED.begin, FENCED.end):
+                    call(loaded, kernel, [fence(a), got], [n])
+                    same(got, want)
+
+
 def test_partial_gather_reads_nothing_past_the_count():
     k = Builder("fence")
     x, i, o, n = k.input("x", float32), k.input("i", int64), k.output("o", float32), k.int("n")

@@ -18,7 +18,7 @@ from tengen.ir.text import parse_graph, print_graph
 from tengen.ir.verify import verify
 from tengen.kernels.lowering import Launch, Lowering
 from tengen.ops.define import REGISTRY
-from tengen.passes.cleanup import merge_common, remove_dead_code, remove_identities
+from tengen.passes.cleanup import merge_common, remove_broadcasts, remove_dead_code, remove_identities
 from tengen.passes.fuse import fuse
 from tengen.passes.lower import lower
 from tengen.passes.pipeline import infer, optimize
@@ -95,6 +95,22 @@ def test_a_transpose_of_a_square_is_no_identity():
     assert len(after(remove_identities, """graph g(x: f32[3,3]):
         a: f32[3,3] = permute(x, axes=(1, 0))
         return y = a""")) == 2  # fmt: skip
+
+
+def test_a_value_of_a_row_is_not_repeated_for_an_elementwise_node():
+    assert after(remove_broadcasts, """graph g(x: f32[2,3], y: f32[2,1]):
+        s: f32[2,1] = sum(x, axes=(1,), keepdims=true)
+        h: f32[2,1] = neg(s)
+        a: f32[2,3] = broadcast_to(h, shape=(2, 3))
+        b: f32[2,3] = add(x, a)
+        c: f32[2,3] = mul(a, a)
+        d: f32[2,3] = broadcast_to(y, shape=(2, 3))
+        e: f32[2,3] = add(c, d)
+        return b = b, e = e""") == [
+        "s: f32[2,1] = sum(x, axes=(1,), keepdims=true)", "h: f32[2,1] = neg(s)", "a: f32[2,3] = broadcast_to(h, shape=(2, 3))",
+        "b: f32[2,3] = add(x, h)", "c: f32[2,3] = mul(h, a)", "d: f32[2,3] = broadcast_to(y, shape=(2, 3))",
+        "e: f32[2,3] = add(c, d)", "return b = b, e = e",
+    ]  # fmt: skip
 
 
 def test_fused():

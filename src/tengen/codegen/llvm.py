@@ -32,12 +32,14 @@ from tengen.loops.lang import (
     Load,
     Prefetch,
     Store,
+    as_int,
     const,
     is_const,
     splat,
 )
 
 STACK_ALIGN = 64
+MOST_SIFTED = 4  # as far apart elements may be that are loaded with all between them
 STREAM_ALIGN = 64  # of an address that is written past the caches: that of the widest register
 _SLOT = LANES * 8  # bytes of a stack slot that holds any vector
 _INDEX = ("mul i64 ", "add i64 ", "sub i64 ")  # what indices are made of
@@ -335,6 +337,8 @@ class _Function(Values):
         if s.pairs:
             p = self.address(self.base(s.buffer), _memory_type(dt), self.value(index))
             x = self.fresh(f"load {type_of(s.var.dtype, lanes)}, ptr {p}, align {dt.size}", hint)
+        elif (every := self._every(s)) > 1:
+            x = self._sift(s, every)
         elif s.count is None and index.lanes > 1:
             x = self._gather(s.buffer, index)
         elif s.count is None:
@@ -397,6 +401,34 @@ class _Function(Values):
             return self.address(base, ty, i)
 
         return at
+
+    def _every(self, s: Load) -> int:
+        """The distance of a load's elements, where it is a small number; else 0."""
+        line = affine(s.index) if s.index.lanes > 1 and (s.count is None or self.masks(s.buffer.dtype)) else None
+        step = as_int(line[1]) if line else None
+        return step if step is not None and 1 < step <= MOST_SIFTED else 0
+
+    def _sift(self, s: Load, step: int) -> str:
+        """A load of every `step`-th element: all from the first to the last, in vectors, and those between them left out."""
+        dt, m = s.buffer.dtype, _vector_memory(s.buffer.dtype, LANES)
+        ty, line = _memory_type(dt), affine(s.index)
+        first = self.address(self.base(s.buffer), ty, self.value(line[0]))  # type: ignore[index]
+        whole, last, x = None, (LANES - 1) * step, "poison"
+        if s.count is not None:
+            fill = self.to_memory(self.value(splat(s.other if s.other is not None else const(0, dt))), dt, LANES)
+            whole = lang.minimum(lang.maximum(s.count, 0), LANES)
+        for part in range(step):
+            start = min(part * LANES, last - LANES + 1)  # the last vector ends with the last element
+            p = self.address(first, ty, str(start))
+            if whole is None:
+                v = self.fresh(f"load {m}, ptr {p}, align {dt.size}", "part")
+            else:
+                mask = self.mask(whole * step - (step - 1) - start, dt)
+                name = f"llvm.masked.load.{_mangled_memory(dt)}.p0"
+                v = self.fresh(f"call {m} @{name}(ptr align {dt.size} {p}, <{LANES} x i1> {mask}, {m} poison)", "part")
+            lanes = [f"i32 {LANES + i * step - start if i * step // LANES == part else i}" for i in range(LANES)]
+            x = self.pure(f"shufflevector {m} {x}, {m} {v}, <{LANES} x i32> <{', '.join(lanes)}>")
+        return x if whole is None else self.choose(self.mask(s.count, dt), x, fill, m, LANES)
 
     def _gather(self, b: Buffer, index: Expr) -> str:
         ty, at = _memory_type(b.dtype), self.element(b, index)

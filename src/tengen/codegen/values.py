@@ -288,7 +288,8 @@ class Values:
         if _never_nan(b):  # one comparison that is also true for NaN
             return self.choose(self.compare("u" + beats, dt, lanes, a, b), a, b, ty, lanes)
         best = self.choose(self.compare("o" + beats, dt, lanes, a, b), a, b, ty, lanes)  # x86's min and max instructions
-        return self.choose(self.compare("uno", dt, lanes, a, literal(dt, 0.0, lanes)), a, best, ty, lanes)
+        nan = literal(dt, float("nan"), lanes)  # not a itself, or LLVM would make one choice of the two, and compare twice
+        return self.choose(self.compare("uno", dt, lanes, a, literal(dt, 0.0, lanes)), nan, best, ty, lanes)
 
     def shift(self, op: str, dt: DType, lanes: int, x: str, by: str) -> str:
         """Shifts; by the width or more, or by less than 0, gives 0, or the sign."""

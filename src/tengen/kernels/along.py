@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tengen.base.dtype import DType
 from tengen.kernels.axes import unflatten
-from tengen.kernels.folding import CHUNK, Fold, Frame, State, assign, spread
+from tengen.kernels.folding import CHUNK, TOGETHER, Fold, Frame, State, assign, costs, spread
 from tengen.kernels.lowering import KernelBuilder
 from tengen.kernels.source import Source
 from tengen.loops.builder import as_expr
@@ -45,10 +45,33 @@ def _chunk(k: KernelBuilder, f: Fold, frame: Frame, source: Source, rows: Sequen
     if len(frame.reduced) > 1:
         _runs(k, f, frame, source, rows, states, first, last)
     else:
+        if f.regroups and (as_int(frame.count) or CHUNK) >= TOGETHER * LANES and not costs(source):
+            first = _several(k, f, frame, source, rows, states, first, last)
         for i, count in k.vector_loop(first, last):
             for row, state in zip(rows, states):
                 _element(k, f, state, source.at(k, frame.at(row, (i,), True, count)), i, count)
     return [tuple(k.let(e) for e in f.across(tuple(s.value for s in state))) for state in states]
+
+
+def _several(
+    k: KernelBuilder,
+    f: Fold,
+    frame: Frame,
+    source: Source,
+    rows: Sequence[Row],
+    states: Sequence[Sequence],
+    first: Expr,
+    last: Expr,
+) -> Expr:
+    """Folds `TOGETHER` elements of each lane at a time; returns the position of the first element that is left."""
+    step = TOGETHER * LANES
+    whole = k.let(first + (last - first) // step * step)
+    with k.loop(first, whole, step) as i:
+        places = [i + j * LANES for j in range(TOGETHER)]
+        for row, state in zip(rows, states):
+            found = [spread(source.at(k, frame.at(row, (p,), True, None))) for p in places]
+            assign(k, state, f.fold(tuple(s.value for s in state), found, [ramp() + p for p in places]))
+    return whole
 
 
 def _element(k: KernelBuilder, f: Fold, state: Sequence, x: Expr, position: Expr, count: Expr | None) -> None:

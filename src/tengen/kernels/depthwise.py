@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tengen.base.dtype import DType, bool_
-from tengen.kernels.axes import store_at, unflatten
+from tengen.kernels.axes import store_at, streams, unflatten
 from tengen.kernels.chunks import Chunks
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.pointwise import copy
@@ -177,7 +177,7 @@ class _Stencil:
         self.lo, self.src, self.weights, self.out = lo, src, weights, out
         self.epilogue, self.step_in, self.step_out = epilogue, step_in, step_out
         self.k = lo.kernel(name)
-        self.compute = src.dtype.compute
+        self.compute, self.stream = src.dtype.compute, streams([out])
 
     def write(self, phases: Sequence[Phase]) -> None:
         """Writes and launches the kernel: a piece is some rows of one image, and as many channels as weights stay close by."""
@@ -318,7 +318,7 @@ class _Stencil:
         place = (p.first[0] + y * self.step_out[0], p.first[1] + x * self.step_out[1])
         at = At((self.n, c, *place), 1, count)
         v = cast(v, self.out.dtype) if self.epilogue is None else self.epilogue(k, v, at)
-        store_at(k, self.out, at, v)
+        store_at(k, self.out, at, v, self.stream)
 
 
 # ---- the filter's gradient --------------------------------------------------------------------------------------------------

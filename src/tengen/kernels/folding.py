@@ -56,7 +56,8 @@ class Fold:
         start: the neutral state, as literals. step: (state, element, its flat position) -> state.
         first: (element, position) -> the state of one element. join: two states, the earlier first -> one.
         across: vector state -> scalar state, by the tree. ordered: whether lanes must hold their own elements (see `rotate`).
-        empty: the result of no elements, where it is not `start`.
+        empty: the result of no elements, where it is not `start`. regroups: whether neighbouring elements of a lane may be joined
+            before they meet the state, with the same bits.
     """
 
     start: State
@@ -66,6 +67,19 @@ class Fold:
     across: Callable[[State], State]
     ordered: bool = True
     empty: State | None = None
+    regroups: bool = False
+
+    def fold(self, state: State, elements: Sequence, positions: Sequence[Expr]) -> State:
+        """The state after some elements of each lane, in order: joined with each other first where they may be, as each step waits
+        for the one before it."""
+        if not self.regroups or len(elements) == 1:
+            for x, position in zip(elements, positions):
+                state = self.step(state, x, position)
+            return state
+        parts = [self.first(x, position) for x, position in zip(elements, positions)]
+        while len(parts) > 1:
+            parts = [self.join(*parts[i : i + 2]) if i + 1 < len(parts) else parts[i] for i in range(0, len(parts), 2)]
+        return self.join(state, parts[0])
 
 
 _JOIN: dict[str, Callable[[Expr, Expr], Expr]] = {
@@ -115,6 +129,7 @@ def simple_fold(combine: str, dt: DType) -> Fold:
         lambda a, b: (op(a[0], b[0]),),
         lambda s: (fold(combine, s[0]),),
         empty=(const(0.0, dt),) if combine == "add" and dt.is_float else None,
+        regroups=combine in ("min", "max", "and", "or") or not dt.is_float,
     )
 
 
@@ -423,11 +438,9 @@ class Columns:
         with k.loop(first, whole, step, "rows") as r, k.loop(0, LANES, name="lane") as l:
             for j, count in k.vector_loop(0, n, "j"):
                 state = self._get(self.lanes, l * self.width + j)
-                for i in range(TOGETHER):
-                    position = r + l + i * LANES
-                    x = spread(source.at(k, frame.at((*row, start + j), (position,), True, count)))
-                    state = self.f.step(state, x, splat(position))
-                self._put(self.lanes, l * self.width + j, state)
+                places = [r + l + i * LANES for i in range(TOGETHER)]
+                found = [spread(source.at(k, frame.at((*row, start + j), (p,), True, count))) for p in places]
+                self._put(self.lanes, l * self.width + j, self.f.fold(state, found, list(map(splat, places))))
         return whole
 
     def _accumulate_flat(self, source: Source, first: Expr, last: Expr) -> None:

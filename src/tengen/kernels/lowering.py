@@ -141,6 +141,8 @@ class KernelBuilder(Builder):
 
     def write(self, a: Array) -> Buffer:
         """The buffer of an array that the kernel writes (and may read)."""
+        if a.id in self.local:
+            return self.local[a.id]
         if a.id not in self._by_id:
             self._by_id[a.id] = self.output("y", a.dtype)
         self._by_id[a.id].role = "out"

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 
+from tengen.base.dtype import DType
 from tengen.kernels.along import fold_along
-from tengen.kernels.axes import store_at, unflatten
+from tengen.kernels.axes import store_at, streams, unflatten
 from tengen.kernels.folding import (
     Columns,
     Fold,
@@ -26,12 +28,13 @@ from tengen.kernels.folding import (
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.pointwise import grain, pointwise
 from tengen.kernels.reduce import Reduced, Spread, reduce
-from tengen.kernels.source import Elementwise, Leaf, Literal, Source, broadcast
+from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source, broadcast
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, const, maximum, minimum, splat
 
 FEW_ROWS = 8  # known to be fewer than this, rows of LONG elements and more are not fused: there is too little to share out
 LONG = 1 << 16
+KEPT = 1 << 15  # bytes of a row that are kept in scratch memory, where its results go past the caches
 
 
 def rowwise(lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], axes: Sequence[int], name: str = "rowwise") -> None:
@@ -92,6 +95,7 @@ class _Rows:
         self.whole = [(s, o) for s, o, w in pairs if w]
         self.single = [(s, o) for s, o, w in pairs if not w]
         self.reads = {r: r.source for r in found}
+        self.stream = streams([o for _, o in self.whole])
         self._keep()
 
     def _keep(self) -> None:
@@ -101,6 +105,12 @@ class _Rows:
         if not self.whole or not isinstance(s, Elementwise) or s.dtype is not self.whole[0][1].dtype or not costs(s):
             return
         out = self.whole[0][1]
+        if self.stream:
+            length = as_int(self.frame.count)
+            if self.frame.across or length is None or length * out.dtype.size > KEPT:
+                self.stream = False
+            else:
+                out = self._row(out.dtype, length)
         table: dict[Source, Source] = {s: Leaf(out), **{r: r for r in self.found}}
         whole = [(_replaced(x, table), o) for x, o in self.whole]
         # The output may lie over an input: then what follows must not read an element that the output has replaced.
@@ -110,6 +120,21 @@ class _Rows:
         if any(a == out for x, _ in whole for a in _stored(x)):
             self.whole = whole
             self.reads[self.found[-1]] = _Kept(s, out)
+
+    def _row(self, dtype: DType, length: int) -> Array:
+        """A row in scratch memory."""
+        row = Array(("row", self.k.name), dtype, tuple(self.frame.extents), (), 0)
+        self.k.local[row.id] = self.k.scratch("row", dtype, length)
+        strides, step = [0] * row.ndim, 1
+        for axis in reversed(self.frame.reduced):
+            strides[axis], step = step, step * (as_int(self.frame.extents[axis]) or 0)
+        return replace(row, strides=tuple(strides))
+
+    def _following(self) -> list[tuple[Array, Index]]:
+        """The arrays that rows are read from, and how far on the next row is."""
+        last, inner = self.frame.kept[-1], self.frame.reduced[-1]
+        found = dict.fromkeys(a for r in self.found for a in r.source.leaves() or ())
+        return [(a, a.strides[last]) for a in found if as_int(a.strides[inner]) == 1 and as_int(a.strides[last]) != 0]
 
     def _fold(self, r: Reduced) -> Fold:
         return simple_fold(r.combine, r.dtype)
@@ -123,22 +148,28 @@ class _Rows:
         first = k.let(piece * per)
         with k.loop(first, minimum(first + per, rows), name="row") as r:
             row = unflatten(k, r, frame.rows)
+            at = frame.at(row, [0] * len(frame.reduced), False)
             for red in self.found:
                 f = self._fold(red)
-                state = fold_along(k, f, frame, self.reads[red], row, (const(0), frame.chunks))
+                source = self._held([self.reads[red]], at)[0]
+                if self.stream and red is self.found[-1]:
+                    source = _Ahead(source, self._following())
+                state = fold_along(k, f, frame, source, row, (const(0), frame.chunks))
                 v = k.let(settled(f, frame, state)[0], "row_value")
                 k.given[red] = lambda at, v=v: splat(v) if at.lanes > 1 else v
-            at = frame.at(row, [0] * len(frame.reduced), False)
             for s, o in self.single:
                 store_at(k, o, frame.out_at(row), s.at(k, at))
-            found = dict.fromkeys(v for s, _ in self.whole for v in _row_values(s))
-            held = {s: _Held(k.let(s.at(k, at), "row_value"), s) for s in found}
-            whole = [
-                (_replaced(s, {**{r: r for r in self.found}, **held}), o) for s, o in self.whole
-            ]  # once per row, not for each vector
+            whole = list(zip(self._held([s for s, _ in self.whole], at), [o for _, o in self.whole]))
             if self.whole:
                 self._positions(lambda outer: self._vectors(row, outer, whole))
         k.given.clear()
+
+    def _held(self, sources: Sequence[Source], at: At) -> list[Source]:
+        """The sources with what is one value per row computed here, once, and not for each vector."""
+        found = dict.fromkeys(v for s in sources for v in _row_values(s))
+        table: dict[Source, Source] = {r: r for r in self.found}
+        table |= {s: _Held(self.k.let(s.at(self.k, at), "row_value"), s) for s in found}
+        return [_replaced(s, table) for s in sources]
 
     def _positions(self, body) -> None:
         """Runs `body` for all coordinates of the reduced axes but the last."""
@@ -155,7 +186,7 @@ class _Rows:
     def _store_whole(self, at, whole: list) -> None:
         values = [s.at(self.k, at) for s, _ in whole]
         for (_, o), v in zip(whole, values):
-            store_at(self.k, o, at, v)
+            store_at(self.k, o, at, v, self.stream)
 
     def across(self) -> None:
         """Rows that lie side by side, the vector across them."""
@@ -218,6 +249,19 @@ class _Kept(Source):
         v = self.source.at(k, at)
         store_at(k, self.out, at, v)
         return v
+
+
+class _Ahead(Source):
+    """A source, and hints at what the next row reads at the same place: while results are stored past the caches, nothing is
+    read, and a processor does not know that there is a next row."""
+
+    def __init__(self, source: Source, arrays: Sequence[tuple[Array, Index]]):
+        self.source, self.arrays, self.shape, self.dtype = source, arrays, source.shape, source.dtype
+
+    def value(self, k, at):
+        for a, step in self.arrays:
+            k.prefetch(k.read(a), a.index(at.coords) + step)
+        return self.source.at(k, at)
 
 
 def _of_row(s: Source) -> bool:

@@ -6,9 +6,11 @@ only windows that can reach the border ask where it is. Short folds are written 
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import and_
 
 from tengen.base.dtype import DType
 from tengen.kernels.folding import UNROLLED, Fold, in_registers
@@ -45,21 +47,31 @@ class Windows(Source):
 
     def value(self, k, at):
         geo, n = self.geometry, len(self.geometry.kernel)
-        place, checks = [], []
+        place, checks, ends = [], [], []
         for axis, (space, count, stride, padding) in enumerate(zip(geo.space, geo.count, geo.stride, geo.padding)):
             window, offset = _coordinate(at, 2 + axis), _coordinate(at, 2 + n + axis)
             pixel = as_expr(window * stride + offset - padding)
             known = [as_int(d) for d in (offset, space, count)]
             first = 0 if known[0] is None else known[0]
             last = geo.kernel[axis] - 1 if known[0] is None else known[0]
+            begin = as_expr(at.coords[2 + axis] * stride + at.coords[2 + n + axis] - padding)  # of the first lane
             if first < padding:
                 checks.append(pixel >= 0)
+                ends.append(begin >= 0)
             if known[1] is None or known[2] is None or (known[2] - 1) * stride + last - padding >= known[1]:
                 checks.append(pixel < space)
+                ends.append(begin + (pixel.lanes - 1) * stride < space)
             place.append(pixel)
         where, inside = _guarded(k, at, place, geo.space, checks)
         if inside is None:
             return where.load(k, self.x)
+        if inside.lanes > 1 and at.vec is not None and at.vec < 2 + n:  # along a row: most vectors lie inside whole
+            v = k.var(splat(self.fill), name="pixels")
+            with k.if_(k.let(functools.reduce(and_, ends))):
+                v.set(At((*at.coords[:2], *place), None, at.count).load(k, self.x))
+            with k.else_():
+                v.set(select(inside, where.load(k, self.x), splat(self.fill)))
+            return v.value
         if where.vec is not None:
             step, index = self.x.strides[where.vec], self.x.index(where.coords)
             index = index if as_int(step) == 1 else ramp() * step + index
@@ -132,7 +144,7 @@ def _guarded(
             count = k.let(select(inside, const(LANES) if count is None else count, const(0)))
         else:
             place = [maximum(minimum(p, as_expr(d) - 1), 0) for p, d in zip(place, extents)]
-    where = At((*at.coords[:2], *(k.let(p) for p in place)), vec, None)
+    where = At((*at.coords[:2], *(k.let(p) if p.lanes == 1 else p for p in place)), vec, None)
     where.count = count if where.lanes > 1 else None
     return where, inside
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tengen.ir.graph import Graph, Value, attr_key
 from tengen.ir.rewrite import live_nodes
+from tengen.ops.define import lookup
 
 
 def remove_dead_code(graph: Graph) -> Graph:
@@ -79,3 +80,36 @@ def remove_identities(graph: Graph) -> Graph:
     g.nodes = kept
     g.redirect_results(table)
     return g
+
+
+def remove_broadcasts(graph: Graph) -> Graph:
+    """Elementwise nodes repeat their operands along unit axes by themselves: what is made of a reduction and was repeated for them
+    is read as it is, so that it is seen to be one value of a row.
+
+    before: ``%r = sum(%x, axes=(1,), keepdims=true); %a = broadcast_to(%r, shape=(2, 3)); %b = add(%y, %a)`` of f32[2,3]
+    after:  ``%r = sum(%x, axes=(1,), keepdims=true); %b = add(%y, %r)``
+    """
+    g = graph.copy()
+    known: dict[Value, bool] = {}
+    for n in g.nodes:
+        if n.op == "fused" or lookup(n.op).kind != "elementwise":
+            continue
+        for i, v in enumerate(n.inputs):
+            if v is None or v.node is None or v.node.op != "broadcast_to" or not _of_rows(v.node.inputs[0], known):
+                continue
+            inputs = [*n.inputs[:i], v.node.inputs[0], *n.inputs[i + 1 :]]
+            types = lookup(n.op).infer_types([None if x is None else x.type for x in inputs], n.attrs)
+            if list(types) == [x.type for x in n.outputs]:
+                n.inputs = inputs
+    return g
+
+
+def _of_rows(v: Value | None, known: dict[Value, bool]) -> bool:
+    """Whether a value is a reduction with its axes kept, or computed from one of its shape."""
+    if v is None or v.node is None or v.node.op == "fused":
+        return False
+    if v not in known:
+        n, op = v.node, lookup(v.node.op)
+        same = [x for x in n.inputs if x is not None and x.type.shape == v.type.shape] if op.kind == "elementwise" else []
+        known[v] = bool(n.attrs.get("keepdims")) if "reduced" in op.rules else any(_of_rows(x, known) for x in same)
+    return known[v]
