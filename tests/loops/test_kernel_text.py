@@ -12,6 +12,7 @@ from kernels_by_chance import kernels, literals
 from tengen.base.dtype import ALL, float32, int64
 from tengen.base.errors import VerifyError
 from tengen.loops.builder import Builder
+from tengen.loops.form import form
 from tengen.loops.interp import interpret
 from tengen.loops.lang import Buffer, Expr, Kernel, cast, cdiv, const, expr, maximum, minimum, ramp, splat, var
 from tengen.loops.text import parse_expr, parse_kernel, print_expr, print_kernel
@@ -212,3 +213,17 @@ def test_only_text_is_text():
     with pytest.raises(VerifyError):
         parse_kernel(None)
     assert parse_expr("N * 2") is expr("mul", (var("N"), const(2)), int64)
+
+
+@QUICK
+@given(kernels(), st.randoms(use_true_random=False))
+def test_kernels_have_one_form_where_they_have_one_text(k, random):
+    again = parse_kernel(print_kernel(k))
+    assert form(again) == form(k) == form(dataclasses.replace(k, name="another"))
+    lines = print_kernel(k).splitlines(keepends=True)
+    random.shuffle(lines)
+    try:
+        other = parse_kernel("".join(lines))
+    except VerifyError:
+        return
+    assert (form(other) == form(k)) == (print_kernel(other) == print_kernel(k))

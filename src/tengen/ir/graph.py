@@ -12,7 +12,7 @@ Read next: `verify.py` (what a graph must obey), `text.py` (how it is written do
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -293,6 +293,26 @@ def attr_key(value: Any) -> Any:
     if isinstance(value, (DType, Graph, Expr)):
         return value
     return (type(value).__name__, value.hex() if isinstance(value, float) else value)
+
+
+def graph_key(g: Graph) -> Hashable:
+    """A key under which graphs that compute the same are equal: names and the user's lines do not count, data does."""
+    number: dict[Value | None, int] = {None: -1}
+    for v in g.sources():
+        number[v] = len(number)
+    nodes = []
+    for n in g.nodes:
+        nodes.append((n.op, tuple(number[v] for v in n.inputs), attrs_key(n.attrs), tuple(v.type for v in n.outputs)))
+        for v in n.outputs:
+            number[v] = len(number)
+    constants = tuple((c.value.type, None if c.data is None else c.data.tobytes()) for c in g.constants.values())
+    sources = tuple(v.type for v in g.inputs), tuple(s.read.type for s in g.states.values())
+    return sources, constants, tuple(nodes), tuple(number[v] for v in g.results())
+
+
+def attrs_key(attrs: Mapping[str, Any]) -> Hashable:
+    """`attr_key` of all attributes of a node."""
+    return tuple((k, attr_key(v)) for k, v in attrs.items())
 
 
 def attr_extents(attrs: Mapping[str, Any]) -> list[Expr]:

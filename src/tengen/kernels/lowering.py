@@ -10,7 +10,7 @@ Read next: `source.py` (what flows into a kernel), `pointwise.py` (the simplest 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -116,6 +116,24 @@ def by_repeat(launches: Sequence[Launch]) -> Iterator[tuple[Repeat | None, list[
         yield some[0][1].repeat, some
 
 
+@dataclass(frozen=True)
+class _Pattern:
+    """What was launched for some arrays, less where it was: buffers are the numbers in which they came up.
+
+    Attributes:
+        temps: those that were taken. launches: kernels with their buffers and the position of their repeat, if any.
+            repeats: count, steady buffers, apart. packed: what `once` has made since: key, array. names: of the kernels that were
+            begun. chosen: the meanings of the schedules that were asked for.
+    """
+
+    temps: list[tuple[DType, Index]]
+    launches: list[tuple[Kernel, list[int], int | None]]
+    repeats: list[tuple[Index, list[int], bool]]
+    packed: list[tuple[Array, Hashable, Array]]
+    names: list[str]
+    chosen: list[str]
+
+
 class KernelBuilder(Builder):
     """A `Builder` whose buffers are the program's; every kernel of a program takes the program's integer parameters."""
 
@@ -168,6 +186,9 @@ class Lowering:
         self.where: str | None = None  # the user's line that is being lowered
         self.temps: dict[Hashable, tuple[DType, Index]] = {}
         self._names: dict[str, int] = {}
+        self._begun: list[str] = []  # names of kernels, before they were made unique
+        self._asked: list[str] = []  # meanings of choices, whenever one was asked for
+        self._patterns: dict[Hashable, _Pattern] = {}  # what `alike` has launched
         self._made: dict[tuple, Array] = {}
         self._repeat: Repeat | None = None
         self._begin = 0  # where the launches of `_repeat` begin
@@ -180,16 +201,83 @@ class Lowering:
 
     def kernel(self, name: str) -> KernelBuilder:
         """A new kernel; names are made unique within the program."""
+        n = self._begin_kernel(name)
+        return KernelBuilder(f"{name}_{n}" if n else name, self.ints if self._repeat is None else [*self.ints, STEP])
+
+    def _begin_kernel(self, name: str) -> int:
+        """How many kernels of this name were begun before."""
+        self._begun.append(name)
         n = self._names.get(name, 0)
         self._names[name] = n + 1
-        return KernelBuilder(f"{name}_{n}" if n else name, self.ints if self._repeat is None else [*self.ints, STEP])
+        return n
 
     def launch(self, k: KernelBuilder) -> None:
         """Runs the kernel after all launched before."""
-        kernel = k.build()
-        self.launches.append(Launch(kernel, k.ids, self.where, self.node, self._repeat))
-        written = {id for id, b in zip(k.ids, kernel.buffers) if b.role == "out"}
+        self._launch(k.build(), k.ids, self._repeat)
+
+    def _launch(self, kernel: Kernel, ids: tuple[Hashable, ...], repeat: Repeat | None) -> None:
+        self.launches.append(Launch(kernel, ids, self.where, self.node, repeat))
+        written = {id for id, b in zip(ids, kernel.buffers) if b.role == "out"}
         self._made = {key: made for key, made in self._made.items() if key[0] not in written}
+
+    def alike(self, meaning: Hashable, arrays: Sequence[Array | None], run: Callable[[Lowering], None]) -> None:
+        """Runs `run`, which launches what computes something of these arrays; or launches the same kernels on these, where
+        something of the same meaning was run for arrays that lie alike. A network repeats its layers, and to write a kernel
+        takes milliseconds.
+
+        Args:
+            meaning: whatever else decides what `run` launches.
+        """
+        if self._repeat is not None:
+            return run(self)
+        number: dict[Hashable, int] = {}
+        key = self._situation(meaning, arrays, number)
+        if key in self._patterns:
+            return self._launch_pattern(self._patterns[key], list(number))
+        made, temps, launches = dict(self._made), len(self.temps), len(self.launches)
+        begun, asked = len(self._begun), len(self._asked)
+        run(self)
+        taken = list(self.temps.items())[temps:]
+        for id, _ in taken:
+            number.setdefault(id, len(number))
+        new = self.launches[launches:]
+        repeats = list(dict.fromkeys(x.repeat for x in new if x.repeat is not None))
+        place = lambda ids: [number[id] for id in ids]
+        self._patterns[key] = _Pattern(
+            [t for _, t in taken],
+            [(x.kernel, place(x.ids), repeats.index(x.repeat) if x.repeat is not None else None) for x in new],
+            [(r.count, place(r.steady), r.apart) for r in repeats],
+            [(_at(source, number), how, _at(a, number)) for (_, source, how), a in self._made.items()
+             if made.get((source.id, source, how)) is not a],
+            self._begun[begun:],
+            self._asked[asked:],
+        )  # fmt: skip
+
+    def _situation(self, meaning: Hashable, arrays: Sequence[Array | None], number: dict[Hashable, int]) -> Hashable:
+        """All that decides what is launched: arrays by how they lie, buffers by their kind and by which of them are the same, what
+        `once` has made of them. `number` is filled with the buffers in order."""
+        at = lambda a: _at(a, {a.id: number.setdefault(a.id, len(number))})
+        lie = tuple(None if a is None else at(a) for a in arrays)
+        packed = tuple((at(source), how, at(a)) for (id, source, how), a in self._made.items() if id in number)
+        return meaning, lie, packed, tuple(id[0] if isinstance(id, tuple) else id for id in number)
+
+    def _launch_pattern(self, p: _Pattern, ids: list[Hashable]) -> None:
+        """Launches a pattern on buffers, in order of their numbers; the pattern's own temporaries follow them."""
+        for dtype, n in p.temps:
+            ids.append(("temp", self._first + len(self.temps)))
+            self.temps[ids[-1]] = (dtype, n)
+        for name in p.names:
+            self._begin_kernel(name)
+        for text in p.chosen:
+            self._note_choice(text)
+        repeats = [Repeat(count, frozenset(ids[i] for i in steady), apart) for count, steady, apart in p.repeats]
+        for r in repeats:
+            self._forget_all_but(r.steady)
+        for kernel, places, i in p.launches:
+            self._launch(kernel, tuple(ids[j] for j in places), None if i is None else repeats[i])
+        for source, how, made in p.packed:
+            source = _at(source, ids)
+            self._made[source.id, source, how] = _at(made, ids)
 
     def choose(self, meaning: Callable[[], str], rule: S, fits: Callable[[S], str]) -> S:
         """The schedule of a kernel: what tuning found for the same problem, or what the rule says. A program with integer
@@ -202,10 +290,14 @@ class Lowering:
             return rule
         text = meaning()
         taken = answer(self.schedules, text, rule, fits)
-        c = self.choices.setdefault(text, Choice(text, rule, taken, fits))  # type: ignore[arg-type]
-        if self.node is not None:
-            c.nodes.add(self.node)
+        self.choices.setdefault(text, Choice(text, rule, taken, fits))  # type: ignore[arg-type]
+        self._note_choice(text)
         return taken
+
+    def _note_choice(self, text: str) -> None:
+        self._asked.append(text)
+        if self.node is not None:
+            self.choices[text].nodes.add(self.node)
 
     def once(self, source: Array, how: Hashable, make: Callable[[], Array]) -> Array:
         """What `make` launches of `source` (packed operands): made before in the same way, it is used again, as long as nobody
@@ -251,3 +343,8 @@ class Lowering:
         self._repeat, self._begin = repeat, len(self.launches)
         self.launches += inside
         return made
+
+
+def _at(a: Array, ids: Mapping[Hashable, Hashable] | Sequence[Hashable]) -> Array:
+    """The same window on the buffer that stands in `ids` for its own."""
+    return replace(a, id=ids[a.id])  # type: ignore[index, call-overload]

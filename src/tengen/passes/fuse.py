@@ -201,28 +201,57 @@ def _join_reductions(g: Graph, of: dict[int, list[Group]], users) -> None:
     """Reductions along the same axes of the same shape that read something of that shape together become one group."""
     place = {id(n): i for i, n in enumerate(g.nodes)}
     waiting: dict[tuple, list[Group]] = {}
+    leads = _leads(g, of, users)
     for n in g.nodes:
         for b in of.get(id(n), ())[:1]:
             if b.anchor is not n or "reduced" not in lookup(n.op).rules or b.rows is not None or b.extra:
                 continue
             alike = waiting.setdefault((b.shape, tuple(n.attrs["axes"])), [])
-            a = next((a for a in alike if _joins(a, b, users, of)), None)
+            a = next((a for a in alike if _joins(a, b, leads)), None)
             if a is None:
                 alike.append(b)
                 continue
             a.nodes = sorted({*a.nodes, *b.nodes}, key=lambda m: -place[id(m)])
             for m in b.nodes:
                 of[id(m)] = list(dict.fromkeys(a if x is b else x for x in of[id(m)]))
+            (bit_a, to_a), (bit_b, to_b) = leads[id(a)], leads[id(b)]
+            for unit, (bit, to) in leads.items():
+                if to & (bit_a | bit_b) or unit == id(a):
+                    leads[unit] = bit, to | to_a | to_b | (0 if unit == id(a) else bit_a)
 
 
-def _joins(a: Group, b: Group, users, of: dict[int, list[Group]]) -> bool:
+def _joins(a: Group, b: Group, leads: dict[int, tuple[int, int]]) -> bool:
     """Whether two reductions read something large together and neither needs the other."""
     outside = lambda group: {v for v in group.reads() if v.type.shape == group.shape and v.node not in group.nodes}
     if not outside(a) & outside(b) or len(a.nodes) + len(b.nodes) > MAX_NODES or len(outside(a) | outside(b)) > MAX_INPUTS:
         return False
-    ends = lambda group: [m.outputs[0] for m in group.nodes if "reduced" in lookup(m.op).rules]
-    after = lambda group: [r for v in ends(group) for r in users.get(v, ())]
-    return not _reaches(after(a), b, users, of) and not _reaches(after(b), a, users, of)
+    (bit_a, to_a), (bit_b, to_b) = leads[id(a)], leads[id(b)]
+    return not to_a & bit_b and not to_b & bit_a
+
+
+def _leads(g: Graph, of: dict[int, list[Group]], users) -> dict[int, tuple[int, int]]:
+    """For each group, and each node of none: a bit of its own, and the bits of all that it leads to. Large graphs have thousands
+    of groups, and a walk from each would be long. A value that several groups compute each is stored by none of them."""
+    units = lambda n: of.get(id(n)) or [n]
+    after: dict[int, set[int]] = {}
+    for n in g.nodes:
+        mine = units(n)
+        for u in mine:
+            readers = after.setdefault(id(u), set())
+            if len(mine) == 1:
+                readers |= {id(w) for v in n.outputs for r in users.get(v, ()) for w in units(r)} - {id(u)}
+    bits = {u: 1 << i for i, u in enumerate(after)}
+    leads = dict.fromkeys(after, 0)
+    changed = True
+    while changed:  # nearly in order: a few rounds
+        changed = False
+        for u in reversed(after):
+            to = leads[u]
+            for w in after[u]:
+                to |= bits[w] | leads[w]
+            changed |= to != leads[u]
+            leads[u] = to
+    return {u: (bits[u], leads[u]) for u in leads}
 
 
 def _reaches(starts: list[Node], group: Group, users, of: dict[int, list[Group]]) -> bool:

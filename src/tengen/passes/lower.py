@@ -11,7 +11,7 @@ from functools import partial
 
 from tengen.base.dtype import bool_
 from tengen.base.errors import VerifyError
-from tengen.ir.graph import Graph, Node, Value
+from tengen.ir.graph import Graph, Node, Value, attrs_key, graph_key
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides
 from tengen.kernels.pointwise import copy, pointwise
 from tengen.kernels.reduce import reduce_together
@@ -119,7 +119,8 @@ def _lower_node(
     run = _computing(n, ins, [env[v] for v in n.outputs])
     assert lo.node is not None
     lo.nodes[lo.node] = run
-    run(lo)
+    meaning = graph_key(n.attrs["body"]) if n.op == "fused" else (n.op, attrs_key(n.attrs))
+    lo.alike((meaning, len(ins)), [*ins, *(env[v] for v in n.outputs)], run)
 
 
 def _destination(lo: Lowering, v: Value, wanted: dict[Value, Hashable], lies: dict[Value, Array]) -> Array:

@@ -23,8 +23,9 @@ from tengen.codegen.target import Target
 from tengen.ir.graph import Check
 from tengen.kernels.lowering import Array, Launch, Lowering, by_repeat
 from tengen.kernels.schedule import Schedule
+from tengen.loops.form import form
 from tengen.loops.interp import evaluate
-from tengen.loops.lang import Expr, Index, as_int
+from tengen.loops.lang import Expr, Index, Kernel, as_int
 from tengen.loops.text import print_kernel
 from tengen.loops.verify import verify
 from tengen.runtime import compile as compiler
@@ -171,8 +172,8 @@ def build(lo: Lowering, inputs: Sequence[Hashable], outputs: Sequence[Hashable],
     """Plans memory and writes the program's LLVM IR. Nothing is compiled yet. record: it hands every launch to `parallel`, as
     `launch_log.py` wants it; the kernels are the same."""
     if config.check:
-        for launch in lo.launches:
-            verify(launch.kernel)
+        for kernel in dict.fromkeys(launch.kernel for launch in lo.launches):
+            verify(kernel)
     if config.debug >= 3:
         for launch in lo.launches:
             print(print_kernel(launch.kernel))
@@ -209,15 +210,13 @@ def build(lo: Lowering, inputs: Sequence[Hashable], outputs: Sequence[Hashable],
     if record:  # two words before the arguments: which plan, which launch
         head = f"  %frame = alloca [{widest + 2} x ptr], align 16\n  %args = getelementptr ptr, ptr %frame, i64 2"
         head += "\n  %launch = getelementptr ptr, ptr %frame, i64 1"
-    unique: dict[str, str] = {}
-    kernels = []
+    unique: dict[Hashable, Kernel] = {}
+    functions: dict[Kernel, str] = {}
 
     def run(number: int, launch: Launch, ints: str) -> None:
-        body = print_kernel(launch.kernel).replace(launch.kernel.name, "K", 1)
-        if body not in unique:
-            unique[body] = launch.kernel.name
-            kernels.append(launch.kernel)
-        fn = unique[body]
+        if launch.kernel not in functions:
+            functions[launch.kernel] = unique.setdefault(form(launch.kernel), launch.kernel).name
+        fn = functions[launch.kernel]
         for a, id in enumerate(launch.ids):
             slot = f"%s{len(lines)}"
             lines.append(f"  {slot} = getelementptr ptr, ptr %args, i64 {a}\n  store ptr {where[id]}, ptr {slot}")
@@ -245,14 +244,14 @@ def build(lo: Lowering, inputs: Sequence[Hashable], outputs: Sequence[Hashable],
         head += "\n  store i64 %plan, ptr %frame"
     body = "\n".join([head, *lines])
     run = f"define void @run(ptr %buffers, ptr %ints, ptr %parallel) {{\nentry:\n{body}\n  ret void\n}}\n"
-    text = emit_module(kernels, lo.target, run)
+    text = emit_module(list(unique.values()), lo.target, run)
     if config.debug >= 4:
         print(text)
     if config.debug >= 5:
         print(compiler.assembly(text, lo.target))
     recorded = list(lo.launches) if record else None
     return Program(
-        name, text, lo.target, len(inputs), len(outputs), list(lo.ints), derived, temps, len(kernels), launches=recorded,
+        name, text, lo.target, len(inputs), len(outputs), list(lo.ints), derived, temps, len(unique), launches=recorded,
         object=object_name(text, lo.target),
     )  # fmt: skip
 
