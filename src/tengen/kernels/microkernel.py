@@ -53,7 +53,7 @@ class _Panel:
     following: Expr | None = None
 
 
-Lines = tuple[Expr, Index, Expr]  # of memory that is fetched early: where the first is, how far apart they are, how many
+Lines = tuple[Callable[[Expr], Expr], Expr]  # of memory that is fetched early: where each is, and how many there are
 
 
 class _Kernel:
@@ -277,9 +277,9 @@ class _Kernel:
                     k.prefetch(*where.place(k, self.partial))
                 where.fetch(k)
         if to_come is not None:
-            at, far, count = to_come(i)
+            line, count = to_come(i)
             with k.loop(0, count, name="line") as j:
-                k.prefetch(k.read(p.a), at + j * far)
+                k.prefetch(k.read(p.a), line(j))
         if self.ahead:
             panels = cdiv(self.column_stop - self.column, self.t.columns)
             number = (panel.column - self.column) // self.t.columns
@@ -313,11 +313,12 @@ class _Kernel:
     def rows_to_come(self, panel: _Panel, tile: Expr, tiles: Range) -> Callable[[Expr], Lines] | None:
         """What a tile fetches of the rows of `a` in the block that comes next: each tile on each panel a share of them. Of a piece
         they are the next rows, or the first ones in the next chunk; then those of the piece that follows it. None where they
-        are not at one distance."""
+        are not dense, or where they lie takes divisions to find."""
         p, t, k = self.p, self.t, self.k
         m, kk = p.walk("m", "a"), p.walk("k", "a")
         inner = kk if t.along_k else m
-        if self.border is not None or max(len(m.extents), len(kk.extents)) > 1 or as_int(inner.step) != 1:
+        several = m.extents[1:] + kk.extents[1:]
+        if as_int(inner.step) != 1 or (several and not t.along_k) or None in map(as_int, several):
             return None
         high, each = t.block // t.rows, LINE // p.a.dtype.size
         first, start = k.let(tile + high), panel.ks[0]
@@ -328,14 +329,19 @@ class _Kernel:
         panels, number = cdiv(self.column_stop - self.column, t.columns), (panel.column - self.column) // t.columns
         if t.along_k:
             share = k.let(as_expr(cdiv(t.rows, panels)))
-            at = k.let(self.a_base + (t.row(first) + number * share) * m.step + start)
+            row, start = k.let(t.row(first) + number * share), k.let(start)
             lines = -(-p.chunks.longest // each)
-            return lambda i: (k.let(at + i * each), m.step, k.let(select(i < lines, share, const(0))))
+
+            def along_k(i: Expr) -> Lines:
+                at = k.let(self.a_base + kk.at(k, start + i * each))
+                return lambda j: at + m.at(k, row + j), k.let(select(i < lines, share, const(0)))
+
+            return along_k
         number = k.let(number * high + (tile - tiles[0]))
         at = k.let(self.a_base + t.row(first - (tile - tiles[0])) + number * each + start * kk.step)
         positions = self.part * (1 + p.pairs)
         count = k.let(select(number < t.block // each + 1, const(positions), const(0)))
-        return lambda i: (k.let(at + i * positions * kk.step), kk.step, count)
+        return lambda i: (lambda j: at + (i * positions + j) * kk.step, count)
 
     # ---- from `sums` to out
 
