@@ -87,7 +87,7 @@ class _Kernel:
             self.panel = self.k.scratch("panel", p.packed, self.depth * t.columns * self.panels)
         self.panel_step = as_int(p.walk("k", "b").step) or 0 if t.direct_b else t.columns  # from one position of k to the next
         m = p.walk("m", "a")
-        dense = p.border is None and not t.along_k and len(m.extents) == 1 and as_int(m.step) == 1
+        dense = not t.along_k and None not in map(as_int, m.extents[1:]) and as_int(m.step) == 1
         self.a_ahead = dense and (not self.one_chunk or (t.direct and t.direct_b and len(p.g) > 0))
         several = not self.one_chunk and packed is None and None not in map(as_int, (p.rows, p.columns, p.chunks.positions))
         n = p.walk("n", "b")
@@ -303,11 +303,11 @@ class _Kernel:
         deep, found = p.chunks.longest, []
         if self.a_ahead:
             high = t.rows if t.tall is None else 1
-            at, width = bases[0] + self.first, self.stop - self.first
-            found.append(Ahead.of(k, p.a, at, p.walk("k", "a"), start, deep, width, high, times))
+            rows = self.first, self.stop
+            found.append(Ahead.of(k, p.a, bases[0], p.walk("m", "a"), rows, p.walk("k", "a"), start, deep, high, times))
         if self.b_ahead:
-            at, width = bases[1] + self.column, self.column_stop - self.column
-            found.append(Ahead.of(k, p.b, at, p.walk("k", "b"), start, deep, width, t.columns, times))
+            columns = self.column, self.column_stop
+            found.append(Ahead.of(k, p.b, bases[1], p.walk("n", "b"), columns, p.walk("k", "b"), start, deep, t.columns, times))
         return found
 
     def rows_to_come(self, panel: _Panel, tile: Expr, tiles: Range) -> Callable[[Expr], Lines] | None:
