@@ -443,6 +443,18 @@ def test_long_sums_whose_operands_are_read_where_they_lie():
         check(a.reshape(3, 200, m).transpose(0, 2, 1), b.reshape(3, 200, n), (1, 1, 1, 1), modes=(False,))
 
 
+@pytest.mark.parametrize("kind", ["float16", "float32", "int64"])
+def test_filters_whose_channels_lie_outside_of_their_window(kind, monkeypatch):
+    """Are packed in the order of memory: whole squares of positions and columns, and what is left of both."""
+    turned, turn = [], tengen.kernels.packing._turn_panel
+    monkeypatch.setattr(tengen.kernels.packing, "_turn_panel", lambda *x: turned.append(1) or turn(*x))
+    shapes = [(32, 16, 3, 3), (50, 37, 3, 3), (17, 5, 1, 2), (100, 70, 2, 3), (3, 1, 3, 2)]
+    for number, shape in enumerate(shapes):
+        w = data(shape, kind, number).transpose(2, 3, 1, 0)
+        check(data((120, *w.shape[:3]), kind, 9), w, (0, 1, 3, 1), modes=(False,))
+    assert len(turned) == 4  # one channel: its window is dense in logical order
+
+
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 def test_pieces_that_pack_their_columns(kind, monkeypatch):
     """Have the bits of a launch that packs them: `a` dense along the sum and across it, b both ways, pixels of a strided image."""

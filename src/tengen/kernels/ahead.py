@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tengen.kernels.axes import unflatten
 from tengen.kernels.chunks import Walk
 from tengen.kernels.lowering import Array, KernelBuilder
 from tengen.loops.builder import as_expr
@@ -22,12 +21,15 @@ class Ahead:
     """Rows of an operand, dense, one for each position of k: lines below each other are fetched in some shares, then those beside.
 
     Attributes:
-        array: the operand. at: of it, the element of the first line at position 0. walk: of positions. start: the first position.
-        each: elements of a line. columns: lines beside each other. shares: of a column of lines. count: lines of a share.
+        array: the operand. base: where it begins. across: the walk along which it is dense, first: the element there of the first
+        line. walk: of positions. start: the first position. each: elements of a line. columns: lines beside each other.
+        shares: of a column of lines. count: lines of a share.
     """
 
     array: Array
-    at: Expr
+    base: Expr
+    across: Walk
+    first: Expr
     walk: Walk
     start: Expr
     each: int
@@ -37,27 +39,25 @@ class Ahead:
 
     @staticmethod
     def of(
-        k: KernelBuilder, array: Array, at: Index, walk: Walk, start: Index, depth: int, width: Expr, whole: Index, times: Expr
-    ) -> Ahead:
-        """`width` elements of `depth` positions from `start` on, a share of them each of so many times. whole: what `at` and
-        `width` are multiples of, but for the array's offset."""
-        each = LINE // array.dtype.size
-        aligned = all(_whole(as_expr(x), each) for x in (array.offset, whole, *walk.strides))
+        k: KernelBuilder, array: Array, base: Expr, across: Walk, span: tuple[Expr, Expr], walk: Walk, start: Index, depth: int,
+        whole: Index, times: Expr,
+    ) -> Ahead:  # fmt: skip
+        """The elements `span` across of `depth` positions from `start` on, a share of them each of so many times. whole: what the
+        span's ends are multiples of."""
+        each, width = LINE // array.dtype.size, span[1] - span[0]
+        aligned = all(_whole(as_expr(x), each) for x in (array.offset, whole, *across.strides[:-1], *walk.strides))
         columns = k.let(cdiv(width, each) + (0 if aligned else 1))
         shares = k.let(maximum(as_expr(times // maximum(columns, 1)), 1))
         count = k.let(as_expr(cdiv(const(depth), shares)))
-        return Ahead(array, k.let(as_expr(at)), walk, k.let(as_expr(start)), each, columns, shares, count)
+        return Ahead(array, base, across, span[0], walk, k.let(as_expr(start)), each, columns, shares, count)
 
     def fetch(self, k: KernelBuilder, time: Expr) -> None:
         """The share of this time."""
         column = k.let(time // self.shares)
         first = k.let(self.start + (time - column * self.shares) * self.count)
-        at = k.let(self.at + column * self.each)
+        at = k.let(self.base + self.across.at(k, self.first + column * self.each))
         with k.loop(0, k.let(select(column < self.columns, self.count, const(0))), name="line") as j:
-            here: Index = at
-            for c, step in zip(unflatten(k, k.let(first + j), self.walk.extents), self.walk.strides):
-                here = here + c * step
-            k.prefetch(k.read(self.array), here)
+            k.prefetch(k.read(self.array), at + self.walk.at(k, first + j))
 
 
 def _whole(x: Expr, n: int) -> bool:

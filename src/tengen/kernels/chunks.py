@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tengen.kernels.axes import unflatten
 from tengen.kernels.lowering import KernelBuilder, product
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import Expr, Index, as_int, cdiv, maximum, minimum
+from tengen.loops.lang import Expr, Index, as_int, cdiv, const, maximum, minimum
 
 RUN = 256  # positions of a chunk. Part of the numerics contract: changing it changes bits.
 
@@ -117,6 +117,13 @@ class Walk:
     def run(self) -> Index:
         """The extent of the innermost axis: how long the walk stays affine."""
         return self.extents[-1] if self.extents else 1
+
+    def at(self, k: KernelBuilder, i: Index) -> Expr:
+        """Where flat position `i` is in memory."""
+        if len(self.extents) < 2:
+            return as_expr(i * self.step)
+        coords = unflatten(k, k.let(as_expr(i)), self.extents)
+        return sum((c * s for c, s in zip(coords, self.strides)), const(0))
 
 
 @contextlib.contextmanager

@@ -53,7 +53,7 @@ class _Panel:
     following: Expr | None = None
 
 
-Lines = tuple[Expr, Index, Expr]  # of memory that is fetched early: where the first is, how far apart they are, how many
+Lines = tuple[Callable[[Expr], Expr], Expr]  # of memory that is fetched early: where each is, and how many there are
 
 
 class _Kernel:
@@ -87,7 +87,7 @@ class _Kernel:
             self.panel = self.k.scratch("panel", p.packed, self.depth * t.columns * self.panels)
         self.panel_step = as_int(p.walk("k", "b").step) or 0 if t.direct_b else t.columns  # from one position of k to the next
         m = p.walk("m", "a")
-        dense = p.border is None and not t.along_k and len(m.extents) == 1 and as_int(m.step) == 1
+        dense = not t.along_k and None not in map(as_int, m.extents[1:]) and as_int(m.step) == 1
         self.a_ahead = dense and (not self.one_chunk or (t.direct and t.direct_b and len(p.g) > 0))
         several = not self.one_chunk and packed is None and None not in map(as_int, (p.rows, p.columns, p.chunks.positions))
         n = p.walk("n", "b")
@@ -277,9 +277,9 @@ class _Kernel:
                     k.prefetch(*where.place(k, self.partial))
                 where.fetch(k)
         if to_come is not None:
-            at, far, count = to_come(i)
+            line, count = to_come(i)
             with k.loop(0, count, name="line") as j:
-                k.prefetch(k.read(p.a), at + j * far)
+                k.prefetch(k.read(p.a), line(j))
         if self.ahead:
             panels = cdiv(self.column_stop - self.column, self.t.columns)
             number = (panel.column - self.column) // self.t.columns
@@ -303,21 +303,22 @@ class _Kernel:
         deep, found = p.chunks.longest, []
         if self.a_ahead:
             high = t.rows if t.tall is None else 1
-            at, width = bases[0] + self.first, self.stop - self.first
-            found.append(Ahead.of(k, p.a, at, p.walk("k", "a"), start, deep, width, high, times))
+            rows = self.first, self.stop
+            found.append(Ahead.of(k, p.a, bases[0], p.walk("m", "a"), rows, p.walk("k", "a"), start, deep, high, times))
         if self.b_ahead:
-            at, width = bases[1] + self.column, self.column_stop - self.column
-            found.append(Ahead.of(k, p.b, at, p.walk("k", "b"), start, deep, width, t.columns, times))
+            columns = self.column, self.column_stop
+            found.append(Ahead.of(k, p.b, bases[1], p.walk("n", "b"), columns, p.walk("k", "b"), start, deep, t.columns, times))
         return found
 
     def rows_to_come(self, panel: _Panel, tile: Expr, tiles: Range) -> Callable[[Expr], Lines] | None:
         """What a tile fetches of the rows of `a` in the block that comes next: each tile on each panel a share of them. Of a piece
         they are the next rows, or the first ones in the next chunk; then those of the piece that follows it. None where they
-        are not at one distance."""
+        are not dense, or where they lie takes divisions to find."""
         p, t, k = self.p, self.t, self.k
         m, kk = p.walk("m", "a"), p.walk("k", "a")
         inner = kk if t.along_k else m
-        if self.border is not None or max(len(m.extents), len(kk.extents)) > 1 or as_int(inner.step) != 1:
+        several = m.extents[1:] + kk.extents[1:]
+        if as_int(inner.step) != 1 or (several and not t.along_k) or None in map(as_int, several):
             return None
         high, each = t.block // t.rows, LINE // p.a.dtype.size
         first, start = k.let(tile + high), panel.ks[0]
@@ -328,14 +329,19 @@ class _Kernel:
         panels, number = cdiv(self.column_stop - self.column, t.columns), (panel.column - self.column) // t.columns
         if t.along_k:
             share = k.let(as_expr(cdiv(t.rows, panels)))
-            at = k.let(self.a_base + (t.row(first) + number * share) * m.step + start)
+            row, start = k.let(t.row(first) + number * share), k.let(start)
             lines = -(-p.chunks.longest // each)
-            return lambda i: (k.let(at + i * each), m.step, k.let(select(i < lines, share, const(0))))
+
+            def along_k(i: Expr) -> Lines:
+                at = k.let(self.a_base + kk.at(k, start + i * each))
+                return lambda j: at + m.at(k, row + j), k.let(select(i < lines, share, const(0)))
+
+            return along_k
         number = k.let(number * high + (tile - tiles[0]))
         at = k.let(self.a_base + t.row(first - (tile - tiles[0])) + number * each + start * kk.step)
         positions = self.part * (1 + p.pairs)
         count = k.let(select(number < t.block // each + 1, const(positions), const(0)))
-        return lambda i: (k.let(at + i * positions * kk.step), kk.step, count)
+        return lambda i: (lambda j: at + (i * positions + j) * kk.step, count)
 
     # ---- from `sums` to out
 

@@ -6,9 +6,11 @@ whatever is dense; where nothing is, element by element.
 
 from __future__ import annotations
 
+import contextlib
+
 from tengen.base.dtype import bfloat16
 from tengen.kernels.axes import unflatten
-from tengen.kernels.chunks import RUN, runs
+from tengen.kernels.chunks import RUN, Walk, runs
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.pairs import Put, by_position, pad_rows
 from tengen.kernels.problem import Axis, Problem, extents
@@ -33,6 +35,17 @@ def pack_b(lo: Lowering, p: Problem, t: Tile) -> Array:
     return lo.once(p.b, how, lambda: _pack(lo, p, t, axes))
 
 
+def _as_stored(p: Problem) -> list[Axis] | None:
+    """The summed axes in the order in which b has them in memory, where it is dense along all of them, but along no role in logical
+    order, as a filter is whose channels lie outside of its window; else None."""
+    strides = [as_int(x.b) for x in p.k]
+    if p.pairs or None in strides or as_int(p.walk("n", "b").step) == 1 or as_int(p.walk("k", "b").step) == 1:
+        return None
+    axes = sorted(p.k, key=lambda x: -as_int(x.b))  # type: ignore[operator]
+    walk = Walk.of(extents(axes), [x.b for x in axes])
+    return axes if len(walk.extents) == 1 and as_int(walk.step) == 1 else None
+
+
 def _pack(lo: Lowering, p: Problem, t: Tile, axes: list[Axis]) -> Array:
     panels = as_expr(cdiv(p.columns, t.columns))
     count = p.chunks.count
@@ -50,10 +63,43 @@ def _pack(lo: Lowering, p: Problem, t: Tile, axes: list[Axis]) -> Array:
     base = p.b.offset
     for c, x in zip(outer, axes):
         base = base + c * x.b
-    dst = k.write(out)
-    copy_panel(k, p, t, k.let(as_expr(base)), outer[-1] * t.columns, (start, stop), dst, out.index((*outer, p.packed_at(block, start), 0)))
+    dst, column = k.write(out), outer[-1] * t.columns
+    if (stored := _as_stored(p)) is not None:
+        _turn_panel(k, p, t, k.let(as_expr(base)), column, (start, stop), stored, dst, out.index((*outer, 0, 0)))
+    else:
+        at = out.index((*outer, p.packed_at(block, start), 0))
+        copy_panel(k, p, t, k.let(as_expr(base)), column, (start, stop), dst, at)
     lo.launch(k)
     return out
+
+
+def _turn_panel(
+    k: KernelBuilder, p: Problem, t: Tile, base: Expr, column: Expr, fs: Range, stored: list[Axis], dst: Buffer, to: Index
+) -> None:
+    """The positions `fs`, counted as b has them in memory, of a panel of b from `column` on, to the rows where they belong of
+    the panel that is packed from `to` on: in squares of LANES by LANES. Lanes past the last column are zeros."""
+    step, src = p.walk("n", "b").step, k.read(p.b)
+    start, to, left = k.let(as_expr(base + column * step)), k.let(as_expr(to)), k.let(as_expr(p.columns - column))
+    apart = [product(extents(p.k[p.k.index(x) + 1 :])) for x in stored]  # positions from one step along an axis to the next
+
+    def square(f: Expr, count: Expr | None) -> None:
+        """Some positions from `f` on (None: all of a square, and there are all of the columns)."""
+        places = []
+        for r in range(LANES):
+            coords = unflatten(k, k.let(f + r), extents(stored))
+            places.append(k.let(to + sum((c * d for c, d in zip(coords, apart)), const(0)) * t.columns))
+        for v in range(0, t.columns, LANES):
+            inside = [None if count is None else k.let(select(left > v + r, count, const(0))) for r in range(LANES)]
+            rows = [k.load(src, start + (v + r) * step + f, LANES, n) for r, n in enumerate(inside)]
+            for r, x in enumerate(k.transpose([cast(x, p.compute) for x in rows])):
+                with contextlib.nullcontext() if count is None else k.if_(count > r):
+                    k.store(dst, places[r] + v, x)
+
+    whole = k.let(select(left >= t.columns, fs[0] + (fs[1] - fs[0]) // LANES * LANES, fs[0]))
+    with k.loop(fs[0], whole, LANES, name="square") as f:
+        square(f, None)
+    with k.loop(whole, fs[1], LANES, name="square") as f:
+        square(f, k.let(minimum(fs[1] - f, LANES)))
 
 
 def copy_panel(k: KernelBuilder, p: Problem, t: Tile, base: Expr, column: Index, ks: Range, dst: Buffer, to: Index) -> None:

@@ -158,6 +158,8 @@ def rule(p: Problem, target: Machine | None, steady: bool = False) -> Register:
             return Register(ALIGNED, vectors, high, 0, 0, across=1)
         if by_piece:
             return Register(ALIGNED, vectors, _divisor(high, COPIED_HIGH), 0, 0, across=1)
+    if p.border is not None and not along_k and m is not None and m % ALIGNED == 0 and most >= ALIGNED:
+        return Register(ALIGNED, vectors, _divisor(m // ALIGNED, COPIED_HIGH), 0, 1)
     packed = steady or as_int(p.walk("n", "b").step) != 1 or m is None or m > (FEW_PACKED if direct_b else 8 * HEIGHT)
     packed = packed and not by_piece
     high = max(1, min(_room(p, rows, vectors, along_k, packed or by_piece), MOST_ROWS) // rows)  # tiles of a block
