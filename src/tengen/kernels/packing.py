@@ -16,10 +16,11 @@ from tengen.kernels.pairs import Put, by_position, pad_rows
 from tengen.kernels.problem import Axis, Problem, extents
 from tengen.kernels.tile import Tile
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, minimum, ramp, select
+from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, maximum, minimum, ramp, select
 
 Range = tuple[Expr, Expr]  # flat positions: the first, and one past the last
-
+PACKING = 16  # pieces of a packing are enough to share
+PANELS = 8  # of a piece at most: more would lie in one cache set
 
 
 def packed_axes(p: Problem) -> list[Axis]:
@@ -52,9 +53,11 @@ def _pack(lo: Lowering, p: Problem, t: Tile, axes: list[Axis]) -> Array:
     out = lo.temp(p.packed, (*extents(axes), panels, p.packed_at(count, p.chunks.positions), t.columns))
     k = lo.kernel(f"{p.name}_pack")
     blocks = count if p.pairs else as_expr(cdiv(p.chunks.positions, RUN))
-    piece = k.split(product(extents(axes)) * panels * blocks)
-    outer = unflatten(k, k.let(piece // blocks), (*extents(axes), panels))
-    block = k.let(piece % blocks)
+    wide = _panels_of_piece(p, panels * blocks * product(extents(axes)))
+    groups = as_expr(cdiv(panels, wide))
+    piece = k.split(product(extents(axes)) * groups * blocks)
+    *outer, group = unflatten(k, k.let(piece // blocks), (*extents(axes), groups))
+    block, panel = k.let(piece % blocks), k.let(group * wide)
     if p.pairs:
         start, stop = (k.let(x) for x in p.chunks.bounds(block))
     else:
@@ -63,12 +66,13 @@ def _pack(lo: Lowering, p: Problem, t: Tile, axes: list[Axis]) -> Array:
     base = p.b.offset
     for c, x in zip(outer, axes):
         base = base + c * x.b
-    dst, column = k.write(out), outer[-1] * t.columns
+    columns = k.let(panel * t.columns), k.let(minimum(p.columns, (panel + wide) * t.columns))
+    dst, at = k.write(out), k.let(as_expr(base))
     if (stored := _as_stored(p)) is not None:
-        _turn_panel(k, p, t, k.let(as_expr(base)), column, (start, stop), stored, dst, out.index((*outer, 0, 0)))
+        _turn_panel(k, p, t, at, columns[0], (start, stop), stored, dst, out.index((*outer, panel, 0, 0)))
     else:
-        at = out.index((*outer, p.packed_at(block, start), 0))
-        copy_panel(k, p, t, k.let(as_expr(base)), column, (start, stop), dst, at)
+        to = k.let(as_expr(out.index((*outer, panel, p.packed_at(block, start), 0))))
+        copy_panels(k, p, t, at, columns, (start, stop), dst, out.shape[-2], to)
     lo.launch(k)
     return out
 
@@ -102,6 +106,13 @@ def _turn_panel(
         square(f, k.let(minimum(fs[1] - f, LANES)))
 
 
+def _panels_of_piece(p: Problem, count: Expr) -> Expr:
+    """How many panels of `count` parts a piece of the packing has: where b is dense along its columns, long rows are read."""
+    if as_int(p.walk("n", "b").step) != 1:
+        return const(1)
+    return minimum(maximum(as_expr(count // PACKING), 1), PANELS)
+
+
 def copy_panel(k: KernelBuilder, p: Problem, t: Tile, base: Expr, column: Index, ks: Range, dst: Buffer, to: Index) -> None:
     """One panel of b, the positions `ks` of k, from `column` on, to `dst` from `to` on."""
     columns, walk = p.walk("n", "b"), p.walk("k", "b")
@@ -133,25 +144,27 @@ def copy_panel(k: KernelBuilder, p: Problem, t: Tile, base: Expr, column: Index,
             rows(False)
 
 
-def copy_panels(k: KernelBuilder, p: Problem, t: Tile, base: Expr, columns: Range, ks: Range, dst: Buffer, depth: int) -> None:
-    """All panels from columns[0] to columns[1], `depth` positions of k apart. Where b is dense along its columns its rows are
-    read whole: panel by panel, memory would be touched in short pieces far apart."""
+def copy_panels(
+    k: KernelBuilder, p: Problem, t: Tile, base: Expr, columns: Range, ks: Range, dst: Buffer, depth: Index, to: Index = 0
+) -> None:
+    """All panels from columns[0] to columns[1], `depth` positions of k apart, to `dst` from `to` on. Where b is dense along its
+    columns its rows are read whole: panel by panel, memory would be touched in short pieces far apart."""
     walk, step = p.walk("k", "b"), p.walk("n", "b").step
     if as_int(step) != 1:
         with k.loop(*columns, t.columns, name="column") as column:
-            copy_panel(k, p, t, base, column, ks, dst, (column - columns[0]) * depth)
+            copy_panel(k, p, t, base, column, ks, dst, to + (column - columns[0]) * depth)
         return
     src, width = k.read(p.b), k.let(columns[1] - columns[0])
     whole = k.let(width // t.columns * t.columns)
     with runs(k, walk, *ks) as (first, last, at):
 
         def row(i: Expr, number: Expr, put: Put) -> None:
-            here, there = k.let(base + columns[0] + at + (i - first) * walk.step), k.let(number * t.columns)
+            here, there = k.let(base + columns[0] + at + (i - first) * walk.step), k.let(to + number * t.columns)
 
             def panel(column: Expr, full: bool) -> None:
-                to = k.let(column * depth + there)
+                at = k.let(column * depth + there)
                 for v in range(t.vectors):
-                    put(to + v * LANES, here + column + v * LANES, None if full else width - column - v * LANES)
+                    put(at + v * LANES, here + column + v * LANES, None if full else width - column - v * LANES)
 
             with k.loop(0, whole, t.columns, name="column") as column:
                 panel(column, True)

@@ -160,7 +160,8 @@ def rule(p: Problem, target: Machine | None, steady: bool = False) -> Register:
             return Register(ALIGNED, vectors, _divisor(high, COPIED_HIGH), 0, 0, across=1)
     if p.border is not None and not along_k and m is not None and m % ALIGNED == 0 and most >= ALIGNED:
         return Register(ALIGNED, vectors, _divisor(m // ALIGNED, COPIED_HIGH), 0, 1)
-    packed = steady or as_int(p.walk("n", "b").step) != 1 or m is None or m > (FEW_PACKED if direct_b else 8 * HEIGHT)
+    few = FEW_PACKED if direct_b else 8 * HEIGHT
+    packed = steady or as_int(p.walk("n", "b").step) != 1 or m is None or (m > few and not (direct_b and _near(p, target)))
     packed = packed and not by_piece
     high = max(1, min(_room(p, rows, vectors, along_k, packed or by_piece), MOST_ROWS) // rows)  # tiles of a block
     if m is not None:
@@ -261,6 +262,13 @@ def _direct_b(p: Problem, vectors: int) -> bool:
     if not _known(p) or n is None or n % LANES or not (n % (vectors * LANES) == 0 or _narrow(n, vectors)):
         return False
     return p.b.dtype is p.compute and not p.pairs and _at_one_distance(p, "n", "b")
+
+
+def _near(p: Problem, target: Machine | None) -> bool:
+    """Whether all of b is found in the second caches of a few threads: then many rows of results read it where it lies sooner than
+    a launch packs it."""
+    n, k = as_int(p.columns), as_int(p.chunks.positions)
+    return n is not None and k is not None and k * n * p.compute.size <= 2 * machine(target)[2]
 
 
 def _readable(p: Problem, s: Register, narrow: bool) -> bool:
