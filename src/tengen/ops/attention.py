@@ -12,7 +12,7 @@ from tengen.base.errors import ArgumentError, DTypeError, ShapeError, Undecided
 from tengen.ir.types import TensorType
 from tengen.kernels.axes import memory_order
 from tengen.ops.contract import in_dtype, matmul
-from tengen.ops.define import Case, broadcast_shapes, composite, lookup, primitive
+from tengen.ops.define import Case, broadcast_shapes, composite, lookup, primitive, same_axes
 from tengen.ops.elementwise import add, div, exp, mul, sub
 from tengen.ops.reduce import max_, sum_
 from tengen.ops.shape import reshape
@@ -88,6 +88,19 @@ def _(arrays, out, **_):
 def _rows_first(a, n: int) -> list[int]:
     """The axes of `a` as they lie, but for the last one, which becomes dense."""
     return [*(i for i in memory_order(a) if i != n - 1), n - 1]
+
+
+@attention.parts
+def _(types, scale, causal):
+    q, _, v, mask = types
+    lead = broadcast_shapes(*(t.shape[:-2] for t in types[:3]))
+    axes: list[list[int | None]] = [[*same_axes(t.shape[:-2], lead), None, None] for t in types[:3]]
+    if causal == "none":  # else which keys a query sees is a matter of its number
+        axes[0][-2] = len(lead)
+    if mask is None:
+        return [*axes, []]
+    seen = same_axes(mask.shape, (*lead, q.shape[-2], v.shape[-2]))
+    return [*axes, [a if a is not None and a < len(lead) + (causal == "none") else None for a in seen]]
 
 
 attention.rules["known"] = lambda arrays, **_: {arrays[0].shape[-1], arrays[2].shape[-1]}

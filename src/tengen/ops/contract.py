@@ -17,7 +17,7 @@ from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Elementwise, Leaf, moved
 from tengen.loops.lang import cast
-from tengen.ops.define import Case, broadcast_shapes, composite, primitive, with_epilogue
+from tengen.ops.define import Case, broadcast_shapes, composite, primitive, same_axes, with_epilogue
 from tengen.ops.elementwise import add
 from tengen.ops.reduce import sum_to
 from tengen.ops.shape import permute, reshape
@@ -89,6 +89,17 @@ def _(types, precision, **attrs):
 
 
 matmul.older = {"precision": "highest"}
+
+
+@matmul.parts
+def _(types, transpose_a, **attrs):
+    x, y = types
+    lead = max(x.ndim, y.ndim) - 2
+    if min(x.ndim, y.ndim) < 2:
+        return [[None] * x.ndim, [None] * y.ndim]
+    shape = broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    rows = [None, lead] if transpose_a else [lead, None]
+    return [[*same_axes(x.shape[:-2], shape), *rows], [*same_axes(y.shape[:-2], shape), None, None]]
 
 
 def _few_rows(arrays: Sequence[Array], transpose_a: bool = False, **attrs) -> set:

@@ -181,7 +181,7 @@ def conv(
 
 conv.canon(_canon)
 conv.layout(channels_last)
-conv.split(lambda types, **attrs: (True, False))
+conv.parts(lambda types, **attrs: [[0, *[None] * (types[0].ndim - 1)], [None] * types[1].ndim])
 conv.rules["known"] = small_filter
 conv.older = {"algorithm": "direct", "precision": "highest"}
 

@@ -144,11 +144,16 @@ class Op:
         """(arrays, out: TensorType, **attrs) -> order of the output's axes in memory, outermost first; default: logical."""
         return self._rule("layout", f)
 
-    def split(self, f):
-        """(types, **attrs) -> for each operand, whether a part of it along its first axis is all that the same part of the result
-        needs, which then does not depend on the extent of that axis; where not, the part needs all of the operand. Or None, if
-        these attributes do not allow it. Without the rule nothing is split; elementwise ops have it."""
-        return self._rule("split", f)
+    def parts(self, f):
+        """(types, **attrs) -> for each operand, for each of its axes: the axis of the results of which a part needs only the same
+        part of the operand, along this axis, and does not depend on its extent; None: all of it is needed. An axis of the results
+        that is not named is never cut. An attribute `shape` is the result's. Without the rule nothing is cut; elementwise ops
+        have it."""
+        return self._rule("parts", f)
+
+    def axes_of_parts(self, types: Sequence[TensorType | None], attrs: dict) -> Sequence[Sequence[int | None]] | None:
+        """What the rule "parts" says of these operands; None without one."""
+        return self.rules["parts"](types, **attrs) if "parts" in self.rules else None
 
     def check(self, f):
         """(inputs as tensors, **attrs) -> `Violation`s: what values must not be (indices out of range). An eager call looks
@@ -401,6 +406,12 @@ def _common(types: Sequence[TensorType], result: str) -> DType:
     return float32 if result == "float" and not d.is_float else d
 
 
+def same_axes(shape: Sequence[Dim], out: Sequence[Dim]) -> list[int | None]:
+    """For each axis of an operand the axis of the result that it is, None where it is repeated along that."""
+    behind = len(out) - len(shape)
+    return [i + behind if d == out[i + behind] else None for i, d in enumerate(shape)]
+
+
 def _elementwise_rules(op: Op, body: Callable, result: str, kinds: str) -> None:
     own = len(op.own)
 
@@ -424,10 +435,10 @@ def _elementwise_rules(op: Op, body: Callable, result: str, kinds: str) -> None:
 
         return Elementwise(fn, [broadcast(s, out.shape) for s in ins], out.shape, out.dtype)
 
-    @op.split
+    @op.parts
     def _(types, **attrs):
-        shape = broadcast_shapes(*(t.shape for t in types))
-        return tuple(len(shape) > 0 and t.ndim == len(shape) and t.shape[0] == shape[0] for t in types)
+        shape = broadcast_shapes(*(t.shape for t in types if t is not None))
+        return [[] if t is None else same_axes(t.shape, shape) for t in types]
 
     @op.layout
     def _(arrays, out, **attrs):

@@ -90,7 +90,7 @@ def max_pool(inp: Tensor, kernel_size, stride=None, padding=0) -> Tensor:
 max_pool.canon(_canon)
 max_pool.infer(_infer)
 max_pool.layout(_layout)
-max_pool.split(lambda types, **attrs: (True,))
+max_pool.parts(lambda types, **attrs: [[0, *[None] * (types[0].ndim - 1)]])
 
 
 @with_epilogue(max_pool)
@@ -128,7 +128,7 @@ def _(x, **a):
 
 
 avg_pool.layout(_layout)
-avg_pool.split(lambda types, **attrs: (True,))
+avg_pool.parts(lambda types, **attrs: [[0, *[None] * (types[0].ndim - 1)]])
 
 
 def _window_count(at: At, space, kernel_size, stride, padding, mode: str, d) -> Expr:

@@ -52,7 +52,10 @@ def _reduction(
             raise ShapeError(f"the {op.name} of no elements is not defined")
         return TensorType(_reduced_shape(x.shape, axes, keepdims), result(x.dtype))
 
-    op.split(lambda types, axes, keepdims: None if 0 in axes else (True,))
+    @op.parts
+    def _(types, axes, keepdims):
+        kept = [i for i in range(types[0].ndim) if keepdims or i not in axes]
+        return [[None if i in axes else kept.index(i) for i in range(types[0].ndim)]]
 
     def prepared(s: Source) -> Source:
         d = work(s.dtype).compute

@@ -21,7 +21,7 @@ from tengen.kernels.lowering import Array, contiguous_strides, product
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Leaf, Literal
 from tengen.loops.lang import as_int
-from tengen.ops.define import Case, broadcast_shapes, primitive
+from tengen.ops.define import Case, broadcast_shapes, primitive, same_axes
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
@@ -77,6 +77,16 @@ def _(x, shape):
     if isinstance(a, int) and isinstance(b, int) and a != b:
         raise ShapeError(f"{a} elements do not fit shape {shape} of {b} elements")
     return TensorType(shape, x.dtype)
+
+
+@reshape.parts
+def _(types, shape):
+    old = types[0].shape
+    front = next((i for i, (a, b) in enumerate(zip(old, shape)) if a != b), min(len(old), len(shape)))
+    rest = min(len(old), len(shape)) - front
+    back = next((i for i, (a, b) in enumerate(zip(old[::-1], shape[::-1])) if a != b), rest)
+    back = min(back, rest)
+    return [[*range(front), *[None] * (len(old) - front - back), *range(len(shape) - back, len(shape))]]
 
 
 @reshape.view
@@ -154,6 +164,11 @@ def _(x, axes):
     return TensorType([x.shape[a] for a in axes], x.dtype)
 
 
+@permute.parts
+def _(types, axes):
+    return [[axes.index(i) for i in range(len(axes))]]
+
+
 @permute.view
 def _(a, out, axes):
     return a.permute(axes)
@@ -184,6 +199,11 @@ def _(x, shape):
     if len(shape) < x.ndim or broadcast_shapes(x.shape, shape) != tuple(shape):
         raise ShapeError(f"shape {x.shape} does not broadcast to {shape}")
     return TensorType(shape, x.dtype)
+
+
+@broadcast_to.parts
+def _(types, shape):
+    return [same_axes(types[0].shape, shape)]
 
 
 @broadcast_to.view

@@ -15,6 +15,7 @@ from tengen.ops.define import lookup
 from tengen.passes.cleanup import merge_common, remove_broadcasts, remove_dead_code, remove_identities
 from tengen.passes.constants import Evaluate, fold_constants
 from tengen.passes.fuse import fuse
+from tengen.passes.narrow import narrow
 
 CLEANUP = [remove_dead_code, remove_identities, remove_broadcasts, merge_common]
 
@@ -35,7 +36,7 @@ def optimize(graph: Graph, evaluate: Evaluate | None = None) -> Graph:
     folded
     when there is somebody who can `evaluate` a graph."""
     folding = [] if evaluate is None else [lambda g: fold_constants(g, evaluate)]
-    for p in [*CLEANUP, *folding, remove_dead_code, fuse]:
+    for p in [*CLEANUP, narrow, *folding, remove_dead_code, fuse]:
         graph = p(graph)
         if config.check:
             verify(graph, infer)

@@ -7,8 +7,9 @@ compiles for itself (`process.py`) and a program built ahead of time run the sam
   adds 1 to go in, and is in if the job was open; the caller opens a job, takes pieces itself until none is left, closes it, and
   waits for the workers that are inside. A worker that has not come in is never waited for, and cannot see a half-written job.
 - Pieces are cut into as many runs as there are threads (at most RUNS), each with a counter in `next`. A thread claims pieces of
-  its own run, several at a time when there are many, then of the other runs: so a thread finds in its cache what it wrote in
-  the kernel before, if both kernels go through memory in the same order, and neighbours are written by one thread.
+  its own run, an eighth of what is left at a time, then of the other runs: so a thread finds in its cache what it wrote in
+  the kernel before, if both kernels go through memory in the same order, and neighbours are written by one thread; and the last
+  pieces are claimed one by one, so that a thread that was held up does not keep the others waiting for several.
 - A worker that has seen no new job for 100 us sleeps. `sleepers` counts those who have no permit to wake; the caller hands out
   as many permits as it needs threads. Sleeper: count yourself, then look at the job number; caller: raise the job number, then
   look at the count. Both are sequentially consistent, so one of them sees the other.
@@ -57,7 +58,7 @@ def threads_ir(triple: str | None = None, prefix: str = "tengen", threads: int =
 # Each group that is written together has its own 128 bytes (two cache lines: processors fetch neighbours). A mutex and a
 # condition variable of zeros are initialised ones on Linux, glibc and musl; 128 bytes hold either.
 _DATA = """\
-%$P$.job = type { ptr, ptr, ptr, i64, i64, i64 }       ; kernel, buffers, ints, pieces, pieces claimed at a time, runs
+%$P$.job = type { ptr, ptr, ptr, i64, i64 }            ; kernel, buffers, ints, pieces, runs
 %$P$.run = type { i64, [15 x i64] }                     ; the first piece that nobody has claimed
 @$P$.state = internal global i64 0, align 128
 @$P$.next = internal global [$RUNS$ x %$P$.run] zeroinitializer, align 128
@@ -115,19 +116,14 @@ ready:
 start:
   call void @$P$.start(i64 %threads)
   br label %publish
-publish:                                               ; about 8 claims a thread: even loads, few atomic operations
-  %share = mul i64 %threads, 8
-  %some = udiv i64 %pieces, %share
-  %none = icmp eq i64 %some, 0
-  %claim = select i1 %none, i64 1, i64 %some
+publish:
   store ptr %kernel, ptr @$P$.job
   store ptr %buffers, ptr getelementptr (%$P$.job, ptr @$P$.job, i64 0, i32 1)
   store ptr %ints, ptr getelementptr (%$P$.job, ptr @$P$.job, i64 0, i32 2)
   store i64 %pieces, ptr getelementptr (%$P$.job, ptr @$P$.job, i64 0, i32 3)
-  store i64 %claim, ptr getelementptr (%$P$.job, ptr @$P$.job, i64 0, i32 4)
   %many = icmp sgt i64 %threads, $RUNS$
   %runs = select i1 %many, i64 $RUNS$, i64 %threads
-  store i64 %runs, ptr getelementptr (%$P$.job, ptr @$P$.job, i64 0, i32 5)
+  store i64 %runs, ptr getelementptr (%$P$.job, ptr @$P$.job, i64 0, i32 4)
   br label %cut
 cut:
   %r = phi i64 [0, %publish], [%r.next, %cut]
@@ -178,8 +174,7 @@ entry:
   %buffers = load ptr, ptr getelementptr (%$P$.job, ptr @$P$.job, i64 0, i32 1)
   %ints = load ptr, ptr getelementptr (%$P$.job, ptr @$P$.job, i64 0, i32 2)
   %pieces = load i64, ptr getelementptr (%$P$.job, ptr @$P$.job, i64 0, i32 3)
-  %claim = load i64, ptr getelementptr (%$P$.job, ptr @$P$.job, i64 0, i32 4)
-  %runs = load i64, ptr getelementptr (%$P$.job, ptr @$P$.job, i64 0, i32 5)
+  %runs = load i64, ptr getelementptr (%$P$.job, ptr @$P$.job, i64 0, i32 4)
   br label %run
 run:
   %i = phi i64 [0, %entry], [%i.next, %other]
@@ -194,7 +189,11 @@ look:
   %now = load atomic i64, ptr %next monotonic, align 8
   %some = icmp slt i64 %now, %end
   br i1 %some, label %take, label %other
-take:
+take:                                                  ; even loads, few atomic operations
+  %there = sub i64 %end, %now
+  %eighth = lshr i64 %there, 3
+  %none = icmp eq i64 %eighth, 0
+  %claim = select i1 %none, i64 1, i64 %eighth
   %begin = atomicrmw add ptr %next, i64 %claim monotonic
   %left = sub i64 %end, %begin
   %any = icmp sgt i64 %left, 0
