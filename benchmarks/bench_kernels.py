@@ -3,8 +3,9 @@
 Each is a traced function of one operation (one program, one call), so that its kernels are those that traced networks run; the
 case's row "eager" is the plain call. Peers: PyTorch eager, its images and filters channels-last; JAX, compiled, except for
 convolutions, where it takes several times PyTorch's time here. Weights are as users hold them: nobody may prepare them
-beforehand. A rate is beside the roof of `roof.py`, measured in the same run: operations of the formula (also where fewer are
+beforehand. A rate is beside the roof of `roof.py`, measured in the same rounds: operations of the formula (also where fewer are
 done, as by Winograd: such a row may pass its roof), or bytes that must move, every input read and every result written once.
+A convolution has the roof that takes it longer (`roof.limit`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from functools import partial
 import compare
 import numpy as np
 from compare import Case, Cell, Goal
-from roof import roof
+from roof import limit, roof
 
 import tengen
 import tengen.functional as F
@@ -154,11 +155,12 @@ def convolution(layer: Layer, network: str, kind: str) -> Case:
     if torch:
         contenders["torch"] = _theirs(KINDS[kind], image, weight, grad, options)
     work, moved = 2.0 * grad.size * weight[0].size, 4.0 * (image.size + grad.size + weight.size)
-    if groups > 1:  # limited by memory
-        settings = {"goal": goal("B", moved), "work": moved, "unit": "B", "roof": roof("B")}
-    else:
-        settings = {"goal": goal("FLOP", work), "work": work, "roof": roof("FLOP")}
-    return Case(f"{network}: conv {layer}{kind}", contenders, tolerance=(5e-5, 0.0), intensity=work / moved, **settings)
+    unit = "B" if groups > 1 else limit(work, moved)
+    amount = moved if unit == "B" else work
+    return Case(
+        f"{network}: conv {layer}{kind}", contenders, goal(unit, amount), amount, unit, (5e-5, 0.0), roof=roof(unit),
+        intensity=work / moved,
+    )  # fmt: skip
 
 
 def _mine(kind: str, image: np.ndarray, weight: np.ndarray, grad: np.ndarray, options: dict) -> Callable:

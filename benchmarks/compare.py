@@ -62,7 +62,8 @@ class Case:
         work: floating-point operations or bytes of one call; unit: "FLOP" or "B".
         tolerance: (relative, absolute) within which the results agree; the scale of the relative part is the largest result.
         check: agreement in another way than by comparing results; raises AssertionError.
-        roof: measures the work that the machine can do in a second at most, and is asked before the rounds and after them;
+        roof: measures the work that the machine can do in a second at most, and is asked in every round: two processors of a
+            virtual machine may share one core for a while;
         intensity: operations for each byte that must move.
     """
 
@@ -164,13 +165,16 @@ def calls_per_batch(call: Callable, target_s: float) -> tuple[int, float]:
     return n, one
 
 
-def run_rounds(contenders: dict[str, Callable], args: argparse.Namespace) -> dict[str, list[float]]:
-    """Seconds of one call in each round, by contender."""
+def run_rounds(
+    contenders: dict[str, Callable], args: argparse.Namespace, roof: Callable[[], float] | None = None
+) -> tuple[dict[str, list[float]], list[float]]:
+    """(seconds of one call in each round, by contender; the roof in each round, where there is one)."""
     names = list(contenders)
     found = {who: calls_per_batch(contenders[who], args.batch) for who in names}
     once = sum((n + 1) * one + PAUSE_S for n, one in found.values())
     rounds = min(args.rounds, max(FEWEST, int(args.seconds / once)))
     times: dict[str, list[float]] = {who: [] for who in names}
+    roofs: list[float] = []
     gc.collect()
     gc.disable()
     try:
@@ -181,17 +185,23 @@ def run_rounds(contenders: dict[str, Callable], args: argparse.Namespace) -> dic
                 call = contenders[who]
                 call()  # wakes its workers and refills its caches
                 times[who].append(batch(call, found[who][0]))
+            if roof:
+                roofs.append(roof())
     finally:
         gc.enable()
-    return times
+    return times, roofs
 
 
-def judge(case: Case, who: str, times: dict[str, list[float]], roof: float | None, goal: Goal | None) -> Row:
-    """The row of one of Tengen's contenders beside the peers."""
+def judge(case: Case, who: str, times: dict[str, list[float]], roofs: list[float], goal: Goal | None) -> Row:
+    """The row of one of Tengen's contenders beside the peers. Its share of the roof is, like its ratios, the median of the rounds'."""
     peers = [name for name in times if not name.startswith("tengen")]
     name = case.name + who.replace("tengen", "", 1).replace(" ", ", ", 1)
-    row = Row(name, work=case.work, unit=case.unit, roof=roof, intensity=case.intensity, rounds=len(times[who]))
+    row = Row(name, work=case.work, unit=case.unit, intensity=case.intensity, rounds=len(times[who]))
     medians = {name: float(np.median(t)) for name, t in times.items()}
+    share = None
+    if case.work and roofs:
+        share = float(np.median(case.work / np.array(times[who]) / np.array(roofs)))
+        row.roof = case.work / medians[who] / share
     row.seconds = {"tengen": medians[who]} | {name: medians[name] for name in peers}
     for name in peers:
         quartiles = np.percentile(np.array(times[who]) / np.array(times[name]), [25, 50, 75])
@@ -203,19 +213,16 @@ def judge(case: Case, who: str, times: dict[str, list[float]], roof: float | Non
         row.goal = asdict(goal) | {"against": min(among, key=medians.__getitem__, default=None)}
         if among:
             row.reached = row.ratios[row.goal["against"]][1] <= goal.ratio
-        if goal.roof and case.work and roof:
-            enough = case.work / medians[who] / roof >= goal.roof
-            row.reached = enough and row.reached is not False
+        if goal.roof and share is not None:
+            row.reached = share >= goal.roof and row.reached is not False
     return row
 
 
 def measure(case: Case, args: argparse.Namespace) -> list[Row]:
     """Times a case whose results agree: a row for each of Tengen's contenders."""
-    before = case.roof() if case.roof else None
-    times = run_rounds(case.contenders, args)
-    roof = max(before, case.roof()) if before and case.roof else None
+    times, roofs = run_rounds(case.contenders, args, case.roof)
     goals = {"tengen": case.goal} | case.goals
-    return [judge(case, who, times, roof, goals.get(who)) for who in times if who.startswith("tengen")]
+    return [judge(case, who, times, roofs, goals.get(who)) for who in times if who.startswith("tengen")]
 
 
 def arguments(bench: str, seconds: float = 2.0) -> argparse.Namespace:

@@ -2,7 +2,7 @@
 
 Out: operations a second of a kernel of Tengen's own language that does nothing else (16 chains of fused multiply-adds, in
 registers), and bytes a second (read and written) of the fastest of three copies of 64 MiB into memory that is mapped already.
-A case asks before its rounds and after them: on a virtual machine memory is not as fast at all times, nor in all places.
+A case asks in each of its rounds: on a virtual machine neither cores nor memory are as fast at all times.
 """
 
 from __future__ import annotations
@@ -88,7 +88,26 @@ def bytes_copied(seconds: float) -> float:
     return 2.0 * BYTES / min(usual(copy, seconds) for copy in _things()[1])
 
 
-def roof(unit: str, seconds: float = 0.05) -> Callable[[], float]:
+@functools.cache
+def cached() -> int:
+    """Bytes of the largest cache, as far as Linux says: what fits into it may be faster than a copy of memory."""
+    sizes = [p.read_text().strip() for p in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
+    return max((int(s[:-1]) << {"K": 10, "M": 20}[s[-1]] for s in sizes), default=0)
+
+
+@functools.cache
+def balance() -> float:
+    """Operations that the machine can do in the time in which it copies a byte."""
+    return flops(0.1) / bytes_copied(0.1)
+
+
+def limit(work: float, moved: float) -> str:
+    """The unit of the higher floor of something that does so many operations and must move so many bytes: "B" where moving them takes
+    longer, and they are more than caches hold; else "FLOP"."""
+    return "B" if moved > cached() and work / moved < balance() else "FLOP"
+
+
+def roof(unit: str, seconds: float = 0.01) -> Callable[[], float]:
     """What measures, whenever it is called, how many of this unit ("FLOP" or "B") the machine does in a second."""
     return functools.partial({"FLOP": flops, "B": bytes_copied}[unit], seconds)
 

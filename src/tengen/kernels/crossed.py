@@ -15,10 +15,12 @@ from tengen.kernels.axes import memory_order, merge_axes, store_at, streams, unf
 from tengen.kernels.lowering import Array, Lowering, product
 from tengen.kernels.source import At, Source
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, maximum, minimum
+from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum
 
 SIDE = 4 * LANES  # of a tile: so much of a row is worth fetching, and a tile stays in the first cache
+NARROW = 2 * LANES  # columns of a tile where no cache holds the result: as many rows of an operand share few sets of a cache
 GRAIN = 4 * SIDE  # elements of a piece along the result's innermost axis
+TILES = 32  # of a piece, one below the other, where no cache holds the result: operands are read along their pages
 FEW = 8  # an axis shorter than this is not worth a tile
 
 
@@ -95,26 +97,27 @@ def pointwise_across(lo: Lowering, c: Crossing, sources: Sequence[Source], outs:
 class _Tiles:
     def __init__(self, lo: Lowering, c: Crossing, sources: Sequence[Source], outs: Sequence[Array], name: str):
         self.lo, self.c, self.sources, self.outs, self.stream = lo, c, sources, outs, streams(outs)
-        self.k = lo.kernel(name)
+        self.k, self.side = lo.kernel(name), NARROW if self.stream else SIDE
         self.outer, self.dense, self.last = ([outs[0].shape[i] for i in axes] for axes in (c.outer, c.dense, c.last))
-        self.scratch = [self.k.scratch("tile", a.dtype, SIDE * SIDE) for a in c.arrays]
+        self.scratch = [self.k.scratch("tile", a.dtype, SIDE * self.side) for a in c.arrays]
 
     def launch(self) -> None:
         """Writes and launches it."""
         k = self.k
         n, high = as_expr(product(self.last)), as_expr(product(self.dense))
-        parts, strips = cdiv(n, GRAIN), as_expr(product(self.outer)) * cdiv(high, SIDE)
-        some = maximum(GRAIN // maximum(n, 1), 1)  # strips of SIDE rows of a piece, where they are short
+        grain = NARROW if self.stream else GRAIN
+        parts, strips = cdiv(n, grain), as_expr(product(self.outer)) * cdiv(high, SIDE)
+        some = const(TILES) if self.stream else maximum(GRAIN // maximum(n, 1), 1)  # strips of SIDE rows: more where they are short
         piece = k.split(cdiv(strips, some) * parts)
-        start = k.let(piece % parts * GRAIN)
-        stop = k.let(minimum(n, start + GRAIN))
+        start = k.let(piece % parts * grain)
+        stop = k.let(minimum(n, start + grain))
         first = k.let(piece // parts * some)
         with k.loop(first, minimum(strips, first + some), name="strip") as strip:
             *lead, block = unflatten(k, strip, [*self.outer, cdiv(high, SIDE)])
             row = k.let(block * SIDE)
             rows = k.let(minimum(high - row, SIDE))
-            with k.loop(start, stop, SIDE, name="tile") as column:
-                self.tile(lead, row, rows, column, k.let(minimum(stop, column + SIDE)))
+            with k.loop(start, stop, self.side, name="tile") as column:
+                self.tile(lead, row, rows, column, k.let(minimum(stop, column + self.side)))
         self.lo.launch(k)
 
     def tile(self, lead: Sequence[Index], row: Expr, rows: Expr, column: Expr, stop: Expr) -> None:
@@ -130,13 +133,15 @@ class _Tiles:
                         at = at + x * a.strides[axis]
                     starts.append(k.let(at))
                 for r, count in k.vector_loop(0, rows):
+                    for at in starts if self.stream else ():
+                        k.prefetch(k.read(a), at + r + SIDE)
                     square = k.transpose([k.load(k.read(a), at + r, LANES, count) for at in starts])
                     for j, x in enumerate(square):
-                        k.store(tile, (r + j) * SIDE + (i - column), x)
+                        k.store(tile, (r + j) * self.side + (i - column), x)
             id = ("tile", tile.name)
             k.local[id] = tile
-            strides = (*(0 for _ in c.outer), *(a.strides[i] * SIDE for i in c.dense), 1)
-            table[a] = Array(id, a.dtype, self.shape, strides, 0 - row * SIDE - column)
+            strides = (*(0 for _ in c.outer), *(a.strides[i] * self.side for i in c.dense), 1)
+            table[a] = Array(id, a.dtype, self.shape, strides, 0 - row * self.side - column)
         for a in [*(x for s in self.sources for x in s.leaves() or ()), *self.outs]:
             if a not in table:
                 strides = tuple(a.strides[i] for i in (*c.outer, *c.dense, c.last[-1]))
