@@ -171,89 +171,111 @@ def check_bytes(n: int, what: str) -> int:
 def build(lo: Lowering, inputs: Sequence[Hashable], outputs: Sequence[Hashable], name: str, record: bool = False) -> Program:
     """Plans memory and writes the program's LLVM IR. Nothing is compiled yet. record: it hands every launch to `parallel`, as
     `launch_log.py` wants it; the kernels are the same."""
+    kernels = list(dict.fromkeys(launch.kernel for launch in lo.launches))
     if config.check:
-        for kernel in dict.fromkeys(launch.kernel for launch in lo.launches):
+        for kernel in kernels:
             verify(kernel)
     if config.debug >= 3:
-        for launch in lo.launches:
-            print(print_kernel(launch.kernel))
+        for kernel in kernels:
+            print(print_kernel(kernel))
     temps = Temporaries.of(lo)
-    offsets = dict(zip(temps.ids, temps.offsets()))
-    derived: list[Expr] = []
-
-    def operand(e: Index, lines: list[str]) -> str:
-        if (n := as_int(e)) is not None:
-            return str(n)
-        if e not in derived:
-            derived.append(e)  # type: ignore[arg-type]
-        i = len(lo.ints) + derived.index(e)  # type: ignore[arg-type]
-        r = f"%d{len(lines)}"
-        lines.append(f"  {r}.p = getelementptr i64, ptr %ints, i64 {i}\n  {r} = load i64, ptr {r}.p")
-        return r
-
-    lines: list[str] = []
-    table = list(inputs) + list(outputs)
-    used = {id for launch in lo.launches for id in launch.ids}
-    where: dict[Hashable, str] = {}
-    for i, id in enumerate(table):
-        if id in used and id not in where:
-            lines.append(f"  %b{i}.p = getelementptr ptr, ptr %buffers, i64 {i}\n  %b{i} = load ptr, ptr %b{i}.p")
-            where[id] = f"%b{i}"
-    if offsets:
-        n = len(table)
-        lines.append(f"  %arena.p = getelementptr ptr, ptr %buffers, i64 {n}\n  %arena = load ptr, ptr %arena.p")
-        for j, (id, offset) in enumerate(offsets.items()):
-            lines.append(f"  %t{j} = getelementptr i8, ptr %arena, i64 {operand(offset, lines)}")
-            where[id] = f"%t{j}"
-    widest = max((len(launch.ids) for launch in lo.launches), default=0)
-    head = f"  %args = alloca [{max(widest, 1)} x ptr], align 16"
-    if record:  # two words before the arguments: which plan, which launch
-        head = f"  %frame = alloca [{widest + 2} x ptr], align 16\n  %args = getelementptr ptr, ptr %frame, i64 2"
-        head += "\n  %launch = getelementptr ptr, ptr %frame, i64 1"
-    unique: dict[Hashable, Kernel] = {}
-    functions: dict[Kernel, str] = {}
-
-    def run(number: int, launch: Launch, ints: str) -> None:
-        if launch.kernel not in functions:
-            functions[launch.kernel] = unique.setdefault(form(launch.kernel), launch.kernel).name
-        fn = functions[launch.kernel]
-        for a, id in enumerate(launch.ids):
-            slot = f"%s{len(lines)}"
-            lines.append(f"  {slot} = getelementptr ptr, ptr %args, i64 {a}\n  store ptr {where[id]}, ptr {slot}")
-        pieces = operand(launch.kernel.pieces, lines)
-        if record:
-            lines.append(f"  store i64 {number}, ptr %launch")
-        if pieces == "1" and not record:
-            lines.append(f"  call void @{fn}(ptr %args, ptr {ints}, i64 0, i64 1)")
-        else:
-            lines.append(f"  call void %parallel(ptr @{fn}, ptr %args, ptr {ints}, i64 {pieces})")
-
-    block = "entry"
-    for repeat, launches in by_repeat(lo.launches):
-        if repeat is not None:
-            begin, block = _loop(len(lines), block, operand(repeat.count, lines))
-            lines.append(begin)
-        for number, launch in launches:
-            run(number, launch, "%ints" if repeat is None else "%own")
-        if repeat is not None:
-            lines.append(f"  br label %{block}.next\n{block}:")
-    if any(launch.repeat for launch in lo.launches):
-        head += _own_integers(len(lo.ints))
-    if record:
-        head += f"\n  %plan.p = getelementptr i64, ptr %ints, i64 {len(lo.ints) + len(derived)}\n  %plan = load i64, ptr %plan.p"
-        head += "\n  store i64 %plan, ptr %frame"
-    body = "\n".join([head, *lines])
-    run = f"define void @run(ptr %buffers, ptr %ints, ptr %parallel) {{\nentry:\n{body}\n  ret void\n}}\n"
-    text = emit_module(list(unique.values()), lo.target, run)
+    steps = _Steps(lo, record)
+    steps.find([*inputs, *outputs], temps)
+    steps.run_all()
+    text = emit_module(list(steps.unique.values()), lo.target, steps.text())
     if config.debug >= 4:
         print(text)
     if config.debug >= 5:
         print(compiler.assembly(text, lo.target))
-    recorded = list(lo.launches) if record else None
     return Program(
-        name, text, lo.target, len(inputs), len(outputs), list(lo.ints), derived, temps, len(unique), launches=recorded,
-        object=object_name(text, lo.target),
+        name, text, lo.target, len(inputs), len(outputs), list(lo.ints), steps.derived, temps, len(steps.unique),
+        launches=list(lo.launches) if record else None, object=object_name(text, lo.target),
     )  # fmt: skip
+
+
+class _Steps:
+    """The function that runs a program: it finds the buffers, then runs one launch after the other.
+
+    Attributes:
+        unique: the kernels to compile, one of each form. derived: what a call computes of its integers beforehand.
+    """
+
+    def __init__(self, lo: Lowering, record: bool):
+        self.lo, self.record = lo, record
+        self.lines: list[str] = []
+        self.derived: list[Expr] = []
+        self.unique: dict[Hashable, Kernel] = {}
+        self._functions: dict[Kernel, str] = {}
+        self._where: dict[Hashable, str] = {}  # the addresses of buffers
+
+    def find(self, table: Sequence[Hashable], temps: Temporaries) -> None:
+        """The addresses of the buffers of the table, and of the arena's temporaries."""
+        used = {id for launch in self.lo.launches for id in launch.ids}
+        for i, id in enumerate(table):
+            if id in used and id not in self._where:
+                self.lines.append(f"  %b{i}.p = getelementptr ptr, ptr %buffers, i64 {i}\n  %b{i} = load ptr, ptr %b{i}.p")
+                self._where[id] = f"%b{i}"
+        if temps.ids:
+            self.lines.append(
+                f"  %arena.p = getelementptr ptr, ptr %buffers, i64 {len(table)}\n  %arena = load ptr, ptr %arena.p"
+            )
+        for j, (id, offset) in enumerate(zip(temps.ids, temps.offsets())):
+            self.lines.append(f"  %t{j} = getelementptr i8, ptr %arena, i64 {self._operand(offset)}")
+            self._where[id] = f"%t{j}"
+
+    def run_all(self) -> None:
+        """The launches, in loops where they are repeated."""
+        block = "entry"
+        for repeat, launches in by_repeat(self.lo.launches):
+            if repeat is not None:
+                begin, block = _loop(len(self.lines), block, self._operand(repeat.count))
+                self.lines.append(begin)
+            for number, launch in launches:
+                self._run(number, launch, "%ints" if repeat is None else "%own")
+            if repeat is not None:
+                self.lines.append(f"  br label %{block}.next\n{block}:")
+
+    def _run(self, number: int, launch: Launch, ints: str) -> None:
+        if launch.kernel not in self._functions:
+            self._functions[launch.kernel] = self.unique.setdefault(form(launch.kernel), launch.kernel).name
+        fn = self._functions[launch.kernel]
+        for a, id in enumerate(launch.ids):
+            slot = f"%s{len(self.lines)}"
+            self.lines.append(f"  {slot} = getelementptr ptr, ptr %args, i64 {a}\n  store ptr {self._where[id]}, ptr {slot}")
+        pieces = self._operand(launch.kernel.pieces)
+        if self.record:
+            self.lines.append(f"  store i64 {number}, ptr %launch")
+        if pieces == "1" and not self.record:
+            self.lines.append(f"  call void @{fn}(ptr %args, ptr {ints}, i64 0, i64 1)")
+        else:
+            self.lines.append(f"  call void %parallel(ptr @{fn}, ptr %args, ptr {ints}, i64 {pieces})")
+
+    def _operand(self, e: Index) -> str:
+        if (n := as_int(e)) is not None:
+            return str(n)
+        if e not in self.derived:
+            self.derived.append(e)  # type: ignore[arg-type]
+        i = len(self.lo.ints) + self.derived.index(e)  # type: ignore[arg-type]
+        r = f"%d{len(self.lines)}"
+        self.lines.append(f"  {r}.p = getelementptr i64, ptr %ints, i64 {i}\n  {r} = load i64, ptr {r}.p")
+        return r
+
+    def text(self) -> str:
+        """The function's LLVM IR."""
+        widest, ints = max((len(launch.ids) for launch in self.lo.launches), default=0), len(self.lo.ints)
+        head = f"  %args = alloca [{max(widest, 1)} x ptr], align 16"
+        if self.record:  # two words before the arguments: which plan, which launch
+            head = f"  %frame = alloca [{widest + 2} x ptr], align 16\n  %args = getelementptr ptr, ptr %frame, i64 2"
+            head += "\n  %launch = getelementptr ptr, ptr %frame, i64 1"
+        if any(launch.repeat for launch in self.lo.launches):
+            head += _own_integers(ints)
+        if self.record:
+            head += (
+                f"\n  %plan.p = getelementptr i64, ptr %ints, i64 {ints + len(self.derived)}\n  %plan = load i64, ptr %plan.p"
+            )
+            head += "\n  store i64 %plan, ptr %frame"
+        body = "\n".join([head, *self.lines])
+        return f"define void @run(ptr %buffers, ptr %ints, ptr %parallel) {{\nentry:\n{body}\n  ret void\n}}\n"
 
 
 def _own_integers(n: int) -> str:
