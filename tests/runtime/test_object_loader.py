@@ -195,6 +195,20 @@ def test_a_large_module_in_parts(monkeypatch):
         assert value.value == 5 + 3 * sum(range(60))
 
 
+@pytest.mark.parametrize(
+    "program", ["import time; time.sleep(60)", "raise SystemExit(3)", "import os; os.kill(os.getpid(), 9)", ""]
+)
+def test_what_a_helper_that_hangs_or_dies_was_to_do_is_done_here(program, monkeypatch, tmp_path):
+    (tmp_path / "llvm.py").write_text(program)
+    monkeypatch.setattr(parts.llvm, "__file__", str(tmp_path / "llvm.py"))
+    monkeypatch.setattr(parts, "LARGE", 1000)
+    monkeypatch.setattr(parts, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(parts.config, "threads", 2)
+    text = "\n".join([*(KERNEL.replace("NAME", f"k{i}") for i in range(3)), RUN])
+    made = loader.objects_of(parts.compile_parts(text, Target.host(), 1))
+    assert made == [compiler.compile_object(part, Target.host()) for part in parts.split(text, 2)]
+
+
 def test_what_a_helper_cannot_do_is_done_here(monkeypatch):
     monkeypatch.setattr(parts, "LARGE", 1000)
     monkeypatch.setattr(parts.config, "threads", 2)

@@ -3,7 +3,8 @@
 Comes in: nothing. Goes out: text that defines `take`, `give`, `trim` and the statistics; `process.py` compiles it. A block is a
 header of 64 bytes (class, size, next free block) and then the data, on 64 bytes. Sizes are rounded up to one of four steps per
 power of two, so at most a quarter of a block (above 256 bytes) is unused. Blocks of 2 MiB and more are mapped, begin on
-2 MiB and ask for huge pages: filling fresh small pages is ten times slower than refilling memory that is already there.
+2 MiB and ask for huge pages: filling fresh small pages is ten times slower than refilling memory that is already there. The
+pages of a program's scratch space are asked for by all threads at once, before its first run.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ def memory_ir() -> str:
     Defines, each with ``tengen_`` before its name:
         ``ptr take(i64 bytes)``: a block; NULL when the system has no memory left even after cached blocks were given back.
         ``void give(ptr data)``: the block may be handed out again.
+        ``void populate(ptr data, i64 bytes, ptr parallel)``: the system backs the first bytes of a block now, in all threads at
+            once, if the block is a mapping that was never populated.
         ``i64 trim(i64 bytes)``: gives cached blocks back, large ones first, until that many bytes are free; returns them.
         ``i64 pool_stats[3]``: bytes in use, cached, and the most ever in use.
     """
@@ -41,7 +44,7 @@ def memory_ir() -> str:
 
 
 _POOL = """\
-%block_t = type { i64, i64, ptr, [5 x i64] }             ; class, bytes of data, next free block
+%block_t = type { i64, i64, ptr, i64, [4 x i64] }        ; class, bytes of data, next free block, whether it may be populated
 @tengen_pool_stats = global [3 x i64] zeroinitializer  ; bytes in use, cached, peak in use
 @free_blocks = internal global [$CLASSES$ x ptr] zeroinitializer
 
@@ -151,7 +154,8 @@ done:
 }
 """
 
-# mmap's protection 3 = read | write, flags 0x22 = private | anonymous, madvise's advice 14 = huge pages: Linux, all processors.
+# mmap's protection 3 = read | write, flags 0x22 = private | anonymous, madvise's advice 14 = huge pages, 23 = back them now, as
+# if they were written (refused before Linux 5.14: they are then backed when they are written): Linux, all processors.
 # Lengths are rounded to 64 KiB, the largest page of any Linux, so that both ends of a mapping may be cut.
 _SYSTEM = """\
 declare ptr @aligned_alloc(i64, i64)
@@ -188,6 +192,10 @@ fill:
   store i64 %class, ptr %b
   %size.p = getelementptr %block_t, ptr %b, i64 0, i32 1
   store i64 %size, ptr %size.p
+  %huge = icmp uge i64 %size, $HUGE$
+  %bare = zext i1 %huge to i64
+  %bare.p = getelementptr %block_t, ptr %b, i64 0, i32 3
+  store i64 %bare, ptr %bare.p
   ret ptr %b
 fail:
   ret ptr null
@@ -227,6 +235,49 @@ rest:                                                  ; never empty: at most 2 
   ret ptr %base
 none:
   ret ptr null
+}
+
+; Kernels would meet new pages unevenly, one thread in this kernel and the other in that one, and wait for each other.
+define void @tengen_populate(ptr %data, i64 %bytes, ptr %parallel) {
+entry:
+  %b = getelementptr i8, ptr %data, i64 -$HEADER$
+  %bare.p = getelementptr %block_t, ptr %b, i64 0, i32 3
+  %bare = load i64, ptr %bare.p
+  %backed = icmp eq i64 %bare, 0
+  br i1 %backed, label %end, label %ask
+ask:
+  store i64 0, ptr %bare.p
+  %length.p = alloca i64, align 8
+  %length = add i64 %bytes, $HEADER$
+  store i64 %length, ptr %length.p
+  %length.up = add i64 %length, $HUGE_ROUND$
+  %pieces = udiv i64 %length.up, $HUGE$
+  call void %parallel(ptr @pool_back, ptr %b, ptr %length.p, i64 %pieces)
+  br label %end
+end:
+  ret void
+}
+
+define internal void @pool_back(ptr %b, ptr %length.p, i64 %begin, i64 %end) {
+entry:
+  %length = load i64, ptr %length.p
+  %from = mul i64 %begin, $HUGE$
+  %to.all = mul i64 %end, $HUGE$
+  %to = call i64 @llvm.umin.i64(i64 %to.all, i64 %length)
+  br label %next
+next:                                                  ; little by little: whoever maps memory meanwhile waits for one
+  %at = phi i64 [%from, %entry], [%at.next, %one]
+  %more = icmp ult i64 %at, %to
+  br i1 %more, label %one, label %done
+one:
+  %at.next = add i64 %at, $HUGE$
+  %left = sub i64 %to, %at
+  %n = call i64 @llvm.umin.i64(i64 %left, i64 $HUGE$)
+  %p = getelementptr i8, ptr %b, i64 %at
+  %r = call i32 @madvise(ptr %p, i64 %n, i32 23)
+  br label %next
+done:
+  ret void
 }
 
 define internal void @pool_unmap(ptr %b, i64 %size) {

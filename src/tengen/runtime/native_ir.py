@@ -19,7 +19,7 @@ PYTHON_SYMBOLS = (
 
 
 def python_ir() -> str:
-    """The LLVM IR of the builtins; it follows `memory_ir()` in one module.
+    """The LLVM IR of the builtins; it follows `memory_ir()` and `threads_ir()` in one module.
 
     Defines ``py_new_buffer``, ``py_view``, ``py_wrap``, ``py_address``, ``py_borrowed`` and ``py_plan``, all METH_FASTCALL, and
     ``tengen_init(TypeError, MemoryError, ValueError)``, which must be called first.
@@ -365,7 +365,7 @@ end:
 }
 
 ; Calls the program, without the interpreter's lock if the plan says so. An address of 0 means: nothing to compute.
-define internal void @run_plan(ptr %plan, ptr %buffers, ptr %ints) {
+define internal void @run_plan(ptr %plan, ptr %buffers, ptr %ints, ptr %arena) {
 entry:
   %run = load ptr, ptr %plan
   %parallel.p = getelementptr %plan_t, ptr %plan, i64 0, i32 1
@@ -382,6 +382,14 @@ locked:
   br label %end
 unlocked:
   %thread = call ptr @PyEval_SaveThread()
+  %no_arena = icmp eq ptr %arena, null
+  br i1 %no_arena, label %backed, label %back
+back:                                                  ; a long program: its scratch space gets its pages first
+  %arena_bytes.p = getelementptr %plan_t, ptr %plan, i64 0, i32 4
+  %arena_bytes = load i64, ptr %arena_bytes.p
+  call void @tengen_populate(ptr %arena, i64 %arena_bytes, ptr @tengen_parallel)
+  br label %backed
+backed:
   call void %run(ptr %buffers, ptr %ints, ptr %parallel)
   call void @PyEval_RestoreThread(ptr %thread)
   br label %end
@@ -465,7 +473,7 @@ arena:
   %no_arena = icmp eq i64 %arena_bytes, 0
   br i1 %no_arena, label %plain, label %scratch
 plain:
-  call void @run_plan(ptr %plan, ptr %buffers, ptr %ints)
+  call void @run_plan(ptr %plan, ptr %buffers, ptr %ints, ptr null)
   br label %result
 scratch:
   %arena_ = call ptr @tengen_take(i64 %arena_bytes)
@@ -477,7 +485,7 @@ undo_all:
   %e4 = call ptr @no_memory(ptr @text.arena, i64 %arena_bytes)
   ret ptr null
 with_arena:
-  call void @run_plan(ptr %plan, ptr %buffers, ptr %ints)
+  call void @run_plan(ptr %plan, ptr %buffers, ptr %ints, ptr %arena_)
   call void @tengen_give(ptr %arena_)
   br label %result
 result:

@@ -21,6 +21,7 @@ from tengen.runtime.loader import join
 
 LARGE = 1 << 19  # characters of a module of which a helper's part takes longer than to start it
 MOST = 8  # parts
+PATIENCE_S = 300  # that a helper is waited for: many times what any network's part takes
 _FUNCTION = re.compile(r"^define void @([\w.$]+)\(([^\n]*)\)[^\n]*\{\n.*?^\}\n", re.M | re.S)
 _ENTRY = "run"
 
@@ -43,7 +44,7 @@ def compile_parts(text: str, target: Target, level: int) -> bytes:
     for h in helpers:
         h.join()
     for i, data in enumerate(found):
-        if data is None:  # it could not be started, or LLVM refuses the part, and says why here
+        if data is None:  # it could not be started, died or hangs, or LLVM refuses the part, and says why here
             found[i] = compile_object(parts[i], target, level, count=False)
     return join([data for data in found if data is not None])
 
@@ -73,12 +74,16 @@ def _can_help() -> bool:
 
 
 def _by_helper(text: str, target: Target, level: int) -> bytes | None:
+    """The object file of a part; None where its process does not give one in time, which is then ended."""
     import llvmlite
 
     folder = os.path.dirname(os.path.dirname(llvmlite.__file__))
     command = [sys.executable, "-E", "-S", llvm.__file__, folder, target.triple, target.cpu, target.features, str(level)]
+    given = text.encode()
     try:
-        done = subprocess.run(command, input=text.encode(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
-    except OSError:
+        done = subprocess.run(
+            command, input=given, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=PATIENCE_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 and done.stdout else None
