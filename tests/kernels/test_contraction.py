@@ -432,6 +432,18 @@ def test_tiles_share_the_rows_evenly():
         check(np.asfortranarray(a), b, (0, 1, 1, 1), modes=(False,))
 
 
+def test_zeros_beside_results():
+    """Every other row, or column: whole vectors, parts of them, scattered ones."""
+    for columns, step in ((48, 1), (50, 1), (20, 2)):
+        a, b = data((30, 300)), data((300, columns), seed=1)
+        wide = np.full((60, columns * step), 7, np.float32)
+        out = wide[::2, ::step]
+        contracted(a, b, out, (0, 1, 1, 1), zeros=(wide.shape[1],) if step == 1 else (1, wide.shape[1], wide.shape[1] + 1))
+        assert same(np.ascontiguousarray(out), model(a, b, 0, 1, 1, 1))
+        out[...] = 0
+        assert not wide.any()
+
+
 def test_long_sums_whose_operands_are_read_where_they_lie():
     """Both dense across the result, in several chunks and in a batch, for registers of either number; positions at one distance
     or at several."""

@@ -45,6 +45,7 @@ def contract(
     name: str = "contract",
     border: Border | None = None,
     pairs: bool = False,
+    zeros: tuple[Index, ...] = (),
 ) -> None:
     """out[g, m, n] = the sum over k of a[g, m, k] * b[g, k, n].
 
@@ -57,15 +58,16 @@ def contract(
         chunk: positions of a run in the rule of `Chunks`, if not its 256: changes bits.
         name: of the kernels. border: which elements of `a` are outside of an image, and zeros (default: none).
         pairs: of floats: elements are rounded to bfloat16 and multiplied two terms at a time: changes bits.
+        zeros: distances in memory from each element of out to others that are stored with it, as 0.
     Numerics: see `Chunks`: each chunk of k is accumulated by fma in logical order from zero, chunks are added in order. With
         `pairs`, by `lang.dot2` for each two terms from the chunk's first on; an odd last term has a zero beside it in a and b
     """
     if any(as_int(d) == 0 for d in out.shape):
         return
-    if g == 0 and chunk is None and (parts := chunk_axes(a.shape[m:], out.shape[:m], out.shape[m:])) is not None:
+    if g == 0 and chunk is None and not zeros and (parts := chunk_axes(a.shape[m:], out.shape[:m], out.shape[m:])) is not None:
         return by_chunks(lo, a, b, out, m, n, parts, epilogue, name, border, pairs)
-    p = normalise(a, b, out, g, m, k, n, epilogue, chunk, name, border, pairs)
-    if border is not None or pairs:
+    p = normalise(a, b, out, g, m, k, n, epilogue, chunk, name, border, pairs, zeros)
+    if border is not None or pairs or zeros:
         register_tile(lo, p)
     elif fits(p):
         channelwise(lo, p)

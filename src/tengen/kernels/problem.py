@@ -15,7 +15,7 @@ from tengen.kernels.chunks import Chunks, Walk, merge
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.source import At, Ending
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import Buffer, Expr, Index, as_int, cast, dot2, fma, maximum, minimum
+from tengen.loops.lang import Buffer, Expr, Index, as_int, cast, const, dot2, fma, maximum, minimum
 
 Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
 
@@ -68,7 +68,7 @@ def extents(axes: Sequence[Axis]) -> tuple[Index, ...]:
 @dataclass(frozen=True)
 class Problem:
     """out[g, m, n] = the sum over k of a[g, m, k] * b[g, k, n]; n is at most one axis, the vector axis. `pairs`: of elements
-    rounded to bfloat16, two terms at a time by `dot2`."""
+    rounded to bfloat16, two terms at a time by `dot2`. `zeros`: so far from each element of out in memory lies one that becomes 0."""
 
     a: Array
     b: Array
@@ -82,6 +82,7 @@ class Problem:
     name: str
     border: Border | None = None
     pairs: bool = False
+    zeros: tuple[Index, ...] = ()
 
     @property
     def packed(self) -> DType:
@@ -209,8 +210,11 @@ class Place:
         return cast(value, p.out.dtype) if p.epilogue is None else p.epilogue(k, value, self.theirs)
 
     def put(self, k: KernelBuilder, value: Expr, stream: bool = False) -> None:
-        """Stores what was made. stream: past the caches."""
+        """Stores what was made, and zeros beside it, which nobody needs soon. stream: past the caches."""
         store_at(k, self.out, self.inner, value, stream)
+        for far in self.problem.zeros:
+            zero = const(0, value.dtype, value.lanes)
+            store_at(k, replace(self.out, offset=self.out.offset + far), self.inner, zero, stream=True)
 
     def fetch(self, k: KernelBuilder) -> None:
         """Fetches what the epilogue reads there, where that is another line of memory for each row."""
@@ -241,7 +245,7 @@ def partial_sums(lo: Lowering, p: Problem, axes: Sequence[Axis]) -> Array | None
 
 def normalise(
     a: Array, b: Array, out: Array, g: int, m: int, k: int, n: int, epilogue: Epilogue | None, run: int | None, name: str,
-    border: Border | None = None, pairs: bool = False,
+    border: Border | None = None, pairs: bool = False, zeros: tuple[Index, ...] = (),
 ) -> Problem:  # fmt: skip
     """The problem of a `contract` call. The vector axis is that of n which is dense in out, or the last; other axes of
     n, which nothing merges, become axes of g."""
@@ -251,7 +255,7 @@ def normalise(
     ms = [Axis(out.shape[g + i], a.strides[g + i], 0, out.strides[g + i], g + i, pixel[g + i]) for i in range(m)]
     ns = [Axis(out.shape[g + m + i], 0, b.strides[g + k + i], out.strides[g + m + i], g + m + i) for i in range(n)]
     ks = [Axis(a.shape[g + m + i], a.strides[g + m + i], b.strides[g + i], pixel=pixel[g + m + i]) for i in range(k)]
-    p = Problem(a, b, out, _present(gs), _present(ms), _present(ns), _present(ks), chunks, epilogue, name, border, pairs)
+    p = Problem(a, b, out, _present(gs), _present(ms), _present(ns), _present(ks), chunks, epilogue, name, border, pairs, zeros)
     return _turned(p, isinstance(b.id, tuple) and b.id[:1] == ("const",))
 
 

@@ -6,6 +6,8 @@ N batch, C channels, O output channels, G groups, S spatial extents of the image
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
     from tengen.kernels.strips import Window
     from tengen.ops.conv_parts import Part
     from tengen.tensor import Tensor
+
+
+BESIDE = 4 << 20  # bytes of a gradient at least whose zeros are written past the caches, beside what is computed
 
 
 def per_axis(value, n: int, name: str) -> tuple[int, ...]:
@@ -343,7 +348,8 @@ def _by_phases(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, di
     kernel = [as_int(d) or 0 for d in f["k"][0]]
     taps = [[kernels.depthwise.reached(*args, phase) for phase in range(args[1])] for args in zip(kernel, stride, padding, dilation)]
     y = kernels.halo.image(lo, y)
-    if any(not phase for axis in taps for phase in axis):
+    zeros = _beside(out, stride, taps)
+    if not zeros and any(not phase for axis in taps for phase in axis):
         pointwise(lo, [Literal(0, out.dtype)], [out], "zero")
     x, gradient = image_parts(out, groups), image_parts(y, groups)
     for phases in product(*(range(s) for s in stride)):
@@ -366,8 +372,23 @@ def _by_phases(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, di
         b = array(w, [f["g"], filter_k, f["o"], f["c"]], at_w)
         c = array(out, [x["g"], place, x["c"]], at_out)
         kernels.contraction.contract(
-            lo, a, b, c, g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed", border=border, pairs=pairs
+            lo, a, b, c, g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed", border=border, pairs=pairs, zeros=zeros
         )
+
+
+def _beside(out: Array, stride: Sequence[int], taps: list[list[list]]) -> tuple[Dim, ...]:
+    """Where one phase of the pixels alone has terms, all have as many pixels, and out is more than stays in a cache: how far from
+    it in memory the others begin. Their zeros are stored while it is computed."""
+    reached = [[phase for phase, t in enumerate(axis) if t] for axis in taps]
+    whole = all(as_int(d % s) == 0 for d, s in zip(out.shape[2:], stride))
+    size = as_int(math.prod(out.shape)) or 0
+    if not whole or any(len(phases) != 1 for phases in reached) or size * out.dtype.size < BESIDE:
+        return ()
+    far = [
+        sum((p - only[0]) * st for p, only, st in zip(phases, reached, out.strides[2:]))
+        for phases in product(*(range(s) for s in stride))
+    ]
+    return tuple(d for d in far if as_int(d) != 0)
 
 
 def _add_axis(part: Part, extent: Dim, stride: Dim, step: tuple[int, Dim] | None = None) -> None:
