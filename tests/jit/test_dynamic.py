@@ -137,6 +137,7 @@ def test_temporaries_are_placed_for_each_batch():
         assert run._last.run.program.arena_bytes([n]) <= 1.05 * alone._last.run.program.arena_bytes([]) + 4096
 
 
+TABLE = floats(20, 3)
 FUNCTIONS = {
     "mean over the batch": lambda x: x.mean(0) + (x / x.shape[0]).sum(0),
     "the number as a factor": lambda x: x.shape[0] * x - x.shape[0],
@@ -147,6 +148,7 @@ FUNCTIONS = {
     "random": lambda x: random.uniform(size=(x.shape[0], 3)),
     "products over the batch": lambda x: (x @ x.T, x.T @ x),
     "sorted along the batch": lambda x: (F.sort(x, axis=0)[0], F.argmax(x, 0), F.cumsum(x, 0)),
+    "slices of others": lambda x: (TABLE[: x.shape[0]] + x.sum(1, True), TABLE[x.shape[0] :], TABLE[1 : x.shape[0] + 1, 1]),
     "slices": lambda x: (x[1:], x[:-1] * 2, x[: x.shape[0]], x[::2], x[x.shape[0] - 1 :].sum(0)),
     "row": lambda x: (x[-1], x[0], F.stack([x, x])),
     "variance": lambda x: F.softmax(x, 0) * x.var(0),
@@ -177,7 +179,8 @@ REFUSED = {
     "a loop": (lambda x: sum(row.sum() for row in x), TraceError, "has no value"),
     "the example's number": (lambda x: x.reshape(3, 4), ShapeError, "with batch = 4: reshape.*16 elements do not fit"),
     "another tensor of its size": (lambda x: x + F.ones((3, 4)), TraceError, "axis -2 has extents batch and 3"),
-    "a slice that turns": (lambda x: x[::-1], ShapeError, "batch is known only when the program runs"),
+    "a slice that turns": (lambda x: x[::-1], ShapeError, "extent batch, .* known only when the program runs"),
+    "a slice of another": (lambda x: TABLE[: x.shape[0] * 7], ShapeError, "with batch = 3: strided_slice.*has no 21 elements"),
     "a longer slice": (lambda x: x[:9], ShapeError, "with batch = 3: strided_slice.*has no 9 elements"),
 }
 

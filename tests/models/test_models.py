@@ -1,6 +1,7 @@
 """The networks: published numbers of parameters, PyTorch's results with the same weights, and one meaning in every way of running."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -250,6 +251,22 @@ def test_text_with_a_cache_is_text_without(tied):
     for t in range(4, 11):
         step, caches = net.step(Tensor(text[:, t : t + 1]), caches)
         assert step.numpy().tobytes() == np.ascontiguousarray(logits[:, t : t + 1]).tobytes()
+
+
+def test_text_from_a_traced_step(monkeypatch):
+    """Caches that are allocated once and written in place, the step as one program: the bits of the eager step."""
+    net = network("gpt").eval()
+    ids = sample("gpt", 2)[:, :4]
+    logits, caches = net.step(Tensor(ids))
+    decode = net._decoder(caches, 16)
+    for t in range(4, 16):
+        new = logits[:, -1].numpy().argmax(-1).astype(np.int32)[:, None]
+        logits, caches = net.step(Tensor(new), caches)
+        assert decode(new, t).numpy().tobytes() == logits.numpy().tobytes()
+    text, drawn = net.generate(ids, 12), net.generate(ids, 12, temperature=1.0, seed=3)
+    monkeypatch.setattr(sys.modules["tengen.models.gpt"], "TRACED", 1)
+    assert (net.generate(ids, 12) == text).all() and (net.generate(ids, 12, temperature=1.0, seed=3) == drawn).all()
+    assert (net.generate(ids, 0) == ids).all() and (net.generate(ids[:, :1], 1) == net.generate(ids[:, :1], 2)[:, :2]).all()
 
 
 def test_drawn_text():

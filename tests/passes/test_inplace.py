@@ -73,3 +73,60 @@ def test_gates_lie_over_the_projected_input_and_their_gradients_over_them(hidden
     dz = ("out", 1)
     ids = launches(run, p, w, h, g)
     assert dz in ids["mul"] and all(dz in ids[name] for name in ids if name in ("lstm_step", "lstm_gates", "lstm_grad_step"))
+
+
+def writing(way):
+    """A function that changes a tensor it reaches, and the tensor."""
+    c = Tensor(np.arange(12.0).reshape(4, 3))
+    i = Tensor(np.array([2]))
+
+    def index(v):
+        c[i] = v
+        return c * 2.0
+
+    def static(v):
+        c[1:3] = v
+        return c.sum()
+
+    def twice(v):
+        c[i] = v
+        c[0] = v * 2.0
+        return c + 0.0
+
+    def moved(v):
+        c[1:] = c[:-1]
+        return v
+
+    def old(v):
+        before = c * 1.0
+        c[i] = v
+        return before
+
+    def late(v):
+        before = c[:2]
+        c[i] = v
+        return before + c[2:]
+
+    def itself(v):
+        c[i] = c[3]
+        return v
+
+    return {f.__name__: f for f in (index, static, twice, moved, old, late, itself)}[way], c
+
+
+@pytest.mark.parametrize(
+    ("way", "copies"),
+    [("index", 0), ("static", 0), ("twice", None), ("moved", None), ("old", 0), ("late", None), ("itself", None)],
+)
+def test_some_elements_of_a_state_are_written_in_place(way, copies):
+    eager, a = writing(way)
+    traced, b = writing(way)
+    seen, view = b.numpy(), b.numpy().copy()
+    run = trace(traced, symbolic=True)
+    for k in range(3):
+        v = Tensor(R.normal(size=(1, 3)))
+        assert eager(v).numpy().tobytes() == run(v).numpy().tobytes() and a.numpy().tobytes() == b.numpy().tobytes(), k
+    assert seen.tobytes() == view.tobytes()
+    names = [launch.kernel.name for launch in lower(run.graph, Target.host())[0].launches]
+    if copies == 0:
+        assert not [n for n in names if "base" in n or "write_state" in n], names

@@ -230,12 +230,16 @@ class _Winograd:
     @property
     def depth(self) -> int:
         """Channels of the filter that a piece transforms at a time; 0 where it comes transformed. If all tiles are one piece's,
-        the filter is transformed once whoever does it, and as it is it has 9 values to be kept and read for 16 or 36."""
-        tiles = as_int(self.tiles)
-        if tiles is None or tiles > self.b.tiles:
+        the filter is transformed once whoever does it, and as it is it has 9 values to be kept and read for 16 or 36. Tiles may
+        leave no room for it."""
+        tiles, b, points = as_int(self.tiles), self.b, self.t.points**2
+        if tiles is None or tiles > b.tiles:
             return 0
-        most = max(LANES, FILTER_BYTES // (self.t.points**2 * self.b.columns * self.compute.size))
-        return min(1 << most.bit_length() - 1, self.chunks.run)  # whole blocks are a chunk of c
+        most = max(LANES, FILTER_BYTES // (points * b.columns * self.compute.size))
+        depth = min(1 << most.bit_length() - 1, self.chunks.run)  # whole blocks are a chunk of c
+        sums = 2 if self.c > self.chunks.run else 1
+        values = points * (b.image + sums * b.products + depth * b.columns + LANES) + self.t.outputs * b.columns
+        return depth if values * self.compute.size <= SCRATCH_BYTES else 0
 
     def launch(self) -> None:
         """Writes and launches both."""

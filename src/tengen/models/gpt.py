@@ -5,12 +5,18 @@ Source: Radford et al., 2019 (GPT-2).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 import tengen.functional as F
 import tengen.module as M
+from tengen.jit.trace import trace
 from tengen.models.transformer import Block, Cache, initialise
 from tengen.tensor import Tensor
+
+SEEN = 64  # keys that attention looks at together; what is seen of a cache grows by so many
+TRACED = 64  # tokens that pay for a trace of the step
 
 
 class GPT(M.Module):
@@ -31,7 +37,11 @@ class GPT(M.Module):
     ):  # fmt: skip
         super().__init__()
         self.vocabulary, self.context = vocabulary, context
-        self.tokens, self.positions, self.dropout = M.Embedding(vocabulary, width), M.Embedding(context, width), M.Dropout(drop_prob)
+        self.tokens, self.positions, self.dropout = (
+            M.Embedding(vocabulary, width),
+            M.Embedding(context, width),
+            M.Dropout(drop_prob),
+        )
         self.blocks = [Block(width, heads, True, 4, drop_prob) for _ in range(layers)]
         self.norm, self.head = M.LayerNorm(width), None if tied else M.Linear(width, vocabulary, bias=False)
         initialise(self)
@@ -63,19 +73,45 @@ class GPT(M.Module):
             top_p: draws only among the likeliest whose probabilities reach this sum together (after top_k), at least one.
         Returns: ids (N, T + count), int32.
         Numerics: the first tokens are computed together, each later one from the caches; a row's sum does not depend on the other
-            rows, so the logits have the bits of `forward`.
+            rows, so the logits have the bits of `forward`. From `TRACED` tokens on, the step is traced, which changes no bit.
         """
         ids = np.asarray(tokens.numpy() if isinstance(tokens, Tensor) else tokens, np.int32)
         if ids.ndim != 2 or not ids.shape[1] or ids.shape[1] + count > self.context:
             raise ValueError(f"tokens of shape {ids.shape} and {count} more do not fit a context of {self.context}")
         if temperature < 0 or (top_k is not None and top_k < 1) or (top_p is not None and not 0 < top_p <= 1):
             raise ValueError(f"temperature={temperature}, top_k={top_k}, top_p={top_p}: at least 0, at least 1, in (0, 1]")
-        rng, caches, new = np.random.default_rng(seed), None, ids
-        for _ in range(count):
-            logits, caches = self.step(Tensor(new), caches)
+        rng, t, caches, decode, new = np.random.default_rng(seed), ids.shape[1], None, None, ids
+        for i in range(t, t + count):
+            if decode is not None:
+                logits = decode(new, i - 1)
+            else:
+                logits, caches = self.step(Tensor(new), caches)
+                decode = self._decoder(caches, t + count) if count >= TRACED else None
             new = _chosen(logits[:, -1].numpy(), temperature, top_k, top_p, rng)[:, None]
             ids = np.concatenate([ids, new], 1)
         return ids
+
+    def _decoder(self, held: list[Cache], total: int) -> Callable[[np.ndarray, int], Tensor]:
+        """The step as one program, with caches for `total` tokens that begin with those held: tokens (N, 1) and their place ->
+        logits (N, 1, vocabulary)."""
+        room = min(-(-self.context // SEEN) * SEEN, max(SEEN, 1 << (total - 1).bit_length()))  # few sizes make few programs
+        room += SEEN  # a recording is checked for more of them than it was made with
+        caches = [(_with_room(k, room), _with_room(v, room)) for k, v in held]
+
+        def decode(tokens: Tensor, at: Tensor, seen: Tensor) -> Tensor:
+            x = self.dropout(self.tokens(tokens) + self.positions(at))
+            mask = (seen <= at).reshape(1, 1, 1, seen.shape[0])
+            for block, cache in zip(self.blocks, caches):
+                x, _ = block(x, mask, cache, at)
+            return self._logits(x)
+
+        run = trace(decode, dynamic_axes={"seen": {0: "seen"}})
+
+        def step(tokens: np.ndarray, place: int) -> Tensor:
+            seen = np.arange(-(-(place + 1) // SEEN) * SEEN, dtype=np.int32)
+            return run(Tensor(tokens), Tensor(np.array([place], np.int32)), Tensor(seen))
+
+        return step
 
     def _embedded(self, tokens: Tensor, start: int) -> Tensor:
         t = tokens.shape[1]
@@ -91,6 +127,14 @@ class GPT(M.Module):
     def _empty(x: Tensor, heads: int) -> Cache:
         nothing = F.zeros((x.shape[0], heads, 0, x.shape[2] // heads), dtype=x.dtype)
         return nothing, nothing
+
+
+def _with_room(x: Tensor, room: int) -> Tensor:
+    """Keys or values at the beginning of a cache for more."""
+    n, heads, t, width = x.shape
+    cache = F.zeros((n, heads, room, width), dtype=x.dtype)
+    cache[:, :, :t] = x
+    return cache
 
 
 def _chosen(

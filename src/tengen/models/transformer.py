@@ -7,7 +7,7 @@ import tengen.module as M
 from tengen.models.layers import DropPath
 from tengen.tensor import Tensor
 
-Cache = tuple[Tensor, Tensor]  # keys and values of what came before, (N, heads, T, width / heads)
+Cache = tuple[Tensor, Tensor]  # keys and values of what came before, (N, heads, T, width / heads), or with room for more
 
 
 class SelfAttention(M.Module):
@@ -26,15 +26,21 @@ class SelfAttention(M.Module):
         self.heads, self.causal = heads, causal
         self.qkv, self.proj, self.dropout = M.Linear(width, 3 * width), M.Linear(width, width), M.Dropout(drop_prob)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, cache: Cache | None = None):
-        """With a `cache`, x follows what the cache holds, and the longer cache is returned too."""
+    def forward(self, x: Tensor, mask: Tensor | None = None, cache: Cache | None = None, at: Tensor | None = None):
+        """With a `cache`, x follows what the cache holds, and the longer cache is returned too. With `at`, its places, x is put into
+        the cache, in place, and `mask` (1, 1, T, S) says which of the cache's first S places it sees."""
         n, t, width = x.shape
         q, k, v = (self._heads(part) for part in F.split(self.qkv(x), 3, axis=2))
-        if cache is not None:
-            k, v = F.concat([cache[0], k], 2), F.concat([cache[1], v], 2)
-        y = F.scaled_dot_product_attention(q, k, v, mask, "lower_right" if self.causal else False)
+        if cache is not None and at is not None:
+            assert mask is not None
+            for held, new in zip(cache, (k, v)):
+                held[:, :, at] = new
+            k, v = (held[:, :, : mask.shape[3]] for held in cache)
+        elif cache is not None:
+            cache = k, v = F.concat([cache[0], k], 2), F.concat([cache[1], v], 2)
+        y = F.scaled_dot_product_attention(q, k, v, mask, "lower_right" if self.causal and at is None else False)
         y = self.dropout(self.proj(y.transpose(0, 2, 1, 3).reshape(n, t, width)))
-        return y if cache is None else (y, (k, v))
+        return y if cache is None else (y, cache)
 
     def _heads(self, x: Tensor) -> Tensor:
         n, t, width = x.shape
@@ -56,8 +62,8 @@ class Block(M.Module):
         self.norm2, self.fc1, self.fc2 = M.LayerNorm(width, eps), M.Linear(width, ratio * width), M.Linear(ratio * width, width)
         self.dropout, self.drop_path = M.Dropout(drop_prob), DropPath(drop_path)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, cache: Cache | None = None):
-        y = self.attn(self.norm1(x), mask, cache)
+    def forward(self, x: Tensor, mask: Tensor | None = None, cache: Cache | None = None, at: Tensor | None = None):
+        y = self.attn(self.norm1(x), mask, cache, at)
         y, cache = y if cache is not None else (y, None)
         x = x + self.drop_path(y)
         x = x + self.drop_path(self.dropout(self.fc2(F.gelu(self.fc1(self.norm2(x))))))

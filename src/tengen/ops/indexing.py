@@ -432,6 +432,9 @@ def _(x, value, starts, sizes, steps):
     return x
 
 
+set_slice.rules["over"] = {0: 0}
+
+
 @set_slice.layout
 def _(arrays, out, **attrs):
     return memory_order(arrays[0])
@@ -439,7 +442,8 @@ def _(arrays, out, **attrs):
 
 @set_slice.lower
 def _(lo, ins, outs, starts, sizes, steps):
-    pointwise(lo, [Leaf(ins[0])], outs, "set_slice_base")
+    if ins[0] != outs[0]:
+        pointwise(lo, [Leaf(ins[0])], outs, "set_slice_base")
     if all(as_int(d) != 0 for d in sizes):
         inside = strided_slice.rules["view"](outs[0], TensorType(sizes, outs[0].dtype), starts, sizes, steps)
         pointwise(lo, [Leaf(ins[1])], [inside], "set_slice")

@@ -105,7 +105,7 @@ def _one(key: Key, i: int, d: Dim, axis: int, shape: Sequence[Dim]) -> None:
 
 def _range(key: Key, s: slice, d: Dim) -> None:
     """A slice keeps its axis."""
-    if isinstance(d, Expr):
+    if any(isinstance(e, Expr) for e in (d, s.start, s.stop)):
         start, size, step = _open_range(s, d)
     else:
         start, stop, step = s.indices(d)
@@ -116,13 +116,14 @@ def _range(key: Key, s: slice, d: Dim) -> None:
     key.shape.append(size)
 
 
-def _open_range(s: slice, d: Expr) -> tuple[Dim, Dim, int]:
-    """(start, size, step) along an axis whose extent is known when the program runs. Nothing is clipped: where an axis turns out
-    to be too short, that is an error."""
+def _open_range(s: slice, d: Dim) -> tuple[Dim, Dim, int]:
+    """(start, size, step) where the axis's extent or an end is known when the program runs. Nothing is clipped: where an axis
+    turns out to be too short, that is an error."""
     step = 1 if s.step is None else s.step
     ends = [(0 if s.start is None else s.start), (d if s.stop is None else s.stop)]
     if not isinstance(step, int) or step < 1 or not all(isinstance(e, (int, Expr)) for e in ends):
-        raise ShapeError(f"a slice {s} of an axis whose extent {d} is known only when the program runs; help: steps are to be 1, 2, ...")
+        what = f"a slice {s} of an axis of extent {d}, of which something is known only when the program runs"
+        raise ShapeError(f"{what}; help: steps are to be 1, 2, ...")
     start, stop = (e + d if isinstance(e, int) and e < 0 else e for e in ends)
     size = stop - start
     return start, size if step == 1 else (size + (step - 1)) // step, step

@@ -20,7 +20,7 @@ from tengen.kernels.indexed import pad
 from tengen.kernels.lowering import Array, contiguous_strides, product
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Leaf, Literal
-from tengen.loops.lang import as_int
+from tengen.loops.lang import Expr, as_int
 from tengen.ops.define import Case, broadcast_shapes, primitive, same_axes
 
 if TYPE_CHECKING:
@@ -234,7 +234,9 @@ def _(x, starts, sizes, steps):
     for axis, (d, a, n, s) in enumerate(zip(x.shape, starts, sizes, steps)):
         if isinstance(n, int) and n < 0:
             raise ShapeError(f"axis {axis} cannot have {n} elements")
-        if isinstance(d, int) and n and not (0 <= a < d and 0 <= a + (n - 1) * s < d):
+        if any(isinstance(e, Expr) for e in (d, a, n)):
+            continue  # the numbers of a run are looked at
+        if n and not (0 <= a < d and 0 <= a + (n - 1) * s < d):
             raise ShapeError(f"axis {axis} of extent {d} has no {n} elements from {a} in steps of {s}")
     return TensorType(sizes, x.dtype)
 

@@ -2,7 +2,8 @@
 
 In: a graph. Out: a table from values to the buffer they are written to; every other value is a temporary. A state's new value
 may lie over the old one when nothing reads that any more, or only the same element of it in the same kernel. An op may compute
-a result over an operand that nobody reads later (the rule "over"): both then have one buffer.
+a result over an operand that nobody reads later (the rule "over"): both then have one buffer. So `x[i] = v` of a state writes
+the elements it names, and no others.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def destinations(graph: Graph) -> dict[Value, Hashable]:
             continue
         made = position[id(w.node)]
         late = max([last.get(v, -1) for v in [s.read, *(v for v, root in views.items() if root is s.read)]])
-        aligned = late < made or (late == made and _pointwise_in_place(w.node, s.read))
+        aligned = late < made or (late == made and (_pointwise_in_place(w.node, s.read) or _over(w, s.read, views)))
         escapes = any(views.get(v, v) is s.read for v in graph.results())
         if aligned and not escapes:
             where[w] = ("state", s.name)
@@ -77,12 +78,24 @@ def over_operands(
             root, a = (None, None) if operand is None else _shown(operand, lies)
             if root is None or root.node is None or root in where or late[root] > i:
                 continue
-            alone = [views.get(v, v) for v in _reads(n)].count(root) == 1
+            alone = _reads_once(n, root, views)
             whole = a == lies[result] and product(result.type.shape) == product(root.type.shape)
             if alone and whole and where.get(result, ("temp",))[0] in ("temp", "out"):  # type: ignore[index]
                 if result not in where:
                     where[result] = temp(result)
                 where[root] = where[result]
+
+
+def _over(result: Value, read: Value, views: Mapping[Value, Value]) -> bool:
+    """Whether the op that makes a value may compute it over `read`, which is its operand."""
+    n = result.node
+    assert n is not None
+    over = {} if n.op == "fused" else lookup(n.op).rules.get("over", {})
+    return any(n.outputs[r] is result and n.inputs[o] is read for r, o in over.items()) and _reads_once(n, read, views)
+
+
+def _reads_once(n: Node, root: Value, views: Mapping[Value, Value]) -> bool:
+    return [views.get(v, v) for v in _reads(n)].count(root) == 1
 
 
 def _shown(v: Value, lies: Mapping[Value, Array]) -> tuple[Value, Array | None]:
