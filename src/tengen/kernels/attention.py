@@ -10,6 +10,7 @@ with keys. Nothing but the query, the keys and their values enters a row of the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from tengen.base.dtype import DType
 from tengen.kernels.attention_tiles import ROWS, Block, Rows, Tiles, choose, weight
@@ -21,6 +22,7 @@ from tengen.loops.builder import Variable
 from tengen.loops.lang import LANES, Expr, Index, as_int, call, cast, const, equal, minimum, select, splat
 
 MOST_FEATURES = 1024  # of keys and values together: a piece's memory lies on a thread's stack
+ABREAST = 8  # exponentials that are made side by side
 LEAST = {2: -65504.0, 4: -3.4028234663852886e38, 8: -1.7976931348623157e308}  # finite numbers, by size of the dtype
 
 
@@ -97,12 +99,23 @@ class _Forward:
         """Makes the scores exponentials, and `ratios` by what the earlier ones are too large."""
         t, k, z = self.t, self.t.k, self.t.z
         sums = [k.var(t.zero(), name="sum") for _ in largest]
-        with k.loop(0, n, name="row") as j:
-            for v, (m, s) in enumerate(zip(largest, sums)):
-                here = k.let(j * z.wide + v * LANES)
-                p = k.let(weight(k.load(self.scores, here, LANES) - m.value))
-                k.store(self.scores, here, p)
-                s.set(s.value + p)
+
+        def score(at: Expr, v: int) -> Expr:
+            return k.let(weight(k.load(self.scores, at, LANES) - largest[v].value))
+
+        def make(first: Expr, rows: int) -> None:
+            places = [(k.let((first + i) * z.wide + v * LANES), v) for i in range(rows) for v in range(len(largest))]
+            ps = k.abreast([partial(score, *place) for place in places])
+            for (at, v), p in zip(places, ps):
+                k.store(self.scores, at, p)
+                sums[v].set(sums[v].value + p)
+
+        abreast = ABREAST // len(largest)
+        whole = k.let(n // abreast * abreast)
+        with k.loop(0, whole, abreast, name="row") as j:
+            make(j, abreast)
+        with k.loop(whole, n, name="row") as j:
+            make(j, 1)
         for v, (x, m, s) in enumerate(zip(before, largest, sums)):
             place, r = k.let(at + v * LANES), k.let(weight(x - m.value))
             k.store(self.ratios, v * LANES, r)

@@ -391,16 +391,15 @@ class _Kernel:
 
         def store(columns: int) -> None:
             for first in range(0, len(sums), TOGETHER):
-                made = []
+                places, makers = [], []
                 for j in range(first, min(len(sums), first + TOGETHER)):
                     number = k.let(r + j)
                     row = self.coordinates(number)
                     for v, value in enumerate(sums[j]):
                         if v * LANES < columns:
-                            where = self.place(number, row, column + v * LANES, columns - v * LANES)
-                            value = k.let(where.load(k, self.partial) + value) if add else value
-                            made.append((where, where.made(k, value) if last else value))
-                for where, value in made:
+                            places.append(self.place(number, row, column + v * LANES, columns - v * LANES))
+                            makers.append(partial(self.made, places[-1], value, add, last))
+                for where, value in zip(places, k.abreast(makers)):
                     if last:
                         where.put(k, value, self.stream)
                     else:
@@ -416,6 +415,11 @@ class _Kernel:
                 store(t.columns)
             with k.else_():
                 store(rest)
+
+    def made(self, where: Place, value: Expr, add: Flag, last: bool) -> Expr:
+        """What is stored of a sum: `add` and `last` as in `write_rows`."""
+        value = self.k.let(where.load(self.k, self.partial) + value) if add else value
+        return where.made(self.k, value) if last else value
 
     def write_rows(self, r: Expr, left: Expr, column: Expr, full: bool, add: Flag, last: Flag) -> None:
         """Every row of the tile. `add`: whether there are earlier chunks; `last`: whether there are no later ones."""

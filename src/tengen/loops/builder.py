@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tengen.base.dtype import DType, int64, uint32
 from tengen.base.errors import VerifyError
@@ -34,9 +34,12 @@ from tengen.loops.lang import (
     const,
     interleave,
     is_const,
+    map_expr,
+    rebuild,
     splat,
     var,
 )  # fmt: skip
+from tengen.loops.math import expand
 
 
 def as_expr(i: Index) -> Expr:
@@ -131,6 +134,42 @@ class Builder:
         v = var(self.fresh(name), value.dtype, value.lanes)
         self.emit(Let(v, value))
         return v
+
+    def abreast(self, makers: Sequence[Callable[[], Expr]]) -> list[Expr]:
+        """What each of these makes; where they do the same, one step of each before the next one: when steps have to wait for
+        those before them, a processor finds others to do, even if it does not look far ahead."""
+        values, bodies = [], []
+        for make in makers:
+            self._stack.append([])
+            values.append(make())
+            bodies.append(self._stack.pop())
+        alike = len({tuple(type(s) for s in body) for body in bodies}) == 1
+        for stmts in zip(*bodies) if alike else ((s,) for body in bodies for s in body):
+            if len(stmts) > 1 and isinstance(stmts[0], Let):
+                self._lets(stmts)
+            else:
+                self._stack[-1].extend(stmts)
+        return values
+
+    def _lets(self, stmts: Sequence[Let]) -> None:
+        """One operation of each of some values before the next one, where they have the same ones."""
+        found: list[dict[Expr, int]] = []  # of each value what it is made of, operands first, and its number
+        for s in stmts:
+            seen: dict[Expr, int] = {}
+            map_expr(expand(s.value), lambda e, _, seen=seen: len(seen), seen)
+            found.append(seen)
+        shapes = [[(e.op, e.attr if e.args else None, *(seen[a] for a in e.args)) for e in seen] for seen in found]
+        if any(shape != shapes[0] for shape in shapes):
+            return self._stack[-1].extend(stmts)
+        made: list[Sequence[Expr]] = []
+        for es in zip(*found):
+            if not es[0].args or len(set(es)) == 1:
+                made.append(es)
+                continue
+            args = [[made[seen[a]][i] for a in e.args] for i, (e, seen) in enumerate(zip(es, found))]
+            made.append([self.let(rebuild(e, tuple(own))) for e, own in zip(es, args)])
+        for s, value in zip(stmts, made[-1]):
+            self.emit(Let(s.var, value))
 
     def transpose(self, rows: Sequence[Expr]) -> list[Expr]:
         """The columns of LANES vectors: lane j of row i becomes lane i of column j. Each of four rounds interleaves row i with
