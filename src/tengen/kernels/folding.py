@@ -42,6 +42,7 @@ UNROLLED = 64  # a known extent up to this, reduced across rows, is written out 
 UNROLLED_LONG = 6  # the same where an element takes much code: a gather, or a mathematical function
 
 PAGE = 4096  # bytes
+AHEAD = 3  # elements of a row that are asked for early, where each lies on a page of its own
 TOGETHER = 4  # elements of a lane that are folded at a time, across rows
 MANY = 6  # chunks: pieces enough, so that blocks need not be
 MOST_FLAT = 24  # columns of a dense table that is folded as whole vectors: accumulators in registers
@@ -413,10 +414,16 @@ class Columns:
         if self.flat is not None:
             return self._accumulate_flat(self.flat, first, last)
 
+        far = source.leaves() or () if _far_apart(frame, source) else ()
+        ahead = [a for a in dict.fromkeys(far) if a.ndim == len(frame.extents) and as_int(a.strides[frame.reduced[-1]]) != 0]
+
         def element(coords: Sequence[Index], position: Expr) -> None:
             lane = k.let(position % LANES * self.width)
             for j, count in k.vector_loop(0, n, "j"):
-                x = spread(source.at(k, frame.at((*row, start + j), coords, True, count)))
+                here = frame.at((*row, start + j), coords, True, count)
+                for a in ahead:
+                    k.prefetch(k.read(a), as_expr(a.index(here.coords)) + a.strides[frame.reduced[-1]] * AHEAD)
+                x = spread(source.at(k, here))
                 self._put(self.lanes, lane + j, self.f.step(self._get(self.lanes, lane + j), x, splat(position)))
 
         if len(frame.reduced) == 1:
