@@ -41,6 +41,8 @@ CHUNK = 4096  # elements; a multiple of LANES. Part of the numerics contract: ch
 UNROLLED = 64  # a known extent up to this, reduced across rows, is written out in registers
 UNROLLED_LONG = 6  # the same where an element takes much code: a gather, or a mathematical function
 
+PAGE = 4096  # bytes
+AHEAD = 3  # elements of a row that are asked for early, where each lies on a page of its own
 TOGETHER = 4  # elements of a lane that are folded at a time, across rows
 MANY = 6  # chunks: pieces enough, so that blocks need not be
 MOST_FLAT = 24  # columns of a dense table that is folded as whole vectors: accumulators in registers
@@ -369,10 +371,10 @@ class Columns:
         self.k, self.f, self.frame, self.width = k, f, frame, width
         self.total = [k.scratch("total", s.dtype, -(-width // LANES) * LANES) for s in f.start]
         self.flat = flat_source(f, frame, source) if lanes is None and width % LANES else None  # width: the very columns
-        self.unrolled = (as_int(frame.count) or UNROLLED + 1) <= (
-            UNROLLED_LONG if frame.gathers or costs(source) else UNROLLED
-        )
-        self.several = not frame.gathers and (as_int(frame.count) or CHUNK) >= TOGETHER * LANES and not costs(source)
+        count, dear = as_int(frame.count), costs(source)
+        self.several = not frame.gathers and (count or CHUNK) >= TOGETHER * LANES and not dear
+        self.unrolled = (count or UNROLLED + 1) <= (UNROLLED_LONG if frame.gathers or dear else UNROLLED)
+        self.unrolled = self.unrolled and not (self.several and _far_apart(frame, source))
         self.lanes = lanes or ([] if self.unrolled else [k.scratch("lanes", s.dtype, LANES * width + LANES) for s in f.start])
 
     def run(self, source: Source, row: Sequence[Index], start: Expr, n: Expr, chunks: tuple[Index, Index]) -> None:
@@ -412,10 +414,16 @@ class Columns:
         if self.flat is not None:
             return self._accumulate_flat(self.flat, first, last)
 
+        far = source.leaves() or () if _far_apart(frame, source) else ()
+        ahead = [a for a in dict.fromkeys(far) if a.ndim == len(frame.extents) and as_int(a.strides[frame.reduced[-1]]) != 0]
+
         def element(coords: Sequence[Index], position: Expr) -> None:
             lane = k.let(position % LANES * self.width)
             for j, count in k.vector_loop(0, n, "j"):
-                x = spread(source.at(k, frame.at((*row, start + j), coords, True, count)))
+                here = frame.at((*row, start + j), coords, True, count)
+                for a in ahead:
+                    k.prefetch(k.read(a), as_expr(a.index(here.coords)) + a.strides[frame.reduced[-1]] * AHEAD)
+                x = spread(source.at(k, here))
                 self._put(self.lanes, lane + j, self.f.step(self._get(self.lanes, lane + j), x, splat(position)))
 
         if len(frame.reduced) == 1:
@@ -473,6 +481,12 @@ class Columns:
 
     def _tree(self, lanes: list[State]) -> State:
         return tree(self.k, self.f, lanes)
+
+
+def _far_apart(frame: Frame, source: Source) -> bool:
+    """Whether the elements of a row lie on pages of their own: as many places in memory are more than a processor follows."""
+    steps = [as_int(a.strides[frame.reduced[-1]]) for a in source.leaves() or () if a.ndim == len(frame.extents)]
+    return len(frame.reduced) == 1 and any(s is not None and abs(s) * source.dtype.size >= PAGE for s in steps)
 
 
 def in_registers(k: KernelBuilder, f: Fold, shape: Sequence[int], element: Callable[[list[int]], Expr]) -> State:

@@ -17,8 +17,11 @@ from dataclasses import dataclass, field
 
 from tengen.ir.graph import Graph, Node, Value
 from tengen.ir.rewrite import sort_nodes
+from tengen.kernels.axes import STREAM
 from tengen.kernels.folding import costs
+from tengen.kernels.lowering import product
 from tengen.kernels.source import Elementwise, Literal
+from tengen.loops.lang import as_int
 from tengen.ops.define import lookup
 
 MAX_INPUTS = 12  # arrays a fused kernel reads; beyond that, registers and compile time suffer
@@ -77,7 +80,7 @@ def _groups_for(n: Node, op, users, results, of: dict[int, list[Group]]) -> list
 def _recomputes(groups: list[Group], n: Node, readers: list[Node], users, results) -> bool:
     """Whether the groups had better compute `n` each than read it: it is cheap, and they then read less than storing it
     would move."""
-    if not _cheap(n) or not all(_fits(g, n, readers) and _room(g, n) and len(g.nodes) < MAX_NODES for g in groups):
+    if not (_cheap(n) or _hidden(groups, n)) or not all(_fits(g, n, readers) and _room(g, n) and len(g.nodes) < MAX_NODES for g in groups):
         return False
     known: dict[Value, set[Value]] = {}
     roots = lambda values: {r for v in values if v is not None for r in _roots(v, n.outputs[0].type.shape, users, results, known)}
@@ -85,6 +88,13 @@ def _recomputes(groups: list[Group], n: Node, readers: list[Node], users, result
     others = lambda g: [v for m in g.nodes for v in m.inputs if v is not None and v.node is not n and v.node not in g.nodes]
     stored = len(mine) + 1 + len(groups) - 2 * _ends_a_product(n, users, results)  # it takes the place of the product
     return sum(len(mine - roots(others(g))) for g in groups) < stored
+
+
+def _hidden(groups: list[Group], n: Node) -> bool:
+    """Whether computing a value of `n` again takes less than storing it: no cache holds it, and a reduction can spare to read it."""
+    size = as_int(product(n.outputs[0].type.shape))
+    large = size is not None and size * n.outputs[0].type.dtype.size >= STREAM
+    return large and lookup(n.op).kind == "elementwise" and any(g.anchor and "reduced" in lookup(g.anchor.op).rules for g in groups)
 
 
 def _ends_a_product(n: Node, users, results) -> bool:
