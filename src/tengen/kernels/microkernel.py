@@ -212,10 +212,10 @@ class _Kernel:
         beside = k.let(column + t.columns < self.column_stop)
         below = k.let(~beside & (ks[1] < p.chunks.positions))
         start = k.let(select(beside, ks[0], select(below, ks[1], const(0))))
-        at = self.b_base + select(below, self.column, column + t.columns)
-        times = k.let((self.tile_stop - self.tile) * PARTS)
-        walk = p.walk("k", "b")
-        self.ahead = [Ahead.of(k, p.b, at, walk, start, p.chunks.longest, as_expr(t.columns), t.columns, times)]
+        first = k.let(select(below, self.column, column + t.columns))
+        columns, times = (first, first + t.columns), k.let((self.tile_stop - self.tile) * PARTS)
+        at, deep = self.b_base, p.chunks.longest
+        self.ahead = [Ahead.of(k, p.b, at, p.walk("n", "b"), columns, p.walk("k", "b"), start, deep, t.columns, times)]
 
     def tiles(self, panel: _Panel, tiles: Range, begin: tuple[Expr, Expr], c: Expr) -> None:
         """All tiles of a block on one panel. begin: a row, and where it is read from."""
