@@ -439,7 +439,12 @@ def test_long_sums_whose_operands_are_read_where_they_lie():
         a, b = data((600, m)), data((600, n), seed=1)
         for target in (HOST, V3):
             check(a.T, b, (0, 1, 1, 1), modes=(False,), target=target)
-        check(a.reshape(3, 10, 20, m)[:, ::2].transpose(3, 0, 1, 2), b.reshape(3, 10, 20, n)[:, 1::2], (0, 1, 3, 1), modes=(False,))
+        check(
+            a.reshape(3, 10, 20, m)[:, ::2].transpose(3, 0, 1, 2),
+            b.reshape(3, 10, 20, n)[:, 1::2],
+            (0, 1, 3, 1),
+            modes=(False,),
+        )
         check(a.reshape(3, 200, m).transpose(0, 2, 1), b.reshape(3, 200, n), (1, 1, 1, 1), modes=(False,))
 
 
@@ -461,11 +466,12 @@ def test_pieces_that_pack_their_columns(kind, monkeypatch):
     a, b = data((300, 136), kind), data((300, 1024), kind, 1)
     image, grad = data((3, 20, 20, 48), kind), data((3, 10, 10, 1024), kind, 1)
     rows, pixels = np.ascontiguousarray(a.T), image[:, ::2, ::2].transpose(3, 0, 1, 2)
-    cases = [(rows, b, 1), (rows, np.ascontiguousarray(b.T).T, 1), (a.T, b, 1), (pixels, grad, 3)]
+    odd = np.ascontiguousarray(b[:, :999])
+    cases = [(rows, b, 1), (rows, odd, 1), (rows, np.ascontiguousarray(b.T).T, 1), (a.T, b, 1), (pixels, grad, 3)]
     by_piece, said = tengen.kernels.tile._by_piece, []
 
     def results():
-        return [contracted(x, y, np.zeros((len(x), 1024), kind), (0, 1, k, 1)) for x, y, k in cases]
+        return [contracted(x, y, np.zeros((len(x), y.shape[-1]), kind), (0, 1, k, 1)) for x, y, k in cases]
 
     monkeypatch.setattr(tengen.kernels.tile, "_by_piece", lambda *x: said.append(by_piece(*x)) or said[-1])
     mine = results()

@@ -20,7 +20,7 @@ from tengen.kernels.axes import streams, unflatten
 from tengen.kernels.border import BorderRows
 from tengen.kernels.chunks import unrolled_loop
 from tengen.kernels.lowering import Array, Lowering
-from tengen.kernels.packing import Range, copy_panels, copy_rows, pack_b, packed_axes
+from tengen.kernels.packing import Range, copy_panel, copy_panels, copy_rows, pack_b, packed_axes
 from tengen.kernels.problem import Place, Problem, extents, multiply_add, partial_sums
 from tengen.kernels.tile import MOST_BLOCKS, Tile, choose, most_columns, pieces
 from tengen.loops.builder import as_expr
@@ -80,6 +80,11 @@ class _Kernel:
         self.high = min(t.schedule.high, as_int(cdiv(cdiv(p.rows, t.rows), self.blocks)) or t.schedule.high)  # tiles of a block
         self.depth = as_int(p.depth(p.chunks.longest)) or 1  # of a panel that the piece packs itself: all of its panels at once
         self.panels = as_int(cdiv(cdiv(p.columns, t.columns), self.parts)) or most_columns(p, t, lo.target) // t.columns
+        n = p.walk("n", "b")
+        dense_b = len(n.extents) == 1 and as_int(n.step) == 1
+        self.by_panel = packed is None and dense_b and self._one_block()
+        if self.by_panel:
+            self.panels = 1
         self.panel = None
         if t.direct_b:
             self.panel = self.k.read(p.b)
@@ -90,14 +95,21 @@ class _Kernel:
         dense = not t.along_k and None not in map(as_int, m.extents[1:]) and as_int(m.step) == 1
         self.a_ahead = dense and (not self.one_chunk or (t.direct and t.direct_b and len(p.g) > 0))
         several = not self.one_chunk and packed is None and None not in map(as_int, (p.rows, p.columns, p.chunks.positions))
-        n = p.walk("n", "b")
-        self.b_ahead = t.direct_b or (several and len(n.extents) == 1 and as_int(n.step) == 1)
+        self.b_ahead = t.direct_b or (several and dense_b and not self.by_panel)
         self.ahead: list[Ahead] = []
         self.border = None if p.border is None else BorderRows(self.k, p, t, p.border)
         self.part = max(FEWEST, -(-self.depth // PARTS))  # positions of a panel between what is fetched early
         self.straight = t.exact and bool(p.n) and as_int(p.columns) is not None and as_int(p.chunks.count) is not None
         self.stream = self.straight and self.one_chunk and (as_int(p.columns) or 0) % LANES == 0 and streams([p.out])
         self.places: list[Buffer] = []  # coordinates of the piece's rows, where they are not simply counted
+
+    def _one_block(self) -> bool:
+        """Whether a piece that packs its columns of b has one block of rows, read where they lie: then it needs one panel at a time,
+        which stays in the first cache."""
+        p, t = self.p, self.t
+        tiles = as_int(cdiv(cdiv(p.rows, t.rows), self.blocks))
+        affine = len(p.walk("k", "b").extents) == 1
+        return t.direct and t.along_k and not t.direct_b and affine and tiles is not None and tiles <= t.schedule.high
 
     def launch(self) -> None:
         """Writes and launches it."""
@@ -150,7 +162,7 @@ class _Kernel:
         """One chunk of k: pack the rows, then panel after panel."""
         p, t, k = self.p, self.t, self.k
         start, stop = (k.let(x) for x in p.chunks.bounds(c))
-        if self.panel is not None and not t.direct_b:
+        if self.panel is not None and not t.direct_b and not self.by_panel:
             copy_panels(k, p, t, self.b_base, (self.column, self.column_stop), (start, stop), self.panel, self.depth)
         if self.border is not None and not t.along_k:
             self.border.move(self.g, self.a_base, (start, stop))
@@ -175,7 +187,12 @@ class _Kernel:
             depth = k.let(p.depth(stop - start))
             if self.packed is None:
                 assert self.panel is not None
-                at = self.b_base + column + start * self.panel_step if t.direct_b else (column - self.column) * self.depth
+                at = (column - self.column) * self.depth
+                if t.direct_b:
+                    at = self.b_base + column + start * self.panel_step
+                elif self.by_panel:
+                    at = const(0)
+                    self.next_panel(column, ks)
                 panel = _Panel(self.panel, k.let(at), depth, ks, column)
             else:
                 mine = packed_axes(p)
@@ -186,6 +203,19 @@ class _Kernel:
                 following = select(later < self.column_stop, at(later, here), at(self.column, behind))
                 panel = _Panel(k.read(self.packed), k.let(at(column, here)), depth, ks, column, k.let(following))
             self.tiles(panel, tiles, begin, c)
+
+    def next_panel(self, column: Expr, ks: Range) -> None:
+        """Packs the panel of columns from `column` on; that which comes next, of the chunk, of the next one, or of the piece that
+        follows, is fetched while this one is used."""
+        p, t, k = self.p, self.t, self.k
+        copy_panel(k, p, t, self.b_base, column, ks, self.panel, 0)
+        beside = k.let(column + t.columns < self.column_stop)
+        below = k.let(~beside & (ks[1] < p.chunks.positions))
+        start = k.let(select(beside, ks[0], select(below, ks[1], const(0))))
+        first = k.let(select(below, self.column, column + t.columns))
+        times, columns = k.let((self.tile_stop - self.tile) * PARTS), (first, k.let(first + t.columns))
+        n, walk, deep = p.walk("n", "b"), p.walk("k", "b"), p.chunks.longest
+        self.ahead = [Ahead.of(k, p.b, self.b_base, n, columns, walk, start, deep, t.columns, times)]
 
     def tiles(self, panel: _Panel, tiles: Range, begin: tuple[Expr, Expr], c: Expr) -> None:
         """All tiles of a block on one panel. begin: a row, and where it is read from."""
@@ -281,8 +311,8 @@ class _Kernel:
             with k.loop(0, count, name="line") as j:
                 k.prefetch(k.read(p.a), line(j))
         if self.ahead:
-            panels = cdiv(self.column_stop - self.column, self.t.columns)
-            number = (panel.column - self.column) // self.t.columns
+            panels: Index = 1 if self.by_panel else cdiv(self.column_stop - self.column, self.t.columns)
+            number = 0 if self.by_panel else (panel.column - self.column) // self.t.columns
             time = k.let(((tile - self.tile) * panels + number) * PARTS + i)
             for x in self.ahead:
                 x.fetch(k, time)

@@ -181,15 +181,19 @@ def _by_piece(p: Problem, vectors: int) -> bool:
     columns. A launch that packs them would move all of b through memory three times, which many rows are worth only where one
     operand can be read where it lies; and a constant is packed but once."""
     m, n = as_int(p.rows), as_int(p.columns)
-    if not _known(p) or m is None or n is None or p.border is not None or p.pairs:
+    if not _known(p) or m is None or n is None or p.border is not None:
         return False
+    dense = len(p.walk("n", "b").extents) == 1 and as_int(p.walk("n", "b").step) == 1
     if _along_k(p):
         constant = isinstance(p.b.id, tuple) and p.b.id[:1] == ("const",)
-        in_place = p.a.dtype is p.compute and _at_one_distance(p, "k", "a")
-        return in_place and not constant and 8 * HEIGHT < m <= FEW_PACKED and n >= 2 * m and n % (vectors * LANES) == 0
+        few = 8 * HEIGHT < m <= FEW_PACKED * (1 + p.pairs)  # a chunk of their rows stays in L2
+        whole = dense or (n % (vectors * LANES) == 0 and not p.pairs)
+        return whole and not constant and few and n >= 2 * m and _dense_along_k(p)
+    if p.pairs:
+        return False
     if m > (MOST_HIGH * ALIGNED if _direct_b(p, vectors) or _dense_along_m(p) else MOST_PACKED):
         return False
-    return len(p.walk("n", "b").extents) == 1 and as_int(p.walk("n", "b").step) == 1
+    return dense
 
 
 def _room(p: Problem, rows: int, vectors: int, along_k: bool, packed: bool) -> int:
@@ -284,6 +288,13 @@ def _readable(p: Problem, s: Register, narrow: bool) -> bool:
 def _dense_along_m(p: Problem) -> bool:
     """Whether rows of `a` can be read along m where they lie."""
     return not _along_k(p) and p.border is None and p.a.dtype is p.compute and not p.pairs and _at_one_distance(p, "m", "a")
+
+
+def _dense_along_k(p: Problem) -> bool:
+    """Whether rows of `a` can be read along k where they lie."""
+    if p.a.dtype is not (bfloat16 if p.pairs else p.compute) or (p.pairs and not p.even):
+        return False
+    return _along_k(p) and p.border is None and _at_one_distance(p, "k", "a")
 
 
 def _known(p: Problem) -> bool:
