@@ -55,6 +55,11 @@ def test_sizes(k):
     check(data((15, k)), data((17, k), seed=1).T, (0, 1, 1, 1))
 
 
+def test_panels_packed_one_at_a_time():
+    for k in (302, 600):
+        check(data((120, k), bf), data((k, 250), bf, 1), (0, 1, 1, 1), modes=(False,))
+
+
 def test_layouts():
     for dt in (bf, np.float32):
         x, y = data((40, 71), dt), data((71, 50), dt, 1)
