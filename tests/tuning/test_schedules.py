@@ -130,6 +130,15 @@ def test_what_a_target_cannot_do_is_refused():
         assert tolerant.program.object == exe.program.object and not tolerant.program.schedules
 
 
+def test_many_tiles_leave_no_room_for_a_piece_s_own_filter():
+    exe = executable(lambda x, w: F.conv2d(x, w, padding=1), [(1, 128, 8, 8), (128, 128, 3, 3)])
+    known = Schedules(Target.host().key, 2)
+    c = next(c for c in Bench(exe.graph, known).lo.choices.values() if type(c.rule) is Winograd)
+    s = dataclasses.replace(c.rule, rows=5, vectors=4, high=6)
+    assert not c.fits(s)
+    exe.retuned(known.also({known.key(c.meaning): s}, strict=True))  # and is not refused for its scratch memory
+
+
 def test_an_executable_takes_a_schedule():
     exe = executable(*PROGRAMS["rows"])
     known = exe.schedules
