@@ -1,7 +1,8 @@
-"""`x[key] = value`, eagerly: in x's own memory, or in a copy that x then keeps where somebody else sees that memory.
+"""Writing tensors in place, eagerly: `x[key] = value`, and the updates of optimizers.
 
-In: a tensor, a key and a value of any kind. What a trace or the tape records goes through the op `setitem` instead, which makes
-a new tensor.
+In: a tensor, a key and a value of any kind; or a composite and which of its operands its results replace. Out: x's own memory is
+written, or a copy that x then keeps where somebody else sees that memory. What a trace or the tape records makes a new tensor
+instead, by the op `setitem` or the composite.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from tengen.ops.indexing import index, index_put
 from tengen.ops.keys import dropped, fitted, masks_whole, read_key, sliced, value_for
 from tengen.ops.shape import reshape, strided_slice
 from tengen.runtime import native
-from tengen.runtime.eager import make_overwrite
-from tengen.tensor import Tensor, _Capsule, _explain, assign, check_values, kept_plan, look, tracing
+from tengen.runtime.eager import exact_key, make_overwrite
+from tengen.tensor import Tensor, _Capsule, _explain, assign, check_values, kept_plan, look, planned, tracing
 
 
 def own(t: Tensor) -> None:
@@ -52,6 +53,36 @@ def set_item(x: Tensor, key: Any, value: Any) -> None:
     ndim = index.infer_types([t._layout.type for t in (*indices, inside)], {"axes": axes, "position": k.position})[0].ndim
     v = dropped(v if v.dtype is x.dtype else astype(v, x.dtype), ndim)
     _run_over(index_put, (*indices, inside, v), (axes, k.position, "set"), len(indices))
+
+
+def update(op: Op, inputs: tuple[Tensor | None, ...], attrs: tuple, over: tuple[int, ...]) -> None:
+    """Gives operands the results of a composite.
+
+    Args:
+        attrs: all of them, in order. over: for each result the operand that it replaces, which has its type.
+    """
+    targets = [inputs[i] for i in over]
+    layouts = tuple([None if x is None else x._layout for x in inputs])
+    one_type = len({a.dtype for a in layouts if a is not None}) == 1  # else a result may have another type than its operand
+    if tracing.active is not None or not one_type or not all(t is not None and _alone(t) for t in targets):
+        out = op(*(None if x is None else x.detach() for x in inputs), *attrs)
+        for t, new in zip(targets, out if isinstance(out, tuple) else (out,)):
+            assign(t, new)
+        return
+
+    def make() -> Callable:
+        canonical = op.canonical([None if a is None else a.type for a in layouts], attrs)
+        return planned(op, layouts, canonical, over).call
+
+    plan = kept_plan(("over", op, exact_key(attrs), layouts), make)
+    plan(*[x._data for i, x in enumerate(inputs) if x is not None and i not in over], *[t._data for t in targets])
+
+
+def _alone(t: Tensor) -> bool:
+    """Whether nobody else sees the tensor's memory, which is dense, nor the tape the tensor."""
+    if type(t._data) is not _Capsule or t._node is not None or not t._layout.contiguous or not t.size:
+        return False
+    return sys.getrefcount(t._data) == 2 and not native.borrowed(t._data)
 
 
 def _apart(t: Tensor, x: Tensor) -> Tensor:

@@ -255,16 +255,19 @@ def _values(t: Tensor) -> np.ndarray:
     return np.array(a) if foreign or not a.flags.c_contiguous else a
 
 
-def composite_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict) -> Plan:
-    """The plan of an eager call of a composite: its body, recorded for the pattern, fused, and compiled."""
+def composite_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict, over: tuple[int, ...] = ()) -> Plan:
+    """The plan of an eager call of a composite: its body, recorded for the pattern, fused, and compiled.
+
+    over: operands that the results replace, in their own memory: dense, in logical order. The call takes them after the others,
+    and returns nothing."""
     arrays = [None if a is None else a.array(("in", i)) for i, a in enumerate(layouts)]
     sym = eager._Symbols(op.known(arrays, attrs))
     named = [None if a is None else eager._named(a, sym) for a in arrays]
 
     def make(arrays_: Sequence[Array | None], names: list[Expr]) -> tuple[Program, list[Array]]:
-        return _composite_program(op, arrays_, attrs, names)
+        return _composite_program(op, arrays_, attrs, names, over)
 
-    program, outs, values = eager.by_pattern(op, attrs, arrays, named, sym, make)
+    program, outs, values = eager.by_pattern((op, over) if over else op, attrs, arrays, named, sym, make)
     found = [
         Layout(
             tuple(eager.number(d, sym, values) for d in o.shape),
@@ -282,20 +285,27 @@ def composite_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict) -> Pla
     return Plan(lambda *data: call(*data, *constants), plan.layouts)
 
 
-def _composite_program(op: Op, arrays: Sequence[Array | None], attrs: dict, names: list[Expr]) -> tuple[Program, list[Array]]:
+def _composite_program(
+    op: Op, arrays: Sequence[Array | None], attrs: dict, names: list[Expr], over: tuple[int, ...]
+) -> tuple[Program, list[Array]]:
     rec = Recorder(op.name, constants=True, lines=False)
     with rec:
         xs = []
         placed = {}
-        for a in arrays:
+        for i, a in enumerate(arrays):
             if a is None:
                 xs.append(None)
-                continue
-            v = rec.graph.add_input(f"x{len(placed)}", TensorType(a.shape, a.dtype))
-            placed[v] = a
-            xs.append(traced(v))
+            elif i in over:
+                xs.append(traced(rec.graph.add_state(f"state{i}", TensorType(a.shape, a.dtype))))
+            else:
+                v = rec.graph.add_input(f"x{len(placed)}", TensorType(a.shape, a.dtype))
+                placed[v] = a
+                xs.append(traced(v))
         out = call_body(op, tuple(xs), attrs)
         outs = out if isinstance(out, tuple) else (out,)
+        for i, o in zip(over, outs):
+            rec.graph.states[f"state{i}"].written = rec.value(o)
+        outs = () if over else outs
         graph = rec.finish([(f"output{i}", o) for i, o in enumerate(outs)])
     if eager.recording():
         return compile_graph(graph, placed, names, op.name, record=True)

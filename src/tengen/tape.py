@@ -37,7 +37,8 @@ def gradients(
 
     Args:
         outputs: recorded tensors. seeds: their gradients; None stands for ones, for a float tensor of one element.
-        create_graph: records the walk itself, for gradients of gradients.
+        create_graph: records the walk itself, for gradients of gradients. Otherwise the walk uses the record up: what a call had
+            kept for its gradient is let go as soon as that is known, and nobody can walk there again.
 
     The walk is the same inside autocast and outside: gradients have the dtypes of what they are gradients of.
     """
@@ -89,6 +90,8 @@ def _gradients(
             result[i] = slot.get(index)
         if node.op is not None:
             _step(node, slot, give, useful, create_graph)
+            if not create_graph:
+                node.saved, node.outputs = [], None
     return result
 
 

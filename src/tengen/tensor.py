@@ -402,7 +402,7 @@ def _execute(op: Op, inputs: tuple, attrs: tuple):
         canonical = op.canonical(types, attrs)
         if op.kind == "view":
             return _view(op, inputs[0], canonical, key)
-        plan = _planned(op, layouts, canonical)
+        plan = planned(op, layouts, canonical)
         if tracing.active is None:  # else another thread records, and must find no plans
             plans[key] = plan
     if checked:
@@ -428,12 +428,12 @@ def look(op: Op, inputs: tuple, types: Sequence, attrs: tuple) -> None:
             raise v.error(v.found() if v.found else v.message)
 
 
-def _planned(op: Op, layouts: Sequence[Layout | None], attrs: dict) -> Plan:
+def planned(op: Op, layouts: Sequence[Layout | None], attrs: dict, over: tuple[int, ...] = ()) -> Plan:
     if op.kind != "composite":
         return make_plan(op, layouts, attrs)
     from tengen.record import composite_plan
 
-    return composite_plan(op, layouts, attrs)
+    return composite_plan(op, layouts, attrs, over)
 
 
 def kept_plan(key: tuple, make: Callable[[], Any]) -> Any:

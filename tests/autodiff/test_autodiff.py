@@ -11,6 +11,7 @@ from tengen import functional as F
 from tengen.autodiff import Function, GradManager, grad, value_and_grad, vjp
 from tengen.base.errors import GradientError
 from tengen.ops.define import REGISTRY
+from tengen.runtime.process import memory_statistics
 
 
 def t(*v, dtype="float64"):
@@ -301,3 +302,21 @@ def test_values_of_the_moment_are_differentiated():
             p._reset(p - 1)
         gm.backward(out)
     assert [p.grad.item() for p in layers] == [5, 2]
+
+
+def test_backward_lets_go_of_what_was_kept():
+    w = Parameter(np.full(1 << 16, 0.5, "f4"))
+    gm = GradManager().attach(w)
+    with gm:
+        x = w
+        for _ in range(8):
+            x = F.tanh(x * 0.5)
+        loss = x.sum()
+        del x
+        before = memory_statistics().in_use
+        gm.backward(loss)
+    assert memory_statistics().in_use <= before - 7 * 4 * w.size  # one gradient more, eight results less
+    w.grad = None
+    with gm:
+        gm.backward((w * loss).sum())  # what is left of the record has no way to w
+    assert (w.grad.numpy() == loss.item()).all()

@@ -132,3 +132,48 @@ def test_clipping_by_value():
     optim.clip_grad_value(a, -1.0, 2.0)
     assert a.grad.tolist() == [-1, 0.5, 2]
     assert optim.clip_grad_norm([Parameter([1.0])], 1.0).item() == 0
+
+
+# ---- in place ------------------------------------------------------------------------------------------------------------------
+
+
+def address(t):
+    return t.numpy().ctypes.data
+
+
+@pytest.mark.parametrize("make", [
+    lambda ps: optim.SGD(ps, lr=0.1), lambda ps: optim.SGD(ps, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
+    lambda ps: optim.AdamW(ps, lr=0.1),
+])  # fmt: skip
+@pytest.mark.parametrize("shape", [(), (1,), (17,), (5, 33), (0, 3)])
+def test_steps_write_in_place_with_the_bits_of_steps_that_do_not(make, shape):
+    rng = np.random.default_rng(0)
+    start, grads = rng.standard_normal(shape).astype("f4"), rng.standard_normal((4, *shape)).astype("f4")
+    found = []
+    for seen in (False, True):
+        p = Parameter(start)
+        opt, places, views = make([p]), set(), []
+        for g in grads:
+            p.grad = Tensor(g)
+            views += [p.detach()] if seen else []  # whoever sees the memory keeps the values of before
+            before = p.numpy().copy()
+            opt.step()
+            assert not seen or views[-1].numpy().tobytes() == before.tobytes()
+            places.add(address(p))
+        found.append([p.numpy().tobytes(), *(t.numpy().tobytes() for _, t in opt.named_states({}))])
+        assert seen or not p.size or len(places) == 1
+    assert found[0] == found[1]
+
+
+def test_a_step_in_place_leaves_arrays_and_other_types_alone():
+    a = np.ones(40, "f4")
+    p = Parameter(np.ones((4, 5)))  # float64, with a learning rate in float32
+    p.grad = Tensor(np.ones((4, 5)))
+    array = p.numpy()
+    optim.SGD([p], lr=0.5).step()
+    assert p.dtype == np.float64 and (array == 1).all() and (p.numpy() == 0.5).all()
+    q = Parameter(a)
+    q._reset(Tensor(a.reshape(8, 5)).T)  # not dense in logical order
+    q.grad = Tensor(np.full((5, 8), 2, "f4"))
+    optim.SGD([q], lr=0.25, momentum=0.9).step()
+    assert (q.numpy() == 0.5).all() and (a == 1).all()

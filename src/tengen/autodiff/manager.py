@@ -86,6 +86,8 @@ class GradManager:
     def backward(self, y: Tensor | Sequence[Tensor] | None = None, dy: Tensor | Sequence[Tensor] | None = None) -> None:
         """Adds the gradients of y (weighted by dy; 1 for a y of one element) to the attached tensors' ``grad``; ends recording.
 
+        What calls had kept for their gradients is let go meanwhile, unless another manager records this walk.
+
         Errors: `GradientError` when nothing is being recorded, or a y of several elements comes without dy.
         """
         if self._before is None:

@@ -6,6 +6,7 @@ import numpy as np
 
 from tengen.ops.update import adam_update
 from tengen.optimizer.optimizer import Optimizer, zeros
+from tengen.overwrite import update
 from tengen.tensor import Tensor
 
 
@@ -29,12 +30,8 @@ class Adam(Optimizer):
     def _update(self, p, grad, state, group):
         step = state["step"]
         step._reset(step + 1.0)
-        new = adam_update(
-            p.detach(), grad, state["exp_avg"], state["exp_avg_sq"], step, group.lr,
-            *group["betas"], group["eps"], group["weight_decay"], self.decoupled,
-        )  # fmt: skip
-        for target, value in zip((p, state["exp_avg"], state["exp_avg_sq"]), new):
-            target._reset(value)
+        tensors = (p, grad, state["exp_avg"], state["exp_avg_sq"], step, group.lr)
+        update(adam_update, tensors, (*group["betas"], group["eps"], group["weight_decay"], self.decoupled), (0, 2, 3))
 
 
 class AdamW(Adam):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tengen.ops.update import sgd_update
 from tengen.optimizer.optimizer import Optimizer, zeros
+from tengen.overwrite import update
 
 
 class SGD(Optimizer):
@@ -23,10 +24,6 @@ class SGD(Optimizer):
         return {"momentum_buffer": zeros(p)} if group["momentum"] else {}
 
     def _update(self, p, grad, state, group):
-        args = (group.lr, group["momentum"], group["weight_decay"], group["nesterov"])
-        if not state:
-            return p._reset(sgd_update(p.detach(), grad, None, *args))
-        velocity = state["momentum_buffer"]
-        new_p, new_v = sgd_update(p.detach(), grad, velocity, *args)
-        p._reset(new_p)
-        velocity._reset(new_v)
+        args = (group["momentum"], group["weight_decay"], group["nesterov"])
+        velocity = state.get("momentum_buffer")
+        update(sgd_update, (p, grad, velocity, group.lr), args, (0,) if velocity is None else (0, 2))

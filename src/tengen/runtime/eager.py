@@ -196,7 +196,7 @@ def _general(op: Op, arrays: Sequence[Array | None], orders: Sequence, attrs: di
 
 
 def by_pattern(
-    op: Op | tuple[Op, int], attrs: dict, arrays, named, sym: _Symbols, make: Callable, generic: dict | None = None, orders: tuple = ()
+    op: Op | tuple[Op, Any], attrs: dict, arrays, named, sym: _Symbols, make: Callable, generic: dict | None = None, orders: tuple = ()
 ) -> tuple[Program, Any, list[int]]:
     """The program of a pattern, and the numbers for its symbols: made shape-generic, or for these numbers alone where a
     decision
