@@ -62,7 +62,7 @@ class Case:
         work: floating-point operations or bytes of one call; unit: "FLOP" or "B".
         tolerance: (relative, absolute) within which the results agree; the scale of the relative part is the largest result.
         check: agreement in another way than by comparing results; raises AssertionError.
-        roof: measures the work that the machine can do in a second at most, and is asked in every round: two processors of a
+        roof: measures the work that the machine can do in a second at most, and is asked before and after every round: two processors of a
             virtual machine may share one core for a while;
         intensity: operations for each byte that must move.
     """
@@ -168,13 +168,14 @@ def calls_per_batch(call: Callable, target_s: float) -> tuple[int, float]:
 def run_rounds(
     contenders: dict[str, Callable], args: argparse.Namespace, roof: Callable[[], float] | None = None
 ) -> tuple[dict[str, list[float]], list[float]]:
-    """(seconds of one call in each round, by contender; the roof in each round, where there is one)."""
+    """(seconds of one call in each round, by contender; the roof of each round, if there is one: the higher of that before the
+    round and that after it)."""
     names = list(contenders)
     found = {who: calls_per_batch(contenders[who], args.batch) for who in names}
     once = sum((n + 1) * one + PAUSE_S for n, one in found.values())
     rounds = min(args.rounds, max(FEWEST, int(args.seconds / once)))
     times: dict[str, list[float]] = {who: [] for who in names}
-    roofs: list[float] = []
+    roofs = [roof()] if roof else []
     gc.collect()
     gc.disable()
     try:
@@ -189,7 +190,7 @@ def run_rounds(
                 roofs.append(roof())
     finally:
         gc.enable()
-    return times, roofs
+    return times, [max(pair) for pair in zip(roofs, roofs[1:])]
 
 
 def judge(case: Case, who: str, times: dict[str, list[float]], roofs: list[float], goal: Goal | None) -> Row:

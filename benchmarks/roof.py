@@ -2,7 +2,7 @@
 
 Out: operations a second of a kernel of Tengen's own language that does nothing else (16 chains of fused multiply-adds, in
 registers), and bytes a second (read and written) of the fastest of three copies of 64 MiB into memory that is mapped already.
-A case asks in each of its rounds: on a virtual machine neither cores nor memory are as fast at all times.
+A case asks before and after each of its rounds: on a virtual machine neither cores nor memory are as fast at all times.
 """
 
 from __future__ import annotations
