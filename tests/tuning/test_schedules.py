@@ -130,13 +130,18 @@ def test_what_a_target_cannot_do_is_refused():
         assert tolerant.program.object == exe.program.object and not tolerant.program.schedules
 
 
-def test_many_tiles_leave_no_room_for_a_piece_s_own_filter():
-    exe = executable(lambda x, w: F.conv2d(x, w, padding=1), [(1, 128, 8, 8), (128, 128, 3, 3)])
+@pytest.mark.parametrize("channels, size", [(128, 8), (64, 24), (200, 30)])
+def test_the_most_tiles_that_fit_have_room_for_what_else_a_piece_keeps(channels, size):
+    """Rows, halves of transforms, and a filter that a piece transforms itself, where there is room for it."""
+    exe = executable(lambda x, w: F.conv2d(x, w, padding=1), [(1, channels, size, size), (channels, channels, 3, 3)])
     known = Schedules(Target.host().key, 2)
     c = next(c for c in Bench(exe.graph, known).lo.choices.values() if type(c.rule) is Winograd)
-    s = dataclasses.replace(c.rule, rows=5, vectors=4, high=6)
-    assert not c.fits(s)
-    exe.retuned(known.also({known.key(c.meaning): s}, strict=True))  # and is not refused for its scratch memory
+    every = (dataclasses.replace(c.rule, rows=r, vectors=v, high=h) for r in range(1, 13) for v in (1, 2, 4) for h in range(1, 17))
+    most = sorted((s for s in every if not c.fits(s)), key=lambda s: -s.rows * s.high * (channels + 16 * s.vectors))
+    assert most[0].rows * most[0].high > 16
+    some = [dataclasses.replace(c.rule, rows=5, vectors=4, high=6)]
+    for s in most[:3] + [s for s in some if s in most]:
+        exe.retuned(known.also({known.key(c.meaning): s}, strict=True))  # and is not refused for its scratch memory
 
 
 def test_an_executable_takes_a_schedule():

@@ -47,7 +47,7 @@ Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
 
 WEIGHT, VALUE, MARGIN = 6, 8, 1.2  # see `pays`
 MOST_CHANNELS = 4096  # one tile of more would not fit a thread's stack
-SCRATCH_BYTES = 1 << 20  # of a piece, for its transformed tiles
+SCRATCH_BYTES = 992 << 10  # of a piece, for its transformed tiles: a kernel may have 1 MiB, and keeps some rows beside them
 HEIGHT = 12  # rows of a register tile at most: some registers stay free for what compilers keep in them
 MOST_TILES = 16  # of a piece
 FILTER_BYTES = 64 << 10  # of a piece, for the filter that it transforms itself
