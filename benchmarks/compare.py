@@ -7,7 +7,8 @@ the median of the ratios is the figure, and their quartiles say how far it can b
 time, within bounds. Contenders whose names begin with "tengen" are judged, each in a row of its own; the others are peers.
 
 The number of threads is 2, or that of the environment variable BENCH_THREADS. With one, processor time is taken instead of the
-clock's, which other programs on the machine disturb least. README.md's tables are made of `results/<bench>.<threads>.json`.
+clock's, which other programs on the machine disturb least. README.md's tables are made of
+`results/<machine>/<bench>.<threads>.json`: what another machine has measured stays beside.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import sys
 import time
 import traceback
@@ -235,7 +237,7 @@ def arguments(bench: str, seconds: float = 2.0) -> argparse.Namespace:
     parser.add_argument("--batch", type=float, help="seconds that a contender's batch in a round takes at least (default 0.02)")
     parser.add_argument("--only", default="", help="the cases whose name contains this")
     parser.add_argument(
-        "--results", type=Path, help="folder for the JSON file; default: results/, and none for --quick, --only"
+        "--results", type=Path, help="folder for this machine's folder of JSON files; default: results/, and none for --quick, --only"
     )
     args = parser.parse_args()
     args.rounds = args.rounds or (QUICK if args.quick else 25)
@@ -296,10 +298,11 @@ def finish(bench: str, title: str, rows: Sequence[Row], load: Sequence[float], a
     """Prints the whole table, writes the JSON file, and ends with status 1 where a case failed."""
     print(f"\n{title}\n{format_rows(rows)}\n")
     if args.results:
-        args.results.mkdir(exist_ok=True, parents=True)
         data = {"title": title, "machine": machine(), "rounds": args.rounds, "load_before": list(load)}
         data["rows"] = [asdict(r) for r in rows]
-        (args.results / f"{bench}.{THREADS}.json").write_text(json.dumps(data, indent=1) + "\n")
+        folder = args.results / folder_of(data["machine"]["processor"])
+        folder.mkdir(exist_ok=True, parents=True)
+        (folder / f"{bench}.{THREADS}.json").write_text(json.dumps(data, indent=1) + "\n")
     if bad := [r.name for r in rows if r.error]:
         sys.exit(f"failed: {', '.join(bad)}")
 
@@ -396,6 +399,16 @@ def machine() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             found[name] = "not installed"
     return found
+
+
+def kind_of(processor: str) -> str:
+    """The part of `machine()["processor"]` that says what was measured, for people."""
+    return re.sub(r"\(R\)|\(TM\)| Processor", "", re.sub(r", \d+ processors.*", "", processor))
+
+
+def folder_of(processor: str) -> str:
+    """The same as the name of a folder."""
+    return re.sub(r"[^a-z0-9]+", "-", kind_of(processor).lower()).strip("-")
 
 
 def _lines(path: str) -> list[str]:

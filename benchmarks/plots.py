@@ -1,15 +1,14 @@
 """Pictures of the results: time against peers, the roofline, growth curves.
 
-In: results/*.json. Out: plots/*.png. Needs matplotlib: `python benchmarks/plots.py [--results FOLDER]`, or `report.py`.
+In: a machine's folder of results. Out: its folder of pictures. Needs matplotlib: `report.py` draws all.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
-from compare import RESULTS, Row
+from compare import Row
 
 PLOTS = Path(__file__).parent / "plots"
 COLORS = {
@@ -105,7 +104,7 @@ def _save(figure, file: Path) -> None:
     print(f"wrote {file}")
 
 
-def draw(results: Path = RESULTS, folder: Path = PLOTS, threads: int = 2) -> list[Path]:
+def draw(results: Path, folder: Path, threads: int = 2) -> list[Path]:
     """All pictures that the results have figures for; their files. Nothing, said aloud, without matplotlib."""
     try:
         import matplotlib
@@ -120,11 +119,3 @@ def draw(results: Path = RESULTS, folder: Path = PLOTS, threads: int = 2) -> lis
     growth(rows_of(results, "growth", threads), folder / "growth.png")
     return sorted(folder.glob("*.png"))
 
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--plots", type=Path, default=PLOTS)
-    parser.add_argument("--threads", type=int, default=2)
-    args = parser.parse_args()
-    draw(args.results, args.plots, args.threads)

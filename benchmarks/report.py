@@ -3,7 +3,7 @@
     python benchmarks/report.py                  # all benchmarks, then the tables
     python benchmarks/report.py eager training   # these, then all tables
     python benchmarks/report.py --threads 1      # with one thread, in processor time
-    python benchmarks/report.py --tables         # only the tables, from results/*.json
+    python benchmarks/report.py --tables         # only the tables, from results/*/*.json
     python benchmarks/report.py --quick --results DIR   # to try it out: a few cases, the tables and plots into DIR
 
 Each benchmark is a process of its own. One that fails leaves its last results as they were, and is named at the end.
@@ -18,16 +18,20 @@ import re
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import plots
-from compare import RESULTS, Row, duration, markdown
+from compare import RESULTS, Row, duration, kind_of, markdown
 
 HERE = Path(__file__).parent
 BENCHES = ["inference", "training", "kernels", "start", "eager", "compile", "memory", "growth", "tune", "amp", "artifact"]
 README = HERE / "README.md"
 HOW = {2: "2 threads, by the clock", 1: "one thread, in processor time"}
-
+PICTURES = {
+    "inference": "Inference: time over Tengen's", "training": "Training step: time over Tengen's", "roofline": "Roofline of the kernels",
+    "growth": "Growth: time for a unit of work",
+}  # fmt: skip
 
 WITH_ONE_THREAD = ["inference", "training", "kernels", "start", "eager"]  # processor time of this process says something there
 
@@ -45,32 +49,67 @@ def run(names: list[str], more: list[str], threads: int) -> list[str]:
     return failed
 
 
-def results(name: str, threads: int, folder: Path) -> dict | None:
-    """What a benchmark measured last, its rows as `Row`s; None before the first time."""
-    file = folder / f"{name}.{threads}.json"
-    if not file.exists():
-        return None
-    data = json.loads(file.read_text())
-    data["rows"] = [Row(**r) for r in data["rows"]]
-    return data
+@dataclass(frozen=True)
+class Column:
+    """A machine and a number of threads: what has a column in the tables of goals."""
+
+    folder: Path  # results/<machine>
+    threads: int
+
+    def results(self, name: str) -> dict | None:
+        """What a benchmark measured last, its rows as `Row`s; None before the first time."""
+        file = self.folder / f"{name}.{self.threads}.json"
+        if not file.exists():
+            return None
+        data = json.loads(file.read_text())
+        data["rows"] = [Row(**r) for r in data["rows"]]
+        return data
+
+    def all(self) -> dict[str, dict]:
+        """The same of every benchmark that has run."""
+        return {n: r for n in BENCHES if (r := self.results(n))}
+
+    @property
+    def date(self) -> str:
+        """The day of the last measurement."""
+        return max(r["machine"]["date"] for r in self.all().values())
+
+    @property
+    def heading(self) -> str:
+        """For people."""
+        kind = kind_of(next(iter(self.all().values()))["machine"]["processor"])
+        return kind if self.threads == 2 else f"{kind}, {HOW[self.threads]}"
 
 
-def tables(folder: Path) -> str:
+def measured(base: Path) -> list[Column]:
+    """All that anything was measured with, the last first."""
+    found = [Column(f, t) for f in sorted(base.iterdir()) if f.is_dir() for t in HOW]
+    return sorted((c for c in found if c.all()), key=lambda c: (c.threads, c.date), reverse=True)
+
+
+def tables(base: Path) -> str:
     """All tables, with where and when they were measured."""
-    found = {(n, t): r for n in BENCHES for t in HOW if (r := results(n, t, folder))}
-    machines = {json.dumps({k: v for k, v in r["machine"].items() if k != "date"}): r["machine"] for r in found.values()}
     parts = []
-    for m in machines.values():
-        parts.append("\n".join(["| | |", "| --- | --- |", *(f"| {k} | {v} |" for k, v in m.items() if k != "date")]))
-    for (name, threads), r in found.items():
-        how = f"`bench_{name}.py`, {HOW[threads]}, {r['rounds']} rounds, {r['machine']['date']}"
-        parts.append(f"### {r['title']}: {HOW[threads]}\n\n{how}\n\n{markdown(r['rows'])}")
+    for c in measured(base):
+        found = c.all()
+        parts.append(f"### {c.heading}")
+        machines = {json.dumps({k: v for k, v in r["machine"].items() if k != "date"}): r["machine"] for r in found.values()}
+        for m in machines.values():
+            parts.append("\n".join(["| | |", "| --- | --- |", *(f"| {k} | {v} |" for k, v in m.items() if k != "date")]))
+        for name, r in found.items():
+            how = f"`bench_{name}.py`, {HOW[c.threads]}, {r['rounds']} rounds, {r['machine']['date']}"
+            parts.append(f"#### {r['title']}: {c.heading}\n\n{how}\n\n{markdown(r['rows'])}")
     return "\n\n".join(parts)
 
 
-def measured(folder: Path) -> dict[int, str]:
-    """The numbers of threads that anything was measured with: the columns of the tables of goals."""
-    return {t: how for t, how in HOW.items() if any((folder / f"{n}.{t}.json").exists() for n in BENCHES)}
+def pictures(base: Path) -> str:
+    """The plots, machine by machine."""
+    parts = []
+    for c in (c for c in measured(base) if c.threads == 2):
+        parts.append(f"### {c.heading}: plots")
+        names = [n for n in PICTURES if (plots.PLOTS / c.folder.name / f"{n}.png").exists()]
+        parts.append("\n".join(f"![{PICTURES[n]}: {c.heading}](plots/{c.folder.name}/{n}.png)" for n in names))
+    return "\n\n".join(parts)
 
 
 def peer(name: str) -> str:
@@ -94,65 +133,75 @@ def figure(r: Row | None) -> str:
     return f"{now}: {'reached' if r.reached else '**not reached**'}"
 
 
-def summary(folder: Path) -> str:
-    """How many goals each benchmark reached, by the number of threads."""
-    columns = measured(folder)
-    lines = ["| benchmark | " + " | ".join(columns.values()) + " |", "| --- |" + " --- |" * len(columns)]
+def summary(base: Path) -> str:
+    """How many goals each benchmark reached."""
+    columns = measured(base)
+    text = ["| benchmark | " + " | ".join(c.heading for c in columns) + " |", "| --- |" + " --- |" * len(columns)]
     for name in BENCHES:
-        found = {t: results(name, t, folder) for t in columns}
-        if any(found.values()):
-            rows = {t: [r for r in d["rows"] if r.goal or r.error] if d else [] for t, d in found.items()}
-            counts = [f"{sum(bool(r.reached) for r in rs)} of {len(rs)}" if rs else "" for rs in rows.values()]
-            lines.append(f"| {name} | " + " | ".join(counts) + " |")
-    return "\n".join(lines)
+        found = [c.results(name) for c in columns]
+        if any(found):
+            rows = [[r for r in d["rows"] if r.goal or r.error] if d else [] for d in found]
+            counts = [f"{sum(bool(r.reached) for r in rs)} of {len(rs)}" if rs else "" for rs in rows]
+            text.append(f"| {name} | " + " | ".join(counts) + " |")
+    return "\n".join(text)
 
 
-def judged(name: str, folder: Path) -> dict[str, dict[int, Row]]:
-    """A benchmark's rows with a goal: case -> number of threads -> row."""
-    cases: dict[str, dict[int, Row]] = {}
-    for threads in measured(folder):
-        data = results(name, threads, folder)
+def judged(name: str, columns: list[Column]) -> dict[str, dict[Column, Row]]:
+    """A benchmark's rows with a goal: case -> where it was measured -> row."""
+    cases: dict[str, dict[Column, Row]] = {}
+    for c in columns:
+        data = c.results(name)
         for r in data["rows"] if data else []:
             if r.goal:
-                cases.setdefault(r.name, {})[threads] = r
+                cases.setdefault(r.name, {})[c] = r
     return cases
 
 
-def lines(name: str, cases: dict[str, dict[int, Row]], columns: dict[int, str]) -> list[str]:
-    """A line for each case: its goal, and the figure in a column for each number of threads."""
+def lines(name: str, cases: dict[str, dict[Column, Row]], columns: list[Column]) -> list[str]:
+    """A line for each case: its goal, and the figure in each column."""
     text = []
     for case, rows in cases.items():
         first = next(iter(rows.values()))
         what = "memory" if first.unit == "peak" else "time"
         limit = first.goal.get("text") or f"at most {first.goal['ratio']:.2f} of {peer(first.goal['peer'])}'s {what}"
-        text.append(f"| {name} | {case} | {limit} | " + " | ".join(figure(rows.get(t)) for t in columns) + " |")
+        text.append(f"| {name} | {case} | {limit} | " + " | ".join(figure(rows.get(c)) for c in columns) + " |")
     return text
 
 
-def goals(folder: Path) -> str:
-    """The goals, reached and not, with as many threads as there are columns; those of the kernels are in their table."""
-    columns = measured(folder)
-    head = ["| benchmark | case | goal | " + " | ".join(columns.values()) + " |", "| --- |" + " --- |" * (len(columns) + 2)]
+def head(columns: list[Column]) -> list[str]:
+    """The first lines of a table of goals."""
+    return ["| benchmark | case | goal | " + " | ".join(c.heading for c in columns) + " |", "| --- |" + " --- |" * (len(columns) + 2)]
+
+
+def goals(base: Path) -> str:
+    """The goals, reached and not; those of the kernels and of growth are in their tables."""
+    columns = measured(base)
     names = (n for n in BENCHES if n not in ("kernels", "growth"))
-    return "\n".join(head + [line for n in names for line in lines(n, judged(n, folder), columns)])
+    return "\n".join(head(columns) + [line for n in names for line in lines(n, judged(n, columns), columns)])
 
 
-def missed(folder: Path) -> str:
-    """Which goals are not reached, with two threads; of the kernels, how many, and those far behind a peer."""
-    text = ["| benchmark | case | goal | now |", "| --- | --- | --- | --- |"]
+def missed(base: Path) -> str:
+    """Which goals a machine does not reach, with two threads; of the kernels, how many, and those far behind a peer."""
+    columns = [c for c in measured(base) if c.threads == 2]
+    text = head(columns)
     for name in (n for n in BENCHES if n != "kernels"):
-        cases = {c: rows for c, rows in judged(name, folder).items() if 2 in rows and not rows[2].reached}
-        text += lines(name, cases, {2: HOW[2]})
-    data = results("kernels", 2, folder)
-    if data:
-        rows = [r for r in data["rows"] if r.ratios]
-        ratio = {r.name: r.ratios[r.goal["against"] if r.goal else min(r.ratios, key=r.seconds.__getitem__)][1] for r in rows}
-        behind = sorted((n for n in ratio if ratio[n] > 1 / 0.9), key=lambda n: -ratio[n])
-        asked = [r for r in data["rows"] if r.goal and r.goal.get("roof")]
-        text += ["", f"Of {len(rows)} single kernels {len(rows) - len(behind)} reach 0.9 of the best peer's speed; {len(asked)} are asked "
-                 f"for 85 % of a roof too, and {sum(bool(r.reached) for r in asked)} of them reach both. "]  # fmt: skip
-        text[-1] += f"Behind a peer: {'; '.join(f'{n} ({ratio[n]:.2f} of its time)' for n in behind) or 'none'}."
+        cases = {n: rows for n, rows in judged(name, columns).items() if not all(r.reached for r in rows.values())}
+        text += lines(name, cases, columns)
+    for c in columns:
+        if data := c.results("kernels"):
+            text += ["", f"{c.heading}: {kernels(data)}"]
     return "\n".join(text)
+
+
+def kernels(data: dict) -> str:
+    """How many of the single kernels reach what is asked of them, and which are far behind a peer."""
+    rows = [r for r in data["rows"] if r.ratios]
+    ratio = {r.name: r.ratios[r.goal["against"] if r.goal else min(r.ratios, key=r.seconds.__getitem__)][1] for r in rows}
+    behind = sorted((n for n in ratio if ratio[n] > 1 / 0.9), key=lambda n: -ratio[n])
+    asked = [r for r in data["rows"] if r.goal and r.goal.get("roof")]
+    text = (f"of {len(rows)} single kernels {len(rows) - len(behind)} reach 0.9 of the best peer's speed; {len(asked)} are asked "
+            f"for 85 % of a roof too, and {sum(bool(r.reached) for r in asked)} of them reach both. ")  # fmt: skip
+    return text + f"Behind a peer: {'; '.join(f'{n} ({ratio[n]:.2f} of its time)' for n in behind) or 'none'}."
 
 
 def replace(text: str, name: str, content: str) -> str:
@@ -171,7 +220,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="rounds of each case at most")
     parser.add_argument("--quick", action="store_true", help="a few cases and rounds; needs --results")
     parser.add_argument(
-        "--results", type=Path, default=RESULTS, help="folder of the JSON files; another than results/ keeps README.md"
+        "--results", type=Path, default=RESULTS, help="folder of the machines' folders; another than results/ keeps README.md"
     )
     parser.add_argument("--threads", type=int, choices=list(HOW), default=2, help="default 2; 1 measures processor time")
     args = parser.parse_args()
@@ -184,9 +233,10 @@ def main() -> None:
     more += ["--quick"] if args.quick else []
     names = args.names or (BENCHES if args.threads > 1 else WITH_ONE_THREAD)
     failed = [] if args.tables else run(names, more, args.threads)
-    plots.draw(args.results, plots.PLOTS if ours else args.results)
+    for c in (c for c in measured(args.results) if c.threads == 2):
+        plots.draw(c.folder, plots.PLOTS / c.folder.name if ours else c.folder)
     text = README.read_text()
-    for name, content in (("summary", summary), ("goals", goals), ("missed", missed), ("tables", tables)):
+    for name, content in (("summary", summary), ("goals", goals), ("missed", missed), ("plots", pictures), ("tables", tables)):
         text = replace(text, name, content(args.results))
     out = README if ours else args.results / README.name
     out.write_text(text)
