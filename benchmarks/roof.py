@@ -71,7 +71,8 @@ def _things() -> tuple[Callable, list[Callable]]:
     x = np.zeros(BYTES // 4, np.float32)
     y, t = np.zeros_like(x), tengen.Tensor(x)
     x[:] = y[:] = 1  # or x would be one page of zeros, many times
-    copies: list[Callable] = [lambda: np.copyto(y, x), lambda: F.copy(t)]
+    copy = tengen.trace(F.copy)
+    copies: list[Callable] = [lambda: np.copyto(y, x), lambda: copy(t)]
     if torch := compare.peer("torch"):
         u, v = torch.from_numpy(x), torch.from_numpy(y)
         copies.append(lambda: v.copy_(u))

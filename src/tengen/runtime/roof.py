@@ -1,6 +1,6 @@
 """The machine's roof: how many operations on float32, and how many bytes of memory, a second can have.
 
-Measured in some ten milliseconds with kernels of our own, once for a machine and a number of threads, and kept in the cache of
+Measured in some tens of milliseconds with kernels of our own, once for a machine and a number of threads, and kept in the cache of
 compiled kernels. The shortest time of several runs counts: a roof is what the machine does when nothing disturbs it.
 """
 
@@ -21,8 +21,8 @@ from tengen.loops.lang import LANES, const, fma
 from tengen.runtime import cache, native
 from tengen.runtime.program import Program, build
 
-STEPS = 2048
-COPIED = 48 << 20  # bytes; far more than caches hold
+STEPS = 16384  # a few milliseconds: waking a thread is nothing beside them
+COPIED = 64 << 20  # bytes; more than most caches hold
 RUNS = 5
 
 _known: dict[str, Roof] = {}
@@ -57,7 +57,7 @@ def measure(threads: int) -> Roof:
     try:
         program, flops = _multiply_adds(8 * threads)
         moved = _copy()
-        x = native.new_buffer(COPIED)
+        x = moved.plan(1, moved.output_bytes)(native.new_buffer(COPIED))  # a copy: memory nobody wrote is one page of zeros, cached
         return Roof(flops / _shortest(program, []), 2 * COPIED / _shortest(moved, [x]))
     finally:
         native.set_threads(before)
