@@ -168,7 +168,7 @@ def rule(p: Problem, target: Machine | None, steady: bool = False) -> Register:
         return Register(ALIGNED, vectors, _divisor(m // ALIGNED, COPIED_HIGH), 0, 0, across=1)
     if p.border is not None and not along_k and m is not None and m % ALIGNED == 0 and most >= ALIGNED:
         return Register(ALIGNED, vectors, _divisor(m // ALIGNED, COPIED_HIGH), 0, 1)
-    few = FEW_PACKED if direct_b else 8 * HEIGHT
+    few = 16 * HEIGHT if direct_b else 8 * HEIGHT
     packed = steady or as_int(p.walk("n", "b").step) != 1 or m is None or (m > few and not (direct_b and _near(p, target)))
     packed = packed and not by_piece or (tiled and _copied(p, target))
     high = max(1, min(_room(p, rows, vectors, along_k, packed or by_piece), MOST_ROWS) // rows)  # tiles of a block
@@ -296,10 +296,10 @@ def _direct_b(p: Problem, vectors: int) -> bool:
 
 
 def _near(p: Problem, target: Machine | None) -> bool:
-    """Whether all of b is found in the second caches of a few threads: then many rows of results read it where it lies sooner than
-    a launch packs it."""
+    """Whether all of b takes half of a second cache: then many rows of results read it where it lies sooner than a launch packs
+    it."""
     n, k = as_int(p.columns), as_int(p.chunks.positions)
-    return n is not None and k is not None and k * n * p.compute.size <= 2 * machine(target)[2]
+    return n is not None and k is not None and 2 * k * n * p.compute.size <= machine(target)[2]
 
 
 def _readable(p: Problem, s: Register, narrow: bool) -> bool:
@@ -419,16 +419,14 @@ def _shared(p: Problem, t: Tile, target: Machine | None, m: int, n: int, terms: 
     """Blocks and parts: those for which the last of some threads is done soonest. `terms`: of a sum."""
     tiles, panels, groups = -(-m // t.rows), -(-n // t.columns), as_int(p.groups) or 1
     copy = ACROSS if t.tiled else COPY if p.border is None else 2 * COPY
-    copy = copy if not t.direct else READ if t.along_k else 2 * READ
-    most, near = most_columns(p, t, target) // t.columns, machine(target)[2] // 2
+    copy = 2 * READ if t.direct else copy
+    most = most_columns(p, t, target) // t.columns
 
     def cost(blocks: int, parts: int) -> float:
-        wide = -(-panels // parts)
         last = (_last(blocks, tiles, parts, panels, groups, x) * x for x in THREADS)
         uneven = sum(last) / (len(THREADS) * groups * panels * tiles)
         short = 1 if t.along_k or t.tiled else max(1.0, 3 * LANES * blocks / m)  # long runs of rows copy well
-        stays = t.schedule.packed and (t.tiled or terms * wide * t.columns * p.compute.size <= near)
-        again = NEAR if stays else READ if t.schedule.packed or (t.direct_b and t.along_k) else COPY
+        again = NEAR if t.schedule.packed else READ if t.direct_b and t.along_k else COPY
         moved = copy * short * parts / n + again * blocks / m
         return uneven * (1 + moved) + blocks * parts * PIECE / (m * n * terms)
 
