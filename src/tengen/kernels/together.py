@@ -15,7 +15,7 @@ from tengen.kernels.chunks import RUN, Chunks
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering
 from tengen.kernels.problem import multiply_add
 from tengen.kernels.source import At
-from tengen.kernels.tile import PIECES, Machine, machine, registers_of
+from tengen.kernels.tile import PIECES, Machine, machine, near_bytes, registers_of
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, as_int, cast, cdiv, const, equal, maximum, minimum, ramp, select, splat
 
@@ -24,6 +24,7 @@ Finish = Callable[[KernelBuilder, Sequence[Expr], At], None]  # from the sums of
 LEAST_ROWS = 4  # of a tile: with fewer, too much is loaded for what is multiplied
 TILES = 8  # that are multiplied with what is in a first cache of a panel before more of it is read
 NEAR = 32 << 10  # bytes of a panel that stay in a first cache, beside rows
+BLOCK_ROWS, MOST_BLOCKS = 16, 8  # rows of a block at least, and blocks at most, where a thread keeps all panels
 
 
 def tile_of(parts: int, b: Array, target: Machine | None) -> tuple[int, int]:
@@ -77,16 +78,25 @@ class _Kernel:
         self.rows, self.units, self.depth = as_expr(a.shape[0]), (as_int(b.shape[1]) or 0) // parts, as_int(b.shape[0]) or 0
         self.panels = -(-self.units // (self.wide * LANES))
         self.packed = lo.once(b, ("parts", parts, b.shape, b.strides, self.dtype), lambda: self.pack(b, name))
-        known = as_int(self.rows)  # tiles of even heights: the first `tall` have one row more
-        tiles = None if known is None else max(1, -(-known // self.high))
-        if known and tiles:
-            self.high = -(-known // tiles)
-        self.tall = None if known is None or tiles is None else known - tiles * (self.high - 1)
+        known = as_int(self.rows)
+        self.blocks = self.blocks_of(known, lo.target)
+        self.tiles = None if known is None else max(1, self.blocks) * -(-known // (max(1, self.blocks) * self.high))
+        if known and self.tiles:  # of even heights: some have one row less
+            self.high = -(-known // self.tiles)
+        self.even = known is None or not self.tiles or known % self.tiles == 0
         self.k = lo.kernel(name)
-        size = (TILES if tiles is None else min(tiles, TILES)) * self.high * self.width
+        size = (TILES if self.tiles is None else min(self.tiles, TILES)) * self.high * self.width
         self.sums = self.k.scratch("sums", self.dtype, size)
         self.chunks = as_int(Chunks((self.depth,)).count) or 1
         self.totals = self.sums if self.chunks == 1 else self.k.scratch("totals", self.dtype, size)
+
+    def blocks_of(self, rows: int | None, target: Machine | None) -> int:
+        """Blocks of rows whose pieces, one for each panel, follow each other. 0 where the pieces of a panel do: so a second cache
+        has to hold the panels of one thread only. Where half of it holds all panels, a thread better keeps its rows, which it
+        does not have to get from others after a launch that has written them."""
+        if rows is None or self.panels * self.depth * self.width * self.dtype.size > near_bytes(target) // 2:
+            return 0
+        return max(1, min(rows // BLOCK_ROWS, MOST_BLOCKS))
 
     def pack(self, b: Array, name: str) -> Array:
         """b as [panel, k, part, unit], zeros past the last unit."""
@@ -110,10 +120,12 @@ class _Kernel:
     def launch(self) -> None:
         """Writes and launches it: a piece is a panel, and all rows or a block of them."""
         k = self.k
-        tiles = as_expr(cdiv(self.rows, self.high))
-        blocks = minimum(as_expr(-(-PIECES // self.panels)), tiles)
+        tiles = as_expr(cdiv(self.rows, self.high) if self.tiles is None else self.tiles)
+        blocks = self.blocks or minimum(as_expr(-(-PIECES // self.panels)), tiles)
         piece = k.split(self.panels * blocks)
-        panel, block = k.let(piece // blocks), k.let(piece % blocks)
+        beside = self.panels if self.blocks else blocks
+        outer, inner = k.let(piece // beside), k.let(piece % beside)
+        block, panel = (outer, inner) if self.blocks else (inner, outer)
         self.unit = k.let(panel * (self.wide * LANES))
         self.b, self.at = k.read(self.packed), k.let(as_expr(self.packed.index((panel, 0, 0, 0))))
         stop = k.let((block + 1) * tiles // blocks)
@@ -123,7 +135,7 @@ class _Kernel:
 
     def row(self, tile: Expr) -> Expr:
         """The first row of a tile."""
-        return tile * self.high if self.tall is None else tile * (self.high - 1) + minimum(tile, self.tall)
+        return tile * self.high if self.even else tile * self.rows // as_expr(self.tiles)
 
     def group(self, first: Expr, stop: Expr) -> None:
         """The sums of some tiles, chunk by chunk, and what is made of them."""
@@ -137,10 +149,10 @@ class _Kernel:
                 k.store(self.sums, i, const(0, self.dtype, LANES))
             with k.loop(begin, end, self.near(), name="near") as start, k.loop(first, stop, name="tile") as tile:
                 span, sums = (start, k.let(minimum(start + self.near(), end))), k.let((tile - first) * (self.high * self.width))
-                if self.tall is None or as_int(self.tall) == as_int(cdiv(self.rows, self.high)):
+                if self.even:
                     self.tile(tile, self.high, span, sums)
                 else:
-                    with k.if_(tile < self.tall):
+                    with k.if_(equal(self.row(tile + 1) - self.row(tile), self.high)):
                         self.tile(tile, self.high, span, sums)
                     with k.else_():
                         self.tile(tile, self.high - 1, span, sums)
@@ -160,14 +172,18 @@ class _Kernel:
         """Adds some terms to the sums of a tile. Where there are fewer rows, the last is read instead."""
         k, row = self.k, self.k.let(self.row(tile))
         rows: Buffer = k.read(self.a)
-        last = None if self.tall is not None else k.let(minimum(self.rows - row, high) - 1)
+        last = None if self.tiles is not None else k.let(minimum(self.rows - row, high) - 1)
         starts = [k.let(as_expr(self.a.index((row + (j if last is None else minimum(last, j)), 0)))) for j in range(high)]
         places = [(j, v) for j in range(high) for v in range(self.vectors)]
         at = lambda j, v: sums + (j * self.vectors + v) * LANES
         acc = {(j, v): k.var(k.load(self.sums, at(j, v), LANES), name="acc") for j, v in places}
-        part = max(1, -(-min(self.near(), self.depth) // high))  # of the time: in each, a row's elements are fetched
+        near = max(1, min(self.near(), self.depth))
+        part = -(-near // high)  # of the time: as many as there are rows
+        parts, turns = -(-near // part), -(-self.depth // near)  # a row's elements are fetched in one part of all turns
         with k.loop(*span, part, name="part") as first:
-            self.fetch(row + (first - span[0]) // part)
+            time = k.let(span[0] // near * parts + (first - span[0]) // part)
+            with k.if_(equal(time % turns, 0)):
+                self.fetch(row + time // turns)
             with k.loop(first, minimum(span[1], first + part), name="k") as i:
                 here = k.let(self.at + i * self.width)
                 bs = [k.load(self.b, here + v * LANES, LANES) for v in range(self.vectors)]
