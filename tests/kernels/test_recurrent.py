@@ -14,7 +14,7 @@ from tengen.kernels.pointwise import pointwise
 from tengen.kernels.recurrent import lstm, lstm_grad
 from tengen.kernels.source import Elementwise, Leaf
 from tengen.kernels.together import product_by_parts
-from tengen.loops.lang import var
+from tengen.loops.lang import as_int, var
 from tengen.passes.hoist import hoist
 from tengen.runtime.arena import Temporaries
 
@@ -182,3 +182,26 @@ def test_gates_over_the_projected_input_and_gradients_over_gates(target):
             run(lo, memory)
             found.append([memory[id].tobytes() for id in ("hs", "cs", dz, "dh", "dc")])
         assert found[0] == found[1]
+
+
+def test_rows_stay_with_a_thread_where_its_cache_holds_all_weights():
+    rng = np.random.default_rng(3)
+    t, n, h = 2, 35, 17  # two blocks of 17 and 18 rows, tiles of two heights
+    states, gates, state = (t + 1, n, h), (t, n, 4 * h), (n, h)
+    shapes = {"p": gates, "w": (4 * h, h), "h": state, "c": state, "hs": states, "cs": states, "z": gates, "dz": gates}
+    data = {id: rng.uniform(-1, 1, s).astype("float32") for id, s in (shapes | {"dh": state, "dc": state}).items()}
+    wide = Target.named("x86-64-v4")
+    found = {}
+    for bytes_ in (wide.l2_all, 1 << 12):
+        memory, a = {}, {}
+        for id, x in data.items():
+            a[id], memory[id] = array_of(x.copy(), id)
+        lo = Lowering(replace(wide, l2_all=bytes_))
+        lstm(lo, *(a[id] for id in ("p", "w", "h", "c", "hs", "cs", "z")), False)
+        lstm_grad(lo, a["hs"], None, None, a["w"], a["cs"], a["z"], a["dz"], a["dh"], a["dc"], False)
+        pieces = {x.kernel.name: as_int(x.kernel.pieces) for x in lo.launches}
+        near = bytes_ == wide.l2_all
+        assert (pieces["lstm_step"], pieces["lstm_grad_step"]) == ((4, 2) if near else (6, 3))
+        run(lo, memory)
+        found[near] = [memory[id].tobytes() for id in ("hs", "cs", "z", "dz", "dh", "dc")]
+    assert found[True] == found[False]
