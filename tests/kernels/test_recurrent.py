@@ -14,9 +14,10 @@ from tengen.kernels.pointwise import pointwise
 from tengen.kernels.recurrent import lstm, lstm_grad
 from tengen.kernels.source import Elementwise, Leaf
 from tengen.kernels.together import product_by_parts
-from tengen.loops.lang import as_int, var
+from tengen.loops.lang import var
 from tengen.passes.hoist import hoist
 from tengen.runtime.arena import Temporaries
+from tengen.runtime.program import value_of
 
 
 def running_sums(lo, x, y, steps):
@@ -190,18 +191,19 @@ def test_rows_stay_with_a_thread_where_its_cache_holds_all_weights():
     states, gates, state = (t + 1, n, h), (t, n, 4 * h), (n, h)
     shapes = {"p": gates, "w": (4 * h, h), "h": state, "c": state, "hs": states, "cs": states, "z": gates, "dz": gates}
     data = {id: rng.uniform(-1, 1, s).astype("float32") for id, s in (shapes | {"dh": state, "dc": state}).items()}
-    wide = Target.named("x86-64-v4")
-    found = {}
-    for bytes_ in (wide.l2_all, 1 << 12):
-        memory, a = {}, {}
+    wide, batch = Target.named("x86-64-v4"), var("n")
+    found = []
+    for bytes_, rows in ((wide.l2_all, n), (1 << 12, n), (wide.l2_all, batch), (1 << 12, batch)):
+        memory, a, values = {}, {}, {} if rows is n else {batch: n}
         for id, x in data.items():
-            a[id], memory[id] = array_of(x.copy(), id)
-        lo = Lowering(replace(wide, l2_all=bytes_))
+            whole, memory[id] = array_of(x.copy(), id)
+            a[id] = replace(whole, shape=tuple(rows if d == n else d for d in whole.shape))
+        lo = Lowering(replace(wide, l2_all=bytes_), list(values))
         lstm(lo, *(a[id] for id in ("p", "w", "h", "c", "hs", "cs", "z")), False)
         lstm_grad(lo, a["hs"], None, None, a["w"], a["cs"], a["z"], a["dz"], a["dh"], a["dc"], False)
-        pieces = {x.kernel.name: as_int(x.kernel.pieces) for x in lo.launches}
+        pieces = {x.kernel.name: value_of(x.kernel.pieces, list(values), list(values.values())) for x in lo.launches}
         near = bytes_ == wide.l2_all
         assert (pieces["lstm_step"], pieces["lstm_grad_step"]) == ((4, 2) if near else (6, 3))
-        run(lo, memory)
-        found[near] = [memory[id].tobytes() for id in ("hs", "cs", "z", "dz", "dh", "dc")]
-    assert found[True] == found[False]
+        run(lo, memory, values)
+        found.append([memory[id].tobytes() for id in ("hs", "cs", "z", "dz", "dh", "dc")])
+    assert all(x == found[0] for x in found)

@@ -3,7 +3,8 @@
 In: a matrix, and one whose columns are several parts of as many units. Out: for each row and vector of units, the sums of every part
 go to a function that stores what it makes of them; they never go to memory. A tile is some rows by one panel: a few vectors of
 units, of each part. As much of a panel as a first cache holds is multiplied with many rows before the next, and what the function
-will read is fetched meanwhile. The order of the sums is that of every contraction (`chunks.Chunks`), and so are the bits.
+will read is fetched meanwhile. Where a second cache holds all panels, those who share the work share rows, else panels. The
+order of the sums is that of every contraction (`chunks.Chunks`), and so are the bits.
 """
 
 from __future__ import annotations
@@ -78,25 +79,28 @@ class _Kernel:
         self.rows, self.units, self.depth = as_expr(a.shape[0]), (as_int(b.shape[1]) or 0) // parts, as_int(b.shape[0]) or 0
         self.panels = -(-self.units // (self.wide * LANES))
         self.packed = lo.once(b, ("parts", parts, b.shape, b.strides, self.dtype), lambda: self.pack(b, name))
-        known = as_int(self.rows)
-        self.blocks = self.blocks_of(known, lo.target)
-        self.tiles = None if known is None else max(1, self.blocks) * -(-known // (max(1, self.blocks) * self.high))
-        if known and self.tiles:  # of even heights: some have one row less
-            self.high = -(-known // self.tiles)
-        self.even = known is None or not self.tiles or known % self.tiles == 0
+        self.blocks = self.blocks_of(lo.target)
+        each = 1 if self.blocks is None else self.blocks
+        self.tiles = each * cdiv(self.rows, each * self.high)  # of even heights: some have one row less
+        known, tiles = as_int(self.rows), as_int(self.tiles)
+        lower = self.high // 4  # where nobody knows how many rows there are: a tile has the least of these heights that holds its rows
+        self.heights: tuple[int, ...] = (self.high, self.high - lower, self.high - 2 * lower)
+        if known and tiles:
+            self.high = -(-known // tiles)
+            self.heights = (self.high,) if known % tiles == 0 else (self.high, self.high - 1)
         self.k = lo.kernel(name)
-        size = (TILES if self.tiles is None else min(self.tiles, TILES)) * self.high * self.width
+        size = min(tiles or TILES, TILES) * self.high * self.width
         self.sums = self.k.scratch("sums", self.dtype, size)
         self.chunks = as_int(Chunks((self.depth,)).count) or 1
         self.totals = self.sums if self.chunks == 1 else self.k.scratch("totals", self.dtype, size)
 
-    def blocks_of(self, rows: int | None, target: Machine | None) -> int:
-        """Blocks of rows whose pieces, one for each panel, follow each other. 0 where the pieces of a panel do: so a second cache
+    def blocks_of(self, target: Machine | None) -> Expr | None:
+        """Blocks of rows whose pieces, one for each panel, follow each other. None where the pieces of a panel do: so a second cache
         has to hold the panels of one thread only. Where half of it holds all panels, a thread better keeps its rows, which it
         does not have to get from others after a launch that has written them."""
-        if rows is None or self.panels * self.depth * self.width * self.dtype.size > near_bytes(target) // 2:
-            return 0
-        return max(1, min(rows // BLOCK_ROWS, MOST_BLOCKS))
+        if self.panels * self.depth * self.width * self.dtype.size > near_bytes(target) // 2:
+            return None
+        return maximum(minimum(self.rows // BLOCK_ROWS, MOST_BLOCKS), 1)
 
     def pack(self, b: Array, name: str) -> Array:
         """b as [panel, k, part, unit], zeros past the last unit."""
@@ -120,12 +124,12 @@ class _Kernel:
     def launch(self) -> None:
         """Writes and launches it: a piece is a panel, and all rows or a block of them."""
         k = self.k
-        tiles = as_expr(cdiv(self.rows, self.high) if self.tiles is None else self.tiles)
-        blocks = self.blocks or minimum(as_expr(-(-PIECES // self.panels)), tiles)
+        tiles, along = as_expr(self.tiles), self.blocks is None
+        blocks = as_expr(minimum(as_expr(-(-PIECES // self.panels)), tiles) if self.blocks is None else self.blocks)
         piece = k.split(self.panels * blocks)
-        beside = self.panels if self.blocks else blocks
+        beside = blocks if along else self.panels
         outer, inner = k.let(piece // beside), k.let(piece % beside)
-        block, panel = (outer, inner) if self.blocks else (inner, outer)
+        panel, block = (outer, inner) if along else (inner, outer)
         self.unit = k.let(panel * (self.wide * LANES))
         self.b, self.at = k.read(self.packed), k.let(as_expr(self.packed.index((panel, 0, 0, 0))))
         stop = k.let((block + 1) * tiles // blocks)
@@ -135,7 +139,7 @@ class _Kernel:
 
     def row(self, tile: Expr) -> Expr:
         """The first row of a tile."""
-        return tile * self.high if self.even else tile * self.rows // as_expr(self.tiles)
+        return tile * self.high if len(self.heights) == 1 else tile * self.rows // as_expr(self.tiles)
 
     def group(self, first: Expr, stop: Expr) -> None:
         """The sums of some tiles, chunk by chunk, and what is made of them."""
@@ -149,13 +153,7 @@ class _Kernel:
                 k.store(self.sums, i, const(0, self.dtype, LANES))
             with k.loop(begin, end, self.near(), name="near") as start, k.loop(first, stop, name="tile") as tile:
                 span, sums = (start, k.let(minimum(start + self.near(), end))), k.let((tile - first) * (self.high * self.width))
-                if self.even:
-                    self.tile(tile, self.high, span, sums)
-                else:
-                    with k.if_(equal(self.row(tile + 1) - self.row(tile), self.high)):
-                        self.tile(tile, self.high, span, sums)
-                    with k.else_():
-                        self.tile(tile, self.high - 1, span, sums)
+                self.lowest(self.heights, tile, span, sums)
             if self.chunks > 1:
                 self.add(chunk, size)
         with k.loop(first, stop, name="tile") as tile:
@@ -168,11 +166,21 @@ class _Kernel:
             run //= 2
         return run
 
+    def lowest(self, heights: Sequence[int], tile: Expr, span: tuple[Expr, Expr], sums: Expr) -> None:
+        """The lowest of the tiles, highest first, that holds all rows."""
+        k = self.k
+        if len(heights) == 1:
+            return self.tile(tile, heights[0], span, sums)
+        with k.if_(self.row(tile + 1) - self.row(tile) > heights[1]):
+            self.tile(tile, heights[0], span, sums)
+        with k.else_():
+            self.lowest(heights[1:], tile, span, sums)
+
     def tile(self, tile: Expr, high: int, span: tuple[Expr, Expr], sums: Expr) -> None:
         """Adds some terms to the sums of a tile. Where there are fewer rows, the last is read instead."""
         k, row = self.k, self.k.let(self.row(tile))
         rows: Buffer = k.read(self.a)
-        last = None if self.tiles is not None else k.let(minimum(self.rows - row, high) - 1)
+        last = None if as_int(self.rows) is not None else k.let(self.row(tile + 1) - row - 1)
         starts = [k.let(as_expr(self.a.index((row + (j if last is None else minimum(last, j)), 0)))) for j in range(high)]
         places = [(j, v) for j in range(high) for v in range(self.vectors)]
         at = lambda j, v: sums + (j * self.vectors + v) * LANES
@@ -213,7 +221,7 @@ class _Kernel:
     def made(self, tile: Expr, sums: Expr) -> None:
         """What is made of the sums of a tile."""
         k, row = self.k, self.k.let(self.row(tile))
-        stop = k.let(minimum(self.row(tile + 1), self.rows))
+        stop = self.row(tile + 1)
         whole = self.units % (self.wide * LANES) == 0
         with k.loop(0, stop - row, name="row") as j:
             for v in range(self.wide):
