@@ -17,6 +17,7 @@ from tengen.kernels.together import product_by_parts
 from tengen.loops.lang import var
 from tengen.passes.hoist import hoist
 from tengen.runtime.arena import Temporaries
+from tengen.runtime.program import value_of
 
 
 def running_sums(lo, x, y, steps):
@@ -182,3 +183,27 @@ def test_gates_over_the_projected_input_and_gradients_over_gates(target):
             run(lo, memory)
             found.append([memory[id].tobytes() for id in ("hs", "cs", dz, "dh", "dc")])
         assert found[0] == found[1]
+
+
+def test_rows_stay_with_a_thread_where_its_cache_holds_all_weights():
+    rng = np.random.default_rng(3)
+    t, n, h = 2, 35, 17  # two blocks of 17 and 18 rows, tiles of two heights
+    states, gates, state = (t + 1, n, h), (t, n, 4 * h), (n, h)
+    shapes = {"p": gates, "w": (4 * h, h), "h": state, "c": state, "hs": states, "cs": states, "z": gates, "dz": gates}
+    data = {id: rng.uniform(-1, 1, s).astype("float32") for id, s in (shapes | {"dh": state, "dc": state}).items()}
+    wide, batch = Target.named("x86-64-v4"), var("n")
+    found = []
+    for bytes_, rows in ((wide.l2_all, n), (1 << 12, n), (wide.l2_all, batch), (1 << 12, batch)):
+        memory, a, values = {}, {}, {} if rows is n else {batch: n}
+        for id, x in data.items():
+            whole, memory[id] = array_of(x.copy(), id)
+            a[id] = replace(whole, shape=tuple(rows if d == n else d for d in whole.shape))
+        lo = Lowering(replace(wide, l2_all=bytes_), list(values))
+        lstm(lo, *(a[id] for id in ("p", "w", "h", "c", "hs", "cs", "z")), False)
+        lstm_grad(lo, a["hs"], None, None, a["w"], a["cs"], a["z"], a["dz"], a["dh"], a["dc"], False)
+        pieces = {x.kernel.name: value_of(x.kernel.pieces, list(values), list(values.values())) for x in lo.launches}
+        near = bytes_ == wide.l2_all
+        assert (pieces["lstm_step"], pieces["lstm_grad_step"]) == ((4, 2) if near else (6, 3))
+        run(lo, memory, values)
+        found.append([memory[id].tobytes() for id in ("hs", "cs", "z", "dz", "dh", "dc")])
+    assert all(x == found[0] for x in found)

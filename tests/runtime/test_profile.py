@@ -219,6 +219,19 @@ def user_line_here():
     return f"{f.f_code.co_filename}:{f.f_lineno}"
 
 
+def test_a_step_back_counts_its_product():
+    from tengen.ops.recurrent import lstm_grad
+
+    steps, n, h = 3, 8, 32
+    back = trace(lambda g, w, c, z: lstm_grad(g, None, None, w, c, z))
+    arrays = data(steps + 1, n, h), data(4 * h, h), data(steps + 1, n, h), data(steps, n, 4 * h)
+    with tengen.profile() as p:
+        back(*arrays)
+    product = 2 * n * 4 * h * h
+    found = [r.flops for r in p.rows if r.kernel.startswith(("lstm_grad_step", "lstm_grad_matmul")) and "pack" not in r.kernel]
+    assert found and all(product <= flops < 1.5 * product for flops in found)
+
+
 def test_a_loaded_model_and_threads(tmp_path):
     w = data(300, 300)
     f = trace(lambda x: F.exp(x @ w), example_input=w, capture_as_const=True)

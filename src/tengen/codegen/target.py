@@ -30,7 +30,7 @@ class Target:
         vector_bytes: bytes of the widest vector register worth using.
         vector_registers: how many of them there are.
         l1_bytes, l2_bytes: data caches of one core, by rule of thumb; the second of this machine as the system tells, up to 1 MiB.
-            They choose tiles and so never change a result.
+            They choose tiles and so never change a result. l2_all: the second in full.
 
     >>> Target.named("x86-64").cpu, Target.named("x86-64-v4").vector_bytes
     ('x86-64-v3', 64)
@@ -44,6 +44,7 @@ class Target:
     vector_registers: int
     l1_bytes: int = 32 << 10
     l2_bytes: int = 512 << 10
+    l2_all: int = 512 << 10
 
     @property
     def key(self) -> str:
@@ -94,13 +95,16 @@ class Target:
         return _NAMED[name]
 
 
+MOST_L2 = 1 << 20  # of a second cache that choices of tiles count on
+
+
 def _l2_bytes() -> int:
-    """The second cache of a core, as the system tells; the rule of thumb where it does not."""
+    """The second cache of a core, as the system tells, at least 256 KiB; the rule of thumb where it does not."""
     try:
         found = os.sysconf("SC_LEVEL2_CACHE_SIZE")
     except (AttributeError, OSError, ValueError):  # not on this system, or not in this build of Python
         found = _kernel_says_l2()
-    return min(max(found, 256 << 10), 1 << 20) if found > 0 else 512 << 10
+    return max(found, 256 << 10) if found > 0 else 512 << 10
 
 
 def _kernel_says_l2() -> int:
@@ -129,11 +133,12 @@ def _processor() -> Target:
     arch = triple.split("-")[0]
     if arch not in DATA_LAYOUTS:
         raise ConfigError(f"no code generation for {triple}; help: x86-64 and AArch64 machines are supported")
+    l2 = _l2_bytes()
     if arch == "aarch64":
-        return Target("native", triple, cpu, features, 16, 32, l2_bytes=_l2_bytes())
+        return Target("native", triple, cpu, features, 16, 32, l2_bytes=min(l2, MOST_L2), l2_all=l2)
     wide = "+avx512vl" in features.split(",")
     vectors = (64, 32) if wide else (32, 16)
-    return Target("native", triple, cpu, features, *vectors, l2_bytes=_l2_bytes())
+    return Target("native", triple, cpu, features, *vectors, l2_bytes=min(l2, MOST_L2), l2_all=l2)
 
 
 def _ask_llvm() -> list[str]:

@@ -160,9 +160,10 @@ def _back_at_once(
 
     with lo.repeat(steps, [weight]) as i:
         back = step(i)
-        twice = [*zip(back.outs, _gates(at(i))), back.outs[-1:]]
-        finish = finisher(back.made(h), twice)
-        product_by_parts(lo, at(i + 1), weight, 1, finish, "lstm_grad_step", [*back.read, *back.outs], as_expr(i) > 0)
+        beside = _gates(at(i))
+        finish = finisher(back.made(h), [*zip(back.outs, beside), back.outs[-1:]])
+        near = [*back.read, *back.outs, *beside]  # what lies beside was last read by other threads
+        product_by_parts(lo, at(i + 1), weight, 1, finish, "lstm_grad_step", near, as_expr(i) > 0)
     finish = finisher(ends(h), [[x] for x in outs])
     product_by_parts(lo, at(steps + 1), weight, 1, finish, "lstm_grad_start", touched, as_expr(steps) > 0)
 

@@ -46,6 +46,7 @@ class Machine(Protocol):
     vector_bytes: int
     vector_registers: int
     l2_bytes: int
+    l2_all: int
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,11 @@ class Tile:
 def machine(target: Machine | None) -> tuple[int, int, int]:
     """(bytes of a vector register, how many there are, bytes of L2); of a small machine if the target is not known."""
     return (16, 32, 512 << 10) if target is None else (target.vector_bytes, target.vector_registers, target.l2_bytes)
+
+
+def near_bytes(target: Machine | None) -> int:
+    """Bytes of all of L2."""
+    return 512 << 10 if target is None else target.l2_all
 
 
 def registers_of(size: int, target: Machine | None) -> int:

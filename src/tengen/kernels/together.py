@@ -3,7 +3,8 @@
 In: a matrix, and one whose columns are several parts of as many units. Out: for each row and vector of units, the sums of every part
 go to a function that stores what it makes of them; they never go to memory. A tile is some rows by one panel: a few vectors of
 units, of each part. As much of a panel as a first cache holds is multiplied with many rows before the next, and what the function
-will read is fetched meanwhile. The order of the sums is that of every contraction (`chunks.Chunks`), and so are the bits.
+will read is fetched meanwhile. Where a second cache holds all panels, those who share the work share rows, else panels. The
+order of the sums is that of every contraction (`chunks.Chunks`), and so are the bits.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tengen.kernels.chunks import RUN, Chunks
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering
 from tengen.kernels.problem import multiply_add
 from tengen.kernels.source import At
-from tengen.kernels.tile import PIECES, Machine, machine, registers_of
+from tengen.kernels.tile import PIECES, Machine, machine, near_bytes, registers_of
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, as_int, cast, cdiv, const, equal, maximum, minimum, ramp, select, splat
 
@@ -24,6 +25,7 @@ Finish = Callable[[KernelBuilder, Sequence[Expr], At], None]  # from the sums of
 LEAST_ROWS = 4  # of a tile: with fewer, too much is loaded for what is multiplied
 TILES = 8  # that are multiplied with what is in a first cache of a panel before more of it is read
 NEAR = 32 << 10  # bytes of a panel that stay in a first cache, beside rows
+BLOCK_ROWS, MOST_BLOCKS = 16, 8  # rows of a block at least, and blocks at most, where a thread keeps all panels
 
 
 def tile_of(parts: int, b: Array, target: Machine | None) -> tuple[int, int]:
@@ -77,16 +79,28 @@ class _Kernel:
         self.rows, self.units, self.depth = as_expr(a.shape[0]), (as_int(b.shape[1]) or 0) // parts, as_int(b.shape[0]) or 0
         self.panels = -(-self.units // (self.wide * LANES))
         self.packed = lo.once(b, ("parts", parts, b.shape, b.strides, self.dtype), lambda: self.pack(b, name))
-        known = as_int(self.rows)  # tiles of even heights: the first `tall` have one row more
-        tiles = None if known is None else max(1, -(-known // self.high))
+        self.blocks = self.blocks_of(lo.target)
+        each = 1 if self.blocks is None else self.blocks
+        self.tiles = each * cdiv(self.rows, each * self.high)  # of even heights: some have one row less
+        known, tiles = as_int(self.rows), as_int(self.tiles)
+        lower = self.high // 4  # where nobody knows how many rows there are: a tile has the least of these heights that holds its rows
+        self.heights: tuple[int, ...] = (self.high, self.high - lower, self.high - 2 * lower)
         if known and tiles:
             self.high = -(-known // tiles)
-        self.tall = None if known is None or tiles is None else known - tiles * (self.high - 1)
+            self.heights = (self.high,) if known % tiles == 0 else (self.high, self.high - 1)
         self.k = lo.kernel(name)
-        size = (TILES if tiles is None else min(tiles, TILES)) * self.high * self.width
+        size = min(tiles or TILES, TILES) * self.high * self.width
         self.sums = self.k.scratch("sums", self.dtype, size)
         self.chunks = as_int(Chunks((self.depth,)).count) or 1
         self.totals = self.sums if self.chunks == 1 else self.k.scratch("totals", self.dtype, size)
+
+    def blocks_of(self, target: Machine | None) -> Expr | None:
+        """Blocks of rows whose pieces, one for each panel, follow each other. None where the pieces of a panel do: so a second cache
+        has to hold the panels of one thread only. Where half of it holds all panels, a thread better keeps its rows, which it
+        does not have to get from others after a launch that has written them."""
+        if self.panels * self.depth * self.width * self.dtype.size > near_bytes(target) // 2:
+            return None
+        return maximum(minimum(self.rows // BLOCK_ROWS, MOST_BLOCKS), 1)
 
     def pack(self, b: Array, name: str) -> Array:
         """b as [panel, k, part, unit], zeros past the last unit."""
@@ -110,10 +124,12 @@ class _Kernel:
     def launch(self) -> None:
         """Writes and launches it: a piece is a panel, and all rows or a block of them."""
         k = self.k
-        tiles = as_expr(cdiv(self.rows, self.high))
-        blocks = minimum(as_expr(-(-PIECES // self.panels)), tiles)
+        tiles, along = as_expr(self.tiles), self.blocks is None
+        blocks = as_expr(minimum(as_expr(-(-PIECES // self.panels)), tiles) if self.blocks is None else self.blocks)
         piece = k.split(self.panels * blocks)
-        panel, block = k.let(piece // blocks), k.let(piece % blocks)
+        beside = blocks if along else self.panels
+        outer, inner = k.let(piece // beside), k.let(piece % beside)
+        panel, block = (outer, inner) if along else (inner, outer)
         self.unit = k.let(panel * (self.wide * LANES))
         self.b, self.at = k.read(self.packed), k.let(as_expr(self.packed.index((panel, 0, 0, 0))))
         stop = k.let((block + 1) * tiles // blocks)
@@ -123,7 +139,7 @@ class _Kernel:
 
     def row(self, tile: Expr) -> Expr:
         """The first row of a tile."""
-        return tile * self.high if self.tall is None else tile * (self.high - 1) + minimum(tile, self.tall)
+        return tile * self.high if len(self.heights) == 1 else tile * self.rows // as_expr(self.tiles)
 
     def group(self, first: Expr, stop: Expr) -> None:
         """The sums of some tiles, chunk by chunk, and what is made of them."""
@@ -137,13 +153,7 @@ class _Kernel:
                 k.store(self.sums, i, const(0, self.dtype, LANES))
             with k.loop(begin, end, self.near(), name="near") as start, k.loop(first, stop, name="tile") as tile:
                 span, sums = (start, k.let(minimum(start + self.near(), end))), k.let((tile - first) * (self.high * self.width))
-                if self.tall is None or as_int(self.tall) == as_int(cdiv(self.rows, self.high)):
-                    self.tile(tile, self.high, span, sums)
-                else:
-                    with k.if_(tile < self.tall):
-                        self.tile(tile, self.high, span, sums)
-                    with k.else_():
-                        self.tile(tile, self.high - 1, span, sums)
+                self.lowest(self.heights, tile, span, sums)
             if self.chunks > 1:
                 self.add(chunk, size)
         with k.loop(first, stop, name="tile") as tile:
@@ -156,18 +166,32 @@ class _Kernel:
             run //= 2
         return run
 
+    def lowest(self, heights: Sequence[int], tile: Expr, span: tuple[Expr, Expr], sums: Expr) -> None:
+        """The lowest of the tiles, highest first, that holds all rows."""
+        k = self.k
+        if len(heights) == 1:
+            return self.tile(tile, heights[0], span, sums)
+        with k.if_(self.row(tile + 1) - self.row(tile) > heights[1]):
+            self.tile(tile, heights[0], span, sums)
+        with k.else_():
+            self.lowest(heights[1:], tile, span, sums)
+
     def tile(self, tile: Expr, high: int, span: tuple[Expr, Expr], sums: Expr) -> None:
         """Adds some terms to the sums of a tile. Where there are fewer rows, the last is read instead."""
         k, row = self.k, self.k.let(self.row(tile))
         rows: Buffer = k.read(self.a)
-        last = None if self.tall is not None else k.let(minimum(self.rows - row, high) - 1)
+        last = None if as_int(self.rows) is not None else k.let(self.row(tile + 1) - row - 1)
         starts = [k.let(as_expr(self.a.index((row + (j if last is None else minimum(last, j)), 0)))) for j in range(high)]
         places = [(j, v) for j in range(high) for v in range(self.vectors)]
         at = lambda j, v: sums + (j * self.vectors + v) * LANES
         acc = {(j, v): k.var(k.load(self.sums, at(j, v), LANES), name="acc") for j, v in places}
-        part = max(1, -(-min(self.near(), self.depth) // high))  # of the time: in each, a row's elements are fetched
+        near = max(1, min(self.near(), self.depth))
+        part = -(-near // high)  # of the time: as many as there are rows
+        parts, turns = -(-near // part), -(-self.depth // near)  # a row's elements are fetched in one part of all turns
         with k.loop(*span, part, name="part") as first:
-            self.fetch(row + (first - span[0]) // part)
+            time = k.let(span[0] // near * parts + (first - span[0]) // part)
+            with k.if_(equal(time % turns, 0)):
+                self.fetch(row + time // turns)
             with k.loop(first, minimum(span[1], first + part), name="k") as i:
                 here = k.let(self.at + i * self.width)
                 bs = [k.load(self.b, here + v * LANES, LANES) for v in range(self.vectors)]
@@ -197,7 +221,7 @@ class _Kernel:
     def made(self, tile: Expr, sums: Expr) -> None:
         """What is made of the sums of a tile."""
         k, row = self.k, self.k.let(self.row(tile))
-        stop = k.let(minimum(self.row(tile + 1), self.rows))
+        stop = self.row(tile + 1)
         whole = self.units % (self.wide * LANES) == 0
         with k.loop(0, stop - row, name="row") as j:
             for v in range(self.wide):

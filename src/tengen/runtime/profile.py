@@ -17,6 +17,7 @@ import numpy as np
 from tengen.base.config import config
 from tengen.loops.cost import Cost, cost
 from tengen.runtime.launch_log import Entry, Log
+from tengen.runtime.program import value_of
 from tengen.runtime.roof import Roof, roof
 
 SORTS = ("time", "flops", "bytes", "calls")
@@ -255,7 +256,9 @@ def _cost(entry: Entry, launch: int) -> Cost:
     key = launch, entry.values
     if key not in known:
         one = entry.program.launches[launch]
-        known[key] = cost(one.kernel, entry.values if one.repeat is None else (*entry.values, 0))  # every step costs the same
+        count = 0 if one.repeat is None else value_of(one.repeat.count, entry.program.params, entry.values)
+        step = () if one.repeat is None else (count // 2,)  # the first may have less to do than the others
+        known[key] = cost(one.kernel, (*entry.values, *step))
     return known[key]
 
 
