@@ -1,31 +1,28 @@
 """The machine's roof: how many operations on float32, and how many bytes of memory, a second can have.
 
-Measured in some tens of milliseconds with kernels of our own, once for a machine and a number of threads, and kept in the cache of
-compiled kernels. The shortest time of several runs counts: a roof is what the machine does when nothing disturbs it.
+Measured in some tens of milliseconds with kernels of our own, once in a process for a number of threads. The
+shortest time of several runs counts: a roof is what the machine does when nothing disturbs it.
 """
 
 from __future__ import annotations
 
-import json
+import functools
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from tengen.base.config import config
 from tengen.base.dtype import float32
-from tengen.base.version import VERSION
 from tengen.codegen.target import Target
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import copy
 from tengen.loops.lang import LANES, const, fma
-from tengen.runtime import cache, native
+from tengen.runtime import native
 from tengen.runtime.program import Program, build
 
 STEPS = 16384  # a few milliseconds: waking a thread is nothing beside them
 COPIED = 64 << 20  # bytes; more than most caches hold
 RUNS = 5
-
-_known: dict[str, Roof] = {}
 
 
 @dataclass(frozen=True)
@@ -36,18 +33,13 @@ class Roof:
     bytes: float
 
 
+@functools.cache
 def roof(threads: int) -> Roof:
-    """What this machine can do with so many threads: measured if nobody did before.
+    """What this machine can do with so many threads, measured once in a process: another day, or beside other work, it is less.
 
     The number of threads is set for the length of the measurement.
     """
-    key = f"tengen {VERSION} roof {Target.host().key} {threads}"
-    if key not in _known:
-        kept = cache.get(key)
-        _known[key] = measure(threads) if kept is None else Roof(**json.loads(kept))
-        if kept is None:
-            cache.put(key, json.dumps(asdict(_known[key])).encode())
-    return _known[key]
+    return measure(threads)
 
 
 def measure(threads: int) -> Roof:
