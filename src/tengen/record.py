@@ -255,11 +255,13 @@ def _values(t: Tensor) -> np.ndarray:
     return np.array(a) if foreign or not a.flags.c_contiguous else a
 
 
-def composite_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict, over: tuple[int, ...] = ()) -> Plan:
+def composite_plan(
+    op: Op, layouts: Sequence[Layout | None], attrs: dict, over: tuple[int, ...] = (), alone: bool = False
+) -> Plan:
     """The plan of an eager call of a composite: its body, recorded for the pattern, fused, and compiled.
 
     over: operands that the results replace, in their own memory: dense, in logical order. The call takes them after the others,
-    and returns nothing."""
+    and returns nothing. alone: with a program for these numbers."""
     arrays = [None if a is None else a.array(("in", i)) for i, a in enumerate(layouts)]
     sym = eager._Symbols(op.known(arrays, attrs))
     named = [None if a is None else eager._named(a, sym) for a in arrays]
@@ -267,7 +269,7 @@ def composite_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict, over: 
     def make(arrays_: Sequence[Array | None], names: list[Expr]) -> tuple[Program, list[Array]]:
         return _composite_program(op, arrays_, attrs, names, over)
 
-    program, outs, values = eager.by_pattern((op, over) if over else op, attrs, arrays, named, sym, make)
+    program, outs, values = eager.by_pattern((op, over) if over else op, attrs, arrays, named, sym, make, alone=alone)
     found = [
         Layout(
             tuple(eager.number(d, sym, values) for d in o.shape),
@@ -279,10 +281,10 @@ def composite_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict, over: 
     constants = [from_numpy(program.data[id])._data for id in program.constants]
     n = sum(a is not None for a in arrays)
     plan = eager.finish_plan(program, n + len(constants), found, values)
-    if not constants:
-        return plan
-    call = plan.call
-    return Plan(lambda *data: call(*data, *constants), plan.layouts)
+    if constants:
+        call = plan.call
+        plan = Plan(lambda *data: call(*data, *constants), plan.layouts)
+    return eager.patient(plan, functools.partial(composite_plan, op, layouts, attrs, alone=True)) if values and not over else plan
 
 
 def _composite_program(

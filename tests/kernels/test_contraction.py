@@ -18,10 +18,11 @@ from tengen.codegen.target import Target
 from tengen.kernels.channelwise import fits
 from tengen.kernels.chunks import Chunks
 from tengen.kernels.contraction import contract
+from tengen.kernels.inplace import fits_in_place
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.problem import normalise
 from tengen.kernels.source import Elementwise, Ending, Given, Leaf, moved
-from tengen.kernels.tile import _last, rule
+from tengen.kernels.tile import _last, machine, registers_of, rule
 from tengen.loops.interp import fma32, fma64
 from tengen.loops.lang import as_int, cast, maximum, var
 from tengen.loops.text import print_kernel
@@ -382,6 +383,23 @@ def test_few_rows_and_one_column():
     a = image_windows(data((2, 7, 8, 5)), (3, 2))
     check(a, data((3, 2, 5), seed=1), (0, 3, 3, 0))
     check(a[:1, :1, :3], data((3, 2, 5, 40), seed=1), (0, 3, 3, 1))
+
+
+@pytest.mark.parametrize("target", [V4, V3])
+@pytest.mark.parametrize("m", [5, 6, 8, 14, 15])
+def test_more_rows_of_plain_matrices(m, target):
+    """Rows that have a register each are read in place; where registers do not suffice, by a register tile."""
+    _, registers, _ = machine(target)
+    for k, n, dt in [(300, 100, "float32"), (20, 16, "float32"), (33, 40, "float64"), (300, 48, "float16"), (270, 33, "int32")]:
+        a, b = data((m, k), dt), data((k, n), dt, 1)
+        check(a, b, (0, 1, 1, 1), modes=(False,), target=target)
+        p = normalise(*(array_of(x, i)[0] for i, x in enumerate((a, b, np.zeros((m, n), dt)))), 0, 1, 1, 1, None, None, "p")
+        each = registers_of(p.compute.size, target)
+        assert fits_in_place(p, target) == (m <= 14 and (m + 2) * each <= registers)
+        assert not fits_in_place(p, target, steady=True)
+    check(np.asfortranarray(data((m, 300))), data((300, 100), seed=1), (0, 1, 1, 1), modes=(False,), target=target)
+    check(data((3, m, 64)), data((3, 64, 64), seed=1), (1, 1, 1, 1), modes=(False,), target=target)
+    check(data((m, 40)), data((40, 20), seed=1), (0, 1, 1, 1), modes=(False,), target=target, interpreted=True)
 
 
 @pytest.mark.parametrize("target", [V4, V3])

@@ -73,7 +73,7 @@ def contract(
         channelwise(lo, p)
     elif fits_turned(p, lo.target):
         turned(lo, p)
-    elif fits_in_place(p):
+    elif fits_in_place(p, lo.target, lo.steady(p.b)):
         in_place(lo, p)
     else:
         register_tile(lo, p)

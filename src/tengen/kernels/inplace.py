@@ -10,17 +10,19 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tengen.base.dtype import bool_
+from tengen.kernels.ahead import LINE
 from tengen.kernels.axes import unflatten
 from tengen.kernels.chunks import runs
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.problem import Problem, extents, multiply_add
 from tengen.kernels.schedule import Schedule, outside
-from tengen.kernels.tile import Machine, machine, registers_of
+from tengen.kernels.tile import HEIGHT, Machine, machine, registers_of
 from tengen.loops.builder import Variable, as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, minimum, splat
 
-FEW = 4  # rows at most, for vectors of columns
-WIDE = 8  # vectors of columns of a tile at most
+FEW = 4  # rows at most, for vectors of columns; of plain matrices as many as have a register each, and a register tile has
+WIDE = 4  # vectors of columns of a tile, by rule
+AHEAD = 16  # rows of b that are fetched early: of more than a FEW rows, the multiply-adds of one keep a processor from the next
 TALL = 12  # rows of a tile of scalars at most
 TILES = 4  # tiles of scalars of a piece
 
@@ -38,17 +40,18 @@ class InPlace(Schedule, kind="in_place"):
 
 
 def rule(p: Problem, target: Machine | None) -> InPlace:
-    """Sizes of a tile: each of its sums has an accumulator and, where there are chunks, a sum of them."""
+    """Sizes of a tile: each of its sums has an accumulator; of scalars, where there are chunks, also a sum of them."""
     _, registers, _ = machine(target)
-    rows, copies = as_int(p.rows), 1 if as_int(p.chunks.count) == 1 else 2
+    rows = as_int(p.rows)
     if not p.n:
+        copies = 1 if as_int(p.chunks.count) == 1 else 2
         most = max(1, min(TALL, (registers - 2) // copies))
         return InPlace(most if rows is None else max(1, min(most, rows)), 1, TILES)
     assert rows is not None
     each = registers_of(p.compute.size, target)
-    most = max(1, min(WIDE, (registers - 2 * each) // (copies * rows * each)))
-    columns = as_int(p.columns)
-    return InPlace(rows, most if columns is None else min(most, -(-columns // LANES)))
+    most = max(1, min(WIDE, (registers - 2 * each) // (rows * each)))  # sums of chunks are seldom needed, and may be elsewhere
+    wide = cdiv(p.columns, LANES)  # shared out evenly among tiles
+    return InPlace(rows, as_int(cdiv(wide, cdiv(wide, most))) or most)
 
 
 def fits(p: Problem, s: InPlace) -> str:
@@ -56,15 +59,19 @@ def fits(p: Problem, s: InPlace) -> str:
     if not p.n:
         return outside(s, rows=(1, TALL), vectors=(1, 1), tiles=(1, 1 << 10))
     rows = as_int(p.rows) or 1
-    return outside(s, rows=(rows, rows), vectors=(1, WIDE), tiles=(1, 1))
+    return outside(s, rows=(rows, rows), vectors=(1, InPlace.steps["vectors"][-1]), tiles=(1, 1))
 
 
-def fits_in_place(p: Problem) -> bool:
-    """Whether there is one column, or few rows and b is dense along the columns."""
+def fits_in_place(p: Problem, target: Machine | None, steady: bool = False) -> bool:
+    """Whether there is one column, or few rows and b is dense along the columns. steady: it is solved again and again with the same
+    b, which can be packed once."""
     if not p.n:
         return True
-    rows = as_int(p.rows)
-    return rows is not None and rows <= FEW and as_int(p.n[0].b) == 1
+    rows, each = as_int(p.rows), registers_of(p.compute.size, target)
+    if rows is None or as_int(p.n[0].b) != 1:
+        return False
+    plain = all(len(p.walk("k", x).extents) <= 1 for x in "ab") and (as_int(p.columns) or LANES) >= LANES
+    return rows <= FEW or (plain and not steady and rows <= min(HEIGHT, (machine(target)[1] - 2 * each) // each))
 
 
 def in_place(lo: Lowering, p: Problem) -> None:
@@ -160,6 +167,9 @@ class _InPlace:
                     at = column + v * LANES
                     count = None if full or not p.n else p.columns - at
                     bs.append(cast(k.load(b, there + at if p.n else there, self.lanes, count), p.compute))
+                if len(rows) > FEW and p.chunks.longest > AHEAD:
+                    for at in range(0, self.vectors * LANES, LINE // p.b.dtype.size):
+                        k.prefetch(b, there + AHEAD * b_walk.step + (column + at))
                 for line, row in zip(acc, rows):
                     x = cast(k.load(a, row + here), p.compute)
                     for v, y in enumerate(bs):

@@ -1,14 +1,17 @@
 """Plans for eager calls: from (op, layouts, attributes) to a native callable.
 
 A call is first reduced to its pattern: dtypes, rank, which extents are equal, how each input lies in memory. One program is
-compiled per pattern and serves all extents; a plan is that program with the extents and sizes of one call filled in.
+compiled per pattern and serves all extents; a plan is that program with the extents and sizes of one call filled in. A plan
+whose calls have taken long gets a program for its numbers alone (`patient`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
+from time import perf_counter
 from typing import Any
 
 from tengen.base.dtype import DType
@@ -25,6 +28,8 @@ from tengen.ops.define import Op, negative_zero
 from tengen.runtime import launch_log, native
 from tengen.runtime.program import Program, build, check_bytes, value_of
 from tengen.runtime.schedules import known
+
+PATIENCE_S = 0.025  # of a plan's calls before its numbers get a program of their own: about what making one takes
 
 
 class Layout:
@@ -68,9 +73,9 @@ class Layout:
         return f"{self.type!r} strides {self.strides}"
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Plan:
-    """A native callable (buffers in, buffers out) and the layouts of what it returns."""
+    """A native callable (buffers in, buffers out) and the layouts of what it returns. The callable may become a faster one."""
 
     call: Callable
     layouts: tuple[Layout, ...]
@@ -84,8 +89,8 @@ def recording() -> bool:
     return launch_log.active is not None
 
 
-def make_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict) -> Plan:
-    """The plan of one eager call of a primitive op. `attrs` are canonical."""
+def make_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict, alone: bool = False) -> Plan:
+    """The plan of one eager call of a primitive op. `attrs` are canonical. alone: with a program for these numbers."""
     types = [None if a is None else a.type for a in layouts]
     out_types = op.infer_types(types, attrs)
     arrays = [None if a is None else a.array(("in", i)) for i, a in enumerate(layouts)]
@@ -96,8 +101,32 @@ def make_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict) -> Plan:
     if op.kind == "elementwise":
         program, values = _elementwise(op, arrays, outs, attrs)
     else:
-        program, values = _general(op, arrays, orders, attrs)
-    return finish_plan(program, sum(a is not None for a in arrays), outs, values)
+        program, values = _general(op, arrays, orders, attrs, alone)
+    plan = finish_plan(program, sum(a is not None for a in arrays), outs, values)
+    return plan if op.kind == "elementwise" or not values else patient(plan, partial(make_plan, op, layouts, attrs, True))
+
+
+def patient(plan: Plan, alone: Callable[[], Plan]) -> Plan:
+    """The plan of a shape-generic program. When its calls have taken as long as it takes to make a program for its numbers alone,
+    which knows more and is faster, that is made, by `alone`: so sizes that come but a few times make nothing, and whatever sizes
+    come, not much more time is spent on making than on computing. The bits are the same."""
+    generic, left = plan.call, PATIENCE_S
+
+    def call(*data):
+        nonlocal left
+        start = perf_counter()
+        result = generic(*data)
+        left -= perf_counter() - start
+        if left < 0 and plan.call is call:
+            plan.call = generic  # for who calls meanwhile
+            found = alone()
+            if found.layouts == plan.layouts:
+                plan.call = found.call
+        return result
+
+    if not recording():
+        plan.call = call
+    return plan
 
 
 def make_overwrite(op: Op, layouts: Sequence[Layout], attrs: dict, over: int) -> Callable:
@@ -182,7 +211,7 @@ def _elementwise(op: Op, arrays: Sequence[Array], outs: Sequence[Layout], attrs:
     return _programs[key][0], sym.values
 
 
-def _general(op: Op, arrays: Sequence[Array | None], orders: Sequence, attrs: dict) -> tuple[Program, list[int]]:
+def _general(op: Op, arrays: Sequence[Array | None], orders: Sequence, attrs: dict, alone: bool) -> tuple[Program, list[int]]:
     # the order of the outputs' axes is part of the pattern: with names for strides an op could not tell it
     sym = _Symbols(op.known(arrays, attrs))
     named = [None if a is None else _named(a, sym) for a in arrays]
@@ -191,17 +220,21 @@ def _general(op: Op, arrays: Sequence[Array | None], orders: Sequence, attrs: di
     def make(arrays_: Sequence[Array | None], names: list[Expr]) -> tuple[Program, None]:
         return _program(op, arrays_, orders, generic if names else attrs, names), None
 
-    program, _, values = by_pattern(op, attrs, arrays, named, sym, make, generic, tuple(None if o is None else tuple(o) for o in orders))
+    known_orders = tuple(None if o is None else tuple(o) for o in orders)
+    program, _, values = by_pattern(op, attrs, arrays, named, sym, make, generic, known_orders, alone)
     return program, values
 
 
 def by_pattern(
-    op: Op | tuple[Op, Any], attrs: dict, arrays, named, sym: _Symbols, make: Callable, generic: dict | None = None, orders: tuple = ()
-) -> tuple[Program, Any, list[int]]:
-    """The program of a pattern, and the numbers for its symbols: made shape-generic, or for these numbers alone where a
-    decision
-    in the op needs them. `make(arrays, symbols)` gives (program, anything)."""
-    special = (op, _frozen(attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in arrays), recording())
+    op: Op | tuple[Op, Any], attrs: dict, arrays, named, sym: _Symbols, make: Callable, generic: dict | None = None,
+    orders: tuple = (), alone: bool = False,
+) -> tuple[Program, Any, list[int]]:  # fmt: skip
+    """The program of a pattern, and the numbers for its symbols: made shape-generic, or for these numbers alone where that is
+    wanted, where it was before, or where a decision in the op needs them. `make(arrays, symbols)` gives (program, anything)."""
+    numbers = (op, _frozen(attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in arrays))
+    special = (*numbers, recording())
+    if special not in _programs and (alone or (*numbers, False) in _programs):
+        _programs[special] = make(arrays, [])
     if special in _programs:
         return *_programs[special], []
     key = (op, _frozen(generic or attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in named), orders, recording())
