@@ -192,6 +192,36 @@ def test_what_becomes_a_loop(monkeypatch, rest, nodes, inner):
         assert temps.place(temps.sizes)[1] <= (8 + 3 * some) * each  # temporaries of a round lie over each other
 
 
+FILTERS = """
+graph g(x: f32[8,16,16,16]):
+    const a: f32[64,16,1,1]
+    const b: f32[128,64,1,1]
+    const c: f32[128,128,1,1]
+    const d: f32[128,128,1,1]
+    s: f32[8,64,16,16] = conv(x, a, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1, algorithm="direct", precision="highest")
+    t: f32[8,128,8,8] = conv(s, b, stride=(2, 2), padding=(0, 0), dilation=(1, 1), groups=1, algorithm="direct", precision="highest")
+    u: f32[8,128,8,8] = conv(t, c, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1, algorithm="direct", precision="highest")
+    v: f32[8,128,8,8] = conv(u, d, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1, algorithm="direct", precision="highest")
+    return v = v
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "loops"),
+    [
+        (1 << 18, [((0, 1), 4)]),  # all of the small images stay in cache: nothing to gain
+        (1 << 15, [((0, 1, 2, 3), 1)]),  # not even two of them do
+        (3 << 15, [((0, 1), 1), ((2, 3), 2)]),  # two do: then the last filters are read half as often
+    ],
+)
+def test_large_filters_have_loops_of_more_images(monkeypatch, kept, loops):
+    graph, found = parse_graph(FILTERS.strip() + "\n"), []
+    monkeypatch.setattr(images, "KEPT", kept)
+    monkeypatch.setattr("tengen.passes.lower.find_loops", lambda *a: found.extend(images.find_loops(*a)) or found)
+    lower(graph, Target.named("x86-64-v4"))
+    assert [(x.nodes, x.some) for x in found] == loops
+
+
 def test_open_extents_have_no_loops(net, kept):
     kept(16 << 10)
     f = trace(net, dynamic_axes={"x": {0: "n"}}, capture_as_const=True)

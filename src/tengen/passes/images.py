@@ -2,7 +2,8 @@
 
 In: a graph whose extents are numbers, and how its values lie. Out: `Loop`s, runs of nodes whose images do not depend on each
 other (convolutions and what follows them) and between which lies more than stays in cache. Some images at a time, a value is
-read soon after it was written, and needs the memory of those images alone. No bit changes, only when something is computed.
+read soon after it was written, and needs the memory of those images alone. Where filters outweigh what lies between, more images
+go round together, in a loop of their own. No bit changes, only when something is computed.
 """
 
 from __future__ import annotations
@@ -50,11 +51,13 @@ def find_loops(graph: Graph, lies: Mapping[Value, Array], wanted: Mapping[Value,
         lies: how its values lie. wanted: those that are computed straight into buffers of the caller.
     """
     found: list[Loop] = []
+    last = -1
     for i in range(len(graph.nodes)):
-        if not found or i > found[-1].nodes[-1]:
+        if i > last:
             nodes, some = _chain(graph, i, lies, wanted)
             if len(nodes) > 1:
-                found.append(_loop(graph, nodes, some))
+                last = max(nodes)
+                found += (x for x in _cut(graph, _loop(graph, nodes, some)) if x.count > 1)
     return found
 
 
@@ -113,6 +116,39 @@ def _loop(graph: Graph, chain: Mapping[int, Parts], some: int) -> Loop:
     outside = {v for i, n in enumerate(graph.nodes) if i not in chain for v in n.inputs} | set(graph.results())
     batch = graph.nodes[min(chain)].outputs[0].type.shape[0]
     return Loop(tuple(chain), some, batch // some, frozenset(made - outside), tuple(chain.values()))
+
+
+def _cut(graph: Graph, loop: Loop) -> list[Loop]:
+    """A loop, or several in its place where that moves fewer bytes: what all images share (filters) is read in each time round, so
+    that nodes with large filters and small images had better run for more images at a time than those before them. What lies
+    between two loops is then written and read for all images."""
+    best, moved = [loop], _moved(graph, loop)
+    chain = list(zip(loop.nodes, loop.parts))
+    for at in range(1, len(chain)):
+        pair = [_of_part(graph, dict(part)) for part in (chain[:at], chain[at:])]
+        if (less := sum(_moved(graph, x) for x in pair)) < moved:
+            best, moved = pair, less
+    return best if len(best) == 1 else [y for x in best for y in _cut(graph, x)]
+
+
+def _of_part(graph: Graph, chain: Mapping[int, Parts]) -> Loop:
+    """Some nodes of a loop as a loop of their own, for as many images at a time as stay in cache: all, where nothing between the
+    nodes is large."""
+    read = {v for i in chain for v in graph.nodes[i].inputs}
+    inner = (v for i in chain for v in graph.nodes[i].outputs if v in read and _bytes(v) > KEPT)
+    batch = as_int(graph.nodes[min(chain)].outputs[0].type.shape[0]) or 1
+    return _loop(graph, chain, _at_a_time(batch, max((_bytes(v) // batch for v in inner), default=0)))
+
+
+def _moved(graph: Graph, loop: Loop) -> int:
+    """Bytes from beyond the cache: what all images share, in each time round if it is too much to stay, and large results that
+    others need, written and read."""
+    shared = result = 0
+    for i, parts in zip(loop.nodes, loop.parts):
+        n = graph.nodes[i]
+        shared += sum(_bytes(v) for v, part in zip(n.inputs, parts) if v is not None and not part)
+        result += sum(_bytes(v) for v in n.outputs if v not in loop.inner and _bytes(v) > KEPT)
+    return shared * (loop.count if shared > KEPT else 1) + 2 * result
 
 
 def _bytes(v: Value) -> int:
