@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import prod
+from math import gcd, prod
 from typing import ClassVar
 
 from tengen.base.dtype import DType, bool_
@@ -22,7 +22,7 @@ from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.problem import multiply_add
 from tengen.kernels.schedule import Schedule, outside
 from tengen.kernels.source import At
-from tengen.kernels.tile import THREADS, Machine, machine, registers_of, too_large
+from tengen.kernels.tile import SAME_SETS, THREADS, Machine, machine, registers_of, too_large
 from tengen.loops.builder import Variable, as_expr
 from tengen.loops.exponential import reduce_exponent
 from tengen.loops.floats import format_of, polynomial, power_of_two
@@ -129,12 +129,19 @@ class Block:
 
 @dataclass
 class Rows:
-    """Rows of an array in scratch memory, `pitch` apart."""
+    """A chunk of rows of an array, `pitch` apart: copied into scratch memory, or where they lie, from `at` on.
+
+    Attributes:
+        count: how many there are at most. exact: whether there are always whole register tiles of them to read.
+    """
 
     array: Array
     buffer: Buffer
     pitch: int
-    count: int = ROWS
+    count: int
+    exact: bool = True
+    direct: bool = False
+    at: Expr = const(0)
 
     @property
     def features(self) -> int:
@@ -215,9 +222,20 @@ class Tiles:
         return self.k.scratch(name, self.compute, ROWS * self.z.wide)
 
     def rows(self, name: str, a: Array, count: int = ROWS) -> Rows:
-        """Scratch memory for a chunk of rows of `a`."""
-        pitch = -(-(as_int(a.shape[-1]) or 0) // LANES) * LANES
+        """A chunk of rows of `a`."""
+        there, features = as_int(a.shape[-2]), as_int(a.shape[-1]) or 0
+        if self._direct(a):
+            exact = there is not None and there % self.z.rows == 0
+            return Rows(a, self.k.read(a), as_int(a.strides[-2]) or 0, count, exact, True)
+        pitch = -(-features // LANES) * LANES
         return Rows(a, self.k.scratch(name, self.compute, count * pitch + LANES), pitch, count)
+
+    def _direct(self, a: Array) -> bool:
+        """Whether rows of `a` are read where they lie: whole vectors, and not all rows of a chunk in a few sets of a cache."""
+        distance, features, size = as_int(a.strides[-2]), as_int(a.shape[-1]) or 0, a.dtype.size
+        if a.dtype is not self.compute or as_int(a.strides[-1]) != 1 or distance is None or features % LANES:
+            return False
+        return gcd(distance * size, SAME_SETS) <= 2 * features * size
 
     def sums(self, rows: Index, features: int) -> Array:
         """Zeros (..., row, feature), features in whole vectors and rows in whole tiles: in scratch memory if there are few."""
@@ -275,9 +293,12 @@ class Tiles:
                 k.store(dst, _along(here, d, a.strides[-1]), cast(x, a.dtype), count)
 
     def copy(self, r: Rows, start: Expr, n: Expr) -> None:
-        """`n` rows from `start` on, zeros after the last one."""
+        """Makes `r` the `n` rows from `start` on; where they are copied, with zeros after the last one."""
         k, a = self.k, r.array
         src, base = k.read(a), self.base(a, start, 0)
+        if r.direct:
+            r.at = base
+            return
         with k.loop(0, n, name="row") as i:
             here, there = k.let(base + i * a.strides[-2]), k.let(i * r.pitch)
             for d, count in k.vector_loop(0, r.features, "d"):
@@ -295,10 +316,10 @@ class Tiles:
         `largest`, a vector of each of these, becomes as large as they are."""
         k, z, (at, vectors) = self.k, self.z, tile
         with k.loop(0, n, z.rows, name="row") as j:
-            base = k.let(j * r.pitch)
+            base = [k.let(r.at + (j + i if r.exact else minimum(j + i, n - 1)) * r.pitch) for i in range(z.rows)]
             acc = [[k.var(self.zero(), name="acc") for _ in range(vectors)] for _ in range(z.rows)]
             with k.loop(0, r.features, name="d") as d:
-                self._multiply(acc, (r.buffer, base + d, r.pitch), (b.buffer, d * z.wide + at * b.features))
+                self._multiply(acc, r.buffer, [b + d for b in base], (b.buffer, d * z.wide + at * b.features))
             values = [[a.value if scale is None else k.let(a.value * scale) for a in row] for row in acc]
             for i, row in enumerate(values):
                 for v, x in enumerate(row):
@@ -325,7 +346,7 @@ class Tiles:
         def tile(lane: Expr, e: Expr, across: int) -> None:
             sums = k.let((at + lane) * pitch + e), pitch
             by = None if ratios is None else [splat(k.load(ratios, lane + i)) for i in range(high)]
-            terms = (weights, lane, 1, z.wide), (r.buffer, e, r.pitch)
+            terms = (weights, lane, 1, z.wide), (r.buffer, r.at + e, r.pitch)
             self._accumulate(b.buffer, sums, (high, across), n, terms, by)
 
         with k.loop(0, minimum(self.n - at, z.wide), high, name="lane") as lane:
@@ -335,18 +356,19 @@ class Tiles:
         """Adds to `n` rows of `sums`, from `start` on, the sum over a tile's lanes of `r`'s row of that lane times the number of row and
         lane. `lanes`: where the tile begins, in the block and of all; those that a group of rows does not see are left out."""
         k, z, (at, first) = self.k, self.z, lanes
-        high, base, dst = self._high(r.pitch), self.base(sums, start, 0), k.write(sums)
+        pitch = -(-r.features // LANES) * LANES
+        high, base, dst = self._high(pitch), self.base(sums, start, 0), k.write(sums)
         with k.loop(0, n, high, name="row") as row:
             count = k.let(minimum(self.n - at, z.wide))
             if self.offset is not None:
                 count = k.let(minimum(count, _last(start + row) + 1 + self.offset - first))
 
             def tile(e: Expr, across: int, row: Expr = row, count: Expr = count) -> None:
-                there = k.let(base + row * r.pitch + e), r.pitch
-                terms = (numbers, row * z.wide, z.wide, 1), (r.buffer, at * r.pitch + e, r.pitch)
+                there = k.let(base + row * pitch + e), pitch
+                terms = (numbers, row * z.wide, z.wide, 1), (r.buffer, r.at + at * r.pitch + e, r.pitch)
                 self._accumulate(dst, there, (high, across), count, terms)
 
-            self._across(r.pitch, high, tile)
+            self._across(pitch, high, tile)
 
     def _high(self, pitch: int) -> int:
         """How many results, of so many features, a tile has beside each other; they divide a tile of lanes, and GROUP."""
@@ -375,19 +397,18 @@ class Tiles:
             acc = [[x * y for x in row] for row, y in zip(acc, ratios)]
         sums = [[k.var(x, name="acc") for x in row] for row in acc]
         with k.loop(0, n, name="row") as j:
-            self._multiply(sums, (numbers, j * further + first, apart), (vectors, j * pitch + begin))
+            here = k.let(j * further + first)
+            self._multiply(sums, numbers, [here + i * apart for i in range(tile[0])], (vectors, j * pitch + begin))
         for row, values in zip(places, sums):
             for p, a in zip(row, values):
                 k.store(to, p, a.value)
 
-    def _multiply(self, acc: list, rows: tuple[Buffer, Expr, int], vectors: tuple[Buffer, Expr]) -> None:
-        """One term of every sum of a tile. `rows`: the buffer, where the first row's number lies, how far apart they are.
-        `vectors`: the buffer, where the first one lies."""
-        k, (buffer, at, pitch) = self.k, rows
-        at, there = k.let(at), k.let(vectors[1])
+    def _multiply(self, acc: list, numbers: Buffer, places: Sequence[Expr], vectors: tuple[Buffer, Expr]) -> None:
+        """One term of every sum of a tile. places: where each row's number lies. `vectors`: the buffer, where the first one lies."""
+        k, there = self.k, self.k.let(vectors[1])
         xs = [k.load(vectors[0], there + v * LANES, LANES) for v in range(len(acc[0]))]
-        for r, row in enumerate(acc):
-            y = splat(k.load(buffer, at + r * pitch))
+        for row, place in zip(acc, places):
+            y = splat(k.load(numbers, place))
             for v, a in enumerate(row):
                 a.set(multiply_add(y, xs[v], a.value))
 
