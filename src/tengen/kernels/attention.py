@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from tengen.base.dtype import DType
-from tengen.kernels.attention_tiles import ROWS, Block, Rows, Tiles, choose, in_one_pass, weight
+from tengen.kernels.attention_tiles import GROUP, ROWS, Block, Rows, Tiles, choose, in_one_pass, weight
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.reduce import reduce
@@ -170,9 +170,11 @@ def _launch_backward(
     lo: Lowering, arrays: Sequence[Array], mask: Array | None, lse: Array, along: Array, scale: float, offset: Index | None,
     name: str, found: Sequence[Array], keys: bool, whole: bool,
 ) -> None:  # fmt: skip
-    """One kernel: with keys or queries along the lanes; `whole`: of all gradients. found: where they go."""
+    """One kernel: with keys or queries along the lanes; `whole`: of all gradients. found: where they go. Where keys hide queries, chunks
+    of these are as long as the groups that are left out together: longer ones would compute more of what is hidden."""
     q, k, v, grad = arrays
     lanes, rows = (k, q) if keys else (q, k)
+    step = GROUP if keys and offset is not None else ROWS
     kernel = name if whole else f"{name}_{'keys' if keys else 'queries'}"
     dt = lse.dtype
     z = choose(lo, kernel, lanes, rows, _features(k, v, *found[: 1 + keys]), dt.size)
@@ -181,8 +183,8 @@ def _launch_backward(
     with t.blocks():
         w = _Backward(t, arrays, lse, along, scale, sums)
         start, stop = t.rows_seen(rows.shape[-2])
-        with t.k.loop(start, stop, ROWS, name="chunk") as c:
-            w.chunk(c, t.k.let(minimum(rows.shape[-2] - c, ROWS)))
+        with t.k.loop(start, stop, step, name="chunk") as c:
+            w.chunk(c, t.k.let(minimum(rows.shape[-2] - c, step)))
         w.finish(found)
     if sums is not None:
         t.finish_sums(sums, found[-1], const(scale, dt))
