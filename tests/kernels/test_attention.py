@@ -133,8 +133,22 @@ def test_dropout_and_many_features():
 
 
 def test_tiles_do_not_decide_what_values_that_are_not_finite_reach():
-    q, k, v, g = samples(100, 100, 8, 8)
+    q, k, v, g = samples(100, 100, 8, 8, 8)
     v[:, 70], k[:, 90] = np.inf, np.nan
     same = lambda xs: [np.where(np.isnan(x), np.float32(np.nan), x).tobytes() for x in xs]
     wide, small = (launched(q, k, v, g, "upper_left", target=replace(Target.host(), vector_bytes=b)) for b in (64, 16))
-    assert np.isfinite(wide[0][:, :64]).all() and same(wide) == same(small)
+    few = launched(*(x[:2].copy() for x in (q, k, v, g)), "upper_left")
+    assert np.isfinite(wide[0][:, :64]).all() and same(wide) == same(small) and same(few) == same([x[:2] for x in wide])
+
+
+@pytest.mark.parametrize("t, s, d, e, causal, kind", [*CASES, (300, 90, 40, 20, "upper_left", None), (90, 300, 5, 40, None, "float")])
+def test_one_kernel_of_many_groups_gives_the_bits_of_two_of_few(t, s, d, e, causal, kind):
+    x = samples(t, s, d, e, 8)
+    mask = None if kind is None else np.concatenate([mask_of(kind, t, s)] * 4)
+    small = replace(Target.host(), vector_bytes=16, vector_registers=16)
+    whole = launched(*x, causal, mask)
+    for got in (launched(*x, causal, mask, small), launched(*x, causal, mask, symbols=True)):
+        assert [y.tobytes() for y in got] == [y.tobytes() for y in whole]
+    for i in range(0, 8, 2):
+        part = launched(*(a[i : i + 2].copy() for a in x), causal, None if mask is None else mask[i : i + 2].copy())
+        assert [y.tobytes() for y in part] == [y[i : i + 2].tobytes() for y in whole]

@@ -4,7 +4,9 @@ In: queries, keys and values, perhaps a mask, and where the results go. Out: one
 kernel has queries along the lanes, so that all of softmax is arithmetic of vectors; for each chunk of keys it makes the scores,
 takes them to the running maximum, rescales what it has and adds the chunk's part: Milakov and Gimelshein, arXiv 1805.02867;
 Dao et al., arXiv 2205.14135. Gradients make the softmax again from the saved log-sum-exp: one kernel with queries along the lanes, one
-with keys. Nothing but the query, the keys and their values enters a row of the result: its bits do not depend on other rows.
+with keys; or, where there are groups enough for all threads, one kernel with keys along the lanes, that goes through all keys of a
+group in order and keeps the gradient of its queries in memory. That is five products instead of seven. Nothing but the query, the
+keys and their values enters a row of the result: its bits do not depend on other rows.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from tengen.base.dtype import DType
-from tengen.kernels.attention_tiles import ROWS, Block, Rows, Tiles, choose, weight
+from tengen.kernels.attention_tiles import GROUP, ROWS, Block, Rows, Tiles, choose, in_one_pass, weight
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.reduce import reduce
@@ -150,25 +152,43 @@ def attention_grad(
         out, lse: what `attention` gave. mask, scale, offset: its.
     Numerics: with p = exp(score - lse), w = the sum over e of grad * out, less grad_lse, c = p * (the sum over e of grad * v,
         by fma in order from zero, less w): the gradient of q is scale times the sum over s of c * k, that of k scale times the
-        sum over t of c * q, that of v the sum over t of p * grad, by fma in order from zero.
+        sum over t of c * q, that of v the sum over t of p * grad, by fma in order from zero. One kernel of whole groups makes all
+        three from the same p and c, where there are enough groups; else queries have a kernel, and keys and values another.
     """
     q, k, v = inputs
     dq, dk, dv = grads
-    dt = out.dtype.compute
-    along = _along_result(lo, grad, grad_lse, out, lse, dt, name)
-    for keys in (False, True):
-        lanes, rows, found = (k, q, (dk, dv)) if keys else (q, k, (dq,))
-        if any(as_int(d) == 0 for d in lanes.shape[:-1]):
-            continue
-        kernel = f"{name}_{'keys' if keys else 'queries'}"
-        z = choose(lo, kernel, lanes, rows, _features(k, v, *found), dt.size)
-        t = Tiles(lo, kernel, q.shape[:-2], lanes.shape[-2], z, dt, mask, offset, keys)
-        w = _Backward(t, (q, k, v, grad), lse, along, scale)
+    along = _along_result(lo, grad, grad_lse, out, lse, out.dtype.compute, name)
+    how = lo, (q, k, v, grad), mask, lse, along, scale, offset, name
+    if in_one_pass(q.shape[:-2]) and not any(as_int(d) == 0 for d in (*q.shape[:-1], *k.shape[:-1])):
+        return _launch_backward(*how, (dk, dv, dq), True, True)
+    for keys, found in ((False, (dq,)), (True, (dk, dv))):
+        if not any(as_int(d) == 0 for d in found[0].shape[:-1]):
+            _launch_backward(*how, found, keys, False)
+
+
+def _launch_backward(
+    lo: Lowering, arrays: Sequence[Array], mask: Array | None, lse: Array, along: Array, scale: float, offset: Index | None,
+    name: str, found: Sequence[Array], keys: bool, whole: bool,
+) -> None:  # fmt: skip
+    """One kernel: with keys or queries along the lanes; `whole`: of all gradients. found: where they go. Where keys hide queries, chunks
+    of these are as long as the groups that are left out together: longer ones would compute more of what is hidden."""
+    q, k, v, grad = arrays
+    lanes, rows = (k, q) if keys else (q, k)
+    step = GROUP if keys and offset is not None else ROWS
+    kernel = name if whole else f"{name}_{'keys' if keys else 'queries'}"
+    dt = lse.dtype
+    z = choose(lo, kernel, lanes, rows, _features(k, v, *found[: 1 + keys]), dt.size)
+    t = Tiles(lo, kernel, q.shape[:-2], lanes.shape[-2], z, dt, mask, offset, keys, whole)
+    sums = t.sums(q.shape[-2], _features(q)) if whole else None
+    with t.blocks():
+        w = _Backward(t, arrays, lse, along, scale, sums)
         start, stop = t.rows_seen(rows.shape[-2])
-        with t.k.loop(start, stop, ROWS, name="chunk") as c:
-            w.chunk(c, t.k.let(minimum(rows.shape[-2] - c, ROWS)))
+        with t.k.loop(start, stop, step, name="chunk") as c:
+            w.chunk(c, t.k.let(minimum(rows.shape[-2] - c, step)))
         w.finish(found)
-        lo.launch(t.k)
+    if sums is not None:
+        t.finish_sums(sums, found[-1], const(scale, dt))
+    lo.launch(t.k)
 
 
 def _along_result(lo: Lowering, grad: Array, grad_lse: Array | None, out: Array, lse: Array, dt: DType, name: str) -> Array:
@@ -185,10 +205,11 @@ def _along_result(lo: Lowering, grad: Array, grad_lse: Array | None, out: Array,
 
 
 class _Backward:
-    """Writes the kernel of the gradient of queries, or of keys and values."""
+    """Writes the kernel of the gradient of queries, or of keys and values, or of all: then those of queries are added up in
+    `sums`."""
 
-    def __init__(self, t: Tiles, arrays: Sequence[Array], lse: Array, along: Array, scale: float):
-        self.t, self.scale, self.lse, self.along = t, scale, lse, along
+    def __init__(self, t: Tiles, arrays: Sequence[Array], lse: Array, along: Array, scale: float, sums: Array | None):
+        self.t, self.scale, self.lse, self.along, self.sums = t, scale, lse, along, sums
         q, k, v, grad = arrays
         lanes, rows = ((k, v), (q, grad)) if t.keys else ((q, grad), (k, v))
         self.lanes = [t.turned(name, a) for name, a in zip(("lanes", "lane_values"), lanes)]
@@ -197,8 +218,11 @@ class _Backward:
         self.grads = [t.results("grads", self.rows[0].features)]
         if t.keys:
             self.grads.append(t.results("value_grads", self.rows[1].features))
-        self.lines = [t.line(name, 0.0) for name in ("lse", "along")]
+        if sums is not None:
+            self.keys = t.rows("keys", k, t.z.lanes)
+            t.copy(self.keys, t.first, t.n)
         if not t.keys:
+            self.lines = [t.line(name, 0.0) for name in ("lse", "along")]
             for line, a in zip(self.lines, (lse, along)):
                 src, base = t.k.read(a), t.base(a, t.first)
                 with t.k.loop(0, t.n, name="lane") as i:
@@ -217,6 +241,8 @@ class _Backward:
                 if t.keys:
                     t.accumulate(self.grads[1], self.rows[1], self.scores, at, rows)
                 t.accumulate(self.grads[0], self.rows[0], self.slopes, at, rows)
+                if self.sums is not None:
+                    t.accumulate_rows(self.sums, start, rows, self.slopes, self.keys, (at, first))
 
     def weigh(self, tile: tuple[Expr, int], first: Expr, start: Expr, n: Expr) -> None:
         """Makes p and c of a tile, whose first lane is the query or key `first`, and `n` rows."""

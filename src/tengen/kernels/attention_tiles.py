@@ -9,9 +9,11 @@ are the register tile of `microkernel.py`; each sum is one chain of fma in order
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
+from functools import partial
+from math import gcd, prod
 from typing import ClassVar
 
 from tengen.base.dtype import DType, bool_
@@ -20,7 +22,7 @@ from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.problem import multiply_add
 from tengen.kernels.schedule import Schedule, outside
 from tengen.kernels.source import At
-from tengen.kernels.tile import Machine, machine, registers_of, too_large
+from tengen.kernels.tile import SAME_SETS, THREADS, Machine, machine, registers_of, too_large
 from tengen.loops.builder import Variable, as_expr
 from tengen.loops.exponential import reduce_exponent
 from tengen.loops.floats import format_of, polynomial, power_of_two
@@ -31,7 +33,9 @@ GROUP = 2 * LANES  # lanes for which rows are left out together, from the first 
 BLOCK_BYTES = 64 << 10  # of what lies along the lanes
 STACK_BYTES = 256 << 10  # of the same, at most, where one tile is more
 MOST_LANES = 8 * LANES  # of a piece
+HIGHEST = 16  # rows of a register tile
 PIECES = 6  # as many as this are enough to share
+TWO_PASSES = 7 / 5  # the products of two kernels, over those of one that makes all gradients
 MOST_ACROSS = 4  # vectors of features of a tile of results
 LOWEST = {4: -88.0, 8: -709.2}  # by size of the dtype: arguments whose `weight` is 0
 
@@ -104,6 +108,16 @@ def rule(lanes: int | None, groups: int | None, features: int, size: int, target
     return Sizes(rows, vectors, max(1, tiles))
 
 
+def in_one_pass(groups: Sequence[Index]) -> bool:
+    """Whether one kernel, whose pieces are whole groups, should make all gradients: where so many groups are shared out evenly
+    enough that nobody waits for longer than a second kernel would take."""
+    known = [as_int(d) for d in groups]
+    if None in known:
+        return False
+    n = prod(known)  # type: ignore[arg-type]
+    return n > 0 and all(-(-n // x) * x <= TWO_PASSES * n for x in THREADS)
+
+
 @dataclass
 class Block:
     """Vectors of numbers in scratch memory, tile after tile `[feature, lane]`, or (results) `[lane, feature]`; there `features` are
@@ -115,11 +129,19 @@ class Block:
 
 @dataclass
 class Rows:
-    """Rows of an array in scratch memory, `pitch` apart."""
+    """A chunk of rows of an array, `pitch` apart: copied into scratch memory, or where they lie, from `at` on.
+
+    Attributes:
+        count: how many there are at most. exact: whether there are always whole register tiles of them to read.
+    """
 
     array: Array
     buffer: Buffer
     pitch: int
+    count: int
+    exact: bool = True
+    direct: bool = False
+    at: Expr = const(0)
 
     @property
     def features(self) -> int:
@@ -135,24 +157,40 @@ class Tiles:
     Args:
         groups: the leading extents. lanes: how many there are. z: sizes. dtype: computed in. mask: (*groups, T, S) or None.
         offset: query t sees the keys 0..t + offset; None: all. keys: whether keys lie along the lanes, or queries.
+        whole: whether a piece has all lanes of its group, block after block.
     """
 
     def __init__(
         self, lo: Lowering, name: str, groups: Sequence[Index], lanes: Index, z: Sizes, dtype: DType, mask: Array | None,
-        offset: Index | None, keys: bool,
+        offset: Index | None, keys: bool, whole: bool = False,
     ):  # fmt: skip
         self.lo, self.groups, self.z, self.compute, self.mask, self.offset, self.keys = lo, groups, z, dtype, mask, offset, keys
         self.lanes = as_expr(lanes)
         k: KernelBuilder = lo.kernel(name)
-        self.k = k
+        self.k, self.whole = k, whole
+        if whole:
+            self.g = unflatten(k, k.split(product(groups)), groups)
+            return
         blocks = as_expr(cdiv(self.lanes, z.lanes))
         piece = k.split(product(groups) * blocks)
         self.g = unflatten(k, k.let(piece // blocks), groups)
         block = piece % blocks
         if offset is not None and not keys:  # the last queries see most keys: who begins with them ends with little
             block = blocks - 1 - block
-        self.first = k.let(block * z.lanes)
-        self.n = k.let(minimum(self.lanes - self.first, z.lanes))
+        self._begin(k.let(block * z.lanes))
+
+    def _begin(self, first: Expr) -> None:
+        self.first, self.n = first, self.k.let(minimum(self.lanes - first, self.z.lanes))
+
+    @contextlib.contextmanager
+    def blocks(self) -> Iterator[None]:
+        """What is written in here is done for each of the piece's blocks of lanes, in order."""
+        if not self.whole:
+            yield
+            return
+        with self.k.loop(0, self.lanes, self.z.lanes, name="block") as first:
+            self._begin(first)
+            yield
 
     def zero(self) -> Expr:
         """A vector of zeros."""
@@ -183,10 +221,36 @@ class Tiles:
         """Scratch memory for a number of each row of a chunk and each lane of a tile."""
         return self.k.scratch(name, self.compute, ROWS * self.z.wide)
 
-    def rows(self, name: str, a: Array) -> Rows:
-        """Scratch memory for a chunk of rows of `a`."""
-        pitch = -(-(as_int(a.shape[-1]) or 0) // LANES) * LANES
-        return Rows(a, self.k.scratch(name, self.compute, ROWS * pitch + LANES), pitch)
+    def rows(self, name: str, a: Array, count: int = ROWS) -> Rows:
+        """A chunk of rows of `a`."""
+        there, features = as_int(a.shape[-2]), as_int(a.shape[-1]) or 0
+        if self._direct(a):
+            exact = there is not None and there % self.z.rows == 0
+            return Rows(a, self.k.read(a), as_int(a.strides[-2]) or 0, count, exact, True)
+        pitch = -(-features // LANES) * LANES
+        return Rows(a, self.k.scratch(name, self.compute, count * pitch + LANES), pitch, count)
+
+    def _direct(self, a: Array) -> bool:
+        """Whether rows of `a` are read where they lie: whole vectors, and not all rows of a chunk in a few sets of a cache."""
+        distance, features, size = as_int(a.strides[-2]), as_int(a.shape[-1]) or 0, a.dtype.size
+        if a.dtype is not self.compute or as_int(a.strides[-1]) != 1 or distance is None or features % LANES:
+            return False
+        return gcd(distance * size, SAME_SETS) <= 2 * features * size
+
+    def sums(self, rows: Index, features: int) -> Array:
+        """Zeros (..., row, feature), features in whole vectors and rows in whole tiles: in scratch memory if there are few."""
+        k, pitch = self.k, -(-features // LANES) * LANES
+        rows = as_expr(cdiv(rows, HIGHEST) * HIGHEST)
+        known = as_int(rows)
+        if known is not None and known * pitch * self.compute.size <= BLOCK_BYTES:
+            a = Array("sums", self.compute, (*self.groups, rows, pitch), (*[0] * len(self.groups), pitch, 1))
+            k.local[a.id] = k.scratch("sums", self.compute, known * pitch)
+        else:
+            a = self.lo.temp(self.compute, (*self.groups, rows, pitch))
+        dst, start = k.write(a), self.base(a, 0, 0)
+        with k.loop(0, rows * pitch, LANES) as i:
+            k.store(dst, start + i, self.zero())
+        return a
 
     def turned(self, name: str, a: Array) -> Block:
         """The piece's vectors of `a` (..., lane, feature), as a block of tiles `[feature, lane]`; past the last one, that again."""
@@ -212,23 +276,34 @@ class Tiles:
 
     def finish(self, b: Block, a: Array, factor: Callable[[Expr], Expr]) -> None:
         """Results, multiplied by factor(lane), into the piece's vectors of `a` (..., lane, feature)."""
-        k, pitch = self.k, -(-b.features // LANES) * LANES
-        dst, start = k.write(a), self.base(a, self.first, 0)
-        with k.loop(0, self.n, name="lane") as i:
-            here, there, by = k.let(start + i * a.strides[-2]), k.let(i * pitch), k.let(splat(factor(i)))
-            for d, count in k.vector_loop(0, b.features, "d"):
-                x = k.load(b.buffer, there + d, LANES) * by
+        self._finish((b.buffer, const(0)), a, self.first, self.n, factor)
+
+    def finish_sums(self, sums: Array, a: Array, factor: Expr) -> None:
+        """The same for `sums`, of which the whole group is there."""
+        self._finish((self.k.read(sums), self.base(sums, 0, 0)), a, const(0), as_expr(a.shape[-2]), lambda _: factor)
+
+    def _finish(self, at: tuple[Buffer, Expr], a: Array, first: Expr, n: Expr, factor: Callable[[Expr], Expr]) -> None:
+        k, features = self.k, as_int(a.shape[-1]) or 0
+        pitch, (src, base) = -(-features // LANES) * LANES, at
+        dst, start = k.write(a), self.base(a, first, 0)
+        with k.loop(0, n, name="lane") as i:
+            here, there, by = k.let(start + i * a.strides[-2]), k.let(base + i * pitch), k.let(splat(factor(i)))
+            for d, count in k.vector_loop(0, features, "d"):
+                x = k.load(src, there + d, LANES) * by
                 k.store(dst, _along(here, d, a.strides[-1]), cast(x, a.dtype), count)
 
     def copy(self, r: Rows, start: Expr, n: Expr) -> None:
-        """`n` rows from `start` on, zeros after the last one."""
+        """Makes `r` the `n` rows from `start` on; where they are copied, with zeros after the last one."""
         k, a = self.k, r.array
         src, base = k.read(a), self.base(a, start, 0)
+        if r.direct:
+            r.at = base
+            return
         with k.loop(0, n, name="row") as i:
             here, there = k.let(base + i * a.strides[-2]), k.let(i * r.pitch)
             for d, count in k.vector_loop(0, r.features, "d"):
                 k.store(r.buffer, there + d, cast(k.load(src, _along(here, d, a.strides[-1]), LANES, count), self.compute))
-        with k.if_(n < ROWS), k.loop(n * r.pitch, ROWS * r.pitch, LANES) as i:
+        with k.if_(n < r.count), k.loop(n * r.pitch, r.count * r.pitch, LANES) as i:
             k.store(r.buffer, i, self.zero())
 
     # ---- products
@@ -241,10 +316,10 @@ class Tiles:
         `largest`, a vector of each of these, becomes as large as they are."""
         k, z, (at, vectors) = self.k, self.z, tile
         with k.loop(0, n, z.rows, name="row") as j:
-            base = k.let(j * r.pitch)
+            base = [k.let(r.at + (j + i if r.exact else minimum(j + i, n - 1)) * r.pitch) for i in range(z.rows)]
             acc = [[k.var(self.zero(), name="acc") for _ in range(vectors)] for _ in range(z.rows)]
             with k.loop(0, r.features, name="d") as d:
-                self._multiply(acc, (r.buffer, base + d, r.pitch), (b.buffer, d * z.wide + at * b.features))
+                self._multiply(acc, r.buffer, [b + d for b in base], (b.buffer, d * z.wide + at * b.features))
             values = [[a.value if scale is None else k.let(a.value * scale) for a in row] for row in acc]
             for i, row in enumerate(values):
                 for v, x in enumerate(row):
@@ -265,40 +340,75 @@ class Tiles:
     def accumulate(self, b: Block, r: Rows, weights: Buffer, at: Expr, n: Expr, ratios: Buffer | None = None) -> None:
         """Adds to a tile of results, after it is multiplied by `ratios`, one of each of its lanes, the sum over `n` rows of row
         times weight. Here features lie along the vectors, and weights are splat."""
-        k, z, whole = self.k, self.z, -(-b.features // LANES)
-        most = min(whole, MOST_ACROSS, z.rows * z.vectors)
-        lanes = 1 << ((z.rows * z.vectors // most).bit_length() - 1)  # they divide the tile's
-        with k.loop(0, minimum(self.n - at, z.wide), lanes, name="lane") as i:
-            with k.loop(0, whole // most * most * LANES, most * LANES, name="e") as e:
-                self._accumulate(b, r, weights, (at, i, e), (lanes, most), n, ratios)
-            if whole % most:
-                self._accumulate(b, r, weights, (at, i, const(whole // most * most * LANES)), (lanes, whole % most), n, ratios)
+        k, z, pitch = self.k, self.z, -(-b.features // LANES) * LANES
+        high = self._high(pitch)
+
+        def tile(lane: Expr, e: Expr, across: int) -> None:
+            sums = k.let((at + lane) * pitch + e), pitch
+            by = None if ratios is None else [splat(k.load(ratios, lane + i)) for i in range(high)]
+            terms = (weights, lane, 1, z.wide), (r.buffer, r.at + e, r.pitch)
+            self._accumulate(b.buffer, sums, (high, across), n, terms, by)
+
+        with k.loop(0, minimum(self.n - at, z.wide), high, name="lane") as lane:
+            self._across(pitch, high, partial(tile, lane))
+
+    def accumulate_rows(self, sums: Array, start: Expr, n: Expr, numbers: Buffer, r: Rows, lanes: tuple[Expr, Expr]) -> None:
+        """Adds to `n` rows of `sums`, from `start` on, the sum over a tile's lanes of `r`'s row of that lane times the number of row and
+        lane. `lanes`: where the tile begins, in the block and of all; those that a group of rows does not see are left out."""
+        k, z, (at, first) = self.k, self.z, lanes
+        pitch = -(-r.features // LANES) * LANES
+        high, base, dst = self._high(pitch), self.base(sums, start, 0), k.write(sums)
+        with k.loop(0, n, high, name="row") as row:
+            count = k.let(minimum(self.n - at, z.wide))
+            if self.offset is not None:
+                count = k.let(minimum(count, _last(start + row) + 1 + self.offset - first))
+
+            def tile(e: Expr, across: int, row: Expr = row, count: Expr = count) -> None:
+                there = k.let(base + row * pitch + e), pitch
+                terms = (numbers, row * z.wide, z.wide, 1), (r.buffer, r.at + at * r.pitch + e, r.pitch)
+                self._accumulate(dst, there, (high, across), count, terms)
+
+            self._across(pitch, high, tile)
+
+    def _high(self, pitch: int) -> int:
+        """How many results, of so many features, a tile has beside each other; they divide a tile of lanes, and GROUP."""
+        each = self.z.rows * self.z.vectors
+        return 1 << ((each // min(pitch // LANES, MOST_ACROSS, each)).bit_length() - 1)
+
+    def _across(self, pitch: int, high: int, tile: Callable[[Expr, int], None]) -> None:
+        """Calls `tile` for all features: where its first vector begins, and how many there are."""
+        whole = pitch // LANES
+        most = min(whole, MOST_ACROSS, self.z.rows * self.z.vectors)
+        with self.k.loop(0, whole // most * most * LANES, most * LANES, name="e") as e:
+            tile(e, most)
+        if whole % most:
+            tile(const(whole // most * most * LANES), whole % most)
 
     def _accumulate(
-        self, b: Block, r: Rows, weights: Buffer, where: tuple[Expr, Expr, Expr], tile: tuple[int, int], n: Expr,
-        ratios: Buffer | None,
+        self, to: Buffer, at: tuple[Expr, int], tile: tuple[int, int], n: Expr, terms: tuple[tuple, tuple],
+        ratios: Sequence[Expr] | None = None,
     ) -> None:  # fmt: skip
-        k, z, pitch, (at, lane, e) = self.k, self.z, -(-b.features // LANES) * LANES, where
-        places = [[k.let((at + lane + i) * pitch + e + v * LANES) for v in range(tile[1])] for i in range(tile[0])]
-        acc = [[k.load(b.buffer, p, LANES) for p in row] for row in places]
+        """Adds `n` terms to a register tile of results, which lie in `to`: where the first is, how far apart they are. `terms`: of the
+        numbers the buffer, where the first is, how far apart those of results are, and of terms; of the vectors the same, of terms."""
+        k, (numbers, first, apart, further), (vectors, begin, pitch) = self.k, *terms
+        places = [[k.let(at[0] + i * at[1] + v * LANES) for v in range(tile[1])] for i in range(tile[0])]
+        acc = [[k.load(to, p, LANES) for p in row] for row in places]
         if ratios is not None:
-            by = [splat(k.load(ratios, lane + i)) for i in range(tile[0])]
-            acc = [[x * y for x in row] for row, y in zip(acc, by)]
+            acc = [[x * y for x in row] for row, y in zip(acc, ratios)]
         sums = [[k.var(x, name="acc") for x in row] for row in acc]
         with k.loop(0, n, name="row") as j:
-            self._multiply(sums, (weights, j * z.wide + lane, 1), (r.buffer, j * r.pitch + e))
+            here = k.let(j * further + first)
+            self._multiply(sums, numbers, [here + i * apart for i in range(tile[0])], (vectors, j * pitch + begin))
         for row, values in zip(places, sums):
             for p, a in zip(row, values):
-                k.store(b.buffer, p, a.value)
+                k.store(to, p, a.value)
 
-    def _multiply(self, acc: list, rows: tuple[Buffer, Expr, int], vectors: tuple[Buffer, Expr]) -> None:
-        """One term of every sum of a tile. `rows`: the buffer, where the first row's number lies, how far apart they are.
-        `vectors`: the buffer, where the first one lies."""
-        k, (buffer, at, pitch) = self.k, rows
-        at, there = k.let(at), k.let(vectors[1])
+    def _multiply(self, acc: list, numbers: Buffer, places: Sequence[Expr], vectors: tuple[Buffer, Expr]) -> None:
+        """One term of every sum of a tile. places: where each row's number lies. `vectors`: the buffer, where the first one lies."""
+        k, there = self.k, self.k.let(vectors[1])
         xs = [k.load(vectors[0], there + v * LANES, LANES) for v in range(len(acc[0]))]
-        for r, row in enumerate(acc):
-            y = splat(k.load(buffer, at + r * pitch))
+        for row, place in zip(acc, places):
+            y = splat(k.load(numbers, place))
             for v, a in enumerate(row):
                 a.set(multiply_add(y, xs[v], a.value))
 
@@ -319,7 +429,7 @@ class Tiles:
         if self.offset is None:
             return const(True, bool_)
         if self.keys:
-            return row + n - 1 + self.offset >= lane // GROUP * GROUP
+            return _last(row + n - 1) + self.offset >= lane // GROUP * GROUP
         return _last(lane + (self.z.wide - 1)) + self.offset >= row
 
     def rows_of(self, lane: Expr, row: Expr, n: Expr) -> Expr:
