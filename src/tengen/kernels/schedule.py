@@ -9,6 +9,8 @@ is computed, a rule's schedule. Out: a schedule that fits. Nothing here touches 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import importlib
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +28,7 @@ KEY_DIGITS = 32
 DRAWS = 2000  # schedules by chance, once those nearby are tried
 _TEXT = re.compile(r"([a-z_]+)\(([a-z_]+=\d{1,9}(?:, [a-z_]+=\d{1,9})*)\)")
 _kinds: dict[str, type[Schedule]] = {}
+HOMES = ("attention_tiles", "channelwise", "depthwise", "inplace", "strips", "tile", "turned", "winograd")  # of kinds, beside `Grain`
 
 
 class Schedule:
@@ -69,6 +72,14 @@ class Schedule:
         return [side[distance - 1] for side in (above, below) if len(side) >= distance]
 
 
+@functools.cache
+def kinds() -> dict[str, type[Schedule]]:
+    """All kinds by name: their modules are imported, most of which a program that was kept has not needed so far."""
+    for name in HOMES:
+        importlib.import_module(f"{__package__}.{name}")
+    return _kinds
+
+
 def parse(text: str) -> Schedule | None:
     """The schedule of a text; None where it is of a kind, or has fields, that this Tengen does not know.
 
@@ -83,7 +94,7 @@ def parse(text: str) -> Schedule | None:
     if m is None:
         raise ScheduleError(f"{text[:60]!r} is no schedule; help: one looks like 'grain(elements=16384)'")
     numbers = dict(pair.split("=") for pair in m[2].split(", "))
-    cls: Any = _kinds.get(m[1])
+    cls: Any = kinds().get(m[1])
     if cls is None or numbers.keys() != {f.name for f in dataclasses.fields(cls)}:
         return None
     return cls(**{k: int(v) for k, v in numbers.items()})
