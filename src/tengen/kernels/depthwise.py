@@ -9,6 +9,7 @@ are those of every other contraction.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -256,6 +257,8 @@ class _Stencil:
         start = None if known is None else known * self.step_in[1]
         outside = lambda column: start is not None and wide is not None and not 0 <= start + column < wide
         for c, count in self.each_channel():
+            if p.first == (0, 0):
+                self.fetch(p, y, x, n, c)
             acc = [self.k.var(const(0, self.compute, LANES), name="acc") for _ in range(n)]
             for line in dict.fromkeys(t.y for t in p.taps):
                 self.line(p, line, acc, y, x, c, count, outside)
@@ -285,6 +288,13 @@ class _Stencil:
             for _, w in taps:
                 for a in acc:
                     a.set(multiply_add(zero, w, a.value))
+
+    def fetch(self, p: Phase, y: Expr, x: Expr, n: int, c: Expr) -> None:
+        """Fetches what the tile below adds to the rows that were read: a processor does not follow channels across pixels."""
+        (sy, sx), line = self.step_in, max((t.y for t in p.taps), default=0)
+        base = self.k.let(self.at(y * sy + line + 1, x * sx, c))
+        for i, j in itertools.product(range(sy), range(n * sx)):
+            self.k.prefetch(self.k.read(self.src), base + i * self.src.strides[2] + j * self.src.strides[3])
 
     def has_row(self, p: Phase, line: int, row: Expr) -> Expr:
         """Whether the image has the row that is `line` from a point's; known for most lines where extents are."""
@@ -357,6 +367,7 @@ class _Weights(_Stencil):
             first = k.let(chunk * group)
             last = k.let(minimum(lines, first + group))
             for c, count in k.vector_loop(0, channels, "channel"):
+                self.plan(c, group)
                 acc = [k.var(const(0, self.compute, LANES), name="acc") for _ in self.taps]
                 with k.loop(first, last, name="line") as line:
                     self.n, y = unflatten(k, line, (self.grad.shape[0], self.grad.shape[2]))
@@ -365,6 +376,13 @@ class _Weights(_Stencil):
                     k.store(sums, k.let(as_expr(partial.index((chunk, t, c)))), a.value, count)
         self.lo.launch(k)
         self.add(partial, chunks)
+
+    def plan(self, c: Expr, group: Index) -> None:
+        """Decides what is fetched while channels from `c` on are summed: the next ones of the same pixels, after the last ones those
+        of the next chunk. A processor does not follow channels across pixels."""
+        more = self.k.let(c + LANES < self.channels)
+        after = lambda rows, a: self.k.let(select(more, const(LANES), rows * a.strides[2] - c))
+        self.later = after(as_expr(group), self.grad), after(as_expr(group * self.step_in[0]), self.src)
 
     def pixels(self, acc: list, y: Expr, c: Expr, count: Expr | None) -> None:
         """One row of the gradient: pixels in order, in tiles where all of their taps are inside of the image."""
@@ -390,6 +408,11 @@ class _Weights(_Stencil):
     def fast(self, acc: list, g: Buffer, at: Expr, y: Expr, x: Expr, c: Expr, count: Expr | None) -> None:
         """Some neighbouring pixels, inside of the image."""
         k, (sy, sx) = self.k, self.step_in
+        newest = self.at(y * sy + max(t.y for t in self.taps) + 1 - sy, x * sx, c) + self.later[1]
+        for i in range(self.wide):
+            k.prefetch(g, at + self.later[0] + i * self.grad.strides[3])
+        for i, j in itertools.product(range(sy), range(self.wide * sx)):
+            k.prefetch(k.read(self.src), newest + i * self.src.strides[2] + j * self.src.strides[3])
         gs = [k.let(cast(k.load(g, at + i * self.grad.strides[3], LANES, count), self.compute)) for i in range(self.wide)]
         for line in dict.fromkeys(t.y for t in self.taps):
             base = k.let(self.at(y * sy + line, x * sx, c))

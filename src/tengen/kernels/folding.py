@@ -440,13 +440,18 @@ class Columns:
 
     def _several(self, source: Source, row: Sequence[Index], start: Expr, n: Expr, first: Expr, last: Expr) -> Expr:
         """Folds `TOGETHER` elements of each lane at a time, so that the lanes are loaded and stored less often; returns the
-        position of the first element that is left."""
+        position of the first element that is left. What the next elements of all lanes need is fetched meanwhile, in the order in
+        which it lies: a processor does not follow as many places at once as are read here."""
         k, frame, step = self.k, self.frame, TOGETHER * LANES
         whole = k.let(first + (last - first) // step * step)
+        ahead = _row_by_row(frame, source)
         with k.loop(first, whole, step, "rows") as r, k.loop(0, LANES, name="lane") as l:
+            soon = k.let(r + step + l * TOGETHER)
             for j, count in k.vector_loop(0, n, "j"):
                 state = self._get(self.lanes, l * self.width + j)
                 places = [r + l + i * LANES for i in range(TOGETHER)]
+                for a, i in itertools.product(ahead, range(TOGETHER)):
+                    k.prefetch(k.read(a), a.index(frame.at((*row, start + j), (soon + i,)).coords))
                 found = [spread(source.at(k, frame.at((*row, start + j), (p,), True, count))) for p in places]
                 self._put(self.lanes, l * self.width + j, self.f.fold(state, found, list(map(splat, places))))
         return whole
@@ -487,6 +492,12 @@ def _far_apart(frame: Frame, source: Source) -> bool:
     """Whether the elements of a row lie on pages of their own: as many places in memory are more than a processor follows."""
     steps = [as_int(a.strides[frame.reduced[-1]]) for a in source.leaves() or () if a.ndim == len(frame.extents)]
     return len(frame.reduced) == 1 and any(s is not None and abs(s) * source.dtype.size >= PAGE for s in steps)
+
+
+def _row_by_row(frame: Frame, source: Source) -> list[Array]:
+    """The arrays that are dense along the rows' axis, and of which each element folded is another row of memory."""
+    found = [a for a in dict.fromkeys(source.leaves() or ()) if a.ndim == len(frame.extents)]
+    return [a for a in found if as_int(a.strides[frame.kept[-1]]) == 1 and as_int(a.strides[frame.reduced[-1]]) != 0]
 
 
 def in_registers(k: KernelBuilder, f: Fold, shape: Sequence[int], element: Callable[[list[int]], Expr]) -> State:
