@@ -27,6 +27,7 @@ PIECES = 6  # as many as this are enough to share
 MOST_ROWS = 96  # of a block
 MOST_PACKED, FEW_PACKED = 2048, 32 * HEIGHT  # rows of results at most where pieces pack their columns of b
 MOST_HIGH = 64  # tiles of a block at most
+WAVE_HIGH = 4  # of one that is copied for a chunk at a time: it stays in a first cache, beside a panel
 COPIED_HIGH = 16  # of one whose rows are copied along m, of ALIGNED rows each: long runs copy well
 MOST_BLOCKS = 4  # blocks of rows of a piece at most
 DEPTH_PAD = LANES  # rows of packed `a` are this much further apart than they are long: they begin in different cache sets
@@ -34,6 +35,7 @@ SAME_SETS = 4096  # bytes; lines that are a multiple of it apart share a set of 
 THREADS = (2, 4, 8)  # numbers of threads between which pieces should be shared out evenly
 COPY, READ, NEAR = 10, 4, 0.25  # what copying, reading from far, and from L2 an element costs, in multiply-adds of a vector
 MANY_PIECES = 4  # of each thread: so many are even
+WAVE = 1 << 22  # multiply-adds of a chunk at least, for which threads wait for each other
 PIECE = 1 << 14  # what beginning a piece costs, in multiply-adds
 
 
@@ -84,6 +86,7 @@ class Tile:
             exactly the rows there are. None: all have `rows`, or the last one what is left.
         exact: whether no tile has rows past the last.
         direct, direct_b: whether rows of `a`, and columns of b, are read where they lie, not packed.
+        waves: whether all pieces go through a chunk before any goes on to the next.
     """
 
     schedule: Register
@@ -95,6 +98,7 @@ class Tile:
     exact: bool = False
     direct: bool = False
     direct_b: bool = False
+    waves: bool = False
 
     @property
     def rows(self) -> int:
@@ -141,8 +145,9 @@ def too_large(rows: int, vectors: int, size: int, target: Machine | None) -> str
     return f"a tile of {rows} rows by {vectors} vectors needs more than the {registers} registers of {width} bytes"
 
 
-def rule(p: Problem, target: Machine | None, steady: bool = False) -> Register:
-    """The schedule of a problem that is good without trying. steady: it is solved again and again with the same b."""
+def rule(p: Problem, target: Machine | None, steady: bool = False, waves: bool = False) -> Register:
+    """The schedule of a problem that is good without trying. steady: it is solved again and again with the same b. waves: see
+    `_in_waves`."""
     m, n = as_int(p.rows), as_int(p.columns)
     vectors = vectors_of(n, target, p.compute)
     along_k = _along_k(p)
@@ -154,6 +159,8 @@ def rule(p: Problem, target: Machine | None, steady: bool = False) -> Register:
         return Register(rows, vectors, _divisor(tiles, MOST_HIGH), 1, 0, across=1)
     if (direct_b or by_piece) and not steady and m is not None and m % ALIGNED == 0 and most >= ALIGNED:
         high = m // ALIGNED
+        if waves:
+            return Register(ALIGNED, vectors, _divisor(high, WAVE_HIGH), 0, 0, across=1)
         if _dense_along_m(p) and high <= MOST_HIGH:  # rows are not copied: a block may be as high as it likes
             return Register(ALIGNED, vectors, high, 0, 0, across=1)
         if by_piece:
@@ -228,7 +235,8 @@ def fits(p: Problem, s: Register, target: Machine | None) -> str:
 
 def choose(lo: Lowering, p: Problem) -> Tile:
     """The sizes for a problem: tuned, or by rule."""
-    by_rule = rule(p, lo.target, lo.steady(p.b))
+    waves = not lo.repeats and _in_waves(p, lo.target)
+    by_rule = rule(p, lo.target, lo.steady(p.b), waves)
 
     def why_not(s: Register) -> str:
         # Packing a state costs time in every run, and none where a file has made it a constant: what is best differs.
@@ -236,11 +244,11 @@ def choose(lo: Lowering, p: Problem) -> Tile:
             return "b is a state, whose packing is by rule"
         return fits(p, s, lo.target)
 
-    return sized(p, lo.choose(p.meaning, by_rule, why_not))
+    return sized(p, lo.choose(p.meaning, by_rule, why_not), waves)
 
 
-def sized(p: Problem, s: Register) -> Tile:
-    """The sizes that follow from a schedule."""
+def sized(p: Problem, s: Register, waves: bool = False) -> Tile:
+    """The sizes that follow from a schedule. waves: whether it may go in waves."""
     m, n = as_int(p.rows), as_int(p.columns)
     block = s.rows * s.high
     pitch = _depth(p) + DEPTH_PAD if s.along_k else -(-block // LANES) * LANES
@@ -250,8 +258,9 @@ def sized(p: Problem, s: Register) -> Tile:
     tall = None if m is None or m == tiles * s.rows or m < tiles * (s.rows - 1) else m - tiles * (s.rows - 1)
     exact = m == tiles * s.rows or tall is not None
     direct_b = not s.packed and _direct_b(p, s.vectors)
-    direct = exact and p.border is None and _readable(p, s, narrow)
-    return Tile(s, block, small, narrow, pitch, tall, exact, direct, direct_b)
+    waves = waves and direct_b and exact and not s.along_k
+    direct = exact and p.border is None and not waves and _readable(p, s, narrow)
+    return Tile(s, block, small, narrow, pitch, tall, exact, direct, direct_b, waves)
 
 
 def _narrow(n: int | None, vectors: int) -> bool:
@@ -266,6 +275,18 @@ def _direct_b(p: Problem, vectors: int) -> bool:
     if not _known(p) or n is None or n % LANES or not (n % (vectors * LANES) == 0 or _narrow(n, vectors)):
         return False
     return p.b.dtype is p.compute and not p.pairs and _at_one_distance(p, "n", "b")
+
+
+def _in_waves(p: Problem, target: Machine | None) -> bool:
+    """Whether pieces should go through the chunks of a long sum together: operands are then read once from far, and a chunk of b is
+    read from a second cache, where several pieces use it. There must be more than caches hold, and work enough in a chunk."""
+    m, n, k = as_int(p.rows), as_int(p.columns), as_int(p.chunks.positions)
+    if m is None or n is None or k is None or p.g or p.border is not None or _along_k(p):
+        return False
+    chunk, l2 = p.chunks.longest, machine(target)[2]
+    if not _direct_b(p, vectors_of(n, target, p.compute)):
+        return False
+    return (m + n) * k * p.bytes > 2 * l2 and m * n * chunk >= WAVE and n * chunk * p.bytes <= l2 // 2
 
 
 def _near(p: Problem, target: Machine | None) -> bool:
@@ -383,6 +404,7 @@ def pieces(p: Problem, t: Tile, target: Machine | None) -> tuple[Expr, Expr]:
 
 def _shared(p: Problem, t: Tile, target: Machine | None, m: int, n: int, terms: int) -> tuple[int, int]:
     """Blocks and parts: those for which the last of some threads is done soonest. `terms`: of a sum."""
+    terms = p.chunks.longest if t.waves else terms
     tiles, panels, groups = -(-m // t.rows), -(-n // t.columns), as_int(p.groups) or 1
     copy = READ if t.direct else COPY if p.border is None else 2 * COPY
     most, near = most_columns(p, t, target) // t.columns, machine(target)[2] // 2
@@ -392,7 +414,7 @@ def _shared(p: Problem, t: Tile, target: Machine | None, m: int, n: int, terms: 
         last = (_last(blocks, tiles, parts, panels, groups, x) * x for x in THREADS)
         uneven = sum(last) / (len(THREADS) * groups * panels * tiles)
         short = 1 if t.along_k else max(1.0, 3 * LANES * blocks / m)  # long runs of rows copy well
-        stays = t.schedule.packed and terms * wide * t.columns * p.compute.size <= near
+        stays = t.waves or t.schedule.packed and terms * wide * t.columns * p.compute.size <= near
         again = NEAR if stays else READ if t.schedule.packed or t.direct_b else COPY
         moved = copy * short * parts / n + again * blocks / m
         return uneven * (1 + moved) + blocks * parts * PIECE / (m * n * terms)
