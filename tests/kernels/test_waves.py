@@ -13,8 +13,8 @@ from tengen.kernels import tile
 from tengen.kernels.contraction import contract
 from tengen.kernels.lowering import Array, Lowering
 
-SMALL = replace(Target.host(), l2_bytes=96 << 10)
-CASES = [((3, 28, 28), 64, 32), ((600,), 48, 48), ((2, 300), 80, 16), ((5, 6, 40), 56, 16), ((530,), 64, 40)]  # k, m, n
+SMALL = replace(Target.host(), l2_bytes=128 << 10)
+CASES = [((3, 28, 28), 64, 32), ((600,), 96, 32), ((2, 300), 96, 16), ((5, 6, 40), 56, 16), ((530,), 64, 40)]  # k, m, n
 
 
 def gradient(k, m, n, step=1):
@@ -50,6 +50,6 @@ def test_bits(case, step, monkeypatch):
 
 def test_what_goes_in_waves():
     waves = lambda *case: any(x.repeat is not None for x in gradient(*case)[0].launches)
-    assert waves((8, 28, 28), 512, 48)
+    assert waves((8, 28, 28), 1024, 32)
     assert not waves((8, 28, 28), 16, 16)  # nothing to do in a chunk
-    assert not waves((8, 28, 28), 512, 64)  # a chunk of b is more than half of a cache
+    assert not waves((8, 28, 28), 512, 64)  # a chunk of b is more than a quarter of a cache

@@ -25,7 +25,7 @@ from tengen.kernels.turned import fits_turned, turned
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, minimum
 
-FEW_RESULTS = 1 << 14  # of a sum that is shared out by chunks: their partial sums are then small beside the operands
+FEW_RESULTS = 1 << 15  # of a sum that is shared out by chunks: their partial sums are then small beside the operands
 MANY_CHUNKS = 16
 NEAR_BYTES = 1 << 20  # of partial sums of a wave at least: fewer need no waves to be found in a cache
 ADDED = 512  # results at least whose chunks a piece adds

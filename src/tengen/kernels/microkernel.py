@@ -20,7 +20,7 @@ from tengen.kernels.axes import streams, unflatten
 from tengen.kernels.border import BorderRows
 from tengen.kernels.chunks import unrolled_loop
 from tengen.kernels.lowering import Array, Lowering
-from tengen.kernels.packing import Range, copy_panel, copy_panels, copy_rows, pack_b, packed_axes
+from tengen.kernels.packing import Range, copy_panel, copy_panels, copy_rows, copy_tiles, pack_b, packed_axes
 from tengen.kernels.problem import Place, Problem, extents, multiply_add, partial_sums
 from tengen.kernels.tile import MOST_BLOCKS, Tile, choose, most_columns, pieces
 from tengen.loops.builder import as_expr
@@ -74,7 +74,8 @@ class _Kernel:
         self.k = lo.kernel(p.name)
         deep = t.block if t.along_k else as_int(p.depth(p.chunks.longest)) or 1
         self.element = bfloat16 if p.pairs and t.along_k else p.packed  # of rows: dense along k, pairs are read where they lie
-        self.rows = self.k.read(p.a) if t.direct else self.k.scratch("rows", self.element, deep * t.pitch + LANES)
+        size = t.schedule.high * t.apart(deep) if t.tiled else deep * t.pitch + LANES
+        self.rows = self.k.read(p.a) if t.direct else self.k.scratch("rows", self.element, size)
         self.by_row, self.by_k = (t.pitch, 1 + p.pairs) if t.along_k else (1, t.pitch)
         if t.direct:
             self.by_row = as_int(p.walk("m", "a").step) or 0
@@ -186,6 +187,8 @@ class _Kernel:
             self.border.copy(rows, ks, self.rows)
         elif t.direct:
             begin = const(0), k.let(self.a_base + start * (1 if t.along_k else self.by_k))
+        elif t.tiled:
+            copy_tiles(k, p, t, self.a_base, tiles, ks, self.rows)
         else:
             copy_rows(k, p, t, self.a_base, rows, ks, self.rows)
         with k.loop(self.column, self.column_stop, t.columns, name="column") as column:
@@ -228,7 +231,7 @@ class _Kernel:
         with k.loop(*tiles, name="tile") as tile:
             row = k.let(t.row(tile))
             left = k.let(minimum(self.stop, t.row(tile + 1)) - row)
-            base = k.let(begin[1] + (row - begin[0]) * self.by_row)
+            base = k.let((tile - tiles[0]) * t.apart(self.depth) if t.tiled else begin[1] + (row - begin[0]) * self.by_row)
             early = partial(self.early, row, tile, panel, None if self.a_ahead else self.rows_to_come(panel, tile, tiles))
             multiply = partial(self.multiply, base=base, panel=panel, number=tile - tiles[0], early=early, row=row, c=c)
             self.lowest(t.small if t.tall is None else (t.rows - 1,), left, multiply, panel)

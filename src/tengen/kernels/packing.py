@@ -257,6 +257,26 @@ def copy_rows(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: 
         pad_rows(k, p, t, ms, ks, dst)
 
 
+def copy_tiles(k: KernelBuilder, p: Problem, t: Tile, base: Expr, tiles: Range, ks: Range, dst: Buffer) -> None:
+    """Positions `ks` of k of the rows of some tiles, dense along m, tile after tile to scratch memory. A vector holds the rows of a
+    tile and some more: what it writes past them is written over by the next position."""
+    kk, src, apart = p.walk("k", "a"), k.read(p.a), t.apart(as_int(p.depth(p.chunks.longest)) or 1)
+    with runs(k, kk, *ks) as (first, last, at), k.loop(first, last, name="k") as i:
+        here = k.let(base + at + (i - first) * kk.step)
+        there = k.let((i - ks[0]) * t.pitch)
+
+        def tile(number: Expr, count: Expr | None) -> None:
+            x = k.load(src, here + t.row(number), LANES, count)
+            k.store(dst, there + (number - tiles[0]) * apart, cast(x, dst.dtype))
+
+        with k.loop(*tiles, name="tile") as number:
+            left = k.let(p.rows - t.row(number))
+            with k.if_(left >= LANES):
+                tile(number, None)
+            with k.else_():
+                tile(number, left)
+
+
 def _copy_pairs_along_m(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: Range, dst: Buffer) -> None:
     """`copy_rows` in pairs, along m: two positions of k are joined."""
     m, kk, src = p.walk("m", "a"), p.walk("k", "a"), k.read(p.a)

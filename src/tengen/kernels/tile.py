@@ -28,12 +28,15 @@ MOST_ROWS = 96  # of a block
 MOST_PACKED, FEW_PACKED = 2048, 32 * HEIGHT  # rows of results at most where pieces pack their columns of b
 MOST_HIGH = 64  # tiles of a block at most
 WAVE_HIGH = 4  # of one that is copied for a chunk at a time: it stays in a first cache, beside a panel
+COPIED_BYTES = 128 << 10  # of a block whose rows are copied side by side, tile by tile, at most
+FEW_COPIED = 10 * HEIGHT  # rows of results that lie side by side: so few are read where they lie
 COPIED_HIGH = 16  # of one whose rows are copied along m, of ALIGNED rows each: long runs copy well
 MOST_BLOCKS = 4  # blocks of rows of a piece at most
 DEPTH_PAD = LANES  # rows of packed `a` are this much further apart than they are long: they begin in different cache sets
 SAME_SETS = 4096  # bytes; lines that are a multiple of it apart share a set of a first cache, of half as many a few sets
 THREADS = (2, 4, 8)  # numbers of threads between which pieces should be shared out evenly
-COPY, READ, NEAR = 10, 4, 0.25  # what copying, reading from far, and from L2 an element costs, in multiply-adds of a vector
+COPY, READ, NEAR = 10, 4, 1.5  # what copying, reading from far, and from L2 an element costs, in multiply-adds of a vector
+ACROSS = 40  # what copying an element costs where positions of k are far apart
 MANY_PIECES = 4  # of each thread: so many are even
 WAVE = 1 << 22  # multiply-adds of a chunk at least, for which threads wait for each other
 PIECE = 1 << 14  # what beginning a piece costs, in multiply-adds
@@ -87,6 +90,7 @@ class Tile:
         exact: whether no tile has rows past the last.
         direct, direct_b: whether rows of `a`, and columns of b, are read where they lie, not packed.
         waves: whether all pieces go through a chunk before any goes on to the next.
+        tiled: whether rows that are copied along m lie tile by tile, those of a tile side by side: a tile then reads one stream.
     """
 
     schedule: Register
@@ -98,6 +102,7 @@ class Tile:
     exact: bool = False
     direct: bool = False
     direct_b: bool = False
+    tiled: bool = False
     waves: bool = False
 
     @property
@@ -119,6 +124,10 @@ class Tile:
     def columns(self) -> int:
         """Columns of a panel."""
         return self.vectors * LANES
+
+    def apart(self, depth: int) -> int:
+        """How far tiles are apart that lie one after another: the last vector of one ends past it."""
+        return depth * self.pitch + LANES
 
     def row(self, tile: Index) -> Expr:
         """The first row of a tile."""
@@ -150,27 +159,27 @@ def rule(p: Problem, target: Machine | None, steady: bool = False, waves: bool =
     `_in_waves`."""
     m, n = as_int(p.rows), as_int(p.columns)
     vectors = vectors_of(n, target, p.compute)
-    along_k = _along_k(p)
-    most = register_rows(vectors, target, p.compute, HEIGHT if along_k else HEIGHT_ALONG_M)
+    along_k, tiled = _along_k(p), _side_by_side(p)
+    most = register_rows(vectors, target, p.compute, HEIGHT if along_k or tiled else HEIGHT_ALONG_M)
     tiles = 1 if m is None else max(1, -(-m // most))
     rows = most if m is None else max(1, -(-m // tiles))
-    direct_b, by_piece = _direct_b(p, vectors), not steady and _by_piece(p, vectors)
+    direct_b, by_piece = _direct_b(p, vectors), not steady and _by_piece(p, vectors, target)
     if by_piece and along_k:
         return Register(rows, vectors, _divisor(tiles, MOST_HIGH), 1, 0, across=1)
-    if (direct_b or by_piece) and not steady and m is not None and m % ALIGNED == 0 and most >= ALIGNED:
-        high = m // ALIGNED
-        if waves:
-            return Register(ALIGNED, vectors, _divisor(high, WAVE_HIGH), 0, 0, across=1)
-        if _dense_along_m(p) and high <= MOST_HIGH:  # rows are not copied: a block may be as high as it likes
-            return Register(ALIGNED, vectors, high, 0, 0, across=1)
-        if by_piece:
-            return Register(ALIGNED, vectors, _divisor(high, COPIED_HIGH), 0, 0, across=1)
+    if waves and m is not None and m % ALIGNED == 0 and most >= ALIGNED:
+        return Register(ALIGNED, vectors, _divisor(m // ALIGNED, WAVE_HIGH), 0, 0, across=1)
+    if tiled and (direct_b or by_piece) and not steady and not _copied(p, target):
+        high = MOST_HIGH if _dense_along_m(p) else _copied_high(p, rows)
+        return Register(rows, vectors, -(-tiles // -(-tiles // high)), 0, 0, across=1)
+    if by_piece and m is not None and m % ALIGNED == 0 and most >= ALIGNED:
+        return Register(ALIGNED, vectors, _divisor(m // ALIGNED, COPIED_HIGH), 0, 0, across=1)
     if p.border is not None and not along_k and m is not None and m % ALIGNED == 0 and most >= ALIGNED:
         return Register(ALIGNED, vectors, _divisor(m // ALIGNED, COPIED_HIGH), 0, 1)
-    few = FEW_PACKED if direct_b else 8 * HEIGHT
+    few = 16 * HEIGHT if direct_b else 8 * HEIGHT
     packed = steady or as_int(p.walk("n", "b").step) != 1 or m is None or (m > few and not (direct_b and _near(p, target)))
-    packed = packed and not by_piece
+    packed = packed and not by_piece or (tiled and _copied(p, target))
     high = max(1, min(_room(p, rows, vectors, along_k, packed or by_piece), MOST_ROWS) // rows)  # tiles of a block
+    high = _copied_high(p, rows) if tiled and packed else high
     if m is not None:
         fewest = 1 if along_k else max(1, 3 * LANES // rows)  # long runs of rows copy well
         blocks = max(-(-tiles // high), min(-(-tiles // fewest), -(-PIECES // _others(p, vectors))))
@@ -178,12 +187,25 @@ def rule(p: Problem, target: Machine | None, steady: bool = False, waves: bool =
     return Register(rows, vectors, high, int(along_k), int(packed), across=int(by_piece))
 
 
+def _copied(p: Problem, target: Machine | None) -> bool:
+    """Whether both operands of a product whose rows of `a` lie side by side are copied: rows by each piece, for its columns, and b by a
+    launch. A tile then reads two streams that stay in the first cache; where operands lie, each line is on a page of its own. It
+    is worth it where both are used often, and come from beyond a second cache."""
+    m, n, k = (as_int(x) or 0 for x in (p.rows, p.columns, p.chunks.positions))
+    return m > FEW_COPIED and 2 * n > FEW_COPIED and (m + n) * k * p.compute.size > machine(target)[2]
+
+
+def _copied_high(p: Problem, rows: int) -> int:
+    """Tiles of a block whose rows are copied tile by tile."""
+    return max(1, min(MOST_HIGH, COPIED_BYTES // (rows * _depth(p) * p.compute.size)))
+
+
 def _divisor(n: int, most: int) -> int:
     """The largest divisor of n that is at most so large."""
     return next(x for x in range(min(n, most), 0, -1) if n % x == 0)
 
 
-def _by_piece(p: Problem, vectors: int) -> bool:
+def _by_piece(p: Problem, vectors: int, target: Machine | None) -> bool:
     """Whether each piece should pack its columns of b, since there are so few rows of results that few pieces need the same
     columns. A launch that packs them would move all of b through memory three times, which many rows are worth only where one
     operand can be read where it lies; and a constant is packed but once."""
@@ -198,7 +220,9 @@ def _by_piece(p: Problem, vectors: int) -> bool:
         return whole and not constant and few and n >= 2 * m and _dense_along_k(p)
     if p.pairs:
         return False
-    if m > (MOST_HIGH * ALIGNED if _direct_b(p, vectors) or _dense_along_m(p) else MOST_PACKED):
+    if _side_by_side(p):
+        return dense and m <= FEW_PACKED and not _copied(p, target)
+    if m > (MOST_HIGH * ALIGNED if _direct_b(p, vectors) else MOST_PACKED):
         return False
     return dense
 
@@ -225,7 +249,8 @@ def fits(p: Problem, s: Register, target: Machine | None) -> str:
         return why
     l2 = machine(target)[2]
     t = sized(p, s)
-    rows = (t.block if t.along_k else _depth(p)) * t.pitch * p.bytes
+    rows = s.high * t.apart(_depth(p)) if t.tiled else (t.block if t.along_k else _depth(p)) * t.pitch
+    rows *= p.bytes
     if rows > MOST_SCRATCH:
         return f"{t.block} rows of a block need {rows} bytes of scratch memory, more than {MOST_SCRATCH}"
     if not s.packed and s.panels > most_columns(p, t, target) // t.columns:
@@ -258,9 +283,11 @@ def sized(p: Problem, s: Register, waves: bool = False) -> Tile:
     tall = None if m is None or m == tiles * s.rows or m < tiles * (s.rows - 1) else m - tiles * (s.rows - 1)
     exact = m == tiles * s.rows or tall is not None
     direct_b = not s.packed and _direct_b(p, s.vectors)
+    tiled = not s.along_k and _side_by_side(p)
     waves = waves and direct_b and exact and not s.along_k
-    direct = exact and p.border is None and not waves and _readable(p, s, narrow)
-    return Tile(s, block, small, narrow, pitch, tall, exact, direct, direct_b, waves)
+    direct = exact and p.border is None and not waves and _readable(p, s, narrow) and not (tiled and s.packed)
+    tiled = tiled and not direct and not waves
+    return Tile(s, block, small, narrow, s.rows if tiled else pitch, tall, exact, direct, direct_b, tiled, waves)
 
 
 def _narrow(n: int | None, vectors: int) -> bool:
@@ -286,14 +313,14 @@ def _in_waves(p: Problem, target: Machine | None) -> bool:
     chunk, l2 = p.chunks.longest, machine(target)[2]
     if not _direct_b(p, vectors_of(n, target, p.compute)):
         return False
-    return (m + n) * k * p.bytes > 2 * l2 and m * n * chunk >= WAVE and n * chunk * p.bytes <= l2 // 2
+    return (m + n) * k * p.bytes > 2 * l2 and m * n * chunk >= WAVE and n * chunk * p.bytes <= l2 // 4
 
 
 def _near(p: Problem, target: Machine | None) -> bool:
-    """Whether all of b is found in the second caches of a few threads: then many rows of results read it where it lies sooner than
-    a launch packs it."""
+    """Whether all of b takes half of a second cache: then many rows of results read it where it lies sooner than a launch packs
+    it."""
     n, k = as_int(p.columns), as_int(p.chunks.positions)
-    return n is not None and k is not None and k * n * p.compute.size <= 2 * machine(target)[2]
+    return n is not None and k is not None and 2 * k * n * p.compute.size <= machine(target)[2]
 
 
 def _readable(p: Problem, s: Register, narrow: bool) -> bool:
@@ -304,6 +331,13 @@ def _readable(p: Problem, s: Register, narrow: bool) -> bool:
     if p.a.dtype is not (bfloat16 if p.pairs else p.compute) or (p.pairs and not (p.even and s.along_k)):
         return False
     return _at_one_distance(p, "k" if s.along_k else "m", "a") and not (s.along_k and narrow)
+
+
+def _side_by_side(p: Problem) -> bool:
+    """Whether rows of `a`, so many as is known, lie side by side."""
+    m = p.walk("m", "a")
+    one = len(m.extents) == 1 and as_int(m.step) == 1 and as_int(p.rows) is not None
+    return one and not _along_k(p) and not p.pairs and p.border is None
 
 
 def _dense_along_m(p: Problem) -> bool:
@@ -406,16 +440,15 @@ def _shared(p: Problem, t: Tile, target: Machine | None, m: int, n: int, terms: 
     """Blocks and parts: those for which the last of some threads is done soonest. `terms`: of a sum."""
     terms = p.chunks.longest if t.waves else terms
     tiles, panels, groups = -(-m // t.rows), -(-n // t.columns), as_int(p.groups) or 1
-    copy = READ if t.direct else COPY if p.border is None else 2 * COPY
-    most, near = most_columns(p, t, target) // t.columns, machine(target)[2] // 2
+    copy = ACROSS if t.tiled else COPY if p.border is None else 2 * COPY
+    copy = 2 * READ if t.direct else copy
+    most = most_columns(p, t, target) // t.columns
 
     def cost(blocks: int, parts: int) -> float:
-        wide = -(-panels // parts)
         last = (_last(blocks, tiles, parts, panels, groups, x) * x for x in THREADS)
         uneven = sum(last) / (len(THREADS) * groups * panels * tiles)
-        short = 1 if t.along_k else max(1.0, 3 * LANES * blocks / m)  # long runs of rows copy well
-        stays = t.waves or t.schedule.packed and terms * wide * t.columns * p.compute.size <= near
-        again = NEAR if stays else READ if t.schedule.packed or t.direct_b else COPY
+        short = 1 if t.along_k or t.tiled else max(1.0, 3 * LANES * blocks / m)  # long runs of rows copy well
+        again = NEAR if t.schedule.packed or t.waves else READ if t.direct_b and t.along_k else COPY
         moved = copy * short * parts / n + again * blocks / m
         return uneven * (1 + moved) + blocks * parts * PIECE / (m * n * terms)
 
