@@ -11,7 +11,6 @@ from launching import Symbols, array_of, run
 from machine import Compiled
 
 import tengen.kernels.axes
-import tengen.kernels.microkernel
 import tengen.kernels.tile
 from tengen.base.dtype import bfloat16, dtype, float32
 from tengen.codegen.target import Target
@@ -477,33 +476,6 @@ def test_long_sums_whose_operands_are_read_where_they_lie():
             modes=(False,),
         )
         check(a.reshape(3, 200, m).transpose(0, 2, 1), b.reshape(3, 200, n), (1, 1, 1, 1), modes=(False,))
-
-
-@pytest.mark.parametrize("kind", ["float16", "float32", "float64", "int32"])
-def test_rows_side_by_side_are_copied_tile_by_tile(kind, monkeypatch):
-    """Rows of several tiles of even and uneven height, the last of them less than a vector from the end; chunks of several lengths;
-    positions at one distance or at several, and a batch."""
-    copied, copy = [], tengen.kernels.microkernel.copy_tiles
-    monkeypatch.setattr(tengen.kernels.microkernel, "copy_tiles", lambda *x: copied.append(1) or copy(*x))
-    monkeypatch.setattr(tengen.kernels.tile, "_copied", lambda *x: True)
-    shapes = [(29, 20, 40), (150, 265, 33), (33, 300, 48)]
-    for m, k, n in shapes:
-        a, b = data((k, m), kind), data((k, n), kind, 1)
-        for target in (HOST, V3):
-            check(a.T, b, (0, 1, 1, 1), modes=(False,), target=target)
-    a, b = data((4, 10, 7, 45), kind), data((2, 10, 7, 32), kind, 1)
-    check(a[::2].transpose(3, 0, 1, 2), b, (0, 1, 3, 1), modes=(False,))
-    check(a[1:3].reshape(2, 70, 45).transpose(0, 2, 1), b.reshape(2, 70, 32), (1, 1, 1, 1), modes=(False,))
-    assert len(copied) == 2 * len(shapes) + 2
-
-
-def test_large_products_across_rows_copy_both_operands():
-    """Small ones read them where they lie: they are found in a second cache."""
-    schedule = lambda m, k, n: rule(normalise(*(array_of(x, i)[0] for x, i in zip(
-        (np.zeros((k, m), "f").T, np.zeros((k, n), "f"), np.zeros((m, n), "f")), "abc")), 0, 1, 1, 1, None, None, ""), V4)  # fmt: skip
-    large, small = schedule(512, 1024, 512), schedule(256, 64, 256)
-    assert (large.packed, large.along_k, small.packed, small.along_k) == (1, 0, 0, 0)
-    assert large.rows == small.rows == 14
 
 
 @pytest.mark.parametrize("kind", ["float16", "float32", "int64"])

@@ -123,7 +123,7 @@ def by_chunks(
         steps = (*border.steps[:axis], None if inner is None else (inner[0], inner[1] * group), *border.steps[axis:])
         border = replace(border, steps=tuple(steps[i] for i in turned))
     batch = left.shape[: k - 1]
-    results = _across(out.shape[:m], out.shape[m:]) if border is None else tuple(range(m + n))
+    results = _across(out, m) if border is None else tuple(range(m + n))
     kept = border is None and epilogue is None and out.dtype is a.dtype.compute  # sums so far, in out
     count = _waves(batch, product(out.shape), out.dtype.size) if kept and not lo.repeats else 1
     batch = (batch[0] // count, *batch[1:])
@@ -147,12 +147,14 @@ def _part(x: Array, number: Expr, extent: Index) -> Array:
     return replace(x, shape=(extent, *x.shape[1:]), offset=x.offset + number * (extent * x.strides[0]))
 
 
-def _across(m: Sequence[Index], n: Sequence[Index]) -> tuple[int, ...]:
-    """The order in memory of partial sums: vectors run along the side that leaves fewer lanes empty, n if neither does."""
-    rows, columns = as_int(product(m)) or 1, as_int(product(n)) or 1
+def _across(out: Array, m: int) -> tuple[int, ...]:
+    """The order in memory of partial sums: vectors run along the side that leaves fewer lanes empty, or as in out if neither does."""
+    rows, columns = (as_int(product(x)) or 1 for x in (out.shape[:m], out.shape[m:]))
     vectors = lambda vec, other: -(-vec // LANES) * other
-    mine, theirs = tuple(range(len(m))), tuple(range(len(m), len(m) + len(n)))
-    return (*theirs, *mine) if vectors(rows, columns) < vectors(columns, rows) else (*mine, *theirs)
+    mine, theirs = tuple(range(m)), tuple(range(m, out.ndim))
+    dense = any(as_int(s) == 1 and as_int(d) != 1 for s, d in zip(out.strides[:m], out.shape[:m]))
+    down, across = vectors(rows, columns), vectors(columns, rows)
+    return (*theirs, *mine) if down < across or (down == across and dense) else (*mine, *theirs)
 
 
 def add_chunks(

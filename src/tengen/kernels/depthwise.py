@@ -29,6 +29,7 @@ from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, co
 GRAIN = 1 << 16  # values of a piece, at most about, by rule: neighbouring pieces read the rows between them twice
 GRAIN_WEIGHTS = 1 << 13  # the same for the filter's gradient
 PIECES = 16  # as many as this are enough to share
+PIECES_WEIGHTS = 8  # the same of the filter's gradient: fewer chunks are cut by channels
 WEIGHTS_BYTES = 12 << 10  # of a piece, at most about
 MOST_TAPS = 64
 
@@ -348,25 +349,28 @@ class _Weights(_Stencil):
     def __init__(self, lo: Lowering, src: Array, grad: Array, out: Array, taps: Sequence[Tap], step, name: str):
         super().__init__(lo, src, src, out, None, step, (1, 1), name)
         self.grad, self.taps, self.name = grad, list(taps), name
-        n, self.channels, high, columns = grad.shape
+        n, _, high, columns = grad.shape
         self.columns = as_int(columns) or 0
         self.chunks = Chunks((n, high, columns))
 
     def write_sums(self) -> None:
         """Launches the sums of the chunks, and what adds them. A piece is some chunks by some channels."""
-        k, channels = self.k, as_expr(self.channels)
+        k, channels = self.k, as_expr(self.grad.shape[1])
         self.s = schedule(self.lo, "stencil weights", self.src, self.grad, self.taps, self.step_in, 4, GRAIN_WEIGHTS)
         self.wide = self.s.wide
         lines, group, chunks = as_expr(self.chunks.outer), self.chunks.group, self.chunks.count
         some = maximum(const(1), self.s.elements // maximum(const(self.chunks.run) * channels, 1))
-        piece = k.split(cdiv(chunks, some))
+        blocks, vectors = as_expr(cdiv(chunks, some)), cdiv(channels, LANES)
+        parts = maximum(minimum(cdiv(const(PIECES_WEIGHTS), blocks), vectors), 1)  # of the channels, where there are few chunks
+        piece = k.split(blocks * parts)
         partial = self.lo.temp(self.compute, (chunks, len(self.taps), channels))
         sums = k.write(partial)
-        start = k.let(piece * some)
+        start, part = k.let(piece // parts * some), k.let(piece % parts)
+        self.channels = k.let(part * vectors // parts * LANES), k.let(minimum((part + 1) * vectors // parts * LANES, channels))
         with k.loop(start, minimum(chunks, start + some), name="chunk") as chunk:
             first = k.let(chunk * group)
             last = k.let(minimum(lines, first + group))
-            for c, count in k.vector_loop(0, channels, "channel"):
+            for c, count in self.each_channel():
                 self.plan(c, group)
                 acc = [k.var(const(0, self.compute, LANES), name="acc") for _ in self.taps]
                 with k.loop(first, last, name="line") as line:
@@ -378,10 +382,11 @@ class _Weights(_Stencil):
         self.add(partial, chunks)
 
     def plan(self, c: Expr, group: Index) -> None:
-        """Decides what is fetched while channels from `c` on are summed: the next ones of the same pixels, after the last ones those
-        of the next chunk. A processor does not follow channels across pixels."""
-        more = self.k.let(c + LANES < self.channels)
-        after = lambda rows, a: self.k.let(select(more, const(LANES), rows * a.strides[2] - c))
+        """Decides what is fetched while channels from `c` on are summed: the next ones of the same pixels, after the last ones the
+        first of the next chunk. A processor does not follow channels across pixels."""
+        first, stop = self.channels
+        more = self.k.let(c + LANES < stop)
+        after = lambda rows, a: self.k.let(select(more, const(LANES), rows * a.strides[2] + first - c))
         self.later = after(as_expr(group), self.grad), after(as_expr(group * self.step_in[0]), self.src)
 
     def pixels(self, acc: list, y: Expr, c: Expr, count: Expr | None) -> None:
@@ -432,7 +437,7 @@ class _Weights(_Stencil):
         k = self.lo.kernel(f"{self.name}_chunks")
         t = k.split(len(self.taps))
         p = k.read(partial)
-        for c, count in k.vector_loop(0, as_expr(self.channels), "channel"):
+        for c, count in k.vector_loop(0, as_expr(self.grad.shape[1]), "channel"):
             total = k.var(k.load(p, as_expr(partial.index((0, t, c))), LANES, count), name="total")
             with k.loop(1, chunks, name="chunk") as i:
                 total.set(total.value + k.load(p, as_expr(partial.index((i, t, c))), LANES, count))

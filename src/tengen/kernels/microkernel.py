@@ -29,6 +29,7 @@ from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cdiv, const, e
 PARTS = 16  # of a tile's time, with something to fetch early in each: not fewer than a tile has rows, or a chunk lines
 TOGETHER = 4  # rows of a tile that are made together, and then stored
 FEWEST = 4  # positions of k in a part
+SHARES = 4  # of what all pieces of a chunk read in the next one: each fetches one of them
 
 Flag = Expr | bool  # decided when the kernel runs, or now
 
@@ -36,6 +37,9 @@ Flag = Expr | bool  # decided when the kernel runs, or now
 def register_tile(lo: Lowering, p: Problem) -> None:
     """Launches what computes `p`: packing of b if that pays, then the contraction."""
     t = choose(lo, p)
+    if t.waves:
+        with lo.repeat(as_int(p.chunks.count) or 1) as chunk:
+            return _Kernel(lo, p, t, None, chunk).launch()
     packed = pack_b(lo, p, t) if t.schedule.packed else None
     _Kernel(lo, p, t, packed).launch()
 
@@ -59,8 +63,8 @@ Lines = tuple[Callable[[Expr], Expr], Expr]  # of memory that is fetched early: 
 class _Kernel:
     """Writes the kernel of one problem."""
 
-    def __init__(self, lo: Lowering, p: Problem, t: Tile, packed: Array | None):
-        self.lo, self.p, self.t, self.packed = lo, p, t, packed
+    def __init__(self, lo: Lowering, p: Problem, t: Tile, packed: Array | None, wave: Expr | None = None):
+        self.lo, self.p, self.t, self.packed, self.wave = lo, p, t, packed, wave
         self.m = p.stored_rows
         flat = replace(p, epilogue=None).stored_rows  # rows at one distance are stored by their number
         self.stored = flat if len(flat) < 2 else self.m
@@ -120,7 +124,8 @@ class _Kernel:
         self.group = k.let(piece // (parts * blocks))
         self.g = unflatten(k, self.group, extents(p.g))
         across = self.t.schedule.across
-        self.tile, self.tile_stop = self.share(piece // parts if across else piece, blocks, cdiv(p.rows, self.t.rows))
+        self.number = k.let((piece // parts if across else piece) % blocks)  # of the block of rows
+        self.tile, self.tile_stop = self.share(self.number, blocks, cdiv(p.rows, self.t.rows))
         self.first = k.let(self.t.row(self.tile))
         self.stop = k.let(minimum(p.rows, self.t.row(self.tile_stop)))
         panel, stop = self.share(piece if across else piece // blocks, parts, cdiv(p.columns, self.t.columns))
@@ -130,8 +135,8 @@ class _Kernel:
         self.fill_places()
         if self.border is not None and self.t.along_k:
             self.border.move(self.g, self.a_base, (self.first, self.stop))
-        if self.one_chunk:
-            self.chunk(const(0))
+        if self.one_chunk or self.wave is not None:
+            self.chunk(const(0) if self.wave is None else self.wave)
         else:
             with k.loop(0, p.chunks.count, name="chunk") as c:
                 self.chunk(c)
@@ -167,7 +172,7 @@ class _Kernel:
             copy_panels(k, p, t, self.b_base, (self.column, self.column_stop), (start, stop), self.panel, self.depth)
         if self.border is not None and not t.along_k:
             self.border.move(self.g, self.a_base, (start, stop))
-        self.ahead = self.chunk_to_come(stop)
+        self.ahead = self.chunk_to_come(stop) if self.wave is None else self.piece_to_come(c, (start, stop))
         high = t.block // t.rows
         with k.loop(self.tile, self.tile_stop, high, name="block") as first:
             self.block(c, (first, k.let(minimum(self.tile_stop, first + high))), (start, stop))
@@ -342,6 +347,24 @@ class _Kernel:
             columns = self.column, self.column_stop
             found.append(Ahead.of(k, p.b, bases[1], p.walk("n", "b"), columns, p.walk("k", "b"), start, deep, t.columns, times))
         return found
+
+    def piece_to_come(self, c: Expr, ks: Range) -> list[Ahead]:
+        """What is fetched while a piece of one chunk is computed: rows of `a` of the next piece, and a part of b in the next chunk,
+        of which all pieces read all."""
+        p, t, k = self.p, self.t, self.k
+        walk, tiles, deep = p.walk("k", "a"), as_expr(cdiv(p.rows, t.rows)), p.chunks.longest
+        times = k.let((self.tile_stop - self.tile) * cdiv(self.column_stop - self.column, t.columns) * PARTS)
+        found = []
+        if self.a_ahead:
+            last = k.let(self.tile_stop >= tiles)
+            tile, start = k.let(select(last, const(0), self.tile_stop)), k.let(select(last, ks[1], ks[0]))
+            rows = k.let(t.row(tile)), k.let(t.row(minimum(tile + (self.tile_stop - self.tile), tiles)))
+            high = t.rows if t.tall is None else 1
+            found.append(Ahead.of(k, p.a, self.a_base, p.walk("m", "a"), rows, walk, start, deep, high, times))
+        part = -(-deep // SHARES)
+        columns, start = (self.column, self.column_stop), k.let(ks[1] + self.number % SHARES * part)
+        walk = p.walk("k", "b")
+        return [*found, Ahead.of(k, p.b, self.b_base, p.walk("n", "b"), columns, walk, start, part, t.columns, times)]
 
     def rows_to_come(self, panel: _Panel, tile: Expr, tiles: Range) -> Callable[[Expr], Lines] | None:
         """What a tile fetches of the rows of `a` in the block that comes next: each tile on each panel a share of them. Of a piece

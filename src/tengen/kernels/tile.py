@@ -27,6 +27,7 @@ PIECES = 6  # as many as this are enough to share
 MOST_ROWS = 96  # of a block
 MOST_PACKED, FEW_PACKED = 2048, 32 * HEIGHT  # rows of results at most where pieces pack their columns of b
 MOST_HIGH = 64  # tiles of a block at most
+WAVE_HIGH = 4  # of one that is copied for a chunk at a time: it stays in a first cache, beside a panel
 COPIED_BYTES = 128 << 10  # of a block whose rows are copied side by side, tile by tile, at most
 FEW_COPIED = 10 * HEIGHT  # rows of results that lie side by side: so few are read where they lie
 COPIED_HIGH = 16  # of one whose rows are copied along m, of ALIGNED rows each: long runs copy well
@@ -37,6 +38,7 @@ THREADS = (2, 4, 8)  # numbers of threads between which pieces should be shared 
 COPY, READ, NEAR = 10, 4, 1.5  # what copying, reading from far, and from L2 an element costs, in multiply-adds of a vector
 ACROSS = 40  # what copying an element costs where positions of k are far apart
 MANY_PIECES = 4  # of each thread: so many are even
+WAVE = 1 << 22  # multiply-adds of a chunk at least, for which threads wait for each other
 PIECE = 1 << 14  # what beginning a piece costs, in multiply-adds
 
 
@@ -88,6 +90,7 @@ class Tile:
             exactly the rows there are. None: all have `rows`, or the last one what is left.
         exact: whether no tile has rows past the last.
         direct, direct_b: whether rows of `a`, and columns of b, are read where they lie, not packed.
+        waves: whether all pieces go through a chunk before any goes on to the next.
         tiled: whether rows that are copied along m lie tile by tile, those of a tile side by side: a tile then reads one stream.
     """
 
@@ -101,6 +104,7 @@ class Tile:
     direct: bool = False
     direct_b: bool = False
     tiled: bool = False
+    waves: bool = False
 
     @property
     def rows(self) -> int:
@@ -156,8 +160,9 @@ def too_large(rows: int, vectors: int, size: int, target: Machine | None) -> str
     return f"a tile of {rows} rows by {vectors} vectors needs more than the {registers} registers of {width} bytes"
 
 
-def rule(p: Problem, target: Machine | None, steady: bool = False) -> Register:
-    """The schedule of a problem that is good without trying. steady: it is solved again and again with the same b."""
+def rule(p: Problem, target: Machine | None, steady: bool = False, waves: bool = False) -> Register:
+    """The schedule of a problem that is good without trying. steady: it is solved again and again with the same b. waves: see
+    `_in_waves`."""
     m, n = as_int(p.rows), as_int(p.columns)
     vectors = vectors_of(n, target, p.compute)
     along_k, tiled = _along_k(p), _side_by_side(p)
@@ -167,6 +172,8 @@ def rule(p: Problem, target: Machine | None, steady: bool = False) -> Register:
     direct_b, by_piece = _direct_b(p, vectors), not steady and _by_piece(p, vectors, target)
     if by_piece and along_k:
         return Register(rows, vectors, _divisor(tiles, MOST_HIGH), 1, 0, across=1)
+    if waves and m is not None and m % ALIGNED == 0 and most >= ALIGNED:
+        return Register(ALIGNED, vectors, _divisor(m // ALIGNED, WAVE_HIGH), 0, 0, across=1)
     if tiled and (direct_b or by_piece) and not steady and not _copied(p, target):
         high = MOST_HIGH if _dense_along_m(p) else _copied_high(p, rows)
         return Register(rows, vectors, -(-tiles // -(-tiles // high)), 0, 0, across=1)
@@ -259,7 +266,8 @@ def fits(p: Problem, s: Register, target: Machine | None) -> str:
 
 def choose(lo: Lowering, p: Problem) -> Tile:
     """The sizes for a problem: tuned, or by rule."""
-    by_rule = rule(p, lo.target, lo.steady(p.b))
+    waves = not lo.repeats and _in_waves(p, lo.target)
+    by_rule = rule(p, lo.target, lo.steady(p.b), waves)
 
     def why_not(s: Register) -> str:
         # Packing a state costs time in every run, and none where a file has made it a constant: what is best differs.
@@ -267,11 +275,11 @@ def choose(lo: Lowering, p: Problem) -> Tile:
             return "b is a state, whose packing is by rule"
         return fits(p, s, lo.target)
 
-    return sized(p, lo.choose(p.meaning, by_rule, why_not))
+    return sized(p, lo.choose(p.meaning, by_rule, why_not), waves)
 
 
-def sized(p: Problem, s: Register) -> Tile:
-    """The sizes that follow from a schedule."""
+def sized(p: Problem, s: Register, waves: bool = False) -> Tile:
+    """The sizes that follow from a schedule. waves: whether it may go in waves."""
     m, n = as_int(p.rows), as_int(p.columns)
     block = s.rows * s.high
     pitch = _depth(p) + DEPTH_PAD if s.along_k else -(-block // LANES) * LANES
@@ -282,9 +290,10 @@ def sized(p: Problem, s: Register) -> Tile:
     exact = m == tiles * s.rows or tall is not None
     direct_b = not s.packed and _direct_b(p, s.vectors)
     tiled = not s.along_k and _side_by_side(p)
-    direct = exact and p.border is None and _readable(p, s, narrow) and not (tiled and s.packed)
-    tiled = tiled and not direct
-    return Tile(s, block, small, narrow, s.rows if tiled else pitch, tall, exact, direct, direct_b, tiled)
+    waves = waves and direct_b and exact and not s.along_k
+    direct = exact and p.border is None and not waves and _readable(p, s, narrow) and not (tiled and s.packed)
+    tiled = tiled and not direct and not waves
+    return Tile(s, block, small, narrow, s.rows if tiled else pitch, tall, exact, direct, direct_b, tiled, waves)
 
 
 def _narrow(n: int | None, vectors: int) -> bool:
@@ -299,6 +308,18 @@ def _direct_b(p: Problem, vectors: int) -> bool:
     if not _known(p) or n is None or n % LANES or not (n % (vectors * LANES) == 0 or _narrow(n, vectors)):
         return False
     return p.b.dtype is p.compute and not p.pairs and _at_one_distance(p, "n", "b")
+
+
+def _in_waves(p: Problem, target: Machine | None) -> bool:
+    """Whether pieces should go through the chunks of a long sum together: operands are then read once from far, and a chunk of b is
+    read from a second cache, where several pieces use it. There must be more than caches hold, and work enough in a chunk."""
+    m, n, k = as_int(p.rows), as_int(p.columns), as_int(p.chunks.positions)
+    if m is None or n is None or k is None or p.g or p.border is not None or _along_k(p):
+        return False
+    chunk, l2 = p.chunks.longest, machine(target)[2]
+    if not _direct_b(p, vectors_of(n, target, p.compute)):
+        return False
+    return (m + n) * k * p.bytes > 2 * l2 and m * n * chunk >= WAVE and n * chunk * p.bytes <= l2 // 4
 
 
 def _near(p: Problem, target: Machine | None) -> bool:
@@ -423,6 +444,7 @@ def pieces(p: Problem, t: Tile, target: Machine | None) -> tuple[Expr, Expr]:
 
 def _shared(p: Problem, t: Tile, target: Machine | None, m: int, n: int, terms: int) -> tuple[int, int]:
     """Blocks and parts: those for which the last of some threads is done soonest. `terms`: of a sum."""
+    terms = p.chunks.longest if t.waves else terms
     tiles, panels, groups = -(-m // t.rows), -(-n // t.columns), as_int(p.groups) or 1
     copy = ACROSS if t.tiled else COPY if p.border is None else 2 * COPY
     copy = 2 * READ if t.direct else copy
@@ -432,7 +454,7 @@ def _shared(p: Problem, t: Tile, target: Machine | None, m: int, n: int, terms: 
         last = (_last(blocks, tiles, parts, panels, groups, x) * x for x in THREADS)
         uneven = sum(last) / (len(THREADS) * groups * panels * tiles)
         short = 1 if t.along_k or t.tiled else max(1.0, 3 * LANES * blocks / m)  # long runs of rows copy well
-        again = NEAR if t.schedule.packed else READ if t.direct_b and t.along_k else COPY
+        again = NEAR if t.schedule.packed or t.waves else READ if t.direct_b and t.along_k else COPY
         moved = copy * short * parts / n + again * blocks / m
         return uneven * (1 + moved) + blocks * parts * PIECE / (m * n * terms)
 

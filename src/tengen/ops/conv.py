@@ -21,7 +21,7 @@ from tengen.ir.types import Dim, TensorType
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Literal, moved
-from tengen.loops.lang import as_int
+from tengen.loops.lang import LANES, as_int
 from tengen.ops.contract import chosen_precision, in_dtype
 from tengen.ops.conv_parts import (
     array,
@@ -431,7 +431,11 @@ def _(x, g, like, stride, padding, dilation, groups, algorithm="direct", precisi
 def _(arrays, out, **attrs):
     n = len(attrs["stride"])
     lead = len(out.shape) - n - 2  # 1 where the groups are an axis of their own
-    return [*range(lead), *range(lead + 2, len(out.shape)), lead + 1, lead]
+    window = list(range(lead + 2, len(out.shape)))
+    sides = [as_int(d) for d in out.shape[lead:]]
+    if None not in sides and set(sides[2:]) | set(attrs["stride"]) == {1} and sides[0] > sides[1] >= 4 * LANES:  # type: ignore[operator]
+        return [*range(lead), *window, lead, lead + 1]  # tall products are faster than wide ones, of whole tiles
+    return [*range(lead), *window, lead + 1, lead]
 
 
 @conv_weight_grad.lower

@@ -1,0 +1,55 @@
+"""Pieces that go through the chunks of a long sum together give the bits of pieces that go through them by themselves."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from launching import run
+from machine import Compiled
+
+from tengen.base.dtype import float32
+from tengen.codegen.target import Target
+from tengen.kernels import tile
+from tengen.kernels.contraction import contract
+from tengen.kernels.lowering import Array, Lowering
+
+SMALL = replace(Target.host(), l2_bytes=128 << 10)
+CASES = [((3, 28, 28), 64, 32), ((600,), 96, 32), ((2, 300), 96, 16), ((5, 6, 40), 56, 16), ((530,), 64, 40)]  # k, m, n
+
+
+def gradient(k, m, n, step=1):
+    """A sum over pixels, of which `a` has every `step`-th along the last axis."""
+    wide, dense = (*k[:-1], k[-1] * step), lambda d, c: [int(np.prod(d[i + 1 :])) * c for i in range(len(d))]
+    sa = dense(wide, m)
+    a = Array("a", float32, (m, *k), (1, *sa[:-1], sa[-1] * step))
+    b, out = Array("b", float32, (*k, n), (*dense(k, n), 1)), Array("y", float32, (m, n), (n, 1))
+    lo = Lowering(SMALL)
+    contract(lo, a, b, out, 0, 1, len(k), 1)
+    rng = np.random.default_rng(0)
+    memory = {"a": rng.standard_normal((int(np.prod(wide)), m), np.float32), "b": rng.standard_normal((int(np.prod(k)), n), np.float32)}
+    return lo, {x: y.reshape(-1) for x, y in memory.items()} | {"y": np.full(m * n, np.nan, np.float32)}
+
+
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_bits(case, step, monkeypatch):
+    monkeypatch.setattr(tile, "WAVE", 1)
+    got = []
+    for waves in (True, False):
+        if not waves:
+            monkeypatch.setattr(tile, "_in_waves", lambda *args: False)
+        lo, memory = gradient(*case, step)
+        assert any(x.repeat is not None for x in lo.launches) == (waves and case[2] % 16 == 0)
+        Compiled(lo, memory, ["y"])()
+        got.append(memory["y"].copy())
+        memory["y"][:] = np.nan
+        run(lo, memory, backwards=True)  # in whatever order pieces are computed
+        got.append(memory["y"])
+    assert len({x.tobytes() for x in got}) == 1
+
+
+def test_what_goes_in_waves():
+    waves = lambda *case: any(x.repeat is not None for x in gradient(*case)[0].launches)
+    assert waves((8, 28, 28), 1024, 32)
+    assert not waves((8, 28, 28), 16, 16)  # nothing to do in a chunk
+    assert not waves((8, 28, 28), 512, 64)  # a chunk of b is more than a quarter of a cache
