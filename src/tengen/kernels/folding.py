@@ -495,9 +495,11 @@ def _far_apart(frame: Frame, source: Source) -> bool:
 
 
 def _row_by_row(frame: Frame, source: Source) -> list[Array]:
-    """The arrays that are dense along the rows' axis, and of which each element folded is another row of memory."""
+    """The arrays that are dense along the rows' axis, and of which each element folded is another row of memory, less than a page
+    away: across pages, what was fetched lies in few cache sets, and is gone when it is needed."""
     found = [a for a in dict.fromkeys(source.leaves() or ()) if a.ndim == len(frame.extents)]
-    return [a for a in found if as_int(a.strides[frame.kept[-1]]) == 1 and as_int(a.strides[frame.reduced[-1]]) != 0]
+    steps = {a: as_int(a.strides[frame.reduced[-1]]) or PAGE for a in found if as_int(a.strides[frame.kept[-1]]) == 1}
+    return [a for a, step in steps.items() if step * a.dtype.size < PAGE]
 
 
 def in_registers(k: KernelBuilder, f: Fold, shape: Sequence[int], element: Callable[[list[int]], Expr]) -> State:
