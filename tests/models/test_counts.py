@@ -52,13 +52,21 @@ def counted(graph):
     g = optimize(graph)
     lo, _ = lower(g, TARGET)
     _, prepared = hoist(lo, {("const", c.name): c.data.nbytes for c in g.constants.values()})
-    moved = sum(cost(launch.kernel).bytes for launch in lo.launches)
+    moved = sum(bytes_of(launch) for launch in lo.launches)
     made = sum(int(as_int(n)) * d.size for id, (d, n) in lo.temps.items() if id in prepared)
     for id in prepared:
         del lo.temps[id]
     kinds = Counter(re.sub(r"_\d+$", "", launch.kernel.name) for launch in lo.launches)
     temps = Temporaries.of(lo)
     return kinds, moved / 1e6, temps.place(temps.sizes)[1] / 1e6, made / 1e6
+
+
+def bytes_of(launch):
+    """What a launch reads and writes, all of its times round."""
+    if launch.repeat is None:
+        return cost(launch.kernel).bytes
+    times = as_int(launch.repeat.count)
+    return sum(cost(launch.kernel, (step,)).bytes for step in range(times))
 
 
 IMAGE = (1, 3, 224, 224)

@@ -176,7 +176,7 @@ def _launch_backward(
     lanes, rows = (k, q) if keys else (q, k)
     step = GROUP if keys and offset is not None else ROWS
     kernel = name if whole else f"{name}_{'keys' if keys else 'queries'}"
-    dt = lse.dtype
+    dt = q.dtype.compute
     z = choose(lo, kernel, lanes, rows, _features(k, v, *found[: 1 + keys]), dt.size)
     t = Tiles(lo, kernel, q.shape[:-2], lanes.shape[-2], z, dt, mask, offset, keys, whole)
     sums = t.sums(q.shape[-2], _features(q)) if whole else None

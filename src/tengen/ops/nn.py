@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -155,17 +155,10 @@ def _moments(inp: Tensor) -> tuple[Tensor, Tensor]:
     first = lookup("strided_slice")(x, (0,) * len(row), row, (1,) * len(row))
     near = mean(first, axes, True)
     d = sub(x, near)
-    along, square = _of_images(mean, d), _of_images(mean, mul(d, d))
+    along, square = mean(d, axes, True), mean(mul(d, d), axes, True)
     v = lookup("maximum")(sub(square, mul(along, along)), 0.0)
     m = add(near, along)
     return (m, v) if x is inp else (astype(m, inp.dtype), astype(v, inp.dtype))
-
-
-def _of_images(reduce: Callable[..., Tensor], x: Tensor) -> Tensor:
-    """The sum or mean of each channel: of each image first, then of all. So there are pieces enough to share, however small images
-    are."""
-    space = tuple(range(2, len(x.shape)))
-    return reduce(reduce(x, space, True) if space else x, 0, True)
 
 
 @batch_norm_train.vjp
@@ -188,7 +181,7 @@ def batch_norm_grad(grad: Tensor, inp: Tensor, mean: Tensor, var: Tensor, weight
     axes = (0, *range(2, len(inp.shape)))
     n = count(product([inp.shape[i] for i in axes]), inp.dtype)
     d = sub(inp, mean)
-    bias_grad, along = _of_images(sum_, grad), _of_images(sum_, mul(grad, d))
+    bias_grad, along = sum_(grad, axes, True), sum_(mul(grad, d), axes, True)
     inverse = lookup("rsqrt")(add(var, eps))
     weight_grad = mul(along, inverse)
     scale = inverse if weight is None else mul(inverse, weight)
