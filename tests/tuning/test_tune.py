@@ -178,6 +178,24 @@ def test_processes_keep_what_others_found(own_cache):
     assert store.known().entries["0" * 32] == Grain(7) and len(store.known().entries) == 10
 
 
+def test_what_is_written_while_it_is_read_is_not_missed(own_cache, monkeypatch):
+    mine, other = {"1" * 32: Grain(5)}, {"2" * 32: Grain(6)}
+    empty, get = store.known(), store.cache.get
+
+    def write_then_give(*a):
+        """Another process writes just after this one has looked."""
+        data = get(*a)
+        monkeypatch.setattr(store.cache, "get", get)
+        store.cache.put(store._name(empty.target, empty.threads), store.to_text(other).encode(), store.cache.SCHEDULES)
+        return data
+
+    monkeypatch.setattr(store.cache, "get", write_then_give)
+    store._read.clear()
+    assert not store.known().entries
+    store.keep(Schedules(empty.target, empty.threads, mine))
+    assert store.known().entries == {**other, **mine}
+
+
 def test_only_so_many_are_kept(own_cache, monkeypatch):
     monkeypatch.setattr(store, "MOST", 3)
     known = store.known()

@@ -17,6 +17,7 @@ from tengen.kernels.schedule import KEY_DIGITS, Schedule, Schedules, parse
 from tengen.runtime import cache
 
 MOST = 4096  # schedules that are kept; the oldest go
+WRITTEN = ()  # the stamp of no entry: another process wrote while this one read
 
 _read: dict[tuple, tuple[object, dict[str, Schedule]]] = {}  # which cache, name of an entry -> its stamp, and what it holds
 
@@ -53,7 +54,9 @@ def _entries(name: str) -> dict[str, Schedule]:
             entries = {} if data is None else from_text(data.decode())
         except (ScheduleError, UnicodeDecodeError):
             entries = {}
-        _read[place] = cache.stamp(name, cache.SCHEDULES), entries
+        now = cache.stamp(name, cache.SCHEDULES)  # reading makes an entry young
+        same = stamp is now if stamp is None or now is None else stamp[0] == now[0]
+        _read[place] = now if same else WRITTEN, entries
     return _read[place][1]
 
 
