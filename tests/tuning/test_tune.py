@@ -180,16 +180,16 @@ def test_processes_keep_what_others_found(own_cache):
 
 def test_what_is_written_while_it_is_read_is_not_missed(own_cache, monkeypatch):
     mine, other = {"1" * 32: Grain(5)}, {"2" * 32: Grain(6)}
-    empty, get = store.known(), store.cache.get
+    empty, stamp = store.known(), store.cache.stamp
 
-    def write_then_give(*a):
+    def write_after(*a):
         """Another process writes just after this one has looked."""
-        data = get(*a)
-        monkeypatch.setattr(store.cache, "get", get)
+        found = stamp(*a)
+        monkeypatch.setattr(store.cache, "stamp", stamp)
         store.cache.put(store._name(empty.target, empty.threads), store.to_text(other).encode(), store.cache.SCHEDULES)
-        return data
+        return found
 
-    monkeypatch.setattr(store.cache, "get", write_then_give)
+    monkeypatch.setattr(store.cache, "stamp", write_after)
     store._read.clear()
     assert not store.known().entries
     store.keep(Schedules(empty.target, empty.threads, mine))
