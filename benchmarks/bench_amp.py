@@ -1,8 +1,10 @@
 """bfloat16: matrix products, inference and training steps under `amp.autocast`, against PyTorch's autocast.
 
-"tengen" computes products by dot products of bfloat16 (`precision="bfloat16"`); rows "highest" have the same storage and multiply
-in float32, rows "float32" no autocast. PyTorch's side is `torch.autocast("cpu", torch.bfloat16)`, channels-last where there are
-convolutions. Losses and logits are compared within what bfloat16 rounds, Tengen's traced and eager results as bytes.
+"tengen" computes products by dot products of bfloat16 (`precision="bfloat16"`) where the processor has them; rows "highest" have
+the same storage and multiply in float32, rows "float32" no autocast. Elsewhere "tengen" is what "highest" is there, and rows
+"emulated" show what the dot products' bits cost without the instruction. PyTorch's side is `torch.autocast("cpu",
+torch.bfloat16)`, channels-last where there are convolutions. Losses and logits are compared within what bfloat16 rounds, Tengen's
+traced and eager results as bytes.
 """
 
 from __future__ import annotations
@@ -20,15 +22,18 @@ from networks import NETWORKS, Inference, Trainer
 import tengen
 import tengen.functional as F
 from tengen import amp
+from tengen.codegen.target import Target
 
 SIZES = (1024, 2048)
 TRAINED = {"GPT": 8, "ViT-Tiny": 16, "ResNet-50": 8}
 RUN = {"GPT": 1, "ViT-Tiny": 8, "ResNet-50": 8}
 STEPS = 2  # before Tengen's traced and eager weights are compared
 NEAR = 0.02  # of a loss, or of the largest logit
+PAIRS = partial(amp.autocast, dtype="bfloat16", precision="bfloat16")
+HIGHEST = partial(amp.autocast, dtype="bfloat16")
+NATIVE = Target.host().has("avx512bf16")
 BLOCKS: dict[str, Callable] = {
-    "tengen": lambda: amp.autocast(dtype="bfloat16", precision="bfloat16"),
-    "tengen highest": lambda: amp.autocast(dtype="bfloat16"),
+    **({"tengen": PAIRS, "tengen highest": HIGHEST} if NATIVE else {"tengen": HIGHEST, "tengen emulated": PAIRS}),
     "tengen float32": contextlib.nullcontext,
 }
 

@@ -160,7 +160,7 @@ def calls_per_batch(call: Callable, target_s: float) -> tuple[int, float]:
     """Warms up; (how many calls take about target_s, seconds of one)."""
     call()
     n, spent, one = 1, 0.0, 0.0
-    while spent < target_s * 2:  # long enough for clocks, pools and caches to settle
+    while spent < target_s * 4:  # until clocks, pools and caches settle, and eager calls have programs of their own
         one = batch(call, n)
         spent += one * n
         n = max(1, min(1_000_000, int(target_s / max(one, 1e-8))))

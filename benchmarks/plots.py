@@ -118,4 +118,3 @@ def draw(results: Path, folder: Path, threads: int = 2) -> list[Path]:
     roofline(rows_of(results, "kernels", threads), folder / "roofline.png")
     growth(rows_of(results, "growth", threads), folder / "growth.png")
     return sorted(folder.glob("*.png"))
-

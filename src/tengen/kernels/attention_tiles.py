@@ -111,11 +111,9 @@ def rule(lanes: int | None, groups: int | None, features: int, size: int, target
 def in_one_pass(groups: Sequence[Index]) -> bool:
     """Whether one kernel, whose pieces are whole groups, should make all gradients: where so many groups are shared out evenly
     enough that nobody waits for longer than a second kernel would take."""
-    known = [as_int(d) for d in groups]
-    if None in known:
-        return False
-    n = prod(known)  # type: ignore[arg-type]
-    return n > 0 and all(-(-n // x) * x <= TWO_PASSES * n for x in THREADS)
+    known = [n for d in groups if (n := as_int(d)) is not None]
+    n = prod(known)
+    return len(known) == len(groups) and n > 0 and all(-(-n // x) * x <= TWO_PASSES * n for x in THREADS)
 
 
 @dataclass

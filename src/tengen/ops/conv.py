@@ -432,8 +432,9 @@ def _(arrays, out, **attrs):
     n = len(attrs["stride"])
     lead = len(out.shape) - n - 2  # 1 where the groups are an axis of their own
     window = list(range(lead + 2, len(out.shape)))
-    sides = [as_int(d) for d in out.shape[lead:]]
-    if None not in sides and set(sides[2:]) | set(attrs["stride"]) == {1} and sides[0] > sides[1] >= 4 * LANES:  # type: ignore[operator]
+    outs, ins = map(as_int, out.shape[lead : lead + 2])
+    straight = {*map(as_int, out.shape[lead + 2 :]), *attrs["stride"]} == {1}
+    if outs is not None and ins is not None and straight and outs > ins >= 4 * LANES:
         return [*range(lead), *window, lead, lead + 1]  # tall products are faster than wide ones, of whole tiles
     return [*range(lead), *window, lead + 1, lead]
 
