@@ -13,7 +13,7 @@ from tengen import kernels
 from tengen.base.dtype import DType, float32, promote
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError, Undecided
 from tengen.ir.types import TensorType
-from tengen.kernels.lowering import Array, Lowering
+from tengen.kernels.lowering import Array, Lowering, product
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Elementwise, Leaf, moved
 from tengen.loops.lang import cast
@@ -194,7 +194,7 @@ def _product_gradients(g, x, y, ta: bool, tb: bool, precision: str):
     def gy():
         a, h = x, g
         if y.ndim == 2 and x.ndim > 2 and not ta:  # one long sum instead of a batch of products that are then added
-            a, h = reshape(x, (-1, x.shape[-1])), reshape(g, (-1, g.shape[-1]))
+            a, h = (reshape(t, (product(t.shape[:-1]), t.shape[-1])) for t in (x, g))
         return matmul(h, a, True, ta, precision) if tb else matmul(a, h, not ta, False, precision)
 
     return gx, gy
