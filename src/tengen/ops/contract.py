@@ -20,7 +20,7 @@ from tengen.loops.lang import cast
 from tengen.ops.define import Case, broadcast_shapes, composite, primitive, same_axes, with_epilogue
 from tengen.ops.elementwise import add
 from tengen.ops.reduce import sum_to
-from tengen.ops.shape import permute, reshape
+from tengen.ops.shape import reshape
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
@@ -158,10 +158,6 @@ def _dropping(keep: Sequence[int], at: At) -> At:
         raise ValueError("a vector along an axis that the result does not have")
     vec = None if at.vec is None else keep.index(at.vec)
     return At(tuple(at.coords[i] for i in keep), vec, at.count)
-
-
-def _swap(x):
-    return permute(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
 @matmul.vjp
