@@ -95,7 +95,7 @@ def test_errors_are_one_line(model, tmp_path):
         (("info", tmp_path / "bad"), "damaged"),
         (("compile", model, "-o", tmp_path / "bad" / "x"), "Not a directory"),
         (("compile", model, "-o", tmp_path / "x", "--name", "a-b"), "cannot begin names in C"),
-        (("verify", model, tmp_path), "holds 0 artifacts"),
+        (("verify", model, tmp_path), "holds no artifact"),
     ]:
         text = run(*args, code=1)
         assert text.startswith("Error: ") and message in text and text.count("\n") == 1, text

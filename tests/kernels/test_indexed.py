@@ -9,7 +9,6 @@ from test_reduce import data
 
 from tengen.base.dtype import dtype, float32, int32
 from tengen.kernels.indexed import (
-    Concat,
     Gather,
     Iota,
     OneHot,
@@ -93,10 +92,9 @@ def test_pad_and_concat(layout, symbolic):
         evaluate(lambda s, w=w, mode=mode: Pad(s, w, mode, 7), [x], want, layout, symbolic)
         evaluate(None, [x], want, layout, symbolic, lambda lo, s, o, w=w, mode=mode: pad(lo, s[0], o, w, mode, 7))
     want = np.concatenate([x, y, z], 1)
-    evaluate(lambda *s: Concat(s, 1), [x, y, z], want, layout, symbolic)
     evaluate(None, [x, y, z], want, layout, symbolic, lambda lo, s, o: concat(lo, s, o, 1))
     want = np.concatenate([2 * x, 2 * x[:, :, ::2]], 2)
-    evaluate(lambda *s: Concat([twice(a) for a in s], 2), [x, x[:, :, ::2]], want, layout)
+    evaluate(None, [x, x[:, :, ::2]], want, layout, False, lambda lo, s, o: concat(lo, [twice(a) for a in s], o, 2))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -37,3 +37,13 @@ def test_few_rows_pack_nothing(shape, launches):
     with tengen.profile() as p:
         F.matmul(x, y)
     assert [r.kernel for r in sorted(p.rows, key=lambda r: r.kernel, reverse=True)] == launches
+
+
+@pytest.mark.parametrize("lead, k, n", [((3, 1), 0, 5), ((2, 3), 4, 0), ((0, 3), 4, 5), ((0, 3), 0, 5)])
+def test_gradients_of_what_is_empty(lead, k, n):
+    """A batch times one matrix: its gradient is one sum over all rows."""
+    x, y = Tensor(np.ones((*lead, k), np.float32)), Tensor(np.ones((k, n), np.float32))
+    _, pull = tengen.autodiff.vjp(F.matmul, x, y)
+    gx, gy = pull(Tensor(np.ones((*lead, n), np.float32)))
+    assert gx.shape == x.shape and (gx.numpy() == n).all()
+    assert gy.shape == y.shape and (gy.numpy() == np.prod(lead)).all()

@@ -238,3 +238,12 @@ def test_tuning_finds_the_nodes(net, kept):
     assert len(looped) > 5
     for node in looped:
         bench.trial(node, plain).seconds(1)
+
+
+def test_how_many_images_at_a_time():
+    """The largest divisor of the batch that fits; it is found at once for a vector of any length."""
+    for batch in (0, 1, 7, 12, 360, 1009):
+        for most in (0, 1, images.KEPT // 100, images.KEPT, images.KEPT + 1):
+            fits = [s for s in range(1, batch + 1) if batch % s == 0 and s * most <= images.KEPT]
+            assert images._at_a_time(batch, most) == max(fits, default=1)
+    assert images._at_a_time(1 << 40, 4) == images.KEPT // 4

@@ -18,6 +18,7 @@ X = Tensor(np.ones((2, 3), np.float32))
 Y = Tensor(np.ones((4, 5), np.float32))
 IMAGE = Tensor(np.ones((1, 3, 8, 8), np.float32))
 FILTER = Tensor(np.ones((4, 2, 3, 3), np.float32))
+BIAS = Tensor(np.ones(4, np.float32))
 I = Tensor(np.array([0, 1], np.int32))
 B = Tensor(np.array([True, False]))
 op = lambda name, *a, **k: REGISTRY[name].call(*a, **k)
@@ -29,6 +30,20 @@ CALLS = [
     (lambda: F.linear(X, Y), ShapeError, r"linear\(f32\[2,3\], f32\[4,5\]"),
     (lambda: F.linear(X, Tensor(np.ones((4, 3), np.float32)), Tensor([1.0, 2.0])), ShapeError, r"linear\(.*add\(f32\[2,4\], f32\[2\]\)"),
     (lambda: op("conv", IMAGE, FILTER, 1, 0, 1, 1), ShapeError, r"conv\(f32\[1,3,8,8\]"),
+    (lambda: F.conv2d(IMAGE, FILTER, BIAS), ShapeError, r"conv_bias\(f32\[1,3,8,8\].*3 channels, the filter takes 2"),
+    (lambda: F.conv2d(IMAGE, FILTER[:, :, None], BIAS, groups=4), ShapeError, r"conv_bias\(.*3 channels, the filter takes"),
+    (lambda: F.conv2d(IMAGE[:, :2, :2], FILTER, BIAS), ShapeError, r"conv_bias\(.*does not fit an image of extent 2"),
+    (lambda: F.conv2d(IMAGE[:, :2], FILTER, padding="same"), ShapeError, r"padding='same' must be an int or 2 ints"),
+    (lambda: F.conv_transpose2d(IMAGE[0], FILTER), ShapeError, r"conv_transpose2d takes an image of 4 axes"),
+    (lambda: F.conv_transpose2d(IMAGE, FILTER, conv_mode="convolution"), ShapeError, r"flip the filter"),
+    (lambda: F.adaptive_avg_pool2d(IMAGE, 0), ShapeError, r"\(1, 3, 8, 8\) to 0: a positive int"),
+    (lambda: F.adaptive_max_pool2d(IMAGE, (1, 2, 3)), ShapeError, r"to \(1, 2, 3\): .* one for each axis"),
+    (lambda: F.batch_norm(IMAGE, BIAS, BIAS), ShapeError, r"a mean of shape \(4,\) for the 3 channels of \(1, 3, 8, 8\)"),
+    (lambda: F.batch_norm(B, training=True), ShapeError, r"at least 2 axes"),
+    (lambda: F.instance_norm(Tensor(1.0)), ShapeError, r"group_norm\(f32\[\]"),
+    (lambda: F.pixel_shuffle(IMAGE, 2), ShapeError, r"\(1, 3, 8, 8\) by 2"),
+    (lambda: F.unfold(X, 2), ShapeError, r"images \(N, C, H, W\), got shape \(2, 3\)"),
+    (lambda: F.loss.cross_entropy(X, Tensor([0, 1, 2])), ShapeError, r"labels of shape \(3,\) do not fit scores f32\[2,3\]"),
     (lambda: op("max_pool", IMAGE, 9, 1, 0), ShapeError, r"max_pool\(f32\[1,3,8,8\]"),
     (lambda: op("max_pool", IMAGE, 2, 0, 0), ShapeError, r"max_pool\(f32\[1,3,8,8\].*positive"),
     (lambda: op("max_pool", X, 2, 2, 0), ShapeError, r"max_pool\(f32\[2,3\].*3 axes"),

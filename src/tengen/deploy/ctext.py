@@ -137,9 +137,8 @@ void {p}_reset(const void *weights, void *state);
     sums = f"#define {P}_WEIGHTS_SUM {f.weights_sum:#018x}u /* what {p}_check computes */\n" if f.weights_bytes else ""
     lines = "".join(f"\n *   {FIRST_CHECK + i}: {_comment(what)}" for i, what in enumerate(f.checks))
     checks = f"\n * A value that is out of range is brought into it, the run goes on, and returns{lines}" if lines else ""
-    many = f.threads > 1
-    kept, pthread = (" but its workers", " and pthread") if many else ("", "")
-    alone = " One of them uses the workers." if many else ""
+    shared = " but its workers", " and pthread", " One of them uses the workers."
+    kept, pthread, alone = shared if f.threads > 1 else ("", "", "")
     source = f" from the model with SHA-256\n * {f.model_sum}" if f.model_sum else ""
     return f"""/* {p}: a neural network, compiled by Tengen {VERSION}{source}.
  * For {f.target} ({f.cpu}) under Linux. It allocates nothing, keeps nothing between runs{kept},

@@ -129,8 +129,10 @@ class Model:
         odd = set(extents) ^ set(self.extents)
         if odd or any(type(n) is not int or n < 0 for n in extents.values()):
             given = ", ".join(f"{k}={v}" for k, v in extents.items()) or "nothing"
-            has = f"{self.name} has the open extents {', '.join(self.extents) or 'none'}"
-            raise ConfigError(f"{has}, it was given {given}; help: .at(batch=8), or --extent batch=8")
+            if not self.extents:
+                raise ConfigError(f"{self.name} has no open extents, it was given {given}; help: trace it with dynamic_axes")
+            help = f".at({self.extents[0]}=8), or --extent {self.extents[0]}=8"
+            raise ConfigError(f"{self.name} has the open extents {', '.join(self.extents)}, it was given {given}; help: {help}")
         return Model(at_extents(self.graph, extents), self.initial, self.checksum, self.bytes, self.schedules)
 
     # -- running ---------------------------------------------------------------------------------------------------------

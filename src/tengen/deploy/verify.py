@@ -76,8 +76,10 @@ def verify(
 def _artifact(out_dir: str | os.PathLike, name: str | None) -> tuple[Path, str]:
     folder = Path(out_dir)
     names = [p.stem for p in sorted(folder.glob("*.o"))] if name is None else [name]
-    if len(names) != 1:
-        raise FileFormatError(f"{folder} holds {len(names)} artifacts; help: name one of {', '.join(names) or 'them'}")
+    if not names:
+        raise FileFormatError(f"{folder} holds no artifact; help: tengen compile writes one")
+    if len(names) > 1:
+        raise FileFormatError(f"{folder} holds {len(names)} artifacts; help: name one of {', '.join(names)}")
     missing = [f for end in (".o", ".h", ".bin", "_main.c") if not (folder / (f := names[0] + end)).is_file()]
     if missing:
         raise FileFormatError(f"{folder} holds no {' and no '.join(missing)}; help: tengen compile writes them")

@@ -43,11 +43,15 @@ def linear(inp: Tensor, weight: Tensor, bias: Tensor | None = None, compute_mode
     return _linear(inp, weight, bias)
 
 
-def _convolution(inp, weight, bias, stride, padding, dilation, groups, conv_mode, n, algorithm="direct"):
+def _check_image(name: str, inp: Tensor, n: int, conv_mode: str) -> None:
     if inp.ndim != n + 2:
-        raise ShapeError(f"conv{n}d takes an image of {n + 2} axes (batch, channels, {n} of space), got {inp.shape}")
+        raise ShapeError(f"{name}{n}d takes an image of {n + 2} axes (batch, channels, {n} of space), got {inp.shape}")
     if conv_mode.lower() != "cross_correlation":
         raise ShapeError(f"conv_mode={conv_mode!r}: only 'cross_correlation' exists; help: flip the filter")
+
+
+def _convolution(inp, weight, bias, stride, padding, dilation, groups, conv_mode, n, algorithm="direct"):
+    _check_image("conv", inp, n, conv_mode)
     if algorithm == "auto" and not config.winograd:
         algorithm = "direct"
     if bias is None:
@@ -98,16 +102,21 @@ def conv_transpose2d(
 ) -> Tensor:  # fmt: skip
     """Transposed convolution: (N, C, H, W), (C, O, KH, KW) or with groups (G, C/G, O/G, KH, KW), bias (1, O, 1, 1) ->
     (N, O, (H - 1) stride - 2 padding + dilation (KH - 1) + 1 + output_padding, ...)."""
-    algorithm = "auto" if config.winograd else "direct"
-    y = _conv_transposed(inp, weight, None, stride, padding, dilation, groups, output_padding, algorithm)
-    return y if bias is None else y + bias
+    return _transposed(inp, weight, bias, stride, padding, output_padding, dilation, groups, conv_mode, 2)
 
 
 def conv_transpose3d(
     inp: Tensor, weight: Tensor, bias: Tensor | None = None, stride=1, padding=0, output_padding=0, dilation=1, groups: int = 1
 ) -> Tensor:
     """Transposed convolution with three spatial axes. See `conv_transpose2d`."""
-    return conv_transpose2d(inp, weight, bias, stride, padding, output_padding, dilation, groups)
+    return _transposed(inp, weight, bias, stride, padding, output_padding, dilation, groups, "cross_correlation", 3)
+
+
+def _transposed(inp, weight, bias, stride, padding, output_padding, dilation, groups, conv_mode, n):
+    _check_image("conv_transpose", inp, n, conv_mode)
+    algorithm = "auto" if config.winograd else "direct"
+    y = _conv_transposed(inp, weight, None, stride, padding, dilation, groups, output_padding, algorithm)
+    return y if bias is None else y + bias
 
 
 def max_pool2d(inp: Tensor, kernel_size, stride=None, padding=0) -> Tensor:
@@ -128,6 +137,8 @@ def avg_pool2d(inp: Tensor, kernel_size, stride=None, padding=0, mode: str = "av
 def _adaptive(inp: Tensor, oshp, pool, over) -> Tensor:
     n = inp.ndim - 2
     sizes = (oshp,) * n if isinstance(oshp, int) else tuple(oshp)
+    if len(sizes) != n or any(o is not None and o < 1 for o in sizes):
+        raise ShapeError(f"pooling of an image of shape {inp.shape} to {oshp!r}: a positive int is needed, or one for each axis of space")
     sizes = tuple(s if o is None else o for o, s in zip(sizes, inp.shape[2:]))
     if all(s % o == 0 for s, o in zip(inp.shape[2:], sizes)):
         return pool(inp, tuple(s // o for s, o in zip(inp.shape[2:], sizes)))
@@ -173,7 +184,7 @@ def group_norm(inp: Tensor, num_groups: int, affine: bool = True, weight=None, b
 
 def instance_norm(inp: Tensor, affine: bool = True, weight=None, bias=None, eps: float = 1e-5) -> Tensor:
     """Each channel of each sample normalised over space; weight and bias are (C,)."""
-    return group_norm(inp, inp.shape[1], affine, weight, bias, eps)
+    return group_norm(inp, inp.shape[1] if inp.ndim > 1 else 1, affine, weight, bias, eps)
 
 
 def batch_norm(
@@ -186,6 +197,11 @@ def batch_norm(
     (MegEngine's
     momentum: the share kept; the variance that is kept is divided by n - 1). Otherwise the running ones are used.
     """
+    if inp.ndim < 2:
+        raise ShapeError(f"batch_norm takes a tensor of at least 2 axes (batch, channels, ...), got shape {inp.shape}")
+    for what, t in (("mean", running_mean), ("variance", running_var), ("weight", weight), ("bias", bias)):
+        if t is not None and isinstance(inp.shape[1], int) and t.size != inp.shape[1]:
+            raise ShapeError(f"batch_norm: a {what} of shape {t.shape} for the {inp.shape[1]} channels of {inp.shape}")
     shape = (1, inp.shape[1], *(1 for _ in inp.shape[2:]))
     weight = None if weight is None else weight.reshape(shape)
     bias = None if bias is None else bias.reshape(shape)
@@ -230,8 +246,10 @@ def embedding(inp: Tensor, weight: Tensor, padding_idx=None, max_norm=None, norm
 
 def pixel_shuffle(inp: Tensor, upscale_factor: int) -> Tensor:
     """(N, C r r, H, W) -> (N, C, H r, W r)."""
-    n, c, h, w = inp.shape
     r = upscale_factor
+    if inp.ndim != 4 or r < 1 or (isinstance(inp.shape[1], int) and inp.shape[1] % (r * r)):
+        raise ShapeError(f"pixel_shuffle of {inp.shape} by {r}: an image (N, C r r, H, W) is needed")
+    n, c, h, w = inp.shape
     x = inp.reshape(n, c // (r * r), r, r, h, w)
     return x.transpose(0, 1, 4, 2, 5, 3).reshape(n, c // (r * r), h * r, w * r)
 

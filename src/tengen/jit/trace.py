@@ -193,6 +193,8 @@ class trace:
         for k in ignored:
             if k not in _MEGENGINE_OPTIONS:
                 raise TypeError(f"trace() has no option {k!r}")
+        if not callable(function):
+            raise TypeError(f"trace() takes a function or a module, got a {type(function).__name__}")
         self.function = function
         self.symbolic, self.capture_as_const = symbolic, capture_as_const
         self.name = name or getattr(function, "__name__", type(function).__name__)

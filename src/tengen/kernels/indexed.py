@@ -178,31 +178,6 @@ class Pad(Source):
         return v if outside is None else select(outside, const(self.fill, self.dtype), v)
 
 
-class Concat(Source):
-    """The sources one after another along `axis`."""
-
-    def __init__(self, sources: Sequence[Source], axis: int):
-        self.sources, self.axis = list(sources), axis
-        shape = list(self.sources[0].shape)
-        for s in self.sources[1:]:
-            shape[axis] = shape[axis] + s.shape[axis]
-        self.shape, self.dtype = tuple(shape), self.sources[0].dtype
-
-    def value(self, k, at):
-        c = at.coord(self.axis)
-        start: Index = 0
-        result: Expr | None = None
-        for s in self.sources:
-            coords: list[Index] = list(at.coords)
-            extent = as_expr(s.shape[self.axis])
-            coords[self.axis] = k.let(maximum(minimum(c - start, extent - 1), 0))
-            vec = at.vec if at.vec != self.axis else None
-            v = _value(k, s, at, place(coords, vec, at.count))
-            result = v if result is None else select(c >= start, v, result)
-            start = start + s.shape[self.axis]
-        return result
-
-
 # ---- strategies ------------------------------------------------------------------------------------------------------
 
 

@@ -172,7 +172,7 @@ class _Kernel:
             copy_panels(k, p, t, self.b_base, (self.column, self.column_stop), (start, stop), self.panel, self.depth)
         if self.border is not None and not t.along_k:
             self.border.move(self.g, self.a_base, (start, stop))
-        self.ahead = self.chunk_to_come(stop) if self.wave is None else self.piece_to_come(c, (start, stop))
+        self.ahead = self.chunk_to_come(stop) if self.wave is None else self.piece_to_come((start, stop))
         high = t.block // t.rows
         with k.loop(self.tile, self.tile_stop, high, name="block") as first:
             self.block(c, (first, k.let(minimum(self.tile_stop, first + high))), (start, stop))
@@ -348,7 +348,7 @@ class _Kernel:
             found.append(Ahead.of(k, p.b, bases[1], p.walk("n", "b"), columns, p.walk("k", "b"), start, deep, t.columns, times))
         return found
 
-    def piece_to_come(self, c: Expr, ks: Range) -> list[Ahead]:
+    def piece_to_come(self, ks: Range) -> list[Ahead]:
         """What is fetched while a piece of one chunk is computed: rows of `a` of the next piece, and a part of b in the next chunk,
         of which all pieces read all."""
         p, t, k = self.p, self.t, self.k

@@ -575,9 +575,6 @@ class If:
     orelse: list = field(default_factory=list)
 
 
-Stmt = Union[Let, Load, Store, Prefetch, Declare, Assign, For, If]
-
-
 @dataclass(eq=False, slots=True)
 class Kernel:
     """A loop nest. `body` computes piece number `piece` (an int64 variable) of `pieces` (an expression over `ints`). Pieces

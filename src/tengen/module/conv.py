@@ -7,7 +7,7 @@ import numpy as np
 from tengen import functional as F
 from tengen.module import init
 from tengen.module.module import Module
-from tengen.ops.conv import per_axis
+from tengen.ops.conv_parts import per_axis
 from tengen.parameter import Parameter
 from tengen.tensor import Tensor
 

@@ -21,6 +21,8 @@ class Sequential(Module):
         named = (
             args[0] if len(args) == 1 and isinstance(args[0], dict) else OrderedDict((str(i), m) for i, m in enumerate(args))
         )
+        if odd := [k for k, m in named.items() if not callable(m)]:
+            raise TypeError(f"Sequential takes modules, got {named[odd[0]]!r} for {odd[0]!r}; help: Sequential(*layers) of a list")
         self.layer_keys = list(named)
         for k, m in named.items():
             setattr(self, k, m)

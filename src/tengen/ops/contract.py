@@ -13,14 +13,14 @@ from tengen import kernels
 from tengen.base.dtype import DType, float32, promote
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError, Undecided
 from tengen.ir.types import TensorType
-from tengen.kernels.lowering import Array, Lowering
+from tengen.kernels.lowering import Array, Lowering, product
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Elementwise, Leaf, moved
 from tengen.loops.lang import cast
 from tengen.ops.define import Case, broadcast_shapes, composite, primitive, same_axes, with_epilogue
 from tengen.ops.elementwise import add
 from tengen.ops.reduce import sum_to
-from tengen.ops.shape import permute, reshape
+from tengen.ops.shape import reshape
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
@@ -160,10 +160,6 @@ def _dropping(keep: Sequence[int], at: At) -> At:
     return At(tuple(at.coords[i] for i in keep), vec, at.count)
 
 
-def _swap(x):
-    return permute(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
-
-
 @matmul.vjp
 def _(g, x, y, transpose_a, transpose_b, precision):
     if x.ndim == 1 or y.ndim == 1:
@@ -194,7 +190,7 @@ def _product_gradients(g, x, y, ta: bool, tb: bool, precision: str):
     def gy():
         a, h = x, g
         if y.ndim == 2 and x.ndim > 2 and not ta:  # one long sum instead of a batch of products that are then added
-            a, h = reshape(x, (-1, x.shape[-1])), reshape(g, (-1, g.shape[-1]))
+            a, h = (reshape(t, (product(t.shape[:-1]), t.shape[-1])) for t in (x, g))
         return matmul(h, a, True, ta, precision) if tb else matmul(a, h, not ta, False, precision)
 
     return gx, gy

@@ -31,7 +31,9 @@ from tengen.ops.conv_parts import (
     filter_extents,
     filter_parts,
     image_parts,
+    out_extent,
     part,
+    per_axis,
     windows,
 )
 from tengen.ops.define import Case, composite, primitive, with_epilogue
@@ -45,14 +47,6 @@ if TYPE_CHECKING:
 
 
 BESIDE = 4 << 20  # bytes of a gradient at least whose zeros are written past the caches, beside what is computed
-
-
-def per_axis(value, n: int, name: str) -> tuple[int, ...]:
-    """An int or a sequence of ints, one for each of n spatial axes."""
-    t = (value,) * n if isinstance(value, int) else tuple(int(v) for v in value)
-    if len(t) != n:
-        raise ShapeError(f"{name}={value!r} must be an int or {n} ints")
-    return t
 
 
 def _canon(types, stride, padding, dilation, groups, **more):
@@ -131,16 +125,6 @@ def _check_dtypes(*types: TensorType):
     if d.kind == "b":
         raise DTypeError("does not take bool; help: cast it with .astype('float32')")
     return d
-
-
-def out_extent(s: Dim, k: Dim, stride: int, padding: int, dilation: int) -> Dim:
-    """How many windows fit."""
-    span = s + 2 * padding - dilation * (k - 1) - 1
-    if isinstance(span, int) and span < 0:
-        raise ShapeError(
-            f"a filter of extent {k} (dilation {dilation}) does not fit an image of extent {s} with padding {padding}"
-        )
-    return span // stride + 1
 
 
 def channels_last(arrays, out, **attrs) -> list[int]:
@@ -479,7 +463,14 @@ def conv_bias(
     return add(y, reshape(bias, (1, -1, *(1 for _ in y.shape[2:]))))
 
 
-conv_bias.canon(_canon)  # here, where extents are numbers: in the body they may be names
+@conv_bias.canon
+def _(types, **attrs):
+    """Here, where extents are numbers: in the body they may be names, of which nobody can say that they do not fit."""
+    canonical = _canon(types, **attrs)
+    conv.infer_types(types[:2], canonical)
+    return canonical
+
+
 conv_bias.rules["known"] = small_filter
 
 

@@ -7,6 +7,7 @@ N batch, C channels, O output channels, G groups, P spatial extents of the outpu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import TYPE_CHECKING
 
 from tengen import kernels
@@ -36,6 +37,26 @@ def filter_extents(w: TensorType | Array, n: int, groups: int) -> tuple[Dim, Dim
         raise ShapeError(f"{s[0]} output channels cannot be shared out to {groups} groups")
     return s[0] // groups, s[1], tuple(s[2:])
 
+
+def per_axis(value, n: int, name: str) -> tuple[int, ...]:
+    """An int or a sequence of ints, one for each of n spatial axes."""
+    try:
+        t = (index(value),) * n if hasattr(value, "__index__") else tuple(map(index, value))
+    except TypeError:
+        t = ()
+    if len(t) != n:
+        raise ShapeError(f"{name}={value!r} must be an int or {n} ints")
+    return t
+
+
+def out_extent(s: Dim, k: Dim, stride: int, padding: int, dilation: int) -> Dim:
+    """How many windows fit."""
+    span = s + 2 * padding - dilation * (k - 1) - 1
+    if isinstance(span, int) and span < 0:
+        raise ShapeError(
+            f"a filter of extent {k} (dilation {dilation}) does not fit an image of extent {s} with padding {padding}"
+        )
+    return span // stride + 1
 
 
 def part(extents=(), strides=(), steps=None) -> Part:

@@ -21,7 +21,7 @@ from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source
 from tengen.kernels.windows import Geometry, Windows, fold_holders, fold_windows
 from tengen.loops.lang import Expr, as_int, cast, const, equal, maximum, minimum, not_equal, select, splat
-from tengen.ops.conv import out_extent, per_axis
+from tengen.ops.conv_parts import out_extent, per_axis
 from tengen.ops.define import Case, primitive, with_epilogue
 
 if TYPE_CHECKING:

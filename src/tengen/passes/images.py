@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
+from math import isqrt
 
 from tengen.ir.graph import Graph, Node, Value
 from tengen.ir.types import TensorType
@@ -108,7 +109,8 @@ def _chain(
 
 def _at_a_time(batch: int, most: int) -> int:
     """As many images as stay in cache, if one has `most` bytes: a divisor of the batch."""
-    return max((s for s in range(1, batch + 1) if batch % s == 0 and s * most <= KEPT), default=1)
+    low = [s for s in range(1, isqrt(batch) + 1) if batch % s == 0]
+    return max((s for x in low for s in (x, batch // x) if s * most <= KEPT), default=1)
 
 
 def _loop(graph: Graph, chain: Mapping[int, Parts], some: int) -> Loop:

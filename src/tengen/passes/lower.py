@@ -181,7 +181,7 @@ def _lower_fused(lo: Lowering, body: Graph, ins: Sequence[Array | None], outs: S
     last = body.nodes[-1]
     name = "_".join(dict.fromkeys(m.op.replace(".", "_") for m in body.nodes))[:60]
     if anchor is not None:
-        return _lower_epilogue(lo, body, anchor, env, outs, name)
+        return _lower_epilogue(lo, body, anchor, env, outs)
     several = len(body.outputs) > 1 and all("reduced" in lookup(v.node.op).rules for v in body.outputs)  # type: ignore[union-attr]
     for m in body.nodes:
         op = lookup(m.op)
@@ -199,7 +199,7 @@ def _lower_fused(lo: Lowering, body: Graph, ins: Sequence[Array | None], outs: S
     pointwise(lo, values, outs, name)
 
 
-def _lower_epilogue(lo, body: Graph, anchor: Node, env: dict[Value, Source], outs: Sequence[Array], name: str) -> None:
+def _lower_epilogue(lo, body: Graph, anchor: Node, env: dict[Value, Source], outs: Sequence[Array]) -> None:
     """A contraction whose result goes through pointwise nodes before it is stored."""
     op = lookup(anchor.op)
     arrays = []

@@ -72,6 +72,8 @@ class RNG:
 
     def normal(self, mean: float = 0.0, std: float = 1.0, size: Sequence[int] | int = ()) -> Tensor:
         """Normal float32."""
+        if isinstance(std, (int, float)) and std < 0:
+            raise ValueError(f"normal: std={std} must not be negative")
         z = self._draw(_ops.random_normal, size)
         return z if mean == 0 and std == 1 else z * std + mean
 

@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any
 
 from tengen.base.dtype import DType
-from tengen.base.errors import Undecided
+from tengen.base.errors import ShapeError, Undecided
 from tengen.codegen.target import Target
 from tengen.ir.graph import attr_key
 from tengen.ir.types import TensorType
@@ -241,7 +241,7 @@ def by_pattern(
     if key not in _programs:
         try:
             _programs[key] = make(named, sym.names)
-        except Undecided:
+        except (Undecided, ShapeError):  # what does not fit is told with numbers
             _programs[special] = make(arrays, [])
             return *_programs[special], []
     return *_programs[key], sym.values
