@@ -25,6 +25,7 @@ Finish = Callable[[KernelBuilder, Sequence[Expr], At], None]  # from the sums of
 LEAST_ROWS = 4  # of a tile: with fewer, too much is loaded for what is multiplied
 TILES = 8  # that are multiplied with what is in a first cache of a panel before more of it is read
 NEAR = 32 << 10  # bytes of a panel that stay in a first cache, beside rows
+SHARES = 8  # of what is read and written at a row, at most: a tile's own loads wait for many lines that are fetched at once
 BLOCK_ROWS, MOST_BLOCKS = 16, 8  # rows of a block at least, and blocks at most, where a thread keeps all panels
 
 
@@ -186,12 +187,14 @@ class _Kernel:
         at = lambda j, v: sums + (j * self.vectors + v) * LANES
         acc = {(j, v): k.var(k.load(self.sums, at(j, v), LANES), name="acc") for j, v in places}
         near = max(1, min(self.near(), self.depth))
-        part = -(-near // high)  # of the time: as many as there are rows
-        parts, turns = -(-near // part), -(-self.depth // near)  # a row's elements are fetched in one part of all turns
+        part = -(-near // (2 * high))  # of the time: two for each row
+        parts, turns = -(-near // part), -(-self.depth // near)
+        each = 2 * turns  # parts of all turns in which a row's elements are fetched, some in each
         with k.loop(*span, part, name="part") as first:
             time = k.let(span[0] // near * parts + (first - span[0]) // part)
-            with k.if_(equal(time % turns, 0)):
-                self.fetch(row + time // turns)
+            for share, lines in enumerate(self.to_fetch(min(each, SHARES))):
+                with k.if_(equal(time % each, share)):
+                    self.fetch(row + time // each, lines)
             with k.loop(first, minimum(span[1], first + part), name="k") as i:
                 here = k.let(self.at + i * self.width)
                 bs = [k.load(self.b, here + v * LANES, LANES) for v in range(self.vectors)]
@@ -202,13 +205,18 @@ class _Kernel:
         for j, v in places:
             k.store(self.sums, at(j, v), acc[j, v].value)
 
-    def fetch(self, row: Expr) -> None:
-        """Fetches what is read and written at a row, or the last one."""
+    def to_fetch(self, shares: int) -> list[list[tuple[Array, int]]]:
+        """What is read and written at a row, as (array, vector of units), in so many shares at most."""
+        touched = dict.fromkeys(self.touched)  # what is written over what is read is the same array
+        lines = [(a, v) for a in touched for v in range(self.wide)]
+        return [lines[i::shares] for i in range(min(shares, len(lines)))]
+
+    def fetch(self, row: Expr, lines: Sequence[tuple[Array, int]]) -> None:
+        """Fetches some of what is read and written at a row, or the last one."""
         k = self.k
         row = k.let(minimum(row, self.rows - 1))
-        for a in dict.fromkeys(self.touched):  # what is written over what is read is the same array
-            for v in range(self.wide):
-                k.prefetch(k.read(a), a.index((row, self.unit + v * LANES)))
+        for a, v in lines:
+            k.prefetch(k.read(a), a.index((row, self.unit + v * LANES)))
 
     def add(self, chunk: Expr, size: Expr) -> None:
         """Adds the sums of a chunk to those of earlier ones."""

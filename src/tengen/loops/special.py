@@ -45,7 +45,8 @@ def cosh(x: Expr) -> Expr:
 def tanh(x: Expr) -> Expr:
     """The hyperbolic tangent."""
     a = abs(x)
-    t = scale(*exp_parts(minimum(a * 2.0, 20.0 if x.dtype is float32 else 44.0)))
+    p, n = exp_parts(minimum(a * 2.0, 20.0 if x.dtype is float32 else 44.0))
+    t = p * power_of_two(n, format_of(x))  # in range, at most 2^64
     return with_sign_of(select(a < 0.65, odd_polynomial("tanh", a), 1.0 - 2.0 / (t + 1.0)), x)
 
 
