@@ -50,7 +50,8 @@ MOST_CHANNELS = 4096  # one tile of more would not fit a thread's stack
 SCRATCH_BYTES = 992 << 10  # of a piece, for its transformed tiles: a kernel may have 1 MiB, and keeps some rows beside them
 HEIGHT = 12  # rows of a register tile at most: some registers stay free for what compilers keep in them
 MOST_TILES = 16  # of a piece
-FILTER_BYTES = 16 << 10  # of a piece, for points of the filter that it transforms itself: they stay in a first cache
+FILTER_BYTES = 12 << 10  # of a piece, for points of the filter that it transforms itself: they stay in a first cache
+UNROLL = 4  # channels in a loop's body
 PIECES = 6  # as many as this are enough to share
 
 
@@ -150,7 +151,7 @@ def rule(points: int, c: int, o: int, tiles: int | None, size: int, target: Mach
     else:
         n = min(range(1, max(1, min(room, MOST_TILES, tiles)) + 1), key=lambda n: _cost(n, tiles, most))
     rows = _rows(n, most)
-    return Winograd(rows, vectors, -(-n // rows))
+    return Winograd(rows, vectors, -(-n // rows), unroll=UNROLL)
 
 
 def _pitch(c: int) -> int:
