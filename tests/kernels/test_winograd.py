@@ -65,6 +65,7 @@ def test_the_transforms_of_one_axis_make_a_correlation(outputs):
     [
         (1, 1, 1, 1, 1, (1, 1)), (2, 3, 2, 5, 17, (1, 1)), (1, 16, 13, 3, 33, (0, 0)), (1, 17, 3, 13, 16, (2, 1)),
         (3, 33, 5, 5, 3, (2, 2)), (1, 300, 6, 7, 40, (1, 1)), (5, 32, 12, 16, 32, (1, 1)), (1, 4, 9, 9, 4, (-1, 3)),
+        (1, 34, 7, 7, 150, (1, 1)),  # five panels for four pieces
     ],
 )  # fmt: skip
 def test_results_are_near_those_in_float64(n, c, h, w, o, padding, outputs):

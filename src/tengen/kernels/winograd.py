@@ -50,7 +50,8 @@ MOST_CHANNELS = 4096  # one tile of more would not fit a thread's stack
 SCRATCH_BYTES = 992 << 10  # of a piece, for its transformed tiles: a kernel may have 1 MiB, and keeps some rows beside them
 HEIGHT = 12  # rows of a register tile at most: some registers stay free for what compilers keep in them
 MOST_TILES = 16  # of a piece
-FILTER_BYTES = 64 << 10  # of a piece, for the filter that it transforms itself
+FILTER_BYTES = 12 << 10  # of a piece, for points of the filter that it transforms itself: they stay in a first cache
+UNROLL = 4  # channels in a loop's body
 PIECES = 6  # as many as this are enough to share
 
 
@@ -150,7 +151,7 @@ def rule(points: int, c: int, o: int, tiles: int | None, size: int, target: Mach
     else:
         n = min(range(1, max(1, min(room, MOST_TILES, tiles)) + 1), key=lambda n: _cost(n, tiles, most))
     rows = _rows(n, most)
-    return Winograd(rows, vectors, -(-n // rows))
+    return Winograd(rows, vectors, -(-n // rows), unroll=UNROLL)
 
 
 def _pitch(c: int) -> int:
@@ -229,16 +230,16 @@ class _Winograd:
 
     @property
     def depth(self) -> int:
-        """Channels of the filter that a piece transforms at a time; 0 where it comes transformed. If all tiles are one piece's,
-        the filter is transformed once whoever does it, and as it is it has 9 values to be kept and read for 16 or 36. Tiles may
-        leave no room for it."""
-        tiles, b, points = as_int(self.tiles), self.b, self.t.points**2
+        """Channels of the filter that a piece transforms at a time, one row of points after the other; 0 where it comes transformed.
+        If all tiles are one piece's, the filter is transformed once whoever does it, and as it is it has 9 values to be kept and
+        read for 16 or 36. Tiles may leave no room for it."""
+        tiles, b, n = as_int(self.tiles), self.b, self.t.points
         if tiles is None or tiles > b.tiles:
             return 0
-        most = max(LANES, FILTER_BYTES // (points * b.columns * self.compute.size))
+        most = max(LANES, FILTER_BYTES // (n * b.columns * self.compute.size))
         depth = min(1 << most.bit_length() - 1, self.chunks.run)  # whole blocks are a chunk of c
         sums = 2 if self.c > self.chunks.run else 1
-        values = points * (b.image + sums * b.products + depth * b.columns + LANES) + self.t.outputs * b.columns
+        values = n * n * (b.image + sums * b.products) + n * (depth * b.columns + LANES) + self.t.outputs * b.columns
         return depth if values * self.compute.size <= SCRATCH_BYTES else 0
 
     def launch(self) -> None:
@@ -252,23 +253,33 @@ class _Winograd:
         self.products = k.scratch("products", dt, sums * points * points * b.products)
         self.row = k.scratch("row", dt, self.t.outputs * b.columns)
         blocks = as_expr(cdiv(self.tiles, b.tiles))
-        wanted = cdiv(as_expr(PIECES), maximum(blocks, 1))  # pieces that the panels should be shared out to
-        each = as_expr(b.schedule.panels or cdiv(self.panels, wanted))  # panels of a piece
-        piece = k.split(blocks * cdiv(self.panels, each))
+        parts = self.parts(blocks)
+        piece = k.split(blocks * parts)
         first = k.let(piece % blocks * b.tiles)
-        panel = k.let(piece // blocks * each)
+        part = k.let(piece // blocks)
+        panel, stop = k.let(part * self.panels // parts), k.let((part + 1) * self.panels // parts)
         count = k.let(minimum(self.tiles - first, b.tiles))
         tiles = TileTransform(k, self.x, self.t, dt, self.padding)
         with k.loop(0, count, name="tile") as i:
             tile = unflatten(k, k.let(first + i), self.grid)
             tiles.write(tile, (0, self.c), self.image, k.let(i * b.pitch), b.image)
         multiply = self.multiply_here if self.depth else self.multiply
-        with k.loop(panel, minimum(panel + each, self.panels), name="panel") as p:
+        with k.loop(panel, stop, name="panel") as p:
             multiply(p, count)
             self.transform_products(count)
             with k.loop(0, self.t.outputs, name="a") as a, k.loop(0, count, name="tile") as i:
                 self.store_row(p, a, i, unflatten(k, k.let(first + i), self.grid))
         self.lo.launch(k)
+
+    def parts(self, blocks: Expr) -> Expr:
+        """Into how many parts the panels are shared out evenly. Each piece transforms its tiles anew; threads, which come in powers
+        of two, have as much to do each."""
+        if self.b.schedule.panels:
+            return const(-(-self.panels // self.b.schedule.panels))
+        number = as_int(blocks)
+        if number is None:
+            return minimum(cdiv(as_expr(PIECES), maximum(blocks, 1)), self.panels)
+        return const(min(1 << (-(-PIECES // max(1, number))).bit_length() - 1, self.panels))
 
     @property
     def pitch(self) -> int:
@@ -349,47 +360,52 @@ class _Winograd:
                     self.store_tile(self.register_tile(weights, here, image, (start, stop), fetch), to, add=True)
 
     def multiply_here(self, panel: Expr, count: Expr) -> None:
-        """As `multiply`, by a filter that is transformed a few channels at a time. A chunk's sums go on from block to block, so
-        they have the bits of sums without a stop."""
+        """As `multiply`, by a filter that is transformed a few channels and a row of points at a time: as much as is read again from
+        the first cache. A chunk's sums go on from block to block, so they have the bits of sums without a stop."""
         k, b, n, run = self.k, self.b, self.t.points, self.chunks.run
-        raw, weights = k.read(self.filter), k.scratch("weights", self.compute, n * n * self.pitch)
+        raw, weights = k.read(self.filter), k.scratch("weights", self.compute, n * self.pitch)
         size, lines = n * n * b.products, TAPS * TAPS * b.vectors  # lines of the next block for each channel of this one
+        pair = 2 if n * n * b.schedule.high > lines and self.c % 2 == 0 else 1  # channels of a register tile that fetch one
         with k.loop(0, self.c, self.depth, name="block") as start:
             stop = k.let(minimum(start + self.depth, self.c))
-            self.transform_block(raw, panel, start, stop, weights)
             goes_on, later = k.let(start % run > 0), k.let(start >= run)
             last = k.let(equal(stop % run, 0) | equal(stop, self.c))
             following = k.let(as_expr(self.filter.index((panel, stop, 0, 0))))
-            with k.loop(0, n * n, name="point") as z, k.loop(0, count, b.rows, name="r") as r:
-                image, to = k.let(z * b.image + r * b.pitch + start), k.let(z * b.products + r * b.columns)
-                sums = to if self.c <= run else k.let(to + select(later, const(size), const(0)))
-                line = minimum(z * b.schedule.high + r // b.rows, lines - 1)
-                ahead, here = k.let(following + line * (self.depth * LANES)), k.let(z * self.pitch)
-                fetch = lambda c, ahead=ahead: k.prefetch(raw, ahead + c * LANES)
-                acc = self.register_tile(weights, here, image, (0, k.let(stop - start)), fetch, (goes_on, sums))
-                closes = const(False, bool_) if self.c <= run else k.let(later & last)
-                with k.if_(closes):
-                    self.store_tile(acc, to, add=True)
-                with k.else_():
-                    self.store_tile(acc, sums)
+            with k.loop(0, n, name="a") as a:
+                self.transform_row(raw, panel, a, (start, stop), weights)
+                with k.loop(0, n, name="e") as e, k.loop(0, count, b.rows, name="r") as r:
+                    z = k.let(a * n + e)
+                    image, to = k.let(z * b.image + r * b.pitch + start), k.let(z * b.products + r * b.columns)
+                    sums = to if self.c <= run else k.let(to + select(later, const(size), const(0)))
+                    line = minimum(z * b.schedule.high + r // b.rows, lines * pair - 1)
+                    ahead, here = k.let(following + line * (self.depth // pair * LANES)), k.let(e * self.pitch)
+                    fetch = lambda c, ahead=ahead: k.prefetch(raw, ahead + c * LANES)
+                    acc = self.register_tile(weights, here, image, (0, k.let(stop - start)), fetch, (goes_on, sums), pair)
+                    closes = const(False, bool_) if self.c <= run else k.let(later & last)
+                    with k.if_(closes):
+                        self.store_tile(acc, to, add=True)
+                    with k.else_():
+                        self.store_tile(acc, sums)
 
-    def transform_block(self, raw: Buffer, panel: Expr, start: Expr, stop: Expr, dst: Buffer) -> None:
-        """The transform of some channels of a packed filter, as [point, c, column]."""
-        k, b, t, n = self.k, self.b, self.t, self.t.points
-        with k.loop(start, stop, name="c") as c, k.loop(0, b.columns, LANES, name="column") as v:
-            at = k.let(as_expr(self.filter.index((panel, c, 0, v))))
-            taps = [k.load(raw, at + i * b.columns, LANES) for i in range(TAPS * TAPS)]
-            down = [t.weight(taps[j::TAPS]) for j in range(TAPS)]
-            to = k.let((c - start) * b.columns + v)
-            for a in range(n):
-                for e, value in enumerate(t.weight([column[a] for column in down])):
-                    k.store(dst, to + (a * n + e) * self.pitch, value)
+    def transform_row(self, raw: Buffer, panel: Expr, row: Expr, cs: tuple[Expr, Expr], dst: Buffer) -> None:
+        """Row `row` of the points of some channels of a packed filter, as [point, c, column]. The first and the last one need a row
+        of taps, what else is loaded for them nothing uses."""
+        k, b, t = self.k, self.b, self.t
+        for a in range(t.points):
+            with k.if_(k.let(equal(row, a))), k.loop(*cs, name="c") as c, k.loop(0, b.columns, LANES, name="column") as v:
+                at = k.let(as_expr(self.filter.index((panel, c, 0, v))))
+                taps = [k.load(raw, at + i * b.columns, LANES) for i in range(TAPS * TAPS)]
+                down = [t.weight(taps[j::TAPS])[a] for j in range(TAPS)]
+                to = k.let((c - cs[0]) * b.columns + v)
+                for e, value in enumerate(t.weight(down)):
+                    k.store(dst, to + e * self.pitch, value)
 
     def register_tile(
         self, weights: Buffer, at: Expr, image: Expr, cs: tuple[Index, Index], fetch: Callable[[Expr], None],
-        sums: tuple[Expr, Expr] | None = None,
+        sums: tuple[Expr, Expr] | None = None, each: int = 1,
     ) -> list[list[Expr]]:  # fmt: skip
-        """`rows` tiles from `image` times a panel from `at` on, over some channels; added to `sums` (whether, where), if given."""
+        """`rows` tiles from `image` times a panel from `at` on, over some channels, a multiple of `each`, for which one `fetch` is
+        called; added to `sums` (whether, where), if given."""
         k, b, dt = self.k, self.b, self.compute
         acc = [[k.var(const(0, dt, LANES), name="acc") for _ in range(b.vectors)] for _ in range(b.rows)]
         if sums is not None:
@@ -400,14 +416,21 @@ class _Winograd:
 
         def step(c: Expr) -> None:
             here = k.let(at + c * b.columns)
-            fetch(c)
+            if each == 1:
+                fetch(c)
             ws = [k.load(weights, here + v * LANES, LANES) for v in range(b.vectors)]
             for r in range(b.rows):
                 pixel = splat(k.load(self.image, image + r * b.pitch + c))
                 for v in range(b.vectors):
                     acc[r][v].set(multiply_add(pixel, ws[v], acc[r][v].value))
 
-        unrolled_loop(k, *cs, b.schedule.unroll, step, "c")
+        if each == 1:
+            unrolled_loop(k, *cs, b.schedule.unroll, step, "c")
+        else:
+            with k.loop(*cs, each, name="c") as c:
+                fetch(k.let(c // each))
+                for i in range(each):
+                    step(k.let(c + i))
         return [[x.value for x in row] for row in acc]
 
     def store_tile(self, acc: list[list[Expr]], to: Expr, add: bool = False) -> None:
