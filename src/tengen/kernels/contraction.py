@@ -67,7 +67,7 @@ def contract(
     if g == 0 and chunk is None and not zeros and (parts := chunk_axes(a.shape[m:], out.shape[:m], out.shape[m:])) is not None:
         return by_chunks(lo, a, b, out, m, n, parts, epilogue, name, border, pairs)
     p = normalise(a, b, out, g, m, k, n, epilogue, chunk, name, border, pairs, zeros)
-    if border is not None or pairs or zeros:
+    if border is not None or pairs or zeros or a.through is not None:
         register_tile(lo, p)
     elif fits(p):
         channelwise(lo, p)

@@ -13,6 +13,7 @@ import contextlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any
 
 from tengen.base.dtype import DType
 from tengen.kernels.schedule import Choice, S, Schedules, answer
@@ -42,13 +43,15 @@ def contiguous_strides(shape: Sequence[Index], order: Sequence[int] | None = Non
 
 @dataclass(frozen=True)
 class Array:
-    """A strided window on buffer `id` of the program."""
+    """A strided window on buffer `id` of the program. through: what is made of an element before it is used (`source.Through`), by
+    strategies that know of it."""
 
     id: Hashable
     dtype: DType
     shape: tuple[Index, ...]
     strides: tuple[Index, ...]
     offset: Index = 0
+    through: Any = None
 
     @property
     def ndim(self) -> int:

@@ -191,6 +191,25 @@ conv.rules["known"] = small_filter
 conv.older = {"algorithm": "direct", "precision": "highest"}
 
 
+def _reads_through(types, stride, padding, groups, precision="highest", **attrs) -> int | None:
+    """Which operand can be computed as it is read: images of pointwise convolutions."""
+    import os
+    kinds = os.environ.get("TG_THROUGH", "ac")
+    x, w = types[0], types[2] if len(types) > 2 else types[1]
+    sizes = [as_int(d) for d in (*x.shape, *w.shape)]
+    if None in sizes or x.dtype is not float32 or w.dtype is not float32 or precision != "highest" or len(stride) != 2 or 0 in sizes:
+        return None
+    if w.ndim == 4 and groups == 1 and w.shape[2:] == (1, 1) and tuple(stride) == (1, 1) and not any(padding):
+        tall = len(types) > 2 and w.shape[0] > w.shape[1] >= 4 * LANES
+        return 0 if "a" in kinds and w.shape[0] >= 16 and w.shape[1] >= 16 and not tall else None
+    if groups > 1 and groups == x.shape[1] and kernels.depthwise.fits(Array(None, w.dtype, w.shape, (0,) * w.ndim), groups):
+        return 0 if "b" in kinds else None
+    return None
+
+
+conv.rules["through"] = _reads_through
+
+
 @conv.infer
 def _(x, w, stride, padding, dilation, groups, algorithm="direct", precision="highest"):
     o, c, k = filter_extents(w, x.ndim - 2, groups)
@@ -276,6 +295,7 @@ def conv_transposed(
 conv_transposed.canon(_canon)
 conv_transposed.layout(channels_last)
 conv_transposed.rules["known"] = small_filter
+conv_transposed.rules["typed"] = (2,)
 conv_transposed.older = {"algorithm": "direct", "precision": "highest"}
 
 
@@ -419,6 +439,10 @@ def conv_weight_grad(
 conv_weight_grad.canon(lambda types, **attrs: _canon(types[::2], **attrs))
 conv_weight_grad.older = {"algorithm": "direct", "precision": "highest"}
 conv_weight_grad.rules["known"] = lambda arrays, **attrs: small_filter(arrays[1:], **attrs)
+
+
+conv_weight_grad.rules["typed"] = (2,)
+conv_weight_grad.rules["through"] = _reads_through
 
 
 @conv_weight_grad.infer

@@ -7,6 +7,7 @@ N batch, C channels, O output channels, G groups, P spatial extents of the outpu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tengen import kernels
@@ -47,7 +48,7 @@ def array(a: Array, parts: list[Part], offset: Dim | None = None) -> Array:
     """The memory of `a` with the axes of these parts, in order; it begins at `offset`, or where `a` does."""
     shape = [d for part in parts for d in part[0]]
     strides = [s for part in parts for s in part[1]]
-    return Array(a.id, a.dtype, tuple(shape), tuple(strides), a.offset if offset is None else offset)
+    return replace(a, shape=tuple(shape), strides=tuple(strides), offset=a.offset if offset is None else offset)
 
 
 def windows(x: Array, parts: list[Part], first: Sequence[Dim], inside: bool = False) -> tuple[Array, Border | None]:

@@ -38,6 +38,7 @@ class Group:
     anchor: Node | None = None  # the contraction or reduction inside
     rows: tuple[int, ...] | None = None  # axes of reductions computed once per row
     extra: list[Value] = field(default_factory=list)  # values stored besides the last one
+    before: list[Node] = field(default_factory=list)  # that make an operand of the contraction as it is read
 
     def reads(self) -> set[Value]:
         """What it takes from outside, and what it has inside."""
@@ -60,6 +61,8 @@ def fuse(graph: Graph) -> Graph:
             continue
         of[id(n)] = _groups_for(n, op, users, results, of)
         for group in of[id(n)]:
+            if _goes_before(group, n, users):
+                group.before.append(n)
             group.nodes.append(n)
     _join_reductions(g, of, users)
     return _rewrite(g, of, users, results)
@@ -80,7 +83,8 @@ def _groups_for(n: Node, op, users, results, of: dict[int, list[Group]]) -> list
 def _recomputes(groups: list[Group], n: Node, readers: list[Node], users, results) -> bool:
     """Whether the groups had better compute `n` each than read it: it is cheap, and they then read less than storing it
     would move."""
-    if not (_cheap(n) or _hidden(groups, n)) or not all(_fits(g, n, readers) and _room(g, n) and len(g.nodes) < MAX_NODES for g in groups):
+    joins = lambda g: (_fits(g, n, readers) or _goes_before(g, n, {n.outputs[0]: readers})) and _room(g, n) and len(g.nodes) < MAX_NODES
+    if not (_cheap(n) or _hidden(groups, n)) or not all(map(joins, groups)):
         return False
     known: dict[Value, set[Value]] = {}
     roots = lambda values: {r for v in values if v is not None for r in _roots(v, n.outputs[0].type.shape, users, results, known)}
@@ -163,15 +167,43 @@ def _group_for(n: Node, op, reading: list[Group], outside: list[Node], readers: 
             only.anchor = n
             return only
         return Group(tuple(out.type.shape), anchor=n)
+    if _through(n) is not None:
+        return Group(tuple(out.type.shape), anchor=n)
     return None
 
 
 def _fits(group: Group, n: Node, readers: list[Node]) -> bool:
     """Whether `n` may be computed inside the group: it has its shape, so nothing is computed twice, and is no operand of its
     contraction."""
-    if group.anchor in readers and "epilogue" in lookup(group.anchor.op).rules:  # type: ignore[union-attr]
+    if group.anchor in readers and {"epilogue", "through"} & lookup(group.anchor.op).rules.keys():  # type: ignore[union-attr]
         return False
     return tuple(n.outputs[0].type.shape) == group.shape
+
+
+def _goes_before(group: Group, n: Node, users) -> bool:
+    """Whether `n` makes an operand of the group's contraction, for nobody else in the group, of one value of its shape and others
+    that have one element for each channel: its kernel can compute that as it reads the value."""
+    a, v = group.anchor, n.outputs[0]
+    where = None if a is None else _through(a)
+    if where is None or a is n or lookup(n.op).kind != "elementwise" or v.type.shape != a.inputs[where].type.shape:
+        return False
+    mine = [r for r in users.get(v, ()) if r in group.nodes]
+    if not mine or not all(r in group.before or (r is a and [x is v for x in a.inputs].index(True) == where and a.inputs.count(v) == 1) for r in mine):
+        return False
+    whole = [x for x in n.inputs if x is not None and x.type.shape == v.type.shape]
+    return len(whole) == 1 and all(x is None or x is whole[0] or _per_channel(x, v) for x in n.inputs)
+
+
+def _through(n: Node) -> int | None:
+    """Which operand a contraction can compute as it reads it."""
+    rule = lookup(n.op).rules.get("through") if n.op != "fused" else None
+    return None if rule is None else rule([None if v is None else v.type for v in n.inputs], **n.attrs)
+
+
+def _per_channel(x: Value, v: Value) -> bool:
+    """Whether a value has one element for each channel (axis 1) of another, or one in all."""
+    lead = v.type.ndim - x.type.ndim
+    return lead >= 0 and all(as_int(d) == 1 or lead + i == 1 for i, d in enumerate(x.type.shape))
 
 
 def _row_value(group: Group, n: Node) -> bool:
