@@ -16,6 +16,7 @@ from itertools import groupby
 from typing import Any
 
 from tengen.base.dtype import DType
+from tengen.base.errors import VerifyError
 from tengen.kernels.schedule import Choice, S, Schedules, answer
 from tengen.loops.builder import Builder
 from tengen.loops.lang import Buffer, Expr, Index, Kernel, as_int, var
@@ -43,8 +44,8 @@ def contiguous_strides(shape: Sequence[Index], order: Sequence[int] | None = Non
 
 @dataclass(frozen=True)
 class Array:
-    """A strided window on buffer `id` of the program. through: what is made of an element before it is used (`source.Through`), by
-    strategies that know of it."""
+    """A strided window on buffer `id` of the program. through: what an element goes through as it is read (`source.Through`), for
+    strategies that know of it; others get what `pointwise.stored` makes."""
 
     id: Hashable
     dtype: DType
@@ -153,7 +154,9 @@ class KernelBuilder(Builder):
         return tuple(self._by_id)
 
     def read(self, a: Array) -> Buffer:
-        """The buffer of an array that the kernel reads."""
+        """The buffer of an array that the kernel reads as it lies."""
+        if a.through is not None:
+            raise VerifyError(f"kernel {self.name}: an array that is computed as it is read; help: pointwise.stored")
         if a.id in self.local:
             return self.local[a.id]
         if a.id not in self._by_id:

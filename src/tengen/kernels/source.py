@@ -242,11 +242,12 @@ class Ending:
 
 @dataclass(frozen=True, eq=False)
 class Through:
-    """What an element of an image goes through as it is read: `final`, in which the element is `given`, and of everything else there is
-    one value for each channel, axis 1."""
+    """What an element of an image goes through as it is read: `final`, in which the element is `given`, and of everything else there
+    is one value for each channel (axis 1), or one in all. whole: the same as a source of its own."""
 
     final: Source
     given: Source
+    whole: Source
 
     def beside(self, k: KernelBuilder, channel: Index, count: Expr | None) -> Callable[[Expr], Expr]:
         """What is made of a vector of elements of LANES channels from `channel` on; what is read for it is read now."""

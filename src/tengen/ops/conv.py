@@ -6,8 +6,6 @@ N batch, C channels, O output channels, G groups, S spatial extents of the image
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
@@ -21,10 +19,12 @@ from tengen.ir.types import Dim, TensorType
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Literal, moved
-from tengen.loops.lang import LANES, as_int
+from tengen.loops.lang import as_int
 from tengen.ops.contract import chosen_precision, in_dtype
 from tengen.ops.conv_parts import (
+    add_axis,
     array,
+    beside,
     by_pixels,
     by_role,
     dense_image,
@@ -32,6 +32,9 @@ from tengen.ops.conv_parts import (
     filter_parts,
     image_parts,
     part,
+    read_through,
+    readable,
+    tall,
     windows,
 )
 from tengen.ops.define import Case, composite, primitive, with_epilogue
@@ -40,11 +43,7 @@ from tengen.ops.shape import reshape
 
 if TYPE_CHECKING:
     from tengen.kernels.strips import Window
-    from tengen.ops.conv_parts import Part
     from tengen.tensor import Tensor
-
-
-BESIDE = 4 << 20  # bytes of a gradient at least whose zeros are written past the caches, beside what is computed
 
 
 def per_axis(value, n: int, name: str) -> tuple[int, ...]:
@@ -191,23 +190,7 @@ conv.rules["known"] = small_filter
 conv.older = {"algorithm": "direct", "precision": "highest"}
 
 
-def _reads_through(types, stride, padding, groups, precision="highest", **attrs) -> int | None:
-    """Which operand can be computed as it is read: images of pointwise convolutions."""
-    import os
-    kinds = os.environ.get("TG_THROUGH", "ac")
-    x, w = types[0], types[2] if len(types) > 2 else types[1]
-    sizes = [as_int(d) for d in (*x.shape, *w.shape)]
-    if None in sizes or x.dtype is not float32 or w.dtype is not float32 or precision != "highest" or len(stride) != 2 or 0 in sizes:
-        return None
-    if w.ndim == 4 and groups == 1 and w.shape[2:] == (1, 1) and tuple(stride) == (1, 1) and not any(padding):
-        tall = len(types) > 2 and w.shape[0] > w.shape[1] >= 4 * LANES
-        return 0 if "a" in kinds and w.shape[0] >= 16 and w.shape[1] >= 16 and not tall else None
-    if groups > 1 and groups == x.shape[1] and kernels.depthwise.fits(Array(None, w.dtype, w.shape, (0,) * w.ndim), groups):
-        return 0 if "b" in kinds else None
-    return None
-
-
-conv.rules["through"] = _reads_through
+conv.rules["through"] = read_through
 
 
 @conv.infer
@@ -222,7 +205,8 @@ def _(x, w, stride, padding, dilation, groups, algorithm="direct", precision="hi
 @with_epilogue(conv)
 def _(lo, ins, outs, epilogue, stride, padding, dilation, groups, algorithm="direct", precision="highest"):
     out, n = outs[0], len(stride)
-    x, w = (in_dtype(lo, a, promote(ins[0].dtype, ins[1].dtype)) for a in ins)
+    image = readable(lo, ins[0], out.strides[1])
+    x, w = (in_dtype(lo, a, promote(ins[0].dtype, ins[1].dtype)) for a in (image, ins[1]))
     if algorithm != "direct":
         return kernels.winograd.winograd(lo, kernels.halo.image(lo, x), w, out, int(algorithm[-1]), padding, epilogue)
     if n == 2 and kernels.depthwise.fits(w, groups):
@@ -368,7 +352,7 @@ def _by_phases(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, di
     kernel = [as_int(d) or 0 for d in f["k"][0]]
     taps = [[kernels.depthwise.reached(*args, phase) for phase in range(args[1])] for args in zip(kernel, stride, padding, dilation)]
     y = kernels.halo.image(lo, y)
-    zeros = _beside(out, stride, taps)
+    zeros = beside(out, stride, taps)
     if not zeros and any(not phase for axis in taps for phase in axis):
         pointwise(lo, [Literal(0, out.dtype)], [out], "zero")
     x, gradient = image_parts(out, groups), image_parts(y, groups)
@@ -381,40 +365,19 @@ def _by_phases(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, di
         for i, t in enumerate(chosen):
             st, ws, os_ = y.strides[i + 2], f["k"][1][i], out.strides[i + 2]
             (first, position), (second, other) = t[0], t[1] if len(t) > 1 else t[0]
-            _add_axis(m, (out.shape[i + 2] + (stride[i] - 1 - phases[i])) // stride[i], st, (i, 1))
-            _add_axis(k, len(t), (second - first) * st, (i, second - first))
-            _add_axis(filter_k, len(t), (other - position) * ws)
-            _add_axis(place, m[0][-1], stride[i] * os_)
+            add_axis(m, (out.shape[i + 2] + (stride[i] - 1 - phases[i])) // stride[i], st, (i, 1))
+            add_axis(k, len(t), (second - first) * st, (i, second - first))
+            add_axis(filter_k, len(t), (other - position) * ws)
+            add_axis(place, m[0][-1], stride[i] * os_)
             at_w, at_out = at_w + position * ws, at_out + phases[i] * os_
             begins.append(first)
-        _add_axis(k, gradient["c"][0][0], gradient["c"][1][0])
+        add_axis(k, gradient["c"][0][0], gradient["c"][1][0])
         a, border = windows(y, [gradient["g"], m, k], begins)
         b = array(w, [f["g"], filter_k, f["o"], f["c"]], at_w)
         c = array(out, [x["g"], place, x["c"]], at_out)
         kernels.contraction.contract(
             lo, a, b, c, g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed", border=border, pairs=pairs, zeros=zeros
         )
-
-
-def _beside(out: Array, stride: Sequence[int], taps: list[list[list]]) -> tuple[Dim, ...]:
-    """Where one phase of the pixels alone has terms, all have as many pixels, and out is more than stays in a cache: how far from
-    it in memory the others begin. Their zeros are stored while it is computed."""
-    reached = [[phase for phase, t in enumerate(axis) if t] for axis in taps]
-    whole = all(as_int(d % s) == 0 for d, s in zip(out.shape[2:], stride))
-    size = as_int(math.prod(out.shape)) or 0
-    if not whole or any(len(phases) != 1 for phases in reached) or size * out.dtype.size < BESIDE:
-        return ()
-    far = [
-        sum((p - only[0]) * st for p, only, st in zip(phases, reached, out.strides[2:]))
-        for phases in product(*(range(s) for s in stride))
-    ]
-    return tuple(d for d in far if as_int(d) != 0)
-
-
-def _add_axis(part: Part, extent: Dim, stride: Dim, step: tuple[int, Dim] | None = None) -> None:
-    """One more axis of a part."""
-    for column, value in zip(part, (extent, stride, step)):
-        column.append(value)
 
 
 @conv_transposed.vjp
@@ -442,7 +405,7 @@ conv_weight_grad.rules["known"] = lambda arrays, **attrs: small_filter(arrays[1:
 
 
 conv_weight_grad.rules["typed"] = (2,)
-conv_weight_grad.rules["through"] = _reads_through
+conv_weight_grad.rules["through"] = read_through
 
 
 @conv_weight_grad.infer
@@ -457,15 +420,16 @@ def _(arrays, out, **attrs):
     lead = len(out.shape) - n - 2  # 1 where the groups are an axis of their own
     window = list(range(lead + 2, len(out.shape)))
     sides = [as_int(d) for d in out.shape[lead:]]
-    if None not in sides and set(sides[2:]) | set(attrs["stride"]) == {1} and sides[0] > sides[1] >= 4 * LANES:  # type: ignore[operator]
-        return [*range(lead), *window, lead, lead + 1]  # tall products are faster than wide ones, of whole tiles
+    if None not in sides and set(sides[2:]) == {1} and tall(sides[:2], attrs["stride"]):  # type: ignore[arg-type]
+        return [*range(lead), *window, lead, lead + 1]
     return [*range(lead), *window, lead + 1, lead]
 
 
 @conv_weight_grad.lower
 def _(lo, ins, outs, stride, padding, dilation, groups, algorithm="direct", precision="highest"):
     out, n = outs[0], len(stride)
-    x, g = in_dtype(lo, ins[0], out.dtype), in_dtype(lo, ins[1], out.dtype)
+    image = readable(lo, ins[0], 1 if groups > 1 else out.strides[0])
+    x, g = in_dtype(lo, image, out.dtype), in_dtype(lo, ins[1], out.dtype)
     if algorithm != "direct":
         images = kernels.halo.image(lo, x), kernels.halo.image(lo, g)
         return kernels.winograd_weights.winograd_weights(lo, *images, out, int(algorithm[-1]), padding, "conv_weight_grad")

@@ -200,11 +200,11 @@ def _lower_fused(lo: Lowering, body: Graph, ins: Sequence[Array | None], outs: S
 
 
 def _lower_epilogue(lo, body: Graph, anchor: Node, env: dict[Value, Source], outs: Sequence[Array], name: str) -> None:
-    """A contraction whose result goes through pointwise nodes before it is stored."""
+    """A contraction whose result goes through pointwise nodes before it is stored, or whose operand as it is read."""
     op = lookup(anchor.op)
     made = _before(body, anchor)
     arrays = []
-    for i, v in enumerate(anchor.inputs):
+    for v in anchor.inputs:
         s = None if v is None else env[v] if v not in made else _through(env, v, made)
         if s is not None and not isinstance(s, Leaf):
             raise VerifyError(f"{anchor.op}: an operand of a contraction must be stored")
@@ -239,10 +239,14 @@ def _through(env: dict[Value, Source], v: Value, made: dict[Value, Node]) -> Lea
     while chain[-1] in made:
         chain.append(next(x for x in made[chain[-1]].inputs if x is not None and x.type.shape == v.type.shape))
     root = env[chain[-1]]
-    given = Given(tuple(v.type.shape), root.dtype)
-    here: dict[Value | None, Source | None] = {**env, chain[-1]: given, None: None}
-    for x in reversed(chain[:-1]):
-        m = made[x]
-        here[x] = lookup(m.op).rules["source"]([here[y] for y in m.inputs], x.type, **m.attrs)
     assert isinstance(root, Leaf)
-    return Leaf(replace(root.array, through=Through(here[v], given)))  # type: ignore[arg-type]
+
+    def computed(element: Source) -> Source:
+        of = {**env, chain[-1]: element}
+        for x in reversed(chain[:-1]):
+            m = made[x]
+            of[x] = lookup(m.op).rules["source"]([None if y is None else of[y] for y in m.inputs], x.type, **m.attrs)
+        return of[v]
+
+    given = Given(root.shape, root.dtype)
+    return Leaf(replace(root.array, through=Through(computed(given), given, computed(root))))
