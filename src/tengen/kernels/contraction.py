@@ -124,7 +124,7 @@ def by_chunks(
         steps = (*border.steps[:axis], None if inner is None else (inner[0], inner[1] * group), *border.steps[axis:])
         border = replace(border, steps=tuple(steps[i] for i in turned))
     batch = left.shape[: k - 1]
-    results = _across(out, m) if border is None else tuple(range(m + n))
+    results = _across(out, m) if border is None and a.through is None else tuple(range(m + n))
     kept = border is None and epilogue is None and out.dtype is a.dtype.compute  # sums so far, in out
     count = _waves(batch, product(out.shape), out.dtype.size) if kept and not lo.repeats else 1
     batch = (batch[0] // count, *batch[1:])

@@ -17,7 +17,7 @@ from tengen.passes.constants import Evaluate, fold_constants
 from tengen.passes.fuse import fuse
 from tengen.passes.narrow import narrow
 
-CLEANUP = [remove_examples, remove_dead_code, remove_identities, remove_broadcasts, merge_common]
+CLEANUP = [remove_dead_code, remove_identities, remove_examples, remove_broadcasts, merge_common]
 
 
 def infer(name: str, types: list[TensorType | None], attrs: dict[str, Any]) -> Sequence[TensorType]:
