@@ -50,7 +50,8 @@ def contract(
     """out[g, m, n] = the sum over k of a[g, m, k] * b[g, k, n].
 
     Shapes:   a ([g], [m], [k]), b ([g], [k], [n]), out ([g], [m], [n]), where g, m, k, n are the numbers of axes of each
-              role, each may be 0; strides are arbitrary (0, negative, overlapping windows), known or not
+              role, each may be 0; strides are arbitrary (0, negative, overlapping windows), known or not. `a` may be computed as
+            it is read (`Array.through`), if out is dense along n
     Dtypes:   a and b of one dtype, not bool; float16 and bfloat16 are computed in float32; integers wrap
     Args:
         epilogue: makes what is stored from the sum (in the dtype computed in), at coordinates of out, a vector or not;
@@ -67,7 +68,7 @@ def contract(
     if g == 0 and chunk is None and not zeros and (parts := chunk_axes(a.shape[m:], out.shape[:m], out.shape[m:])) is not None:
         return by_chunks(lo, a, b, out, m, n, parts, epilogue, name, border, pairs)
     p = normalise(a, b, out, g, m, k, n, epilogue, chunk, name, border, pairs, zeros)
-    if border is not None or pairs or zeros:
+    if border is not None or pairs or zeros or p.through is not None:
         register_tile(lo, p)
     elif fits(p):
         channelwise(lo, p)
@@ -123,7 +124,7 @@ def by_chunks(
         steps = (*border.steps[:axis], None if inner is None else (inner[0], inner[1] * group), *border.steps[axis:])
         border = replace(border, steps=tuple(steps[i] for i in turned))
     batch = left.shape[: k - 1]
-    results = _across(out, m) if border is None else tuple(range(m + n))
+    results = _across(out, m) if border is None and a.through is None else tuple(range(m + n))
     kept = border is None and epilogue is None and out.dtype is a.dtype.compute  # sums so far, in out
     count = _waves(batch, product(out.shape), out.dtype.size) if kept and not lo.repeats else 1
     batch = (batch[0] // count, *batch[1:])

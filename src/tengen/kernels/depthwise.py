@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tengen.base.dtype import DType, bool_
@@ -167,7 +167,8 @@ def stencil(
 ) -> None:
     """out[n, c, first + step_out * Y] = the sum over taps of src[n, c, step_in * Y + tap] * weights[tap.weight, c].
 
-    Shapes: src (N, C, H, W), out (N, C, P, Q), both dense along C; weights (T, C), dense. What lies outside of src is zero.
+    Shapes: src (N, C, H, W), out (N, C, P, Q), both dense along C; weights (T, C), dense. What lies outside of src is zero;
+        src may be computed as it is read (`Array.through`).
     """
     if any(as_int(d) == 0 for d in out.shape):
         return
@@ -176,7 +177,8 @@ def stencil(
 
 class _Stencil:
     def __init__(self, lo: Lowering, src: Array, weights: Array, out: Array, epilogue, step_in, step_out, name: str):
-        self.lo, self.src, self.weights, self.out = lo, src, weights, out
+        self.lo, self.src, self.weights, self.out = lo, replace(src, through=None), weights, out
+        self.through, self.make = src.through, None
         self.epilogue, self.step_in, self.step_out = epilogue, step_in, step_out
         self.k = lo.kernel(name)
         self.compute, self.stream = src.dtype.compute, streams([out])
@@ -260,6 +262,7 @@ class _Stencil:
         for c, count in self.each_channel():
             if p.first == (0, 0):
                 self.fetch(p, y, x, n, c)
+            self.read_beside(c, count)
             acc = [self.k.var(const(0, self.compute, LANES), name="acc") for _ in range(n)]
             for line in dict.fromkeys(t.y for t in p.taps):
                 self.line(p, line, acc, y, x, c, count, outside)
@@ -281,7 +284,7 @@ class _Stencil:
                     column = i * sx + tap.x
                     if column not in seen:
                         v = None if outside(column) else k.load(src, base + column * self.src.strides[3], LANES, count)
-                        seen[column] = zero if v is None else k.let(cast(v, self.compute))
+                        seen[column] = zero if v is None else k.let(self.made(v))
                     sums[i] = k.let(multiply_add(seen[column], w, sums[i]))
             for a, v in zip(acc, sums):
                 a.set(v)
@@ -308,6 +311,7 @@ class _Stencil:
         """One pixel, wherever it lies."""
         k = self.k
         acc: Expr = const(0, self.compute, LANES)
+        self.read_beside(c, count)
         for tap in p.taps:
             v = self.masked(y * self.step_in[0] + tap.y, x * self.step_in[1] + tap.x, c, count)
             acc = k.let(multiply_add(v, self.weight(tap, c, count), acc))
@@ -317,8 +321,16 @@ class _Stencil:
         """The channels of a pixel; zeros outside of the image."""
         k, v = self.k, self.k.var(const(0, self.compute, LANES), name="pixel")
         with k.if_(k.let(self.within(y, 2) & self.within(x, 3))):
-            v.set(cast(k.load(k.read(self.src), self.at(y, x, c), LANES, count), self.compute))
+            v.set(self.made(k.load(k.read(self.src), self.at(y, x, c), LANES, count)))
         return v.value
+
+    def read_beside(self, c: Expr, count: Expr | None) -> None:
+        """Reads what is needed beside pixels to make what is multiplied, if that is not the pixels themselves."""
+        self.make = None if self.through is None else self.through.beside(self.k, c, count)
+
+    def made(self, pixel: Expr) -> Expr:
+        """What is multiplied, of a vector of a pixel's channels."""
+        return cast(pixel if self.make is None else self.make(pixel), self.compute)
 
     def within(self, i: Expr, axis: int) -> Expr:
         """Whether a row or a column is one of the image."""
@@ -372,6 +384,7 @@ class _Weights(_Stencil):
             last = k.let(minimum(lines, first + group))
             for c, count in self.each_channel():
                 self.plan(c, group)
+                self.read_beside(c, count)
                 acc = [k.var(const(0, self.compute, LANES), name="acc") for _ in self.taps]
                 with k.loop(first, last, name="line") as line:
                     self.n, y = unflatten(k, line, (self.grad.shape[0], self.grad.shape[2]))
@@ -429,7 +442,7 @@ class _Weights(_Stencil):
                     column = i * sx + tap.x
                     if column not in seen:
                         v = k.load(k.read(self.src), base + column * self.src.strides[3], LANES, count)
-                        seen[column] = k.let(cast(v, self.compute))
+                        seen[column] = k.let(self.made(v))
                     a.set(multiply_add(seen[column], gs[i], a.value))
 
     def add(self, partial: Array, chunks: Expr) -> None:

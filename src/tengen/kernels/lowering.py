@@ -13,8 +13,10 @@ import contextlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any
 
 from tengen.base.dtype import DType
+from tengen.base.errors import VerifyError
 from tengen.kernels.schedule import Choice, S, Schedules, answer
 from tengen.loops.builder import Builder
 from tengen.loops.lang import Buffer, Expr, Index, Kernel, as_int, var
@@ -42,13 +44,15 @@ def contiguous_strides(shape: Sequence[Index], order: Sequence[int] | None = Non
 
 @dataclass(frozen=True)
 class Array:
-    """A strided window on buffer `id` of the program."""
+    """A strided window on buffer `id` of the program. through: what an element goes through as it is read (`source.Through`), for
+    strategies that know of it; others get what `pointwise.stored` makes."""
 
     id: Hashable
     dtype: DType
     shape: tuple[Index, ...]
     strides: tuple[Index, ...]
     offset: Index = 0
+    through: Any = None
 
     @property
     def ndim(self) -> int:
@@ -150,7 +154,9 @@ class KernelBuilder(Builder):
         return tuple(self._by_id)
 
     def read(self, a: Array) -> Buffer:
-        """The buffer of an array that the kernel reads."""
+        """The buffer of an array that the kernel reads as it lies."""
+        if a.through is not None:
+            raise VerifyError(f"kernel {self.name}: an array that is computed as it is read; help: pointwise.stored")
         if a.id in self.local:
             return self.local[a.id]
         if a.id not in self._by_id:

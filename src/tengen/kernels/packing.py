@@ -252,6 +252,8 @@ def copy_rows(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: 
                 step = inner.step
                 index = here + i if as_int(step) == 1 else ramp() * step + (here + i * step)
                 x = k.load(src, index, LANES, count)
+                if p.through is not None:
+                    x = p.through.beside(k, k.let(c0 + i), count)(x)
                 k.store(dst, there + i, cast(x, dst.dtype), None if t.along_k else count)
     if t.along_k:
         pad_rows(k, p, t, ms, ks, dst)
@@ -267,6 +269,8 @@ def copy_tiles(k: KernelBuilder, p: Problem, t: Tile, base: Expr, tiles: Range, 
 
         def tile(number: Expr, count: Expr | None) -> None:
             x = k.load(src, here + t.row(number), LANES, count)
+            if p.through is not None:
+                x = p.through.beside(k, k.let(t.row(number)), count)(x)
             k.store(dst, there + (number - tiles[0]) * apart, cast(x, dst.dtype))
 
         with k.loop(*tiles, name="tile") as number:

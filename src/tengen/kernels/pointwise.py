@@ -133,6 +133,15 @@ def _rows_ahead(sources: Sequence[Source], shape: Sequence[Index]) -> Expr | Non
     return minimum(maximum(const(FETCHED) // maximum(as_expr(shape[-1]) * sources[0].dtype.size, 1), 1), FARTHEST)
 
 
+def stored(lo: Lowering, a: Array) -> Array:
+    """The array; what is computed as it is read (`Array.through`) is written to memory before."""
+    if a.through is None:
+        return a
+    t = lo.temp(a.dtype, a.shape, memory_order(a))
+    pointwise(lo, [a.through.whole], [t], "stored")
+    return t
+
+
 def copy(lo: Lowering, src: Array, dst: Array, name: str = "copy") -> None:
     """dst[...] = src, elementwise, with broadcasting."""
     pointwise(lo, [Leaf(src)], [dst], name)

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tengen.base.dtype import DType, float32, uint32
+from tengen.base.errors import VerifyError
 from tengen.kernels.axes import store_at
 from tengen.kernels.chunks import Chunks, Walk, merge
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
-from tengen.kernels.source import At, Ending
+from tengen.kernels.source import At, Ending, Through
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Buffer, Expr, Index, as_int, cast, const, dot2, fma, maximum, minimum
 
@@ -68,7 +69,8 @@ def extents(axes: Sequence[Axis]) -> tuple[Index, ...]:
 @dataclass(frozen=True)
 class Problem:
     """out[g, m, n] = the sum over k of a[g, m, k] * b[g, k, n]; n is at most one axis, the vector axis. `pairs`: of elements
-    rounded to bfloat16, two terms at a time by `dot2`. `zeros`: so far from each element of out in memory lies one that becomes 0."""
+    rounded to bfloat16, two terms at a time by `dot2`. `zeros`: so far from each element of out in memory lies one that becomes 0.
+    `through`: what is made of elements of `a` as they are copied; the side of `a` that is dense, k or m, is its channels."""
 
     a: Array
     b: Array
@@ -83,6 +85,7 @@ class Problem:
     border: Border | None = None
     pairs: bool = False
     zeros: tuple[Index, ...] = ()
+    through: Through | None = None
 
     @property
     def packed(self) -> DType:
@@ -139,8 +142,8 @@ class Problem:
         """What is computed, as text: all that a schedule may depend on. What an epilogue does is not in it."""
         roles = " ".join(f"{r}{[(x.extent, x.a, x.b, x.out) for x in getattr(self, r)]}" for r in "gmnk")
         chunks = f"{list(self.chunks.extents)} by {self.chunks.run}"
-        pairs = " in pairs" if self.pairs else ""
-        return f"contract {self.a.dtype} x {self.b.dtype} -> {self.out.dtype} {roles} chunks {chunks}{pairs}"
+        more = (" in pairs" if self.pairs else "") + (" computed" if self.through is not None else "")
+        return f"contract {self.a.dtype} x {self.b.dtype} -> {self.out.dtype} {roles} chunks {chunks}{more}"
 
     def walk(self, role: str, operand: str) -> Walk:
         """The axes of a role as one walk in an operand."""
@@ -149,6 +152,8 @@ class Problem:
 
     def swapped(self) -> Problem:
         """The same sums with a and b, m and n exchanged."""
+        if self.through is not None:
+            raise VerifyError(f"{self.name}: columns cannot be computed as they are read; help: pointwise.stored")
         turn = lambda axes: tuple(replace(x, a=x.b, b=x.a) for x in axes)
         return replace(self, a=self.b, b=self.a, g=turn(self.g), m=turn(self.n), n=turn(self.m), k=turn(self.k))
 
@@ -255,7 +260,10 @@ def normalise(
     ms = [Axis(out.shape[g + i], a.strides[g + i], 0, out.strides[g + i], g + i, pixel[g + i]) for i in range(m)]
     ns = [Axis(out.shape[g + m + i], 0, b.strides[g + k + i], out.strides[g + m + i], g + m + i) for i in range(n)]
     ks = [Axis(a.shape[g + m + i], a.strides[g + m + i], b.strides[g + i], pixel=pixel[g + m + i]) for i in range(k)]
-    p = Problem(a, b, out, _present(gs), _present(ms), _present(ns), _present(ks), chunks, epilogue, name, border, pairs, zeros)
+    p = Problem(
+        replace(a, through=None), b, out, _present(gs), _present(ms), _present(ns), _present(ks), chunks, epilogue, name, border, pairs,
+        zeros, a.through,
+    )  # fmt: skip
     return _turned(p, isinstance(b.id, tuple) and b.id[:1] == ("const",))
 
 

@@ -240,6 +240,38 @@ class Ending:
         return self.final.reads(self.place(at))
 
 
+@dataclass(frozen=True, eq=False)
+class Through:
+    """What an element of an image goes through as it is read: `final`, in which the element is `given`, and of everything else there
+    is one value for each channel (axis 1), or one in all. whole: the same as a source of its own."""
+
+    final: Source
+    given: Source
+    whole: Source
+
+    def beside(self, k: KernelBuilder, channel: Index, count: Expr | None) -> Callable[[Expr], Expr]:
+        """What is made of a vector of elements of LANES channels from `channel` on; what is read for it is read now."""
+        coords: list[Index] = [0] * len(self.final.shape)
+        coords[1] = channel
+        at = At(tuple(coords), 1, count)
+        self._others(k, self.final, at)
+
+        def make(value: Expr) -> Expr:
+            mine = replace(at, memo={**at.memo, self.given: cast(value, self.given.dtype)})
+            return self.final.at(k, mine)
+
+        return make
+
+    def _others(self, k: KernelBuilder, s: Source, at: At) -> bool:
+        """Reads what is not made of the element; whether `s` is."""
+        if s is self.given:
+            return True
+        inner = [self._others(k, o, at) for o in s.operands] if isinstance(s, Elementwise) else []
+        if not any(inner):
+            s.at(k, at)
+        return any(inner)
+
+
 def moved(epilogue: Callable, place: Callable[[At], At]) -> Callable:
     """The epilogue for sums at other coordinates: `place` makes of them those that it knows."""
     if isinstance(epilogue, Ending):

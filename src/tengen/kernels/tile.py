@@ -332,7 +332,7 @@ def _near(p: Problem, target: Machine | None) -> bool:
 def _readable(p: Problem, s: Register, narrow: bool) -> bool:
     """Whether rows of `a` can be read where they lie: at one distance, dense along one side, and not all of a tile in the same
     cache sets. Nothing may be read past the last row, so tiles must have exactly as many as there are."""
-    if not s.along_k and not _known(p):
+    if p.through is not None or (not s.along_k and not _known(p)):
         return False
     if p.a.dtype is not (bfloat16 if p.pairs else p.compute) or (p.pairs and not (p.even and s.along_k)):
         return False
@@ -348,12 +348,14 @@ def _side_by_side(p: Problem) -> bool:
 
 def _dense_along_m(p: Problem) -> bool:
     """Whether rows of `a` can be read along m where they lie."""
+    if p.through is not None:
+        return False
     return not _along_k(p) and p.border is None and p.a.dtype is p.compute and not p.pairs and _at_one_distance(p, "m", "a")
 
 
 def _dense_along_k(p: Problem) -> bool:
     """Whether rows of `a` can be read along k where they lie."""
-    if p.a.dtype is not (bfloat16 if p.pairs else p.compute) or (p.pairs and not p.even):
+    if p.through is not None or p.a.dtype is not (bfloat16 if p.pairs else p.compute) or (p.pairs and not p.even):
         return False
     return _along_k(p) and p.border is None and _at_one_distance(p, "k", "a")
 

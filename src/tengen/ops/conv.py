@@ -6,8 +6,6 @@ N batch, C channels, O output channels, G groups, S spatial extents of the image
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
@@ -21,10 +19,12 @@ from tengen.ir.types import Dim, TensorType
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Literal, moved
-from tengen.loops.lang import LANES, as_int
+from tengen.loops.lang import as_int
 from tengen.ops.contract import chosen_precision, in_dtype
 from tengen.ops.conv_parts import (
+    add_axis,
     array,
+    beside,
     by_pixels,
     by_role,
     dense_image,
@@ -34,6 +34,9 @@ from tengen.ops.conv_parts import (
     out_extent,
     part,
     per_axis,
+    read_through,
+    readable,
+    tall,
     windows,
 )
 from tengen.ops.define import Case, composite, primitive, with_epilogue
@@ -42,11 +45,7 @@ from tengen.ops.shape import reshape
 
 if TYPE_CHECKING:
     from tengen.kernels.strips import Window
-    from tengen.ops.conv_parts import Part
     from tengen.tensor import Tensor
-
-
-BESIDE = 4 << 20  # bytes of a gradient at least whose zeros are written past the caches, beside what is computed
 
 
 def _canon(types, stride, padding, dilation, groups, **more):
@@ -175,6 +174,9 @@ conv.rules["known"] = small_filter
 conv.older = {"algorithm": "direct", "precision": "highest"}
 
 
+conv.rules["through"] = read_through
+
+
 @conv.infer
 def _(x, w, stride, padding, dilation, groups, algorithm="direct", precision="highest"):
     o, c, k = filter_extents(w, x.ndim - 2, groups)
@@ -187,7 +189,8 @@ def _(x, w, stride, padding, dilation, groups, algorithm="direct", precision="hi
 @with_epilogue(conv)
 def _(lo, ins, outs, epilogue, stride, padding, dilation, groups, algorithm="direct", precision="highest"):
     out, n = outs[0], len(stride)
-    x, w = (in_dtype(lo, a, promote(ins[0].dtype, ins[1].dtype)) for a in ins)
+    image = readable(lo, ins[0], out.strides[1])
+    x, w = (in_dtype(lo, a, promote(ins[0].dtype, ins[1].dtype)) for a in (image, ins[1]))
     if algorithm != "direct":
         return kernels.winograd.winograd(lo, kernels.halo.image(lo, x), w, out, int(algorithm[-1]), padding, epilogue)
     if n == 2 and kernels.depthwise.fits(w, groups):
@@ -260,6 +263,7 @@ def conv_transposed(
 conv_transposed.canon(_canon)
 conv_transposed.layout(channels_last)
 conv_transposed.rules["known"] = small_filter
+conv_transposed.rules["typed"] = (2,)
 conv_transposed.older = {"algorithm": "direct", "precision": "highest"}
 
 
@@ -332,7 +336,7 @@ def _by_phases(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, di
     kernel = [as_int(d) or 0 for d in f["k"][0]]
     taps = [[kernels.depthwise.reached(*args, phase) for phase in range(args[1])] for args in zip(kernel, stride, padding, dilation)]
     y = kernels.halo.image(lo, y)
-    zeros = _beside(out, stride, taps)
+    zeros = beside(out, stride, taps)
     if not zeros and any(not phase for axis in taps for phase in axis):
         pointwise(lo, [Literal(0, out.dtype)], [out], "zero")
     x, gradient = image_parts(out, groups), image_parts(y, groups)
@@ -345,40 +349,19 @@ def _by_phases(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, di
         for i, t in enumerate(chosen):
             st, ws, os_ = y.strides[i + 2], f["k"][1][i], out.strides[i + 2]
             (first, position), (second, other) = t[0], t[1] if len(t) > 1 else t[0]
-            _add_axis(m, (out.shape[i + 2] + (stride[i] - 1 - phases[i])) // stride[i], st, (i, 1))
-            _add_axis(k, len(t), (second - first) * st, (i, second - first))
-            _add_axis(filter_k, len(t), (other - position) * ws)
-            _add_axis(place, m[0][-1], stride[i] * os_)
+            add_axis(m, (out.shape[i + 2] + (stride[i] - 1 - phases[i])) // stride[i], st, (i, 1))
+            add_axis(k, len(t), (second - first) * st, (i, second - first))
+            add_axis(filter_k, len(t), (other - position) * ws)
+            add_axis(place, m[0][-1], stride[i] * os_)
             at_w, at_out = at_w + position * ws, at_out + phases[i] * os_
             begins.append(first)
-        _add_axis(k, gradient["c"][0][0], gradient["c"][1][0])
+        add_axis(k, gradient["c"][0][0], gradient["c"][1][0])
         a, border = windows(y, [gradient["g"], m, k], begins)
         b = array(w, [f["g"], filter_k, f["o"], f["c"]], at_w)
         c = array(out, [x["g"], place, x["c"]], at_out)
         kernels.contraction.contract(
             lo, a, b, c, g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed", border=border, pairs=pairs, zeros=zeros
         )
-
-
-def _beside(out: Array, stride: Sequence[int], taps: list[list[list]]) -> tuple[Dim, ...]:
-    """Where one phase of the pixels alone has terms, all have as many pixels, and out is more than stays in a cache: how far from
-    it in memory the others begin. Their zeros are stored while it is computed."""
-    reached = [[phase for phase, t in enumerate(axis) if t] for axis in taps]
-    whole = all(as_int(d % s) == 0 for d, s in zip(out.shape[2:], stride))
-    size = as_int(math.prod(out.shape)) or 0
-    if not whole or any(len(phases) != 1 for phases in reached) or size * out.dtype.size < BESIDE:
-        return ()
-    far = [
-        sum((p - only[0]) * st for p, only, st in zip(phases, reached, out.strides[2:]))
-        for phases in product(*(range(s) for s in stride))
-    ]
-    return tuple(d for d in far if as_int(d) != 0)
-
-
-def _add_axis(part: Part, extent: Dim, stride: Dim, step: tuple[int, Dim] | None = None) -> None:
-    """One more axis of a part."""
-    for column, value in zip(part, (extent, stride, step)):
-        column.append(value)
 
 
 @conv_transposed.vjp
@@ -405,6 +388,10 @@ conv_weight_grad.older = {"algorithm": "direct", "precision": "highest"}
 conv_weight_grad.rules["known"] = lambda arrays, **attrs: small_filter(arrays[1:], **attrs)
 
 
+conv_weight_grad.rules["typed"] = (2,)
+conv_weight_grad.rules["through"] = read_through
+
+
 @conv_weight_grad.infer
 def _(x, g, like, stride, padding, dilation, groups, algorithm="direct", precision="highest"):
     _check_gradient(x, like, g, stride=stride, padding=padding, dilation=dilation, groups=groups)
@@ -417,16 +404,17 @@ def _(arrays, out, **attrs):
     lead = len(out.shape) - n - 2  # 1 where the groups are an axis of their own
     window = list(range(lead + 2, len(out.shape)))
     outs, ins = map(as_int, out.shape[lead : lead + 2])
-    straight = {*map(as_int, out.shape[lead + 2 :]), *attrs["stride"]} == {1}
-    if outs is not None and ins is not None and straight and outs > ins >= 4 * LANES:
-        return [*range(lead), *window, lead, lead + 1]  # tall products are faster than wide ones, of whole tiles
+    straight = {*map(as_int, out.shape[lead + 2 :])} == {1}
+    if outs is not None and ins is not None and straight and tall((outs, ins), attrs["stride"]):
+        return [*range(lead), *window, lead, lead + 1]
     return [*range(lead), *window, lead + 1, lead]
 
 
 @conv_weight_grad.lower
 def _(lo, ins, outs, stride, padding, dilation, groups, algorithm="direct", precision="highest"):
     out, n = outs[0], len(stride)
-    x, g = in_dtype(lo, ins[0], out.dtype), in_dtype(lo, ins[1], out.dtype)
+    image = readable(lo, ins[0], 1 if groups > 1 else out.strides[0])
+    x, g = in_dtype(lo, image, out.dtype), in_dtype(lo, ins[1], out.dtype)
     if algorithm != "direct":
         images = kernels.halo.image(lo, x), kernels.halo.image(lo, g)
         return kernels.winograd_weights.winograd_weights(lo, *images, out, int(algorithm[-1]), padding, "conv_weight_grad")

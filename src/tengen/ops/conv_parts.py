@@ -6,7 +6,10 @@ N batch, C channels, O output channels, G groups, P spatial extents of the outpu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
 from operator import index
 from typing import TYPE_CHECKING
 
@@ -14,10 +17,12 @@ from tengen import kernels
 from tengen.base.errors import ShapeError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.lowering import Array, Lowering
-from tengen.loops.lang import as_int
+from tengen.loops.lang import LANES, as_int
 
 if TYPE_CHECKING:
     from tengen.kernels.problem import Border
+
+BESIDE = 4 << 20  # bytes of a gradient at least whose zeros are written past the caches, beside what is computed
 
 Part = tuple[list, list, list]  # axes of an operand: extents, strides, and what `Border` calls steps
 
@@ -68,7 +73,7 @@ def array(a: Array, parts: list[Part], offset: Dim | None = None) -> Array:
     """The memory of `a` with the axes of these parts, in order; it begins at `offset`, or where `a` does."""
     shape = [d for part in parts for d in part[0]]
     strides = [s for part in parts for s in part[1]]
-    return Array(a.id, a.dtype, tuple(shape), tuple(strides), a.offset if offset is None else offset)
+    return replace(a, shape=tuple(shape), strides=tuple(strides), offset=a.offset if offset is None else offset)
 
 
 def windows(x: Array, parts: list[Part], first: Sequence[Dim], inside: bool = False) -> tuple[Array, Border | None]:
@@ -133,3 +138,52 @@ def image_parts(y: Array, groups: int) -> dict[str, Part]:
     c = y.shape[1] // groups
     g = part([groups], [c * y.strides[1]]) if groups > 1 else part()
     return {"g": g, "p": part([y.shape[0], *y.shape[2:]], [y.strides[0], *y.strides[2:]]), "c": part([c], y.strides[1:2])}
+
+
+def beside(out: Array, stride: Sequence[int], taps: list[list[list]]) -> tuple[Dim, ...]:
+    """Where one phase of the pixels alone has terms, all have as many pixels, and out is more than stays in a cache: how far from
+    it in memory the others begin. Their zeros are stored while it is computed."""
+    reached = [[phase for phase, t in enumerate(axis) if t] for axis in taps]
+    whole = all(as_int(d % s) == 0 for d, s in zip(out.shape[2:], stride))
+    size = as_int(math.prod(out.shape)) or 0
+    if not whole or any(len(phases) != 1 for phases in reached) or size * out.dtype.size < BESIDE:
+        return ()
+    far = [
+        sum((p - only[0]) * st for p, only, st in zip(phases, reached, out.strides[2:]))
+        for phases in product(*(range(s) for s in stride))
+    ]
+    return tuple(d for d in far if as_int(d) != 0)
+
+
+def add_axis(part: Part, extent: Dim, stride: Dim, step: tuple[int, Dim] | None = None) -> None:
+    """One more axis of a part."""
+    for column, value in zip(part, (extent, stride, step)):
+        column.append(value)
+
+
+def read_through(types, stride, padding, dilation, groups, precision="highest", **attrs) -> int | None:
+    """The rule "through" of a convolution and of its filter's gradient: which operand can be computed as it is read. It is the image
+    where rows are copied anyway, that is of pointwise filters, and where one filter of each channel reads it by channels."""
+    x, w = types[0], types[-1]
+    gradient = len(types) > 2
+    if len(stride) != 2 or x.dtype is not w.dtype or not x.dtype.is_float or x.dtype.compute is not x.dtype or precision != "highest":
+        return None
+    if any(not as_int(d) for t in types for d in t.shape):
+        return None
+    if kernels.depthwise.fits(Array(None, w.dtype, tuple(w.shape), (0,) * w.ndim), groups):
+        return 0 if not gradient or types[1].shape[-1] < kernels.chunks.RUN else None
+    if groups > 1 or tuple(w.shape[2:]) != (1, 1) or max(stride) > 1 or any(padding) or min(w.shape[:2]) < LANES:
+        return None
+    return None if gradient and tall(w.shape[:2], stride) else 0
+
+
+def readable(lo: Lowering, x: Array, stride: Dim) -> Array:
+    """The image; one that is computed as it is read is stored before, unless its channels are dense, and results too: their channels
+    are `stride` apart."""
+    return x if as_int(x.strides[1]) == as_int(stride) == 1 else kernels.pointwise.stored(lo, x)
+
+
+def tall(sides: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether the gradient of pointwise filters, of so many channels of results and images, has its rows and columns exchanged: tall
+    products are faster than wide ones, of whole tiles."""
+    return max(stride) == 1 and sides[0] > sides[1] >= 4 * LANES

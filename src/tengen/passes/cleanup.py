@@ -82,6 +82,25 @@ def remove_identities(graph: Graph) -> Graph:
     return g
 
 
+def remove_examples(graph: Graph) -> Graph:
+    """Of some operands only the type is used (a rule "typed" says of which): what is computed element by element for them is not
+    needed, if what it is computed of has the same type.
+
+    before: ``%a = relu(%x); %b = conv_transposed(%y, %w, %a); return %b``
+    after:  ``%a = relu(%x); %b = conv_transposed(%y, %w, %x); return %b``
+    """
+    g = graph.copy()
+    for n in g.nodes:
+        for i in lookup(n.op).rules.get("typed", ()) if n.op != "fused" else ():
+            v = n.inputs[i] if i < len(n.inputs) else None
+            while v is not None and v.node is not None and v.node.op != "fused" and lookup(v.node.op).kind == "elementwise":
+                of = next((x for x in v.node.inputs if x is not None and x.type is v.type), None)
+                if of is None:
+                    break
+                v = n.inputs[i] = of
+    return g
+
+
 def remove_broadcasts(graph: Graph) -> Graph:
     """Elementwise nodes repeat their operands along unit axes by themselves: what is made of a reduction and was repeated for them
     is read as it is, so that it is seen to be one value of a row.

@@ -5,7 +5,8 @@ A group has an iteration shape and grows upwards from its last node:
   circle); where several groups read it, it is computed in each if that moves less memory than storing it would;
   - a reduction over trailing axes joins a pointwise group of its input's shape as a value computed once per row (softmax,
   norms);
-  - a contraction joins the one pointwise group that reads it, which becomes its epilogue;
+  - a contraction joins the one pointwise group that reads it, which becomes its epilogue; what is normalised and activated channel
+  by channel for several contractions is computed by each as it reads it, and never stored;
   - a reduction with pointwise producers takes them as its prologue; reductions along the same axes that read the same become
   one kernel.
 Fusion never changes a bit: the same scalar operations run on the same values.
@@ -26,6 +27,7 @@ from tengen.ops.define import lookup
 
 MAX_INPUTS = 12  # arrays a fused kernel reads; beyond that, registers and compile time suffer
 MAX_ROOTS = 3  # values that another is computed from again
+MAX_BEFORE = 6  # nodes that are computed as an operand is read, which is more often than it is stored
 MAX_NODES = 40  # of a group that computes what others compute too
 
 
@@ -38,6 +40,7 @@ class Group:
     anchor: Node | None = None  # the contraction or reduction inside
     rows: tuple[int, ...] | None = None  # axes of reductions computed once per row
     extra: list[Value] = field(default_factory=list)  # values stored besides the last one
+    before: list[Node] = field(default_factory=list)  # that make an operand of the contraction as it is read
 
     def reads(self) -> set[Value]:
         """What it takes from outside, and what it has inside."""
@@ -60,6 +63,8 @@ def fuse(graph: Graph) -> Graph:
             continue
         of[id(n)] = _groups_for(n, op, users, results, of)
         for group in of[id(n)]:
+            if _goes_before(group, n, users.get(n.outputs[0], [])):
+                group.before.append(n)
             group.nodes.append(n)
     _join_reductions(g, of, users)
     return _rewrite(g, of, users, results)
@@ -80,7 +85,9 @@ def _groups_for(n: Node, op, users, results, of: dict[int, list[Group]]) -> list
 def _recomputes(groups: list[Group], n: Node, readers: list[Node], users, results) -> bool:
     """Whether the groups had better compute `n` each than read it: it is cheap, and they then read less than storing it
     would move."""
-    if not (_cheap(n) or _hidden(groups, n)) or not all(_fits(g, n, readers) and _room(g, n) and len(g.nodes) < MAX_NODES for g in groups):
+    if not all((_fits(g, n, readers) or _goes_before(g, n, readers)) and _room(g, n) and len(g.nodes) < MAX_NODES for g in groups):
+        return False
+    if not _cheap(n) and not (_hidden(groups, n) and all(_fits(g, n, readers) for g in groups)):
         return False
     known: dict[Value, set[Value]] = {}
     roots = lambda values: {r for v in values if v is not None for r in _roots(v, n.outputs[0].type.shape, users, results, known)}
@@ -163,15 +170,44 @@ def _group_for(n: Node, op, reading: list[Group], outside: list[Node], readers: 
             only.anchor = n
             return only
         return Group(tuple(out.type.shape), anchor=n)
+    if _reads_through(n) is not None:
+        return Group(tuple(out.type.shape), anchor=n)
     return None
 
 
 def _fits(group: Group, n: Node, readers: list[Node]) -> bool:
     """Whether `n` may be computed inside the group: it has its shape, so nothing is computed twice, and is no operand of its
     contraction."""
-    if group.anchor in readers and "epilogue" in lookup(group.anchor.op).rules:  # type: ignore[union-attr]
+    if group.anchor in readers and {"epilogue", "through"} & lookup(group.anchor.op).rules.keys():  # type: ignore[union-attr]
         return False
     return tuple(n.outputs[0].type.shape) == group.shape
+
+
+def _goes_before(group: Group, n: Node, readers: list[Node]) -> bool:
+    """Whether `n` makes the operand that the group's contraction computes as it reads it, for nobody else in the group: of one value
+    of that type, and of others that have one element for each channel."""
+    a, v = group.anchor, n.outputs[0]
+    where = None if a is None else _reads_through(a)
+    if a is None or where is None or a is n or len(group.before) == MAX_BEFORE or v.type is not a.inputs[where].type:  # type: ignore[union-attr]
+        return False
+    mine = [r for r in readers if r in group.nodes]
+    alone = a.inputs[where] is v and [x for x in a.inputs if x is v] == [v]
+    if not mine or not all(alone if r is a else r in group.before for r in mine):
+        return False
+    whole = list(dict.fromkeys(x for x in n.inputs if x is not None and x.type is v.type))
+    return len(whole) == 1 and all(x is None or x is whole[0] or _per_channel(x, v) for x in n.inputs)
+
+
+def _reads_through(n: Node) -> int | None:
+    """Which operand a contraction can compute as it reads it."""
+    rule = lookup(n.op).rules.get("through") if n.op != "fused" else None
+    return None if rule is None else rule([None if v is None else v.type for v in n.inputs], **n.attrs)
+
+
+def _per_channel(x: Value, v: Value) -> bool:
+    """Whether a value has one element for each channel (axis 1) of another, or one in all."""
+    lead = v.type.ndim - x.type.ndim
+    return lead >= 0 and all(as_int(d) == 1 or lead + i == 1 for i, d in enumerate(x.type.shape))
 
 
 def _row_value(group: Group, n: Node) -> bool:

@@ -17,7 +17,7 @@ from tengen.kernels.pointwise import copy, pointwise
 from tengen.kernels.reduce import reduce_together
 from tengen.kernels.rows import rowwise
 from tengen.kernels.schedule import Schedules
-from tengen.kernels.source import Ending, Given, Leaf, Literal, Source
+from tengen.kernels.source import Ending, Given, Leaf, Literal, Source, Through
 from tengen.loops.lang import Expr, Index
 from tengen.ops.define import lookup
 from tengen.passes.images import Loop, at_images, find_loops
@@ -177,7 +177,7 @@ def _lower_fused(lo: Lowering, body: Graph, ins: Sequence[Array | None], outs: S
     env: dict[Value, Source] = {v: Leaf(a) for v, a in zip(body.inputs, ins) if a is not None}
     for c in body.constants.values():
         env[c.value] = Literal(c.data.item(), c.value.type.dtype)  # type: ignore[union-attr]
-    anchor = next((m for m in body.nodes if "epilogue" in lookup(m.op).rules), None)
+    anchor = next((m for m in body.nodes if {"epilogue", "through"} & lookup(m.op).rules.keys()), None)
     last = body.nodes[-1]
     name = "_".join(dict.fromkeys(m.op.replace(".", "_") for m in body.nodes))[:60]
     if anchor is not None:
@@ -200,19 +200,53 @@ def _lower_fused(lo: Lowering, body: Graph, ins: Sequence[Array | None], outs: S
 
 
 def _lower_epilogue(lo, body: Graph, anchor: Node, env: dict[Value, Source], outs: Sequence[Array]) -> None:
-    """A contraction whose result goes through pointwise nodes before it is stored."""
+    """A contraction whose result goes through pointwise nodes before it is stored, or whose operand as it is read."""
     op = lookup(anchor.op)
+    made = _before(body, anchor)
     arrays = []
     for v in anchor.inputs:
-        s = None if v is None else env[v]
+        s = None if v is None else env[v] if v not in made else _through(env, v, made)
         if s is not None and not isinstance(s, Leaf):
             raise VerifyError(f"{anchor.op}: an operand of a contraction must be stored")
         arrays.append(None if s is None else s.array)
+    if len(body.nodes) == len(set(made.values())) + 1:
+        return op.rules["lower"](lo, arrays, list(outs), **anchor.attrs)
     result = Given(tuple(anchor.outputs[0].type.shape), anchor.outputs[0].type.dtype)
     env[anchor.outputs[0]] = result
     for m in body.nodes:
-        if m is not anchor:
+        if m is not anchor and m.outputs[0] not in made:
             env[m.outputs[0]] = lookup(m.op).rules["source"](
                 [None if v is None else env[v] for v in m.inputs], m.outputs[0].type, **m.attrs
             )
     op.rules["epilogue"](lo, arrays, list(outs), Ending(env[body.outputs[0]], result), **anchor.attrs)
+
+
+def _before(body: Graph, anchor: Node) -> dict[Value, Node]:
+    """What a contraction's operands are made of inside of the body, with the nodes that make it."""
+    made: dict[Value, Node] = {}
+    stack = [v for v in anchor.inputs if v is not None]
+    while stack:
+        v = stack.pop()
+        if v.node is not None and v not in made:
+            made[v] = v.node
+            stack.extend(x for x in v.node.inputs if x is not None)
+    return made
+
+
+def _through(env: dict[Value, Source], v: Value, made: dict[Value, Node]) -> Leaf:
+    """An operand that is computed as it is read: the one array of its shape that it is made of, and what is made of an element."""
+    chain = [v]
+    while chain[-1] in made:
+        chain.append(next(x for x in made[chain[-1]].inputs if x is not None and x.type.shape == v.type.shape))
+    root = env[chain[-1]]
+    assert isinstance(root, Leaf)
+
+    def computed(element: Source) -> Source:
+        of = {**env, chain[-1]: element}
+        for x in reversed(chain[:-1]):
+            m = made[x]
+            of[x] = lookup(m.op).rules["source"]([None if y is None else of[y] for y in m.inputs], x.type, **m.attrs)
+        return of[v]
+
+    given = Given(root.shape, root.dtype)
+    return Leaf(replace(root.array, through=Through(computed(given), given, computed(root))))

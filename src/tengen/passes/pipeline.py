@@ -12,12 +12,12 @@ from tengen.ir.text import print_graph
 from tengen.ir.types import TensorType
 from tengen.ir.verify import verify
 from tengen.ops.define import lookup
-from tengen.passes.cleanup import merge_common, remove_broadcasts, remove_dead_code, remove_identities
+from tengen.passes.cleanup import merge_common, remove_broadcasts, remove_dead_code, remove_examples, remove_identities
 from tengen.passes.constants import Evaluate, fold_constants
 from tengen.passes.fuse import fuse
 from tengen.passes.narrow import narrow
 
-CLEANUP = [remove_dead_code, remove_identities, remove_broadcasts, merge_common]
+CLEANUP = [remove_dead_code, remove_identities, remove_examples, remove_broadcasts, merge_common]
 
 
 def infer(name: str, types: list[TensorType | None], attrs: dict[str, Any]) -> Sequence[TensorType]:
