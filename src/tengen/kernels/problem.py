@@ -256,7 +256,7 @@ def normalise(
     ns = [Axis(out.shape[g + m + i], 0, b.strides[g + k + i], out.strides[g + m + i], g + m + i) for i in range(n)]
     ks = [Axis(a.shape[g + m + i], a.strides[g + m + i], b.strides[g + i], pixel=pixel[g + m + i]) for i in range(k)]
     p = Problem(a, b, out, _present(gs), _present(ms), _present(ns), _present(ks), chunks, epilogue, name, border, pairs, zeros)
-    return _turned(p, isinstance(b.id, tuple) and b.id[:1] == ("const",))
+    return _turned(p, b.constant)
 
 
 def _present(axes: Sequence[Axis]) -> tuple[Axis, ...]:
