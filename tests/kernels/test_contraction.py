@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from math import prod
 
@@ -22,6 +23,7 @@ from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.problem import normalise
 from tengen.kernels.source import Elementwise, Ending, Given, Leaf, moved
 from tengen.kernels.tile import _last, machine, registers_of, rule
+from tengen.kernels.turned import fits_turned
 from tengen.loops.interp import fma32, fma64
 from tengen.loops.lang import as_int, cast, maximum, var
 from tengen.loops.text import print_kernel
@@ -259,8 +261,8 @@ def test_depthwise_and_its_gradient(c):
 
 def test_epilogues_see_the_coordinates_of_out():
     for m, k, n in [(5, 20, 17), (40, 300, 33), (20, 7, 1)]:
-        for transposed in (False, True):
-            a, b, bias, rest = data((2, m, k)), data((k, n), seed=1), data((n,), seed=2), data((2, m, n), seed=3)
+        for transposed, order in itertools.product((False, True), "CF"):
+            a, b, bias, rest = data((2, m, k)), np.asarray(data((k, n), seed=1), order=order), data((n,), seed=2), data((2, m, n), seed=3)
             bias_array, bias_memory = array_of(bias, "bias")
             rest_array, rest_memory = array_of(rest, "rest")
 
@@ -278,7 +280,7 @@ def test_epilogues_see_the_coordinates_of_out():
             lo = Lowering(HOST)
             contract(lo, *arrays, 0, 2, 1, 1, epilogue=epilogue)
             Compiled(lo, memory, ["out"])()
-            assert same(np.ascontiguousarray(out), want), (m, k, n, transposed)
+            assert same(np.ascontiguousarray(out), want), (m, k, n, transposed, order)
 
 
 def test_pieces_are_even():
@@ -413,6 +415,22 @@ def test_a_matrix_whose_squares_are_turned(target):
     check(data((18, 30)), data((30, 3), seed=1)[:, 1], (0, 1, 1, 0), np.zeros((18, 2), np.float32)[:, 1], target=target)
     special = np.array([[np.inf, -0.0, 1e-39, np.nan, 3e38] * 4] * 18, np.float32)
     check(special, data((20,), seed=1), (0, 1, 1, 0), target=target)
+
+
+@pytest.mark.parametrize("target", [V4, V3])
+@pytest.mark.parametrize("m", [2, 12, 13, 40])
+def test_few_rows_times_a_matrix_that_is_dense_along_the_sum(m, target):
+    """Squares are turned in registers, or by the piece that uses them: full vectors and not, several chunks, axes of rows."""
+    for k, n, dt in [(300, 100, "float32"), (16, 16, "float32"), (33, 40, "float16"), (515, 35, "float32"), (270, 48, "int32")]:
+        check(data((m, k), dt), data((n, k), dt, 1).T, (0, 1, 1, 1), modes=(False,), target=target)
+    check(data((2, m, 40)), data((2, 19, 40), seed=1).transpose(0, 2, 1), (1, 1, 1, 1), modes=(False,), target=target)
+    check(data((m, 40)), data((20, 40), seed=1).T, (0, 1, 1, 1), modes=(False,), target=target, interpreted=True)
+    a, b, out = (array_of(x, i)[0] for i, x in enumerate((data((m, 300)), data((64, 300)).T, data((m, 64)))))
+    p = normalise(a, b, out, 0, 1, 1, 1, None, None, "p")
+    assert fits_turned(p, V4) == (m <= 12) and not fits_turned(p, V4, steady=True)
+    assert not rule(p, V4).packed and rule(p, V4, steady=True).packed
+    p = normalise(a, replace(b, id=("const", 0)), out, 0, 1, 1, 1, None, None, "p")
+    assert not fits_turned(p, V4) and rule(p, V4).packed, "a constant is turned once"
 
 
 def test_values_that_need_care():

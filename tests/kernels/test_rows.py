@@ -119,3 +119,23 @@ def test_exponentials_are_computed_once_also_in_place(axis):
         assert same(got, plain) and count(again) == 2 * count(lo)
     want = np.exp(x.astype(np.float64) - x.max(axis, keepdims=True))
     np.testing.assert_allclose(plain, want / want.sum(axis, keepdims=True), rtol=1e-5)
+
+
+def test_what_lies_in_memory_once_for_a_row_is_computed_once():
+    x, b = data((6, 40)), np.abs(data((6, 1)))
+    (a, am), (d, dm) = array_of(x, "x"), array_of(b, "b")
+    out = np.zeros_like(x)
+    o, om = array_of(out, "o")
+    lo = Lowering(None)
+    root = ew(lambda q: call("rsqrt", q), Leaf(d))
+    s = Reduced("add", ew(lambda p, q: p * q, Leaf(a), root), (1,))
+    rowwise(lo, [ew(lambda p, q, r: p * q + r, Leaf(a), root, s)], [o], (1,))
+    run(lo, {"x": am, "b": dm, "o": om})
+    one = Lowering(None)
+    roots = np.zeros_like(b)
+    r, rm = array_of(roots, "r")
+    rowwise(one, [ew(lambda q: call("rsqrt", q), Leaf(d))], [r], (1,))
+    run(one, {"b": dm, "r": rm})
+    assert same(out, x * roots + model("add", x * roots, (1,))[:, None])
+    text = print_kernel(lo.launches[0].kernel)
+    assert text.count("rsqrt(") == 2 and "rsqrt(splat" not in text, "once for the sum and once for the result, of one number each"

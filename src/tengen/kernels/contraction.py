@@ -72,7 +72,7 @@ def contract(
         register_tile(lo, p)
     elif fits(p):
         channelwise(lo, p)
-    elif fits_turned(p, lo.target):
+    elif fits_turned(p, lo.target, lo.steady(p.b)):
         turned(lo, p)
     elif fits_in_place(p, lo.target, lo.steady(p.b)):
         in_place(lo, p)

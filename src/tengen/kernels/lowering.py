@@ -58,6 +58,11 @@ class Array:
     def ndim(self) -> int:
         return len(self.shape)
 
+    @property
+    def constant(self) -> bool:
+        """Whether the buffer is a constant of the program: what is made of it is made once."""
+        return isinstance(self.id, tuple) and self.id[:1] == ("const",)
+
     def index(self, coords: Sequence[Index]) -> Index:
         """The element at these coordinates, counted from the start of the buffer."""
         i = self.offset

@@ -22,7 +22,7 @@ from tengen.kernels.chunks import unrolled_loop
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.packing import Range, copy_panel, copy_panels, copy_rows, copy_tiles, pack_b, packed_axes
 from tengen.kernels.problem import Place, Problem, extents, multiply_add, partial_sums
-from tengen.kernels.tile import MOST_BLOCKS, Tile, choose, most_columns, pieces
+from tengen.kernels.tile import MOST_BLOCKS, Tile, along_sum, choose, most_columns, pieces
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cdiv, const, equal, lane, minimum, select, splat
 
@@ -87,7 +87,8 @@ class _Kernel:
         self.panels = as_int(cdiv(cdiv(p.columns, t.columns), self.parts)) or most_columns(p, t, lo.target) // t.columns
         n = p.walk("n", "b")
         dense_b = len(n.extents) == 1 and as_int(n.step) == 1
-        self.by_panel = packed is None and dense_b and self._one_block()
+        self.turns = packed is None and along_sum(p)
+        self.by_panel = packed is None and (dense_b or self.turns) and self._one_block()
         if self.by_panel:
             self.panels = 1
         self.panel = None
@@ -109,12 +110,13 @@ class _Kernel:
         self.places: list[Buffer] = []  # coordinates of the piece's rows, where they are not simply counted
 
     def _one_block(self) -> bool:
-        """Whether a piece that packs its columns of b has one block of rows, read where they lie: then it needs one panel at a time,
-        which stays in the first cache."""
+        """Whether a piece that packs its columns of b has one block of rows, read where they lie, or so few that all are its: then it
+        needs one panel at a time, which stays in the first cache."""
         p, t = self.p, self.t
         tiles = as_int(cdiv(cdiv(p.rows, t.rows), self.blocks))
         affine = len(p.walk("k", "b").extents) == 1
-        return t.direct and t.along_k and not t.direct_b and affine and tiles is not None and tiles <= t.schedule.high
+        whole = (t.direct and t.along_k) or self.turns
+        return whole and not t.direct_b and affine and tiles is not None and tiles <= t.schedule.high
 
     def launch(self) -> None:
         """Writes and launches it."""
@@ -222,8 +224,12 @@ class _Kernel:
         start = k.let(select(beside, ks[0], select(below, ks[1], const(0))))
         first = k.let(select(below, self.column, column + t.columns))
         columns, times = (first, first + t.columns), k.let((self.tile_stop - self.tile) * PARTS)
-        at, deep = self.b_base, p.chunks.longest
-        self.ahead = [Ahead.of(k, p.b, at, p.walk("n", "b"), columns, p.walk("k", "b"), start, deep, t.columns, times)]
+        at, deep, across, down = self.b_base, p.chunks.longest, p.walk("n", "b"), p.walk("k", "b")
+        if self.turns:  # lines lie along the sum, one below the other for each column
+            ends = start, k.let(minimum(p.chunks.positions, start + deep))
+            self.ahead = [Ahead.of(k, p.b, at, down, ends, across, first, t.columns, LANES, times)]
+        else:
+            self.ahead = [Ahead.of(k, p.b, at, across, columns, down, start, deep, t.columns, times)]
 
     def tiles(self, panel: _Panel, tiles: Range, begin: tuple[Expr, Expr], c: Expr) -> None:
         """All tiles of a block on one panel. begin: a row, and where it is read from."""

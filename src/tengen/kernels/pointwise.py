@@ -8,18 +8,22 @@ about
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from tengen.kernels.axes import memory_order, merge_axes, store_at, streams, unflatten
 from tengen.kernels.crossed import FEW, crossing, pointwise_across
-from tengen.kernels.lowering import Array, Lowering, product
+from tengen.kernels.folding import costs
+from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.schedule import Grain
-from tengen.kernels.source import At, Leaf, Source, View, broadcast
+from tengen.kernels.source import At, Leaf, Source, View, broadcast, fixed_parts
+from tengen.kernels.tile import machine
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum
+from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum, splat
 
 FETCHED = 8192  # bytes of rows at any place that are on their way: as many as a memory takes to answer
 FARTHEST = 16  # rows ahead
+IN_FLIGHT = 8  # vectors that the steps of a mathematical function have in registers, its constants among them
 GRAIN = 16384  # elements of a piece, by rule: long enough that claiming one costs nothing, short enough to share evenly
 
 
@@ -105,6 +109,8 @@ def pointwise(
     ahead = _rows_ahead(sources, shape)
     far = None if ahead is None else k.let(ahead)
     last = k.let(minimum(row0 + rows, middle) - 1)
+    held = fixed_parts(sources, [len(shape) - 1]) if len(shape) > 1 else []
+    several = _several(sources, n, lo.target) if far is None else 1
     with k.loop(plane0, minimum(plane0 + planes, as_expr(outer)), name="plane") as plane:
         lead = unflatten(k, plane, shape[:-2])
 
@@ -116,14 +122,46 @@ def pointwise(
             with k.loop(row0, row0 + far, name="row") as row, k.loop(start, stop, LANES) as i:
                 fetch(row, i)
         with k.loop(row0, minimum(row0 + rows, middle), name="row") as row:
-            for i, count in k.vector_loop(start, stop):
-                if far is not None and count is None:
-                    fetch(row + far, i)
-                at = At((*lead, *([row] if len(shape) > 1 else []), i), len(shape) - 1, count)
-                values = [s.at(k, at) for s in sources]
-                for o, v in zip(outs, values):
-                    store_at(k, o, at, v, stream)
+            line = [*lead, *([row] if len(shape) > 1 else [])]
+            later = None if far is None else partial(fetch, row + far)
+            _row(k, sources, outs, (start, stop), line, held, several, stream, later)
     lo.launch(k)
+
+
+def _row(
+    k: KernelBuilder, sources: Sequence[Source], outs: Sequence[Array], span: tuple[Expr, Expr], line: list[Index],
+    held: Sequence[Source], several: int, stream: bool, fetch: Callable[[Expr], None] | None,
+) -> None:  # fmt: skip
+    """The positions `span` of a row. held: sources that are one value there, computed once. several: vectors side by side; fetch:
+    what asks early for what the next rows read at a position."""
+    first, stop = span
+    fixed = {s: splat(k.let(s.at(k, At((*line, first))))) for s in held}
+    place = lambda i, count=None: At((*line, i), len(line), count, dict(fixed))
+    if several > 1:
+        step = several * LANES
+        whole = k.let(first + (stop - first) // step * step)
+        with k.loop(first, whole, step) as i:
+            places = [place(i + j * LANES) for j in range(several)]
+            for at, v in zip(places, k.abreast([partial(sources[0].at, k, at) for at in places])):
+                store_at(k, outs[0], at, v, stream)
+        first = whole
+    for i, count in k.vector_loop(first, stop):
+        if fetch is not None and count is None:
+            fetch(i)
+        at = place(i, count)
+        values = [s.at(k, at) for s in sources]
+        for o, v in zip(outs, values):
+            store_at(k, o, at, v, stream)
+
+
+def _several(sources: Sequence[Source], n: Expr, target) -> int:
+    """How many vectors of a row are made side by side, where that takes a mathematical function: each of its steps waits for the one
+    before, and while a processor waits it looks only so far ahead. As many as there are registers for; one where nobody knows
+    how long rows are, which would take twice as long to compile."""
+    width, registers, _ = machine(target)
+    several = width * registers // (IN_FLIGHT * LANES * max(4, sources[0].dtype.size))
+    long = (as_int(n) or 0) >= several * LANES
+    return several if several > 1 and long and len(sources) == 1 and costs(sources[0]) else 1
 
 
 def _rows_ahead(sources: Sequence[Source], shape: Sequence[Index]) -> Expr | None:

@@ -264,7 +264,7 @@ def normalise(
         replace(a, through=None), b, out, _present(gs), _present(ms), _present(ns), _present(ks), chunks, epilogue, name, border, pairs,
         zeros, a.through,
     )  # fmt: skip
-    return _turned(p, isinstance(b.id, tuple) and b.id[:1] == ("const",))
+    return _turned(p, b.constant)
 
 
 def _present(axes: Sequence[Axis]) -> tuple[Axis, ...]:

@@ -28,7 +28,7 @@ from tengen.kernels.folding import (
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.pointwise import grain, pointwise
 from tengen.kernels.reduce import Reduced, Spread, reduce
-from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source, broadcast
+from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source, broadcast, fixed_parts
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, const, maximum, minimum, splat
 
@@ -166,7 +166,7 @@ class _Rows:
 
     def _held(self, sources: Sequence[Source], at: At) -> list[Source]:
         """The sources with what is one value per row computed here, once, and not for each vector."""
-        found = dict.fromkeys(v for s in sources for v in _row_values(s))
+        found = fixed_parts(sources, self.frame.reduced, (Spread, Reduced))
         table: dict[Source, Source] = {r: r for r in self.found}
         table |= {s: _Held(self.k.let(s.at(self.k, at), "row_value"), s) for s in found}
         return [_replaced(s, table) for s in sources]
@@ -262,18 +262,6 @@ class _Ahead(Source):
         for a, step in self.arrays:
             k.prefetch(k.read(a), a.index(at.coords) + step)
         return self.source.at(k, at)
-
-
-def _of_row(s: Source) -> bool:
-    """Whether the source is one value per row: made of reductions and numbers alone."""
-    return isinstance(s, (Spread, Reduced, Literal)) or (isinstance(s, Elementwise) and all(map(_of_row, s.operands)))
-
-
-def _row_values(s: Source) -> list[Source]:
-    """The largest parts of a source that are computed and are one value per row."""
-    if not isinstance(s, Elementwise):
-        return []
-    return [s] if _of_row(s) else [v for o in s.operands for v in _row_values(o)]
 
 
 def _plain(s: Source) -> bool:

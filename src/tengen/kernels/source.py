@@ -295,3 +295,34 @@ def broadcast(s: Source, shape: Sequence[Index]) -> Source:
     lead = len(shape) - len(s.shape)
     axes = [None] * lead + [None if as_int(d) == 1 and as_int(shape[lead + i]) != 1 else i for i, d in enumerate(s.shape)]
     return View(s, shape, tuple(axes), (0,) * len(shape), (1,) * len(shape))
+
+
+def fixed_parts(sources: Sequence[Source], axes: Sequence[int], also: tuple[type, ...] = ()) -> list[Source]:
+    """The largest computed parts of sources that are one value along these axes: made of numbers, of what lies in memory once for
+    all of them, and of sources of the types `also` alone."""
+    known: dict[Source, bool] = {}
+    found: dict[Source, None] = {}
+    seen: set[Source] = set()
+
+    def fixed(s: Source) -> bool:
+        if s not in known:
+            if isinstance(s, Leaf):
+                there = all(as_int(d) != 0 for d in s.shape)  # of an array without elements nothing may be loaded
+                known[s] = there and all(as_int(s.array.strides[i]) == 0 for i in axes)
+            else:
+                known[s] = isinstance(s, (Literal, *also)) or (isinstance(s, Elementwise) and all(map(fixed, s.operands)))
+        return known[s]
+
+    def walk(s: Source) -> None:
+        if s in seen or not isinstance(s, Elementwise):
+            return
+        seen.add(s)
+        if fixed(s):
+            found[s] = None
+        else:
+            for o in s.operands:
+                walk(o)
+
+    for s in sources:
+        walk(s)
+    return list(found)

@@ -25,6 +25,7 @@ HEIGHT_ALONG_M = 12  # where rows are copied along m: four tiles are whole vecto
 FEW_ROWS = (4, 8)  # rows of smaller tiles, for what is left over where nobody knows how many rows there are
 PIECES = 6  # as many as this are enough to share
 MOST_ROWS = 96  # of a block
+MOST_TURNED = 4 * HEIGHT  # rows of results at most where pieces turn columns of b: more would wait longer for that than for a launch
 MOST_PACKED, FEW_PACKED = 2048, 32 * HEIGHT  # rows of results at most where pieces pack their columns of b
 MOST_HIGH = 64  # tiles of a block at most
 WAVE_HIGH = 4  # of one that is copied for a chunk at a time: it stays in a first cache, beside a panel
@@ -184,6 +185,7 @@ def rule(p: Problem, target: Machine | None, steady: bool = False, waves: bool =
     few = 16 * HEIGHT if direct_b else 8 * HEIGHT
     packed = steady or as_int(p.walk("n", "b").step) != 1 or m is None or (m > few and not (direct_b and _near(p, target)))
     packed = packed and not by_piece or (tiled and _copied(p, target))
+    packed = packed and (steady or not _turned_by_piece(p))
     high = max(1, min(_room(p, rows, vectors, along_k, packed or by_piece), MOST_ROWS) // rows)  # tiles of a block
     high = _copied_high(p, rows) if tiled and packed else high
     if m is not None:
@@ -220,10 +222,9 @@ def _by_piece(p: Problem, vectors: int, target: Machine | None) -> bool:
         return False
     dense = len(p.walk("n", "b").extents) == 1 and as_int(p.walk("n", "b").step) == 1
     if _along_k(p):
-        constant = isinstance(p.b.id, tuple) and p.b.id[:1] == ("const",)
         few = 8 * HEIGHT < m <= FEW_PACKED * (1 + p.pairs)  # a chunk of their rows stays in L2
         whole = dense or (n % (vectors * LANES) == 0 and not p.pairs)
-        return whole and not constant and few and n >= 2 * m and _dense_along_k(p)
+        return whole and not p.b.constant and few and n >= 2 * m and _dense_along_k(p)
     if p.pairs:
         return False
     if _side_by_side(p):
@@ -231,6 +232,19 @@ def _by_piece(p: Problem, vectors: int, target: Machine | None) -> bool:
     if m > (MOST_HIGH * ALIGNED if _direct_b(p, vectors) else MOST_PACKED):
         return False
     return dense
+
+
+def _turned_by_piece(p: Problem) -> bool:
+    """Whether pieces should turn their columns of b, which is dense along the sum, themselves: so few rows of results are one block,
+    and nobody else needs what a piece turned. A constant is turned but once."""
+    m = as_int(p.rows)
+    return _known(p) and along_sum(p) and not p.b.constant and p.border is None and m is not None and m <= MOST_TURNED
+
+
+def along_sum(p: Problem) -> bool:
+    """Whether b is dense along the sum, and its columns are at one distance."""
+    k, n = p.walk("k", "b"), p.walk("n", "b")
+    return len(k.extents) == len(n.extents) == 1 and as_int(k.step) == 1 and as_int(n.step) != 1 and not p.pairs
 
 
 def _room(p: Problem, rows: int, vectors: int, along_k: bool, packed: bool) -> int:

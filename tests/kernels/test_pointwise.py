@@ -1,0 +1,44 @@
+"""Pointwise kernels: several vectors side by side, and what is one value for a row, have the bits of one vector after another."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from launching import array_of, run
+from test_reduce import data, same
+
+from tengen.codegen.target import Target
+from tengen.kernels.lowering import Lowering
+from tengen.kernels.pointwise import pointwise
+from tengen.kernels.source import Elementwise, Leaf, broadcast
+from tengen.loops.lang import call
+from tengen.loops.text import print_kernel
+
+
+def computed(x, b, target):
+    """exp(x - b) * exp(b), and the kernel's text."""
+    (a, am), (c, cm) = array_of(x, "x"), array_of(b, "b")
+    o, om = array_of(np.full_like(x, 7), "o")
+    row = Leaf(c)
+    scale = broadcast(Elementwise(lambda v: call("exp", v), [row], c.shape, c.dtype), x.shape)
+    y = Elementwise(lambda v, w, s: call("exp", v - w) * s, [Leaf(a), broadcast(row, x.shape), scale], x.shape, a.dtype)
+    lo = Lowering(target)
+    pointwise(lo, [y], [o])
+    run(lo, {"x": am, "b": cm, "o": om})
+    return om.reshape(x.shape), print_kernel(lo.launches[0].kernel)
+
+
+@pytest.mark.parametrize("columns", [16, 63, 64, 150])
+def test_vectors_side_by_side_have_the_bits_of_one(columns):
+    x, b = np.clip(data((3, columns)), -5, 5), np.clip(data((3, 1)), -5, 5)
+    wide, text = computed(x, b, Target.named("x86-64-v4"))
+    alone, plain = computed(x, b, Target.named("x86-64-v3"))
+    assert same(wide, alone)
+    assert ("64):" in text) == (columns >= 64) and "64):" not in plain, "four vectors where there are registers"
+
+
+def test_what_is_one_value_for_a_row_is_computed_once():
+    x, b = np.clip(data((3, 40)), -5, 5), np.clip(data((3, 1)), -5, 5)
+    text = computed(x, b, Target.named("x86-64-v3"))[1]
+    row = text[text.index("for row") : text.index("for i")]
+    assert text.count("exp(") == 3 and row.count("exp(") == 1, "of the row, of whole vectors, and of the last one"
