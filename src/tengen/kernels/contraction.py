@@ -51,7 +51,7 @@ def contract(
 
     Shapes:   a ([g], [m], [k]), b ([g], [k], [n]), out ([g], [m], [n]), where g, m, k, n are the numbers of axes of each
               role, each may be 0; strides are arbitrary (0, negative, overlapping windows), known or not. `a` may be computed as
-            it is read (`Array.through`), if out is dense along n
+              it is read (`Array.through`), if out is dense along n
     Dtypes:   a and b of one dtype, not bool; float16 and bfloat16 are computed in float32; integers wrap
     Args:
         epilogue: makes what is stored from the sum (in the dtype computed in), at coordinates of out, a vector or not;

@@ -348,7 +348,7 @@ def children(s: Source) -> list[Source]:
 
 def costs(s: Source) -> bool:
     """Whether computing the source takes a mathematical function."""
-    if isinstance(s, Elementwise):
+    if type(s) is Elementwise:  # others record statements
         stack = [s.fn(*(var(f"operand{i}", o.dtype) for i, o in enumerate(s.operands)))]
         while stack:
             e = stack.pop()

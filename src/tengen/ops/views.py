@@ -484,9 +484,9 @@ sliding_window_transpose.cases(
 @shorthand
 def unfold(inp: Tensor, kernel_size, dilation=1, padding=0, stride=1) -> Tensor:
     """The windows of images as columns (im2col). Shapes: (N, C, H, W) -> (N, C KH KW, PH PW)."""
-    if inp.ndim != 4:
-        raise ShapeError(f"unfold takes images (N, C, H, W), got shape {inp.shape}")
     w = sliding_window(inp, kernel_size, padding, stride, dilation)
+    if w.ndim != 6:
+        raise ShapeError(f"unfold takes images (N, C, H, W), got shape {inp.shape}")
     n, c, ph, pw, kh, kw = w.shape
     return reshape(permute(w, (0, 1, 4, 5, 2, 3)), (n, c * kh * kw, ph * pw))
 
