@@ -41,6 +41,8 @@ PEERS = ("torch", "onnxruntime", "openvino", "jax")
 QUIET = 0.5  # load average
 FEWEST, QUICK = 5, 3  # rounds of a cell that has no time for more, and of any cell with --quick
 clock = time.perf_counter if THREADS > 1 else time.process_time
+BATCH_S = 0.02  # of a contender in a round, at least
+SETTLED = 30  # eager calls: where they take a millisecond each, kernels have programs for their numbers alone by then
 PAUSE_S = 0.002  # between contenders: idle workers of both stop spinning
 
 
@@ -156,13 +158,13 @@ def batch(call: Callable, n: int) -> float:
     return (clock() - start) / n
 
 
-def calls_per_batch(call: Callable, target_s: float) -> tuple[int, float]:
-    """Warms up; (how many calls take about target_s, seconds of one)."""
+def calls_per_batch(call: Callable, target_s: float, least: int = 1) -> tuple[int, float]:
+    """Warms up, by `least` calls and more; (how many calls take about target_s, seconds of one)."""
     call()
-    n, spent, one = 1, 0.0, 0.0
-    while spent < target_s * 4:  # until clocks, pools and caches settle, and eager calls have programs of their own
+    n, calls, spent, one = 1, 0, 0.0, 0.0
+    while spent < target_s * 4 or calls < least:  # until clocks, pools and caches settle
         one = batch(call, n)
-        spent += one * n
+        spent, calls = spent + one * n, calls + n
         n = max(1, min(1_000_000, int(target_s / max(one, 1e-8))))
     return n, one
 
@@ -173,7 +175,8 @@ def run_rounds(
     """(seconds of one call in each round, by contender; the roof of each round, if there is one: the higher of that before the
     round and that after it)."""
     names = list(contenders)
-    found = {who: calls_per_batch(contenders[who], args.batch) for who in names}
+    least = lambda who: SETTLED if who == "tengen eager" and args.batch >= BATCH_S else 1
+    found = {who: calls_per_batch(contenders[who], args.batch, least(who)) for who in names}
     once = sum((n + 1) * one + PAUSE_S for n, one in found.values())
     rounds = min(args.rounds, max(FEWEST, int(args.seconds / once)))
     times: dict[str, list[float]] = {who: [] for who in names}
@@ -241,7 +244,7 @@ def arguments(bench: str, seconds: float = 2.0) -> argparse.Namespace:
     )
     args = parser.parse_args()
     args.rounds = args.rounds or (QUICK if args.quick else 25)
-    args.batch = args.batch or (0.002 if args.quick else 0.02)
+    args.batch = args.batch or (0.002 if args.quick else BATCH_S)
     if args.results is None and not (args.quick or args.only):
         args.results = RESULTS
     return args
