@@ -178,7 +178,8 @@ def _group_for(n: Node, op, reading: list[Group], outside: list[Node], readers: 
 def _fits(group: Group, n: Node, readers: list[Node]) -> bool:
     """Whether `n` may be computed inside the group: it has its shape, so nothing is computed twice, and is no operand of its
     contraction."""
-    if group.anchor in readers and {"epilogue", "through"} & lookup(group.anchor.op).rules.keys():  # type: ignore[union-attr]
+    a = group.anchor
+    if a is not None and a in readers and {"epilogue", "through"} & lookup(a.op).rules.keys():
         return False
     return tuple(n.outputs[0].type.shape) == group.shape
 
@@ -188,10 +189,13 @@ def _goes_before(group: Group, n: Node, readers: list[Node]) -> bool:
     of that type, and of others that have one element for each channel."""
     a, v = group.anchor, n.outputs[0]
     where = None if a is None else _reads_through(a)
-    if a is None or where is None or a is n or len(group.before) == MAX_BEFORE or v.type is not a.inputs[where].type:  # type: ignore[union-attr]
+    if a is None or where is None or a is n or len(group.before) == MAX_BEFORE:
+        return False
+    operand = a.inputs[where]
+    if operand is None or operand.type is not v.type:
         return False
     mine = [r for r in readers if r in group.nodes]
-    alone = a.inputs[where] is v and [x for x in a.inputs if x is v] == [v]
+    alone = operand is v and [x for x in a.inputs if x is v] == [v]
     if not mine or not all(alone if r is a else r in group.before for r in mine):
         return False
     whole = list(dict.fromkeys(x for x in n.inputs if x is not None and x.type is v.type))
