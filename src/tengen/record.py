@@ -23,6 +23,7 @@ from tengen.ir.graph import Check, Graph, State, Value
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides, product
 from tengen.kernels.schedule import Schedules
+from tengen.kernels.steps import buffers
 from tengen.loops.lang import Expr, Index, as_int
 from tengen.ops.define import Op
 from tengen.parameter import Parameter
@@ -397,7 +398,7 @@ def _set_up(lo: Lowering, graph: Graph, name: str) -> tuple[list[Hashable], Prog
     That program runs here, whatever machine the lowering is for."""
     sizes = {("const", c.name): product(c.value.type.shape) * c.value.type.dtype.size for c in graph.constants.values()}
     first, prepared = hoist(lo, sizes)  # type: ignore[arg-type]
-    read, needed = ({id for launch in x.launches for id in launch.ids} for x in (lo, first))
+    read, needed = (set().union(*map(buffers, x.steps)) for x in (lo, first))
     constants: list[Hashable] = [id for id in sizes if id in read]
     if not prepared:
         return constants, None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tengen.base.dtype import dtype
-from tengen.kernels.lowering import STEP, Array, Lowering, by_repeat
+from tengen.kernels.lowering import Array, Lowering
+from tengen.kernels.steps import Call, If, Launch, Loop, Step, While
 from tengen.loops.interp import evaluate, interpret
 from tengen.loops.lang import Expr, as_int, var
 from tengen.loops.verify import verify
@@ -56,16 +59,40 @@ def run(lo: Lowering, memory: dict, values: dict[Expr, int] | None = None, backw
         n = as_int(size)
         n = int(evaluate(size, values)) if n is None else n
         memory[id] = np.full(n, 77, dt.numpy)
-    for repeat, launches in by_repeat(lo.launches):
-        count = 1 if repeat is None else as_int(repeat.count)
-        for step in range(int(evaluate(repeat.count, values)) if count is None else count):
-            known = values if repeat is None else {**values, STEP: step}
-            for _, launch in launches:
-                k = launch.kernel
+    _run_steps(lo.steps, memory, lo.ints, values, (), backwards)
+
+
+def _run_steps(steps: Sequence[Step], memory: dict, ints: list, values: dict[Expr, int], iterations: tuple, backwards: bool) -> None:
+    """What each kind of step means. iterations: the numbers of those that the steps are inside of."""
+    number = lambda e: as_int(e) if as_int(e) is not None else int(evaluate(e, values))
+    again = lambda some, *more: _run_steps(some, memory, ints, values, (*iterations, *more), backwards)
+    holds = lambda flag: bool(memory[flag.id][flag.offset])
+    for s in steps:
+        match s:
+            case Launch():
+                k = s.kernel
                 verify(k)
-                pieces = int(evaluate(k.pieces, values))
-                order = range(pieces)[::-1] if backwards else range(pieces)
-                interpret(k, [memory[i] for i in launch.ids], {v.attr: known[v] for v in k.ints}, order)
+                items = int(evaluate(k.pieces, values))
+                order = range(items)[::-1] if backwards else range(items)
+                known = dict(zip([v.attr for v in k.ints], [*(values[v] for v in ints), *iterations]))
+                interpret(k, [memory[i] for i in s.ids], known, order)
+            case Loop():
+                for i in range(number(s.count)):
+                    again(s.body, i)
+            case If():
+                again(s.then if holds(s.flag) else s.otherwise)
+            case While():
+                i = 0
+                while s.limit is None or i < number(s.limit):
+                    again(s.condition, i)
+                    if not holds(s.flag):
+                        break
+                    again(s.body, i)
+                    i += 1
+            case Call():
+                inner = memory | {p: memory[id] for p, id in zip(s.function.parameters, s.ids)}
+                inner |= {id: np.full_like(memory[id], 77) for id in s.function.temps}
+                _run_steps(s.function.body, inner, ints, values, (), backwards)
 
 
 def compile_and_run(lo: Lowering, memory: dict, values: dict[Expr, int] | None = None) -> None:

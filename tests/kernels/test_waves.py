@@ -12,6 +12,7 @@ from tengen.codegen.target import Target
 from tengen.kernels import tile
 from tengen.kernels.contraction import contract
 from tengen.kernels.lowering import Array, Lowering
+from tengen.kernels.steps import Loop
 
 SMALL = replace(Target.host(), l2_bytes=128 << 10)
 CASES = [((3, 28, 28), 64, 32), ((600,), 96, 32), ((2, 300), 96, 16), ((5, 6, 40), 56, 16), ((530,), 64, 40)]  # k, m, n
@@ -39,7 +40,7 @@ def test_bits(case, step, monkeypatch):
         if not waves:
             monkeypatch.setattr(tile, "_in_waves", lambda *args: False)
         lo, memory = gradient(*case, step)
-        assert any(x.repeat is not None for x in lo.launches) == (waves and case[2] % 16 == 0)
+        assert any(isinstance(s, Loop) for s in lo.steps) == (waves and case[2] % 16 == 0)
         Compiled(lo, memory, ["y"])()
         got.append(memory["y"].copy())
         memory["y"][:] = np.nan
@@ -49,7 +50,7 @@ def test_bits(case, step, monkeypatch):
 
 
 def test_what_goes_in_waves():
-    waves = lambda *case: any(x.repeat is not None for x in gradient(*case)[0].launches)
+    waves = lambda *case: any(isinstance(s, Loop) for s in gradient(*case)[0].steps)
     assert waves((8, 28, 28), 1024, 32)
     assert not waves((8, 28, 28), 16, 16)  # nothing to do in a chunk
     assert not waves((8, 28, 28), 512, 64)  # a chunk of b is more than a quarter of a cache

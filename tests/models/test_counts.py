@@ -6,6 +6,7 @@ shows), and the arena.
 
 import re
 from collections import Counter
+from itertools import product
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import tengen.functional as F
 from tengen import Tensor
 from tengen.autodiff import GradManager
 from tengen.codegen.target import Target
+from tengen.kernels.steps import every_leaf
 from tengen.loops.cost import cost
 from tengen.loops.lang import as_int
 from tengen.optimizer import SGD
@@ -52,7 +54,7 @@ def counted(graph):
     g = optimize(graph)
     lo, _ = lower(g, TARGET)
     _, prepared = hoist(lo, {("const", c.name): c.data.nbytes for c in g.constants.values()})
-    moved = sum(bytes_of(launch) for launch in lo.launches)
+    moved = sum(bytes_of(leaf) for leaf in every_leaf(lo.steps))
     made = sum(int(as_int(n)) * d.size for id, (d, n) in lo.temps.items() if id in prepared)
     for id in prepared:
         del lo.temps[id]
@@ -61,12 +63,10 @@ def counted(graph):
     return kinds, moved / 1e6, temps.place(temps.sizes)[1] / 1e6, made / 1e6
 
 
-def bytes_of(launch):
-    """What a launch reads and writes, all of its times round."""
-    if launch.repeat is None:
-        return cost(launch.kernel).bytes
-    times = as_int(launch.repeat.count)
-    return sum(cost(launch.kernel, (step,)).bytes for step in range(times))
+def bytes_of(leaf):
+    """What a launch reads and writes in all iterations of its loops."""
+    counts = [range(as_int(loop.count)) for loop in leaf.loops]
+    return sum(cost(leaf.launch.kernel, iterations).bytes for iterations in product(*counts))
 
 
 IMAGE = (1, 3, 224, 224)

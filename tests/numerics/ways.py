@@ -15,6 +15,7 @@ from tengen.base.config import config
 from tengen.codegen.target import Target
 from tengen.ir.graph import Graph
 from tengen.kernels.lowering import Lowering
+from tengen.kernels.steps import mapped
 from tengen.passes.inplace import CHECKS
 from tengen.passes.lower import lower
 from tengen.passes.pipeline import optimize
@@ -84,9 +85,8 @@ def together(parts: Sequence[Lowered], target: Target) -> tuple[Lowering, dict]:
     for i, part in enumerate(parts):
         memory |= {(i, id): a for id, a in part.memory.items()}
         lo.temps |= {(i, id): t for id, t in part.lo.temps.items()}
-        for launch in part.lo.launches:
-            kernel = replace(launch.kernel, name=f"p{i}_{launch.kernel.name}")
-            lo.launches.append(replace(launch, kernel=kernel, ids=tuple((i, id) for id in launch.ids)))
+        named = lambda launch, i=i: replace(launch, kernel=replace(launch.kernel, name=f"p{i}_{launch.kernel.name}"))
+        lo.steps += [mapped(step, lambda id, i=i: (i, id), named) for step in part.lo.steps]
     return lo, memory
 
 

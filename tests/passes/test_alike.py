@@ -9,6 +9,7 @@ from tengen import Tensor, trace
 from tengen.autodiff import GradManager
 from tengen.codegen.target import Target
 from tengen.kernels.lowering import Lowering
+from tengen.kernels.steps import leaves
 from tengen.ops.define import REGISTRY
 from tengen.optimizer import SGD
 from tengen.passes.lower import lower
@@ -67,7 +68,7 @@ def parts(run):
     graph = optimize(run.graph, evaluate)
     lo, outs = lower(graph, Target.named("x86-64-v3"), _ints(run))
     choices = {c.meaning: (str(c.taken), sorted(c.nodes)) for c in lo.choices.values()}
-    facts = lo.temps, choices, [(x.ids, x.where, x.node, x.repeat and x.repeat.steady) for x in lo.launches], outs
+    facts = lo.temps, choices, [(x.launch.ids, x.launch.where, x.launch.node, [s.invariant for s in x.loops]) for x in leaves(lo.steps)], outs
     ids = [*(("in", i) for i in range(len(graph.inputs))), *(("state", n) for n in graph.states)]
     ids += [("const", n) for n in graph.constants]
     temps = Temporaries.of(lo)

@@ -9,7 +9,8 @@ from tengen.codegen.target import Target
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, Leaf
-from tengen.passes.hoist import hoist, writes
+from tengen.kernels.steps import Launch
+from tengen.passes.hoist import hoist
 from tengen.passes.lower import lower
 from tengen.passes.pipeline import optimize
 
@@ -53,10 +54,10 @@ def test_what_moves():
     one(made, both)  # known, but written again below
     one(x, both)
     one(made, y)
-    lo.launches.append(type(lo.launches[0])(lo.launches[0].kernel, (k.id, grown.id)))  # too large for what it is made of
+    lo.steps.append(Launch(lo.launches[0].kernel, (k.id, grown.id)))  # too large for what it is made of
     setup, prepared = hoist(lo, {"k": 32})
     assert prepared == [made.id] and len(setup.launches) == 1 and len(lo.launches) == 4
-    assert writes(setup.launches[0]) == {made.id} and not setup.temps
+    assert setup.launches[0].writes == {made.id} and not setup.temps
 
 
 def test_the_same_operand_is_packed_once():

@@ -14,6 +14,7 @@ from tengen.base.config import config
 from tengen.codegen.target import Target
 from tengen.ir.text import parse_graph
 from tengen.kernels.schedule import Schedules
+from tengen.kernels.steps import Loop, leaves
 from tengen.loops.lang import as_int
 from tengen.passes import images
 from tengen.passes.lower import lower
@@ -180,14 +181,13 @@ def test_what_becomes_a_loop(monkeypatch, rest, nodes, inner):
         )
         lo, _ = lower(graph, Target.named("x86-64-v4"))
         if some is None or len(nodes) < 2:
-            assert not found and not any(launch.repeat for launch in lo.launches)
+            assert not found and not any(isinstance(s, Loop) for s in lo.steps)
             continue
         (loop,) = found
         assert (loop.nodes, loop.some, loop.count, len(loop.inner)) == (nodes, some, 8 // some, inner)
-        inside = [launch for launch in lo.launches if launch.repeat]
-        assert {as_int(launch.repeat.count) for launch in inside} == {8 // some} and {launch.node for launch in inside} == set(
-            nodes
-        )
+        inside = [leaf for leaf in leaves(lo.steps) if leaf.loops]
+        assert {as_int(leaf.loops[0].count) for leaf in inside} == {8 // some}
+        assert {leaf.launch.node for leaf in inside} == set(nodes)
         temps = Temporaries.of(lo)
         assert temps.place(temps.sizes)[1] <= (8 + 3 * some) * each  # temporaries of a round lie over each other
 
@@ -234,7 +234,7 @@ def test_tuning_finds_the_nodes(net, kept):
     f, plain = trace(net, capture_as_const=True), Schedules(Target.host().key, 2)
     f(batch(2))
     bench = Bench(program_run(f).graph, plain)
-    looped = {launch.node for launch in bench.lo.launches if launch.repeat}
+    looped = {leaf.launch.node for leaf in leaves(bench.lo.steps) if leaf.loops}
     assert len(looped) > 5
     for node in looped:
         bench.trial(node, plain).seconds(1)

@@ -16,7 +16,8 @@ from tengen.codegen.target import Target
 from tengen.ir.graph import Graph
 from tengen.ir.text import parse_graph, print_graph
 from tengen.ir.verify import verify
-from tengen.kernels.lowering import Launch, Lowering
+from tengen.kernels.lowering import Lowering
+from tengen.kernels.steps import Launch
 from tengen.ops.define import REGISTRY
 from tengen.passes.cleanup import merge_common, remove_broadcasts, remove_dead_code, remove_identities
 from tengen.passes.fuse import fuse
@@ -227,7 +228,7 @@ def lowerings(draw) -> Lowering:
     sizes = draw(st.lists(st.tuples(st.sampled_from(ALL), st.sampled_from([0, 1, 3, 16, 17, 100, 1000])), min_size=1, max_size=12))
     ids = [lo.temp(d, (n,)).id for d, n in sizes]
     for _ in range(draw(st.integers(1, 15))):
-        lo.launches.append(Launch(None, tuple(draw(st.lists(st.sampled_from([*ids, ("in", 0)]), max_size=4, unique=True)))))
+        lo.steps.append(Launch(None, tuple(draw(st.lists(st.sampled_from([*ids, ("in", 0)]), max_size=4, unique=True)))))
     return lo
 
 

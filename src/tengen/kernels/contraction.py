@@ -72,9 +72,9 @@ def contract(
         register_tile(lo, p)
     elif fits(p):
         channelwise(lo, p)
-    elif fits_turned(p, lo.target, lo.steady(p.b)):
+    elif fits_turned(p, lo.target, lo.invariant(p.b)):
         turned(lo, p)
-    elif fits_in_place(p, lo.target, lo.steady(p.b)):
+    elif fits_in_place(p, lo.target, lo.invariant(p.b)):
         in_place(lo, p)
     else:
         register_tile(lo, p)

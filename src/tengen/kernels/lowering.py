@@ -2,9 +2,9 @@
 
 An `Array` is a strided window on one of a program's buffers. Extents, strides and offsets are in elements, and each is a
 number or an expression over the program's integer parameters, so one lowering serves both a specialised and a shape-generic
-program. A `Lowering` collects the launches, in order, and the temporary buffers between them.
+program. A `Lowering` collects the launches, as a tree of steps, and the temporary buffers between them.
 
-Read next: `source.py` (what flows into a kernel), `pointwise.py` (the simplest strategy).
+Read next: `steps.py` (the tree), `source.py` (what flows into a kernel), `pointwise.py` (the simplest strategy).
 """
 
 from __future__ import annotations
@@ -12,16 +12,28 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any
 
-from tengen.base.dtype import DType
+from tengen.base.dtype import DType, bool_
 from tengen.base.errors import VerifyError
 from tengen.kernels.schedule import Choice, S, Schedules, answer
+from tengen.kernels.steps import (
+    Call,
+    Flag,
+    Function,
+    If,
+    Launch,
+    Loop,
+    Step,
+    While,
+    buffers,
+    iteration,
+    leaves,
+    mapped,
+    written,
+)
 from tengen.loops.builder import Builder
-from tengen.loops.lang import Buffer, Expr, Index, Kernel, as_int, var
-
-STEP = var("step")  # of the `Repeat` that a launch is in: the last integer parameter of its kernel
+from tengen.loops.lang import Buffer, Expr, Index, as_int
 
 
 def product(dims: Sequence[Index]) -> Index:
@@ -95,52 +107,63 @@ class Array:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Repeat:
-    """Launches that run `count` times, one after another, with STEP = 0, 1, ...: the steps of a recurrence, or the images of a
-    batch. `steady` are buffers that they do not write; `apart`: no time round reads what another one left in a temporary."""
-
-    count: Index
-    steady: frozenset[Hashable]
-    apart: bool = False
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One kernel run on these buffers of the program, in the kernel's order. `where` is the user's line that asked for it,
-    `node` the position of the graph's node that it computes; None where there is no graph, or no node. Neighbours with one
-    `repeat` run together as often as it says."""
-
-    kernel: Kernel
-    ids: tuple[Hashable, ...]
-    where: str | None = None
-    node: int | None = None
-    repeat: Repeat | None = None
-
-
-def by_repeat(launches: Sequence[Launch]) -> Iterator[tuple[Repeat | None, list[tuple[int, Launch]]]]:
-    """Launches with their positions, those of one `Repeat` together."""
-    for _, part in groupby(enumerate(launches), lambda at: id(at[1].repeat)):
-        some = list(part)
-        yield some[0][1].repeat, some
-
-
 @dataclass(frozen=True)
 class _Pattern:
-    """What was launched for some arrays, less where it was: buffers are the numbers in which they came up.
+    """What was launched for some arrays, without the place: buffers are the numbers in which they came up.
 
     Attributes:
-        temps: those that were taken. launches: kernels with their buffers and the position of their repeat, if any.
-            repeats: count, steady buffers, apart. packed: what `once` has made since: key, array. names: of the kernels that were
-            begun. chosen: the meanings of the schedules that were asked for.
+        temps: those that were taken. steps: what was launched. packed: what `once` has made since: array, key, array. names: of
+            the kernels that were begun. chosen: the meanings of the schedules that were asked for.
     """
 
     temps: list[tuple[DType, Index]]
-    launches: list[tuple[Kernel, list[int], int | None]]
-    repeats: list[tuple[Index, list[int], bool]]
+    steps: list[Step]
     packed: list[tuple[Array, Hashable, Array]]
     names: list[str]
     chosen: list[str]
+
+
+@dataclass
+class _Block:
+    """A list of steps that is being written. loop: whether it is the body of a loop, with `invariant` buffers."""
+
+    steps: list[Step]
+    loop: bool = False
+    invariant: frozenset[Hashable] = frozenset()
+
+
+class Branches:
+    """What is launched in an `If` (`Lowering.branch`): first the steps where the flag is true; after `otherwise`, the others."""
+
+    def __init__(self, lo: Lowering):
+        self._lo, self._made = lo, dict(lo._made)
+        self.then: list[Step] | None = None
+
+    def otherwise(self) -> None:
+        """What is launched from here on runs where the flag is false."""
+        if self.then is not None:
+            raise VerifyError("a branch has one `otherwise`")
+        self.then = self._lo._another_block()
+        self._lo._made = dict(self._made)  # what the first branch made is there only if it ran
+
+
+class Condition:
+    """What is launched in a `While` (`Lowering.repeat_while`): first the steps that find the flag; after `holds`, its body.
+
+    Attributes:
+        iteration: the number of the current iteration.
+    """
+
+    def __init__(self, lo: Lowering, number: Expr):
+        self._lo, self.iteration = lo, number
+        self.steps: list[Step] | None = None
+        self.flag: Flag | None = None
+
+    def holds(self, flag: Array) -> None:
+        """What is launched from here on is the body, which runs while the flag is true."""
+        if self.steps is not None:
+            raise VerifyError("a while has one condition")
+        self.flag, self.steps = _flag(flag), self._lo._another_block()
 
 
 class KernelBuilder(Builder):
@@ -193,7 +216,7 @@ class Lowering:
         self.node: int | None = None  # the position of the node that is being lowered
         self.nodes: dict[int, Callable[[Lowering], None]] = {}  # launches a node once more, by position
         self.ints = list(ints)
-        self.launches: list[Launch] = []
+        self._blocks = [_Block([])]  # that are being written, the program's own first
         self.where: str | None = None  # the user's line that is being lowered
         self.temps: dict[Hashable, tuple[DType, Index]] = {}
         self._names: dict[str, int] = {}
@@ -201,8 +224,20 @@ class Lowering:
         self._asked: list[str] = []  # meanings of choices, whenever one was asked for
         self._patterns: dict[Hashable, _Pattern] = {}  # what `alike` has launched
         self._made: dict[tuple, Array] = {}
-        self._repeat: Repeat | None = None
-        self._begin = 0  # where the launches of `_repeat` begin
+
+    @property
+    def steps(self) -> list[Step]:
+        """What the program runs."""
+        return self._blocks[0].steps
+
+    @steps.setter
+    def steps(self, steps: Sequence[Step]) -> None:
+        self._blocks[0].steps = list(steps)
+
+    @property
+    def launches(self) -> list[Launch]:
+        """All launches in order, also those in loops and branches."""
+        return [leaf.launch for leaf in leaves(self.steps)]
 
     def temp(self, dtype: DType, shape: Sequence[Index], order: Sequence[int] | None = None) -> Array:
         """A dense array that lives from its first to its last launch."""
@@ -213,7 +248,7 @@ class Lowering:
     def kernel(self, name: str) -> KernelBuilder:
         """A new kernel; names are made unique within the program."""
         n = self._begin_kernel(name)
-        return KernelBuilder(f"{name}_{n}" if n else name, self.ints if self._repeat is None else [*self.ints, STEP])
+        return KernelBuilder(f"{name}_{n}" if n else name, [*self.ints, *(iteration(d, self.ints) for d in range(self._depth))])
 
     def _begin_kernel(self, name: str) -> int:
         """How many kernels of this name were begun before."""
@@ -224,12 +259,16 @@ class Lowering:
 
     def launch(self, k: KernelBuilder) -> None:
         """Runs the kernel after all launched before."""
-        self._launch(k.build(), k.ids, self._repeat)
+        self._add(Launch(k.build(), k.ids, self.where, self.node))
 
-    def _launch(self, kernel: Kernel, ids: tuple[Hashable, ...], repeat: Repeat | None) -> None:
-        self.launches.append(Launch(kernel, ids, self.where, self.node, repeat))
-        written = {id for id, b in zip(ids, kernel.buffers) if b.role == "out"}
-        self._made = {key: made for key, made in self._made.items() if key[0] not in written}
+    def call(self, function: Function, arrays: Sequence[Array]) -> None:
+        """Runs a function on the buffers of these arrays."""
+        self._add(Call(function, tuple(a.id for a in arrays)))
+
+    def _add(self, step: Step) -> None:
+        self._blocks[-1].steps.append(step)
+        gone = written(step)
+        self._made = {key: made for key, made in self._made.items() if key[0] not in gone}
 
     def alike(self, meaning: Hashable, arrays: Sequence[Array | None], run: Callable[[Lowering], None]) -> None:
         """Runs `run`, which launches what computes something of these arrays; or launches the same kernels on these, where
@@ -239,25 +278,21 @@ class Lowering:
         Args:
             meaning: whatever else decides what `run` launches.
         """
-        if self._repeat is not None:
+        if self.repeats:
             return run(self)
         number: dict[Hashable, int] = {}
         key = self._situation(meaning, arrays, number)
         if key in self._patterns:
             return self._launch_pattern(self._patterns[key], list(number))
-        made, temps, launches = dict(self._made), len(self.temps), len(self.launches)
+        made, temps, steps = dict(self._made), len(self.temps), len(self._blocks[-1].steps)
         begun, asked = len(self._begun), len(self._asked)
         run(self)
         taken = list(self.temps.items())[temps:]
         for id, _ in taken:
             number.setdefault(id, len(number))
-        new = self.launches[launches:]
-        repeats = list(dict.fromkeys(x.repeat for x in new if x.repeat is not None))
-        place = lambda ids: [number[id] for id in ids]
         self._patterns[key] = _Pattern(
             [t for _, t in taken],
-            [(x.kernel, place(x.ids), repeats.index(x.repeat) if x.repeat is not None else None) for x in new],
-            [(r.count, place(r.steady), r.apart) for r in repeats],
+            [mapped(step, number.__getitem__) for step in self._blocks[-1].steps[steps:]],
             [(_at(source, number), how, _at(a, number)) for (_, source, how), a in self._made.items()
              if made.get((source.id, source, how)) is not a],
             self._begun[begun:],
@@ -281,11 +316,12 @@ class Lowering:
             self._begin_kernel(name)
         for text in p.chosen:
             self._note_choice(text)
-        repeats = [Repeat(count, frozenset(ids[i] for i in steady), apart) for count, steady, apart in p.repeats]
-        for r in repeats:
-            self._forget_all_but(r.steady)
-        for kernel, places, i in p.launches:
-            self._launch(kernel, tuple(ids[j] for j in places), None if i is None else repeats[i])
+        here = lambda launch: replace(launch, where=self.where, node=self.node)
+        for pattern in p.steps:
+            step = mapped(pattern, ids.__getitem__, here)  # type: ignore[arg-type]
+            if isinstance(step, Loop):
+                self._forget_all_but(step.invariant)
+            self._add(step)
         for source, how, made in p.packed:
             source = _at(source, ids)
             self._made[source.id, source, how] = _at(made, ids)
@@ -315,45 +351,119 @@ class Lowering:
         has written the source's buffer."""
         key = (source.id, source, how)
         if key not in self._made:
-            self._made[key] = self._before(make) if self.steady(source) else make()
+            self._made[key] = self._before(source, make) if self.invariant(source) else make()
         return self._made[key]
 
     @property
-    def repeats(self) -> bool:
-        """Whether what is launched now is repeated."""
-        return self._repeat is not None
+    def _depth(self) -> int:
+        """How many loops what is launched now is inside of."""
+        return sum(b.loop for b in self._blocks)
 
-    def steady(self, a: Array) -> bool:
-        """Whether what is launched now is repeated, and `a` stays the same."""
-        return self._repeat is not None and a.id in self._repeat.steady
+    @property
+    def repeats(self) -> bool:
+        """Whether what is launched now is inside of a loop."""
+        return self._depth > 0
+
+    def invariant(self, a: Array) -> bool:
+        """Whether what is launched now is inside of a loop that does not write `a`."""
+        return self._outside(a) < len(self._blocks)
+
+    def _outside(self, a: Array) -> int:
+        """How many blocks are outside of the loops around the current place that do not write `a`."""
+        n = len(self._blocks)
+        for i in range(n - 1, 0, -1):
+            if self._blocks[i].loop:
+                if a.id not in self._blocks[i].invariant:
+                    break
+                n = i
+        return n
 
     @contextlib.contextmanager
-    def repeat(self, count: Index, steady: Sequence[Array] = (), apart: bool = False) -> Iterator[Expr]:
-        """What is launched in the block runs `count` times; yields the number of the time, which arrays' offsets may depend on,
-        but no number of pieces. What `once` makes of `steady` arrays, which the block does not write, is made before. `apart`: no
-        time round reads what another one left in a temporary, so that those of the block alone may lie over each other."""
-        if self._repeat is not None:
-            raise ValueError("a repeat inside a repeat")
-        ids = frozenset(a.id for a in steady)
-        self._repeat, self._begin = Repeat(count, ids, apart), len(self.launches)
+    def repeat(self, count: Index, invariant: Sequence[Array] = (), independent: bool = False) -> Iterator[Expr]:
+        """What is launched in the block runs `count` times; yields the number of the iteration, which arrays' offsets may depend
+        on, but no number of work items. What `once` makes of `invariant` arrays, which the block does not write, is made before the
+        loop. `independent`: no iteration reads what another one left in a temporary, so that those of the block alone may share memory."""
+        number, ids = iteration(self._depth, self.ints), frozenset(a.id for a in invariant)
         self._forget_all_but(ids)
+        with self._block(_Block([], True, ids)) as block:
+            yield number
+        self._forget_all_but(ids)
+        self._blocks[-1].steps.append(Loop(count, tuple(block.steps), ids, independent))
+
+    @contextlib.contextmanager
+    def repeat_while(self, invariant: Sequence[Array] = (), limit: Index | None = None) -> Iterator[Condition]:
+        """What is launched in the block runs again and again: first what finds the flag, given to `Condition.holds`; what follows
+        is the body. `limit`: the largest number of iterations. `invariant`: as in `repeat`."""
+        number, ids = iteration(self._depth, self.ints), frozenset(a.id for a in invariant)
+        condition = Condition(self, number)
+        self._forget_all_but(ids)
+        with self._block(_Block([], True, ids)) as block:
+            yield condition
+        if condition.steps is None or condition.flag is None:
+            raise VerifyError("a while needs a condition; help: call holds(flag) in its block")
+        self._forget_all_but(ids)
+        self._blocks[-1].steps.append(While(tuple(condition.steps), condition.flag, tuple(block.steps), limit, ids))
+
+    @contextlib.contextmanager
+    def branch(self, flag: Array) -> Iterator[Branches]:
+        """What is launched in the block runs where the flag, one bool in memory, is true; what is launched after
+        `Branches.otherwise` where it is false."""
+        branches = Branches(self)
+        with self._block(_Block([])) as block:
+            yield branches
+        first, second = (block.steps, []) if branches.then is None else (branches.then, block.steps)
+        self._made = branches._made
+        self._add(If(_flag(flag), tuple(first), tuple(second)))
+
+    def function(self, name: str, parameters: Sequence[Array], write: Callable[[], None]) -> Function:
+        """The steps that `write` launches, as a function of the buffers of `parameters`. Its other buffers are temporaries."""
+        blocks, made, temps = self._blocks, self._made, len(self.temps)
+        self._blocks, self._made = [_Block([])], {}
         try:
-            yield STEP
+            write()
+            steps = tuple(self.steps)
         finally:
-            self._forget_all_but(ids)
-            self._repeat = None
+            self._blocks, self._made = blocks, made
+        own = frozenset(list(self.temps)[temps:])
+        ids = tuple(a.id for a in parameters)
+        if odd := set().union(*map(buffers, steps)) - own - set(ids):
+            raise VerifyError(f"function {name}: it uses {sorted(map(str, odd))[0]}, which is not its own")
+        return Function(name, ids, steps, own)
+
+    @contextlib.contextmanager
+    def _block(self, block: _Block) -> Iterator[_Block]:
+        """What is launched in the block is put into a list of its own."""
+        self._blocks.append(block)
+        depth = len(self._blocks)
+        try:
+            yield block
+        finally:
+            del self._blocks[depth - 1 :]
+
+    def _another_block(self) -> list[Step]:
+        """The steps of the innermost block, which begins anew."""
+        block = self._blocks[-1]
+        steps, block.steps = block.steps, []
+        return steps
 
     def _forget_all_but(self, ids: frozenset[Hashable]) -> None:
         self._made = {key: made for key, made in self._made.items() if key[0] in ids}
 
-    def _before(self, make: Callable[[], Array]) -> Array:
-        """What `make` launches, put before the repeat."""
-        inside, self.launches = self.launches[self._begin :], self.launches[: self._begin]
-        repeat, self._repeat = self._repeat, None
-        made = make()
-        self._repeat, self._begin = repeat, len(self.launches)
-        self.launches += inside
-        return made
+    def _before(self, source: Array, make: Callable[[], Array]) -> Array:
+        """What `make` launches, put before the loops that do not write `source`."""
+        blocks, n = self._blocks, self._outside(source)
+        self._blocks = blocks[:n]
+        try:
+            return make()
+        finally:
+            self._blocks = blocks
+
+
+def _flag(a: Array) -> Flag:
+    offset = as_int(a.offset)
+    if a.dtype is not bool_ or as_int(product(a.shape)) != 1 or offset is None:
+        raise VerifyError(f"a flag is one bool at a known place, not {a.dtype}{list(a.shape)} at {a.offset}")
+    return Flag(a.id, offset)
 
 
 def _at(a: Array, ids: Mapping[Hashable, Hashable] | Sequence[Hashable]) -> Array:

@@ -281,7 +281,7 @@ def fits(p: Problem, s: Register, target: Machine | None) -> str:
 def choose(lo: Lowering, p: Problem) -> Tile:
     """The sizes for a problem: tuned, or by rule."""
     waves = not lo.repeats and _in_waves(p, lo.target)
-    by_rule = rule(p, lo.target, lo.steady(p.b), waves)
+    by_rule = rule(p, lo.target, lo.invariant(p.b), waves)
 
     def why_not(s: Register) -> str:
         # Packing a state costs time in every run, and none where a file has made it a constant: what is best differs.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
-from tengen.kernels.lowering import Launch, Lowering
+from tengen.kernels.lowering import Lowering
+from tengen.kernels.steps import Launch, buffers, written
 from tengen.loops.lang import as_int
 
 GROWTH = 5  # what a launch prepares may be this many times as large as the constants that it is made of
@@ -24,32 +25,28 @@ def hoist(lo: Lowering, constants: Mapping[Hashable, int]) -> tuple[Lowering, li
     """
     moved = _known(lo, constants)
     setup = Lowering(lo.target, lo.ints)
-    setup.launches = [launch for i, launch in enumerate(lo.launches) if i in moved]
-    lo.launches = [launch for i, launch in enumerate(lo.launches) if i not in moved]
-    read = {id for launch in lo.launches for id in launch.ids}
-    made = {id for launch in setup.launches for id in writes(launch)}
+    setup.steps = [step for i, step in enumerate(lo.steps) if i in moved]
+    lo.steps = [step for i, step in enumerate(lo.steps) if i not in moved]
+    read = set().union(*map(buffers, lo.steps))
+    made = set().union(*map(written, setup.steps))
     setup.temps = {id: t for id, t in lo.temps.items() if id in made and id not in read}
     prepared = [id for id in lo.temps if id in made and id in read]
     return setup, prepared
 
 
-def writes(launch: Launch) -> set[Hashable]:
-    """The buffers that a launch writes."""
-    return {id for id, b in zip(launch.ids, launch.kernel.buffers) if b.role == "out"}
-
-
 def _known(lo: Lowering, constants: Mapping[Hashable, int]) -> set[int]:
-    """The positions of the launches to move: what they read is known, what they write is a temporary of theirs alone."""
+    """The positions of the launches to move: what they read is known, what they write is a temporary of theirs alone. A launch
+    in a loop or a branch stays there."""
     writers: dict[Hashable, list[int]] = {}
-    for i, launch in enumerate(lo.launches):
-        for id in writes(launch):
+    for i, step in enumerate(lo.steps):
+        for id in written(step):
             writers.setdefault(id, []).append(i)
     bytes_of = dict(constants)  # known buffers, and the bytes of the constants that they are made of
     found: set[int] = set()
-    for i, launch in enumerate(lo.launches):
-        outs = writes(launch)
-        sources = [bytes_of.get(id) for id in launch.ids if id not in outs]
-        if launch.repeat or not sources or None in sources or not all(id in lo.temps and writers[id] == [i] for id in outs):
+    for i, step in enumerate(lo.steps):
+        outs = written(step)
+        sources = [bytes_of.get(id) for id in step.ids if id not in outs] if isinstance(step, Launch) else []
+        if not sources or None in sources or not all(id in lo.temps and writers[id] == [i] for id in outs):
             continue
         size = sum(s or 0 for s in sources)
         made = [(as_int(n), dtype.size) for dtype, n in (lo.temps[id] for id in outs)]

@@ -161,7 +161,7 @@ def _lower_loop(
 
         runs[i] = run
         lo.nodes[i] = partial(_once, run, steady)
-    with lo.repeat(loop.count, steady, apart=True) as step:
+    with lo.repeat(loop.count, steady, independent=True) as step:
         for i, n in zip(loop.nodes, nodes):
             lo.where, lo.node = n.where, i
             runs[i](lo, step)
@@ -169,7 +169,7 @@ def _lower_loop(
 
 def _once(run: Callable[[Lowering, Index], None], steady: Sequence[Array], lo: Lowering) -> None:
     """A node of a loop by itself, for the first images."""
-    with lo.repeat(1, steady, apart=True) as step:
+    with lo.repeat(1, steady, independent=True) as step:
         run(lo, step)
 
 

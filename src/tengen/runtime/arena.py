@@ -1,6 +1,6 @@
 """Where the temporaries of a program lie: offsets in one arena, by lifetime and best fit.
 
-In: a lowering's temporaries with their sizes and the launches that use them. Out: their offsets and the arena's bytes. Sizes
+In: a lowering's temporaries with their sizes and the steps that use them. Out: their offsets and the arena's bytes. Sizes
 may depend on the program's parameters; they are then placed when a plan is made, for the numbers of that plan: nothing is
 compiled for it.
 """
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from tengen.kernels.lowering import Lowering, Repeat, by_repeat
+from tengen.kernels.lowering import Lowering
+from tengen.kernels.steps import Interval, lifetimes
 from tengen.loops.lang import Index, as_int, var
 
 ALIGN = 64  # bytes; temporaries start on a cache line
@@ -21,27 +22,18 @@ class Temporaries:
     """The temporaries that some launch uses, in order of first use.
 
     Attributes:
-        ids: which. sizes: in bytes, multiples of `ALIGN`, maybe expressions. lives: positions of the first and last launch of each.
+        ids: which. sizes: in bytes, multiples of `ALIGN`, maybe expressions. lives: when each holds something (`steps.lifetimes`).
     """
 
     ids: tuple[Hashable, ...] = ()
     sizes: tuple[Index, ...] = ()
-    lives: tuple[tuple[int, int], ...] = ()
+    lives: tuple[tuple[Interval, ...], ...] = ()
     _placed: dict = field(default_factory=dict, compare=False, repr=False)
 
     @staticmethod
     def of(lo: Lowering) -> Temporaries:
         """Those of a lowering."""
-        lives: dict[Hashable, tuple[int, int]] = {}
-        shared = _shared(lo)
-        for repeat, launches in by_repeat(lo.launches):
-            for i, launch in launches:
-                # What one time round leaves, the next may need: a repeat counts as one launch.
-                begin, end = (launches[0][0], launches[-1][0]) if repeat else (i, i)
-                for id in launch.ids:
-                    if id in lo.temps:
-                        first, last = (i, i) if repeat and repeat.apart and id not in shared else (begin, end)
-                        lives[id] = (lives.get(id, (first, last))[0], last)
+        lives = lifetimes(lo.steps, lo.temps)
         sizes = [(n * dt.size + (ALIGN - 1)) // ALIGN * ALIGN for dt, n in (lo.temps[id] for id in lives)]
         numbers = tuple(s if (n := as_int(s)) is None else n for s in sizes)
         return Temporaries(tuple(lives), numbers, tuple(lives.values()))
@@ -66,28 +58,30 @@ class Temporaries:
             if len(self._placed) > 256:
                 self._placed.clear()
             every = range(len(key))
-            orders = sorted(every, key=lambda i: -key[i]), sorted(every, key=lambda i: self.lives[i][0])
+            orders = sorted(every, key=lambda i: -key[i]), sorted(every, key=lambda i: self.lives[i][0][0])
             self._placed[key] = min((_place(key, self.lives, order) for order in orders), key=lambda p: p[1])
         return self._placed[key]
 
 
-def _shared(lo: Lowering) -> set[Hashable]:
-    """Buffers that launches of several repeats use, or of a repeat and of none."""
-    by: dict[Hashable, Repeat | None] = {}
-    return {id for launch in lo.launches for id in launch.ids if by.setdefault(id, launch.repeat) is not launch.repeat}
+def _meet(a: Sequence[Interval], b: Sequence[Interval]) -> bool:
+    """Whether two temporaries hold something at the same time."""
+    return any(f <= last and first <= l for f, l in a for first, last in b)
 
 
-def _place(sizes: Sequence[int], lives: Sequence[tuple[int, int]], order: Sequence[int]) -> tuple[tuple[int, ...], int]:
-    placed: list[tuple[int, int, tuple[int, int]]] = []  # offset, end, life
+def _place(sizes: Sequence[int], lives: Sequence[Sequence[Interval]], order: Sequence[int]) -> tuple[tuple[int, ...], int]:
+    placed: list[tuple[int, int, int, int, Sequence[Interval]]] = []  # offset, end, first and last position, life
     offsets = [0] * len(sizes)
     for i in order:
-        size, (first, last) = max(sizes[i], ALIGN), lives[i]
-        busy = sorted((o, e) for o, e, (f, l) in placed if f <= last and first <= l)
+        size, life = max(sizes[i], ALIGN), lives[i]
+        first, last = life[0][0], life[-1][1]
+        busy = sorted(
+            (o, e) for o, e, f, l, other in placed if f <= last and first <= l and (len(life) + len(other) == 2 or _meet(life, other))
+        )
         best, best_gap, at = None, None, 0
         for o, e in busy:
             if o - at >= size and (best_gap is None or o - at < best_gap):
                 best, best_gap = at, o - at
             at = max(at, e)
         offsets[i] = at if best is None else best
-        placed.append((offsets[i], offsets[i] + size, (first, last)))
-    return tuple(offsets), max((e for _, e, _ in placed), default=0)
+        placed.append((offsets[i], offsets[i] + size, first, last, life))
+    return tuple(offsets), max((e for _, e, *_ in placed), default=0)

@@ -199,7 +199,7 @@ def _parsed(e: dict[str, Any]) -> Program | None:
     if code is None:
         return None
     sizes = tuple(map(_read_dim, e["sizes"]))
-    temps = Temporaries(tuple(range(len(sizes))), sizes, tuple((first, last) for first, last in e["lives"]))
+    temps = Temporaries(tuple(range(len(sizes))), sizes, tuple(tuple((first, last) for first, last in life) for life in e["lives"]))
     if e["placed"] is not None:
         offsets, size = e["placed"]
         temps._placed[sizes] = tuple(offsets), size

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from tengen.base.config import config
+from tengen.kernels.steps import Loop
 from tengen.loops.cost import Cost, cost
 from tengen.runtime.launch_log import Entry, Log
 from tengen.runtime.program import value_of
@@ -105,7 +106,7 @@ class Result:
         for mine in np.split(order, cuts) if len(order) else ():
             plan, launch = int(r.plan[mine[0]]), int(r.launch[mine[0]])
             entry = self._log.entries[plan]
-            one = entry.program.launches[launch]
+            one = entry.program.launches[launch].launch
             c = _cost(entry, launch)
             key = (one.kernel.name, entry.program.name, one.where or entry.where, c.flops, c.bytes, c.exact)
             found.setdefault(key, []).append(np.stack([r.end[mine] - r.begin[mine], r.share[mine]]))
@@ -206,7 +207,7 @@ class Result:
         columns = zip(*(c.tolist() for c in (r.plan, r.launch, r.share, r.thread, r.begin, r.end)))
         for plan, launch, share, thread, begin, end in columns:
             entry = self._log.entries[plan]
-            one = entry.program.launches[launch]
+            one = entry.program.launches[launch].launch
             event = {
                 "ph": "X", "pid": 1, "tid": 2 * thread + share, "name": one.kernel.name, "cat": entry.program.name,
                 "ts": 1e6 * begin, "dur": 1e6 * (end - begin),
@@ -229,7 +230,7 @@ class Result:
 
         r = self.launches
         on = r.share == 1
-        name_of = {(p, n): self._log.entries[p].program.launches[n].kernel.name for p, n in set(zip(r.plan.tolist(), r.launch.tolist()))}
+        name_of = {(p, n): self._log.entries[p].program.launches[n].launch.kernel.name for p, n in set(zip(r.plan.tolist(), r.launch.tolist()))}
         names = np.array([name_of[p, n] for p, n in zip(r.plan[on].tolist(), r.launch[on].tolist())], object)
         top = list(dict.fromkeys(row.kernel for row in self.rows))[:kinds]
         n_threads = int(r.thread.max()) + 1 if len(r.thread) else 1
@@ -255,10 +256,11 @@ def _cost(entry: Entry, launch: int) -> Cost:
     known = entry.program.costs
     key = launch, entry.values
     if key not in known:
-        one = entry.program.launches[launch]
-        count = 0 if one.repeat is None else value_of(one.repeat.count, entry.program.params, entry.values)
-        step = () if one.repeat is None else (count // 2,)  # the first may have less to do than the others
-        known[key] = cost(one.kernel, (*entry.values, *step))
+        leaf = entry.program.launches[launch]
+        counts = (loop.count if isinstance(loop, Loop) else loop.limit or 0 for loop in leaf.loops)
+        # An iteration in the middle: the first may have less to do than the others.
+        middle = (value_of(count, entry.program.params, entry.values) // 2 for count in counts)
+        known[key] = cost(leaf.launch.kernel, (*entry.values, *middle))
     return known[key]
 
 

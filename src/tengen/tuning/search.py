@@ -275,10 +275,11 @@ def _node_times(exes: Sequence[Executable], run: Run, seconds: float) -> list[di
         number = e._recorded[()][1].number
         mine = whole & (launches.plan == number)
         each: dict[int, np.ndarray] = {}
-        for i, launch in enumerate(entries[number].program.launches):
+        for i, leaf in enumerate(entries[number].program.launches):
             took = (launches.end - launches.begin)[mine & (launches.launch == i)][-runs:]
-            if launch.node is not None and len(took) == runs:
-                each[launch.node] = each.get(launch.node, 0.0) + took
+            node = leaf.launch.node
+            if node is not None and len(took) == runs:
+                each[node] = each.get(node, 0.0) + took
         found.append({node: float(np.median(t)) for node, t in each.items()})
     return found
 

@@ -22,7 +22,7 @@ from tengen.ir.graph import Graph
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.schedule import Schedules
 from tengen.loops.lang import as_int
-from tengen.passes.hoist import hoist, writes
+from tengen.passes.hoist import hoist
 from tengen.passes.inplace import CHECKS
 from tengen.passes.lower import lower
 from tengen.runtime import native
@@ -88,7 +88,7 @@ class Bench:
         self.temps = dict(self.lo.temps)
         sizes = {("const", c.name): prod(c.value.type.shape) * c.value.type.dtype.size for c in graph.constants.values()}
         setup, _ = hoist(self.lo, sizes)  # type: ignore[arg-type]
-        made = {id for launch in setup.launches for id in writes(launch)}
+        made = {id for launch in setup.launches for id in launch.writes}
         self._constant = {**sizes, **{id: self._elements(id)[1] * self._elements(id)[0].size for id in made}}
         self.hot = {launch.node for launch in self.lo.launches if launch.node in self.lo.nodes}
         self._memory: dict[int, dict[Hashable, tuple[Any, DType, np.ndarray]]] = {}
@@ -120,7 +120,7 @@ class Bench:
             made = setup.plan(len(held), sizes)(*buffers.values())
             buffers |= zip(prepared, made if len(prepared) > 1 else [made])
         program = build(mini, list(buffers), ["nothing"], f"node{node}")
-        written = dict.fromkeys(id for launch in mini.launches for id in writes(launch) if id in held)
+        written = dict.fromkeys(id for launch in mini.launches for id in launch.writes if id in held)
         return Trial(program.plan(len(buffers), [-1]), list(buffers.values()), [known[id] for id in written])
 
     def _of(self, node: int) -> dict:
