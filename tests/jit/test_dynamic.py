@@ -283,3 +283,13 @@ def test_a_program_for_each_batch_where_a_kernel_must_know(monkeypatch):
     for n in (2, 3, 2):
         assert bits(run(floats(n, 7))) == bits(F.sort(floats(n, 7), axis=1)[0] + 1)
     assert len(run.stats()) == 1 and run._last.run.program is None and len(run._last.run._alone) == 2
+
+
+@pytest.mark.parametrize("name", ["step", "step1", "own"])
+def test_an_axis_may_have_any_name(name):
+    """Kernels have integers of their own, for the number of an iteration among others, under names that a user may choose too."""
+    net = M.LSTM(4, 8).eval()
+    run = trace(lambda x: net(x)[0], dynamic_axes={0: name})
+    for n in (3, 5):
+        x = Tensor(np.random.default_rng(n).normal(size=(n, 2, 4)).astype(np.float32))
+        assert run(x).numpy().tobytes() == net(x)[0].numpy().tobytes()
