@@ -32,6 +32,7 @@ class _Conv(Module):
         a, b = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
         shape = (a // groups, b // groups, *self.kernel_size)
         self.weight = Parameter(np.zeros(shape if groups == 1 else (groups, *shape), np.float32))
+        self.weight.spatial = self.n
         self.bias = Parameter(np.zeros((1, out_channels, *(1,) * self.n), np.float32)) if bias else None
         fan_in = in_channels // groups * int(np.prod(self.kernel_size))
         init.normal_(self.weight, 0, float(1 / np.sqrt(fan_in)))
