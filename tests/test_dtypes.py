@@ -1,13 +1,14 @@
 """A dtype compares with anything, and NumPy takes it for one of its own."""
 
 import copy
+import inspect
 import pickle
 
 import numpy as np
 import pytest
 
 import tengen.functional as F
-from tengen import Tensor
+from tengen import Tensor, random, trace
 from tengen.base.dtype import ALL, DType, dtype
 
 # None of these names a dtype; NumPy raises TypeError, ValueError or SyntaxError for some, or warns.
@@ -72,3 +73,30 @@ def test_codes_mean_what_they_mean_in_numpy():
 def test_what_names_none(name):
     with pytest.raises(TypeError, match="is not a dtype of Tengen; help: one of float64"):
         dtype(name)
+
+
+X = Tensor(np.array([[0, 1], [2, 1]], np.int16))
+ARGUMENTS = {  # of every function that takes a dtype
+    "arange": (3,), "eye": (2,), "full": ((2,), 1.5), "full_like": (X, 2), "linspace": (0, 1, 5), "one_hot": (X, 3), "ones": (3,),
+    "ones_like": (X,), "zeros": ((2, 3),), "zeros_like": (X,),
+}  # fmt: skip
+
+
+def test_a_dtype_of_none_is_the_default():
+    taking = {name for name, f in vars(F).items() if inspect.isfunction(f) and "dtype" in inspect.signature(f).parameters}
+    assert taking - {"astype"} == set(ARGUMENTS)
+    with pytest.raises(TypeError, match="None is not a dtype"):
+        F.astype(X, None)
+    like = {name for name in taking if name.endswith("_like")}
+    for name, args in ARGUMENTS.items():
+        f = getattr(F, name)
+        want = f(*args)
+        assert want.dtype == ("int16" if name in like or name == "one_hot" else "float32")
+        for got in (f(*args, dtype=None), trace(lambda f=f, args=args: f(*args, dtype=None))()):
+            assert got.dtype is want.dtype and np.array_equal(got.numpy(), want.numpy())
+    assert Tensor([1], dtype=None).dtype == "int64" and Tensor([1.5], None).dtype == "float32"
+
+
+def test_a_size_of_none_is_a_scalar():
+    for draw in (random.uniform, random.normal, lambda size: random.randint(5, size=size)):
+        assert draw(size=None).shape == trace(lambda d=draw: d(size=None))().shape == ()

@@ -60,24 +60,24 @@ class RNG:
         yield "random_state", self._key
 
     def _draw(self, op, shape) -> Tensor:
-        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        shape = () if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
         out = op(self._key.detach(), shape)
         self._key._reset(self._key + self._next)
         return out
 
-    def uniform(self, low: float = 0.0, high: float = 1.0, size: Sequence[int] | int = ()) -> Tensor:
+    def uniform(self, low: float = 0.0, high: float = 1.0, size: Sequence[int] | int | None = ()) -> Tensor:
         """float32 in [low, high)."""
         u = self._draw(_ops.random_uniform, size)
         return u if low == 0 and high == 1 else u * (high - low) + low
 
-    def normal(self, mean: float = 0.0, std: float = 1.0, size: Sequence[int] | int = ()) -> Tensor:
+    def normal(self, mean: float = 0.0, std: float = 1.0, size: Sequence[int] | int | None = ()) -> Tensor:
         """Normal float32."""
         if isinstance(std, (int, float)) and std < 0:
             raise ValueError(f"normal: std={std} must not be negative")
         z = self._draw(_ops.random_normal, size)
         return z if mean == 0 and std == 1 else z * std + mean
 
-    def randint(self, low: int, high: int | None = None, size: Sequence[int] | int = ()) -> Tensor:
+    def randint(self, low: int, high: int | None = None, size: Sequence[int] | int | None = ()) -> Tensor:
         """int64 in [low, high), or [0, low)."""
         low, high = (0, low) if high is None else (low, high)
         if high <= low or high - low > 2**32:
