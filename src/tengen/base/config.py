@@ -56,8 +56,8 @@ def cache_home() -> str | None:
     """Where this user's caches are: XDG_CACHE_HOME if it is an absolute path, else ~/.cache; None for a user without a home."""
     if os.path.isabs(found := os.environ.get("XDG_CACHE_HOME", "")):
         return found
-    found = home()
-    return None if found is None else os.path.join(found, ".cache")
+    own = home()
+    return None if own is None else os.path.join(own, ".cache")
 
 
 def expand_home(path: str) -> str:
