@@ -112,7 +112,7 @@ class Op:
         return self.call(*args, **kw)
 
     def __reduce__(self):
-        return (REGISTRY.__getitem__, (self.name,))
+        return (lookup, (self.name,))
 
     # -- rules -------------------------------------------------------------------------------------------------------
     def _rule(self, slot: str, f: Callable) -> Callable:
