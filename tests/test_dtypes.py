@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tengen.functional as F
-from tengen import Tensor, random, trace
+from tengen import Tensor, trace
 from tengen.base.dtype import ALL, DType, dtype
 
 # None of these names a dtype; NumPy raises TypeError, ValueError or SyntaxError for some, or warns.
@@ -95,8 +95,3 @@ def test_a_dtype_of_none_is_the_default():
         for got in (f(*args, dtype=None), trace(lambda f=f, args=args: f(*args, dtype=None))()):
             assert got.dtype is want.dtype and np.array_equal(got.numpy(), want.numpy())
     assert Tensor([1], dtype=None).dtype == "int64" and Tensor([1.5], None).dtype == "float32"
-
-
-def test_a_size_of_none_is_a_scalar():
-    for draw in (random.uniform, random.normal, lambda size: random.randint(5, size=size)):
-        assert draw(size=None).shape == trace(lambda d=draw: d(size=None))().shape == ()

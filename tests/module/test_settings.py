@@ -171,3 +171,36 @@ def test_values_are_looked_at_when_they_are_set():
     layer = M.TransformerEncoderLayer(6, 2, 8)
     with pytest.raises(ValueError, match="activation='tanh'"):
         layer.activation = "tanh"
+
+
+@pytest.mark.parametrize("make, words", [
+    *((lambda n=n: M.Linear(n, 3), "Linear: in_features=0 must be at least 1") for n in (0, np.int64(0))),
+    (lambda: M.Linear(3, 2.5), r"Linear: out_features=2\.5 must be a whole number"), (lambda: M.Conv2d(2, 2, 3, groups=0), "groups=0"),
+    (lambda: M.Conv3d(0, 2, 3), "in_channels=0"), (lambda: M.Conv1d(1, 2, 0), "kernel_size=0 must be at least 1"),
+    (lambda: M.Conv2d(3, 4, 1, groups=2), "3 and 4 channels cannot be shared out to 2 groups"),
+    (lambda: M.GroupNorm(0, 4), "num_groups=0"), (lambda: M.GroupNorm(3, 4), "4 channels cannot be shared out to 3"),
+    (lambda: M.BatchNorm2d(-1), "num_features=-1"), (lambda: M.LSTM(4, 0), "hidden_size=0"), (lambda: M.LSTM(4, 2, 0), "num_layers=0"),
+    (lambda: M.RNNCell(0, 2), "input_size=0"), (lambda: M.MultiHeadAttention(4, 0), "4 features cannot be shared out to 0 heads"),
+    (lambda: M.MultiHeadAttention(0, 1), "embed_dim=0"), (lambda: M.PReLU(0), "num_parameters=0"),
+    (lambda: M.Embedding(-1, 3), "num_embeddings=-1"),
+])  # fmt: skip
+def test_sizes_that_are_none(make, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        make()
+
+
+def test_numpy_integers_are_sizes():
+    n = np.int64(4)
+    assert M.Linear(n, n).in_features == M.Conv2d(n, n, n, groups=n).groups == M.LSTM(n, n).hidden_size == 4
+    assert M.LayerNorm(n).normalized_shape == M.LayerNorm([n]).normalized_shape == (4,)
+
+
+def test_pytorchs_ways_to_freeze_and_to_write_are_refused():
+    """They would be set and do nothing."""
+    p = M.Linear(2, 2).weight
+    for name, help in (("requires_grad", "GradManager"), ("data", r"p\[...\] = values")):
+        with pytest.raises(AttributeError, match=f"no '{name}' to set; help: .*{help}"):
+            setattr(p, name, False)
+        assert not hasattr(p, name)
+    p.no_decay = True  # a mark of the user's own
+    assert copy.deepcopy(p).no_decay and pickle.loads(pickle.dumps(p)).no_decay

@@ -6,7 +6,7 @@ import numpy as np
 
 from tengen import functional as F
 from tengen.module.module import Module
-from tengen.module.settings import PARAMETERS, Configured
+from tengen.module.settings import PARAMETERS, Configured, counts
 from tengen.ops.define import REGISTRY
 from tengen.parameter import Parameter
 from tengen.tensor import Tensor
@@ -55,7 +55,7 @@ class PReLU(Configured):
     """Leaky ReLU with a trained slope, one for all channels or one each. Parameter: weight (1,) or (1, C, 1, 1)."""
 
     _fixed = ("num_parameters", "init")
-    _checked = PARAMETERS
+    _checked = PARAMETERS | counts("num_parameters")
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25, **kwargs):
         super().__init__(**kwargs)

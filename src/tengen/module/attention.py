@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tengen import functional as F
 from tengen.module.linear import Linear
-from tengen.module.settings import Configured
+from tengen.module.settings import Configured, counts
 from tengen.tensor import Tensor
 
 
 def _heads(m: MultiHeadAttention, heads: int) -> int:
-    if m.embed_dim % heads:
+    if heads < 1 or m.embed_dim % heads:
         raise ValueError(f"{m.embed_dim} features cannot be shared out to {heads} heads")
     return heads
 
@@ -25,7 +25,7 @@ class MultiHeadAttention(Configured):
     """
 
     _fixed = ("embed_dim", "bias", "kdim", "vdim")
-    _checked = {"num_heads": _heads}
+    _checked = counts("embed_dim") | {"num_heads": _heads}
 
     def __init__(
         self, embed_dim: int, num_heads: int, attn_dropout: float = 0.0, out_dropout: float = 0.0, bias: bool = True,

@@ -6,7 +6,7 @@ import numpy as np
 
 from tengen import functional as F
 from tengen.module import init
-from tengen.module.settings import PARAMETERS, Configured, one_of
+from tengen.module.settings import PARAMETERS, Configured, counts, one_of
 from tengen.ops.conv_parts import per_axis
 from tengen.parameter import Parameter
 from tengen.tensor import Tensor
@@ -20,7 +20,7 @@ class _Conv(Configured):
     n = 2
     transposed = False
     _fixed = ("in_channels", "out_channels", "kernel_size", "groups", "compute_mode")
-    _checked = PARAMETERS | {
+    _checked = PARAMETERS | counts("in_channels", "out_channels", "groups") | {
         "conv_mode": one_of("conv_mode", "cross_correlation", "CROSS_CORRELATION"),
         "padding_mode": one_of("padding_mode", "zeros", "reflect", "replicate"),
         **{name: _per_axis(name) for name in ("kernel_size", "stride", "padding", "dilation", "output_padding")},
@@ -31,11 +31,13 @@ class _Conv(Configured):
         conv_mode: str = "cross_correlation", compute_mode: str = "default", padding_mode: str = "zeros", **kwargs,
     ):  # fmt: skip
         super().__init__(**kwargs)
-        if in_channels % groups or out_channels % groups:
-            raise ValueError(f"{in_channels} and {out_channels} channels cannot be shared out to {groups} groups")
         self.in_channels, self.out_channels, self.groups, self.padding_mode = in_channels, out_channels, groups, padding_mode
         self.conv_mode, self.compute_mode = conv_mode, compute_mode
         self.kernel_size, self.stride, self.padding, self.dilation = kernel_size, stride, padding, dilation
+        if in_channels % groups or out_channels % groups:
+            raise ValueError(f"{in_channels} and {out_channels} channels cannot be shared out to {groups} groups")
+        if any(k < 1 for k in self.kernel_size):
+            raise ValueError(f"{type(self).__name__}: kernel_size={kernel_size!r} must be at least 1 along each axis")
         a, b = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
         shape = (a // groups, b // groups, *self.kernel_size)
         self.weight = Parameter(np.zeros(shape if groups == 1 else (groups, *shape), np.float32))

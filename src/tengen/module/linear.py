@@ -8,7 +8,7 @@ import numpy as np
 
 from tengen import functional as F
 from tengen.module import init
-from tengen.module.settings import PARAMETERS, Configured
+from tengen.module.settings import PARAMETERS, Configured, counts
 from tengen.parameter import Parameter
 from tengen.tensor import Tensor
 
@@ -17,7 +17,7 @@ class Linear(Configured):
     """y = x W^T + b. Parameters: weight (out, in), bias (out,). Initial: uniform in +-1/sqrt(in), bias 0."""
 
     _fixed = ("in_features", "out_features", "compute_mode")
-    _checked = PARAMETERS
+    _checked = PARAMETERS | counts("in_features", "out_features")
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, compute_mode: str = "default", **kwargs):
         super().__init__(**kwargs)
@@ -38,7 +38,7 @@ class Embedding(Configured):
     """Rows of a table by index. Parameter: weight (num_embeddings, embedding_dim), normal at first."""
 
     _fixed = ("num_embeddings", "embedding_dim", "padding_idx", "max_norm", "norm_type")
-    _checked = PARAMETERS
+    _checked = PARAMETERS | counts("num_embeddings", "embedding_dim")
 
     def __init__(
         self, num_embeddings: int, embedding_dim: int, padding_idx=None, max_norm=None, norm_type=None, initial_weight=None,

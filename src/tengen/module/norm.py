@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+import operator
 
 import numpy as np
 
 from tengen import functional as F
-from tengen.module.settings import PARAMETERS, Configured, needs
+from tengen.module.settings import PARAMETERS, Configured, counts, needs
 from tengen.parameter import Parameter
 from tengen.tensor import Tensor
 
 
 class _Norm(Configured):
     _fixed: tuple[str, ...] = ("num_channels",)
-    _checked = PARAMETERS | {"affine": needs("affine", "weight")}
+    _checked = PARAMETERS | counts("num_features", "num_channels", "num_groups") | {"affine": needs("affine", "weight")}
 
     def _state_shape(self, name: str, t: Tensor) -> tuple[int, ...]:
         return (t.size,)
@@ -73,11 +74,15 @@ class BatchNorm2d(_BatchNorm):
     _axes = (4,)
 
 
+def _shape(shape) -> tuple[int, ...]:
+    return (operator.index(shape),) if hasattr(shape, "__index__") and not hasattr(shape, "__len__") else tuple(map(operator.index, shape))
+
+
 class LayerNorm(_Norm):
     """Normalises the last axes, of shape `normalized_shape`."""
 
     _fixed = ("normalized_shape",)
-    _checked = _Norm._checked | {"normalized_shape": lambda m, shape: (shape,) if isinstance(shape, int) else tuple(shape)}
+    _checked = _Norm._checked | {"normalized_shape": lambda m, shape: _shape(shape)}
 
     def __init__(self, normalized_shape, eps: float = 1e-5, affine: bool = True, **kwargs):
         super().__init__(**kwargs)
@@ -96,9 +101,9 @@ class GroupNorm(_Norm):
 
     def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, **kwargs):
         super().__init__(**kwargs)
+        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
         if num_channels % num_groups:
             raise ValueError(f"{num_channels} channels cannot be shared out to {num_groups} groups")
-        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
         self._affine((num_channels,), affine)
 
     def forward(self, x: Tensor) -> Tensor:

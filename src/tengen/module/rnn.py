@@ -8,7 +8,7 @@ import numpy as np
 
 from tengen import functional as F
 from tengen.module import init
-from tengen.module.settings import Configured, one_of
+from tengen.module.settings import Configured, counts, one_of
 from tengen.ops.define import REGISTRY
 from tengen.parameter import Parameter
 from tengen.tensor import Tensor
@@ -17,6 +17,7 @@ from tengen.tensor import Tensor
 class _Cell(Configured):
     gates = 1
     _fixed = ("input_size", "hidden_size", "bias")
+    _checked = counts("input_size", "hidden_size")
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True):
         super().__init__()
@@ -53,7 +54,7 @@ class _Cell(Configured):
 class RNNCell(_Cell):
     """h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu with nonlinearity="relu"."""
 
-    _checked = {"nonlinearity": one_of("nonlinearity", "tanh", "relu")}
+    _checked = _Cell._checked | {"nonlinearity": one_of("nonlinearity", "tanh", "relu")}
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh"):
         super().__init__(input_size, hidden_size, bias)
@@ -99,6 +100,7 @@ class LSTMCell(_Cell):
 
 class _Recurrent(Configured):
     _fixed = ("input_size", "hidden_size", "num_layers", "bias", "bidirectional", "proj_size", "nonlinearity")
+    _checked = counts("input_size", "hidden_size", "num_layers")
 
     def __init__(
         self, make, input_size: int, hidden_size: int, num_layers: int, bias: bool, batch_first: bool, dropout: float,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +41,21 @@ def tensor_or_none(name: str) -> Callable[[Any, Any], Any]:
         return value
 
     return check
+
+
+def counts(*names: str) -> dict[str, Callable[[Any, Any], Any]]:
+    """Checks for numbers of features, channels, groups: whole, and at least 1."""
+
+    def check(name: str, m: Module, value: Any) -> int:
+        try:
+            n = operator.index(value)
+        except TypeError:
+            raise TypeError(f"{type(m).__name__}: {name}={value!r} must be a whole number") from None
+        if n < 1:
+            raise ValueError(f"{type(m).__name__}: {name}={n} must be at least 1")
+        return n
+
+    return {name: functools.partial(check, name) for name in names}
 
 
 def one_of(name: str, *known: str) -> Callable[[Any, Any], Any]:
