@@ -84,8 +84,8 @@ class DataLoader:
             module's guard ``if __name__ == "__main__":``.
 
     Errors:
-        ValueError: a number out of range. TypeError: no number. In iterating: what the dataset, transform or collator raised, with the worker's
-        traceback as a note; WorkerError when a worker died; WorkerTimeout.
+        ValueError: a number out of range. TypeError: no number. In iterating: what the dataset, transform or collator raised,
+        with the worker's traceback as a note; WorkerError when a worker died; WorkerTimeout.
 
     >>> from tengen.data import ArrayDataset, RandomSampler
     >>> numbers = ArrayDataset(np.arange(6))

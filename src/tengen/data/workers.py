@@ -31,6 +31,8 @@ import numpy as np
 from tengen.base.errors import TengenError
 from tengen.data.transport import discard, pack, unpack
 
+_LONGEST = 86400.0  # seconds of one wait; the system's call takes no more than 2^31 milliseconds
+
 
 class WorkerError(TengenError, RuntimeError):
     """A worker process of a loader died, or raised something that could not travel."""
@@ -157,11 +159,12 @@ class Workers:
         for w in self._workers:
             events.register(w.pipe, select.POLLIN | (select.POLLOUT if w is sending else 0))
             events.register(w.process.sentinel, select.POLLIN)
-        ready = dict(events.poll(None if until is None else math.ceil(max(0.0, until - time.monotonic()) * 1000)))
+        left = None if until is None else math.ceil(min(max(0.0, until - time.monotonic()), _LONGEST) * 1000)
+        ready = dict(events.poll(left))
         for w in self._workers:
             if ready.get(w.process.sentinel) or ready.get(w.pipe.fileno(), 0) & ~select.POLLOUT:
                 self._receive(w)
-        return bool(ready)
+        return bool(ready) or (until is not None and time.monotonic() < until)
 
     def _waited(self, timeout: float, number: int) -> str:
         worker = self._pending[number]
