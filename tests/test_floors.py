@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent / "src" / "tengen"
 
 # Top floor first. What stands in one row may import one another as long as no circle arises.
 FLOORS = [
-    "cli serve visual",
+    "__main__ cli serve visual",
     "hub models",
     "module optimizer data quantization amp distributed",
     "functional random autodiff jit tuner",

@@ -5,18 +5,34 @@ from __future__ import annotations
 from tengen.tensor import Tensor
 
 
+def _refused(name: str, instead: str) -> property:
+    """An attribute of PyTorch's that would be set in vain: there is none, and setting it says so."""
+
+    def read(p: Parameter):
+        raise AttributeError(f"'Parameter' object has no attribute {name!r}")
+
+    def write(p: Parameter, value) -> None:
+        raise AttributeError(f"a Parameter has no {name!r} to set; help: {instead}")
+
+    return property(read, write)
+
+
 class Parameter(Tensor):
     """A Tensor that modules list among their parameters and optimizers update.
 
     Attributes:
         name: how files and messages call it. overflow: a 0-d bool that is true where the gradients it belongs to are not finite
-            and must not be used, or None; `tengen.amp.GradScaler` sets it.
+            and must not be used, or None; `tengen.amp.GradScaler` sets it. spatial: of a convolution's filter, the axes of space
+            (its last ones): what tells a grouped one from one with an axis of space more. None for others.
 
     >>> Parameter([1.0]).shape
     (1,)
     """
 
     overflow: Tensor | None = None
+    spatial: int | None = None
+    requires_grad = _refused("requires_grad", "attach to the GradManager, and give the optimizer, only the parameters to train")
+    data = _refused("data", "p[...] = values writes in place")
 
     def __init__(self, data=None, dtype=None, device=None, name: str | None = None):
         super().__init__(data, dtype, device)

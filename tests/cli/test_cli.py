@@ -127,3 +127,15 @@ def test_as_a_process_with_an_empty_path(model, tmp_path):
         assert done.returncode == 0 and done.stderr == "" and "\x1b" not in done.stdout, done.stderr
     done = subprocess.run([*command, "info", tmp_path / "no"], env=env, capture_output=True, text=True)
     assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["tengen", "tengen.cli", "tengen.cli.main"])
+def test_every_module_that_names_the_command_is_the_command(name, tmp_path):
+    def command(*args):
+        return subprocess.run([sys.executable, "-W", "error", "-m", name, *args], capture_output=True, text=True)
+
+    assert command("--version").stdout == f"tengen {VERSION}\n"
+    assert command("--help").stdout.startswith(f"Usage: python -m {name} [OPTIONS] COMMAND")
+    done = command("info", str(tmp_path / "none"))
+    assert done.returncode == 1 and "No such file" in done.stderr and done.stderr.count("\n") == 1
+    assert command("no").returncode == command().returncode == 2

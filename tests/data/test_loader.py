@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from itertools import islice
 from pathlib import Path
@@ -284,12 +285,114 @@ def test_workers_that_fail_badly(how, error, words):
     assert time.monotonic() - start < 3
 
 
-def test_timeout():
-    it = DataLoader(Broken(lambda: time.sleep(30)), SequentialSampler(range(8), 2), num_workers=1, timeout=0.3, context="fork")
-    start = time.monotonic()
-    with pytest.raises(WorkerTimeout, match=r"0\.3 s"):
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_stop_iteration_of_the_dataset_is_no_end(workers):
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        list(DataLoader(Broken(raise_stop), SequentialSampler(range(8), 2), num_workers=workers))
+
+
+# -- timeouts -------------------------------------------------------------------------------------------------------------
+class Stuck(StreamDataset):
+    """Stops before sample `at` (-1: before there are any), until it is told to go on."""
+
+    def __init__(self, at):
+        self.at, self.go = at, threading.Event()
+
+    def __iter__(self):
+        if self.at < 0:
+            self.go.wait()
+        return self.samples()
+
+    def samples(self):
+        for i in range(8):
+            if i == self.at:
+                self.go.wait()
+            yield np.full(3, i)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+@pytest.mark.parametrize("at", [-1, 0, 5])
+def test_timeout_of_a_stream(workers, at):
+    import multiprocessing
+
+    data = Stuck(at)
+    loader = DataLoader(data, StreamSampler(2), num_workers=workers, timeout=0.3, prefetch=1, context="fork")
+    it, start = iter(loader), time.monotonic()
+    what = "2 samples of the stream" if workers else "a batch of"
+    with pytest.raises(WorkerTimeout, match=rf"waited 0\.3 s for {what} Stuck, which is read .*; help: a longer timeout"):
         list(it)
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 5 and next(it, None) is None and not multiprocessing.active_children()
+    data.go.set()  # the reader that was given up ends with its read, and the loader can be used again
+    assert [b[:, 0].tolist() for b in loader] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    until = time.monotonic() + 5
+    while (left := [t for t in threading.enumerate() if t.name == "tengen-data-reader"]) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not left
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_timeout_of_a_map_dataset(workers):
+    data = Broken(lambda: time.sleep(5 if workers == 0 else 30))
+    it = DataLoader(data, SequentialSampler(range(8), 2), num_workers=workers, timeout=0.3, context="fork")
+    start, seen = time.monotonic(), []
+    where = r"worker 0 of 1 \(process \d+\) to prepare batch 2 of Broken"
+    where = where if workers else "a batch of Broken, which is read and prepared in this process"
+    with pytest.raises(WorkerTimeout, match=rf"waited 0\.3 s for {where}; help: a longer timeout"):
+        seen += (b.tolist() for b in it)
+    assert time.monotonic() - start < 3 and seen == [[0, 1], [2, 3]]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_timeout_changes_no_batch(workers):
+    class Drawing(Lines):
+        def __iter__(self):
+            return ((image + rng().uniform(), i) for image, i in super().__iter__())
+
+    def make(timeout):
+        return DataLoader(Drawing(), StreamSampler(4), Shift(), num_workers=workers, timeout=timeout, seed=1, context="fork")
+
+    same(list(make(60)), list(make(0)))
+    same(list(loader(workers, timeout=60)), list(loader(workers)))
+    same(list(loader(workers, timeout=1e9)), list(loader(workers)))  # more milliseconds than the system's calls take
+    first = make(60)
+    next(it := iter(first))
+    again = make(60)
+    again.load_state_dict(first.state_dict())
+    same(list(again), list(it))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_errors_under_a_timeout(workers):
+    with pytest.raises(KeyError, match="pear"):
+        list(DataLoader(Broken(raise_key), SequentialSampler(range(8), 2), num_workers=workers, timeout=60))
+
+    class BadLines(StreamDataset):
+        def __iter__(self):
+            yield 1
+            raise Odd("this", "that")
+
+    it = iter(DataLoader(BadLines(), num_workers=workers, timeout=60, context="fork", prefetch=1))
+    with pytest.raises(Odd, match="this and that"):
+        list(it)
+
+
+def test_more_than_a_pipe_holds():
+    """Tasks and results that fill both directions of a pipe: neither side waits for the other for ever."""
+
+    class Many(StreamDataset):
+        def __iter__(self):
+            return (np.full(1900, i) for i in range(200))  # just not large enough for shared memory
+
+    many = [int(b[0, 0]) for b in DataLoader(Many(), StreamSampler(1), num_workers=1, prefetch=150, context="fork", timeout=60)]
+    assert many == list(range(200))
+    stuck = DataLoader(Many(), StreamSampler(1), Sleep(), num_workers=1, prefetch=150, context="fork", timeout=0.3)
+    with pytest.raises(WorkerTimeout, match=r"waited 0\.3 s for worker 0 of 1 \(process \d+\) to take batch \d+ of Many; help"):
+        list(stuck)
+
+
+class Sleep(Transform):
+    def apply(self, input):
+        time.sleep(30)
 
 
 def test_a_batch_that_cannot_travel():
@@ -397,7 +500,8 @@ def test_defaults():
 
 
 @pytest.mark.parametrize("bad, error", [
-    ({"num_workers": -1}, ValueError), ({"timeout": -1}, ValueError), ({"prefetch": 0}, ValueError),
+    ({"num_workers": -1}, ValueError), ({"num_workers": 1.5}, TypeError), ({"prefetch": 0}, ValueError), ({"prefetch": "2"}, TypeError),
+    *(({"timeout": t}, ValueError) for t in (-1, float("nan"), float("inf"), 1e300, "5", None)),
     ({"sampler": StreamSampler(2)}, ValueError), ({"transform": len}, TypeError),
 ])  # fmt: skip
 def test_bad_arguments(bad, error):

@@ -5,6 +5,7 @@ import pytest
 
 from tengen import Parameter, Tensor, trace
 from tengen import optimizer as optim
+from tengen.autodiff import GradManager
 
 
 def sgd(p, grads, lr, momentum=0.0, nesterov=False, weight_decay=0.0):
@@ -87,6 +88,10 @@ def test_groups_and_errors():
         (lambda: opt.add_param_group({"params": [a]}), ValueError, "two groups"), (lambda: optim.SGD([a], lr=-1.0), ValueError, "negative"),
         (lambda: optim.SGD([a], lr=1.0, nesterov=True), ValueError, "nesterov needs a momentum"),
         (lambda: optim.Adam([a], lr=1.0, betas=(1.0, 0.9)), ValueError, "out of range"),
+        (lambda: optim.SGD([b, b], lr=1.0), ValueError, "given twice"), (lambda: optim.SGD([b], lr="1"), ValueError, "lr='1' must be a finite"),
+        (lambda: optim.AdamW([b], lr=float("nan")), ValueError, "lr=nan must be a finite"),
+        (lambda: optim.SGD([{"params": [b], "weight_decay": -1}], lr=1.0), ValueError, "weight_decay=-1"),
+        (lambda: optim.CosineAnnealingLR(optim.SGD([b], lr=1.0), 0), ValueError, "epochs=0"),
         (lambda: optim.SGD([a], lr=1.0).backward(a), RuntimeError, "zero_grad"),
     ]:  # fmt: skip
         with pytest.raises(error, match=message):
@@ -177,3 +182,26 @@ def test_a_step_in_place_leaves_arrays_and_other_types_alone():
     q.grad = Tensor(np.full((5, 8), 2, "f4"))
     optim.SGD([q], lr=0.25, momentum=0.9).step()
     assert (q.numpy() == 0.5).all() and (a == 1).all()
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_momentum_that_was_0_at_first(traced):
+    """v = 0.5 v + g from then on, with a velocity that begins at 0; it had been left out."""
+    p = Parameter(np.ones(3, np.float32))
+    opt, gm, x = optim.SGD([p], lr=0.125), GradManager().attach(p), np.array([1, 2, 4], np.float32)
+
+    def step(x):
+        with gm:
+            gm.backward((p * x).sum())
+        opt.step().clear_grad()
+
+    step(Tensor(x))
+    opt.param_groups[0]["momentum"] = 0.5
+    later = trace(step) if traced else step
+    for _ in range(3):
+        later(Tensor(x))
+    v, want = np.zeros(3), 1 - 0.125 * x.astype(np.float64)
+    for _ in range(3):
+        v = 0.5 * v + x
+        want = want - 0.125 * v
+    assert np.allclose(p.numpy(), want, rtol=1e-6)

@@ -107,8 +107,3 @@ def test_debug_output(warm, level):
             assert mark in out, mark
     assert level >= 4 or "define void @run" not in out
     assert level >= 2 or "# after fuse" not in out
-
-
-def test_a_wrong_knob(tmp_path):
-    p = start(environment(tmp_path, TENGEN_DEBIG="1"))
-    assert "did you mean TENGEN_DEBUG" in p.communicate(timeout=60)[1] and p.returncode

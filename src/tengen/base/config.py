@@ -6,8 +6,11 @@ Set a knob by its environment variable, by `config.name = value`, or for a while
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
-from collections.abc import Callable
+import sys
+import warnings
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tengen.base.errors import ConfigError
@@ -36,24 +39,76 @@ def _text(file: str) -> str:
         return f.read()
 
 
-def _positive(text: str) -> int:
-    n = int(text)
-    if n < 1:
-        raise ValueError
-    return n
+def home() -> str | None:
+    """The user's home: HOME, or where it is empty or no absolute path, what the system's list of users says; None without either."""
+    if os.path.isabs(found := os.environ.get("HOME", "")):
+        return found
+    import pwd
+
+    try:
+        found = pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return None
+    return found if os.path.isabs(found) else None
 
 
-# name -> (environment variable, parser, default, meaning)
+def cache_home() -> str | None:
+    """Where this user's caches are: XDG_CACHE_HOME if it is an absolute path, else ~/.cache; None for a user without a home."""
+    if os.path.isabs(found := os.environ.get("XDG_CACHE_HOME", "")):
+        return found
+    own = home()
+    return None if own is None else os.path.join(own, ".cache")
+
+
+def expand_home(path: str) -> str:
+    """The path, with the user's home for a `~` at its front."""
+    if path != "~" and not path.startswith("~/"):
+        return os.path.expanduser(path)
+    found = home()
+    return path if found is None else found + path[1:]
+
+
+def _whole(least: int, text: str) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise ValueError(f"a whole number, at least {least}")
+    return int(text)
+
+
+def _switch(text: str) -> bool:
+    if text.lower() not in (words := {"0": False, "off": False, "false": False, "no": False, "1": True, "on": True, "true": True, "yes": True}):
+        raise ValueError(f"one of {', '.join(words)}")
+    return words[text.lower()]
+
+
+_positive = functools.partial(_whole, 1)
+
+# name -> (environment variable, parser, default, meaning); a parser's ValueError says what is legal; an empty variable is as none
 KNOBS: dict[str, tuple[str, Callable[[str], Any], Any, str]] = {
-    "debug": ("TENGEN_DEBUG", int, 0, "1 programs and timings, 2 graphs, 3 kernels, 4 LLVM IR, 5 assembly"),
-    "check": ("TENGEN_CHECK", lambda s: s not in ("", "0"), False, "verify every graph and kernel between passes"),
+    "debug": ("TENGEN_DEBUG", functools.partial(_whole, 0), 0, "1 programs and timings, 2 graphs, 3 kernels, 4 LLVM IR, 5 assembly"),
+    "check": ("TENGEN_CHECK", _switch, False, "verify every graph and kernel between passes"),
     "threads": ("TENGEN_NUM_THREADS", _positive, None, "threads of a program, at most what the machine allows; set_threads() may go beyond"),
-    "cache_dir": ("TENGEN_CACHE_DIR", str, None, "where compiled kernels are kept; default: ~/.cache/tengen"),
+    "cache_dir": ("TENGEN_CACHE_DIR", str, None, "where compiled kernels are kept; default: tengen in $XDG_CACHE_HOME or ~/.cache"),
     "cache_bytes": ("TENGEN_CACHE_BYTES", _positive, 512 << 20, "size at which the oldest cached kernels are removed"),
-    "cache": ("TENGEN_CACHE", lambda s: s not in ("", "0"), True, "keep compiled kernels on disk"),
-    "winograd": ("TENGEN_WINOGRAD", lambda s: s not in ("", "0"), True, "0: convolutions never by Winograd (changes bits)"),
+    "cache": ("TENGEN_CACHE", _switch, True, "keep compiled kernels on disk"),
+    "winograd": ("TENGEN_WINOGRAD", _switch, True, "0: convolutions never by Winograd (changes bits)"),
     "target": ("TENGEN_TARGET", str, "native", "the instruction set that this process compiles for"),
 }
+
+
+def _warn_of_unknown(environ: Mapping[str, str]) -> None:
+    """One warning for each variable that looks like a knob's and is none: somebody else's, or a slip. Worker processes, which have
+    their parent's variables, say nothing."""
+    known = [row[0] for row in KNOBS.values()]
+    unknown = [key for key in environ if key.startswith("TENGEN_") and key not in known]
+    processes = sys.modules.get("multiprocessing.process")
+    if not unknown or (processes is not None and processes.parent_process() is not None):
+        return
+    import difflib  # here, because it is slow to import
+
+    for key in unknown:
+        near = difflib.get_close_matches(key, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+        warnings.warn(f"the environment variable {key} is none of Tengen's and is ignored; {hint}", RuntimeWarning, stacklevel=2)
 
 
 class Config:
@@ -64,22 +119,15 @@ class Config:
         def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self, environ=os.environ):
-        known = {row[0]: name for name, row in KNOBS.items()}
-        for key in environ:
-            if key.startswith("TENGEN_") and key not in known:
-                import difflib  # here, because it is slow to import
-
-                near = difflib.get_close_matches(key, known, 1)
-                hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
-                raise ConfigError(f"unknown environment variable {key}{hint}")
-        for name, (var, parse, default, _) in KNOBS.items():
+        _warn_of_unknown(environ)
+        for name, (var, parse, default, meaning) in KNOBS.items():
             try:
-                value = parse(environ[var]) if var in environ else default
-            except ValueError:
-                raise ConfigError(f"{var}={environ[var]!r} is not a valid value: {KNOBS[name][3]}") from None
+                value = parse(environ[var]) if environ.get(var) else default
+            except ValueError as e:
+                raise ConfigError(f"the environment variable {var}={environ[var]!r} is not {e}: {meaning}") from None
             object.__setattr__(self, name, value)
         omp = environ.get("OMP_NUM_THREADS", "").split(",")[0]
-        asked = [n for n in (self.threads, int(omp) if omp.isdigit() else 0) if n]
+        asked = [n for n in (self.threads, int(omp) if omp.isdecimal() else 0) if n]
         object.__setattr__(self, "threads", min([_cpu_limit(), *asked]))
 
     def __setattr__(self, name, value):

@@ -7,12 +7,18 @@ load them, compute in float32, and round once when they store.
 from __future__ import annotations
 
 import functools
+import sys
 
 import numpy as np
 
+_SWAPPED = ">" if sys.byteorder == "little" else "<"  # begins NumPy's codes of dtypes in the other byte order
+
 
 class DType:
-    """One element type.
+    """One element type. NumPy takes it wherever it takes a dtype: ``np.zeros(3, x.dtype)``.
+
+    It equals whatever names it (see `dtype`): ``x.dtype == "float32"``, ``x.dtype == np.float32``. As with NumPy's dtypes, not all
+    that is equal hashes alike: the hash is that of the name, so look up `name` in a table whose keys are of several kinds.
 
     Attributes:
         name: NumPy's name, such as ``"float32"``.
@@ -35,14 +41,14 @@ class DType:
         return (dtype, (self.name,))
 
     def __eq__(self, other) -> bool:
-        if self is other:
-            return True
-        if other is None or isinstance(other, DType):
-            return False
+        if isinstance(other, DType) or not isinstance(other, (str, type, np.dtype)):
+            return self is other  # the answer for arrays too, which would compare element by element
+        if isinstance(other, np.dtype):
+            return other == self.numpy
         try:
-            return dtype(other) is self
+            return dtype(other) is self and not (isinstance(other, str) and other.startswith(_SWAPPED))
         except TypeError:
-            return NotImplemented
+            return False
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -63,6 +69,8 @@ class DType:
 
             return np.dtype(ml_dtypes.bfloat16)
         return np.dtype(self.name)
+
+    dtype = numpy  # the attribute by which NumPy takes other libraries' dtypes
 
     @property
     def compute(self) -> DType:
@@ -85,14 +93,18 @@ uint8 = DType("uint8", "u8", "u", 8)
 bool_ = DType("bool", "b1", "b", 1)
 
 ALL = (float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool_)
-BY_NAME = {d.name: d for d in ALL} | {d.short: d for d in ALL}
+BY_SHORT = {d.short: d for d in ALL}  # of printed IR
+BY_NAME = {d.short: d for d in ALL if d.short not in ("i8", "u8")} | {d.name: d for d in ALL}  # NumPy's i8 and u8 have 8 bytes
 
 
 def dtype(x) -> DType:
-    """The `DType` that `x` names: a DType, a name, a NumPy dtype, or Python's float, int, bool.
+    """The `DType` that `x` names: a DType, a name or a code of NumPy's, a NumPy dtype, or Python's float, int, bool.
 
-    >>> dtype("f32"), dtype(np.int8), dtype(bool)
-    (float32, int8, bool)
+    Errors:
+        TypeError: it names none; None does not either.
+
+    >>> dtype("f32"), dtype("i8"), dtype(np.int8), dtype(bool)
+    (float32, int64, int8, bool)
     """
     if isinstance(x, DType):
         return x
@@ -105,8 +117,10 @@ def dtype(x) -> DType:
     if x is bool:
         return bool_
     try:
+        if x is None:  # NumPy's default, which is not ours
+            raise TypeError
         return BY_NAME[np.dtype(x).name]
-    except (KeyError, TypeError) as e:
+    except Exception as e:  # NumPy parses strings: it also raises ValueError, SyntaxError and warnings that are errors
         raise TypeError(f"{x!r} is not a dtype of Tengen; help: one of {', '.join(d.name for d in ALL)}") from e
 
 

@@ -268,3 +268,7 @@ def cache_clear() -> None:
 def config() -> None:
     """Shows versions, processor, threads, cache and every knob: what a bug report needs."""
     _table(report.config_table())
+
+
+if __name__ == "__main__":
+    main()

@@ -6,6 +6,8 @@ interruption change nothing. That is also why a loader can be resumed from four 
 
 from __future__ import annotations
 
+import operator
+import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -16,9 +18,12 @@ import numpy as np
 from tengen.data.collator import Collator
 from tengen.data.dataset import is_stream
 from tengen.data.draws import Draws, fresh_seed
+from tengen.data.patience import within
 from tengen.data.sampler import SequentialSampler, StreamSampler
 from tengen.data.transform import PseudoTransform
 from tengen.data.workers import Workers
+
+_HELP = "; help: a longer timeout, or 0 to wait for ever"
 
 
 class Task(NamedTuple):
@@ -66,7 +71,9 @@ class DataLoader:
         collator: makes a batch of samples (`apply`); default: `Collator()`.
         num_workers: processes that prepare batches ahead; 0 prepares them here, when they are asked for. A stream is read
             here and transformed by the workers.
-        timeout: seconds to wait for a batch of the workers before `WorkerTimeout`; 0 waits for ever.
+        timeout: seconds that reading a batch of a stream may take, and seconds to wait for a batch that is prepared, before
+            `WorkerTimeout`, which says what was waited for; 0 waits for ever. What is read here is then read by a thread, which
+            is given up when it hangs.
         preload: give Tensors in place of arrays, and prepare one batch ahead.
         parallel_stream: taken for MegEngine's sake; the workers always share a stream.
         divide: split every batch among the workers, in place of giving each worker whole batches: a lower delay, the same
@@ -77,8 +84,8 @@ class DataLoader:
             module's guard ``if __name__ == "__main__":``.
 
     Errors:
-        ValueError: a number out of range. In iterating: what the dataset, transform or collator raised, with the worker's
-        traceback as a note; WorkerError when a worker died.
+        ValueError: a number out of range. TypeError: no number. In iterating: what the dataset, transform or collator raised,
+        with the worker's traceback as a note; WorkerError when a worker died; WorkerTimeout.
 
     >>> from tengen.data import ArrayDataset, RandomSampler
     >>> numbers = ArrayDataset(np.arange(6))
@@ -103,9 +110,9 @@ class DataLoader:
         prefetch: int = 2,
         context: str | None = None,
     ):
-        for name, value, least in (("num_workers", num_workers, 0), ("timeout", timeout, 0), ("prefetch", prefetch, 1)):
-            if value < least:
-                raise ValueError(f"DataLoader: {name} must be at least {least}, got {value}")
+        num_workers, prefetch = _whole("num_workers", num_workers, 0), _whole("prefetch", prefetch, 1)
+        if not isinstance(timeout, (int, float, np.number)) or not 0 <= timeout < threading.TIMEOUT_MAX:
+            raise ValueError(f"DataLoader: timeout must be a number of seconds, or 0 to wait for ever, got {timeout!r}")
         self.is_stream = is_stream(dataset)
         if sampler is None:
             sampler = StreamSampler() if self.is_stream else SequentialSampler(dataset)
@@ -184,23 +191,31 @@ class DataLoader:
     def _batches(self, epoch: int, start: int) -> Iterator[Any]:
         fetch = Fetch(self.dataset, self.transform, self.collator)
         tasks = self._tasks(epoch, start)
+        name = type(self.dataset).__name__
         if self.num_workers == 0:
-            yield from map(fetch, tasks)
+            batches = (fetch(task) for task in tasks)  # not `map`, for which a StopIteration of the dataset would be the end
+            yield from within(batches, self.timeout, f"a batch of {name}, which is read and prepared in this process{_HELP}")
             return
+        if self.is_stream:
+            many = f"{self.sampler.batch_size} samples" if self.sampler.batch_size > 1 else "a sample"
+            tasks = within(tasks, self.timeout, f"{many} of the stream {name}, which is read in this process{_HELP}")
         # Workers never read a stream, and it need not survive the way to them.
         remote = Fetch(None, self.transform, self.collator) if self.is_stream else fetch
         with Workers(remote, self.num_workers, self.seed, remote.dataset, self.context) as workers:
             flying: deque[list[int]] = deque()  # the numbers of each batch's pieces
             numbers = iter(range(1 << 62))
+            batch = start
             while True:
                 for task in islice(tasks, max(0, self.num_workers * self.prefetch - len(flying))):
                     pieces = [(next(numbers), piece) for piece in self._pieces(task)]
                     for number, piece in pieces:
-                        workers.submit(number, piece)
+                        workers.submit(number, piece, self.timeout, f"batch {batch + len(flying)} of {name}{_HELP}")
                     flying.append([number for number, _ in pieces])
                 if not flying:
                     return
-                parts = [workers.result(number, self.timeout) for number in flying.popleft()]
+                what = f"batch {batch} of {name}{_HELP}"
+                parts = [workers.result(number, self.timeout, what) for number in flying.popleft()]
+                batch += 1
                 yield self.collator.apply([s for part in parts for s in part]) if self.divide else parts[0]
 
     def _tasks(self, epoch: int, start: int) -> Iterator[Task]:
@@ -243,6 +258,17 @@ class DataLoader:
             )
             for a, b in zip(cuts, cuts[1:])
         ]
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    """A number of processes or batches, as an int."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"DataLoader: {name} must be a whole number, got {value!r}") from None
+    if number < least:
+        raise ValueError(f"DataLoader: {name} must be at least {least}, got {number}")
+    return number
 
 
 def _one_ahead(batches: Iterator[Any]) -> Iterator[Any]:

@@ -8,11 +8,13 @@ leaves no process and no shared memory.
 from __future__ import annotations
 
 import contextlib
+import math
 import multiprocessing
 import os
 import pickle
 import random
 import secrets
+import select
 import signal
 import time
 import traceback
@@ -28,6 +30,8 @@ import numpy as np
 
 from tengen.base.errors import TengenError
 from tengen.data.transport import discard, pack, unpack
+
+_LONGEST = 86400.0  # seconds of one wait; the system's call takes no more than 2^31 milliseconds
 
 
 class WorkerError(TengenError, RuntimeError):
@@ -87,7 +91,7 @@ class Workers:
     def __init__(self, function: Callable, count: int, seed: int, dataset: Any, context: str | None = None):
         self._done: dict[int, tuple] = {}
         self._workers: list[_Worker] = []
-        self._pending: set[int] = set()
+        self._pending: dict[int, _Worker] = {}  # who prepares which task
         self._token = f"tengen-{os.getpid()}-{secrets.token_hex(4)}"
         resource_tracker.ensure_running()  # before a fork, so that all of us report to one
         self._close = weakref.finalize(self, _shut, os.getpid(), self._workers, self._pending, self._token)
@@ -113,38 +117,59 @@ class Workers:
         theirs.close()
         self._workers.append(_Worker(process, ours))
 
-    def submit(self, number: int, task: Any) -> None:
-        """Give task `number` to the worker that has least to do."""
+    def submit(self, number: int, task: Any, timeout: float = 0, what: str = "a task") -> None:
+        """Give task `number` to the worker that has least to do. While its pipe is full, results are received: it may wait for
+        that itself. Errors: see `result`."""
         worker = min(self._workers, key=lambda w: w.busy)
-        self._pending.add(number)
+        self._pending[number] = worker
         worker.busy += 1
+        message = number, pack(task, f"{self._token}-t{number}")
+        until = _until(timeout)
+        full = select.poll()
+        full.register(worker.pipe, select.POLLOUT)
+        while not full.poll(0):
+            if not self._wait(until, worker):
+                raise WorkerTimeout(f"{self._waited(timeout, number)} to take {what}")
         try:
-            worker.pipe.send((number, pack(task, f"{self._token}-t{number}")))
+            worker.pipe.send(message)
         except OSError:
             self._died(worker)
 
-    def result(self, number: int, timeout: float = 0) -> Any:
-        """The result of task `number`, which must have been submitted.
+    def result(self, number: int, timeout: float = 0, what: str = "a task") -> Any:
+        """The result of task `number`, which must have been submitted; `what` says in errors what it is.
 
         Errors:
             what the task raised, with the worker's traceback as a note; WorkerError: a worker died;
             WorkerTimeout: `timeout` seconds went by (0 waits for ever).
         """
-        until = time.monotonic() + timeout if timeout > 0 else None
+        until = _until(timeout)
         while number not in self._done:
-            left = None if until is None else max(0.0, until - time.monotonic())
-            watched = [w.pipe for w in self._workers] + [w.process.sentinel for w in self._workers]
-            ready = wait(watched, left)
-            if not ready:
-                raise WorkerTimeout(f"DataLoader: no batch within {timeout} s from {len(self._workers)} workers")
-            for w in self._workers:
-                if w.pipe in ready or w.process.sentinel in ready:
-                    self._receive(w)
+            if not self._wait(until):
+                raise WorkerTimeout(f"{self._waited(timeout, number)} to prepare {what}")
         ok, message = self._done.pop(number)
-        self._pending.discard(number)
+        self._pending.pop(number, None)
         if ok:
             return unpack(message)
         raise _rebuild(*message)
+
+    def _wait(self, until: float | None, sending: _Worker | None = None) -> bool:
+        """Waits until a worker has said something or died, or `sending` takes a message, and receives what was said; False when
+        nothing of it happened in time."""
+        events = select.poll()
+        for w in self._workers:
+            events.register(w.pipe, select.POLLIN | (select.POLLOUT if w is sending else 0))
+            events.register(w.process.sentinel, select.POLLIN)
+        left = None if until is None else math.ceil(min(max(0.0, until - time.monotonic()), _LONGEST) * 1000)
+        ready = dict(events.poll(left))
+        for w in self._workers:
+            if ready.get(w.process.sentinel) or ready.get(w.pipe.fileno(), 0) & ~select.POLLOUT:
+                self._receive(w)
+        return bool(ready) or (until is not None and time.monotonic() < until)
+
+    def _waited(self, timeout: float, number: int) -> str:
+        worker = self._pending[number]
+        who = f"worker {self._workers.index(worker)} of {len(self._workers)} (process {worker.process.pid})"
+        return f"DataLoader: waited {timeout} s for {who}"
 
     def _receive(self, worker: _Worker) -> None:
         try:
@@ -179,7 +204,11 @@ class Workers:
         self.close()
 
 
-def _shut(owner: int, workers: list[_Worker], pending: set[int], token: str) -> None:
+def _until(timeout: float) -> float | None:
+    return time.monotonic() + timeout if timeout > 0 else None
+
+
+def _shut(owner: int, workers: list[_Worker], pending: dict[int, _Worker], token: str) -> None:
     if os.getpid() != owner:  # a fork's copy of the loader owns no worker
         return
     for w in workers:

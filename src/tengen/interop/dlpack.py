@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from tengen.base.dtype import BY_NAME, DType
+from tengen.base.dtype import BY_SHORT, DType
 from tengen.base.errors import TraceError
 from tengen.runtime import native
 from tengen.runtime.eager import Layout
@@ -165,10 +165,10 @@ def from_dlpack(x: Any, /, *, device=None, copy: bool | None = None) -> Tensor:
 def _dtype_of(dl: _DLTensor) -> DType:
     kinds = {code: kind for kind, code in CODES.items()} | {BFLOAT: "bf"}
     name = f"{kinds.get(dl.code, '?')}{1 if dl.code == CODES['b'] else dl.bits}"
-    if dl.lanes != 1 or name not in BY_NAME:
+    if dl.lanes != 1 or name not in BY_SHORT:
         what = {5: "complex"}.get(dl.code, f"DLPack type code {dl.code}")
         raise TypeError(f"{what} of {dl.bits} bits (lanes: {dl.lanes}) is no dtype of Tengen")
-    return BY_NAME[name]
+    return BY_SHORT[name]
 
 
 def _wrapped(dl: _DLTensor, d: DType, owner: _Owner) -> Tensor:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
-from tengen.base.dtype import BY_NAME, DType, bool_, int64
+from tengen.base.dtype import BY_SHORT, DType, bool_, int64
 from tengen.base.errors import VerifyError
 from tengen.loops.lang import (
     LANES,
@@ -34,7 +34,7 @@ from tengen.loops.lang import (
 from tengen.loops.verify import typed, verify
 
 NESTING = 64  # of blocks, and of parentheses
-DTYPES = {name: d for name, d in BY_NAME.items() if name == d.short}
+DTYPES = BY_SHORT
 
 _TOKEN = re.compile(
     r"""(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?(?:[a-z]\w*)?) | (?P<word>[A-Za-z_][\w.]*) | `(?P<quoted>[^`]+)`

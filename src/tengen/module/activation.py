@@ -6,6 +6,7 @@ import numpy as np
 
 from tengen import functional as F
 from tengen.module.module import Module
+from tengen.module.settings import PARAMETERS, Configured, counts
 from tengen.ops.define import REGISTRY
 from tengen.parameter import Parameter
 from tengen.tensor import Tensor
@@ -50,12 +51,15 @@ class LeakyReLU(Module):
         return REGISTRY["leaky_relu"](x, self.negative_slope)
 
 
-class PReLU(Module):
+class PReLU(Configured):
     """Leaky ReLU with a trained slope, one for all channels or one each. Parameter: weight (1,) or (1, C, 1, 1)."""
+
+    _fixed = ("num_parameters", "init")
+    _checked = PARAMETERS | counts("num_parameters")
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25, **kwargs):
         super().__init__(**kwargs)
-        self.num_parameters = num_parameters
+        self.num_parameters, self.init = num_parameters, init
         shape = (1,) if num_parameters == 1 else (1, num_parameters, 1, 1)
         self.weight = Parameter(np.full(shape, init, np.float32))
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from tengen import functional as F
 from tengen.module.linear import Linear
-from tengen.module.module import Module
+from tengen.module.settings import Configured, counts
 from tengen.tensor import Tensor
 
 
-class MultiHeadAttention(Module):
+def _heads(m: MultiHeadAttention, heads: int) -> int:
+    if heads < 1 or m.embed_dim % heads:
+        raise ValueError(f"{m.embed_dim} features cannot be shared out to {heads} heads")
+    return heads
+
+
+class MultiHeadAttention(Configured):
     """softmax(q k^T / sqrt(d)) v in `num_heads` heads, between linear maps.
 
     Shapes: query (N, T, E), key and value (N, S, E) -> (N, T, E)
@@ -18,18 +24,20 @@ class MultiHeadAttention(Module):
     Source: Vaswani et al., arXiv 1706.03762
     """
 
+    _fixed = ("embed_dim", "bias", "kdim", "vdim")
+    _checked = counts("embed_dim") | {"num_heads": _heads}
+
     def __init__(
         self, embed_dim: int, num_heads: int, attn_dropout: float = 0.0, out_dropout: float = 0.0, bias: bool = True,
         kdim: int | None = None, vdim: int | None = None, **kwargs,
     ):  # fmt: skip
         super().__init__(**kwargs)
-        if embed_dim % num_heads:
-            raise ValueError(f"{embed_dim} features cannot be shared out to {num_heads} heads")
-        self.embed_dim, self.num_heads = embed_dim, num_heads
+        self.embed_dim, self.bias, self.kdim, self.vdim = embed_dim, bias, kdim or embed_dim, vdim or embed_dim
+        self.num_heads = num_heads
         self.attn_dropout, self.out_dropout = attn_dropout, out_dropout
         self.query_map = Linear(embed_dim, embed_dim, bias)
-        self.key_map = Linear(kdim or embed_dim, embed_dim, bias)
-        self.value_map = Linear(vdim or embed_dim, embed_dim, bias)
+        self.key_map = Linear(self.kdim, embed_dim, bias)
+        self.value_map = Linear(self.vdim, embed_dim, bias)
         self.out_map = Linear(embed_dim, embed_dim, bias)
 
     def forward(

@@ -6,32 +6,42 @@ import numpy as np
 
 from tengen import functional as F
 from tengen.module import init
-from tengen.module.module import Module
+from tengen.module.settings import PARAMETERS, Configured, counts, one_of
 from tengen.ops.conv_parts import per_axis
 from tengen.parameter import Parameter
 from tengen.tensor import Tensor
 
 
-class _Conv(Module):
+def _per_axis(name: str):
+    return lambda m, value: per_axis(value, m.n, name)
+
+
+class _Conv(Configured):
     n = 2
     transposed = False
+    _fixed = ("in_channels", "out_channels", "kernel_size", "groups", "compute_mode")
+    _checked = PARAMETERS | counts("in_channels", "out_channels", "groups") | {
+        "conv_mode": one_of("conv_mode", "cross_correlation", "CROSS_CORRELATION"),
+        "padding_mode": one_of("padding_mode", "zeros", "reflect", "replicate"),
+        **{name: _per_axis(name) for name in ("kernel_size", "stride", "padding", "dilation", "output_padding")},
+    }
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size, stride=1, padding=0, dilation=1, groups: int = 1, bias: bool = True,
         conv_mode: str = "cross_correlation", compute_mode: str = "default", padding_mode: str = "zeros", **kwargs,
     ):  # fmt: skip
         super().__init__(**kwargs)
+        self.in_channels, self.out_channels, self.groups, self.padding_mode = in_channels, out_channels, groups, padding_mode
+        self.conv_mode, self.compute_mode = conv_mode, compute_mode
+        self.kernel_size, self.stride, self.padding, self.dilation = kernel_size, stride, padding, dilation
         if in_channels % groups or out_channels % groups:
             raise ValueError(f"{in_channels} and {out_channels} channels cannot be shared out to {groups} groups")
-        if padding_mode not in ("zeros", "reflect", "replicate"):
-            raise ValueError(f"padding_mode={padding_mode!r} must be 'zeros', 'reflect' or 'replicate'")
-        self.in_channels, self.out_channels, self.groups, self.padding_mode = in_channels, out_channels, groups, padding_mode
-        self.kernel_size = per_axis(kernel_size, self.n, "kernel_size")
-        self.stride, self.padding = per_axis(stride, self.n, "stride"), per_axis(padding, self.n, "padding")
-        self.dilation = per_axis(dilation, self.n, "dilation")
+        if any(k < 1 for k in self.kernel_size):
+            raise ValueError(f"{type(self).__name__}: kernel_size={kernel_size!r} must be at least 1 along each axis")
         a, b = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
         shape = (a // groups, b // groups, *self.kernel_size)
         self.weight = Parameter(np.zeros(shape if groups == 1 else (groups, *shape), np.float32))
+        self.weight.spatial = self.n
         self.bias = Parameter(np.zeros((1, out_channels, *(1,) * self.n), np.float32)) if bias else None
         fan_in = in_channels // groups * int(np.prod(self.kernel_size))
         init.normal_(self.weight, 0, float(1 / np.sqrt(fan_in)))
@@ -92,8 +102,8 @@ class ConvTranspose2d(_Conv):
         self, in_channels: int, out_channels: int, kernel_size, stride=1, padding=0, output_padding=0, dilation=1, groups: int = 1,
         bias: bool = True, conv_mode: str = "cross_correlation", compute_mode: str = "default", **kwargs,
     ):  # fmt: skip
-        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, **kwargs)
-        self.output_padding = per_axis(output_padding, 2, "output_padding")
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, conv_mode, compute_mode, **kwargs)
+        self.output_padding = output_padding
 
     def forward(self, x: Tensor) -> Tensor:
         return F.conv_transpose2d(

@@ -59,16 +59,20 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[float, float]:
-    """How many inputs an output sees, and how many outputs an input reaches, for (O, C, *K) or grouped (G, O/G, C/G, *K)."""
+    """How many inputs an output element sums over, and how many outputs an input element reaches, at stride 1.
+
+    Shapes: (O, C), filters (O, C, *K) or grouped (G, O/G, C/G, *K). Five axes are a filter of `Conv3d` where the parameter is one
+        (`Parameter.spatial`), else a grouped one of `Conv2d`, as in MegEngine. Filters of a transposed convolution begin with its
+        inputs, so both numbers change places, as they do in MegEngine and PyTorch.
+    """
     s = tensor.shape
     if len(s) < 2:
         raise ValueError(f"a tensor of shape {s} has no fans; help: at least two axes are needed")
-    if len(s) == 2:
-        return s[1], s[0]
-    if len(s) == 5:
-        s = s[1:]
-    field = math.prod(s[2:])
-    return s[1] * field, s[0] * field
+    spatial = getattr(tensor, "spatial", None)
+    grouped = len(s) > 4 if spatial is None else len(s) > 2 + spatial
+    outputs, inputs, *kernel = s[1:] if grouped else s
+    field = math.prod(kernel)
+    return inputs * field, outputs * field
 
 
 def calculate_correct_fan(tensor: Tensor, mode: str) -> float:

@@ -8,17 +8,20 @@ import numpy as np
 
 from tengen import functional as F
 from tengen.module import init
-from tengen.module.module import Module
+from tengen.module.settings import PARAMETERS, Configured, counts
 from tengen.parameter import Parameter
 from tengen.tensor import Tensor
 
 
-class Linear(Module):
+class Linear(Configured):
     """y = x W^T + b. Parameters: weight (out, in), bias (out,). Initial: uniform in +-1/sqrt(in), bias 0."""
+
+    _fixed = ("in_features", "out_features", "compute_mode")
+    _checked = PARAMETERS | counts("in_features", "out_features")
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, compute_mode: str = "default", **kwargs):
         super().__init__(**kwargs)
-        self.in_features, self.out_features = in_features, out_features
+        self.in_features, self.out_features, self.compute_mode = in_features, out_features, compute_mode
         self.weight = Parameter(np.zeros((out_features, in_features), np.float32))
         self.bias = Parameter(np.zeros(out_features, np.float32)) if bias else None
         bound = math.sqrt(1.0 / in_features)
@@ -31,8 +34,11 @@ class Linear(Module):
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
-class Embedding(Module):
+class Embedding(Configured):
     """Rows of a table by index. Parameter: weight (num_embeddings, embedding_dim), normal at first."""
+
+    _fixed = ("num_embeddings", "embedding_dim", "padding_idx", "max_norm", "norm_type")
+    _checked = PARAMETERS | counts("num_embeddings", "embedding_dim")
 
     def __init__(
         self, num_embeddings: int, embedding_dim: int, padding_idx=None, max_norm=None, norm_type=None, initial_weight=None,
@@ -42,6 +48,7 @@ class Embedding(Module):
         if padding_idx is not None or max_norm is not None or norm_type is not None:
             raise ValueError("Embedding: padding_idx, max_norm and norm_type must be None (as in MegEngine)")
         self.num_embeddings, self.embedding_dim, self.freeze = num_embeddings, embedding_dim, freeze
+        self.padding_idx = self.max_norm = self.norm_type = None
         shape = (num_embeddings, embedding_dim)
         if initial_weight is None:
             self.weight = Parameter(np.zeros(shape, np.float32))

@@ -3,36 +3,48 @@
 from __future__ import annotations
 
 import math
+import operator
 
 import numpy as np
 
 from tengen import functional as F
-from tengen.module.module import Module
+from tengen.module.settings import PARAMETERS, Configured, counts, needs
 from tengen.parameter import Parameter
 from tengen.tensor import Tensor
 
 
-class _Norm(Module):
+class _Norm(Configured):
+    _fixed: tuple[str, ...] = ("num_channels",)
+    _checked = PARAMETERS | counts("num_features", "num_channels", "num_groups") | {"affine": needs("affine", "weight")}
+
     def _state_shape(self, name: str, t: Tensor) -> tuple[int, ...]:
         return (t.size,)
 
     def _affine(self, shape: tuple[int, ...], affine: bool) -> None:
         self.weight = Parameter(np.ones(shape, np.float32)) if affine else None
         self.bias = Parameter(np.zeros(shape, np.float32)) if affine else None
+        self.affine = affine
+
+    def _weights(self) -> tuple[Tensor | None, Tensor | None]:
+        """Weight and bias, if they are wanted."""
+        return (self.weight, self.bias) if self.affine else (None, None)
 
 
 class _BatchNorm(_Norm):
+    _fixed = ("num_features",)
+    _checked = _Norm._checked | {"track_running_stats": needs("track_running_stats", "running_mean")}
+
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float = 0.9, affine: bool = True, track_running_stats: bool = True,
         freeze: bool = False, **kwargs,
     ):  # fmt: skip
         super().__init__(**kwargs)
         self.num_features, self.eps, self.momentum, self.freeze = num_features, eps, momentum, freeze
-        self.track_running_stats = track_running_stats
         shape = (1, num_features, 1, 1)
         self._affine(shape, affine)
         self.running_mean = Tensor(np.zeros(shape, np.float32)) if track_running_stats else None
         self.running_var = Tensor(np.ones(shape, np.float32)) if track_running_stats else None
+        self.track_running_stats = track_running_stats
 
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim not in self._axes:
@@ -40,15 +52,14 @@ class _BatchNorm(_Norm):
                 f"{type(self).__name__} takes a tensor of {' or '.join(map(str, self._axes))} axes, got shape {x.shape}"
             )
         use_batch = (self.training and not self.freeze) or not self.track_running_stats
-        w, b = self.weight, self.bias
-        if self.freeze and w is not None:
-            w, b = w.detach(), b.detach()
-        return F.batch_norm(
-            x, self.running_mean, self.running_var, w, b, training=use_batch, momentum=self.momentum, eps=self.eps
-        )
+        w, b = self._weights()
+        if self.freeze:
+            w, b = (None if p is None else p.detach() for p in (w, b))
+        mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
+        return F.batch_norm(x, mean, var, w, b, training=use_batch, momentum=self.momentum, eps=self.eps)
 
     def _module_info_string(self) -> str:
-        return f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.weight is not None}"
+        return f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}"
 
 
 class BatchNorm1d(_BatchNorm):
@@ -63,20 +74,26 @@ class BatchNorm2d(_BatchNorm):
     _axes = (4,)
 
 
+def _shape(shape) -> tuple[int, ...]:
+    return (operator.index(shape),) if hasattr(shape, "__index__") and not hasattr(shape, "__len__") else tuple(map(operator.index, shape))
+
+
 class LayerNorm(_Norm):
     """Normalises the last axes, of shape `normalized_shape`."""
 
+    _fixed = ("normalized_shape",)
+    _checked = _Norm._checked | {"normalized_shape": lambda m, shape: _shape(shape)}
+
     def __init__(self, normalized_shape, eps: float = 1e-5, affine: bool = True, **kwargs):
         super().__init__(**kwargs)
-        self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-        self.eps = eps
+        self.normalized_shape, self.eps = normalized_shape, eps
         self._affine(self.normalized_shape, affine)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self.normalized_shape, self.weight is not None, self.weight, self.bias, self.eps)
+        return F.layer_norm(x, self.normalized_shape, self.affine, self.weight, self.bias, self.eps)
 
     def _module_info_string(self) -> str:
-        return f"{self.normalized_shape}, eps={self.eps}, affine={self.weight is not None} ({math.prod(self.normalized_shape)} elements)"
+        return f"{self.normalized_shape}, eps={self.eps}, affine={self.affine} ({math.prod(self.normalized_shape)} elements)"
 
 
 class GroupNorm(_Norm):
@@ -84,13 +101,13 @@ class GroupNorm(_Norm):
 
     def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, **kwargs):
         super().__init__(**kwargs)
+        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
         if num_channels % num_groups:
             raise ValueError(f"{num_channels} channels cannot be shared out to {num_groups} groups")
-        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
         self._affine((num_channels,), affine)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.group_norm(x, self.num_groups, self.weight is not None, self.weight, self.bias, self.eps)
+        return F.group_norm(x, self.num_groups, self.affine, self.weight, self.bias, self.eps)
 
 
 class InstanceNorm(_Norm):
@@ -102,4 +119,4 @@ class InstanceNorm(_Norm):
         self._affine((num_channels,), affine)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.instance_norm(x, self.weight is not None, self.weight, self.bias, self.eps)
+        return F.instance_norm(x, self.affine, self.weight, self.bias, self.eps)

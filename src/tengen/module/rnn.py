@@ -8,18 +8,20 @@ import numpy as np
 
 from tengen import functional as F
 from tengen.module import init
-from tengen.module.module import Module
+from tengen.module.settings import Configured, counts, one_of
 from tengen.ops.define import REGISTRY
 from tengen.parameter import Parameter
 from tengen.tensor import Tensor
 
 
-class _Cell(Module):
+class _Cell(Configured):
     gates = 1
+    _fixed = ("input_size", "hidden_size", "bias")
+    _checked = counts("input_size", "hidden_size")
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True):
         super().__init__()
-        self.input_size, self.hidden_size = input_size, hidden_size
+        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
         rows, bound = self.gates * hidden_size, 1.0 / math.sqrt(hidden_size)
         self.weight_ih = Parameter(np.zeros((rows, input_size), np.float32))
         self.weight_hh = Parameter(np.zeros((rows, hidden_size), np.float32))
@@ -52,10 +54,10 @@ class _Cell(Module):
 class RNNCell(_Cell):
     """h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu with nonlinearity="relu"."""
 
+    _checked = _Cell._checked | {"nonlinearity": one_of("nonlinearity", "tanh", "relu")}
+
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh"):
         super().__init__(input_size, hidden_size, bias)
-        if nonlinearity not in ("tanh", "relu"):
-            raise ValueError(f"nonlinearity={nonlinearity!r} must be 'tanh' or 'relu'")
         self.nonlinearity = nonlinearity
 
     def step(self, projected: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -96,12 +98,19 @@ class LSTMCell(_Cell):
         return (hs[:-1], (hs[0], cs[0])) if reverse else (hs[1:], (hs[-1], cs[-1]))
 
 
-class _Recurrent(Module):
-    def __init__(self, make, num_layers: int, bidirectional: bool, batch_first: bool, dropout: float, proj_size: int):
+class _Recurrent(Configured):
+    _fixed = ("input_size", "hidden_size", "num_layers", "bias", "bidirectional", "proj_size", "nonlinearity")
+    _checked = counts("input_size", "hidden_size", "num_layers")
+
+    def __init__(
+        self, make, input_size: int, hidden_size: int, num_layers: int, bias: bool, batch_first: bool, dropout: float,
+        bidirectional: bool, proj_size: int,
+    ):  # fmt: skip
         super().__init__()
         if proj_size:
             raise ValueError("proj_size must be 0")
-        self.num_layers, self.batch_first, self.dropout, self.bidirectional = num_layers, batch_first, dropout, bidirectional
+        self.input_size, self.hidden_size, self.num_layers, self.bias = input_size, hidden_size, num_layers, bias
+        self.batch_first, self.dropout, self.bidirectional, self.proj_size = batch_first, dropout, bidirectional, proj_size
         n = 2 if bidirectional else 1
         self.cells = [[make(layer, n) for _ in range(n)] for layer in range(num_layers)]
 
@@ -139,7 +148,8 @@ class RNN(_Recurrent):
         def make(layer, n):
             return RNNCell(input_size if layer == 0 else hidden_size * n, hidden_size, bias, nonlinearity)
 
-        super().__init__(make, num_layers, bidirectional, batch_first, dropout, proj_size)
+        super().__init__(make, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size)
+        self.nonlinearity = nonlinearity
 
 
 class LSTM(_Recurrent):
@@ -152,4 +162,4 @@ class LSTM(_Recurrent):
         def make(layer, n):
             return LSTMCell(input_size if layer == 0 else hidden_size * n, hidden_size, bias)
 
-        super().__init__(make, num_layers, bidirectional, batch_first, dropout, proj_size)
+        super().__init__(make, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size)

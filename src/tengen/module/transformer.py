@@ -17,26 +17,40 @@ from tengen.module.attention import MultiHeadAttention
 from tengen.module.linear import Linear
 from tengen.module.module import Module
 from tengen.module.norm import LayerNorm
+from tengen.module.settings import Configured
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
 
 _Masks = tuple[Tensor | None, Tensor | None]  # of scores, and of keys
 
 
-class _Layer(Module):
+def _activation(m: Module, activation: str | Callable) -> Callable:
+    if isinstance(activation, str) and activation not in ("relu", "gelu"):
+        raise ValueError(f"activation={activation!r} must be 'relu', 'gelu' or a function")
+    return REGISTRY[activation] if isinstance(activation, str) else activation
+
+
+def _dropout(m: Module, dropout: Module) -> Module:
+    if not callable(dropout):
+        raise TypeError(f"{type(m).__name__}.dropout is a module, it cannot be {dropout!r}; help: set the `drop_prob` of its Dropouts")
+    return dropout
+
+
+class _Layer(Configured):
     """What both layers have: attentions, two linear maps with an activation between them, and a norm for each of these parts."""
 
     attentions: tuple[str, ...] = ("self_attn",)
+    _fixed = ("d_model", "nhead", "dim_feedforward", "layer_norm_eps", "bias")
+    _checked = {"activation": _activation, "dropout": _dropout}
 
     def __init__(
         self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, activation: str | Callable = "relu",
         layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False, bias: bool = True,
     ):  # fmt: skip
         super().__init__()
-        if isinstance(activation, str) and activation not in ("relu", "gelu"):
-            raise ValueError(f"activation={activation!r} must be 'relu', 'gelu' or a function")
-        self.nhead, self.batch_first, self.norm_first = nhead, batch_first, norm_first
-        self.activation = REGISTRY[activation] if isinstance(activation, str) else activation
+        self.d_model, self.nhead, self.dim_feedforward = d_model, nhead, dim_feedforward
+        self.layer_norm_eps, self.bias, self.activation = layer_norm_eps, bias, activation
+        self.batch_first, self.norm_first = batch_first, norm_first
         for name in self.attentions:
             setattr(self, name, MultiHeadAttention(d_model, nhead, dropout, bias=bias))
         self.linear1, self.linear2 = Linear(d_model, dim_feedforward, bias), Linear(dim_feedforward, d_model, bias)
@@ -134,7 +148,7 @@ class TransformerDecoderLayer(_Layer):
         return self._turned(self._around(x, self._feed_forward, 3))
 
 
-class TransformerEncoder(Module):
+class TransformerEncoder(Configured):
     """Copies of an encoder layer, one after another, and a norm after them if there is one. As in PyTorch, all copies begin with
     the layer's values.
 
@@ -143,10 +157,12 @@ class TransformerEncoder(Module):
     (5, 3, 8)
     """
 
+    _fixed = ("num_layers",)
+
     def __init__(self, encoder_layer: TransformerEncoderLayer, num_layers: int, norm: Module | None = None):
         super().__init__()
         self.layers = [copy.deepcopy(encoder_layer) for _ in range(num_layers)]
-        self.norm = norm
+        self.norm, self.num_layers = norm, num_layers
 
     def forward(
         self, src: Tensor, mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None, is_causal: bool = False
@@ -156,7 +172,7 @@ class TransformerEncoder(Module):
         return src if self.norm is None else self.norm(src)
 
 
-class TransformerDecoder(Module):
+class TransformerDecoder(Configured):
     """Copies of a decoder layer, one after another, and a norm after them if there is one. forward takes what the layers' does.
 
     >>> from tengen import functional as F, module as M
@@ -164,10 +180,12 @@ class TransformerDecoder(Module):
     (5, 3, 8)
     """
 
+    _fixed = ("num_layers",)
+
     def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None):
         super().__init__()
         self.layers = [copy.deepcopy(decoder_layer) for _ in range(num_layers)]
-        self.norm = norm
+        self.norm, self.num_layers = norm, num_layers
 
     def forward(self, tgt: Tensor, memory: Tensor, *masks: Tensor | None, **more) -> Tensor:
         for layer in self.layers:

@@ -112,7 +112,7 @@ class Op:
         return self.call(*args, **kw)
 
     def __reduce__(self):
-        return (REGISTRY.__getitem__, (self.name,))
+        return (lookup, (self.name,))
 
     # -- rules -------------------------------------------------------------------------------------------------------
     def _rule(self, slot: str, f: Callable) -> Callable:
@@ -542,11 +542,17 @@ def shorthand(fn: Callable) -> Op:
 
 
 def with_line(fn: Callable) -> Callable:
-    """The function, whose errors name the user's line, as those of ops do: for what checks its arguments before it calls ops."""
+    """The function, whose errors name the user's line, as those of ops do: for what checks its arguments before it calls ops.
+    A `dtype` of None is the function's default."""
     parameters = _signature(fn)
-    given = [f"{p.name}={p.name}" if p.kind == "named" else p.kind + p.name for p in parameters]
+    given = [f"{p.name}={_passed(p)}" if p.kind == "named" else p.kind + _passed(p) for p in parameters]
     lines = ["try:", f"    return _fn({', '.join(given)})", "except Exception as e:", "    _tell(e)", "    raise"]
     return functools.update_wrapper(_compiled(parameters, lines, {"_fn": fn, "_tell": tell}), fn)
+
+
+def _passed(p: _Parameter) -> str:
+    """What a parameter's value is in the call behind `with_line`."""
+    return "_default_dtype if dtype is None else dtype" if p.name == "dtype" and p.default not in (None, _NONE) else p.name
 
 
 def all_with_line(scope: dict[str, Any], names: Iterable[str]) -> None:

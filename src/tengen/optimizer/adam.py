@@ -18,10 +18,8 @@ class Adam(Optimizer):
     def __init__(
         self, params, lr: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0
     ):
-        if lr < 0 or weight_decay < 0 or eps < 0 or not all(0 <= b < 1 for b in betas):
-            raise ValueError(
-                f"{type(self).__name__}: lr={lr}, betas={betas}, eps={eps}, weight_decay={weight_decay} are out of range"
-            )
+        if not all(0 <= b < 1 for b in betas):
+            raise ValueError(f"{type(self).__name__}: betas={betas} are out of range: 0 <= beta < 1")
         super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay})
 
     def _create_state(self, p, group):

@@ -5,15 +5,18 @@ A learning rate lives in a tensor, so a traced step reads its present value and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from tengen.arrays import new_buffer
 from tengen.autodiff import GradManager
 from tengen.ops.define import REGISTRY
 from tengen.parameter import Parameter
-from tengen.tensor import Tensor, tracing
+from tengen.runtime.eager import Layout
+from tengen.tensor import Tensor, _make, tracing
 
 
 class ParamGroup(dict):
@@ -53,15 +56,24 @@ class Optimizer:
         """Adds parameters with hyperparameters of their own."""
         params = param_group["params"]
         params = [params] if isinstance(params, Tensor) else list(params)
+        own: set[int] = set()
         for p in params:
             if not isinstance(p, Parameter):
                 raise TypeError(f"an optimizer updates Parameters, got a {type(p).__name__}")
-            if any(p is q for g in self.param_groups for q in g["params"]):
+            if id(p) in self._state:
                 raise ValueError("a parameter is in two groups")
+            if id(p) in own:
+                raise ValueError(f"a parameter of shape {p.shape} is given twice; help: module.parameters() gives each once")
+            own.add(id(p))
         for name, default in self.defaults.items():
             if default is _REQUIRED and name not in param_group:
                 raise ValueError(f"{type(self).__name__} needs {name}")
-        group = ParamGroup({**self.defaults, **param_group, "params": params})
+        values = {**self.defaults, **param_group, "params": params}
+        for name in ("lr", "momentum", "weight_decay", "eps"):
+            value = values.get(name, 0.0)
+            if not isinstance(value, (int, float, np.number)) or not 0 <= value < math.inf:
+                raise ValueError(f"{type(self).__name__}: {name}={value!r} must be a finite number, and must not be negative")
+        group = ParamGroup(values)
         self.param_groups.append(group)
         for p in params:
             self._state[id(p)] = self._create_state(p, group)
@@ -165,5 +177,6 @@ _REQUIRED = object()
 
 
 def zeros(p: Tensor) -> Tensor:
-    """State of a parameter's shape and dtype."""
-    return Tensor(np.zeros(p.shape, p.dtype.numpy))
+    """State of a parameter's shape and dtype, as if it had been made before a trace that is being recorded: a state of it, not a
+    constant."""
+    return _make(new_buffer(np.zeros(p.shape, p.dtype.numpy)), Layout(p.shape, p.dtype))

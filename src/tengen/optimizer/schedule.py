@@ -58,6 +58,8 @@ class CosineAnnealingLR(LRScheduler):
     """Half a cosine from the initial learning rate to `min_lr` in `epochs` epochs (Loshchilov and Hutter, arXiv 1608.03983)."""
 
     def __init__(self, optimizer: Optimizer, epochs: int, min_lr: float = 0.0, current_epoch: int = -1):
+        if epochs < 1:
+            raise ValueError(f"CosineAnnealingLR: epochs={epochs} must be at least 1")
         self.epochs, self.min_lr = epochs, min_lr
         super().__init__(optimizer, current_epoch)
 

@@ -14,8 +14,6 @@ class SGD(Optimizer):
     """
 
     def __init__(self, params, lr: float, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0):
-        if lr < 0 or momentum < 0 or weight_decay < 0:
-            raise ValueError(f"SGD: lr={lr}, momentum={momentum}, weight_decay={weight_decay} must not be negative")
         if nesterov and momentum <= 0:
             raise ValueError("SGD: nesterov needs a momentum")
         super().__init__(params, {"lr": lr, "momentum": momentum, "nesterov": nesterov, "weight_decay": weight_decay})
@@ -25,5 +23,7 @@ class SGD(Optimizer):
 
     def _update(self, p, grad, state, group):
         args = (group["momentum"], group["weight_decay"], group["nesterov"])
+        if group["momentum"] and "momentum_buffer" not in state:  # it was 0 until now
+            state["momentum_buffer"] = zeros(p)
         velocity = state.get("momentum_buffer")
         update(sgd_update, (p, grad, velocity, group.lr), args, (0,) if velocity is None else (0, 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -41,9 +42,9 @@ class RNG:
 
     def seed(self, seed: int) -> None:
         """Starts the stream of `seed` from its beginning."""
-        if not 0 <= int(seed) < 2**64:
+        if not 0 <= (seed := operator.index(seed)) < 2**64:
             raise ValueError(f"seed {seed} is outside 0 .. 2^64 - 1")
-        self._first = int(seed)
+        self._first = seed
         if "_key" in vars(self):  # a trace may know this tensor
             self._key._reset(Tensor(np.array([seed, 0], np.uint64)))
 
@@ -53,31 +54,34 @@ class RNG:
 
     def set_state(self, state: np.ndarray) -> None:
         """Continues from a saved state."""
-        self._key._reset(Tensor(np.asarray(state, np.uint64).reshape(2)))
+        words = np.asarray(state)
+        if words.shape != (2,) or words.dtype.kind not in "iu" or any(int(w) < 0 for w in words):
+            raise ValueError(f"the state of a generator is two whole numbers, seed and number of the next draw, got {state!r}")
+        self._key._reset(Tensor(words.astype(np.uint64)))
 
     def named_states(self, names: Mapping[int, str]) -> Iterator[tuple[str, Tensor]]:
         """The tensor that it keeps, with a name for a file."""
         yield "random_state", self._key
 
     def _draw(self, op, shape) -> Tensor:
-        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        shape = () if shape is None else (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
         out = op(self._key.detach(), shape)
         self._key._reset(self._key + self._next)
         return out
 
-    def uniform(self, low: float = 0.0, high: float = 1.0, size: Sequence[int] | int = ()) -> Tensor:
+    def uniform(self, low: float = 0.0, high: float = 1.0, size: Sequence[int] | int | None = ()) -> Tensor:
         """float32 in [low, high)."""
         u = self._draw(_ops.random_uniform, size)
-        return u if low == 0 and high == 1 else u * (high - low) + low
+        return u if _is(low, 0) and _is(high, 1) else u * (high - low) + low
 
-    def normal(self, mean: float = 0.0, std: float = 1.0, size: Sequence[int] | int = ()) -> Tensor:
+    def normal(self, mean: float = 0.0, std: float = 1.0, size: Sequence[int] | int | None = ()) -> Tensor:
         """Normal float32."""
         if isinstance(std, (int, float)) and std < 0:
             raise ValueError(f"normal: std={std} must not be negative")
         z = self._draw(_ops.random_normal, size)
-        return z if mean == 0 and std == 1 else z * std + mean
+        return z if _is(mean, 0) and _is(std, 1) else z * std + mean
 
-    def randint(self, low: int, high: int | None = None, size: Sequence[int] | int = ()) -> Tensor:
+    def randint(self, low: int, high: int | None = None, size: Sequence[int] | int | None = ()) -> Tensor:
         """int64 in [low, high), or [0, low)."""
         low, high = (0, low) if high is None else (low, high)
         if high <= low or high - low > 2**32:
@@ -88,6 +92,11 @@ class RNG:
     def permutation(self, n: int) -> Tensor:
         """The int64 numbers 0 .. n - 1 in random order: the order of n random keys (equal keys keep their order)."""
         return REGISTRY["argsort"](self._draw(_ops.random_bits, (n,)))
+
+
+def _is(value, number: int) -> bool:
+    """Whether it is this number; an array or a tensor is none."""
+    return isinstance(value, (int, float)) and value == number
 
 
 def _outside(seed: int, draw: int) -> Tensor:

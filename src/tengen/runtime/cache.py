@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import stat
 import warnings
 from _operator import _compare_digest as compare_digest  # of `hmac`, which loads OpenSSL
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tengen.base.config import config
+from tengen.base.config import cache_home, config, expand_home
 from tengen.base.digest import blake2b, sha256
 from tengen.base.version import VERSION
 from tengen.codegen import target
@@ -55,14 +56,36 @@ class Info:
 
 
 def directory() -> Path:
-    """Where the cache is: the knob `cache_dir`, or ``~/.cache/tengen``."""
+    """Where the cache is: the knob `cache_dir`, else ``tengen`` in the user's directory of caches, else one of this user in the
+    system's directory of temporary files."""
     from pathlib import Path  # it loads much, and what reads the cache needs none of it
 
     return Path(_directory())
 
 
 def _directory() -> str:
-    return os.path.expanduser(config.cache_dir or "~/.cache/tengen")
+    return next((path for path, _ in _places() if path not in _unusable), "") or next(_places())[0]
+
+
+def _places() -> Iterator[tuple[str, Callable[[str], os.stat_result]]]:
+    """Where the cache may be, the best place first, and how to look at it. What a user names has no substitute."""
+    if config.cache_dir:
+        yield expand_home(config.cache_dir), os.stat
+        return
+    home = cache_home()
+    if home is not None:
+        yield f"{home}/tengen", os.stat
+    yield _temporary(), os.lstat  # anybody can make a link among temporary files
+
+
+@functools.cache
+def _temporary() -> str:
+    import tempfile  # here, because only users without a home need it
+
+    try:
+        return f"{tempfile.gettempdir()}/tengen-{os.getuid()}"
+    except OSError:
+        return "/tmp/tengen"  # no directory can be written: this one neither
 
 
 def _private(st: os.stat_result, kind: int) -> bool:
@@ -71,24 +94,31 @@ def _private(st: os.stat_result, kind: int) -> bool:
 
 
 def _ready() -> tuple[str, bytes] | None:
-    """The directory and its key, made on first use; None, after one warning, when there can be none."""
+    """The directory and its key, made on first use; None when there can be none. What failed is said once."""
     if not config.cache:
         return None
-    path = _directory()
-    if path in _unusable:
-        return None
-    try:
-        if path not in _keys:
-            _make(path)
-        if not _private(os.stat(path), stat.S_IFDIR):
-            raise PermissionError("it is not this user's alone (mode 0700 is needed)")
-        if path not in _keys:
-            _keys[path] = _load_key(path)
-        return path, _keys[path]
-    except (OSError, RuntimeError) as e:
-        _unusable.add(path)
-        warnings.warn(f"the cache {path} cannot be used, kernels are compiled anew: {e}", RuntimeWarning, stacklevel=3)
-        return None
+    failed = []
+    for path, look in _places():
+        if path in _unusable:
+            continue
+        try:
+            if path not in _keys:
+                _make(path)
+            if not _private(look(path), stat.S_IFDIR):
+                raise PermissionError("it is not this user's alone (mode 0700 is needed)")
+            if path not in _keys:
+                _keys[path] = _load_key(path)
+            place = path, _keys[path]
+            break
+        except (OSError, RuntimeError) as e:
+            _unusable.add(path)
+            failed.append(f"the cache {path} cannot be used: {e}")
+    else:
+        place = None
+    if failed:
+        instead = "kernels are compiled anew" if place is None else f"kernels are kept in {place[0]}"
+        warnings.warn(f"{'; '.join(failed)}; {instead}; help: set TENGEN_CACHE_DIR", RuntimeWarning, stacklevel=3)
+    return place
 
 
 def _make(path: str) -> None:
@@ -220,7 +250,7 @@ def put(key_text: str, data: bytes, suffix: str = _SUFFIX) -> None:
             raise
     except OSError as e:
         _unusable.add(path)
-        warnings.warn(f"the cache {path} cannot be written, kernels are compiled anew: {e}", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"the cache {path} cannot be written: {e}", RuntimeWarning, stacklevel=2)
         return
     _writes += 1
     if _writes % _PRUNE_EVERY == 1 or len(data) > config.cache_bytes // _PRUNE_EVERY:

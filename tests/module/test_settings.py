@@ -1,0 +1,206 @@
+"""Every argument of every module's constructor, set after construction: it takes effect, or it is an error that says why not."""
+
+import copy
+import inspect
+import pickle
+
+import numpy as np
+import pytest
+
+from tengen import Parameter, Tensor, random
+from tengen import module as M
+
+RNG = np.random.default_rng(0)
+VECTORS, IMAGES, SEQUENCE = (Tensor(RNG.standard_normal(s).astype("f4")) for s in ((4, 6), (2, 6, 9, 9), (5, 2, 6)))
+LINES, VOLUMES = (Tensor(RNG.standard_normal(s).astype("f4")) for s in ((2, 6, 9), (2, 6, 5, 5, 5)))
+NUMBERS = Tensor(np.array([[0, 3], [1, 2]], np.int32))
+CONV = {
+    "in_channels": (6, 3), "out_channels": (6, 12), "kernel_size": (3, 2), "stride": (1, 2), "padding": (1, 0), "dilation": (1, 2),
+    "groups": (1, 2), "bias": (True, False), "conv_mode": ("cross_correlation", "convolution"), "compute_mode": ("default", "float32"),
+}  # fmt: skip
+PADDED = CONV | {"padding_mode": ("zeros", "reflect")}
+BATCH = {
+    "num_features": (6, 4), "eps": (1e-5, 0.5), "momentum": (0.9, 0.5), "affine": (True, False), "track_running_stats": (True, False),
+    "freeze": (False, True),
+}  # fmt: skip
+RECURRENT = {
+    "input_size": (6, 3), "hidden_size": (4, 5), "num_layers": (2, 3), "bias": (True, False), "batch_first": (False, True),
+    "dropout": (0, 0.5), "bidirectional": (False, True), "proj_size": (0, 2),
+}  # fmt: skip
+CELL = {"input_size": (6, 3), "hidden_size": (4, 5), "bias": (True, False)}
+LAYER = {
+    "d_model": (6, 4), "nhead": (2, 3), "dim_feedforward": (8, 9), "dropout": (0.0, 0.5), "activation": ("relu", "gelu"),
+    "layer_norm_eps": (1e-5, 0.5), "batch_first": (False, True), "norm_first": (False, True), "bias": (True, False),
+}  # fmt: skip
+POOL = {"kernel_size": (3, 2), "stride": (2, 1), "padding": (0, 1)}
+NORM = {"eps": (1e-5, 0.5), "affine": (True, False)}
+
+# of every module: the inputs of a call, and for each argument a value to build with and another
+MODULES = {
+    "Linear": ((VECTORS,), {"in_features": (6, 5), "out_features": (3, 2), "bias": (True, False), "compute_mode": ("default", "float32")}),
+    "Embedding": ((NUMBERS,), {
+        "num_embeddings": (4, 5), "embedding_dim": (3, 2), "padding_idx": (None, 0), "max_norm": (None, 1.0), "norm_type": (None, 2.0),
+        "freeze": (False, True),
+    }),
+    "Conv1d": ((LINES,), PADDED), "Conv2d": ((IMAGES,), PADDED), "Conv3d": ((VOLUMES,), PADDED),
+    "ConvTranspose2d": ((IMAGES,), CONV | {"stride": (2, 3), "output_padding": (0, 1)}),
+    "BatchNorm1d": ((LINES,), BATCH), "BatchNorm2d": ((IMAGES,), BATCH),
+    "LayerNorm": ((VECTORS,), NORM | {"normalized_shape": (6, 3)}),
+    "GroupNorm": ((IMAGES,), NORM | {"num_groups": (3, 2), "num_channels": (6, 4)}),
+    "InstanceNorm": ((IMAGES,), NORM | {"num_channels": (6, 4)}),
+    "MaxPool2d": ((IMAGES,), POOL), "AvgPool2d": ((IMAGES,), POOL | {"mode": ("average_count_exclude_padding", "average"), "padding": (1, 0)}),
+    "AdaptiveAvgPool2d": ((IMAGES,), {"oshp": (2, (3, 1))}), "AdaptiveMaxPool2d": ((IMAGES,), {"oshp": (2, (3, 1))}),
+    "LeakyReLU": ((VECTORS,), {"negative_slope": (0.01, 0.5)}),
+    "PReLU": ((IMAGES,), {"num_parameters": (1, 6), "init": (0.25, 0.5)}),
+    "Softmax": ((VECTORS,), {"axis": (None, 0)}), "Dropout": ((VECTORS,), {"drop_prob": (0.0, 0.5)}),
+    "Flatten": ((IMAGES,), {"start_axis": (1, 2), "end_axis": (-1, -2)}),
+    "RNN": ((SEQUENCE,), RECURRENT | {"nonlinearity": ("tanh", "relu")}), "LSTM": ((SEQUENCE,), RECURRENT),
+    "RNNCell": ((VECTORS,), CELL | {"nonlinearity": ("tanh", "relu")}), "LSTMCell": ((VECTORS,), CELL),
+    "MultiHeadAttention": ((SEQUENCE,), {
+        "embed_dim": (6, 4), "num_heads": (2, 3), "attn_dropout": (0.0, 0.5), "out_dropout": (0.0, 0.5), "bias": (True, False),
+        "kdim": (None, 5), "vdim": (None, 5),
+    }),
+    "TransformerEncoderLayer": ((SEQUENCE,), LAYER), "TransformerDecoderLayer": ((SEQUENCE, SEQUENCE), LAYER),
+    "TransformerEncoder": ((SEQUENCE,), {"num_layers": (2, 1)}), "TransformerDecoder": ((SEQUENCE, SEQUENCE), {"num_layers": (2, 1)}),
+}  # fmt: skip
+WITHOUT = {"GELU", "Identity", "Module", "ReLU", "Sequential", "SiLU", "Sigmoid"}  # they take no settings
+VALUES = {"initial_weight", "encoder_layer", "decoder_layer", "norm"}  # arguments that are tensors or modules
+FIXED = {  # what decides which parameters are built; the rest takes effect
+    "in_features", "out_features", "compute_mode", "num_embeddings", "embedding_dim", "padding_idx", "max_norm", "norm_type", "in_channels",
+    "out_channels", "kernel_size", "groups", "conv_mode", "num_features", "normalized_shape", "num_channels", "num_parameters", "init",
+    "input_size", "hidden_size", "num_layers", "bidirectional", "proj_size", "embed_dim", "kdim", "vdim", "d_model", "nhead", "bias",
+    "dim_feedforward", "layer_norm_eps",
+}  # fmt: skip
+
+
+def build(name: str, **changed) -> M.Module:
+    given = {k: v[0] for k, v in MODULES[name][1].items()} | changed
+    first = {"TransformerEncoder": M.TransformerEncoderLayer, "TransformerDecoder": M.TransformerDecoderLayer}
+    args = (first[name](6, 2, 8, dropout=0.0),) if name in first else ()
+    net = getattr(M, name)(*args, **given)
+    for p in net.parameters():
+        p += 0.25  # norms begin with ones and zeros, biases with zeros
+    return net
+
+
+def leaves(x) -> list:
+    return [y for part in x for y in leaves(part)] if isinstance(x, (tuple, list)) else [(x.shape, x.numpy().tobytes())]
+
+
+def outputs(net: M.Module, name: str) -> list:
+    """Shapes and bits: of a call in training, the buffers after it, and a call in evaluation. The module stays as it is."""
+    found, net = [], copy.deepcopy(net)
+    for mode in (True, False):
+        random.seed(5)
+        found += leaves(net.train(mode)(*MODULES[name][0]))
+        found += leaves(list(net.buffers())) if getattr(net, "track_running_stats", True) else []
+    return found
+
+
+def same_values(net: M.Module, other: M.Module) -> M.Module:
+    """`net` with the other's values, where both have them."""
+    have = dict(other.state_dict())
+    net.load_state_dict({k: have.get(k, v) for k, v in net.state_dict().items()})
+    return net
+
+
+def test_every_module_and_argument_is_here():
+    modules = {n for n in M.__all__ if inspect.isclass(getattr(M, n)) and issubclass(getattr(M, n), M.Module)}
+    assert modules == set(MODULES) | WITHOUT
+    for name in MODULES:
+        taken = set(inspect.signature(getattr(M, name).__init__).parameters) - {"self", "kwargs"}
+        assert taken - VALUES == set(MODULES[name][1]), name
+
+
+@pytest.mark.parametrize("name, argument", [(n, a) for n, (_, table) in MODULES.items() for a in table])
+def test_a_setting_takes_effect_or_is_refused(name, argument):
+    a, b = MODULES[name][1][argument]
+    net = build(name)
+    fixed = argument in FIXED - ({"kernel_size"} if "Pool" in name else set()) or (name, argument) == ("RNN", "nonlinearity")
+    if name.endswith("Layer") and argument == "dropout":
+        with pytest.raises(TypeError, match="dropout is a module.*drop_prob"):
+            net.dropout = b
+        return
+    if fixed:
+        with pytest.raises((AttributeError, TypeError, ValueError), match=rf"{name}.*{argument}"):
+            setattr(net, argument, b)
+        if argument not in ("bias", "kdim", "vdim"):
+            setattr(net, argument, a)  # what it is
+        assert outputs(net, name) == outputs(same_values(build(name), net), name)
+        return
+    before = outputs(build(name), name)
+    other = build(name, **{argument: b})
+    changed = copy.deepcopy(net)
+    setattr(changed, argument, b)
+    same_values(other, changed)
+    want = outputs(other, name)
+    assert outputs(changed, name) == want and (want != before or argument == "freeze" and name == "Embedding")
+    for again in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        setattr(again, argument, b)
+        setattr(again, argument, a)
+        assert outputs(again, name) == outputs(same_values(build(name), net), name)
+
+
+@pytest.mark.parametrize("make, argument, words", [
+    (lambda: M.BatchNorm2d(3, track_running_stats=False), "track_running_stats", "BatchNorm2d.*built without running_mean"),
+    (lambda: M.BatchNorm1d(3, affine=False), "affine", "BatchNorm1d.affine.*built without weight"),
+    (lambda: M.InstanceNorm(3, affine=False), "affine", "InstanceNorm.affine.*built without weight"),
+    (lambda: M.LayerNorm(3, affine=False), "affine", "LayerNorm.affine.*built without weight"),
+])  # fmt: skip
+def test_what_was_not_built_cannot_be_turned_on(make, argument, words):
+    net = make()
+    setattr(net, argument, False)
+    with pytest.raises(AttributeError, match=words):
+        setattr(net, argument, True)
+
+
+def test_values_are_looked_at_when_they_are_set():
+    conv = M.Conv2d(1, 2, 3, padding_mode="reflect")
+    conv.padding = 1
+    assert conv(IMAGES[:, :1]).shape == (2, 2, 9, 9) and conv.padding == (1, 1)
+    for name, bad in [("padding_mode", "same"), ("stride", "two"), ("padding", 1.5), ("bias", True), ("weight", np.zeros(3)), ("groups", 2)]:
+        with pytest.raises((AttributeError, TypeError, ValueError), match=name):
+            setattr(conv, name, bad)
+    conv.bias = None
+    conv.weight = Parameter(np.ones((2, 1, 3, 3), np.float32))
+    assert [n for n, _ in conv.named_parameters()] == ["weight"]
+    with pytest.raises(ValueError, match="conv_mode='convolution'"):
+        M.Conv2d(1, 2, 3, conv_mode="convolution")
+    with pytest.raises(ValueError, match="6 features cannot be shared out to 4 heads"):
+        M.MultiHeadAttention(6, 2).num_heads = 4
+    layer = M.TransformerEncoderLayer(6, 2, 8)
+    with pytest.raises(ValueError, match="activation='tanh'"):
+        layer.activation = "tanh"
+
+
+@pytest.mark.parametrize("make, words", [
+    *((lambda n=n: M.Linear(n, 3), "Linear: in_features=0 must be at least 1") for n in (0, np.int64(0))),
+    (lambda: M.Linear(3, 2.5), r"Linear: out_features=2\.5 must be a whole number"), (lambda: M.Conv2d(2, 2, 3, groups=0), "groups=0"),
+    (lambda: M.Conv3d(0, 2, 3), "in_channels=0"), (lambda: M.Conv1d(1, 2, 0), "kernel_size=0 must be at least 1"),
+    (lambda: M.Conv2d(3, 4, 1, groups=2), "3 and 4 channels cannot be shared out to 2 groups"),
+    (lambda: M.GroupNorm(0, 4), "num_groups=0"), (lambda: M.GroupNorm(3, 4), "4 channels cannot be shared out to 3"),
+    (lambda: M.BatchNorm2d(-1), "num_features=-1"), (lambda: M.LSTM(4, 0), "hidden_size=0"), (lambda: M.LSTM(4, 2, 0), "num_layers=0"),
+    (lambda: M.RNNCell(0, 2), "input_size=0"), (lambda: M.MultiHeadAttention(4, 0), "4 features cannot be shared out to 0 heads"),
+    (lambda: M.MultiHeadAttention(0, 1), "embed_dim=0"), (lambda: M.PReLU(0), "num_parameters=0"),
+    (lambda: M.Embedding(-1, 3), "num_embeddings=-1"),
+])  # fmt: skip
+def test_sizes_that_are_none(make, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        make()
+
+
+def test_numpy_integers_are_sizes():
+    n = np.int64(4)
+    assert M.Linear(n, n).in_features == M.Conv2d(n, n, n, groups=n).groups == M.LSTM(n, n).hidden_size == 4
+    assert M.LayerNorm(n).normalized_shape == M.LayerNorm([n]).normalized_shape == (4,)
+
+
+def test_pytorchs_ways_to_freeze_and_to_write_are_refused():
+    """They would be set and do nothing."""
+    p = M.Linear(2, 2).weight
+    for name, help in (("requires_grad", "GradManager"), ("data", r"p\[...\] = values")):
+        with pytest.raises(AttributeError, match=f"no '{name}' to set; help: .*{help}"):
+            setattr(p, name, False)
+        assert not hasattr(p, name)
+    p.no_decay = True  # a mark of the user's own
+    assert copy.deepcopy(p).no_decay and pickle.loads(pickle.dumps(p)).no_decay
