@@ -295,8 +295,8 @@ int main(void) {{
 """
 
 
-def failures(wholes: Iterable[Whole], target: str, folder: Path) -> tuple[int, list[str]]:
-    """How many models were compiled and run, and what is wrong with them. Errors: CannotRun."""
+def failures(wholes: Iterable[Whole], target: str, folder: Path) -> tuple[int, list[str], str]:
+    """How many models were compiled and run, what is wrong with them, and why they were compiled only, if so."""
     memory, wrong = Memory(), []
     for i, w in enumerate(wholes):
         ports = [(p.shape, p.dtype.numpy) for p in w.model.outputs]
@@ -311,8 +311,11 @@ def failures(wholes: Iterable[Whole], target: str, folder: Path) -> tuple[int, l
         if Target.named(target).arch == Target.host().arch:
             memory.run_here()
         else:
-            memory.run_linked(target, folder)
-    return len(memory.calls), wrong + memory.check()
+            try:
+                memory.run_linked(target, folder)
+            except CannotRun as e:
+                return len(memory.calls), wrong, f"compiled, not run: {e}"
+    return len(memory.calls), wrong + memory.check(), ""
 
 
 def main() -> None:
@@ -321,8 +324,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder)
             for what, wholes in (("ops", singles(path, seed)), ("gradients", gradients(path)), ("pairs", pairs(path, seed, count))):
-                n, wrong = failures(wholes, target, path)
-                print(f"{target}: {n} {what}, {len(wrong)} failures", *wrong, sep="\n", flush=True)
+                n, wrong, skipped = failures(wholes, target, path)
+                print(f"{target}: {n} {what}, {len(wrong)} failures {skipped}", *wrong, sep="\n", flush=True)
 
 
 if __name__ == "__main__":
