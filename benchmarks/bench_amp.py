@@ -3,7 +3,8 @@
 "tengen" computes products by dot products of bfloat16 (`precision="bfloat16"`) where the processor has them; rows "highest" have
 the same storage and multiply in float32, rows "float32" no autocast. Elsewhere "tengen" is what "highest" is there, and products
 have a row "emulated" too: what the dot products' bits cost without the instruction. PyTorch's side is `torch.autocast("cpu",
-torch.bfloat16)`, channels-last where there are convolutions. Losses and logits are compared within what bfloat16 rounds, Tengen's
+torch.bfloat16)`, channels-last where there are convolutions, eager and compiled; it is entered once for a turn of inference, so that
+the weights it has converted are kept, as Tengen's constants are. Losses and logits are compared within what bfloat16 rounds, Tengen's
 traced and eager results as bytes.
 """
 
@@ -46,6 +47,20 @@ def torch_block():
     return torch.autocast("cpu", torch.bfloat16)
 
 
+@contextlib.contextmanager
+def off_the_tape():
+    """PyTorch's autocast where nothing is differentiated."""
+    import torch
+
+    with torch.inference_mode(), torch_block():
+        yield
+
+
+def styles(quick: bool) -> list[str]:
+    """PyTorch's contenders; quickly, without the one that compiles for a minute."""
+    return [] if compare.peer("torch") is None else ["torch"] if quick else ["torch", "torch.compile"]
+
+
 def product(n: int) -> Case:
     """Square matrices that are in bfloat16 already."""
     rng = np.random.default_rng(0)
@@ -72,46 +87,49 @@ def product(n: int) -> Case:
             got = np.asarray((got.float() if who == "torch" else got.astype("float32")).numpy(), np.float64)
             assert np.abs(got - exact).max() < NEAR * np.abs(exact).max(), who
 
-    return Case(f"matmul {n}", contenders, Goal(1.0, "fastest"), 2.0 * n**3, check=check)
+    block = torch.inference_mode if torch else contextlib.nullcontext
+    return Case(f"matmul {n}", contenders, Goal(1.0, "fastest"), 2.0 * n**3, check=check, torch_block=block)
 
 
-def inference(name: str, batch: int) -> Case:
+def inference(name: str, batch: int, quick: bool) -> Case:
     """A network's logits."""
     network = NETWORKS[name]
     mine = {who: Inference(network, batch, block) for who, block in BLOCKS.items()}
     contenders: dict[str, Callable] = {who: x.traced for who, x in mine.items()}
-    if compare.peer("torch"):
-        call = peers.torch_call(network.torch(mine["tengen"].net), network, network.data(batch), False)
-
-        def theirs():
-            with torch_block():
-                return call()
-
-        contenders["torch"] = theirs
+    peers.forget()
+    for who in styles(quick):
+        theirs = network.torch(mine["tengen"].net), network, network.data(batch), who == "torch.compile"
+        contenders |= compare.attempt(who, partial(peers.torch_call, *theirs, first=False))
+    case = Case(f"{name}, inference, batch {batch}", contenders, Goal(1.0, "fastest"), 1e9 * batch * network.forward)
+    case.torch_block = off_the_tape
 
     def check() -> None:
         exact = np.asarray(mine["tengen float32"].traced().numpy(), np.float64)
         for who, run in contenders.items():
-            got = run()
-            got = np.asarray((got.float() if who == "torch" else got.astype("float32")).numpy(), np.float64)
+            with case.block(who):
+                got = run()
+            got = np.asarray((got.float() if who.startswith("torch") else got.astype("float32")).numpy(), np.float64)
             assert np.abs(got - exact).max() < 3 * NEAR * np.abs(exact).max(), who
         for who, x in mine.items():
             same = x.traced().astype("float32").numpy().tobytes() == x.eager().astype("float32").numpy().tobytes()
             assert same, f"{who}: eager and traced logits differ in their bits"
 
-    work = 1e9 * batch * network.forward
-    return Case(f"{name}, inference, batch {batch}", contenders, Goal(1.0, "fastest"), work, check=check)
+    case.check = check
+    return case
 
 
-def training(name: str, batch: int) -> Case:
+def training(name: str, batch: int, quick: bool) -> Case:
     """A network's step."""
     network = NETWORKS[name]
     mine = {who: Trainer(network, batch, True, block=block) for who, block in BLOCKS.items()}
     eager = Trainer(network, batch, False, block=BLOCKS["tengen"])
     contenders: dict[str, Callable] = {who: x.step for who, x in mine.items()}
-    if compare.peer("torch"):
-        style = "channels-last" if network.convolutions else "eager"
-        contenders["torch"] = peers.TorchTrainer(network, mine["tengen"].net, batch, style, block=torch_block).step
+    peers.forget()
+    plain = "channels-last" if network.convolutions else "eager"
+    for who in styles(quick):
+        style = plain if who == "torch" else "compile"
+        make = partial(peers.TorchTrainer, network, mine["tengen"].net, batch, style, block=torch_block)
+        contenders |= {k: t.step for k, t in compare.attempt(who, make).items()}
 
     def check() -> None:
         losses = {who: float(step().item()) for who, step in contenders.items()}
@@ -127,13 +145,14 @@ def training(name: str, batch: int) -> Case:
     return Case(f"{name}, training, batch {batch}", contenders, Goal(1.0, "fastest"), network.step_work(batch), check=check)
 
 
-def cells() -> list[Cell]:
+def cells(quick: bool) -> list[Cell]:
     """The cases."""
     products = [Cell(f"matmul {n}", partial(product, n), n == SIZES[0]) for n in SIZES]
-    runs = [Cell(f"{name}, inference, batch {n}", partial(inference, name, n)) for name, n in RUN.items()]
-    steps = [Cell(f"{name}, training, batch {n}", partial(training, name, n)) for name, n in TRAINED.items()]
+    runs = [Cell(f"{name}, inference, batch {n}", partial(inference, name, n, quick)) for name, n in RUN.items()]
+    steps = [Cell(f"{name}, training, batch {n}", partial(training, name, n, quick)) for name, n in TRAINED.items()]
     return [*products, *runs, *steps]
 
 
 if __name__ == "__main__":
-    compare.main("amp", "bfloat16 under autocast", cells(), args=compare.arguments("amp", 8.0))
+    args = compare.arguments("amp", 8.0)
+    compare.main("amp", "bfloat16 under autocast", cells(args.quick), args=args)

@@ -86,7 +86,7 @@ def rows_of(key: tuple[str, int, str], limits: tuple[float, float], rounds: int,
         file = export(name, batch, folder) if kind == "inference" else ""
         for who in contenders(name, kind, quick):
             times: list[list[float]] = [[] for _ in rows]
-            for r in range(rounds if who == "tengen" else 1):
+            for r in range(rounds):
                 cache = f"{folder}/{who}{r}"
                 try:
                     found = [

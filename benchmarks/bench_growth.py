@@ -135,7 +135,7 @@ def measured(sweep: Sweep, args) -> list[Row]:
             calls[n] = case.contenders["tengen"]
         except Exception as e:
             rows[n] = Row(name, error=f"{type(e).__name__}: {' '.join(str(e).split())[:160]}")
-    times, _ = compare.run_rounds({str(n): call for n, call in calls.items()}, args)
+    times, _ = compare.run_rounds(Case(sweep.name, {str(n): call for n, call in calls.items()}), args)
     each = {n: np.array(times[str(n)]) / rows[n].work for n in calls}
     least = None
     for n, mine in each.items():

@@ -10,6 +10,7 @@ A convolution has the roof that takes it longer (`roof.limit`).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,7 @@ from tengen.autodiff import GradManager
 from tengen.ops.conv import conv_transposed, conv_weight_grad
 
 torch, jax = compare.peer("torch"), compare.peer("jax")
+OFF_THE_TAPE = torch.inference_mode if torch else contextlib.nullcontext
 AT_LEAST = 0.9  # of the best peer's speed
 ENOUGH = 1e8  # operations from which on a kernel is expected to come close to the roof
 SHARE = 0.85  # of the roof
@@ -81,11 +83,14 @@ def product(name: str) -> Case:
     n = shapes[1][-1] if len(shapes[1]) > 1 else 1
     work, moved = 2.0 * arrays[0].size * n, 4.0 * sum(a.size for a in arrays)
     if min(shapes[0][0], n) == 1 or arrays[0].ndim == 1:  # every element is used once
-        return Case(f"matmul {name}", contenders, goal("B", moved), moved, "B", roof=roof("B"), intensity=work / moved)
+        aim = goal("B", moved)
+        return Case(
+            f"matmul {name}", contenders, aim, moved, "B", roof=roof("B"), intensity=work / moved, torch_block=OFF_THE_TAPE
+        )
     aim = goal("FLOP", work)
     return Case(
         f"matmul {name}", contenders, aim, work, roof=roof("FLOP"), intensity=work / moved,
-        goals={"tengen eager": Goal(1 / AT_LEAST, "fastest")},
+        goals={"tengen eager": Goal(1 / AT_LEAST, "fastest")}, torch_block=OFF_THE_TAPE,
     )  # fmt: skip
 
 
@@ -159,7 +164,7 @@ def convolution(layer: Layer, network: str, kind: str) -> Case:
     amount = moved if unit == "B" else work
     return Case(
         f"{network}: conv {layer}{kind}", contenders, goal(unit, amount), amount, unit, (5e-5, 0.0), roof=roof(unit),
-        intensity=work / moved,
+        intensity=work / moved, torch_block=OFF_THE_TAPE,
     )  # fmt: skip
 
 
@@ -258,8 +263,10 @@ def memory(name: str) -> Case:
     return simple(f"64 MiB: {name}", mine, theirs, on_xla, arrays, moved * ARRAY, rtol)
 
 
-def simple(name: str, mine, theirs, on_xla, arrays: list[np.ndarray], moved: float, rtol: float, unit: str = "B") -> Case:
-    """A case of a function of arrays, traced and eager, beside PyTorch's and JAX's."""
+def simple(
+    name: str, mine, theirs, on_xla, arrays: list[np.ndarray], moved: float, rtol: float, unit: str = "B", block=OFF_THE_TAPE
+) -> Case:
+    """A case of a function of arrays, traced and eager, beside PyTorch's and JAX's. block: what PyTorch's turns run in."""
     ours, run = [tengen.Tensor(a) for a in arrays], tengen.trace(lambda *x: mine(*x))
     contenders = {"tengen": lambda: run(*ours), "tengen eager": lambda: mine(*ours)}
     if torch:
@@ -268,7 +275,7 @@ def simple(name: str, mine, theirs, on_xla, arrays: list[np.ndarray], moved: flo
     if jax and on_xla:
         contenders |= compare.attempt("jax", lambda: on_jax(on_xla, arrays))
     aim, plain = goal(unit, moved), {"tengen eager": Goal(1 / AT_LEAST, "torch")}
-    return Case(name, contenders, aim, moved, unit, (rtol, 0.0), roof=roof(unit), goals=plain)
+    return Case(name, contenders, aim, moved, unit, (rtol, 0.0), roof=roof(unit), goals=plain, torch_block=block)
 
 
 # ---- the others ------------------------------------------------------------------------------------------------------------
@@ -289,7 +296,7 @@ def gradients(name: str, mine, theirs, arrays: list[np.ndarray], moved: float, r
         x = x.detach().requires_grad_()
         return torch.autograd.grad(theirs(x, *more[:-1]), x, more[-1])[0]
 
-    return simple(name, step, torch_step, None, arrays, moved, rtol)
+    return simple(name, step, torch_step, None, arrays, moved, rtol, block=contextlib.nullcontext)
 
 
 def batch_norm() -> Case:

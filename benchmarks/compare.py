@@ -6,6 +6,8 @@ order turning from round to round, so that what disturbs the machine disturbs al
 the median of the ratios is the figure, and their quartiles say how far it can be trusted. A cell has as many rounds as fit its
 time, within bounds. Contenders whose names begin with "tengen" are judged, each in a row of its own; the others are peers.
 
+What holds for every contender alike (threads, warm-up, rest, spinning) is here and in `peers.py`, and in README.md as a table.
+
 The number of threads is 2, or that of the environment variable BENCH_THREADS. With one, processor time is taken instead of the
 clock's, which other programs on the machine disturb least. README.md's tables are made of
 `results/<machine>/<bench>.<threads>.json`: what another machine has measured stays beside.
@@ -14,6 +16,7 @@ clock's, which other programs on the machine disturb least. README.md's tables a
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import functools
 import gc
@@ -31,8 +34,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 THREADS = int(os.environ.get("BENCH_THREADS", "2"))
-for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TENGEN_NUM_THREADS"):
-    os.environ[_name] = str(THREADS)  # before numpy, torch and tengen read them
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TENGEN_NUM_THREADS", "NPROC"):
+    os.environ[_name] = str(THREADS)  # before numpy, torch, tengen and JAX (NPROC) read them
 
 import numpy as np  # noqa: E402
 
@@ -42,8 +45,10 @@ QUIET = 0.5  # load average
 FEWEST, QUICK = 5, 3  # rounds of a cell that has no time for more, and of any cell with --quick
 clock = time.perf_counter if THREADS > 1 else time.process_time
 BATCH_S = 0.02  # of a contender in a round, at least
-SETTLED = 30  # eager calls: where they take a millisecond each, kernels have programs for their numbers alone by then
-PAUSE_S = 0.002  # between contenders: idle workers of both stop spinning
+WARM_CALLS, WARM_S = 30, 0.08  # every contender warms up for so many calls and so long, whichever takes longer; --quick: one call
+PAUSE_S = 0.002  # between contenders, at least
+REST_S = 2.0  # at most
+BUSY = 0.25  # of a processor: fewer threads than this are at rest
 
 
 @dataclass
@@ -69,6 +74,8 @@ class Case:
         roof: measures the work that the machine can do in a second at most, and is asked before and after every round: two processors of a
             virtual machine may share one core for a while;
         intensity: operations for each byte that must move.
+        torch_block: makes what PyTorch's turns run in, entered once for a turn (`torch.inference_mode` where nothing is
+            differentiated).
     """
 
     name: str
@@ -81,6 +88,11 @@ class Case:
     roof: Callable[[], float] | None = None
     intensity: float | None = None
     goals: dict[str, Goal] = field(default_factory=dict)
+    torch_block: Callable = contextlib.nullcontext
+
+    def block(self, who: str):
+        """What a contender's turn runs in."""
+        return self.torch_block() if who.startswith("torch") else contextlib.nullcontext()
 
 
 @dataclass
@@ -138,7 +150,10 @@ def agree(case: Case) -> None:
     """Runs every contender once. Errors: AssertionError where results differ from Tengen's by more than the tolerance."""
     if case.check is not None:
         return case.check()
-    results = {who: as_arrays(call()) for who, call in case.contenders.items()}
+    results = {}
+    for who, call in case.contenders.items():
+        with case.block(who):
+            results[who] = as_arrays(call())
     mine = results["tengen"]
     rtol, atol = case.tolerance
     for who, theirs in results.items():
@@ -151,33 +166,51 @@ def agree(case: Case) -> None:
 
 
 def batch(call: Callable, n: int) -> float:
-    """Seconds per call over n calls."""
+    """Seconds per call over n calls: one by one, or by the method `many` of a contender in another process."""
+    many = getattr(call, "many", None)
     start = clock()
+    if many is not None:
+        many(n)
+        return (clock() - start) / n
     for _ in range(n):
         call()
     return (clock() - start) / n
 
 
-def calls_per_batch(call: Callable, target_s: float, least: int = 1) -> tuple[int, float]:
-    """Warms up, by `least` calls and more; (how many calls take about target_s, seconds of one)."""
+def calls_per_batch(call: Callable, target_s: float, quick: bool) -> tuple[int, float]:
+    """Warms up, so that clocks, pools and caches settle, and eager kernels of Tengen that take a millisecond have programs for their
+    numbers alone; (how many calls take about target_s, seconds of one)."""
     call()
     n, calls, spent, one = 1, 0, 0.0, 0.0
-    while spent < target_s * 4 or calls < least:  # until clocks, pools and caches settle
+    while spent < (target_s if quick else WARM_S) or calls < (1 if quick else WARM_CALLS):
         one = batch(call, n)
         spent, calls = spent + one * n, calls + n
         n = max(1, min(1_000_000, int(target_s / max(one, 1e-8))))
     return n, one
 
 
-def run_rounds(
-    contenders: dict[str, Callable], args: argparse.Namespace, roof: Callable[[], float] | None = None
-) -> tuple[dict[str, list[float]], list[float]]:
+def rest() -> float:
+    """Waits until no thread of this process computes any more; the seconds that took. Idle workers spin, as every library has it by
+    default: Tengen's for 100 us, onnxruntime's for up to a second. The next contender is not to share the processors with them."""
+    start = now = time.perf_counter()
+    busy = True
+    while busy and now - start < REST_S:
+        before, since = time.process_time(), now
+        time.sleep(PAUSE_S)
+        now = time.perf_counter()
+        busy = time.process_time() - before > BUSY * (now - since)
+    return now - start
+
+
+def run_rounds(case: Case, args: argparse.Namespace) -> tuple[dict[str, list[float]], list[float]]:
     """(seconds of one call in each round, by contender; the roof of each round, if there is one: the higher of that before the
     round and that after it)."""
-    names = list(contenders)
-    least = lambda who: SETTLED if who == "tengen eager" and args.batch >= BATCH_S else 1
-    found = {who: calls_per_batch(contenders[who], args.batch, least(who)) for who in names}
-    once = sum((n + 1) * one + PAUSE_S for n, one in found.values())
+    contenders, roof = case.contenders, case.roof
+    names, found, once = list(contenders), {}, 0.0
+    for who in names:
+        with case.block(who):
+            found[who], one = calls_per_batch(contenders[who], args.batch, args.quick)
+        once += (found[who] + 1) * one + rest()
     rounds = min(args.rounds, max(FEWEST, int(args.seconds / once)))
     times: dict[str, list[float]] = {who: [] for who in names}
     roofs = [roof()] if roof else []
@@ -187,11 +220,13 @@ def run_rounds(
         for r in range(rounds):
             turn = r % len(names)
             for who in names[turn:] + names[:turn]:
-                time.sleep(PAUSE_S)
+                rest()
                 call = contenders[who]
-                call()  # wakes its workers and refills its caches
-                times[who].append(batch(call, found[who][0]))
+                with case.block(who):
+                    call()  # wakes its workers and refills its caches
+                    times[who].append(batch(call, found[who]))
             if roof:
+                rest()
                 roofs.append(roof())
     finally:
         gc.enable()
@@ -226,7 +261,7 @@ def judge(case: Case, who: str, times: dict[str, list[float]], roofs: list[float
 
 def measure(case: Case, args: argparse.Namespace) -> list[Row]:
     """Times a case whose results agree: a row for each of Tengen's contenders."""
-    times, roofs = run_rounds(case.contenders, args, case.roof)
+    times, roofs = run_rounds(case, args)
     goals = {"tengen": case.goal} | case.goals
     return [judge(case, who, times, roofs, goals.get(who)) for who in times if who.startswith("tengen")]
 

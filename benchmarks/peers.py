@@ -1,9 +1,10 @@
 """The peers' sides of inference and training: PyTorch, onnxruntime, OpenVINO; `jax_peer.py` has JAX's.
 
 In: a network and Tengen's module, whose weights they take. Out: calls for `compare.Case`. Each peer runs as its documentation
-asks for speed in float32 with the benchmarks' number of threads: PyTorch's convolutions channels-last, torch.compile with
-weights frozen, OpenVINO with `INFERENCE_PRECISION_HINT=f32`, onnxruntime with all its rewriting; its idle workers stop spinning
-between calls, so that they do not disturb the next contender.
+asks for speed in float32 with the benchmarks' number of threads: PyTorch's convolutions channels-last, its inference without
+autograd's records, its optimizers fused, torch.compile with weights frozen; OpenVINO for latency on all processors, its results not
+copied; onnxruntime with all its rewriting. What else there is stays at its default, spinning between calls too: `compare.rest` waits
+for it. README.md has these rules as a table.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def onnxruntime_call(file: str, data: np.ndarray) -> Callable:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = compare.THREADS, 1
-    options.add_session_config_entry("session.force_spinning_stop", "1")
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     return lambda: session.run(None, {"data": data})[0]
 
@@ -48,9 +49,10 @@ def openvino_call(file: str, data: np.ndarray) -> Callable:
 
     settings = {
         "INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": compare.THREADS, "PERFORMANCE_HINT": "LATENCY",
+        "ENABLE_HYPER_THREADING": True,  # for latency it would use one processor of each core
     }  # fmt: skip
     request = openvino.Core().compile_model(file, "CPU", settings).create_infer_request()
-    return lambda: request.infer({0: data}, share_inputs=True)[0]
+    return lambda: request.infer({0: data}, share_inputs=True, share_outputs=True)[0]
 
 
 def torch_call(net, network: Network, data: np.ndarray, compiled: bool, first: bool = True) -> Callable:
@@ -64,7 +66,7 @@ def torch_call(net, network: Network, data: np.ndarray, compiled: bool, first: b
         net = torch.compile(net, options={"freezing": True}, dynamic=False)
 
     def run():
-        with torch.inference_mode() if not compiled else torch.no_grad():
+        with torch.inference_mode():
             return net(x)
 
     if first:
@@ -99,12 +101,12 @@ class TorchTrainer:
         given = isinstance(module, torch.nn.Module)
         self.net = net = module if given else network.torch(module, training=True, **options)
         data, label = (torch.from_numpy(a) for a in (network.data(batch, shape=shape), network.labels(batch, shape=shape)))
-        label = label.long().flatten()
+        label = label.long().flatten()  # the dtype that its loss takes, converted once
         if network.convolutions and style != "eager":
             net.to(memory_format=torch.channels_last)
             data = data.contiguous(memory_format=torch.channels_last)
         kind = {"SGD": torch.optim.SGD, "AdamW": torch.optim.AdamW}[network.optimizer]
-        opt = kind(net.parameters(), **RATES[network.optimizer])
+        opt = kind(net.parameters(), **RATES[network.optimizer], fused=True)
         run = torch.compile(net, dynamic=False) if style == "compile" else net
 
         def step():

@@ -363,18 +363,20 @@ def compile_graph(
     fold: bool = False,
     record: bool = False,
     schedules: Schedules | None = None,
+    row_major: bool = False,
 ) -> Made:
     """Passes, lowering, memory plan. Buffers of the program: inputs, states, `program.constants`; outputs, and one of what the
     checks found, where there are any. See `program.build`.
 
     `fold`: what depends on constants alone is computed once: small nodes now, launches by `program.setup`. `record`: see
-    `program.build`. `schedules`: what tuning found; default: what this user's cache has for the target."""
+    `program.build`. `schedules`: what tuning found; default: what this user's cache has for the target. `row_major`: outputs
+    are dense in logical order."""
     order = {v.name: a for v, a in (placed or {}).items()}
     folded: list[Folded] = []
     graph = optimize(graph, (lambda g: _folded(g, folded)) if fold else None)
     schedules = schedules or known(target)
     arrays = {v: order[v.name] for v in graph.inputs if v.name in order}
-    lo, outs = lower(graph, target or Target.host(), names, arrays, schedules)
+    lo, outs = lower(graph, target or Target.host(), names, arrays, schedules, row_major)
     constants: list[Hashable] = [("const", name) for name in graph.constants]
     setup = None
     if fold:

@@ -88,6 +88,20 @@ def test_compile_and_verify(model, tmp_path):
         assert "16 values, 0 differ" in text or "skipped: " in text
 
 
+@pytest.mark.parametrize("target", ["x86-64", "aarch64"])
+def test_compile_and_verify_a_picture(target, tmp_path):
+    """A convolution's result, which lies channels-last where it is computed; for one of its batches."""
+    import tengen.module as M
+
+    net = trace(M.Conv2d(3, 8, 3).eval(), dynamic_axes={0: "batch"})
+    net(Tensor(np.zeros((2, 3, 8, 6), "f4")))
+    net.dump(tmp_path / "conv.tgn", arg_names=["image"], output_names=["picture"])
+    run("compile", tmp_path / "conv.tgn", "--target", target, "--extent", "batch=3", "-o", tmp_path / "out")
+    text = run("verify", tmp_path / "conv.tgn", tmp_path / "out", "--runs", 2)
+    assert f"{2 * 3 * 8 * 6 * 4} values, 0 differ" in text or "skipped: " in text
+    assert "float32[3, 8, 6, 4]" in next((tmp_path / "out").glob("*.h")).read_text()
+
+
 def test_errors_are_one_line(model, tmp_path):
     (tmp_path / "bad").write_bytes(model.read_bytes()[:-1])
     for args, message in [

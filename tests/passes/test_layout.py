@@ -3,9 +3,10 @@
 import numpy as np
 
 import tengen.functional as F
-from tengen import Tensor, trace
+from tengen import Tensor, models, trace
+from tengen.codegen.target import Target
 from tengen.kernels.axes import memory_order
-from tengen.passes.inplace import destinations
+from tengen.passes.inplace import destinations, in_logical_order
 from tengen.passes.layout import assign_layouts, dense
 from tengen.passes.lower import lower
 from tengen.passes.pipeline import optimize
@@ -22,7 +23,7 @@ def graph_of(f, *inputs):
 
 
 def layouts(g):
-    return assign_layouts(g, {v: dense(None, v) for v in g.sources()}, destinations(g))
+    return assign_layouts(g, {v: dense(None, v) for v in g.sources()}, in_logical_order(g, destinations(g), False))
 
 
 def test_an_image_is_converted_once():
@@ -74,6 +75,33 @@ def test_an_output_that_is_a_view_is_not_copied():
         assert sum(name.startswith("write_output") for name in names) == copies
         y = trace(f)(x)
         assert y.shape == f(x).shape and y.numpy().tobytes() == f(x).numpy().tobytes()
+
+
+def test_rows_of_outputs_are_copied_only_where_a_node_lays_them_otherwise():
+    """As artifacts have them: every output dense in logical order."""
+    w, x = normal(20, 5, 3, 3), normal(2, 5, 9, 11)
+    picture = lambda x: F.conv2d(x, w, stride=2)
+    for f, copies in (
+        (picture, 1),
+        (lambda x: F.max_pool2d(F.relu(picture(x)), 2), 1),
+        (lambda x: (y := picture(x), F.mean(y, (2, 3))), 1),
+        (lambda x: (y := picture(x), F.transpose(y, (0, 2, 3, 1))), 1),  # one of them lies as it is computed
+        (lambda x: F.transpose(picture(x), (0, 2, 3, 1)), 0),
+        (lambda x: (y := picture(x)) - F.mean(y, (0, 2, 3), keepdims=True), 0),  # stored in either order at the same cost
+        (lambda x: (z := (y := picture(x)) - F.mean(y, (0, 2, 3), keepdims=True), F.max_pool2d(z, 2)), 2),  # but read again
+        (lambda x: (F.mean(picture(x), (2, 3)), F.exp(x)), 0),
+    ):
+        lo, outs = lower(graph_of(f, x), None, row_major=True)
+        names = [launch.kernel.name for launch in lo.launches]
+        assert sum(name.startswith("write_output") for name in names) == copies, names
+        assert all(a.is_contiguous() and a.id == ("out", i) for i, a in outs.items())
+
+
+def test_a_classifier_takes_no_launch_more_for_rows():
+    for net, shape in ((models.lenet(), (2, 1, 32, 32)), (models.resnet18(num_classes=10), (1, 3, 64, 64))):
+        g = optimize(trace(net.eval()).trace(normal(*shape)).graph)
+        rows, any_order = (lower(g, Target.named("x86-64-v3"), row_major=r)[0] for r in (True, False))
+        assert len(rows.launches) == len(any_order.launches) > 5
 
 
 def test_one_value_in_two_outputs_has_memory_of_its_own_in_each():

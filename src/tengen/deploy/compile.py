@@ -23,8 +23,6 @@ from tengen.deploy.model import Model, Port
 from tengen.deploy.tensorfile import replacing
 from tengen.executable import constant_buffers
 from tengen.ir.graph import Check
-from tengen.kernels.schedule import Schedules
-from tengen.ops.define import lookup
 from tengen.record import compile_graph
 from tengen.runtime import native
 from tengen.runtime.compile import compile_object, elf_symbols
@@ -90,7 +88,8 @@ def compile_model(
     prefix = c_name(model.name) if name is None else name
     if c_name(prefix) != prefix:
         raise ConfigError(f"{prefix!r} cannot begin names in C; help: {c_name(prefix)!r} can")
-    program = _program(model, chosen, known(chosen, threads).also(model.schedules))
+    schedules = known(chosen, threads).also(model.schedules)
+    program, _ = compile_graph(model.graph, None, [], model.name, chosen, fold=True, schedules=schedules, row_major=True)
     blob, constants, states, state_offset, state_bytes = _layout(program, model)
     face = Interface(
         prefix, target, chosen.cpu, threads, model.inputs, model.outputs, len(blob), checksum(blob), program.arena_bytes([]),
@@ -114,22 +113,6 @@ def compile_model(
 
 def _message(c: Check) -> str:
     return f"{c.error}: {c.message}" + (f" [at {c.where}]" if c.where else "")
-
-
-def _program(model: Model, target: Target, schedules: Schedules) -> Program:
-    """The program, with outputs that are dense in row-major order, as C expects them."""
-    graph = model.graph
-    program, arrays = compile_graph(graph, None, [], model.name, target, fold=True, schedules=schedules)
-    odd = [i for i, a in enumerate(arrays) if not a.is_contiguous()]
-    if odd:
-        graph = graph.copy()
-        for i in odd:
-            v = graph.outputs[i]
-            graph.outputs[i] = graph.add_node("copy", [v], {}, lookup("copy").infer_types([v.type], {})).outputs[0]
-        program, arrays = compile_graph(graph, None, [], model.name, target, fold=True, schedules=schedules)
-    if not all(a.is_contiguous() for a in arrays):
-        raise CompileError(f"{model.name}: an output cannot be laid out row by row")
-    return program
 
 
 def _layout(program: Program, model: Model) -> tuple[bytes, list[Region], list[Region], int, int]:

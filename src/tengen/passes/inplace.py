@@ -47,16 +47,29 @@ def destinations(graph: Graph) -> dict[Value, Hashable]:
     return where
 
 
-def behind_views(graph: Graph, lies: Mapping[Value, Array], where: dict[Value, Hashable]) -> None:
+def in_logical_order(graph: Graph, where: Mapping[Value, Hashable], outputs: bool) -> set[Value]:
+    """Values of `where` that a node computes in logical order, whatever order it would choose: those for states, which are
+    row-major; and, where the outputs have to be row-major too, results of pointwise nodes that no node reads, which cost no more
+    in one order than in another. For other outputs a node's own order and a copy cost less."""
+    read = {v for n in graph.nodes for v in n.inputs}
+    alone = lambda v: v not in read and len(v.node.outputs) == 1 and _is_pointwise(v.node)
+    return {v for v, id in where.items() if id[0] == "state" or (outputs and id[0] == "out" and alone(v))}  # type: ignore[index]
+
+
+def behind_views(graph: Graph, lies: Mapping[Value, Array], where: dict[Value, Hashable], row_major: bool) -> None:
     """Adds to `where` the values of which an output is only another view, with every element of them: they are computed straight
     into the output, which then lies as the view says (a channels-last image, seen with its channels last).
 
     Args:
-        lies: how every value lies.
+        lies: how every value lies. row_major: outputs have to lie in logical order. What `where` would compute into an output
+            in another order is then taken out of it, and is a temporary.
     """
+    for v in [v for v, id in where.items() if row_major and id[0] == "out" and not lies[v].is_contiguous()]:  # type: ignore[index]
+        del where[v]
     for i, v in enumerate(graph.outputs):
         root, shown = _shown(v, lies)
-        if root is not v and root.node is not None and root not in where and shown is not None and _all_of(shown, lies[root]):
+        whole = shown is not None and _all_of(shown, lies[root]) and (shown.is_contiguous() or not row_major)
+        if root is not v and root.node is not None and root not in where and whole:
             where[root] = ("out", i)
 
 
@@ -134,7 +147,10 @@ def _pointwise_in_place(n: Node, read: Value) -> bool:
         return lookup(n.op).kind == "elementwise" and all(
             v is not read or v.type.shape == n.outputs[0].type.shape for v in n.inputs
         )
-    body: Graph = n.attrs["body"]
-    if any(lookup(m.op).kind != "elementwise" for m in body.nodes):
-        return False
-    return read.type.shape == n.outputs[0].type.shape and len({v.type.shape for v in n.outputs}) == 1
+    same = read.type.shape == n.outputs[0].type.shape and len({v.type.shape for v in n.outputs}) == 1
+    return same and _is_pointwise(n)
+
+
+def _is_pointwise(n: Node) -> bool:
+    """Whether each element of the node's results is made of the elements of its operands at that position."""
+    return all(lookup(m.op).kind == "elementwise" for m in (n.attrs["body"].nodes if n.op == "fused" else [n]))

@@ -2,13 +2,14 @@
 
 In: a graph, and how its inputs lie. Out: an `Array` without a place for every value. An op has a rule for it (convolutions give
 channels-last images), pointwise ops keep the layout of what they read, a fused node follows its contraction or its first
-operand of full shape, and a view is other strides on the same memory. So a network converts its input once. Layout changes
-no bit.
+operand of full shape, and a view is other strides on the same memory. So a network converts its input once. What is written into
+a state is row-major, and so are the results of pointwise nodes that only the caller reads, where the caller wants that. Layout
+changes no bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 
 from tengen.ir.graph import Graph, Node, Value
 from tengen.kernels.axes import memory_order
@@ -16,11 +17,11 @@ from tengen.kernels.lowering import Array, contiguous_strides
 from tengen.ops.define import lookup
 
 
-def assign_layouts(graph: Graph, placed: Mapping[Value, Array], wanted: Mapping[Value, Hashable]) -> dict[Value, Array]:
+def assign_layouts(graph: Graph, placed: Mapping[Value, Array], row_major: Collection[Value]) -> dict[Value, Array]:
     """How every value lies.
 
     Args:
-        placed: how inputs, states and constants lie. wanted: values that are written into states, which are row-major.
+        placed: how inputs, states and constants lie. row_major: values that a node has to compute in logical order.
     """
     lies: dict[Value, Array] = dict(placed)
     for n in graph.nodes:
@@ -29,8 +30,7 @@ def assign_layouts(graph: Graph, placed: Mapping[Value, Array], wanted: Mapping[
             continue
         ins = [None if v is None else lies[v] for v in n.inputs]
         for v in n.outputs:
-            state = wanted.get(v, ("temp",))[0] == "state"  # type: ignore[index]
-            lies[v] = dense(None, v, None if state else _order(n, ins, v))
+            lies[v] = dense(None, v, None if v in row_major else _order(n, ins, v))
     return lies
 
 

@@ -21,7 +21,7 @@ from tengen.kernels.source import Ending, Given, Leaf, Literal, Source, Through
 from tengen.loops.lang import Expr, Index
 from tengen.ops.define import lookup
 from tengen.passes.images import Loop, at_images, find_loops
-from tengen.passes.inplace import CHECKS, behind_views, destinations, over_operands
+from tengen.passes.inplace import CHECKS, behind_views, destinations, in_logical_order, over_operands
 from tengen.passes.layout import assign_layouts, dense
 
 
@@ -31,9 +31,11 @@ def lower(
     ints: Sequence[Expr] = (),
     arrays: dict[Value, Array] | None = None,
     schedules: Schedules | None = None,
+    row_major: bool = False,
 ) -> tuple[Lowering, dict]:
-    """Lowers a graph. `arrays` places inputs (default: dense). `schedules`: what tuning found. Buffer ids: ("in", i),
-    ("state", name), ("const", name), ("out", i); CHECKS holds one bool for each check.
+    """Lowers a graph. `arrays` places inputs (default: dense). `schedules`: what tuning found. `row_major`: every output is dense in
+    logical order; otherwise it may lie as suits what computes it. Buffer ids: ("in", i), ("state", name), ("const", name),
+    ("out", i); CHECKS holds one bool for each check.
 
     Returns the lowering and the `Array` of every output value, by output position.
     """
@@ -46,8 +48,8 @@ def lower(
     for c in graph.constants.values():
         env.setdefault(c.value, dense(("const", c.name), c.value))
     wanted = destinations(graph)
-    lies = assign_layouts(graph, env, wanted)
-    behind_views(graph, lies, wanted)
+    lies = assign_layouts(graph, env, in_logical_order(graph, wanted, row_major))
+    behind_views(graph, lies, wanted, row_major)
     over_operands(graph, lies, wanted, lambda v: lo.temp(v.type.dtype, v.type.shape).id)
     loops = [] if lo.ints else find_loops(graph, lies, wanted)
     looped = {i for loop in loops for i in loop.nodes}

@@ -1,0 +1,33 @@
+"""The rules of the benchmarks that are the same for all contenders, in a process of its own: they set the number of threads."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parents[1] / "benchmarks"
+
+WARM_UP = """
+import argparse, collections, contextlib, sys
+sys.path.insert(0, sys.argv[1])
+import compare
+calls, blocks = collections.Counter(), []
+@contextlib.contextmanager
+def block():
+    blocks.append(None)
+    yield
+who = ["tengen", "tengen eager", "torch", "onnxruntime", "jax"]
+case = compare.Case("x", {w: lambda w=w: calls.update([w]) for w in who}, torch_block=block)
+compare.WARM_S = 0.0
+batch, compare.batch = compare.batch, lambda call, n: batch(call, 1) * 0 + 1.0  # every call takes a second
+times, _ = compare.run_rounds(case, argparse.Namespace(batch=compare.BATCH_S, quick=False, rounds=1, seconds=1.0))
+assert set(times) == set(who) and all(len(t) == 1 for t in times.values())
+print(*(calls[w] for w in who), len(blocks))
+"""
+
+
+def test_every_contender_warms_up_alike():
+    done = subprocess.run([sys.executable, "-c", WARM_UP, str(FOLDER)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    *calls, blocks = map(int, done.stdout.split())
+    # one call that compiles, 30 that warm up, one that wakes it in the round, and the timed one
+    assert calls == [33] * 5 and blocks == 2
