@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tengen.base.dtype import DType, dtype, int64
-from tengen.base.errors import VerifyError
+from tengen.base.errors import SizeError, VerifyError
 from tengen.loops.lang import Expr, Index, var
 from tengen.loops.parse import ExprParser, Line, split_lines
 from tengen.loops.text import print_expr
 
+MOST_BYTES = 1 << 60  # of a tensor, and of the temporaries of a program
 Dim = Index  # an int, or an int64 expression over named symbols
 
 
@@ -33,8 +34,21 @@ class TensorType:
         if t is None:
             t = super().__new__(cls)
             t.shape, t.dtype = key
+            t._check_size()
             cls._table[key] = t
         return t
+
+    def _check_size(self) -> None:
+        """SizeError for negative extents, and for more bytes than any machine has: then positions in it, and sizes rounded up, fit
+        the int64 that kernels compute in, even where the elements are a view of few."""
+        n = self.dtype.size
+        for d in self.shape:
+            if isinstance(d, int):
+                n *= max(d, 1)
+                if d < 0:
+                    raise SizeError(f"{self!r} has a negative extent")
+        if n >= MOST_BYTES:
+            raise SizeError(f"a tensor {self!r}: {n} bytes are more than any machine has")
 
     @property
     def ndim(self) -> int:
@@ -69,7 +83,7 @@ def read_type(line: Line) -> TensorType:
         dims.append(read_dim(line))
     try:
         return TensorType(dims, dt)
-    except VerifyError as e:
+    except (SizeError, VerifyError) as e:
         line.fail(str(e), at)
 
 

@@ -14,8 +14,9 @@ from tengen.base.dtype import DType, bool_, int64
 from tengen.base.errors import TengenError, VerifyError
 from tengen.ir.graph import Graph, Node, Value, attr_graphs
 from tengen.ir.types import TensorType
-from tengen.loops.lang import OPS, Expr
-from tengen.loops.verify import check_expr
+from tengen.loops.extents import EXTENT_OPS
+from tengen.loops.lang import Expr
+from tengen.loops.verify import brief, check_expr
 
 NESTING = 64  # of graphs in graphs, and of tuples in tuples
 CHECK_ERRORS = ("IndexOutOfRange", "NegativePower")  # what a check may raise
@@ -29,32 +30,25 @@ def check_name(name: object, what: str) -> None:
 
 
 def check_type(t: object) -> None:
-    """Extents are numbers >= 0, with a product that fits int64, or integer arithmetic over symbols."""
+    """At most 64 axes; extents that are not numbers are integer arithmetic over symbols. What numbers may be, `TensorType` says."""
     if not isinstance(t, TensorType) or not isinstance(t.dtype, DType):
         raise VerifyError(f"{t!r} is not a tensor type")
     if t.ndim > 64:
         raise VerifyError(f"a tensor of {t.ndim} axes; at most 64")
-    n = t.dtype.size
     for d in t.shape:
         if isinstance(d, Expr):
             _check_dim(d)
-        elif type(d) is not int or d < 0:
-            raise VerifyError(f"{d!r} is not an extent")
-        else:
-            n *= max(d, 1)
-    if n >= 1 << 63:
-        raise VerifyError(f"{t!r} does not fit any memory")
 
 
 def _check_dim(d: Expr) -> None:
     check_expr(d, set())
     if d.dtype is not int64 or d.lanes != 1:
-        raise VerifyError(f"the extent {d!r} is not an int64")
+        raise VerifyError(f"the extent {brief(d)} is not an int64")
     stack, seen = [d], {d}
     while stack:
         x = stack.pop()
-        if x.op not in OPS and x.op not in ("const", "var", "select"):
-            raise VerifyError(f"the extent {d!r} uses {x.op}")
+        if x.op not in EXTENT_OPS or x.dtype not in (int64, bool_):
+            raise VerifyError(f"the extent {brief(d)} uses {x.op} of {x.dtype}")
         for a in x.args:
             if a not in seen:
                 seen.add(a)
