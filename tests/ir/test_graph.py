@@ -120,6 +120,8 @@ BAD = {
     "array attribute": (lambda g: g.nodes[0].attrs.update(k=(np.zeros(2),)), "no plain data"),
     "attribute name": (lambda g: g.nodes[0].attrs.update({"a-b": 1}), "is not a name for an attribute"),
     "huge attribute": (lambda g: g.nodes[0].attrs.update(k=1 << 64), "does not fit 64 bits"),
+    "long attribute": (lambda g: g.nodes[0].attrs.update(k="x" * 2001), "has 2001 characters"),
+    "many operands": (lambda g: g.nodes[0].inputs.extend([g.inputs[0]] * (1 << 14)), "operands, 16384 are allowed"),
     "no node": (lambda g: g.nodes.append("f"), "this is not a node"),
     "no op": (lambda g: g.nodes.append(Node("", [], {}, [])), "is not a name for an op"),
     "bad name": (lambda g: g.inputs.append(Value(T, "a\nb")), "is not a name"),

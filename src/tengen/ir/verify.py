@@ -14,11 +14,13 @@ from tengen.base.dtype import DType, bool_, int64
 from tengen.base.errors import TengenError, VerifyError
 from tengen.ir.graph import Graph, Node, Value, attr_graphs
 from tengen.ir.types import TensorType
-from tengen.loops.extents import EXTENT_OPS
+from tengen.loops.extents import EXTENT_OPS, TERMS, terms
 from tengen.loops.lang import Expr
 from tengen.loops.verify import brief, check_expr
 
 NESTING = 64  # of graphs in graphs, and of tuples in tuples
+OPERANDS = 1 << 14  # of one node
+LONGEST_TEXT = 2000  # characters of an attribute
 CHECK_ERRORS = ("IndexOutOfRange", "NegativePower")  # what a check may raise
 Infer = Callable[[str, list["TensorType | None"], dict[str, Any]], Sequence[TensorType]]
 
@@ -26,7 +28,8 @@ Infer = Callable[[str, list["TensorType | None"], dict[str, Any]], Sequence[Tens
 def check_name(name: object, what: str) -> None:
     """Names are printable and hold no backquote, so that they can be written down."""
     if not isinstance(name, str) or not name or not name.isprintable() or "`" in name or len(name) > 1000:
-        raise VerifyError(f"{name!r} is not a name for {what}")
+        told = f"{name[:60]!r}" if isinstance(name, str) else repr(name)
+        raise VerifyError(f"{told} is not a name for {what}")
 
 
 def check_type(t: object) -> None:
@@ -41,6 +44,8 @@ def check_type(t: object) -> None:
 
 
 def _check_dim(d: Expr) -> None:
+    if terms(d) > TERMS:
+        raise VerifyError(f"the extent {brief(d)} has more than {TERMS} terms")
     check_expr(d, set())
     if d.dtype is not int64 or d.lanes != 1:
         raise VerifyError(f"the extent {brief(d)} is not an int64")
@@ -64,10 +69,13 @@ def check_attr(a: object, depth: int = 0) -> None:
             check_attr(x, depth + 1)
     elif type(a) is int:
         if not -(1 << 63) <= a < 1 << 64:
-            raise VerifyError(f"the attribute {a} does not fit 64 bits")
+            raise VerifyError(f"an attribute of {a.bit_length()} bits does not fit 64 bits")
+    elif isinstance(a, str):
+        if len(a) > LONGEST_TEXT:
+            raise VerifyError(f"the attribute {a[:60]!r}... has {len(a)} characters, {LONGEST_TEXT} are allowed")
     elif isinstance(a, Expr):
         _check_dim(a)
-    elif a is not None and type(a) not in (bool, float, str) and not isinstance(a, (DType, Graph)):
+    elif a is not None and type(a) not in (bool, float) and not isinstance(a, (DType, Graph)):
         raise VerifyError(f"the attribute {a!r} is no plain data")
 
 
@@ -114,8 +122,8 @@ def describe(n: object) -> str:
     """A node as messages name it, with the user's line where it is known."""
     if not isinstance(n, Node):
         return repr(n)
-    types = ", ".join("none" if v is None else str(getattr(v, "type", v)) for v in n.inputs)
-    return f"{n.op}({types})" + (f" at {n.where}" if n.where else "")
+    types = ["none" if v is None else str(getattr(v, "type", v)) for v in n.inputs[:9]]
+    return f"{n.op}({', '.join(types[:8])}{', ...' * (len(types) > 8)})" + (f" at {n.where}" if n.where else "")
 
 
 def _check_sources(graph: Graph, constants: set[str]) -> set[Value]:
@@ -161,12 +169,14 @@ def _check_node(n: object, made: set[Value], infer: Infer | None) -> None:
     check_name(n.op, "an op")
     if n.where is not None and not isinstance(n.where, str):
         raise VerifyError(f"`where` is {n.where!r}")
+    if len(n.inputs) > OPERANDS:
+        raise VerifyError(f"it has {len(n.inputs)} operands, {OPERANDS} are allowed")
     for v in n.inputs:
         if v is not None and v not in made:
             raise VerifyError(f"it reads {v!r}, which is not made before it")
     for k, a in n.attrs.items():
         if not isinstance(k, str) or not k.isidentifier() or not k.isascii():
-            raise VerifyError(f"{k!r} is not a name for an attribute")
+            raise VerifyError(f"{k[:60] if isinstance(k, str) else k!r} is not a name for an attribute")
         check_attr(a)
     for i, v in enumerate(n.outputs):
         if not isinstance(v, Value) or v.node is not n or v.index != i:

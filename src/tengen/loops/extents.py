@@ -16,6 +16,7 @@ from tengen.loops.lang import Expr, Index, fits
 from tengen.loops.verify import brief
 
 LONGEST = 300  # characters of an expression in a message
+TERMS = 256  # of an extent
 
 _MEANING: dict[str, Callable] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "min": min, "max": max, "neg": operator.neg, "abs": abs,
@@ -25,6 +26,16 @@ _MEANING: dict[str, Callable] = {
 }  # fmt: skip
 EXTENT_OPS = frozenset(_MEANING) | {"const", "var", "not"}
 _DIVISIONS = ("quo", "rem", "floordiv", "floormod")
+
+
+def terms(e: Expr) -> int:
+    """How many numbers, names and operations an expression has where it is written down; at most `TERMS` + 1 are counted. What is
+    shared counts as often as it stands there, which may be beyond all bounds."""
+    n, stack = 0, [e]
+    while stack and n <= TERMS:
+        n += 1
+        stack.extend(stack.pop().args)
+    return n
 
 
 class Numbers:
