@@ -70,7 +70,12 @@ def test_extents_that_no_tensor_has(text, e, n, why, tmp_path):
 
 
 def test_extents_that_fit_are_what_they_are(tmp_path):
-    for e, n, wanted in (("2 * N", 4, 8), ("max(N - 5, 0)", 4, 0), ("select(N < 3, N, N * N)", 3, 9), ("N * 1000 // 7 % 5", 3, 3)):
+    for e, n, wanted in (
+        ("2 * N", 4, 8),
+        ("max(N - 5, 0)", 4, 0),
+        ("select(N < 3, N, N * N)", 3, 9),
+        ("N * 1000 // 7 % 5", 3, 3),
+    ):
         assert model(FILLED.format(e=e), tmp_path)(np.ones(n, "float32")).shape == (wanted,)
 
 

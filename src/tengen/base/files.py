@@ -146,7 +146,9 @@ def _keep_owner_and_mode(fd: int, old: os.stat_result) -> None:
             os.fchown(fd, old.st_uid if new.st_uid != old.st_uid else -1, old.st_gid if new.st_gid != old.st_gid else -1)
         except PermissionError as e:
             whose = f"user {old.st_uid} and group {old.st_gid}"
-            raise OSError(e.errno, f"it belongs to {whose}, which a new file cannot; help: remove it first, or take another name") from e
+            raise OSError(
+                e.errno, f"it belongs to {whose}, which a new file cannot; help: remove it first, or take another name"
+            ) from e
     os.fchmod(fd, stat.S_IMODE(old.st_mode) & 0o777)
 
 
@@ -218,7 +220,9 @@ class Counted:
             try:
                 n = self.file.write(rest)
             except TypeError as e:
-                raise TypeError(f"{name_of(self.file)} does not take bytes ({e}); help: open it with 'wb', or take an io.BytesIO") from e
+                raise TypeError(
+                    f"{name_of(self.file)} does not take bytes ({e}); help: open it with 'wb', or take an io.BytesIO"
+                ) from e
             if n is None and isinstance(self.file, io.RawIOBase):
                 raise BlockingIOError(errno.EAGAIN, f"cannot write {name_of(self.file)}: it takes no more now")
             if type(n) is int and not 0 < n <= len(rest):
