@@ -15,7 +15,7 @@ from tengen.base.errors import FileFormatError
 
 DIGITS = 20  # of an integer
 FLOAT_DIGITS = 400  # characters of any other number
-OVERHEAD = 24 << 20  # bytes of memory beyond the texts themselves, for any file; and a quarter of its size
+OVERHEAD = 40 << 20  # bytes of memory beyond the texts themselves, for any file; and a quarter of its size
 
 # a string, to its end or that of the text; and what makes it a key. Possessive: no text makes it go back
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:("\s*+:)|"|\\?\Z)', re.DOTALL)

@@ -5,6 +5,7 @@ In: a `Graph`. Out: nothing, or a `VerifyError` that names the graph and the nod
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,6 +33,7 @@ def check_name(name: object, what: str) -> None:
         raise VerifyError(f"{told} is not a name for {what}")
 
 
+@functools.lru_cache(4096)  # types are interned, and most values of a graph share a few
 def check_type(t: object) -> None:
     """At most 64 axes; extents that are not numbers are integer arithmetic over symbols. What numbers may be, `TensorType` says."""
     if not isinstance(t, TensorType) or not isinstance(t.dtype, DType):
@@ -123,7 +125,8 @@ def describe(n: object) -> str:
     if not isinstance(n, Node):
         return repr(n)
     types = ["none" if v is None else str(getattr(v, "type", v)) for v in n.inputs[:9]]
-    return f"{n.op}({', '.join(types[:8])}{', ...' * (len(types) > 8)})" + (f" at {n.where}" if n.where else "")
+    op, where = str(n.op)[:200], str(n.where or "")[:200]
+    return f"{op}({', '.join(types[:8])}{', ...' * (len(types) > 8)})" + (f" at {where}" if where else "")
 
 
 def _check_sources(graph: Graph, constants: set[str]) -> set[Value]:
