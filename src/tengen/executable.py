@@ -18,12 +18,13 @@ from tengen.base.config import config
 from tengen.base.dtype import bool_
 from tengen.ir.graph import Check, Graph
 from tengen.kernels.schedule import Schedules
+from tengen.loops.extents import Numbers
 from tengen.passes.extents import at_extents, open_extents
 from tengen.passes.pipeline import optimize
 from tengen.record import compile_graph, evaluate, ready_program
 from tengen.runtime import launch_log, mapped, native
 from tengen.runtime.eager import Layout
-from tengen.runtime.program import Program, check_bytes, value_of
+from tengen.runtime.program import Program, check_bytes
 from tengen.runtime.schedules import known
 from tengen.tensor import Tensor, _make
 
@@ -92,7 +93,7 @@ class Executable:
         """The call for these extents, the layouts of what it returns, and the constants that it takes."""
         assert self.program is not None
         at_extents(self._source, dict(zip(self.extents, values)))
-        number = lambda e: value_of(e, self._symbols, values)
+        number = Numbers(dict(zip(self._symbols, values)))
         layouts = [Layout(tuple(map(number, a.shape)), a.dtype, tuple(map(number, a.strides))) for a in self._arrays]
         if self._checks:
             layouts.append(Layout((len(self._checks),), bool_))

@@ -222,8 +222,6 @@ def test_other_kinds_and_versions(good, load, tmp_path):
         tengen.load_graph(tmp_path / "c")
     with pytest.raises(FileNotFoundError):
         tengen.load_graph(tmp_path / "none")
-    with pytest.raises(IsADirectoryError):
-        tengen.load_graph(tmp_path)
 
 
 @quick
@@ -275,7 +273,7 @@ def dumped(tmp_path):
     return lambda: f.dump(path), path, path.read_bytes()
 
 
-@pytest.mark.parametrize("call", ["fsync", "replace", "chmod"])
+@pytest.mark.parametrize("call", ["fsync", "replace", "fchmod"])
 def test_a_failing_disk_keeps_the_old_file(tmp_path, monkeypatch, call):
     dump, path, before = dumped(tmp_path)
 

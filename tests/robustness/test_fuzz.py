@@ -1,4 +1,5 @@
-"""Any call of any op ends in a result or in an error that it may raise: nothing crashes, hangs, or is silently wrong."""
+"""Any call of any op, and any file that loads, ends in a result or in an error that it may raise: nothing crashes, hangs, or is
+silently wrong."""
 
 from __future__ import annotations
 
@@ -6,10 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from tengen import load_graph
+from tengen.ops.define import REGISTRY
 
 SCRIPT = Path(__file__).resolve().parent / "calls_by_chance.py"
 COUNT = 500
+NOT_HELD: set[str] = set()  # ops that no seed file holds
 
 
 @pytest.mark.parametrize("first", range(0, 4 * COUNT, COUNT))
@@ -22,3 +28,65 @@ def test_calls_by_chance(first):
     assert not bad, "\n".join(bad)
     good = sum(line == "  a result" for line in calls)
     assert COUNT / 10 < good < COUNT, "the calls are all right or all wrong: they test nothing"
+
+
+# ---- files
+
+FILES = Path(__file__).resolve().parent / "file_fuzz.py"
+CASES = 240  # a longer hunt: python tests/robustness/test_fuzz.py first last
+
+
+def fuzz_files(folder, first, last):
+    """(case, what became of it) for each; a case that ends the process says how."""
+    while first < last:
+        command = [sys.executable, "-W", "ignore", str(FILES), str(folder), str(first), str(last)]
+        p = subprocess.run(command, capture_output=True, text=True)
+        lines = p.stdout.splitlines()
+        yield from zip(lines[::2], lines[1::2])
+        if p.returncode == 0:
+            return
+        yield lines[-1], f"  BAD ended the process ({p.returncode}): {p.stderr[-1500:]}"
+        first = int(lines[-1].split()[0]) + 1
+
+
+@pytest.fixture(scope="session")
+def seeds(tmp_path_factory):
+    """A folder of sound model files, in which every op stands that a graph can hold."""
+    folder = tmp_path_factory.mktemp("seeds")
+    p = subprocess.run([sys.executable, "-W", "ignore", str(FILES), str(folder), "seeds"], capture_output=True, text=True)
+    assert p.returncode == 0, p.stderr
+    missing = {line.split(":")[0] for line in p.stdout.splitlines()}
+    assert missing <= {"cond_take", "nonzero"}, p.stdout  # how many elements they have is known only when they run
+    return folder
+
+
+def test_seeds_hold_every_op(seeds):
+    held = {n.op for f in seeds.glob("*.tgn") for g in load_graph(f).graph.graphs() for n in g.nodes}
+    files = {name for name, op in REGISTRY.items() if "infer" in op.rules and "." not in name}
+    assert files - held <= NOT_HELD, sorted(files - held)
+    assert {"lstm_grad", "attention_grad"} <= held
+    loaded = [load_graph(f) for f in seeds.glob("net_*.tgn")]
+    assert any(m.extents for m in loaded) and any(m.graph.states for m in loaded) and any(m.graph.checks for m in loaded)
+    m = load_graph(seeds / "net_images.tgn")
+    m(np.ones(m.inputs[0].shape, "float32"))
+    assert " phi i64 [0, " in m._executable.program.text or m._executable.program.text == "", (
+        "no loop of a program is in the seeds"
+    )
+
+
+def test_files_by_chance(seeds):
+    found = list(fuzz_files(seeds, 0, CASES))
+    bad = [f"{case}\n{what}" for case, what in found if what.startswith("  BAD")]
+    assert not bad, "\n".join(bad)
+    ran = sum(what.startswith(("  a result", "  error")) for _, what in found)
+    assert len(found) == CASES and CASES / 10 < ran < CASES * 0.9, "the files all run or all do not: they test nothing"
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as d:
+        subprocess.run([sys.executable, "-W", "ignore", str(FILES), d, "seeds"], check=True)
+        for case, what in fuzz_files(d, *map(int, sys.argv[1:3])):
+            if what.startswith("  BAD"):
+                print(case, what, sep="\n", flush=True)

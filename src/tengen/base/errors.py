@@ -51,6 +51,10 @@ class ShapeError(TengenError, ValueError):
     """Shapes that do not fit an operation. The message names the op, its arguments and their types."""
 
 
+class SizeError(ShapeError, MemoryError):
+    """An extent that does not fit 63 bits, or more bytes than any machine has."""
+
+
 class DTypeError(TengenError, TypeError):
     """A dtype that an operation does not take."""
 

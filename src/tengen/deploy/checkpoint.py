@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,20 +18,29 @@ import numpy as np
 
 from tengen.base.dtype import dtype
 from tengen.base.errors import FileFormatError
+from tengen.base.files import File, name_of
 from tengen.deploy.tensorfile import TensorFile, fail, read_tensors, write_tensors
-from tengen.ir.jsonform import load_json
+from tengen.ir.plain_json import load_json, weigh
 from tengen.tensor import Tensor, contiguous, from_numpy
 
 FORMAT, VERSION = "tengen-checkpoint", "1"
 DEPTH = 60
+SMALL = 1 << 60  # what JSON readers everywhere take for an integer is less
+MOST_BITS = 13_287  # of an integer: 4000 digits hold as many, and Python converts no more than 4300
+_TORN = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_INTEGER = re.compile(r"-?[0-9]{1,4000}")
 
 
-def save(obj: Any, path: str | os.PathLike) -> int:
+def save(obj: Any, file: File) -> int:
     """Writes nested dicts (keys: texts or ints), lists and tuples of tensors, arrays, numbers, texts, bytes and None.
 
-    Returns: the file's size in bytes. The file is replaced whole or not at all.
+    Args:
+        file: a path, or a file that is open for writing bytes.
 
-    Errors: TypeError, naming the place, for any other object; OSError when the file cannot be written.
+    Returns: the size in bytes. A file at a path is replaced whole or not at all, and keeps its mode.
+
+    Errors: TypeError, naming the place, for any other object, and ValueError for one that `load` could not give back: integers of
+    more than 4000 digits, and many millions of Python numbers, which an array holds better. OSError when the file cannot be written.
 
     >>> import os, tempfile
     >>> with tempfile.TemporaryDirectory() as d:
@@ -42,7 +51,11 @@ def save(obj: Any, path: str | os.PathLike) -> int:
     arrays: dict[str, np.ndarray] = {}
     structure = _pack(obj, "", arrays, 0)
     text = json.dumps(structure, separators=(",", ":"), allow_nan=False)
-    return write_tensors(path, arrays, {"format": FORMAT, "version": VERSION, "structure": text})
+    try:
+        weigh(text, sum(a.nbytes for a in arrays.values()))
+    except FileFormatError as e:
+        raise ValueError(f"cannot save this: it could not be loaded again: {e}") from None
+    return write_tensors(file, arrays, {"format": FORMAT, "version": VERSION, "structure": text})
 
 
 def _pack(x: Any, where: str, arrays: dict[str, np.ndarray], depth: int) -> Any:
@@ -50,17 +63,19 @@ def _pack(x: Any, where: str, arrays: dict[str, np.ndarray], depth: int) -> Any:
     if depth > DEPTH:
         raise TypeError(f"cannot save {where[:60] or 'this'}: nested deeper than {DEPTH}, or inside itself")
     inner = lambda v, key: _pack(v, f"{where}.{key}" if where else str(key), arrays, depth + 1)
-    if x is None or type(x) in (bool, str):
+    if x is None or type(x) is bool:
         return x
+    if type(x) is str:
+        return _text(x, where)
     if type(x) is int:
-        return x if abs(x) < 1 << 60 else {"int": str(x)}
+        return x if abs(x) < SMALL else {"int": _digits(x, where)}
     if type(x) is float:
         return x if math.isfinite(x) else {"float": repr(x)}
     if type(x) is bytes:
         return {"bytes": base64.b64encode(x).decode()}
     if isinstance(x, Tensor):
         return {"tensor": _keep(contiguous(x.detach()).numpy(), where, arrays)}
-    if isinstance(x, (np.ndarray, np.generic)):
+    if isinstance(x, (np.ndarray, np.generic)) and not isinstance(x, np.ma.MaskedArray):
         return {"array" if isinstance(x, np.ndarray) else "scalar": _keep(np.asarray(x), where, arrays)}
     if isinstance(x, tuple):
         return {"tuple": [inner(v, i) for i, v in enumerate(x)]}
@@ -69,8 +84,22 @@ def _pack(x: Any, where: str, arrays: dict[str, np.ndarray], depth: int) -> Any:
     if isinstance(x, Mapping):
         if any(type(k) not in (str, int) for k in x):
             raise TypeError(f"cannot save {where or 'the dict'}: a key is neither a text nor an int")
-        return {"dict": [[k, inner(v, k)] for k, v in x.items()]}
+        if any(type(k) is int and abs(k) >= SMALL for k in x):
+            raise ValueError(f"cannot save {where or 'the dict'}: a key is an int of more than 60 bits")
+        return {"dict": [[_text(k, where) if type(k) is str else k, inner(v, k)] for k, v in x.items()]}
     raise TypeError(f"cannot save {where or 'the object'}: it is a {type(x).__name__}; help: save its state_dict()")
+
+
+def _text(x: str, where: str) -> str:
+    if not x.isascii() and _TORN.search(x):  # JSON would join them
+        raise ValueError(f"cannot save {where or 'the text'}: it holds two surrogates in a row; help: save its bytes")
+    return x
+
+
+def _digits(x: int, where: str) -> str:
+    if x.bit_length() > MOST_BITS:
+        raise ValueError(f"cannot save {where or 'the int'}: an integer of {x.bit_length()} bits, at most {MOST_BITS} can be loaded")
+    return str(x)
 
 
 def _keep(a: np.ndarray, where: str, arrays: dict[str, np.ndarray]) -> str:
@@ -87,10 +116,11 @@ def _keep(a: np.ndarray, where: str, arrays: dict[str, np.ndarray]) -> str:
     return name
 
 
-def load(path: str | os.PathLike, mmap: bool = False) -> Any:
+def load(file: File, mmap: bool = False) -> Any:
     """What `save` wrote; from other safetensors files, a dict of tensors. Nothing is executed.
 
     Args:
+        file: a path, or a file that is open for reading bytes, which is read to its end.
         mmap: tensors and arrays are the mapped file instead of copies of it (default: False). Loading and `load_state_dict` then
             copy nothing, and processes that load one file share its memory. Tensors copy before their first write, which the file
             never sees; arrays are read-only. A program whose constants are packed, as `trace(capture_as_const=True)` makes it,
@@ -108,20 +138,20 @@ def load(path: str | os.PathLike, mmap: bool = False) -> Any:
     >>> w.tolist()
     [5.0, 2.0]
     """
-    content = read_tensors(path)
+    content = read_tensors(file)
     try:
         if content.texts.get("format") == FORMAT:
             return _unpacked(content, mmap)
         return {name: from_numpy(a, copy=not mmap) for name, a in content.arrays.items()}
     except FileFormatError as e:
-        raise FileFormatError(f"{os.fspath(path)}: {e}") from e
+        raise FileFormatError(f"{name_of(file)}: {e}") from e
 
 
 def _unpacked(content: TensorFile, mmap: bool) -> Any:
     if content.texts.get("version") != VERSION or "structure" not in content.texts:
         fail(f"it has version {content.texts.get('version', 'none')[:20]} of the format, this Tengen reads {VERSION}")
     left = dict(content.arrays)
-    out = _unpack(load_json(content.texts["structure"]), left, mmap, 0)
+    out = _unpack(load_json(content.texts.pop("structure"), content.bytes, "its structure"), left, mmap, 0)
     if left:
         fail(f"the tensor {next(iter(left))[:60]!r} has no place")
     return out
@@ -160,8 +190,11 @@ def _unpack(x: Any, left: dict[str, np.ndarray], mmap: bool, depth: int) -> Any:
 def _unpack_text(tag: str, v: Any) -> Any:
     if tag == "float" and v in ("nan", "inf", "-inf"):
         return float(v)
-    if tag == "int" and type(v) is str and len(v) <= 4000 and v.removeprefix("-").isascii() and v.removeprefix("-").isdigit():
-        return int(v)
+    if tag == "int" and type(v) is str and _INTEGER.fullmatch(v):
+        try:
+            return int(v)
+        except ValueError as e:  # the interpreter was told to take fewer digits
+            fail(str(e))
     if tag == "bytes" and type(v) is str:
         try:
             return base64.b64decode(v, validate=True)

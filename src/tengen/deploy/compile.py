@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from tengen.base.errors import CompileError, ConfigError
+from tengen.base.files import File, replacing
 from tengen.codegen.target import Target
 from tengen.deploy.ctext import FIRST_CHECK, Interface, Region, c_name, example_text, header_text
 from tengen.deploy.elf import sections
 from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model, Port
-from tengen.deploy.tensorfile import replacing
 from tengen.executable import constant_buffers
 from tengen.ir.graph import Check
 from tengen.record import compile_graph
@@ -60,7 +60,7 @@ class Artifact:
 
 
 def compile_model(
-    model: Model | str | os.PathLike,
+    model: Model | File,
     target: str = "x86-64",
     out_dir: str | os.PathLike = ".",
     name: str | None = None,
@@ -70,7 +70,8 @@ def compile_model(
     """Writes ``name.o``, ``name.h``, ``name.bin`` and ``name_main.c``.
 
     Args:
-        model: a model or its file. target: ``x86-64`` (v3, the floor), ``x86-64-v4``, ``aarch64``, ``native``.
+        model: a model, or its file (a path, or open for reading bytes).
+        target: ``x86-64`` (v3, the floor), ``x86-64-v4``, ``aarch64``, ``native``.
         name: prefix of every C name; default: the model's. threads: how many the program may use; with 1 it needs no pthread.
         extents: a number for each of the model's open extents: an artifact is compiled for one set of shapes, which its header
             says.

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from tengen.base.errors import TengenError
+from tengen.base.files import File, name_of
 from tengen.deploy.model import Model, Port, port
 from tengen.deploy.tensorfile import write_tensors
 from tengen.ir.graph import Check, Constant, Graph, State
 from tengen.ir.jsonform import to_json
+from tengen.ir.plain_json import weigh
 from tengen.ir.rewrite import live_nodes
 from tengen.ir.text import constant_data
 from tengen.kernels.schedule import Schedule
@@ -41,7 +43,7 @@ class Dumped:
 def dump(
     graph: Graph,
     data: Mapping[str, np.ndarray],
-    file: str | os.PathLike,
+    file: File,
     *,
     arg_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
@@ -52,6 +54,7 @@ def dump(
     """Writes a model file; `load_graph` reads it.
 
     Args:
+        file: a path, or a file that is open for writing bytes.
         graph: as recorded; it is not changed. data: the values of its states now, by their names in the graph.
         arg_names, output_names: new names of inputs and outputs, one for each. names: new names of states and constants.
         n_outputs: how many outputs to keep, from the first; default: all. schedules: what tuning found, by key.
@@ -61,6 +64,7 @@ def dump(
     g, arrays = portable(graph, data, arg_names, output_names, names or {}, n_outputs)
     try:
         text = to_json(g)
+        weigh(text, sum(a.nbytes for a in arrays.values()))
     except TengenError as e:
         raise ValueError(f"the graph of {graph.name} cannot be written down: {e}") from e
     texts = {"format": FORMAT, "version": VERSION, "graph": text}
@@ -69,11 +73,12 @@ def dump(
     size = write_tensors(file, arrays, texts)
     ins = tuple(port(v.name, v.type) for v in g.inputs)
     outs = tuple(port(name, v.type) for name, v in zip(g.output_names, g.outputs))
-    return Dumped(os.fspath(file), len(g.nodes), size, ins, outs)
+    return Dumped(name_of(file), len(g.nodes), size, ins, outs)
 
 
-def dump_model(model: Model, file: str | os.PathLike) -> Dumped:
-    """Writes a loaded model to a file, with what `tengen.tune` found for it; states keep the values they have now.
+def dump_model(model: Model, file: File) -> Dumped:
+    """Writes a loaded model to a file (a path, or one that is open for writing bytes), with what `tengen.tune` found for it; states
+    keep the values they have now.
 
     Errors: OSError when the file cannot be written (the old one is then as it was).
     """

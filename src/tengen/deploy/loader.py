@@ -9,29 +9,33 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 from collections.abc import Sequence
 from typing import Any
 
 from tengen.base.errors import FileFormatError, ScheduleError, TengenError, VerifyError
+from tengen.base.files import File, name_of
 from tengen.deploy.dump import FORMAT, VERSION
 from tengen.deploy.model import Model
 from tengen.deploy.tensorfile import TensorFile, fail, read_tensors
 from tengen.ir.graph import Graph
 from tengen.ir.jsonform import from_json
+from tengen.ir.plain_json import load_json
 from tengen.ir.types import TensorType
 from tengen.ir.verify import verify
 from tengen.loops.lang import Expr
 from tengen.ops.define import REGISTRY, Op, lookup
 from tengen.passes.extents import check_symbols
-from tengen.runtime.schedules import from_text
+from tengen.runtime.schedules import parsed
 
 KEYS = {"format", "version", "tengen", "graph", "checksum"}
 OPTIONAL = {"schedules"}
 
 
-def load_graph(path: str | os.PathLike) -> Model:
+def load_graph(file: File) -> Model:
     """The model that `trace.dump` wrote.
+
+    Args:
+        file: a path, or a file that is open for reading bytes, which is read to its end.
 
     Its weights are the mapped file: they cost memory only when they are read. The file must not be changed in place meanwhile
     (dumping over it is safe).
@@ -39,11 +43,11 @@ def load_graph(path: str | os.PathLike) -> Model:
     Errors: FileFormatError, which names the file, for anything that is not exactly such a file; OSError where it cannot be
     read.
     """
-    content = read_tensors(path)
+    content = read_tensors(file)
     try:
         return model_of(content)
     except FileFormatError as e:
-        raise FileFormatError(f"{os.fspath(path)}: {e}") from e
+        raise FileFormatError(f"{name_of(file)}: {e}") from e
 
 
 def model_of(content: TensorFile) -> Model:
@@ -56,8 +60,8 @@ def model_of(content: TensorFile) -> Model:
         has, made = texts.get("version", "none")[:20], texts.get("tengen", "unknown")[:20]
         fail(f"it has version {has} of the format (by Tengen {made}), this Tengen reads {VERSION}")
     if set(texts) - OPTIONAL != KEYS:
-        fail(f"its metadata has the keys {sorted(texts)}, not {sorted(KEYS)}")
-    graph = from_json(texts["graph"], content.arrays)
+        fail(f"its metadata has the keys {[k[:60] for k in sorted(texts)[:8]]}, not {sorted(KEYS)}")
+    graph = from_json(texts["graph"], content.arrays, content.bytes)
     _complete(graph)
     _check_data(graph, content)
     try:
@@ -68,7 +72,7 @@ def model_of(content: TensorFile) -> Model:
         fail("its graph is nested too deeply")
     states = {name: content.arrays[name] for name in graph.states}
     try:
-        schedules = from_text(texts.get("schedules", "{}"))
+        schedules = parsed(load_json(texts.get("schedules", "{}"), content.bytes, "its schedules"))
     except ScheduleError as e:
         fail(str(e))
     return Model(graph, states, texts["checksum"], content.bytes, schedules)

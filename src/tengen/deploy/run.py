@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tengen.base.errors import DTypeError, ShapeError, TengenError
+from tengen.base.files import read_regular
 from tengen.codegen.target import Target
 from tengen.deploy.compile import Artifact
 from tengen.deploy.elf import machine
@@ -61,7 +62,7 @@ def run_artifact(artifact: Artifact, inputs: Sequence[Any]) -> list[np.ndarray]:
 
 def run_program(folder: Path, name: str, target: str, data: bytes) -> tuple[bytes, str]:
     """(what the example program answers to these bytes, how it was run). CannotRun, TengenError."""
-    arch = machine((folder / f"{name}.o").read_bytes())
+    arch = machine(read_regular(folder / f"{name}.o"))
     runner = _runner(target, arch)
     if importlib.util.find_spec("ziglang") is None:
         raise CannotRun("the wheel `ziglang`, which links it, is not installed; help: pip install 'tengen[deploy]'")

@@ -10,11 +10,9 @@ The checksum is SHA-256 over the whole file with 64 zeros in its own place. Read
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
-import tempfile
+import mmap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -22,13 +20,16 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tengen.base.dtype import DType, bool_, dtype
-from tengen.base.errors import FileFormatError
+from tengen.base.errors import FileFormatError, SizeError
+from tengen.base.files import File, is_open, name_of, open_regular, writing
 from tengen.base.version import VERSION
-from tengen.ir.jsonform import load_json
+from tengen.ir.plain_json import load_json, weigh
+from tengen.ir.types import check_size
 from tengen.runtime import mapped
 
 ALIGN = 64
 HEADER_LIMIT = 100_000_000  # bytes, as in the safetensors library
+WIDE_LIMIT = 8_000_000  # bytes of one that is not ASCII
 PADDING = "__padding."
 NO_SUM = "0" * 64
 CODES = {
@@ -41,90 +42,59 @@ NAMES = {name: code for code, name in CODES.items()}
 # ---- writing -----------------------------------------------------------------------------------------------------------
 
 
-def write_tensors(file: str | os.PathLike, arrays: Mapping[str, np.ndarray], texts: Mapping[str, str]) -> int:
+def write_tensors(file: File, arrays: Mapping[str, np.ndarray], texts: Mapping[str, str]) -> int:
     """Writes a file of tensors; returns its size in bytes.
 
     It is written beside, flushed to the disk and renamed, so that `file` is the old one or the new one, never half of one.
 
     Args:
-        texts: go into the header; `tengen` (the version) and `checksum` are added.
-    Errors: OSError (disk full, no permission), with the old file as it was. ValueError for names that cannot be kept.
+        file: a path, or a file that is open for writing bytes. texts: go into the header; `tengen` (the version) and `checksum` are added.
+    Errors: OSError (disk full, no permission), with the old file as it was. ValueError for names that cannot be kept, and for
+    what would not be read again.
     """
     header = _header(arrays, texts)
     digest = hashlib.sha256(header)
     for part in _data(arrays):
         digest.update(part)
-    header = header.replace(f'"{NO_SUM}"'.encode(), f'"{digest.hexdigest()}"'.encode())
-    with replacing(file) as f:
+    header = header.replace(f'"{NO_SUM}"'.encode(), f'"{digest.hexdigest()}"'.encode(), 1)  # a tensor may be called so
+    with writing(file) as f:
         f.write(header)
         for part in _data(arrays):
             f.write(part)
-        return f.tell()
+        return f.bytes
 
 
 def _header(arrays: Mapping[str, np.ndarray], texts: Mapping[str, str]) -> bytes:
-    if "checksum" in texts or NO_SUM in texts.values():
+    if "checksum" in texts:
         raise ValueError("`checksum` is not a text to be given")
-    table: dict[str, Any] = {"__metadata__": {**texts, "tengen": VERSION, "checksum": NO_SUM}}
+    table: dict[str, Any] = {"__metadata__": {"checksum": NO_SUM, **texts, "tengen": VERSION}}
     at = 0
     for i, (name, a) in enumerate(arrays.items()):
         if name.startswith("__"):
             raise ValueError(f"a tensor cannot be named {name!r}: names that begin with __ belong to the format")
+        check_size(a.shape, dtype(a.dtype))
         table[name] = {"dtype": NAMES[dtype(a.dtype).name], "shape": list(a.shape), "data_offsets": [at, at + a.nbytes]}
         at += a.nbytes
         if gap := -at % ALIGN:
             table[f"{PADDING}{i}"] = {"dtype": "U8", "shape": [gap], "data_offsets": [at, at + gap]}
             at += gap
-    text = json.dumps(table, separators=(",", ":"), allow_nan=False).encode()
-    text += b" " * (-(8 + len(text)) % ALIGN)
-    if len(text) > HEADER_LIMIT:
+    text = json.dumps(table, separators=(",", ":"), allow_nan=False)
+    if len(text) > HEADER_LIMIT - ALIGN:
         raise ValueError(f"the file's header would have {len(text)} bytes, the format allows {HEADER_LIMIT}")
-    return len(text).to_bytes(8, "little") + text
+    try:
+        weigh(text, at)
+    except FileFormatError as e:
+        raise ValueError(f"the file could not be read again: {e}") from None
+    raw = text.encode()
+    raw += b" " * (-(8 + len(raw)) % ALIGN)
+    return len(raw).to_bytes(8, "little") + raw
 
 
 def _data(arrays: Mapping[str, np.ndarray]) -> Iterator[memoryview | bytes]:
     for a in arrays.values():
-        yield memoryview(np.ascontiguousarray(a).reshape(-1).view(np.uint8))
+        raw = np.ascontiguousarray(a).reshape(-1).view(np.uint8)
+        yield memoryview(raw if a.dtype != np.bool_ or not raw.size or raw.max() < 2 else raw != 0).cast("B")  # NumPy's true is any
         yield bytes(-a.nbytes % ALIGN)
-
-
-@contextlib.contextmanager
-def replacing(file: str | os.PathLike):
-    """A new binary file that takes the place of `file` when the block ends without an error, and vanishes when it does not."""
-    path = os.fspath(file)
-    if os.path.isdir(path):
-        raise IsADirectoryError(f"cannot write {path}: it is a directory")
-    folder, name = os.path.split(os.path.abspath(path))
-    try:
-        fd, part = tempfile.mkstemp(prefix=f".{name[:100]}.", suffix=".part", dir=folder)
-    except OSError as e:
-        raise _cannot(e, path) from e
-    try:
-        with open(fd, "wb") as f:
-            yield f
-            f.flush()
-            os.fsync(f.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(part, 0o666 & ~mask)
-        os.replace(part, path)
-    except BaseException as e:
-        with contextlib.suppress(OSError):
-            os.unlink(part)
-        if isinstance(e, OSError):
-            raise _cannot(e, path) from e
-        raise
-    with contextlib.suppress(OSError):  # the name itself; some file systems cannot
-        fd = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
-
-def _cannot(e: OSError, path: str) -> OSError:
-    """The error with the file in the message; the class follows the number."""
-    return OSError(e.errno, f"cannot write {path}: {e.strerror or e}; what was there is as it was")
 
 
 # ---- reading -----------------------------------------------------------------------------------------------------------
@@ -144,34 +114,48 @@ def fail(message: str) -> NoReturn:
     raise FileFormatError(message)
 
 
-def read_tensors(file: str | os.PathLike) -> TensorFile:
+def read_tensors(file: File) -> TensorFile:
     """Maps and checks a file of tensors. Nothing else is opened, and nothing is executed.
 
     A checksum, where there is one, is verified. The file must not change while its arrays are in use (files that Tengen writes
     are replaced, never changed).
 
+    Args:
+        file: a path, or a file that is open for reading bytes: it is read from where it stands to its end.
+
     Errors: FileFormatError for any file that is not exactly such a file; OSError where it cannot be read.
     """
-    path = os.fspath(file)
-    try:
-        with open(path, "rb") as f:
-            size = os.fstat(f.fileno()).st_size
-            if size < 8:
-                fail(f"it has {size} bytes; the shortest file of tensors has 10")
-            memory = mapped.map_file(f)
-    except FileFormatError as e:
-        raise FileFormatError(f"{path}: {e}") from None
-    except ValueError as e:  # a path with a zero byte, a file that cannot be mapped
-        raise OSError(f"cannot read {path}: {e}") from e
+    if is_open(file, "read"):
+        memory = _content(file)
+    else:
+        with open_regular(file) as fd:  # type: ignore[arg-type]
+            try:
+                memory: mmap.mmap | bytes = mapped.map_file(fd)
+            except ValueError:  # an empty file
+                memory = b""
+            except OSError as e:
+                raise OSError(e.errno, f"cannot read {name_of(file)}: {e.strerror}") from e
     try:
         found = parse_tensors(memory)
     except FileFormatError as e:
-        raise FileFormatError(f"{path}: {e}") from e
+        raise FileFormatError(f"{name_of(file)}: {e}") from e
     mapped.trim()  # the checksum has read all of it
     return found
 
 
-def parse_tensors(memory) -> TensorFile:
+def _content(file: Any) -> mmap.mmap | bytes:
+    """All that an open file still has, in memory of its own that begins on a page."""
+    data = file.read()
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise TypeError(f"{name_of(file)} gives {type(data).__name__}, not bytes; help: open it with 'rb'")
+    if not data:
+        return b""
+    memory = mmap.mmap(-1, len(data))
+    memory.write(data)
+    return memory
+
+
+def parse_tensors(memory: mmap.mmap | bytes) -> TensorFile:
     """The tensors in a mapped file, or in bytes. FileFormatError for anything else."""
     size = len(memory)
     if size < 8:
@@ -179,18 +163,24 @@ def parse_tensors(memory) -> TensorFile:
     n = int.from_bytes(memory[:8], "little")
     if n > HEADER_LIMIT or n > size - 8:
         fail(f"its header says that it has {n} bytes, the file has {size}; it is truncated, or of another kind")
-    raw = bytes(memory[8 : 8 + n])
+    table = load_json(_header_text(memory, n), size, "its header")
+    texts = _texts(table.pop("__metadata__", {}))
+    _verify_sum(memory, 8 + n, texts)
+    arrays = _arrays(memory, 8 + n, table)
+    return TensorFile(arrays, texts, size)
+
+
+def _header_text(memory: mmap.mmap | bytes, n: int) -> str:
+    raw = memory[8 : 8 + n]
+    if n > WIDE_LIMIT and not raw.isascii():  # as text it may need four bytes for each
+        fail(f"its header has {n} bytes and is not ASCII; at most {WIDE_LIMIT} may be")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
         fail("its header is not UTF-8; it is damaged, or of another kind")
     if not text.startswith("{"):
         fail("its header is not a JSON object; it is damaged, or of another kind")
-    table = load_json(text)
-    texts = _texts(table.pop("__metadata__", {}))
-    _verify_sum(memory, raw, texts)
-    arrays = _arrays(memory, 8 + n, table)
-    return TensorFile(arrays, texts, size)
+    return text
 
 
 def _texts(x: Any) -> dict[str, str]:
@@ -199,15 +189,18 @@ def _texts(x: Any) -> dict[str, str]:
     return x
 
 
-def _verify_sum(memory, raw: bytes, texts: Mapping[str, str]) -> None:
+def _verify_sum(memory: mmap.mmap | bytes, begin: int, texts: Mapping[str, str]) -> None:
+    """begin: of the data, behind the header."""
     if "checksum" not in texts:
         return
-    mine = f'"{texts["checksum"]}"'.encode(errors="replace")
-    if len(mine) != 66 or raw.count(mine) != 1:
+    mine = f'"{texts["checksum"][:65]}"'.encode(errors="replace")
+    at = memory.find(mine, 8, begin) + 1
+    if len(mine) != 66 or not at or memory.find(mine, at, begin) >= 0:
         fail("its checksum is not one; it is damaged")
-    digest = hashlib.sha256(memory[:8])
-    digest.update(raw.replace(mine, f'"{NO_SUM}"'.encode()))
-    digest.update(memoryview(memory)[8 + len(raw) :])
+    with memoryview(memory) as whole:
+        digest = hashlib.sha256(whole[:at])
+        digest.update(NO_SUM.encode())
+        digest.update(whole[at + 64 :])
     if digest.hexdigest() != texts["checksum"]:
         fail("its checksum does not fit its content; it is damaged")
 
@@ -248,6 +241,10 @@ def _row(name: str, row: Any, room: int) -> tuple[DType, tuple[int, ...], int, i
     n_bytes = d.size
     for extent in shape:
         n_bytes *= extent
+    try:
+        check_size(shape, d)
+    except SizeError as e:
+        fail(f"{what}: {e}")
     begin, end = span
     if not 0 <= begin <= end <= room or end - begin != n_bytes:
         fail(f"{what} promises {n_bytes} bytes at {begin} to {end}, the file has {room} bytes of data")
@@ -263,6 +260,7 @@ def _array(memory, start: int, name: str, d: DType, shape, begin: int, end: int)
             fail(f"its tensor {name[:60]!r} is bool and holds a byte that is neither 0 nor 1")
         if (start + begin) % d.size:
             bytes_ = bytes_.copy()
+        bytes_.flags.writeable = False
         return bytes_.view(d.numpy).reshape(shape)
     except ValueError as e:
         fail(f"its tensor {name[:60]!r}: {e}")

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tengen.base.errors import FileFormatError, TengenError
+from tengen.base.files import File, read_regular
 from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model, Port
 from tengen.deploy.run import CannotRun, run_program
@@ -43,7 +44,7 @@ class Verified:
 
 
 def verify(
-    model: Model | str | os.PathLike,
+    model: Model | File,
     out_dir: str | os.PathLike,
     inputs: Sequence[Sequence[Any] | Mapping[str, Any]] | None = None,
     name: str | None = None,
@@ -53,7 +54,8 @@ def verify(
     """Compares an artifact with its model.
 
     Args:
-        model: a model or its file. out_dir: where `compile_model` wrote. name: of the artifact, where the folder holds several.
+        model: a model, or its file (a path, or open for reading bytes).
+        out_dir: where `compile_model` wrote. name: of the artifact, where the folder holds several.
         inputs: the sets of inputs to run, each in order or by name; default: `runs` random ones from `seed` (ints: 0 or 1).
 
     Errors: FileFormatError when the folder holds no artifact of this interface; TengenError when linking or running fails.
@@ -88,7 +90,7 @@ def _artifact(out_dir: str | os.PathLike, name: str | None) -> tuple[Path, str]:
 
 def _target(header: Path, model: Model) -> tuple[str, dict[str, int]]:
     """The target that a header names, and the extents that it was compiled for. FileFormatError when it was made from another model."""
-    text = header.read_text(errors="replace")
+    text = read_regular(header).decode(errors="replace")
     m = re.search(r'^#define \w+_TARGET "([\w.-]+)"$', text, re.M)
     if m is None:
         raise FileFormatError(f"{header} does not say its target; it is no header of Tengen's")

@@ -231,9 +231,9 @@ class Graph:
         self.checks = list({c.bad: c for c in reversed(self.checks)}.values())[::-1]
 
     def take_results(self, other: Graph, mapping: Mapping[Value, Value]) -> None:
-        """The results of another graph, looked up in `mapping`, under their names."""
-        for name, v in zip(other.output_names, other.outputs):
-            self.add_output(name, mapping[v])
+        """The results of another graph, looked up in `mapping`, under their names. This one has no outputs so far."""
+        self.outputs = [mapping[v] for v in other.outputs]
+        self.output_names = list(other.output_names)
         for s in other.states.values():
             self.states[s.name].written = None if s.written is None else mapping[s.written]
         self.checks += [Check(mapping[c.bad], c.error, c.message, c.where) for c in other.checks]
@@ -246,12 +246,10 @@ class Graph:
         """
         m: dict[Value, Value] = {} if mapping is None else mapping
         g = Graph(self.name)
-        for v in self.inputs:
-            m[v] = g.add_input(v.name, v.type)
-        for c in self.constants.values():
-            m[c.value] = g.add_constant(c.name, c.data, c.value.type)
-        for s in self.states.values():
-            m[s.read] = g.add_state(s.name, s.read.type)
+        m.update((v, Value(v.type, v.name)) for v in self.sources())
+        g.inputs = [m[v] for v in self.inputs]
+        g.constants = {c.name: Constant(c.name, m[c.value], c.data) for c in self.constants.values()}
+        g.states = {s.name: State(s.name, m[s.read]) for s in self.states.values()}
         for n in self.nodes:
             copied = copy_node(g, n, m)
             m.update(zip(n.outputs, copied.outputs))

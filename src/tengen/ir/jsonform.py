@@ -17,7 +17,8 @@ import numpy as np
 from tengen.base.dtype import DType
 from tengen.base.errors import FileFormatError, VerifyError
 from tengen.ir.graph import Check, Constant, Graph, Node, State, Value
-from tengen.ir.types import parse_type
+from tengen.ir.plain_json import depth, load_json
+from tengen.ir.types import TensorType, parse_type
 from tengen.ir.verify import verify
 from tengen.loops.lang import Expr
 from tengen.loops.parse import DTYPES, parse_expr
@@ -25,7 +26,7 @@ from tengen.loops.text import print_expr
 
 FORMAT, VERSION = "tengen-graph", 1
 DEPTH = 64  # of objects and lists in one another
-DIGITS = 20  # of an integer
+LONGEST_TYPE = 2000  # characters of a type or an extent
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
@@ -38,7 +39,7 @@ def to_json(graph: Graph) -> str:
     """
     verify(graph)
     whole = {"format": FORMAT, "version": VERSION, "graph": _graph(graph)}
-    if _depth(whole) > DEPTH:
+    if depth(whole) > DEPTH:
         raise VerifyError(f"graph {graph.name}: its JSON is nested deeper than {DEPTH}")
     return json.dumps(whole, allow_nan=False, separators=(",", ":"))
 
@@ -47,15 +48,15 @@ def _graph(g: Graph) -> dict[str, Any]:
     number = {v: i for i, v in enumerate(g.values())}
     return {
         "name": g.name,
-        "inputs": [[v.name, repr(v.type)] for v in g.inputs],
-        "constants": [[c.name, repr(c.value.type)] for c in g.constants.values()],
-        "states": [[s.name, repr(s.read.type), None if s.written is None else number[s.written]] for s in g.states.values()],
+        "inputs": [[v.name, _type(v.type)] for v in g.inputs],
+        "constants": [[c.name, _type(c.value.type)] for c in g.constants.values()],
+        "states": [[s.name, _type(s.read.type), None if s.written is None else number[s.written]] for s in g.states.values()],
         "nodes": [
             {
                 "op": n.op,
                 "inputs": [None if v is None else number[v] for v in n.inputs],
                 "attrs": {k: _attr(a) for k, a in n.attrs.items()},
-                "outputs": [[v.name, repr(v.type)] for v in n.outputs],
+                "outputs": [[v.name, _type(v.type)] for v in n.outputs],
                 "where": n.where,
             }
             for n in g.nodes
@@ -63,6 +64,13 @@ def _graph(g: Graph) -> dict[str, Any]:
         "outputs": [[name, number[v]] for name, v in zip(g.output_names, g.outputs)],
         "checks": [[number[c.bad], c.error, c.message, c.where] for c in g.checks],
     }
+
+
+def _type(t: TensorType) -> str:
+    text = repr(t)
+    if len(text) > LONGEST_TYPE:
+        raise VerifyError(f"a type is too long to be written down: {text[:60]}...")
+    return text
 
 
 def _attr(a: Any) -> Any:
@@ -73,7 +81,10 @@ def _attr(a: Any) -> Any:
     if isinstance(a, Graph):
         return {"graph": _graph(a)}
     if isinstance(a, Expr):
-        return {"dim": print_expr(a)}
+        text = print_expr(a)
+        if len(text) > LONGEST_TYPE:
+            raise VerifyError(f"an extent is too long to be written down: {text[:60]}...")
+        return {"dim": text}
     if isinstance(a, float) and not math.isfinite(a):
         return {"float": repr(a)}
     return a
@@ -86,56 +97,11 @@ def _fail(message: str) -> NoReturn:
     raise FileFormatError(f"the graph's JSON: {message}")
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    d = dict(pairs)
-    if len(d) != len(pairs):
-        _fail("a key stands twice in one object")
-    return d
-
-
-def _integer(text: str) -> int:
-    if len(text) > DIGITS:
-        _fail(f"the integer {text[:DIGITS]}... is too large")
-    return int(text)
-
-
-def _float(text: str) -> float:
-    x = float(text)
-    if not math.isfinite(x):
-        _fail(f"the number {text[:DIGITS]} is too large")
-    return x
-
-
-def load_json(text: object) -> Any:
-    """JSON without duplicate keys, NaN, huge numbers, or nesting that endangers the stack. FileFormatError otherwise."""
-    if not isinstance(text, str):
-        _fail(f"expected text, got {type(text).__name__}")
-    try:
-        return json.loads(
-            text, object_pairs_hook=_pairs, parse_int=_integer, parse_float=_float,
-            parse_constant=lambda name: _fail(f"{name} is not JSON"),
-        )  # fmt: skip
-    except RecursionError:
-        _fail("nested too deeply")
-    except json.JSONDecodeError as e:
-        _fail(f"line {e.lineno}, column {e.colno}: {e.msg}")
-
-
-def _depth(data: Any) -> int:
-    deepest, stack = 0, [(data, 1)]
-    while stack:
-        x, d = stack.pop()
-        deepest = max(deepest, d)
-        inner = x.values() if isinstance(x, dict) else x if isinstance(x, list) else ()
-        stack.extend((y, d + 1) for y in inner)
-    return deepest
-
-
 def _record(x: Any, what: str, **fields: type) -> list[Any]:
     """The entries of an object that has exactly these keys with these types."""
     if not isinstance(x, dict) or set(x) != set(fields):
-        got = ", ".join(sorted(map(repr, x))) if isinstance(x, dict) else type(x).__name__
-        _fail(f"{what} needs the keys {', '.join(fields)}, got {got[:200]}")
+        got = ", ".join(repr(k[:60]) for k in list(x)[:8]) if isinstance(x, dict) else type(x).__name__
+        _fail(f"{what} needs the keys {', '.join(fields)}, got {got}")
     for k, t in fields.items():
         if t is not object and type(x[k]) is not t:
             _fail(f"{what}: {k} is {type(x[k]).__name__}, not {t.__name__}")
@@ -149,9 +115,16 @@ def _row(x: Any, what: str, *types: type) -> list[Any]:
     return x
 
 
+def _short(text: str, what: str) -> str:
+    if len(text) > LONGEST_TYPE:
+        _fail(f"{what} has {len(text)} characters, {LONGEST_TYPE} are allowed")
+    return text
+
+
 class _Reader:
     def __init__(self, data: Mapping[str, np.ndarray]):
         self.data = data
+        self.types: dict[str, TensorType] = {}
 
     def graph(self, x: Any) -> Graph:
         if isinstance(x, dict):
@@ -163,17 +136,17 @@ class _Reader:
         values: list[Value] = []
         for row in inputs:
             name, t = _row(row, "an input", str, str)
-            g.inputs.append(Value(parse_type(t), name))
+            g.inputs.append(Value(self.type(t), name))
         for row in constants:
             name, t = _row(row, "a constant", str, str)
             if name in g.constants:
-                _fail(f"the constant {name!r} is named twice")
-            g.constants[name] = Constant(name, Value(parse_type(t), name), self.data.get(name))
+                _fail(f"the constant {name[:60]!r} is named twice")
+            g.constants[name] = Constant(name, Value(self.type(t), name), self.data.get(name))
         for row in states:
             name, t, _ = _row(row, "a state", str, str, object)
             if name in g.states:
-                _fail(f"the state {name!r} is named twice")
-            g.states[name] = State(name, Value(parse_type(t), name))
+                _fail(f"the state {name[:60]!r} is named twice")
+            g.states[name] = State(name, Value(self.type(t), name))
         values += g.sources()
         for i, n in enumerate(nodes):
             g.nodes.append(self.node(n, f"node {i}", values))
@@ -190,6 +163,12 @@ class _Reader:
             g.checks.append(Check(self.value(number, values), error, message, where))
         return g
 
+    def type(self, text: str) -> TensorType:
+        """A type, which in most graphs is written many times."""
+        if (t := self.types.get(text)) is None:
+            t = self.types[text] = parse_type(_short(text, "a type"))
+        return t
+
     def value(self, number: Any, values: list[Value]) -> Value:
         if type(number) is not int or not 0 <= number < len(values):
             _fail(f"there is no value {number!r} yet")
@@ -203,7 +182,7 @@ class _Reader:
         n.attrs = {k: self.attr(a) for k, a in attrs.items()}
         for i, row in enumerate(outputs):
             name, t = _row(row, f"{what}: an output", str, str)
-            n.outputs.append(Value(parse_type(t), name, n, i))
+            n.outputs.append(Value(self.type(t), name, n, i))
         values += n.outputs
         return n
 
@@ -220,22 +199,23 @@ class _Reader:
         if tag == "float" and x in ("nan", "inf", "-inf"):
             return float(x)
         if tag == "dim" and isinstance(x, str):
-            return parse_expr(x)
+            return parse_expr(_short(x, "an extent"))
         if tag == "graph":
             return self.graph(x)
         _fail(f"an attribute with the tag {tag[:40]!r}")
 
 
-def from_json(text: str, data: Mapping[str, np.ndarray] | None = None) -> Graph:
+def from_json(text: str, data: Mapping[str, np.ndarray] | None = None, size: int | None = None) -> Graph:
     """The graph that `to_json` wrote, verified. Nothing is executed, and ops are not looked up.
 
     Args:
-        data: the constants' arrays, by name; one that is missing leaves the constant without data.
+        data: the constants' arrays, by name; one that is missing leaves the constant without data. size: bytes of the file that
+            the text is in, to which time and memory are proportional; default: of the text.
     Errors: FileFormatError for everything else: other keys or types, names given twice, values used before they
         are made, nesting beyond 64, integers beyond 64 bits.
     """
-    x = load_json(text)
-    if _depth(x) > DEPTH:
+    x = load_json(text, size, "the graph's JSON")
+    if depth(x) > DEPTH:
         _fail(f"nested deeper than {DEPTH}")
     kind, version, graph = _record(x, "the whole", format=str, version=int, graph=dict)
     if kind != FORMAT or version != VERSION:

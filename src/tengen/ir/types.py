@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tengen.base.dtype import DType, dtype, int64
-from tengen.base.errors import VerifyError
+from tengen.base.errors import SizeError, VerifyError
+from tengen.loops.extents import TERMS, terms
 from tengen.loops.lang import Expr, Index, var
 from tengen.loops.parse import ExprParser, Line, split_lines
 from tengen.loops.text import print_expr
+from tengen.loops.verify import brief
 
+MOST_BYTES = 1 << 60  # of a tensor, and of the temporaries of a program
 Dim = Index  # an int, or an int64 expression over named symbols
 
 
@@ -31,6 +34,7 @@ class TensorType:
         key = (tuple(_dim(d) for d in shape), dtype(dt))
         t = cls._table.get(key)
         if t is None:
+            check_size(*key)
             t = super().__new__(cls)
             t.shape, t.dtype = key
             cls._table[key] = t
@@ -44,8 +48,27 @@ class TensorType:
         return (TensorType, (self.shape, self.dtype))
 
     def __repr__(self) -> str:
-        dims = (print_expr(d) if isinstance(d, Expr) else str(d) for d in self.shape)
-        return f"{self.dtype.short}[{','.join(dims)}]"
+        return _told(self.shape, self.dtype)
+
+
+def check_size(shape: Sequence[Dim], d: DType) -> None:
+    """SizeError for negative extents, for those that are too long to be written down, and for more bytes than any machine has:
+    then positions in a tensor, and sizes rounded up, fit the int64 that kernels compute in, even where it is a view of few
+    elements."""
+    n = d.size
+    for extent in shape:
+        if isinstance(extent, int):
+            n *= max(extent, 1)
+            if extent < 0:
+                raise SizeError(f"{_told(shape, d)} has a negative extent")
+        elif terms(extent) > TERMS:
+            raise SizeError(f"an extent {brief(extent)} of more than {TERMS} terms")
+    if n >= MOST_BYTES:
+        raise SizeError(f"a tensor {_told(shape, d)}: {n} bytes are more than any machine has")
+
+
+def _told(shape: Sequence[Dim], d: DType) -> str:
+    return f"{d.short}[{','.join(print_expr(n) if isinstance(n, Expr) else str(n) for n in shape)}]"
 
 
 def _dim(d: Dim) -> Dim:
@@ -69,7 +92,7 @@ def read_type(line: Line) -> TensorType:
         dims.append(read_dim(line))
     try:
         return TensorType(dims, dt)
-    except VerifyError as e:
+    except (SizeError, VerifyError) as e:
         line.fail(str(e), at)
 
 

@@ -5,6 +5,7 @@ In: a `Graph`. Out: nothing, or a `VerifyError` that names the graph and the nod
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,10 +15,13 @@ from tengen.base.dtype import DType, bool_, int64
 from tengen.base.errors import TengenError, VerifyError
 from tengen.ir.graph import Graph, Node, Value, attr_graphs
 from tengen.ir.types import TensorType
-from tengen.loops.lang import OPS, Expr
-from tengen.loops.verify import check_expr
+from tengen.loops.extents import EXTENT_OPS, TERMS, terms
+from tengen.loops.lang import Expr
+from tengen.loops.verify import brief, check_expr
 
 NESTING = 64  # of graphs in graphs, and of tuples in tuples
+OPERANDS = 1 << 14  # of one node
+LONGEST_TEXT = 2000  # characters of an attribute
 CHECK_ERRORS = ("IndexOutOfRange", "NegativePower")  # what a check may raise
 Infer = Callable[[str, list["TensorType | None"], dict[str, Any]], Sequence[TensorType]]
 
@@ -25,36 +29,33 @@ Infer = Callable[[str, list["TensorType | None"], dict[str, Any]], Sequence[Tens
 def check_name(name: object, what: str) -> None:
     """Names are printable and hold no backquote, so that they can be written down."""
     if not isinstance(name, str) or not name or not name.isprintable() or "`" in name or len(name) > 1000:
-        raise VerifyError(f"{name!r} is not a name for {what}")
+        told = f"{name[:60]!r}" if isinstance(name, str) else repr(name)
+        raise VerifyError(f"{told} is not a name for {what}")
 
 
+@functools.lru_cache(4096)  # types are interned, and most values of a graph share a few
 def check_type(t: object) -> None:
-    """Extents are numbers >= 0, with a product that fits int64, or integer arithmetic over symbols."""
+    """At most 64 axes; extents that are not numbers are integer arithmetic over symbols. What numbers may be, `TensorType` says."""
     if not isinstance(t, TensorType) or not isinstance(t.dtype, DType):
         raise VerifyError(f"{t!r} is not a tensor type")
     if t.ndim > 64:
         raise VerifyError(f"a tensor of {t.ndim} axes; at most 64")
-    n = t.dtype.size
     for d in t.shape:
         if isinstance(d, Expr):
             _check_dim(d)
-        elif type(d) is not int or d < 0:
-            raise VerifyError(f"{d!r} is not an extent")
-        else:
-            n *= max(d, 1)
-    if n >= 1 << 63:
-        raise VerifyError(f"{t!r} does not fit any memory")
 
 
 def _check_dim(d: Expr) -> None:
+    if terms(d) > TERMS:
+        raise VerifyError(f"the extent {brief(d)} has more than {TERMS} terms")
     check_expr(d, set())
     if d.dtype is not int64 or d.lanes != 1:
-        raise VerifyError(f"the extent {d!r} is not an int64")
+        raise VerifyError(f"the extent {brief(d)} is not an int64")
     stack, seen = [d], {d}
     while stack:
         x = stack.pop()
-        if x.op not in OPS and x.op not in ("const", "var", "select"):
-            raise VerifyError(f"the extent {d!r} uses {x.op}")
+        if x.op not in EXTENT_OPS or x.dtype not in (int64, bool_):
+            raise VerifyError(f"the extent {brief(d)} uses {x.op} of {x.dtype}")
         for a in x.args:
             if a not in seen:
                 seen.add(a)
@@ -70,10 +71,13 @@ def check_attr(a: object, depth: int = 0) -> None:
             check_attr(x, depth + 1)
     elif type(a) is int:
         if not -(1 << 63) <= a < 1 << 64:
-            raise VerifyError(f"the attribute {a} does not fit 64 bits")
+            raise VerifyError(f"an attribute of {a.bit_length()} bits does not fit 64 bits")
+    elif isinstance(a, str):
+        if len(a) > LONGEST_TEXT:
+            raise VerifyError(f"the attribute {a[:60]!r}... has {len(a)} characters, {LONGEST_TEXT} are allowed")
     elif isinstance(a, Expr):
         _check_dim(a)
-    elif a is not None and type(a) not in (bool, float, str) and not isinstance(a, (DType, Graph)):
+    elif a is not None and type(a) not in (bool, float) and not isinstance(a, (DType, Graph)):
         raise VerifyError(f"the attribute {a!r} is no plain data")
 
 
@@ -120,8 +124,9 @@ def describe(n: object) -> str:
     """A node as messages name it, with the user's line where it is known."""
     if not isinstance(n, Node):
         return repr(n)
-    types = ", ".join("none" if v is None else str(getattr(v, "type", v)) for v in n.inputs)
-    return f"{n.op}({types})" + (f" at {n.where}" if n.where else "")
+    types = ["none" if v is None else str(getattr(v, "type", v)) for v in n.inputs[:9]]
+    op, where = str(n.op)[:200], str(n.where or "")[:200]
+    return f"{op}({', '.join(types[:8])}{', ...' * (len(types) > 8)})" + (f" at {where}" if where else "")
 
 
 def _check_sources(graph: Graph, constants: set[str]) -> set[Value]:
@@ -167,12 +172,14 @@ def _check_node(n: object, made: set[Value], infer: Infer | None) -> None:
     check_name(n.op, "an op")
     if n.where is not None and not isinstance(n.where, str):
         raise VerifyError(f"`where` is {n.where!r}")
+    if len(n.inputs) > OPERANDS:
+        raise VerifyError(f"it has {len(n.inputs)} operands, {OPERANDS} are allowed")
     for v in n.inputs:
         if v is not None and v not in made:
             raise VerifyError(f"it reads {v!r}, which is not made before it")
     for k, a in n.attrs.items():
         if not isinstance(k, str) or not k.isidentifier() or not k.isascii():
-            raise VerifyError(f"{k!r} is not a name for an attribute")
+            raise VerifyError(f"{k[:60] if isinstance(k, str) else k!r} is not a name for an attribute")
         check_attr(a)
     for i, v in enumerate(n.outputs):
         if not isinstance(v, Value) or v.node is not n or v.index != i:

@@ -20,7 +20,7 @@ from numbers import Number
 from typing import TypeVar, Union
 
 from tengen.base.dtype import DType, bfloat16, bool_, dtype, float32, int64, uint32
-from tengen.base.errors import Undecided, VerifyError, from_outside
+from tengen.base.errors import SizeError, Undecided, VerifyError, from_outside
 
 LANES = 16
 T = TypeVar("T")
@@ -172,6 +172,11 @@ def as_int(e: Index) -> int | None:
     return e.attr if e.op == "const" else None  # type: ignore[return-value]
 
 
+def fits(n: int) -> bool:
+    """Whether an int64 holds the number."""
+    return -(1 << 63) <= n < 1 << 63
+
+
 def splat(e: Expr) -> Expr:
     """All lanes equal to the scalar `e`."""
     return e if e.lanes == LANES else expr("splat", (e,), e.dtype, LANES)
@@ -187,6 +192,8 @@ def _lift(a, b) -> tuple[Expr, Expr]:
     for x, y in ((a, b), (b, a)):
         if isinstance(x, float) and isinstance(y, Expr) and y.dtype is int64:
             raise Undecided(f"the extent {y!r} has no value before the program runs, so {x!r} cannot be combined with it")
+        if type(x) is int and not fits(x) and isinstance(y, Expr) and y.dtype is int64:
+            raise SizeError(f"the extent {y!r} cannot be combined with {x}, which does not fit 64 bits")
     if not isinstance(a, Expr):
         a = const(a, b.dtype)
     elif not isinstance(b, Expr):
@@ -203,7 +210,7 @@ def unary(op: str, a: Expr) -> Expr:
     n, kinds, _ = OPS[op]
     if n != 1 or a.dtype.kind not in kinds:
         raise VerifyError(f"{op} does not take {a.dtype}")
-    if a.op == "const" and op == "neg" and a.dtype is int64:
+    if a.op == "const" and op == "neg" and a.dtype is int64 and fits(-a.attr):  # type: ignore[operator]
         return const(-a.attr)
     if a.op == "splat":
         return splat(unary(op, a.args[0]))
@@ -211,7 +218,8 @@ def unary(op: str, a: Expr) -> Expr:
 
 
 def _fold_index(op: str, a: Expr, b: Expr) -> Expr | None:
-    """int64 arithmetic on literals and with neutral elements, so that known extents vanish while a kernel is written."""
+    """int64 arithmetic on literals and with neutral elements, so that known extents vanish while a kernel is written. What would
+    wrap stays as it is written: a kernel's arithmetic wraps, and an extent that does is an error (`extents.py`)."""
     if a.op == "const" and b.op == "const":
         x, y = a.attr, b.attr
         if op in ("quo", "rem") and (x < 0 or y <= 0):
@@ -222,18 +230,18 @@ def _fold_index(op: str, a: Expr, b: Expr) -> Expr | None:
         if f is None:
             return None
         r = f()
-        return const(r, bool_ if isinstance(r, bool) else int64)
+        return const(r, bool_) if isinstance(r, bool) else const(r) if fits(r) else None
     if op == "add":
         if is_const(a, 0):
             return b
         if is_const(b, 0):
             return a
-        if is_const(b) and a.op == "add" and is_const(a.args[1]):
+        if is_const(b) and a.op == "add" and is_const(a.args[1]) and fits(a.args[1].attr + b.attr):  # type: ignore[operator]
             return a.args[0] + (a.args[1].attr + b.attr)
         if is_const(a):
             return b + a
     elif op == "sub":
-        if is_const(b):
+        if is_const(b) and fits(-b.attr):  # type: ignore[operator]
             return a + (-b.attr)
         if a is b:
             return const(0)
@@ -267,9 +275,9 @@ def _fold_product(a: Expr, b: Expr) -> Expr | None:
     """Products have one literal, as the last factor: so extents that are equal are the same expression."""
     if is_const(b):
         x, n = _scaled(a)
-        return None if x is a else x * (n * b.attr)  # type: ignore[operator]
+        return None if x is a or not fits(n * b.attr) else x * (n * b.attr)  # type: ignore[operator]
     (x, n), (y, m) = _scaled(a), _scaled(b)
-    if x is not a or y is not b:
+    if (x is not a or y is not b) and fits(n * m):
         return (x * y) * (n * m)
     return b * a if a.op == b.op == "var" and str(a.attr) > str(b.attr) else None
 

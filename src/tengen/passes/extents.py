@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tengen.base.errors import ShapeError, TengenError, VerifyError
+from tengen.base.errors import ShapeError, SizeError, TengenError, VerifyError
 from tengen.ir.graph import Constant, Graph, Node, State, Value, attr_extents, map_attr
-from tengen.ir.types import Dim, TensorType
-from tengen.loops.lang import Expr, as_int, const, substitute
+from tengen.ir.types import TensorType
+from tengen.loops.extents import Numbers
+from tengen.loops.lang import Expr
 from tengen.ops.define import lookup
 from tengen.passes.pipeline import infer
 
@@ -81,21 +82,22 @@ def extents_of(types: Sequence[TensorType], shapes: Sequence[Sequence[int]], nam
 def at_extents(graph: Graph, extents: Mapping[str, int]) -> Graph:
     """The graph for these numbers.
 
-    Errors: ShapeError, which names the op and the user's line, where shapes do not fit with them.
+    Errors: ShapeError, which names the op and the user's line, where shapes do not fit with them; SizeError for an extent that
+    does not fit 63 bits, is negative or divides by zero, and for a value of more bytes than any machine has.
     """
     if not open_extents(graph):
         return graph
-    memo: dict[Expr, Expr] = {d: const(extents[str(d.attr)]) for d in open_extents(graph)}
+    number = Numbers({d: extents[str(d.attr)] for d in open_extents(graph)})
 
-    def dim(d: Dim) -> Dim:
-        e = substitute(d, memo) if isinstance(d, Expr) else d
-        return e if as_int(e) is None else as_int(e)  # type: ignore[return-value]
-
-    def value(v: Value) -> Value:
-        return Value(TensorType(tuple(map(dim, v.type.shape)), v.type.dtype), v.name)
+    def value(v: Value, n: Node | None = None) -> Value:
+        try:
+            return Value(TensorType(tuple(map(number, v.type.shape)), v.type.dtype), v.name)
+        except SizeError as e:
+            what = f"{v.name!r}" if n is None else n.op
+            raise SizeError(f"with {_given(extents)}: {what}: {e}{_line(n)}") from None
 
     def attribute(a: Any) -> Any:
-        return dim(a) if isinstance(a, Expr) else inside(a) if isinstance(a, Graph) else a
+        return number(a) if isinstance(a, Expr) else inside(a) if isinstance(a, Graph) else a
 
     def inside(old: Graph) -> Graph:
         m = {v: value(v) for v in old.sources()}
@@ -103,9 +105,12 @@ def at_extents(graph: Graph, extents: Mapping[str, int]) -> Graph:
         g.constants = {c.name: Constant(c.name, m[c.value], c.data) for c in old.constants.values()}
         g.states = {s.name: State(s.name, m[s.read]) for s in old.states.values()}
         for n in old.nodes:
-            attrs = {k: map_attr(a, attribute) for k, a in n.attrs.items()}
+            try:
+                attrs = {k: map_attr(a, attribute) for k, a in n.attrs.items()}
+            except SizeError as e:
+                raise SizeError(f"with {_given(extents)}: {n.op}: {e}{_line(n)}") from None
             inputs = [None if v is None else m[v] for v in n.inputs]
-            made = [value(v) for v in n.outputs]
+            made = [value(v, n) for v in n.outputs]
             _check(n, inputs, attrs, made, extents)
             node = g.add_node(n.op, inputs, attrs, [v.type for v in made], n.where, [v.name for v in made])
             m.update(zip(n.outputs, node.outputs))
@@ -115,17 +120,24 @@ def at_extents(graph: Graph, extents: Mapping[str, int]) -> Graph:
     return inside(graph)
 
 
+def _given(extents: Mapping[str, int]) -> str:
+    return ", ".join(f"{k} = {v}" for k, v in extents.items())
+
+
+def _line(n: Node | None) -> str:
+    return "" if n is None or n.where is None else f" [at {n.where}]"
+
+
 def _check(n: Node, inputs: Sequence[Value | None], attrs: dict, made: Sequence[Value], extents: Mapping[str, int]) -> None:
     """ShapeError unless the op's own rules say the same of these numbers."""
     types = [None if v is None else v.type for v in inputs]
-    given = ", ".join(f"{k} = {v}" for k, v in extents.items())
-    line = "" if n.where is None else f" [at {n.where}]"
+    given, line = _given(extents), _line(n)
     try:
         if n.op != "fused" and lookup(n.op).canonical(types, tuple(attrs.values())) != attrs:
             raise ShapeError(f"{n.op} has other attributes than {attrs}")
         derived = list(infer(n.op, types, attrs))
     except TengenError as e:
-        raise ShapeError(f"with {given}: {e}{line}") from None
+        raise (SizeError if isinstance(e, SizeError) else ShapeError)(f"with {given}: {e}{line}") from None
     wanted = [v.type for v in made]
     if derived != wanted:
         raise ShapeError(f"with {given}: {n.op} gives {derived}, the program was recorded for {wanted}{line}")

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from tengen.base.config import cache_home, config, expand_home
 from tengen.base.digest import blake2b, sha256
+from tengen.base.files import new_part
 from tengen.base.version import VERSION
 from tengen.codegen import target
 from tengen.codegen.target import Target
@@ -140,7 +141,7 @@ def _load_key(path: str) -> bytes:
         if there:  # not ours, or damaged: entries under it are lost
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{path}/{_KEY}")
-        part = _write_beside(path, os.urandom(_HASH_BYTES))
+        part = _write_beside(path, _KEY, os.urandom(_HASH_BYTES))
         with contextlib.suppress(FileExistsError):
             os.link(part, f"{path}/{_KEY}")
         os.unlink(part)
@@ -162,18 +163,16 @@ def _read(file: str) -> bytes | None:
             return None
 
 
-def _write_beside(path: str, data: bytes) -> str:
-    """A new private file in the directory, complete."""
-    import tempfile  # here, because only what compiles needs it
-
-    fd, name = tempfile.mkstemp(prefix=".part-", dir=path)
+def _write_beside(path: str, name: str, data: bytes) -> str:
+    """A new private file in the directory, complete, that is to become `name`."""
+    fd, part = new_part(path, name, 0o600)
     try:
         with open(fd, "wb") as f:
             f.write(data)
     except BaseException:
-        os.unlink(name)
+        os.unlink(part)
         raise
-    return name
+    return part
 
 
 def _seal(key: bytes, name: str, data: bytes) -> bytes:
@@ -242,7 +241,7 @@ def put(key_text: str, data: bytes, suffix: str = _SUFFIX) -> None:
     path, key = place
     name = _name(key_text, suffix)
     try:
-        part = _write_beside(path, _seal(key, name, data) + data)
+        part = _write_beside(path, name, _seal(key, name, data) + data)
         try:
             os.replace(part, f"{path}/{name}")
         except OSError:
@@ -262,7 +261,7 @@ def _entries(path: str) -> list[tuple[float, int, str]]:
     found = []
     with contextlib.suppress(OSError), os.scandir(path) as files:
         for f in files:
-            if f.name.endswith((_SUFFIX, SCHEDULES, PROGRAMS, FACTS)) or f.name.startswith(".part-"):
+            if f.name.endswith((_SUFFIX, SCHEDULES, PROGRAMS, FACTS)) or (f.name.startswith(".") and f.name.endswith(".part")):
                 with contextlib.suppress(OSError):
                     st = f.stat(follow_symlinks=False)
                     found.append((st.st_mtime, st.st_size, f.path))

@@ -1,26 +1,26 @@
 """Files as memory: read-only mappings, known while they are in use, whose pages can be given back at any time.
 
-In: an open file. Out: the mapping, which arrays and buffers are made over. Nobody can write it, so its pages are the file's and no
-others: who reads one that was given back gets it from the file again. `native.trim` does the same for the pool.
+In: the descriptor of an open file. Out: the mapping, which arrays and buffers are made over. Nobody can write it, so its pages
+are the file's and no others: who reads one that was given back gets it from the file again. `native.trim` does the same for
+the pool.
 """
 
 from __future__ import annotations
 
 import mmap
 import weakref
-from typing import BinaryIO
 
 import numpy as np
 
 _live: weakref.WeakValueDictionary[int, mmap.mmap] = weakref.WeakValueDictionary()  # by address
 
 
-def map_file(f: BinaryIO) -> mmap.mmap:
+def map_file(fd: int) -> mmap.mmap:
     """The file's bytes, read-only, as memory, which outlives the open file and goes with the last array over it.
 
     Errors: OSError and ValueError where it cannot be mapped, as an empty file.
     """
-    memory = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+    memory = mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
     _live[np.frombuffer(memory, np.uint8).ctypes.data] = memory
     return memory
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -244,7 +245,7 @@ def make_plan(
     head = [run_address, pool, n_inputs, len(outputs), arena_bytes, int(release_gil)]
     assert len(head) == PLAN_WORDS
     words = [*head, *outputs, *ints]
-    memory = (ctypes.c_int64 * len(words))(*words)
+    memory = (ctypes.c_int64 * len(words)).from_buffer(array("q", words))  # OverflowError where ctypes would cut
     return _new_builtin(_plan_def, wrap(ctypes.addressof(memory), (memory, owner)), None)
 
 

@@ -10,11 +10,11 @@ import functools
 import json
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from tengen.base.config import config
+from tengen.base.files import replacing
 from tengen.kernels.steps import Loop
 from tengen.loops.cost import Cost, cost
 from tengen.runtime.launch_log import Entry, Log
@@ -196,7 +196,8 @@ class Result:
     # -- files
     def save(self, path: str | os.PathLike) -> None:
         """Writes the timeline as JSON for ui.perfetto.dev or chrome://tracing: a track for launches, one for each thread's shares."""
-        Path(path).write_text(json.dumps({"traceEvents": self._events(), "displayTimeUnit": "ns"}))
+        with replacing(path) as f:
+            f.write(json.dumps({"traceEvents": self._events(), "displayTimeUnit": "ns"}).encode())
 
     def _events(self) -> list[dict]:
         r = self.launches
@@ -248,7 +249,8 @@ class Result:
         axes.set(xlim=(0, 1e3 * self.seconds or 1), ylim=(n_threads - 0.4, -0.6), xlabel="ms", ylabel="thread", yticks=range(n_threads))
         if handles:
             figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize="small")
-        figure.savefig(path, dpi=120)
+        with replacing(path) as f:
+            figure.savefig(f, dpi=120, format=os.path.splitext(os.fspath(path))[1][1:] or "png")
 
 
 def _cost(entry: Entry, launch: int) -> Cost:

@@ -8,7 +8,6 @@ of time.
 
 from __future__ import annotations
 
-import operator
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
@@ -18,14 +17,16 @@ from typing import Any
 import numpy as np
 
 from tengen.base.config import config
+from tengen.base.errors import SizeError
 from tengen.codegen.llvm import emit_module
 from tengen.codegen.target import Target
 from tengen.ir.graph import Check
+from tengen.ir.types import MOST_BYTES
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.schedule import Schedule
 from tengen.kernels.steps import Leaf, every_leaf, verify_steps
 from tengen.kernels.steps_text import print_steps
-from tengen.loops.interp import evaluate
+from tengen.loops.extents import Numbers
 from tengen.loops.lang import Expr, Index, as_int
 from tengen.loops.verify import verify
 from tengen.runtime import compile as compiler
@@ -34,7 +35,6 @@ from tengen.runtime.arena import Temporaries
 from tengen.runtime.cache import compiled, object_name
 from tengen.runtime.program_ir import ProgramText
 
-MOST_BYTES = 1 << 60
 _loading = threading.Lock()
 
 
@@ -92,16 +92,16 @@ class Program:
     def integers(self, values: Sequence[int]) -> list[int]:
         """The `ints` array for these parameter values."""
         placed = {} if self.temps.known else dict(zip(self.temps.offsets(), self._place(values)[0]))
-        return [*values, *(placed[e] if e in placed else value_of(e, self.params, values) for e in self.derived)]
+        number = Numbers(dict(zip(self.params, values)) | placed)  # type: ignore[arg-type]
+        return [*values, *map(number, self.derived)]
 
     def arena_bytes(self, values: Sequence[int]) -> int:
-        """Bytes of scratch memory for these parameter values; MemoryError for more than any machine has."""
+        """Bytes of scratch memory for these parameter values; SizeError for more than any machine has."""
         return self._place(values)[1]
 
     def _place(self, values: Sequence[int]) -> tuple[tuple[int, ...], int]:
-        env = dict(zip(self.params, values))
-        sizes = [s if isinstance(s, int) else exact(s, env) for s in self.temps.sizes]
-        check_bytes(sum(sizes), f"the temporaries of {self.name}")
+        sizes = list(map(Numbers(dict(zip(self.params, values))), self.temps.sizes))
+        check_bytes(sum(check_bytes(n, f"a temporary of {self.name}") for n in sizes), f"the temporaries of {self.name}")
         return self.temps.place(sizes)
 
     def plan(
@@ -136,36 +136,15 @@ class Folded:
 
 
 def value_of(e: Index, params: Sequence[Expr], values: Sequence[int]) -> int:
-    """An index expression's value for these parameters."""
+    """An index expression's value for these parameters; SizeError for one that does not fit an int64."""
     known = as_int(e)
-    return known if known is not None else int(evaluate(e, dict(zip(params, values))))  # type: ignore[arg-type]
-
-
-_EXACT: dict[str, Callable[[int, int], int]] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "min": min, "max": max,
-    "quo": lambda a, b: a // b if b else 0, "rem": lambda a, b: a % b if b else 0,
-}  # fmt: skip
-
-
-def exact(e: Expr, env: dict[Expr, int]) -> int:
-    """The value of an index expression in integers without bounds: what a kernel's int64 would wrap shows as too large."""
-    known = dict(env)
-    stack = [e]
-    while stack:
-        x = stack[-1]
-        todo = [a for a in x.args if a not in known] if x not in known and x.op in _EXACT else []
-        stack.extend(todo)
-        if not todo:
-            stack.pop()
-            if x not in known:
-                known[x] = _EXACT[x.op](*(known[a] for a in x.args)) if x.op in _EXACT else int(evaluate(x, env))
-    return known[e]
+    return known if known is not None else Numbers(dict(zip(params, values)))(e)
 
 
 def check_bytes(n: int, what: str) -> int:
-    """n; MemoryError when no machine has so much memory (the runtime counts bytes in int64)."""
-    if n >= MOST_BYTES:
-        raise MemoryError(f"{what}: {n} bytes are more than any machine has")
+    """n; SizeError when no machine has so much memory (the runtime counts bytes in int64)."""
+    if not 0 <= n < MOST_BYTES:
+        raise SizeError(f"{what}: {n} bytes are more than any machine has")
     return n
 
 

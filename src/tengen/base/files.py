@@ -1,0 +1,242 @@
+"""The one way in which this house opens a file that a user names, to read it, and the one in which it writes one.
+
+Reading takes regular files alone: a FIFO would block for ever, a device may do anything when it is opened. Writing goes to a
+part beside, which takes the file's place when it is complete and on the disk. Both take an open binary file in place of a
+path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import re
+import stat
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Union
+
+from tengen.base.digest import sha256
+from tengen.base.errors import FileFormatError
+
+File = Union[str, "os.PathLike[str]", BinaryIO]
+_KINDS = {
+    stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}  # fmt: skip
+LONGEST_NAME = 200  # bytes of a file's name that stand in the name of its part: the system's limit is 255 for all
+
+
+def name_of(file: Any) -> str:
+    """What messages call a path or an open file."""
+    if isinstance(file, (str, bytes, os.PathLike)):
+        return os.fsdecode(file)
+    name = getattr(file, "name", None)
+    return name if isinstance(name, str) else f"<{type(file).__name__}>"
+
+
+def is_open(file: Any, method: str) -> bool:
+    """Whether it is an open file, and not a path. TypeError for what is neither, or is open for text or for the other direction."""
+    if isinstance(file, (str, bytes, os.PathLike)):
+        return False
+    if not callable(getattr(file, method, None)):
+        raise TypeError(f"a path or an open binary file is needed, got a {type(file).__name__}")
+    if hasattr(file, "encoding"):
+        raise TypeError(f"{name_of(file)} is open as text; help: open it with 'rb' or 'wb', or take an io.BytesIO")
+    return True
+
+
+def _kind(st: os.stat_result) -> str:
+    """What is no regular file; "" for one."""
+    return "" if stat.S_ISREG(st.st_mode) else _KINDS.get(stat.S_IFMT(st.st_mode), "no regular file")
+
+
+# ---- reading -----------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def open_regular(path: str | bytes | os.PathLike) -> Iterator[int]:
+    """The descriptor of a regular file, open for reading while the block runs. It is looked at before it is opened and again when it
+    is open, and never waited for.
+
+    Errors: FileFormatError, which names its kind, for anything else that stands there; OSError where it cannot be read.
+    """
+    name = os.fspath(path)
+    try:
+        if kind := _kind(os.stat(name)):
+            raise FileFormatError(f"{name_of(name)}: it is {kind}; only regular files are read")
+        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except FileFormatError:
+        raise
+    except ValueError as e:  # a zero byte
+        raise OSError(errno.EINVAL, f"cannot read {name_of(name)!r}: {e}") from e
+    try:
+        if kind := _kind(os.fstat(fd)):  # another has taken its place
+            raise FileFormatError(f"{name_of(name)}: it is {kind}; only regular files are read")
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def read_regular(path: str | bytes | os.PathLike) -> bytes:
+    """The content of a regular file; errors as `open_regular`."""
+    with open_regular(path) as fd, open(fd, "rb", closefd=False) as f:
+        return f.read()
+
+
+# ---- writing -----------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def replacing(file: str | bytes | os.PathLike) -> Iterator[BinaryIO]:
+    """A new binary file that takes the place of `file` when the block ends without an error, and vanishes when it does not.
+
+    What stands there keeps its mode, owner and group; where it is a symbolic link, the file that it leads to is replaced and the
+    link stays. A new file's mode follows the umask. Parts of the same file that a killed process has left are removed.
+
+    Errors: OSError, with what was there as it was: also for what is no regular file, and where the owner cannot be kept.
+    """
+    given = name_of(file)
+    try:
+        path = os.path.realpath(os.fsdecode(file))
+        folder, name = os.path.split(path)
+        old = _standing(path)
+        _remove_dead_parts(folder, name)
+        fd, part = new_part(folder, name, 0o666 if old is None else 0o600)
+    except (OSError, ValueError) as e:
+        raise _cannot(e, given) from e
+    try:
+        with open(fd, "wb") as f:  # the lock on it ends when it is closed
+            yield f
+            f.flush()
+            if old is not None:
+                _keep_owner_and_mode(f.fileno(), old)
+            os.fsync(f.fileno())
+            os.replace(part, path)
+    except BaseException as e:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+        if isinstance(e, OSError):
+            raise _cannot(e, given) from e
+        raise
+    with contextlib.suppress(OSError):  # the name itself; some file systems cannot
+        fd = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def _standing(path: str) -> os.stat_result | None:
+    """What `path` is now; None for nothing. OSError for what is no regular file."""
+    try:
+        st = os.stat(path)
+    except FileNotFoundError:
+        return None
+    if kind := _kind(st):
+        code = errno.EISDIR if stat.S_ISDIR(st.st_mode) else errno.EINVAL
+        raise OSError(code, f"it is {kind}; only regular files are replaced")
+    return st
+
+
+def _keep_owner_and_mode(fd: int, old: os.stat_result) -> None:
+    new = os.fstat(fd)
+    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
+        try:
+            os.fchown(fd, old.st_uid if new.st_uid != old.st_uid else -1, old.st_gid if new.st_gid != old.st_gid else -1)
+        except PermissionError as e:
+            whose = f"user {old.st_uid} and group {old.st_gid}"
+            raise OSError(
+                e.errno, f"it belongs to {whose}, which a new file cannot; help: remove it first, or take another name"
+            ) from e
+    os.fchmod(fd, stat.S_IMODE(old.st_mode) & 0o777)
+
+
+def _cannot(e: OSError | ValueError, name: str) -> OSError:
+    """The error with the file in the message; the class follows the number."""
+    code = getattr(e, "errno", None) or errno.EINVAL
+    return OSError(code, f"cannot write {name}: {getattr(e, 'strerror', None) or e}; what was there is as it was")
+
+
+def new_part(folder: str, name: str, mode: int) -> tuple[int, str]:
+    """A new, empty file in a folder, to be written and renamed to `name`: its descriptor, which holds a lock, and its path. `mode`
+    is less what the umask says: the system takes that off for this file alone."""
+    for _ in range(100):
+        part = os.path.join(folder, f"{_prefix(name)}{os.urandom(8).hex()}.part")
+        try:
+            fd = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        except FileExistsError:
+            continue
+        _lock(fd, wait=True)
+        if os.fstat(fd).st_nlink:  # nobody has taken it for dead before it was locked
+            return fd, part
+        os.close(fd)
+    raise OSError(errno.EEXIST, "no name beside it is free")
+
+
+def _prefix(name: str) -> str:
+    """How the names of the parts of a file begin."""
+    whole = os.fsencode(name)
+    return f".{name}." if len(whole) <= LONGEST_NAME else f".{sha256(whole).hexdigest()}."
+
+
+def _lock(fd: int, wait: bool) -> bool:
+    """Locks a part, for as long as the descriptor is open: the system lets go of it when the process dies. Whether it could."""
+    import fcntl  # only what writes needs it
+
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:  # held by another, or a file system without locks
+        return False
+    return True
+
+
+def _remove_dead_parts(folder: str, name: str) -> None:
+    """Removes the parts of a file that nobody holds a lock on: whoever wrote them is gone."""
+    mine = re.compile(re.escape(_prefix(name)) + r"[0-9a-f]{16}\.part")
+    entries: list[str] = []
+    with contextlib.suppress(OSError):  # one may write into a folder that one may not list
+        entries = [entry for entry in os.listdir(folder) if mine.fullmatch(entry)]
+    for entry in entries:
+        with contextlib.suppress(OSError):
+            fd = os.open(os.path.join(folder, entry), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+            try:
+                if not _kind(os.fstat(fd)) and _lock(fd, wait=False):
+                    os.unlink(os.path.join(folder, entry))
+            finally:
+                os.close(fd)
+
+
+class Counted:
+    """An open binary file to write to, that counts its bytes and writes all of what it is given."""
+
+    def __init__(self, file: BinaryIO):
+        self.file, self.bytes = file, 0
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Writes all of it, in as many parts as the file takes. TypeError where the file takes text."""
+        rest = memoryview(data).cast("B")
+        while rest:
+            try:
+                n = self.file.write(rest)
+            except TypeError as e:
+                raise TypeError(
+                    f"{name_of(self.file)} does not take bytes ({e}); help: open it with 'wb', or take an io.BytesIO"
+                ) from e
+            if n is None and isinstance(self.file, io.RawIOBase):
+                raise BlockingIOError(errno.EAGAIN, f"cannot write {name_of(self.file)}: it takes no more now")
+            if type(n) is int and not 0 < n <= len(rest):
+                raise OSError(errno.EIO, f"cannot write {name_of(self.file)}: it took {n} of {len(rest)} bytes")
+            done = n if type(n) is int else len(rest)  # some say nothing, and have written all
+            self.bytes += done
+            rest = rest[done:]
+
+
+@contextlib.contextmanager
+def writing(file: File) -> Iterator[Counted]:
+    """What takes the bytes of a new file: one that replaces a path, or an open file from where it stands."""
+    if is_open(file, "write"):
+        yield Counted(file)  # type: ignore[arg-type]
+    else:
+        with replacing(file) as f:  # type: ignore[arg-type]
+            yield Counted(f)

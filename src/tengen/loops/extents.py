@@ -1,0 +1,97 @@
+"""What extents, sizes and offsets are worth, in integers without bounds: what an int64 would wrap is an error instead.
+
+In: an int64 expression over named extents, numbers for the names. Out: its value, which fits 63 bits, or a SizeError that names
+the expression and the numbers. Kernels compute with the same expressions in int64; a program runs only with numbers for
+which nothing of what is asked here wraps.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+
+from tengen.base.dtype import bool_, int64
+from tengen.base.errors import SizeError, VerifyError
+from tengen.loops.lang import Expr, Index, fits
+from tengen.loops.verify import brief
+
+LONGEST = 300  # characters of an expression in a message
+TERMS = 256  # of an extent
+
+_MEANING: dict[str, Callable] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "min": min, "max": max, "neg": operator.neg, "abs": abs,
+    "quo": operator.floordiv, "rem": operator.mod, "floordiv": operator.floordiv, "floormod": operator.mod,
+    "and": operator.and_, "or": operator.or_, "xor": operator.xor, "eq": operator.eq, "ne": operator.ne, "lt": operator.lt,
+    "le": operator.le, "gt": operator.gt, "ge": operator.ge, "select": lambda c, a, b: a if c else b,
+}  # fmt: skip
+EXTENT_OPS = frozenset(_MEANING) | {"const", "var", "not"}
+_DIVISIONS = ("quo", "rem", "floordiv", "floormod")
+
+
+def terms(e: Expr) -> int:
+    """How many numbers, names and operations an expression has where it is written down; at most `TERMS` + 1 are counted. What is
+    shared counts as often as it stands there, which may be beyond all bounds."""
+    n, stack = 0, [e]
+    while stack and n <= TERMS:
+        n += 1
+        stack.extend(stack.pop().args)
+    return n
+
+
+class Numbers:
+    """Values of expressions where variables have the given values; what was computed once is not computed again.
+
+    Attributes:
+        env: the values of the variables.
+    """
+
+    def __init__(self, env: Mapping[Expr, int]):
+        self.env = dict(env)
+        self._known: dict[Expr, int] = dict(env)
+
+    def __call__(self, e: Index) -> int:
+        """The value of an index expression.
+
+        Errors: SizeError for a value, of it or of a part of it, that does not fit an int64, and for a division by zero or of a
+        negative number; VerifyError for a variable without a value.
+        """
+        if isinstance(e, int):
+            return e
+        known, stack = self._known, [e]
+        while stack:
+            x = stack[-1]
+            todo = [] if x in known else [a for a in x.args if a not in known]
+            stack.extend(todo)
+            if not todo:
+                stack.pop()
+                if x not in known:
+                    known[x] = self._value(x)
+        return known[e]
+
+    def _value(self, x: Expr) -> int:
+        if x.op == "const":
+            return x.attr  # type: ignore[return-value]
+        if x.op == "var" or x.op not in EXTENT_OPS or x.dtype not in (int64, bool_) or x.lanes != 1:
+            what = "has no value" if x.op == "var" else "is no arithmetic of extents"
+            raise VerifyError(f"{brief(x)} {what}")
+        args = [self._known[a] for a in x.args]
+        if x.op in _DIVISIONS and (args[1] <= 0 or (args[0] < 0 and x.op in ("quo", "rem"))):
+            raise SizeError(f"the extent {self.told(x)} divides {args[0]} by {args[1]}")
+        if x.op == "not":
+            return not args[0] if x.dtype is bool_ else ~args[0]
+        n = _MEANING[x.op](*args)
+        if not fits(n):
+            raise SizeError(f"the extent {self.told(x)} is {n}, which does not fit 63 bits")
+        return n
+
+    def told(self, e: Expr) -> str:
+        """An expression for a message, with the numbers of its variables."""
+        seen, stack = {e}, [e]
+        while stack:
+            more = [a for a in stack.pop().args if a not in seen]
+            seen.update(more)
+            stack += more
+        text = brief(e)
+        text = text if len(text) <= LONGEST else text[:LONGEST] + "..."
+        numbers = ", ".join(f"{v.attr} = {self.env[v]}" for v in self.env if v in seen)
+        return f"{text} (with {numbers})" if numbers else text

@@ -1,0 +1,232 @@
+"""Files that ask for more than they hold: reading takes time in proportion to the file, and at most twice its size plus 64 MB.
+
+Memory is Python's own count, and time the number of calls for n and 2n: neither depends on the machine.
+"""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tengen import load, load_graph
+from tengen.base.errors import FileFormatError
+from tengen.deploy.tensorfile import NO_SUM
+from tengen.ir.plain_json import depth, load_json, weigh
+
+CHILD = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])}
+
+
+def sealed(meta, tensors=None, rest=b"") -> bytes:
+    """A file with a checksum that fits. meta: the table of texts, or the whole header."""
+    header = meta if isinstance(meta, str) else json.dumps({"__metadata__": {**meta, "checksum": NO_SUM}, **(tensors or {})})
+    data = len(raw := header.encode()).to_bytes(8, "little") + raw + rest
+    return data.replace(NO_SUM.encode(), hashlib.sha256(data).hexdigest().encode(), 1)
+
+
+def model(graph: str, tensors=None, rest=b"", **more) -> bytes:
+    return sealed({"format": "tengen-model", "version": "1", "tengen": "0.1", "graph": graph, **more}, tensors, rest)
+
+
+def checkpoint(structure: str) -> bytes:
+    return sealed({"format": "tengen-checkpoint", "version": "1", "tengen": "0.1", "structure": structure})
+
+
+def graph(**parts) -> str:
+    g = {
+        "name": "g",
+        "inputs": [["x", "f32[2]"]],
+        "constants": [],
+        "states": [],
+        "nodes": [],
+        "outputs": [["y", 0]],
+        "checks": [],
+    }
+    return json.dumps({"format": "tengen-graph", "version": 1, "graph": {**g, **parts}}, separators=(",", ":"))
+
+
+def node(op="neg", inputs=(0,), attrs=None, type="f32[2]", where="a.py:3"):
+    return {"op": op, "inputs": list(inputs), "attrs": attrs or {}, "outputs": [["", type]], "where": where}
+
+
+def chain(n):
+    return {"nodes": [node(inputs=[i]) for i in range(n)], "outputs": [["y", n]]}
+
+
+def many_constants(n):
+    table = {f"c{i}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for i in range(n)}
+    return model(graph(constants=[[f"c{i}", "f32[0]"] for i in range(n)]), table)
+
+
+# what a file may hold: n -> the file. All of it loads, or fails for a reason that is found at the end
+FAMILIES = {
+    "nodes": lambda n: model(graph(**chain(n))),
+    "inputs": lambda n: model(graph(inputs=[[f"x{i}", "f32[2]"] for i in range(n)])),
+    "outputs": lambda n: model(graph(outputs=[[f"y{i}", 0] for i in range(n)])),
+    "constants": many_constants,
+    "types": lambda n: model(graph(inputs=[[f"x{i}", f"f32[{i}]"] for i in range(n)])),
+    "symbols": lambda n: model(graph(inputs=[[f"x{i}", f"f32[N{i}]"] for i in range(n)])),
+    "extents": lambda n: model(
+        graph(inputs=[["x", "f32[N]"]], nodes=[node(type="f32[" + ",".join(["N * 2 + N * 3"] * 60) + "]")] * n)
+    ),
+    "operands": lambda n: model(graph(nodes=[node("concat", [0] * n, {"axis": 0}, f"f32[{2 * n}]")])),
+    "keys of attributes": lambda n: model(graph(nodes=[node(attrs={f"k{i}": 0 for i in range(n)})])),
+    "checks": lambda n: model(
+        graph(nodes=[node("any", [0], {"axes": {"tuple": [0]}, "keepdims": False}, "bool[]")], checks=[[1, "IndexOutOfRange", "m", None]] * n)
+    ),
+    "graphs inside": lambda n: model(graph(nodes=[node(attrs={"body": {"graph": json.loads(graph(**chain(n)))["graph"]}})])),
+    "numbers": lambda n: checkpoint('{"list":[' + "1," * n + "1]}"),
+    "lists": lambda n: checkpoint('{"list":[' + '{"list":[]},' * n + "1]}"),
+    "texts": lambda n: checkpoint(json.dumps({"list": [f"a{i}" for i in range(n)]})),
+    "dict": lambda n: checkpoint(json.dumps({"dict": [[f"a{i}", 1] for i in range(n)]})),
+    "tensors": lambda n: sealed({}, {f"t{i}": {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for i in range(n)}),
+    "schedules": lambda n: model(graph(), schedules=json.dumps({f"{i:032x}": "grain(elements=1)" for i in range(n)})),
+}  # fmt: skip
+READERS = {name: load if name in ("numbers", "lists", "texts", "dict", "tensors") else load_graph for name in FAMILIES}
+
+
+def calls(reader, path) -> tuple[int, str]:
+    """How many functions are called, C's too, and what came of it."""
+    n = 0
+
+    def count(frame, event, arg):
+        nonlocal n
+        n += event in ("call", "c_call")
+
+    try:
+        sys.setprofile(count)
+        try:
+            reader(path)
+        finally:
+            sys.setprofile(None)
+    except FileFormatError as e:
+        return n, str(e)
+    return n, "loaded"
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_time_is_linear(name, tmp_path):
+    found = []
+    for n in (100, 100, 400, 800):  # the first imports what reading needs
+        (tmp_path / "f").write_bytes(FAMILIES[name](n))
+        found.append(calls(READERS[name], tmp_path / "f"))
+    assert len({why[:40] for _, why in found}) == 1, found
+    _, (few, _), (some, _), (more, _) = found
+    assert more - some < 1.6 * (some - few) + 200, (
+        "from 400 to 800 not more than 4/3 of what it takes from 100 to 400, and some"
+    )
+
+
+# what no file of this size may hold, or what takes more memory than its text: the file, and what the message says
+HOSTILE = {
+    "objects": (lambda: model("[" + "{}," * 2_000_000 + "{}]"), "too many values for a file of"),
+    "inputs": (lambda: model(graph(inputs=[[f"x{i}", "f32[2]"] for i in range(200_000)])), "too many values"),
+    "nodes": (lambda: model(graph(**chain(60_000))), "too many values"),
+    "schedules": (lambda: model(graph(), schedules="[" + "{}," * 1_000_000 + "{}]"), "its schedules: .*too many values"),
+    "lists": (lambda: checkpoint("[" + "[]," * 1_000_000 + "[]]"), "its structure: .*too many values"),
+    "numbers": (lambda: checkpoint('{"list":[' + "7777," * 2_000_000 + "1]}"), "too many values"),
+    "texts": (lambda: checkpoint(json.dumps({"list": [f"{i}" for i in range(700_000)]})), "too many values"),
+    "keys": (lambda: sealed("{" + ",".join(f'"a{i}":0' for i in range(700_000)) + "}"), "its header: .*too many values"),
+    "tensors": (
+        lambda: sealed({}, {f"t{i}": {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for i in range(100_000)}),
+        "its header: .*too many values",
+    ),
+    "deep": (lambda: checkpoint("[" * 2_000_000), "too many values"),
+    "deep objects": (lambda: checkpoint('{"a":' * 100_000), "nested too deeply"),
+    "quotes": (lambda: checkpoint('"' + '\\"' * 5_000_000), "Unterminated string"),
+    "backslashes": (lambda: checkpoint('"' + "\\\\" * 5_000_000 + '\\"'), "Unterminated string"),
+    "one wide character": (lambda: checkpoint(json.dumps("x" * 20_000_000 + "\U0001f600")), "too many values"),
+    "a wide header": (lambda: sealed('{"__metadata__":{"a":"' + "x" * 9_000_000 + '\U0001f600"}}'), "is not ASCII"),
+    "a long integer": (lambda: checkpoint("1" * 9_000_000), "the integer 1111.*is too large"),
+    "a long float": (lambda: checkpoint("1." + "1" * 9_000_000), "the number 1.11.*is too large, or too long"),
+    "a float beyond all": (lambda: checkpoint("1e400"), "the number 1e400... is too large"),
+    "no number": (lambda: checkpoint("NaN"), "NaN is not JSON"),
+    "a key twice": (lambda: checkpoint('{"dict":[],"dict":[]}'), "a key stands twice"),
+    "a long name": (lambda: model(graph(name="x" * 9_000_000)), "is not a name for a graph"),
+    "a long op": (lambda: model(graph(nodes=[node("x" * 9_000_000)])), "is not a name for an op"),
+    "a long place": (lambda: model(graph(nodes=[node(type="f32[3]", where="x" * 9_000_000)])), "its outputs are"),
+    "a long type": (lambda: model(graph(inputs=[["x", "f32[" + "N+" * 3_000_000 + "N]"]])), "a type has 6000006 characters"),
+    "long extents": (lambda: model(graph(inputs=[["x", "f32[" + "N+" * 300 + "N]"]])), "more than 256 terms"),
+    "a long attribute": (lambda: model(graph(nodes=[node(attrs={"a": "x" * 9_000_000})])), "has 9000000 characters"),
+    "many operands": (lambda: model(graph(nodes=[node("concat", [0] * 100_000, {"axis": 0})])), "operands, 16384 are allowed"),
+    "a long checksum": (
+        lambda: sealed('{"__metadata__":{"checksum":"' + "y" * 9_000_000 + '"}}'), "its checksum is not one"
+    ),
+}  # fmt: skip
+# what is legitimate and large loads, within the same memory
+LARGE = {
+    "nodes": (lambda: model(graph(**chain(12_000))), load_graph),
+    "bytes": (lambda: checkpoint(json.dumps({"bytes": "AAAA" * 5_000_000})), load),
+    "a text": (lambda: checkpoint(json.dumps("字" * 2_000_000 + "," * 5_000_000)), load),
+    "numbers": (lambda: checkpoint('{"list":[' + "1," * 500_000 + "1]}"), load),
+}
+
+MEASURE = """
+import sys, tracemalloc
+import test_large_files as t
+import tengen
+kind, name, path = sys.argv[1:]
+if kind == "HOSTILE":
+    make, why = t.HOSTILE[name]
+    reader = tengen.load if name not in ("a long name",) and b'"tengen-model"' not in make()[:3000] else tengen.load_graph
+else:
+    make, reader = t.LARGE[name]
+data = make()
+size = len(data)
+open(path, "wb").write(data)
+del data
+tracemalloc.start()
+try:
+    reader(path)
+    print("loaded")
+except tengen.base.errors.FileFormatError as e:
+    print(str(e)[:3000].replace("\\n", " "))
+print(tracemalloc.get_traced_memory()[1], size)
+"""
+
+
+def measured(kind, name, path):
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, kind, name, path], capture_output=True, text=True, env=CHILD, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    what, numbers = done.stdout.strip().rsplit("\n", 1)
+    peak, size = map(int, numbers.split())
+    assert peak <= 2 * size + (64 << 20), f"{peak} bytes for a file of {size}"
+    return what
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_memory_of_hostile_files(name, tmp_path):
+    assert re.search(HOSTILE[name][1], measured("HOSTILE", name, tmp_path / "f"))
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_memory_of_large_files(name, tmp_path):
+    assert measured("LARGE", name, tmp_path / "f") == "loaded"
+
+
+# ---- the scale itself
+
+
+def test_strings_are_weighed_as_strings():
+    """What looks like structure inside of a text is text; keys are counted exactly."""
+    for text, pairs in (
+        ('"' + "{}[]," * 1_000_000 + '"', 0), ('{"a": 1, "b" : {"c":"d"}, "e\\"f":[":"]}', 4), ("[]", 0), ('{"a":{"a":{}}}', 2),
+        ('{"\\\\":1,"\\"":2}', 2),
+    ):  # fmt: skip
+        assert weigh(text) == pairs
+        assert load_json(text) == json.loads(text)
+    for text in ('{"a":1,"a":2}', '[{"a":1},{"b":1,"b":1}]', '{"a":{"c":1,"c":2},"b":3}'):
+        with pytest.raises(FileFormatError, match="a key stands twice"):
+            load_json(text)
+    with pytest.raises(FileFormatError, match="too many values"):
+        weigh("[" + "0," * 2_000_000 + "0]")
+    assert weigh("[" + "0," * 2_000_000 + "0]", size=400 << 20) == 0  # a large file may hold many
+
+
+def test_depth():
+    assert [depth(x) for x in (1, [], [1], {"a": [1]}, [[], [[]], {"a": {}}])] == [1, 1, 2, 3, 3]
