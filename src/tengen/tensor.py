@@ -9,7 +9,6 @@ arguments, makes the plan, or hands the call to the trace that is being recorded
 from __future__ import annotations
 
 import datetime
-import itertools
 from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from tengen.base.dtype import DType, bool_, dtype, float32, int64, promote, prom
 from tengen.base.errors import ArgumentError, DTypeError, TraceError, told, user_line
 from tengen.ir.types import TensorType
 from tengen.loops.lang import Expr
+from tengen.nodes import Node
 from tengen.ops.define import REGISTRY, Op, dispatch
 from tengen.runtime import native
 from tengen.runtime.eager import Layout, Plan, exact_key, make_plan
@@ -33,31 +33,7 @@ else:
 
 _plans: dict = {}  # (op, attrs, layouts) -> Plan; swapped for an empty one while a trace is recorded
 _slow_plans: dict = {}  # the same for calls that `run` must not find: their operands are checked first, or one is absent
-_counter = itertools.count()
 _new = object.__new__
-
-
-class Node:
-    """One recorded call: enough to run its gradient rule. `order` increases with time.
-
-    `saved` holds each input's memory, layout and node of that moment: the tensor itself may be changed in place later.
-    """
-
-    __slots__ = ("op", "saved", "attrs", "outputs", "order")
-
-    def __init__(self, op, inputs, attrs, outputs=None):
-        self.op, self.attrs, self.outputs = op, attrs, outputs
-        self.saved = [None if x is None else (x._data, x._layout, x._node) for x in inputs]
-        self.order = next(_counter)
-
-    def inputs(self) -> tuple:
-        """The inputs as they were."""
-        return tuple([None if s is None else _restored(*s) for s in self.saved])
-
-    def parents(self) -> list:
-        """The nodes that made the inputs."""
-        nodes = [s[2] for s in self.saved if s is not None and s[2] is not None]
-        return [n[0] if isinstance(n, tuple) else n for n in nodes]
 
 
 class Tensor(TensorMethods):
