@@ -232,7 +232,7 @@ class Recorder:
 
     def read_grad(self, t: Tensor, g: Tensor | None) -> None:
         """`t.grad` was read: if it is concrete, later runs must read it anew."""
-        if id(t) in self.grads:
+        if id(t) in self.grads or self._local(t):
             return
         self.reads.setdefault(id(t), (t, g is not None, getattr(t, "overflow", None)))
         if g is not None and not isinstance(g._data, Value):
@@ -240,7 +240,13 @@ class Recorder:
 
     def write_grad(self, t: Tensor, before: Tensor | None) -> None:
         """`t.grad` is about to be set."""
+        if self._local(t):
+            return
         self.grads.setdefault(id(t), (t, before, getattr(t, "overflow", None)))
+
+    def _local(self, t: Tensor) -> bool:
+        """Whether a tensor was made while recording, so that runs know nothing of it."""
+        return isinstance(t._data, Value) and id(t) not in self.arguments and id(t) not in self._written
 
     def walks(self, manager: Any) -> None:
         """A `GradManager` is about to compute gradients, and ends."""

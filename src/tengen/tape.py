@@ -17,7 +17,6 @@ from tengen.nodes import Level, Node, is_live, node_of
 from tengen.ops.define import REGISTRY, Op
 from tengen.tensor import Tensor, _restored, dispatch
 
-
 Place = tuple[Node | None, int]  # a node and which of its outputs: what `node_of` gives
 
 

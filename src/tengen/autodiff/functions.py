@@ -81,6 +81,7 @@ def value_and_grad(function: Callable, argnums: int | Sequence[int] = 0) -> Call
                     f"the function's result is {found}, and only a tensor of one element has a gradient; "
                     "help: reduce it with .sum() or .mean(), or use vjp()"
                 )
+            check_outputs([value], [None])
             found = iter(_walked(level, [value], [None], xs, places))
         gs = {i: _mapped(lambda _: next(found), args[i], f"argument {i}") for i in dict.fromkeys(nums)}
         value = value if on_tape(value) else value.detach()
