@@ -46,7 +46,8 @@ LINES = {
     "flip": (F.flip, np.flip),
 }  # fmt: skip
 SHAPES = [((), a) for a in (0, -1, None, ())] + [
-    ((2, 3), ()), ((1,), 0), ((1, 1), None), ((2, 1), 1), ((0,), 0), ((0,), ()), ((0,), None), ((3, 0), 1), ((3, 0), 0), ((0, 3), -1), ((2, 0, 3), (0, 1)),
+    ((2, 3), ()), ((1,), 0), ((1, 1), None), ((2, 1), 1), ((0,), 0), ((0,), ()), ((0,), None), ((3, 0), 1), ((3, 0), 0), ((0, 3), -1),
+    ((2, 0, 3), (0, 1)),
 ]  # fmt: skip
 
 
@@ -88,12 +89,13 @@ def test_axes_with_few_elements(name):
             continue
         f, want = KEEP[name]
         for keep in (False, True):
+            expected = lambda x, a=axis, k=keep, want=want: want(x, axis=a, keepdims=k)
             if none and name in ("max", "min"):
                 for run in (f, trace(f)):
                     with pytest.raises(ShapeError, match=f"the {name} of no elements is not defined"):
                         run(Tensor(np.zeros(shape)), axis=axis, keepdims=keep)
             else:
-                agrees(lambda x, a=axis, k=keep: f(x, axis=a, keepdims=k), lambda x, a=axis, k=keep: want(x, axis=a, keepdims=k), shape)
+                agrees(lambda x, a=axis, k=keep, f=f: f(x, axis=a, keepdims=k), expected, shape)
 
 
 @pytest.mark.parametrize("name", ARG)

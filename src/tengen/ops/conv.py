@@ -96,7 +96,7 @@ def _algorithm(types, a: dict, asked: str) -> str:
                              f"{kernels.winograd.MOST_CHANNELS} channels; help: 'auto'")  # fmt: skip
         if not computed.is_float:
             raise DTypeError(f"algorithm={asked!r} is for floats; help: 'auto'")
-    if asked == "direct" or not fits or any(as_int(d) == 0 for d in x.shape[2:]):
+    if asked == "direct" or not fits or any(as_int(d) == 0 for d in (*x.shape[1:], *w.shape)):
         return "direct"
     if asked != "auto":
         return asked
