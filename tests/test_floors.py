@@ -18,7 +18,7 @@ FLOORS = [
     "functional random autodiff jit tuner",
     "interop deploy",
     "executable profiler tuning",
-    "arrays casting methods overwrite parameter record tape tensor",
+    "arrays casting methods nodes overwrite parameter record tape tensor",
     "runtime",
     "codegen",
     "passes",

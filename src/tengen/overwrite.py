@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from tengen.nodes import node_of
 from tengen.ops.define import REGISTRY, Op, dispatch, with_line
 from tengen.ops.elementwise import astype, where
 from tengen.ops.indexing import index, index_put
@@ -67,7 +68,10 @@ def update(op: Op, inputs: tuple[Tensor | None, ...], attrs: tuple, over: tuple[
     if tracing.active is not None or not one_type or not all(t is not None and _alone(t) for t in targets):
         out = op(*(None if x is None else x.detach() for x in inputs), *attrs)
         for t, new in zip(targets, out if isinstance(out, tuple) else (out,)):
+            node = t._node  # type: ignore[union-attr]
             assign(t, new)
+            if node is not None and node_of(t)[0] is None and getattr(node, "op", node) is None:
+                t._node = node  # an update is not differentiated, and what is attached stays so
         return
 
     def make() -> Callable:

@@ -36,4 +36,5 @@ class Parameter(Tensor):
 
     def __init__(self, data=None, dtype=None, device=None, name: str | None = None):
         super().__init__(data, dtype, device)
+        self._node = None  # it is nobody's result
         self.name = name

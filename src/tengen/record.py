@@ -25,6 +25,7 @@ from tengen.kernels.lowering import Array, Lowering, contiguous_strides, product
 from tengen.kernels.schedule import Schedules
 from tengen.kernels.steps import buffers
 from tengen.loops.lang import Expr, Index, as_int
+from tengen.nodes import node_of, on_tape
 from tengen.ops.define import Op
 from tengen.parameter import Parameter
 from tengen.passes.hoist import hoist
@@ -92,11 +93,14 @@ class Recorder:
         self.reads: dict[int, tuple[Tensor, bool, Tensor | None]] = {}
         self.made: list[ref[Traced]] = []
         self.arguments: dict[int, int] = {}  # id of a stand-in for an argument -> its position
+        self.stand_ins: dict[int, list[Tensor]] = {}  # id of an argument -> what stands in for it, once for each time it was passed
+        self.managers: dict[int, Any] = {}  # the `GradManager`s that record or end in here
+        self.ended: Any = None  # the one of them that began outside
         self.casts: dict = {}  # parameters in other dtypes, for autocast: a value of this recording is used in no other
         self._known: dict[int, Value] = {}  # by the identity of tensors: two may share memory today and differ tomorrow
         self._states: dict[int, State] = {}
         self._keep: list = []
-        self._written: dict[int, tuple[Tensor, Any, Layout]] = {}
+        self._written: dict[int, tuple[Tensor, Any, Layout, Any]] = {}
 
     def __enter__(self) -> Recorder:
         recording_lock.acquire()
@@ -108,8 +112,9 @@ class Recorder:
     def __exit__(self, *exc) -> None:
         tracing.recorder = self._outer
         restore_plans(self._plans)
-        for t, data, layout in self._written.values():
-            t._data, t._layout = data, layout
+        for t, data, layout, node in self._written.values():
+            t._data, t._layout, t._node = data, layout, node
+            on_tape(t)
         for t, before, overflow in self.grads.values():
             t._grad = before
             if isinstance(t, Parameter):
@@ -119,9 +124,10 @@ class Recorder:
     def argument(self, name: str, like: Tensor, type_: TensorType | None = None) -> Tensor:
         """A stand-in for an argument of the traced function. type_: if extents of it are open."""
         t = traced(self.graph.add_input(name, type_ or like._layout.type))
-        t._node = like._node
+        t._node = like._node if on_tape(like) else None
         t._grad = getattr(like, "_grad", None)
         self.arguments[id(t)] = len(self.arguments)
+        self.stand_ins.setdefault(id(like), []).append(t)
         self._keep.append(t)
         return t
 
@@ -221,13 +227,13 @@ class Recorder:
         v = self.value(value)
         if id(target) not in self._written:
             self.value(target)
-            self._written[id(target)] = (target, target._data, target._layout)
-        target._data, target._layout = v, Traced(v.type)
+            self._written[id(target)] = (target, target._data, target._layout, target._node)
+        target._data, target._layout, target._node = v, Traced(v.type), value._node
         return True
 
     def read_grad(self, t: Tensor, g: Tensor | None) -> None:
         """`t.grad` was read: if it is concrete, later runs must read it anew."""
-        if id(t) in self.grads:
+        if id(t) in self.grads or self._local(t):
             return
         self.reads.setdefault(id(t), (t, g is not None, getattr(t, "overflow", None)))
         if g is not None and not isinstance(g._data, Value):
@@ -235,12 +241,41 @@ class Recorder:
 
     def write_grad(self, t: Tensor, before: Tensor | None) -> None:
         """`t.grad` is about to be set."""
+        if self._local(t):
+            return
         self.grads.setdefault(id(t), (t, before, getattr(t, "overflow", None)))
+
+    def _local(self, t: Tensor) -> bool:
+        """Whether a tensor was made while recording, so that runs know nothing of it."""
+        return isinstance(t._data, Value) and id(t) not in self.arguments and id(t) not in self._written
+
+    def walks(self, manager: Any) -> None:
+        """A `GradManager` is about to compute gradients, and ends."""
+        if id(manager) in self.managers:
+            return
+        outside = [*(t for ts in self.stand_ins.values() for t in ts), *self.captured]
+        if self.ended is not None or any(on_tape(t) and node_of(t)[0].op is not None for t in outside):  # type: ignore[union-attr]
+            raise TraceError(
+                f"{user_line()}: backward() goes back into what was calculated before the traced function was called, which runs of the "
+                "trace would not calculate anew; help: `with gm:` and gm.backward() are both inside of the traced function, or both outside"
+            )
+        self.ended = self.managers[id(manager)] = manager
+
+    def open(self, outputs: Sequence[Tensor]) -> bool:
+        """Whether a gradient that is recorded outside may be asked for through the outputs, or through what was written."""
+        return any(on_tape(t) for t in (*outputs, *(target for target, *_ in self._written.values())))
 
     # -- the result ------------------------------------------------------------------------------------------------------
     def finish(self, outputs: Sequence[tuple[str, Tensor]]) -> Graph:
         """Closes the graph."""
-        for target, _, _ in self._written.values():
+        for manager in self.managers.values():
+            if manager.level is not None:
+                manager.release()
+                raise TraceError(
+                    "a GradManager began to record inside of the trace, and did not end there, so that it would know nothing of what runs "
+                    "of the trace compute; help: `with gm:` and gm.backward() are both inside of the traced function, or both outside"
+                )
+        for target, *_ in self._written.values():
             state = self._states[id(target)]
             state.written = None if target._data is state.read else target._data
         for name, t in outputs:

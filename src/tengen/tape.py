@@ -1,8 +1,7 @@
 """The backward walk: from recorded nodes to gradients.
 
-Gradient rules are written in ops, so the walk is itself eager code: inside a trace it is recorded, and with `create_graph`
-it goes
-on the tape and can be differentiated again.
+Gradient rules are written in ops, so the walk is itself eager code: inside a trace it is recorded. Where it runs through what
+other levels may ask for (`tengen.nodes`), it goes on the tape, and they differentiate it again.
 """
 
 from __future__ import annotations
@@ -14,49 +13,39 @@ from typing import Any
 
 from tengen.base.errors import DTypeError, GradientError, ShapeError
 from tengen.casting import casting, casts
+from tengen.nodes import Level, Node, is_live, node_of
 from tengen.ops.define import REGISTRY, Op
-from tengen.tensor import Node, Tensor, dispatch
+from tengen.tensor import Tensor, _restored, dispatch
 
-
-def leaf(t: Tensor) -> Node:
-    """Makes `t` a tensor to which gradients flow; returns its node."""
-    t._node = Node(None, (), ())
-    return t._node
-
-
-def node_of(t: Tensor | None) -> tuple[Node | None, int]:
-    """The node that made a tensor, and which of its outputs the tensor is."""
-    n = None if t is None else t._node
-    return n if isinstance(n, tuple) else (n, 0)
+Place = tuple[Node | None, int]  # a node and which of its outputs: what `node_of` gives
 
 
 def gradients(
-    outputs: Sequence[Tensor], seeds: Sequence[Tensor | None], wanted: Sequence[Tensor], create_graph: bool = False
+    outputs: Sequence[Tensor], seeds: Sequence[Tensor | None], wanted: Sequence[Place], level: Level, again: bool = False
 ) -> list[Tensor | None]:
-    """Gradients of sum(output * seed) with respect to the `wanted` tensors; None where an output does not depend on one.
+    """Gradients of sum(output * seed) with respect to the `wanted` places; None where no output depends on one.
 
     Args:
-        outputs: recorded tensors. seeds: their gradients; None stands for ones, for a float tensor of one element.
-        create_graph: records the walk itself, for gradients of gradients. Otherwise the walk uses the record up: what a call had
-            kept for its gradient is let go as soon as that is known, and nobody can walk there again.
+        outputs: recorded tensors. seeds: their gradients; None stands for ones. wanted: places that `level` has started.
+        again: the same walk may be asked for once more. Otherwise a walk uses the record up: what a call had kept for its gradient
+            is let go as soon as that is known, unless another level may need it.
 
     The walk is the same inside autocast and outside: gradients have the dtypes of what they are gradients of.
     """
     if casting.rule is None:
-        return _gradients(outputs, seeds, wanted, create_graph)
+        return _gradients(outputs, seeds, wanted, level, again)
     with casts(None, None, None):
-        return _gradients(outputs, seeds, wanted, create_graph)
+        return _gradients(outputs, seeds, wanted, level, again)
 
 
 def _gradients(
-    outputs: Sequence[Tensor], seeds: Sequence[Tensor | None], wanted: Sequence[Tensor], create_graph: bool
+    outputs: Sequence[Tensor], seeds: Sequence[Tensor | None], wanted: Sequence[Place], level: Level, again: bool
 ) -> list[Tensor | None]:
     targets: dict[int, list[tuple[int, int]]] = {}  # id of a node -> (position in wanted, which output of the node)
-    for i, t in enumerate(wanted):
-        node, index = node_of(t)
+    for i, (node, index) in enumerate(wanted):
         if node is not None:
             targets.setdefault(id(node), []).append((i, index))
-    useful = _useful([node_of(t)[0] for t in outputs], targets)
+    useful, others = _survey(outputs, targets, level)
     grads: dict[int, dict[int, Tensor]] = {}
     slices: dict[int, dict[int, list[_Part]]] = {}
     nodes: dict[int, Node] = {}
@@ -78,7 +67,7 @@ def _gradients(
         slot[index] = REGISTRY["add"](slot[index], g) if index in slot else g
 
     for t, seed in zip(outputs, seeds, strict=True):
-        give(t, _seed(t) if seed is None else seed if create_graph else seed.detach())
+        give(t, _seed(t, seed, level))
     result: list[Tensor | None] = [None] * len(wanted)
     while heap:
         _, key = heapq.heappop(heap)
@@ -89,10 +78,20 @@ def _gradients(
         for i, index in targets.get(key, ()):
             result[i] = slot.get(index)
         if node.op is not None:
-            _step(node, slot, give, useful, create_graph)
-            if not create_graph:
+            _step(node, slot, give, useful, others)
+            if not again and key not in others:
                 node.saved, node.outputs = [], None
-    return result
+        elif node.saved:
+            give(_restored(*node.saved[0]), slot[0])
+    return cut(result, level)
+
+
+def cut(tensors: Sequence[Any], level: Level) -> list[Any]:
+    """The tensors; off the tape where nobody but `level` may ask for a gradient through them."""
+    if all(t is None or t._node is None for t in tensors):
+        return list(tensors)
+    others = _survey([t for t in tensors if t is not None], {}, level)[1]
+    return [t if t is None or id(node_of(t)[0]) in others else t.detach() for t in tensors]
 
 
 class _Part:
@@ -124,22 +123,39 @@ def _joined(parts: list[_Part]) -> list[Tensor]:
     return [REGISTRY["slice_grad"](p.grad, shape, p.starts, (1,) * len(shape)) for p in parts]
 
 
-def _seed(t: Tensor) -> Tensor:
-    if t.size != 1 or not t.dtype.is_float:
-        raise GradientError(
-            f"the gradient of {t._layout.type!r} needs a seed: only a float tensor of one element has an implied one; "
-            "help: pass dy=, or reduce the output with .sum() or .mean() first"
-        )
-    return REGISTRY["broadcast_to"](Tensor(1.0, t.dtype), t.shape)
+def _seed(t: Tensor, seed: Tensor | None, level: Level) -> Tensor:
+    """The gradient of an output."""
+    return REGISTRY["broadcast_to"](Tensor(1.0, t.dtype), t.shape) if seed is None else cut([seed], level)[0]
 
 
-def _useful(starts: Sequence[Node | None], targets: dict) -> set[int]:
-    """The nodes on a way from an output to a wanted tensor."""
+def check_outputs(outputs: Sequence[Any], seeds: Sequence[Any]) -> None:
+    """GradientError unless the outputs can have gradients, and the seeds can be theirs."""
+    if len(seeds) != len(outputs):
+        raise GradientError(f"{len(outputs)} outputs and {len(seeds)} gradients")
+    for t, seed in zip(outputs, seeds):
+        if not isinstance(t, Tensor) or not t.dtype.is_float:
+            found = repr(t._layout.type) if isinstance(t, Tensor) else f"a {type(t).__name__}"
+            raise GradientError(f"{found} has no gradient; help: only a float tensor has one")
+        if seed is None:
+            continue
+        same = isinstance(seed, Tensor) and seed.dtype.is_float and seed.ndim == t.ndim
+        if not same or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(seed.shape, t.shape)):
+            found = repr(seed._layout.type) if isinstance(seed, Tensor) else f"a {type(seed).__name__}"
+            raise GradientError(f"the gradient of {t._layout.type!r} is given as {found}; help: dy is a float tensor of its shape")
+
+
+def _survey(starts: Sequence[Tensor], targets: dict, level: Level) -> tuple[set[int], set[int]]:
+    """Of the nodes below some tensors (their ids): those on a way to a target, and those that other levels may walk from."""
     useful: dict[int, bool] = {}
-    stack = [n for n in starts if n is not None]
+    others: dict[int, bool] = {}
+    stack = [n for t in starts if (n := node_of(t)[0]) is not None]
     while stack:
         n = stack[-1]
         if id(n) in useful:
+            stack.pop()
+            continue
+        if n.order < level.order:  # the level's own nodes are younger
+            useful[id(n)], others[id(n)] = False, is_live(n)
             stack.pop()
             continue
         below = n.parents()
@@ -147,9 +163,11 @@ def _useful(starts: Sequence[Node | None], targets: dict) -> set[int]:
         if todo:
             stack.extend(todo)
             continue
-        useful[id(n)] = id(n) in targets or any(useful[id(m)] for m in below)
+        useful[id(n)] = id(n) in targets or any([useful[id(m)] for m in below])
+        started = n.op is None and n.level is not None and n.level.active and n.level is not level
+        others[id(n)] = started or any([others[id(m)] for m in below])
         stack.pop()
-    return {k for k, v in useful.items() if v}
+    return {k for k, v in useful.items() if v}, {k for k, v in others.items() if v}
 
 
 def _fit_dtype(g: Tensor, t: Tensor) -> Tensor:
@@ -169,11 +187,12 @@ def _call_facts(op: Op, attrs: tuple, types: tuple) -> tuple[dict[str, Any], int
     return canonical, None if op.kind == "composite" else len(op.infer_types(types, canonical))
 
 
-def _step(node: Node, slot: dict[int, Tensor], give: Any, useful: set[int], create_graph: bool) -> None:
-    """Runs one node's gradient rule and hands its results on."""
+def _step(node: Node, slot: dict[int, Tensor], give: Any, useful: set[int], others: set[int]) -> None:
+    """Runs one node's gradient rule and hands its results on. The rule is recorded where it uses what other levels may walk."""
     op: Op = node.op
-    saved = node.inputs()
-    inputs = saved if create_graph else tuple(None if x is None else x.detach() for x in saved)
+    saved = tuple([None if s is None else _restored(*s) for s in node.saved])
+    taped = id(node) in others
+    inputs = tuple([None if x is None else x if taped and id(node_of(x)[0]) in others else _off(x) for x in saved])
     types = tuple([None if x is None else x._layout.type for x in inputs])
     try:
         attrs, n_outs = _call_facts(op, node.attrs, types)
@@ -191,7 +210,7 @@ def _step(node: Node, slot: dict[int, Tensor], give: Any, useful: set[int], crea
         results = dict(zip(wants, composite_vjp(same, g, inputs, attrs, wants)))
     else:
         if op.saves_output:
-            results = tuple(_output(o, node, i) for i, o in enumerate(node.outputs)) if create_graph else node.outputs
+            results = tuple(_output(o, node, i) for i, o in enumerate(node.outputs)) if taped else node.outputs
             attrs = attrs | {"out": results[0] if len(results) == 1 else results}
         if op.name == "strided_slice" and all(s == 1 for s in attrs["steps"]):
             return give(saved[0], _Part(_fit_dtype(g, saved[0]), tuple(inputs[0].shape), tuple(attrs["starts"])))
@@ -202,6 +221,10 @@ def _step(node: Node, slot: dict[int, Tensor], give: Any, useful: set[int], crea
         gi = gi() if callable(gi) and not isinstance(gi, Tensor) else gi
         if gi is not None:
             give(saved[i], gi)
+
+
+def _off(x: Tensor) -> Tensor:
+    return x if x._node is None else _restored(x._data, x._layout, None)
 
 
 def composite_vjp(op: Op, g: Any, inputs: Sequence[Tensor | None], attrs: dict, wants: tuple[int, ...]) -> tuple:
@@ -245,16 +268,13 @@ def _vjp_op(op: Op) -> Op:
 
     def body(*args, of, wants, n_grads):
         gs, xs = args[:n_grads], args[n_grads:]
-        copies = list(xs)
-        for i in wants:  # a node of its own for each, which keeps its link to what lies below: gradients of gradients
-            copies[i] = REGISTRY["broadcast_to"](xs[i], xs[i].shape)
-            if copies[i]._node is None:
-                copies[i] = copies[i].detach()
-                leaf(copies[i])
-        out = call_body(op, tuple(copies), dict(of))
-        outs = out if isinstance(out, tuple) else (out,)
-        pairs = [(o, s) for o, s in zip(outs, gs) if s is not None and o._node is not None]
-        found = gradients([o for o, _ in pairs], [s for _, s in pairs], [copies[i] for i in wants], create_graph=True)
+        with Level() as level:
+            copies = [level.copy(x) if i in wants else x for i, x in enumerate(xs)]
+            out = call_body(op, tuple(copies), dict(of))
+            outs = out if isinstance(out, tuple) else (out,)
+            pairs = [(o, s) for o, s in zip(outs, gs) if s is not None and o._node is not None]
+            places = [node_of(copies[i]) for i in wants]
+            found = gradients([o for o, _ in pairs], [s for _, s in pairs], places, level)
         zeros = [REGISTRY["broadcast_to"](Tensor(0.0, copies[i].dtype), copies[i].shape) for i in wants]
         r = tuple(z if f is None else f for f, z in zip(found, zeros))
         return r if len(r) != 1 else r[0]

@@ -9,7 +9,6 @@ arguments, makes the plan, or hands the call to the trace that is being recorded
 from __future__ import annotations
 
 import datetime
-import itertools
 from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -19,9 +18,10 @@ import numpy as np
 from tengen import ops  # noqa: F401  (registers all ops)
 from tengen.arrays import array_over, as_array, buffer_over, check_device, dense, new_buffer, scalar_array
 from tengen.base.dtype import DType, bool_, dtype, float32, int64, promote, promote_scalar
-from tengen.base.errors import ArgumentError, DTypeError, TraceError, told, user_line
+from tengen.base.errors import ArgumentError, DTypeError, GradientError, TraceError, told, user_line
 from tengen.ir.types import TensorType
 from tengen.loops.lang import Expr
+from tengen.nodes import Node, on_tape
 from tengen.ops.define import REGISTRY, Op, dispatch
 from tengen.runtime import native
 from tengen.runtime.eager import Layout, Plan, exact_key, make_plan
@@ -33,38 +33,14 @@ else:
 
 _plans: dict = {}  # (op, attrs, layouts) -> Plan; swapped for an empty one while a trace is recorded
 _slow_plans: dict = {}  # the same for calls that `run` must not find: their operands are checked first, or one is absent
-_counter = itertools.count()
 _new = object.__new__
-
-
-class Node:
-    """One recorded call: enough to run its gradient rule. `order` increases with time.
-
-    `saved` holds each input's memory, layout and node of that moment: the tensor itself may be changed in place later.
-    """
-
-    __slots__ = ("op", "saved", "attrs", "outputs", "order")
-
-    def __init__(self, op, inputs, attrs, outputs=None):
-        self.op, self.attrs, self.outputs = op, attrs, outputs
-        self.saved = [None if x is None else (x._data, x._layout, x._node) for x in inputs]
-        self.order = next(_counter)
-
-    def inputs(self) -> tuple:
-        """The inputs as they were."""
-        return tuple([None if s is None else _restored(*s) for s in self.saved])
-
-    def parents(self) -> list:
-        """The nodes that made the inputs."""
-        nodes = [s[2] for s in self.saved if s is not None and s[2] is not None]
-        return [n[0] if isinstance(n, tuple) else n for n in nodes]
 
 
 class Tensor(TensorMethods):
     """An n-dimensional array that computes with Tengen's kernels.
 
     Args:
-        data: a number, nested sequences, a NumPy array or a Tensor; it is copied.
+        data: a number, nested sequences, a NumPy array or a Tensor; it is copied, and a Tensor's copy stays on the tape.
         dtype: the element type; default: that of `data`, where Python floats give float32 and ints int64 (as in MegEngine's
             users' code ``Tensor([1.0])`` is float32).
         device: "cpu" (also "cpu0", "xpux"); the only device so far.
@@ -85,10 +61,12 @@ class Tensor(TensorMethods):
         if device is not None:
             check_device(device)
         if not isinstance(data, Tensor):
+            _refuse_taped(data)
             made = from_numpy(as_array(data, dtype))
         else:
             made = data.detach() if dtype is None else REGISTRY["astype"](data, dtype)
-        self._data, self._layout, self._node = made._data, made._layout, None
+        self._data, self._layout = made._data, made._layout
+        self._node = data._node if isinstance(data, Tensor) and dtype is None else made._node
 
     # -- what it is ------------------------------------------------------------------------------------------------------
     @property
@@ -208,7 +186,8 @@ class Tensor(TensorMethods):
     def __copy__(self):
         t = type(self).__new__(type(self))
         same = self.detach()
-        t._data, t._layout, t._node = same._data, same._layout, None  # values: a write will copy
+        t._data, t._layout = same._data, same._layout  # values: a write will copy
+        t._node = self._node if type(self) is Tensor else None
         if hasattr(self, "__dict__"):
             t.__dict__.update(self.__dict__)
         return t
@@ -234,6 +213,18 @@ class Tensor(TensorMethods):
     def __mul__(self, other: Any) -> Tensor: return _binary(_mul, self, other)  # fmt: skip
 
     def __truediv__(self, other: Any) -> Tensor: return _binary(_div, self, other)  # fmt: skip
+
+
+def _refuse_taped(data) -> None:
+    """GradientError for numbers among which is a tensor whose gradient is asked for."""
+    if isinstance(data, (list, tuple)):
+        for v in data:
+            _refuse_taped(v)
+    elif isinstance(data, Tensor) and data.dtype.is_float and on_tape(data):
+        raise GradientError(
+            f"the numbers of {data._layout.type!r} are asked for, and its gradient, which is being recorded, would be lost; "
+            "help: join tensors with functional.stack() or concat(); or detach() it first"
+        )
 
 
 def _restored(data, layout, node) -> Tensor:
@@ -470,6 +461,7 @@ def _plain(a):
     if isinstance(a, np.generic):
         return a.item()
     if isinstance(a, Tensor):
+        _refuse_taped(a)
         return _plain(a.tolist())
     if isinstance(a, (np.dtype, type)) and a is not None:
         return dtype(a)

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from threading import get_ident
 from typing import Any
+from weakref import ref
 
 from tengen.base.errors import GradientError
+from tengen.nodes import Level
 from tengen.ops.define import REGISTRY
-from tengen.tape import gradients, leaf
-from tengen.tensor import Tensor, _restored
-
-_active: list[GradManager] = []
+from tengen.tape import Place, check_outputs, gradients
+from tengen.tensor import Tensor, tracing
 
 
-def _nested() -> bool:
-    """Whether the calling thread records with more than one manager, so that a backward walk is itself to be recorded."""
-    return sum(m._thread == get_ident() for m in _active) > 1
+class _Attached:
+    """One attached tensor, which is held weakly."""
+
+    __slots__ = ("tensor", "callbacks", "place", "stand_ins")
+
+    def __init__(self, tensor: ref[Tensor]):
+        self.tensor = tensor
+        self.callbacks: list[Callable] = []
+        self.place: Place = (None, 0)  # on the tape, while the manager records
+        self.stand_ins: list[Tensor] = []  # for an argument of a function that is being traced
 
 
 class GradManager:
     """Computes gradients of what is calculated in its ``with`` block with respect to attached tensors.
 
-    The gradient is added to each tensor's ``grad`` (None before the first).
+    The gradient is added to each tensor's ``grad`` (None before the first). Managers and `autodiff.grad` nest: each gets the
+    gradients of what was calculated in its own block, and where blocks lie in one another, gradients of the inner one can be
+    differentiated by the outer one. A manager does not keep the attached tensors alive.
 
     >>> from tengen import Tensor, autodiff
     >>> x = Tensor([1.0, 2.0])
@@ -34,78 +42,104 @@ class GradManager:
     """
 
     def __init__(self) -> None:
-        self._attached: dict[int, tuple[Tensor, list[Callable]]] = {}
-        self._before: list[tuple[Tensor, Any]] | None = None
-        self._leaves: dict[int, Tensor] = {}
-        self._thread = 0
+        self._attached: dict[int, _Attached] = {}
+        self.level: Level | None = None  # while it records
+        self.version = 0  # counts what was attached
 
     def attach(self, tensors: Tensor | Iterable[Tensor], callbacks: Callable | Sequence[Callable] | None = None) -> GradManager:
-        """Tensors whose gradients are wanted; each callback gets (tensor, gradient) and may return another gradient."""
+        """Tensors whose gradients are wanted; each callback gets (tensor, gradient) and may return another gradient.
+
+        While the manager records, a tensor counts from then on: what was calculated of it before gives it no gradient, unless it is
+        itself a result of the block.
+        """
         tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
         calls = [] if callbacks is None else [callbacks] if callable(callbacks) else list(callbacks)
+        self.version += 1
         for t in tensors:
             if not isinstance(t, Tensor):
                 raise TypeError(f"attach() takes tensors, got a {type(t).__name__}")
             if not t.dtype.is_float:
                 raise GradientError(f"a tensor of {t.dtype} has no gradient; help: attach float tensors")
-            self._attached.setdefault(id(t), (t, []))[1].extend(calls)
-            if self._before is not None and not any(x is t for x, _ in self._before):
-                self._start(t)
+            entry = self._attached.get(id(t))
+            if entry is None:
+
+                def forget(_, entries=self._attached, key=id(t)):
+                    entries.pop(key, None)
+
+                entry = self._attached[id(t)] = _Attached(ref(t, forget))
+            entry.callbacks.extend(calls)
+            if self.level is not None and entry.place[0] is None:
+                self._start(t, entry)
         return self
 
     def attached_tensors(self) -> list[Tensor]:
-        """The tensors whose gradients are wanted."""
-        return [t for t, _ in self._attached.values()]
+        """The tensors whose gradients are wanted, those of them that still exist."""
+        return [t for t, _ in self._entries()]
 
-    def _start(self, t: Tensor) -> None:
-        self._before.append((t, t._node))  # type: ignore[union-attr]
-        if t._node is None:
-            leaf(t)
-        self._leaves[id(t)] = _restored(None, t._layout, t._node)  # its place on the tape, should it be changed in place
+    def _entries(self) -> list[tuple[Tensor, _Attached]]:
+        return [(t, a) for a in list(self._attached.values()) if (t := a.tensor()) is not None]
+
+    def callbacks_of(self, t: Tensor) -> tuple[Callable, ...] | None:
+        """The callbacks that a tensor was attached with; None where it is not attached."""
+        entry = self._attached.get(id(t))
+        return None if entry is None else tuple(entry.callbacks)
+
+    def _start(self, t: Tensor, entry: _Attached) -> None:
+        if tracing.recorder is not None:
+            entry.stand_ins = tracing.recorder.stand_ins.get(id(t), [])
+        entry.place = self.level.start(t, *entry.stand_ins)  # type: ignore[union-attr]
 
     def record(self) -> GradManager:
         """Starts recording; `backward` or `release` ends it. ``with gm:`` does both."""
-        if self._before is not None:
+        if self.level is not None:
             raise GradientError("this GradManager records already; help: call backward() or release() first")
-        self._before, self._thread = [], get_ident()
-        _active.append(self)
-        for t, _ in self._attached.values():
-            self._start(t)
+        if tracing.recorder is not None:
+            tracing.recorder.managers[id(self)] = self
+        self.level = Level()
+        for t, entry in self._entries():
+            self._start(t, entry)
         return self
 
     def release(self) -> None:
         """Stops recording and forgets what was recorded."""
-        if self._before is None:
+        if self.level is None:
             return
-        for t, node in self._before:
-            t._node = node
-        self._before = None
-        self._leaves = {}
-        _active.remove(self)
+        self.level.end()
+        self.level = None
+        for entry in list(self._attached.values()):
+            entry.place, entry.stand_ins = (None, 0), []
 
     def backward(self, y: Tensor | Sequence[Tensor] | None = None, dy: Tensor | Sequence[Tensor] | None = None) -> None:
-        """Adds the gradients of y (weighted by dy; 1 for a y of one element) to the attached tensors' ``grad``; ends recording.
+        """Adds the gradients of y to the attached tensors' ``grad``; ends recording.
 
-        What calls had kept for their gradients is let go meanwhile, unless another manager records this walk.
+        Args:
+            y: a tensor of any shape, or several. dy: the gradient of each y, of its shape; default: ones, so that the gradient of a
+                y of several elements is that of its sum.
 
-        Errors: `GradientError` when nothing is being recorded, or a y of several elements comes without dy.
+        What calls had kept for their gradients is let go meanwhile, unless another gradient that is being recorded may need it.
+
+        Errors: `GradientError` when nothing is being recorded, for a y that is no float tensor, and for a dy of another shape.
         """
-        if self._before is None:
+        if self.level is None:
             raise GradientError("nothing is being recorded; help: compute inside `with gm:`, or call gm.record() first")
+        if tracing.recorder is not None:
+            tracing.recorder.walks(self)
         ys = [] if y is None else [y] if isinstance(y, Tensor) else list(y)
-        seeds: list[Any] = [None] * len(ys) if dy is None else [dy] if isinstance(dy, Tensor) else list(dy)
-        if len(seeds) != len(ys):
-            raise GradientError(f"{len(ys)} outputs and {len(seeds)} gradients")
-        tensors = self.attached_tensors()
-        found = gradients(ys, seeds, [self._leaves[id(t)] for t in tensors], create_graph=_nested())
+        seeds: list[Any] = [None] * len(ys) if dy is None else list(dy) if isinstance(dy, (list, tuple)) else [dy]
+        check_outputs(ys, seeds)
+        entries = [(t, list(e.stand_ins), list(e.callbacks), e.place) for t, e in self._entries()]
+        found = gradients(ys, seeds, [place for *_, place in entries], self.level)
         self.release()
-        for t, g in zip(tensors, found):
-            for callback in self._attached[id(t)][1]:
+        for (t, stand_ins, callbacks, _), g in zip(entries, found):
+            shown = stand_ins[0] if stand_ins else t  # a traced function knows its argument by what stands in for it
+            for callback in callbacks:
                 if g is not None:
-                    r = callback(t, g)
+                    r = callback(shown, g)
                     g = g if r is None else r
             if g is not None:
-                t.grad = g if t.grad is None else REGISTRY["add"](t.grad, g)
+                g = g if shown.grad is None else REGISTRY["add"](shown.grad, g)
+                for x in stand_ins or [t]:
+                    x.grad = g
 
     def __enter__(self) -> GradManager:
         return self.record()

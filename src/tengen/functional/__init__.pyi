@@ -221,7 +221,7 @@ def logsigmoid(x: TensorLike) -> Tensor:
 def logsoftmax(inp: TensorLike, axis: int | Sequence[int] | None = -1) -> Tensor:
     """log(softmax(x)), without overflow."""
 def logsumexp(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """log(sum(exp(x))), without overflow: the largest element is taken out first."""
+    """log(sum(exp(x))), without overflow: the largest element is taken out first. -inf where there are none."""
 def max(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The largest element; a NaN wins. The gradient is shared by equal largest elements. An empty one is an error."""
 def maximum(x: TensorLike, y: TensorLike) -> Tensor:

@@ -101,7 +101,8 @@ def conv_transpose2d(
     conv_mode: str = "cross_correlation", compute_mode: str = "default",
 ) -> Tensor:  # fmt: skip
     """Transposed convolution: (N, C, H, W), (C, O, KH, KW) or with groups (G, C/G, O/G, KH, KW), bias (1, O, 1, 1) ->
-    (N, O, (H - 1) stride - 2 padding + dilation (KH - 1) + 1 + output_padding, ...)."""
+    (N, O, (H - 1) stride - 2 padding + dilation (KH - 1) + 1 + output_padding, ...). output_padding is less than the stride or the
+    dilation."""
     return _transposed(inp, weight, bias, stride, padding, output_padding, dilation, groups, conv_mode, 2)
 
 

@@ -26,7 +26,7 @@ class Repeat:
         recording: what is run. extents: the numbers of its open extents. single: whether its one output is all that a call gives.
     """
 
-    __slots__ = ("recording", "extents", "single", "_call", "_states", "_written", "_plain", "_borrowed")
+    __slots__ = ("recording", "extents", "single", "_call", "_states", "_written", "_plain", "_borrowed", "_managers")
 
     def __init__(self, recording: Recording, extents: tuple[int, ...]):
         self.recording, self.extents = recording, extents
@@ -37,11 +37,13 @@ class Repeat:
         self._written = [recording.states[i] for i in recording.run.written]
         self._plain = not (self._states or recording.guards)  # a function of its arguments alone
         self._borrowed = native.borrowed
+        self._managers = [(m, m.version) for m in recording.managers]
 
     @staticmethod
     def serves(r: Recording, leaves: Sequence[Tensor]) -> bool:
         """Whether calls of a recording can be repeated: nothing of it stands in for an argument or is on the tape."""
         named = any(isinstance(t, int) for t, _, _ in (*r.grads, *r.guards))
+        named = named or any(a is not None for known in r.attached for a in known[: len(leaves)])
         return not (r.open or named or r.owners or any(r.taped)) and all(x._layout.contiguous for x in leaves)
 
     def run(self, args: Sequence[Tensor]) -> list[Tensor] | None:
@@ -49,6 +51,9 @@ class Repeat:
         buffers = [x._data for x in args if x._node is None]
         if len(buffers) != len(args) or not (self._plain or self._ready()):
             return None
+        for m, version in self._managers:
+            if m.version != version or any([m.callbacks_of(x) is not None for x in args]):
+                return None
         if self._states:
             buffers += [t._data for t, _ in self._states]
         return self._call(buffers, self.extents)

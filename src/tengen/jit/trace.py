@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tengen.autodiff import GradManager
 from tengen.base.config import config
 from tengen.base.errors import TraceError, Undecided
 from tengen.casting import casting
@@ -28,10 +29,12 @@ from tengen.jit.dynamic import DynamicAxes, undecided
 from tengen.jit.leaks import warn_of_leaks, young_objects
 from tengen.jit.naming import tensor_names
 from tengen.jit.repeat import Repeat
+from tengen.nodes import on_tape
 from tengen.overwrite import own
 from tengen.parameter import Parameter
 from tengen.passes.extents import at_extents
 from tengen.record import Recorder
+from tengen.tape import cut
 from tengen.tensor import Tensor, contiguous, from_numpy, tracing
 
 
@@ -107,6 +110,17 @@ def _of(t: Tensor | int, leaves: Sequence[Tensor]) -> Tensor:
     return leaves[t] if isinstance(t, int) else t
 
 
+def _attached(managers: Sequence[GradManager], tensors: Sequence[Tensor]) -> list[list]:
+    """For each manager and tensor: the callbacks that it was attached with, and the first place where the same tensor stands; None
+    where it is not attached."""
+    found: list[list] = []
+    for m in managers:
+        first: dict[int, int] = {}
+        calls = [m.callbacks_of(x) for x in tensors]
+        found.append([c if c is None else (first.setdefault(id(x), i), c) for i, (x, c) in enumerate(zip(tensors, calls))])
+    return found
+
+
 @dataclass
 class Recording:
     """One recorded and compiled signature."""
@@ -127,6 +141,9 @@ class Recording:
     baked: dict[str, Tensor] = field(default_factory=dict)  # captured as constants, by name
     run: Executable | None = None
     extents: tuple[str, ...] = ()  # names of the open extents, in the executable's order
+    managers: list[GradManager] = field(default_factory=list)  # those that recorded inside
+    attached: list[list] = field(default_factory=list)  # and what they knew of arguments and states
+    ended: GradManager | None = None  # began to record outside
 
     def state(self, i: int, leaves: Sequence[Tensor]) -> Tensor:
         """The tensor that holds state i now."""
@@ -141,7 +158,13 @@ class Recording:
         states = [self.state(i, leaves) for i in range(len(self.states))]
         if any(s._layout.type is not t.read.type for s, t in zip(states, self.graph.states.values())):
             return False
-        return [x._node is not None for x in (*leaves, *states)] == self.taped
+        if self.managers and _attached(self.managers, (*leaves, *self.states)) != self.attached:
+            return False
+        if self.ended is None:
+            return [x._node is not None and on_tape(x) for x in (*leaves, *states)] == self.taped
+        if self.ended.level is None:
+            return False
+        return [x._node is not None for x in cut([*leaves, *states], self.ended.level)] == self.taped
 
 
 class trace:
@@ -300,7 +323,6 @@ class trace:
             result = self.function(*args, **kwargs)
             outs: list[Tensor] = []
             result_key = flatten(result, outs)
-            on_tape = any(o._node is not None for o in outs)
             grads = []
             guards = {id(t): (_ref(t, rec), there, overflow) for t, there, overflow in rec.reads.values()}
             for t, old, overflow in rec.grads.values():
@@ -309,13 +331,15 @@ class trace:
                 grads.append((_ref(t, rec), g is not None, getattr(t, "overflow", None)))
                 if g is not None:
                     outs.append(g)
+            open_ = rec.open(outs)
             n_results = len(outs) - sum(there for _, there, _ in grads)
             graph = rec.finish([(f"output{i}", o) for i, o in enumerate(outs)])
         owners = {i: _ref(rec.owners[id(t)], rec) for i, t in enumerate(rec.captured) if id(t) in rec.owners}
-        taped = [x._node is not None for x in (*leaves, *rec.captured)]
+        taped = [on_tape(x) for x in (*leaves, *rec.captured)]
+        managers = list(rec.managers.values())
         r = Recording(
-            graph, rec.captured, owners, grads, list(guards.values()), taped, on_tape and any(taped), result_key, n_results,
-            _objects(structure), rec.baked,
+            graph, rec.captured, owners, grads, list(guards.values()), taped, open_, result_key, n_results,
+            _objects(structure), rec.baked, managers=managers, attached=_attached(managers, (*leaves, *rec.captured)), ended=rec.ended,
         )  # fmt: skip
         return r, rec.made
 
@@ -340,6 +364,8 @@ class trace:
 
     def _finish(self, r: Recording, leaves: Sequence[Tensor], made: list[Tensor]) -> Any:
         """Gives tensors the gradients of a run; returns the function's result."""
+        if r.ended is not None:
+            r.ended.release()
         if r.grads:
             extra = iter(made[r.n_results :])
             for t, there, overflow in r.grads:

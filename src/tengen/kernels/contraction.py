@@ -65,6 +65,8 @@ def contract(
     """
     if any(as_int(d) == 0 for d in out.shape):
         return
+    if any(as_int(d) == 0 for d in a.shape[g + m :]):  # no terms: nothing is looked at, not the image's border either
+        border, pairs = None, False
     if g == 0 and chunk is None and not zeros and (parts := chunk_axes(a.shape[m:], out.shape[:m], out.shape[m:])) is not None:
         return by_chunks(lo, a, b, out, m, n, parts, epilogue, name, border, pairs)
     p = normalise(a, b, out, g, m, k, n, epilogue, chunk, name, border, pairs, zeros)

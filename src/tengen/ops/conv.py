@@ -41,7 +41,7 @@ from tengen.ops.conv_parts import (
 )
 from tengen.ops.define import Case, composite, primitive, with_epilogue
 from tengen.ops.elementwise import add
-from tengen.ops.shape import reshape
+from tengen.ops.shape import reshape, strided_slice
 
 if TYPE_CHECKING:
     from tengen.kernels.strips import Window
@@ -96,7 +96,7 @@ def _algorithm(types, a: dict, asked: str) -> str:
                              f"{kernels.winograd.MOST_CHANNELS} channels; help: 'auto'")  # fmt: skip
         if not computed.is_float:
             raise DTypeError(f"algorithm={asked!r} is for floats; help: 'auto'")
-    if asked == "direct" or not fits or any(as_int(d) == 0 for d in x.shape[2:]):
+    if asked == "direct" or not fits or any(as_int(d) == 0 for d in (*x.shape[1:], *w.shape)):
         return "direct"
     if asked != "auto":
         return asked
@@ -275,6 +275,8 @@ def _(y, w, like, stride, padding, dilation, groups, output_padding, algorithm="
     if like is not None:
         _check_gradient(like, w, y, stride=stride, padding=padding, dilation=dilation, groups=groups)
         return TensorType([y.shape[0], c * groups, *like.shape[2:]], _check_dtypes(y, w))
+    if any(not 0 <= op < max(s, d) for op, s, d in zip(output_padding, stride, dilation)):
+        raise ShapeError(f"output_padding={output_padding} must be at least 0, and less than the stride {stride} or the dilation {dilation}")
     space = [(p - 1) * s - 2 * pad + d * (kk - 1) + 1 + op
              for p, kk, s, pad, d, op in zip(y.shape[2:], k, stride, padding, dilation, output_padding)]  # fmt: skip
     if any(isinstance(s, int) and s < 1 for s in space):
@@ -367,7 +369,19 @@ def _by_phases(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, di
 @conv_transposed.vjp
 def _(g, y, w, like, output_padding, algorithm, **a):
     weights = _of_weights(algorithm)
-    return (lambda: conv(g, w, **a, algorithm=algorithm)), (lambda: conv_weight_grad(g, y, w, **a, algorithm=weights)), None
+    more = any(p >= s for p, s in zip(output_padding, a["stride"]))  # pixels that a convolution would look at once more
+    return (
+        lambda: _first_pixels(conv(g, w, **a, algorithm=algorithm), y, more),
+        lambda: conv_weight_grad(g, y, w, **a, algorithm=weights),
+        None,
+    )
+
+
+def _first_pixels(x, like, more: bool = False):
+    """The pixels of an image that another one also has. more: x is known to have more of them."""
+    if not more and not any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(x.shape, like.shape)):
+        return x
+    return strided_slice(x, (0,) * x.ndim, (*x.shape[:2], *like.shape[2:]), (1,) * x.ndim)
 
 
 @primitive
@@ -438,7 +452,7 @@ def _(lo, ins, outs, stride, padding, dilation, groups, algorithm="direct", prec
 
 @conv_weight_grad.vjp
 def _(gw, x, g, like, **a):
-    return (lambda: conv_transposed(g, gw, x, **a)), (lambda: conv(x, gw, **a)), None
+    return (lambda: conv_transposed(g, gw, x, **a)), (lambda: _first_pixels(conv(x, gw, **a), g)), None
 
 
 @composite

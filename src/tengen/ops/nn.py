@@ -16,7 +16,7 @@ from tengen.loops.lang import as_int, cast, equal
 from tengen.ops.define import Case, Violation, composite, dispatch, lookup, primitive
 from tengen.ops.elementwise import add, astype, div, exp, mul, sub
 from tengen.ops.indexing import outside
-from tengen.ops.reduce import count, logsumexp, max_, mean, sum_, to_float
+from tengen.ops.reduce import count, logsumexp, max_, mean, no_elements, sum_, to_float
 from tengen.ops.shape import normalize_axes, normalize_axis, reshape
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ def softmax(inp: Tensor, axis: int | Sequence[int] | None = -1) -> Tensor:
     """exp(x) divided by its sum along `axis`, without overflow: the largest element is taken out first."""
     inp = to_float(inp)
     axes = normalize_axes(axis, len(inp.shape))
+    if no_elements(inp.shape, axes):
+        return exp(inp)
     e = exp(sub(inp, max_(inp, axes, True)))
     return div(e, sum_(e, axes, True))
 
@@ -49,6 +51,8 @@ def logsoftmax(inp: Tensor, axis: int | Sequence[int] | None = -1) -> Tensor:
     """log(softmax(x)), without overflow."""
     inp = to_float(inp)
     axes = normalize_axes(axis, len(inp.shape))
+    if no_elements(inp.shape, axes):
+        return exp(inp)
     shifted = sub(inp, max_(inp, axes, True))
     return sub(shifted, lookup("log")(sum_(exp(shifted), axes, True)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,13 +11,14 @@ from tengen import kernels
 from tengen.base.dtype import int64, uint64
 from tengen.base.errors import ShapeError
 from tengen.ir.types import TensorType
+from tengen.kernels.lowering import Array
 from tengen.kernels.source import Elementwise, Leaf
 from tengen.loops.lang import as_int, cast
 from tengen.ops.define import Case, Op, dispatch, lookup, primitive, shorthand
 from tengen.ops.elementwise import add, mul
 from tengen.ops.indexing import scatter
 from tengen.ops.joining import narrow
-from tengen.ops.shape import normalize_axis, slice_grad
+from tengen.ops.shape import line_axis, slice_grad
 from tengen.ops.views import flip
 
 if TYPE_CHECKING:
@@ -44,20 +46,24 @@ def cumprod(inp: Tensor, axis: int, exclusive: bool = False, reverse: bool = Fal
     """
 
 
+def _lines(arrays: Sequence[Array]) -> list[Array]:
+    """0-d arrays as lines of one element."""
+    return [a if a.ndim else Array(a.id, a.dtype, (1,), (1,), a.offset) for a in arrays]
+
+
 def _scan(op: Op, combine: str) -> None:
     @op.canon
     def _(types, axis, exclusive, reverse):
-        return {"axis": normalize_axis(axis, types[0].ndim), "exclusive": bool(exclusive), "reverse": bool(reverse)}
+        return {"axis": line_axis(axis, types[0].ndim), "exclusive": bool(exclusive), "reverse": bool(reverse)}
 
     @op.infer
     def _(x, axis, exclusive, reverse):
-        if not x.ndim:
-            raise ShapeError("a 0-d tensor has no axis")
         return TensorType(x.shape, x.dtype if x.dtype.is_float else uint64 if x.dtype.kind == "u" else int64)
 
     @op.lower
     def _(lo, ins, outs, axis, exclusive, reverse):
         d = outs[0].dtype.compute
+        ins, outs = _lines(ins), _lines(outs)
         s = Leaf(ins[0])
         if s.dtype is not d:
             s = Elementwise(lambda v: cast(v, d), [s], s.shape, d)
@@ -75,6 +81,8 @@ def _(g, x, axis, exclusive, reverse):
 
 @cumprod.vjp
 def _(g, x, axis, exclusive, reverse):
+    if not x.ndim:
+        return lookup("zeros_like")(g) if exclusive else g
     if reverse:
         return flip(_cumprod_gradient(flip(g, axis), flip(x, axis), axis, exclusive), axis)
     return _cumprod_gradient(g, x, axis, exclusive)
@@ -129,12 +137,7 @@ for _op in (cumsum, cumprod):
 
 
 def _canon_axis(types, descending, axis):
-    return {"descending": bool(descending), "axis": normalize_axis(axis, types[0].ndim)}
-
-
-def _needs_axis(x: TensorType) -> None:
-    if not x.ndim:
-        raise ShapeError("a 0-d tensor has no axis")
+    return {"descending": bool(descending), "axis": line_axis(axis, types[0].ndim)}
 
 
 @primitive
@@ -153,16 +156,18 @@ sort.canon(_canon_axis)
 
 @sort.infer
 def _(x, descending, axis):
-    _needs_axis(x)
     return x, TensorType(x.shape, int64)
 
 
 @sort.lower
 def _(lo, ins, outs, descending, axis):
+    ins, outs = _lines(ins), _lines(outs)
     kernels.sort.sort(lo, Leaf(ins[0]), outs[0], outs[1], axis, descending)
 
 
 def _from_places(g, x, places, axis: int):
+    if not x.ndim:
+        return g
     return scatter(lookup("zeros_like")(x, g.dtype), axis, places, g, "add")
 
 
@@ -200,12 +205,12 @@ argsort.canon(_canon_axis)
 
 @argsort.infer
 def _(x, descending, axis):
-    _needs_axis(x)
     return TensorType(x.shape, int64)
 
 
 @argsort.lower
 def _(lo, ins, outs, descending, axis):
+    ins, outs = _lines(ins), _lines(outs)
     kernels.sort.sort(lo, Leaf(ins[0]), None, outs[0], axis, descending, "argsort")
 
 
@@ -229,16 +234,16 @@ def _(types, k, descending, axis):
 
 @k_first.infer
 def _(x, k, descending, axis):
-    _needs_axis(x)
-    n = x.shape[axis]
-    if k < 0 or (isinstance(n, int) and k > n):
+    n = x.shape[axis] if x.ndim else 1
+    if k < 0 or (isinstance(n, int) and k > n) or (not x.ndim and k != 1):
         raise ShapeError(f"axis {axis} of extent {n} has no {k} elements")
-    shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
+    shape = (*x.shape[:axis], k, *x.shape[axis + 1 :]) if x.ndim else ()
     return TensorType(shape, x.dtype), TensorType(shape, int64)
 
 
 @k_first.lower
 def _(lo, ins, outs, k, descending, axis):
+    ins, outs = _lines(ins), _lines(outs)
     if as_int(k) != 0:
         kernels.sort.topk(lo, Leaf(ins[0]), outs[0], outs[1], axis, descending)
 
@@ -273,8 +278,10 @@ def topk(inp: Tensor, k: int, descending: bool = True, kth_only: bool = False, n
     [3.0, 2.0]
     """
     x = dispatch.tensor(inp)
-    a = normalize_axis(axis, x.ndim)
+    a = line_axis(axis, x.ndim)
     values, places = k_first(x, k, descending, a)
+    if kth_only and not x.ndim:
+        return values
     return lookup("squeeze")(narrow(values, a, k - 1, 1), a) if kth_only else (values, places)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tengen.base.dtype import DType, bool_, float16, float32, int64, uint64
-from tengen.base.errors import DTypeError, ShapeError
+from tengen.base.errors import AxisError, DTypeError, ShapeError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.arg import arg_reduce
 from tengen.kernels.lowering import Array, product
@@ -48,7 +48,7 @@ def _reduction(
     def _(x, axes, keepdims):
         if x.dtype.kind not in kinds:
             raise DTypeError(f"does not take {x.dtype}; help: cast it, for example with .astype('float32')")
-        if combine in ("min", "max") and any(as_int(x.shape[i]) == 0 for i in axes):
+        if combine in ("min", "max") and no_elements(x.shape, axes):
             raise ShapeError(f"the {op.name} of no elements is not defined")
         return TensorType(_reduced_shape(x.shape, axes, keepdims), result(x.dtype))
 
@@ -75,7 +75,7 @@ def _reduction(
 
     def reduced(ins, out, axes, keepdims):
         s = ins[0]
-        r = Reduced(combine, prepared(s), axes)
+        r = Reduced(combine, prepared(s), axes) if axes else prepared(s)
         return Elementwise(lambda v: finish_value(v, s.shape, axes, out.dtype), [r], r.shape, out.dtype)
 
     op.rules["reduced"] = reduced
@@ -147,7 +147,7 @@ def _(g, x, axes, keepdims):
     cumprod = lookup("cumprod")
     keep = [i for i in range(x.ndim) if i not in axes]
     order = (*keep, *axes)
-    flat = reshape(permute(x, order), (*(x.shape[i] for i in keep), -1))
+    flat = reshape(permute(x, order), (*(x.shape[i] for i in keep), product([x.shape[i] for i in axes])))
     others = mul(cumprod(flat, -1, exclusive=True), cumprod(flat, -1, exclusive=True, reverse=True))
     back = permute(reshape(others, tuple(x.shape[i] for i in order)), tuple(int(i) for i in np.argsort(order)))
     return mul(_back(g, x, axes, keepdims), back)
@@ -195,6 +195,8 @@ for _op, _c in ((all_, "and"), (any_, "or")):
 def _arg(op: Op, which: str) -> None:
     @op.canon
     def _(types, axis, keepdims):
+        if isinstance(axis, (tuple, list)) and not axis:
+            raise AxisError(f"{op.name} needs an axis, or None for all, got {axis!r}")
         return {"axes": normalize_axes(axis, types[0].ndim), "keepdims": bool(keepdims)}
 
     @op.infer
@@ -272,6 +274,11 @@ def _(types, shape):
     return {"shape": tuple(shape)}
 
 
+def no_elements(shape: Sequence[Dim], axes: Sequence[int]) -> bool:
+    """Whether there is nothing along some axes."""
+    return any(as_int(shape[i]) == 0 for i in axes)
+
+
 def to_float(x):
     """x itself where it is a float tensor, else as float32."""
     return x if x.dtype.is_float else astype(x, float32)
@@ -293,9 +300,11 @@ def std(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = F
 
 @composite
 def logsumexp(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """log(sum(exp(x))), without overflow: the largest element is taken out first."""
+    """log(sum(exp(x))), without overflow: the largest element is taken out first. -inf where there are none."""
     inp = to_float(inp)
     axes = normalize_axes(axis, len(inp.shape))
+    if no_elements(inp.shape, axes):
+        return lookup("log")(sum_(lookup("exp")(inp), axes, keepdims))
     m = max_(inp, axes, True).detach()
     finite = lookup("where")(lookup("isfinite")(m), m, lookup("zeros_like")(m))
     s = lookup("add")(lookup("log")(sum_(lookup("exp")(sub(inp, finite)), axes, True)), finite)

@@ -36,15 +36,23 @@ def normalize_axis(axis: int, ndim: int) -> int:
     return int(axis) % ndim if ndim else 0
 
 
+def line_axis(axis: int, ndim: int) -> int:
+    """The same for what looks at lines of elements along an axis: a 0-d tensor is a line of one."""
+    return normalize_axis(axis, max(ndim, 1))
+
+
 def normalize_axes(axes, ndim: int) -> tuple[int, ...]:
-    """Distinct axes counted from the front, in ascending order; None means all."""
+    """Distinct axes counted from the front, in ascending order; None means all, () none. A 0-d tensor has no axes, and lets itself
+    be asked for the axis of its one element: 0 or -1."""
     if axes is None:
         return tuple(range(ndim))
-    axes = tuple(axes) if hasattr(axes, "__iter__") else (axes,)
-    out = sorted(normalize_axis(a, ndim) for a in axes)
+    if isinstance(axes, np.ndarray):
+        axes = axes.tolist()
+    axes = tuple(axes) if isinstance(axes, (tuple, list, range)) else (axes,)
+    out = sorted(line_axis(a, ndim) for a in axes)
     if len(set(out)) != len(out):
         raise AxisError(f"axes {tuple(axes)} name an axis twice")
-    return tuple(out)
+    return tuple(out) if ndim else ()
 
 
 @primitive

@@ -184,7 +184,9 @@ def _lower_fused(lo: Lowering, body: Graph, ins: Sequence[Array | None], outs: S
     name = "_".join(dict.fromkeys(m.op.replace(".", "_") for m in body.nodes))[:60]
     if anchor is not None:
         return _lower_epilogue(lo, body, anchor, env, outs)
-    several = len(body.outputs) > 1 and all("reduced" in lookup(v.node.op).rules for v in body.outputs)  # type: ignore[union-attr]
+    several = len(body.outputs) > 1 and all(
+        "reduced" in lookup(v.node.op).rules and v.node.attrs["axes"] for v in body.outputs  # type: ignore[union-attr]
+    )
     for m in body.nodes:
         op = lookup(m.op)
         sources = [None if v is None else env[v] for v in m.inputs]

@@ -1,0 +1,150 @@
+"""The tape's data: a `Node` for each recorded call, and a `Level` for each gradient that is being recorded.
+
+Gradients nest: inside `grad` of a function there may be another, or a `GradManager`. Each has a level, which gives the tensors
+that it differentiates by start nodes of its own. A start node hands its gradient on to the place that the tensor has on the tape
+of the levels around it. So levels are told apart by their start nodes, and a walk of one level is differentiated by the others.
+
+A node is live while an active level has a start node below it; nobody can ask for the gradient of any other. What is live is
+looked for where the answer is needed, and not noted with each call.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+if TYPE_CHECKING:
+    from tengen.tensor import Tensor
+
+_counter = itertools.count()
+
+
+class Node:
+    """One recorded call: enough to run its gradient rule. `order` increases with time.
+
+    `saved` holds each input's memory, layout and node of that moment: the tensor itself may be changed in place later.
+    A start node has no op; it has one input without memory, or none. Its `level` is whose start it is. A call's is a level below
+    it that was found active, or None where there is none and never will be; nothing before anyone has looked.
+    """
+
+    __slots__ = ("op", "saved", "attrs", "outputs", "order", "level")
+
+    def __init__(self, op, inputs, attrs, outputs=None):
+        self.op, self.attrs, self.outputs = op, attrs, outputs
+        self.saved = [None if x is None else (x._data, x._layout, x._node) for x in inputs]
+        self.order = next(_counter)
+
+    def parents(self) -> list:
+        """The nodes that made the inputs."""
+        nodes = [s[2] for s in self.saved if s is not None and s[2] is not None]
+        return [n[0] if isinstance(n, tuple) else n for n in nodes]
+
+
+def node_of(t: Tensor | None) -> tuple[Node | None, int]:
+    """The node that made a tensor, and which of its outputs the tensor is."""
+    n = None if t is None else t._node
+    return n if isinstance(n, tuple) else (n, 0)
+
+
+levels: list[Level] = []  # the active ones of all threads
+
+
+class Level:
+    """A gradient that is being recorded: active from its making to `end`. As a context manager it ends with the block."""
+
+    __slots__ = ("order", "active", "_starts", "__weakref__")
+
+    def __init__(self) -> None:
+        self.order = next(_counter)
+        self.active = True
+        self._starts: list[list[Any]] = []  # [reference to a tensor, its start node, its place on the tape before]
+        levels.append(self)
+
+    def __enter__(self) -> Level:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.end()
+
+    def start(self, t: Tensor, *aliases: Tensor) -> tuple[Node | None, int]:
+        """From now on this level can compute gradients with respect to `t`. What it has recorded already counts for a tensor that
+        is the result of a recorded call. aliases: tensors that stand for the same one. Returns t's place on the tape."""
+        node, index = node_of(t)
+        if node is not None and node.op is not None and node.order > self.order and is_live(node):
+            return node, index
+        start = Node(None, (), ())
+        start.level = self
+        if on_tape(t):
+            start.saved = [(None, t._layout, t._node)]
+        for x in (t, *aliases):
+            self._starts.append([ref(x), start, x._node])
+            x._node = start
+        return start, 0
+
+    def copy(self, x: Tensor) -> Tensor:
+        """A tensor of the same value whose gradient this level can compute."""
+        t = x.detach()
+        t._node = x._node
+        self.start(t)
+        return t
+
+    def end(self) -> None:
+        """Nobody will ask this level for gradients any more. Tensors that it has started get their places of before."""
+        if not self.active:
+            return
+        self.active = False
+        levels.remove(self)
+        for r, start, before in self._starts:
+            t = r()
+            if t is None:
+                continue
+            if t._node is start:
+                t._node = before
+            else:  # it has got another value, or a level that began later and is still active has started it
+                for s in (s for level in levels for s in level._starts if s[2] is start):
+                    s[2] = before
+            on_tape(t)
+        self._starts = []
+
+
+def is_live(node: Node) -> bool:
+    """Whether an active level may walk from a node to one of its start nodes. A node from which none may lets go of what it kept."""
+    if (known := _known(node)) is not None:
+        return known.active
+    path = [(node, iter(node.parents()))]
+    while path:
+        n, below = path[-1]
+        m = next(below, None)
+        if m is None:  # nothing below is live, and nothing ever will be
+            n.level, n.saved, n.outputs = None, [], None
+            path.pop()
+        elif (found := _known(m)) is None:
+            path.append((m, iter(m.parents())))
+        elif found.active:
+            for n, _ in path:
+                n.level = found
+            return True
+    return False
+
+
+class _Nobody:
+    active = False
+
+
+def _known(n: Node) -> Any:
+    """A level below that is active, `_Nobody` where there is none, None where that is not known."""
+    level = getattr(n, "level", n)
+    if level is None:
+        return _Nobody
+    return level if level is not n and level.active else None
+
+
+def on_tape(t: Tensor) -> bool:
+    """Whether an active level may ask for a gradient through a tensor. If not, the tensor leaves the tape."""
+    if t._node is None:
+        return False
+    if is_live(node_of(t)[0]):  # type: ignore[arg-type]
+        return True
+    t._node = None
+    return False
