@@ -28,6 +28,7 @@ from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, Leaf, Source, broadcast
 from tengen.loops.derive import derive
 from tengen.loops.lang import Expr, as_int, cast, const, is_const, substitute, var
+from tengen.ops.attributes import Kind, kind, shown
 
 REGISTRY: dict[str, Op] = {}
 
@@ -39,6 +40,7 @@ class _Dispatch:
     slow: Callable[[Op, tuple, tuple], Any]  # the same without a look at the table of plans
     tensor: Callable[[Any], Any]  # a Tensor of whatever a user may pass for one
     scalar: Callable[[Any, DType], Any]  # a number as a 0-d tensor; a constant inside a trace
+    known: Callable[[Any], Any]  # a tensor's values as a NumPy array; TraceError where only a run knows them
     set_item: Callable[[Any, Any, Any], None]  # x[key] = value
 
 
@@ -78,7 +80,7 @@ class Op:
     Attributes:
         name: the registered name, which files keep.
         tensors: names of the tensor parameters; `variadic` when the first is a list of tensors.
-        attrs: names of the other parameters, in order. optional: the tensors that may be None.
+        attrs: names of the other parameters, in order; `notes` what their annotations say. optional: the tensors that may be None.
         kind: "elementwise", "primitive", "view", "composite" or "shorthand".
         own: tensor operands (indices, conditions) whose dtype has nothing to do with the others': numbers among the
             operands do not take it, and a number in their place keeps its own.
@@ -90,6 +92,8 @@ class Op:
 
     older: dict[str, Any] = {}  # attributes that an older file may lack, and what it means
 
+    notes: dict[str, str] = {}
+
     def __init__(self, fn: Callable, kind: str, name: str | None = None):
         self.fn, self.kind = fn, kind
         self.name = name or fn.__name__.rstrip("_")
@@ -100,6 +104,7 @@ class Op:
         self.extents: tuple[str, ...] = ()  # attributes that are shapes: one eager program serves all of them
         parameters = _signature(fn)
         self.tensors, self.attrs, self.variadic, self.optional = _tensors_and_attributes(parameters, kind)
+        self.notes = {p.name: p.note for p in parameters if p.name in self.attrs}
         self.call = with_line(fn) if kind == "shorthand" else _make_call(self, fn, parameters)
         if self.name in REGISTRY:
             raise TengenError(f"op {self.name!r} is defined twice")
@@ -188,22 +193,64 @@ class Op:
         self.samples += cases
 
     # -- what the floors above ask ------------------------------------------------------------------------------------
+    @functools.cached_property
+    def kinds(self) -> dict[str, Kind | None]:
+        """What each attribute may be, as its annotation declares it."""
+        return {name: kind(note) for name, note in self.notes.items()}
+
+    def plain(self, attrs: Sequence) -> tuple:
+        """The attributes of a call, of whatever form users may give them, as plain data of their declared kinds; an error says which
+        one is not."""
+        kinds = self.kinds
+        return tuple([a if (k := kinds.get(n)) is None else k.plain(a, n, dispatch.known) for n, a in zip(self.attrs, attrs)])
+
     def canonical(self, types: Sequence[TensorType | None], attrs: Sequence) -> dict[str, Any]:
-        """The attributes as a dictionary in canonical form."""
-        values = dict(zip(self.attrs, attrs))
-        return self._told("canon", types, values, types) if "canon" in self.rules else values
+        """The attributes as a dictionary in canonical form: of their kinds, then in one form by the rule "canon". All that is not an
+        op's operands and attributes, whether a user or a file has it, ends here."""
+        return self._told(self._canonical, types, dict(zip(self.attrs, attrs)), types, attrs)
+
+    def _canonical(self, types: Sequence[TensorType | None], attrs: Sequence, **_: Any) -> dict[str, Any]:
+        self.check_operands(types)
+        values = dict(zip(self.attrs, self.plain(attrs)))
+        return self.rules["canon"](types, **values) if "canon" in self.rules else values
+
+    def check_operands(self, operands: Sequence) -> None:
+        """ArgumentError unless there are as many operands as the op has, and None among them only where one may be absent."""
+        if self.optional is None:
+            return
+        least = len(self.tensors) - self.variadic
+        if len(operands) < least or (len(operands) > least and not self.variadic):
+            raise ArgumentError(f"takes {'at least ' * self.variadic}{least} tensors, got {len(operands)}")
+        names = self.tensors if not self.variadic else (*self.tensors[:1] * (len(operands) - least), *self.tensors[1:])
+        for name, x in zip(names, operands):
+            if x is None and name not in self.optional:
+                raise ArgumentError(f"needs a tensor for {name}, got None")
 
     def infer_types(self, types: Sequence[TensorType | None], attrs: dict) -> tuple[TensorType, ...]:
         """The output types; an error names the op and its arguments."""
         if "infer" not in self.rules:
             raise TengenError(f"{self.name} is a {self.kind}: it has no node of its own in a graph of primitives")
-        out = self._told("infer", types, attrs, *types)
-        return out if isinstance(out, tuple) else (out,)
+        out = self._told(self.rules["infer"], types, attrs, *types)
+        out = out if isinstance(out, tuple) else (out,)
+        for t in out:
+            self._check_size(t, types, attrs)
+        return out
 
-    def _told(self, slot: str, types: Sequence[TensorType | None], attrs: dict, *args):
+    def _check_size(self, t: TensorType, types: Sequence[TensorType | None], attrs: dict) -> None:
+        """MemoryError for a result whose bytes 63 bits do not count, ShapeError for an extent below 0."""
+        n = t.dtype.size
+        for d in t.shape:
+            if type(d) is int:
+                if d < 0:
+                    raise ShapeError(f"{self.signature(types, attrs)}: the result would have the shape {t.shape}")
+                n *= max(d, 1)
+        if n >= 1 << 63:
+            raise MemoryError(f"{self.signature(types, attrs)}: {n} bytes of {t!r} are more than any machine has")
+
+    def _told(self, rule: Callable, types: Sequence[TensorType | None], attrs: dict, *args):
         """Asks a rule; its errors name the op and its arguments."""
         try:
-            return self.rules[slot](*args, **attrs)
+            return rule(*args, **attrs)
         except Undecided:
             raise
         except TengenError as e:
@@ -216,7 +263,7 @@ class Op:
 
     def signature(self, types: Sequence[TensorType | None], attrs: dict | None = None) -> str:
         """How a call looks in messages: ``matmul(f32[4,3], f32[4,5])``."""
-        extra = [f"{k}={v!r}" for k, v in (attrs or {}).items()]
+        extra = [f"{k}={shown(v)}" for k, v in (attrs or {}).items()]
         return f"{self.name}({', '.join([*('none' if t is None else str(t) for t in types), *extra])})"
 
     def lower_to(self, lo: Lowering, ins: Sequence[Array | None], outs: Sequence[Array], attrs: dict) -> None:
@@ -380,6 +427,30 @@ def broadcast_shapes(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
     return tuple(out)
 
 
+def differ(a: Dim, b: Dim) -> bool:
+    """Whether two extents are known to differ; of open ones the numbers of a run are looked at."""
+    return isinstance(a, int) and isinstance(b, int) and a != b
+
+
+def check_shape(what: str, shape: Sequence[Dim], wanted: Sequence[Dim]) -> None:
+    """ShapeError unless a tensor has the shape that it must have, as far as that is known."""
+    if len(shape) != len(wanted) or any(map(differ, shape, wanted)):
+        raise ShapeError(f"{what} has the shape {tuple(shape)}, it must have {tuple(wanted)}")
+
+
+def check_floats(*types: TensorType | None) -> DType:
+    """What the operands that are there promote to; DTypeError unless all are floats."""
+    d = None
+    for t in types:
+        if t is not None:
+            if not t.dtype.is_float:
+                raise DTypeError(f"takes floats, got {t}; help: cast with .astype('float32')")
+            d = t.dtype if d is None else promote(d, t.dtype)
+    if d is None:
+        raise ArgumentError("has no operand")
+    return d
+
+
 def elementwise(fn: Callable | None = None, *, result: str = "same", kinds: str = "fiu", own: int = 0, domain=(-2.0, 2.0)):
     """An op that is one scalar expression over its tensor parameters (those without annotation).
 
@@ -508,7 +579,7 @@ def _partial_op(op: Op, body: Callable, i: int, needed: tuple[int, ...]) -> tupl
     g = "g"  # a gradient of a gradient has parameters of this name already
     while g in op.tensors:
         g += "_"
-    params = ", ".join([g, *(op.tensors[j] for j in needed), *(f"{a}: 'attr'" for a in op.attrs)])
+    params = ", ".join([g, *(op.tensors[j] for j in needed), *(f"{a}: {op.notes[a]}" for a in op.attrs)])  # notes are not evaluated here
     scope: dict[str, Any] = {"_body": grad_body}
     call = ", ".join([g, *(op.tensors[j] for j in needed), *(f"{a}={a}" for a in op.attrs)])
     exec(f"def d({params}):\n    return _body({call})", scope)  # noqa: S102
@@ -542,11 +613,23 @@ def shorthand(fn: Callable) -> Op:
 
 
 def with_line(fn: Callable) -> Callable:
-    """The function, whose errors name the user's line, as those of ops do: for what checks its arguments before it calls ops."""
+    """The function, whose errors name the user's line, as those of ops do: for what checks its arguments before it calls ops. Its
+    ints, shapes and axes may be whatever ops take for them: it gets them plain."""
     parameters = _signature(fn)
     given = [f"{p.name}={p.name}" if p.kind == "named" else p.kind + p.name for p in parameters]
-    lines = ["try:", f"    return _fn({', '.join(given)})", "except Exception as e:", "    _tell(e)", "    raise"]
-    return functools.update_wrapper(_compiled(parameters, lines, {"_fn": fn, "_tell": tell}), fn)
+    scope: dict[str, Any] = {"_fn": fn, "_tell": tell}
+    lines = ["try:"]
+    for p in parameters:
+        k = kind(p.note) if p.kind in ("", "named") else None
+        if k is not None and k.counts:
+            scope[f"_types_{p.name}"], scope[f"_plain_{p.name}"] = k.simple, _plain_one(k, f"{fn.__name__.rstrip('_')}: {p.name}")
+            lines.append(f"    if {p.name}.__class__ not in _types_{p.name}: {p.name} = _plain_{p.name}({p.name})")
+    lines += [f"    return _fn({', '.join(given)})", "except Exception as e:", "    _tell(e)", "    raise"]
+    return functools.update_wrapper(_compiled(parameters, lines, scope), fn)
+
+
+def _plain_one(k: Kind, name: str) -> Callable[[Any], Any]:
+    return lambda v: k.plain(v, name, dispatch.known)
 
 
 def all_with_line(scope: dict[str, Any], names: Iterable[str]) -> None:
@@ -560,13 +643,33 @@ def all_with_line(scope: dict[str, Any], names: Iterable[str]) -> None:
 def lookup(name: str) -> Op:
     """The op of this name, as files name it; derived gradient ops are made on demand."""
     if name not in REGISTRY and ".d" in name:
-        base, _, tail = name.rpartition(".d")
-        index, _, needed = tail.partition("_")
-        op = lookup(base)
-        if op.kind == "elementwise" and index.isdigit() and int(index) < len(op.tensors):
-            used = tuple(map(int, needed)) if needed.isdigit() else tuple(range(len(op.tensors)))
-            if all(j < len(op.tensors) for j in used):
-                _partial_op(op, op.fn, int(index), used)
+        _derive(name)
     if name not in REGISTRY:
         raise TengenError(f"no op named {name!r}")
     return REGISTRY[name]
+
+
+MOST_DERIVATIVES = 8  # of an op by its name: an expression grows with each
+
+
+def _derive(name: str) -> None:
+    """Makes the gradient op of this name, if there is one: ``op.d0``, or ``op.d0_1`` that takes operand 1 alone."""
+    base, _, tail = name.rpartition(".d")
+    index, _, given = tail.partition("_")
+    digits = index + given
+    if name.count(".d") > MOST_DERIVATIVES or not (digits.isascii() and digits.isdigit()) or tail.endswith("_"):
+        return
+    op = lookup(base)
+    needed = tuple(map(int, given)) if given else tuple(range(len(op.tensors)))
+    if op.kind != "elementwise" or int(index) >= len(op.tensors) or not set(needed) <= set(range(len(op.tensors))):
+        return
+    xs = [var(f"x{j}", float32) for j in range(len(op.tensors))]
+    attrs = {a: k.example for a, k in op.kinds.items() if k is not None}
+    try:
+        e = op.fn(*xs, **attrs)
+        d = derive(e, xs[int(index)]) if isinstance(e, Expr) and e.dtype is float32 else None
+    except TengenError:  # the op takes no floats
+        return
+    used = () if d is None else _used(d, xs)
+    if list(needed) == sorted(set(needed)) and set(used) <= set(needed):
+        _partial_op(op, op.fn, int(index), needed)

@@ -12,6 +12,7 @@ from tengen.base.errors import ShapeError
 from tengen.ir.types import TensorType
 from tengen.kernels.source import Elementwise, Leaf
 from tengen.loops.lang import as_int, cast
+from tengen.ops.attributes import Extent
 from tengen.ops.define import Case, Op, dispatch, lookup, primitive, shorthand
 from tengen.ops.elementwise import add, mul
 from tengen.ops.indexing import scatter
@@ -47,7 +48,7 @@ def cumprod(inp: Tensor, axis: int, exclusive: bool = False, reverse: bool = Fal
 def _scan(op: Op, combine: str) -> None:
     @op.canon
     def _(types, axis, exclusive, reverse):
-        return {"axis": normalize_axis(axis, types[0].ndim), "exclusive": bool(exclusive), "reverse": bool(reverse)}
+        return {"axis": normalize_axis(axis, types[0].ndim), "exclusive": exclusive, "reverse": reverse}
 
     @op.infer
     def _(x, axis, exclusive, reverse):
@@ -129,7 +130,7 @@ for _op in (cumsum, cumprod):
 
 
 def _canon_axis(types, descending, axis):
-    return {"descending": bool(descending), "axis": normalize_axis(axis, types[0].ndim)}
+    return {"descending": descending, "axis": normalize_axis(axis, types[0].ndim)}
 
 
 def _needs_axis(x: TensorType) -> None:
@@ -218,20 +219,20 @@ argsort.cases(
 
 
 @primitive
-def k_first(inp: Tensor, k: int, descending: bool = True, axis: int = -1) -> tuple[Tensor, Tensor]:
+def k_first(inp: Tensor, k: Extent, descending: bool = True, axis: int = -1) -> tuple[Tensor, Tensor]:
     """The k largest (smallest, if not descending) elements along `axis` in order, and their int64 positions."""
 
 
 @k_first.canon
 def _(types, k, descending, axis):
-    return {"k": int(k)} | _canon_axis(types, descending, axis)
+    return {"k": k} | _canon_axis(types, descending, axis)
 
 
 @k_first.infer
 def _(x, k, descending, axis):
     _needs_axis(x)
     n = x.shape[axis]
-    if k < 0 or (isinstance(n, int) and k > n):
+    if isinstance(n, int) and isinstance(k, int) and k > n:
         raise ShapeError(f"axis {axis} of extent {n} has no {k} elements")
     shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
     return TensorType(shape, x.dtype), TensorType(shape, int64)
