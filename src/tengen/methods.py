@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tengen import overwrite  # noqa: F401  (assignment to elements)
 from tengen.arrays import check_device
 from tengen.base.errors import ShapeError
@@ -40,8 +42,10 @@ def _in_place(op):
     return update
 
 
-def _dims(args: tuple) -> tuple:
-    return tuple(args[0]) if len(args) == 1 and not isinstance(args[0], int) else args
+def _dims(args: tuple) -> Any:
+    """Extents or axes that were given one by one, or together: an array or a tensor of them is for the op to read."""
+    together = args[0] if len(args) == 1 else args
+    return tuple(together) if isinstance(together, list) else args if isinstance(together, int) else together
 
 
 def reshape(self: Tensor, *shape) -> Tensor:

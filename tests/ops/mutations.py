@@ -105,9 +105,12 @@ OTHERS = (None, True, False, 3.0, 1.0, 0.0, -0.0, 1.5, float("nan"), float("inf"
 
 
 def changed(r: random.Random, call: Call) -> Call:
-    """A call with one to three things changed."""
+    """A call with some things changed: extents and dtypes everywhere alike, which the rules often accept, and things by themselves."""
     types, attrs = list(call[0]), dict(call[1])
-    for _ in range(r.choice((1, 1, 1, 2, 2, 3))):
+    alike = r.choice((0, 0, 1, 2))
+    for _ in range(alike):
+        types, attrs = _alike(r, types, attrs)
+    for _ in range(r.choice((0, 1, 1, 2) if alike else (1, 1, 1, 2, 2, 3))):
         roll = r.random()
         if attrs and (roll < 0.55 or not types):
             k = r.choice(list(attrs))
@@ -118,6 +121,22 @@ def changed(r: random.Random, call: Call) -> Call:
         elif types:
             types.insert(r.randrange(len(types) + 1), r.choice(types)) if r.random() < 0.5 else types.pop(r.randrange(len(types)))
     return tuple(types), attrs
+
+
+def _alike(r: random.Random, types: list, attrs: dict) -> tuple[list, dict]:
+    """One extent, or one dtype, replaced wherever it is; an extent sometimes in attributes, too."""
+    there = [t for t in types if t is not None]
+    if r.random() < 0.3 and there:
+        old, new = r.choice(there).dtype, r.choice(ALL)
+        return [t if t is None or t.dtype is not old else TensorType(t.shape, new) for t in types], attrs
+    extents = sorted({d for t in there for d in t.shape})
+    if not extents:
+        return types, attrs
+    old, new = r.choice(extents), r.choice((0, 1, 2, 3, 4, 6, 8, 9, 17))
+    if r.random() < 0.3:
+        tuples = lambda a: tuple(map(tuples, a)) if isinstance(a, tuple) else new if type(a) is int and a == old else a
+        attrs = {k: tuples(a) for k, a in attrs.items()}
+    return [t if t is None else TensorType([new if d == old else d for d in t.shape], t.dtype) for t in types], attrs
 
 
 def _other_attr(r: random.Random, a):

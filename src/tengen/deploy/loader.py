@@ -114,7 +114,7 @@ def _infer(name: str, types: list[TensorType | None], attrs: dict[str, Any]) -> 
     try:
         canonical = op.canonical(types, tuple(attrs.values()))
         if canonical.keys() != attrs.keys() or not all(same(canonical[k], a) for k, a in attrs.items()):
-            raise VerifyError(f"the attributes {attrs} are not in canonical form")
+            raise VerifyError(f"{name}: the attributes {attrs} are not in canonical form")
         return op.infer_types(types, canonical)
     except VerifyError:
         raise

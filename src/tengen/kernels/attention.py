@@ -47,7 +47,7 @@ def attention(
         and so on) are left out, other hidden ones have p = 0.
         Where no key is seen the result is 0 and lse is inf.
     """
-    if any(as_int(d) == 0 for d in out.shape):
+    if any(as_int(d) == 0 for d in lse.shape):
         return
     dt = out.dtype.compute
     z = choose(lo, name, q, k, _features(q, v), dt.size)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -260,7 +260,7 @@ def _read(v: Any, name: str, known: Known | None) -> Any:
                 f"{name} must be known while the program is recorded, and the tensor {v._layout.type!r} is computed by it; help: pass "
                 "numbers, extents of another tensor (x.shape), or a tensor that was made outside of the trace"
             ) from None
-    if hasattr(v, "__iter__"):
+    if hasattr(v, "__iter__") and not isinstance(v, (bytes, Mapping, Set)):
         return list(v)
     if hasattr(v, "__index__"):
         return v.__index__()

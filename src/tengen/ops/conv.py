@@ -174,6 +174,8 @@ conv.rules["through"] = read_through
 
 @conv.infer
 def _(x, w, stride, padding, dilation, groups, algorithm="direct", precision="highest"):
+    if x.ndim != len(stride) + 2:
+        raise ShapeError(f"{x} is no image with {len(stride)} axes of space")
     o, c, k = filter_extents(w, x.ndim - 2, groups)
     if isinstance(x.shape[1], int) and isinstance(c, int) and x.shape[1] != c * groups:
         raise ShapeError(f"the image has {x.shape[1]} channels, the filter takes {c * groups}")
@@ -265,6 +267,8 @@ conv_transposed.older = {"algorithm": "direct", "precision": "highest"}
 
 @conv_transposed.infer
 def _(y, w, like, stride, padding, dilation, groups, output_padding, algorithm="direct", precision="highest"):
+    if y.ndim != len(stride) + 2:
+        raise ShapeError(f"{y} is no image with {len(stride)} axes of space")
     o, c, k = filter_extents(w, y.ndim - 2, groups)
     if isinstance(y.shape[1], int) and isinstance(o, int) and y.shape[1] != o * groups:
         raise ShapeError(f"the image has {y.shape[1]} channels, the filter gives {o * groups}")

@@ -237,7 +237,12 @@ def _(x, starts, sizes, steps):
 def _(a, out, starts, sizes, steps):
     some = all(as_int(n) != 0 for n in sizes)
     offset = a.offset + sum(st * s for st, s in zip(starts, a.strides)) if some else a.offset
-    return replace(a, shape=tuple(sizes), strides=tuple(s * st for s, st in zip(a.strides, steps)), offset=offset)
+    return replace(a, shape=tuple(sizes), strides=stepped(a.strides, steps, sizes), offset=offset)
+
+
+def stepped(strides: Sequence[Dim], steps: Sequence[int], sizes: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Strides in steps of several elements. To where there is no second element no step is taken: it might be of any size."""
+    return tuple([s if as_int(n) in (0, 1) else s * st for s, st, n in zip(strides, steps, sizes)])
 
 
 @strided_slice.vjp

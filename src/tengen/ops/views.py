@@ -20,7 +20,7 @@ from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, as_int, cast, const, equal, maximum, minimum, select, splat
 from tengen.ops.attributes import Extent, Naturals, Positive, Positives
 from tengen.ops.define import Case, dispatch, primitive, shorthand
-from tengen.ops.shape import normalize_axes, normalize_axis, permute, reshape, slice_grad, strided_slice
+from tengen.ops.shape import normalize_axes, normalize_axis, permute, reshape, slice_grad, stepped, strided_slice
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
@@ -333,7 +333,8 @@ def _(x, kernel_size, stride, dilation):
 def _(a, out, kernel_size, stride, dilation):
     lead = a.ndim - len(kernel_size)
     space = a.strides[lead:]
-    strides = (*a.strides[:lead], *(s * st for s, st in zip(space, stride)), *(s * d for s, d in zip(space, dilation)))
+    counts = out.shape[lead : a.ndim]
+    strides = (*a.strides[:lead], *stepped(space, stride, counts), *stepped(space, dilation, kernel_size))
     return replace(a, shape=tuple(out.shape), strides=strides)
 
 
