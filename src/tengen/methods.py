@@ -7,7 +7,8 @@ from typing import Any
 from tengen import overwrite  # noqa: F401  (assignment to elements)
 from tengen.arrays import check_device
 from tengen.base.errors import ShapeError
-from tengen.ops.define import REGISTRY, all_with_line
+from tengen.ops.calls import all_with_line
+from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
 
 OPERATORS = {

@@ -75,33 +75,40 @@ N = (np.int64, np.array, tensor, lambda v: np.array(v, np.int8))  # forms of an 
 S = (np.array, tensor, lambda v: [np.int64(d) for d in v], lambda v: tuple(map(tensor, v)), list)  # of ints
 
 CALLS = [
-    (lambda x, v: F.broadcast_to(x, v), (3, 2, 6), S), (lambda x, v: F.reshape(x, v), (4, -1), S), (lambda x, v: x.reshape(v), (3, 4), S),
-    (lambda x, v: x.reshape(v, -1), 3, N), (lambda x, v: x.reshape(v), 12, N), (lambda x, v: x.transpose(v), (1, 0), S),
-    (lambda x, v: F.sum(x, axis=v), (0, 1), S), (lambda x, v: F.sum(x, v), 1, N), (lambda x, v: x.mean(v), -1, N),
-    (lambda x, v: F.arange(v), 6, N), (lambda x, v: F.arange(1, v, 2), 6, N), (lambda x, v: F.arange(v, 0.5), -1.5, (np.float64, np.array, tensor)),
-    (lambda x, v: F.ones(v), 3, N), (lambda x, v: F.zeros(v), (2, 3), S), (lambda x, v: F.full(v, 2.5), (2, 3), S), (lambda x, v: F.eye(v), 3, N),
+    (lambda x, v: F.broadcast_to(x, v), (3, 2, 6), S), (lambda x, v: F.reshape(x, v), (4, -1), S),
+    (lambda x, v: x.reshape(v), (3, 4), S), (lambda x, v: x.reshape(v, -1), 3, N), (lambda x, v: x.reshape(v), 12, N),
+    (lambda x, v: x.transpose(v), (1, 0), S), (lambda x, v: F.sum(x, axis=v), (0, 1), S), (lambda x, v: F.sum(x, v), 1, N),
+    (lambda x, v: x.mean(v), -1, N), (lambda x, v: F.arange(v), 6, N), (lambda x, v: F.arange(1, v, 2), 6, N),
+    (lambda x, v: F.arange(v, 0.5), -1.5, (np.float64, np.array, tensor)), (lambda x, v: F.ones(v), 3, N),
+    (lambda x, v: F.zeros(v), (2, 3), S), (lambda x, v: F.full(v, 2.5), (2, 3), S), (lambda x, v: F.eye(v), 3, N),
     (lambda x, v: F.eye(2, v), 3, N), (lambda x, v: F.linspace(0, 1, v), 5, N), (lambda x, v: F.repeat(x, v), 2, N),
-    (lambda x, v: F.repeat(x, v, 0), (2, 1), S), (lambda x, v: F.repeat(x, 2, v), 1, N), (lambda x, v: F.tile(x, v), (2, 2), S),
-    (lambda x, v: F.tile(x, v), 2, N), (lambda x, v: F.split(x, v, 1), 3, N), (lambda x, v: F.split(x, v, 1), (2, 3), S),
-    (lambda x, v: F.split(x, 2, v), 1, N), (lambda x, v: F.roll(x, v), 2, N), (lambda x, v: F.roll(x, v, (0, 1)), (1, 2), S),
-    (lambda x, v: F.flip(x, v), 1, N), (lambda x, v: F.flip(x, v), (0, 1), S), (lambda x, v: F.expand_dims(x, v), (0, 2), S),
-    (lambda x, v: F.squeeze(F.expand_dims(x, 0), v), 0, N), (lambda x, v: F.flatten(x, v), 1, N), (lambda x, v: x.flatten(v), 1, N),
-    (lambda x, v: F.moveaxis(x, v, 0), 1, N), (lambda x, v: F.transpose(x, v), (1, 0), S), (lambda x, v: F.swapaxes(x, v, 1), 0, N),
+    (lambda x, v: F.repeat(x, v, 0), (2, 1), S), (lambda x, v: F.repeat(x, 2, v), 1, N),
+    (lambda x, v: F.tile(x, v), (2, 2), S), (lambda x, v: F.tile(x, v), 2, N), (lambda x, v: F.split(x, v, 1), 3, N),
+    (lambda x, v: F.split(x, v, 1), (2, 3), S), (lambda x, v: F.split(x, 2, v), 1, N), (lambda x, v: F.roll(x, v), 2, N),
+    (lambda x, v: F.roll(x, v, (0, 1)), (1, 2), S), (lambda x, v: F.flip(x, v), 1, N), (lambda x, v: F.flip(x, v), (0, 1), S),
+    (lambda x, v: F.expand_dims(x, v), (0, 2), S), (lambda x, v: F.squeeze(F.expand_dims(x, 0), v), 0, N),
+    (lambda x, v: F.flatten(x, v), 1, N), (lambda x, v: x.flatten(v), 1, N), (lambda x, v: F.moveaxis(x, v, 0), 1, N),
+    (lambda x, v: F.transpose(x, v), (1, 0), S), (lambda x, v: F.swapaxes(x, v, 1), 0, N),
     (lambda x, v: F.concat([x, x], v), 1, N), (lambda x, v: F.stack([x, x], v), 1, N), (lambda x, v: F.pad(x, v), (1, 2), S),
-    (lambda x, v: F.pad(x, v), 1, N), (lambda x, v: F.pad(x, v), ((1, 2), (0, 1)), (np.array, tensor)), (lambda x, v: F.topk(x, v)[0], 2, N),
-    (lambda x, v: F.topk(x, 1, axis=v)[1], 0, N), (lambda x, v: F.sort(x, axis=v)[0], 0, N), (lambda x, v: F.cumsum(x, v), 1, N),
-    (lambda x, v: F.softmax(x, v), 0, N), (lambda x, v: F.logsumexp(x, v), (0, 1), S), (lambda x, v: F.norm(x, axis=v), (0, 1), S),
-    (lambda x, v: F.one_hot(x.astype("int32"), v), 12, N), (lambda x, v: F.tril(x, v), 1, N), (lambda x, v: F.diag(x, v), 1, N),
-    (lambda x, v: F.gather(x, v, F.zeros((2, 1), "int32")), 1, N), (lambda x, v: F.layer_norm(x, v), 6, N),
-    (lambda x, v: F.layer_norm(x, v), (2, 6), S), (lambda x, v: F.general_norm(x, v), (0, 1), S),
-    (lambda x, v: F.cross_entropy(x, F.zeros((2,), "int32"), v), 1, N), (lambda x, v: x.astype("int32")[v], 1, N),
+    (lambda x, v: F.pad(x, v), 1, N), (lambda x, v: F.pad(x, v), ((1, 2), (0, 1)), (np.array, tensor)),
+    (lambda x, v: F.topk(x, v)[0], 2, N), (lambda x, v: F.topk(x, 1, axis=v)[1], 0, N),
+    (lambda x, v: F.sort(x, axis=v)[0], 0, N), (lambda x, v: F.cumsum(x, v), 1, N), (lambda x, v: F.softmax(x, v), 0, N),
+    (lambda x, v: F.logsumexp(x, v), (0, 1), S), (lambda x, v: F.norm(x, axis=v), (0, 1), S),
+    (lambda x, v: F.one_hot(x.astype("int32"), v), 12, N), (lambda x, v: F.tril(x, v), 1, N),
+    (lambda x, v: F.diag(x, v), 1, N), (lambda x, v: F.gather(x, v, F.zeros((2, 1), "int32")), 1, N),
+    (lambda x, v: F.layer_norm(x, v), 6, N), (lambda x, v: F.layer_norm(x, v), (2, 6), S),
+    (lambda x, v: F.general_norm(x, v), (0, 1), S), (lambda x, v: F.cross_entropy(x, F.zeros((2,), "int32"), v), 1, N),
+    (lambda x, v: x.astype("int32")[v], 1, N),
 ]  # fmt: skip
 IMAGES = [
-    (lambda x, v: F.conv2d(x, F.ones((2, 2, 3, 3)), padding=v), (1, 2), S), (lambda x, v: F.conv2d(x, F.ones((2, 2, 3, 3)), None, v), 2, N),
-    (lambda x, v: F.conv2d(x, F.ones((2, 1, 1, 3, 3)), groups=v), 2, N), (lambda x, v: F.conv_transpose2d(x, F.ones((2, 2, 2, 2)), stride=v), (2, 2), S),
-    (lambda x, v: F.max_pool2d(x, v), (2, 3), S), (lambda x, v: F.avg_pool2d(x, 2, v), 1, N), (lambda x, v: F.adaptive_avg_pool2d(x, v), (2, 3), S),
-    (lambda x, v: F.adaptive_max_pool2d(x, v), 2, N), (lambda x, v: F.pixel_shuffle(F.concat([x, x], 1), v), 2, N),
-    (lambda x, v: F.unfold(x, v), (2, 2), S), (lambda x, v: F.sliding_window(x, 2, v), 1, N), (lambda x, v: F.group_norm(x, v), 2, N),
+    (lambda x, v: F.conv2d(x, F.ones((2, 2, 3, 3)), padding=v), (1, 2), S),
+    (lambda x, v: F.conv2d(x, F.ones((2, 2, 3, 3)), None, v), 2, N),
+    (lambda x, v: F.conv2d(x, F.ones((2, 1, 1, 3, 3)), groups=v), 2, N),
+    (lambda x, v: F.conv_transpose2d(x, F.ones((2, 2, 2, 2)), stride=v), (2, 2), S),
+    (lambda x, v: F.max_pool2d(x, v), (2, 3), S), (lambda x, v: F.avg_pool2d(x, 2, v), 1, N),
+    (lambda x, v: F.adaptive_avg_pool2d(x, v), (2, 3), S), (lambda x, v: F.adaptive_max_pool2d(x, v), 2, N),
+    (lambda x, v: F.pixel_shuffle(F.concat([x, x], 1), v), 2, N), (lambda x, v: F.unfold(x, v), (2, 2), S),
+    (lambda x, v: F.sliding_window(x, 2, v), 1, N), (lambda x, v: F.group_norm(x, v), 2, N),
     (lambda x, v: M.AdaptiveAvgPool2d(v)(x), 2, N),
 ]  # fmt: skip
 
@@ -133,10 +140,11 @@ def test_random_numbers(form):
 # ---- what is no such form ----------------------------------------------------------------------------------------------
 
 BAD = [
-    lambda x: F.sum(x, 1.0), lambda x: F.sum(x, np.array([0.0])), lambda x: F.sum(x, True), lambda x: F.sum(x, "0"), lambda x: F.sum(x, (0, (1,))),
-    lambda x: F.sum(x, np.array([[0, 1]])), lambda x: F.zeros(2.0), lambda x: F.zeros((2, 3.0)), lambda x: F.zeros("ab"), lambda x: F.zeros(None),
-    lambda x: F.zeros(np.array([1.5, 2])), lambda x: F.zeros(tensor([1.0, 2.0])), lambda x: F.repeat(x, 1.5), lambda x: F.topk(x, 2.0),
-    lambda x: F.split(x, 2.0), lambda x: F.tril(x, 0.5), lambda x: F.eye(True), lambda x: F.one_hot(x.astype("int32"), 3.5), lambda x: F.sum(x, {0: 1}),
+    lambda x: F.sum(x, 1.0), lambda x: F.sum(x, np.array([0.0])), lambda x: F.sum(x, True), lambda x: F.sum(x, "0"),
+    lambda x: F.sum(x, (0, (1,))), lambda x: F.sum(x, np.array([[0, 1]])), lambda x: F.zeros(2.0), lambda x: F.zeros((2, 3.0)),
+    lambda x: F.zeros("ab"), lambda x: F.zeros(None), lambda x: F.zeros(np.array([1.5, 2])),
+    lambda x: F.zeros(tensor([1.0, 2.0])), lambda x: F.repeat(x, 1.5), lambda x: F.topk(x, 2.0), lambda x: F.split(x, 2.0),
+    lambda x: F.tril(x, 0.5), lambda x: F.eye(True), lambda x: F.one_hot(x.astype("int32"), 3.5), lambda x: F.sum(x, {0: 1}),
     lambda x: F.sum(x, 0, 2), lambda x: F.sum(x, 0, "yes"), lambda x: F.cumsum(x, 0, None), lambda x: F.pad(x, 1, mode="edgy"),
     lambda x: F.astype(x, 3), lambda x: F.arange("6"), lambda x: F.arange(None, 3), lambda x: F.broadcast_to(x, object()),
 ]  # fmt: skip
@@ -151,8 +159,8 @@ def test_other_kinds_are_refused(number):
 
 
 COMPUTED = [
-    lambda x, n: F.ones(n), lambda x, n: F.reshape(x, (n, -1)), lambda x, n: F.sum(x, n), lambda x, n: F.arange(n), lambda x, n: F.repeat(x, n),
-    lambda x, n: F.topk(x, n), lambda x, n: random.uniform(size=n),
+    lambda x, n: F.ones(n), lambda x, n: F.reshape(x, (n, -1)), lambda x, n: F.sum(x, n), lambda x, n: F.arange(n),
+    lambda x, n: F.repeat(x, n), lambda x, n: F.topk(x, n), lambda x, n: random.uniform(size=n),
 ]  # fmt: skip
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tengen.base.errors import ShapeError
+from tengen.ops.calls import all_with_line
 from tengen.ops.contract import matmul as _matmul
-from tengen.ops.define import REGISTRY, all_with_line
+from tengen.ops.define import REGISTRY
 from tengen.ops.reduce import all_, any_, argmax, argmin, max_, mean, min_, prod, std, sum_, var
 from tengen.tensor import Tensor
 

@@ -21,11 +21,12 @@ from tengen.ops import attention as _attention
 from tengen.ops import nn as _nn
 from tengen.ops import pool as _pool
 from tengen.ops.attributes import Shape
+from tengen.ops.calls import all_with_line
 from tengen.ops.contract import linear as _linear
 from tengen.ops.conv import conv as _conv
 from tengen.ops.conv import conv_bias as _conv_bias
 from tengen.ops.conv import conv_transposed as _conv_transposed
-from tengen.ops.define import REGISTRY, all_with_line
+from tengen.ops.define import REGISTRY
 from tengen.ops.reduce import extent
 from tengen.ops.reduce import logsumexp as _logsumexp
 from tengen.ops.reduce import mean as _mean

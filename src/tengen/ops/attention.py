@@ -152,7 +152,9 @@ def attention_grad(
 def _(grad, grad_lse, q, k, v, mask, out, lse, scale, causal):
     check_floats(grad, grad_lse, out, lse)
     y, sums = _results(q, k, v, mask)
-    for what, x, wanted in (("the result", out, y), ("its gradient", grad, y), ("the log-sum-exp", lse, sums), ("its gradient", grad_lse, sums)):
+    for what, x, wanted in (
+        ("the result", out, y), ("its gradient", grad, y), ("the log-sum-exp", lse, sums), ("its gradient", grad_lse, sums),
+    ):  # fmt: skip
         if x is not None:
             check_shape(what, x.shape, wanted.shape)
     return tuple(TensorType((*out.shape[:-2], *x.shape[-2:]), out.dtype) for x in (q, k, v))
@@ -302,6 +304,8 @@ attention.cases(
     Case(lambda r: (*_sample((2, 3, 4), (2, 5, 4), (2, 5, 4))(r), r.uniform(0, 1, (2, 1, 5)) < 0.7)),
     Case(_sample((0, 3), (4, 3), (4, 2), None)),
     Case(_sample((2, 3), (0, 3), (0, 2), None), grad=False),
+    Case(_sample((3, 5), (4, 5), (4, 0), None)),
+    Case(_sample((2, 3, 0), (2, 4, 0), (2, 4, 3), None)),
 )
 _GRAD_CASES = [
     Case(_sample(*shapes), {"scale": 0.4, "causal": causal})

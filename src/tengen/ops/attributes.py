@@ -137,10 +137,6 @@ def _dtype(v: Any) -> DType:
         raise DTypeError(str(e)) from None
 
 
-def _any(v: Any) -> Any:
-    return v
-
-
 ITEMS = {
     "int": _Ints("an int", -LARGEST, LARGEST),
     "Extent": _Ints("an int >= 0", 0, LARGEST_EXTENT, open=True),
@@ -157,7 +153,7 @@ ITEMS = {
     "float": _Other("a number", _number),
     "Number": _Other("a number", lambda v: v if isinstance(v, Expr) else _number(v)),
     "DTypeLike": _Other("a dtype", _dtype),
-    "Any": _Other("anything", _any),
+    "Any": _Other("anything", lambda v: v),
 }
 ALIASES = {"Naturals": "Natural | Sequence[Natural]", "Positives": "Positive | Sequence[Positive]"}
 SHAPES = {"Shape": "Extent", "NewShape": "NewExtent", "Axes": "int"}  # sequences, of which an int stands for one
@@ -246,10 +242,8 @@ def _read(v: Any, name: str, known: Known | None) -> Any:
     """Arrays, tensors and other sequences as lists of numbers, or numbers."""
     if isinstance(v, (int, float, str, list, tuple, Expr, DType, type, np.dtype)):
         return v
-    if isinstance(v, np.generic):
-        return v.item() if v.dtype.kind in "biufV" else v
-    if isinstance(v, np.ndarray):
-        return _numbers(v)
+    if isinstance(v, (np.generic, np.ndarray)):
+        return _numbers(np.asarray(v))
     if hasattr(v, "_layout"):  # a Tensor
         if known is None:
             raise _Wrong

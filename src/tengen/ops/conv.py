@@ -414,6 +414,8 @@ def _(arrays, out, **attrs):
 @conv_weight_grad.lower
 def _(lo, ins, outs, stride, padding, dilation, groups, algorithm="direct", precision="highest"):
     out, n = outs[0], len(stride)
+    if any(as_int(d) == 0 for d in ins[1].shape[2:]):  # no pixel, no term
+        return pointwise(lo, [Literal(0, out.dtype)], [out], "zero")
     image = readable(lo, ins[0], 1 if groups > 1 else out.strides[0])
     x, g = in_dtype(lo, image, out.dtype), in_dtype(lo, ins[1], out.dtype)
     if algorithm != "direct":

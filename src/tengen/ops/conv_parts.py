@@ -29,6 +29,8 @@ Part = tuple[list, list, list]  # axes of an operand: extents, strides, and what
 def filter_extents(w: TensorType | Array, n: int, groups: int) -> tuple[Dim, Dim, tuple[Dim, ...]]:
     """(O / G, C / G, K) of a filter (O, C, *K), grouped (G, O/G, C/G, *K) or, as PyTorch has it, (O, C/G, *K)."""
     s = w.shape
+    if any(as_int(d) == 0 for d in s[len(s) - n :]):
+        raise ShapeError(f"a filter of shape {tuple(s)} has no pixels")
     if len(s) == n + 3:
         if as_int(s[0]) is not None and as_int(s[0]) != groups:
             raise ShapeError(f"the filter has {s[0]} groups, groups={groups}")

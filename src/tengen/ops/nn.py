@@ -80,7 +80,9 @@ for _op in (softmax, logsoftmax):
 
 
 @composite
-def general_norm(inp: Tensor, axes: int | Sequence[int] | None, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
+def general_norm(
+    inp: Tensor, axes: int | Sequence[int] | None, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
     """(x - mean) / sqrt(var + eps) over `axes`, times weight, plus bias (both broadcast to x)."""
     axes = normalize_axes(axes, len(inp.shape))
     d = sub(inp, mean(inp, axes, True))

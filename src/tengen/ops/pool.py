@@ -46,7 +46,7 @@ def _canon(types, kernel_size, stride, padding, **more):
 
 def _infer(x: TensorType, kernel_size, stride, padding, **_) -> TensorType:
     if x.ndim != len(kernel_size) + 2:
-        raise ShapeError(f"windows {kernel_size} do not fit {x}; help: an image has axes for batch and channels, and one for each extent of a window")
+        raise ShapeError(f"windows {kernel_size} do not fit {x}; help: an image has axes for batch, channels and space")
     if not x.dtype.is_float and not x.dtype.is_int:
         raise DTypeError(f"does not take {x.dtype}")
     space = [out_extent(s, k, st, p, 1) for s, k, st, p in zip(x.shape[2:], kernel_size, stride, padding)]
