@@ -1,8 +1,9 @@
-"""Operands and attributes changed by chance: what the rules of an op accept is lowered and interpreted, with every access checked.
+"""Operands and attributes changed by chance: what an op's rules accept is lowered and interpreted, with every access checked.
 
-In: an op and a seed. Out: what is wrong, as texts. A file names any op with any types and attributes, so the rules "canon" and "infer" are
-all that stands between it and memory. For what they accept there is no error afterwards, no access outside of a buffer, and no
-element of a result that depends on what memory held before. What they refuse is refused by an error of Tengen's that names the op.
+In: an op and a seed. Out: what is wrong, as texts. A file names any op with any types and attributes, so the rules "canon" and
+"infer" are all that stands between it and memory. For what they accept there is no error afterwards, no access outside of a
+buffer, and no element of a result that depends on what memory held before. What they refuse is refused by an error of Tengen's
+that names the op.
 
     python tests/ops/mutations.py [seeds [op ...]]      hunts for longer
 """
@@ -98,14 +99,14 @@ def _smaller(types):
 
 # ---- changes -----------------------------------------------------------------------------------------------------------
 
-INTS = (0, 1, 2, 3, 4, 5, 7, -1, -2, -3, 100, -100, 1 << 31, (1 << 31) - 1, 1 << 40, -(1 << 40), (1 << 62) - 1, 1 << 62, -(1 << 62),
-        (1 << 63) - 1, -(1 << 63), 1 << 64, 1 << 70)  # fmt: skip
-OTHERS = (None, True, False, 3.0, 1.0, 0.0, -0.0, 1.5, float("nan"), float("inf"), "", "edge", "se+t", "set", "add", "none", "x", (), (0,),
-          (1, 1), ((0, 1), (1, 0)), dtype("float64"), dtype("int8"))  # fmt: skip
+INTS = (0, 1, 2, 3, 4, 5, 7, -1, -2, -3, 100, -100, 1 << 31, (1 << 31) - 1, 1 << 40, -(1 << 40), (1 << 62) - 1, 1 << 62,
+        -(1 << 62), (1 << 63) - 1, -(1 << 63), 1 << 64, 1 << 70)  # fmt: skip
+OTHERS = (None, True, False, 3.0, 1.0, 0.0, -0.0, 1.5, float("nan"), float("inf"), "", "edge", "se+t", "set", "add", "none", "x",
+          (), (0,), (1, 1), ((0, 1), (1, 0)), dtype("float64"), dtype("int8"))  # fmt: skip
 
 
 def changed(r: random.Random, call: Call) -> Call:
-    """A call with some things changed: extents and dtypes everywhere alike, which the rules often accept, and things by themselves."""
+    """A call with some things changed: extents and dtypes everywhere alike, which rules often accept, and things by themselves."""
     types, attrs = list(call[0]), dict(call[1])
     alike = r.choice((0, 0, 1, 2))
     for _ in range(alike):
@@ -119,7 +120,10 @@ def changed(r: random.Random, call: Call) -> Call:
             i = r.randrange(len(types))
             types[i] = _other_type(r, types[i], types)
         elif types:
-            types.insert(r.randrange(len(types) + 1), r.choice(types)) if r.random() < 0.5 else types.pop(r.randrange(len(types)))
+            if r.random() < 0.5:
+                types.insert(r.randrange(len(types) + 1), r.choice(types))
+            else:
+                types.pop(r.randrange(len(types)))
     return tuple(types), attrs
 
 
@@ -155,7 +159,8 @@ def _other_attr(r: random.Random, a):
     if isinstance(a, bool):
         return not a if roll < 0.6 else r.choice(INTS + OTHERS)
     if isinstance(a, int):
-        return a + r.choice((-2, -1, 1, 2)) if roll < 0.4 else r.choice(INTS) if roll < 0.85 else r.choice((float(a % 97), str(a), (a,), None))
+        near, odd = a + r.choice((-2, -1, 1, 2)), r.choice((float(a % 97), str(a), (a,), None))
+        return near if roll < 0.4 else r.choice(INTS) if roll < 0.85 else odd
     if isinstance(a, float):
         return r.choice((0.0, 1.0, -1.5, 2, 1e300, float("nan"), float("inf"))) if roll < 0.5 else r.choice(INTS + OTHERS)
     if isinstance(a, DType):
@@ -293,7 +298,7 @@ def _bytes(a: np.ndarray) -> np.ndarray:
 
 def _launch(lo: Lowering, memory: dict) -> None:
     for repeat, launches in by_repeat(lo.launches):
-        count = 1 if repeat is None else int(evaluate(repeat.count, {}) if as_int(repeat.count) is None else as_int(repeat.count))
+        count = 1 if repeat is None else as_int(repeat.count)
         for step in range(count):
             for _, launch in launches:
                 ints = {str(v.attr): step for v in launch.kernel.ints if v is STEP}

@@ -1,5 +1,5 @@
-"""Ints, shapes and axes in any form that a user may have them: NumPy's numbers and arrays, lists, Tensors. What is computed, eagerly and
-traced, is what plain ints give."""
+"""Ints, shapes and axes in any form that a user may have them: NumPy's numbers and arrays, lists, Tensors. What is computed,
+eagerly and traced, is what plain ints give."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def forms(value, kind):
         return found | ({"1-d array": np.array([value])} if kind.shape else {})
     if isinstance(value, (tuple, list)) and kind.counts and value and "x" not in value:
         deep = isinstance(value[0], tuple)
-        found = {"list": [list(v) if deep else np.int32(v) for v in value], "array": np.array(value), "Tensor": tensor(np.array(value))}
+        array = np.array(value)
+        found = {"list": [list(v) if deep else np.int32(v) for v in value], "array": array, "Tensor": tensor(array)}
         return found | ({} if deep else {"of Tensors": tuple(map(tensor, value)), "iterator": iter(value)})
     return {}
 
@@ -57,7 +58,7 @@ def test_every_form_is_the_plain_one(op, case, name):
     counted = op.name in ("nonzero", "cond_take")
     graph = None if counted else recorded(op, arrays, case.attrs)
     for what in forms(case.attrs[name], op.kinds[name]):
-        make = lambda what=what: case.attrs | {name: forms(case.attrs[name], op.kinds[name])[what]}  # anew: an iterator is used up
+        make = lambda what=what: case.attrs | {name: forms(case.attrs[name], op.kinds[name])[what]}  # an iterator is used up
         assert [bits(t) for t in outputs(call(op, tensors(arrays), make()))] == want, what
         if not counted:
             assert recorded(op, arrays, make()) == graph, f"traced, {what}"
@@ -129,8 +130,8 @@ def test_functions(number):
 
 @pytest.mark.parametrize("form", S)
 def test_random_numbers(form):
-    want = [random.RNG(3).uniform(size=(2, 3)).tolist(), random.RNG(3).normal(size=5).tolist(), random.RNG(3).randint(9, size=4).tolist()]
     rng = lambda: random.RNG(3)
+    want = [rng().uniform(size=(2, 3)).tolist(), rng().normal(size=5).tolist(), rng().randint(9, size=4).tolist()]
     assert rng().uniform(size=form((2, 3))).tolist() == want[0]
     for n in N:
         assert rng().normal(size=n(5)).tolist() == want[1]

@@ -2,11 +2,11 @@
 
 In: an annotation as text, such as ``"Shape"``, ``"int | Sequence[int] | None"`` or ``"Literal['set', 'add']"``. Out: a `Kind`,
 whose `plain` turns whatever a user may pass (NumPy's numbers and arrays, Tensors, lists) into plain data: exactly int, bool,
-float, str, DType, tuples of them, or an extent that is known when the program runs. Of what is plain already it changes nothing, so that
+float, str, DType, tuples of them, or an extent that is known when the program runs. It changes nothing of what is plain already, so
 an attribute of a file is checked by the same function: it must be what `plain` makes of it, by type too (`same`).
 
-An annotation is an alternative (``|``) of names of `ITEMS`, of ``Sequence[...]`` of them, of ``Literal[...]`` and ``None``; the names
-below are ints with a range. ``Any`` is for what no graph holds: a key, or a value to fill with.
+An annotation is an alternative (``|``) of names of `ITEMS`, of ``Sequence[...]`` of them, of ``Literal[...]`` and ``None``. The
+names below are ints with a range. ``Any`` is for what no graph holds: a key, or a value to fill with.
 """
 
 from __future__ import annotations
@@ -185,13 +185,16 @@ class Kind:
     @property
     def example(self) -> Any:
         """A value of this kind."""
-        words = next((i.words for i in self.items if isinstance(i, _Choice)), None)
-        return words[0] if words else None if self.none else () if not self.items else True if self.items == (ITEMS["bool"],) else 1
+        words = [w for i in self.items if isinstance(i, _Choice) for w in i.words]
+        if words or self.none or not self.items:
+            return words[0] if words else None if self.none else ()
+        return True if self.items == (ITEMS["bool"],) else 1
 
     @property
     def counts(self) -> bool:
         """Whether it is ints, or sequences of them, or a number that says how many."""
-        return any(isinstance(i, _Ints) or i is ITEMS["Number"] for i in self.items) or (self.several is not None and self.several.counts)
+        here = any(isinstance(i, _Ints) or i is ITEMS["Number"] for i in self.items)
+        return here or (self.several is not None and self.several.counts)
 
     @property
     def simple(self) -> tuple[type, ...]:
@@ -251,8 +254,8 @@ def _read(v: Any, name: str, known: Known | None) -> Any:
             return _numbers(known(v))
         except TraceError:
             raise TraceError(
-                f"{name} must be known while the program is recorded, and the tensor {v._layout.type!r} is computed by it; help: pass "
-                "numbers, extents of another tensor (x.shape), or a tensor that was made outside of the trace"
+                f"{name} must be known while the program is recorded, and the tensor {v._layout.type!r} is computed by it; help: "
+                "pass numbers, extents of another tensor (x.shape), or a tensor that was made outside of the trace"
             ) from None
     if hasattr(v, "__iter__") and not isinstance(v, (bytes, Mapping, Set)):
         return list(v)

@@ -1,7 +1,7 @@
 """How functions are called: what their signatures say, and the functions that users see, which are made from them.
 
-In: plain functions with annotated parameters. Out: callables that hand an op's call over to `dispatch`, or that give a function of the
-package its ints and shapes in plain form (`attributes.py`) and complete its errors with the user's line.
+In: plain functions with annotated parameters. Out: callables that hand an op's call over to `dispatch`, or that give a function
+of the package its ints and shapes in plain form (`attributes.py`) and complete its errors with the user's line.
 """
 
 from __future__ import annotations
@@ -59,7 +59,12 @@ def signature_of(fn: Callable) -> list[Parameter]:
     found += [(next(rest), "*", _NONE)] if code.co_flags & inspect.CO_VARARGS else []
     found += [(name, "named", (fn.__kwdefaults__ or {}).get(name, _NONE)) for name in named]  # type: ignore[attr-defined]
     found += [(next(rest), "**", _NONE)] if code.co_flags & inspect.CO_VARKEYWORDS else []
-    return [Parameter(name, kind, default, str(notes.get(name, ""))) for name, kind, default in found]
+    return [Parameter(name, kind, default, _text(notes.get(name, ""))) for name, kind, default in found]
+
+
+def _text(note: Any) -> str:
+    """An annotation as it was written, whether or not it was evaluated."""
+    return note.__name__ if isinstance(note, type) else str(note).replace("collections.abc.", "").replace("typing.", "")
 
 
 def tensors_and_attributes(
@@ -115,8 +120,8 @@ def _code(text: str) -> CodeType:
 
 
 def with_line(fn: Callable) -> Callable:
-    """The function, whose errors name the user's line, as those of ops do: for what checks its arguments before it calls ops. Its
-    ints, shapes and axes may be whatever ops take for them: it gets them plain."""
+    """The function, whose errors name the user's line, as those of ops do: for what checks its arguments before it calls ops.
+    Its ints, shapes and axes may be whatever ops take for them: it gets them plain."""
     parameters = signature_of(fn)
     given = [f"{p.name}={p.name}" if p.kind == "named" else p.kind + p.name for p in parameters]
     scope: dict[str, Any] = {"_fn": fn, "_tell": tell}
@@ -124,7 +129,8 @@ def with_line(fn: Callable) -> Callable:
     for p in parameters:
         k = kind(p.note) if p.kind in ("", "named") else None
         if k is not None and k.counts:
-            scope[f"_types_{p.name}"], scope[f"_plain_{p.name}"] = k.simple, _plain_one(k, f"{fn.__name__.rstrip('_')}: {p.name}")
+            scope[f"_types_{p.name}"] = k.simple
+            scope[f"_plain_{p.name}"] = _plain_one(k, f"{fn.__name__.rstrip('_')}: {p.name}")
             lines.append(f"    if {p.name}.__class__ not in _types_{p.name}: {p.name} = _plain_{p.name}({p.name})")
     lines += [f"    return _fn({', '.join(given)})", "except Exception as e:", "    _tell(e)", "    raise"]
     return functools.update_wrapper(_compiled(parameters, lines, scope), fn)

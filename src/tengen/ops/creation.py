@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tengen.base.dtype import bool_, dtype, float32, float64, int64
-from tengen.base.errors import ShapeError
+from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import TensorType
 from tengen.kernels.indexed import Iota
 from tengen.kernels.source import Elementwise, broadcast
@@ -139,6 +139,8 @@ def iota(start: Tensor, step: Tensor, count: Extent, dtype: DTypeLike) -> Tensor
 def _(start, step, count, dtype):
     if start.ndim or step.ndim:
         raise ShapeError("start and step must be 0-d")
+    if dtype.kind == "b":
+        raise DTypeError("does not count in bool; help: compare the numbers with something")
     return TensorType((count,), dtype)
 
 

@@ -5,9 +5,9 @@
     @composite                            a plain function over ops; shape, gradient and kernel follow from its body
     @shorthand                            a plain function over ops that is not seen in graphs: other forms of views
 
-An `Op` knows its user signature (which parameters are tensors, which are attributes, and what those may be: `attributes.py`), and
-`op.call`, the function that users see (`calls.py`): it hands over to `dispatch`, which `tengen.tensor` installs (eager execution,
-recording, tracing).
+An `Op` knows its user signature (which parameters are tensors, which are attributes, and what those may be: `attributes.py`),
+and `op.call`, the function that users see (`calls.py`): it hands over to `dispatch`, which `tengen.tensor` installs (eager
+execution, recording, tracing).
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class Op:
     Attributes:
         name: the registered name, which files keep.
         tensors: names of the tensor parameters; `variadic` when the first is a list of tensors.
-        attrs: names of the other parameters, in order; `notes` what their annotations say. optional: the tensors that may be None.
+        attrs: names of the other parameters, in order; notes: what their annotations say. optional: the tensors that may be
+            None.
         kind: "elementwise", "primitive", "view", "composite" or "shorthand".
         own: tensor operands (indices, conditions) whose dtype has nothing to do with the others': numbers among the
             operands do not take it, and a number in their place keeps its own.
@@ -185,14 +186,14 @@ class Op:
         return {name: kind(note) for name, note in self.notes.items()}
 
     def plain(self, attrs: Sequence) -> tuple:
-        """The attributes of a call, of whatever form users may give them, as plain data of their declared kinds; an error says which
-        one is not."""
+        """The attributes of a call, in whatever form users may give them, as plain data of their declared kinds; an error says
+        which one is not of its kind."""
         kinds = self.kinds
         return tuple([a if (k := kinds.get(n)) is None else k.plain(a, n, dispatch.known) for n, a in zip(self.attrs, attrs)])
 
     def canonical(self, types: Sequence[TensorType | None], attrs: Sequence) -> dict[str, Any]:
-        """The attributes as a dictionary in canonical form: of their kinds, then in one form by the rule "canon". All that is not an
-        op's operands and attributes, whether a user or a file has it, ends here."""
+        """The attributes as a dictionary in canonical form: plain data of their kinds, in one form by the rule "canon". Calls of
+        users and nodes of files are checked here alike, operands included."""
         return self._told(self._canonical, types, dict(zip(self.attrs, attrs)), types, attrs)
 
     def _canonical(self, types: Sequence[TensorType | None], attrs: Sequence, **_: Any) -> dict[str, Any]:
@@ -486,7 +487,8 @@ def _partial_op(op: Op, body: Callable, i: int, needed: tuple[int, ...]) -> tupl
     g = "g"  # a gradient of a gradient has parameters of this name already
     while g in op.tensors:
         g += "_"
-    params = ", ".join([g, *(op.tensors[j] for j in needed), *(f"{a}: {op.notes[a]}" for a in op.attrs)])  # notes are not evaluated here
+    notes = [f"{a}: {op.notes[a]}" for a in op.attrs]  # not evaluated, as in this file
+    params = ", ".join([g, *(op.tensors[j] for j in needed), *notes])
     scope: dict[str, Any] = {"_body": grad_body}
     call = ", ".join([g, *(op.tensors[j] for j in needed), *(f"{a}={a}" for a in op.attrs)])
     exec(f"def d({params}):\n    return _body({call})", scope)  # noqa: S102
