@@ -184,11 +184,11 @@ class Kind:
 
     @property
     def example(self) -> Any:
-        """A value of this kind."""
+        """A value of this kind, of a number one that is nothing special."""
         words = [w for i in self.items if isinstance(i, _Choice) for w in i.words]
         if words or self.none or not self.items:
             return words[0] if words else None if self.none else ()
-        return True if self.items == (ITEMS["bool"],) else 1
+        return True if self.items == (ITEMS["bool"],) else 0.75 if ITEMS["float"] in self.items else 1
 
     @property
     def counts(self) -> bool:
@@ -221,12 +221,22 @@ class Kind:
         except _Wrong:
             raise ArgumentError(f"{name} must be {self.text}, got {shown(v)}") from None
 
+    @functools.cached_property
+    def _ints(self) -> _Ints | None:
+        """What an int must be, where that is all that it can be."""
+        first = self.items[0] if self.items else None
+        return first if isinstance(first, _Ints) and not self.shape else None
+
+    @functools.cached_property
+    def _anything(self) -> bool:
+        return ITEMS["Any"] in self.items
+
     def _plain(self, v: Any, name: str, known: Known | None) -> Any:
-        if v is None and self.none:
-            return None
-        if any(i is ITEMS["Any"] for i in self.items):
+        if type(v) is int and self._ints is not None:
+            return self._ints.plain(v)
+        if (v is None and self.none) or self._anything:
             return v
-        v = _read(v, name, known)
+        v = v if type(v) is tuple else _read(v, name, known)
         if isinstance(v, (list, tuple)):
             if self.several is None:
                 raise _Wrong

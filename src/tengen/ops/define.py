@@ -160,7 +160,7 @@ class Op:
         """What is to be checked in a call with these operands."""
         if "check" not in self.rules or ("checks" in self.rules and not self.rules["checks"](types)):
             return ()
-        return self.rules["check"](inputs, **self.canonical(types, attrs))
+        return self.rules["check"](inputs, **_canonical_again(self, tuple(types), tuple(attrs)))
 
     def vjp(self, f):
         """(g, *inputs, [out,] **attrs) -> gradient of each input, None where there is none; an entry may be a function
@@ -208,6 +208,8 @@ class Op:
         least = len(self.tensors) - self.variadic
         if len(operands) < least or (len(operands) > least and not self.variadic):
             raise ArgumentError(f"takes {'at least ' * self.variadic}{least} tensors, got {len(operands)}")
+        if all(x is not None for x in operands):
+            return
         names = self.tensors if not self.variadic else (*self.tensors[:1] * (len(operands) - least), *self.tensors[1:])
         for name, x in zip(names, operands):
             if x is None and name not in self.optional:
@@ -278,6 +280,11 @@ class Op:
         """Whether the gradient rule asks for the output."""
         rule = self.rules.get("vjp")
         return rule is not None and _takes_out(rule)
+
+
+@functools.lru_cache(4096)  # what is checked is looked at in every call, and was plain and in order at the first
+def _canonical_again(op: Op, types: tuple, attrs: tuple) -> dict[str, Any]:
+    return op.canonical(types, attrs)
 
 
 @functools.cache  # asked at every call that goes on the tape, and looking costs more than the call
