@@ -45,8 +45,9 @@ def _in_place(op):
 
 def _dims(args: tuple) -> Any:
     """Extents or axes that were given one by one, or together: an array or a tensor of them is for the op to read."""
-    together = args[0] if len(args) == 1 else args
-    return tuple(together) if isinstance(together, list) else args if isinstance(together, int) else together
+    if len(args) != 1 or isinstance(args[0], int):
+        return args
+    return tuple(args[0]) if isinstance(args[0], list) else args[0]
 
 
 def reshape(self: Tensor, *shape) -> Tensor:

@@ -300,7 +300,7 @@ ERRORS = [
     (lambda x: F.pad(x, (1, (2, 3))), ShapeError, "a pair of numbers"),
     (lambda x: F.pad(x, 1.5), ArgumentError, "pad_width must be an int >= 0"),
     (lambda x: F.repeat(x, [1, 2, 3], 0), ShapeError, "3 numbers for the 2 positions of axis 0"),
-    (lambda x: F.zeros((2, -1)), ShapeError, "zeros: shape must be an int >= 0 or a sequence of them, got (2, -1)"),
+    (lambda x: F.zeros((2, -1)), ShapeError, "shape must be an int >= 0 or a sequence of them, got (2, -1)"),
     (lambda x: F.topk(x, 9), ShapeError, "axis 3 of extent 5 has no 9 elements"),
     (lambda x: F.diag(x), ShapeError, "a vector or a matrix is expected"),
     (lambda x: F.gather(x, 0, x), DTypeError, "indices must be integers"),

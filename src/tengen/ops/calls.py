@@ -137,7 +137,18 @@ def with_line(fn: Callable) -> Callable:
 
 
 def _plain_one(k: Kind, name: str) -> Callable[[Any], Any]:
-    return lambda v: k.plain(v, name, dispatch.known)
+    flat = k.several is not None and k.several.several is None
+
+    def plain(v: Any) -> Any:
+        if flat and v.__class__ is tuple:  # as most are; ranges are looked at by the op that is called
+            for d in v:
+                if d.__class__ is not int:
+                    break
+            else:
+                return v
+        return k.plain(v, name, dispatch.known)
+
+    return plain
 
 
 def all_with_line(scope: dict[str, Any], names: Iterable[str]) -> None:
