@@ -27,9 +27,13 @@ PACKAGE = ROOT / "src" / "tengen"
 AGAIN = "`python docs/generate.py` writes this file again."
 FOR_TYPES = "for editors and type checkers"
 WIDTH = 128
+DECLARED = (  # names by which ops declare what an attribute may be
+    "Algorithm", "Axes", "Causal", "Count", "DTypeLike", "Extent", "Mode", "Natural", "Naturals", "NewShape", "Number", "Positive",
+    "Positives", "Precision", "Shape", "Step",
+)  # fmt: skip
 SOURCES = {  # what annotations may name -> where the stubs import it from, in the order of imports
-    "Callable": "collections.abc", "Iterable": "collections.abc", "Sequence": "collections.abc", "Any": "typing",
-    "DType": "tengen.base.dtype", "Tensor": "tengen.tensor",
+    "Callable": "collections.abc", "Iterable": "collections.abc", "Sequence": "collections.abc", "Any": "typing", "Literal": "typing",
+    "DType": "tengen.base.dtype", **dict.fromkeys(DECLARED, "tengen.ops.attributes"), "Tensor": "tengen.tensor",
 }  # fmt: skip
 KNOWN = {*SOURCES, "np"} | {n for n in vars(builtins) if n[0].islower()}
 ALIAS = "TensorLike = Tensor | np.ndarray | float\n"

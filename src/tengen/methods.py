@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tengen import overwrite  # noqa: F401  (assignment to elements)
 from tengen.arrays import check_device
 from tengen.base.errors import ShapeError
-from tengen.ops.define import REGISTRY, all_with_line
+from tengen.ops.calls import all_with_line
+from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
 
 OPERATORS = {
@@ -40,8 +43,11 @@ def _in_place(op):
     return update
 
 
-def _dims(args: tuple) -> tuple:
-    return tuple(args[0]) if len(args) == 1 and not isinstance(args[0], int) else args
+def _dims(args: tuple) -> Any:
+    """Extents or axes that were given one by one, or together: an array or a tensor of them is for the op to read."""
+    if len(args) != 1 or isinstance(args[0], int):
+        return args
+    return tuple(args[0]) if isinstance(args[0], list) else args[0]
 
 
 def reshape(self: Tensor, *shape) -> Tensor:

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tengen.nodes import node_of
-from tengen.ops.define import REGISTRY, Op, dispatch, with_line
+from tengen.ops.calls import with_line
+from tengen.ops.define import REGISTRY, Op, dispatch
 from tengen.ops.elementwise import astype, where
 from tengen.ops.indexing import index, index_put
 from tengen.ops.keys import dropped, fitted, masks_whole, read_key, sliced, value_for

@@ -208,6 +208,11 @@ class Recorder:
         """Data made while recording: it is the same in every run."""
         return traced(self.add_constant("c", np.array(array), t))
 
+    def known_data(self, t: Tensor) -> np.ndarray | None:
+        """The data of a constant of the graph."""
+        c = self.graph.constants.get(t._data.name) if isinstance(t._data, Value) and t._layout.graph is self.graph else None
+        return None if c is None or c.value is not t._data else c.data
+
     def assign(self, target: Tensor, value: Tensor) -> bool:
         """target takes a value while recording. False: the target is traced, and simply takes it."""
         if id(target) in self.arguments:

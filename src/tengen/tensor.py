@@ -340,9 +340,9 @@ tracing = _Tracing()
 
 def _slow(op: Op, inputs: tuple, attrs: tuple):
     try:
-        attrs = tuple(_plain(a) for a in attrs)
+        attrs = op.plain(attrs)
         inputs = _convert(op, inputs)
-        _check_there(op, inputs)
+        op.check_operands(inputs)
         if tracing.recorder is not None:
             return tracing.recorder.record(op, inputs, attrs)
         out = _execute(op, inputs, attrs)
@@ -356,14 +356,6 @@ def _slow(op: Op, inputs: tuple, attrs: tuple):
     if any(x is not None and x._node is not None for x in inputs):
         record(op, inputs, attrs, out)
     return out
-
-
-def _check_there(op: Op, inputs: tuple) -> None:
-    if op.optional is not None and any(x is None for x in inputs):
-        names = op.tensors if not op.variadic else (*op.tensors[:1] * (len(inputs) - len(op.tensors)), *op.tensors)
-        for name, x in zip(names, inputs):
-            if x is None and name not in op.optional:
-                raise ArgumentError(f"needs a tensor for {name}, got None")
 
 
 dispatch.slow = _slow
@@ -454,20 +446,6 @@ def _same(data):
     return data
 
 
-def _plain(a):
-    """An attribute as hashable data."""
-    if isinstance(a, (list, tuple)):
-        return tuple(_plain(v) for v in a)
-    if isinstance(a, np.generic):
-        return a.item()
-    if isinstance(a, Tensor):
-        _refuse_taped(a)
-        return _plain(a.tolist())
-    if isinstance(a, (np.dtype, type)) and a is not None:
-        return dtype(a)
-    return a
-
-
 def _convert(op: Op, inputs: tuple) -> tuple:
     """Numbers and arrays among the operands become tensors; a Python number is weak: it takes the others' dtype."""
     if all(isinstance(x, Tensor) or x is None for x in inputs):
@@ -527,6 +505,17 @@ def as_tensor(x) -> Tensor:
 
 
 dispatch.tensor, dispatch.scalar = as_tensor, number
+
+
+def known_values(t: Tensor) -> np.ndarray:
+    """A tensor's values, of a constant of the program that is being recorded too; TraceError for what the program computes."""
+    _refuse_taped(t)
+    if tracing.recorder is not None and (data := tracing.recorder.known_data(t)) is not None:
+        return data
+    return view_as_numpy(t)
+
+
+dispatch.known = known_values
 
 # ---- ways in and out -----------------------------------------------------------------------------------------------------
 

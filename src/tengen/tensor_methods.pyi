@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from tengen.ops.attributes import DTypeLike, Precision, Shape
 from tengen.tensor import Tensor
 
 TensorLike = Tensor | np.ndarray | float
@@ -69,18 +70,18 @@ class TensorMethods:
         """Whether every element is true (not zero)."""
     def any(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Whether an element is true (not zero)."""
-    def argmax(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    def argmax(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The int64 position of the first largest element along `axis` (in the flattened tensor by default); a NaN counts as
         largest."""
-    def argmin(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    def argmin(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The int64 position of the first smallest element along `axis` (in the flattened tensor by default); a NaN counts as
         smallest."""
     def argsort(self, descending: bool = False, axis: int = -1) -> Tensor:
         """The int64 positions that sort the tensor along `axis`: stable, descending too; NaN counts as largest."""
-    def astype(self, dtype: Any) -> Tensor:
+    def astype(self, dtype: DTypeLike) -> Tensor:
         """x in another dtype: rounds to nearest even, float to int truncates and saturates (NaN gives 0), integers wrap,
         anything to bool is x != 0."""
-    def broadcast_to(self, shape: Sequence[int]) -> Tensor:
+    def broadcast_to(self, shape: Shape) -> Tensor:
         """x repeated along new and unit axes, without copying."""
     def ceil(self) -> Tensor:
         """The smallest integer that is not below x. The gradient is 0."""
@@ -110,7 +111,7 @@ class TensorMethods:
     def logsoftmax(self, axis: int | Sequence[int] | None = -1) -> Tensor:
         """log(softmax(x)), without overflow."""
     def matmul(
-        self, inp2: TensorLike, transpose_a: bool = False, transpose_b: bool = False, precision: str = 'highest',
+        self, inp2: TensorLike, transpose_a: bool = False, transpose_b: bool = False, precision: Precision = 'highest',
     ) -> Tensor:
         """Matrix product over the last two axes; leading axes broadcast. A 1-D operand is a row (first) or a column (second),
         whose axis disappears from the result, as in NumPy."""

@@ -33,7 +33,7 @@ CALLS = [
     (lambda: F.conv2d(IMAGE, FILTER, BIAS), ShapeError, r"conv_bias\(f32\[1,3,8,8\].*3 channels, the filter takes 2"),
     (lambda: F.conv2d(IMAGE, FILTER[:, :, None], BIAS, groups=4), ShapeError, r"conv_bias\(.*3 channels, the filter takes"),
     (lambda: F.conv2d(IMAGE[:, :2, :2], FILTER, BIAS), ShapeError, r"conv_bias\(.*does not fit an image of extent 2"),
-    (lambda: F.conv2d(IMAGE[:, :2], FILTER, padding="same"), ShapeError, r"padding='same' must be an int or 2 ints"),
+    (lambda: F.conv2d(IMAGE[:, :2], FILTER, padding="same"), ArgumentError, r"padding must be an int >= 0 or a sequence of them, got 'same'"),
     (lambda: F.conv_transpose2d(IMAGE[0], FILTER), ShapeError, r"conv_transpose2d takes an image of 4 axes"),
     (lambda: F.conv_transpose2d(IMAGE, FILTER, conv_mode="convolution"), ShapeError, r"flip the filter"),
     (lambda: F.adaptive_avg_pool2d(IMAGE, 0), ShapeError, r"\(1, 3, 8, 8\) to 0: a positive int"),

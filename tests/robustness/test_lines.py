@@ -10,7 +10,8 @@ import pytest
 from tengen import Tensor, trace
 from tengen import functional as F
 from tengen.base.errors import TengenError, TraceError
-from tengen.ops.define import REGISTRY, with_line
+from tengen.ops.calls import with_line
+from tengen.ops.define import REGISTRY
 
 X = Tensor(np.zeros((4, 5), "float32"))
 WRONG = {

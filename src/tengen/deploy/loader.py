@@ -7,8 +7,6 @@ what the op's own rule derives. Nothing is allocated for what a file only promis
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,8 +20,8 @@ from tengen.ir.jsonform import from_json
 from tengen.ir.plain_json import load_json
 from tengen.ir.types import TensorType
 from tengen.ir.verify import verify
-from tengen.loops.lang import Expr
-from tengen.ops.define import REGISTRY, Op, lookup
+from tengen.ops.attributes import same
+from tengen.ops.define import REGISTRY, lookup
 from tengen.passes.extents import check_symbols
 from tengen.runtime.schedules import parsed
 
@@ -107,33 +105,6 @@ def _check_data(graph: Graph, content: TensorFile) -> None:
             fail(f"the tensor {name[:60]!r} is {a.dtype}{list(a.shape)}, the graph says {t!r}")
 
 
-_PLAIN = {  # annotations of attributes -> what a file may hold there
-    "int": lambda a: type(a) is int or isinstance(a, Expr),
-    "bool": lambda a: type(a) is bool,
-    "str": lambda a: type(a) is str,
-    "float": lambda a: type(a) in (int, float),
-    "Sequence[int]": lambda a: type(a) is tuple and all(type(x) is int or isinstance(x, Expr) for x in a),
-}
-
-
-@functools.cache
-def _annotations(op: Op) -> dict[str, str]:
-    """The attributes whose kind an op's signature tells."""
-    parameters = inspect.signature(op.fn).parameters
-    return {a: str(parameters[a].annotation) for a in op.attrs if str(parameters[a].annotation) in _PLAIN}
-
-
-def _check_attributes(op: Op, attrs: dict[str, Any]) -> None:
-    """VerifyError for attributes of other numbers or kinds than the op has, as far as its signature tells."""
-    if len(attrs) != len(op.attrs):
-        raise VerifyError(f"{op.name} takes the attributes {op.attrs}, not {tuple(attrs)}")
-    if "canon" in op.rules:
-        return
-    for name, annotation in _annotations(op).items():
-        if name not in attrs or not _PLAIN[annotation](attrs[name]):
-            raise VerifyError(f"{op.name}: the attribute {name} is not {annotation}")
-
-
 def _infer(name: str, types: list[TensorType | None], attrs: dict[str, Any]) -> Sequence[TensorType]:
     """The types that a node's op derives; VerifyError when it cannot, whatever the reason."""
     try:
@@ -142,15 +113,13 @@ def _infer(name: str, types: list[TensorType | None], attrs: dict[str, Any]) -> 
         raise VerifyError(f"no op named {name[:60]!r} in this Tengen") from None
     if "infer" not in op.rules:
         raise VerifyError(f"the op {name!r} does not stand in files")
-    if len(types) != len(op.tensors) and not op.variadic:
-        raise VerifyError(f"{name} takes {len(op.tensors)} tensors, not {len(types)}")
     if len(attrs) != len(op.attrs):
         raise VerifyError(f"{name} takes the attributes {op.attrs}, not {tuple(attrs)}")
-    _check_attributes(op, attrs)
     try:
-        if op.canonical(types, tuple(attrs.values())) != attrs:
-            raise VerifyError(f"the attributes {attrs} are not in canonical form")
-        return op.infer_types(types, attrs)
+        canonical = op.canonical(types, tuple(attrs.values()))
+        if canonical.keys() != attrs.keys() or not all(same(canonical[k], a) for k, a in attrs.items()):
+            raise VerifyError(f"{name}: the attributes {attrs} are not in canonical form")
+        return op.infer_types(types, canonical)
     except VerifyError:
         raise
     except Exception as e:  # rules are written for users' calls; a file can hold anything

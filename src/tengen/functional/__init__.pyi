@@ -1,7 +1,7 @@
 """Functions of tensors, for editors and type checkers. `python docs/generate.py` writes this file again."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from tengen.functional.nn import linear as linear
 from tengen.functional.nn import max_pool2d as max_pool2d
 from tengen.functional.nn import pixel_shuffle as pixel_shuffle
 from tengen.functional.nn import scaled_dot_product_attention as scaled_dot_product_attention
+from tengen.ops.attributes import Axes, Count, DTypeLike, Extent, Natural, Naturals, NewShape, Number, Positives, Shape
 from tengen.tensor import Tensor
 
 TensorLike = Tensor | np.ndarray | float
@@ -73,12 +74,12 @@ def all(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool
     """Whether every element is true (not zero)."""
 def any(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """Whether an element is true (not zero)."""
-def arange(start: Any = 0, stop: Any = None, step: Any = 1, dtype: Any = 'float32') -> Tensor:
+def arange(start: Number = 0, stop: Number | None = None, step: Number = 1, dtype: DTypeLike = 'float32') -> Tensor:
     """start, start + step, ... below stop; one argument is `stop`. float32 by default, as in MegEngine."""
-def argmax(inp: TensorLike, axis: int | None = None, keepdims: bool = False) -> Tensor:
+def argmax(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The int64 position of the first largest element along `axis` (in the flattened tensor by default); a NaN counts as
     largest."""
-def argmin(inp: TensorLike, axis: int | None = None, keepdims: bool = False) -> Tensor:
+def argmin(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The int64 position of the first smallest element along `axis` (in the flattened tensor by default); a NaN counts as
     smallest."""
 def argsort(inp: TensorLike, descending: bool = False, axis: int = -1) -> Tensor:
@@ -87,7 +88,7 @@ def asin(x: TensorLike) -> Tensor:
     """The inverse sine in [-pi/2, pi/2], at most 2 ULP off; NaN outside [-1, 1]."""
 def asinh(x: TensorLike) -> Tensor:
     """The inverse hyperbolic sine, at most 2 ULP off (float64: 4)."""
-def astype(x: TensorLike, dtype: Any) -> Tensor:
+def astype(x: TensorLike, dtype: DTypeLike) -> Tensor:
     """x in another dtype: rounds to nearest even, float to int truncates and saturates (NaN gives 0), integers wrap, anything
     to bool is x != 0."""
 def atan(x: TensorLike) -> Tensor:
@@ -104,7 +105,7 @@ def bitwise_or(x: TensorLike, y: TensorLike) -> Tensor:
     """The bits that are in x or y."""
 def bitwise_xor(x: TensorLike, y: TensorLike) -> Tensor:
     """The bits that are in exactly one of x and y."""
-def broadcast_to(x: TensorLike, shape: Sequence[int]) -> Tensor:
+def broadcast_to(x: TensorLike, shape: Shape) -> Tensor:
     """x repeated along new and unit axes, without copying."""
 def cbrt(x: TensorLike) -> Tensor:
     """The cube root, of negative numbers too; at most 2 ULP off."""
@@ -150,7 +151,7 @@ def expand_dims(inp: TensorLike, axis: int | Sequence[int]) -> Tensor:
     """A view with unit axes at these places of the result."""
 def expm1(x: TensorLike) -> Tensor:
     """e^x - 1 without cancellation near 0; at most 2 ULP off."""
-def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = 'float32') -> Tensor:
+def eye(N: Extent, M: Extent | None = None, k: int = 0, dtype: DTypeLike = 'float32') -> Tensor:
     """The N x M (N x N) matrix with ones on its k-th diagonal."""
 def flatten(inp: TensorLike, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     """Axes start_axis .. end_axis as one; a 0-d tensor gets one axis."""
@@ -162,13 +163,13 @@ def floor_div(x: TensorLike, y: TensorLike) -> Tensor:
     """floor(x / y), as Python's //: exact even where x / y would round up to the next integer."""
 def fma(x: TensorLike, y: TensorLike, z: TensorLike) -> Tensor:
     """x * y + z, rounded once (integers wrap)."""
-def full(shape: Any, value: Any, dtype: Any = None) -> Tensor:
+def full(shape: Shape, value: Any, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor with `value` everywhere; of the value's dtype by default (Python floats float32, ints int64)."""
-def full_like(inp: TensorLike, value: Any, dtype: Any = None) -> Tensor:
+def full_like(inp: TensorLike, value: Any, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor of inp's shape (and dtype, if none is given) with `value` everywhere."""
 def gather(inp: TensorLike, axis: int, index: TensorLike) -> Tensor:
     """out[..., i, ...] = inp[..., index[..., i, ...], ...] along `axis` (NumPy's take_along_axis, PyTorch's gather)."""
-def gelu(x: TensorLike, approximate: str = 'none') -> Tensor:
+def gelu(x: TensorLike, approximate: Literal['none', 'tanh'] = 'none') -> Tensor:
     """x P(X <= x) for a standard normal X: x (1 + erf(x / sqrt 2)) / 2."""
 def greater(x: TensorLike, y: TensorLike) -> Tensor:
     """x > y, a bool tensor; false where either is NaN."""
@@ -194,7 +195,7 @@ def less(x: TensorLike, y: TensorLike) -> Tensor:
     """x < y, a bool tensor; false where either is NaN."""
 def less_equal(x: TensorLike, y: TensorLike) -> Tensor:
     """x <= y, a bool tensor; false where either is NaN."""
-def linspace(start: Any, stop: Any, num: int, dtype: Any = 'float32') -> Tensor:
+def linspace(start: Any, stop: Any, num: Count, dtype: DTypeLike = 'float32') -> Tensor:
     """`num` numbers from start to stop, both included, evenly spaced; computed in float64."""
 def log(x: TensorLike) -> Tensor:
     """The natural logarithm, at most 2 ULP off; -inf at 0, NaN below."""
@@ -228,7 +229,7 @@ def maximum(x: TensorLike, y: TensorLike) -> Tensor:
     """The larger of x and y; a NaN in either wins. In a tie the gradient goes to y."""
 def mean(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The sum divided by the number of elements; integers give float32. NaN where there are none."""
-def meshgrid(*inputs: TensorLike, indexing: str = 'xy') -> list[Tensor]:
+def meshgrid(*inputs: TensorLike, indexing: Literal['xy', 'ij'] = 'xy') -> list[Tensor]:
     """Coordinate grids of vectors, as views: "xy" puts the second vector along the first axis, "ij" keeps the order."""
 def min(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The smallest element; a NaN wins. The gradient is shared by equal smallest elements. An empty one is an error."""
@@ -249,20 +250,20 @@ def nonzero(inp: TensorLike) -> tuple[Tensor, ...]:
     """The int64 positions of true (not zero) elements, one vector for each axis, in logical order. Not inside a trace."""
 def not_equal(x: TensorLike, y: TensorLike) -> Tensor:
     """x != y, a bool tensor; true where either is NaN."""
-def one_hot(inp: TensorLike, num_classes: int, dtype: Any = None) -> Tensor:
+def one_hot(inp: TensorLike, num_classes: Extent, dtype: DTypeLike | None = None) -> Tensor:
     """1 at each index, else 0, along a new last axis; of inp's dtype by default."""
-def ones(shape: Any, dtype: Any = 'float32') -> Tensor:
+def ones(shape: Shape, dtype: DTypeLike | None = 'float32') -> Tensor:
     """A tensor of ones."""
-def ones_like(inp: TensorLike, dtype: Any = None) -> Tensor:
+def ones_like(inp: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor of ones of inp's shape and dtype."""
 def pad(
     src: TensorLike,
-    pad_width: int | Sequence[int] | Sequence[Sequence[int]],
-    mode: str = 'constant',
-    constant_value: float = 0.0,
+    pad_width: Naturals | Sequence[Sequence[Natural]],
+    mode: Literal['constant', 'edge', 'replicate', 'reflect', 'circular', 'wrap'] = 'constant',
+    constant_value: float | bool = 0.0,
 ) -> Tensor:
     """src with more elements around it."""
-def permute(x: TensorLike, axes: Sequence[int]) -> Tensor:
+def permute(x: TensorLike, axes: Axes) -> Tensor:
     """The axes in another order: axis j of the result is axis axes[j] of x. A view."""
 def pow(x: TensorLike, y: TensorLike) -> Tensor:
     """x to the power y: of floats at most 2 ULP off with C99's special cases; of integers exact, and wrapping."""
@@ -279,7 +280,7 @@ def relu6(x: TensorLike) -> Tensor:
 def repeat(inp: TensorLike, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
     """Each element repeated, as NumPy's repeat: one number for all, or one for each position of `axis`; flattened without an
     axis."""
-def reshape(x: TensorLike, shape: Sequence[int]) -> Tensor:
+def reshape(x: TensorLike, shape: NewShape) -> Tensor:
     """The same elements in logical order with another shape; one extent may be -1. A view where strides allow."""
 def right_shift(x: TensorLike, y: TensorLike) -> Tensor:
     """x shifted right by y bits, with its sign; by the width or more, or by a negative number: 0, or -1 for negative x."""
@@ -289,7 +290,9 @@ def round(x: TensorLike) -> Tensor:
     """The nearest integer, halves to even; integers stay. The gradient is 0."""
 def rsqrt(x: TensorLike) -> Tensor:
     """1 / sqrt(x), at most 1 ULP off; infinite at 0, NaN below."""
-def scatter(inp: TensorLike, axis: int, index: TensorLike, source: TensorLike, mode: str = 'set') -> Tensor:
+def scatter(
+    inp: TensorLike, axis: int, index: TensorLike, source: TensorLike, mode: Literal['set', 'add', 'mul', 'max', 'min'] = 'set',
+) -> Tensor:
     """A copy of inp in which [..., index[..., i, ...], ...] along `axis` takes source[..., i, ...]."""
 def searchsorted(table: TensorLike, values: TensorLike, right: bool = False) -> Tensor:
     """For each value the first position in the ascending last axis of `table` that keeps it sorted (after equal elements with
@@ -306,10 +309,17 @@ def sin(x: TensorLike) -> Tensor:
     """The sine of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
 def sinh(x: TensorLike) -> Tensor:
     """The hyperbolic sine, at most 2 ULP off."""
-def sliding_window(inp: TensorLike, kernel_size: Any, padding: Any = 0, stride: Any = 1, dilation: Any = 1) -> Tensor:
+def sliding_window(
+    inp: TensorLike, kernel_size: Positives, padding: Naturals = 0, stride: Positives = 1, dilation: Positives = 1,
+) -> Tensor:
     """All windows over the last two axes of an image padded with zeros, without copying where there is no padding."""
 def sliding_window_transpose(
-    inp: TensorLike, output_size: Any, kernel_size: Any, padding: Any = 0, stride: Any = 1, dilation: Any = 1,
+    inp: TensorLike,
+    output_size: Extent | Sequence[Extent],
+    kernel_size: Positives,
+    padding: Naturals = 0,
+    stride: Positives = 1,
+    dilation: Positives = 1,
 ) -> Tensor:
     """The sum of windows put back in their places: the transpose of `sliding_window`."""
 def softmax(inp: TensorLike, axis: int | Sequence[int] | None = -1) -> Tensor:
@@ -349,7 +359,7 @@ def topk(
     inp: TensorLike, k: int, descending: bool = True, kth_only: bool = False, no_sort: bool = False, axis: int = -1,
 ) -> Tensor:
     """The k largest (smallest, if not descending) elements along `axis` and their positions."""
-def transpose(inp: TensorLike, pattern: Sequence[int] | None = None) -> Tensor:
+def transpose(inp: TensorLike, pattern: Sequence[int | Literal['x']] | None = None) -> Tensor:
     """A view with the axes in another order, reversed by default; "x" in the pattern is a new unit axis."""
 def tril(inp: TensorLike, k: int = 0) -> Tensor:
     """The last two axes' lower triangle, up to the k-th diagonal; zeros above."""
@@ -357,13 +367,15 @@ def triu(inp: TensorLike, k: int = 0) -> Tensor:
     """The last two axes' upper triangle, from the k-th diagonal on; zeros below."""
 def trunc(x: TensorLike) -> Tensor:
     """x without its fraction. The gradient is 0."""
-def unfold(inp: TensorLike, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+def unfold(
+    inp: TensorLike, kernel_size: Positives, dilation: Positives = 1, padding: Naturals = 0, stride: Positives = 1,
+) -> Tensor:
     """The windows of images as columns (im2col). Shapes: (N, C, H, W) -> (N, C KH KW, PH PW)."""
 def var(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The variance: the mean of the squared distance from the mean (divided by n)."""
 def where(mask: TensorLike, x: TensorLike, y: TensorLike) -> Tensor:
     """x where the mask is true (not zero), else y. The dtype is what x and y promote to."""
-def zeros(shape: Any, dtype: Any = 'float32') -> Tensor:
+def zeros(shape: Shape, dtype: DTypeLike | None = 'float32') -> Tensor:
     """A tensor of zeros."""
-def zeros_like(inp: TensorLike, dtype: Any = None) -> Tensor:
+def zeros_like(inp: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor of zeros of inp's shape and dtype."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tengen.ops.define import REGISTRY, all_with_line
+from tengen.ops.calls import all_with_line
+from tengen.ops.define import REGISTRY
 from tengen.ops.nn import cross_entropy_each
 from tengen.tensor import Tensor
 

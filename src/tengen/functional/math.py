@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tengen.base.errors import ShapeError
+from tengen.ops.calls import all_with_line
 from tengen.ops.contract import matmul as _matmul
-from tengen.ops.define import REGISTRY, all_with_line
+from tengen.ops.define import REGISTRY
 from tengen.ops.reduce import all_, any_, argmax, argmin, max_, mean, min_, prod, std, sum_, var
 from tengen.tensor import Tensor
 
@@ -38,7 +41,7 @@ def dot(inp1: Tensor, inp2: Tensor) -> Tensor:
     return _matmul(inp1, inp2)
 
 
-def norm(inp: Tensor, ord: float | None = None, axis=None, keepdims: bool = False) -> Tensor:
+def norm(inp: Tensor, ord: float | None = None, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The p-norm along `axis`: ord None or 2 Euclidean, 1, inf, -inf, 0 (count of non-zeros), or any p.
 
     >>> from tengen import Tensor, functional as F
@@ -60,7 +63,7 @@ def norm(inp: Tensor, ord: float | None = None, axis=None, keepdims: bool = Fals
     return op["pow"](sum(op["pow"](size, float(ord)), axis, keepdims), 1.0 / ord)
 
 
-def normalize(inp: Tensor, ord: float | None = None, axis=None, eps: float = 1e-12) -> Tensor:
+def normalize(inp: Tensor, ord: float | None = None, axis: int | Sequence[int] | None = None, eps: float = 1e-12) -> Tensor:
     """inp divided by its norm along `axis`, which is taken to be at least eps."""
     return inp / REGISTRY["maximum"](norm(inp, ord, axis, True), eps)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tengen import kernels
 from tengen.base.config import config
 from tengen.base.dtype import float64
@@ -18,11 +20,13 @@ from tengen.loops.lang import maximum
 from tengen.ops import attention as _attention
 from tengen.ops import nn as _nn
 from tengen.ops import pool as _pool
+from tengen.ops.attributes import Shape
+from tengen.ops.calls import all_with_line
 from tengen.ops.contract import linear as _linear
 from tengen.ops.conv import conv as _conv
 from tengen.ops.conv import conv_bias as _conv_bias
 from tengen.ops.conv import conv_transposed as _conv_transposed
-from tengen.ops.define import REGISTRY, all_with_line
+from tengen.ops.define import REGISTRY
 from tengen.ops.reduce import extent
 from tengen.ops.reduce import logsumexp as _logsumexp
 from tengen.ops.reduce import mean as _mean
@@ -135,9 +139,9 @@ def avg_pool2d(inp: Tensor, kernel_size, stride=None, padding=0, mode: str = "av
     return _pool.avg_pool(inp, kernel_size, stride, padding, mode)
 
 
-def _adaptive(inp: Tensor, oshp, pool, over) -> Tensor:
+def _adaptive(inp: Tensor, oshp: int | tuple[int | None, ...], pool, over) -> Tensor:
     n = inp.ndim - 2
-    sizes = (oshp,) * n if isinstance(oshp, int) else tuple(oshp)
+    sizes = (oshp,) * n if isinstance(oshp, int) else oshp
     if len(sizes) != n or any(o is not None and o < 1 for o in sizes):
         raise ShapeError(f"pooling of an image of shape {inp.shape} to {oshp!r}: a positive int is needed, or one for each axis of space")
     sizes = tuple(s if o is None else o for o, s in zip(sizes, inp.shape[2:]))
@@ -151,25 +155,27 @@ def _adaptive(inp: Tensor, oshp, pool, over) -> Tensor:
     return inp
 
 
-def adaptive_avg_pool2d(inp: Tensor, oshp) -> Tensor:
+def adaptive_avg_pool2d(inp: Tensor, oshp: int | Sequence[int | None]) -> Tensor:
     """Average pooling to a given output size; window i of an axis covers [i S // P, ceil((i + 1) S / P))."""
     return _adaptive(inp, oshp, _pool.avg_pool, _mean)
 
 
-def adaptive_max_pool2d(inp: Tensor, oshp) -> Tensor:
+def adaptive_max_pool2d(inp: Tensor, oshp: int | Sequence[int | None]) -> Tensor:
     """Max pooling to a given output size; window i of an axis covers [i S // P, ceil((i + 1) S / P))."""
     return _adaptive(inp, oshp, _pool.max_pool, REGISTRY["max"])
 
 
-def layer_norm(inp: Tensor, normalized_shape, affine: bool = True, weight=None, bias=None, eps: float = 1e-5) -> Tensor:
+def layer_norm(inp: Tensor, normalized_shape: Shape, affine: bool = True, weight=None, bias=None, eps: float = 1e-5) -> Tensor:
     """Layer norm over the last axes, which have the shape `normalized_shape`."""
-    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    shape = normalized_shape
     if tuple(inp.shape[len(inp.shape) - len(shape) :]) != shape:
         raise ShapeError(f"layer_norm: the last axes of {inp.shape} are not {shape}")
     return _nn.layer_norm(inp, weight if affine else None, bias if affine else None, len(shape), eps)
 
 
-def general_norm(inp: Tensor, normalized_axis, affine: bool = True, weight=None, bias=None, eps: float = 1e-5) -> Tensor:
+def general_norm(
+    inp: Tensor, normalized_axis: int | Sequence[int], affine: bool = True, weight=None, bias=None, eps: float = 1e-5
+) -> Tensor:
     """Normalisation over any axes; weight and bias have the extents of those axes."""
     axes = (normalized_axis,) if isinstance(normalized_axis, int) else tuple(sorted(a % inp.ndim for a in normalized_axis))
     shape = tuple(d if i in {a % inp.ndim for a in axes} else 1 for i, d in enumerate(inp.shape))

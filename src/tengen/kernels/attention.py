@@ -47,7 +47,7 @@ def attention(
         and so on) are left out, other hidden ones have p = 0.
         Where no key is seen the result is 0 and lse is inf.
     """
-    if any(as_int(d) == 0 for d in out.shape):
+    if any(as_int(d) == 0 for d in lse.shape):
         return
     dt = out.dtype.compute
     z = choose(lo, name, q, k, _features(q, v), dt.size)
@@ -159,7 +159,7 @@ def attention_grad(
     dq, dk, dv = grads
     along = _along_result(lo, grad, grad_lse, out, lse, out.dtype.compute, name)
     how = lo, (q, k, v, grad), mask, lse, along, scale, offset, name
-    if in_one_pass(q.shape[:-2]) and not any(as_int(d) == 0 for d in (*q.shape[:-1], *k.shape[:-1])):
+    if in_one_pass(q.shape[:-2]) and not any(as_int(d) == 0 for d in (*q.shape, *k.shape[:-1])):
         return _launch_backward(*how, (dk, dv, dq), True, True)
     for keys, found in ((False, (dq,)), (True, (dk, dv))):
         if not any(as_int(d) == 0 for d in found[0].shape[:-1]):

@@ -339,6 +339,8 @@ class Tiles:
         """Adds to a tile of results, after it is multiplied by `ratios`, one of each of its lanes, the sum over `n` rows of row
         times weight. Here features lie along the vectors, and weights are splat."""
         k, z, pitch = self.k, self.z, -(-b.features // LANES) * LANES
+        if not pitch:
+            return
         high = self._high(pitch)
 
         def tile(lane: Expr, e: Expr, across: int) -> None:
@@ -355,6 +357,8 @@ class Tiles:
         lane. `lanes`: where the tile begins, in the block and of all; those that a group of rows does not see are left out."""
         k, z, (at, first) = self.k, self.z, lanes
         pitch = -(-r.features // LANES) * LANES
+        if not pitch:
+            return
         high, base, dst = self._high(pitch), self.base(sums, start, 0), k.write(sums)
         with k.loop(0, n, high, name="row") as row:
             count = k.let(minimum(self.n - at, z.wide))

@@ -190,11 +190,15 @@ def evaluate(e: Expr, env: Mapping[Expr, object] | None = None):
 # ---- kernels ----------------------------------------------------------------------------------------------------------
 
 
+class TooLong(Exception):
+    """A run of more statements than it was to have."""
+
+
 class _Machine:
     """One run of a kernel: memory, the values of variables, and the plans of the expressions met so far."""
 
-    def __init__(self, kernel: Kernel, memory: dict[Buffer, np.ndarray], env: dict[Expr, object]):
-        self.kernel, self.memory, self.env = kernel, memory, env
+    def __init__(self, kernel: Kernel, memory: dict[Buffer, np.ndarray], env: dict[Expr, object], most: int | None = None):
+        self.kernel, self.memory, self.env, self.left = kernel, memory, env, most
         self.plans: dict[Expr, _Plan] = {}
 
     def value(self, e: Expr, lanes: int = 1):
@@ -207,6 +211,10 @@ class _Machine:
         return np.broadcast_to(v, (LANES,)) if e.lanes > 1 and v.shape != (LANES,) else v
 
     def block(self, body: list) -> None:
+        if self.left is not None:
+            self.left -= len(body) + 1
+            if self.left < 0:
+                raise TooLong(f"kernel {self.kernel.name} runs more statements than it may")
         for s in body:
             match s:
                 case Let() | Declare() | Assign():
@@ -309,19 +317,20 @@ def interpret(
     arrays: Mapping[str, np.ndarray] | Sequence[np.ndarray],
     ints: Mapping[str, int] | Sequence[int] = (),
     pieces: Iterable[int] | None = None,
+    most: int | None = None,
 ) -> None:
     """Runs a kernel on flat arrays, in place.
 
     Args:
         arrays: one 1-d array per buffer of `kernel.buffers`, by name or in order, of the buffer's dtype (bool: uint8 or bool).
         ints: the integer parameters, by name or in order.
-        pieces: which pieces to run, in this order; default: all of them, from the first.
+        pieces: which pieces to run, in this order; default: all of them, from the first. most: statements at most, about; None: any.
     Errors: VerifyError for a kernel that breaks the language's rules or arrays that do not fit it; IndexOutOfRange, naming
-        kernel, piece, statement, buffer and index, for an access outside a buffer.
+        kernel, piece, statement, buffer and index, for an access outside a buffer; `TooLong`.
     """
     verify(kernel)
     memory, env = _bind(kernel, arrays, ints)
-    machine = _Machine(kernel, memory, env)
+    machine = _Machine(kernel, memory, env, most)
     with np.errstate(all="ignore"):
         n = int(machine.value(kernel.pieces))
         for piece in range(n) if pieces is None else pieces:

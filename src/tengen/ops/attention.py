@@ -8,11 +8,12 @@ import numpy as np
 
 from tengen import kernels
 from tengen.base.dtype import bool_, promote
-from tengen.base.errors import ArgumentError, DTypeError, ShapeError, Undecided
+from tengen.base.errors import DTypeError, ShapeError, Undecided
 from tengen.ir.types import TensorType
 from tengen.kernels.axes import memory_order
+from tengen.ops.attributes import Causal
 from tengen.ops.contract import in_dtype, matmul
-from tengen.ops.define import Case, broadcast_shapes, composite, lookup, primitive, same_axes
+from tengen.ops.define import Case, broadcast_shapes, check_floats, check_shape, composite, lookup, primitive, same_axes
 from tengen.ops.elementwise import add, div, exp, mul, sub
 from tengen.ops.reduce import max_, sum_
 from tengen.ops.shape import reshape
@@ -20,12 +21,11 @@ from tengen.ops.shape import reshape
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
 
-CAUSAL = ("none", "upper_left", "lower_right")
 
 
 @primitive
 def attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, scale: float | None = None, causal: str = "none"
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, scale: float | None = None, causal: Causal = "none"
 ) -> Tensor:
     """softmax(scale q k^T + mask) v. Returns (result, log-sum-exp of each query's scores).
 
@@ -45,8 +45,6 @@ def attention(
 
 @attention.canon
 def _(types, scale, causal):
-    if causal not in CAUSAL:
-        raise ArgumentError(f"causal={causal!r} must be one of {CAUSAL}")
     if scale is None:
         d = types[0].shape[-1] if types[0].ndim else 1
         if not isinstance(d, int):
@@ -57,6 +55,11 @@ def _(types, scale, causal):
 
 @attention.infer
 def _(q, k, v, mask, scale, causal):
+    return _results(q, k, v, mask)
+
+
+def _results(q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None) -> tuple[TensorType, TensorType]:
+    """The types of the result and of the log-sum-exp."""
     if min(q.ndim, k.ndim, v.ndim) < 2:
         raise ShapeError("query, key and value need two axes at least: (..., positions, features)")
     (t, d), (s, d2), (s2, e) = (x.shape[-2:] for x in (q, k, v))
@@ -136,7 +139,7 @@ def _(g, query, key, value, mask, *, out, scale, causal):
 @primitive
 def attention_grad(
     grad: Tensor, grad_lse: Tensor | None, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, out: Tensor,
-    lse: Tensor, scale: float, causal: str,
+    lse: Tensor, scale: float, causal: Causal,
 ) -> Tensor:  # fmt: skip
     """The gradients of `attention` with respect to query, key and value, from its results, without a matrix of scores: the
     softmax is made again, chunk by chunk. Leading axes are those of `out`.
@@ -147,8 +150,13 @@ def attention_grad(
 
 @attention_grad.infer
 def _(grad, grad_lse, q, k, v, mask, out, lse, scale, causal):
-    if not all(x.dtype.is_float for x in (grad, q, k, v, out, lse)):
-        raise DTypeError("takes floats; help: cast with .astype('float32')")
+    check_floats(grad, grad_lse, out, lse)
+    y, sums = _results(q, k, v, mask)
+    for what, x, wanted in (
+        ("the result", out, y), ("its gradient", grad, y), ("the log-sum-exp", lse, sums), ("its gradient", grad_lse, sums),
+    ):  # fmt: skip
+        if x is not None:
+            check_shape(what, x.shape, wanted.shape)
     return tuple(TensorType((*out.shape[:-2], *x.shape[-2:]), out.dtype) for x in (q, k, v))
 
 
@@ -174,7 +182,7 @@ def _(lo, ins, outs, scale, causal):
 @composite
 def attention_grad_of_scores(
     grad: Tensor, grad_lse: Tensor | None, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, out: Tensor,
-    lse: Tensor, scale: float, causal: str,
+    lse: Tensor, scale: float, causal: Causal,
 ) -> Tensor:  # fmt: skip
     """What `attention_grad` gives, by products of whole matrices of scores: gradients of gradients are those of this."""
     p, ds = _score_gradients(grad, grad_lse, query, key, value, mask, out, lse, scale, causal)
@@ -187,7 +195,7 @@ attention_grad.rules["same"] = attention_grad_of_scores
 @composite
 def attention_mask_grad(
     grad: Tensor, grad_lse: Tensor | None, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, out: Tensor, lse: Tensor,
-    scale: float, causal: str,
+    scale: float, causal: Causal,
 ) -> Tensor:  # fmt: skip
     """The gradient of `attention` with respect to a mask of floats, as large as the scores."""
     return _score_gradients(grad, grad_lse, query, key, value, mask, out, lse, scale, causal)[1]
@@ -227,7 +235,7 @@ def _where_seen(x, mask, causal: str, other: float):
 
 
 @composite
-def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float | None, causal: str) -> Tensor:
+def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float | None, causal: Causal) -> Tensor:
     """The softmax inside `attention`, (*G, T, S); 0 in the row of a query that sees no key."""
     scale = max(query.shape[-1], 1) ** -0.5 if scale is None else scale
     scores = _where_seen(_scores(query, key, mask, scale), mask, causal, float("-inf"))
@@ -296,6 +304,8 @@ attention.cases(
     Case(lambda r: (*_sample((2, 3, 4), (2, 5, 4), (2, 5, 4))(r), r.uniform(0, 1, (2, 1, 5)) < 0.7)),
     Case(_sample((0, 3), (4, 3), (4, 2), None)),
     Case(_sample((2, 3), (0, 3), (0, 2), None), grad=False),
+    Case(_sample((3, 5), (4, 5), (4, 0), None)),
+    Case(_sample((2, 3, 0), (2, 4, 0), (2, 4, 3), None), {"scale": 0.5}),
 )
 _GRAD_CASES = [
     Case(_sample(*shapes), {"scale": 0.4, "causal": causal})

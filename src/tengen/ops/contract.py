@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
 from tengen import kernels
 from tengen.base.dtype import DType, float32, promote
-from tengen.base.errors import ArgumentError, DTypeError, ShapeError, Undecided
+from tengen.base.errors import DTypeError, ShapeError, Undecided
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import Array, Lowering, product
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Elementwise, Leaf, moved
 from tengen.loops.lang import cast
+from tengen.ops.attributes import Precision
 from tengen.ops.define import Case, broadcast_shapes, composite, primitive, same_axes, with_epilogue
 from tengen.ops.elementwise import add
 from tengen.ops.reduce import sum_to
@@ -35,16 +36,11 @@ def in_dtype(lo: Lowering, a: Array, d: DType) -> Array:
     return t
 
 
-PRECISIONS = ("highest", "bfloat16")
+PRECISIONS = get_args(Precision)
 
 
 def chosen_precision(asked: str, *types: TensorType | None) -> str:
-    """The precision of products of these operands, from what is asked for: only of those computed in float32 there is a choice.
-
-    Errors: ArgumentError for a precision that does not exist.
-    """
-    if asked not in PRECISIONS:
-        raise ArgumentError(f"precision={asked!r} must be one of {PRECISIONS}")
+    """The precision of products of these operands, from what is asked for: only of those computed in float32 there is a choice."""
     found = types[0].dtype
     for t in types[1:]:
         found = promote(found, t.dtype)
@@ -53,7 +49,7 @@ def chosen_precision(asked: str, *types: TensorType | None) -> str:
 
 @primitive
 def matmul(
-    inp1: Tensor, inp2: Tensor, transpose_a: bool = False, transpose_b: bool = False, precision: str = "highest"
+    inp1: Tensor, inp2: Tensor, transpose_a: bool = False, transpose_b: bool = False, precision: Precision = "highest"
 ) -> Tensor:
     """Matrix product over the last two axes; leading axes broadcast. A 1-D operand is a row (first) or a column (second), whose
     axis disappears from the result, as in NumPy.
@@ -213,7 +209,7 @@ matmul.cases(
 
 
 @composite
-def linear(inp: Tensor, weight: Tensor, bias: Tensor | None = None, precision: str = "highest") -> Tensor:
+def linear(inp: Tensor, weight: Tensor, bias: Tensor | None = None, precision: Precision = "highest") -> Tensor:
     """inp @ weight.T + bias.
 
     Shapes: (..., in), (out, in), (out,) or None -> (..., out)

@@ -20,6 +20,7 @@ from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Literal, moved
 from tengen.loops.lang import as_int
+from tengen.ops.attributes import Algorithm, Naturals, Positive, Positives, Precision
 from tengen.ops.contract import chosen_precision, in_dtype
 from tengen.ops.conv_parts import (
     add_axis,
@@ -55,10 +56,8 @@ def _canon(types, stride, padding, dilation, groups, **more):
         raise ShapeError(f"a convolution needs an image of at least 3 axes (batch, channels, space), got {x}")
     a = {
         "stride": per_axis(stride, n, "stride"), "padding": per_axis(padding, n, "padding"),
-        "dilation": per_axis(dilation, n, "dilation"), "groups": int(groups),
+        "dilation": per_axis(dilation, n, "dilation"), "groups": groups,
     }  # fmt: skip
-    if min(a["stride"]) < 1 or min(a["dilation"]) < 1 or min(a["padding"]) < 0 or groups < 1:
-        raise ShapeError(f"stride, dilation and groups must be positive and padding not negative: {a}")
     if "output_padding" in more:
         a["output_padding"] = per_axis(more["output_padding"], n, "output_padding")
     precision = _precision(types, a, more["precision"])
@@ -76,9 +75,6 @@ def _precision(types, a: dict, asked: str) -> str:
     return chosen_precision("highest" if alone else asked, *types[:2])
 
 
-ALGORITHMS = ("auto", "direct", "winograd2", "winograd4")
-
-
 def _algorithm(types, a: dict, asked: str) -> str:
     """The algorithm, from what is asked for: "auto" is decided by `winograd.pays` from the extents of channels and space.
     Batch, threads and target are not looked at: the choice changes bits.
@@ -86,8 +82,6 @@ def _algorithm(types, a: dict, asked: str) -> str:
     Errors: ShapeError, DTypeError where Winograd is asked for and cannot be.
     """
     x, w = types[:2]
-    if asked not in ALGORITHMS:
-        raise ShapeError(f"algorithm={asked!r} must be one of {ALGORITHMS}")
     fits = x.ndim == w.ndim == 4 and w.shape[2:] == (3, 3) and a["groups"] == 1 and a["stride"] == a["dilation"] == (1, 1)
     computed = _check_dtypes(x, w).compute
     if asked.startswith("winograd"):
@@ -148,8 +142,9 @@ def small_filter(arrays, **attrs) -> set[int]:
 
 @primitive
 def conv(
-    inp: Tensor, weight: Tensor, stride=1, padding=0, dilation=1, groups: int = 1, algorithm: str = "auto",
-    precision: str = "highest",
+    inp: Tensor, weight: Tensor, stride: Positives = 1, padding: Naturals = 0, dilation: Positives = 1,
+    groups: Positive = 1, algorithm: Algorithm = "auto",
+    precision: Precision = "highest",
 ) -> Tensor:  # fmt: skip
     """Cross-correlation of images with filters.
 
@@ -179,6 +174,8 @@ conv.rules["through"] = read_through
 
 @conv.infer
 def _(x, w, stride, padding, dilation, groups, algorithm="direct", precision="highest"):
+    if x.ndim != len(stride) + 2:
+        raise ShapeError(f"{x} is no image with {len(stride)} axes of space")
     o, c, k = filter_extents(w, x.ndim - 2, groups)
     if isinstance(x.shape[1], int) and isinstance(c, int) and x.shape[1] != c * groups:
         raise ShapeError(f"the image has {x.shape[1]} channels, the filter takes {c * groups}")
@@ -247,8 +244,9 @@ def _check_gradient(image: TensorType, w: TensorType, grad: TensorType, **attrs)
 
 @primitive
 def conv_transposed(
-    inp: Tensor, weight: Tensor, like: Tensor | None = None, stride=1, padding=0, dilation=1, groups: int = 1, output_padding=0,
-    algorithm: str = "auto", precision: str = "highest",
+    inp: Tensor, weight: Tensor, like: Tensor | None = None, stride: Positives = 1, padding: Naturals = 0,
+    dilation: Positives = 1, groups: Positive = 1, output_padding: Naturals = 0,
+    algorithm: Algorithm = "auto", precision: Precision = "highest",
 ) -> Tensor:  # fmt: skip
     """The transpose of `conv` as a linear map: its gradient with respect to the image, and the transposed convolution.
 
@@ -269,6 +267,8 @@ conv_transposed.older = {"algorithm": "direct", "precision": "highest"}
 
 @conv_transposed.infer
 def _(y, w, like, stride, padding, dilation, groups, output_padding, algorithm="direct", precision="highest"):
+    if y.ndim != len(stride) + 2:
+        raise ShapeError(f"{y} is no image with {len(stride)} axes of space")
     o, c, k = filter_extents(w, y.ndim - 2, groups)
     if isinstance(y.shape[1], int) and isinstance(o, int) and y.shape[1] != o * groups:
         raise ShapeError(f"the image has {y.shape[1]} channels, the filter gives {o * groups}")
@@ -386,8 +386,9 @@ def _first_pixels(x, like, more: bool = False):
 
 @primitive
 def conv_weight_grad(
-    inp: Tensor, grad: Tensor, like: Tensor, stride=1, padding=0, dilation=1, groups: int = 1, algorithm: str = "auto",
-    precision: str = "highest",
+    inp: Tensor, grad: Tensor, like: Tensor, stride: Positives = 1, padding: Naturals = 0, dilation: Positives = 1,
+    groups: Positive = 1, algorithm: Algorithm = "auto",
+    precision: Precision = "highest",
 ) -> Tensor:  # fmt: skip
     """The gradient of `conv` with respect to the filter: the sum over batch and space of image windows times output gradients.
 
@@ -427,6 +428,8 @@ def _(arrays, out, **attrs):
 @conv_weight_grad.lower
 def _(lo, ins, outs, stride, padding, dilation, groups, algorithm="direct", precision="highest"):
     out, n = outs[0], len(stride)
+    if any(as_int(d) == 0 for d in ins[1].shape[2:]):  # no pixel, no term
+        return pointwise(lo, [Literal(0, out.dtype)], [out], "zero")
     image = readable(lo, ins[0], 1 if groups > 1 else out.strides[0])
     x, g = in_dtype(lo, image, out.dtype), in_dtype(lo, ins[1], out.dtype)
     if algorithm != "direct":
@@ -457,8 +460,9 @@ def _(gw, x, g, like, **a):
 
 @composite
 def conv_bias(
-    inp: Tensor, weight: Tensor, bias: Tensor, stride=1, padding=0, dilation=1, groups: int = 1, algorithm: str = "auto",
-    precision: str = "highest",
+    inp: Tensor, weight: Tensor, bias: Tensor, stride: Positives = 1, padding: Naturals = 0, dilation: Positives = 1,
+    groups: Positive = 1, algorithm: Algorithm = "auto",
+    precision: Precision = "highest",
 ) -> Tensor:  # fmt: skip
     """`conv` plus a bias of shape (O,) or (1, O, 1, ...), in one kernel."""
     y = conv(inp, weight, stride, padding, dilation, groups, algorithm, precision)

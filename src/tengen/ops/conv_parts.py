@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
-from operator import index
 from typing import TYPE_CHECKING
 
 from tengen import kernels
@@ -45,12 +44,9 @@ def filter_extents(w: TensorType | Array, n: int, groups: int) -> tuple[Dim, Dim
     return s[0] // groups, s[1], tuple(s[2:])
 
 
-def per_axis(value, n: int, name: str) -> tuple[int, ...]:
-    """An int or a sequence of ints, one for each of n spatial axes."""
-    try:
-        t = (index(value),) * n if hasattr(value, "__index__") else tuple(map(index, value))
-    except TypeError:
-        t = ()
+def per_axis(value: int | tuple[int, ...], n: int, name: str) -> tuple[int, ...]:
+    """One number for each of n spatial axes, from such numbers, or one for all."""
+    t = value if isinstance(value, tuple) else (value,) * n
     if len(t) != n:
         raise ShapeError(f"{name}={value!r} must be an int or {n} ints")
     return t

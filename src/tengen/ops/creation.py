@@ -7,18 +7,17 @@ all.
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from tengen.base.dtype import bool_, dtype, float32, float64, int64
-from tengen.base.errors import ShapeError
+from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import TensorType
 from tengen.kernels.indexed import Iota
 from tengen.kernels.source import Elementwise, broadcast
 from tengen.loops.lang import Expr, cast, fma
+from tengen.ops.attributes import Count, DTypeLike, Extent, Number, Shape
 from tengen.ops.define import Case, composite, dispatch, lookup, primitive, shorthand
 from tengen.ops.elementwise import add, astype, div, mul, sub
 from tengen.ops.shape import broadcast_to, reshape
@@ -30,25 +29,9 @@ if TYPE_CHECKING:
 _dtype = dtype
 
 
-def _shape(shape) -> tuple:
-    return (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
-
-
-def _check_shape(shape: Sequence, name: str) -> None:
-    if any(isinstance(d, int) and d < 0 for d in shape):
-        raise ShapeError(f"{name}: shape {tuple(shape)} has a negative extent")
-
-
 @primitive
-def fill(value: Tensor, shape: Sequence[int]) -> Tensor:
+def fill(value: Tensor, shape: Shape) -> Tensor:
     """A tensor of `shape` with the 0-d `value` everywhere, in memory of its own."""
-
-
-@fill.canon
-def _(types, shape):
-    shape = _shape(shape)
-    _check_shape(shape, "fill")
-    return {"shape": tuple(TensorType(shape, types[0].dtype).shape)}
 
 
 @fill.infer
@@ -75,7 +58,7 @@ fill.cases(
 
 
 @shorthand
-def full(shape, value, dtype=None) -> Tensor:
+def full(shape: Shape, value: Any, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor with `value` everywhere; of the value's dtype by default (Python floats float32, ints int64).
 
     >>> from tengen import functional as F
@@ -88,11 +71,11 @@ def full(shape, value, dtype=None) -> Tensor:
     else:
         value = dispatch.tensor(value)
         value = value if dtype is None or value.dtype is _dtype(dtype) else astype(value, dtype)
-    return fill(value, _shape(shape)) if value.ndim == 0 else lookup("copy")(broadcast_to(value, _shape(shape)))
+    return fill(value, shape) if value.ndim == 0 else lookup("copy")(broadcast_to(value, shape))
 
 
 @shorthand
-def zeros(shape, dtype="float32") -> Tensor:
+def zeros(shape: Shape, dtype: DTypeLike | None = "float32") -> Tensor:
     """A tensor of zeros.
 
     >>> from tengen import functional as F
@@ -103,26 +86,26 @@ def zeros(shape, dtype="float32") -> Tensor:
 
 
 @shorthand
-def ones(shape, dtype="float32") -> Tensor:
+def ones(shape: Shape, dtype: DTypeLike | None = "float32") -> Tensor:
     """A tensor of ones."""
     return full(shape, 1, dtype)
 
 
 @shorthand
-def full_like(inp: Tensor, value, dtype=None) -> Tensor:
+def full_like(inp: Tensor, value: Any, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor of inp's shape (and dtype, if none is given) with `value` everywhere."""
     x = dispatch.tensor(inp)
     return full(x.shape, value, x.dtype if dtype is None else dtype)
 
 
 @shorthand
-def zeros_like(inp: Tensor, dtype=None) -> Tensor:
+def zeros_like(inp: Tensor, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor of zeros of inp's shape and dtype."""
     return full_like(inp, 0, dtype)
 
 
 @shorthand
-def ones_like(inp: Tensor, dtype=None) -> Tensor:
+def ones_like(inp: Tensor, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor of ones of inp's shape and dtype."""
     return full_like(inp, 1, dtype)
 
@@ -148,20 +131,16 @@ full_like.cases(Case(lambda r: (r.uniform(-1, 1, (3, 5)),), {"value": 2.5}))
 
 
 @primitive
-def iota(start: Tensor, step: Tensor, count: int, dtype) -> Tensor:
+def iota(start: Tensor, step: Tensor, count: Extent, dtype: DTypeLike) -> Tensor:
     """start + i * step for i = 0 .. count - 1, in `dtype`: floats by one fma of the rounded i; start and step are 0-d."""
-
-
-@iota.canon
-def _(types, count, dtype):
-    return {"count": count, "dtype": _dtype(dtype)}
 
 
 @iota.infer
 def _(start, step, count, dtype):
     if start.ndim or step.ndim:
         raise ShapeError("start and step must be 0-d")
-    _check_shape((count,), "iota")
+    if dtype.kind == "b":
+        raise DTypeError("does not count in bool; help: compare the numbers with something")
     return TensorType((count,), dtype)
 
 
@@ -194,7 +173,7 @@ iota.cases(
 
 
 @shorthand
-def arange(start=0, stop=None, step=1, dtype="float32") -> Tensor:
+def arange(start: Number = 0, stop: Number | None = None, step: Number = 1, dtype: DTypeLike = "float32") -> Tensor:
     """start, start + step, ... below stop; one argument is `stop`. float32 by default, as in MegEngine.
 
     >>> from tengen import functional as F
@@ -206,7 +185,6 @@ def arange(start=0, stop=None, step=1, dtype="float32") -> Tensor:
     if isinstance(stop, Expr):  # an extent of a shape-generic program
         count = stop
     else:
-        start, stop, step = (v if isinstance(v, (int, float)) else dispatch.tensor(v).item() for v in (start, stop, step))
         if step == 0:
             raise ValueError(f"arange({start}, {stop}, {step}): the step must not be 0")
         count = max(0, math.ceil((stop - start) / step))
@@ -223,7 +201,7 @@ arange.cases(
 
 
 @composite
-def even_steps(start: Tensor, stop: Tensor, num: int, dtype) -> Tensor:
+def even_steps(start: Tensor, stop: Tensor, num: Count, dtype: DTypeLike) -> Tensor:
     """`num` numbers from start to stop, both included, evenly spaced; computed in float64."""
     if start.shape or stop.shape:
         raise ShapeError(f"the ends are numbers, not tensors of shape {tuple(start.shape)} and {tuple(stop.shape)}")
@@ -238,20 +216,18 @@ even_steps.cases(Case(lambda r: (np.float64(-1.5), np.float64(2)), {"num": 17, "
 
 
 @shorthand
-def linspace(start, stop, num: int, dtype="float32") -> Tensor:
+def linspace(start: Any, stop: Any, num: Count, dtype: DTypeLike = "float32") -> Tensor:
     """`num` numbers from start to stop, both included, evenly spaced; computed in float64.
 
     >>> from tengen import functional as F
     >>> F.linspace(0, 1, 5).tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
-    if num < 0:
-        raise ValueError(f"linspace: num={num} must not be negative")
     ends = [
         dispatch.scalar(float(v), float64) if isinstance(v, (int, float)) else astype(dispatch.tensor(v), "float64")
         for v in (start, stop)
     ]
-    return even_steps(*ends, int(num), _dtype(dtype))
+    return even_steps(*ends, num, _dtype(dtype))
 
 
 linspace.reference(lambda start, stop, num, dtype="float32": np.linspace(start, stop, num).astype(dtype))
@@ -264,7 +240,7 @@ linspace.cases(
 
 
 @shorthand
-def eye(N: int, M: int | None = None, k: int = 0, dtype="float32") -> Tensor:
+def eye(N: Extent, M: Extent | None = None, k: int = 0, dtype: DTypeLike = "float32") -> Tensor:
     """The N x M (N x N) matrix with ones on its k-th diagonal."""
     m = N if M is None else M
     n = max(0, min(N + min(k, 0), m - max(k, 0)))
@@ -295,11 +271,11 @@ def _triangle(inp, k: int, compare: str) -> Tensor:
     x = dispatch.tensor(inp)
     if x.ndim < 2:
         raise ShapeError(f"a triangle of shape {tuple(x.shape)}: two axes are needed")
-    return triangle(x, operator.index(k), compare)
+    return triangle(x, k, compare)
 
 
 @composite
-def triangle(x: Tensor, k: int, compare: str) -> Tensor:
+def triangle(x: Tensor, k: int, compare: Literal["less_equal", "greater_equal"]) -> Tensor:
     """x where column `compare` row + k, else 0."""
     r, c = x.shape[-2:]
     rows, columns = reshape(arange(0, r, 1, "int64"), (r, 1)), reshape(arange(0, c, 1, "int64"), (1, c))
@@ -315,7 +291,7 @@ for _op in (tril, triu):
 
 
 @shorthand
-def meshgrid(*inputs: Tensor, indexing: str = "xy") -> list[Tensor]:
+def meshgrid(*inputs: Tensor, indexing: Literal["xy", "ij"] = "xy") -> list[Tensor]:
     """Coordinate grids of vectors, as views: "xy" puts the second vector along the first axis, "ij" keeps the order.
 
     >>> from tengen import Tensor, functional as F

@@ -5,8 +5,9 @@
     @composite                            a plain function over ops; shape, gradient and kernel follow from its body
     @shorthand                            a plain function over ops that is not seen in graphs: other forms of views
 
-An `Op` knows its user signature (which parameters are tensors, which are attributes), and `op.call`, the function that users
-see: it hands over to `dispatch`, which `tengen.tensor` installs (eager execution, recording, tracing).
+An `Op` knows its user signature (which parameters are tensors, which are attributes, and what those may be: `attributes.py`),
+and `op.call`, the function that users see (`calls.py`): it hands over to `dispatch`, which `tengen.tensor` installs (eager
+execution, recording, tracing).
 """
 
 from __future__ import annotations
@@ -15,12 +16,10 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from math import copysign
-from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
 
 from tengen.base.dtype import DType, bool_, float32, promote
-from tengen.base.errors import ArgumentError, DTypeError, ShapeError, TengenError, Undecided, tell
+from tengen.base.errors import ArgumentError, DTypeError, ShapeError, TengenError, Undecided
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.axes import memory_order
 from tengen.kernels.lowering import Array, Lowering
@@ -28,21 +27,10 @@ from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, Leaf, Source, broadcast
 from tengen.loops.derive import derive
 from tengen.loops.lang import Expr, as_int, cast, const, is_const, substitute, var
+from tengen.ops.attributes import Kind, kind, shown
+from tengen.ops.calls import dispatch, make_call, signature_of, tensors_and_attributes, with_line
 
 REGISTRY: dict[str, Op] = {}
-
-
-class _Dispatch:
-    """Where `op.call` goes. `tengen.tensor` installs the function that runs, records or traces."""
-
-    run: Callable[[Op, tuple, tuple], Any]
-    slow: Callable[[Op, tuple, tuple], Any]  # the same without a look at the table of plans
-    tensor: Callable[[Any], Any]  # a Tensor of whatever a user may pass for one
-    scalar: Callable[[Any, DType], Any]  # a number as a 0-d tensor; a constant inside a trace
-    set_item: Callable[[Any, Any, Any], None]  # x[key] = value
-
-
-dispatch = _Dispatch()
 
 
 @dataclass(frozen=True)
@@ -78,7 +66,8 @@ class Op:
     Attributes:
         name: the registered name, which files keep.
         tensors: names of the tensor parameters; `variadic` when the first is a list of tensors.
-        attrs: names of the other parameters, in order. optional: the tensors that may be None.
+        attrs: names of the other parameters, in order; notes: what their annotations say. optional: the tensors that may be
+            None.
         kind: "elementwise", "primitive", "view", "composite" or "shorthand".
         own: tensor operands (indices, conditions) whose dtype has nothing to do with the others': numbers among the
             operands do not take it, and a number in their place keeps its own.
@@ -90,6 +79,8 @@ class Op:
 
     older: dict[str, Any] = {}  # attributes that an older file may lack, and what it means
 
+    notes: dict[str, str] = {}
+
     def __init__(self, fn: Callable, kind: str, name: str | None = None):
         self.fn, self.kind = fn, kind
         self.name = name or fn.__name__.rstrip("_")
@@ -98,9 +89,10 @@ class Op:
         self.samples: list[Case] = []
         self.why_no_vjp: str | None = None
         self.extents: tuple[str, ...] = ()  # attributes that are shapes: one eager program serves all of them
-        parameters = _signature(fn)
-        self.tensors, self.attrs, self.variadic, self.optional = _tensors_and_attributes(parameters, kind)
-        self.call = with_line(fn) if kind == "shorthand" else _make_call(self, fn, parameters)
+        parameters = signature_of(fn)
+        self.tensors, self.attrs, self.variadic, self.optional = tensors_and_attributes(parameters, kind)
+        self.notes = {p.name: p.note for p in parameters if p.name in self.attrs}
+        self.call = with_line(fn) if kind == "shorthand" else make_call(self, fn, parameters)
         if self.name in REGISTRY:
             raise TengenError(f"op {self.name!r} is defined twice")
         REGISTRY[self.name] = self
@@ -168,7 +160,7 @@ class Op:
         """What is to be checked in a call with these operands."""
         if "check" not in self.rules or ("checks" in self.rules and not self.rules["checks"](types)):
             return ()
-        return self.rules["check"](inputs, **self.canonical(types, attrs))
+        return self.rules["check"](inputs, **_canonical_again(self, tuple(types), tuple(attrs)))
 
     def vjp(self, f):
         """(g, *inputs, [out,] **attrs) -> gradient of each input, None where there is none; an entry may be a function
@@ -188,22 +180,66 @@ class Op:
         self.samples += cases
 
     # -- what the floors above ask ------------------------------------------------------------------------------------
+    @functools.cached_property
+    def kinds(self) -> dict[str, Kind | None]:
+        """What each attribute may be, as its annotation declares it."""
+        return {name: kind(note) for name, note in self.notes.items()}
+
+    def plain(self, attrs: Sequence) -> tuple:
+        """The attributes of a call, in whatever form users may give them, as plain data of their declared kinds; an error says
+        which one is not of its kind."""
+        kinds = self.kinds
+        return tuple([a if (k := kinds.get(n)) is None else k.plain(a, n, dispatch.known) for n, a in zip(self.attrs, attrs)])
+
     def canonical(self, types: Sequence[TensorType | None], attrs: Sequence) -> dict[str, Any]:
-        """The attributes as a dictionary in canonical form."""
-        values = dict(zip(self.attrs, attrs))
-        return self._told("canon", types, values, types) if "canon" in self.rules else values
+        """The attributes as a dictionary in canonical form: plain data of their kinds, in one form by the rule "canon". Calls of
+        users and nodes of files are checked here alike, operands included."""
+        return self._told(self._canonical, types, dict(zip(self.attrs, attrs)), types, attrs)
+
+    def _canonical(self, types: Sequence[TensorType | None], attrs: Sequence, **_: Any) -> dict[str, Any]:
+        self.check_operands(types)
+        values = dict(zip(self.attrs, self.plain(attrs)))
+        return self.rules["canon"](types, **values) if "canon" in self.rules else values
+
+    def check_operands(self, operands: Sequence) -> None:
+        """ArgumentError unless there are as many operands as the op has, and None among them only where one may be absent."""
+        if self.optional is None:
+            return
+        least = len(self.tensors) - self.variadic
+        if len(operands) < least or (len(operands) > least and not self.variadic):
+            raise ArgumentError(f"takes {'at least ' * self.variadic}{least} tensors, got {len(operands)}")
+        if all(x is not None for x in operands):
+            return
+        names = self.tensors if not self.variadic else (*self.tensors[:1] * (len(operands) - least), *self.tensors[1:])
+        for name, x in zip(names, operands):
+            if x is None and name not in self.optional:
+                raise ArgumentError(f"needs a tensor for {name}, got None")
 
     def infer_types(self, types: Sequence[TensorType | None], attrs: dict) -> tuple[TensorType, ...]:
         """The output types; an error names the op and its arguments."""
         if "infer" not in self.rules:
             raise TengenError(f"{self.name} is a {self.kind}: it has no node of its own in a graph of primitives")
-        out = self._told("infer", types, attrs, *types)
-        return out if isinstance(out, tuple) else (out,)
+        out = self._told(self.rules["infer"], types, attrs, *types)
+        out = out if isinstance(out, tuple) else (out,)
+        for t in out:
+            self._check_size(t, types, attrs)
+        return out
 
-    def _told(self, slot: str, types: Sequence[TensorType | None], attrs: dict, *args):
+    def _check_size(self, t: TensorType, types: Sequence[TensorType | None], attrs: dict) -> None:
+        """MemoryError for a result whose bytes 63 bits do not count, ShapeError for an extent below 0."""
+        n = t.dtype.size
+        for d in t.shape:
+            if type(d) is int:
+                if d < 0:
+                    raise ShapeError(f"{self.signature(types, attrs)}: the result would have the shape {t.shape}")
+                n *= max(d, 1)
+        if n >= 1 << 63:
+            raise MemoryError(f"{self.signature(types, attrs)}: {n} bytes of {t!r} are more than any machine has")
+
+    def _told(self, rule: Callable, types: Sequence[TensorType | None], attrs: dict, *args):
         """Asks a rule; its errors name the op and its arguments."""
         try:
-            return self.rules[slot](*args, **attrs)
+            return rule(*args, **attrs)
         except Undecided:
             raise
         except TengenError as e:
@@ -216,7 +252,7 @@ class Op:
 
     def signature(self, types: Sequence[TensorType | None], attrs: dict | None = None) -> str:
         """How a call looks in messages: ``matmul(f32[4,3], f32[4,5])``."""
-        extra = [f"{k}={v!r}" for k, v in (attrs or {}).items()]
+        extra = [f"{k}={shown(v)}" for k, v in (attrs or {}).items()]
         return f"{self.name}({', '.join([*('none' if t is None else str(t) for t in types), *extra])})"
 
     def lower_to(self, lo: Lowering, ins: Sequence[Array | None], outs: Sequence[Array], attrs: dict) -> None:
@@ -246,88 +282,14 @@ class Op:
         return rule is not None and _takes_out(rule)
 
 
+@functools.lru_cache(4096)  # what is checked is looked at in every call, and was plain and in order at the first
+def _canonical_again(op: Op, types: tuple, attrs: tuple) -> dict[str, Any]:
+    return op.canonical(types, attrs)
+
+
 @functools.cache  # asked at every call that goes on the tape, and looking costs more than the call
 def _takes_out(rule: Callable) -> bool:
     return "out" in inspect.signature(rule).parameters
-
-
-class _Parameter(NamedTuple):
-    """What a signature says of one parameter. kind: "", "*" (several), "**" (named ones) or "named" (by its name alone). note: its
-    annotation as text."""
-
-    name: str
-    kind: str
-    default: Any
-    note: str
-
-
-_NONE = inspect.Parameter.empty
-
-
-def _signature(fn: Callable) -> list[_Parameter]:
-    """The parameters of a plain function; what `inspect.signature` says, which would take longer than all else that an op is."""
-    code, notes = fn.__code__, fn.__annotations__
-    names = code.co_varnames[: code.co_argcount]
-    defaults = dict(zip(reversed(names), reversed(fn.__defaults__ or ())))  # type: ignore[attr-defined]
-    named = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-    rest = iter(code.co_varnames[code.co_argcount + code.co_kwonlyargcount :])
-    found = [(name, "", defaults.get(name, _NONE)) for name in names]
-    found += [(next(rest), "*", _NONE)] if code.co_flags & inspect.CO_VARARGS else []
-    found += [(name, "named", (fn.__kwdefaults__ or {}).get(name, _NONE)) for name in named]  # type: ignore[attr-defined]
-    found += [(next(rest), "**", _NONE)] if code.co_flags & inspect.CO_VARKEYWORDS else []
-    return [_Parameter(name, kind, default, str(notes.get(name, ""))) for name, kind, default in found]
-
-
-def _tensors_and_attributes(
-    parameters: Sequence[_Parameter], kind: str
-) -> tuple[tuple[str, ...], tuple[str, ...], bool, frozenset[str]]:
-    tensors, attrs, variadic = [], [], False
-    optional = set()
-    for p in parameters:
-        is_tensor = "Tensor" in p.note or (kind == "elementwise" and not p.note)
-        variadic |= "list[Tensor]" in p.note or "Sequence[Tensor]" in p.note
-        (tensors if is_tensor else attrs).append(p.name)
-        if is_tensor and ("None" in p.note or "Optional" in p.note):
-            optional.add(p.name)
-    return tuple(tensors), tuple(attrs), variadic, frozenset(optional)
-
-
-def negative_zero(a: Any) -> bool:
-    """Whether a is -0.0, which equals 0.0 and is not the same."""
-    return isinstance(a, float) and a == 0 and copysign(1.0, a) < 0
-
-
-def _make_call(op: Op, fn: Callable, parameters: Sequence[_Parameter]) -> Callable:
-    """The user's function: binds arguments by a compiled signature (ten times faster than inspect.Signature.bind)."""
-    tensors = f"(*{op.tensors[0]},{','.join(op.tensors[1:])})" if op.variadic else f"({''.join(t + ',' for t in op.tensors)})"
-    attrs = f"({''.join(a + ',' for a in op.attrs)})"
-    # -0.0 == 0.0, so a call with the one would find the plan of the other: it goes the slow way, which tells them apart
-    floats = [p.name for p in parameters if p.name in op.attrs and ("float" in p.note or isinstance(p.default, float))]
-    odd = " or ".join(f"_negative_zero({a})" for a in floats)
-    lines = [f"if {odd}:\n        return _dispatch.slow(_op, {tensors}, {attrs})"] if odd else []
-    scope = {"_op": op, "_dispatch": dispatch, "_negative_zero": negative_zero}
-    call = _compiled(parameters, [*lines, f"return _dispatch.run(_op, {tensors}, {attrs})"], scope)
-    call.__doc__, call.__wrapped__, call.__module__, call.op = fn.__doc__, fn, fn.__module__, op  # type: ignore[attr-defined]
-    call.__name__ = call.__qualname__ = op.name
-    return call
-
-
-def _compiled(parameters: Sequence[_Parameter], lines: Sequence[str], scope: dict[str, Any]) -> Callable:
-    """A function with these parameters and lines, whose globals are `scope`."""
-    parts, star = [], False
-    for p in parameters:
-        if p.kind == "named" and not star:
-            parts.append("*")
-        star = star or p.kind in ("named", "*")
-        scope[f"_default_{p.name}"] = p.default
-        parts.append(("" if p.kind == "named" else p.kind) + p.name + ("" if p.default is _NONE else f"=_default_{p.name}"))
-    exec(_code("\n    ".join([f"def call({', '.join(parts)}):", *lines])), scope)
-    return scope["call"]
-
-
-@functools.cache  # many ops have the same parameters
-def _code(text: str) -> CodeType:
-    return compile(text, __file__, "exec")  # under this file's name, so that a search for the user's line passes over it
 
 
 def with_epilogue(op: Op) -> Callable:
@@ -378,6 +340,30 @@ def broadcast_shapes(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
                 raise ShapeError(f"axis {i - ndim} has extents {d} and {s[j]}; help: extents must be equal, or 1")
         out.append(d)
     return tuple(out)
+
+
+def differ(a: Dim, b: Dim) -> bool:
+    """Whether two extents are known to differ; of open ones the numbers of a run are looked at."""
+    return isinstance(a, int) and isinstance(b, int) and a != b
+
+
+def check_shape(what: str, shape: Sequence[Dim], wanted: Sequence[Dim]) -> None:
+    """ShapeError unless a tensor has the shape that it must have, as far as that is known."""
+    if len(shape) != len(wanted) or any(map(differ, shape, wanted)):
+        raise ShapeError(f"{what} has the shape {tuple(shape)}, it must have {tuple(wanted)}")
+
+
+def check_floats(*types: TensorType | None) -> DType:
+    """What the operands that are there promote to; DTypeError unless all are floats."""
+    d = None
+    for t in types:
+        if t is not None:
+            if not t.dtype.is_float:
+                raise DTypeError(f"takes floats, got {t}; help: cast with .astype('float32')")
+            d = t.dtype if d is None else promote(d, t.dtype)
+    if d is None:
+        raise ArgumentError("has no operand")
+    return d
 
 
 def elementwise(fn: Callable | None = None, *, result: str = "same", kinds: str = "fiu", own: int = 0, domain=(-2.0, 2.0)):
@@ -508,7 +494,8 @@ def _partial_op(op: Op, body: Callable, i: int, needed: tuple[int, ...]) -> tupl
     g = "g"  # a gradient of a gradient has parameters of this name already
     while g in op.tensors:
         g += "_"
-    params = ", ".join([g, *(op.tensors[j] for j in needed), *(f"{a}: 'attr'" for a in op.attrs)])
+    notes = [f"{a}: {op.notes[a]}" for a in op.attrs]  # not evaluated, as in this file
+    params = ", ".join([g, *(op.tensors[j] for j in needed), *notes])
     scope: dict[str, Any] = {"_body": grad_body}
     call = ", ".join([g, *(op.tensors[j] for j in needed), *(f"{a}={a}" for a in op.attrs)])
     exec(f"def d({params}):\n    return _body({call})", scope)  # noqa: S102
@@ -541,38 +528,36 @@ def shorthand(fn: Callable) -> Op:
     return op
 
 
-def with_line(fn: Callable) -> Callable:
-    """The function, whose errors name the user's line, as those of ops do: for what checks its arguments before it calls ops.
-    A `dtype` of None is the function's default."""
-    parameters = _signature(fn)
-    given = [f"{p.name}={_passed(p)}" if p.kind == "named" else p.kind + _passed(p) for p in parameters]
-    lines = ["try:", f"    return _fn({', '.join(given)})", "except Exception as e:", "    _tell(e)", "    raise"]
-    return functools.update_wrapper(_compiled(parameters, lines, {"_fn": fn, "_tell": tell}), fn)
-
-
-def _passed(p: _Parameter) -> str:
-    """What a parameter's value is in the call behind `with_line`."""
-    return "_default_dtype if dtype is None else dtype" if p.name == "dtype" and p.default not in (None, _NONE) else p.name
-
-
-def all_with_line(scope: dict[str, Any], names: Iterable[str]) -> None:
-    """`with_line` for the functions among a module's names that are written in it."""
-    for name in names:
-        f = scope[name]
-        if inspect.isfunction(f) and f.__module__ == scope["__name__"] and not hasattr(f, "op"):
-            scope[name] = with_line(f)
-
-
 def lookup(name: str) -> Op:
     """The op of this name, as files name it; derived gradient ops are made on demand."""
     if name not in REGISTRY and ".d" in name:
-        base, _, tail = name.rpartition(".d")
-        index, _, needed = tail.partition("_")
-        op = lookup(base)
-        if op.kind == "elementwise" and index.isdigit() and int(index) < len(op.tensors):
-            used = tuple(map(int, needed)) if needed.isdigit() else tuple(range(len(op.tensors)))
-            if all(j < len(op.tensors) for j in used):
-                _partial_op(op, op.fn, int(index), used)
+        _derive(name)
     if name not in REGISTRY:
         raise TengenError(f"no op named {name!r}")
     return REGISTRY[name]
+
+
+MOST_DERIVATIVES = 8  # of an op by its name: an expression grows with each
+
+
+def _derive(name: str) -> None:
+    """Makes the gradient op of this name, if there is one: ``op.d0``, or ``op.d0_1`` that takes operand 1 alone."""
+    base, _, tail = name.rpartition(".d")
+    index, _, given = tail.partition("_")
+    digits = index + given
+    if name.count(".d") > MOST_DERIVATIVES or not (digits.isascii() and digits.isdigit()) or tail.endswith("_"):
+        return
+    op = lookup(base)
+    needed = tuple(map(int, given)) if given else tuple(range(len(op.tensors)))
+    if op.kind != "elementwise" or int(index) >= len(op.tensors) or not set(needed) <= set(range(len(op.tensors))):
+        return
+    xs = [var(f"x{j}", float32) for j in range(len(op.tensors))]
+    attrs = {a: k.example for a, k in op.kinds.items() if k is not None}
+    try:
+        e = op.fn(*xs, **attrs)
+        d = derive(e, xs[int(index)]) if isinstance(e, Expr) and e.dtype is float32 else None
+    except TengenError:  # the op takes no floats
+        return
+    used = () if d is None else _used(d, xs)
+    if list(needed) == sorted(set(needed)) and set(used) <= set(needed):
+        _partial_op(op, op.fn, int(index), needed)

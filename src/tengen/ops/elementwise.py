@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tengen.base.dtype import bool_, dtype
-from tengen.base.errors import DTypeError
 from tengen.ir.types import TensorType
 from tengen.kernels.source import Elementwise
 from tengen.loops import lang
 from tengen.loops.lang import Expr, call, cast, const, equal, select
+from tengen.ops.attributes import DTypeLike
 from tengen.ops.define import Case, composite, elementwise, lookup, primitive
 
 if TYPE_CHECKING:
@@ -487,7 +487,7 @@ where.reference(np.where)
 
 
 @primitive
-def astype(x: Tensor, dtype) -> Tensor:
+def astype(x: Tensor, dtype: DTypeLike) -> Tensor:
     """x in another dtype: rounds to nearest even, float to int truncates and saturates (NaN gives 0), integers wrap, anything
     to bool is x != 0.
 
@@ -498,14 +498,6 @@ def astype(x: Tensor, dtype) -> Tensor:
 
 
 _dtype = dtype
-
-
-@astype.canon
-def _(types, dtype):
-    try:
-        return {"dtype": _dtype(dtype)}
-    except TypeError as e:
-        raise DTypeError(f"astype({types[0]}, {dtype!r}): {e}") from None
 
 
 @astype.infer

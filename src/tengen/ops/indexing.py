@@ -9,7 +9,7 @@ Masks: `masks.py`. How a key is read: `keys.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from tengen.kernels.lowering import product
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Leaf, broadcast
 from tengen.loops.lang import as_int
+from tengen.ops.attributes import Count, DTypeLike, Extent, Step
 from tengen.ops.define import Case, Violation, broadcast_shapes, composite, dispatch, lookup, primitive, shorthand
 from tengen.ops.elementwise import astype, where
 from tengen.ops.logic import equal, greater_equal, less, logical_and, logical_or
@@ -146,7 +147,7 @@ gather.cases(
 
 
 @primitive
-def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor, mode: str = "set") -> Tensor:
+def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor, mode: Literal["set", "add", "mul", "max", "min"] = "set") -> Tensor:
     """A copy of inp in which [..., index[..., i, ...], ...] along `axis` takes source[..., i, ...].
 
     Args:
@@ -164,11 +165,7 @@ def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor, mode: str = "
 scatter.own = (1,)
 
 
-@scatter.canon
-def _(types, axis, mode):
-    if mode not in ("set", "add", "mul", "max", "min"):
-        raise ValueError(f"scatter: mode={mode!r} must be 'set', 'add', 'mul', 'max' or 'min'")
-    return {"axis": normalize_axis(axis, types[0].ndim), "mode": mode}
+scatter.canon(lambda types, axis, mode: {"axis": normalize_axis(axis, types[0].ndim), "mode": mode})
 
 
 @scatter.infer
@@ -260,16 +257,20 @@ def _indexed_shape(indices: Sequence[TensorType], x: TensorType, axes, position)
     for t in indices:
         _integers(t)
     common = broadcast_shapes(*(t.shape for t in indices))
+    if not indices:
+        raise ShapeError(f"no axis of {x} has an index")
     if len(axes) != len(indices) or len(set(axes)) != len(axes) or not all(0 <= a < x.ndim for a in axes):
         raise ShapeError(f"indices for the axes {axes} do not fit {x}")
     if any(as_int(x.shape[a]) == 0 for a in axes) and all(as_int(d) != 0 for d in common):
         raise ShapeError(f"an indexed axis of {x} has no elements")
     rest = [d for i, d in enumerate(x.shape) if i not in axes]
+    if position > len(rest):
+        raise ShapeError(f"the indices' axes cannot stand at position {position} of the {len(rest)} axes of {x} that are left")
     return (*rest[:position], *common, *rest[position:])
 
 
 @primitive
-def index(indices: list[Tensor], x: Tensor, axes: Sequence[int], position: int) -> Tensor:
+def index(indices: list[Tensor], x: Tensor, axes: Sequence[int], position: Count) -> Tensor:
     """x read at integer indices of some axes (which broadcast together); other axes are kept whole: NumPy's advanced
     indexing."""
 
@@ -297,7 +298,9 @@ def _(g, *inputs, axes, position):
 
 
 @primitive
-def index_put(indices: list[Tensor], x: Tensor, value: Tensor, axes: Sequence[int], position: int, mode: str = "set") -> Tensor:
+def index_put(
+    indices: list[Tensor], x: Tensor, value: Tensor, axes: Sequence[int], position: Count, mode: Literal["set", "add"] = "set"
+) -> Tensor:
     """A copy of x in which the elements that `index` would read take `value` (which broadcasts), or have it added (mode "add").
     Where places coincide, updates are applied in order, and the last one that was set has the gradient."""
 
@@ -341,7 +344,7 @@ def _(g, *inputs, axes, position, mode):
 
 
 @composite
-def index_grad(indices: list[Tensor], x: Tensor, grad: Tensor, axes: Sequence[int], position: int) -> Tensor:
+def index_grad(indices: list[Tensor], x: Tensor, grad: Tensor, axes: Sequence[int], position: Count) -> Tensor:
     """The gradient of `index` with respect to x, of which only the shape is read: zeros to which grad is added, in order."""
     return index_put(indices, lookup("zeros_like")(x), grad, axes, position, "add")
 
@@ -418,7 +421,9 @@ index_put.cases(
 
 
 @primitive
-def set_slice(x: Tensor, value: Tensor, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> Tensor:
+def set_slice(
+    x: Tensor, value: Tensor, starts: Sequence[Extent], sizes: Sequence[Extent], steps: Sequence[Step]
+) -> Tensor:
     """A copy of x in which the elements that `strided_slice` would read take `value` (which broadcasts)."""
 
 
@@ -505,7 +510,7 @@ index_select.cases(Case(lambda r: (r.uniform(-1, 1, (4, 17)), r.integers(0, 4, 9
 
 
 @primitive
-def one_hot(inp: Tensor, num_classes: int, dtype=None) -> Tensor:
+def one_hot(inp: Tensor, num_classes: Extent, dtype: DTypeLike | None = None) -> Tensor:
     """1 at each index, else 0, along a new last axis; of inp's dtype by default.
 
     Errors: IndexOutOfRange for an index outside [0, num_classes), in eager mode; a compiled program gives a row of zeros.
@@ -518,14 +523,12 @@ def one_hot(inp: Tensor, num_classes: int, dtype=None) -> Tensor:
 
 @one_hot.canon
 def _(types, num_classes, dtype):
-    return {"num_classes": int(num_classes), "dtype": types[0].dtype if dtype is None else _dtype(dtype)}
+    return {"num_classes": num_classes, "dtype": types[0].dtype if dtype is None else dtype}
 
 
 @one_hot.infer
 def _(x, num_classes, dtype):
     _integers(x)
-    if num_classes < 0:
-        raise ShapeError("num_classes must not be negative")
     return TensorType((*x.shape, num_classes), dtype)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from tengen.kernels import indexed
 from tengen.kernels.axes import memory_order
 from tengen.kernels.source import Elementwise, Leaf
 from tengen.loops.lang import as_int, cast
+from tengen.ops.attributes import Natural, Naturals
 from tengen.ops.define import Case, dispatch, lookup, primitive, shorthand
 from tengen.ops.elementwise import add
 from tengen.ops.shape import broadcast_to, normalize_axis, reshape, slice_grad, strided_slice
@@ -124,13 +125,13 @@ def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) 
     x = dispatch.tensor(inp)
     a = normalize_axis(axis, x.ndim)
     n = x.shape[a]
-    if isinstance(nsplits_or_sections, (int, np.integer)):
-        parts = int(nsplits_or_sections)
+    if isinstance(nsplits_or_sections, int):
+        parts = nsplits_or_sections
         if parts < 1 or n % parts:
             raise ShapeError(f"split({tuple(x.shape)}): {n} elements of axis {a} cannot be cut in {parts} equal parts")
         bounds = [i * (n // parts) for i in range(parts + 1)]
     else:
-        inner = [min(max(int(b) + n if b < 0 else int(b), 0), n) for b in nsplits_or_sections]
+        inner = [min(max(b + n if b < 0 else b, 0), n) for b in nsplits_or_sections]
         bounds = [0, *inner, n]
     return [narrow(x, a, lo, max(hi - lo, 0)) for lo, hi in zip(bounds, bounds[1:])]
 
@@ -153,7 +154,7 @@ def tile(inp: Tensor, reps: int | Sequence[int]) -> Tensor:
     [1, 2, 1, 2]
     """
     x = dispatch.tensor(inp)
-    times = (int(reps),) if isinstance(reps, (int, np.integer)) else tuple(int(r) for r in reps)
+    times = (reps,) if isinstance(reps, int) else tuple(reps)
     times = (1,) * (x.ndim - len(times)) + times
     shape = (1,) * (len(times) - x.ndim) + tuple(x.shape)
     if any(t < 0 for t in times):
@@ -183,7 +184,7 @@ def repeat(inp: Tensor, repeats: int | Sequence[int], axis: int | None = None) -
     if axis is None:
         x, axis = reshape(x, (-1,)), 0
     a = normalize_axis(axis, x.ndim)
-    counts = [int(repeats)] if isinstance(repeats, (int, np.integer)) else [int(r) for r in repeats]
+    counts = [repeats] if isinstance(repeats, int) else repeats
     if any(c < 0 for c in counts):
         raise ValueError(f"repeat: {repeats} has a negative number")
     if len(counts) == 1:
@@ -214,8 +215,8 @@ def roll(inp: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] | No
     if axis is None:
         total = sum(shift) if isinstance(shift, (list, tuple)) else shift
         return reshape(roll(reshape(x, (-1,)), total, 0), x.shape)
-    axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
-    shifts = (shift,) * len(axes) if isinstance(shift, (int, np.integer)) else tuple(shift)
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    shifts = (shift,) * len(axes) if isinstance(shift, int) else tuple(shift)
     if len(axes) != len(shifts):
         raise ShapeError(f"roll: {len(shifts)} shifts for {len(axes)} axes")
     for a, s in zip(axes, shifts):
@@ -247,7 +248,8 @@ MODES = {
 
 @primitive
 def pad(
-    src: Tensor, pad_width: int | Sequence[int] | Sequence[Sequence[int]], mode: str = "constant", constant_value: float = 0.0
+    src: Tensor, pad_width: Naturals | Sequence[Sequence[Natural]],
+    mode: Literal["constant", "edge", "replicate", "reflect", "circular", "wrap"] = "constant", constant_value: float | bool = 0.0,
 ) -> Tensor:
     """src with more elements around it.
 
@@ -268,26 +270,24 @@ def pad(
 @pad.canon
 def _(types, pad_width, mode, constant_value):
     x = types[0]
-    if mode.lower() not in MODES:
-        raise ValueError(f"pad: mode={mode!r} must be one of {', '.join(MODES)}")
     widths = _widths(pad_width, x.ndim)
     if widths is None:
         raise ShapeError(
             f"pad({x}, {pad_width}): needs a pair of numbers (before, after) that are not negative, for every axis or one for "
             f"each of at most {x.ndim} axes"
         )
-    return {"pad_width": tuple(widths), "mode": MODES[mode.lower()], "constant_value": constant_value}
+    return {"pad_width": tuple(widths), "mode": MODES[mode], "constant_value": constant_value}
 
 
 def _widths(pad_width, ndim: int) -> list[tuple[int, int]] | None:
     """A pair for each axis, or None if `pad_width` does not say them."""
 
     def pair(row) -> tuple[int, int] | None:
-        row = tuple(row) if isinstance(row, (list, tuple)) else (row,)
-        good = len(row) in (1, 2) and all(isinstance(w, (int, np.integer)) and w >= 0 for w in row)
-        return (int(row[0]), int(row[-1])) if good else None
+        row = row if isinstance(row, tuple) else (row,)
+        good = len(row) in (1, 2) and all(isinstance(w, int) for w in row)
+        return (row[0], row[-1]) if good else None
 
-    nested = isinstance(pad_width, (list, tuple)) and all(isinstance(row, (list, tuple)) for row in pad_width)
+    nested = isinstance(pad_width, tuple) and all(isinstance(row, tuple) for row in pad_width)
     rows = [pair(row) for row in pad_width] if nested else [pair(pad_width)] * ndim
     if len(rows) > ndim or None in rows:
         return None

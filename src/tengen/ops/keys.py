@@ -224,7 +224,7 @@ def sliced(x: Tensor, key: Key) -> Tensor:
 
 
 @shorthand
-def getitem(inp: Tensor, key) -> Tensor:
+def getitem(inp: Tensor, key: Any) -> Tensor:
     """inp[key], as NumPy: ints, slices, None and ... give a view; integer and boolean arrays a copy.
 
     >>> from tengen import Tensor
@@ -260,7 +260,7 @@ def masks_whole(x: Tensor, key, value: Tensor) -> Any:
 
 
 @shorthand
-def setitem(inp: Tensor, key, value) -> Tensor:
+def setitem(inp: Tensor, key: Any, value: Any) -> Tensor:
     """A copy of inp with `value` (which broadcasts, and is cast to inp's dtype) at [key]. Where integer arrays name a place
     twice,
     the last value stays."""

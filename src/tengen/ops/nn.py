@@ -13,6 +13,7 @@ from tengen.ir.types import TensorType
 from tengen.kernels.lowering import product
 from tengen.kernels.source import At, Source
 from tengen.loops.lang import as_int, cast, equal
+from tengen.ops.attributes import Count, Positive
 from tengen.ops.define import Case, Violation, composite, dispatch, lookup, primitive
 from tengen.ops.elementwise import add, astype, div, exp, mul, sub
 from tengen.ops.indexing import outside
@@ -40,7 +41,7 @@ def _(g, inp, *, out, axis):
 
 
 @composite
-def softmax_grad(grad: Tensor, out: Tensor, axis) -> Tensor:
+def softmax_grad(grad: Tensor, out: Tensor, axis: int | Sequence[int] | None) -> Tensor:
     """The gradient of `softmax`, from its output."""
     axes = normalize_axes(axis, len(out.shape))
     return mul(out, sub(grad, sum_(mul(grad, out), axes, True)))
@@ -63,7 +64,7 @@ def _(g, inp, *, out, axis):
 
 
 @composite
-def logsoftmax_grad(grad: Tensor, out: Tensor, axis) -> Tensor:
+def logsoftmax_grad(grad: Tensor, out: Tensor, axis: int | Sequence[int] | None) -> Tensor:
     """The gradient of `logsoftmax`, from its output."""
     axes = normalize_axes(axis, len(out.shape))
     return sub(grad, mul(exp(out), sum_(grad, axes, True)))
@@ -83,7 +84,9 @@ for _op in (softmax, logsoftmax):
 
 
 @composite
-def general_norm(inp: Tensor, axes, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
+def general_norm(
+    inp: Tensor, axes: int | Sequence[int] | None, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
     """(x - mean) / sqrt(var + eps) over `axes`, times weight, plus bias (both broadcast to x)."""
     axes = normalize_axes(axes, len(inp.shape))
     d = sub(inp, mean(inp, axes, True))
@@ -94,7 +97,7 @@ def general_norm(inp: Tensor, axes, weight: Tensor | None = None, bias: Tensor |
 
 @composite
 def layer_norm(
-    inp: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, n_axes: int = 1, eps: float = 1e-5
+    inp: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, n_axes: Count = 1, eps: float = 1e-5
 ) -> Tensor:
     """`general_norm` over the last `n_axes` axes; weight and bias have their shape.
 
@@ -118,7 +121,7 @@ layer_norm.cases(
 
 @composite
 def group_norm(
-    inp: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+    inp: Tensor, num_groups: Positive, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
     """Normalises the channels of each group of each sample over group and space; weight and bias are per channel.
 
@@ -341,7 +344,7 @@ def _channel(v, x):
 @group_norm.canon
 def _(types, num_groups, eps):
     t = types[0]
-    if t.ndim < 2 or num_groups < 1 or (isinstance(t.shape[1], int) and t.shape[1] % num_groups):
+    if t.ndim < 2 or (isinstance(t.shape[1], int) and t.shape[1] % num_groups):
         channels = t.shape[1] if t.ndim > 1 else "no"
         raise ShapeError(f"{channels} channels cannot be shared out to {num_groups} groups")
     return {"num_groups": num_groups, "eps": eps}

@@ -14,6 +14,7 @@ from tengen.ir.types import TensorType
 from tengen.kernels.lowering import Array
 from tengen.kernels.source import Elementwise, Leaf
 from tengen.loops.lang import as_int, cast
+from tengen.ops.attributes import Extent
 from tengen.ops.define import Case, Op, dispatch, lookup, primitive, shorthand
 from tengen.ops.elementwise import add, mul
 from tengen.ops.indexing import scatter
@@ -54,7 +55,7 @@ def _lines(arrays: Sequence[Array]) -> list[Array]:
 def _scan(op: Op, combine: str) -> None:
     @op.canon
     def _(types, axis, exclusive, reverse):
-        return {"axis": line_axis(axis, types[0].ndim), "exclusive": bool(exclusive), "reverse": bool(reverse)}
+        return {"axis": line_axis(axis, types[0].ndim), "exclusive": exclusive, "reverse": reverse}
 
     @op.infer
     def _(x, axis, exclusive, reverse):
@@ -137,7 +138,7 @@ for _op in (cumsum, cumprod):
 
 
 def _canon_axis(types, descending, axis):
-    return {"descending": bool(descending), "axis": line_axis(axis, types[0].ndim)}
+    return {"descending": descending, "axis": line_axis(axis, types[0].ndim)}
 
 
 @primitive
@@ -223,19 +224,19 @@ argsort.cases(
 
 
 @primitive
-def k_first(inp: Tensor, k: int, descending: bool = True, axis: int = -1) -> tuple[Tensor, Tensor]:
+def k_first(inp: Tensor, k: Extent, descending: bool = True, axis: int = -1) -> tuple[Tensor, Tensor]:
     """The k largest (smallest, if not descending) elements along `axis` in order, and their int64 positions."""
 
 
 @k_first.canon
 def _(types, k, descending, axis):
-    return {"k": int(k)} | _canon_axis(types, descending, axis)
+    return {"k": k} | _canon_axis(types, descending, axis)
 
 
 @k_first.infer
 def _(x, k, descending, axis):
     n = x.shape[axis] if x.ndim else 1
-    if k < 0 or (isinstance(n, int) and k > n) or (not x.ndim and k != 1):
+    if isinstance(n, int) and isinstance(k, int) and (k > n or (not x.ndim and k != 1)):
         raise ShapeError(f"axis {axis} of extent {n} has no {k} elements")
     shape = (*x.shape[:axis], k, *x.shape[axis + 1 :]) if x.ndim else ()
     return TensorType(shape, x.dtype), TensorType(shape, int64)

@@ -21,6 +21,7 @@ from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source
 from tengen.kernels.windows import Geometry, Windows, fold_holders, fold_windows
 from tengen.loops.lang import Expr, as_int, cast, const, equal, maximum, minimum, not_equal, select, splat
+from tengen.ops.attributes import Mode, Naturals, Positives
 from tengen.ops.conv_parts import out_extent, per_axis
 from tengen.ops.define import Case, primitive, with_epilogue
 
@@ -38,12 +39,14 @@ def _canon(types, kernel_size, stride, padding, **more):
         "stride": k if stride is None else per_axis(stride, n, "stride"),
         "padding": per_axis(padding, n, "padding"),
     }
-    if min(k) < 1 or min(a["stride"]) < 1 or any(p < 0 or 2 * p > kk for p, kk in zip(a["padding"], k)):
-        raise ShapeError(f"kernel_size and stride must be positive, padding at most half the kernel: {a}")
+    if any(2 * p > kk for p, kk in zip(a["padding"], k)):
+        raise ShapeError(f"padding must be at most half the kernel: {a}")
     return a | more
 
 
 def _infer(x: TensorType, kernel_size, stride, padding, **_) -> TensorType:
+    if x.ndim != len(kernel_size) + 2:
+        raise ShapeError(f"windows {kernel_size} do not fit {x}; help: an image has axes for batch, channels and space")
     if not x.dtype.is_float and not x.dtype.is_int:
         raise DTypeError(f"does not take {x.dtype}")
     space = [out_extent(s, k, st, p, 1) for s, k, st, p in zip(x.shape[2:], kernel_size, stride, padding)]
@@ -80,7 +83,7 @@ def _stored(out: Array, epilogue=None):
 
 
 @primitive
-def max_pool(inp: Tensor, kernel_size, stride=None, padding=0) -> Tensor:
+def max_pool(inp: Tensor, kernel_size: Positives, stride: Positives | None = None, padding: Naturals = 0) -> Tensor:
     """The largest element of each window; padding never wins. The gradient goes to the first largest one.
 
     Shapes: (N, C, *S) -> (N, C, *P), P = (S + 2 padding - kernel_size) // stride + 1; stride is the kernel's size by default
@@ -106,7 +109,10 @@ def _(g, x, **a):
 
 
 @primitive
-def avg_pool(inp: Tensor, kernel_size, stride=None, padding=0, mode: str = "average_count_exclude_padding") -> Tensor:
+def avg_pool(
+    inp: Tensor, kernel_size: Positives, stride: Positives | None = None, padding: Naturals = 0,
+    mode: Mode = "average_count_exclude_padding",
+) -> Tensor:  # fmt: skip
     """The mean of each window: over the pixels inside the image, or with mode="average" over all, padding counted as zeros.
 
     Shapes: (N, C, *S) -> (N, C, *P), P = (S + 2 padding - kernel_size) // stride + 1; stride is the kernel's size by default
@@ -115,8 +121,6 @@ def avg_pool(inp: Tensor, kernel_size, stride=None, padding=0, mode: str = "aver
 
 @avg_pool.canon
 def _(types, kernel_size, stride, padding, mode):
-    if mode not in ("average", "average_count_exclude_padding"):
-        raise ShapeError(f"mode={mode!r} must be 'average' or 'average_count_exclude_padding'")
     return _canon(types, kernel_size, stride, padding) | {"mode": mode}
 
 
@@ -167,7 +171,9 @@ def _float_grad(g: TensorType):
 
 
 @primitive
-def avg_pool_grad(grad: Tensor, like: Tensor, kernel_size, stride, padding, mode: str) -> Tensor:
+def avg_pool_grad(
+    grad: Tensor, like: Tensor, kernel_size: Positives, stride: Positives | None, padding: Naturals, mode: Mode
+) -> Tensor:
     """The gradient of `avg_pool`: each pixel collects its share of every window it is in. Only the type of `like` is used."""
 
 
@@ -195,7 +201,7 @@ def _(gg, g, like, **a):
 
 
 @primitive
-def max_pool_grad(grad: Tensor, inp: Tensor, kernel_size, stride, padding) -> Tensor:
+def max_pool_grad(grad: Tensor, inp: Tensor, kernel_size: Positives, stride: Positives | None, padding: Naturals) -> Tensor:
     """The gradient of `max_pool`: each pixel collects the gradients of the windows of which it is the first largest element."""
 
 
@@ -323,7 +329,7 @@ def _(gg, g, x, **a):
 
 
 @primitive
-def max_pool_gather(values: Tensor, inp: Tensor, kernel_size, stride, padding) -> Tensor:
+def max_pool_gather(values: Tensor, inp: Tensor, kernel_size: Positives, stride: Positives | None, padding: Naturals) -> Tensor:
     """Of each window, the element of `values` where `inp` is first largest: what `max_pool_grad` is the transpose of."""
 
 

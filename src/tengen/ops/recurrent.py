@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tengen import kernels
-from tengen.base.dtype import promote
-from tengen.base.errors import DTypeError, ShapeError
+from tengen.base.errors import ShapeError
 from tengen.ir.types import TensorType
 from tengen.ops.contract import in_dtype, matmul
-from tengen.ops.define import Case, composite, lookup, primitive
+from tengen.ops.define import Case, check_floats, check_shape, composite, lookup, primitive
 from tengen.ops.elementwise import add, mul, sub, tanh
 from tengen.ops.shape import reshape
 
@@ -39,32 +38,16 @@ def lstm(projected: Tensor, weight: Tensor, h0: Tensor, c0: Tensor, reverse: boo
     """
 
 
-def _float(*types: TensorType | None):
-    """The dtype of floats."""
-    d = None
-    for t in types:
-        if t is not None:
-            d = t.dtype if d is None else promote(d, t.dtype)
-    if d is None or not d.is_float:
-        raise DTypeError("takes floats; help: cast with .astype('float32')")
-    return d
-
-
-def _same(what: str, shape: tuple, wanted: tuple) -> None:
-    if len(shape) != len(wanted) or any(a is not b and a != b for a, b in zip(shape, wanted)):
-        raise ShapeError(f"{what} of shape {shape} is not {wanted}")
-
-
 @lstm.infer
 def _(projected, weight, h0, c0, reverse):
     if projected.ndim != 3 or weight.ndim != 2:
         raise ShapeError("takes a projected input (steps, batch, 4 hidden) and weights (4 hidden, hidden)")
     (t, n, rows), h = projected.shape, weight.shape[1]
-    _same("the weight", weight.shape, (4 * h, h))
-    _same("the projected input", (rows,), (4 * h,))
-    _same("h0", h0.shape, (n, h))
-    _same("c0", c0.shape, (n, h))
-    d = _float(projected, weight, h0, c0)
+    check_shape("the weight", weight.shape, (4 * h, h))
+    check_shape("the projected input", projected.shape, (t, n, 4 * h))
+    check_shape("h0", h0.shape, (n, h))
+    check_shape("c0", c0.shape, (n, h))
+    d = check_floats(projected, weight, h0, c0)
     return TensorType((t + 1, n, h), d), TensorType((t + 1, n, h), d), TensorType((t, n, rows), d)
 
 
@@ -107,7 +90,19 @@ def lstm_grad(
 
 @lstm_grad.infer
 def _(grad_h, grad_c, grad_gates, weight, cs, gates, reverse):
-    d = _float(weight, cs, gates)
+    d = check_floats(weight, cs, gates)
+    check_floats(weight, grad_h, grad_c, grad_gates)
+    if gates.ndim != 3 or weight.ndim != 2:
+        raise ShapeError("takes gates (steps, batch, 4 hidden) and weights (4 hidden, hidden)")
+    (t, n, _), h = gates.shape, weight.shape[1]
+    check_shape("the weight", weight.shape, (4 * h, h))
+    states, parts = (t + 1, n, h), (t, n, 4 * h)
+    for what, x, wanted in (
+        ("the cell states", cs, states), ("the gates", gates, parts), ("the gradient of the hidden states", grad_h, states),
+        ("the gradient of the cell states", grad_c, states), ("the gradient of the gates", grad_gates, parts),
+    ):  # fmt: skip
+        if x is not None:
+            check_shape(what, x.shape, wanted)
     return TensorType(gates.shape, d), TensorType(cs.shape[1:], d), TensorType(cs.shape[1:], d)
 
 

@@ -15,6 +15,7 @@ from tengen.kernels.lowering import Array, product
 from tengen.kernels.reduce import Reduced, reduce
 from tengen.kernels.source import Elementwise, Leaf, Source
 from tengen.loops.lang import Expr, as_int, cast, const
+from tengen.ops.attributes import DTypeLike, Extent, Shape
 from tengen.ops.define import Case, Op, composite, lookup, primitive
 from tengen.ops.elementwise import astype, div, mul, sub
 from tengen.ops.shape import broadcast_to, normalize_axes, permute, reshape
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def _canon(types, axis, keepdims):
-    return {"axes": normalize_axes(axis, types[0].ndim), "keepdims": bool(keepdims)}
+    return {"axes": normalize_axes(axis, types[0].ndim), "keepdims": keepdims}
 
 
 def _reduced_shape(shape: Sequence[Dim], axes: Sequence[int], keepdims: bool) -> list[Dim]:
@@ -195,9 +196,9 @@ for _op, _c in ((all_, "and"), (any_, "or")):
 def _arg(op: Op, which: str) -> None:
     @op.canon
     def _(types, axis, keepdims):
-        if isinstance(axis, (tuple, list)) and not axis:
+        if isinstance(axis, tuple) and not axis:
             raise AxisError(f"{op.name} needs an axis, or None for all, got {axis!r}")
-        return {"axes": normalize_axes(axis, types[0].ndim), "keepdims": bool(keepdims)}
+        return {"axes": normalize_axes(axis, types[0].ndim), "keepdims": keepdims}
 
     @op.infer
     def _(x, axes, keepdims):
@@ -217,13 +218,13 @@ def _arg(op: Op, which: str) -> None:
 
 
 @primitive
-def argmax(inp: Tensor, axis: int | None = None, keepdims: bool = False) -> Tensor:
+def argmax(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The int64 position of the first largest element along `axis` (in the flattened tensor by default); a NaN counts as
     largest."""
 
 
 @primitive
-def argmin(inp: Tensor, axis: int | None = None, keepdims: bool = False) -> Tensor:
+def argmin(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The int64 position of the first smallest element along `axis` (in the flattened tensor by default); a NaN counts as
     smallest."""
 
@@ -238,7 +239,7 @@ def extent(n: Dim, d: DType):
 
 
 @primitive
-def extent_op(n, dtype) -> Tensor:
+def extent_op(n: Extent, dtype: DTypeLike) -> Tensor:
     """The extent `n` as a 0-d tensor: how a shape-generic program divides by a count."""
 
 
@@ -256,7 +257,7 @@ extent_op.no_vjp("an extent is a constant")
 
 
 @composite
-def sum_to(inp: Tensor, shape: Sequence[int]) -> Tensor:
+def sum_to(inp: Tensor, shape: Shape) -> Tensor:
     """Sums over the axes that broadcasting `shape` to inp's shape would repeat: the gradient of broadcasting."""
     lead = len(inp.shape) - len(shape)
     axes = [*range(lead), *(i + lead for i, d in enumerate(shape) if as_int(d) == 1 and as_int(inp.shape[i + lead]) != 1)]
@@ -271,7 +272,7 @@ def _(types, shape):
     pairs = [(as_int(d), as_int(e)) for d, e in zip(shape, types[0].shape[max(lead, 0) :])]
     if lead < 0 or any(d is not None and e is not None and d not in (1, e) for d, e in pairs):
         raise ShapeError(f"the shape {tuple(shape)} does not broadcast to {tuple(types[0].shape)}")
-    return {"shape": tuple(shape)}
+    return {"shape": shape}
 
 
 def no_elements(shape: Sequence[Dim], axes: Sequence[int]) -> bool:

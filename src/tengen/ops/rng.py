@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tengen.base.dtype import float32, uint32, uint64
-from tengen.base.errors import DTypeError, ShapeError
+from tengen.base.errors import DTypeError
 from tengen.ir.types import TensorType
 from tengen.kernels.source import At, Source
 from tengen.loops.lang import Expr, as_int, call, cast, const, unary
+from tengen.ops.attributes import Shape
 from tengen.ops.define import Case, primitive
 
 if TYPE_CHECKING:
@@ -77,16 +78,10 @@ def _normal(words: Sequence[Expr]) -> Expr:
 
 
 def _random(op, combine, dt):
-    @op.canon
-    def _(types, shape):
-        return {"shape": (int(shape),) if isinstance(shape, int) else tuple(shape)}
-
     @op.infer
     def _(key, shape):
         if key.ndim != 1 or as_int(key.shape[0]) not in (None, 2) or key.dtype is not uint64:
             raise DTypeError("the key must be u64[2]: seed and number of the draw")
-        if any(isinstance(d, int) and d < 0 for d in shape):
-            raise ShapeError(f"shape {shape} has a negative extent")
         return TensorType(shape, dt)
 
     @op.source
@@ -98,17 +93,17 @@ def _random(op, combine, dt):
 
 
 @primitive
-def random_uniform(key: Tensor, shape: Sequence[int]) -> Tensor:
+def random_uniform(key: Tensor, shape: Shape) -> Tensor:
     """float32 in [0, 1). `key`: uint64 (seed, number of the draw)."""
 
 
 @primitive
-def random_normal(key: Tensor, shape: Sequence[int]) -> Tensor:
+def random_normal(key: Tensor, shape: Shape) -> Tensor:
     """Standard normal float32, by Box-Muller. `key`: uint64 (seed, number of the draw)."""
 
 
 @primitive
-def random_bits(key: Tensor, shape: Sequence[int]) -> Tensor:
+def random_bits(key: Tensor, shape: Shape) -> Tensor:
     """Uniform uint32. `key`: uint64 (seed, number of the draw)."""
 
 

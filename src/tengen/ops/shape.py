@@ -21,6 +21,7 @@ from tengen.kernels.lowering import Array, contiguous_strides, product
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Leaf, Literal
 from tengen.loops.lang import Expr, as_int
+from tengen.ops.attributes import Axes, Extent, NewShape, Shape, Step
 from tengen.ops.define import Case, broadcast_shapes, primitive, same_axes
 
 if TYPE_CHECKING:
@@ -29,11 +30,9 @@ if TYPE_CHECKING:
 
 def normalize_axis(axis: int, ndim: int) -> int:
     """The axis counted from the front; AxisError when there is none."""
-    if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
-        raise AxisError(f"axis must be an int, got {axis!r}")
     if not -ndim <= axis < ndim:
         raise AxisError(f"axis {axis} is out of range for a tensor of {ndim} axes")
-    return int(axis) % ndim if ndim else 0
+    return axis % ndim if ndim else 0
 
 
 def line_axis(axis: int, ndim: int) -> int:
@@ -46,9 +45,7 @@ def normalize_axes(axes, ndim: int) -> tuple[int, ...]:
     be asked for the axis of its one element: 0 or -1."""
     if axes is None:
         return tuple(range(ndim))
-    if isinstance(axes, np.ndarray):
-        axes = axes.tolist()
-    axes = tuple(axes) if isinstance(axes, (tuple, list, range)) else (axes,)
+    axes = (axes,) if isinstance(axes, int) else tuple(axes)
     out = sorted(line_axis(a, ndim) for a in axes)
     if len(set(out)) != len(out):
         raise AxisError(f"axes {tuple(axes)} name an axis twice")
@@ -56,7 +53,7 @@ def normalize_axes(axes, ndim: int) -> tuple[int, ...]:
 
 
 @primitive
-def reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
+def reshape(x: Tensor, shape: NewShape) -> Tensor:
     """The same elements in logical order with another shape; one extent may be -1. A view where strides allow.
 
     >>> from tengen import functional as F
@@ -67,7 +64,6 @@ def reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
 
 @reshape.canon
 def _(types, shape):
-    shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
     if sum(as_int(d) == -1 for d in shape) > 1:
         raise ShapeError(f"reshape({types[0]}, {shape}): only one extent can be -1")
     total = product(types[0].shape)
@@ -76,7 +72,7 @@ def _(types, shape):
         if isinstance(rest, int) and isinstance(total, int) and (rest == 0 or total % rest):
             raise ShapeError(f"reshape({types[0]}, {shape}): {total} elements cannot be shared out in groups of {rest}")
         shape = tuple(total // rest if as_int(d) == -1 else d for d in shape)
-    return {"shape": tuple(TensorType(shape, types[0].dtype).shape)}
+    return {"shape": TensorType(shape, types[0].dtype).shape}
 
 
 @reshape.infer
@@ -155,7 +151,7 @@ reshape.cases(
 
 
 @primitive
-def permute(x: Tensor, axes: Sequence[int]) -> Tensor:
+def permute(x: Tensor, axes: Axes) -> Tensor:
     """The axes in another order: axis j of the result is axis axes[j] of x. A view."""
 
 
@@ -192,14 +188,8 @@ permute.cases(Case(lambda rng: (rng.uniform(-1, 1, (2, 3, 4)),), {"axes": (2, 0,
 
 
 @primitive
-def broadcast_to(x: Tensor, shape: Sequence[int]) -> Tensor:
+def broadcast_to(x: Tensor, shape: Shape) -> Tensor:
     """x repeated along new and unit axes, without copying."""
-
-
-@broadcast_to.canon
-def _(types, shape):
-    shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-    return {"shape": tuple(TensorType(shape, types[0].dtype).shape)}
 
 
 @broadcast_to.infer
@@ -231,7 +221,7 @@ broadcast_to.cases(Case(lambda rng: (rng.uniform(-1, 1, (3, 1)),), {"shape": (2,
 
 
 @primitive
-def strided_slice(x: Tensor, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> Tensor:
+def strided_slice(x: Tensor, starts: Sequence[Extent], sizes: Sequence[Extent], steps: Sequence[Step]) -> Tensor:
     """x[start : start + size * step : step] along every axis; steps may be negative. A view."""
 
 
@@ -253,7 +243,12 @@ def _(x, starts, sizes, steps):
 def _(a, out, starts, sizes, steps):
     some = all(as_int(n) != 0 for n in sizes)
     offset = a.offset + sum(st * s for st, s in zip(starts, a.strides)) if some else a.offset
-    return replace(a, shape=tuple(sizes), strides=tuple(s * st for s, st in zip(a.strides, steps)), offset=offset)
+    return replace(a, shape=tuple(sizes), strides=stepped(a.strides, steps, sizes), offset=offset)
+
+
+def stepped(strides: Sequence[Dim], steps: Sequence[int], sizes: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Strides in steps of several elements. To where there is no second element no step is taken: it might be of any size."""
+    return tuple([s if as_int(n) in (0, 1) else s * st for s, st, n in zip(strides, steps, sizes)])
 
 
 @strided_slice.vjp
@@ -272,7 +267,7 @@ strided_slice.cases(
 
 
 @primitive
-def slice_grad(grad: Tensor, shape: Sequence[int], starts: Sequence[int], steps: Sequence[int]) -> Tensor:
+def slice_grad(grad: Tensor, shape: Shape, starts: Sequence[Extent], steps: Sequence[Step]) -> Tensor:
     """Zeros of `shape` with `grad` where `strided_slice` from `starts` in `steps` would read: its gradient. With steps of 1
     it is
     padding with zeros."""

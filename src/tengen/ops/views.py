@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -18,8 +18,9 @@ from tengen.kernels.reduce import reduce
 from tengen.kernels.source import Leaf, Source
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, as_int, cast, const, equal, maximum, minimum, select, splat
+from tengen.ops.attributes import Extent, Naturals, Positive, Positives
 from tengen.ops.define import Case, dispatch, primitive, shorthand
-from tengen.ops.shape import normalize_axes, normalize_axis, permute, reshape, slice_grad, strided_slice
+from tengen.ops.shape import normalize_axes, normalize_axis, permute, reshape, slice_grad, stepped, strided_slice
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
@@ -38,7 +39,7 @@ def expand_dims(inp: Tensor, axis: int | Sequence[int]) -> Tensor:
     (1, 3, 1)
     """
     x = dispatch.tensor(inp)
-    axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
     new = normalize_axes(axes, x.ndim + len(axes))
     old = iter(x.shape)
     return reshape(x, tuple(1 if i in new else next(old) for i in range(x.ndim + len(axes))))
@@ -110,7 +111,7 @@ def moveaxis(inp: Tensor, source: int | Sequence[int], destination: int | Sequen
     """A view with axes moved to other places; the others keep their order."""
     x = dispatch.tensor(inp)
     src, dst = (
-        [normalize_axis(a, x.ndim) for a in ((v,) if isinstance(v, (int, np.integer)) else v)] for v in (source, destination)
+        [normalize_axis(a, x.ndim) for a in ((v,) if isinstance(v, int) else v)] for v in (source, destination)
     )
     if len(src) != len(dst) or len(set(src)) != len(src) or len(set(dst)) != len(dst):
         raise AxisError(f"moveaxis({tuple(x.shape)}, {source}, {destination}): as many distinct places as axes are needed")
@@ -127,7 +128,7 @@ moveaxis.cases(
 
 
 @shorthand
-def transpose(inp: Tensor, pattern: Sequence[int] | None = None) -> Tensor:
+def transpose(inp: Tensor, pattern: Sequence[int | Literal['x']] | None = None) -> Tensor:
     """A view with the axes in another order, reversed by default; "x" in the pattern is a new unit axis.
 
     >>> from tengen import functional as F
@@ -223,7 +224,7 @@ class _OnDiagonal(Source):
 
 
 @primitive
-def on_diagonal(x: Tensor, rows: int, columns: int, offset: int = 0) -> Tensor:
+def on_diagonal(x: Tensor, rows: Extent, columns: Extent, offset: int = 0) -> Tensor:
     """Matrices of zeros with x on the diagonal (i, i + offset). Shapes: (..., D) -> (..., rows, columns)."""
 
 
@@ -298,7 +299,7 @@ diag.cases(Case(_sample(5)), Case(_sample(5), {"k": -2}), Case(_sample(4, 5), {"
 
 
 def _pair(v, n: int) -> tuple[int, ...]:
-    return (int(v),) * n if isinstance(v, (int, np.integer)) else tuple(int(d) for d in v)
+    return (v,) * n if isinstance(v, int) else tuple(v)
 
 
 def _window_count(d: Dim, k: int, stride: int, dilation: int) -> Dim:
@@ -306,7 +307,7 @@ def _window_count(d: Dim, k: int, stride: int, dilation: int) -> Dim:
 
 
 @primitive
-def windows(x: Tensor, kernel_size: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Tensor:
+def windows(x: Tensor, kernel_size: Sequence[Extent], stride: Sequence[Positive], dilation: Sequence[Positive]) -> Tensor:
     """All windows over the last axes, as a view: element (..., *p, *k) is x[..., *(p stride + k dilation)].
 
     Shapes: (..., *S) -> (..., *P, *K), P = (S - dilation (K - 1) - 1) // stride + 1
@@ -332,7 +333,8 @@ def _(x, kernel_size, stride, dilation):
 def _(a, out, kernel_size, stride, dilation):
     lead = a.ndim - len(kernel_size)
     space = a.strides[lead:]
-    strides = (*a.strides[:lead], *(s * st for s, st in zip(space, stride)), *(s * d for s, d in zip(space, dilation)))
+    counts = out.shape[lead : a.ndim]
+    strides = (*a.strides[:lead], *stepped(space, stride, counts), *stepped(space, dilation, kernel_size))
     return replace(a, shape=tuple(out.shape), strides=strides)
 
 
@@ -385,7 +387,7 @@ class _Landing(Source):
 
 
 @primitive
-def windows_grad(grad: Tensor, space: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Tensor:
+def windows_grad(grad: Tensor, space: Sequence[Extent], stride: Sequence[Positive], dilation: Sequence[Positive]) -> Tensor:
     """Each pixel is the sum of its appearances in windows: the transpose of `windows`, and its gradient.
 
     Shapes: (..., *P, *K) -> (..., *space)
@@ -434,7 +436,9 @@ windows_grad.cases(
 
 
 @shorthand
-def sliding_window(inp: Tensor, kernel_size, padding=0, stride=1, dilation=1) -> Tensor:
+def sliding_window(
+    inp: Tensor, kernel_size: Positives, padding: Naturals = 0, stride: Positives = 1, dilation: Positives = 1
+) -> Tensor:
     """All windows over the last two axes of an image padded with zeros, without copying where there is no padding.
 
     Shapes: (N, C, H, W) -> (N, C, PH, PW, KH, KW)
@@ -457,7 +461,10 @@ sliding_window.cases(Case(_sample(2, 3, 6, 7), {"kernel_size": 3, "padding": 1, 
 
 
 @shorthand
-def sliding_window_transpose(inp: Tensor, output_size, kernel_size, padding=0, stride=1, dilation=1) -> Tensor:
+def sliding_window_transpose(
+    inp: Tensor, output_size: Extent | Sequence[Extent], kernel_size: Positives, padding: Naturals = 0, stride: Positives = 1,
+    dilation: Positives = 1,
+) -> Tensor:  # fmt: skip
     """The sum of windows put back in their places: the transpose of `sliding_window`.
 
     Shapes: (N, C, PH, PW, KH, KW) -> (N, C, *output_size)
@@ -482,7 +489,9 @@ sliding_window_transpose.cases(
 
 
 @shorthand
-def unfold(inp: Tensor, kernel_size, dilation=1, padding=0, stride=1) -> Tensor:
+def unfold(
+    inp: Tensor, kernel_size: Positives, dilation: Positives = 1, padding: Naturals = 0, stride: Positives = 1
+) -> Tensor:
     """The windows of images as columns (im2col). Shapes: (N, C, H, W) -> (N, C KH KW, PH PW)."""
     w = sliding_window(inp, kernel_size, padding, stride, dilation)
     if w.ndim != 6:

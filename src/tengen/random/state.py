@@ -6,15 +6,20 @@ import functools
 import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from operator import index
+from typing import cast
 
 import numpy as np
 
 from tengen.arrays import new_buffer
 from tengen.base.dtype import uint64
 from tengen.ops import rng as _ops
-from tengen.ops.define import REGISTRY
+from tengen.ops.attributes import Kind, Shape, kind
+from tengen.ops.define import REGISTRY, dispatch
 from tengen.runtime.eager import Layout
 from tengen.tensor import Tensor, _make
+
+_SHAPE = cast(Kind, kind("Shape"))
 
 
 class RNG:
@@ -64,26 +69,27 @@ class RNG:
         yield "random_state", self._key
 
     def _draw(self, op, shape) -> Tensor:
-        shape = () if shape is None else (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
+        if type(shape) is not tuple:  # the elements of one are for the op to read
+            shape = () if shape is None else _SHAPE.plain(shape, "size", dispatch.known)
         out = op(self._key.detach(), shape)
         self._key._reset(self._key + self._next)
         return out
 
-    def uniform(self, low: float = 0.0, high: float = 1.0, size: Sequence[int] | int | None = ()) -> Tensor:
+    def uniform(self, low: float = 0.0, high: float = 1.0, size: Shape | None = ()) -> Tensor:
         """float32 in [low, high)."""
         u = self._draw(_ops.random_uniform, size)
         return u if _is(low, 0) and _is(high, 1) else u * (high - low) + low
 
-    def normal(self, mean: float = 0.0, std: float = 1.0, size: Sequence[int] | int | None = ()) -> Tensor:
+    def normal(self, mean: float = 0.0, std: float = 1.0, size: Shape | None = ()) -> Tensor:
         """Normal float32."""
         if isinstance(std, (int, float)) and std < 0:
             raise ValueError(f"normal: std={std} must not be negative")
         z = self._draw(_ops.random_normal, size)
         return z if _is(mean, 0) and _is(std, 1) else z * std + mean
 
-    def randint(self, low: int, high: int | None = None, size: Sequence[int] | int | None = ()) -> Tensor:
+    def randint(self, low: int, high: int | None = None, size: Shape | None = ()) -> Tensor:
         """int64 in [low, high), or [0, low)."""
-        low, high = (0, low) if high is None else (low, high)
+        low, high = (0, index(low)) if high is None else (index(low), index(high))
         if high <= low or high - low > 2**32:
             raise ValueError(f"randint: [{low}, {high}) is empty or wider than 2^32")
         bits = self._draw(_ops.random_bits, size)

@@ -24,7 +24,8 @@ from tengen.kernels.lowering import Array, Lowering, contiguous_strides
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Leaf
 from tengen.loops.lang import Expr, Index, var
-from tengen.ops.define import Op, negative_zero
+from tengen.ops.calls import negative_zero
+from tengen.ops.define import Op
 from tengen.runtime import launch_log, native
 from tengen.runtime.program import Program, build, check_bytes, value_of
 from tengen.runtime.schedules import known

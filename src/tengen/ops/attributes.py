@@ -1,0 +1,343 @@
+"""What an op's attributes may be: their kinds and ranges, declared by the annotations of its parameters.
+
+In: an annotation as text, such as ``"Shape"``, ``"int | Sequence[int] | None"`` or ``"Literal['set', 'add']"``. Out: a `Kind`,
+whose `plain` turns whatever a user may pass (NumPy's numbers and arrays, Tensors, lists) into plain data: exactly int, bool,
+float, str, DType, tuples of them, or an extent that is known when the program runs. It changes nothing of what is plain already, so
+an attribute of a file is checked by the same function: it must be what `plain` makes of it, by type too (`same`).
+
+An annotation is an alternative (``|``) of names of `ITEMS`, of ``Sequence[...]`` of them, of ``Literal[...]`` and ``None``. The
+names below are ints with a range. ``Any`` is for what no graph holds: a key, or a value to fill with.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from tengen.base.dtype import DType, dtype
+from tengen.base.errors import ArgumentError, DTypeError, ShapeError, TraceError
+from tengen.loops.lang import Expr, as_int
+
+Extent = int  # >= 0, or known when the program runs
+NewExtent = int  # an extent, or -1 for the one that follows from the others
+Count = int  # >= 0
+Natural = int  # >= 0, of a padding
+Positive = int  # >= 1, of a stride, a dilation, a window
+Step = int  # not 0
+Number = float  # an int, a float, or an extent that is known when the program runs
+Shape = int | Sequence[int]  # extents; a number stands for one of them
+NewShape = int | Sequence[int]  # extents, of which one may be -1
+Axes = int | Sequence[int]  # axes; a number stands for one of them
+Naturals = int | Sequence[int]  # one for all, or one for each axis
+Positives = int | Sequence[int]  # one for all, or one for each axis
+Causal = Literal["none", "upper_left", "lower_right"]  # which keys of `attention` a query sees
+Precision = Literal["highest", "bfloat16"]  # of products
+Algorithm = Literal["auto", "direct", "winograd2", "winograd4"]  # of a convolution
+Mode = Literal["average", "average_count_exclude_padding"]  # of an average over windows
+DTypeLike = Any  # a DType, its name, a NumPy dtype, or Python's float, int, bool
+
+LARGEST = (1 << 62) - 1  # of an int: the sum of two still fits 64 bits
+LARGEST_EXTENT = (1 << 63) - 1  # that no memory holds as many elements is found where all extents are known
+LARGEST_SIZE = (1 << 31) - 1  # of a stride, a padding, the extent of a window: the product of two fits 64 bits
+
+Known = Callable[[Any], np.ndarray]
+
+
+class _Wrong(Exception):
+    """A value of another kind."""
+
+
+class _Outside(Exception):
+    """A value out of range."""
+
+
+@dataclass(frozen=True)
+class _Ints:
+    """Ints of a range, but one of them; `open`: or extents that are known when the program runs."""
+
+    text: str
+    low: int
+    high: int
+    open: bool = False
+    but: int | None = None
+
+    def plain(self, v: Any) -> Any:
+        if type(v) is int:
+            if not self.low <= v <= self.high or v == self.but:
+                raise _Outside
+            return v
+        if isinstance(v, Expr) and self.open:
+            n = as_int(v)
+            return v if n is None else self.plain(n)
+        if isinstance(v, (bool, np.bool_)):
+            raise _Wrong
+        if isinstance(v, (int, np.integer)):
+            return self.plain(int(v))
+        raise _Wrong
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """One of some words, in any case."""
+
+    words: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return "one of " + ", ".join(map(repr, self.words))
+
+    def plain(self, v: Any) -> str:
+        if isinstance(v, str):
+            for w in (str(v), v.lower()):
+                if w in self.words:
+                    return w
+        raise _Wrong
+
+
+@dataclass(frozen=True)
+class _Other:
+    """Any other kind of an item."""
+
+    text: str
+    convert: Callable[[Any], Any]
+
+    def plain(self, v: Any) -> Any:
+        return self.convert(v)
+
+
+def _bool(v: Any) -> bool:
+    if type(v) is bool:
+        return v
+    if isinstance(v, np.bool_) or (isinstance(v, (int, np.integer)) and v in (0, 1)):
+        return bool(v)
+    raise _Wrong
+
+
+def _number(v: Any) -> int | float:
+    if type(v) is float:
+        return v
+    if isinstance(v, (float, np.floating)):
+        return float(v)
+    if isinstance(v, (int, np.integer)) and not isinstance(v, bool) and -(1 << 63) <= v < 1 << 64:
+        return int(v)
+    raise _Wrong
+
+
+def _dtype(v: Any) -> DType:
+    if v is None:  # NumPy takes it for float64
+        raise _Wrong
+    try:
+        return dtype(v)
+    except TypeError as e:
+        raise DTypeError(str(e)) from None
+
+
+ITEMS = {
+    "int": _Ints("an int", -LARGEST, LARGEST),
+    "Extent": _Ints("an int >= 0", 0, LARGEST_EXTENT, open=True),
+    "NewExtent": _Ints("an int >= -1", -1, LARGEST_EXTENT, open=True),
+    "Count": _Ints("an int >= 0", 0, LARGEST),
+    "Natural": _Ints("an int >= 0", 0, LARGEST_SIZE),
+    "Positive": _Ints("a positive int", 1, LARGEST_SIZE),
+    "Step": _Ints("an int that is not 0", -LARGEST, LARGEST, but=0),
+    "Causal": _Choice(get_args(Causal)),
+    "Precision": _Choice(get_args(Precision)),
+    "Algorithm": _Choice(get_args(Algorithm)),
+    "Mode": _Choice(get_args(Mode)),
+    "bool": _Other("a bool", _bool),
+    "float": _Other("a number", _number),
+    "Number": _Other("a number", lambda v: v if isinstance(v, Expr) else _number(v)),
+    "DTypeLike": _Other("a dtype", _dtype),
+    "Any": _Other("anything", lambda v: v),
+}
+ALIASES = {"Naturals": "Natural | Sequence[Natural]", "Positives": "Positive | Sequence[Positive]"}
+SHAPES = {"Shape": "Extent", "NewShape": "NewExtent", "Axes": "int"}  # sequences, of which an int stands for one
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What an attribute may be.
+
+    Attributes:
+        items: what it may be if it is no sequence. several: the kind of a sequence's elements; None where it can be none.
+        none: whether it may be None. shape: whether an int stands for a tuple of it.
+    """
+
+    items: tuple[Any, ...]
+    several: Kind | None = None
+    none: bool = False
+    shape: bool = False
+
+    @property
+    def text(self) -> str:
+        """As messages say it: ``an int, a sequence of them, or None``."""
+        parts = [i.text for i in self.items]
+        if self.several is not None:
+            inner = self.several.text
+            parts.append("a sequence of them" if [inner] == parts else f"a sequence, of which each is {inner}")
+        return " or ".join([*parts, *["None"] * self.none])
+
+    @property
+    def example(self) -> Any:
+        """A value of this kind, of a number one that is nothing special."""
+        words = [w for i in self.items if isinstance(i, _Choice) for w in i.words]
+        if words or self.none or not self.items:
+            return words[0] if words else None if self.none else ()
+        return True if self.items == (ITEMS["bool"],) else 0.75 if ITEMS["float"] in self.items else 1
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is ints, or sequences of them, or a number that says how many."""
+        here = any(isinstance(i, _Ints) or i is ITEMS["Number"] for i in self.items)
+        return here or (self.several is not None and self.several.counts)
+
+    @property
+    def simple(self) -> tuple[type, ...]:
+        """Of what `counts`: the types of values that `plain` leaves as they are, ranges aside."""
+        ints = any(isinstance(i, _Ints) for i in self.items) and not self.shape
+        number = ITEMS["Number"] in self.items
+        return (int,) * (ints or number) + (float,) * number + (type(None),) * self.none
+
+    def plain(self, v: Any, name: str, known: Known | None = None) -> Any:
+        """The plain form of what stands for the attribute `name`.
+
+        Args:
+            known: gives a tensor's values; TraceError where it has none.
+
+        Errors: ArgumentError (or DTypeError) for what is not of this kind, ShapeError for what is out of range, TraceError for a
+            tensor that is computed by the program that is being recorded.
+        """
+        try:
+            return self._plain(v, name, known)
+        except _Outside:
+            raise ShapeError(f"{name} must be {self.text}, got {shown(v)}") from None
+        except DTypeError as e:
+            raise DTypeError(f"{name}: {e}") from None
+        except _Wrong:
+            raise ArgumentError(f"{name} must be {self.text}, got {shown(v)}") from None
+
+    @functools.cached_property
+    def _ints(self) -> _Ints | None:
+        """What an int must be, where that is all that it can be."""
+        first = self.items[0] if self.items else None
+        return first if isinstance(first, _Ints) and not self.shape else None
+
+    @functools.cached_property
+    def _anything(self) -> bool:
+        return ITEMS["Any"] in self.items
+
+    def _plain(self, v: Any, name: str, known: Known | None) -> Any:
+        if type(v) is int and self._ints is not None:
+            return self._ints.plain(v)
+        if (v is None and self.none) or self._anything:
+            return v
+        v = v if type(v) is tuple else _read(v, name, known)
+        if isinstance(v, (list, tuple)):
+            if self.several is None:
+                raise _Wrong
+            return tuple([self.several._plain(x, name, known) for x in v])
+        for at, item in enumerate(self.items):
+            try:
+                r = item.plain(v)
+                return (r,) if self.shape else r
+            except (_Wrong, DTypeError):
+                if at == len(self.items) - 1:
+                    raise
+        raise _Wrong
+
+
+def _read(v: Any, name: str, known: Known | None) -> Any:
+    """Arrays, tensors and other sequences as lists of numbers, or numbers."""
+    if isinstance(v, (int, float, str, list, tuple, Expr, DType, type, np.dtype)):
+        return v
+    if isinstance(v, (np.generic, np.ndarray)):
+        return _numbers(np.asarray(v))
+    if hasattr(v, "_layout"):  # a Tensor
+        if known is None:
+            raise _Wrong
+        try:
+            return _numbers(known(v))
+        except TraceError:
+            raise TraceError(
+                f"{name} must be known while the program is recorded, and the tensor {v._layout.type!r} is computed by it; help: "
+                "pass numbers, extents of another tensor (x.shape), or a tensor that was made outside of the trace"
+            ) from None
+    if hasattr(v, "__iter__") and not isinstance(v, (bytes, Mapping, Set)):
+        return list(v)
+    if hasattr(v, "__index__"):
+        return v.__index__()
+    return v
+
+
+def _numbers(a: np.ndarray) -> Any:
+    """An array's numbers, where they are ints, bools or floats."""
+    if a.dtype.kind not in "biufV" or a.dtype.names:  # V: bfloat16
+        raise _Wrong
+    return a.tolist() if a.size or a.dtype.kind != "f" else []
+
+
+def shown(v: Any) -> str:
+    """A value as messages name it."""
+    text = repr(v)
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
+@functools.cache
+def kind(note: str) -> Kind | None:
+    """The kind that an annotation declares; None for one that declares none.
+
+    >>> kind("int | Sequence[int] | None").text
+    'an int or a sequence of them or None'
+    """
+    try:
+        return _kind(ast.parse(note.replace("\n", " "), mode="eval").body)
+    except (SyntaxError, KeyError):
+        return None
+
+
+def _kind(e: ast.expr) -> Kind:
+    if isinstance(e, ast.BinOp) and isinstance(e.op, ast.BitOr):
+        a, b = _kind(e.left), _kind(e.right)
+        if a.several is not None and b.several is not None:
+            both = a.several, b.several
+            inner = Kind(both[0].items + both[1].items, both[0].several or both[1].several)
+        else:
+            inner = a.several or b.several  # type: ignore[assignment]
+        return Kind((*a.items, *(i for i in b.items if i not in a.items)), inner, a.none or b.none, a.shape or b.shape)
+    if isinstance(e, ast.Constant) and e.value is None:
+        return Kind((), none=True)
+    if isinstance(e, ast.Subscript) and isinstance(e.value, ast.Name):
+        if e.value.id == "Sequence":
+            return Kind((), _kind(e.slice))
+        if e.value.id == "Literal":
+            words = ast.literal_eval(e.slice)
+            return Kind((_Choice(words if isinstance(words, tuple) else (words,)),))
+        raise KeyError(e.value.id)
+    if not isinstance(e, ast.Name):
+        raise KeyError(ast.dump(e))
+    if e.id in ALIASES:
+        return _kind(ast.parse(ALIASES[e.id], mode="eval").body)
+    if e.id in SHAPES:
+        item = Kind((ITEMS[SHAPES[e.id]],))
+        return Kind(item.items, item, shape=True)
+    return Kind((ITEMS[e.id],))
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two attributes are the same data: by type too, so that 3 is not 3.0, True not 1, and -0.0 not 0.0.
+
+    >>> same((1, 2.0), (1, 2.0)), same((1,), (True,)), same(0.0, -0.0)
+    (True, False, False)
+    """
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, float):
+        return a.hex() == b.hex()
+    return a is b or (type(a) in (int, bool, str) and a == b)

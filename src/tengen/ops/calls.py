@@ -1,0 +1,161 @@
+"""How functions are called: what their signatures say, and the functions that users see, which are made from them.
+
+In: plain functions with annotated parameters. Out: callables that hand an op's call over to `dispatch`, or that give a function
+of the package its ints and shapes in plain form (`attributes.py`) and complete its errors with the user's line.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from math import copysign
+from types import CodeType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tengen.base.dtype import DType
+from tengen.base.errors import tell
+from tengen.ops.attributes import Kind, kind
+
+if TYPE_CHECKING:
+    from tengen.ops.define import Op
+
+
+class _Dispatch:
+    """Where `op.call` goes. `tengen.tensor` installs the function that runs, records or traces."""
+
+    run: Callable[[Op, tuple, tuple], Any]
+    slow: Callable[[Op, tuple, tuple], Any]  # the same without a look at the table of plans
+    tensor: Callable[[Any], Any]  # a Tensor of whatever a user may pass for one
+    scalar: Callable[[Any, DType], Any]  # a number as a 0-d tensor; a constant inside a trace
+    known: Callable[[Any], Any]  # a tensor's values as a NumPy array; TraceError where only a run knows them
+    set_item: Callable[[Any, Any, Any], None]  # x[key] = value
+
+
+dispatch = _Dispatch()
+
+
+class Parameter(NamedTuple):
+    """What a signature says of one parameter. kind: "", "*" (several), "**" (named ones) or "named" (by its name alone). note: its
+    annotation as text."""
+
+    name: str
+    kind: str
+    default: Any
+    note: str
+
+
+_NONE = inspect.Parameter.empty
+
+
+def signature_of(fn: Callable) -> list[Parameter]:
+    """The parameters of a plain function; what `inspect.signature` says, which would take longer than all else that an op is."""
+    code, notes = fn.__code__, fn.__annotations__
+    names = code.co_varnames[: code.co_argcount]
+    defaults = dict(zip(reversed(names), reversed(fn.__defaults__ or ())))  # type: ignore[attr-defined]
+    named = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    rest = iter(code.co_varnames[code.co_argcount + code.co_kwonlyargcount :])
+    found = [(name, "", defaults.get(name, _NONE)) for name in names]
+    found += [(next(rest), "*", _NONE)] if code.co_flags & inspect.CO_VARARGS else []
+    found += [(name, "named", (fn.__kwdefaults__ or {}).get(name, _NONE)) for name in named]  # type: ignore[attr-defined]
+    found += [(next(rest), "**", _NONE)] if code.co_flags & inspect.CO_VARKEYWORDS else []
+    return [Parameter(name, kind, default, _text(notes.get(name, ""))) for name, kind, default in found]
+
+
+def _text(note: Any) -> str:
+    """An annotation as it was written, whether or not it was evaluated."""
+    return note.__name__ if isinstance(note, type) else str(note).replace("collections.abc.", "").replace("typing.", "")
+
+
+def tensors_and_attributes(
+    parameters: Sequence[Parameter], kind: str
+) -> tuple[tuple[str, ...], tuple[str, ...], bool, frozenset[str]]:
+    tensors, attrs, variadic = [], [], False
+    optional = set()
+    for p in parameters:
+        is_tensor = "Tensor" in p.note or (kind == "elementwise" and not p.note)
+        variadic |= "list[Tensor]" in p.note or "Sequence[Tensor]" in p.note
+        (tensors if is_tensor else attrs).append(p.name)
+        if is_tensor and ("None" in p.note or "Optional" in p.note):
+            optional.add(p.name)
+    return tuple(tensors), tuple(attrs), variadic, frozenset(optional)
+
+
+def negative_zero(a: Any) -> bool:
+    """Whether a is -0.0, which equals 0.0 and is not the same."""
+    return isinstance(a, float) and a == 0 and copysign(1.0, a) < 0
+
+
+def make_call(op: Op, fn: Callable, parameters: Sequence[Parameter]) -> Callable:
+    """The user's function: binds arguments by a compiled signature (ten times faster than inspect.Signature.bind)."""
+    tensors = f"(*{op.tensors[0]},{','.join(op.tensors[1:])})" if op.variadic else f"({''.join(t + ',' for t in op.tensors)})"
+    attrs = f"({''.join(a + ',' for a in op.attrs)})"
+    # -0.0 == 0.0, so a call with the one would find the plan of the other: it goes the slow way, which tells them apart
+    floats = [p.name for p in parameters if p.name in op.attrs and ("float" in p.note or isinstance(p.default, float))]
+    odd = " or ".join(f"_negative_zero({a})" for a in floats)
+    lines = [f"if {odd}:\n        return _dispatch.slow(_op, {tensors}, {attrs})"] if odd else []
+    scope = {"_op": op, "_dispatch": dispatch, "_negative_zero": negative_zero}
+    call = _compiled(parameters, [*lines, f"return _dispatch.run(_op, {tensors}, {attrs})"], scope)
+    call.__doc__, call.__wrapped__, call.__module__, call.op = fn.__doc__, fn, fn.__module__, op  # type: ignore[attr-defined]
+    call.__name__ = call.__qualname__ = op.name
+    return call
+
+
+def _compiled(parameters: Sequence[Parameter], lines: Sequence[str], scope: dict[str, Any]) -> Callable:
+    """A function with these parameters and lines, whose globals are `scope`."""
+    parts, star = [], False
+    for p in parameters:
+        if p.kind == "named" and not star:
+            parts.append("*")
+        star = star or p.kind in ("named", "*")
+        scope[f"_default_{p.name}"] = p.default
+        parts.append(("" if p.kind == "named" else p.kind) + p.name + ("" if p.default is _NONE else f"=_default_{p.name}"))
+    exec(_code("\n    ".join([f"def call({', '.join(parts)}):", *lines])), scope)
+    return scope["call"]
+
+
+@functools.cache  # many ops have the same parameters
+def _code(text: str) -> CodeType:
+    return compile(text, __file__, "exec")  # under this file's name, so that a search for the user's line passes over it
+
+
+def with_line(fn: Callable) -> Callable:
+    """The function, whose errors name the user's line, as those of ops do: for what checks its arguments before it calls ops.
+    Its ints, shapes and axes may be whatever ops take for them: it gets them plain. A `dtype` of None is the function's default."""
+    parameters = signature_of(fn)
+    given = [f"{p.name}={p.name}" if p.kind == "named" else p.kind + p.name for p in parameters]
+    scope: dict[str, Any] = {"_fn": fn, "_tell": tell}
+    lines = ["try:"]
+    for p in parameters:
+        k = kind(p.note) if p.kind in ("", "named") else None
+        if k is not None and k.counts:
+            scope[f"_types_{p.name}"] = k.simple
+            scope[f"_plain_{p.name}"] = _plain_one(k, f"{fn.__name__.rstrip('_')}: {p.name}")
+            lines.append(f"    if {p.name}.__class__ not in _types_{p.name}: {p.name} = _plain_{p.name}({p.name})")
+        elif p.name == "dtype" and p.default not in (None, _NONE):
+            lines.append("    if dtype is None: dtype = _default_dtype")
+    lines += [f"    return _fn({', '.join(given)})", "except Exception as e:", "    _tell(e)", "    raise"]
+    return functools.update_wrapper(_compiled(parameters, lines, scope), fn)
+
+
+def _plain_one(k: Kind, name: str) -> Callable[[Any], Any]:
+    flat = k.several is not None and k.several.several is None
+
+    def plain(v: Any) -> Any:
+        if flat and v.__class__ is tuple:  # as most are; ranges are looked at by the op that is called
+            for d in v:
+                if d.__class__ is not int:
+                    break
+            else:
+                return v
+        return k.plain(v, name, dispatch.known)
+
+    return plain
+
+
+def all_with_line(scope: dict[str, Any], names: Iterable[str]) -> None:
+    """`with_line` for the functions among a module's names that are written in it."""
+    for name in names:
+        f = scope[name]
+        if inspect.isfunction(f) and f.__module__ == scope["__name__"] and not hasattr(f, "op"):
+            scope[name] = with_line(f)
