@@ -92,6 +92,7 @@ class Recorder:
         self.made: list[ref[Traced]] = []
         self.arguments: dict[int, int] = {}  # id of a stand-in for an argument -> its position
         self.casts: dict = {}  # parameters in other dtypes, for autocast: a value of this recording is used in no other
+        self.numbers: set[int] = set()  # ids of what was asked for a number that a run reads as a tensor (`ParamGroup["lr"]`)
         self._known: dict[int, Value] = {}  # by the identity of tensors: two may share memory today and differ tomorrow
         self._states: dict[int, State] = {}
         self._keep: list = []

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from threading import get_ident
 from typing import Any
 
+from tengen.base.changes import changed
 from tengen.base.errors import GradientError
 from tengen.ops.define import REGISTRY
 from tengen.tape import gradients, leaf
@@ -49,6 +50,7 @@ class GradManager:
             if not t.dtype.is_float:
                 raise GradientError(f"a tensor of {t.dtype} has no gradient; help: attach float tensors")
             self._attached.setdefault(id(t), (t, []))[1].extend(calls)
+            changed()
             if self._before is not None and not any(x is t for x, _ in self._before):
                 self._start(t)
         return self
