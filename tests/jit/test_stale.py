@@ -615,19 +615,24 @@ def test_a_repeated_step_calls_nothing_for_each_module():
             last, before = before, tengen.base.changes.changes.last
         assert last is before, "a step says that something changed"
         [known] = step._known.values()
+        hold = known.recording.read.hold
+        return events(hold), events(lambda: step(x, y)), len(known.recording.read._quick.__closure__)
+
+    def events(f):
         seen = []
-        sys.setprofile(lambda frame, event, arg: seen.append((event, frame.f_code if event == "call" else arg)))
+        sys.setprofile(lambda frame, event, arg: seen.append(event))
         try:
-            known.recording.read.hold()
+            f()
         finally:
             sys.setprofile(None)
-        return [e for e in seen[:-1] if e[0] in ("call", "c_call")], len(known.recording.read._quick[3])
+        return {e: seen.count(e) for e in ("call", "c_call")}
 
     small = M.Sequential(M.Conv2d(3, 4, 3, padding=1), M.BatchNorm2d(4), M.AvgPool2d(8), M.Flatten(), M.Linear(4, 2))
-    few, some = calls(small)
-    many, compared = calls(resnet18(width=8, num_classes=10))
-    assert len(many) <= len(few) <= 40 and compared == some <= 40, (few, many, some, compared)
-    assert sum(event == "call" for event, _ in many) == 1  # `hold` itself
+    few, step_of_few, bound = calls(small)
+    many, step_of_many, as_many = calls(resnet18(width=8, num_classes=10))
+    assert few == many == {"call": 2, "c_call": 1}, "`hold`, the comparison that it keeps, and setprofile"
+    assert bound == as_many <= 20
+    assert step_of_few["call"] == step_of_many["call"]
 
 
 # -- what the function changes by itself -----------------------------------------------------------------------------------------

@@ -11,13 +11,14 @@ function changes by itself, which happens when it is recorded, and not when the 
 
 from __future__ import annotations
 
+import functools
 import random
 import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import chain
-from operator import call, is_
+from keyword import iskeyword
+from operator import is_
 from typing import Any
 from weakref import ref
 
@@ -27,10 +28,9 @@ from tengen.base.changes import changes
 from tengen.base.errors import TraceWarning
 from tengen.ir.graph import Value
 from tengen.jit.observe import Observer, Use, lines
-from tengen.jit.reach import Code, Differs, Reach, plain
+from tengen.jit.reach import ABSENT, Code, Differs, Look, Reach, plain
 from tengen.tensor import Tensor
 
-_END = (object(),)
 _METADATA = frozenset({"shape", "dtype", "ndim", "size", "nbytes", "strides", "itemsize"})
 _GROWING = frozenset({"append", "extend", "add", "update", "insert", "appendleft"})
 
@@ -60,24 +60,19 @@ class Guards:
     def __init__(self, reads: Reads, now: object, there: Reach):
         self.reads = reads
         self.facts = [(path, _weak(x)) for path, x in there.facts]
-        self._quick: tuple | None = None
+        self._quick: Callable[[], bool] | None = None
         self._settle(now, there)
 
     def _settle(self, now: object, there: Reach) -> None:
-        getters, holders = [g for g, _ in there.looks], [h for _, h in there.looks]
-        getters.append(tuple)  # so that containers which grew or shrank cannot end with the values
-        holders.append(_END)
-        self._quick = now, getters, holders, list(chain.from_iterable(map(call, getters, holders)))
+        self._quick = _quick(now, there.looks)
 
     def hold(self) -> bool:
         """Whether nothing changed that the recording read."""
-        quick = self._quick
-        if quick is not None and quick[0] is changes.last:
-            try:
-                if all(map(is_, chain.from_iterable(map(call, quick[1], quick[2])), quick[3])):
-                    return True
-            except (AttributeError, KeyError, ValueError, RuntimeError):  # something is gone, or changes just now
-                pass
+        try:
+            if self._quick is not None and self._quick():
+                return True
+        except (AttributeError, KeyError, ValueError, RuntimeError):  # something is gone, or changes just now
+            pass
         return self.difference() is None
 
     def difference(self) -> str | None:
@@ -102,6 +97,40 @@ class Guards:
     def lost(self) -> bool:
         """Whether they can never hold again, because an object is gone that has to be the same one."""
         return any(isinstance(x, ref) and x() is None for _, x in self.facts)
+
+
+def _quick(now: object, looks: Sequence[Look]) -> Callable[[], bool]:
+    """A function of no arguments: whether each of these is the same object, and `changes.last` is `now`. It is made as source text,
+    one `is` for each, since a call through `map` or `itemgetter` takes several times as long."""
+    terms = ["changes.last is now"]
+    bound: list[Any] = [changes, now]
+    names = ["changes", "now"]
+
+    def name(x: Any) -> str:
+        bound.append(x)
+        names.append(f"x{len(bound)}")
+        return names[-1]
+
+    for how, holder, keys, values in looks:
+        at = name(holder)
+        if how == "element":
+            terms.append(f"len({at}) == {len(values)} and all(map(is_, {at}, {name(values)}))")
+        for k, v in zip(keys, values):
+            if v is ABSENT:
+                terms.append(f"{k!r} not in {at}")
+            elif how == "item":
+                terms.append(f"{at}[{k!r}] is {name(v)}")
+            else:
+                terms.append((f"{at}.{k}" if k.isidentifier() and not iskeyword(k) else f"getattr({at}, {k!r})") + f" is {name(v)}")
+    source = f"def make({', '.join(names)}):\n    return lambda: (\n        " + "\n        and ".join(terms) + "\n    )\n"
+    return _made(source)(*bound)
+
+
+@functools.lru_cache(256)
+def _made(source: str) -> Callable:
+    scope: dict[str, Any] = {"is_": is_}
+    exec(compile(source, "<guards of a trace>", "exec"), scope)
+    return scope["make"]
 
 
 def _weak(x: Any) -> Any:

@@ -17,8 +17,7 @@ import sys
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from operator import attrgetter, itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,6 +52,18 @@ def plain(x: Any) -> tuple | None:
 
 class Differs(Exception):
     """A walk found something else than was expected, under a path."""
+
+
+class Look(NamedTuple):
+    """What has to be the same object in each call: how is "item" (of a dict), "attribute", or "element" (of a container)."""
+
+    how: str
+    holder: Any
+    names: Sequence[str]  # of elements: none
+    values: Sequence[Any]  # `ABSENT` for what is not there
+
+
+ABSENT = object()
 
 
 class Code:
@@ -105,8 +116,8 @@ class Reach:
 
     Attributes:
         facts: (path, value): a plain value as `plain` gives it, else an object. values: by (id of the holder, name), what was found
-        there. elements: of each container, by its id. looks: (function, argument) pairs that give objects to be compared by
-        identity. opaque: (path, name, what) of values whose contents nobody looks at. sources: random generators.
+        there. elements: of each container, by its id. looks: what has to be looked at in each
+        call, see `Look`. opaque: (path, name, what) of values whose contents nobody looks at. sources: random generators.
     """
 
     def __init__(
@@ -119,7 +130,7 @@ class Reach:
         self.paths: dict[tuple[int, str], str] = {}
         self.values: dict[tuple[int, str], Any] = {}
         self.elements: dict[int, tuple[str, str, list, list]] = {}
-        self.looks: list[tuple[Callable, Any]] = []
+        self.looks: list[Look] = []
         self.opaque: list[tuple[str, str, str]] = []
         self.sources: list[tuple[str, Any]] = []
         self._seen: dict[int, Any] = {}
@@ -137,15 +148,20 @@ class Reach:
             for module, scope, names in list(self.code.globals.values()):
                 new = sorted(n for n in names if (id(scope), n) not in done)
                 done.update((id(scope), n) for n in new)
-                new = [n for n in new if f"{module}.{n}" not in self.skip]
-                if new:
-                    self.looks.append((functools.partial(map, scope.get), tuple(new)))
-                for n in new:
-                    self.fact(f"{module}.{n}", scope, n, scope.get(n))
+                self._items(module, scope, new)
             if len(done) == before:
                 return self
 
     # -- facts -----------------------------------------------------------------------------------------------------------
+    def _items(self, path: str, held: Mapping[str, Any], names: Sequence[str], holder: Any = None) -> None:
+        """Names of a module or of a class."""
+        names = [n for n in names if f"{path}.{n}" not in self.skip]
+        values = [held.get(n, ABSENT) for n in names]
+        if names:
+            self.looks.append(Look("item", held, names, values))
+        for n, v in zip(names, values):
+            self.fact(f"{path}.{n}", held if holder is None else holder, n, None if v is ABSENT else v)
+
     def _note(self, path: str, x: Any) -> None:
         if self.expected is not None and not self.expected(len(self.facts), path, x):
             raise Differs(path)
@@ -229,10 +245,10 @@ class Reach:
         if not told and not isinstance(x, (tuple, frozenset)):
             keys, values = (list(x), list(x.values())) if isinstance(x, Mapping) else ([], list(x))
             self.elements[id(x)] = path, name, keys, values
-            self.looks.append((tuple, x))
+            self.looks.append(Look("element", x, (), keys or values))
+            if keys:
+                self.looks.append(Look("element", x.values(), (), values))
         if isinstance(x, Mapping):
-            if not told:
-                self.looks.append((tuple, x.values()))
             left_out = x.in_tensors if isinstance(x, Watched) and id(x) not in self.numbers else ()
             for i, k in enumerate(list(x)):
                 if k not in left_out:
@@ -272,7 +288,7 @@ class Reach:
         counts = self.code.ran(f.__code__)
         if counts:
             self._note(f"code of {path}", f.__code__)
-            self.looks.append((attrgetter("__code__", "__defaults__"), f))
+            self.looks.append(Look("attribute", f, ("__code__", "__defaults__"), (f.__code__, f.__defaults__)))
             if self.code.executed is None:
                 self.code.enter(f.__code__, f.__globals__)
             if f.__defaults__:
@@ -280,7 +296,7 @@ class Reach:
                 for n, v in zip(names, f.__defaults__):
                     self.fact(f"{path}({n}=)", f, n, v)
             if f.__kwdefaults__:
-                self.looks.append((attrgetter("__kwdefaults__", "__kwdefaults__"), f))
+                self.looks.append(Look("attribute", f, ("__kwdefaults__",), (f.__kwdefaults__,)))
                 self.visit(f"{path}(keywords)", "", f.__kwdefaults__)
             held = vars(f)
             self._attributes(path, f, sorted(held.keys() & self.code.names), held)
@@ -292,7 +308,7 @@ class Reach:
             if counts:
                 at = self._unique(n, cell, f.__qualname__)
                 if at not in self.skip:
-                    self.looks.append((attrgetter("cell_contents", "cell_contents"), cell))
+                    self.looks.append(Look("attribute", cell, ("cell_contents",), (v,)))
                     self.fact(at, cell, n, v)
             elif isinstance(v, (types.FunctionType, types.MethodType, functools.partial, Watched)) or _has_settings(type(v)):
                 self.visit(f"{path}.{n}", n, v)
@@ -305,12 +321,9 @@ class Reach:
             self._seen[id(base)] = base
             held = vars(base)
             names = sorted(n for n, v in held.items() if n in self.code.names or self._method_ran(v))
-            names = [n for n in names if f"{base.__qualname__}.{n}" not in self.skip]
-            if names:
-                self.looks.append((itemgetter(*names, names[0]), held))
+            self._items(base.__qualname__, held, names, base)
             for n in names:
                 v = held[n]
-                self.fact(f"{base.__qualname__}.{n}", base, n, v)
                 for f in (getattr(v, "__func__", None), getattr(v, "fget", None), getattr(v, "func", None)):
                     if isinstance(f, types.FunctionType):
                         self.visit(f"{base.__qualname__}.{n}", n, f)
@@ -323,11 +336,7 @@ class Reach:
         if not is_users(getattr(m, "__file__", None) or "<frozen >") and m.__name__ != "__main__":
             return
         held = vars(m)
-        names = [n for n in sorted(held.keys() & self.code.names) if f"{m.__name__}.{n}" not in self.skip]
-        if names:
-            self.looks.append((itemgetter(*names, names[0]), held))
-        for n in names:
-            self.fact(f"{m.__name__}.{n}", held, n, held[n])
+        self._items(m.__name__, held, sorted(held.keys() & self.code.names))
 
     def _object(self, path: str, x: Any) -> None:
         """Any other object: the attributes that code that ran mentions."""
@@ -348,7 +357,7 @@ class Reach:
             names = {n for n in names | held.keys() if n in self.code.names}
             missing = (self.code.asked | (self.code.names & _class_attributes(t))) - names
             if missing and isinstance(held, dict):
-                self.looks.append((functools.partial(map, held.get), tuple(sorted(missing))))
+                self.looks.append(Look("item", held, sorted(missing), [ABSENT] * len(missing)))
         self._attributes(path, x, sorted(map(str, names)), held)
 
     @staticmethod
@@ -359,7 +368,7 @@ class Reach:
                     yield n
 
     def _attributes(self, path: str, x: Any, names: Sequence[str], held: Mapping[str, Any]) -> None:
-        found = []
+        found: dict[str, Any] = {}
         for n in names:
             if f"{path}.{n}" in self.skip:
                 continue
@@ -372,10 +381,10 @@ class Reach:
                     continue
             static = getattr(type(x), n, None)
             if n not in held or not hasattr(type(static), "__set__"):
-                found.append(n)
+                found[n] = v
             self.fact(f"{path}.{n}", x, n, v)
         if found:
-            self.looks.append((attrgetter(*found, found[0]), x))
+            self.looks.append(Look("attribute", x, list(found), list(found.values())))
 
 
 def _class_attributes(t: type) -> set[str]:
