@@ -168,6 +168,8 @@ class Watch:
             before = Reach(code).start(self.function, self.objects)
         self._code, self._before = code, before
         self._states = [(name, x, _state(x)) for name, x in before.sources]
+        if "random" in code.names:
+            np.random  # noqa: B018  (loads it: a state that is first seen afterwards tells nothing)
         self._global_states = _global_states()
         self.observer.__enter__()
         return self
@@ -235,7 +237,8 @@ class Watch:
         seen = any("random" in what for what, _ in found)
         now = _global_states()
         for name, said in (("random", "a random number of Python's"), ("numpy", "a random number of NumPy's")):
-            if _differ(self._global_states[name], now[name]) and not (name == "random" and seen):
+            was = self._global_states[name]
+            if was is not None and _differ(was, now[name]) and not (name == "random" and seen):
                 found.append((said, next((w for _, w in self._uses("random")), "")))
         for name, x, was in self._states:
             if _differ(was, _state(x)) and not (isinstance(x, random.Random) and seen):
