@@ -256,6 +256,16 @@ def attached():
         return None
 
     yield "tensors attached later", f, change
+    c = Parameter([1.0, 2.0])
+    other = GradManager().attach(c)
+
+    def g(x):
+        with other:
+            other.backward((c * c).sum())
+        found, c.grad = c.grad, None
+        return found
+
+    yield "a callback", g, lambda: (other.attach(c, callbacks=lambda t, grad: grad * 2), None)[1]
 
 
 def names():

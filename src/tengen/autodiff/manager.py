@@ -59,6 +59,10 @@ class GradManager:
         """The tensors whose gradients are wanted."""
         return [t for t, _ in self._attached.values()]
 
+    def callbacks_of(self, t: Tensor) -> tuple[Callable, ...] | None:
+        """What is called with an attached tensor's gradient; None for a tensor that is not attached."""
+        return tuple(self._attached[id(t)][1]) if id(t) in self._attached else None
+
     def _start(self, t: Tensor) -> None:
         self._before.append((t, t._node))  # type: ignore[union-attr]
         if t._node is None:

@@ -28,7 +28,7 @@ from tengen.base.changes import changes
 from tengen.base.errors import TraceWarning
 from tengen.ir.graph import Value
 from tengen.jit.observe import Observer, Use, lines
-from tengen.jit.reach import ABSENT, Code, Differs, Look, Reach, plain
+from tengen.jit.reach import ABSENT, Code, Differs, Look, Reach, is_a, plain
 from tengen.tensor import Tensor
 
 _METADATA = frozenset({"shape", "dtype", "ndim", "size", "nbytes", "strides", "itemsize"})
@@ -96,7 +96,7 @@ class Guards:
 
     def lost(self) -> bool:
         """Whether they can never hold again, because an object is gone that has to be the same one."""
-        return any(isinstance(x, ref) and x() is None for _, x in self.facts)
+        return any(is_a(x, ref) and x() is None for _, x in self.facts)
 
 
 def _quick(now: object, looks: Sequence[Look]) -> Callable[[], bool]:
@@ -194,7 +194,7 @@ class Watch:
         """Paths of what the function changed while it was recorded: they guard nothing, or each recording would undo another."""
         skip = set()
         for key, x in there.values.items():
-            if isinstance(x, Tensor) and isinstance(x._data, Value):
+            if is_a(x, Tensor) and is_a(x._data, Value):
                 skip.add(there.paths[key])  # `leaks.py` tells of it
                 continue
             was = self._before.values.get(key, x)
@@ -241,7 +241,7 @@ class Watch:
             if was is not None and _differ(was, now[name]) and not (name == "random" and seen):
                 found.append((said, next((w for _, w in self._uses("random")), "")))
         for name, x, was in self._states:
-            if _differ(was, _state(x)) and not (isinstance(x, random.Random) and seen):
+            if _differ(was, _state(x)) and not (is_a(x, random.Random) and seen):
                 found.append((f"a random number of {name}", next((w for _, w in self._uses(name)), "")))
         for what, where in found:
             self._warn(
@@ -273,7 +273,7 @@ def _all_same(a: Sequence, b: Sequence) -> bool:
 def _only_objects_came(was: Sequence, now: Sequence) -> bool:
     """Whether a container has all that it had, and of what came, nothing is a plain value: it is made once and kept."""
     old, new = (Counter(plain(x) or id(x) for x in some) for some in (was, now))
-    return old <= new and all(isinstance(x, int) for x in new - old)
+    return old <= new and all(is_a(x, int) for x in new - old)
 
 
 def _global_states() -> dict[str, Any]:
@@ -284,15 +284,15 @@ def _global_states() -> dict[str, Any]:
 
 def _state(x: Any) -> Any:
     """The state of a random generator."""
-    if isinstance(x, random.Random):
+    if is_a(x, random.Random):
         return x.getstate() if type(x) is not random.SystemRandom else None
-    bits = x if isinstance(x, np.random.BitGenerator) else getattr(x, "bit_generator", getattr(x, "_bit_generator", None))
+    bits = x if is_a(x, np.random.BitGenerator) else getattr(x, "bit_generator", getattr(x, "_bit_generator", None))
     return getattr(bits, "state", None)
 
 
 def _differ(a: Any, b: Any) -> bool:
-    if isinstance(a, dict):
+    if is_a(a, dict):
         return a.keys() != b.keys() or any(_differ(a[k], b[k]) for k in a)
-    if isinstance(a, np.ndarray):
+    if is_a(a, np.ndarray):
         return a.tobytes() != b.tobytes()
     return a != b

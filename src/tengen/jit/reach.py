@@ -36,6 +36,11 @@ _ASKING = frozenset({"getattr", "hasattr"})
 _OWN = frozenset({"name", "overflow"})  # attributes of a Parameter, which recordings know of
 
 
+def is_a(x: Any, kinds: Any) -> bool:
+    """As `isinstance`, which asks an object what it claims to be: that runs code of its own."""
+    return issubclass(type(x), kinds)
+
+
 def plain(x: Any) -> tuple | None:
     """A value as data that equals only itself, by type and bits; None for what is known by its identity."""
     t = type(x)
@@ -104,7 +109,7 @@ class Code:
         read.update(u.name for u in found.uses if u.kind == "global")
         if self.executed is None:
             for inner in code.co_consts:
-                if isinstance(inner, types.CodeType):
+                if is_a(inner, types.CodeType):
                     self.enter(inner, scope)
         return True
 
@@ -185,7 +190,7 @@ class Reach:
         if value is not None:
             self._note(path, value)
             return
-        structural = issubclass(type(x), _CONTAINERS) and not issubclass(type(x), Watched)
+        structural = is_a(x, _CONTAINERS) and not is_a(x, Watched)
         self._note(path, type(x) if structural else x)
         if id(x) in self._seen or self._deep > DEEPEST:
             return
@@ -197,36 +202,35 @@ class Reach:
             self._deep -= 1
 
     def _inside(self, path: str, name: str, x: Any) -> None:
-        t = type(x)  # not `isinstance`, which asks the object
-        if issubclass(t, Tensor):
+        t = type(x)
+        if is_a(x, Tensor):
             self._tensor(path, x)
-        elif issubclass(t, _CONTAINERS):
+        elif is_a(x, _CONTAINERS):
             self._container(path, name, x)
-        elif issubclass(t, Watched):
+        elif is_a(x, Watched):
             self._watched(path, x)
-        elif issubclass(t, types.FunctionType):
+        elif is_a(x, types.FunctionType):
             self._function(path, x)
-        elif issubclass(t, types.MethodType):
+        elif is_a(x, types.MethodType):
             self.visit(path, name, x.__func__)
             self.visit(path.rpartition(".")[0] or "self", name, x.__self__)
-        elif issubclass(t, functools.partial):
+        elif is_a(x, functools.partial):
             for part in ("func", "args", "keywords"):
                 self.visit(f"{path}.{part}", name, getattr(x, part))
-        elif issubclass(t, GradManager):
-            attached = {id(t) for t in x.attached_tensors()}
-            self._note(f"{path}: attached", (tuple, tuple(id(t) in attached for t in self.captured)))
-        elif issubclass(t, type):
+        elif is_a(x, GradManager):
+            self._manager(path, x)
+        elif is_a(x, type):
             self._class(path, x)
-        elif issubclass(t, types.ModuleType):
+        elif is_a(x, types.ModuleType):
             self._module(path, x)
-        elif issubclass(t, np.ndarray):
+        elif is_a(x, np.ndarray):
             if _can_change(x):
                 self.opaque.append((path, name, f"NumPy array of shape {x.shape}"))
-        elif issubclass(t, (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)):
+        elif is_a(x, (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)):
             self.sources.append((name or path, x))
-        elif issubclass(t, Iterator) and any("next" in names for _, _, names in self.code.globals.values()):
+        elif is_a(x, Iterator) and any("next" in names for _, _, names in self.code.globals.values()):
             self.opaque.append((path, name, f"{t.__name__}, an iterator"))
-        elif not issubclass(t, (types.BuiltinFunctionType, types.CodeType, types.FrameType, np.dtype)):
+        elif not is_a(x, (types.BuiltinFunctionType, types.CodeType, types.FrameType, np.dtype)):
             self._object(path, x)
 
     # -- kinds of objects ------------------------------------------------------------------------------------------------
@@ -237,25 +241,25 @@ class Reach:
             self._attributes(path, x, names, held)  # type: ignore[arg-type]
 
     def _container(self, path: str, name: str, x: Any) -> None:
-        told = isinstance(x, Watched)
+        told = is_a(x, Watched)
         self._note(f"len({path})", (int, len(x)))
         if len(x) > LARGEST and not told:
             self.opaque.append((path, name, f"{type(x).__name__} of {len(x)} elements"))
             return
-        if not told and not isinstance(x, (tuple, frozenset)):
-            keys, values = (list(x), list(x.values())) if isinstance(x, Mapping) else ([], list(x))
+        if not told and not is_a(x, (tuple, frozenset)):
+            keys, values = (list(x), list(x.values())) if is_a(x, Mapping) else ([], list(x))
             self.elements[id(x)] = path, name, keys, values
             self.looks.append(Look("element", x, (), keys or values))
             if keys:
                 self.looks.append(Look("element", x.values(), (), values))
-        if isinstance(x, Mapping):
-            left_out = x.in_tensors if isinstance(x, Watched) and id(x) not in self.numbers else ()
+        if is_a(x, Mapping):
+            left_out = x.in_tensors if is_a(x, Watched) and id(x) not in self.numbers else ()
             for i, k in enumerate(list(x)):
                 if k not in left_out:
                     self.visit(f"{path}: key {i}", name, k)
                     self.visit(f"{path}[{_key(k)}]", name, x[k])
         else:
-            for i, e in enumerate(_ordered(x) if isinstance(x, (set, frozenset)) else list(x)):
+            for i, e in enumerate(_ordered(x) if is_a(x, (set, frozenset)) else list(x)):
                 self.visit(f"{path}[{i}]", name, e)
         if told:
             self._watched(path, x)
@@ -264,7 +268,7 @@ class Reach:
     def _watched(self, path: str, x: Watched) -> None:
         """A module, an optimizer or what belongs to one. It tells of its changes, so there is nothing to look at again."""
         held = vars(x)
-        whole, own = self.code.whole or isinstance(x, _CONTAINERS), _read_by_tengen(type(x))
+        whole, own = self.code.whole or is_a(x, _CONTAINERS), _read_by_tengen(type(x))
         for n in sorted(held.keys() - x.unread):
             v = held[n]
             if whole or n in own or n in self.code.names or self._has_parts(v):
@@ -273,13 +277,20 @@ class Reach:
 
     def _has_parts(self, v: Any) -> bool:
         """Whether an attribute of a module is a part of it whatever its name is: a module, a parameter, a state."""
-        if isinstance(v, Tensor):
+        if is_a(v, Tensor):
             return hasattr(v, "__dict__") or id(v) in self._states
-        if isinstance(v, (list, tuple)):
+        if is_a(v, (list, tuple)):
             return any(map(self._has_parts, v))
-        if isinstance(v, dict):
+        if is_a(v, dict):
             return any(map(self._has_parts, v.values()))
-        return isinstance(v, Watched)
+        return is_a(v, Watched)
+
+    def _manager(self, path: str, x: GradManager) -> None:
+        """Which of the recording's tensors it is attached to. It tells of its changes."""
+        calls = [None if t is None else x.callbacks_of(t) for t in self.captured]
+        self._note(f"{path}: attached tensors", (tuple, tuple(c is not None for c in calls)))
+        for c in filter(None, calls):
+            self.visit(f"{path}: callbacks", "", c)
 
     def _function(self, path: str, f: types.FunctionType) -> None:
         inner = getattr(f, "__wrapped__", None)
@@ -310,7 +321,7 @@ class Reach:
                 if at not in self.skip:
                     self.looks.append(Look("attribute", cell, ("cell_contents",), (v,)))
                     self.fact(at, cell, n, v)
-            elif isinstance(v, (types.FunctionType, types.MethodType, functools.partial, Watched)) or _has_settings(type(v)):
+            elif is_a(v, (types.FunctionType, types.MethodType, functools.partial, Watched)) or _has_settings(type(v)):
                 self.visit(f"{path}.{n}", n, v)
 
     def _class(self, path: str, c: type) -> None:
@@ -325,12 +336,12 @@ class Reach:
             for n in names:
                 v = held[n]
                 for f in (getattr(v, "__func__", None), getattr(v, "fget", None), getattr(v, "func", None)):
-                    if isinstance(f, types.FunctionType):
+                    if is_a(f, types.FunctionType):
                         self.visit(f"{base.__qualname__}.{n}", n, f)
 
     def _method_ran(self, v: Any) -> bool:
         f = getattr(v, "__func__", None) or getattr(v, "fget", None) or v
-        return isinstance(f, types.FunctionType) and self.code.ran(f.__code__)
+        return is_a(f, types.FunctionType) and self.code.ran(f.__code__)
 
     def _module(self, path: str, m: types.ModuleType) -> None:
         if not is_users(getattr(m, "__file__", None) or "<frozen >") and m.__name__ != "__main__":
@@ -351,12 +362,12 @@ class Reach:
         names = set(self._slots(t))
         if _has_settings(t):
             names = {n for n in held if not n.startswith("_")}
-        elif self.code.whole or hasattr(t, "__getattr__") or issubclass(t, (Mapping, Sequence, Set)):
+        elif self.code.whole or hasattr(t, "__getattr__") or is_a(x, (Mapping, Sequence, Set)):
             names |= held.keys()
         else:
             names = {n for n in names | held.keys() if n in self.code.names}
             missing = (self.code.asked | (self.code.names & _class_attributes(t))) - names
-            if missing and isinstance(held, dict):
+            if missing and is_a(held, dict):
                 self.looks.append(Look("item", held, sorted(missing), [ABSENT] * len(missing)))
         self._attributes(path, x, sorted(map(str, names)), held)
 
@@ -364,7 +375,7 @@ class Reach:
     def _slots(t: type) -> Iterator[str]:
         for c in t.__mro__:
             for n, v in vars(c).items():
-                if isinstance(v, types.MemberDescriptorType):
+                if is_a(v, types.MemberDescriptorType):
                     yield n
 
     def _attributes(self, path: str, x: Any, names: Sequence[str], held: Mapping[str, Any]) -> None:
@@ -393,7 +404,7 @@ def _class_attributes(t: type) -> set[str]:
 
 
 def _key(k: Any) -> str:
-    return repr(k) if isinstance(k, (str, int, float, bytes)) else type(k).__name__
+    return repr(k) if is_a(k, (str, int, float, bytes)) else type(k).__name__
 
 
 def _ordered(x: Iterable[Any]) -> list:
@@ -403,11 +414,11 @@ def _ordered(x: Iterable[Any]) -> list:
 
 def _can_change(a: Any) -> bool:
     """Whether somebody can write into an array: it, or what it is a view of, is writeable."""
-    while isinstance(a, np.ndarray):
+    while is_a(a, np.ndarray):
         if a.flags.writeable:
             return True
         a = a.base
-    return a is not None and not isinstance(a, (bytes, _Memory))
+    return a is not None and not is_a(a, (bytes, _Memory))
 
 
 @functools.lru_cache(4096)
@@ -417,11 +428,11 @@ def _read_by_tengen(t: type) -> frozenset[str]:
     for c in filter(_is_tengens, t.__mro__):
         for v in vars(c).values():
             f = getattr(v, "__func__", None) or getattr(v, "fget", None) or v
-            codes = [f.__code__] if isinstance(f, types.FunctionType) else []
+            codes = [f.__code__] if is_a(f, types.FunctionType) else []
             while codes:
                 code = codes.pop()
                 found.update(u.name for u in facts(code).uses if u.kind == "attribute" and not u.stored)
-                codes += [x for x in code.co_consts if isinstance(x, types.CodeType)]
+                codes += [x for x in code.co_consts if is_a(x, types.CodeType)]
     return frozenset(found)
 
 
