@@ -2,7 +2,8 @@
 
 A call is recorded for its signature: structure, shapes and dtypes of its tensors, and the values of everything else. Tensors
 that the function reaches on other ways (parameters, optimizer state, random counters) become states of the program: read anew,
-and updated in place, in every run. So nothing that changes between steps is baked in.
+and updated in place, in every run. What else it read (modes, hyperparameters, globals, closure variables, attributes) guards the
+recording: where it has changed, another recording is used or made (`guards.py`). What cannot be guarded is warned of.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from weakref import ref
 
 import numpy as np
 
+from tengen.base.changes import WatchedList
 from tengen.base.config import config
 from tengen.base.errors import TraceError, TraceWarning, Undecided, user_line
 from tengen.casting import casting
@@ -51,8 +53,8 @@ def flatten(x: Any, leaves: list[Tensor]) -> Any:
         return ("T",)
     if isinstance(x, tuple) and hasattr(x, "_fields"):
         return ("N", type(x), tuple(flatten(v, leaves) for v in x))
-    if type(x) in (tuple, list):
-        return (type(x).__name__, tuple(flatten(v, leaves) for v in x))
+    if type(x) in (tuple, list, WatchedList):
+        return ("tuple" if type(x) is tuple else "list", tuple(flatten(v, leaves) for v in x))
     if type(x) is dict or type(x) is OrderedDict:
         return ("dict", tuple((k, flatten(v, leaves)) for k, v in x.items()))
     if isinstance(x, (int, float, bool, str, bytes, type(None))):
@@ -158,9 +160,9 @@ class Recording:
     # A recording that does not fit keeps no tensor alive: a parameter that was replaced, say. It fits again as long as they live.
     def sleep(self) -> None:
         """Lets go of the tensors, until `wake`."""
+        self.read.sleep()
         if not self.asleep:
             self._map(lambda t: ref(t) if isinstance(t, Tensor) else t)
-            self.read.sleep()
             self.asleep = True
 
     def wake(self) -> bool:
@@ -200,13 +202,19 @@ class trace:
             one compiled program then serve all extents from 1 upwards, with the bits of the program for each; extents of one
             name must agree. See `docs/architecture.md`, "Open extents".
 
+    What the function reads besides (`training` flags, hyperparameters, globals, closure variables, defaults, attributes, containers) is
+    looked at before each call; where it has changed, the function is recorded again, and both recordings are kept. See
+    `docs/architecture.md`, "What a recording depends on".
+
     Called while a `GradManager` outside records a gradient through it, the function runs eagerly, so that the gradient is whole
     (trace the whole step to have it fast).
 
     Errors: `TraceError` where a value is asked for while the program is recorded (``numpy()``, ``bool()``), or an argument is
         changed in place; where the number of an open extent is asked for (``int(x.shape[0])``, ``if x.shape[0] > 1``).
         `ShapeError` where shapes fit only for some numbers of an open extent. `TraceWarning` (tengen.base.errors) when a value
-        of the recording is kept outside of it, in a list or an attribute.
+        of the recording is kept outside of it, in a list or an attribute; when the function changes other variables by itself; when
+        it reads what cannot be guarded: a NumPy array that is no argument, Python's or NumPy's random numbers, the clock; when it is
+        recorded 32 times because something keeps changing.
 
     >>> import tengen
     >>> from tengen import Tensor
@@ -243,6 +251,7 @@ class trace:
         self._recordings: dict[Any, list[Recording]] = {}
         self._known: dict[Any, Repeat] = {}  # by the layouts of arguments
         self._last: Recording | None = None
+        self._made: dict[Any, int] = {}  # how many recordings of a signature
         self._told: set[str] = set()  # what was warned of
         functools.update_wrapper(self, function, updated=()) if hasattr(function, "__name__") else None
         if example_input is not None:
@@ -347,9 +356,10 @@ class trace:
     def _keep(self, r: Recording) -> None:
         """Adds a recording, and lets go of what others hold that do not fit now, and of those that never will again."""
         known = self._recordings.setdefault(r.key, [])
-        if len(known) + 1 == MOST and self.name not in self._told:
-            self._told.add(self.name)
-            changing = known[0].read.difference() or "a gradient, or the type of a state"
+        self._made[r.key] = self._made.get(r.key, 0) + 1
+        if self._made[r.key] == MOST:
+            before = known[0] if known else self._last
+            changing = (before and before.read.difference()) or "a gradient, or the type of a state"
             text = (
                 f"{self.name} was recorded and compiled {MOST} times for arguments of the same types, because {changing} keeps changing; "
                 f"the {MOST} programs used last are kept; help: make it a Tensor, which every run reads anew, or pass it as a Tensor"
@@ -358,13 +368,11 @@ class trace:
             warnings.warn_explicit(text, TraceWarning, file, int(line))
         known.insert(0, r)
         del known[MOST:]
-        for key, some in list(self._recordings.items()):
+        for some in list(self._recordings.values()):
             for old in some:
                 if old is not r and not old.read.hold():
                     old.sleep()
             some[:] = [x for x in some if not x.lost()]
-            if not some:
-                del self._recordings[key]
         kept = {id(x) for some in self._recordings.values() for x in some if not x.asleep}
         self._known = {k: x for k, x in self._known.items() if id(x.recording) in kept}
 
@@ -373,7 +381,7 @@ class trace:
         r = self._last
         if r is None:
             raise TraceError(f"{self.name} has not been traced; help: call it, or .trace(...), with example arguments first")
-        if r.read.hold():
+        if r.read.hold() and r.wake():
             return r
         found = next((x for x in self._recordings.get(r.key, ()) if x.read.hold() and x.wake()), None)
         if found is None:
