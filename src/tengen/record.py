@@ -97,6 +97,7 @@ class Recorder:
         self.managers: dict[int, Any] = {}  # the `GradManager`s that record or end in here
         self.ended: Any = None  # the one of them that began outside
         self.casts: dict = {}  # parameters in other dtypes, for autocast: a value of this recording is used in no other
+        self.numbers: set[int] = set()  # ids of what was asked for a number that a run reads as a tensor (`ParamGroup["lr"]`)
         self._known: dict[int, Value] = {}  # by the identity of tensors: two may share memory today and differ tomorrow
         self._states: dict[int, State] = {}
         self._keep: list = []

@@ -109,7 +109,7 @@ def _of_model(model: Model, inputs: Sequence | None) -> tuple[Executable, list[A
 
 def _of_trace(f: trace, inputs: Sequence | None) -> tuple[Executable, list[Any]]:
     leaves: list | None = None
-    r: Recording | None = f._last
+    r: Recording | None = None if f._last is None else f._now()
     if inputs is not None:
         r, leaves, _ = f._find(tuple(inputs), {})
     if r is None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from weakref import ref
 
+from tengen.base.changes import changed
 from tengen.base.errors import GradientError
 from tengen.nodes import Level
 from tengen.ops.define import REGISTRY
@@ -68,6 +69,7 @@ class GradManager:
 
                 entry = self._attached[id(t)] = _Attached(ref(t, forget))
             entry.callbacks.extend(calls)
+            changed()
             if self.level is not None and entry.place[0] is None:
                 self._start(t, entry)
         return self

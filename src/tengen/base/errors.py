@@ -84,7 +84,8 @@ class TraceError(TengenError, RuntimeError):
 
 
 class TraceWarning(UserWarning):
-    """A Python side effect of a trace that its runs will not repeat: a value of the recording was kept outside of it."""
+    """What recording a trace did or read, and its runs will not: a value kept outside of it, a variable that it changed, a random
+    number, the contents of an array; or that it is recorded again and again."""
 
 
 class FileFormatError(TengenError, ValueError):

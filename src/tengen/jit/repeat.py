@@ -1,7 +1,7 @@
 """The short way of a traced call: tensors of layouts that were called with before go straight to the program.
 
 In: a recording that has run, and what it ran on. Out: something that runs it again on tensors of the same layouts, after the few
-checks that a change of layout does not show: states, gradients, what is on the tape. Where one of them fails, the call goes the
+checks that a change of layout does not show: what was read, states, gradients, what is on the tape. Where one of them fails, the call goes the
 long way, which finds another recording or makes one.
 """
 
@@ -26,7 +26,7 @@ class Repeat:
         recording: what is run. extents: the numbers of its open extents. single: whether its one output is all that a call gives.
     """
 
-    __slots__ = ("recording", "extents", "single", "_call", "_states", "_written", "_plain", "_borrowed", "_managers")
+    __slots__ = ("recording", "extents", "single", "_call", "_states", "_written", "_plain", "_borrowed", "_hold", "_managers")
 
     def __init__(self, recording: Recording, extents: tuple[int, ...]):
         self.recording, self.extents = recording, extents
@@ -38,6 +38,7 @@ class Repeat:
         self._plain = not (self._states or recording.guards)  # a function of its arguments alone
         self._borrowed = native.borrowed
         self._managers = [(m, m.version) for m in recording.managers]
+        self._hold = recording.read.hold
 
     @staticmethod
     def serves(r: Recording, leaves: Sequence[Tensor]) -> bool:
@@ -49,7 +50,7 @@ class Repeat:
     def run(self, args: Sequence[Tensor]) -> list[Tensor] | None:
         """The outputs of the program for these arguments; None, and nothing has happened, where the recording may not fit."""
         buffers = [x._data for x in args if x._node is None]
-        if len(buffers) != len(args) or not (self._plain or self._ready()):
+        if len(buffers) != len(args) or not self._hold() or not (self._plain or self._ready()):
             return None
         for m, version in self._managers:
             if m.version != version or any([m.callbacks_of(x) is not None for x in args]):

@@ -2,7 +2,8 @@
 
 A call is recorded for its signature: structure, shapes and dtypes of its tensors, and the values of everything else. Tensors
 that the function reaches on other ways (parameters, optimizer state, random counters) become states of the program: read anew,
-and updated in place, in every run. So nothing that changes between steps is baked in.
+and updated in place, in every run. What else it read (modes, hyperparameters, globals, closure variables, attributes) guards the
+recording: where it has changed, another recording is used or made (`guards.py`). What cannot be guarded is warned of.
 """
 
 from __future__ import annotations
@@ -10,24 +11,29 @@ from __future__ import annotations
 import copy
 import functools
 import time
+import warnings
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
 from tengen.autodiff import GradManager
+from tengen.base.changes import WatchedList
 from tengen.base.config import config
-from tengen.base.errors import TraceError, Undecided
+from tengen.base.errors import TraceError, TraceWarning, Undecided, user_line
 from tengen.casting import casting
 from tengen.deploy.dump import Dumped, dump
 from tengen.executable import Executable
 from tengen.ir.graph import Graph
 from tengen.ir.types import TensorType
 from tengen.jit.dynamic import DynamicAxes, undecided
+from tengen.jit.guards import Guards, Watch
 from tengen.jit.leaks import warn_of_leaks, young_objects
 from tengen.jit.naming import tensor_names
+from tengen.jit.observe import ObservedRecorder
 from tengen.jit.repeat import Repeat
 from tengen.nodes import on_tape
 from tengen.overwrite import own
@@ -35,7 +41,9 @@ from tengen.parameter import Parameter
 from tengen.passes.extents import at_extents
 from tengen.record import Recorder
 from tengen.tape import cut
-from tengen.tensor import Tensor, contiguous, from_numpy, tracing
+from tengen.tensor import Tensor, _make, contiguous, from_numpy, tracing
+
+MOST = 32  # recordings of one signature that are kept, and after which a trace warns that it is recorded again and again
 
 
 def flatten(x: Any, leaves: list[Tensor]) -> Any:
@@ -48,8 +56,8 @@ def flatten(x: Any, leaves: list[Tensor]) -> Any:
         return ("T",)
     if isinstance(x, tuple) and hasattr(x, "_fields"):
         return ("N", type(x), tuple(flatten(v, leaves) for v in x))
-    if type(x) in (tuple, list):
-        return (type(x).__name__, tuple(flatten(v, leaves) for v in x))
+    if type(x) in (tuple, list, WatchedList):
+        return ("tuple" if type(x) is tuple else "list", tuple(flatten(v, leaves) for v in x))
     if type(x) is dict or type(x) is OrderedDict:
         return ("dict", tuple((k, flatten(v, leaves)) for k, v in x.items()))
     if isinstance(x, (int, float, bool, str, bytes, type(None))):
@@ -144,13 +152,19 @@ class Recording:
     managers: list[GradManager] = field(default_factory=list)  # those that recorded inside
     attached: list[list] = field(default_factory=list)  # and what they knew of arguments and states
     ended: GradManager | None = None  # began to record outside
+    key: Any = None  # of its signature
+    numbers: dict[str, int] = field(default_factory=dict)  # of its open extents when it was recorded
+    read: Guards = None  # type: ignore[assignment]  # whether what it read is what it was
+    asleep: bool = False  # it holds its tensors weakly, because what it read has changed
 
     def state(self, i: int, leaves: Sequence[Tensor]) -> Tensor:
         """The tensor that holds state i now."""
         return _of(self.owners[i], leaves)._grad if i in self.owners else self.states[i]  # type: ignore[return-value]
 
     def fits(self, leaves: Sequence[Tensor]) -> bool:
-        """Whether what was recorded still holds: gradients that are there, types of states, what is on the tape."""
+        """Whether what was recorded still holds: what it read, gradients that are there, types of states, what is on the tape."""
+        if not self.read.hold() or not self.wake():
+            return False
         for t, there, overflow in self.guards:
             x = _of(t, leaves)
             if (getattr(x, "_grad", None) is not None) != there or getattr(x, "overflow", None) is not overflow:
@@ -165,6 +179,35 @@ class Recording:
         if self.ended.level is None:
             return False
         return [x._node is not None for x in cut([*leaves, *states], self.ended.level)] == self.taped
+
+    # A recording that does not fit keeps no tensor alive: a parameter that was replaced, say. It fits again as long as they live.
+    def sleep(self) -> None:
+        """Lets go of the tensors, until `wake`."""
+        self.read.sleep()
+        if not self.asleep:
+            self._map(lambda t: ref(t) if isinstance(t, Tensor) else t)
+            self.asleep = True
+
+    def wake(self) -> bool:
+        """Takes hold of the tensors again; False if one is gone."""
+        if self.asleep and not self.lost():
+            self._map(lambda t: t() if isinstance(t, ref) else t)
+            self.asleep = False
+        return not self.asleep
+
+    def lost(self) -> bool:
+        """Whether it can never be used again, because something that it needs is gone."""
+        gone: list[Any] = []
+        if self.asleep:
+            self._map(lambda t: gone.append(t) if isinstance(t, ref) and t() is None else t)  # type: ignore[func-returns-value]
+        return bool(gone) or self.read.lost()
+
+    def _map(self, f: Callable[[Any], Any]) -> None:
+        self.states = [f(t) for t in self.states]
+        self.owners = {i: f(t) for i, t in self.owners.items()}
+        self.grads = [(f(t), there, f(overflow)) for t, there, overflow in self.grads]
+        self.guards = [(f(t), there, f(overflow)) for t, there, overflow in self.guards]
+        self.baked = {name: f(t) for name, t in self.baked.items()}
 
 
 class trace:
@@ -182,13 +225,19 @@ class trace:
             one compiled program then serve all extents from 1 upwards, with the bits of the program for each; extents of one
             name must agree. See `docs/architecture.md`, "Open extents".
 
+    What the function reads besides (`training` flags, hyperparameters, globals, closure variables, defaults, attributes, containers) is
+    looked at before each call; where it has changed, the function is recorded again, and both recordings are kept. See
+    `docs/architecture.md`, "What a recording depends on".
+
     Called while a `GradManager` outside records a gradient through it, the function runs eagerly, so that the gradient is whole
     (trace the whole step to have it fast).
 
     Errors: `TraceError` where a value is asked for while the program is recorded (``numpy()``, ``bool()``), or an argument is
         changed in place; where the number of an open extent is asked for (``int(x.shape[0])``, ``if x.shape[0] > 1``).
         `ShapeError` where shapes fit only for some numbers of an open extent. `TraceWarning` (tengen.base.errors) when a value
-        of the recording is kept outside of it, in a list or an attribute.
+        of the recording is kept outside of it, in a list or an attribute; when the function changes other variables by itself; when
+        it reads what cannot be guarded: a NumPy array that is no argument, Python's or NumPy's random numbers, the clock; when it is
+        recorded 32 times because something keeps changing.
 
     >>> import tengen
     >>> from tengen import Tensor
@@ -225,6 +274,8 @@ class trace:
         self._recordings: dict[Any, list[Recording]] = {}
         self._known: dict[Any, Repeat] = {}  # by the layouts of arguments
         self._last: Recording | None = None
+        self._made: dict[Any, int] = {}  # how many recordings of a signature
+        self._told: set[str] = set()  # what was warned of
         functools.update_wrapper(self, function, updated=()) if hasattr(function, "__name__") else None
         if example_input is not None:
             self.trace(*(example_input if isinstance(example_input, tuple) else (example_input,)))
@@ -275,10 +326,8 @@ class trace:
 
     @property
     def graph(self) -> Graph:
-        """The graph of the signature that was used last."""
-        if self._last is None:
-            raise TraceError(f"{self.name} has not been traced; help: call it, or .trace(...), with example arguments first")
-        return self._last.graph
+        """The graph of the signature that was used last, for what the function would read now."""
+        return self._now().graph
 
     def stats(self) -> list[str]:
         """One line for each recorded signature."""
@@ -293,30 +342,82 @@ class trace:
         if self.dynamic_axes is not None:
             types, extents = self.dynamic_axes.open(structure, types)
         key = (structure, tuple(types), casting.key)
-        found = next((r for r in self._recordings.get(key, ()) if r.fits(leaves)), None)
-        if found is None:
-            found = self._record(structure, leaves, types, extents)
-            self._recordings.setdefault(key, []).append(found)
+        found = self._fitting(key, leaves) or self._record(key, leaves, extents)
         self._last = found
         return found, leaves, tuple(extents[e] for e in found.extents)
 
-    def _record(self, structure, leaves: list[Tensor], types: list[TensorType], extents: dict[str, int]) -> Recording:
+    def _fitting(self, key: Any, leaves: list[Tensor]) -> Recording | None:
+        """The recording of a signature that fits now."""
+        known = self._recordings.get(key, [])
+        found = next((r for r in known if r.fits(leaves)), None)
+        if found is not None and found is not known[0]:
+            known.remove(found)
+            known.insert(0, found)  # the one used last first
+        return found
+
+    def _record(self, key: Any, leaves: list[Tensor], extents: dict[str, int]) -> Recording:
+        structure, types, _ = key
+        watch = Watch(self.function, _objects(structure), self._told)
         with young_objects():
             try:
-                r, made = self._recorded(structure, leaves, types)
+                with watch:
+                    r, made, numbers = self._recorded(structure, leaves, types, watch)
             except Undecided as e:
                 raise undecided(self.name, e, extents) from e
             if not r.open:
                 warn_of_leaks(made)
+            r.read = watch.guards([*r.states, *r.baked.values()], numbers)
+            if not r.open:
                 for more in range(2 if extents else 0):  # those of the example, and others: what fits by chance is found now
                     at_extents(r.graph, {name: n + more for name, n in extents.items()})
                 r.run = Executable(r.graph, self.name)
                 r.extents = r.run.extents
+        r.key, r.numbers = key, extents
+        self._keep(r)
         return r
 
-    def _recorded(self, structure, leaves: list[Tensor], types: list[TensorType]) -> tuple[Recording, list]:
-        """A recording that is not compiled yet, and `Recorder.made`; every other reference to what the recorder made is gone."""
-        rec = Recorder(self.name, constants=self.capture_as_const)
+    def _keep(self, r: Recording) -> None:
+        """Adds a recording, and lets go of what others hold that do not fit now, and of those that never will again."""
+        known = self._recordings.setdefault(r.key, [])
+        self._made[r.key] = self._made.get(r.key, 0) + 1
+        if self._made[r.key] == MOST:
+            before = known[0] if known else self._last
+            changing = (before and before.read.difference()) or "a gradient, or the type of a state"
+            text = (
+                f"{self.name} was recorded and compiled {MOST} times for arguments of the same types, because {changing} keeps changing; "
+                f"the {MOST} programs used last are kept; help: make it a Tensor, which every run reads anew, or pass it as a Tensor"
+            )
+            file, _, line = (user_line() or "unknown:0").rpartition(":")
+            warnings.warn_explicit(text, TraceWarning, file, int(line))
+        known.insert(0, r)
+        del known[MOST:]
+        for some in list(self._recordings.values()):
+            for old in some:
+                if old is not r and not old.read.hold():
+                    old.sleep()
+            some[:] = [x for x in some if not x.lost()]
+        kept = {id(x) for some in self._recordings.values() for x in some if not x.asleep}
+        self._known = {k: x for k, x in self._known.items() if id(x.recording) in kept}
+
+    def _now(self) -> Recording:
+        """The recording for the signature that was used last that fits what the function would read now; made if there is none."""
+        r = self._last
+        if r is None:
+            raise TraceError(f"{self.name} has not been traced; help: call it, or .trace(...), with example arguments first")
+        if r.read.hold() and r.wake():
+            return r
+        found = next((x for x in self._recordings.get(r.key, ()) if x.read.hold() and x.wake()), None)
+        if found is None:
+            if r.key[2] != casting.key:
+                raise TraceError(f"{self.name} reads other values than when it was recorded under autocast; help: call it once more")
+            found = self._record(r.key, [_make(None, None) for _ in r.key[1]], r.numbers)  # type: ignore[arg-type]  # types do
+        self._last = found
+        return found
+
+    def _recorded(self, structure, leaves: list[Tensor], types: Sequence[TensorType], watch: Watch) -> tuple[Recording, list, set[int]]:
+        """A recording that is not compiled yet, `Recorder.made` and `numbers`; every other reference to what the recorder made is
+        gone."""
+        rec = ObservedRecorder(self.name, self.capture_as_const, watch.observer)
         with rec:
             stand_ins = [rec.argument(f"arg{i}", x, t) for i, (x, t) in enumerate(zip(leaves, types))]
             args, kwargs = unflatten(structure, stand_ins)
@@ -341,7 +442,7 @@ class trace:
             graph, rec.captured, owners, grads, list(guards.values()), taped, open_, result_key, n_results,
             _objects(structure), rec.baked, managers=managers, attached=_attached(managers, (*leaves, *rec.captured)), ended=rec.ended,
         )  # fmt: skip
-        return r, rec.made
+        return r, rec.made, rec.numbers
 
     # -- running ---------------------------------------------------------------------------------------------------------
     def _run(self, r: Recording, leaves: list[Tensor], extents: tuple[int, ...]) -> list[Tensor]:
@@ -397,8 +498,8 @@ class trace:
         for k in ignored:
             if k not in _MEGENGINE_DUMP_OPTIONS:
                 raise TypeError(f"dump() has no option {k!r}")
-        graph, r = self.graph, self._last
-        assert r is not None
+        r = self._now()
+        graph = r.graph
         found = tensor_names(self.function, r.objects)
         data, names = {}, {}
         for i, (name, t) in enumerate(zip(graph.states, r.states)):

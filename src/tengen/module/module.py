@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tengen.base.changes import Watched, WatchedDict
 from tengen.parameter import Parameter
 from tengen.runtime import mapped
 from tengen.tensor import Tensor, contiguous, from_numpy
@@ -42,8 +43,11 @@ class HookHandle:
         self._hooks.pop(self._key, None)
 
 
-class Module:
+class Module(Watched):
     """The base of all modules: subclass it, make parameters and children in ``__init__``, compute in ``forward``.
+
+    Recordings of `trace` rely on hearing of each attribute that is set or deleted (`Watched`); one that is written into
+    ``__dict__`` directly is not noticed.
 
     >>> from tengen import module as M
     >>> net = M.Sequential(M.Linear(4, 3), M.ReLU(), M.Linear(3, 2))
@@ -54,8 +58,8 @@ class Module:
     def __init__(self, name: str | None = None):
         self._name = name
         self.training = True
-        self._forward_pre_hooks: dict[int, Callable] = OrderedDict()
-        self._forward_hooks: dict[int, Callable] = OrderedDict()
+        self._forward_pre_hooks: dict[int, Callable] = WatchedDict()
+        self._forward_hooks: dict[int, Callable] = WatchedDict()
 
     def forward(self, *inputs, **kwargs):
         """Computes the outputs; subclasses say how."""

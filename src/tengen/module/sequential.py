@@ -23,7 +23,7 @@ class Sequential(Module):
         )
         if odd := [k for k, m in named.items() if not callable(m)]:
             raise TypeError(f"Sequential takes modules, got {named[odd[0]]!r} for {odd[0]!r}; help: Sequential(*layers) of a list")
-        self.layer_keys = list(named)
+        self.layer_keys = tuple(named)
         for k, m in named.items():
             setattr(self, k, m)
 

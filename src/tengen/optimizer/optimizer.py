@@ -13,37 +13,70 @@ import numpy as np
 
 from tengen.arrays import new_buffer
 from tengen.autodiff import GradManager
+from tengen.base.changes import Watched, WatchedList, changed, same, telling
 from tengen.ops.define import REGISTRY
 from tengen.parameter import Parameter
 from tengen.runtime.eager import Layout
 from tengen.tensor import Tensor, _make, tracing
 
 
-class ParamGroup(dict):
-    """Hyperparameters and "params". Setting "lr" also sets the tensor that steps read."""
+@telling("__delitem__", "clear", "pop", "popitem")
+class ParamGroup(Watched, dict):
+    """Hyperparameters and "params". Setting "lr" also sets the tensor that steps read; another value of any other key is told to
+    the recordings of `trace`, whose programs have the numbers in them."""
+
+    in_tensors = frozenset({"lr"})
+    unread = frozenset({"_lr_read"})
+    _lr_read = False  # whether a recording asked for the number, and not for the tensor
 
     def __init__(self, values: dict):
         super().__init__()
         self.lr = Tensor(np.float32(0.0))
-        for k, v in values.items():
-            self[k] = v
+        self.update(values)
 
     def __setitem__(self, key, value):
+        old = super().get(key, self)
         super().__setitem__(key, value)
         if key == "lr":
             self.lr._reset(Tensor(np.float32(value)))
+        if (key != "lr" or self._lr_read) and not same(old, value):
+            changed()
+
+    def __getitem__(self, key):
+        if key == "lr" and tracing.active is not None and (recorder := tracing.recorder) is not None:
+            recorder.numbers.add(id(self))
+            self._lr_read = True
+        return super().__getitem__(key)
+
+    def get(self, key, default=None):
+        return self[key] if key in self else default
+
+    def setdefault(self, key, default=None):
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def update(self, *args, **kwargs):
+        for k, v in dict(*args, **kwargs).items():
+            self[k] = v
+
+    def __ior__(self, other):
+        self.update(other)
+        return self
 
 
-class Optimizer:
+class Optimizer(Watched):
     """Base class. Subclasses give `_create_state(group)` and `_update(group)`.
 
     Args:
         params: parameters, or dicts with "params" and hyperparameters of their own. defaults: hyperparameters.
     """
 
+    unread = frozenset({"defaults", "_state", "_manager"})
+
     def __init__(self, params, defaults: dict):
         self.defaults = defaults
-        self.param_groups: list[ParamGroup] = []
+        self.param_groups: list[ParamGroup] = WatchedList()
         self._state: dict[int, dict[str, Tensor]] = {}
         self._manager: GradManager | None = None
         groups = [params] if isinstance(params, Tensor) else list(params)
@@ -68,7 +101,7 @@ class Optimizer:
         for name, default in self.defaults.items():
             if default is _REQUIRED and name not in param_group:
                 raise ValueError(f"{type(self).__name__} needs {name}")
-        values = {**self.defaults, **param_group, "params": params}
+        values = {**self.defaults, **param_group, "params": WatchedList(params)}
         for name in ("lr", "momentum", "weight_decay", "eps"):
             value = values.get(name, 0.0)
             if not isinstance(value, (int, float, np.number)) or not 0 <= value < math.inf:

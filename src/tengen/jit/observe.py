@@ -1,0 +1,163 @@
+"""What a recording executed: the code outside of Tengen and of libraries, and calls whose results a run would not see change.
+
+In: a function that is being recorded. Out: the code objects that ran, each with its globals; the names that code reads and
+writes, with lines; calls of the clock and of random numbers, with the user's line. Python's profiling hook tells of calls. Where
+a profiler is at work that cannot be shared, every function in reach counts as executed, and such calls are not seen.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import random
+import sys
+import sysconfig
+import types
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from tengen.base.errors import PACKAGE
+from tengen.ops.define import Op
+from tengen.record import Recorder
+
+_LIBRARIES = tuple({p for name, p in sysconfig.get_paths().items() if name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_INSTALLED = ("/site-packages/", "/dist-packages/")
+
+
+@functools.lru_cache(4096)
+def is_users(file: str) -> bool:
+    """Whether a source file is neither Tengen's nor a library's."""
+    if file.startswith((PACKAGE, "<frozen ", *(f"{p}/" for p in _LIBRARIES))):
+        return False
+    return not any(part in file for part in _INSTALLED)
+
+
+class Use(NamedTuple):
+    """A name in a function's code."""
+
+    name: str
+    kind: str  # "global", "cell" or "attribute"
+    stored: bool
+    line: int
+    then: str  # the attribute that is asked of it at once, or ""
+
+
+class Facts(NamedTuple):
+    """What can be told from a code object: the uses of names; strings that may be names of attributes."""
+
+    uses: tuple[Use, ...]
+    strings: frozenset[str]
+
+
+_KINDS = {
+    "GLOBAL": "global", "NAME": "global", "DEREF": "cell", "CLASSDEREF": "cell", "FROM_DICT_OR_DEREF": "cell",
+    "FROM_DICT_OR_GLOBALS": "global", "ATTR": "attribute", "METHOD": "attribute", "SUPER_ATTR": "attribute",
+}  # fmt: skip
+
+
+@functools.lru_cache(4096)
+def facts(code: types.CodeType) -> Facts:
+    """The uses of names in a code object."""
+    found = []
+    ops = list(dis.get_instructions(code))
+    for ins, after in zip(ops, [*ops[1:], None]):
+        how, _, kind = ins.opname.partition("_")
+        if how not in ("LOAD", "STORE", "DELETE") or kind not in _KINDS:
+            continue
+        line = (ins.positions.lineno if ins.positions else None) or code.co_firstlineno
+        then = after.argval if after is not None and after.opname in ("LOAD_ATTR", "LOAD_METHOD") else ""
+        found.append(Use(ins.argval, _KINDS[kind], how != "LOAD", line, then))
+    strings = frozenset(c for c in code.co_consts if isinstance(c, str) and c.isidentifier())
+    return Facts(tuple(found), strings)
+
+
+_CLOCK = {"time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "now", "utcnow", "today"}
+_CHANCE = {"random", "getrandbits", "urandom"}
+_SUSPECTS = _CLOCK | _CHANCE
+
+
+class Observer:
+    """Sees the calls of the calling thread inside a ``with`` block.
+
+    Attributes:
+        executed: (code, globals) of each piece of users' code that ran, once; None where no calls could be seen.
+        calls: (what was called, "file:line") for each call of the clock or of random numbers from users' code.
+    """
+
+    def __init__(self) -> None:
+        self.executed: list[tuple[types.CodeType, dict]] | None = []
+        self.calls: list[tuple[str, str]] = []
+        self._seen: dict[int, types.CodeType] = {}
+
+    def __enter__(self) -> Observer:
+        self._before = sys.getprofile()
+        # A profiler in C hands out an object that cannot be set again from here.
+        if self._before is not None and not isinstance(self._before, (types.FunctionType, types.MethodType)):
+            self.executed = None
+        else:
+            sys.setprofile(self._see)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self.executed is not None:
+            sys.setprofile(self._before)
+
+    def pause(self) -> Callable[[], None]:
+        """No calls are seen until the returned function is called."""
+        if self.executed is None:
+            return lambda: None
+        sys.setprofile(self._before)
+        return lambda: sys.setprofile(self._see)
+
+    def _see(self, frame: types.FrameType, event: str, arg: Any) -> None:
+        if event == "call":
+            code = frame.f_code
+            if id(code) not in self._seen:
+                self._seen[id(code)] = code
+                # code without a module's name is made by exec: an op's call
+                if is_users(code.co_filename) and "__name__" in frame.f_globals:
+                    self.executed.append((code, frame.f_globals))  # type: ignore[union-attr]
+        elif event == "c_call" and getattr(arg, "__name__", None) in _SUSPECTS:
+            self._suspect(arg, frame)
+        if self._before is not None:
+            self._before(frame, event, arg)
+
+    def _suspect(self, called: Any, frame: types.FrameType) -> None:
+        owner, name = getattr(called, "__self__", None), called.__name__
+        home = getattr(owner, "__module__" if isinstance(owner, type) else "__name__", None)
+        if name in _CHANCE:
+            if not (isinstance(owner, random.Random) or home in ("posix", "nt")):
+                return
+            at: types.FrameType | None = frame
+            while at is not None and at.f_globals.get("__name__") in ("random", "secrets"):
+                at = at.f_back
+        else:
+            if home not in ("time", "datetime"):
+                return
+            at = frame
+        if at is not None and is_users(at.f_code.co_filename) and "__name__" in at.f_globals:
+            what = "a random number of Python's" if name in _CHANCE else f"the clock ({name})"
+            self.calls.append((what, f"{at.f_code.co_filename}:{at.f_lineno}"))
+
+
+class ObservedRecorder(Recorder):
+    """A recorder whose own work for a call of an op is not observed: no code of users runs in it, and it is most of the work."""
+
+    def __init__(self, name: str, constants: bool, observer: Observer):
+        super().__init__(name, constants=constants)
+        self._observer = observer
+
+    def record(self, op: Op, inputs: tuple, attrs: tuple):
+        resume = self._observer.pause()
+        try:
+            return super().record(op, inputs, attrs)
+        finally:
+            resume()
+
+
+def lines(executed: Iterable[tuple[types.CodeType, dict]], name: str, stored: bool) -> Iterator[tuple[Use, str]]:
+    """The uses of a name in code that ran, each with its "file:line"."""
+    for code, _ in executed:
+        for use in facts(code).uses:
+            if use.name == name and use.stored is stored:
+                yield use, f"{code.co_filename}:{use.line}"

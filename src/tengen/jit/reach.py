@@ -1,0 +1,461 @@
+"""What a traced function can read: a walk from it over globals, closures, defaults, attributes and containers.
+
+In: the function, the objects it was called with, the code that ran (`observe.py`). Out: a list of facts, each a path such as
+``net.1.drop_prob`` with a plain value, or with an object that has to be the same one; and how to look again quickly at what does
+not tell of its changes (`base/changes.py`): everything but modules and optimizers.
+
+Only names that the code that ran mentions are looked at: of globals and of attributes of plain objects and of classes. Libraries
+and Tengen's own functions are taken to stay as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import struct
+import sys
+import types
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tengen.arrays import _Memory
+from tengen.autodiff import GradManager
+from tengen.base.changes import Watched
+from tengen.jit.observe import Facts, facts, is_users
+from tengen.tensor import Tensor
+
+LARGEST = 1000  # elements of a container that are looked at, one by one, in each call
+DEEPEST = 100  # steps from the function
+
+_CONTAINERS = (list, tuple, dict, set, frozenset, deque, types.MappingProxyType)
+_WHOLE = frozenset({"vars", "__dict__", "asdict", "astuple"})  # what reads every attribute of an object
+_ASKING = frozenset({"getattr", "hasattr"})
+_OWN = frozenset({"name", "overflow"})  # attributes of a Parameter, which recordings know of
+
+
+def is_a(x: Any, kinds: Any) -> bool:
+    """As `isinstance`, which asks an object what it claims to be: that runs code of its own."""
+    return issubclass(type(x), kinds)
+
+
+def plain(x: Any) -> tuple | None:
+    """A value as data that equals only itself, by type and bits; None for what is known by its identity."""
+    t = type(x)
+    if t in (bool, int, str, bytes, type(None), range, slice, type(...)):
+        return (t, str(x) if t is slice else x)
+    if t is float:
+        return (t, struct.pack("d", x))
+    if t is complex:
+        return (t, struct.pack("2d", x.real, x.imag))
+    if issubclass(t, np.generic):
+        return (t, x.dtype.str, x.tobytes())
+    return None
+
+
+class Differs(Exception):
+    """A walk found something else than was expected, under a path."""
+
+
+class Look(NamedTuple):
+    """What has to be the same object in each call: how is "item" (of a dict), "attribute", or "element" (of a container)."""
+
+    how: str
+    holder: Any
+    names: Sequence[str]  # of elements: none
+    values: Sequence[Any]  # `ABSENT` for what is not there
+
+
+ABSENT = object()
+
+
+class Code:
+    """The code whose reads count: of what ran, or, where that is not known, of every function that is reached.
+
+    Attributes:
+        globals: (module's name, its dict, names read) of each module with code that ran. names: of attributes. asked: names that
+        an object may not have. whole: code asks for all attributes of an object.
+    """
+
+    def __init__(self, executed: Iterable[tuple[types.CodeType, dict]] | None):
+        self.executed = None if executed is None else {id(code): code for code, _ in executed}
+        self.names: set[str] = set()
+        self.asked: set[str] = set()
+        self.whole = False
+        self.globals: dict[int, tuple[str, dict, set[str]]] = {}
+        self._entered: set[int] = set()
+        for code, scope in executed or ():
+            self.enter(code, scope)
+
+    def ran(self, code: types.CodeType) -> bool:
+        """Whether the reads of a code object count."""
+        return is_users(code.co_filename) if self.executed is None else id(code) in self.executed
+
+    def enter(self, code: types.CodeType, scope: dict) -> bool:
+        """Adds what a code object reads. True for one that was not known."""
+        if id(code) in self._entered:
+            return False
+        self._entered.add(id(code))
+        found: Facts = facts(code)
+        used = {u.name for u in found.uses}
+        self.names.update(u.name for u in found.uses if u.kind == "attribute")
+        self.names |= found.strings
+        self.whole = self.whole or not _WHOLE.isdisjoint(used)
+        if not _ASKING.isdisjoint(used):
+            self.asked |= found.strings
+        _, _, read = self.globals.setdefault(id(scope), (scope.get("__name__", "?"), scope, set()))
+        read.update(u.name for u in found.uses if u.kind == "global")
+        if self.executed is None:
+            for inner in code.co_consts:
+                if is_a(inner, types.CodeType):
+                    self.enter(inner, scope)
+        return True
+
+
+class Reach:
+    """One walk. code: what counts. captured: tensors that are states of the recording. numbers: ids of groups whose learning rate
+    was read as a number. skip: paths that are left out. expected: (position, path, value) -> whether that is right; the walk ends
+    with `Differs` where it is not.
+
+    Attributes:
+        facts: (path, value): a plain value as `plain` gives it, else an object. values: by (id of the holder, name), what was found
+        there. elements: of each container, by its id. looks: what has to be looked at in each
+        call, see `Look`. opaque: (path, name, what) of values whose contents nobody looks at. sources: random generators.
+    """
+
+    def __init__(
+        self, code: Code, captured: Sequence[Tensor | None] = (), numbers: Set[int] = frozenset(), skip: Set[str] = frozenset(),
+        expected: Callable[[int, str, Any], bool] | None = None,
+    ):  # fmt: skip
+        self.code, self.captured, self.numbers, self.skip, self.expected = code, captured, numbers, skip, expected
+        self._states = {id(t) for t in captured}
+        self.facts: list[tuple[str, Any]] = []
+        self.paths: dict[tuple[int, str], str] = {}
+        self.values: dict[tuple[int, str], Any] = {}
+        self.elements: dict[int, tuple[str, str, list, list]] = {}
+        self.looks: list[Look] = []
+        self.opaque: list[tuple[str, str, str]] = []
+        self.sources: list[tuple[str, Any]] = []
+        self._seen: dict[int, Any] = {}
+        self._taken: dict[str, int] = {}
+        self._deep = 0
+
+    def start(self, function: Any, objects: Iterable[Any]) -> Reach:
+        """Walks from a traced function and the objects it was called with."""
+        self.visit(getattr(function, "__name__", "self"), "", function)
+        for i, x in enumerate(objects):
+            self.visit(f"argument {type(x).__name__} {i}", "", x)
+        done: set[tuple[int, str]] = set()
+        while True:  # until functions that were found bring no more names
+            before = len(done)
+            for module, scope, names in list(self.code.globals.values()):
+                new = sorted(n for n in names if (id(scope), n) not in done)
+                done.update((id(scope), n) for n in new)
+                self._items(module, scope, new)
+            if len(done) == before:
+                return self
+
+    # -- facts -----------------------------------------------------------------------------------------------------------
+    def _items(self, path: str, held: Mapping[str, Any], names: Sequence[str], holder: Any = None) -> None:
+        """Names of a module or of a class."""
+        names = [n for n in names if f"{path}.{n}" not in self.skip]
+        values = [held.get(n, ABSENT) for n in names]
+        if names:
+            self.looks.append(Look("item", held, names, values))
+        for n, v in zip(names, values):
+            self.fact(f"{path}.{n}", held if holder is None else holder, n, None if v is ABSENT else v)
+
+    def _note(self, path: str, x: Any) -> None:
+        if self.expected is not None and not self.expected(len(self.facts), path, x):
+            raise Differs(path)
+        self.facts.append((path, x))
+
+    def fact(self, path: str, holder: Any, name: str, x: Any) -> None:
+        """A value that was found under a name."""
+        self.paths[id(holder), name] = path
+        self.values[id(holder), name] = x
+        self.visit(path, name, x)
+
+    def _unique(self, path: str, holder: Any, more: str) -> str:
+        """A path that no other variable has."""
+        return path if self._taken.setdefault(path, id(holder)) == id(holder) else f"{path} of {more}"
+
+    def visit(self, path: str, name: str, x: Any) -> None:
+        """Notes a value, and goes on to what is reached through it."""
+        if path in self.skip:
+            return
+        value = plain(x)
+        if value is not None:
+            self._note(path, value)
+            return
+        structural = is_a(x, _CONTAINERS) and not is_a(x, Watched)
+        self._note(path, type(x) if structural else x)
+        if id(x) in self._seen or self._deep > DEEPEST:
+            return
+        self._seen[id(x)] = x
+        self._deep += 1
+        try:
+            self._inside(path, name, x)
+        finally:
+            self._deep -= 1
+
+    def _inside(self, path: str, name: str, x: Any) -> None:
+        t = type(x)
+        if is_a(x, Tensor):
+            self._tensor(path, x)
+        elif is_a(x, _CONTAINERS):
+            self._container(path, name, x)
+        elif is_a(x, Watched):
+            self._watched(path, x)
+        elif is_a(x, types.FunctionType):
+            self._function(path, x)
+        elif is_a(x, types.MethodType):
+            self.visit(path, name, x.__func__)
+            self.visit(path.rpartition(".")[0] or "self", name, x.__self__)
+        elif is_a(x, functools.partial):
+            for part in ("func", "args", "keywords"):
+                self.visit(f"{path}.{part}", name, getattr(x, part))
+        elif is_a(x, GradManager):
+            self._manager(path, x)
+        elif is_a(x, type):
+            self._class(path, x)
+        elif is_a(x, types.ModuleType):
+            self._module(path, x)
+        elif is_a(x, np.ndarray):
+            if _can_change(x):
+                self.opaque.append((path, name, f"NumPy array of shape {x.shape}"))
+        elif is_a(x, (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)):
+            self.sources.append((name or path, x))
+        elif is_a(x, Iterator) and any("next" in names for _, _, names in self.code.globals.values()):
+            self.opaque.append((path, name, f"{t.__name__}, an iterator"))
+        elif not is_a(x, (types.BuiltinFunctionType, types.CodeType, types.FrameType, np.dtype)):
+            self._object(path, x)
+
+    # -- kinds of objects ------------------------------------------------------------------------------------------------
+    def _tensor(self, path: str, x: Tensor) -> None:
+        held = getattr(x, "__dict__", None)
+        names = sorted((held.keys() & self.code.names) - _OWN) if held else []
+        if names:
+            self._attributes(path, x, names, held)  # type: ignore[arg-type]
+
+    def _container(self, path: str, name: str, x: Any) -> None:
+        told = is_a(x, Watched)
+        self._note(f"len({path})", (int, len(x)))
+        if len(x) > LARGEST and not told:
+            self.opaque.append((path, name, f"{type(x).__name__} of {len(x)} elements"))
+            return
+        if not told and not is_a(x, (tuple, frozenset)):
+            keys, values = (list(x), list(x.values())) if is_a(x, Mapping) else ([], list(x))
+            self.elements[id(x)] = path, name, keys, values
+            self.looks.append(Look("element", x, (), keys or values))
+            if keys:
+                self.looks.append(Look("element", x.values(), (), values))
+        if is_a(x, Mapping):
+            left_out = x.in_tensors if is_a(x, Watched) and id(x) not in self.numbers else ()
+            for i, k in enumerate(list(x)):
+                if k not in left_out:
+                    self.visit(f"{path}: key {i}", name, k)
+                    self.visit(f"{path}[{_key(k)}]", name, x[k])
+        else:
+            for i, e in enumerate(_ordered(x) if is_a(x, (set, frozenset)) else list(x)):
+                self.visit(f"{path}[{i}]", name, e)
+        if told:
+            self._watched(path, x)
+        self._class(path, type(x))
+
+    def _watched(self, path: str, x: Watched) -> None:
+        """A module, an optimizer or what belongs to one. It tells of its changes, so there is nothing to look at again."""
+        held = vars(x)
+        whole, own = self.code.whole or is_a(x, _CONTAINERS), _read_by_tengen(type(x))
+        for n in sorted(held.keys() - x.unread):
+            v = held[n]
+            if whole or n in own or n in self.code.names or self._has_parts(v):
+                self.fact(f"{path}.{n}", x, n, v)
+        self._class(path, type(x))
+
+    def _has_parts(self, v: Any) -> bool:
+        """Whether an attribute of a module is a part of it whatever its name is: a module, a parameter, a state."""
+        if is_a(v, Tensor):
+            return hasattr(v, "__dict__") or id(v) in self._states
+        if is_a(v, (list, tuple)):
+            return any(map(self._has_parts, v))
+        if is_a(v, dict):
+            return any(map(self._has_parts, v.values()))
+        return is_a(v, Watched)
+
+    def _manager(self, path: str, x: GradManager) -> None:
+        """Which of the recording's tensors it is attached to. It tells of its changes."""
+        calls = [None if t is None else x.callbacks_of(t) for t in self.captured]
+        self._note(f"{path}: attached tensors", (tuple, tuple(c is not None for c in calls)))
+        for c in filter(None, calls):
+            self.visit(f"{path}: callbacks", "", c)
+
+    def _function(self, path: str, f: types.FunctionType) -> None:
+        inner = getattr(f, "__wrapped__", None)
+        if inner is not None:
+            self.visit(f"{path}.__wrapped__", "", inner)
+        counts = self.code.ran(f.__code__)
+        if counts:
+            self._note(f"code of {path}", f.__code__)
+            self.looks.append(Look("attribute", f, ("__code__", "__defaults__"), (f.__code__, f.__defaults__)))
+            if self.code.executed is None:
+                self.code.enter(f.__code__, f.__globals__)
+            if f.__defaults__:
+                names = f.__code__.co_varnames[: f.__code__.co_argcount][-len(f.__defaults__) :]
+                for n, v in zip(names, f.__defaults__):
+                    self.fact(f"{path}({n}=)", f, n, v)
+            if f.__kwdefaults__:
+                self.looks.append(Look("attribute", f, ("__kwdefaults__",), (f.__kwdefaults__,)))
+                self.visit(f"{path}(keywords)", "", f.__kwdefaults__)
+            held = vars(f)
+            self._attributes(path, f, sorted(held.keys() & self.code.names), held)
+        for n, cell in zip(f.__code__.co_freevars, f.__closure__ or ()):
+            try:
+                v = cell.cell_contents
+            except ValueError:  # not yet assigned
+                continue
+            if counts:
+                at = self._unique(n, cell, f.__qualname__)
+                if at not in self.skip:
+                    self.looks.append(Look("attribute", cell, ("cell_contents",), (v,)))
+                    self.fact(at, cell, n, v)
+            elif is_a(v, (types.FunctionType, types.MethodType, functools.partial, Watched)) or _has_settings(type(v)):
+                self.visit(f"{path}.{n}", n, v)
+
+    def _class(self, path: str, c: type) -> None:
+        """What code that ran may read of a class, and of those it derives from: where they are users'."""
+        for base in c.__mro__:
+            if base.__module__ == "builtins" or id(base) in self._seen and base is not c or not _users_class(base):
+                continue
+            self._seen[id(base)] = base
+            held = vars(base)
+            names = sorted(n for n, v in held.items() if n in self.code.names or self._method_ran(v))
+            self._items(base.__qualname__, held, names, base)
+            for n in names:
+                v = held[n]
+                for f in (getattr(v, "__func__", None), getattr(v, "fget", None), getattr(v, "func", None)):
+                    if is_a(f, types.FunctionType):
+                        self.visit(f"{base.__qualname__}.{n}", n, f)
+
+    def _method_ran(self, v: Any) -> bool:
+        f = getattr(v, "__func__", None) or getattr(v, "fget", None) or v
+        return is_a(f, types.FunctionType) and self.code.ran(f.__code__)
+
+    def _module(self, path: str, m: types.ModuleType) -> None:
+        if not is_users(getattr(m, "__file__", None) or "<frozen >") and m.__name__ != "__main__":
+            return
+        held = vars(m)
+        self._items(m.__name__, held, sorted(held.keys() & self.code.names))
+
+    def _object(self, path: str, x: Any) -> None:
+        """Any other object: the attributes that code that ran mentions."""
+        t = type(x)
+        self._class(path, t)
+        try:
+            held = object.__getattribute__(x, "__dict__")
+        except AttributeError:
+            held = types.MappingProxyType({})
+        if _is_tengens(t) and not _has_settings(t):
+            return
+        names = set(self._slots(t))
+        if _has_settings(t):
+            names = {n for n in held if not n.startswith("_")}
+        elif self.code.whole or hasattr(t, "__getattr__") or is_a(x, (Mapping, Sequence, Set)):
+            names |= held.keys()
+        else:
+            names = {n for n in names | held.keys() if n in self.code.names}
+            missing = (self.code.asked | (self.code.names & _class_attributes(t))) - names
+            if missing and is_a(held, dict):
+                self.looks.append(Look("item", held, sorted(missing), [ABSENT] * len(missing)))
+        self._attributes(path, x, sorted(map(str, names)), held)
+
+    @staticmethod
+    def _slots(t: type) -> Iterator[str]:
+        for c in t.__mro__:
+            for n, v in vars(c).items():
+                if is_a(v, types.MemberDescriptorType):
+                    yield n
+
+    def _attributes(self, path: str, x: Any, names: Sequence[str], held: Mapping[str, Any]) -> None:
+        found: dict[str, Any] = {}
+        for n in names:
+            if f"{path}.{n}" in self.skip:
+                continue
+            if n in held:
+                v = held[n]
+            else:
+                try:
+                    v = object.__getattribute__(x, n)  # a slot
+                except AttributeError:
+                    continue
+            static = getattr(type(x), n, None)
+            if n not in held or not hasattr(type(static), "__set__"):
+                found[n] = v
+            self.fact(f"{path}.{n}", x, n, v)
+        if found:
+            self.looks.append(Look("attribute", x, list(found), list(found.values())))
+
+
+def _class_attributes(t: type) -> set[str]:
+    """Attributes of users' classes, which one of an object can cover."""
+    return {n for c in t.__mro__ if _users_class(c) for n, v in vars(c).items() if not hasattr(type(v), "__set__")}
+
+
+def _key(k: Any) -> str:
+    return repr(k) if is_a(k, (str, int, float, bytes)) else type(k).__name__
+
+
+def _ordered(x: Iterable[Any]) -> list:
+    """The elements of a set in an order of their own: an equal set may have another."""
+    return sorted(x, key=lambda e: (type(e).__name__, str(e)) if plain(e) is not None else ("", str(id(e))))
+
+
+def _can_change(a: Any) -> bool:
+    """Whether somebody can write into an array: it, or what it is a view of, is writeable."""
+    while is_a(a, np.ndarray):
+        if a.flags.writeable:
+            return True
+        a = a.base
+    return a is not None and not is_a(a, (bytes, _Memory))
+
+
+@functools.lru_cache(4096)
+def _read_by_tengen(t: type) -> frozenset[str]:
+    """The attributes that Tengen's own methods of a class read."""
+    found: set[str] = set()
+    for c in filter(_is_tengens, t.__mro__):
+        for v in vars(c).values():
+            f = getattr(v, "__func__", None) or getattr(v, "fget", None) or v
+            codes = [f.__code__] if is_a(f, types.FunctionType) else []
+            while codes:
+                code = codes.pop()
+                found.update(u.name for u in facts(code).uses if u.kind == "attribute" and not u.stored)
+                codes += [x for x in code.co_consts if is_a(x, types.CodeType)]
+    return frozenset(found)
+
+
+def _is_tengens(t: type) -> bool:
+    return t.__module__.partition(".")[0] == "tengen"
+
+
+_SETTINGS = ("tengen.amp.", "tengen.autodiff.", "tengen.jit.", "tengen.optimizer.", "tengen.random.")
+
+
+def _has_settings(t: type) -> bool:
+    """Whether the public attributes of an object of Tengen's are settings that its code reads."""
+    return any(c.__module__.startswith(_SETTINGS) for c in t.__mro__)
+
+
+@functools.lru_cache(4096)
+def _users_module(name: str) -> bool:
+    if name.partition(".")[0] == "tengen":
+        return False
+    m = sys.modules.get(name)
+    file = getattr(m, "__file__", None)
+    return name == "__main__" or m is None or (file is not None and is_users(file))
+
+
+def _users_class(c: type) -> bool:
+    return _users_module(c.__module__)

@@ -1,0 +1,301 @@
+"""Guards of recordings in use: modes in turns, methods, files, open extents; what a repeated call costs; how many recordings are
+kept, and for how long."""
+
+import dataclasses
+import gc
+import sys
+import warnings
+import weakref
+
+import numpy as np
+import pytest
+
+import tengen
+from tengen import Parameter, Tensor, amp, random, trace
+from tengen import functional as F
+from tengen import module as M
+from tengen.autodiff import GradManager
+from tengen.models import resnet18
+from tengen.optimizer import SGD
+
+X = Tensor(np.linspace(-1, 1, 24, dtype="float32").reshape(4, 6))
+SCALE = 2.0
+
+
+@dataclasses.dataclass
+class Config:
+    k: float = 2.0
+    unread: int = 0
+
+
+class Net(M.Module):
+    """A user's module."""
+
+    width = 2.0
+
+    def __init__(self):
+        super().__init__()
+        self.fc, self.k, self.parts = M.Linear(6, 6), 2.0, [M.Linear(6, 6), M.Linear(6, 6)]
+        self.flags = {"k": 2.0}
+        self.other = 0
+
+    def forward(self, x):
+        x = self.fc(x) * self.k * self.width * self.flags["k"]
+        for p in self.parts:
+            x = p(x)
+        return x if self.training else -x
+
+
+class Trainer:
+    """An object whose method is traced."""
+
+    def __init__(self):
+        self.k, self.net, self.steps = 2.0, M.Dropout(0.5), 0
+
+    @trace
+    def step(self, x):
+        return self.net(x) * self.k
+
+    def eager(self, x):
+        return self.net(x) * self.k
+
+
+def bytes_of(x):
+    if isinstance(x, (list, tuple)):
+        return [bytes_of(v) for v in x]
+    return x.numpy().tobytes(), x.shape, x.dtype.name
+
+
+def test_methods_of_objects():
+    a, b = Trainer(), Trainer()
+    for t in (a, b):
+        for k, p in ((2.0, 0.5), (3.0, 0.5), (3.0, 0.25), (2.0, 0.5)):
+            t.k, t.net.drop_prob = k, p
+            for _ in range(2):
+                random.seed(5)
+                got = bytes_of(t.step(X))
+                random.seed(5)
+                assert got == bytes_of(t.eager(X))
+                t.steps += 1  # nothing that the method reads
+        assert len(t.step.stats()) == 3
+
+
+def network():
+    random.seed(2)
+    return M.Sequential(M.Linear(6, 8), M.BatchNorm1d(8), M.ReLU(), M.Dropout(0.3), M.Linear(8, 3))
+
+
+def test_training_and_evaluation_in_turns():
+    def run(on):
+        net = network()
+        gm, opt = GradManager().attach(net.parameters()), SGD(net.parameters(), lr=0.1, momentum=0.9)
+        y = Tensor(np.array([0, 1, 2, 1], "int32"))
+
+        def step(x, y):
+            with gm:
+                loss = F.loss.cross_entropy(net(x), y)
+                gm.backward(loss)
+            opt.step().clear_grad()
+            return loss
+
+        def score(x):
+            return net(x)
+
+        if on:
+            step, score = trace(step), trace(score)
+        seen = []
+        for _ in range(4):
+            net.train()
+            seen += [bytes_of(step(X, y)) for _ in range(3)]
+            seen.append(bytes_of(score(X)))  # one traced function in both modes
+            net.eval()
+            seen += [bytes_of(score(X)) for _ in range(2)]
+        if on:
+            assert len(step.stats()) == 1 and len(score.stats()) == 2
+        return seen, [bytes_of(t) for t in net.tensors()]
+
+    assert run(True) == run(False)
+
+
+def test_a_learning_rate_is_no_guard():
+    net = M.Linear(6, 6)
+    gm, opt = GradManager().attach(net.parameters()), SGD(net.parameters(), lr=0.1)
+
+    @trace
+    def step(x):
+        with gm:
+            gm.backward((net(x) ** 2).mean())
+        opt.step().clear_grad()
+
+    step(X)
+    now = tengen.base.changes.changes.last
+    for lr in (0.2, 0.3):
+        opt.param_groups[0]["lr"] = lr
+        step(X)
+    assert len(step.stats()) == 1 and tengen.base.changes.changes.last is now
+
+
+def test_what_is_not_read_is_not_looked_at():
+    config, net = Config(), Net()
+    f = trace(lambda x: net(x) * config.k)
+    for i in range(4):
+        config.unread = net.other = i
+        f(X)
+    assert len(f.stats()) == 1
+
+
+def test_constants_notice_what_is_no_value():
+    net = Net()
+    f = trace(net, capture_as_const=True)
+    for mode in (True, False, True):
+        net.train(mode)
+        assert bytes_of(f(X)) == bytes_of(net(X))
+    assert len(f.stats()) == 2
+
+
+def test_open_extents():
+    net = network()
+    f = trace(net, dynamic_axes={0: "n"})
+    for _ in range(2):
+        for mode in (True, False):
+            net.train(mode)
+            for n in (2, 3):
+                state = net.state_dict()
+                random.seed(1)
+                got = bytes_of(f(X[:n]))
+                net.load_state_dict(state)
+                random.seed(1)
+                assert got == bytes_of(net(X[:n]))
+    assert len(f.stats()) == 2
+
+
+def test_functions_traced_inside_of_others():
+    net = network()
+    inner = trace(lambda x: net(x) * SCALE)
+    outer = trace(lambda x: inner(x) + 1)
+    for mode in (True, False, True):
+        net.train(mode)
+        state = net.state_dict()
+        random.seed(1)
+        got = bytes_of(outer(X))
+        net.load_state_dict(state)
+        random.seed(1)
+        assert got == bytes_of(net(X) * SCALE + 1)
+    assert len(outer.stats()) == 2
+
+
+def test_files_and_graphs_have_what_fits_now(tmp_path):
+    net = M.Sequential(M.Linear(6, 6), M.Dropout(0.5))
+    f = trace(net, example_input=X)
+    assert any("random" in n.op for n in f.graph.nodes)
+    net.eval()
+    assert not any("random" in n.op for n in f.graph.nodes)
+    net.train()
+    f(X)
+    net.eval()
+    f.dump(str(tmp_path / "a.tgn"))
+    assert bytes_of(tengen.load_graph(str(tmp_path / "a.tgn"))(X)) == bytes_of(net(X))
+    net[0].weight = Parameter(np.eye(6, dtype="float32"))
+    f.dump(str(tmp_path / "b.tgn"))  # recorded for it
+    assert bytes_of(tengen.load_graph(str(tmp_path / "b.tgn"))(X)) == bytes_of(net(X))
+    with amp.autocast(dtype="bfloat16"):
+        f(X)
+    net[1].drop_prob = 0.25
+    net.train()
+    with pytest.raises(tengen.base.errors.TraceError, match="call it once more"):
+        f.dump(str(tmp_path / "c.tgn"))
+
+
+# -- the cost when nothing changed ---------------------------------------------------------------------------------------------
+
+
+def test_a_repeated_step_calls_nothing_for_each_module():
+    def calls(net):
+        gm, opt = GradManager().attach(net.parameters()), SGD(net.parameters(), lr=0.1, momentum=0.9)
+
+        @trace
+        def step(x, y):
+            with gm:
+                loss = F.loss.cross_entropy(net(x), y)
+                gm.backward(loss)
+            opt.step().clear_grad()
+            return loss
+
+        x, y = Tensor(np.zeros((1, 3, 8, 8), "float32")), Tensor(np.zeros(1, "int32"))
+        before = tengen.base.changes.changes.last
+        for _ in range(3):
+            step(x, y)
+            last, before = before, tengen.base.changes.changes.last
+        assert last is before, "a step says that something changed"
+        [known] = step._known.values()
+        hold = known.recording.read.hold
+        return events(hold), called(lambda: step(x, y)), len(known.recording.read._quick.__closure__)
+
+    def events(f):
+        seen = []
+        sys.setprofile(lambda frame, event, arg: seen.append(event))
+        try:
+            f()
+        finally:
+            sys.setprofile(None)
+        return {e: seen.count(e) for e in ("call", "c_call")}
+
+    def called(f):
+        seen = set()
+        sys.setprofile(lambda frame, event, arg: seen.add(frame.f_code.co_filename) if event == "call" else None)
+        try:
+            f()
+        finally:
+            sys.setprofile(None)
+        return {file.partition("/tengen/")[2] for file in seen} - {""}
+
+    small = M.Sequential(M.Conv2d(3, 4, 3, padding=1), M.BatchNorm2d(4), M.AvgPool2d(8), M.Flatten(), M.Linear(4, 2))
+    few, step_of_few, bound = calls(small)
+    many, step_of_many, as_many = calls(resnet18(width=8, num_classes=10))
+    assert few == many == {"call": 2, "c_call": 1}, "`hold`, the comparison that it keeps, and setprofile"
+    assert bound == as_many <= 20
+    assert step_of_few == step_of_many and not any(f.startswith(("module", "optimizer", "models")) for f in step_of_many), step_of_many
+    assert "jit/guards.py" in step_of_many and "jit/reach.py" not in step_of_many
+
+
+# -- how many, and for how long --------------------------------------------------------------------------------------------------
+
+
+def test_what_changes_in_every_call_is_told_once():
+    config = Config()
+    f = trace(lambda x: x * config.k)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        for i in range(40):
+            config.k = float(i)
+            assert bytes_of(f(X)) == bytes_of(X * float(i))
+    [w] = found
+    assert "32 times" in str(w.message) and "config.k" in str(w.message) and "Tensor" in str(w.message)
+    assert w.filename == __file__ and len(f.stats()) <= 32
+
+
+def test_a_parameter_that_is_replaced_in_every_call_is_told_once():
+    net = M.Linear(6, 6)
+    f = trace(net)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        for i in range(40):
+            net.weight = Parameter(np.full((6, 6), i, "float32"))
+            assert bytes_of(f(X)) == bytes_of(net(X))
+    [w] = found
+    assert "32 times" in str(w.message) and "weight" in str(w.message) and len(f.stats()) <= 2
+
+
+def test_a_parameter_that_was_replaced_is_let_go():
+    net = M.Sequential(M.Linear(6, 6), M.ReLU())
+    f = trace(net)
+    f(X), f(X[:2])
+    old = weakref.ref(net[0].weight)
+    layer = weakref.ref(net[1])
+    net[0].weight = Parameter(np.eye(6, dtype="float32"))
+    net[1] = M.Sigmoid()
+    assert bytes_of(f(X)) == bytes_of(net(X))
+    gc.collect()
+    assert old() is None and layer() is None
+    f(X[:3])
+    assert [s.partition("[")[2][:-1] for s in f.stats()] == ["<arg0: f32[4,6]>", "<arg0: f32[3,6]>"], "the old ones are gone"
