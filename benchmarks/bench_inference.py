@@ -47,5 +47,5 @@ def cells(quick: bool) -> list[Cell]:
 
 
 if __name__ == "__main__":
-    args = compare.arguments("inference", 10.0)
+    args = compare.arguments("inference", 20.0)
     compare.main("inference", "Inference of whole networks, float32", cells(args.quick), args=args)

@@ -27,6 +27,7 @@ import os
 import platform
 import re
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -48,7 +49,6 @@ BATCH_S = 0.02  # of a contender in a round, at least
 WARM_CALLS, WARM_S = 30, 0.08  # every contender warms up for so many calls and so long, whichever takes longer; --quick: one call
 PAUSE_S = 0.002  # between contenders, at least
 REST_S = 2.0  # at most
-BUSY = 0.25  # of a processor: fewer threads than this are at rest
 
 
 @dataclass
@@ -192,14 +192,20 @@ def calls_per_batch(call: Callable, target_s: float, quick: bool) -> tuple[int, 
 def rest() -> float:
     """Waits until no thread of this process computes any more; the seconds that took. Idle workers spin, as every library has it by
     default: Tengen's for 100 us, onnxruntime's for up to a second. The next contender is not to share the processors with them."""
-    start = now = time.perf_counter()
-    busy = True
-    while busy and now - start < REST_S:
-        before, since = time.process_time(), now
+    start = time.perf_counter()
+    time.sleep(PAUSE_S)
+    while _others_run() and time.perf_counter() - start < REST_S:
         time.sleep(PAUSE_S)
-        now = time.perf_counter()
-        busy = time.process_time() - before > BUSY * (now - since)
-    return now - start
+    return time.perf_counter() - start
+
+
+def _others_run() -> bool:
+    """Whether another thread of this process runs, or waits for a processor."""
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # it has ended
+            if int(task.name) != threading.get_native_id() and (task / "stat").read_text().rpartition(")")[2].split()[0] == "R":
+                return True
+    return False
 
 
 def run_rounds(case: Case, args: argparse.Namespace) -> tuple[dict[str, list[float]], list[float]]:

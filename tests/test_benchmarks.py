@@ -24,6 +24,24 @@ assert set(times) == set(who) and all(len(t) == 1 for t in times.values())
 print(*(calls[w] for w in who), len(blocks))
 """
 
+REST = """
+import hashlib, sys, threading, time
+sys.path.insert(0, sys.argv[1])
+import compare
+compare.REST_S = 60.0
+worker = threading.Thread(target=hashlib.pbkdf2_hmac, args=("sha256", b"a", b"b", 1_000_000))
+worker.start()  # it computes without Python's lock
+time.sleep(0.05)
+compare.rest()
+worker.join(0.05)
+assert not worker.is_alive()
+"""
+
+
+def test_the_next_turn_begins_when_no_thread_computes():
+    done = subprocess.run([sys.executable, "-c", REST, str(FOLDER)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
 
 def test_every_contender_warms_up_alike():
     done = subprocess.run([sys.executable, "-c", WARM_UP, str(FOLDER)], capture_output=True, text=True)
