@@ -98,6 +98,13 @@ def test_axes_with_few_elements(name):
                 agrees(lambda x, a=axis, k=keep, f=f: f(x, axis=a, keepdims=k), expected, shape)
 
 
+def test_several_reductions_over_nothing_become_one_kernel():
+    f = lambda p, q: (F.any(p > 3.0), F.any(q > 3.0), F.sum(p), F.max(q, axis=0, keepdims=True))
+    run = trace(f)
+    for p, q in ((1.0, 2.0), (1.0, 4.0), (5.0, 2.0), (5.0, 6.0)):
+        assert [y.item() for y in run(Tensor(p), Tensor(q))] == [p > 3, q > 3, p, q]
+
+
 @pytest.mark.parametrize("name", ARG)
 def test_positions(name):
     f, want = ARG[name]

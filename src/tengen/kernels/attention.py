@@ -19,7 +19,7 @@ from tengen.kernels.attention_tiles import GROUP, ROWS, Block, Rows, Tiles, choo
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.reduce import reduce
-from tengen.kernels.source import Elementwise, Leaf
+from tengen.kernels.source import Elementwise, Leaf, Literal
 from tengen.loops.builder import Variable
 from tengen.loops.lang import LANES, Expr, Index, as_int, call, cast, const, equal, minimum, select, splat
 
@@ -50,6 +50,9 @@ def attention(
     if any(as_int(d) == 0 for d in lse.shape):
         return
     dt = out.dtype.compute
+    if as_int(v.shape[-1]) == 0:  # the log-sum-exp alone, beside one feature that nobody reads
+        v, out = lo.temp(v.dtype, (*v.shape[:-1], 1)), lo.temp(out.dtype, (*out.shape[:-1], 1))
+        pointwise(lo, [Literal(0, v.dtype)], [v], f"{name}_zero")
     z = choose(lo, name, q, k, _features(q, v), dt.size)
     t = Tiles(lo, name, q.shape[:-2], q.shape[-2], z, dt, mask, offset, False)
     w = _Forward(t, t.turned("queries", q), t.rows("keys", k), t.rows("values", v), scale)

@@ -11,6 +11,7 @@ from tengen.base.dtype import bool_, promote
 from tengen.base.errors import DTypeError, ShapeError, Undecided
 from tengen.ir.types import TensorType
 from tengen.kernels.axes import memory_order
+from tengen.loops.lang import as_int
 from tengen.ops.attributes import Causal
 from tengen.ops.contract import in_dtype, matmul
 from tengen.ops.define import Case, broadcast_shapes, check_floats, check_shape, composite, lookup, primitive, same_axes
@@ -130,7 +131,8 @@ def _(g, query, key, value, mask, *, out, scale, causal):
     y, lse = out
     if g is None:
         g = lookup("zeros_like")(y)
-    dq, dk, dv = attention_grad(g, from_lse, query, key, value, mask, y, lse, scale, causal)
+    empty = 0 in (as_int(query.shape[-1]), as_int(value.shape[-1]))  # no features, of which tiles could be made
+    dq, dk, dv = (attention_grad_of_scores if empty else attention_grad)(g, from_lse, query, key, value, mask, y, lse, scale, causal)
     if mask is None or mask.dtype is bool_:
         return dq, dk, dv, None
     return dq, dk, dv, lambda: attention_mask_grad(g, from_lse, query, key, value, mask, y, lse, scale, causal)

@@ -190,7 +190,7 @@ def _lower_fused(lo: Lowering, body: Graph, ins: Sequence[Array | None], outs: S
     for m in body.nodes:
         op = lookup(m.op)
         sources = [None if v is None else env[v] for v in m.inputs]
-        if "reduced" in op.rules and m is last and not several:
+        if "reduced" in op.rules and m is last and len(body.outputs) == 1:
             return op.rules["lower"](lo, sources, list(outs), **m.attrs)
         rule = op.rules["reduced"] if "reduced" in op.rules else op.rules["source"]
         env[m.outputs[0]] = rule(sources, m.outputs[0].type, **m.attrs)
