@@ -322,6 +322,19 @@ def change(r: random.Random, g: dict) -> str:
     return f"{path} = {_at(g, path)!r}"
 
 
+def alone(r: random.Random, g: dict) -> dict:
+    """A graph of one node of another, whose operands are inputs: each may have any type by itself."""
+    types = [row[1] for row in g["inputs"] + g["constants"] + g["states"]]
+    for n in g["nodes"]:
+        types += [row[1] for row in n["outputs"]]
+    n = r.choice(g["nodes"])
+    inputs = [[f"x{i}", types[v]] for i, v in enumerate(n["inputs"]) if v is not None]
+    at = iter(range(len(inputs)))
+    node = {**n, "inputs": [None if v is None else next(at) for v in n["inputs"]]}
+    outputs = [[f"y{i}", len(inputs) + i] for i in range(len(n["outputs"]))]
+    return {**g, "inputs": inputs, "constants": [], "states": [], "nodes": [node], "outputs": outputs, "checks": []}
+
+
 def repaired(text: str) -> str:
     """The graph with attributes in canonical form and types as the rules derive them, as far as they do."""
     g = from_json(text)
@@ -340,6 +353,10 @@ def repaired(text: str) -> str:
 def mutated(r: random.Random, data: bytes, schedules: dict[str, str]) -> tuple[bytes, str]:
     """A file that is like a good one, and what is different."""
     header, graph, rest = parts(data)
+    if graph["graph"]["nodes"] and r.random() < 0.5:
+        graph["graph"], rest = alone(r, graph["graph"]), b""
+        header = {"__metadata__": header["__metadata__"]}
+        schedules = {}
     told = [change(r, graph["graph"]) for _ in range(r.choice([1, 1, 1, 2, 3]))]
     text = json.dumps(graph)
     if r.random() < 0.75:

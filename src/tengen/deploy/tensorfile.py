@@ -125,12 +125,13 @@ def read_tensors(file: File) -> TensorFile:
 
     Errors: FileFormatError for any file that is not exactly such a file; OSError where it cannot be read.
     """
+    memory: mmap.mmap | bytes
     if is_open(file, "read"):
         memory = _content(file)
     else:
         with open_regular(file) as fd:  # type: ignore[arg-type]
             try:
-                memory: mmap.mmap | bytes = mapped.map_file(fd)
+                memory = mapped.map_file(fd)
             except ValueError:  # an empty file
                 memory = b""
             except OSError as e:
