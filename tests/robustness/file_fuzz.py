@@ -64,8 +64,8 @@ EDGES = (
 )
 EXTENTS = ("0", "1", "2", "3", "17", "N", "N * 2", "N - 3", "N // 2", "N * 1152921504606846976", "N * 2305843009213693952", "M")
 HOW = ["input type"] * 2 + ["attribute"] * 3 + ["operand"] * 2 + ["op", "output type", "delete", "twice", "result", "leaf"]
-# Ops whose rules are still being completed: what they let through may die at run. To be emptied.
-UNFINISHED: frozenset[str] = frozenset()
+# Ops whose rules are being completed: what they let through may die, or raise anything, at run. To be emptied.
+UNFINISHED = frozenset({"attention_grad", "lstm_grad", "index", "index_put", "k_first"})
 
 
 # ---- seeds
@@ -163,7 +163,7 @@ def _networks():
         return loss
 
     tokens = Tensor(np.arange(12, dtype="int32").reshape(3, 4) % 11)
-    images = Tensor(np.ones((6, 8, 48, 48), "float32"))  # more than stays in cache lies between its convolutions
+    images = Tensor(np.ones((6, 8, 96, 96), "float32"))  # more than stays in cache lies between its convolutions
     convs = M.Sequential(M.Conv2d(8, 32, 3, padding=1), M.ReLU(), M.Conv2d(32, 32, 3, padding=1), M.ReLU(), M.Conv2d(32, 8, 1))
     plain = lambda f: trace(f)
     opened = lambda f: trace(f, dynamic_axes=batch)
@@ -188,12 +188,12 @@ def make_seeds(folder: Path, of_each: int = 5) -> list[str]:
     samples, missing = list(_samples()), []
     groups = [samples[i : i + of_each] for i in range(0, len(samples), of_each)]
     for number, group in enumerate(groups):
-        for part in [group, *([one] for one in group)]:
+        for i, part in enumerate([group, *([one] for one in group)]):
             f, xs = _of_samples(part)
             try:
                 t = trace(f)
                 t(*xs)
-                t.dump(folder / f"samples{number:03}.tgn")
+                t.dump(folder / f"samples{number:03}_{i}.tgn")
             except Exception as e:
                 if len(part) == 1:
                     missing.append(f"{part[0][0].name}: {type(e).__name__}: {str(e)[:100]}")
@@ -357,7 +357,12 @@ def mutated(r: random.Random, data: bytes, schedules: dict[str, str]) -> tuple[b
         graph["graph"], rest = alone(r, graph["graph"]), b""
         header = {"__metadata__": header["__metadata__"]}
         schedules = {}
-    told = [change(r, graph["graph"]) for _ in range(r.choice([1, 1, 1, 2, 3]))]
+    told = []
+    for _ in range(r.choice([1, 1, 1, 2, 3])):
+        try:
+            told.append(change(r, graph["graph"]))
+        except (TypeError, ValueError, LookupError):  # an earlier change has left no graph to change
+            break
     text = json.dumps(graph)
     if r.random() < 0.75:
         try:
