@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tengen import load_graph
+from tengen.base.config import config
 from tengen.ops.define import REGISTRY
 
 SCRIPT = Path(__file__).resolve().parent / "calls_by_chance.py"
@@ -39,12 +40,15 @@ CASES = 240  # a longer hunt: python tests/robustness/test_fuzz.py first last
 def fuzz_files(folder, first, last):
     """(case, what became of it) for each; a case that ends the process says how."""
     while first < last:
-        command = [sys.executable, "-W", "ignore", str(FILES), str(folder), str(first), str(last)]
+        here = min(first + 120, last)
+        command = [sys.executable, "-W", "ignore", str(FILES), str(folder), str(first), str(here)]
         p = subprocess.run(command, capture_output=True, text=True)
         lines = p.stdout.splitlines()
         yield from zip(lines[::2], lines[1::2])
         if p.returncode == 0:
-            return
+            first = here
+            continue
+        assert p.returncode != 1, f"the fuzzer itself failed: {p.stderr[-2000:]}"
         yield lines[-1], f"  BAD ended the process ({p.returncode}): {p.stderr[-1500:]}"
         first = int(lines[-1].split()[0]) + 1
 
@@ -67,11 +71,11 @@ def test_seeds_hold_every_op(seeds):
     assert {"lstm_grad", "attention_grad"} <= held
     loaded = [load_graph(f) for f in seeds.glob("net_*.tgn")]
     assert any(m.extents for m in loaded) and any(m.graph.states for m in loaded) and any(m.graph.checks for m in loaded)
-    m = load_graph(seeds / "net_images.tgn")
-    m(np.ones(m.inputs[0].shape, "float32"))
-    assert " phi i64 [0, " in m._executable.program.text or m._executable.program.text == "", (
-        "no loop of a program is in the seeds"
-    )
+    for name in ("images", "words"):
+        m = load_graph(seeds / f"net_{name}.tgn")
+        with config.scope(cache=False):  # a kept program has no text
+            m(*(np.ones(p.shape, p.dtype.numpy) for p in m.inputs))
+        assert "%step.p = " in m._executable.program.text, f"{name} has no loop of a program"
 
 
 def test_files_by_chance(seeds):

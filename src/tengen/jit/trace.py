@@ -486,9 +486,9 @@ class trace:
         writes stay states, with their values of now. Gradients that it would set are left out.
 
         Args:
-            file: a path. arg_names: a name for each tensor argument, in order (default: arg0, arg1, ...). output_names: for
-            each tensor of the result (default: a dict's keys, else output0, ...). MegEngine's other options are taken and
-            ignored.
+            file: a path, or a file that is open for writing bytes.
+            arg_names: a name for each tensor argument, in order (default: arg0, arg1, ...). output_names: for each tensor of the
+            result (default: a dict's keys, else output0, ...). MegEngine's other options are taken and ignored.
 
         Returns: what was written: `n_nodes`, `bytes`, `inputs`, `outputs`.
 
