@@ -52,7 +52,7 @@ class Compiled:
         for i, count in k.vector_loop(0, n):
             k.store(y, i, call(name, k.load(x, i, lanes=16, count=count)), count=count)
         target = Target.host()
-        self._code = load_object(compile_object(emit_module([k.build()], target), target))
+        self._code = load_object(compile_object(emit_module([k.build()], target), target), target)
         args = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
         self._f = ctypes.CFUNCTYPE(None, *args)(self._code.address("f"))
 

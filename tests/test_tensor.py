@@ -221,7 +221,7 @@ def test_dlpack_memory_lives_as_long_as_it_is_used():
 
 
 def test_dlpack_with_torch():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: memory is not shared with it here (with NumPy it is)")
     x = Tensor([[1.0, 2.0], [3.0, 4.0]])
     t = torch.from_dlpack(x)
     assert t.tolist() == x.tolist() and t.data_ptr() == x.numpy().__array_interface__["data"][0]

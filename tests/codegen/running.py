@@ -18,7 +18,7 @@ SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_in
 def load(kernels: Sequence[Kernel], target: Target | None = None, level: int = 1) -> Loaded:
     """Kernels compiled for a target that this machine can run."""
     target = target or Target.host()
-    return load_object(compile_object(emit_module(kernels, target), target, level))
+    return load_object(compile_object(emit_module(kernels, target), target, level), target)
 
 
 def call(loaded: Loaded, kernel: Kernel, arrays: Sequence[np.ndarray], ints: Sequence[int] = (), begin: int = 0, end: int = 1):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
 import subprocess
 import sys
 
 import numpy as np
-import pytest
+from needs import QEMU, needs
 from running import same
 from test_access import INDEX, gather_kernel, values
 from test_dot2 import kernel as dots
@@ -20,8 +18,6 @@ from tengen.codegen.llvm import emit_module
 from tengen.codegen.target import Target
 from tengen.loops.interp import interpret
 from tengen.runtime.compile import compile_object
-
-QEMU = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
 
 # Without a C library, so that none has to be built: it reads everything, runs the kernels in place, and writes everything.
 MAIN = """
@@ -75,7 +71,7 @@ def run_emulated(folder, kernels, arrays, ints) -> list[list[np.ndarray]]:
     return [[np.frombuffer(out, x.dtype, len(x), at) for at, x in row] for row in places]
 
 
-@pytest.mark.skipif(not QEMU or not importlib.util.find_spec("ziglang"), reason="needs qemu-user and ziglang")
+@needs("qemu", "ziglang")
 def test_the_same_bits_on_arm(tmp_path):
     kernels, arrays, ints, expected = [], [], [], []
 

@@ -169,7 +169,7 @@ CHILD = textwrap.dedent("""
     from tengen.runtime import cache, compile as compiler
     for n in range(20):
         ir = f"define i64 @f() {{\\n  ret i64 {n}\\n}}\\n"
-        f = compiler.load_object(cache.compiled(ir, Target.host())).address("f")
+        f = compiler.load_object(cache.compiled(ir, Target.host()), Target.host()).address("f")
         assert f
     print(compiler.compilations)
 """)
@@ -194,7 +194,7 @@ def test_errors_name_the_function():
         compiler.compile_object(good + bad + good.replace("good", "other"), Target.host())
     for junk in (b"", b"\x7fELF\x02\x01", b"MZ" * 100):
         with pytest.raises(CompileError, match="not an object"):
-            compiler.load_object(junk)
+            compiler.load_object(junk, Target.host())
 
 
 def test_symbols_of_others():
@@ -206,10 +206,10 @@ def test_symbols_of_others():
     )
     data = compiler.compile_object(ir, Target.host())
     with pytest.raises(CompileError, match="tengen_test_symbol"):
-        compiler.load_object(data)
+        compiler.load_object(data, Target.host())
     twice = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda x: 2 * x)
     compiler.add_symbols({"tengen_test_symbol": ctypes.cast(twice, ctypes.c_void_p).value})
-    loaded = compiler.load_object(data)
+    loaded = compiler.load_object(data, Target.host())
     assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(loaded.address("f"))(21) == 42
     with pytest.raises(KeyError, match="nothing"):
         loaded.address("nothing")
@@ -225,6 +225,6 @@ def test_libc_is_known():
     )
     python = ctypes.cast(ctypes.pythonapi.PyLong_FromLong, ctypes.c_void_p).value
     compiler.add_symbols({"PyLong_FromLong": python})
-    loaded = compiler.load_object(compiler.compile_object(ir, Target.host()))
+    loaded = compiler.load_object(compiler.compile_object(ir, Target.host()), Target.host())
     assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)(loaded.address("f"))(b"seven..") == 7
     assert ctypes.c_void_p.from_address(loaded.address("q")).value == python

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from running import call, load, same
@@ -263,3 +268,43 @@ def test_math_functions_are_expanded():
     a = np.linspace(-3, 3, 16, dtype=np.float32)
     got = both(k.build(), [a, np.zeros(16, np.float32)])[1]
     assert np.allclose(got, 2 * np.cosh(a.astype(np.float64)), rtol=1e-6)
+
+
+def test_code_that_this_processor_cannot_run_is_refused():
+    """With an error, where its first foreign instruction would end the process: by whoever loads it, and by TENGEN_TARGET."""
+    other = Target.named("aarch64" if Target.host().arch == "x86_64" else "x86-64")
+    with pytest.raises(CompileError, match=f"code for {other.name} cannot run here: this processor is {Target.host().arch}"):
+        load([saxpy("f")], other)
+    if Target.host().arch != "x86_64":
+        return
+    wide = """
+import sys
+sys.path.insert(0, FOLDER)
+from test_control import saxpy
+from running import load
+from tengen.base.errors import CompileError
+from tengen.codegen.target import Target
+assert Target.machine() == Target.host() and not Target.host().has("avx512f") and Target.host().vector_bytes == 32
+try:
+    load([saxpy("f")], Target.named("x86-64-v4"))
+except CompileError as e:
+    print(e)
+load([saxpy("f")], Target.named("x86-64-v3"))
+"""
+    here = repr(str(Path(__file__).parent))
+
+    def run(text, **env):
+        command = [sys.executable, "-c", text.replace("FOLDER", here)]
+        return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True)
+
+    env = {"TENGEN_PROCESSOR": "x86-64-v3", "TENGEN_TARGET": "native"}
+    done = run(wide, **env)
+    assert done.returncode == 0 and "code for x86-64-v4 cannot run here: this processor has no avx512f, avx512bw" in done.stdout, done
+    host = "from tengen.codegen.target import Target; Target.host()"
+    for more, told in (
+        ({"TENGEN_TARGET": "x86-64-v4"}, "TENGEN_TARGET=x86-64-v4: this processor has no avx512f"),
+        ({"TENGEN_PROCESSOR": "aarch64"}, "this processor has less than TENGEN_PROCESSOR=aarch64"),
+        ({"TENGEN_PROCESSOR": "vax"}, "unknown TENGEN_PROCESSOR=vax"),
+    ):
+        done = run(host, **env | more)
+        assert done.returncode == 1 and told in done.stderr

@@ -16,6 +16,7 @@ import models
 import numpy as np
 import pytest
 from models import same
+from needs import needs, on_targets
 
 import tengen
 import tengen.functional as F
@@ -30,9 +31,6 @@ from tengen.deploy.verify import differing, random_inputs, verify
 from tengen.runtime.compile import elf_symbols, load_object
 
 HOST = Target.host()
-ZIG = pytest.mark.skipif(importlib.util.find_spec("ziglang") is None, reason="the wheel ziglang is not installed")
-QEMU = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
-X86 = [t for t in ("x86-64", "x86-64-v4") if HOST.arch == "x86_64" and (t == "x86-64" or HOST.has("avx512vl"))]
 
 
 class Net(M.Module):
@@ -73,7 +71,7 @@ class InProcess:
 
     def __init__(self, artifact):
         self.a = artifact
-        self.code = load_object(Path(artifact.files[0]).read_bytes())
+        self.code = load_object(Path(artifact.files[0]).read_bytes(), Target.named(artifact.target))
         self.blob = np.fromfile(artifact.files[2], np.uint8)
         self.weights = self.aligned(max(len(self.blob), 1))
         self.weights[: len(self.blob)] = self.blob
@@ -98,7 +96,7 @@ class InProcess:
         return outs
 
 
-@pytest.mark.parametrize("target", [*X86, "native"])
+@pytest.mark.parametrize("target", on_targets("x86-64", "x86-64-v4", "native"))
 def test_same_bits_in_process(net, target, tmp_path):
     m, x, path = net
     a = deploy.compile_model(path, target, tmp_path, "net")
@@ -107,7 +105,7 @@ def test_same_bits_in_process(net, target, tmp_path):
         assert not differing(g, dense(want)).any(), p
 
 
-@ZIG
+@needs("ziglang")
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("target", ["x86-64", "x86-64-v4", "aarch64"])
 def test_same_bits_linked(net, target, threads, tmp_path):
@@ -260,7 +258,7 @@ def test_verify_sees_what_is_wrong(net, tmp_path, monkeypatch):
         verify(m, tmp_path)
 
 
-@ZIG
+@needs("ziglang")
 def test_verify_counts_what_differs(net, tmp_path):
     m, _, path = net
     graph = m.graph.copy()

@@ -23,7 +23,7 @@ class Compiled:
         program = build(lo, ids, outs, "test")
         data = compile_object(program.text, lo.target)
         self.code_bytes, self.program = len(data), program
-        self._loaded = load_object(data)
+        self._loaded = load_object(data, lo.target)
         numbers = [(values or {})[v] for v in lo.ints]
         ints = program.integers(numbers)
         self._arena = np.full((program.arena_bytes(numbers) + ALIGN) // 4 + 1, np.nan, np.float32)

@@ -56,7 +56,8 @@ def test_the_transforms_of_one_axis_make_a_correlation(outputs):
     d, g = (rng.integers(-4, 5, n).astype(float) for n in (t.points, 3))
     v, u = ([float(evaluate(e, {})) for e in f([const(x, float32) for x in xs])] for f, xs in ((t.image, d), (t.weight, g)))
     y = [float(evaluate(e, {})) for e in t.result([const(a * b, float32) for a, b in zip(v, u)])]
-    np.testing.assert_allclose(y, np.correlate(d, g, "valid"), atol=1e-4)
+    # Sums of at most six products of a transformed value (at most 60) and a filter's (at most 12), rounded some eight times.
+    np.testing.assert_allclose(y, np.correlate(d, g, "valid"), rtol=0, atol=8 * 2.0**-24 * 60 * 12)
 
 
 @pytest.mark.parametrize("outputs", [2, 4])

@@ -276,7 +276,7 @@ def test_machine_code_gives_the_bits_of_the_interpreter():
                 xs = [k.load(v, i, lanes=LANES, count=count) for v in (a, b)][: f.operands]
                 k.store(out, i, call(name, *xs), count=count)
             kernels.append(k.build())
-        code = load_object(compile_object(emit_module(kernels, Target.host()), Target.host()))
+        code = load_object(compile_object(emit_module(kernels, Target.host()), Target.host()), Target.host())
         for name, f in FUNCTIONS.items():
             got = np.empty_like(x)
             buffers = (ctypes.c_void_p * 3)(x.ctypes.data, y.ctypes.data, got.ctypes.data)

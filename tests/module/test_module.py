@@ -85,14 +85,17 @@ def test_batch_norm_keeps_ninety_percent():
     x = np.random.default_rng(0).normal(2, 3, (4, 2, 3, 3)).astype(np.float32)
     bn = M.BatchNorm2d(2, momentum=0.5)
     y = bn(Tensor(x)).numpy()
-    np.testing.assert_allclose(y.mean((0, 2, 3)), [0, 0], atol=1e-5)
-    np.testing.assert_allclose(y.var((0, 2, 3)), [1, 1], rtol=1e-4)
-    np.testing.assert_allclose(bn.running_var.numpy().ravel(), 0.5 + 0.5 * x.var((0, 2, 3), ddof=1), rtol=1e-5)
+    wide = x.astype(np.float64)
+    mean, var = (f((0, 2, 3), keepdims=True) for f in (wide.mean, wide.var))
+    close = {"rtol": 0, "atol": 8 * 2.0**-24 * 4}  # some eight roundings of numbers below 4
+    np.testing.assert_allclose(y, (wide - mean) / np.sqrt(var + 1e-5), **close)
+    want = 0.5 + 0.5 * wide.var((0, 2, 3), ddof=1)
+    np.testing.assert_allclose(bn.running_var.numpy().ravel(), want, rtol=8 * 2.0**-24)
     bn.eval()
     before = bn.running_mean.tolist()
     got = bn(Tensor(x)).numpy()
-    m, v = bn.running_mean.numpy(), bn.running_var.numpy()
-    np.testing.assert_allclose(got, (x - m) / np.sqrt(v + 1e-5), rtol=1e-4, atol=1e-5)
+    m, v = (t.numpy().astype(np.float64) for t in (bn.running_mean, bn.running_var))
+    np.testing.assert_allclose(got, (wide - m) / np.sqrt(v + 1e-5), **close)
     assert bn.running_mean.tolist() == before
     with pytest.raises(ValueError, match="takes a tensor of 4 axes"):
         bn(Tensor([[1.0, 2.0]]))

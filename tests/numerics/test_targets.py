@@ -3,10 +3,8 @@ processor."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import random
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from child import results
+from needs import QEMU, needs, on_targets
 from programs import draw
 from ways import Lowered, agree, eager, together, traced
 
@@ -23,7 +22,6 @@ from tengen.runtime.compile import compile_object
 from tengen.runtime.program import build
 
 HERE = Path(__file__).resolve().parent
-QEMU = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
 SEEDS = range(40, 60)
 
 
@@ -32,11 +30,8 @@ def mine():
     return results(SEEDS)
 
 
-@pytest.mark.parametrize("name", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("name", on_targets())
 def test_whole_processes(name, mine, tmp_path):
-    host = Target.host()
-    if host.arch != "x86_64" or (name == "x86-64-v4" and not host.has("avx512vl")):
-        pytest.skip(f"this processor does not run {name}")
     out = tmp_path / "out.npz"
     env = {**os.environ, "TENGEN_TARGET": name}
     subprocess.run([sys.executable, str(HERE / "child.py"), str(out), *map(str, SEEDS)], env=env, check=True)
@@ -99,7 +94,7 @@ def run_emulated(folder: Path, lo, memory: dict) -> None:
         a[...] = np.frombuffer(out, a.dtype, a.size, at)
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("ziglang"), reason="needs ziglang")
+@needs("ziglang")
 @pytest.mark.parametrize("target", ["x86-64", "aarch64"])
 def test_compiled_artifacts(target, tmp_path):
     """A dumped model as an object file and a C program gives the bits of the eager run."""
@@ -115,7 +110,7 @@ def test_compiled_artifacts(target, tmp_path):
         agree(f"{target} artifact of {p}", got, want)
 
 
-@pytest.mark.skipif(not QEMU or not importlib.util.find_spec("ziglang"), reason="needs qemu-user and ziglang")
+@needs("qemu", "ziglang")
 def test_programs_on_arm(tmp_path):
     target = Target.named("aarch64")
     parts, wanted = [], []

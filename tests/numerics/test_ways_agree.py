@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from needs import on_targets
 from programs import Chance, draw
 from ways import Lowered, agree, eager, threads, traced
 
@@ -17,8 +18,6 @@ from tengen.codegen.target import Target
 from tengen.ops.define import REGISTRY
 
 CALM = {"deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
-HOST = Target.host()
-V4 = HOST.has("avx512vl")
 seeds = st.integers(0, 1 << 20)
 
 
@@ -62,15 +61,13 @@ def test_batch_split(seed):
             agree(f"rows {begin}:{end} of {p}", eager(p.call, part), [w[begin:end] for w in want])
 
 
+@pytest.mark.parametrize("name", on_targets())
 @settings(max_examples=15, **CALM)
-@given(seeds)
-def test_instruction_sets(seed):
-    if HOST.arch != "x86_64":
-        pytest.skip("needs an x86-64 processor")
+@given(seed=seeds)
+def test_instruction_sets(seed, name):
     p = program(seed)
     t, want = traced(p.call, p.inputs)
-    for name in ["x86-64-v3"] + ["x86-64-v4"] * V4:
-        agree(f"{name} {p}", Lowered(t.graph, p.inputs, Target.named(name)).compiled(), want)
+    agree(f"{name} {p}", Lowered(t.graph, p.inputs, Target.named(name)).compiled(), want)
 
 
 @settings(max_examples=10, **CALM)

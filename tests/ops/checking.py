@@ -14,7 +14,10 @@ from tengen.ops.define import REGISTRY
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 INTEGERS = ("int32", "int64", "uint8", "int8")
-EPS = {"float64": 1e-12, "float32": 3e-6, "float16": 2e-3, "bfloat16": 2e-2}
+# Relative, of the largest result of a case. float32: 50 roundings to 2^-24, as many as sums of some hundred terms after a few steps
+# leave. float16 and bfloat16: 4 or 5 roundings to 2^-11 and 2^-8, of what is stored between a composite's ops. float64: rounding is
+# 1e-16, and references in float64 lose some digits of their own where they cancel.
+EPS = {"float64": 1e-12, "float32": 50 * 2.0**-24, "float16": 4 * 2.0**-11, "bfloat16": 5 * 2.0**-8}
 
 
 def samples(case):

@@ -9,13 +9,17 @@ from __future__ import annotations
 import random
 import signal
 import sys
+from pathlib import Path
 
 import numpy as np
 
-from tengen import Tensor
-from tengen.base.dtype import ALL, dtype
-from tengen.base.errors import TengenError
-from tengen.ops.define import REGISTRY, Op
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+from bounds import beyond, conditions, roundoff  # noqa: E402
+
+from tengen import Tensor  # noqa: E402
+from tengen.base.dtype import ALL, dtype  # noqa: E402
+from tengen.base.errors import TengenError  # noqa: E402
+from tengen.ops.define import REGISTRY, Op  # noqa: E402
 
 PATIENCE = 20
 EXPECTED = (TengenError, ValueError, TypeError, IndexError, OverflowError, MemoryError)
@@ -93,27 +97,42 @@ def described(op: Op, arrays: list, attrs: dict) -> str:
     return f"{op.name}({', '.join('None' if a is None else f'{a.dtype}{list(a.shape)}' for a in arrays)}; {attrs})"
 
 
+# How many roundings of a result's size explain what an op may be off by (`bounds.py`): elementwise functions are within 3 units
+# in the last place, and twice that where they are composed; sums of n terms, in chunks of 256 or 16 lanes, are off like a random
+# walk of at most 4 sqrt(n) roundings, and calls here sum at most some hundred terms; Winograd's transforms lose another factor of 8.
+ROUNDINGS = 64
+STEPS = ("floor_div", "mod")  # quotients that rounding takes to the next integer, in float64 elsewhere than in float32
+
+
+def _several(x) -> tuple:
+    return tuple(x) if isinstance(x, (tuple, list)) else (x,)
+
+
 def differs(op: Op, arrays: list, attrs: dict, out) -> str | None:
-    """What is wrong with a result, by the op's independent reference; None where nothing is, or nothing is known."""
+    """What is wrong with a result, by the op's independent reference; None where nothing is, or nothing is known. Every element
+    counts; integers and truth values are exact."""
     plain = all(a is not None and a.dtype in (np.float32, np.float64) and np.isfinite(a).all() for a in arrays)
     if "reference" not in op.rules or not plain or op.variadic or op.name.startswith(("random", "flatten")):
         return None
+    meaning = lambda *xs: tuple(map(np.asarray, _several(op.rules["reference"](*xs, **attrs))))
+    wide = [a.astype(np.float64) for a in arrays]
     with np.errstate(all="ignore"):
         try:
-            wants = op.rules["reference"](*(a.astype(np.float64) for a in arrays), **attrs)
+            wants = meaning(*wide)
         except Exception:  # a reference need not take what the op takes (an attribute in another form)
             return None
-    several = (tuple, list)
-    for got, want in zip(out if isinstance(out, several) else (out,), wants if isinstance(wants, several) else (wants,)):
-        got, want = np.asarray(got.numpy()), np.asarray(want)
+        slopes = conditions(meaning, wide)
+    for t, want, slope in zip(_several(out), wants, slopes):
+        got = np.asarray(t.numpy())
         if got.shape != want.shape:
             return f"shape {got.shape}, the reference has {want.shape}"
-        if got.dtype.kind != "f" or want.dtype.kind != "f" or not want.size:
-            continue
-        scale = max(1.0, float(np.max(np.abs(want[np.isfinite(want)]), initial=0)))
-        fine = np.isclose(got.astype(np.float64), want, rtol=1e-3, atol=1e-3 * scale, equal_nan=True) | (np.abs(want) > 1e30)
-        if np.mean(fine) < 0.95:  # a step of a discontinuous function may fall either way
-            return f"{got.ravel()[~fine.ravel()][:3]}, the reference has {want.ravel()[~fine.ravel()][:3]}"
+        if got.dtype.kind == "f":
+            coarsest = max((got.dtype, *(a.dtype for a in arrays)), key=roundoff)
+            wrong = beyond(got, want.astype(np.float64), slope, ROUNDINGS, coarsest)
+        else:
+            wrong = (got != want) & ((slope == 0) | (op.name not in STEPS))
+        if wrong.any():
+            return f"{got[wrong][:3]}, the reference has {want[wrong][:3]}"
     return None
 
 

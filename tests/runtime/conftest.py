@@ -17,7 +17,7 @@ IR = (Path(__file__).parent / "programs.ll").read_text()
 @pytest.fixture(scope="session")
 def programs():
     """The loaded programs of programs.ll: `.address(name)`."""
-    return load_object(compiled(IR, Target.host()))
+    return load_object(compiled(IR, Target.host()), Target.host())
 
 
 PRELUDE = f"""
@@ -27,7 +27,7 @@ from tengen.codegen.target import Target
 from tengen.runtime.cache import compiled
 from tengen.runtime.compile import load_object
 from tengen.runtime import native
-programs = load_object(compiled(Path({str(Path(__file__).parent / "programs.ll")!r}).read_text(), Target.host()))
+programs = load_object(compiled(Path({str(Path(__file__).parent / "programs.ll")!r}).read_text(), Target.host()), Target.host())
 def sums(pieces, parallel=True):
     "Whether every piece of program `squares` ran once."
     slots = native.new_buffer(8 * pieces)

@@ -60,16 +60,16 @@ def test_the_same_as_llvm():
     data = compiler.compile_object(IR, Target.host())
     code = loader.load(data, compiler._address)
     assert code is not None and set(code.addresses) == set(compiler.elf_symbols(data)[0]) == {"f", "state", "where"}
-    mine, llvm = compiler.load_object(data), compiler._load_by_llvm([data])
+    mine, llvm = compiler.load_object(data, Target.host()), compiler._load_by_llvm([data])
     assert mine._memory and llvm._memory is None
     assert _calls(mine) == _calls(llvm) == [49, 101, 106]
-    again = compiler.load_object(data)  # its own data
+    again = compiler.load_object(data, Target.host())  # its own data
     assert _calls(again)[0] == 49 and _calls(mine)[0] == 156
 
 
 @HERE
 def test_code_cannot_be_written():
-    loaded = compiler.load_object(compiler.compile_object(IR, Target.host()))
+    loaded = compiler.load_object(compiler.compile_object(IR, Target.host()), Target.host())
     maps = {}
     with open("/proc/self/maps") as f:
         for line in f:
@@ -98,7 +98,7 @@ def test_what_it_leaves_to_a_linker():
         data[i + 8] = 99
     assert tables and loader.load(bytes(data), compiler._address) is None
     with pytest.raises(CompileError):
-        compiler.load_object(bytes(data[:200]))
+        compiler.load_object(bytes(data[:200]), Target.host())
 
 
 def test_what_llvm_says_is_asked_once(monkeypatch):
@@ -176,7 +176,7 @@ def test_a_large_module_in_parts(monkeypatch):
     for junk in (several[:20], several[:-1], several + b"x", several[:15] + b"\xff" * 30):
         assert loader.objects_of(junk) == [junk]
         with pytest.raises(CompileError):
-            compiler.load_object(junk)
+            compiler.load_object(junk, Target.host())
     whole = compiler.compile_object(text, Target.host())
     monkeypatch.setattr(parts, "_can_help", lambda: False)
     assert parts.compile_parts(text, Target.host(), 1) == whole and loader.objects_of(whole) == [whole]
@@ -184,8 +184,8 @@ def test_a_large_module_in_parts(monkeypatch):
     kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
     serial = share(lambda f, buffers, ints, n: kernel(f)(buffers, ints, 0, n))
     for loaded in (
-        compiler.load_object(whole),
-        compiler.load_object(several),
+        compiler.load_object(whole, Target.host()),
+        compiler.load_object(several, Target.host()),
         compiler._load_by_llvm(loader.objects_of(several)),
     ):
         value = ctypes.c_int64(5)

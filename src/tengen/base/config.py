@@ -92,6 +92,7 @@ KNOBS: dict[str, tuple[str, Callable[[str], Any], Any, str]] = {
     "cache": ("TENGEN_CACHE", _switch, True, "keep compiled kernels on disk"),
     "winograd": ("TENGEN_WINOGRAD", _switch, True, "0: convolutions never by Winograd (changes bits)"),
     "target": ("TENGEN_TARGET", str, "native", "the instruction set that this process compiles for"),
+    "processor": ("TENGEN_PROCESSOR", str, "native", "what this machine is taken for, at most what it is: nothing else is run; for tests"),
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tengen.base.config import config
 from tengen.base.errors import ConfigError
@@ -65,6 +65,37 @@ class Target:
         """Whether LLVM's `features` switch this on, or the named cpu implies it (known for the x86-64 levels)."""
         return f"+{feature}" in self.features.split(",") or feature in _IMPLIED.get(self.cpu, ())
 
+    @property
+    def needs(self) -> list[str]:
+        """The features that a processor must have to run code of this target, as far as they are known by name."""
+        return [*_IMPLIED.get(self.cpu, ()), *(f[1:] for f in self.features.split(",") if f[:1] == "+")]
+
+    def why_not_here(self) -> str:
+        """Why this machine's processor cannot run code of this target; "" where it can."""
+        mine = Target.machine()
+        if self.arch != mine.arch:
+            return f"this processor is {mine.arch}"
+        lacks = [f for f in self.needs if not mine.has(f)]
+        return f"this processor has no {', '.join(lacks)}" if lacks else ""
+
+    @staticmethod
+    @functools.cache
+    def machine() -> Target:
+        """This machine's processor with every feature that it has, or, so that tests can do without some, what TENGEN_PROCESSOR
+        names.
+
+        Errors: ConfigError when TENGEN_PROCESSOR names something that the processor cannot run.
+        """
+        mine = _processor()
+        if config.processor == "native":
+            return mine
+        if config.processor not in _NAMED:
+            raise ConfigError(f"unknown TENGEN_PROCESSOR={config.processor}; help: one of native, {', '.join(_NAMED)}")
+        less = _NAMED[config.processor]
+        if less.arch != mine.arch or not all(map(mine.has, less.needs)):
+            raise ConfigError(f"this processor has less than TENGEN_PROCESSOR={config.processor}; help: leave the variable unset")
+        return replace(less, name="native", l2_bytes=mine.l2_bytes, l2_all=mine.l2_all)
+
     @staticmethod
     @functools.cache
     def host() -> Target:
@@ -72,14 +103,11 @@ class Target:
 
         Errors: ConfigError when TENGEN_TARGET names something that this processor cannot run.
         """
-        mine = _processor()
         if config.target == "native":
-            return mine
+            return Target.machine()
         target = Target.named(config.target)
-        lacks = [f for f in _IMPLIED.get(target.cpu, ()) if f"+{f}" not in mine.features.split(",")]
-        if target.arch != mine.arch or lacks:
-            why = f"it has no {', '.join(lacks)}" if target.arch == mine.arch else f"it is {mine.arch}"
-            raise ConfigError(f"this processor cannot run TENGEN_TARGET={config.target}: {why}; help: leave the variable unset")
+        if why := target.why_not_here():
+            raise ConfigError(f"TENGEN_TARGET={config.target}: {why}; help: leave the variable unset")
         return target
 
     @staticmethod
@@ -171,7 +199,7 @@ def _forgetful(identity: str, ask: Callable[[], list[str]]) -> list[str]:
 recall = _forgetful  # what was answered for an identity before, else asked now; `runtime/cache.py` remembers on disk
 
 
-_V3 = ("avx2", "fma", "f16c", "bmi2")
+_V3 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
 _IMPLIED = {"x86-64-v3": _V3, "x86-64-v4": (*_V3, "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd")}
 _LINUX = "unknown-linux-gnu"
 _NAMED = {

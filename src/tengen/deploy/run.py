@@ -74,10 +74,10 @@ def run_program(folder: Path, name: str, target: str, data: bytes) -> tuple[byte
 
 def _runner(target: str, arch: str) -> list[str]:
     """The command before the program. CannotRun."""
-    host = Target.host()
+    host = Target.machine()
     if arch == host.arch:
-        if target == "x86-64-v4" and not host.has("avx512vl"):
-            raise CannotRun("this processor has no AVX-512")
+        if why := Target.named(target).why_not_here():
+            raise CannotRun(why)
         return []
     for qemu in (f"qemu-{arch}", f"qemu-{arch}-static"):
         if found := shutil.which(qemu):

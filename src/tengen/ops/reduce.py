@@ -148,7 +148,8 @@ def _(g, x, axes, keepdims):
     cumprod = lookup("cumprod")
     keep = [i for i in range(x.ndim) if i not in axes]
     order = (*keep, *axes)
-    flat = reshape(permute(x, order), (*(x.shape[i] for i in keep), product([x.shape[i] for i in axes])))
+    many = product([x.shape[i] for i in axes])  # not -1, which says nothing where another axis is empty
+    flat = reshape(permute(x, order), (*(x.shape[i] for i in keep), many))
     others = mul(cumprod(flat, -1, exclusive=True), cumprod(flat, -1, exclusive=True, reverse=True))
     back = permute(reshape(others, tuple(x.shape[i] for i in order)), tuple(int(i) for i in np.argsort(order)))
     return mul(_back(g, x, axes, keepdims), back)

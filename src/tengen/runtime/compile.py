@@ -108,12 +108,18 @@ class Loaded:
         return self._addresses[name]
 
 
-def load_object(data: bytes) -> Loaded:
+def load_object(data: bytes, target: Target) -> Loaded:
     """Links an object file of `compile_object`, or several of `parts.py`, into this process: by `loader.py`, or where that cannot
     by LLVM.
 
-    Errors: CompileError for bytes that are no object file of this machine's kind, or a symbol that nobody defines.
+    Args:
+        target: what it was compiled for.
+
+    Errors: CompileError for a target that this processor does not run (its code would end the process), for bytes that are no
+    object file of this machine's kind, or a symbol that nobody defines.
     """
+    if why := target.why_not_here():
+        raise CompileError(f"code for {target.name} cannot run here: {why}; help: compile for a target that it runs, as x86-64")
     objects = loader.objects_of(data)
     addresses: dict[str, int] = {}
     memory = []

@@ -35,7 +35,7 @@ from tengen.runtime.schedules import parsed
 
 SMALL = 64  # elements: passes look at the values of no larger constant
 _DECIDE = ("base", "loops", "ir", "kernels", "ops", "passes", "codegen", "runtime")  # floors that make programs of graphs
-_MOOT = {"debug", "check", "threads", "cache_dir", "cache_bytes", "cache", "target"}  # knobs that do not, or are told otherwise
+_MOOT = {"debug", "check", "threads", "cache_dir", "cache_bytes", "cache", "target", "processor"}  # knobs that do not, or are told otherwise
 
 Made = tuple[Program, list[Array]]  # a program, and where its outputs lie
 

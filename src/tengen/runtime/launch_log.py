@@ -114,7 +114,7 @@ def _native() -> Loaded:
     target = Target.host()
     head = f'target triple = "{target.triple}"\ntarget datalayout = "{target.data_layout}"\n'
     text = _IR.replace("$CAPACITY$", str(CAPACITY)).replace("$WORDS$", str(WORDS))
-    loaded = load_object(compiled(head + text, target))
+    loaded = load_object(compiled(head + text, target), target)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(loaded))  # a thread may be in it when the last module is gone
     return loaded
 

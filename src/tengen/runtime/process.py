@@ -41,7 +41,7 @@ def runtime_ir(target: Target) -> str:
 def _load():
     target = Target.host()
     add_symbols({name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in PYTHON_SYMBOLS})
-    loaded = load_object(compiled(runtime_ir(target), target))
+    loaded = load_object(compiled(runtime_ir(target), target), target)
     # Never unloaded: capsules may die, and threads may spin, after the last module is gone.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(loaded))
     return loaded

@@ -83,7 +83,7 @@ class Program:
             start = time.perf_counter()
             with _loading:  # threads may load it at once: the first one's code stays, since plans know its address
                 if self._loaded is None:
-                    self._loaded = compiler.load_object(self.code or compiled(self.text, self.target))
+                    self._loaded = compiler.load_object(self.code or compiled(self.text, self.target), self.target)
                     self.code = None
             if config.debug >= 1:
                 print(f"tengen: {self.name}: {self.kernels} kernels ready in {1e3 * (time.perf_counter() - start):.1f} ms")

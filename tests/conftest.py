@@ -1,0 +1,50 @@
+"""Counts the tests that were run against those collected: a run that lost some of them fails, and says how many.
+
+Under pytest-xdist a worker that dies takes its tests along, and after a few such deaths no worker is left: the rest is never run.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+LOST = pytest.StashKey[str]()
+
+
+class Count:
+    """Of one run, in the process that reports it. collected, ended: ids of tests."""
+
+    def __init__(self) -> None:
+        self.collected: set[str] = set()
+        self.ended: set[str] = set()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node, ids) -> None:
+        self.collected.update(ids)
+
+    def pytest_collection_finish(self, session) -> None:
+        self.collected.update(item.nodeid for item in session.items)
+
+    def pytest_runtest_logreport(self, report) -> None:
+        if report.when == "teardown" or report.failed:  # a test whose worker died is reported as failed
+            self.ended.add(report.nodeid)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session) -> None:
+        lost = sorted(self.collected - self.ended)
+        if not lost or session.config.option.collectonly:
+            return
+        named = ", ".join(lost[:3]) + (", ..." if len(lost) > 3 else "")
+        session.config.stash[LOST] = (
+            f"only {len(self.collected) - len(lost)} of {len(self.collected)} tests were run; {len(lost)} were not: {named}"
+        )
+        if session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter, config) -> None:
+        if LOST in config.stash:
+            terminalreporter.write_line(f"ERROR: {config.stash[LOST]}", red=True, bold=True)
+
+
+def pytest_configure(config) -> None:
+    if not hasattr(config, "workerinput"):  # not in a worker of xdist
+        config.pluginmanager.register(Count(), "count-of-tests")

@@ -1,0 +1,28 @@
+"""What a test needs of the machine beyond Python: an instruction set, an emulator, a C compiler. A test that lacks it is skipped
+with the reason, which pytest prints at the end with the number of tests, so that nobody takes it for one that passed."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+
+import pytest
+
+from tengen.codegen.target import Target
+
+QEMU = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
+_WITHOUT = {
+    "qemu": "" if QEMU else "qemu-aarch64 is not installed (Debian: apt-get install qemu-user)",
+    "ziglang": "" if importlib.util.find_spec("ziglang") else "the wheel ziglang is not installed (pip install ziglang)",
+}
+
+
+def needs(*what: str) -> pytest.MarkDecorator:
+    """A mark that skips a test where something is missing: "qemu", "ziglang", or a target whose code this processor cannot run."""
+    reasons = [f"{w}: {why}" for w in what if (why := _WITHOUT[w] if w in _WITHOUT else Target.named(w).why_not_here())]
+    return pytest.mark.skipif(bool(reasons), reason="; ".join(reasons))
+
+
+def on_targets(*names: str):
+    """Parameters for a test that runs machine code in this process: each target's name, skipped where it cannot run."""
+    return [pytest.param(name, marks=needs(name)) for name in names or ("x86-64-v3", "x86-64-v4")]
