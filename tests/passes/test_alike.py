@@ -66,7 +66,7 @@ def parts(run):
     """The texts of a recorded function's program, and what else was decided while it was lowered."""
     graph = optimize(run.graph, evaluate)
     lo, outs = lower(graph, Target.named("x86-64-v3"), _ints(run))
-    choices = {c.meaning: (str(c.taken), sorted(c.nodes)) for c in lo.choices.values()}
+    choices = {c.problem_key: (str(c.taken), sorted(c.nodes)) for c in lo.choices.values()}
     facts = lo.temps, choices, [(x.ids, x.where, x.node, x.repeat and x.repeat.steady) for x in lo.launches], outs
     ids = [*(("in", i) for i in range(len(graph.inputs))), *(("state", n) for n in graph.states)]
     ids += [("const", n) for n in graph.constants]

@@ -28,7 +28,10 @@ KEY_DIGITS = 32
 DRAWS = 2000  # schedules by chance, once those nearby are tried
 _TEXT = re.compile(r"([a-z_]+)\(([a-z_]+=\d{1,9}(?:, [a-z_]+=\d{1,9})*)\)")
 _kinds: dict[str, type[Schedule]] = {}
-HOMES = ("attention_tiles", "channelwise", "depthwise", "inplace", "strips", "tile", "turned", "winograd")  # of kinds, beside `Grain`
+HOMES = (  # modules that define kinds, beside this one
+    "attention.tiles", "contraction.channelwise", "contraction.tile", "contraction.transposed_operand", "contraction.unpacked",
+    "convolution.depthwise", "convolution.few_channels", "convolution.winograd",
+)  # fmt: skip
 
 
 class Schedule:
@@ -115,9 +118,9 @@ class Schedules:
         self.target, self.threads, self.strict = target, threads, strict
         self.entries = dict(entries or {})
 
-    def key(self, meaning: str) -> str:
+    def key(self, problem_key: str) -> str:
         """The key of what is computed: a hash that also tells targets and numbers of threads apart."""
-        return sha256(f"{self.target}\n{self.threads}\n{meaning}".encode()).hexdigest()[:KEY_DIGITS]
+        return sha256(f"{self.target}\n{self.threads}\n{problem_key}".encode()).hexdigest()[:KEY_DIGITS]
 
     def also(self, entries: Mapping[str, Schedule], strict: bool = False) -> Schedules:
         """The same with more entries, which come first."""
@@ -133,7 +136,7 @@ class Choice:
             the kernel cannot have it. nodes: of the graph, which asked.
     """
 
-    meaning: str
+    problem_key: str
     rule: Schedule
     taken: Schedule
     fits: Callable[[Schedule], str]
@@ -147,22 +150,22 @@ class Choice:
         """Schedules that fit: those near `s`, then any, always the same ones."""
         import random  # only searching draws
 
-        rng = random.Random(self.meaning)
+        rng = random.Random(self.problem_key)
         yield from self.near(s)
         yield from (x for x in (s.far(rng) for _ in range(DRAWS)) if not self.fits(x))
 
 
-def answer(known: Schedules | None, meaning: str, rule: S, fits: Callable[[S], str]) -> S:
+def answer(known: Schedules | None, problem_key: str, rule: S, fits: Callable[[S], str]) -> S:
     """The tuned schedule of what is computed, where there is one of the rule's kind that fits; else the rule's.
 
     Errors: ScheduleError, where `known` is strict, for one that does not fit.
     """
-    found = known.entries.get(known.key(meaning)) if known is not None and known.entries else None
+    found = known.entries.get(known.key(problem_key)) if known is not None and known.entries else None
     if found is None or type(found) is not type(rule):
         return rule
     why = fits(found)  # type: ignore[arg-type]
     if why and known is not None and known.strict:
-        raise ScheduleError(f"{found} cannot be: {why}; what is computed: {meaning}")
+        raise ScheduleError(f"{found} cannot be: {why}; what is computed: {problem_key}")
     return rule if why else found  # type: ignore[return-value]
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from tengen.base.dtype import DType
 from tengen.kernels.lowering import Array, KernelBuilder
-from tengen.loops.lang import LANES, Expr, Index, as_int, cast, const, ramp, splat
+from tengen.loops.lang import LANES, Expr, Index, as_int, cast, const, ramp, splat, var
 
 
 @dataclass(eq=False)
@@ -83,7 +83,7 @@ class Source:
         """What is loaded for the value at `at`: arrays, and where; as far as that is known without loading anything."""
         return []
 
-    def fetch(self, k: KernelBuilder, at: At) -> None:
+    def prefetch(self, k: KernelBuilder, at: At) -> None:
         """Hints at what `at` will be asked for soon, where the processor cannot guess it from the places before."""
 
     @property
@@ -222,8 +222,8 @@ class View(Source):
 
 @dataclass(frozen=True, eq=False)
 class Ending:
-    """An epilogue that is a source: `final`, in which the sum is `given`. place: from where a sum is to where the source is asked for it,
-    if that is not the same."""
+    """An epilogue that is a source: `final`, in which the sum is `given`. place: from where a sum is to where the source is
+    asked for it, if that is not the same."""
 
     final: Source
     given: Source
@@ -241,9 +241,9 @@ class Ending:
 
 
 @dataclass(frozen=True, eq=False)
-class Through:
-    """What an element of an image goes through as it is read: `final`, in which the element is `given`, and of everything else there
-    is one value for each channel (axis 1), or one in all. whole: the same as a source of its own."""
+class Prologue:
+    """What an element of an image goes through as it is read: `final`, in which the element is `given`, and of everything else
+    there is one value for each channel (axis 1), or one in all. whole: the same as a source of its own."""
 
     final: Source
     given: Source
@@ -298,8 +298,8 @@ def broadcast(s: Source, shape: Sequence[Index]) -> Source:
 
 
 def fixed_parts(sources: Sequence[Source], axes: Sequence[int], also: tuple[type, ...] = ()) -> list[Source]:
-    """The largest computed parts of sources that are one value along these axes: made of numbers, of what lies in memory once for
-    all of them, and of sources of the types `also` alone."""
+    """The largest computed parts of sources that are one value along these axes: made of numbers, of what lies in memory once
+    for all of them, and of sources of the types `also` alone."""
     known: dict[Source, bool] = {}
     found: dict[Source, None] = {}
     seen: set[Source] = set()
@@ -326,3 +326,23 @@ def fixed_parts(sources: Sequence[Source], axes: Sequence[int], also: tuple[type
     for s in sources:
         walk(s)
     return list(found)
+
+
+def children(s: Source) -> list[Source]:
+    """The sources that a source is made of."""
+    found = []
+    for v in vars(s).values():
+        found += [x for x in (v if isinstance(v, (list, tuple)) else [v]) if isinstance(x, Source)]
+    return found
+
+
+def costs(s: Source) -> bool:
+    """Whether computing the source takes a mathematical function."""
+    if type(s) is Elementwise:  # others record statements
+        stack = [s.fn(*(var(f"operand{i}", o.dtype) for i, o in enumerate(s.operands)))]
+        while stack:
+            e = stack.pop()
+            if e.op == "call":
+                return True
+            stack.extend(e.args)
+    return any(map(costs, children(s)))
