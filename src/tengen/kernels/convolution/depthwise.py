@@ -1,10 +1,17 @@
-"""Depthwise convolutions in two dimensions: one filter to a channel, sixteen channels to a vector, no copy of the image.
+"""Depthwise convolutions in two dimensions: one filter for each channel, 16 channels in a vector, no copy of the image.
 
-A `stencil` computes pixels of a lattice as sums of taps: a convolution has one lattice, its transpose one for each phase of the
-stride. Pixels of a tile share the loads of their neighbours, and all channels of a tile are computed before the next one, so
-that memory is read in the order in which it lies; beyond the image's end, weights are multiplied by the padding's zeros.
-`stencil_weights` sums over pixels instead, for the filter's gradient. The sums have the order of `chunks.Chunks`, so the bits
-are those of every other contraction.
+    for each piece = (image, block of channels, some rows of results):
+        for row y of results, phase:                                 # one phase for a convolution, more for its transpose
+            for tile of neighbouring results x .. x + wide - 1:
+                for LANES channels c:
+                    for tap (ty, tx) of the filter:
+                        acc[i] += image[c, y * sy + ty, (x + i) * sx + tx] * weights[tap, c]      # i = 0 .. wide - 1
+                    out[c, y, x + i] = acc[i]
+
+Results of a tile share the loads of neighbouring pixels, and all channels of a tile are computed before the next tile, so that
+memory is read in the order in which it lies. Pixels outside of the image are zeros, and multiplied like all others.
+`stencil_weights` is the filter's gradient: acc[tap] += image[c, pixel + tap] * gradient[c, pixel] for all pixels of a chunk.
+The sums have the order of `chunks.Chunks`, so the bits are those of every other contraction.
 """
 
 from __future__ import annotations
@@ -26,19 +33,19 @@ from tengen.kernels.source import At
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, equal, maximum, minimum, select
 
-GRAIN = 1 << 16  # values of a piece, at most about, by rule: neighbouring pieces read the rows between them twice
-GRAIN_WEIGHTS = 1 << 13  # the same for the filter's gradient
-PIECES = 16  # as many as this are enough to share
-PIECES_WEIGHTS = 8  # the same of the filter's gradient: fewer chunks are cut by channels
-WEIGHTS_BYTES = 12 << 10  # of a piece, at most about
-MOST_TAPS = 64
+GRAIN = 1 << 16  # results of a piece, about, at most, by rule: neighbouring pieces both read the rows at their border
+GRAIN_WEIGHTS = 1 << 13  # elements of the gradient that a piece of the filter's gradient reads, about
+PIECES = 16  # pieces that are enough to share among threads
+PIECES_WEIGHTS = 8  # the same for the filter's gradient: where there are fewer chunks, channels are shared too
+WEIGHTS_BYTES = 12 << 10  # bytes of weights of a piece, about, at most: they stay in L1
+MOST_TAPS = 64  # positions of a filter, at most: each is written out in the kernel
 
 Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
 
 
 @dataclass(frozen=True)
 class Tap:
-    """One term: the pixel at (y, x) from the place of the lattice's point in the image, times weight number `weight`."""
+    """One term of a sum: the pixel at offset (y, x) from the point that belongs to the result, times weight number `weight`."""
 
     y: int
     x: int
@@ -47,7 +54,8 @@ class Tap:
 
 @dataclass(frozen=True)
 class Phase:
-    """A lattice of output pixels, first + step * (Y, X) for Y, X below `count`, and their terms in order."""
+    """The results at first + step * (Y, X), for Y, X below `count`, which have the same taps; and these in the order of the
+    sum."""
 
     first: tuple[int, int]
     count: tuple[Index, Index]
@@ -56,7 +64,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Stencil(Schedule, kind="stencil"):
-    """wide: pixels of a row that are computed side by side, at most. elements: of a piece, about."""
+    """wide: neighbouring results of a row in a tile, at most. elements: results of a piece, about."""
 
     wide: int
     elements: int = GRAIN
@@ -69,7 +77,7 @@ class Stencil(Schedule, kind="stencil"):
 
 
 def convolution(kernel: Sequence[int], padding, dilation, out: tuple[Index, Index]) -> list[Phase]:
-    """The one lattice of a convolution."""
+    """The one phase of a convolution: all results have the same taps."""
     taps = [
         Tap(i * dilation[0] - padding[0], j * dilation[1] - padding[1], i * kernel[1] + j)
         for i in range(kernel[0])
@@ -79,7 +87,8 @@ def convolution(kernel: Sequence[int], padding, dilation, out: tuple[Index, Inde
 
 
 def transpose(kernel: Sequence[int], stride, padding, dilation, out: tuple[Index, Index]) -> list[Phase]:
-    """The lattices of the transpose: pixels that the same taps of the reversed filter reach. Some have none: they are zero."""
+    """The phases of a transposed convolution: results that the same positions of the filter reach. A phase without taps is
+    zero."""
     along = lambda i, phase: reached(kernel[i], stride[i], padding[i], dilation[i], phase)
     phases = []
     for a in range(stride[0]):
@@ -91,8 +100,7 @@ def transpose(kernel: Sequence[int], stride, padding, dilation, out: tuple[Index
 
 
 def fits(w: Array, groups: int) -> bool:
-    """Whether a filter (G, 1, 1, *K) or (G, 1, *K) is one of each channel, in two dimensions, and not too large to write
-    out."""
+    """Whether a filter (G, 1, 1, *K) or (G, 1, *K) has one filter for each channel, two dimensions and few enough positions."""
     space = [as_int(d) for d in w.shape[-2:]]
     if groups == 1 or None in space or not 0 < space[0] * space[1] <= MOST_TAPS:  # type: ignore[operator]
         return False
@@ -126,20 +134,21 @@ def reached(kernel: int, stride: int, padding: int, dilation: int, phase: int) -
 
 
 def width(target, d: DType) -> int:
-    """Pixels of a row that are computed side by side."""
+    """The most neighbouring results of a tile, by rule: as many as there are registers for."""
     bytes_, registers, _ = machine(target)
     return 8 if bytes_ * registers // (LANES * d.size) >= 32 else 4
 
 
 def best_width(columns: int, most: int) -> int:
-    """How many pixels a tile has: as few tiles to a row as can be, of one size where that exists."""
+    """How many results a tile has, at most `most`: so that a row of `columns` has as few tiles as possible, of equal size where
+    more than half of `most` divides it."""
     tiles = cdiv(max(columns, 1), most)
     even = [n for n in range(most, most // 2, -1) if columns % n == 0]
     return even[0] if even else cdiv(max(columns, 1), tiles)
 
 
 def channel_block(taps: Index, channels: Index, d: DType) -> tuple[Index, Index]:
-    """Channels of a piece, and pieces that it takes: weights of a piece stay in the first cache beside the image."""
+    """(channels of a piece, pieces for all channels): the weights of a piece stay in L1 beside the image."""
     most = max(1, WEIGHTS_BYTES // (as_int(taps) or 1) // (LANES * d.size)) * LANES
     parts = cdiv(channels, most)
     return cdiv(cdiv(channels, LANES), parts) * LANES, parts
@@ -169,7 +178,7 @@ def stencil(
     """out[n, c, first + step_out * Y] = the sum over taps of src[n, c, step_in * Y + tap] * weights[tap.weight, c].
 
     Shapes: src (N, C, H, W), out (N, C, P, Q), both dense along C; weights (T, C), dense. What lies outside of src is zero;
-        src may be computed as it is read (`Array.through`).
+        src may have a prologue (`Array.prologue`).
     """
     if any(as_int(d) == 0 for d in out.shape):
         return
@@ -208,14 +217,15 @@ class _Stencil:
         self.lo.launch(k)
 
     def row(self, p: Phase, y: Expr) -> None:
-        """One row of one lattice. Where it is known how long it is, all of it in tiles; else tiles where all of their pixels
-        are inside of the image, and the rest pixel by pixel."""
+        """One row of results of a phase. Where its length is known, all of it is computed in tiles; those at the sides know
+        which of their columns lie outside of the image. Else tiles are used where all columns lie inside, and the rest is
+        computed one result at a time."""
         k, sx = self.k, self.step_in[1]
         left, right = min((t.x for t in p.taps), default=0), max((t.x for t in p.taps), default=0)
         columns, wide = as_int(p.count[1]), as_int(self.src.shape[3])
         if columns is not None and wide is not None:
             n = best_width(columns, self.wide)
-            first = min(max(0, cdiv(-left, sx * n)), columns // n)  # the first tile that begins inside of the image
+            first = min(max(0, cdiv(-left, sx * n)), columns // n)  # the first tile that lies inside of the image
             last = max(first, min(columns // n, ((wide - 1 - right) // sx + 1) // n))
             for x in range(0, first * n, n):
                 self.tile(p, y, const(x), n, x)
@@ -246,17 +256,17 @@ class _Stencil:
             yield from self.k.vector_loop(start, stop, "channel")
 
     def at(self, y: Index, x: Index, c: Expr) -> Expr:
-        """Where a pixel of the image lies."""
+        """The element of the image where the channels from `c` on of pixel (y, x) lie."""
         return as_expr(self.src.index((self.n, c, y, x)))
 
     def weight(self, tap: Tap, c: Expr, count: Expr | None) -> Expr:
-        """The weights of a tap."""
+        """The weights of a tap for LANES channels."""
         w = self.k.load(self.k.read(self.weights), self.weights.index((tap.weight, c)), LANES, count)
         return cast(w, self.compute)
 
     def tile(self, p: Phase, y: Expr, x: Expr, n: int, known: int | None = None) -> None:
-        """`n` neighbouring pixels of a row, all channels of the piece. known: where they begin, if it is known; then some of
-        their columns may be outside of the image, otherwise none."""
+        """`n` neighbouring results of a row from x on, for all channels of the piece. known: x, where it is a known number;
+        then some columns may lie outside of the image, otherwise none does."""
         wide = as_int(self.src.shape[3])
         start = None if known is None else known * self.step_in[1]
         outside = lambda column: start is not None and wide is not None and not 0 <= start + column < wide
@@ -271,7 +281,7 @@ class _Stencil:
                 self.store(p, v.value, y, x + i, c, count)
 
     def line(self, p: Phase, line: int, acc: list, y: Expr, x: Expr, c: Expr, count: Expr | None, outside) -> None:
-        """Adds the taps of one row of the image to a tile: zeros times weights where there is none."""
+        """Adds the taps that read one row of the image to a tile; where the image has no such row, zeros times weights."""
         k, src, (sy, sx) = self.k, self.k.read(self.src), self.step_in
         taps = [(t, self.weight(t, c, count)) for t in p.taps if t.y == line]
         zero = const(0, self.compute, LANES)
@@ -286,7 +296,7 @@ class _Stencil:
                     if column not in seen:
                         v = None if outside(column) else k.load(src, base + column * self.src.strides[3], LANES, count)
                         seen[column] = zero if v is None else k.let(self.made(v))
-                    sums[i] = k.let(multiply_add(seen[column], w, sums[i]))
+                    sums[i] = k.let(multiply_add(seen[column], w, sums[i]))  # acc[i] += image[column] * weights[tap]
             for a, v in zip(acc, sums):
                 a.set(v)
         with k.else_():
@@ -295,21 +305,23 @@ class _Stencil:
                     a.set(multiply_add(zero, w, a.value))
 
     def prefetch(self, p: Phase, y: Expr, x: Expr, n: int, c: Expr) -> None:
-        """Fetches what the tile below adds to the rows that were read: a processor does not follow channels across pixels."""
+        """Prefetches the rows that the tile below reads and this one does not: the processor's own prefetcher does not follow
+        channels across pixels."""
         (sy, sx), line = self.step_in, max((t.y for t in p.taps), default=0)
         base = self.k.let(self.at(y * sy + line + 1, x * sx, c))
         for i, j in itertools.product(range(sy), range(n * sx)):
             self.k.prefetch(self.k.read(self.src), base + i * self.src.strides[2] + j * self.src.strides[3])
 
     def has_row(self, p: Phase, line: int, row: Expr) -> Expr:
-        """Whether the image has the row that is `line` from a point's; known for most lines where extents are."""
+        """Whether the image has row number `row`, which is `line` below the result's point; a constant where extents decide
+        it."""
         count, height = as_int(p.count[0]), as_int(self.src.shape[2])
         if line >= 0 and count is not None and height is not None and (count - 1) * self.step_in[0] + line < height:
             return const(True, bool_)
         return self.within(row, 2)
 
     def pixel(self, p: Phase, y: Expr, x: Expr, c: Expr, count: Expr | None) -> None:
-        """One pixel, wherever it lies."""
+        """One result, wherever its pixels lie."""
         k = self.k
         acc: Expr = const(0, self.compute, LANES)
         self.read_prologue(c, count)
@@ -326,15 +338,16 @@ class _Stencil:
         return v.value
 
     def read_prologue(self, c: Expr, count: Expr | None) -> None:
-        """Reads what is needed beside pixels to make what is multiplied, if that is not the pixels themselves."""
+        """Loads what the prologue needs beside the pixels, for LANES channels from `c` on; nothing where there is no
+        prologue."""
         self.make = None if self.prologue is None else self.prologue.beside(self.k, c, count)
 
     def made(self, pixel: Expr) -> Expr:
-        """What is multiplied, of a vector of a pixel's channels."""
+        """The channels of a pixel after the prologue, in the dtype that is computed in."""
         return cast(pixel if self.make is None else self.make(pixel), self.compute)
 
     def within(self, i: Expr, axis: int) -> Expr:
-        """Whether a row or a column is one of the image."""
+        """Whether coordinate i along `axis` lies inside of the image."""
         return (i >= 0) & (i < self.src.shape[axis])
 
     def store(self, p: Phase, v: Expr, y: Expr, x: Expr, c: Expr, count: Expr | None) -> None:
@@ -373,7 +386,7 @@ class _Weights(_Stencil):
         self.chunks = Chunks((n, high, columns))
 
     def write_sums(self) -> None:
-        """Launches the sums of the chunks, and what adds them. A piece is some chunks by some channels."""
+        """Launches the kernel of the chunks' sums, and one that adds them in order. A piece is some chunks by some channels."""
         k, channels = self.k, as_expr(self.grad.shape[1])
         self.s = schedule(self.lo, "stencil weights", self.src, self.grad, self.taps, self.step_in, 4, GRAIN_WEIGHTS)
         self.wide = self.s.wide
@@ -402,15 +415,16 @@ class _Weights(_Stencil):
         self.add(partial, chunks)
 
     def plan(self, c: Expr, group: Index) -> None:
-        """Decides what is fetched while channels from `c` on are summed: the next ones of the same pixels, after the last ones
-        the first of the next chunk. A processor does not follow channels across pixels."""
+        """Sets where the elements lie that are prefetched while the channels from `c` on are summed: the next channels of the
+        same pixels; after the last channels, the first ones of the next chunk."""
         first, stop = self.channels
         more = self.k.let(c + LANES < stop)
         after = lambda rows, a: self.k.let(select(more, const(LANES), rows * a.strides[2] + first - c))
         self.later = after(as_expr(group), self.grad), after(as_expr(group * self.step_in[0]), self.src)
 
     def pixels(self, acc: list, y: Expr, c: Expr, count: Expr | None) -> None:
-        """One row of the gradient: pixels in order, in tiles where all of their taps are inside of the image."""
+        """Adds one row of the gradient, pixels in order: in tiles where all of their taps lie inside of the image, else one
+        pixel at a time."""
         k, (sy, sx) = self.k, self.step_in
         height, wide = self.src.shape[2:]
         ys, xs = [t.y for t in self.taps], [t.x for t in self.taps]
@@ -431,7 +445,7 @@ class _Weights(_Stencil):
                 self.fast(acc, g, at(x), y, x, c, count)
 
     def fast(self, acc: list, g: Buffer, at: Expr, y: Expr, x: Expr, c: Expr, count: Expr | None) -> None:
-        """Some neighbouring pixels, inside of the image."""
+        """Adds `wide` neighbouring pixels of the gradient, whose taps all lie inside of the image."""
         k, (sy, sx) = self.k, self.step_in
         newest = self.at(y * sy + max(t.y for t in self.taps) + 1 - sy, x * sx, c) + self.later[1]
         for i in range(self.wide):
@@ -450,10 +464,10 @@ class _Weights(_Stencil):
                     if column not in seen:
                         v = k.load(k.read(self.src), base + column * self.src.strides[3], LANES, count)
                         seen[column] = k.let(self.made(v))
-                    a.set(multiply_add(seen[column], gs[i], a.value))
+                    a.set(multiply_add(seen[column], gs[i], a.value))  # acc[tap] += image[column] * gradient[i]
 
     def add(self, partial: Array, chunks: Expr) -> None:
-        """The chunks' sums in order."""
+        """Launches out[t, c] = partial[0, t, c] + partial[1, t, c] + ..., in this order."""
         k = self.lo.kernel(f"{self.name}_chunks")
         t = k.split(len(self.taps))
         p = k.read(partial)

@@ -1,9 +1,15 @@
-"""Convolutions whose sums are short: few channels, as of a network's first layer, in two dimensions.
+"""Convolutions of few channels, as a network's first layer: short sums, in two dimensions.
 
-A piece copies a strip of the image, some rows with the padding's zeros around, to scratch memory of a known shape, from images
-that are channels-last or not, and runs register tiles on it: neighbouring pixels of a row by vectors of output channels. A
-window is read where it lies in the strip, so that nothing is copied for each of its positions. The sum is one chunk of
-`chunks.Chunks`: fma by fma over (*K, C) from zero, and the bits are those of every other contraction.
+    for each piece = (image, some rows of results, the columns of a strip):
+        for as many rows of results as a strip has room for:
+            strip[line, pixel, c] = the image's lines, with the padding's zeros      # in L1; or [line, c, pixel], as the image has it
+            for panel of output channels, row, tile of neighbouring results:
+                for ky, kx, c:
+                    acc[result j][v] += strip[ky, j * stride + kx, c] * filter[panel, ky, kx, c, vector v]
+                out[tile] = acc
+
+A window is read where it lies in the strip, so nothing is copied for each of its positions. The sum is one chunk of
+`chunks.Chunks`, fma by fma over (*K, C) from zero, so the bits are those of every other contraction.
 
 In: an image, a filter, where the result goes. Out: launches that pack the filter, and compute.
 """
@@ -26,15 +32,15 @@ from tengen.kernels.source import At
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, maximum, minimum, ramp, select, splat
 
-STRIP_BYTES = 28 << 10  # of a strip: it stays in the first cache
-MOST_CHANNELS = 16
-GRAIN = 1 << 17  # multiply-adds of vectors of a piece, about
-PIECES = 16  # as many as this are enough to share
+STRIP_BYTES = 28 << 10  # bytes of a strip, at most: it stays in L1
+MOST_CHANNELS = 16  # channels of the image, at most
+GRAIN = 1 << 17  # vector multiply-adds of a piece, about
+PIECES = 16  # pieces that are enough to share among threads
 
 
 @dataclass(frozen=True)
 class FewChannels(Schedule, kind="strips"):
-    """wide: pixels of a row that are computed side by side. grain: multiply-adds of vectors of a piece, about."""
+    """wide: neighbouring results of a row in a register tile. grain: vector multiply-adds of a piece, about."""
 
     wide: int
     grain: int = GRAIN
@@ -48,7 +54,7 @@ class FewChannels(Schedule, kind="strips"):
 
 @dataclass(frozen=True)
 class Window:
-    """What a filter reads of an image: its positions, and how they and its places lie. Each of the tuples is (rows,
+    """The windows of a filter: its extents, and how windows lie in the image. Each of the tuples is (along rows, along
     columns)."""
 
     kernel: tuple[int, int]
@@ -58,23 +64,23 @@ class Window:
     dilation: tuple[int, int]
 
     def reach(self, axis: int, places: int) -> int:
-        """Pixels along an axis that so many neighbouring places read."""
+        """How many pixels along an axis `places` neighbouring windows read."""
         return (places - 1) * self.stride[axis] + (self.kernel[axis] - 1) * self.dilation[axis] + 1
 
     @property
     def positions(self) -> int:
-        """Terms of a sum."""
+        """The number of terms of a sum."""
         return self.kernel[0] * self.kernel[1] * self.channels
 
     def rows(self, columns: int, size: int) -> int:
-        """Rows of places whose strip fits, where each has so many columns of elements of `size` bytes; 0 if not even one
-        does."""
+        """How many rows of `columns` windows a strip has room for, with elements of `size` bytes; 0 if not even one fits."""
         lines = STRIP_BYTES // size // self.channels // self.reach(1, columns)
         return max(0, (lines - self.reach(0, 1)) // self.stride[0] + 1)
 
 
 def window(x: Array, kernel: Sequence[Index], channels: Index, stride, padding, dilation) -> Window | None:
-    """The window, where a strip of image `x` is worth copying: a sum is one short chunk, but more than a pixel."""
+    """The windows, where this strategy fits: few channels, a sum of one chunk that has more than one pixel, and a strip of
+    image `x` that can be copied in runs. Else None."""
     known = [as_int(d) for d in (*kernel, channels)]
     if len(known) != 3 or None in known or not 0 < known[2] <= MOST_CHANNELS:  # type: ignore[operator]
         return None
@@ -86,20 +92,21 @@ def window(x: Array, kernel: Sequence[Index], channels: Index, stride, padding, 
 
 
 def _lines(x: Array, channels: int) -> bool:
-    """Whether rows of pixels are runs of memory: channels inside, or channel by channel."""
+    """Whether a row of pixels is a run of memory: with channels inside of pixels, or for each channel."""
     inside = as_int(x.strides[3]) == channels and (channels == 1 or as_int(x.strides[1]) == 1)
     return inside or as_int(x.strides[3]) == 1
 
 
 class Strip:
-    """Rows of an image in scratch memory, zeros where there is none, channels as in the image.
+    """Some rows of an image in scratch memory, zeros where there is no image, with channels inside of pixels or not as the
+    image has them.
 
     Attributes:
-        pixel, channel, row: strides.
+        pixel, channel, row: elements from one pixel, channel or row to the next.
     """
 
     def __init__(self, k: KernelBuilder, x: Array, w: Window, lines: int, wide: int):
-        """Of so many lines of the image, for the places of `wide` columns."""
+        """A strip of `lines` lines of the image, for rows of `wide` windows."""
         self.k, self.x, self.w = k, x, w
         self.columns = w.reach(1, wide)
         self.inside = as_int(x.strides[3]) == w.channels  # channels inside of a pixel
@@ -108,7 +115,8 @@ class Strip:
         self.buffer = k.scratch("strip", x.dtype.compute, lines * self.row)
 
     def copy(self, n: Index, y: Expr, x: Expr, to: Expr, lines: tuple[Expr, Expr]) -> None:
-        """Copies `lines` of those that begin at place (y, x) of image `n`, as if the first were line `to` of the strip."""
+        """Copies the lines lines[0]..lines[1], counted from the first one that the window at (y, x) of image `n` reads, to the
+        strip: line i becomes line `to` + i of it."""
         k, (sy, sx), (py, px) = self.k, self.w.stride, self.w.padding
         first, left = k.let(y * sy - py), k.let(x * sx - px)
         scale, run = (self.w.channels, self.row) if self.inside else (1, self.columns)
@@ -161,7 +169,7 @@ def packed_filter(lo: Lowering, w: Array, channels: int, columns: int) -> Array:
 def convolve(lo: Lowering, x: Array, w: Array, out: Array, shape: Window, epilogue: Epilogue | None = None) -> None:
     """out[n, o, y, x] = the sum over (*K, C) of windows of the image times the filter.
 
-    Shapes: x (N, C, H, W), with lines (see `window`), w (O, C, *K), out (N, O, P, Q)
+    Shapes: x (N, C, H, W) as `window` wants it, w (O, C, *K), out (N, O, P, Q)
     Args:
         epilogue: makes what is stored from the sum, at coordinates of out, a vector of channels.
     """
@@ -193,7 +201,7 @@ class _Convolution:
         self.sums = self.k.scratch("sums", self.compute, self.wide * self.vectors * LANES)
 
     def _span(self, columns: int | None) -> int:
-        """Columns of places of a strip: whole tiles, and of one size where it is known how many there are."""
+        """The columns of results of a strip: whole tiles, and equally many in each strip where their number is known."""
         most = self.wide
         while (columns is None or most < columns) and self.w.rows(most + self.wide, self.compute.size):
             most += self.wide
@@ -203,7 +211,7 @@ class _Convolution:
         return cdiv(tiles, cdiv(tiles * self.wide, most)) * self.wide
 
     def launch(self) -> None:
-        """Writes and launches it: a piece is some rows of one image and the columns of a strip."""
+        """Writes the kernel and launches it: a piece is some rows of results of one image, by the columns of a strip."""
         k, (n, o, height, width) = self.k, self.out.shape
         parts = as_expr(cdiv(width, self.span))
         work = maximum(minimum(as_expr(width), self.span) * cdiv(o, LANES) * self.w.positions, 1)  # of a row
@@ -227,7 +235,7 @@ class _Convolution:
         self.lo.launch(k)
 
     def tile(self, panel: Expr, y: Expr, x: Expr, at: Expr, count: Expr) -> None:
-        """A tile of `count` places from (y, x) on, whose windows begin at `at` in the strip."""
+        """A register tile: `count` neighbouring results from (y, x) on, whose windows begin at element `at` of the strip."""
         k, s, (kh, kw), (dy, dx) = self.k, self.strip, self.w.kernel, self.w.dilation
         acc = [[k.var(const(0, self.compute, LANES), name="acc") for _ in range(self.vectors)] for _ in range(self.wide)]
         filters, step = k.read(self.packed), self.vectors * LANES
@@ -239,8 +247,8 @@ class _Convolution:
                 for j, row in enumerate(acc):
                     a = splat(k.load(s.buffer, here + c * s.channel + j * self.w.stride[1] * s.pixel))
                     for b, total in zip(bs, row):
-                        total.set(multiply_add(a, b, total.value))
-        if self.epilogue is None and as_int(count) is not None:  # short enough to be written out for each place
+                        total.set(multiply_add(a, b, total.value))  # acc[j][v] += strip[pixel of j, c] * filter[ky, kx, c, v]
+        if self.epilogue is None and as_int(count) is not None:  # short enough to be written out for each result
             for j, row in enumerate(acc):
                 self.write(panel, y, x + j, [total.value for total in row])
             return
@@ -251,7 +259,7 @@ class _Convolution:
             self.write(panel, y, x + j, [k.load(self.sums, j * step + v * LANES, LANES) for v in range(self.vectors)])
 
     def write(self, panel: Expr, y: Expr, x: Expr, values: Sequence[Expr]) -> None:
-        """Stores the vectors of a place."""
+        """Stores the output channels of the result at (y, x), through the epilogue."""
         k, o, step = self.k, self.out.shape[1], self.vectors * LANES
         whole = as_int(o) is not None and as_int(o) % step == 0  # type: ignore[operator]
         for v, value in enumerate(values):

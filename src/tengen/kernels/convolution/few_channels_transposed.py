@@ -1,11 +1,14 @@
-"""Transposed convolutions to few channels, as the gradient of an image is: neighbouring pixels of a row to the lanes of a
-vector.
+"""Transposed convolutions to few channels, as the gradient of a network's image is: pixels of a row in the lanes.
 
-A piece transposes a strip of the gradients to scratch memory, so that neighbouring pixels of one channel are vectors, and
-computes
-rows of every phase of the stride from it: each vector is multiplied by the weights of all output channels. The sums have the
-order of `chunks.Chunks` over (*K, O), the positions of the filter that meet a phase; the bits are those of the general
-contraction.
+    for each piece = (image, some rows, one tile of columns):
+        strip[line, o, pixel] = the gradients' lines, transposed so that neighbouring pixels of a channel are dense
+        for row, phase of the stride:                             # results that the same positions of the filter reach
+            for tap of the phase, o:
+                acc[c][v] += strip[row + tap, o, vector v of pixels] * w[tap, o, c]
+            out[c, pixels of the phase] = acc
+
+The sums have the order of `chunks.Chunks` over (*K, O), with the positions of the filter that reach a phase; the bits are those
+of the general contraction.
 
 In: an image of gradients, a filter, where the result goes. Out: launches that pack the filter, and compute.
 """
@@ -25,15 +28,15 @@ from tengen.kernels.pointwise import copy
 from tengen.loops.builder import Variable, as_expr
 from tengen.loops.lang import LANES, Expr, as_int, cast, cdiv, const, maximum, minimum, select, splat
 
-MOST_CHANNELS = 4
-MOST_VECTORS = 8  # of a tile
-STRIP_BYTES = 1 << 18  # of a strip: it stays in the second cache
-MOST_BYTES = 1 << 19  # of one that is a single row high
+MOST_CHANNELS = 4  # channels of results, at most
+MOST_VECTORS = 8  # vectors of pixels of a tile, at most
+STRIP_BYTES = 1 << 18  # bytes of a strip, about: it stays in L2
+MOST_BYTES = 1 << 19  # bytes of a strip for a single row of results, at most: it lies on the stack
 
 
 def fits(y: Array, w: Array, out: Array, stride, padding, dilation) -> bool:
-    """Whether the filter (O, C, *K) gives few channels from so many as a chunk has, the gradients lie channels-last, and a
-    strip is not too large for a stack, as that of a wide dilation is."""
+    """Whether the filter (O, C, *K) has few channels C and at most a chunk of channels O, the gradients lie channels-last, and
+    a strip fits a stack, which with a wide dilation it may not."""
     o, c, kh, kw = (as_int(d) or 0 for d in w.shape)
     known = 0 < kh * kw <= MOST_TAPS and 0 < c <= MOST_CHANNELS and LANES <= o <= RUN and out.dtype.is_float
     if not known or as_int(y.strides[1]) != 1 or None in (as_int(d) for d in out.shape[2:]):
@@ -44,15 +47,14 @@ def fits(y: Array, w: Array, out: Array, stride, padding, dilation) -> bool:
 
 
 def _reach(phases: Sequence[Phase]) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Of rows and of columns: the first that the taps of all phases meet, from a place on, and how far it is from there to the
-    last."""
+    """For rows, then for columns: (the first offset that any tap of any phase reads, how far the last one is from it)."""
     taps = [t for p in phases for t in p.taps] or [Tap(0, 0, 0)]
     ys, xs = [t.y for t in taps], [t.x for t in taps]
     return (min(ys), max(ys) - min(ys)), (min(xs), max(xs) - min(xs))
 
 
 def _pitch(pixels: int) -> int:
-    """From one channel of a line to the next."""
+    """Elements from one channel of a line to the next."""
     return cdiv(pixels, LANES) * LANES + LANES
 
 
@@ -179,7 +181,7 @@ class _Transposed:
             for v in range(self.vectors):
                 pixels = k.load(self.strip, where + o * self.pitch + v * LANES, LANES)
                 for w, row in zip(ws, acc):
-                    row[v].set(multiply_add(pixels, w, row[v].value))
+                    row[v].set(multiply_add(pixels, w, row[v].value))  # acc[c][v] += strip[o, pixels v] * w[tap, o, c]
 
     def write(self, phases: Sequence[Phase], n: Expr, y: Expr, left: Expr) -> None:
         """Stores a row of some phases."""

@@ -1,9 +1,13 @@
-"""The filter's gradient where there are few channels: sums over pixels of windows of the image times gradients.
+"""The filter's gradient where the image has few channels: sums over pixels of windows of the image times gradients.
 
-A piece has some chunks of the sum, each some whole rows of gradients. The rows of the image that they meet are copied to a
-strip (`strips.Strip`), and a tile, neighbouring positions of the filter by vectors of output channels, stays in registers over
-all
-pixels of the chunk: an element of the strip and a vector of gradients for each. Chunks are then added in order.
+    for each piece = some chunks:                                  # a chunk is some whole rows of gradients
+        for chunk:
+            strip = the image's rows that its windows read         # `few_channels.Strip`
+            for panel of output channels, tile of positions (ky, kx, c) of the filter:
+                for row, pixel of the chunk:
+                    acc[position][v] += strip[pixel at the position] * gradient[pixel, vector v of channels]
+                partial[chunk, tile] = acc
+    out = partial[0] + partial[1] + ...
 
 In: an image, gradients, where the result goes. Out: launches. The bits are those of every other contraction, see
 `chunks.Chunks`.
@@ -22,8 +26,8 @@ from tengen.kernels.lowering import Array, Lowering
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, as_int, cast, cdiv, const, equal, maximum, minimum, select, splat
 
-GRAIN = 1 << 16  # multiply-adds of vectors of a piece, about
-MOST_BYTES = 2 * STRIP_BYTES  # of a strip
+GRAIN = 1 << 16  # vector multiply-adds of a piece, about
+MOST_BYTES = 2 * STRIP_BYTES  # bytes of a strip, at most
 
 
 def fits(grad: Array, w: Window, size: int) -> bool:
@@ -49,7 +53,7 @@ def _lines(w: Window, group: int, high: int) -> int:
 def weights(lo: Lowering, x: Array, grad: Array, out: Array, shape: Window, name: str) -> None:
     """out[*k, c, o] = the sum over (n, y, x) of grad[n, o, y, x] times what position *k, c of the window at (y, x) meets.
 
-    Shapes: x (N, C, H, W) with lines (see `strips.window`), grad (N, O, P, Q) for which `fits`, out (*K, C, O), any strides
+    Shapes: x (N, C, H, W) as `few_channels.window` wants it, grad (N, O, P, Q) for which `fits`, out (*K, C, O), any strides
     """
     _Weights(lo, x, grad, out, shape, name).launch()
 
@@ -120,7 +124,7 @@ class _Weights:
                 for (ky, kx, c), row in zip(at, acc):
                     value = splat(k.load(s.buffer, here + (ky * dy * s.row + kx * dx * s.pixel + c * s.channel)))
                     for g, total in zip(gs, row):
-                        total.set(multiply_add(value, g, total.value))
+                        total.set(multiply_add(value, g, total.value))  # acc[position][v] += strip[pixel] * gradient[v]
         for v, (c, n) in enumerate(zip(columns, left)):
             with k.if_(const(True, bool_) if n is None or v == 0 else n > 0):
                 for p, row in zip(at, acc):

@@ -1,9 +1,16 @@
-"""Convolutions with few channels of results: the pixels of a row fill the vectors, which channels would leave half empty.
+"""Convolutions with few channels of results: pixels of a row fill the lanes, which channels would leave half empty.
 
-In: an image, filters, how many pixels of zeros come before the image. Out: one launch, after one that orders the filters. A
-piece is some rows of results of one image. It copies the rows that they meet to scratch memory, a plane for each channel, with
-zeros around, and reads vectors of pixels from there, each for all channels of results. The order of sums is that of every
-contraction (`Chunks`).
+    for each piece = (image, some rows of results):
+        planes[c, row, pixel] = the image's rows that these results read, with zeros around
+        for tile of some vectors of results:
+            for chunk of (tap, c):
+                for tap, c:
+                    acc[vector][o] += planes[c, pixels of the vector at the tap] * w[tap, c, o]
+                sums[vector][o] = acc, or sums + acc after the first chunk
+            out[o, pixels] = sums
+
+In: an image, filters, how many pixels of zeros come before the image. Out: one launch, after one that makes the filters dense.
+The order of sums is that of every contraction (`Chunks`).
 """
 
 from __future__ import annotations
@@ -21,15 +28,15 @@ from tengen.kernels.source import At
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, as_int, cast, const, equal, maximum, minimum, ramp, splat
 
-PLANES_BYTES = 40 << 10  # of the scratch memory of a piece
+PLANES_BYTES = 40 << 10  # bytes of the planes of a piece, at most
 LEAST_TAPS = 9  # of a filter: with fewer, too much is copied for what is multiplied
-MOST = 8  # vectors of pixels of a tile
+MOST = 8  # vectors of pixels of a tile, at most
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """vectors: of pixels in a tile. rows: of results, of a piece. across: vectors in a row. pitch, deep: pixels of a row of a
-    plane, and its rows."""
+    """vectors: of pixels in a tile. rows: rows of results of a piece. across: vectors of a row of results. pitch: pixels of a
+    row of a plane. deep: rows of a plane."""
 
     vectors: int
     rows: int
@@ -92,7 +99,7 @@ class _Kernel:
         self.sums = self.k.scratch("sums", self.dtype, s.vectors * self.o * LANES)
 
     def dense(self, w: Array, name: str) -> Array:
-        """The filters, results inside."""
+        """The filters as (KH, KW, C, O), dense."""
         out = self.lo.temp(w.dtype, w.shape)
         copy(self.lo, w, out, f"{name}_pack")
         return out
@@ -114,7 +121,7 @@ class _Kernel:
         self.lo.launch(k)
 
     def fill(self) -> None:
-        """Copies the rows that the piece meets."""
+        """Copies the rows of the image that the piece reads to `planes`, with zeros around."""
         k, x, s = self.k, self.x, self.s
         height, width = (as_expr(d) for d in x.shape[2:])
         src, step = k.read(x), x.strides[3]
@@ -132,7 +139,7 @@ class _Kernel:
                 k.store(self.planes, there + i, cast(k.load(src, index, LANES, count), self.dtype), count)
 
     def tile(self, place: Expr, count: int) -> None:
-        """Some vectors of pixels, which follow each other, for all channels of results."""
+        """`count` vectors of results from number `place` on, for all channels of results."""
         if not count:
             return
         k, s = self.k, self.s
@@ -153,7 +160,7 @@ class _Kernel:
                     for o in range(self.o):
                         y = splat(cast(k.load(weights, w + o), self.dtype))
                         for x, sums in zip(xs, acc):
-                            sums[o].set(multiply_add(x, y, sums[o].value))
+                            sums[o].set(multiply_add(x, y, sums[o].value))  # acc[vector][o] += plane[c, pixels] * w[tap, c, o]
             for n, total in enumerate(total for sums in acc for total in sums):
                 if chunks == 1:
                     k.store(self.sums, n * LANES, total.value)

@@ -1,6 +1,7 @@
-"""Images as contractions read them: channels-last, and where nothing else helps a copy with zeros around and between pixels.
+"""Copies of images for contractions: channels-last (`image`), and with zeros around and between the pixels (`padded`).
 
-With zeros around it, an image is copied in one pass: each row of pixels is a run of memory, copied between two runs of zeros.
+    for each row of the larger image:
+        zeros, then a row of pixels, then zeros          # or zeros alone, above and below the image
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, 
 
 
 def has_rows(x: Array) -> bool:
-    """Whether the pixels of a row lie one after the other, channels inside."""
+    """Whether a row of pixels is one run of memory, with channels inside of pixels."""
     return x.strides[-1] == x.shape[1] and x.strides[1] == 1
 
 

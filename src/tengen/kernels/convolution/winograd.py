@@ -1,9 +1,16 @@
 """Winograd convolutions: 3x3 filters, stride 1, computed tile by tile with fewer multiplications.
 
-In: an image with dense channels, a filter, where the result goes. Out: two launches. The first packs the filter, transformed
-where several pieces use it, and reads nothing else. In the second a piece is some tiles of the image by some output channels:
-it transforms its tiles into scratch memory that stays in cache, multiplies them by the filter, one small matrix product for
-each point, and transforms back.
+    launch 1: filter[panel, point, c, column] = transform of w[o, c, 3, 3]          # or only packed, see `depth`
+    launch 2: for each piece = (some tiles of the image, some panels of output channels):
+        image[point, tile, c] = transform of the tile's pixels                      # m + 2 by m + 2 pixels give as many points
+        for panel of output channels:
+            for point:
+                products[point, tile, column] = the sum over c of image[point, tile, c] * filter[panel, point, c, column]
+            out[tile, column] = transform of products[:, tile, column]              # m x m results
+
+In: an image with dense channels, a filter, where the result goes. Everything between is scratch memory of a piece, which stays
+in L2. A filter that one piece alone uses is transformed by it, a block of channels and a row of points at a time
+(`multiply_here`).
 
 The transforms are fixed expressions, the sums over channels follow `chunks.Chunks`, so the bits of a result depend on the
 tile's size (F(2x2, 3x3) or F(4x4, 3x3)) alone, which is an attribute of the op. Source: Lavin and Gray, arXiv 1509.09308.
@@ -47,23 +54,24 @@ Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
 
 WEIGHT, VALUE, MARGIN = 6, 8, 1.2  # see `pays`
 MOST_CHANNELS = 4096  # one tile of more would not fit a thread's stack
-SCRATCH_BYTES = 992 << 10  # of a piece, for its transformed tiles: a kernel may have 1 MiB, and keeps some rows beside them
-HEIGHT = 12  # rows of a register tile at most: some registers stay free for what compilers keep in them
-MOST_TILES = 16  # of a piece
-FILTER_BYTES = 12 << 10  # of a piece, for points of the filter that it transforms itself: they stay in a first cache
-UNROLL = 4  # channels in a loop's body
-PIECES = 6  # as many as this are enough to share
+SCRATCH_BYTES = 992 << 10  # bytes of a piece's transformed tiles: a kernel may have 1 MiB, and needs some rows beside them
+HEIGHT = 12  # rows of a register tile, at most: some registers stay free for what the compiler keeps in them
+MOST_TILES = 16  # tiles of a piece, by rule
+FILTER_BYTES = 12 << 10  # bytes of the filter's points that a piece transforms at a time: they stay in L1
+UNROLL = 4  # channels in the body of the loop over c, by rule
+PIECES = 6  # pieces that are enough to share among threads
 
 
 # ---- the rule ------------------------------------------------------------------------------------------------------------
 
 
 def pays(c: Index, o: Index, h: Index, w: Index) -> int:
-    """The outputs of a tile, 2 or 4, with which a convolution of c to o channels with h x w outputs is faster, or 0 for direct.
+    """How a convolution of c to o channels with h x w results is computed in the fewest operations: 2 or 4, the results of a
+    tile along an axis, or 0 for a direct convolution.
 
-    Counted are multiplications. Reading a weight costs as many as `WEIGHT`, making a transformed value `VALUE`; with tiles of m
-    there are (m + 2)^2 weights for a pair of channels, and as many values for a channel and tile. Part of the numerics
-    contract: it decides about bits, and nothing else may enter.
+    The cost is counted in multiplications. Reading a weight costs `WEIGHT` of them, computing a transformed value `VALUE`; with
+    tiles of m there are (m + 2)^2 weights for each pair of channels, and as many values for each channel and tile. Winograd
+    must be better by a factor of `MARGIN`. Part of the numerics contract: it decides about bits, and nothing else may enter.
     """
 
     if c > MOST_CHANNELS or o > MOST_CHANNELS:
@@ -82,8 +90,9 @@ def pays(c: Index, o: Index, h: Index, w: Index) -> int:
 
 @dataclass(frozen=True)
 class Winograd(Schedule, kind="winograd"):
-    """rows, vectors: of the register tile: image tiles by vectors of LANES output channels. high: register tiles of a piece.
-    panels: of the filter of a piece; 0: by rule. unroll: channels in a loop's body."""
+    """rows, vectors: the register tile has `rows` image tiles by `vectors` vectors of LANES output channels. high: register
+    tiles of a piece, one below the other. panels: panels of the filter of a piece; 0: by rule. unroll: channels in a loop's
+    body."""
 
     rows: int
     vectors: int
@@ -102,7 +111,7 @@ class Blocks:
     """Sizes that follow from a schedule.
 
     Attributes:
-        schedule: what was chosen. pitch: from one image tile's channels to the next one's in scratch memory.
+        schedule: what was chosen. pitch: elements from one image tile to the next in scratch memory.
     """
 
     schedule: Winograd
@@ -130,12 +139,13 @@ class Blocks:
 
     @property
     def image(self) -> int:
-        """From one point's transformed tiles to the next one's: no multiple of a large power of two, which is one cache set."""
+        """Elements from one point to the next in `image`: no multiple of a large power of two, or all points fell into one
+        cache set."""
         return self.tiles * self.pitch + LANES
 
     @property
     def products(self) -> int:
-        """From one point's products to the next one's."""
+        """Elements from one point to the next in `products`."""
         return self.tiles * self.columns + LANES
 
 
@@ -175,7 +185,7 @@ def _rows(tiles: int, most: int) -> int:
 
 
 def _cost(n: int, tiles: int, most: int) -> int:
-    """Rows multiplied in blocks of n tiles, and reading the filter once a block counted as two more."""
+    """The cost of blocks of n tiles: the rows that are multiplied, where reading the filter for a block counts as two more."""
     rows = _rows(n, most)
     return -(-tiles // n) * (-(-n // rows) * rows + 2)
 
@@ -219,7 +229,7 @@ class _Winograd:
         self.chunks = Chunks((c,))
 
     def problem_key(self) -> str:
-        """What is computed, as text."""
+        """What is computed, as a text: the key under which tuning finds a schedule."""
         arrays = "; ".join(f"{a.dtype} {list(a.shape)} by {list(a.strides)}" for a in (self.x, self.w, self.out))
         return f"winograd F({self.t.outputs}, {TAPS}) of {arrays} padding {list(self.padding)}"
 
@@ -230,9 +240,10 @@ class _Winograd:
 
     @property
     def depth(self) -> int:
-        """Channels of the filter that a piece transforms at a time, one row of points after the other; 0 where it comes
-        transformed. If all tiles are one piece's, the filter is transformed once whoever does it, and as it is it has 9 values
-        to be kept and read for 16 or 36. Tiles may leave no room for it."""
+        """Channels of the filter that a piece transforms at a time, one row of points after the other; 0 where a launch has
+        transformed it. If all tiles belong to one piece, the filter is transformed once either way, and untransformed it has 9
+        values to store and read for each pair of channels instead of 16 or 36. Also 0 where scratch memory has no room for
+        it."""
         tiles, b, n = as_int(self.tiles), self.b, self.t.points
         if tiles is None or tiles > b.tiles:
             return 0
@@ -243,7 +254,7 @@ class _Winograd:
         return depth if values * self.compute.size <= SCRATCH_BYTES else 0
 
     def launch(self) -> None:
-        """Writes and launches both."""
+        """Writes both kernels and launches them."""
         make = self.pack_filter if self.depth else self.transform_filter
         self.filter = self.lo.once(self.w, ("winograd", self.t.points, bool(self.depth), self.b.columns, self.compute), make)
         b, points, dt = self.b, self.t.points, self.compute
@@ -272,8 +283,8 @@ class _Winograd:
         self.lo.launch(k)
 
     def parts(self, blocks: Expr) -> Expr:
-        """Into how many parts the panels are shared out evenly. Each piece transforms its tiles anew; threads, which come in
-        powers of two, have as much to do each."""
+        """How many parts the panels are cut into. Each part transforms the tiles anew, so there are only as many as threads
+        need; where the number of blocks is known a power of two, as numbers of threads usually are."""
         if self.b.schedule.panels:
             return const(-(-self.panels // self.b.schedule.panels))
         number = as_int(blocks)
@@ -283,7 +294,7 @@ class _Winograd:
 
     @property
     def pitch(self) -> int:
-        """From one point's weights to the next one's, where a piece transforms them; see `Blocks.image`."""
+        """Elements from one point's weights to the next one's, where a piece transforms the filter; see `Blocks.image`."""
         return self.depth * self.b.columns + LANES
 
     # ---- the filter
@@ -316,7 +327,7 @@ class _Winograd:
     def transform_filter(self) -> Array:
         """The transformed filter, as [panel, point, c, column], zeros past the last column."""
         t, b, n = self.t, self.b, self.t.points
-        depth = self.c + 1  # one more than there are: points lie in different cache sets
+        depth = self.c + 1  # one more than there are channels, so that points lie in different cache sets
         out = self.lo.temp(self.compute, (self.panels, n * n, depth, b.columns))
         k = self.lo.kernel(f"{self.name}_filter")
         half = k.scratch("half", self.compute, TAPS * n * LANES)
@@ -339,10 +350,10 @@ class _Winograd:
     # ---- products
 
     def multiply(self, panel: Expr, count: Expr) -> None:
-        """The products of all tiles with one panel, as [point, tile, column] in scratch memory."""
+        """products[point, tile, column] = the sum over c of image[point, tile, c] * filter[panel, point, c, column]."""
         k, b, n, run = self.k, self.b, self.t.points, self.chunks.run
         weights = k.read(self.filter)
-        each = -(-b.vectors * b.rows // b.tiles)  # lines of the next point's weights for each channel: all tiles fetch them
+        each = -(-b.vectors * b.rows // b.tiles)  # cache lines of the next point's weights that a tile prefetches for each c
         with k.loop(0, n * n, name="point") as z, k.loop(0, count, b.rows, name="r") as r:
             image, to = k.let(z * b.image + r * b.pitch), k.let(z * b.products + r * b.columns)
             here = k.let(as_expr(self.filter.index((panel, z, 0, 0))))
@@ -360,12 +371,13 @@ class _Winograd:
                     self.store_tile(self.register_tile(weights, here, image, (start, stop), prefetch), to, add=True)
 
     def multiply_here(self, panel: Expr, count: Expr) -> None:
-        """As `multiply`, by a filter that is transformed a few channels and a row of points at a time: as much as is read again
-        from the first cache. A chunk's sums go on from block to block, so they have the bits of sums without a stop."""
+        """The same by a filter that the piece transforms itself, for a block of channels and a row of points at a time, which
+        stay in L1. A chunk's sums are stored between blocks and taken up again, so they have the bits of sums without a
+        break."""
         k, b, n, run = self.k, self.b, self.t.points, self.chunks.run
         raw, weights = k.read(self.filter), k.scratch("weights", self.compute, n * self.pitch)
-        size, lines = n * n * b.products, TAPS * TAPS * b.vectors  # lines of the next block for each channel of this one
-        pair = 2 if n * n * b.schedule.high > lines and self.c % 2 == 0 else 1  # channels of a register tile that fetch one
+        size, lines = n * n * b.products, TAPS * TAPS * b.vectors  # cache lines of the next block, for each channel of this one
+        pair = 2 if n * n * b.schedule.high > lines and self.c % 2 == 0 else 1  # channels for each prefetch of a tile
         with k.loop(0, self.c, self.depth, name="block") as start:
             stop = k.let(minimum(start + self.depth, self.c))
             goes_on, later = k.let(start % run > 0), k.let(start >= run)
@@ -388,8 +400,8 @@ class _Winograd:
                         self.store_tile(acc, sums)
 
     def transform_row(self, raw: Buffer, panel: Expr, row: Expr, cs: tuple[Expr, Expr], dst: Buffer) -> None:
-        """Row `row` of the points of some channels of a packed filter, as [point, c, column]. The first and the last one need a
-        row of taps, what else is loaded for them nothing uses."""
+        """Row `row` of the transformed filter's points for the channels `cs`, as [point, c, column] in `dst`. Rows 0 and the
+        last depend on one row of taps only; the values of the other loads are then unused."""
         k, b, t = self.k, self.b, self.t
         for a in range(t.points):
             with k.if_(k.let(equal(row, a))), k.loop(*cs, name="c") as c, k.loop(0, b.columns, LANES, name="column") as v:
@@ -404,8 +416,13 @@ class _Winograd:
         self, weights: Buffer, at: Expr, image: Expr, cs: tuple[Index, Index], prefetch: Callable[[Expr], None],
         sums: tuple[Expr, Expr] | None = None, each: int = 1,
     ) -> list[list[Expr]]:  # fmt: skip
-        """`rows` tiles from `image` times a panel from `at` on, over some channels, a multiple of `each`, for which one `fetch`
-        is called; added to `sums` (whether, where), if given."""
+        """One point of `rows` image tiles, from `image` on, times a panel of the filter, from `at` on: sums over the channels
+        `cs`.
+
+        Args:
+            prefetch: called once for each `each` channels, whose number is a multiple of it. sums: (whether, where): the sums
+                begin with what lies there in `products`, if the condition holds; default: with zeros.
+        """
         k, b, dt = self.k, self.b, self.compute
         acc = [[k.var(const(0, dt, LANES), name="acc") for _ in range(b.vectors)] for _ in range(b.rows)]
         if sums is not None:
@@ -418,11 +435,11 @@ class _Winograd:
             here = k.let(at + c * b.columns)
             if each == 1:
                 prefetch(c)
-            ws = [k.load(weights, here + v * LANES, LANES) for v in range(b.vectors)]
+            ws = [k.load(weights, here + v * LANES, LANES) for v in range(b.vectors)]  # ws[v] = filter[point, c, vector v]
             for r in range(b.rows):
-                pixel = splat(k.load(self.image, image + r * b.pitch + c))
+                pixel = splat(k.load(self.image, image + r * b.pitch + c))  # image[point, tile r, c] in all lanes
                 for v in range(b.vectors):
-                    acc[r][v].set(multiply_add(pixel, ws[v], acc[r][v].value))
+                    acc[r][v].set(multiply_add(pixel, ws[v], acc[r][v].value))  # acc[tile r][v] += pixel * ws[v]
 
         if each == 1:
             unrolled_loop(k, *cs, b.schedule.unroll, step, "c")
@@ -434,7 +451,7 @@ class _Winograd:
         return [[x.value for x in row] for row in acc]
 
     def store_tile(self, acc: list[list[Expr]], to: Expr, add: bool = False) -> None:
-        """Stores a register tile among the products, or adds it to them."""
+        """Stores a register tile to `products` from `to` on, or adds it to what is there."""
         k, b = self.k, self.b
         for r in range(b.rows):
             for v in range(b.vectors):
@@ -444,7 +461,8 @@ class _Winograd:
     # ---- the result
 
     def transform_products(self, count: Expr) -> None:
-        """The products' transform along y, in place: point (a, e) becomes row a of the tile, still a point along x."""
+        """Transforms the products back along y, in place: point (a, e) becomes (row a of the tile's results, point e along
+        x)."""
         k, b, t, n = self.k, self.b, self.t, self.t.points
         with k.loop(0, n, name="e") as e, k.loop(0, k.let(count * b.columns), LANES, name="at") as i:
             at = k.let(e * b.products + i)
@@ -453,7 +471,7 @@ class _Winograd:
                 k.store(self.products, at + a * (n * b.products), value)
 
     def store_row(self, panel: Expr, a: Expr, i: Expr, tile: Sequence[Index]) -> None:
-        """One row of a tile of the result."""
+        """Transforms row `a` of tile number `i` back along x, and stores its results, which exist inside of the image only."""
         k, b, t, n, m, out = self.k, self.b, self.t, self.t.points, self.t.outputs, self.out
         y, x = k.let(tile[1] * m + a), k.let(as_expr(tile[2] * m))
         channels = k.let(minimum(self.o - panel * b.columns, b.columns))

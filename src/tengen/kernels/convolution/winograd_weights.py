@@ -1,9 +1,14 @@
 """Winograd's gradient of a 3x3 filter: the sum over tiles of image and output gradients, in the transformed domain.
 
-In: an image and the gradients of the outputs, both with dense channels; where the filter's gradient goes. Out: one launch or
-two. A piece is a block of input channels by a block of output channels and some of the tiles: it transforms a few tiles at a
-time into scratch memory and adds their products, a small matrix product for each point; the sum is transformed back, by the
-piece where it has all tiles, by a second launch otherwise. It is the transpose of `winograd.py` (same points, same tiles).
+for each piece = (run of tiles, block of input channels, block of output channels):
+        for some tiles of the run:                                             # SUMMED_TILES of them
+            image[point, tile, c], gradient[point, tile, o] = transforms of both
+            for point:
+                sums[point, c, o] += the sum over these tiles of image[point, tile, c] * gradient[point, tile, o]
+    out[o, c, 3, 3] = transform of the runs' sums, added in order              # by the piece, if there is one run
+
+In: an image and the gradients of the outputs, both with dense channels; where the filter's gradient goes. Out: one launch, or a
+second one that adds the runs. It is the transpose of `winograd.py`: the same points, the same tiles.
 """
 
 from __future__ import annotations
@@ -20,11 +25,11 @@ from tengen.kernels.source import At
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, as_int, cast, cdiv, const, equal, maximum, minimum
 
-SUMMED_TILES = {2: 32, 4: 16}  # tiles that are summed from zero, by the m of F(m, 3). Part of the numerics contract.
+SUMMED_TILES = {2: 32, 4: 16}  # tiles that are summed from zero, for each m of F(m, 3). Part of the numerics contract.
 BLOCK = 64  # channels of a block. Part of the numerics contract, as far as it decides about RUNS.
 RUNS = 8  # as many runs of tiles and pairs of blocks together are enough to share. Part of the numerics contract.
 OF_AN_IMAGE = 16  # tiles of an image that a run should have: its sums are many bytes. Part of the numerics contract.
-UNROLL = 4
+UNROLL = 4  # tiles in the body of the loop over tiles
 
 
 def winograd_weights(lo: Lowering, x: Array, g: Array, out: Array, outputs: int, padding: tuple[int, int], name: str) -> None:
@@ -73,7 +78,7 @@ class _Weights:
 
     @property
     def between(self) -> tuple[int, int, int]:
-        """From one point to the next: of the tiles of the image, of those of the gradients, and of the sums."""
+        """Elements from one point to the next: of the image's tiles, of the gradients' tiles, and of the sums."""
         return self.summed_tiles * self.wide + LANES, self.summed_tiles * self.broad + LANES, self.wide * self.broad + LANES
 
     def launch(self) -> None:
@@ -139,13 +144,13 @@ class _Weights:
             for r, row in enumerate(acc):
                 value = k.load(image, here + r)
                 for y, total in zip(ys, row):
-                    total.set(multiply_add(value, y, total.value))
+                    total.set(multiply_add(value, y, total.value))  # acc[c r][v] += image[tile, c r] * gradient[tile, o v]
 
         unrolled_loop(k, 0, count, UNROLL, step, "tile")
         return [[total.value for total in row] for row in acc]
 
     def store_tile(self, k: KernelBuilder, acc: list[list[Expr]], total: Buffer, to: Expr, begins: Expr) -> None:
-        """Stores a register tile, or adds it to what is there."""
+        """Stores a register tile to `total` from `to` on; where not `begins`, adds it to what is there."""
         places = [(r, v) for r in range(self.rows) for v in range(self.vectors)]
         with k.if_(begins):
             for r, v in places:
