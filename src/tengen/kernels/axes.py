@@ -9,7 +9,7 @@ from tengen.kernels.lowering import Array, KernelBuilder, product
 from tengen.kernels.source import At
 from tengen.loops.lang import Expr, Index, as_int, ramp
 
-STREAM = 1 << 25  # bytes: what writes more than caches hold writes past them, and spares reading what is overwritten
+STREAM = 1 << 25  # bytes of results from which on stores go past the caches, which spares reading what is overwritten
 
 
 def memory_order(a: Array) -> list[int]:

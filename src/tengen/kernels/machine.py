@@ -7,12 +7,12 @@ from typing import Protocol
 
 from tengen.loops.lang import LANES
 
-SAME_SETS = 4096  # bytes; lines that are a multiple of it apart share a set of a first cache, of half as many a few sets
-THREADS = (2, 4, 8)  # numbers of threads between which pieces should be shared out evenly
+SAME_SETS = 4096  # bytes: cache lines at a multiple of this distance fall into the same set of L1
+THREADS = (2, 4, 8)  # numbers of threads among which pieces should be shared evenly
 
 
 class Machine(Protocol):
-    """What is asked of a target."""
+    """What strategies ask of a target."""
 
     vector_bytes: int
     vector_registers: int
@@ -21,12 +21,13 @@ class Machine(Protocol):
 
 
 def machine(target: Machine | None) -> tuple[int, int, int]:
-    """(bytes of a vector register, how many there are, bytes of L2); of a small machine if the target is not known."""
+    """(bytes of a vector register, how many registers, bytes of L2 that sizes count on); a small machine's if there is no
+    target."""
     return (16, 32, 512 << 10) if target is None else (target.vector_bytes, target.vector_registers, target.l2_bytes)
 
 
 def near_bytes(target: Machine | None) -> int:
-    """Bytes of all of L2."""
+    """All bytes of L2; `machine` gives the part that the sizes of tiles count on."""
     return 512 << 10 if target is None else target.l2_all
 
 

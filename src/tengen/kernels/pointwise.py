@@ -1,9 +1,12 @@
 """Pointwise kernels: every element of the outputs is its source's value there.
 
-Axes are ordered as the first output lies in memory, neighbours that lie dense in every array are merged, and the
-innermost axis runs in vectors. A piece is some planes (of the last two axes), some rows of one, or a part of one long row:
-about
-`GRAIN` elements.
+    for each piece = some planes, or some rows of a plane, or a part of a row:     # about GRAIN elements
+        for plane, row:
+            for vector of the row:
+                out[plane, row, vector] = source[plane, row, vector]
+
+Axes are ordered as the first output lies in memory, and neighbouring axes that every array walks as one are merged; the last
+two of what remains are rows and the elements of a row.
 """
 
 from __future__ import annotations
@@ -20,10 +23,10 @@ from tengen.kernels.transposing_copy import FEW, transposing, transposing_copy
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum, splat
 
-FETCHED = 8192  # bytes of rows at any place that are on their way: as many as a memory takes to answer
-FARTHEST = 16  # rows ahead
-IN_FLIGHT = 8  # vectors that the steps of a mathematical function have in registers, its constants among them
-GRAIN = 16384  # elements of a piece, by rule: long enough that claiming one costs nothing, short enough to share evenly
+FETCHED = 8192  # bytes of scattered rows that are prefetched ahead: as many as arrive while memory answers one request
+FARTHEST = 16  # rows ahead that are prefetched, at most
+IN_FLIGHT = 8  # vectors of LANES that one evaluation of a mathematical function keeps in registers, with its constants
+GRAIN = 16384  # elements of a piece, by rule: large beside the cost of claiming a piece, small enough to share evenly
 
 
 def _merged(a: Array, groups: list[list[int]]) -> Array:
@@ -166,7 +169,7 @@ def _several(sources: Sequence[Source], n: Expr, target) -> int:
 
 
 def _rows_ahead(sources: Sequence[Source], shape: Sequence[Index]) -> Expr | None:
-    """How many rows ahead the next ones are asked for, where they lie anywhere: some thousand bytes; None where they do not."""
+    """How many rows ahead are prefetched, where rows are gathered from scattered places; None where they are not."""
     if len(shape) < 2 or not any(s.scattered for s in sources):
         return None
     return minimum(maximum(const(FETCHED) // maximum(as_expr(shape[-1]) * sources[0].dtype.size, 1), 1), FARTHEST)

@@ -1,9 +1,12 @@
-"""Schedules: what a kernel's generator may choose freely because it changes no bit. Tiles, unrolling, the order of loops,
-packing, how work is cut into pieces.
+"""Schedules: what a strategy may choose freely because it changes no bit: tiles, unrolling, the order of loops, packing, how
+work is cut into pieces.
 
-A strategy has a rule that gives a schedule from the problem and the target, and asks the lowering (`Lowering.choose`), which
-answers with that, or with what tuning found for the same problem: a schedule that `Schedules` knows. In: a text that says what
-is computed, a rule's schedule. Out: a schedule that fits. Nothing here touches the order of any sum.
+A strategy has a rule that gives a schedule from the problem and the target. It asks the lowering (`Lowering.choose`), which
+answers with the rule's schedule, or with the one that tuning found for the same problem. Problems are told apart by their
+*problem key*: a text of what is computed, with extents, strides and dtypes. `Schedules.key` hashes it with the target and the
+number of threads. Both, and the texts of schedules (kinds and names of fields), are in files of tuned models and in the cache:
+they stay when classes and modules are renamed. In: a problem key, a rule's schedule. Out: a schedule that fits. Nothing here
+touches the order of any sum.
 """
 
 from __future__ import annotations
@@ -66,7 +69,8 @@ class Schedule:
 
     def far(self, rng: random.Random) -> Schedule:
         """A schedule with any of the `steps`."""
-        return dataclasses.replace(self, **{name: rng.choice(values) for name, values in self.steps.items()})  # type: ignore[type-var]
+        drawn = {name: rng.choice(values) for name, values in self.steps.items()}
+        return dataclasses.replace(self, **drawn)  # type: ignore[type-var]
 
     def _beside(self, name: str, distance: int) -> list[int]:
         """The values of a field's steps so far above and below its own."""
@@ -119,7 +123,7 @@ class Schedules:
         self.entries = dict(entries or {})
 
     def key(self, problem_key: str) -> str:
-        """The key of what is computed: a hash that also tells targets and numbers of threads apart."""
+        """The key of a problem: a hash of its problem key, the target and the number of threads."""
         return sha256(f"{self.target}\n{self.threads}\n{problem_key}".encode()).hexdigest()[:KEY_DIGITS]
 
     def also(self, entries: Mapping[str, Schedule], strict: bool = False) -> Schedules:
@@ -132,8 +136,8 @@ class Choice:
     """A question that a strategy asked.
 
     Attributes:
-        meaning: what is computed, as text. rule: what the rule says. taken: what was answered. fits: a schedule -> "", or why
-            the kernel cannot have it. nodes: of the graph, which asked.
+        problem_key: what is computed, as a text. rule: the rule's schedule. taken: the answer. fits: a schedule -> "", or why
+            the kernel cannot have it. nodes: positions of the graph's nodes that asked.
     """
 
     problem_key: str

@@ -1,9 +1,13 @@
-"""Pointwise kernels where an operand lies across the result: dense along an axis that is not the result's innermost one.
+"""Transposing copies: pointwise kernels with an operand that is dense along another axis than the result's innermost one.
 
-Element by element, each load would touch a cache line of its own and use one number of it. Here a piece goes tile by tile: an
-operand's part of a tile is loaded in vectors along its own dense axis, and transposed in registers into scratch memory, where
-it is dense along the result's. The innermost axes may be several in the operand (a filter that is dense along another axis than
-its last ones).
+    for each piece = (some strips of SIDE rows, part of the columns):
+        for tile of SIDE rows by SIDE columns:
+            scratch[row][column] = operand[column][row]         # squares of LANES by LANES elements, transposed in registers
+            for row, vector of columns:
+                out[row, vector] = source[row, vector]          # with `scratch` in the operand's place
+
+Element by element, each load would touch a cache line of its own and use one number of it. The innermost axes may be several in
+the operand (a filter that is dense along another axis than its last ones).
 """
 
 from __future__ import annotations
@@ -17,17 +21,21 @@ from tengen.kernels.source import At, Source
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum
 
-SIDE = 4 * LANES  # of a tile: so much of a row is worth fetching, and a tile stays in the first cache
-NARROW = 2 * LANES  # columns of a tile where no cache holds the result: as many rows of an operand share few sets of a cache
+SIDE = 4 * LANES  # rows and columns of a tile: rows of so many elements load well, and a tile stays in L1
+NARROW = 2 * LANES  # columns of a tile where no cache holds the result: more rows of the operand would share cache sets
 GRAIN = 4 * SIDE  # elements of a piece along the result's innermost axis
-TILES = 32  # of a piece, one below the other, where no cache holds the result: operands are read along their pages
+TILES = 32  # tiles of a piece, one below the other, where no cache holds the result: operands are read along their pages
 FEW = 8  # an axis shorter than this is not worth a tile
 
 
 @dataclass(frozen=True)
 class TransposingCopy:
-    """What lies across. The axes of the result are shared out: `outer`, `dense` (along which `arrays` are dense, outermost
-    first) and `last` (which end with the innermost axis of the result, and which the other arrays walk as one)."""
+    """Which operands are to be transposed, and how the axes of the result are grouped.
+
+    Attributes:
+        arrays: the operands. dense: the axes along which they are dense, outermost first: the rows of a tile. last: the axes
+            that end with the result's innermost one, which all other arrays walk as one: the columns. outer: all other axes.
+    """
 
     outer: tuple[int, ...]
     dense: tuple[int, ...]
@@ -41,7 +49,7 @@ class TransposingCopy:
 
 
 def transposing(sources: Sequence[Source], outs: Sequence[Array]) -> TransposingCopy | None:
-    """The operands that lie across the outputs, or None if there are none, or too little of them."""
+    """The operands that are better transposed than gathered; None if there are none, or if the axes are too short for tiles."""
     leaves: list[Array] = []
     for s in sources:
         inner = s.leaves()

@@ -1,4 +1,17 @@
-"""The gradients of attention."""
+"""The gradients of attention: the softmax is computed again from the saved log-sum-exp, chunk by chunk.
+
+    for each piece = (group, some queries, or some keys, in the lanes):
+        for chunk of the others, the rows:
+            p = exp(scale * q k^T + mask - lse)
+            slope = p * (grad v^T - grad_dot_result)                        # grad_dot_result[t]: the sum over e of grad * out
+            with queries in the lanes:  dq += slope * k
+            with keys in the lanes:     dk += slope * q;  dv += p * grad
+
+There are two kernels, one with queries and one with keys in the lanes. Where there are groups enough for all threads it is one
+kernel
+with keys in the lanes, whose pieces are whole groups: it goes through all keys of the group in order, and adds up dq in memory
+(`sums`). That is five products instead of seven.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +52,14 @@ def attention_grad(
 
 
 def _launch_backward(
-    lo: Lowering, arrays: Sequence[Array], mask: Array | None, lse: Array, grad_dot_result: Array, scale: float, offset: Index | None,
-    name: str, found: Sequence[Array], keys: bool, whole: bool,
+    lo: Lowering, arrays: Sequence[Array], mask: Array | None, lse: Array, grad_dot_result: Array, scale: float,
+    offset: Index | None, name: str, found: Sequence[Array], keys: bool, whole: bool,
 ) -> None:  # fmt: skip
-    """One kernel: with keys or queries along the lanes; `whole`: of all gradients. found: where they go. Where keys hide
-    queries, chunks
-    of these are as long as the groups that are left out together: longer ones would compute more of what is hidden."""
+    """Launches one kernel, with keys or queries in the lanes. whole: whether it makes all gradients. found: where they go. With
+    keys in
+    the lanes and a causal mask, chunks of queries are as short as the groups that are skipped together: longer ones would
+        compute
+    more of what is hidden."""
     q, k, v, grad = arrays
     lanes, rows = (k, q) if keys else (q, k)
     step = GROUP if keys and offset is not None else ROWS
@@ -65,7 +80,7 @@ def _launch_backward(
 
 
 def _grad_dot_result(lo: Lowering, grad: Array, grad_lse: Array | None, out: Array, lse: Array, dt: DType, name: str) -> Array:
-    """w: for each query the sum of grad * out, less the gradient of its log-sum-exp."""
+    """For each query the sum over e of grad * out, minus the gradient of its log-sum-exp."""
     source = Elementwise(lambda x, y: cast(x, dt) * cast(y, dt), [Leaf(grad), Leaf(out)], out.shape, dt)
     grad_dot_result = lo.temp(dt, lse.shape)
     reduce(lo, "add", source, grad_dot_result, (out.ndim - 1,), name=f"{name}_along")
@@ -78,8 +93,13 @@ def _grad_dot_result(lo: Lowering, grad: Array, grad_lse: Array | None, out: Arr
 
 
 class _Backward:
-    """Writes the kernel of the gradient of queries, or of keys and values, or of all: then those of queries are added up in
-    `sums`."""
+    """Writes the kernel of the gradient of queries, or of keys and values, or of all three; then `sums` adds up that of
+    queries.
+
+    Attributes:
+        lanes: what lies in the lanes, (q, grad) or (k, v), transposed. rows: what lies in the rows, the other two.
+        scores, slopes: p and slope, as [row, lane]. grads: the results, as [lane, feature].
+    """
 
     def __init__(self, t: Tiles, arrays: Sequence[Array], lse: Array, grad_dot_result: Array, scale: float, sums: Array | None):
         self.t, self.scale, self.lse, self.grad_dot_result, self.sums = t, scale, lse, grad_dot_result, sums
@@ -102,7 +122,7 @@ class _Backward:
                     t.k.store(line, i, cast(t.k.load(src, base + i * a.strides[-1]), t.compute))
 
     def chunk(self, start: Expr, n: Expr) -> None:
-        """Adds what `n` rows from `start` on give."""
+        """Adds the chunk of `n` rows from `start` on to the gradients of every lane."""
         t, k = self.t, self.t.k
         for r in self.rows:
             t.copy(r, start, n)
@@ -118,7 +138,7 @@ class _Backward:
                     t.accumulate_rows(self.sums, start, rows, self.slopes, self.keys, (at, first))
 
     def weigh(self, tile: tuple[Expr, int], first: Expr, start: Expr, n: Expr) -> None:
-        """Makes p and c of a tile, whose first lane is the query or key `first`, and `n` rows."""
+        """Computes p and slope of a tile, whose first lane is the query or key `first`, for `n` rows."""
         t, k, (at, vectors) = self.t, self.t.k, tile
         t.product(self.rows[0], self.lanes[0], tile, n, self.scores, self.scale)
         t.hide(self.scores, first, vectors, start, n)
@@ -134,7 +154,8 @@ class _Backward:
                 k.store(self.slopes, here, p * (k.load(self.slopes, here, LANES) - grad_dot_result))
 
     def number(self, i: int, a: Array, place: Expr, row: Expr) -> Expr:
-        """A number of each query, where queries are the lanes; of the row, where they are the rows."""
+        """Number i (lse or grad_dot_result) of each query: a vector where queries are in the lanes, else that of the row in all
+        lanes."""
         t = self.t
         if t.keys:
             return splat(cast(t.k.load(t.k.read(a), t.base(a, row)), t.compute))

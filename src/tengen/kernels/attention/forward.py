@@ -1,13 +1,18 @@
-"""Attention without a matrix of scores: softmax(q k^T) v and its gradients, chunk by chunk.
+"""Attention without a matrix of scores: softmax(q k^T) v, chunk by chunk of keys.
 
-In: queries, keys and values, perhaps a mask, and where the results go. Out: one launch, or three for the gradients. The forward
-kernel has queries along the lanes, so that all of softmax is arithmetic of vectors; for each chunk of keys it makes the scores,
-takes them to the running maximum, rescales what it has and adds the chunk's part: Milakov and Gimelshein, arXiv 1805.02867;
-Dao et al., arXiv 2205.14135. Gradients make the softmax again from the saved log-sum-exp: one kernel with queries along the
-lanes, one with keys; or, where there are groups enough for all threads, one kernel with keys along the lanes, that goes through
-all keys of a group in order and keeps the gradient of its queries in memory. That is five products instead of seven. Nothing
-but the query, the
-keys and their values enters a row of the result: its bits do not depend on other rows.
+    for each piece = (group, some queries t):                               # queries in the lanes
+        for chunk of ROWS keys s:
+            for tile of queries:
+                score[s, t] = scale * (the sum over d of k[s, d] * q[t, d]) + mask[t, s]
+                M = max(largest[t], score[s, t] for s of the chunk);  ratio[t] = exp(largest[t] - M)
+                score[s, t] = exp(score[s, t] - M);                   largest[t] = M
+                total[t] = total[t] * ratio[t] + the sum over s of score[s, t]
+                result[t, e] = result[t, e] * ratio[t] + the sum over s of score[s, t] * v[s, e]
+        out[t] = result[t] / total[t];  lse[t] = M + log(total[t])
+
+In: queries, keys and values, perhaps a mask, and where the results go. Out: one launch. With queries in the lanes, all of
+softmax is arithmetic of vectors. Sources: Milakov and Gimelshein, arXiv 1805.02867; Dao et al., arXiv 2205.14135. Only the
+query, the keys and their values enter a row of the result, so its bits do not depend on other rows.
 """
 
 from __future__ import annotations
@@ -20,8 +25,8 @@ from tengen.kernels.lowering import Array, Lowering
 from tengen.loops.builder import Variable
 from tengen.loops.lang import LANES, Expr, Index, as_int, call, cast, const, equal, minimum, select
 
-MOST_FEATURES = 1024  # of keys and values together: a piece's memory lies on a thread's stack
-ABREAST = 8  # exponentials that are made side by side
+MOST_FEATURES = 1024  # features of a key and a value together, at most: a piece's memory lies on a thread's stack
+ABREAST = 8  # exponentials that are computed side by side
 LEAST = {2: -65504.0, 4: -3.4028234663852886e38, 8: -1.7976931348623157e308}  # finite numbers, by size of the dtype
 
 
@@ -67,7 +72,7 @@ class _Forward:
         self.ratios = t.k.scratch("ratios", t.compute, t.z.wide)
 
     def chunk(self, start: Expr, n: Expr) -> None:
-        """Adds `n` keys from `start` on to the state of every query."""
+        """Adds the chunk of `n` keys from `start` on to the state of every query."""
         t, k = self.t, self.t.k
         t.copy(self.keys, start, n)
         t.copy(self.values, start, n)
@@ -79,7 +84,7 @@ class _Forward:
                 t.accumulate(self.result, self.values, self.scores, at, rows, self.ratios)
 
     def score(self, tile: tuple[Expr, int], first: Expr, start: Expr, n: Expr) -> None:
-        """The exponentials of a tile, whose first lane is the query `first`, and `n` keys."""
+        """Computes the scores of a tile, whose first lane is the query `first`, for `n` keys, and makes them exponentials."""
         t, k, (at, vectors) = self.t, self.t.k, tile
         before = [k.load(self.largest, at + v * LANES, LANES) for v in range(vectors)]
         largest = [k.var(x, name="largest") for x in before]
@@ -91,7 +96,9 @@ class _Forward:
         self.weigh(at, n, before, largest)
 
     def weigh(self, at: Expr, n: Expr, before: Sequence[Expr], largest: Sequence[Variable]) -> None:
-        """Makes the scores exponentials, and `ratios` by what the earlier ones are too large."""
+        """Replaces the scores by exp(score - largest), adds them to the totals, and stores in `ratios` by what factor sums of
+        earlier
+        chunks shrink: exp(before - largest)."""
         t, k, z = self.t, self.t.k, self.t.z
         sums = [k.var(t.zero(), name="sum") for _ in largest]
 
@@ -118,7 +125,7 @@ class _Forward:
             k.store(self.largest, place, m.value)
 
     def finish(self, out: Array, lse: Array) -> None:
-        """Divides by the sums, and stores the results of the piece's queries."""
+        """Divides by the totals, and stores the results and log-sum-exps of the piece's queries."""
         t, k, z = self.t, self.t.k, self.t.z
         with k.loop(0, z.lanes, LANES) as i:
             total, m = k.load(self.total, i, LANES), k.load(self.largest, i, LANES)

@@ -1,10 +1,13 @@
-"""What the kernels of attention are made of: blocks of vectors turned so that they lie along the lanes, rows beside them, and
-the register tiles between both.
+"""What the kernels of attention are made of: blocks that lie in the lanes, rows, and the register tiles between both.
 
-A piece holds some queries (or keys) along the lanes and goes through chunks of keys (or queries), the rows. `product` makes a
-number of each row and lane, `[row, lane]`: numbers of rows are splat, lanes are vectors. `accumulate` adds rows, weighted by
-such numbers, to `[lane, feature]`: numbers of lanes are splat, and the rows are vectors, so that results are stored as they
-lie. Both are the register tile of `microkernel.py`; each sum is one chain of fma in order.
+A piece holds some queries (or keys), transposed, in the lanes, and goes through chunks of keys (or queries), the rows:
+
+    product:          numbers[row, lane] = the sum over d of rows[row, d] * block[d, lane]     # vectors of lanes
+    accumulate:       result[lane, e] += the sum over rows of numbers[row, lane] * rows[row, e]  # vectors of e
+    accumulate_rows:  sums[row, e] += the sum over lanes of numbers[row, lane] * keys[lane, e]   # vectors of e
+
+Each of them is a register tile; each sum is one chain of fma in order. A tile is `rows` rows by `vectors` vectors of lanes.
+With a causal mask, rows that none of a GROUP of lanes sees are skipped, whatever the size of tiles.
 """
 
 from __future__ import annotations
@@ -28,21 +31,21 @@ from tengen.loops.exponential import reduce_exponent
 from tengen.loops.floats import format_of, polynomial, power_of_two
 from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, fma, maximum, minimum, ramp, select, splat
 
-ROWS = 64  # of a chunk. Part of the numerics contract: changing it changes bits.
-GROUP = 2 * LANES  # lanes for which rows are left out together, from the first on. Part of the numerics contract.
-BLOCK_BYTES = 64 << 10  # of what lies along the lanes
-STACK_BYTES = 256 << 10  # of the same, at most, where one tile is more
-MOST_LANES = 8 * LANES  # of a piece
-HIGHEST = 16  # rows of a register tile
-PIECES = 6  # as many as this are enough to share
-TWO_PASSES = 7 / 5  # the products of two kernels, over those of one that makes all gradients
-MOST_ACROSS = 4  # vectors of features of a tile of results
+ROWS = 64  # rows of a chunk. Part of the numerics contract: changing it changes bits.
+GROUP = 2 * LANES  # lanes that skip rows together, counted from lane 0 on. Part of the numerics contract.
+BLOCK_BYTES = 64 << 10  # bytes of what a piece holds in the lanes, by rule
+STACK_BYTES = 256 << 10  # bytes of the same, at most, where one tile has more
+MOST_LANES = 8 * LANES  # lanes of a piece, at most
+HIGHEST = 16  # rows of a register tile, at most
+PIECES = 6  # pieces that are enough to share among threads
+TWO_PASSES = 7 / 5  # products of two kernels for each product of one that makes all gradients
+MOST_ACROSS = 4  # vectors of features of a tile of results, at most
 LOWEST = {4: -88.0, 8: -709.2}  # by size of the dtype: arguments whose `weight` is 0
 
 
 @dataclass(frozen=True)
 class Sizes(Schedule, kind="attention"):
-    """rows, vectors: of the register tile: rows or features, by vectors of lanes. tiles: of a piece."""
+    """rows, vectors: the register tile has `rows` rows by `vectors` vectors of lanes. tiles: tiles of lanes of a piece."""
 
     rows: int
     vectors: int
@@ -52,12 +55,12 @@ class Sizes(Schedule, kind="attention"):
 
     @property
     def lanes(self) -> int:
-        """Lanes of a piece."""
+        """How many lanes (queries or keys) a piece has."""
         return self.tiles * self.wide
 
     @property
     def wide(self) -> int:
-        """Lanes of a tile."""
+        """How many lanes (queries or keys) a tile has."""
         return self.vectors * LANES
 
 
@@ -123,8 +126,8 @@ def in_one_pass(groups: Sequence[Index]) -> bool:
 
 @dataclass
 class Block:
-    """Vectors of numbers in scratch memory, tile after tile `[feature, lane]`, or (results) `[lane, feature]`; there `features`
-    are whole vectors, and tiles of lanes whole."""
+    """What a piece holds in the lanes: scratch memory, tile after tile as [feature, lane]; or results as [lane, feature], where
+    each lane's features are rounded up to whole vectors."""
 
     buffer: Buffer
     features: int
@@ -132,10 +135,11 @@ class Block:
 
 @dataclass
 class Rows:
-    """A chunk of rows of an array, `pitch` apart: copied into scratch memory, or where they lie, from `at` on.
+    """A chunk of rows of an array: copied into scratch memory, or read where they lie.
 
     Attributes:
-        count: how many there are at most. exact: whether there are always whole register tiles of them to read.
+        buffer, at, pitch: row i begins at element `at` + i * `pitch` of `buffer`. count: rows, at most. direct: whether they
+            are read where they lie. exact: whether their number is always a multiple of a tile's rows.
     """
 
     array: Array
@@ -378,12 +382,12 @@ class Tiles:
             self._across(pitch, high, tile)
 
     def _high(self, pitch: int) -> int:
-        """How many results, of so many features, a tile has beside each other; they divide a tile of lanes, and GROUP."""
+        """How many results, of `pitch` features each, a register tile has; their number divides a tile of lanes, and GROUP."""
         each = self.z.rows * self.z.vectors
         return 1 << ((each // min(pitch // LANES, MOST_ACROSS, each)).bit_length() - 1)
 
     def _across(self, pitch: int, high: int, tile: Callable[[Expr, int], None]) -> None:
-        """Calls `tile` for all features: where its first vector begins, and how many there are."""
+        """Calls tile(feature, vectors) for all features, in steps of at most MOST_ACROSS vectors."""
         whole = pitch // LANES
         most = min(whole, MOST_ACROSS, self.z.rows * self.z.vectors)
         with self.k.loop(0, whole // most * most * LANES, most * LANES, name="e") as e:
@@ -395,9 +399,15 @@ class Tiles:
         self, to: Buffer, at: tuple[Expr, int], tile: tuple[int, int], n: Expr, terms: tuple[tuple, tuple],
         ratios: Sequence[Expr] | None = None,
     ) -> None:  # fmt: skip
-        """Adds `n` terms to a register tile of results, which lie in `to`: where the first is, how far apart they are. `terms`:
-        of the numbers the buffer, where the first is, how far apart those of results are, and of terms; of the vectors the
-        same, of terms."""
+        """Adds `n` terms to a register tile of results: result[i][v] += the sum over j of number[i, j] * vector[j][v].
+
+        Args:
+            to, at: results lie in `to`: at = (the element of the first one, elements from result to result).
+            tile: (results, vectors of each). terms: two tuples. For the numbers: (buffer, the first element, elements from
+                result to result, elements from term to term); for the vectors: (buffer, the first element, elements from term
+                to term).
+            ratios: what each result is multiplied by before.
+        """
         k, (numbers, first, apart, further), (vectors, begin, pitch) = self.k, *terms
         places = [[k.let(at[0] + i * at[1] + v * LANES) for v in range(tile[1])] for i in range(tile[0])]
         acc = [[k.load(to, p, LANES) for p in row] for row in places]
@@ -412,14 +422,14 @@ class Tiles:
                 k.store(to, p, a.value)
 
     def _multiply(self, acc: list, numbers: Buffer, places: Sequence[Expr], vectors: tuple[Buffer, Expr]) -> None:
-        """One term of every sum of a tile. places: where each row's number lies. `vectors`: the buffer, where the first one
-        lies."""
+        """Adds one term to every sum of a tile. places: the element of `numbers` for each row of the tile. vectors: (buffer,
+        the element of the first vector)."""
         k, there = self.k, self.k.let(vectors[1])
         xs = [k.load(vectors[0], there + v * LANES, LANES) for v in range(len(acc[0]))]
         for row, place in zip(acc, places):
             y = splat(k.load(numbers, place))
             for v, a in enumerate(row):
-                a.set(multiply_add(y, xs[v], a.value))
+                a.set(multiply_add(y, xs[v], a.value))  # acc[row][v] += number[row] * vector[v]
 
     # ---- what is seen
 

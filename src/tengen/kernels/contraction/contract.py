@@ -86,7 +86,9 @@ def chunk_axes(k: Sequence[Index], m: Sequence[Index], n: Sequence[Index]) -> in
     there are many chunks and few results, and every chunk is equally many whole runs of the last axis. Else None."""
     extents = [as_int(d) for d in k]
     rows, columns = as_int(product(m)), as_int(product(n))
-    if len(extents) < 2 or None in extents or rows is None or columns is None or not 0 < extents[-1] < RUN:  # type: ignore[operator]
+    if len(extents) < 2 or None in extents or rows is None or columns is None:
+        return None
+    if not 0 < extents[-1] < RUN:  # type: ignore[operator]
         return None
     group = RUN // extents[-1]  # type: ignore[operator]
     lines = extents[-2] or 0

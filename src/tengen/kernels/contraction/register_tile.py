@@ -300,8 +300,8 @@ class _Kernel:
         return self.k.else_() if isinstance(flag, Expr) else self.when(not flag)
 
     def multiply(
-        self, rows: int, vectors: int, base: Expr, panel: _Panel, number: Expr, prefetch: Callable[[Expr, int], None], row: Expr,
-        c: Expr,
+        self, rows: int, vectors: int, base: Expr, panel: _Panel, number: Expr, prefetch: Callable[[Expr, int], None],
+        row: Expr, c: Expr,
     ) -> None:  # fmt: skip
         """The register tile: `rows` rows by `vectors` vectors of columns, for the positions of one chunk.
 

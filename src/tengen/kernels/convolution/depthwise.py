@@ -95,7 +95,8 @@ def transpose(kernel: Sequence[int], stride, padding, dilation, out: tuple[Index
         for b in range(stride[1]):
             taps = tuple(Tap(y, x, i * kernel[1] + j) for y, i in along(0, a) for x, j in along(1, b))
             count = (cdiv(maximum(as_expr(out[0] - a), 0), stride[0]), cdiv(maximum(as_expr(out[1] - b), 0), stride[1]))
-            phases.append(Phase((a, b), tuple(n if as_int(n) is None else as_int(n) for n in count), taps))  # type: ignore[arg-type]
+            known = tuple(n if as_int(n) is None else as_int(n) for n in count)
+            phases.append(Phase((a, b), known, taps))  # type: ignore[arg-type]
     return phases
 
 

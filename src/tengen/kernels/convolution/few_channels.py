@@ -2,7 +2,7 @@
 
     for each piece = (image, some rows of results, the columns of a strip):
         for as many rows of results as a strip has room for:
-            strip[line, pixel, c] = the image's lines, with the padding's zeros      # in L1; or [line, c, pixel], as the image has it
+            strip[line, pixel, c] = the image's lines, with the padding's zeros      # in L1
             for panel of output channels, row, tile of neighbouring results:
                 for ky, kx, c:
                     acc[result j][v] += strip[ky, j * stride + kx, c] * filter[panel, ky, kx, c, vector v]

@@ -1,4 +1,6 @@
-"""Sources with computed coordinates: gathering, padding, joining, counting; and strategies that write them window by window.
+"""Sources with computed coordinates: gathering, padding, one-hot, counting, binary search; and strategies that join and pad.
+
+    value of Gather at (row, i, column) = source[row, index[i], column]      # likewise the others: coordinates in, a value out
 
 Inside a kernel every index is brought into range, so that memory is safe whatever the indices are; `check_index` finds out
 whether one was wrong, so that the op can say so.
@@ -17,7 +19,7 @@ from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source, View, 
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, bitcast, cast, const, equal, fma, maximum, minimum, select, splat
 
-FAR = 1 << 24  # bytes of a table from which on its rows are fetched early: less may lie in a cache, where that only costs
+FAR = 1 << 24  # bytes of a table from which on its rows are prefetched: a smaller one may lie in a cache
 
 
 def in_range(i: Expr, extent: Index) -> Expr:

@@ -1,5 +1,10 @@
 """Writing at computed positions: the gradients of gathering, advanced indexing and embedding.
 
+    out = base
+    for each piece = some rows:                            # coordinates of the axes that are not indexed
+        for i in logical order:
+            out[row, index[i]] = op(out[row, index[i]], updates[row, i])
+
 Updates of one target element are applied in logical order, whatever the number of threads: a piece owns some rows (everything
 at some coordinates of the axes that are not indexed) and walks the indices in order. Nothing is atomic. Indices are brought
 into range (see `indexed.check_index`).

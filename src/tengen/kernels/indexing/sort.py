@@ -2,8 +2,13 @@
 
 An element becomes an int64: an order-preserving integer of 32 bits above its position in the row. These are all different, so
 sorting them in any way is stable, and is one comparison each. 64-bit elements keep key and position in two arrays, compared in
-that order. Runs of 16 are sorted by a network, 16 runs at once in vectors; then runs are merged, from both ends, until one is
-left.
+that order.
+
+    for each piece = some rows:
+        for every LANES * LANES elements:                  # LANES runs of LANES elements, transposed: a lane for each run
+            sort the runs by a network of min and max
+        while there is more than one run:
+            merge neighbouring runs, from both ends at once, into the other half of the memory
 
 Order: as numbers, -0.0 equal to 0.0; NaN is larger than all numbers (so it comes last, or first when descending). Equal
 elements keep their order, descending too. Rows have fewer than 2**32 elements.

@@ -1,10 +1,20 @@
-"""A product whose columns come in parts that are finished together: the gates of a recurrent cell.
+"""The gate product: a product whose columns are the gates of a recurrent cell, with the cell's arithmetic in the same kernel.
 
-In: a matrix, and one whose columns are several parts of as many units. Out: for each row and vector of units, the sums of every
-part go to a function that stores what it makes of them; they never go to memory. A tile is some rows by one panel: a few
-vectors of units, of each part. As much of a panel as a first cache holds is multiplied with many rows before the next, and what
-the function will read is fetched meanwhile. Where a second cache holds all panels, those who share the work share rows, else
-panels. The order of the sums is that of every contraction (`chunks.Chunks`), and so are the bits.
+    for each piece = (panel: a few vectors of units of every gate, block of rows):
+        for group of at most TILES tiles of rows:
+            for chunk of k:
+                for as many positions of k as stay in L1:
+                    for tile of rows:
+                        acc[row][gate, v] += a[row, k] * b[k, gate, vector v of units]
+                totals = sums, or totals + sums after the first chunk
+            for row, vector of units:
+                finish(totals of gate 0, totals of gate 1, ...)          # stores what the cell makes of them
+
+The sums of all gates of a unit meet in one piece, so they never go to memory outside of its scratch buffers. What `finish`
+reads and writes is prefetched while tiles are multiplied. Where L2 holds all panels, consecutive pieces are panels of one block
+of rows, else blocks of one panel. The order of the sums is that of every contraction (`chunks.Chunks`), and so are the bits.
+
+In: a matrix, and one whose columns are several parts (the gates) of equally many units. Out: launches that pack and compute.
 """
 
 from __future__ import annotations
@@ -21,19 +31,18 @@ from tengen.kernels.source import At
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, as_int, cast, cdiv, const, equal, maximum, minimum, ramp, select, splat
 
-Finish = Callable[[KernelBuilder, Sequence[Expr], At], None]  # from the sums of each part at (row, units) to what is stored
+Finish = Callable[[KernelBuilder, Sequence[Expr], At], None]  # stores what is made of the sums of each part at (row, units)
 
-LEAST_ROWS = 4  # of a tile: with fewer, too much is loaded for what is multiplied
-TILES = 8  # that are multiplied with what is in a first cache of a panel before more of it is read
-NEAR = 32 << 10  # bytes of a panel that stay in a first cache, beside rows
-SHARES = 8  # of what is read and written at a row, at most: a tile's own loads wait for many lines that are fetched at once
-BLOCK_ROWS, MOST_BLOCKS = 16, 8  # rows of a block at least, and blocks at most, where a thread keeps all panels
+LEAST_ROWS = 4  # rows of a tile, at least: with fewer, too much is loaded for what is multiplied
+TILES = 8  # tiles of a group: they are multiplied with the part of a panel in L1 before the next part is read
+NEAR = 32 << 10  # bytes of a panel, at most, that are multiplied at a time: they stay in L1, beside rows
+SHARES = 8  # shares, at most, of the prefetches for a row: many lines at once would delay a tile's own loads
+BLOCK_ROWS, MOST_BLOCKS = 16, 8  # rows of a block, at least, and blocks, at most, where L2 holds all panels
 
 
 def tile_of(parts: int, b: Array, target: Machine | None) -> tuple[int, int]:
-    """(how many rows the registers hold sums of, for all parts; vectors of units). No rows where a product by parts of its own
-    is
-    better: they are too few, or vectors of units are not filled."""
+    """(rows of a tile, vectors of units of each part): what registers hold sums of. No rows where a plain contraction is
+    better: the tile would have too few rows, or the units of a part do not fill a vector."""
     _, registers, _ = machine(target)
     depth, columns = (as_int(d) for d in b.shape)
     if depth is None or columns is None or columns < parts * LANES:
@@ -56,23 +65,32 @@ def gate_product(
     touched: Sequence[Array] = (),
     when: Expr | None = None,
 ) -> None:
-    """finish(sums of part 0, sums of part 1, ...) where the sums are those of a @ b.
+    """Calls finish(sums of part 0, sums of part 1, ...) for every row and vector of units, where the sums are those of a @ b.
 
     Shapes: a (N, K), b (K, parts * H); N may be open
     Args:
-        finish: called with the sums, in the dtype computed in, and their place (row, unit), a vector along units. It stores, to
-            buffers that nobody reads of where others are written.
-        touched: arrays (N, H) that it reads or writes at its place, and that may have to come from far.
-        when: where this does not hold, `a` is not read, and all sums are 0 (default: it holds).
+        finish: called with the sums, in the dtype that is computed in, and their place (row, unit), a vector along units. Where
+            it stores, no other piece may read.
+        touched: arrays (N, H) that it reads or writes at its place: they are prefetched.
+        when: a condition; where it is false, `a` is not read, and all sums are 0 (default: true).
     """
     _Kernel(lo, a, b, parts, finish, name, touched, when).launch()
 
 
 class _Kernel:
-    """Writes the kernel of one product."""
+    """Writes the kernel of one product.
+
+    Attributes:
+        high, heights: rows of a tile, and the heights that tiles may have when the number of rows is open. wide: vectors of
+            units of each part. vectors, width: vectors and columns of a tile: those of all parts. rows, units, depth: N, H and
+            K.
+        panels: how many. packed: b as [panel, k, part, unit]. blocks: of rows, or None; see `blocks_of`. tiles: of rows.
+        sums, totals: scratch memory [tile, row, vector, lane] for the sums of a chunk, and of all chunks so far.
+    """
 
     def __init__(
-        self, lo: Lowering, a: Array, b: Array, parts: int, finish: Finish, name: str, touched: Sequence[Array], when: Expr | None
+        self, lo: Lowering, a: Array, b: Array, parts: int, finish: Finish, name: str, touched: Sequence[Array],
+        when: Expr | None,
     ):  # fmt: skip
         self.lo, self.a, self.parts, self.finish, self.touched, self.when = lo, a, parts, finish, touched, when
         self.dtype = a.dtype.compute
@@ -84,7 +102,7 @@ class _Kernel:
         self.packed = lo.once(b, ("parts", parts, b.shape, b.strides, self.dtype), lambda: self.pack(b, name))
         self.blocks = self.blocks_of(lo.target)
         each = 1 if self.blocks is None else self.blocks
-        self.tiles = each * cdiv(self.rows, each * self.high)  # of even heights: some have one row less
+        self.tiles = each * cdiv(self.rows, each * self.high)  # their heights differ by at most one row
         known, tiles = as_int(self.rows), as_int(self.tiles)
         lower = (
             self.high // 4
@@ -100,9 +118,9 @@ class _Kernel:
         self.totals = self.sums if self.chunks == 1 else self.k.scratch("totals", self.dtype, size)
 
     def blocks_of(self, target: Machine | None) -> Expr | None:
-        """Blocks of rows whose pieces, one for each panel, follow each other. None where the pieces of a panel do: so a second
-        cache has to hold the panels of one thread only. Where half of it holds all panels, a thread better keeps its rows,
-        which it does not have to get from others after a launch that has written them."""
+        """How many blocks of rows there are, where consecutive pieces are the panels of one block. None where they are the
+        blocks of one panel, so that L2 has to hold the panels of one thread only. Where half of L2 holds all panels, a thread
+        keeps its rows: the launch before has left them in its own cache."""
         if self.panels * self.depth * self.width * self.dtype.size > near_bytes(target) // 2:
             return None
         return maximum(minimum(self.rows // BLOCK_ROWS, MOST_BLOCKS), 1)
@@ -127,7 +145,7 @@ class _Kernel:
         return out
 
     def launch(self) -> None:
-        """Writes and launches it: a piece is a panel, and all rows or a block of them."""
+        """Writes the kernel and launches it: a piece is a panel by a block of rows."""
         k = self.k
         tiles, along = as_expr(self.tiles), self.blocks is None
         blocks = as_expr(minimum(as_expr(-(-PIECES // self.panels)), tiles) if self.blocks is None else self.blocks)
@@ -147,7 +165,7 @@ class _Kernel:
         return tile * self.high if len(self.heights) == 1 else tile * self.rows // as_expr(self.tiles)
 
     def group(self, first: Expr, stop: Expr) -> None:
-        """The sums of some tiles, chunk by chunk, and what is made of them."""
+        """Computes the sums of the tiles first..stop, chunk by chunk, and finishes them."""
         k = self.k
         size = k.let((stop - first) * (self.high * self.width))
         with k.loop(0, self.chunks, name="chunk") as chunk:
@@ -165,14 +183,15 @@ class _Kernel:
             self.made(tile, k.let((tile - first) * (self.high * self.width)))
 
     def near(self) -> int:
-        """Positions of k whose part of a panel stays in a first cache."""
+        """How many positions of k of a panel stay in L1."""
         run = RUN
         while run > LANES and run * self.width * self.dtype.size > NEAR:
             run //= 2
         return run
 
     def lowest(self, heights: Sequence[int], tile: Expr, span: tuple[Expr, Expr], sums: Expr) -> None:
-        """The lowest of the tiles, highest first, that holds all rows."""
+        """Chooses, when the kernel runs, the lowest tile that holds all of its rows; `heights` are given from the highest
+        down."""
         k = self.k
         if len(heights) == 1:
             return self.tile(tile, heights[0], span, sums)
@@ -182,7 +201,8 @@ class _Kernel:
             self.lowest(heights[1:], tile, span, sums)
 
     def tile(self, tile: Expr, high: int, span: tuple[Expr, Expr], sums: Expr) -> None:
-        """Adds some terms to the sums of a tile. Where there are fewer rows, the last is read instead."""
+        """Adds the terms of the positions `span` to the sums of a tile of `high` rows, which lie from element `sums` on. Past
+        the tile's last row, that row is read again."""
         k, row = self.k, self.k.let(self.row(tile))
         rows: Buffer = k.read(self.a)
         last = None if as_int(self.rows) is not None else k.let(self.row(tile + 1) - row - 1)
@@ -191,9 +211,9 @@ class _Kernel:
         at = lambda j, v: sums + (j * self.vectors + v) * LANES
         acc = {(j, v): k.var(k.load(self.sums, at(j, v), LANES), name="acc") for j, v in places}
         near = max(1, min(self.near(), self.depth))
-        part = -(-near // (2 * high))  # of the time: two for each row
+        part = -(-near // (2 * high))  # positions of k between prefetches: there are two parts for each row of the tile
         parts, rounds = -(-near // part), -(-self.depth // near)
-        each = 2 * rounds  # parts of all turns in which a row's elements are fetched, some in each
+        each = 2 * rounds  # parts, over all rounds of `near` positions, in which one row's elements are prefetched
         with k.loop(*span, part, name="part") as first:
             time = k.let(span[0] // near * parts + (first - span[0]) // part)
             for share, lines in enumerate(self.to_fetch(min(each, SHARES))):
@@ -205,25 +225,25 @@ class _Kernel:
                 for j, start in enumerate(starts):
                     x = splat(cast(k.load(rows, start + i * self.a.strides[1]), self.dtype))
                     for v, y in enumerate(bs):
-                        acc[j, v].set(multiply_add(x, y, acc[j, v].value))
+                        acc[j, v].set(multiply_add(x, y, acc[j, v].value))  # acc[row j, v] += a[row j, k i] * b[k i, vector v]
         for j, v in places:
             k.store(self.sums, at(j, v), acc[j, v].value)
 
     def to_fetch(self, shares: int) -> list[list[tuple[Array, int]]]:
-        """What is read and written at a row, as (array, vector of units), in so many shares at most."""
+        """What `finish` touches at a row, as (array, vector of units), in at most `shares` shares."""
         touched = dict.fromkeys(self.touched)  # what is written over what is read is the same array
         lines = [(a, v) for a in touched for v in range(self.wide)]
         return [lines[i::shares] for i in range(min(shares, len(lines)))]
 
     def prefetch(self, row: Expr, lines: Sequence[tuple[Array, int]]) -> None:
-        """Fetches some of what is read and written at a row, or the last one."""
+        """Prefetches `lines` of what `finish` touches at a row; past the last row, of that."""
         k = self.k
         row = k.let(minimum(row, self.rows - 1))
         for a, v in lines:
             k.prefetch(k.read(a), a.index((row, self.unit + v * LANES)))
 
     def add(self, chunk: Expr, size: Expr) -> None:
-        """Adds the sums of a chunk to those of earlier ones."""
+        """totals = sums for the first chunk, totals + sums for later ones."""
         k = self.k
         with k.if_(equal(chunk, 0)), k.loop(0, size, LANES) as i:
             k.store(self.totals, i, k.load(self.sums, i, LANES))
@@ -231,7 +251,7 @@ class _Kernel:
             k.store(self.totals, i, k.load(self.totals, i, LANES) + k.load(self.sums, i, LANES))
 
     def made(self, tile: Expr, sums: Expr) -> None:
-        """What is made of the sums of a tile."""
+        """Calls `finish` for all rows and units of a tile."""
         k, row = self.k, self.k.let(self.row(tile))
         stop = self.row(tile + 1)
         whole = self.units % (self.wide * LANES) == 0

@@ -1,10 +1,14 @@
-"""An LSTM over a sequence: one or two launches a step, repeated by the program, so that its length compiles nothing anew.
+"""An LSTM over a sequence: a loop of the program with one or two kernels for each step, so that any length is one program.
+
+    for step t:
+        z = h[t] @ weight.T + projected[t]                              # the sums of the gates: input, forget, cell, output
+        i, f, g, o = sigmoid(z_i), sigmoid(z_f), tanh(z_g), sigmoid(z_o)
+        c[t + 1] = f * c[t] + i * g;  h[t + 1] = o * tanh(c[t + 1])
 
 In: the input's part of the gates for all steps, the recurrent weights, the state before the first step. Out: states and gates
-of every step (`lstm`), from which `lstm_grad` walks back. Gates are ordered input, forget, cell, output. A step is one kernel
-where the registers hold sums of all gates (`together.py`), and so is one back; else it is a product, and a pointwise kernel
-that adds the input's part and makes the gates of it. Gates may lie over the input's part, and gradients of their sums over
-gates. Read next: `lowering.py` (`Lowering.repeat`).
+of every step (`lstm`), from which `lstm_grad` computes gradients backwards in time. A step, forward or back, is one kernel
+where the registers hold the sums of all gates (`gate_product.py`); else it is a product and a pointwise kernel. Gates may lie
+over the input's part, and gradients of their sums over the gates. Read next: `lowering.py` (`Lowering.repeat`).
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from tengen.kernels.source import Elementwise, Given, Leaf, Literal, Source
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, call, cast
 
-GRAIN = 1024  # elements of a piece of the gates: each has five functions, of dozens of operations
+GRAIN = 1024  # elements of a piece of the pointwise kernels: each takes five functions of dozens of operations
 
 
 def lstm(
@@ -44,7 +48,7 @@ def lstm(
 
 
 def _transposed(lo: Lowering, weight: Array, batch: Index) -> Array:
-    """weight.T; dense along its columns where the batch is small, so that vectors of them are read in place in every step."""
+    """weight.T; a copy that is dense along its columns where the batch is small: then every step reads it where it lies."""
     transposed, n = weight.permute((1, 0)), as_int(batch)
     if n is None or n > FEW:
         return transposed
@@ -142,8 +146,9 @@ def _back_at_once(
     outs: Sequence[Array],
     touched: Sequence[Array],
 ) -> None:
-    """All steps back, each as one kernel: the product of the later step's gradients, and what the gates make of it. The
-    gradients lie beside dz in rows that are read in place; two steps have theirs, as one is read while the other is written."""
+    """All steps back, each as one kernel: the product of the later step's gradients with the weights, and the gates'
+    arithmetic. The gradients are also stored in `kept`, in rows that the next product reads where they lie; it has room for two
+    steps, as one is read while the other is written."""
     h, rows = Given(outs[0].shape, weight.dtype.compute), weight.shape[0]
     kept = lo.temp(outs[0].dtype, (2, outs[0].shape[0], rows + LANES))
 

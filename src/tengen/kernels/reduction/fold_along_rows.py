@@ -1,9 +1,13 @@
-"""Folds with the vector along the row: rows alone, or several side by side.
+"""Folds along rows: vectors run along the row, and the 16 lanes of a chunk are one vector.
 
-In: a `Fold`, a `Frame` whose vector runs along its last reduced axis, and rows. Out: code inside a kernel, and the rows'
-states. The order of every operation is that of `folding.py`. Rows side by side are as many sums in flight, from as many places
-in memory: one sum alone waits for its last addition before each next one, and a processor fetches one place slower than
-several.
+    for chunk of the rows:
+        for LANES elements:                                  # one vector load for each row
+            state[row] = step(state[row], elements of the row)
+        total[row] = join(total[row], tree of state[row])
+
+In: a `Fold`, a `Frame` whose vectors run along its last reduced axis, and some rows. Out: code inside a kernel, and the rows'
+states. The order of every operation is that of `folding.py`. Several rows are folded side by side because one sum alone would
+wait for its last addition before each next one, and because memory delivers several streams faster than one.
 """
 
 from __future__ import annotations
@@ -22,14 +26,14 @@ Row = Sequence[Index]
 
 
 def fold_along_row(k: KernelBuilder, f: Fold, frame: Frame, source: Source, row: Row, chunks: tuple[Index, Index]) -> State:
-    """The state of a row's chunks `chunks[0] <= c < chunks[1]`."""
+    """The state of one row after the chunks `chunks[0] <= c < chunks[1]`."""
     return fold_along_rows(k, f, frame, source, [row], chunks)[0]
 
 
 def fold_along_rows(
     k: KernelBuilder, f: Fold, frame: Frame, source: Source, rows: Sequence[Row], chunks: tuple[Index, Index]
 ) -> list[State]:
-    """The same for several rows, element by element side by side."""
+    """The states of several rows, which are folded side by side, vector by vector."""
     if as_int(chunks[0]) == 0 and as_int(chunks[1]) == 1:
         return _chunk(k, f, frame, source, rows, const(0))
     totals = [[k.var(s, name="total") for s in f.start] for _ in rows]
@@ -94,7 +98,7 @@ def _runs(
     first: Expr,
     last: Expr,
 ) -> None:
-    """Folds the elements first .. last of several reduced axes, run by run along the last of them."""
+    """Folds the elements first..last where several axes are reduced, run by run along the last of them."""
     run = as_expr(frame.inner[-1])
     aligned = (as_int(run) or 1) % LANES == 0
     rotate = _Rotation(k, [s.dtype for s in f.start]) if f.ordered and not aligned else None
@@ -118,23 +122,23 @@ def _runs(
 def _starts(
     k: KernelBuilder, frame: Frame, source: Source, row: Sequence[Index], outer: Sequence[Index]
 ) -> list[tuple[Buffer, Expr]]:
-    """Where a run begins in each array that is dense along it: a run is too short for a processor to see the next one
-    coming."""
+    """(buffer, element) where a run begins, of each array that is dense along it: runs are prefetched, as they are too short
+    for the processor's own prefetcher."""
     place = frame.at(row, (*outer, 0)).coords
     dense = [a for a in source.leaves() or () if a.ndim == len(place) and as_int(a.strides[frame.reduced[-1]]) == 1]
     return [(k.read(a), k.let(as_expr(a.index(place)))) for a in dict.fromkeys(dense)]
 
 
 class _Rotation:
-    """Turns vectors: lane j becomes what lane (j + n) mod 16 was. A run begins in lane 0 of the registers wherever its elements
-    belong; turning after each run brings every element to the lane of its position."""
+    """Rotates vectors: lane j becomes what lane (j + n) mod 16 was. A run is loaded from lane 0 on, wherever its elements
+    belong; rotating the state after each run brings every lane of it to the elements that belong there."""
 
     def __init__(self, k: KernelBuilder, dtypes: Sequence[DType]):
         self.k = k
         self.space = [k.scratch("turn", d, 2 * LANES) for d in dtypes]
 
     def __call__(self, states: Sequence[Sequence], n: Expr) -> None:
-        """Turns the vectors of each state by n."""
+        """Rotates the vectors of each state by n lanes."""
         with self.k.if_(not_equal(n, 0)):
             for state in states:
                 for b, s in zip(self.space, state):

@@ -1,11 +1,18 @@
 """The engine of reductions: how many elements become one, in an order that no strategy can change.
 
-The reduced axes, flattened in logical order, are cut into chunks of `CHUNK` elements. In a chunk element i belongs to lane
-i mod 16; the 16 lanes are combined by the fixed tree of `lang.fold`, and the chunks in order. Absent lanes hold the neutral
-element, which changes no bit. In: a `Fold` (what is combined) and a `Frame` (over what). Out: code inside a kernel, for a block
-of rows with the vector across them (`Columns`); `along.py` has that for rows with the vector along them.
+The reduced axes, flattened in logical order, are cut into chunks of `CHUNK` elements:
 
-Read next: `along.py`, `reduce.py` and `rows.py` (kernels made of it), `arg.py` (a fold that remembers positions).
+    for chunk:
+        lane[i mod 16] = step(lane[i mod 16], element i)      # for every element of the chunk, in order; 16 virtual lanes
+        total = join(total, tree of the 16 lanes)             # by halves: lane i with i + 8, then i + 4, ...
+    result = total
+
+Lanes without an element hold the neutral element, which changes no bit. In: a `Fold` (what is combined) and a `Frame` (over
+which axes). Out: code inside a kernel. `fold_along_rows.py` has vectors along the row, where the 16 lanes are one vector.
+`Columns`, here,
+has vectors across rows: LANES neighbouring rows at a time, and of each the 16 lanes in scratch memory.
+
+Read next: `fold_along_rows.py`, `reduce.py` and `rows.py` (kernels made of it), `arg.py` (a fold that remembers positions).
 """
 
 from __future__ import annotations
@@ -37,21 +44,21 @@ from tengen.loops.lang import (
 )
 
 CHUNK = 4096  # elements; a multiple of LANES. Part of the numerics contract: changing it changes bits.
-UNROLLED = 64  # a known extent up to this, reduced across rows, is written out in registers
+UNROLLED = 64  # elements of a row, at most, that are folded in registers, written out, with vectors across rows
 UNROLLED_LONG = 6  # the same where an element takes much code: a gather, or a mathematical function
 
-PAGE = 4096  # bytes
-PREFETCHED_ELEMENTS = 3  # elements of a row that are asked for early, where each lies on a page of its own
-LANE_UNROLL = 4  # elements of a lane that are folded at a time, across rows
-MANY = 6  # chunks: pieces enough, so that blocks need not be
-MOST_FLAT = 24  # columns of a dense table that is folded as whole vectors: accumulators in registers
+PAGE = 4096  # bytes of a page of memory
+PREFETCHED_ELEMENTS = 3  # how many elements of a row ahead are prefetched, where each lies on a page of its own
+LANE_UNROLL = 4  # elements of a lane that are folded at a time
+MANY = 6  # chunks that are pieces enough for all threads, so that blocks of rows may be large
+MOST_FLAT = 24  # columns, at most, of a dense table that is folded as whole vectors: so many accumulators fit registers
 
 State = tuple[Expr, ...]
 
 
 @dataclass(frozen=True)
 class Fold:
-    """What a reduction carries and how.
+    """What a reduction carries from element to element, and how.
 
     Attributes:
         start: the neutral state, as literals. step: (state, element, its flat position) -> state.
@@ -71,8 +78,8 @@ class Fold:
     regroups: bool = False
 
     def fold(self, state: State, elements: Sequence, positions: Sequence[Expr]) -> State:
-        """The state after some elements of each lane, in order: joined with each other first where they may be, as each step
-        waits for the one before it."""
+        """The state after some elements of each lane, in order. Where the fold `regroups`, they are joined with each other
+        first: a chain of steps would wait for each one's result."""
         if not self.regroups or len(elements) == 1:
             for x, position in zip(elements, positions):
                 state = self.step(state, x, position)
@@ -135,7 +142,7 @@ def simple_fold(combine: str, dt: DType) -> Fold:
 
 
 def joint_fold(folds: Sequence[Fold]) -> Fold:
-    """Folds of one element each as one fold of `Several`'s elements."""
+    """Several folds, each of one number, as one fold whose elements are those of a `Several`."""
 
     def parts(rule: str, *args) -> State:
         return tuple(x for i, f in enumerate(folds) for x in getattr(f, rule)(*(a[i] for a in args)))
@@ -169,12 +176,12 @@ class Several(Source):
 
 
 def spread(x):
-    """An element, or several, as vectors."""
+    """An element, or a tuple of them, with each scalar in all lanes."""
     return tuple(map(splat, x)) if isinstance(x, tuple) else splat(x)
 
 
 def both(a: Expr, b: Expr) -> Expr:
-    """a and b, known where a literal decides."""
+    """a and b; a literal where one of them decides."""
     for x, y in ((a, b), (b, a)):
         if x.op == "const":
             return y if x.attr else x
@@ -182,7 +189,7 @@ def both(a: Expr, b: Expr) -> Expr:
 
 
 def negate(a: Expr) -> Expr:
-    """not a, known for literals."""
+    """not a; a literal for a literal."""
     return const(not a.attr, bool_) if a.op == "const" else ~a
 
 
@@ -193,8 +200,8 @@ class Frame:
     Attributes:
         sources: over the new axes. kept: their axes that stay, in the order of walking rows. reduced: in logical order.
         outs: outputs over the kept axes, in the original order where `merged` is false; `out_axes[i]` is the axis of an output
-            that kept axis i is. across: whether the vector runs along the last kept axis rather than the last reduced one;
-            gathers: and the elements there are not side by side.
+            that kept axis i is. across: whether vectors run along the last kept axis (across rows) rather than the last reduced
+            one. gathers: whether they do although neighbouring rows are not dense there.
     """
 
     sources: list[Source]
@@ -341,8 +348,17 @@ def assign(k: KernelBuilder, variables: Sequence, values: Sequence[Expr]) -> Non
 
 
 class Columns:
-    """Folds a block of up to `width` rows that lie side by side along the frame's last kept axis. The lanes of every row live
-    in scratch memory, in L1: `lanes[l * width + j]` is lane l of row j, `total[j]` the row's chunks so far."""
+    """Folds with vectors across rows: a block of up to `width` rows that are neighbours along the frame's last kept axis.
+
+        for chunk:
+            for element r of the chunk:
+                for vector j of rows:
+                    lanes[r mod 16][j] = step(lanes[r mod 16][j], source[r, rows j])
+            total[j] = join(total[j], tree of lanes[0..15][j])
+
+    `lanes[l * width + j]` is lane l of row j, and `total[j]` what the chunks so far gave: scratch memory that stays in L1.
+    Short rows are folded in registers instead (`unrolled`), and a dense table of few columns as whole vectors (`flat`).
+    """
 
     def __init__(self, k: KernelBuilder, f: Fold, frame: Frame, width: int, source: Source, lanes: list[Buffer] | None = None):
         self.k, self.f, self.frame, self.width = k, f, frame, width
@@ -437,7 +453,7 @@ class Columns:
         return whole
 
     def _accumulate_flat(self, source: Source, first: Expr, last: Expr) -> None:
-        """A dense table of few columns: 16 rows are `width` whole vectors, and lie as the lanes do."""
+        """A dense table of few columns: 16 rows of it are `width` whole vectors, in the order in which `lanes` lie."""
         k, width = self.k, self.width
         state = [k.var(self._get(self.lanes, v * LANES)[0], name="lanes") for v in range(width)]
 
@@ -469,7 +485,7 @@ class Columns:
 
 
 def _far_apart(frame: Frame, source: Source) -> bool:
-    """Whether the elements of a row lie on pages of their own: as many places in memory are more than a processor follows."""
+    """Whether each element of a row lies on a page of its own, so that the processor's prefetcher does not follow them."""
     steps = [as_int(a.strides[frame.reduced[-1]]) for a in source.leaves() or () if a.ndim == len(frame.extents)]
     return len(frame.reduced) == 1 and any(s is not None and abs(s) * source.dtype.size >= PAGE for s in steps)
 
@@ -514,7 +530,7 @@ def pure(s: Source) -> bool:
 
 
 def flat_source(f: Fold, frame: Frame, source: Source) -> Source | None:
-    """The source as one axis, where it is a dense table of known, few columns that do not fill vectors; else None."""
+    """The source as one flat axis, where it is a dense table of a few columns, known, that do not fill vectors; else None."""
     if len(f.start) != 1 or frame.gathers or len(frame.kept) != 1 or len(frame.reduced) != 1:
         return None
     columns, leaves = as_int(frame.extents[frame.kept[0]]), source.leaves()
@@ -529,8 +545,9 @@ def flat_source(f: Fold, frame: Frame, source: Source) -> Source | None:
 
 
 def columns_width(sizes: Sequence[int], extent: Index, arrays: int = 1, chunks: Index = 1) -> int:
-    """Rows of a block of `Columns`: lanes of all of `sizes` bytes in 16 KiB, and blocks that are known are about equal. Where
-    there are `MANY` chunks to share among threads, lanes may take twice that: fewer blocks read longer runs of memory."""
+    """How many rows a block of `Columns` has: the lanes of all states, of so many bytes each, take 16 KiB, and blocks are about
+    equal where the extent is known. Where there are `MANY` chunks to share among threads, lanes take twice as much: fewer
+    blocks read longer runs of memory."""
     lane = 2048 if (as_int(chunks) or 1) >= MANY else 1024  # bytes of a lane
     width = max(LANES, lane // (sum(sizes) * arrays) // LANES * LANES)
     known = as_int(extent)

@@ -1,7 +1,13 @@
 """Reductions as kernels: sum, product, minimum, maximum, all, any over some axes of a source.
 
-A piece is some rows; where rows are few and long, a piece is one chunk of a row, its state goes to a temporary, and a second
-kernel combines the chunks in order. The order of every operation is that of `folding.py`, so no strategy changes a bit.
+    for each piece = some rows:                            # or blocks of rows, with vectors across them
+        for row:
+            out[row] = value(fold of the row's elements)
+    where rows are few and long:
+    for each piece = (row, chunk):  partial[chunk, row] = fold of the chunk
+    for each piece = some rows:     out[row] = value(partial[0, row] joined with partial[1, row], ...)    # a second launch
+
+The order of every operation is that of `folding.py`, so no choice here changes a bit.
 """
 
 from __future__ import annotations
@@ -35,7 +41,7 @@ from tengen.kernels.source import At, Source, View, broadcast, costs
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, cast, cdiv, const, is_const, maximum, minimum, not_equal, select, splat
 
-FEW = 32  # pieces; fewer, and long rows are cut into chunks that are pieces of their own
+FEW = 32  # pieces: where there would be fewer, the chunks of long rows become pieces of their own
 ABREAST = 4  # rows that are folded side by side, where enough pieces are left
 
 Finish = Callable[[KernelBuilder, Expr, At], Expr]
@@ -177,8 +183,13 @@ def drive(
 
 
 class _Work:
-    """How a fold is cut into pieces: units (rows, or blocks of rows side by side) and, if `split`, chunks. `abreast`: whether
-    rows of a piece are folded `ABREAST` at a time."""
+    """How a fold is cut into pieces.
+
+    Attributes:
+        width: rows of a block, with vectors across rows; else 1. units: rows, or blocks of rows. per: units of a piece.
+        split: whether each chunk of a unit is a piece; then `partial` holds the chunks' states as [chunk, row].
+        abreast: whether the rows of a piece are folded `ABREAST` at a time.
+    """
 
     def __init__(self, f: Fold, frame: Frame, temp: Callable[[DType, tuple], Array], some: int):
         self.f, self.frame, self.grain = f, frame, some
@@ -194,7 +205,7 @@ class _Work:
         per = maximum(const(1), some // size)
         self.abreast = const(False, bool_)
         if not frame.across and len(f.start) == 1 and frame.sources[0].leaves() and not costs(frame.sources[0]):
-            apart = not_equal(frame.count * f.start[0].dtype.size % SAME_SETS, 0)  # else rows would share sets of a first cache
+            apart = not_equal(frame.count * f.start[0].dtype.size % SAME_SETS, 0)  # else rows share cache sets of L1
             self.abreast = both(self.units >= FEW * ABREAST, apart)
             per = select(self.abreast, maximum(const(ABREAST), per // ABREAST * ABREAST), per)
         few = both(frame.chunks > 1, cdiv(self.units, per) < FEW)
@@ -258,7 +269,7 @@ def _rows_across(k: KernelBuilder, work: _Work, finish) -> None:
 
 
 def _combine(lo: Lowering, work: _Work, finish, name: str) -> None:
-    """The second kernel: each row's chunks in order. Runs no piece where rows were not split."""
+    """The second kernel: joins each row's chunks in order. It has no pieces where rows turn out not to be split."""
     k = lo.kernel(f"{name}_chunks")
     f, frame, rows = work.f, work.frame, work.frame.rows
     n = as_expr(rows[-1]) if rows else const(1)

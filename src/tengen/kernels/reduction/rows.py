@@ -1,8 +1,15 @@
-"""Row fusion: pointwise work over rows whose reductions are computed first, while the row is in cache.
+"""Fused rows: pointwise work over rows whose reductions are computed first, while the row is in cache.
+
+    for each piece = some rows:                              # or blocks of rows, with vectors across them
+        for row:
+            for each `Reduced` inside of the sources:        # each after those that it uses
+                value = fold of its source over the row
+            for vector of the row:
+                out[row, vector] = source[row, vector]       # with the values in the place of the reductions
 
 Softmax is ``exp(x - max) / sum(exp(x - max))``: two `Reduced` sources, the second of which uses the first, and one pointwise
-output. `rowwise` runs all of it as one kernel. In: sources that contain `Reduced`, outputs, the reduced axes. Out: one launch;
-or, where rows are too few to share out, one for each reduction and a pointwise one. The bits are the same.
+output. In: sources that contain `Reduced`, outputs, the reduced axes. Out: one launch; or, where rows are too few to share
+among threads, one launch for each reduction and a pointwise one. The bits are the same.
 """
 
 from __future__ import annotations
@@ -24,7 +31,7 @@ from tengen.loops.lang import Expr, Index, as_int, const, maximum, minimum, spla
 
 FEW_ROWS = 8  # known to be fewer than this, rows of LONG elements and more are not fused: there is too little to share out
 LONG = 1 << 16
-KEPT = 1 << 15  # bytes of a row that are kept in scratch memory, where its results go past the caches
+KEPT = 1 << 15  # bytes of a row, at most, that stay in scratch memory where its results go past the caches
 
 
 def rowwise(lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], axes: Sequence[int], name: str = "rowwise") -> None:
@@ -130,7 +137,7 @@ class _Rows:
         return simple_fold(r.combine, r.dtype)
 
     def vectors_along_rows(self) -> None:
-        """One row after another, the vector along the row."""
+        """One row after another, with vectors along the row."""
         k, frame = self.k, self.frame
         rows = as_expr(product(frame.rows))
         per = maximum(const(1), self.grain // maximum(const(1), frame.count))
@@ -179,7 +186,7 @@ class _Rows:
             store_at(self.k, o, at, v, self.stream)
 
     def across(self) -> None:
-        """Rows that lie side by side, the vector across them."""
+        """Blocks of neighbouring rows, with vectors across them."""
         k, frame = self.k, self.frame
         columns = as_expr(frame.rows[-1])
         width = columns_width([max(r.dtype.size for r in self.found)], columns)
@@ -242,8 +249,8 @@ class _Kept(Source):
 
 
 class _PrefetchingNextRow(Source):
-    """A source, and hints at what the next row reads at the same place: while results are stored past the caches, nothing is
-    read, and a processor does not know that there is a next row."""
+    """A source that prefetches what the next row reads at the same position: while results are stored past the caches nothing
+    is read, and the processor's prefetcher stops."""
 
     def __init__(self, source: Source, arrays: Sequence[tuple[Array, Index]]):
         self.source, self.arrays, self.shape, self.dtype = source, arrays, source.shape, source.dtype

@@ -1,6 +1,11 @@
 """Running sums, products, minima and maxima along an axis.
 
-Sequential along the axis by definition, so the bits are those of a plain loop: only rows that lie side by side share a vector.
+    for each piece = some rows, or one block of neighbouring rows:
+        for i along the axis, in order:
+            state[rows] = op(state[rows], source[rows, i])
+            out[rows, i] = state[rows]
+
+It is sequential along the axis by definition, so the bits are those of a plain loop; only neighbouring rows share a vector.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """Folds over the windows of an image, and over the windows that hold a pixel, with no copy of the image.
 
-In: an image, the geometry of its windows, a fold. Out: launches. What lies outside of the image is a number that changes
-nothing; only windows that can reach the border ask where it is. Short folds are written out in registers, in the order of
-`folding.py`.
+fold_windows:  out[n, c, p] = finish(fold over offsets k of image[n, c, p * stride - padding + k])
+    fold_holders:  out[n, c, s] = finish(fold over the windows p that hold pixel s of give(p, offset of s in p))
+
+In: an image, the geometry of its windows, a fold. Out: launches. Outside of the image lies a number that changes no result;
+only windows that can reach the border test where it is. Short folds are written out in registers, in the order of `folding.py`.
 """
 
 from __future__ import annotations
