@@ -92,7 +92,7 @@ def parse(text: str) -> Schedule | None:
 
     Errors: ScheduleError for a text that is no schedule at all.
 
-    >>> from tengen.kernels.tile import Register
+    >>> from tengen.kernels.contraction.tile import Register
     >>> s = parse("register(rows=6, vectors=2, high=4, along_k=1, packed=1, panels=0, blocks=0, across=0, unroll=2)")
     >>> s == Register(rows=6, vectors=2, high=4, along_k=1, packed=1, unroll=2), parse("later(depth=3)")
     (True, None)

@@ -117,8 +117,8 @@ def rule(lanes: int | None, groups: int | None, features: int, size: int, target
 
 
 def in_one_pass(groups: Sequence[Index]) -> bool:
-    """Whether one kernel, whose pieces are whole groups, should make all gradients: where so many groups are shared out evenly
-    enough that nobody waits for longer than a second kernel would take."""
+    """Whether one kernel, whose pieces are whole groups, should make all gradients: where threads share that many groups so
+    evenly that the last one ends before two kernels would."""
     known = [n for d in groups if (n := as_int(d)) is not None]
     n = prod(known)
     return len(known) == len(groups) and n > 0 and all(-(-n // x) * x <= TWO_PASSES * n for x in THREADS)

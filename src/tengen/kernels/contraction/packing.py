@@ -41,8 +41,9 @@ def pack_b(lo: Lowering, p: Problem, t: Tile) -> Array:
 
 
 def _as_stored(p: Problem) -> list[Axis] | None:
-    """The summed axes in the order in which b has them in memory, where it is dense along all of them, but along no role in
-    logical order, as a filter is whose channels lie outside of its window; else None."""
+    """The axes of k in the order in which they lie in the memory of b, where b is dense along all of them in that order, but
+    neither
+    along k in logical order nor along n: a filter whose channels lie outside of its window. Else None."""
     strides = [as_int(x.b) for x in p.k]
     if p.bf16_pairs or None in strides or as_int(p.walk("n", "b").step) == 1 or as_int(p.walk("k", "b").step) == 1:
         return None
@@ -84,8 +85,9 @@ def _pack(lo: Lowering, p: Problem, t: Tile, axes: list[Axis]) -> Array:
 def _transpose_as_stored(
     k: KernelBuilder, p: Problem, t: Tile, base: Expr, column: Expr, fs: Range, stored: list[Axis], dst: Buffer, to: Index
 ) -> None:
-    """The positions `fs`, counted as b has them in memory, of a panel of b from `column` on, to the rows where they belong of
-    the panel that is packed from `to` on: in squares of LANES by LANES. Lanes past the last column are zeros."""
+    """Packs the positions `fs` of k, counted in the order of b's memory, of the panel from `column` on: in squares of LANES by
+    LANES, transposed in registers, to the rows of the packed panel (which begins at `to`) where they belong in logical order.
+    Lanes past the last column are zeros."""
     step, src = p.walk("n", "b").step, k.read(p.b)
     start, to, left = k.let(as_expr(base + column * step)), k.let(as_expr(to)), k.let(as_expr(p.columns - column))
     apart = [product(extents(p.k[p.k.index(x) + 1 :])) for x in stored]  # positions from one step along an axis to the next
@@ -152,8 +154,9 @@ def copy_panel(k: KernelBuilder, p: Problem, t: Tile, base: Expr, column: Index,
 def copy_panels(
     k: KernelBuilder, p: Problem, t: Tile, base: Expr, columns: Range, ks: Range, dst: Buffer, depth: Index, to: Index = 0
 ) -> None:
-    """All panels from columns[0] to columns[1], `depth` positions of k apart, to `dst` from `to` on. Where b is dense along its
-    columns its rows are read whole: panel by panel, memory would be touched in short pieces far apart."""
+    """Packs all panels from columns[0] to columns[1] into `dst` from `to` on; each has room for `depth` positions of k. Where b
+    is dense
+    along its columns, whole rows are read: panel by panel, memory would be read in short runs that lie far apart."""
     walk, step = p.walk("k", "b"), p.walk("n", "b").step
     if as_int(step) != 1:
         with k.loop(*columns, t.columns, name="column") as column:
@@ -180,9 +183,13 @@ def copy_panels(
 
 
 def _transpose_panel(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, dest, left: Expr | None) -> None:
-    """The panel where b is dense along k: in squares of LANES by LANES; what is left over column by column, vectors along k
-    scattered. `source`: the buffer, where the panel begins, the columns' stride; `dest`: the buffer and where; `left`: how many
-    columns there are, if fewer."""
+    """Packs a panel where b is dense along k: squares of LANES by LANES are transposed in registers; the last columns are read
+    in vectors along k and scattered.
+
+    Args:
+        source: (buffer, the element where the panel begins, the columns' stride). dest: (buffer, element). left: the number of
+            columns that exist, where it may be less than the panel's.
+    """
     (src, start, step), (dst, to), walk = source, dest, p.walk("k", "b")
     n: Index = t.columns
     if left is not None:
@@ -213,7 +220,8 @@ def _transpose_panel(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, d
 
 
 def _transpose_pairs(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, dest, n: Index) -> None:
-    """The same for `n` columns in pairs: each column is copied to a line of bfloat16, and read from it in pairs."""
+    """`_transpose_panel` for `n` columns of pairs: each column is copied to a line of bfloat16, and read from there as
+    pairs."""
     (src, start, step), (dst, to), walk = source, dest, p.walk("k", "b")
     pitch = p.chunks.longest + 2 * LANES
     lines = k.scratch("lines", bfloat16, LANES * pitch)
@@ -242,8 +250,9 @@ def _transpose_pairs(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, d
 
 
 def copy_rows(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: Range, dst: Buffer) -> None:
-    """Rows `ms` of a, positions `ks` of k, to scratch memory with the tile's pitch. Vectors along k may
-    write past the end: what lies there is written later, or not used."""
+    """Packs the rows `ms` of `a`, for the positions `ks` of k, into scratch memory with the tile's pitch. Vectors along k may
+    write past
+    the end of a row: what lies there is written later, or not used."""
     m, kk, src = p.walk("m", "a"), p.walk("k", "a"), k.read(p.a)
     if p.bf16_pairs and not t.along_k:
         return _copy_pairs_along_m(k, p, t, base, ms, ks, dst)
@@ -265,9 +274,9 @@ def copy_rows(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: 
 
 
 def copy_tiles(k: KernelBuilder, p: Problem, t: Tile, base: Expr, tiles: Range, ks: Range, dst: Buffer) -> None:
-    """Positions `ks` of k of the rows of some tiles, dense along m, tile after tile to scratch memory. A vector holds the rows
-    of a
-    tile and some more: what it writes past them is written over by the next position."""
+    """Packs the rows of some tiles, which are dense along m, for the positions `ks` of k: as [tile][k][row]. A vector holds the
+    rows of a
+    tile and some more: the next position overwrites what it stores past them."""
     kk, src, apart = p.walk("k", "a"), k.read(p.a), t.apart(as_int(p.depth(p.chunks.longest)) or 1)
     with runs(k, kk, *ks) as (first, last, at), k.loop(first, last, name="k") as i:
         here = k.let(base + at + (i - first) * kk.step)

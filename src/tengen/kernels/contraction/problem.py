@@ -278,8 +278,8 @@ def normalise(
     ns = [Axis(out.shape[g + m + i], 0, b.strides[g + k + i], out.strides[g + m + i], g + m + i) for i in range(n)]
     ks = [Axis(a.shape[g + m + i], a.strides[g + m + i], b.strides[g + i], pixel=pixel[g + m + i]) for i in range(k)]
     p = Problem(
-        replace(a, prologue=None), b, out, _present(gs), _present(ms), _present(ns), _present(ks), chunks, epilogue, name, border,
-        bf16_pairs, zeros, a.prologue,
+        replace(a, prologue=None), b, out, _present(gs), _present(ms), _present(ns), _present(ks), chunks, epilogue, name,
+        border, bf16_pairs, zeros, a.prologue,
     )  # fmt: skip
     return _oriented(p, b.constant)
 

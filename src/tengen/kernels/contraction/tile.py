@@ -210,7 +210,7 @@ def _transposed_by_piece(p: Problem) -> bool:
 
 
 def along_sum(p: Problem) -> bool:
-    """Whether b is dense along the sum, and its columns are at one distance."""
+    """Whether b is dense along k, and its columns have one other stride."""
     k, n = p.walk("k", "b"), p.walk("n", "b")
     return len(k.extents) == len(n.extents) == 1 and as_int(k.step) == 1 and as_int(n.step) != 1 and not p.bf16_pairs
 
@@ -419,7 +419,7 @@ def pieces(p: Problem, t: Tile, target: Machine | None) -> tuple[Expr, Expr]:
     size, l2 = p.bytes, machine(target)[2]
     most = most_columns(p, t, target) // t.columns
     high = as_expr(cdiv(rows, t.block)) * p.groups
-    wanted = cdiv(as_expr(PIECES), maximum(high, 1))  # parts that the columns should be shared out to
+    wanted = cdiv(as_expr(PIECES), maximum(high, 1))  # parts that the columns should be cut into
     wide = const(chosen.panels) if chosen.panels else minimum(maximum(as_expr(panels // wanted), 1), most)
     parts = as_expr(cdiv(panels, wide))
     if chosen.blocks:

@@ -60,7 +60,7 @@ def rule(p: Problem, target: Machine | None) -> Unpacked:
     assert rows is not None
     each = registers_of(p.compute.size, target)
     most = max(1, min(WIDE, (registers - 2 * each) // (rows * each)))  # sums of chunks are seldom needed, and may be elsewhere
-    wide = cdiv(p.columns, LANES)  # shared out evenly among tiles
+    wide = cdiv(p.columns, LANES)  # vectors, shared evenly among tiles
     return Unpacked(rows, as_int(cdiv(wide, cdiv(wide, most))) or most)
 
 

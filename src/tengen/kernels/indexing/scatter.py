@@ -7,7 +7,7 @@
 
 Updates of one target element are applied in logical order, whatever the number of threads: a piece owns some rows (everything
 at some coordinates of the axes that are not indexed) and walks the indices in order. Nothing is atomic. Indices are brought
-into range (see `indexed.check_index`).
+into range (see `gather.check_index`).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Read `folding.py` (the order of every sum, part of the contract on bits; and fol
 - `scan.py`: running sums and the like, in order along the axis.
 - `windows.py`: pooling: folds over the windows of an image, and their gradients.
 
-In all of them vectors run along the rows where these are dense in memory, and across rows where neighbouring rows are.
+In all but scans, vectors run along rows where these are dense in memory, and across rows where neighbouring rows are.
 """
 
 from __future__ import annotations
