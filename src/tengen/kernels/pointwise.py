@@ -137,7 +137,7 @@ def _row(
     held: Sequence[Source], several: int, stream: bool, prefetch: Callable[[Expr], None] | None,
 ) -> None:  # fmt: skip
     """The positions `span` of a row. held: sources that are one value there, computed once. several: vectors side by side;
-    fetch: what asks early for what the next rows read at a position."""
+    prefetch: writes the prefetches of what later rows read at a position, or None."""
     first, stop = span
     fixed = {s: splat(k.let(s.at(k, At((*line, first))))) for s in held}
     place = lambda i, count=None: At((*line, i), len(line), count, dict(fixed))

@@ -220,8 +220,7 @@ def _transpose_panel(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, d
 
 
 def _transpose_pairs(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, dest, n: Index) -> None:
-    """`_transpose_panel` for `n` columns of pairs: each column is copied to a line of bfloat16, and read from there as
-    pairs."""
+    """`_transpose_panel` for `n` columns of pairs: each column is copied to a line of bfloat16, and loaded from it as pairs."""
     (src, start, step), (dst, to), walk = source, dest, p.walk("k", "b")
     pitch = p.chunks.longest + 2 * LANES
     lines = k.scratch("lines", bfloat16, LANES * pitch)

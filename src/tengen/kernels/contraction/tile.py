@@ -130,8 +130,8 @@ class Tile:
 
 
 def rule(p: Problem, target: Machine | None, invariant: bool = False, waves: bool = False) -> Register:
-    """The schedule of a problem by rule. steady: it is solved again and again with the same b. waves: see
-    `_in_waves`."""
+    """The schedule of a problem by rule. invariant: the problem is solved in every iteration of a loop with the same b, which
+    is then packed once. waves: see `_in_waves`."""
     m, n = as_int(p.rows), as_int(p.columns)
     vectors = vectors_of(n, target, p.compute)
     along_k, tiled = _along_k(p), _side_by_side(p)

@@ -39,9 +39,9 @@ def winograd_weights(lo: Lowering, x: Array, g: Array, out: Array, outputs: int,
     Args:
         outputs: 2 or 4, of a tile along an axis: changes bits. name: of the kernels.
     Numerics: image and gradients are transformed along x, then along y, the result along y, then along x. Tiles are counted
-        image by image, row by row, and cut into runs of equal length (a multiple of `TOGETHER`; the last is shorter): RUNS over
-        the pairs of blocks of channels, at most an image's tiles over OF_AN_IMAGE, at least one. In a run, each `TOGETHER`
-        tiles are summed by fma from zero, and the sums added in order; the runs are added in order.
+        image by image, row by row, and cut into runs of equal length (a multiple of `SUMMED_TILES`; the last is shorter): RUNS
+        over the pairs of blocks of channels, at most an image's tiles over OF_AN_IMAGE, at least one. In a run, each
+        `SUMMED_TILES` tiles are summed by fma from zero, and the sums added in order; the runs are added in order.
     """
     if any(as_int(d) == 0 for d in out.shape):
         return

@@ -222,7 +222,8 @@ def _before(a: Item, b: Item) -> Expr:
 
 
 def _sort_runs(k: KernelBuilder, buffers: Sequence[Buffer], transposed: Sequence[Buffer], start: Expr, m: Expr) -> None:
-    """Sorts the runs of 16 in m elements from `start`, in `turned`: there lane l holds run l, vector i the i-th of each."""
+    """Sorts the runs of 16 in m elements from `start`, in the scratch `transposed`: there lane l holds run l, and vector i the
+    i-th element of each."""
     with k.loop(0, LANES) as i:
         count = k.let(maximum(cdiv(m - i, LANES), 0))
         for b, t in zip(buffers, transposed):

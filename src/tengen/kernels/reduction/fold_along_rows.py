@@ -68,7 +68,7 @@ def _several(
     first: Expr,
     last: Expr,
 ) -> Expr:
-    """Folds `TOGETHER` elements of each lane at a time; returns the position of the first element that is left."""
+    """Folds `LANE_UNROLL` elements of each lane at a time; returns the position of the first element that is left."""
     step = LANE_UNROLL * LANES
     whole = k.let(first + (last - first) // step * step)
     with k.loop(first, whole, step) as i:

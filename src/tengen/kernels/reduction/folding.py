@@ -434,10 +434,9 @@ class Columns:
                 element((*outer, r), k.let(base + r))
 
     def _several(self, source: Source, row: Sequence[Index], start: Expr, n: Expr, first: Expr, last: Expr) -> Expr:
-        """Folds `TOGETHER` elements of each lane at a time, so that the lanes are loaded and stored less often; returns the
-        position of the first element that is left. What the next elements of all lanes need is fetched meanwhile, in the order
-        in
-        which it lies: a processor does not follow as many places at once as are read here."""
+        """Folds `LANE_UNROLL` elements of each lane at a time, so that the lanes are loaded and stored less often; returns the
+        position of the first element that is left. The next elements of all lanes are prefetched meanwhile, in the order of
+        memory: the processor's prefetcher does not follow as many streams as are read here."""
         k, frame, step = self.k, self.frame, LANE_UNROLL * LANES
         whole = k.let(first + (last - first) // step * step)
         prefetched = _row_by_row(frame, source)
@@ -491,9 +490,8 @@ def _far_apart(frame: Frame, source: Source) -> bool:
 
 
 def _row_by_row(frame: Frame, source: Source) -> list[Array]:
-    """The arrays that are dense along the rows' axis, and of which each element folded is another row of memory, less than a
-    page
-    away: across pages, what was fetched lies in few cache sets, and is gone when it is needed."""
+    """The arrays that are dense along the rows' axis, and whose consecutive reduced elements lie less than a page apart:
+    further apart, prefetched lines would share a few cache sets, and be evicted before they are used."""
     found = [a for a in dict.fromkeys(source.leaves() or ()) if a.ndim == len(frame.extents)]
     steps = {a: as_int(a.strides[frame.reduced[-1]]) or PAGE for a in found if as_int(a.strides[frame.kept[-1]]) == 1}
     return [a for a, step in steps.items() if step * a.dtype.size < PAGE]
