@@ -26,7 +26,7 @@ from machine import Compiled  # noqa: E402
 
 from tengen.base.dtype import float32  # noqa: E402
 from tengen.codegen.target import Target  # noqa: E402
-from tengen.kernels.contraction import contract  # noqa: E402
+from tengen.kernels.contraction.contract import contract  # noqa: E402
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides  # noqa: E402
 from tengen.loops.lang import Expr, Index, var  # noqa: E402
 from tengen.runtime import native  # noqa: E402

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent / "src" / "tengen"
 
-# Top floor first. What stands in one row may import one another as long as no circle arises.
+# Top floor first. What stands in one row may import one another as long as no circle arises. For folders in a floor see `ROOMS`.
 FLOORS = [
     "__main__ cli serve visual",
     "hub models",
@@ -30,13 +30,23 @@ FLOORS = [
 ]
 RANK = {name: -row for row, names in enumerate(FLOORS) for name in names.split()}
 
+# The folders inside of a floor, top row first; "." are the files that lie in the floor's own folder. A file imports from its own
+# folder and from rows below it: two folders of one row know nothing of each other. A new folder needs its place here.
+ROOMS = {
+    "kernels": ["attention convolution indexing recurrent", "contraction reduction", "."],
+}
+ROOM_RANK = {floor: {name: -row for row, names in enumerate(rows) for name in names.split()} for floor, rows in ROOMS.items()}
+
 # (file, imported module): why this one import inside a function is right. Heavy third-party packages need no entry.
 ALLOWED_INSIDE = {
     ("loops/interp.py", "tengen.loops.math"): "a large table that only kernels with calls need",
     ("loops/derive.py", "tengen.loops.math"): "the same",
     ("codegen/values.py", "tengen.loops.math"): "the same; a process that finds its kernels cached never loads it",
     ("ops/shape.py", "tengen.ops.reduce"): "the gradient of a broadcast is a sum, and that of a sum is a broadcast",
-    ("runtime/native.py", "tengen.runtime.process"): "a process that imports Tengen and makes no tensor does not load the runtime",
+    (
+        "runtime/native.py",
+        "tengen.runtime.process",
+    ): "a process that imports Tengen and makes no tensor does not load the runtime",
     ("tensor.py", "tengen.record"): "it brings all passes, and a process that runs no composite needs neither",
     ("data/dataloader.py", "tengen.tensor"): "workers and users of NumPy batches need no runtime",
 }
@@ -54,6 +64,13 @@ def floor_of(module):
     """The name in `FLOORS` that a module belongs to; None for the package itself."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else None
+
+
+def room_of(module):
+    """The folder inside of its floor that a module lies in; "." for the floor's own folder."""
+    parts = module.split(".")
+    inside = len(parts) > 3 or (module in FILES and FILES[module].name == "__init__.py" and len(parts) > 2)
+    return parts[2] if inside else "."
 
 
 def imports(module, source):
@@ -93,7 +110,9 @@ def complaints(module, source):
         return []
     if own not in RANK:
         return [f"{path}: {own!r} stands on no floor; give it one in FLOORS of tests/test_floors.py"]
-    found = []
+    rooms, room, found = ROOM_RANK.get(own, {".": 0}), room_of(module), []
+    if room not in rooms:
+        return [f"{path}: the folder {own}/{room} has no place; give it one in ROOMS of tests/test_floors.py"]
     for target, line, inside in imports(module, source):
         floor = floor_of(target)
         where = f"{path}:{line}: imports {target}"
@@ -103,6 +122,8 @@ def complaints(module, source):
             found.append(f"{where}, which stands on no floor")
         elif floor != own and RANK[floor] > RANK[own]:
             found.append(f"{where}: up from {own} to {floor}")
+        elif floor == own and (there := room_of(target)) != room and rooms.get(there, 0) >= rooms[room]:
+            found.append(f"{where}: from {own}/{room} to {own}/{there}, which does not lie below it")
         if inside and (path, target) not in ALLOWED_INSIDE:
             found.append(f"{where} inside a function; put it on top of the file, or give the reason in ALLOWED_INSIDE")
     return found
@@ -151,6 +172,12 @@ def test_allowances_are_used():
     ("tengen.base.x", "class A:\n    def f(self):\n        import tengen.base.errors", "inside a function"),
     ("tengen.attic.x", "", "stands on no floor"),
     ("tengen.base.x", "from tengen.attic import old", "stands on no floor"),
+    ("tengen.kernels.attic.x", "", "kernels/attic has no place"),
+    ("tengen.ops.attic.x", "", "ops/attic has no place"),
+    ("tengen.kernels.x", "from tengen.kernels.contraction.tile import rule", "from kernels/. to kernels/contraction"),
+    ("tengen.kernels.reduction.x", "import tengen.kernels.contraction.tile", "from kernels/reduction to kernels/contraction"),
+    ("tengen.kernels.contraction.x", "from tengen.kernels.convolution import halo", "from kernels/contraction to kernels/convolution"),
+    ("tengen.kernels.contraction.x", "from tengen.kernels import reduction", "from kernels/contraction to kernels/reduction"),
 ])  # fmt: skip
 def test_the_check_sees(module, source, words):
     assert words in "\n".join(complaints(module, source))
@@ -160,3 +187,5 @@ def test_the_check_lets_pass():
     good = "import numpy\nfrom typing import TYPE_CHECKING\nfrom tengen.ir.types import Dim\nfrom tengen.ops.define import Op\n"
     good += "if TYPE_CHECKING:\n    from tengen.tensor import Tensor\ndef f():\n    import llvmlite\n"
     assert complaints("tengen.ops.x", good) == []
+    down = "from tengen.kernels.contraction.tile import rule\nfrom tengen.kernels.lowering import Array\nfrom tengen.kernels import pointwise"
+    assert complaints("tengen.kernels.convolution.x", down + "\nfrom tengen.kernels.convolution.halo import image") == []

@@ -432,7 +432,7 @@ def compile_graph(
     if folded:
         name_of = {id(c.data): c.name for c in graph.constants.values()}
         program.folded = replace(folded[0], names=[name_of.get(id(a)) for a in folded[0].values])
-    program.schedules = {schedules.key(c.meaning): c.taken for c in lo.choices.values() if c.taken != c.rule}
+    program.schedules = {schedules.key(c.problem_key): c.taken for c in lo.choices.values() if c.taken != c.rule}
     return program, [outs[i] for i in range(len(outs))]
 
 

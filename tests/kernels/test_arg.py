@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from launching import Symbols, array_of, run
 
-from tengen.kernels.arg import arg_reduce
 from tengen.kernels.lowering import Lowering
+from tengen.kernels.reduction.arg import arg_reduce
 from tengen.kernels.source import Leaf
 
 

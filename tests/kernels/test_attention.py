@@ -13,7 +13,8 @@ import tengen.functional as F
 from tengen import Tensor, set_threads
 from tengen.autodiff import vjp
 from tengen.codegen.target import Target
-from tengen.kernels.attention import attention, attention_grad
+from tengen.kernels.attention.backward import attention_grad
+from tengen.kernels.attention.forward import attention
 from tengen.kernels.lowering import Lowering
 from tengen.ops.attention import _np_attention, _np_attention_grad
 

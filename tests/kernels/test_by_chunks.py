@@ -5,7 +5,7 @@ import pytest
 
 import tengen.functional as F
 from tengen import Tensor, trace
-from tengen.kernels import contraction
+from tengen.kernels.contraction import contract as contraction
 from tengen.ops.define import REGISTRY
 from tengen.runtime import kept
 

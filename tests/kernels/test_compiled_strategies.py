@@ -8,15 +8,15 @@ from launching import Symbols, array_of, compile_and_run, run
 from test_reduce import data, same
 
 from tengen.codegen.target import Target
-from tengen.kernels.arg import arg_reduce
-from tengen.kernels.indexed import take
+from tengen.kernels.indexing.gather import take
+from tengen.kernels.indexing.scatter import index_put, scatter
+from tengen.kernels.indexing.sort import sort, topk
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.pointwise import pointwise
-from tengen.kernels.reduce import Reduced, reduce
-from tengen.kernels.rows import rowwise
-from tengen.kernels.scan import scan
-from tengen.kernels.scatter import index_put, scatter
-from tengen.kernels.sort import sort, topk
+from tengen.kernels.reduction.arg import arg_reduce
+from tengen.kernels.reduction.reduce import Reduced, reduce
+from tengen.kernels.reduction.rows import rowwise
+from tengen.kernels.reduction.scan import scan
 from tengen.kernels.source import Elementwise, Leaf, broadcast
 from tengen.loops.lang import call
 

@@ -13,18 +13,19 @@ from machine import Compiled
 from needs import needs
 
 import tengen.kernels.axes
-import tengen.kernels.tile
+import tengen.kernels.contraction.tile
 from tengen.base.dtype import bfloat16, dtype, float32
 from tengen.codegen.target import Target
-from tengen.kernels.channelwise import fits
-from tengen.kernels.chunks import Chunks
-from tengen.kernels.contraction import contract
-from tengen.kernels.inplace import fits_in_place
+from tengen.kernels.contraction.channelwise import fits
+from tengen.kernels.contraction.chunks import Chunks
+from tengen.kernels.contraction.contract import contract
+from tengen.kernels.contraction.problem import normalise
+from tengen.kernels.contraction.tile import _last, rule
+from tengen.kernels.contraction.transposed_operand import fits_transposed_operand
+from tengen.kernels.contraction.unpacked import fits_unpacked
 from tengen.kernels.lowering import Array, Lowering
-from tengen.kernels.problem import normalise
+from tengen.kernels.machine import machine, registers_of
 from tengen.kernels.source import Elementwise, Ending, Given, Leaf, moved
-from tengen.kernels.tile import _last, machine, registers_of, rule
-from tengen.kernels.turned import fits_turned
 from tengen.loops.interp import fma32, fma64
 from tengen.loops.lang import as_int, cast, maximum, var
 from tengen.loops.text import print_kernel
@@ -398,8 +399,8 @@ def test_more_rows_of_plain_matrices(m, target):
         check(a, b, (0, 1, 1, 1), modes=(False,), target=target)
         p = normalise(*(array_of(x, i)[0] for i, x in enumerate((a, b, np.zeros((m, n), dt)))), 0, 1, 1, 1, None, None, "p")
         each = registers_of(p.compute.size, target)
-        assert fits_in_place(p, target) == (m <= 14 and (m + 2) * each <= registers)
-        assert not fits_in_place(p, target, steady=True)
+        assert fits_unpacked(p, target) == (m <= 14 and (m + 2) * each <= registers)
+        assert not fits_unpacked(p, target, invariant=True)
     check(np.asfortranarray(data((m, 300))), data((300, 100), seed=1), (0, 1, 1, 1), modes=(False,), target=target)
     check(data((3, m, 64)), data((3, 64, 64), seed=1), (1, 1, 1, 1), modes=(False,), target=target)
     check(data((m, 40)), data((40, 20), seed=1), (0, 1, 1, 1), modes=(False,), target=target, interpreted=True)
@@ -429,10 +430,10 @@ def test_few_rows_times_a_matrix_that_is_dense_along_the_sum(m, target):
     check(data((m, 40)), data((20, 40), seed=1).T, (0, 1, 1, 1), modes=(False,), target=target, interpreted=True)
     a, b, out = (array_of(x, i)[0] for i, x in enumerate((data((m, 300)), data((64, 300)).T, data((m, 64)))))
     p = normalise(a, b, out, 0, 1, 1, 1, None, None, "p")
-    assert fits_turned(p, V4) == (m <= 12) and not fits_turned(p, V4, steady=True)
-    assert not rule(p, V4).packed and rule(p, V4, steady=True).packed
+    assert fits_transposed_operand(p, V4) == (m <= 12) and not fits_transposed_operand(p, V4, invariant=True)
+    assert not rule(p, V4).packed and rule(p, V4, invariant=True).packed
     p = normalise(a, replace(b, id=("const", 0)), out, 0, 1, 1, 1, None, None, "p")
-    assert not fits_turned(p, V4) and rule(p, V4).packed, "a constant is turned once"
+    assert not fits_transposed_operand(p, V4) and rule(p, V4).packed, "a constant is turned once"
 
 
 def test_values_that_need_care():
@@ -500,13 +501,13 @@ def test_long_sums_whose_operands_are_read_where_they_lie():
 @pytest.mark.parametrize("kind", ["float16", "float32", "int64"])
 def test_filters_whose_channels_lie_outside_of_their_window(kind, monkeypatch):
     """Are packed in the order of memory: whole squares of positions and columns, and what is left of both."""
-    turned, turn = [], tengen.kernels.packing._turn_panel
-    monkeypatch.setattr(tengen.kernels.packing, "_turn_panel", lambda *x: turned.append(1) or turn(*x))
+    transposed, transpose = [], tengen.kernels.contraction.packing._transpose_as_stored
+    monkeypatch.setattr(tengen.kernels.contraction.packing, "_transpose_as_stored", lambda *x: transposed.append(1) or transpose(*x))
     shapes = [(32, 16, 3, 3), (50, 37, 3, 3), (17, 5, 1, 2), (100, 70, 2, 3), (3, 1, 3, 2)]
     for number, shape in enumerate(shapes):
         w = data(shape, kind, number).transpose(2, 3, 1, 0)
         check(data((120, *w.shape[:3]), kind, 9), w, (0, 1, 3, 1), modes=(False,))
-    assert len(turned) == 4  # one channel: its window is dense in logical order
+    assert len(transposed) == 4  # one channel: its window is dense in logical order
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64"])
@@ -517,12 +518,12 @@ def test_pieces_that_pack_their_columns(kind, monkeypatch):
     rows, pixels = np.ascontiguousarray(a.T), image[:, ::2, ::2].transpose(3, 0, 1, 2)
     odd = np.ascontiguousarray(b[:, :999])
     cases = [(rows, b, 1), (rows, odd, 1), (rows, np.ascontiguousarray(b.T).T, 1), (a.T, b, 1), (pixels, grad, 3)]
-    by_piece, said = tengen.kernels.tile._by_piece, []
+    by_piece, said = tengen.kernels.contraction.tile._by_piece, []
 
     def results():
         return [contracted(x, y, np.zeros((len(x), y.shape[-1]), kind), (0, 1, k, 1)) for x, y, k in cases]
 
-    monkeypatch.setattr(tengen.kernels.tile, "_by_piece", lambda *x: said.append(by_piece(*x)) or said[-1])
+    monkeypatch.setattr(tengen.kernels.contraction.tile, "_by_piece", lambda *x: said.append(by_piece(*x)) or said[-1])
     mine = results()
-    monkeypatch.setattr(tengen.kernels.tile, "_by_piece", lambda *x: False)
+    monkeypatch.setattr(tengen.kernels.contraction.tile, "_by_piece", lambda *x: False)
     assert said == [True] * len(cases) and all(same(x, y) for x, y in zip(mine, results()))

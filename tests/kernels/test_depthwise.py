@@ -5,7 +5,7 @@ import pytest
 
 import tengen.functional as F
 from tengen import Tensor, set_threads, trace
-from tengen.kernels import depthwise
+from tengen.kernels.convolution import depthwise
 from tengen.ops.define import REGISTRY
 
 CASES = [  # image, kernel, stride, padding, dilation

@@ -9,13 +9,13 @@ from needs import needs
 
 from tengen.codegen.target import Target
 from tengen.kernels.axes import store_at
-from tengen.kernels.contraction import contract
+from tengen.kernels.contraction.contract import contract
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.pointwise import pointwise
-from tengen.kernels.recurrent import lstm, lstm_grad
+from tengen.kernels.recurrent.gate_product import gate_product
+from tengen.kernels.recurrent.lstm import lstm, lstm_grad
 from tengen.kernels.source import Elementwise, Leaf
 from tengen.kernels.steps import Loop
-from tengen.kernels.together import product_by_parts
 from tengen.loops.lang import var
 from tengen.passes.hoist import hoist
 from tengen.runtime.arena import Temporaries
@@ -158,7 +158,7 @@ def test_a_long_sum_is_added_chunk_by_chunk():
         for part, value in zip(parts, values):
             store_at(k, part, at, value)
 
-    product_by_parts(lo, x, y, 4, finish, "parts")
+    gate_product(lo, x, y, 4, finish, "parts")
     contract(lo, x, y, w, 0, 1, 1, 1)
     compile_and_run(lo, {id: memory for id, (_, memory) in arrays.items()}, {})
     assert arrays["out"][1].tobytes() == arrays["want"][1].tobytes() and arrays["out"][1].any()

@@ -10,7 +10,7 @@ from launching import Symbols, array_of, run
 
 from tengen.base.dtype import dtype
 from tengen.kernels.lowering import Lowering
-from tengen.kernels.reduce import reduce
+from tengen.kernels.reduction.reduce import reduce
 from tengen.kernels.source import Elementwise, Leaf, broadcast
 from tengen.loops.lang import cast
 

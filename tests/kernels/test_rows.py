@@ -7,10 +7,10 @@ import pytest
 from launching import Symbols, array_of, run
 from test_reduce import data, model, same
 
-from tengen.kernels import rows
 from tengen.kernels.lowering import Lowering
-from tengen.kernels.reduce import Reduced
-from tengen.kernels.rows import rowwise
+from tengen.kernels.reduction import rows
+from tengen.kernels.reduction.reduce import Reduced
+from tengen.kernels.reduction.rows import rowwise
 from tengen.kernels.source import Elementwise, Leaf, broadcast
 from tengen.loops.lang import as_int, call
 from tengen.loops.text import print_kernel
@@ -111,8 +111,8 @@ def test_exponentials_are_computed_once_also_in_place(axis):
     fused = lambda lo, s, o, t: rowwise(lo, [softmax(s)], [o], (axis,))
     count = lambda lo: print_kernel(lo.launches[0].kernel).count("exp(")
     plain, lo = computed(fused, x, False)
-    in_place, _ = computed(fused, x, True)
-    assert same(plain, in_place)
+    unpacked, _ = computed(fused, x, True)
+    assert same(plain, unpacked)
     for shared in (False, True):  # x is read again at the end: the exponentials are computed again
         both = lambda lo, s, o, t: rowwise(lo, [ew(lambda p, q: p + (q - q), softmax(s), s)], [o], (axis,))
         got, again = computed(both, x, shared)

@@ -8,7 +8,7 @@ from launching import Symbols, array_of, run
 from test_reduce import OPS, data, same
 
 from tengen.kernels.lowering import Lowering
-from tengen.kernels.scan import scan
+from tengen.kernels.reduction.scan import scan
 from tengen.kernels.source import Leaf
 
 

@@ -7,8 +7,8 @@ import pytest
 from launching import Symbols, array_of, run
 from test_reduce import data
 
+from tengen.kernels.indexing.scatter import index_put, scatter
 from tengen.kernels.lowering import Lowering
-from tengen.kernels.scatter import index_put, scatter
 from tengen.kernels.source import Leaf
 
 UPDATE = {"set": lambda a, b: b, "add": np.add, "max": np.maximum, "mul": np.multiply}

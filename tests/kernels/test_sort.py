@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from launching import Symbols, array_of, run
 
+from tengen.kernels.indexing.sort import network, sort, topk
 from tengen.kernels.lowering import Lowering
-from tengen.kernels.sort import network, sort, topk
 from tengen.kernels.source import Leaf
 
 

@@ -9,8 +9,8 @@ from machine import Compiled
 
 from tengen.base.dtype import float32
 from tengen.codegen.target import Target
-from tengen.kernels import tile
-from tengen.kernels.contraction import contract
+from tengen.kernels.contraction import tile
+from tengen.kernels.contraction.contract import contract
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.steps import Loop
 

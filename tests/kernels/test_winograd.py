@@ -9,10 +9,10 @@ from machine import Compiled
 
 from tengen.base.dtype import float32
 from tengen.codegen.target import Target
+from tengen.kernels.convolution.winograd import winograd
+from tengen.kernels.convolution.winograd_transforms import TRANSFORMS
+from tengen.kernels.convolution.winograd_weights import winograd_weights
 from tengen.kernels.lowering import Lowering
-from tengen.kernels.winograd import winograd
-from tengen.kernels.winograd_tiles import TRANSFORMS
-from tengen.kernels.winograd_weights import winograd_weights
 from tengen.loops.interp import evaluate
 from tengen.loops.lang import const
 

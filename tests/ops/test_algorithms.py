@@ -12,7 +12,7 @@ from tengen.base.errors import DTypeError, ShapeError, Undecided
 from tengen.deploy import dump
 from tengen.ir.jsonform import from_json, to_json
 from tengen.ir.text import parse_graph, print_graph
-from tengen.kernels.winograd import pays
+from tengen.kernels.convolution.winograd import pays
 from tengen.loops.lang import var
 from tengen.ops.conv import conv, conv_transposed
 

@@ -67,8 +67,9 @@ def parts(run):
     """The texts of a recorded function's program, and what else was decided while it was lowered."""
     graph = optimize(run.graph, evaluate)
     lo, outs = lower(graph, Target.named("x86-64-v3"), _ints(run))
-    choices = {c.meaning: (str(c.taken), sorted(c.nodes)) for c in lo.choices.values()}
-    facts = lo.temps, choices, [(x.launch.ids, x.launch.where, x.launch.node, [s.invariant for s in x.loops]) for x in leaves(lo.steps)], outs
+    choices = {c.problem_key: (str(c.taken), sorted(c.nodes)) for c in lo.choices.values()}
+    launched = [(x.launch.ids, x.launch.where, x.launch.node, [s.invariant for s in x.loops]) for x in leaves(lo.steps)]
+    facts = lo.temps, choices, launched, outs
     ids = [*(("in", i) for i in range(len(graph.inputs))), *(("state", n) for n in graph.states)]
     ids += [("const", n) for n in graph.constants]
     temps = Temporaries.of(lo)

@@ -16,7 +16,7 @@ from tengen.autodiff import GradManager
 from tengen.base.dtype import float32, int64
 from tengen.base.errors import TraceError
 from tengen.codegen.target import Target
-from tengen.kernels.contraction import contract
+from tengen.kernels.contraction.contract import contract
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, Leaf

@@ -20,12 +20,12 @@ from tengen.base.errors import ScheduleError
 from tengen.codegen.target import Target
 from tengen.executable import Executable
 from tengen.kernels import schedule
-from tengen.kernels.attention_tiles import Sizes
-from tengen.kernels.depthwise import Stencil
-from tengen.kernels.inplace import InPlace
+from tengen.kernels.attention.tiles import Sizes
+from tengen.kernels.contraction.tile import Register
+from tengen.kernels.contraction.unpacked import Unpacked
+from tengen.kernels.convolution.depthwise import Stencil
+from tengen.kernels.convolution.winograd import Winograd
 from tengen.kernels.schedule import Grain, Schedules, answer, parse
-from tengen.kernels.tile import Register
-from tengen.kernels.winograd import Winograd
 from tengen.runtime import schedules as store
 from tengen.tuning.trial import Bench
 
@@ -33,13 +33,15 @@ RULE = Register(6, 2, 4, 1, 1)
 
 
 def test_text_reads_back():
-    for s in (RULE, Grain(5), Winograd(3, 2, 2), Sizes(8, 2, 1), Stencil(4), InPlace(2, 1)):
+    for s in (RULE, Grain(5), Winograd(3, 2, 2), Sizes(8, 2, 1), Stencil(4), Unpacked(2, 1)):
         assert parse(str(s)) == s and re.fullmatch(r"\w+\(.*\)", str(s))
 
 
 def test_every_kind_is_found_in_a_fresh_process():
     """A tuned file may be read before anything was lowered, when most kernels' modules are not imported."""
-    homes = {p.stem for p in Path(schedule.__file__).parent.glob("*.py") if re.search(r"^class \w+\(Schedule, kind=", p.read_text(), re.M)}
+    root = Path(schedule.__file__).parent
+    defining = (p for p in root.rglob("*.py") if re.search(r"^class \w+\(Schedule, kind=", p.read_text(), re.M))
+    homes = {".".join(p.relative_to(root).with_suffix("").parts) for p in defining}
     assert homes == {*schedule.HOMES, "schedule"}
     code = "import sys; from tengen.kernels.schedule import parse; print(parse(sys.argv[1]))"
     text = str(Winograd(3, 2, 2))
@@ -118,7 +120,7 @@ def test_no_schedule_changes_a_bit(name):
         for node in c.nodes & bench.hot:
             want = bench.trial(node, plain).bits()
             for s in near[:3] + near[3 :: max(1, len(near) // 3)] + by_chance(c, 4):
-                got = bench.trial(node, plain.also({plain.key(c.meaning): s}, strict=True)).bits()
+                got = bench.trial(node, plain.also({plain.key(c.problem_key): s}, strict=True)).bits()
                 assert got == want, f"{name}: {s} and {c.rule} differ"
 
 
@@ -137,8 +139,8 @@ def test_what_a_target_cannot_do_is_refused():
         s = dataclasses.replace(c.rule, **change)
         assert words in c.fits(s)
         with pytest.raises(ScheduleError, match="cannot be"):
-            exe.retuned(known.also({known.key(c.meaning): s}, strict=True))
-        tolerant = exe.retuned(known.also({known.key(c.meaning): s}))
+            exe.retuned(known.also({known.key(c.problem_key): s}, strict=True))
+        tolerant = exe.retuned(known.also({known.key(c.problem_key): s}))
         assert tolerant.program.object == exe.program.object and not tolerant.program.schedules
 
 
@@ -153,16 +155,16 @@ def test_the_most_tiles_that_fit_have_room_for_what_else_a_piece_keeps(channels,
     assert most[0].rows * most[0].high > 16
     some = [dataclasses.replace(c.rule, rows=5, vectors=4, high=6)]
     for s in most[:3] + [s for s in some if s in most]:
-        exe.retuned(known.also({known.key(c.meaning): s}, strict=True))  # and is not refused for its scratch memory
+        exe.retuned(known.also({known.key(c.problem_key): s}, strict=True))  # and is not refused for its scratch memory
 
 
 def test_an_executable_takes_a_schedule():
     exe = executable(*PROGRAMS["rows"])
     known = exe.schedules
     c = next(iter(Bench(exe.graph, known).lo.choices.values()))
-    new = exe.retuned(known.also({known.key(c.meaning): Grain(1000)}))
+    new = exe.retuned(known.also({known.key(c.problem_key): Grain(1000)}))
     assert isinstance(new, Executable) and new.program.object != exe.program.object
-    assert new.program.schedules == {known.key(c.meaning): Grain(1000)}
+    assert new.program.schedules == {known.key(c.problem_key): Grain(1000)}
     x = data(50, 700)._data
     want = exe([x])[0].numpy().tobytes()
     exe.take(new)
@@ -220,7 +222,7 @@ def test_any_numbers_fit_or_are_passed_over(text, name):
     bench = Bench(known_graphs[name], plain)
     for c in bench.lo.choices.values():
         s = parse(text)
-        taken = Bench(known_graphs[name], plain.also({plain.key(c.meaning): s})).lo.choices[c.meaning].taken
+        taken = Bench(known_graphs[name], plain.also({plain.key(c.problem_key): s})).lo.choices[c.problem_key].taken
         assert taken == (c.rule if type(s) is not type(c.rule) or c.fits(s) else s)
 
 

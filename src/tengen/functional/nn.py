@@ -288,7 +288,7 @@ def scaled_dot_product_attention(
     [1.0, 0.0]
     """
     causal = is_causal if isinstance(is_causal, str) else "upper_left" if is_causal else "none"
-    if dropout == 0 and query.shape[-1] + value.shape[-1] <= kernels.attention.MOST_FEATURES:
+    if dropout == 0 and query.shape[-1] + value.shape[-1] <= kernels.attention.forward.MOST_FEATURES:
         return _attention.attention(query, key, value, mask, scale, causal)[0]
     weights = _attention.attention_weights(query, key, mask, scale, causal)
     return REGISTRY["matmul"](_dropout(weights, dropout), value)

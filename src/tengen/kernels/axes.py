@@ -1,4 +1,5 @@
-"""Axes of arrays: their order in memory, which of them walk as one, coordinates from a flat position, and stores at coordinates."""
+"""Axes of arrays: their order in memory, which of them walk as one, coordinates from a flat position, and stores at
+coordinates."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from tengen.kernels.lowering import Array, KernelBuilder, product
 from tengen.kernels.source import At
 from tengen.loops.lang import Expr, Index, as_int, ramp
 
-STREAM = 1 << 25  # bytes: what writes more than caches hold writes past them, and spares reading what is overwritten
+STREAM = 1 << 25  # bytes of results from which on stores go past the caches, which spares reading what is overwritten
 
 
 def memory_order(a: Array) -> list[int]:
@@ -42,7 +43,8 @@ def merge_axes(shape: Sequence[Index], arrays: Sequence[Array]) -> list[list[int
 
 
 def store_at(k: KernelBuilder, a: Array, at: At, value: Expr, stream: bool = False) -> None:
-    """Stores `value` into `a` at `at`: a vector store, or a scatter where the vector axis is strided. stream: see `lang.Store`."""
+    """Stores `value` into `a` at `at`: a vector store, or a scatter where the vector axis is strided. stream: see
+    `lang.Store`."""
     index: Index = a.index(at.coords)
     if at.vec is None:
         k.store(k.write(a), index, value)

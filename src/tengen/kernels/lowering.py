@@ -56,15 +56,15 @@ def contiguous_strides(shape: Sequence[Index], order: Sequence[int] | None = Non
 
 @dataclass(frozen=True)
 class Array:
-    """A strided window on buffer `id` of the program. through: what an element goes through as it is read (`source.Through`), for
-    strategies that know of it; others get what `pointwise.stored` makes."""
+    """A strided window on buffer `id` of the program. prologue: what is computed of each element as it is read
+    (`source.Prologue`), for strategies that can do that; for others `pointwise.stored` writes the result to memory before."""
 
     id: Hashable
     dtype: DType
     shape: tuple[Index, ...]
     strides: tuple[Index, ...]
     offset: Index = 0
-    through: Any = None
+    prologue: Any = None
 
     @property
     def ndim(self) -> int:
@@ -113,7 +113,7 @@ class _Pattern:
 
     Attributes:
         temps: those that were taken. steps: what was launched. packed: what `once` has made since: array, key, array. names: of
-            the kernels that were begun. chosen: the meanings of the schedules that were asked for.
+            the kernels that were begun. chosen: the problem keys of the schedules that were asked for.
     """
 
     temps: list[tuple[DType, Index]]
@@ -183,7 +183,7 @@ class KernelBuilder(Builder):
 
     def read(self, a: Array) -> Buffer:
         """The buffer of an array that the kernel reads as it lies."""
-        if a.through is not None:
+        if a.prologue is not None:
             raise VerifyError(f"kernel {self.name}: an array that is computed as it is read; help: pointwise.stored")
         if a.id in self.local:
             return self.local[a.id]
@@ -212,7 +212,7 @@ class Lowering:
     def __init__(self, target, ints: Sequence[Expr] = (), schedules: Schedules | None = None, first: int = 0):
         self.target = target
         self.schedules, self._first = schedules, first
-        self.choices: dict[str, Choice] = {}  # what strategies asked, by meaning
+        self.choices: dict[str, Choice] = {}  # what strategies asked, by problem key
         self.node: int | None = None  # the position of the node that is being lowered
         self.nodes: dict[int, Callable[[Lowering], None]] = {}  # launches a node once more, by position
         self.ints = list(ints)
@@ -221,7 +221,7 @@ class Lowering:
         self.temps: dict[Hashable, tuple[DType, Index]] = {}
         self._names: dict[str, int] = {}
         self._begun: list[str] = []  # names of kernels, before they were made unique
-        self._asked: list[str] = []  # meanings of choices, whenever one was asked for
+        self._asked: list[str] = []  # problem keys of choices, whenever one was asked for
         self._patterns: dict[Hashable, _Pattern] = {}  # what `alike` has launched
         self._made: dict[tuple, Array] = {}
 
@@ -326,16 +326,17 @@ class Lowering:
             source = _at(source, ids)
             self._made[source.id, source, how] = _at(made, ids)
 
-    def choose(self, meaning: Callable[[], str], rule: S, fits: Callable[[S], str]) -> S:
+    def choose(self, problem_key: Callable[[], str], rule: S, fits: Callable[[S], str]) -> S:
         """The schedule of a kernel: what tuning found for the same problem, or what the rule says. A program with integer
         parameters serves many problems, and has the rule's.
 
         Args:
-            meaning: gives what is computed, as a text: extents, strides, dtypes. fits: a schedule -> "", or why it cannot be.
+            problem_key: gives the problem key: a text of what is computed, with extents, strides and dtypes. fits: a schedule
+                -> "", or why it cannot be used.
         """
         if self.ints:
             return rule
-        text = meaning()
+        text = problem_key()
         taken = answer(self.schedules, text, rule, fits)
         self.choices.setdefault(text, Choice(text, rule, taken, fits))  # type: ignore[arg-type]
         self._note_choice(text)

@@ -1,9 +1,12 @@
 """Pointwise kernels: every element of the outputs is its source's value there.
 
-Axes are ordered as the first output lies in memory, neighbours that lie dense in every array are merged, and the
-innermost axis runs in vectors. A piece is some planes (of the last two axes), some rows of one, or a part of one long row:
-about
-`GRAIN` elements.
+    for each piece = some planes, or some rows of a plane, or a part of a row:     # about GRAIN elements
+        for plane, row:
+            for vector of the row:
+                out[plane, row, vector] = source[plane, row, vector]
+
+Axes are ordered as the first output lies in memory, and neighbouring axes that every array walks as one are merged; the last
+two of what remains are rows and the elements of a row.
 """
 
 from __future__ import annotations
@@ -12,19 +15,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tengen.kernels.axes import memory_order, merge_axes, store_at, streams, unflatten
-from tengen.kernels.crossed import FEW, crossing, pointwise_across
-from tengen.kernels.folding import costs
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
+from tengen.kernels.machine import machine
 from tengen.kernels.schedule import Grain
-from tengen.kernels.source import At, Leaf, Source, View, broadcast, fixed_parts
-from tengen.kernels.tile import machine
+from tengen.kernels.source import At, Leaf, Source, View, broadcast, costs, fixed_parts
+from tengen.kernels.transposing_copy import FEW, transposing, transposing_copy
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum, splat
 
-FETCHED = 8192  # bytes of rows at any place that are on their way: as many as a memory takes to answer
-FARTHEST = 16  # rows ahead
-IN_FLIGHT = 8  # vectors that the steps of a mathematical function have in registers, its constants among them
-GRAIN = 16384  # elements of a piece, by rule: long enough that claiming one costs nothing, short enough to share evenly
+FETCHED = 8192  # bytes of scattered rows that are prefetched ahead: as many as arrive while memory answers one request
+FARTHEST = 16  # rows ahead that are prefetched, at most
+IN_FLIGHT = 8  # vectors of LANES that one evaluation of a mathematical function keeps in registers, with its constants
+GRAIN = 16384  # elements of a piece, by rule: large beside the cost of claiming a piece, small enough to share evenly
 
 
 def _merged(a: Array, groups: list[list[int]]) -> Array:
@@ -54,7 +56,9 @@ def _few_across(arrays: Sequence[Array]) -> bool:
     """Whether the innermost axis is short (the colours of an image) and something is dense along the next one, which is long:
     vectors along that one are full."""
     few, many = (as_int(d) for d in (1, 1, *arrays[0].shape)[-1:-3:-1])
-    return few is not None and few < FEW and many is not None and many >= LANES and any(as_int(a.strides[-2]) == 1 for a in arrays)
+    return (
+        few is not None and few < FEW and many is not None and many >= LANES and any(as_int(a.strides[-2]) == 1 for a in arrays)
+    )
 
 
 def _ordered(sources: Sequence[Source], outs: Sequence[Array]) -> tuple[list[Source], list[Array]]:
@@ -70,10 +74,10 @@ def _ordered(sources: Sequence[Source], outs: Sequence[Array]) -> tuple[list[Sou
 def grain(lo: Lowering, name: str, shape: Sequence[Index], outs: Sequence[Array], rule: int | None = None) -> int:
     """Elements of a piece of a kernel that goes through `shape`: tuned, or by rule."""
 
-    def meaning() -> str:
+    def problem_key() -> str:
         return f"{name} of {list(shape)} to {'; '.join(f'{o.dtype} {list(o.shape)} by {list(o.strides)}' for o in outs)}"
 
-    return lo.choose(meaning, Grain(rule or GRAIN), Grain.fits).elements
+    return lo.choose(problem_key, Grain(rule or GRAIN), Grain.fits).elements
 
 
 def pointwise(
@@ -84,9 +88,9 @@ def pointwise(
     `streams` says. elements: of a piece; by default `GRAIN`."""
     stream = streams(outs) if stream is None else stream
     sources = [broadcast(s, o.shape) for s, o in zip(sources, outs, strict=True)]
-    across = crossing(sources, outs)
+    across = transposing(sources, outs)
     if across is not None:
-        return pointwise_across(lo, across, sources, outs, name)
+        return transposing_copy(lo, across, sources, outs, name)
     sources, outs = simplify(sources, outs)
     k = lo.kernel(name)
     shape = outs[0].shape
@@ -114,26 +118,26 @@ def pointwise(
     with k.loop(plane0, minimum(plane0 + planes, as_expr(outer)), name="plane") as plane:
         lead = unflatten(k, plane, shape[:-2])
 
-        def fetch(row: Expr, i: Expr) -> None:
+        def prefetch(row: Expr, i: Expr) -> None:
             for s in sources:
-                s.fetch(k, At((*lead, minimum(row, last), i), len(shape) - 1))
+                s.prefetch(k, At((*lead, minimum(row, last), i), len(shape) - 1))
 
         if far is not None:
             with k.loop(row0, row0 + far, name="row") as row, k.loop(start, stop, LANES) as i:
-                fetch(row, i)
+                prefetch(row, i)
         with k.loop(row0, minimum(row0 + rows, middle), name="row") as row:
             line = [*lead, *([row] if len(shape) > 1 else [])]
-            later = None if far is None else partial(fetch, row + far)
+            later = None if far is None else partial(prefetch, row + far)
             _row(k, sources, outs, (start, stop), line, held, several, stream, later)
     lo.launch(k)
 
 
 def _row(
     k: KernelBuilder, sources: Sequence[Source], outs: Sequence[Array], span: tuple[Expr, Expr], line: list[Index],
-    held: Sequence[Source], several: int, stream: bool, fetch: Callable[[Expr], None] | None,
+    held: Sequence[Source], several: int, stream: bool, prefetch: Callable[[Expr], None] | None,
 ) -> None:  # fmt: skip
-    """The positions `span` of a row. held: sources that are one value there, computed once. several: vectors side by side; fetch:
-    what asks early for what the next rows read at a position."""
+    """The positions `span` of a row. held: sources that are one value there, computed once. several: vectors side by side;
+    prefetch: writes the prefetches of what later rows read at a position, or None."""
     first, stop = span
     fixed = {s: splat(k.let(s.at(k, At((*line, first))))) for s in held}
     place = lambda i, count=None: At((*line, i), len(line), count, dict(fixed))
@@ -146,8 +150,8 @@ def _row(
                 store_at(k, outs[0], at, v, stream)
         first = whole
     for i, count in k.vector_loop(first, stop):
-        if fetch is not None and count is None:
-            fetch(i)
+        if prefetch is not None and count is None:
+            prefetch(i)
         at = place(i, count)
         values = [s.at(k, at) for s in sources]
         for o, v in zip(outs, values):
@@ -155,9 +159,9 @@ def _row(
 
 
 def _several(sources: Sequence[Source], n: Expr, target) -> int:
-    """How many vectors of a row are made side by side, where that takes a mathematical function: each of its steps waits for the one
-    before, and while a processor waits it looks only so far ahead. As many as there are registers for; one where nobody knows
-    how long rows are, which would take twice as long to compile."""
+    """How many vectors of a row are made side by side, where that takes a mathematical function: each of its steps waits for
+    the one before, and while a processor waits it looks only so far ahead. As many as there are registers for; one where nobody
+    knows how long rows are, which would take twice as long to compile."""
     width, registers, _ = machine(target)
     several = width * registers // (IN_FLIGHT * LANES * max(4, sources[0].dtype.size))
     long = (as_int(n) or 0) >= several * LANES
@@ -165,7 +169,7 @@ def _several(sources: Sequence[Source], n: Expr, target) -> int:
 
 
 def _rows_ahead(sources: Sequence[Source], shape: Sequence[Index]) -> Expr | None:
-    """How many rows ahead the next ones are asked for, where they lie anywhere: some thousand bytes; None where they do not."""
+    """How many rows ahead are prefetched, where rows are gathered from scattered places; None where they are not."""
     if len(shape) < 2 or not any(s.scattered for s in sources):
         return None
     return minimum(maximum(const(FETCHED) // maximum(as_expr(shape[-1]) * sources[0].dtype.size, 1), 1), FARTHEST)
@@ -173,10 +177,10 @@ def _rows_ahead(sources: Sequence[Source], shape: Sequence[Index]) -> Expr | Non
 
 def stored(lo: Lowering, a: Array) -> Array:
     """The array; what is computed as it is read (`Array.through`) is written to memory before."""
-    if a.through is None:
+    if a.prologue is None:
         return a
     t = lo.temp(a.dtype, a.shape, memory_order(a))
-    pointwise(lo, [a.through.whole], [t], "stored")
+    pointwise(lo, [a.prologue.whole], [t], "stored")
     return t
 
 

@@ -1,9 +1,12 @@
-"""Schedules: what a kernel's generator may choose freely because it changes no bit. Tiles, unrolling, the order of loops,
-packing, how work is cut into pieces.
+"""Schedules: what a strategy may choose freely because it changes no bit: tiles, unrolling, the order of loops, packing, how
+work is cut into pieces.
 
-A strategy has a rule that gives a schedule from the problem and the target, and asks the lowering (`Lowering.choose`), which
-answers with that, or with what tuning found for the same problem: a schedule that `Schedules` knows. In: a text that says what
-is computed, a rule's schedule. Out: a schedule that fits. Nothing here touches the order of any sum.
+A strategy has a rule that gives a schedule from the problem and the target. It asks the lowering (`Lowering.choose`), which
+answers with the rule's schedule, or with the one that tuning found for the same problem. Problems are told apart by their
+*problem key*: a text of what is computed, with extents, strides and dtypes. `Schedules.key` hashes it with the target and the
+number of threads. Both, and the texts of schedules (kinds and names of fields), are in files of tuned models and in the cache:
+they stay when classes and modules are renamed. In: a problem key, a rule's schedule. Out: a schedule that fits. Nothing here
+touches the order of any sum.
 """
 
 from __future__ import annotations
@@ -28,7 +31,10 @@ KEY_DIGITS = 32
 DRAWS = 2000  # schedules by chance, once those nearby are tried
 _TEXT = re.compile(r"([a-z_]+)\(([a-z_]+=\d{1,9}(?:, [a-z_]+=\d{1,9})*)\)")
 _kinds: dict[str, type[Schedule]] = {}
-HOMES = ("attention_tiles", "channelwise", "depthwise", "inplace", "strips", "tile", "turned", "winograd")  # of kinds, beside `Grain`
+HOMES = (  # modules that define kinds, beside this one
+    "attention.tiles", "contraction.channelwise", "contraction.tile", "contraction.transposed_operand", "contraction.unpacked",
+    "convolution.depthwise", "convolution.few_channels", "convolution.winograd",
+)  # fmt: skip
 
 
 class Schedule:
@@ -63,7 +69,8 @@ class Schedule:
 
     def far(self, rng: random.Random) -> Schedule:
         """A schedule with any of the `steps`."""
-        return dataclasses.replace(self, **{name: rng.choice(values) for name, values in self.steps.items()})  # type: ignore[type-var]
+        drawn = {name: rng.choice(values) for name, values in self.steps.items()}
+        return dataclasses.replace(self, **drawn)  # type: ignore[type-var]
 
     def _beside(self, name: str, distance: int) -> list[int]:
         """The values of a field's steps so far above and below its own."""
@@ -85,7 +92,7 @@ def parse(text: str) -> Schedule | None:
 
     Errors: ScheduleError for a text that is no schedule at all.
 
-    >>> from tengen.kernels.tile import Register
+    >>> from tengen.kernels.contraction.tile import Register
     >>> s = parse("register(rows=6, vectors=2, high=4, along_k=1, packed=1, panels=0, blocks=0, across=0, unroll=2)")
     >>> s == Register(rows=6, vectors=2, high=4, along_k=1, packed=1, unroll=2), parse("later(depth=3)")
     (True, None)
@@ -115,9 +122,9 @@ class Schedules:
         self.target, self.threads, self.strict = target, threads, strict
         self.entries = dict(entries or {})
 
-    def key(self, meaning: str) -> str:
-        """The key of what is computed: a hash that also tells targets and numbers of threads apart."""
-        return sha256(f"{self.target}\n{self.threads}\n{meaning}".encode()).hexdigest()[:KEY_DIGITS]
+    def key(self, problem_key: str) -> str:
+        """The key of a problem: a hash of its problem key, the target and the number of threads."""
+        return sha256(f"{self.target}\n{self.threads}\n{problem_key}".encode()).hexdigest()[:KEY_DIGITS]
 
     def also(self, entries: Mapping[str, Schedule], strict: bool = False) -> Schedules:
         """The same with more entries, which come first."""
@@ -129,11 +136,11 @@ class Choice:
     """A question that a strategy asked.
 
     Attributes:
-        meaning: what is computed, as text. rule: what the rule says. taken: what was answered. fits: a schedule -> "", or why
-            the kernel cannot have it. nodes: of the graph, which asked.
+        problem_key: what is computed, as a text. rule: the rule's schedule. taken: the answer. fits: a schedule -> "", or why
+            the kernel cannot have it. nodes: positions of the graph's nodes that asked.
     """
 
-    meaning: str
+    problem_key: str
     rule: Schedule
     taken: Schedule
     fits: Callable[[Schedule], str]
@@ -147,22 +154,22 @@ class Choice:
         """Schedules that fit: those near `s`, then any, always the same ones."""
         import random  # only searching draws
 
-        rng = random.Random(self.meaning)
+        rng = random.Random(self.problem_key)
         yield from self.near(s)
         yield from (x for x in (s.far(rng) for _ in range(DRAWS)) if not self.fits(x))
 
 
-def answer(known: Schedules | None, meaning: str, rule: S, fits: Callable[[S], str]) -> S:
+def answer(known: Schedules | None, problem_key: str, rule: S, fits: Callable[[S], str]) -> S:
     """The tuned schedule of what is computed, where there is one of the rule's kind that fits; else the rule's.
 
     Errors: ScheduleError, where `known` is strict, for one that does not fit.
     """
-    found = known.entries.get(known.key(meaning)) if known is not None and known.entries else None
+    found = known.entries.get(known.key(problem_key)) if known is not None and known.entries else None
     if found is None or type(found) is not type(rule):
         return rule
     why = fits(found)  # type: ignore[arg-type]
     if why and known is not None and known.strict:
-        raise ScheduleError(f"{found} cannot be: {why}; what is computed: {meaning}")
+        raise ScheduleError(f"{found} cannot be: {why}; what is computed: {problem_key}")
     return rule if why else found  # type: ignore[return-value]
 
 

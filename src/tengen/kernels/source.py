@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from tengen.base.dtype import DType
 from tengen.kernels.lowering import Array, KernelBuilder
-from tengen.loops.lang import LANES, Expr, Index, as_int, cast, const, ramp, splat
+from tengen.loops.lang import LANES, Expr, Index, as_int, cast, const, ramp, splat, var
 
 
 @dataclass(eq=False)
@@ -83,12 +83,12 @@ class Source:
         """What is loaded for the value at `at`: arrays, and where; as far as that is known without loading anything."""
         return []
 
-    def fetch(self, k: KernelBuilder, at: At) -> None:
-        """Hints at what `at` will be asked for soon, where the processor cannot guess it from the places before."""
+    def prefetch(self, k: KernelBuilder, at: At) -> None:
+        """Prefetches what the value at `at` needs, where the processor cannot guess it from the places before."""
 
     @property
     def scattered(self) -> bool:
-        """Whether `fetch` does something."""
+        """Whether `prefetch` does something."""
         return False
 
 
@@ -168,7 +168,7 @@ class Elementwise(Source):
 
 @dataclass(eq=False)
 class Given(Source):
-    """A value that a kernel has computed already: it puts it into the `memo` of the place."""
+    """A value that a kernel has computed already, and put into the `memo` of the place where it is asked for."""
 
     shape: tuple[Index, ...]
     dtype: DType
@@ -222,8 +222,8 @@ class View(Source):
 
 @dataclass(frozen=True, eq=False)
 class Ending:
-    """An epilogue that is a source: `final`, in which the sum is `given`. place: from where a sum is to where the source is asked for it,
-    if that is not the same."""
+    """An epilogue that is a source: `final`, in which `given` stands for the sum. place: maps the place of the sum to the place
+    at which the source is asked, where these differ."""
 
     final: Source
     given: Source
@@ -241,16 +241,18 @@ class Ending:
 
 
 @dataclass(frozen=True, eq=False)
-class Through:
-    """What an element of an image goes through as it is read: `final`, in which the element is `given`, and of everything else there
-    is one value for each channel (axis 1), or one in all. whole: the same as a source of its own."""
+class Prologue:
+    """The prologue of an image: what is computed of each element as it is read. `final` is a source in which `given` stands for
+    the element; all else in it has one value for each channel (axis 1), or one in all. whole: the same as a source of its own,
+    which reads the image itself."""
 
     final: Source
     given: Source
     whole: Source
 
     def beside(self, k: KernelBuilder, channel: Index, count: Expr | None) -> Callable[[Expr], Expr]:
-        """What is made of a vector of elements of LANES channels from `channel` on; what is read for it is read now."""
+        """The prologue for LANES channels from `channel` on, as a function of a vector of elements. What it needs beside the
+        elements is loaded here, once."""
         coords: list[Index] = [0] * len(self.final.shape)
         coords[1] = channel
         at = At(tuple(coords), 1, count)
@@ -263,7 +265,7 @@ class Through:
         return make
 
     def _others(self, k: KernelBuilder, s: Source, at: At) -> bool:
-        """Reads what is not made of the element; whether `s` is."""
+        """Loads the parts of `s` that do not depend on the element; returns whether `s` itself depends on it."""
         if s is self.given:
             return True
         inner = [self._others(k, o, at) for o in s.operands] if isinstance(s, Elementwise) else []
@@ -298,8 +300,8 @@ def broadcast(s: Source, shape: Sequence[Index]) -> Source:
 
 
 def fixed_parts(sources: Sequence[Source], axes: Sequence[int], also: tuple[type, ...] = ()) -> list[Source]:
-    """The largest computed parts of sources that are one value along these axes: made of numbers, of what lies in memory once for
-    all of them, and of sources of the types `also` alone."""
+    """The largest computed parts of sources that have one value along these axes: they are made of numbers, of arrays with
+    stride 0 along the axes, and of sources of the types `also`."""
     known: dict[Source, bool] = {}
     found: dict[Source, None] = {}
     seen: set[Source] = set()
@@ -326,3 +328,23 @@ def fixed_parts(sources: Sequence[Source], axes: Sequence[int], also: tuple[type
     for s in sources:
         walk(s)
     return list(found)
+
+
+def children(s: Source) -> list[Source]:
+    """The sources that a source is made of."""
+    found = []
+    for v in vars(s).values():
+        found += [x for x in (v if isinstance(v, (list, tuple)) else [v]) if isinstance(x, Source)]
+    return found
+
+
+def costs(s: Source) -> bool:
+    """Whether computing the source takes a mathematical function."""
+    if type(s) is Elementwise:  # others record statements
+        stack = [s.fn(*(var(f"operand{i}", o.dtype) for i, o in enumerate(s.operands)))]
+        while stack:
+            e = stack.pop()
+            if e.op == "call":
+                return True
+            stack.extend(e.args)
+    return any(map(costs, children(s)))

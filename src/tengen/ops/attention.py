@@ -1,4 +1,4 @@
-"""Attention: softmax(q k^T) v as one op that keeps no matrix of scores (`kernels/attention.py`), and its gradient."""
+"""Attention: softmax(q k^T) v as one op that keeps no matrix of scores (`kernels/attention/`), and its gradient."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def attention(
         scale: default 1 / sqrt(D). causal: "none", "upper_left" (query t sees keys 0..t) or "lower_right" (0..t + S - T: the
             last query sees all, as when keys of a cache come first).
     Returns:  a query that sees no key has the result 0 and the log-sum-exp inf
-    Numerics: see `kernels.attention.attention`: the bits of a row are a function of that query, its mask, the keys and the
+    Numerics: see `kernels.attention.forward.attention`: the bits of a row are a function of that query, its mask, the keys and the
         values, not of other queries, the batch, threads or target (docs/numerics.md)
     Source:   Dao et al., arXiv 2205.14135
     """
@@ -69,7 +69,7 @@ def _results(q: TensorType, k: TensorType, v: TensorType, mask: TensorType | Non
             raise Undecided(f"the extents {a} and {b} can only be compared by a run")
         if a is not b and a != b:
             raise ShapeError(f"{what} differ: {a} and {b}")
-    most = kernels.attention.MOST_FEATURES
+    most = kernels.attention.forward.MOST_FEATURES
     if isinstance(d, int) and isinstance(e, int) and d + e > most:
         raise ShapeError(f"{d} and {e} features are more than {most}; help: F.scaled_dot_product_attention takes any")
     dtype = promote(promote(q.dtype, k.dtype), v.dtype)
@@ -117,7 +117,7 @@ def _(lo, ins, outs, scale, causal):
     q, k, v = (in_dtype(lo, a, out.dtype) for a in ins[:3])
     q, k, v = (a.expand((*lead, *a.shape[-2:])) for a in (q, k, v))
     mask = None if ins[3] is None else ins[3].expand((*lead, t, s))
-    kernels.attention.attention(lo, q, k, v, mask, out, lse, scale, _offset(causal, t, s))
+    kernels.attention.forward.attention(lo, q, k, v, mask, out, lse, scale, _offset(causal, t, s))
 
 
 def _offset(causal: str, t, s):
@@ -146,7 +146,7 @@ def attention_grad(
     """The gradients of `attention` with respect to query, key and value, from its results, without a matrix of scores: the
     softmax is made again, chunk by chunk. Leading axes are those of `out`.
 
-    Numerics: see `kernels.attention.attention_grad`
+    Numerics: see `kernels.attention.backward.attention_grad`
     """
 
 
@@ -178,7 +178,7 @@ def _(lo, ins, outs, scale, causal):
     q, k, v, grad = (in_dtype(lo, a, out.dtype) for a in (q, k, v, grad))
     inputs = [a.expand((*lead, *a.shape[-2:])) for a in (q, k, v)]
     mask = None if mask is None else mask.expand((*lead, t, s))
-    kernels.attention.attention_grad(lo, grad, grad_lse, inputs, mask, out, lse, outs, scale, _offset(causal, t, s))
+    kernels.attention.backward.attention_grad(lo, grad, grad_lse, inputs, mask, out, lse, outs, scale, _offset(causal, t, s))
 
 
 @composite
@@ -241,7 +241,7 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: fl
     """The softmax inside `attention`, (*G, T, S); 0 in the row of a query that sees no key."""
     scale = max(query.shape[-1], 1) ** -0.5 if scale is None else scale
     scores = _where_seen(_scores(query, key, mask, scale), mask, causal, float("-inf"))
-    top = lookup("maximum")(max_(scores, (-1,), True), kernels.attention.LEAST[scores.dtype.size])
+    top = lookup("maximum")(max_(scores, (-1,), True), kernels.attention.forward.LEAST[scores.dtype.size])
     e = exp(sub(scores, top))
     total = sum_(e, (-1,), True)
     return div(e, lookup("where")(lookup("equal")(total, 0.0), 1.0, total))

@@ -1,4 +1,4 @@
-"""Products of matrices. All go through the one contraction generator (`kernels/contraction.py`)."""
+"""Products of matrices. All go through the one contraction generator (`kernels/contraction/contract.py`)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from tengen import kernels
 from tengen.base.dtype import DType, float32, promote
 from tengen.base.errors import DTypeError, ShapeError, Undecided
 from tengen.ir.types import TensorType
+from tengen.kernels import contraction
 from tengen.kernels.lowering import Array, Lowering, product
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Elementwise, Leaf, moved
@@ -60,7 +60,7 @@ def matmul(
     Args:
         precision: "highest"; "bfloat16" rounds float operands to bfloat16 and sums two products at a time as the instructions of
             processors do that have them (`loops.lang.dot2`). Float64 and integers are computed as always.
-    Numerics: accumulated by fma in the order of k inside chunks, see `kernels/contraction.py`; the same bits for any batch
+    Numerics: accumulated by fma in the order of k inside chunks, see `kernels/contraction/contract.py`; the same bits for any batch
     and threads, and any target
 
     >>> from tengen import Tensor, functional as F
@@ -103,7 +103,7 @@ def _few_rows(arrays: Sequence[Array], transpose_a: bool = False, **attrs) -> se
     that tile alone, and a kernel that knows it packs nothing."""
     x, y = arrays[0], arrays[1]
     rows = x.shape[:-2] * (y.ndim == 2) + x.shape[x.ndim - 2 + transpose_a :][:1] * (x.ndim > 1)
-    return set(rows) if 1 < prod(rows) <= kernels.tile.HEIGHT else set()  # type: ignore[type-var]
+    return set(rows) if 1 < prod(rows) <= contraction.tile.HEIGHT else set()  # type: ignore[type-var]
 
 
 matmul.rules["known"] = _few_rows
@@ -140,12 +140,12 @@ def _(lo, ins, outs, epilogue, transpose_a, transpose_b, precision):
         drop = {out.ndim - 2} if x_axes == 1 else set()
         drop |= {out.ndim - 1} if y_axes == 1 else set()
         epilogue = moved(epilogue, partial(_dropping, [i for i in range(out.ndim) if i not in drop]))
-    lead, more = out.ndim - 2, {"epilogue": epilogue, "name": "matmul", "pairs": precision == "bfloat16"}
+    lead, more = out.ndim - 2, {"epilogue": epilogue, "name": "matmul", "bf16_pairs": precision == "bfloat16"}
     x = x.expand((*out.shape[:-2], *x.shape[-2:]))
     if y.ndim == 2:  # one matrix for all: the leading axes are rows
-        return kernels.contraction.contract(lo, x, y, out, g=0, m=lead + 1, k=1, n=1, **more)
+        return contraction.contract.contract(lo, x, y, out, g=0, m=lead + 1, k=1, n=1, **more)
     y = y.expand((*out.shape[:-2], *y.shape[-2:]))
-    return kernels.contraction.contract(lo, x, y, out, g=lead, m=1, k=1, n=1, **more)
+    return contraction.contract.contract(lo, x, y, out, g=lead, m=1, k=1, n=1, **more)
 
 
 def _dropping(keep: Sequence[int], at: At) -> At:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tengen import kernels
 from tengen.base.dtype import float32, promote
 from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import Dim, TensorType
+from tengen.kernels import contraction, convolution
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Literal, moved
@@ -45,7 +45,7 @@ from tengen.ops.elementwise import add
 from tengen.ops.shape import reshape, strided_slice
 
 if TYPE_CHECKING:
-    from tengen.kernels.strips import Window
+    from tengen.kernels.convolution.few_channels import Window
     from tengen.tensor import Tensor
 
 
@@ -85,9 +85,9 @@ def _algorithm(types, a: dict, asked: str) -> str:
     fits = x.ndim == w.ndim == 4 and w.shape[2:] == (3, 3) and a["groups"] == 1 and a["stride"] == a["dilation"] == (1, 1)
     computed = _check_dtypes(x, w).compute
     if asked.startswith("winograd"):
-        if not fits or not all(isinstance(d, int) and d <= kernels.winograd.MOST_CHANNELS for d in w.shape):
+        if not fits or not all(isinstance(d, int) and d <= convolution.winograd.MOST_CHANNELS for d in w.shape):
             raise ShapeError(f"algorithm={asked!r} is for filters of 3x3, stride and dilation 1, one group and at most "
-                             f"{kernels.winograd.MOST_CHANNELS} channels; help: 'auto'")  # fmt: skip
+                             f"{convolution.winograd.MOST_CHANNELS} channels; help: 'auto'")  # fmt: skip
         if not computed.is_float:
             raise DTypeError(f"algorithm={asked!r} is for floats; help: 'auto'")
     if asked == "direct" or not fits or any(as_int(d) == 0 for d in (*x.shape[1:], *w.shape)):
@@ -97,7 +97,8 @@ def _algorithm(types, a: dict, asked: str) -> str:
     if computed is not float32:
         return "direct"
     grows = -2 if "output_padding" in a else 2  # for each pixel of padding
-    outputs = kernels.winograd.pays(w.shape[1], w.shape[0], *(s - grows + grows * p for s, p in zip(x.shape[2:], a["padding"])))
+    results = (s - grows + grows * p for s, p in zip(x.shape[2:], a["padding"]))
+    outputs = convolution.winograd.pays(w.shape[1], w.shape[0], *results)
     return f"winograd{outputs}" if outputs else "direct"
 
 
@@ -153,11 +154,11 @@ def conv(
     Args:
         algorithm: "direct", or "winograd2" and "winograd4" for 3x3 filters, stride and dilation 1 and one group (tiles of 2x2
             or 4x4 outputs: fewer multiplications, other roundings); "auto" decides by the extents of channels and space, see
-            `kernels.winograd.pays`, and a graph keeps what was decided.
+            `convolution.winograd.pays`, and a graph keeps what was decided.
         precision: of the products, as of `matmul`; "bfloat16" makes "auto" direct. Winograd, and one filter of each channel, are
             always "highest".
-    Numerics: direct: accumulated over (*K, C) in that order, see `kernels/contraction.py`; padding is zeros, multiplied.
-        Winograd: see `kernels/winograd.py`
+    Numerics: direct: accumulated over (*K, C) in that order, see `kernels/contraction/chunks.py`; padding is zeros, multiplied.
+        Winograd: see `kernels/convolution/winograd.py`
     Layout:   the result is channels-last in memory
     """
 
@@ -189,23 +190,23 @@ def _(lo, ins, outs, epilogue, stride, padding, dilation, groups, algorithm="dir
     image = readable(lo, ins[0], out.strides[1])
     x, w = (in_dtype(lo, a, promote(ins[0].dtype, ins[1].dtype)) for a in (image, ins[1]))
     if algorithm != "direct":
-        return kernels.winograd.winograd(lo, kernels.halo.image(lo, x), w, out, int(algorithm[-1]), padding, epilogue)
-    if n == 2 and kernels.depthwise.fits(w, groups):
-        phases = kernels.depthwise.convolution(_known(w), padding, dilation, out.shape[2:])
-        w, x = kernels.depthwise.packed_filter(lo, w), kernels.halo.image(lo, x)
-        return kernels.depthwise.stencil(lo, x, w, out, phases, stride, (1, 1), epilogue)
+        return convolution.winograd.winograd(lo, convolution.halo.image(lo, x), w, out, int(algorithm[-1]), padding, epilogue)
+    if n == 2 and convolution.depthwise.fits(w, groups):
+        phases = convolution.depthwise.convolution(_known(w), padding, dilation, out.shape[2:])
+        w, x = convolution.depthwise.packed_filter(lo, w), convolution.halo.image(lo, x)
+        return convolution.depthwise.stencil(lo, x, w, out, phases, stride, (1, 1), epilogue)
     f, y = filter_parts(w, n, groups), image_parts(out, groups)
     filters, pairs = array(w, [f["g"], f["k"], f["c"], f["o"]]), precision == "bfloat16"
     if max(stride) == groups == 1 and not pairs and by_pixels(lo, x, filters, out, padding, dilation, epilogue, "conv"):
         return
     if window := _strips(x, w, stride, padding, dilation, groups, precision):
-        return kernels.strips.convolve(lo, x, w, out, window, epilogue)
+        return convolution.few_channels.convolve(lo, x, w, out, window, epilogue)
     x, first = dense_image(lo, x, padding, w, groups)
     a, border = windows(x, list(by_role(x, out.shape[2:], f["k"][0], stride, dilation, groups)), first, not any(first))
-    kernels.contraction.contract(
+    contraction.contract.contract(
         lo, a, filters, array(out, [y["g"], y["p"], y["c"]]), g=int(groups > 1), m=n + 1, k=n + 1, n=1,
         epilogue=None if epilogue is None else moved(epilogue, partial(_in_image, n, groups, f["o"][0][0])), name="conv",
-        border=border, pairs=pairs,
+        border=border, bf16_pairs=pairs,
     )  # fmt: skip
 
 
@@ -213,7 +214,7 @@ def _strips(x: Array, w: Array, stride, padding, dilation, groups: int, precisio
     """The windows of an image, where they are read from strips of it."""
     if len(stride) != 2 or groups > 1 or w.ndim != 4 or precision == "bfloat16":
         return None
-    return kernels.strips.window(x, w.shape[2:], w.shape[1], stride, padding, dilation)
+    return convolution.few_channels.window(x, w.shape[2:], w.shape[1], stride, padding, dilation)
 
 
 def _in_image(n: int, groups: int, per_group: Dim, at: At) -> At:
@@ -296,15 +297,17 @@ def _(lo, ins, outs, stride, padding, dilation, groups, output_padding, algorith
     y, w = in_dtype(lo, ins[0], out.dtype), in_dtype(lo, ins[1], out.dtype)
     if algorithm != "direct":
         before = tuple(2 - p for p in padding)
-        return kernels.winograd.winograd(lo, kernels.halo.image(lo, y), _turned(w), out, int(algorithm[-1]), before, None, "conv_transposed")
-    if n == 2 and kernels.depthwise.fits(w, groups):
-        phases = kernels.depthwise.transpose(_known(w), stride, padding, dilation, out.shape[2:])
-        w, y = kernels.depthwise.packed_filter(lo, w), kernels.halo.image(lo, y)
-        return kernels.depthwise.stencil(lo, y, w, out, phases, (1, 1), stride, None, "depthwise_transposed")
+        y = convolution.halo.image(lo, y)
+        return convolution.winograd.winograd(lo, y, _turned(w), out, int(algorithm[-1]), before, None, "conv_transposed")
+    if n == 2 and convolution.depthwise.fits(w, groups):
+        phases = convolution.depthwise.transpose(_known(w), stride, padding, dilation, out.shape[2:])
+        w, y = convolution.depthwise.packed_filter(lo, w), convolution.halo.image(lo, y)
+        return convolution.depthwise.stencil(lo, y, w, out, phases, (1, 1), stride, None, "depthwise_transposed")
     pairs = precision == "bfloat16"
     strided = (stride, padding, dilation)
-    if n == 2 and max(stride) > groups == 1 and w.ndim == 4 and not pairs and kernels.strips_transposed.fits(y, w, out, *strided):
-        return kernels.strips_transposed.transposed(lo, y, w, out, *strided, "conv_transposed")
+    few_channels = convolution.few_channels_transposed
+    if n == 2 and max(stride) > groups == 1 and w.ndim == 4 and not pairs and few_channels.fits(y, w, out, *strided):
+        return few_channels.transposed(lo, y, w, out, *strided, "conv_transposed")
     if max(stride) > 1 and None not in map(as_int, w.shape[-n:]):
         return _by_phases(lo, y, w, out, stride, padding, dilation, groups, pairs)
     f = filter_parts(w, n, groups)
@@ -319,15 +322,15 @@ def _(lo, ins, outs, stride, padding, dilation, groups, output_padding, algorith
     if max(stride) == groups == 1 and not pairs and by_pixels(lo, y, b, out, before, dilation, None, "conv_transposed"):
         return
     if max(stride) > 1 or (groups > 1 and as_int(f["c"][0][0]) == 1):  # spread out by the strides, then it is a convolution
-        y, before = kernels.halo.padded(lo, y, before, extents, stride), (0,) * n
+        y, before = convolution.halo.padded(lo, y, before, extents, stride), (0,) * n
     else:
-        y = kernels.halo.image(lo, y)
+        y = convolution.halo.image(lo, y)
     inside = all(as_int(b) == 0 and _same(e, p) for b, e, p in zip(before, extents, y.shape[2:]))
     a, border = windows(y, list(by_role(y, out.shape[2:], k, (1,) * n, dilation, groups)), [0 - b for b in before], inside)
     x = image_parts(out, groups)
-    kernels.contraction.contract(
+    contraction.contract.contract(
         lo, a, b, array(out, [x["g"], x["p"], x["c"]]), g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed",
-        border=border, pairs=pairs,
+        border=border, bf16_pairs=pairs,
     )  # fmt: skip
 
 
@@ -336,8 +339,9 @@ def _by_phases(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, di
     filter that meet a pixel are terms."""
     n, f = len(stride), filter_parts(w, len(stride), groups)
     kernel = [as_int(d) or 0 for d in f["k"][0]]
-    taps = [[kernels.depthwise.reached(*args, phase) for phase in range(args[1])] for args in zip(kernel, stride, padding, dilation)]
-    y = kernels.halo.image(lo, y)
+    sides = zip(kernel, stride, padding, dilation)
+    taps = [[convolution.depthwise.reached(*args, phase) for phase in range(args[1])] for args in sides]
+    y = convolution.halo.image(lo, y)
     zeros = beside(out, stride, taps)
     if not zeros and any(not phase for axis in taps for phase in axis):
         pointwise(lo, [Literal(0, out.dtype)], [out], "zero")
@@ -361,8 +365,8 @@ def _by_phases(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, di
         a, border = windows(y, [gradient["g"], m, k], begins)
         b = array(w, [f["g"], filter_k, f["o"], f["c"]], at_w)
         c = array(out, [x["g"], place, x["c"]], at_out)
-        kernels.contraction.contract(
-            lo, a, b, c, g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed", border=border, pairs=pairs, zeros=zeros
+        contraction.contract.contract(
+            lo, a, b, c, g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed", border=border, bf16_pairs=pairs, zeros=zeros
         )
 
 
@@ -394,7 +398,7 @@ def conv_weight_grad(
 
     Shapes: (N, C, *S), (N, O, *P), the filter (only its type is used) -> the filter's shape
     Args:
-        algorithm: as of `conv`. Winograd's sums are in the transformed domain: see `kernels/winograd_weights.py`.
+        algorithm: as of `conv`. Winograd's sums are in the transformed domain: see `kernels/convolution/winograd_weights.py`.
     """
 
 
@@ -433,23 +437,25 @@ def _(lo, ins, outs, stride, padding, dilation, groups, algorithm="direct", prec
     image = readable(lo, ins[0], 1 if groups > 1 else out.strides[0])
     x, g = in_dtype(lo, image, out.dtype), in_dtype(lo, ins[1], out.dtype)
     if algorithm != "direct":
-        images = kernels.halo.image(lo, x), kernels.halo.image(lo, g)
-        return kernels.winograd_weights.winograd_weights(lo, *images, out, int(algorithm[-1]), padding, "conv_weight_grad")
+        images = convolution.halo.image(lo, x), convolution.halo.image(lo, g)
+        return convolution.winograd_weights.winograd_weights(lo, *images, out, int(algorithm[-1]), padding, "conv_weight_grad")
     columns = as_int(g.shape[-1])
-    if n == 2 and kernels.depthwise.fits(out, groups) and columns is not None and 0 < columns < kernels.chunks.RUN:
-        taps = kernels.depthwise.convolution(_known(out), padding, dilation, g.shape[2:])[0].taps
+    known = columns is not None and 0 < columns < contraction.chunks.RUN
+    if n == 2 and convolution.depthwise.fits(out, groups) and known:
+        taps = convolution.depthwise.convolution(_known(out), padding, dilation, g.shape[2:])[0].taps
         flat = Array(out.id, out.dtype, (len(taps), out.shape[0]), (out.strides[-1], out.strides[0]), out.offset)
-        return kernels.depthwise.stencil_weights(lo, kernels.halo.image(lo, x), kernels.halo.image(lo, g), flat, taps, stride)
+        images = convolution.halo.image(lo, x), convolution.halo.image(lo, g)
+        return convolution.depthwise.stencil_weights(lo, *images, flat, taps, stride)
     window = _strips(x, out, stride, padding, dilation, groups, precision)
-    if window and kernels.strips_weights.fits(g, window, out.dtype.compute.size):
-        return kernels.strips_weights.weights(lo, x, g, out.permute((2, 3, 1, 0)), window, "conv_weight_grad")
+    if window and convolution.few_channels_weights.fits(g, window, out.dtype.compute.size):
+        return convolution.few_channels_weights.weights(lo, x, g, out.permute((2, 3, 1, 0)), window, "conv_weight_grad")
     x, first = dense_image(lo, x, padding, out, groups)
     f, y = filter_parts(out, n, groups), image_parts(g, groups)
     group, pixels, window = by_role(x, g.shape[2:], f["k"][0], stride, dilation, groups)
     a, border = windows(x, [group, window, pixels], first, not any(first))
-    kernels.contraction.contract(
+    contraction.contract.contract(
         lo, a, array(g, [y["g"], y["p"], y["c"]]), array(out, [f["g"], f["k"], f["c"], f["o"]]), g=int(groups > 1),
-        m=n + 1, k=n + 1, n=1, name="conv_weight_grad", border=border, pairs=precision == "bfloat16",
+        m=n + 1, k=n + 1, n=1, name="conv_weight_grad", border=border, bf16_pairs=precision == "bfloat16",
     )  # fmt: skip
 
 

@@ -12,14 +12,14 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
-from tengen import kernels
 from tengen.base.errors import ShapeError
 from tengen.ir.types import Dim, TensorType
+from tengen.kernels import contraction, convolution, pointwise
 from tengen.kernels.lowering import Array, Lowering
 from tengen.loops.lang import LANES, as_int
 
 if TYPE_CHECKING:
-    from tengen.kernels.problem import Border
+    from tengen.kernels.contraction.problem import Border
 
 BESIDE = 4 << 20  # bytes of a gradient at least whose zeros are written past the caches, beside what is computed
 
@@ -82,7 +82,7 @@ def windows(x: Array, parts: list[Part], first: Sequence[Dim], inside: bool = Fa
         offset = offset + f * st
     steps = tuple(step for part in parts for step in part[2])
     a = array(x, parts, offset)
-    border = kernels.problem.Border(steps, tuple(first), tuple(x.shape[2:]))
+    border = contraction.problem.Border(steps, tuple(first), tuple(x.shape[2:]))
     return a, border if not inside and border.reached(a.shape) else None
 
 
@@ -101,8 +101,8 @@ def dense_image(lo: Lowering, x: Array, padding: Sequence[int], w: Array, groups
     padded copy: its products are made lane by lane."""
     if groups > 1 and any(padding) and as_int(filter_extents(w, len(padding), groups)[0]) == 1:
         extents = tuple(s + 2 * p for s, p in zip(x.shape[2:], padding))
-        return kernels.halo.padded(lo, x, tuple(padding), extents, (1,) * len(padding)), (0,) * len(padding)
-    return kernels.halo.image(lo, x), tuple(-p for p in padding)
+        return convolution.halo.padded(lo, x, tuple(padding), extents, (1,) * len(padding)), (0,) * len(padding)
+    return convolution.halo.image(lo, x), tuple(-p for p in padding)
 
 
 def by_pixels(
@@ -110,11 +110,11 @@ def by_pixels(
 ) -> bool:
     """Launches a convolution of stride 1 by filters (*K, C, O) whose first window begins `before` pixels in front of the image, if
     its results are so few that pixels fill vectors better than channels."""
-    sizes = kernels.pixels.sizes(lo, w, out, dilation) if out.ndim == 4 else None
+    sizes = convolution.few_outputs.sizes(lo, w, out, dilation) if out.ndim == 4 else None
     first = [as_int(b) for b in before]
     if sizes is None or None in first:
         return False
-    kernels.pixels.by_pixels(lo, sizes, x, w, out, [b or 0 for b in first], dilation, epilogue, name)
+    convolution.few_outputs.few_outputs(lo, sizes, x, w, out, [b or 0 for b in first], dilation, epilogue, name)
     return True
 
 
@@ -168,8 +168,8 @@ def read_through(types, stride, padding, dilation, groups, precision="highest", 
         return None
     if any(not as_int(d) for t in types for d in t.shape):
         return None
-    if kernels.depthwise.fits(Array(None, w.dtype, tuple(w.shape), (0,) * w.ndim), groups):
-        return 0 if not gradient or types[1].shape[-1] < kernels.chunks.RUN else None
+    if convolution.depthwise.fits(Array(None, w.dtype, tuple(w.shape), (0,) * w.ndim), groups):
+        return 0 if not gradient or types[1].shape[-1] < contraction.chunks.RUN else None
     if groups > 1 or tuple(w.shape[2:]) != (1, 1) or max(stride) > 1 or any(padding) or min(w.shape[:2]) < LANES:
         return None
     return None if gradient and tall(w.shape[:2], stride) else 0
@@ -178,7 +178,7 @@ def read_through(types, stride, padding, dilation, groups, precision="highest", 
 def readable(lo: Lowering, x: Array, stride: Dim) -> Array:
     """The image; one that is computed as it is read is stored before, unless its channels are dense, and results too: their channels
     are `stride` apart."""
-    return x if as_int(x.strides[1]) == as_int(stride) == 1 else kernels.pointwise.stored(lo, x)
+    return x if as_int(x.strides[1]) == as_int(stride) == 1 else pointwise.stored(lo, x)
 
 
 def tall(sides: Sequence[int], stride: Sequence[int]) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from tengen.base.dtype import bool_, dtype, float32, float64, int64
 from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import TensorType
-from tengen.kernels.indexed import Iota
+from tengen.kernels.indexing.gather import Iota
 from tengen.kernels.source import Elementwise, broadcast
 from tengen.loops.lang import Expr, cast, fma
 from tengen.ops.attributes import Count, DTypeLike, Extent, Number, Shape

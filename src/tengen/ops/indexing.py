@@ -18,7 +18,7 @@ from tengen.base.dtype import bool_, dtype, int64, promote
 from tengen.base.errors import DTypeError, GradientError, IndexOutOfRange, ShapeError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.axes import memory_order
-from tengen.kernels.indexed import Gather, OneHot, SearchSorted, TakeAlong
+from tengen.kernels.indexing.gather import Gather, OneHot, SearchSorted, TakeAlong
 from tengen.kernels.lowering import product
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Leaf, broadcast
@@ -182,7 +182,7 @@ def _(x, index, source, axis, mode):
 @scatter.lower
 def _(lo, ins, outs, axis, mode):
     base, index, source = (Leaf(a) for a in ins)
-    kernels.scatter.scatter(lo, base, index, source, outs[0], axis, mode)
+    kernels.indexing.scatter.scatter(lo, base, index, source, outs[0], axis, mode)
 
 
 scatter.rules["over"] = {0: 0}
@@ -321,7 +321,7 @@ def _(*types, axes, position, mode):
 def _(lo, ins, outs, axes, position, mode):
     shape = broadcast_shapes(*(a.shape for a in ins[:-2]))
     indices = dict(zip(axes, (broadcast(Leaf(a), shape) for a in ins[:-2])))
-    kernels.scatter.index_put(lo, Leaf(ins[-2]), indices, position, Leaf(ins[-1]), outs[0], mode)
+    kernels.indexing.scatter.index_put(lo, Leaf(ins[-2]), indices, position, Leaf(ins[-1]), outs[0], mode)
 
 
 index_put.rules["over"] = {0: -2}

@@ -15,8 +15,8 @@ import numpy as np
 from tengen.base.dtype import promote
 from tengen.base.errors import ShapeError
 from tengen.ir.types import Dim, TensorType
-from tengen.kernels import indexed
 from tengen.kernels.axes import memory_order
+from tengen.kernels.indexing import gather
 from tengen.kernels.source import Elementwise, Leaf
 from tengen.loops.lang import as_int, cast
 from tengen.ops.attributes import Natural, Naturals
@@ -76,7 +76,7 @@ def _(arrays, out, axis):
 def _(lo, ins, outs, axis):
     d = outs[0].dtype
     sources = [Leaf(a) if a.dtype is d else Elementwise(lambda v: cast(v, d), [Leaf(a)], a.shape, d) for a in ins]
-    indexed.concat(lo, sources, outs[0], axis)
+    gather.concat(lo, sources, outs[0], axis)
 
 
 @concat.vjp
@@ -310,7 +310,7 @@ def _(arrays, out, **attrs):
 
 @pad.lower
 def _(lo, ins, outs, pad_width, mode, constant_value):
-    indexed.pad(lo, Leaf(ins[0]), outs[0], pad_width, mode, constant_value)
+    gather.pad(lo, Leaf(ins[0]), outs[0], pad_width, mode, constant_value)
 
 
 @pad.vjp

@@ -1,4 +1,4 @@
-"""Running sums and products, sorting, and the k first: thin ops over `kernels/scan.py` and `kernels/sort.py`."""
+"""Running sums and products, sorting, and the k first: thin ops over `kernels/reduction/scan.py` and `kernels/indexing/sort.py`."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _scan(op: Op, combine: str) -> None:
         s = Leaf(ins[0])
         if s.dtype is not d:
             s = Elementwise(lambda v: cast(v, d), [s], s.shape, d)
-        kernels.scan.scan(lo, combine, s, outs[0], axis, reverse, exclusive, op.name)
+        kernels.reduction.scan.scan(lo, combine, s, outs[0], axis, reverse, exclusive, op.name)
 
 
 _scan(cumsum, "add")
@@ -163,7 +163,7 @@ def _(x, descending, axis):
 @sort.lower
 def _(lo, ins, outs, descending, axis):
     ins, outs = _lines(ins), _lines(outs)
-    kernels.sort.sort(lo, Leaf(ins[0]), outs[0], outs[1], axis, descending)
+    kernels.indexing.sort.sort(lo, Leaf(ins[0]), outs[0], outs[1], axis, descending)
 
 
 def _from_places(g, x, places, axis: int):
@@ -212,7 +212,7 @@ def _(x, descending, axis):
 @argsort.lower
 def _(lo, ins, outs, descending, axis):
     ins, outs = _lines(ins), _lines(outs)
-    kernels.sort.sort(lo, Leaf(ins[0]), None, outs[0], axis, descending, "argsort")
+    kernels.indexing.sort.sort(lo, Leaf(ins[0]), None, outs[0], axis, descending, "argsort")
 
 
 argsort.no_vjp("a position is not differentiable")
@@ -246,7 +246,7 @@ def _(x, k, descending, axis):
 def _(lo, ins, outs, k, descending, axis):
     ins, outs = _lines(ins), _lines(outs)
     if as_int(k) != 0:
-        kernels.sort.topk(lo, Leaf(ins[0]), outs[0], outs[1], axis, descending)
+        kernels.indexing.sort.topk(lo, Leaf(ins[0]), outs[0], outs[1], axis, descending)
 
 
 @k_first.vjp

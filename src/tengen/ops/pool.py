@@ -13,13 +13,13 @@ import numpy as np
 from tengen.base.dtype import int8, int32
 from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import TensorType
-from tengen.kernels.arg import NOWHERE, arg_fold
 from tengen.kernels.axes import memory_order
-from tengen.kernels.folding import lowest, simple_fold
 from tengen.kernels.lowering import Array, product
 from tengen.kernels.pointwise import pointwise
+from tengen.kernels.reduction.arg import NOWHERE, arg_fold
+from tengen.kernels.reduction.folding import lowest, simple_fold
+from tengen.kernels.reduction.windows import Geometry, Windows, fold_holders, fold_windows
 from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source
-from tengen.kernels.windows import Geometry, Windows, fold_holders, fold_windows
 from tengen.loops.lang import Expr, as_int, cast, const, equal, maximum, minimum, not_equal, select, splat
 from tengen.ops.attributes import Mode, Naturals, Positives
 from tengen.ops.conv_parts import out_extent, per_axis

@@ -1,6 +1,6 @@
 """Recurrences over a sequence as one op each: the LSTM, and its gradient.
 
-A program runs their steps in a loop (`kernels/recurrent.py`): sequences of any length are one compiled program. The input's
+A program runs their steps in a loop (`kernels/recurrent/lstm.py`): sequences of any length are one compiled program. The input's
 part of the gates is a product over all steps at once, before; the gradient of the recurrent weights is one after.
 """
 
@@ -32,7 +32,7 @@ def lstm(projected: Tensor, weight: Tensor, h0: Tensor, c0: Tensor, reverse: boo
     Dtypes:   floats, promoted; float16 and bfloat16 are computed in float32
     Args:
         reverse: the last step is the first; then states have h0 and c0 at index T.
-    Numerics: h weight.T is a contraction (`kernels/contraction.py`), to which projected is added; the bits of a sequence are not a
+    Numerics: h weight.T is a contraction (`kernels/contraction/`), to which projected is added; the bits of a sequence are not a
         function of others in the batch, nor of what comes after
     Source:   Hochreiter and Schmidhuber, Long short-term memory, 1997; with the forget gate of Gers et al., 2000
     """
@@ -57,7 +57,7 @@ lstm.rules["known"] = lambda arrays, **_: set(arrays[1].shape)
 
 @lstm.lower
 def _(lo, ins, outs, reverse):
-    kernels.recurrent.lstm(lo, *(in_dtype(lo, a, outs[0].dtype) for a in ins), *outs, reverse)
+    kernels.recurrent.lstm.lstm(lo, *(in_dtype(lo, a, outs[0].dtype) for a in ins), *outs, reverse)
 
 
 @lstm.vjp
@@ -112,7 +112,7 @@ lstm_grad.rules["known"] = lambda arrays, **_: set(arrays[3].shape)
 
 @lstm_grad.lower
 def _(lo, ins, outs, reverse):
-    kernels.recurrent.lstm_grad(lo, *(None if a is None else in_dtype(lo, a, outs[0].dtype) for a in ins), *outs, reverse)
+    kernels.recurrent.lstm.lstm_grad(lo, *(None if a is None else in_dtype(lo, a, outs[0].dtype) for a in ins), *outs, reverse)
 
 
 @composite

@@ -1,4 +1,4 @@
-"""Reductions. Each sums (multiplies, compares ...) over 16 virtual lanes and a fixed tree, see `kernels/reduce.py`."""
+"""Reductions. Each sums (multiplies, compares ...) over 16 virtual lanes and a fixed tree, see `kernels/reduction/reduce.py`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from tengen.base.dtype import DType, bool_, float16, float32, int64, uint64
 from tengen.base.errors import AxisError, DTypeError, ShapeError
 from tengen.ir.types import Dim, TensorType
-from tengen.kernels.arg import arg_reduce
 from tengen.kernels.lowering import Array, product
-from tengen.kernels.reduce import Reduced, reduce
+from tengen.kernels.reduction.arg import arg_reduce
+from tengen.kernels.reduction.reduce import Reduced, reduce
 from tengen.kernels.source import Elementwise, Leaf, Source
 from tengen.loops.lang import Expr, as_int, cast, const
 from tengen.ops.attributes import DTypeLike, Extent, Shape

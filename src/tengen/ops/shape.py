@@ -16,7 +16,7 @@ import numpy as np
 from tengen.base.errors import AxisError, ShapeError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.axes import memory_order
-from tengen.kernels.indexed import pad
+from tengen.kernels.indexing.gather import pad
 from tengen.kernels.lowering import Array, contiguous_strides, product
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Leaf, Literal

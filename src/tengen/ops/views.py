@@ -13,8 +13,8 @@ import numpy as np
 
 from tengen.base.errors import AxisError, DTypeError, ShapeError
 from tengen.ir.types import Dim, TensorType
-from tengen.kernels.indexed import place
-from tengen.kernels.reduce import reduce
+from tengen.kernels.indexing.gather import place
+from tengen.kernels.reduction.reduce import reduce
 from tengen.kernels.source import Leaf, Source
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, as_int, cast, const, equal, maximum, minimum, select, splat

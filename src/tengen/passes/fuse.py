@@ -19,9 +19,8 @@ from dataclasses import dataclass, field
 from tengen.ir.graph import Graph, Node, Value
 from tengen.ir.rewrite import sort_nodes
 from tengen.kernels.axes import STREAM
-from tengen.kernels.folding import costs
 from tengen.kernels.lowering import product
-from tengen.kernels.source import Elementwise, Literal
+from tengen.kernels.source import Elementwise, Literal, costs
 from tengen.loops.lang import as_int
 from tengen.ops.define import lookup
 

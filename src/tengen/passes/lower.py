@@ -14,10 +14,10 @@ from tengen.base.errors import VerifyError
 from tengen.ir.graph import Graph, Node, Value, attrs_key, graph_key
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides
 from tengen.kernels.pointwise import copy, pointwise
-from tengen.kernels.reduce import reduce_together
-from tengen.kernels.rows import rowwise
+from tengen.kernels.reduction.reduce import reduce_together
+from tengen.kernels.reduction.rows import rowwise
 from tengen.kernels.schedule import Schedules
-from tengen.kernels.source import Ending, Given, Leaf, Literal, Source, Through
+from tengen.kernels.source import Ending, Given, Leaf, Literal, Prologue, Source
 from tengen.loops.lang import Expr, Index
 from tengen.ops.define import lookup
 from tengen.passes.images import Loop, at_images, find_loops
@@ -253,4 +253,4 @@ def _through(env: dict[Value, Source], v: Value, made: dict[Value, Node]) -> Lea
         return of[v]
 
     given = Given(root.shape, root.dtype)
-    return Leaf(replace(root.array, through=Through(computed(given), given, computed(root))))
+    return Leaf(replace(root.array, prologue=Prologue(computed(given), given, computed(root))))

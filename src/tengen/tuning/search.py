@@ -171,7 +171,7 @@ class Search:
             weight = sum(times[n] for n in nodes)
             could = sum(max(times[n] - least[n], HEADROOM * times[n]) for n in nodes)
             node = max(nodes, key=lambda n: times[n])
-            t = _Task(known.key(c.meaning), c, node, first[node].kernel.name, weight, could, c.taken, seen={c.taken})
+            t = _Task(known.key(c.problem_key), c, node, first[node].kernel.name, weight, could, c.taken, seen={c.taken})
             t.order = c.worth_a_try(c.taken)
             tasks.append(t)
         return tasks
@@ -217,7 +217,7 @@ class Search:
         known = self.exe.schedules
         new = self.exe.retuned(known.also(self.found))
         old_times, new_times = _node_times([self.exe, new], self.run, LAST / 2 * self.seconds)
-        choices = {known.key(c.meaning): c for c in self.bench.lo.choices.values()}
+        choices = {known.key(c.problem_key): c for c in self.bench.lo.choices.values()}
         kernels, kept, tried = [], {}, len(self.found)
         for key, s in self.found.items():
             nodes = [n for n in choices[key].nodes if n in old_times and n in new_times]

@@ -1,0 +1,143 @@
+"""Attention without a matrix of scores: softmax(q k^T) v, chunk by chunk of keys.
+
+    for each piece = (group, some queries t):                               # queries in the lanes
+        for chunk of ROWS keys s:
+            for tile of queries:
+                score[s, t] = scale * (the sum over d of k[s, d] * q[t, d]) + mask[t, s]
+                M = max(largest[t], score[s, t] for s of the chunk);  ratio[t] = exp(largest[t] - M)
+                score[s, t] = exp(score[s, t] - M);                   largest[t] = M
+                total[t] = total[t] * ratio[t] + the sum over s of score[s, t]
+                result[t, e] = result[t, e] * ratio[t] + the sum over s of score[s, t] * v[s, e]
+        out[t] = result[t] / total[t];  lse[t] = M + log(total[t])
+
+In: queries, keys and values, perhaps a mask, and where the results go. Out: one launch. With queries in the lanes, all of
+softmax is arithmetic of vectors. Sources: Milakov and Gimelshein, arXiv 1805.02867; Dao et al., arXiv 2205.14135. Only the
+query, the keys and their values enter a row of the result, so its bits do not depend on other rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from tengen.kernels.attention.tiles import ROWS, Block, Rows, Tiles, choose, features_of, weight
+from tengen.kernels.lowering import Array, Lowering
+from tengen.kernels.pointwise import pointwise
+from tengen.kernels.source import Literal
+from tengen.loops.builder import Variable
+from tengen.loops.lang import LANES, Expr, Index, as_int, call, cast, const, equal, minimum, select
+
+MOST_FEATURES = 1024  # features of a key and a value together, at most: a piece's memory lies on a thread's stack
+ABREAST = 8  # exponentials that are computed side by side
+LEAST = {2: -65504.0, 4: -3.4028234663852886e38, 8: -1.7976931348623157e308}  # finite numbers, by size of the dtype
+
+
+def attention(
+    lo: Lowering, q: Array, k: Array, v: Array, mask: Array | None, out: Array, lse: Array, scale: float, offset: Index | None,
+    name: str = "attention",
+) -> None:  # fmt: skip
+    """out[g, t] = the sum over s of softmax over s of (scale * the sum over d of q[g, t, d] * k[g, s, d] + mask[g, t, s]) times
+    v[g, s]; lse = the logarithm of the sum that softmax divides by.
+
+    Shapes:   q (*G, T, D), k (*G, S, D), v (*G, S, E), mask (*G, T, S), out (*G, T, E), lse (*G, T); D and E are known, strides
+              are arbitrary
+    Dtypes:   floats; the mask's may be another, or bool: true where a key is seen. Computed in out's computing dtype, lse too
+    Args:
+        offset: query t sees keys 0 .. t + offset; None: all.
+    Numerics: scores by fma in the order of d from zero, times scale, plus mask. Chunks of 64 keys in order: with M the largest
+        score so far (at least the lowest finite number), p = exp(score - M), r = exp(M before - M), both by `weight`: the sum
+        becomes the sum * r, to which the chunk's p, added in order from zero, are added; the result becomes the result * r,
+        then fma by fma in order of s. At last it is multiplied by 1 / the sum. Keys that `offset` hides from 32 queries (0..31,
+        32..63, and so on) are left out, other hidden ones have p = 0.
+        Where no key is seen the result is 0 and lse is inf.
+    """
+    if any(as_int(d) == 0 for d in lse.shape):
+        return
+    dt = out.dtype.compute
+    if as_int(v.shape[-1]) == 0:  # the log-sum-exp alone, beside one feature that nobody reads
+        v, out = lo.temp(v.dtype, (*v.shape[:-1], 1)), lo.temp(out.dtype, (*out.shape[:-1], 1))
+        pointwise(lo, [Literal(0, v.dtype)], [v], f"{name}_zero")
+    z = choose(lo, name, q, k, features_of(q, v), dt.size)
+    t = Tiles(lo, name, q.shape[:-2], q.shape[-2], z, dt, mask, offset, False)
+    w = _Forward(t, t.transposed("queries", q), t.rows("keys", k), t.rows("values", v), scale)
+    start, stop = t.rows_seen(k.shape[-2])
+    with t.k.loop(start, stop, ROWS, name="chunk") as c:
+        w.chunk(c, t.k.let(minimum(k.shape[-2] - c, ROWS)))
+    w.finish(out, lse)
+    lo.launch(t.k)
+
+
+class _Forward:
+    """Writes the forward kernel."""
+
+    def __init__(self, t: Tiles, queries: Block, keys: Rows, values: Rows, scale: float):
+        self.t, self.queries, self.keys, self.values, self.scale = t, queries, keys, values, scale
+        self.scores, self.result = t.numbers("scores"), t.results("result", values.features)
+        self.largest, self.total = t.line("largest", LEAST[t.compute.size]), t.line("total", 0.0)
+        self.ratios = t.k.scratch("ratios", t.compute, t.z.wide)
+
+    def chunk(self, start: Expr, n: Expr) -> None:
+        """Adds the chunk of `n` keys from `start` on to the state of every query."""
+        t, k = self.t, self.t.k
+        t.copy(self.keys, start, n)
+        t.copy(self.values, start, n)
+        with k.loop(0, t.n, t.z.wide, name="tile") as at:
+            first = k.let(t.first + at)
+            with k.if_(t.seen(first, start, n)):
+                rows = t.rows_of(first, start, n)
+                t.by_width(self.score, at, first, start, rows)
+                t.accumulate(self.result, self.values, self.scores, at, rows, self.ratios)
+
+    def score(self, tile: tuple[Expr, int], first: Expr, start: Expr, n: Expr) -> None:
+        """Computes the scores of a tile, whose first lane is the query `first`, for `n` keys, and makes them exponentials."""
+        t, k, (at, vectors) = self.t, self.t.k, tile
+        before = [k.load(self.largest, at + v * LANES, LANES) for v in range(vectors)]
+        largest = [k.var(x, name="largest") for x in before]
+        t.product(self.keys, self.queries, tile, n, self.scores, self.scale, largest if t.mask is None else ())
+        with k.if_(t.hide(self.scores, first, vectors, start, n)):
+            for m, x in zip(largest, before):
+                m.set(x)
+            t.largest(self.scores, 0, n, largest)
+        self.weigh(at, n, before, largest)
+
+    def weigh(self, at: Expr, n: Expr, before: Sequence[Expr], largest: Sequence[Variable]) -> None:
+        """Replaces the scores by exp(score - largest), adds them to the totals, and stores in `ratios` by what factor sums of
+        earlier
+        chunks shrink: exp(before - largest)."""
+        t, k, z = self.t, self.t.k, self.t.z
+        sums = [k.var(t.zero(), name="sum") for _ in largest]
+
+        def score(at: Expr, v: int) -> Expr:
+            return k.let(weight(k.load(self.scores, at, LANES) - largest[v].value))
+
+        def make(first: Expr, rows: int) -> None:
+            places = [(k.let((first + i) * z.wide + v * LANES), v) for i in range(rows) for v in range(len(largest))]
+            ps = k.abreast([partial(score, *place) for place in places])
+            for (at, v), p in zip(places, ps):
+                k.store(self.scores, at, p)
+                sums[v].set(sums[v].value + p)
+
+        abreast = ABREAST // len(largest)
+        whole = k.let(n // abreast * abreast)
+        with k.loop(0, whole, abreast, name="row") as j:
+            make(j, abreast)
+        with k.loop(whole, n, name="row") as j:
+            make(j, 1)
+        for v, (x, m, s) in enumerate(zip(before, largest, sums)):
+            place, r = k.let(at + v * LANES), k.let(weight(x - m.value))
+            k.store(self.ratios, v * LANES, r)
+            k.store(self.total, place, k.load(self.total, place, LANES) * r + s.value)
+            k.store(self.largest, place, m.value)
+
+    def finish(self, out: Array, lse: Array) -> None:
+        """Divides by the totals, and stores the results and log-sum-exps of the piece's queries."""
+        t, k, z = self.t, self.t.k, self.t.z
+        with k.loop(0, z.lanes, LANES) as i:
+            total, m = k.load(self.total, i, LANES), k.load(self.largest, i, LANES)
+            none = k.let(equal(total, t.zero()))
+            k.store(self.largest, i, select(none, const(float("inf"), t.compute, LANES), m + call("log", total)))
+            k.store(self.total, i, select(none, t.zero(), const(1, t.compute, LANES) / total))
+        t.finish(self.result, out, lambda lane: k.load(self.total, lane))
+        dst, there = k.write(lse), t.base(lse, t.first)
+        with k.loop(0, t.n, name="lane") as i:
+            k.store(dst, there + i * lse.strides[-1], cast(k.load(self.largest, i), lse.dtype))

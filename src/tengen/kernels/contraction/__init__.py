@@ -1,0 +1,40 @@
+"""Products: out[g, m, n] = the sum over k of a[g, m, k] * b[g, k, n]. Below convolutions, attention and recurrent cells.
+
+Read `contract.py` (the entry, and the choice of a strategy), `problem.py` (axes by role), `chunks.py` (the order of the sum:
+part of the contract on bits), then `register_tile.py` with `tile.py` (sizes), `packing.py` and `prefetch.py`.
+
+Which strategy `contract` takes, the first that fits:
+
+- by chunks (`contract.by_chunks`): few results of a long sum, whose chunks are shared among threads.
+- `register_tile.py`: whatever has a border, a prologue, pairs of bfloat16 or zeros to store.
+- `channelwise.py`: no columns, and groups that are dense: groups in the lanes.
+- `transposed_operand.py`: one column, or few rows, and a matrix that is dense along k: squares are transposed in registers.
+- `unpacked.py`: one column, or few rows times a matrix that is dense along n: nothing is packed.
+- `register_tile.py`: everything else.
+
+`border.py` packs windows that reach over the border of an image, `bf16_pairs.py` packs two terms into 32 bits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tengen.base.lazy import modules_of
+
+if TYPE_CHECKING:
+    from tengen.kernels.contraction import (  # noqa: F401
+        bf16_pairs,
+        border,
+        channelwise,
+        chunks,
+        contract,
+        packing,
+        prefetch,
+        problem,
+        register_tile,
+        tile,
+        transposed_operand,
+        unpacked,
+    )
+
+__getattr__ = modules_of(__name__)

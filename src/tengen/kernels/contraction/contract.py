@@ -1,0 +1,223 @@
+"""`contract`: every product (of matrices, linear layers, convolutions and both their gradients) is one contraction.
+
+    out[g, m, n] = the sum over k of a[g, m, k] * b[g, k, n]           # each of g, m, k, n is any number of axes, any strides
+
+In: two arrays and where their product goes, axes by role. Out: launches of the strategy that fits (see the package's page). The
+order of the sum is fixed by `chunks.Chunks`, so every strategy gives the same bits. A long sum with few results is shared among
+threads by chunks (`by_chunks`): partial[chunk, m, n] by the same strategies, then out = partial[0] + partial[1] + ...
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from tengen.base.dtype import bool_
+from tengen.kernels.axes import store_at, unflatten
+from tengen.kernels.contraction.channelwise import channelwise, fits
+from tengen.kernels.contraction.chunks import RUN
+from tengen.kernels.contraction.problem import Border, Epilogue, normalise
+from tengen.kernels.contraction.register_tile import register_tile
+from tengen.kernels.contraction.transposed_operand import fits_transposed_operand, transposed_operand
+from tengen.kernels.contraction.unpacked import fits_unpacked, unpacked
+from tengen.kernels.lowering import Array, Lowering, product
+from tengen.kernels.source import At
+from tengen.loops.builder import as_expr
+from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, minimum
+
+FEW_RESULTS = 1 << 15  # results, at most, of a sum that is shared by chunks: partial sums are then small beside the operands
+MANY_CHUNKS = 16  # chunks, at least, of a sum that is shared by chunks
+NEAR_BYTES = 1 << 20  # bytes of partial sums of a wave, at least: fewer stay in a cache without waves
+ADDED = 512  # results, at least, whose chunks one piece adds
+
+
+def contract(
+    lo: Lowering,
+    a: Array,
+    b: Array,
+    out: Array,
+    g: int,
+    m: int,
+    k: int,
+    n: int,
+    epilogue: Epilogue | None = None,
+    chunk: int | None = None,
+    name: str = "contract",
+    border: Border | None = None,
+    bf16_pairs: bool = False,
+    zeros: tuple[Index, ...] = (),
+) -> None:
+    """out[g, m, n] = the sum over k of a[g, m, k] * b[g, k, n].
+
+    Shapes:   a ([g], [m], [k]), b ([g], [k], [n]), out ([g], [m], [n]), where g, m, k, n are the numbers of axes of each
+              role, each may be 0; strides are arbitrary (0, negative, overlapping windows), known or not. `a` may have a
+              prologue (`Array.prologue`), if out is dense along n
+    Dtypes:   a and b of one dtype, not bool; float16 and bfloat16 are computed in float32; integers wrap
+    Args:
+        epilogue: makes what is stored from the sum (in the dtype computed in), at coordinates of out, a vector or not;
+            default: a cast. It may load anything but out.
+        chunk: positions of a run in the rule of `Chunks`, if not its 256: changes bits.
+        name: of the kernels. border: which elements of `a` lie outside of an image and count as 0 (default: none).
+        bf16_pairs: of floats: elements are rounded to bfloat16, and two terms are multiplied at a time: changes bits.
+        zeros: offsets in elements: at each of them from every element of out lies one that is set to 0 when that is stored.
+    Numerics: see `Chunks`: each chunk of k is accumulated by fma in logical order from zero, chunks are added in order. With
+        `bf16_pairs`, by `lang.dot2` for each two terms from the chunk's first on; an odd last term is paired with zeros
+    """
+    if any(as_int(d) == 0 for d in out.shape):
+        return
+    if any(as_int(d) == 0 for d in a.shape[g + m :]):  # no terms: nothing is looked at, not the image's border either
+        border, bf16_pairs = None, False
+    if g == 0 and chunk is None and not zeros and (parts := chunk_axes(a.shape[m:], out.shape[:m], out.shape[m:])) is not None:
+        return by_chunks(lo, a, b, out, m, n, parts, epilogue, name, border, bf16_pairs)
+    p = normalise(a, b, out, g, m, k, n, epilogue, chunk, name, border, bf16_pairs, zeros)
+    if border is not None or bf16_pairs or zeros or p.prologue is not None:
+        register_tile(lo, p)
+    elif fits(p):
+        channelwise(lo, p)
+    elif fits_transposed_operand(p, lo.target, lo.invariant(p.b)):
+        transposed_operand(lo, p)
+    elif fits_unpacked(p, lo.target, lo.invariant(p.b)):
+        unpacked(lo, p)
+    else:
+        register_tile(lo, p)
+
+
+def chunk_axes(k: Sequence[Index], m: Sequence[Index], n: Sequence[Index]) -> int | None:
+    """How many positions of the last summed axis but one make a chunk, where a sum should be shared among threads by chunks:
+    there are many chunks and few results, and every chunk is equally many whole runs of the last axis. Else None."""
+    extents = [as_int(d) for d in k]
+    rows, columns = as_int(product(m)), as_int(product(n))
+    if len(extents) < 2 or None in extents or rows is None or columns is None:
+        return None
+    if not 0 < extents[-1] < RUN:  # type: ignore[operator]
+        return None
+    group = RUN // extents[-1]  # type: ignore[operator]
+    lines = extents[-2] or 0
+    if not lines or lines % group or product(extents[:-2]) * (lines // group) < MANY_CHUNKS:  # type: ignore[operator]
+        return None
+    return group if rows * columns <= FEW_RESULTS else None
+
+
+def by_chunks(
+    lo: Lowering, a: Array, b: Array, out: Array, m: int, n: int, group: int, epilogue: Epilogue | None, name: str,
+    border: Border | None = None, bf16_pairs: bool = False,
+) -> None:  # fmt: skip
+    """Computes the chunks of a contraction as a batch of contractions, and adds them in order by a second kernel. Where partial
+    sums are many bytes this is done in waves, each a part of the first summed axis, so that they are added from a cache."""
+
+    k = a.ndim - m
+
+    def cut(x: Array, axis: int) -> tuple[list[Index], list[Index]]:
+        """Extents and strides of x with `axis` cut in two: (chunk, position in the chunk)."""
+        d, s = x.shape[axis], x.strides[axis]
+        return (
+            [*x.shape[:axis], d // group, group, *x.shape[axis + 1 :]],
+            [*x.strides[:axis], s * group, s, *x.strides[axis + 1 :]],
+        )
+
+    def order(first: int, inner: Sequence[int]) -> list[int]:
+        return [*range(first, first + k - 1), *inner]
+
+    def chunks_first(x: Array, first: int, order: Sequence[int]) -> Array:
+        """The array with its k summed axes, which begin at `first`, cut into chunks, and axes in this `order`: the axes that
+        count chunks come first, the two summed axes of a chunk last (of b: before n)."""
+        shape, strides = cut(x, first + k - 2)
+        return replace(x, shape=tuple(shape[i] for i in order), strides=tuple(strides[i] for i in order))
+
+    transposed_operand = order(m, [*range(m), m + k - 1, m + k])
+    left, right = chunks_first(a, m, transposed_operand), chunks_first(b, 0, order(0, [k - 1, k, *range(k + 1, k + 1 + n)]))
+    if border is not None:
+        axis = m + k - 2
+        inner = border.steps[axis]
+        steps = (*border.steps[:axis], None if inner is None else (inner[0], inner[1] * group), *border.steps[axis:])
+        border = replace(border, steps=tuple(steps[i] for i in transposed_operand))
+    batch = left.shape[: k - 1]
+    results = _across(out, m) if border is None and a.prologue is None else tuple(range(m + n))
+    kept = border is None and epilogue is None and out.dtype is a.dtype.compute  # the sum of earlier waves is kept in out
+    count = _waves(batch, product(out.shape), out.dtype.size) if kept and not lo.repeats else 1
+    batch = (batch[0] // count, *batch[1:])
+    partial = lo.temp(a.dtype.compute, (*batch, *out.shape), (*range(k - 1), *(k - 1 + i for i in results)))
+    with contextlib.nullcontext() if count == 1 else lo.repeat(count) as wave:
+        if wave is not None:
+            left, right = (_part(x, wave, batch[0]) for x in (left, right))
+        contract(lo, left, right, partial, k - 1, m, 2, n, None, None, name, border, bf16_pairs)
+        add_chunks(lo, partial, product(batch), out, name, results, epilogue, wave)
+
+
+def _waves(batch: Sequence[Index], results: Index, size: int) -> int:
+    """The number of waves: the first axis is cut into the smallest equal parts that have `MANY_CHUNKS` chunks and `NEAR_BYTES`
+    of partial sums each."""
+    images, each = as_int(batch[0]) or 1, as_int(product(batch[1:])) or 1
+    fits = lambda part: part * each >= MANY_CHUNKS and part * each * (as_int(results) or 1) * size >= NEAR_BYTES
+    return images // min((x for x in range(1, images + 1) if images % x == 0 and fits(x)), default=images)
+
+
+def _part(x: Array, number: Expr, extent: Index) -> Array:
+    """Part `number` of an array, cut along its first axis into parts of `extent` positions."""
+    return replace(x, shape=(extent, *x.shape[1:]), offset=x.offset + number * (extent * x.strides[0]))
+
+
+def _across(out: Array, m: int) -> tuple[int, ...]:
+    """The axes of partial sums, outermost in memory first: vectors run along the side (m or n) that leaves fewer lanes empty,
+    and as in out where both leave equally many."""
+    rows, columns = (as_int(product(x)) or 1 for x in (out.shape[:m], out.shape[m:]))
+    vectors = lambda vec, other: -(-vec // LANES) * other
+    mine, theirs = tuple(range(m)), tuple(range(m, out.ndim))
+    dense = any(as_int(s) == 1 and as_int(d) != 1 for s, d in zip(out.strides[:m], out.shape[:m]))
+    down, across = vectors(rows, columns), vectors(columns, rows)
+    return (*theirs, *mine) if down < across or (down == across and dense) else (*mine, *theirs)
+
+
+def add_chunks(
+    lo: Lowering, partial: Array, chunks: Index, out: Array, name: str, order: Sequence[int] | None = None,
+    epilogue: Epilogue | None = None, wave: Expr | None = None,
+) -> None:  # fmt: skip
+    """out = partial[0] + partial[1] + ..., in this order.
+
+        for piece = some rows of results:
+            sums[row, column] = partial[0, row, column]                # or out + partial[0], in later waves
+            for chunk from 1 on:
+                sums[row, column] += partial[chunk, row, column]
+            out[row, column] = epilogue(sums[row, column])
+
+    Args:
+        order: the axes of out from the outermost in the memory of `partial` to the innermost (default: as out has them).
+        wave: the number of the wave; after wave 0, out holds the sum of the chunks of earlier waves.
+    """
+    k = lo.kernel(f"{name}_chunks")
+    order = range(out.ndim) if order is None else order
+    shape = [out.shape[i] for i in order]
+    columns, lines = as_expr(shape[-1]), as_expr(product(shape[:-1]))
+    rows = max(1, ADDED // (as_int(columns) or ADDED))
+    piece = k.split(cdiv(lines, rows))
+    first = k.let(piece * rows)
+    count = k.let(minimum(lines - first, rows))
+    sums, src = k.scratch("sums", partial.dtype, rows * (as_int(columns) or 0) + LANES), k.read(partial)
+    start, size = k.let(partial.offset + first * columns), k.let(count * columns)
+
+    def results() -> Iterator[tuple[Expr, At]]:
+        """Loops over the piece's vectors of results; yields where each lies in `sums`, and its place in out."""
+        with k.loop(0, count, name="row") as r:
+            place = unflatten(k, k.let(first + r), shape[:-1])
+            for i, n in k.vector_loop(0, columns, "column"):
+                coords: list[Index] = [0] * out.ndim
+                for axis, x in zip(order, (*place, i)):
+                    coords[axis] = x
+                yield k.let(r * columns + i), At(tuple(coords), order[-1], n)
+
+    with k.if_(const(True, bool_) if wave is None else equal(wave, 0)):
+        for i, n in k.vector_loop(0, size):
+            k.store(sums, i, k.load(src, start + i, LANES, n))
+    if wave is not None:
+        with k.else_():
+            for i, at in results():
+                k.store(sums, i, at.load(k, out) + k.load(src, start + i, LANES, at.count))
+    with k.loop(1, chunks, name="chunk") as c:
+        here = k.let(start + c * lines * columns)
+        for i, n in k.vector_loop(0, size):
+            k.store(sums, i, k.load(sums, i, LANES) + k.load(src, here + i, LANES, n))
+    for i, at in results():
+        value = k.load(sums, i, LANES)
+        store_at(k, out, at, cast(value, out.dtype) if epilogue is None else epilogue(k, value, at))
+    lo.launch(k)

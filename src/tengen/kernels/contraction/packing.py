@@ -1,0 +1,310 @@
+"""Packing: copies of a contraction's operands into the shape that the register tile reads, in the dtype that is computed in.
+
+    packed b[g, panel, k, column of the panel]     # by a launch (`pack_b`), or by each piece for its columns (`copy_panels`)
+    packed a[row][k]  or  a[k][row]                # by each piece, for a chunk of a block of rows (`copy_rows`)
+    packed a[tile][k][row of the tile]             # the same where rows of `a` lie side by side (`copy_tiles`)
+
+Copies are vectors along the side of the operand that is dense in memory. Where the packed side is another one, squares of LANES
+by LANES elements are transposed in registers; where neither side is dense, elements are gathered one by one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from tengen.base.dtype import bfloat16
+from tengen.kernels.axes import unflatten
+from tengen.kernels.contraction.bf16_pairs import Put, by_position, pad_rows
+from tengen.kernels.contraction.chunks import RUN, Walk, runs
+from tengen.kernels.contraction.problem import Axis, Problem, extents
+from tengen.kernels.contraction.tile import Tile
+from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
+from tengen.loops.builder import as_expr
+from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, maximum, minimum, ramp, select
+
+Range = tuple[Expr, Expr]  # flat positions: the first, and one past the last
+PACKING = 16  # pieces of a packing launch: enough to share among threads
+PANELS = 8  # panels of a piece of it, at most: rows of more would lie in one cache set
+
+
+def packed_axes(p: Problem) -> list[Axis]:
+    """The axes of g along which b has a stride: groups that share b share its packed copy."""
+    return [x for x in p.g if as_int(x.b) != 0]
+
+
+def pack_b(lo: Lowering, p: Problem, t: Tile) -> Array:
+    """b packed by a launch, as [g, panel, k, column], with zeros past the last column; packed once where it is used again."""
+    axes = packed_axes(p)
+    walks = tuple((x.extent, x.b) for x in (*axes, *p.n, *p.k))
+    how = ("pack", len(axes), len(p.n), walks, p.chunks, t.columns, p.packed)
+    return lo.once(p.b, how, lambda: _pack(lo, p, t, axes))
+
+
+def _as_stored(p: Problem) -> list[Axis] | None:
+    """The axes of k in the order in which they lie in the memory of b, where b is dense along all of them in that order, but
+    neither
+    along k in logical order nor along n: a filter whose channels lie outside of its window. Else None."""
+    strides = [as_int(x.b) for x in p.k]
+    if p.bf16_pairs or None in strides or as_int(p.walk("n", "b").step) == 1 or as_int(p.walk("k", "b").step) == 1:
+        return None
+    axes = sorted(p.k, key=lambda x: -as_int(x.b))  # type: ignore[operator]
+    walk = Walk.of(extents(axes), [x.b for x in axes])
+    return axes if len(walk.extents) == 1 and as_int(walk.step) == 1 else None
+
+
+def _pack(lo: Lowering, p: Problem, t: Tile, axes: list[Axis]) -> Array:
+    panels = as_expr(cdiv(p.columns, t.columns))
+    count = p.chunks.count
+    out = lo.temp(p.packed, (*extents(axes), panels, p.packed_at(count, p.chunks.positions), t.columns))
+    k = lo.kernel(f"{p.name}_pack")
+    blocks = count if p.bf16_pairs else as_expr(cdiv(p.chunks.positions, RUN))
+    wide = _panels_of_piece(p, panels * blocks * product(extents(axes)))
+    groups = as_expr(cdiv(panels, wide))
+    piece = k.split(product(extents(axes)) * groups * blocks)
+    *outer, group = unflatten(k, k.let(piece // blocks), (*extents(axes), groups))
+    block, panel = k.let(piece % blocks), k.let(group * wide)
+    if p.bf16_pairs:
+        start, stop = (k.let(x) for x in p.chunks.bounds(block))
+    else:
+        start = k.let(block * RUN)
+        stop = k.let(minimum(p.chunks.positions, start + RUN))
+    base = p.b.offset
+    for c, x in zip(outer, axes):
+        base = base + c * x.b
+    columns = k.let(panel * t.columns), k.let(minimum(p.columns, (panel + wide) * t.columns))
+    dst, at = k.write(out), k.let(as_expr(base))
+    if (stored := _as_stored(p)) is not None:
+        _transpose_as_stored(k, p, t, at, columns[0], (start, stop), stored, dst, out.index((*outer, panel, 0, 0)))
+    else:
+        to = k.let(as_expr(out.index((*outer, panel, p.packed_at(block, start), 0))))
+        copy_panels(k, p, t, at, columns, (start, stop), dst, out.shape[-2], to)
+    lo.launch(k)
+    return out
+
+
+def _transpose_as_stored(
+    k: KernelBuilder, p: Problem, t: Tile, base: Expr, column: Expr, fs: Range, stored: list[Axis], dst: Buffer, to: Index
+) -> None:
+    """Packs the positions `fs` of k, counted in the order of b's memory, of the panel from `column` on: in squares of LANES by
+    LANES, transposed in registers, to the rows of the packed panel (which begins at `to`) where they belong in logical order.
+    Lanes past the last column are zeros."""
+    step, src = p.walk("n", "b").step, k.read(p.b)
+    start, to, left = k.let(as_expr(base + column * step)), k.let(as_expr(to)), k.let(as_expr(p.columns - column))
+    apart = [product(extents(p.k[p.k.index(x) + 1 :])) for x in stored]  # positions from one step along an axis to the next
+
+    def square(f: Expr, count: Expr | None) -> None:
+        """Some positions from `f` on (None: all of a square, and there are all of the columns)."""
+        places = []
+        for r in range(LANES):
+            coords = unflatten(k, k.let(f + r), extents(stored))
+            places.append(k.let(to + sum((c * d for c, d in zip(coords, apart)), const(0)) * t.columns))
+        for v in range(0, t.columns, LANES):
+            inside = [None if count is None else k.let(select(left > v + r, count, const(0))) for r in range(LANES)]
+            rows = [k.load(src, start + (v + r) * step + f, LANES, n) for r, n in enumerate(inside)]
+            for r, x in enumerate(k.transpose([cast(x, p.compute) for x in rows])):
+                with contextlib.nullcontext() if count is None else k.if_(count > r):
+                    k.store(dst, places[r] + v, x)
+
+    whole = k.let(select(left >= t.columns, fs[0] + (fs[1] - fs[0]) // LANES * LANES, fs[0]))
+    with k.loop(fs[0], whole, LANES, name="square") as f:
+        square(f, None)
+    with k.loop(whole, fs[1], LANES, name="square") as f:
+        square(f, k.let(minimum(fs[1] - f, LANES)))
+
+
+def _panels_of_piece(p: Problem, count: Expr) -> Expr:
+    """How many panels a piece of the packing has, where there are `count` (panel, block of k): several where b is dense along
+    its columns, so that long runs are read."""
+    if as_int(p.walk("n", "b").step) != 1:
+        return const(1)
+    return minimum(maximum(as_expr(count // PACKING), 1), PANELS)
+
+
+def copy_panel(k: KernelBuilder, p: Problem, t: Tile, base: Expr, column: Index, ks: Range, dst: Buffer, to: Index) -> None:
+    """Packs one panel of b, the positions `ks` of k and the columns from `column` on, into `dst` from element `to` on."""
+    columns, walk = p.walk("n", "b"), p.walk("k", "b")
+    step, left = columns.step, k.let(as_expr(p.columns - column))
+    src = k.read(p.b)
+    start = k.let(as_expr(base + column * step))
+    to = k.let(as_expr(to))
+    whole = as_int(p.columns) is not None and as_int(p.columns) % t.columns == 0
+    if as_int(step) != 1 and as_int(walk.step) == 1:
+        _transpose_panel(k, p, t, ks, (src, start, step), (dst, to), None if whole else left)
+        return
+
+    def rows(full: bool) -> None:
+        with runs(k, walk, *ks) as (first, last, at):
+
+            def row(i: Expr, number: Expr, put: Put) -> None:
+                here, there = k.let(start + at + (i - first) * walk.step), k.let(to + number * t.columns)
+                for v in range(t.vectors):
+                    put(there + v * LANES, here + v * LANES * step, None if full else left - v * LANES)
+
+            by_position(k, p, (first, last), ks[0], (src, walk.step, step), dst, row)
+
+    if whole:
+        rows(True)
+    else:
+        with k.if_(left >= t.columns):
+            rows(True)
+        with k.else_():
+            rows(False)
+
+
+def copy_panels(
+    k: KernelBuilder, p: Problem, t: Tile, base: Expr, columns: Range, ks: Range, dst: Buffer, depth: Index, to: Index = 0
+) -> None:
+    """Packs all panels from columns[0] to columns[1] into `dst` from `to` on; each has room for `depth` positions of k. Where b
+    is dense
+    along its columns, whole rows are read: panel by panel, memory would be read in short runs that lie far apart."""
+    walk, step = p.walk("k", "b"), p.walk("n", "b").step
+    if as_int(step) != 1:
+        with k.loop(*columns, t.columns, name="column") as column:
+            copy_panel(k, p, t, base, column, ks, dst, to + (column - columns[0]) * depth)
+        return
+    src, width = k.read(p.b), k.let(columns[1] - columns[0])
+    whole = k.let(width // t.columns * t.columns)
+    with runs(k, walk, *ks) as (first, last, at):
+
+        def row(i: Expr, number: Expr, put: Put) -> None:
+            here, there = k.let(base + columns[0] + at + (i - first) * walk.step), k.let(to + number * t.columns)
+
+            def panel(column: Expr, full: bool) -> None:
+                at = k.let(column * depth + there)
+                for v in range(t.vectors):
+                    put(at + v * LANES, here + column + v * LANES, None if full else width - column - v * LANES)
+
+            with k.loop(0, whole, t.columns, name="column") as column:
+                panel(column, True)
+            with k.if_(whole < width):
+                panel(whole, False)
+
+        by_position(k, p, (first, last), ks[0], (src, walk.step, 1), dst, row)
+
+
+def _transpose_panel(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, dest, left: Expr | None) -> None:
+    """Packs a panel where b is dense along k: squares of LANES by LANES are transposed in registers; the last columns are read
+    in vectors along k and scattered.
+
+    Args:
+        source: (buffer, the element where the panel begins, the columns' stride). dest: (buffer, element). left: the number of
+            columns that exist, where it may be less than the panel's.
+    """
+    (src, start, step), (dst, to), walk = source, dest, p.walk("k", "b")
+    n: Index = t.columns
+    if left is not None:
+        n = k.let(minimum(left, t.columns))
+        with k.if_(n < t.columns), k.loop(0, k.let(p.depth(ks[1] - ks[0]))) as i:
+            for v in range(t.vectors):
+                k.store(dst, to + i * t.columns + v * LANES, const(0, p.packed, LANES))
+    if p.bf16_pairs:
+        return _transpose_pairs(k, p, t, ks, source, dest, n)
+    with runs(k, walk, *ks) as (first, last, at):
+        here, there = k.let(start + at), k.let(to + (first - ks[0]) * t.columns)
+        whole, length = k.let(as_expr(n) // LANES * LANES), k.let(last - first)
+        squares = k.let(select(length >= LANES, whole, const(0)))
+        with k.loop(0, squares, LANES, name="column") as c, k.loop(0, length, LANES, name="square") as i:
+            j = k.let(minimum(i, length - LANES))  # the last square overlaps the one before
+            rows = [k.load(src, here + (c + r) * step + j, LANES) for r in range(LANES)]
+            for r, x in enumerate(k.transpose([cast(x, p.compute) for x in rows])):
+                k.store(dst, there + (j + r) * t.columns + c, x)
+        with k.loop(squares, n, name="column") as c:
+            mine, theirs = k.let(here + c * step), k.let(there + c)
+            for i, count in k.vector_loop(0, length):
+                if count is None:
+                    x = k.load(src, mine + i, LANES)
+                    k.store(dst, ramp() * t.columns + (theirs + i * t.columns), cast(x, p.compute))
+                else:
+                    with k.loop(i, length) as j:
+                        k.store(dst, theirs + j * t.columns, cast(k.load(src, mine + j), p.compute))
+
+
+def _transpose_pairs(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, dest, n: Index) -> None:
+    """`_transpose_panel` for `n` columns of pairs: each column is copied to a line of bfloat16, and loaded from it as pairs."""
+    (src, start, step), (dst, to), walk = source, dest, p.walk("k", "b")
+    pitch = p.chunks.longest + 2 * LANES
+    lines = k.scratch("lines", bfloat16, LANES * pitch)
+    depth, zero = k.let(p.depth(ks[1] - ks[0])), const(0, bfloat16)
+
+    def copy(column: Expr, line: Expr) -> None:
+        with runs(k, walk, *ks) as (first, last, at):
+            here, there = k.let(start + at + column * step), k.let(line + (first - ks[0]))
+            for i, count in k.vector_loop(0, k.let(last - first)):
+                k.store(lines, there + i, cast(k.load(src, here + i, LANES, count), bfloat16))
+        if not p.even:
+            k.store(lines, line + (ks[1] - ks[0]), zero)
+
+    squares = k.let(select(depth >= LANES, as_expr(n) // LANES * LANES, const(0)))
+    with k.loop(0, squares, LANES, name="column") as c:
+        with k.loop(0, LANES, name="line") as r:
+            copy(c + r, k.let(r * pitch))
+        with k.loop(0, depth, LANES, name="square") as i:
+            j = k.let(minimum(i, depth - LANES))  # the last square overlaps the one before
+            for r, x in enumerate(k.transpose([k.load_pairs(lines, r * pitch + j * 2, LANES) for r in range(LANES)])):
+                k.store(dst, to + (j + r) * t.columns + c, x)
+    with k.loop(squares, n, name="column") as c:
+        copy(c, const(0))
+        with k.loop(0, depth) as j:
+            k.store(dst, to + c + j * t.columns, k.load_pairs(lines, j * 2))
+
+
+def copy_rows(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: Range, dst: Buffer) -> None:
+    """Packs the rows `ms` of `a`, for the positions `ks` of k, into scratch memory with the tile's pitch. Vectors along k may
+    write past
+    the end of a row: what lies there is written later, or not used."""
+    m, kk, src = p.walk("m", "a"), p.walk("k", "a"), k.read(p.a)
+    if p.bf16_pairs and not t.along_k:
+        return _copy_pairs_along_m(k, p, t, base, ms, ks, dst)
+    inner, outer = (kk, m) if t.along_k else (m, kk)
+    (outer_range, inner_range) = (ms, ks) if t.along_k else (ks, ms)
+    with runs(k, outer, *outer_range) as (r0, r1, r_at), runs(k, inner, *inner_range) as (c0, c1, c_at):
+        with k.loop(r0, r1, name="row") as r:
+            here = k.let(base + r_at + c_at + (r - r0) * outer.step)
+            there = k.let((r - outer_range[0]) * t.pitch + (c0 - inner_range[0]))
+            for i, count in k.vector_loop(0, k.let(c1 - c0)):
+                step = inner.step
+                index = here + i if as_int(step) == 1 else ramp() * step + (here + i * step)
+                x = k.load(src, index, LANES, count)
+                if p.prologue is not None:
+                    x = p.prologue.beside(k, k.let(c0 + i), count)(x)
+                k.store(dst, there + i, cast(x, dst.dtype), None if t.along_k else count)
+    if t.along_k:
+        pad_rows(k, p, t, ms, ks, dst)
+
+
+def copy_tiles(k: KernelBuilder, p: Problem, t: Tile, base: Expr, tiles: Range, ks: Range, dst: Buffer) -> None:
+    """Packs the rows of some tiles, which are dense along m, for the positions `ks` of k: as [tile][k][row]. A vector holds the
+    rows of a
+    tile and some more: the next position overwrites what it stores past them."""
+    kk, src, apart = p.walk("k", "a"), k.read(p.a), t.apart(as_int(p.depth(p.chunks.longest)) or 1)
+    with runs(k, kk, *ks) as (first, last, at), k.loop(first, last, name="k") as i:
+        here = k.let(base + at + (i - first) * kk.step)
+        there = k.let((i - ks[0]) * t.pitch)
+
+        def tile(number: Expr, count: Expr | None) -> None:
+            x = k.load(src, here + t.row(number), LANES, count)
+            if p.prologue is not None:
+                x = p.prologue.beside(k, k.let(t.row(number)), count)(x)
+            k.store(dst, there + (number - tiles[0]) * apart, cast(x, dst.dtype))
+
+        with k.loop(*tiles, name="tile") as number:
+            left = k.let(p.rows - t.row(number))
+            with k.if_(left >= LANES):
+                tile(number, None)
+            with k.else_():
+                tile(number, left)
+
+
+def _copy_pairs_along_m(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: Range, dst: Buffer) -> None:
+    """`copy_rows` in pairs, along m: two positions of k are joined."""
+    m, kk, src = p.walk("m", "a"), p.walk("k", "a"), k.read(p.a)
+    with runs(k, kk, *ks) as (r0, r1, r_at), runs(k, m, *ms) as (c0, c1, c_at):
+        width = k.let(c1 - c0)
+
+        def row(r: Expr, number: Expr, put: Put) -> None:
+            here = k.let(base + r_at + c_at + (r - r0) * kk.step)
+            there = k.let(number * t.pitch + (c0 - ms[0]))
+            for i, count in k.vector_loop(0, width):
+                put(there + i, here + i * m.step, count)
+
+        by_position(k, p, (r0, r1), ks[0], (src, kk.step, m.step), dst, row, partly=True)

@@ -1,0 +1,574 @@
+"""The register tile, and the loops around it: the strategy of every large product.
+
+    for each piece = (group g, block of rows, part of the columns):    # shared among threads
+        for chunk of k:                                                # about 256 terms, see `chunks.Chunks`
+            for block of as many rows as are packed at a time:
+                pack rows of a                                         # unless they are read where they lie
+                for panel of columns of b:                             # packed before, by the piece, or read where it lies
+                    for tile of rows:                                  # up to 14 rows by 1 to 4 vectors, in registers
+                        acc[row][v] += a[row, k] * b[k, vector v]      # for all k of the chunk
+                        out[tile] = acc, or out[tile] + acc after the first chunk
+
+Packed rows lie in scratch memory with constant strides, whatever `a` looks like. A tile is stored from registers where all
+extents are known; else it goes to the scratch buffer `sums`, from where as many rows and columns as there are go to out. No
+choice made here changes a bit: each element of out has one accumulator for each chunk, and chunks are added in order.
+
+Read next: `tile.py` (which sizes), `packing.py` (the copies), `prefetch.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from tengen.base.dtype import bfloat16, bool_, int64
+from tengen.kernels.axes import streams, unflatten
+from tengen.kernels.contraction.border import BorderRows
+from tengen.kernels.contraction.chunks import unrolled_loop
+from tengen.kernels.contraction.packing import Range, copy_panel, copy_panels, copy_rows, copy_tiles, pack_b, packed_axes
+from tengen.kernels.contraction.prefetch import LINE, Prefetch
+from tengen.kernels.contraction.problem import Place, Problem, extents, multiply_add, partial_sums
+from tengen.kernels.contraction.tile import MOST_BLOCKS, Tile, along_sum, choose, most_columns, pieces
+from tengen.kernels.lowering import Array, Lowering
+from tengen.loops.builder import as_expr
+from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cdiv, const, equal, lane, minimum, select, splat
+
+PARTS = 16  # parts of a tile's loop over k, with some prefetches in each; at least as many as a tile has rows, or a chunk lines
+STORED_ROWS = 4  # rows of a tile whose epilogue is computed side by side before they are stored
+FEWEST = 4  # positions of k in such a part, at least
+SHARES = 4  # in waves, all pieces read the same part of b in the next chunk: a piece prefetches one of so many shares of it
+
+Flag = Expr | bool  # a condition that the kernel evaluates, or one that is known while the kernel is written
+
+
+def register_tile(lo: Lowering, p: Problem) -> None:
+    """Launches the kernels of `p`: the packing of b, where that is chosen, then the contraction. With waves, one launch
+    computes one chunk of all results, and the program repeats it for each chunk."""
+    t = choose(lo, p)
+    if t.waves:
+        with lo.repeat(as_int(p.chunks.count) or 1) as chunk:
+            return _Kernel(lo, p, t, None, chunk).launch()
+    packed = pack_b(lo, p, t) if t.schedule.packed else None
+    _Kernel(lo, p, t, packed).launch()
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """A panel of b: the columns that a tile is multiplied with, for the positions of one chunk.
+
+    Attributes:
+        buffer, at: the panel lies in `buffer` from element `at` on. depth: its rows, positions of k (or pairs of them).
+        ks: the positions of k. column: its first column. following: where the next panel begins, if that may lie beyond L2 and
+            has to be prefetched.
+    """
+
+    buffer: Buffer
+    at: Expr
+    depth: Expr
+    ks: Range
+    column: Expr
+    following: Expr | None = None
+
+
+Lines = tuple[Callable[[Expr], Expr], Expr]  # cache lines to prefetch: (number of a line -> its element, how many there are)
+
+
+class _Kernel:
+    """Writes the kernel of one problem.
+
+    Attributes:
+        packed: b packed by a launch before, or None. wave: the chunk that this launch computes, or None: all of them.
+        stored: the axes of rows that a store needs coordinates of; `partial`: where sums live between chunks (None: in out).
+        rows: the buffer that tiles read `a` from, with `by_row` elements from row to row and `by_k` from position to position.
+        panel: the buffer that tiles read b from, with `panel_step` elements from position to position, unless b is packed.
+        by_panel: whether the piece packs one panel at a time. transposes: whether it transposes the panel from b as it lies.
+        prefetch_a, prefetch_b: whether the next chunk's part of an operand is prefetched. straight: whether tiles are stored
+            from registers. stream: whether they are stored past the caches.
+    """
+
+    def __init__(self, lo: Lowering, p: Problem, t: Tile, packed: Array | None, wave: Expr | None = None):
+        self.lo, self.p, self.t, self.packed, self.wave = lo, p, t, packed, wave
+        self.m = p.stored_rows
+        flat = replace(p, epilogue=None).stored_rows  # where rows of out have one stride, the row's number is its coordinate
+        self.stored = flat if len(flat) < 2 else self.m
+        self.axes = (*p.g, *self.stored, *p.n)
+        self.partial = partial_sums(lo, p, self.axes)
+        self.one_chunk = as_int(p.chunks.count) == 1
+        self.k = lo.kernel(p.name)
+        deep = t.block if t.along_k else as_int(p.depth(p.chunks.longest)) or 1
+        # Rows that are dense along k have the elements of a pair side by side: they are stored as bfloat16, and read as pairs.
+        self.element = bfloat16 if p.bf16_pairs and t.along_k else p.packed
+        size = t.schedule.high * t.apart(deep) if t.tiled else deep * t.pitch + LANES
+        self.rows = self.k.read(p.a) if t.direct else self.k.scratch("rows", self.element, size)
+        self.by_row, self.by_k = (t.pitch, 1 + p.bf16_pairs) if t.along_k else (1, t.pitch)
+        if t.direct:
+            self.by_row = as_int(p.walk("m", "a").step) or 0
+            self.by_k = self.by_k if t.along_k else as_int(p.walk("k", "a").step) or 0
+        self.sums = self.k.scratch("sums", p.compute, t.rows * t.columns)
+        self.parts, self.blocks = pieces(p, t, lo.target)
+        self.high = min(t.schedule.high, as_int(cdiv(cdiv(p.rows, t.rows), self.blocks)) or t.schedule.high)  # tiles of a block
+        self.depth = as_int(p.depth(p.chunks.longest)) or 1  # rows of a panel that the piece packs, for the longest chunk
+        self.panels = as_int(cdiv(cdiv(p.columns, t.columns), self.parts)) or most_columns(p, t, lo.target) // t.columns
+        n = p.walk("n", "b")
+        dense_b = len(n.extents) == 1 and as_int(n.step) == 1
+        self.transposes = packed is None and along_sum(p)
+        self.by_panel = packed is None and (dense_b or self.transposes) and self._one_block()
+        if self.by_panel:
+            self.panels = 1
+        self.panel = None
+        if t.direct_b:
+            self.panel = self.k.read(p.b)
+        elif packed is None:
+            self.panel = self.k.scratch("panel", p.packed, self.depth * t.columns * self.panels)
+        self.panel_step = as_int(p.walk("k", "b").step) or 0 if t.direct_b else t.columns  # elements from one k to the next
+        m = p.walk("m", "a")
+        dense = not t.along_k and None not in map(as_int, m.extents[1:]) and as_int(m.step) == 1
+        self.prefetch_a = dense and (not self.one_chunk or (t.direct and t.direct_b and len(p.g) > 0))
+        several = not self.one_chunk and packed is None and None not in map(as_int, (p.rows, p.columns, p.chunks.positions))
+        self.prefetch_b = t.direct_b or (several and dense_b and not self.by_panel)
+        self.prefetches: list[Prefetch] = []
+        self.border = None if p.border is None else BorderRows(self.k, p, t, p.border)
+        self.part = max(FEWEST, -(-self.depth // PARTS))  # positions of k between two groups of prefetches
+        self.straight = t.exact and bool(p.n) and as_int(p.columns) is not None and as_int(p.chunks.count) is not None
+        self.stream = self.straight and self.one_chunk and (as_int(p.columns) or 0) % LANES == 0 and streams([p.out])
+        self.places: list[Buffer] = []  # tables of the coordinates of the piece's rows, where m is several axes
+
+    def _one_block(self) -> bool:
+        """Whether a piece that packs its columns of b goes through them once for each chunk, because its rows are one block:
+        then it packs one panel at a time, which stays in L1 while it is used."""
+        p, t = self.p, self.t
+        tiles = as_int(cdiv(cdiv(p.rows, t.rows), self.blocks))
+        affine = len(p.walk("k", "b").extents) == 1
+        whole = (t.direct and t.along_k) or self.transposes
+        return whole and not t.direct_b and affine and tiles is not None and tiles <= t.schedule.high
+
+    def launch(self) -> None:
+        """Writes the kernel and launches it."""
+        p, k = self.p, self.k
+        parts, blocks = self.parts, self.blocks
+        piece = k.split(p.groups * parts * blocks)
+        self.group = k.let(piece // (parts * blocks))
+        self.g = unflatten(k, self.group, extents(p.g))
+        across = self.t.schedule.across
+        self.number = k.let((piece // parts if across else piece) % blocks)  # the number of the block of rows
+        self.tile, self.tile_stop = self.share(self.number, blocks, cdiv(p.rows, self.t.rows))
+        self.first = k.let(self.t.row(self.tile))
+        self.stop = k.let(minimum(p.rows, self.t.row(self.tile_stop)))
+        panel, stop = self.share(piece if across else piece // blocks, parts, cdiv(p.columns, self.t.columns))
+        self.column = k.let(panel * self.t.columns)
+        self.column_stop = k.let(minimum(p.columns, stop * self.t.columns))
+        self.a_base, self.b_base = (k.let(as_expr(p.base(x, self.g))) for x in "ab")
+        self.fill_places()
+        if self.border is not None and self.t.along_k:
+            self.border.move(self.g, self.a_base, (self.first, self.stop))
+        if self.one_chunk or self.wave is not None:
+            self.chunk(const(0) if self.wave is None else self.wave)
+        else:
+            with k.loop(0, p.chunks.count, name="chunk") as c:
+                self.chunk(c)
+        self.lo.launch(k)
+
+    def share(self, number: Expr, count: Expr, things: Index) -> Range:
+        """The range of `things` (tiles or panels) that share `number` of `count` has; shares differ by at most one."""
+        mine = self.k.let(number % count)
+        return self.k.let(mine * things // count), self.k.let((mine + 1) * things // count)
+
+    def fill_places(self) -> None:
+        """Fills the tables with the coordinates of the piece's rows. They are counted up like an odometer: a division for each
+        row would cost more than the row's store."""
+        k, n = self.k, extents(self.m)
+        if len(n) < 2:
+            return
+        self.places = [k.scratch("place", int64, self.t.block * MOST_BLOCKS) for _ in n]
+        now = [k.var(c) for c in unflatten(k, self.first, n)]
+        with k.loop(self.first, self.stop) as r:
+            for table, c in zip(self.places, now):
+                k.store(table, r - self.first, c.value)
+            carry: Expr = const(1)
+            for c, d in reversed(list(zip(now, n))):
+                up = k.let(c.value + carry)
+                over = k.let(up >= d)
+                c.set(select(over, const(0), up))
+                carry = k.let(select(over, const(1), const(0)))
+
+    def chunk(self, c: Expr) -> None:
+        """One chunk of k: packs the columns of b if the piece does that at once, then goes through the blocks of rows."""
+        p, t, k = self.p, self.t, self.k
+        start, stop = (k.let(x) for x in p.chunks.bounds(c))
+        if self.panel is not None and not t.direct_b and not self.by_panel:
+            copy_panels(k, p, t, self.b_base, (self.column, self.column_stop), (start, stop), self.panel, self.depth)
+        if self.border is not None and not t.along_k:
+            self.border.move(self.g, self.a_base, (start, stop))
+        self.prefetches = self.next_chunk(stop) if self.wave is None else self.next_piece((start, stop))
+        high = t.block // t.rows
+        with k.loop(self.tile, self.tile_stop, high, name="block") as first:
+            self.block(c, (first, k.let(minimum(self.tile_stop, first + high))), (start, stop))
+
+    def block(self, c: Expr, tiles: Range, ks: Range) -> None:
+        """One chunk of one block of tiles: packs their rows, then goes through the panels of columns."""
+        p, t, k = self.p, self.t, self.k
+        start, stop = ks
+        rows = k.let(t.row(tiles[0])), k.let(minimum(self.stop, t.row(tiles[1])))
+        begin: tuple[Expr, Expr] = rows[0], const(0)  # a row, and the element of `self.rows` where it begins
+        if self.border is not None:
+            self.border.copy(rows, ks, self.rows)
+        elif t.direct:
+            begin = const(0), k.let(self.a_base + start * (1 if t.along_k else self.by_k))
+        elif t.tiled:
+            copy_tiles(k, p, t, self.a_base, tiles, ks, self.rows)
+        else:
+            copy_rows(k, p, t, self.a_base, rows, ks, self.rows)
+        with k.loop(self.column, self.column_stop, t.columns, name="column") as column:
+            depth = k.let(p.depth(stop - start))
+            if self.packed is None:
+                assert self.panel is not None
+                at = (column - self.column) * self.depth
+                if t.direct_b:
+                    at = self.b_base + column + start * self.panel_step
+                elif self.by_panel:
+                    at = const(0)
+                    self.next_panel(column, ks)
+                panel = _Panel(self.panel, k.let(at), depth, ks, column)
+            else:
+                mine = packed_axes(p)
+                g = [x for x, axis in zip(self.g, p.g) if axis in mine]
+                at = lambda column, start: as_expr(self.packed.index((*g, column // t.columns, start, 0)))
+                later = column + t.columns
+                here, behind = k.let(p.packed_at(c, start)), p.packed_at(c + 1, stop)
+                following = select(later < self.column_stop, at(later, here), at(self.column, behind))
+                panel = _Panel(k.read(self.packed), k.let(at(column, here)), depth, ks, column, k.let(following))
+            self.tiles(panel, tiles, begin, c)
+
+    def next_panel(self, column: Expr, ks: Range) -> None:
+        """Packs the panel of columns from `column` on, and plans the prefetch of the next panel, which happens while this one
+        is
+        used: the next columns of this chunk, else the first ones of the next chunk, else those of the next piece."""
+        p, t, k = self.p, self.t, self.k
+        copy_panel(k, p, t, self.b_base, column, ks, self.panel, 0)
+        beside = k.let(column + t.columns < self.column_stop)
+        below = k.let(~beside & (ks[1] < p.chunks.positions))
+        start = k.let(select(beside, ks[0], select(below, ks[1], const(0))))
+        first = k.let(select(below, self.column, column + t.columns))
+        columns, times = (first, first + t.columns), k.let((self.tile_stop - self.tile) * PARTS)
+        at, deep, across, down = self.b_base, p.chunks.longest, p.walk("n", "b"), p.walk("k", "b")
+        if self.transposes:  # b is dense along k: cache lines run along k, and each column has its own
+            ends = start, k.let(minimum(p.chunks.positions, start + deep))
+            self.prefetches = [Prefetch.of(k, p.b, at, down, ends, across, first, t.columns, LANES, times)]
+        else:
+            self.prefetches = [Prefetch.of(k, p.b, at, across, columns, down, start, deep, t.columns, times)]
+
+    def tiles(self, panel: _Panel, tiles: Range, begin: tuple[Expr, Expr], c: Expr) -> None:
+        """Multiplies all tiles of a block with one panel. begin: a row, and the element of `self.rows` where it begins."""
+        t, k = self.t, self.k
+        with k.loop(*tiles, name="tile") as tile:
+            row = k.let(t.row(tile))
+            left = k.let(minimum(self.stop, t.row(tile + 1)) - row)
+            base = k.let((tile - tiles[0]) * t.apart(self.depth) if t.tiled else begin[1] + (row - begin[0]) * self.by_row)
+            prefetch = partial(self.prefetch, row, tile, panel, None if self.prefetch_a else self.next_rows(panel, tile, tiles))
+            multiply = partial(self.multiply, base=base, panel=panel, number=tile - tiles[0], prefetch=prefetch, row=row, c=c)
+            self.lowest(t.small if t.tall is None else (t.rows - 1,), left, multiply, panel)
+            if not self.straight:
+                self.write(row, left, panel.column, c)
+
+    def lowest(self, small: Sequence[int], left: Expr, multiply: Callable[[int, int], None], panel: _Panel) -> None:
+        """Chooses, when the kernel runs, the lowest tile that holds the `left` rows: `small` heights first, then the full
+        one."""
+        if small:
+            with self.k.if_(left <= small[0]):
+                self.narrowest(small[0], self.t.exact, multiply, panel)
+            with self.k.else_():
+                self.lowest(small[1:], left, multiply, panel)
+            return
+        self.narrowest(self.t.rows, True, multiply, panel)
+
+    def narrowest(self, rows: int, narrow: bool, multiply: Callable[[int, int], None], panel: _Panel) -> None:
+        """The tile of `rows` rows. Where `narrow`, and one vector holds the columns that are left, it is one vector wide."""
+        t = self.t
+        last: Flag = panel.column + LANES >= self.p.columns if t.narrow and narrow else False
+        with self.when(last):
+            multiply(rows, 1)
+        with self.otherwise(last):
+            multiply(rows, t.vectors)
+
+    def when(self, flag: Flag):
+        """A block that runs where the flag holds; a flag that is known now makes no branch in the kernel."""
+        return self.k.if_(flag if isinstance(flag, Expr) else const(flag, bool_))
+
+    def otherwise(self, flag: Flag):
+        """The other branch of a `when` just above."""
+        return self.k.else_() if isinstance(flag, Expr) else self.when(not flag)
+
+    def multiply(
+        self, rows: int, vectors: int, base: Expr, panel: _Panel, number: Expr, prefetch: Callable[[Expr, int], None],
+        row: Expr, c: Expr,
+    ) -> None:  # fmt: skip
+        """The register tile: `rows` rows by `vectors` vectors of columns, for the positions of one chunk.
+
+        Args:
+            base: where the tile's rows begin in `self.rows`. number: of the tile in its block. row: its first row of out.
+            c: the chunk. prefetch: (i, vectors) -> the prefetches that go before the i-th part of the loop over k.
+        The result is stored to out where `straight` holds, else left in `self.sums` as [row][column].
+        """
+        p, t, k = self.p, self.t, self.k
+        acc = [[k.var(const(0, p.compute, LANES), name="acc") for _ in range(vectors)] for _ in range(rows)]
+        lines = (
+            -(-vectors // max(1, self.high)) if panel.following is not None else 0
+        )  # of the next panel, for each position of k
+        if panel.following is not None:  # the first tiles of the block prefetch all of the next panel
+            prefetches = k.let(panel.following + minimum(number, vectors // lines - 1) * panel.depth * (LANES * lines))
+
+        load = k.load_pairs if self.rows.dtype is bfloat16 and p.bf16_pairs else k.load
+
+        def step(i: Expr) -> None:
+            for j in range(lines):
+                k.prefetch(panel.buffer, prefetches + (i * lines + j) * LANES)
+            here, there = k.let(base + i * self.by_k), k.let(panel.at + i * self.panel_step)
+            bs = [k.load(panel.buffer, there + v * LANES, LANES) for v in range(vectors)]  # bs[v] = b[k i, vector v], 16 lanes
+            for j in range(rows):
+                x = splat(load(self.rows, here + j * self.by_row))  # a[row j, k i] in all lanes
+                for v in range(vectors):
+                    acc[j][v].set(multiply_add(x, bs[v], acc[j][v].value))  # acc[j][v] += a[row j, k i] * b[k i, vector v]
+
+        with k.loop(0, panel.depth, self.part, name="part") as first:
+            prefetch(k.let(first // self.part), vectors)
+            unrolled_loop(k, first, k.let(minimum(panel.depth, first + self.part)), t.schedule.unroll, step, "k")
+        if self.straight:
+            return self.by_chunk(c, partial(self.write_straight, row, panel.column, [[x.value for x in line] for line in acc]))
+        for j in range(rows):
+            for v in range(vectors):
+                k.store(self.sums, j * t.columns + v * LANES, acc[j][v].value)
+
+    # ---- prefetches: a few in each part of a tile's loop over k, so that the tile's own loads do not queue behind them
+
+    def prefetch(
+        self, row: Expr, tile: Expr, panel: _Panel, next_rows: Callable[[Expr], Lines] | None, i: Expr, vectors: int
+    ) -> None:
+        """The prefetches of the i-th part of a tile: some of the rows of out that the tile will add to or store, what the
+        epilogue reads there, and a share of the operands that are used next."""
+        p, k = self.p, self.k
+        share = -(-self.t.rows * self.part // self.depth) if self.straight else 1
+        for j in range(share if p.n else 0):
+            number = k.let(minimum(row + minimum(i * share + j, self.t.rows - 1), self.stop - 1))
+            coordinates = self.coordinates(number)
+            for v in range(vectors):
+                where = self.place(number, coordinates, panel.column + v * LANES, LANES)
+                if not self.stream:
+                    k.prefetch(*where.place(k, self.partial))
+                where.prefetch(k)
+        if next_rows is not None:
+            line, count = next_rows(i)
+            with k.loop(0, count, name="line") as j:
+                k.prefetch(k.read(p.a), line(j))
+        if self.prefetches:
+            panels: Index = 1 if self.by_panel else cdiv(self.column_stop - self.column, self.t.columns)
+            number = 0 if self.by_panel else (panel.column - self.column) // self.t.columns
+            time = k.let(((tile - self.tile) * panels + number) * PARTS + i)
+            for x in self.prefetches:
+                x.issue(k, time)
+
+    def next_chunk(self, stop: Expr) -> list[Prefetch]:
+        """What is prefetched while the piece computes the chunk that ends at position `stop`: its part of b in the next chunk,
+        if b was not packed before, and its rows of `a` there, if they are read along m. Where each group has one chunk, the
+        next chunk is that of the next group."""
+        p, t, k = self.p, self.t, self.k
+        if self.one_chunk and not (p.g and t.direct_b):
+            return []
+        bases, start = (self.a_base, self.b_base), const(0)
+        if self.one_chunk:
+            g = unflatten(k, k.let(self.group + 1), extents(p.g))
+            bases = tuple(k.let(as_expr(p.base(x, g))) for x in "ab")
+        else:
+            start = k.let(select(stop < p.chunks.positions, stop, const(0)))
+        times = k.let((self.tile_stop - self.tile) * cdiv(self.column_stop - self.column, t.columns) * PARTS)
+        deep, found = p.chunks.longest, []
+        if self.prefetch_a:
+            high = t.rows if t.tall is None else 1
+            rows = self.first, self.stop
+            found.append(Prefetch.of(k, p.a, bases[0], p.walk("m", "a"), rows, p.walk("k", "a"), start, deep, high, times))
+        if self.prefetch_b:
+            columns = self.column, self.column_stop
+            found.append(
+                Prefetch.of(k, p.b, bases[1], p.walk("n", "b"), columns, p.walk("k", "b"), start, deep, t.columns, times)
+            )
+        return found
+
+    def next_piece(self, ks: Range) -> list[Prefetch]:
+        """With waves: what is prefetched while a piece computes its one chunk. Of `a`, the rows of the next piece; of b, one of
+        `SHARES` shares of the next chunk, which all pieces read."""
+        p, t, k = self.p, self.t, self.k
+        walk, tiles, deep = p.walk("k", "a"), as_expr(cdiv(p.rows, t.rows)), p.chunks.longest
+        times = k.let((self.tile_stop - self.tile) * cdiv(self.column_stop - self.column, t.columns) * PARTS)
+        found = []
+        if self.prefetch_a:
+            last = k.let(self.tile_stop >= tiles)
+            tile, start = k.let(select(last, const(0), self.tile_stop)), k.let(select(last, ks[1], ks[0]))
+            rows = k.let(t.row(tile)), k.let(t.row(minimum(tile + (self.tile_stop - self.tile), tiles)))
+            high = t.rows if t.tall is None else 1
+            found.append(Prefetch.of(k, p.a, self.a_base, p.walk("m", "a"), rows, walk, start, deep, high, times))
+        part = -(-deep // SHARES)
+        columns, start = (self.column, self.column_stop), k.let(ks[1] + self.number % SHARES * part)
+        walk = p.walk("k", "b")
+        return [*found, Prefetch.of(k, p.b, self.b_base, p.walk("n", "b"), columns, walk, start, part, t.columns, times)]
+
+    def next_rows(self, panel: _Panel, tile: Expr, tiles: Range) -> Callable[[Expr], Lines] | None:
+        """Prefetches for the rows of `a` that are packed next: i -> the lines of the i-th part of this tile. Each tile, on each
+        panel, prefetches a share. The next rows are those of the next block, after the last block those of the next chunk,
+        after the last chunk those of the next piece. None where rows are not dense, or where finding them takes divisions."""
+        p, t, k = self.p, self.t, self.k
+        m, kk = p.walk("m", "a"), p.walk("k", "a")
+        inner = kk if t.along_k else m
+        several = m.extents[1:] + kk.extents[1:]
+        if as_int(inner.step) != 1 or (several and not t.along_k) or None in map(as_int, several):
+            return None
+        high, each = t.block // t.rows, LINE // p.a.dtype.size
+        first, start = k.let(tile + high), panel.ks[0]
+        if not self.one_chunk:
+            within, ended = k.let(first < self.tile_stop), k.let(panel.ks[1] >= p.chunks.positions)
+            start = select(within, start, select(ended, const(0), panel.ks[1]))
+            first = k.let(select(within | ended, first, self.tile + (tile - tiles[0])))
+        panels, number = cdiv(self.column_stop - self.column, t.columns), (panel.column - self.column) // t.columns
+        if t.along_k:
+            share = k.let(as_expr(cdiv(t.rows, panels)))
+            row, start = k.let(t.row(first) + number * share), k.let(start)
+            lines = -(-p.chunks.longest // each)
+
+            def along_k(i: Expr) -> Lines:
+                at = k.let(self.a_base + kk.at(k, start + i * each))
+                return lambda j: at + m.at(k, row + j), k.let(select(i < lines, share, const(0)))
+
+            return along_k
+        number = k.let(number * high + (tile - tiles[0]))
+        at = k.let(self.a_base + t.row(first - (tile - tiles[0])) + number * each + start * kk.step)
+        positions = self.part * (1 + p.bf16_pairs)
+        count = k.let(select(number < t.block // each + 1, const(positions), const(0)))
+        return lambda i: (lambda j: at + (i * positions + j) * kk.step, count)
+
+    # ---- storing a tile
+
+    def write(self, r: Expr, left: Expr, column: Expr, c: Expr) -> None:
+        """Stores the tile that lies in `sums`: as many of its rows as are `left`, and of its columns as there are, added to the
+        sums of earlier chunks."""
+        p, t, k = self.p, self.t, self.k
+        n, first = as_int(p.columns), equal(c, 0)
+        last = equal(c, p.chunks.count - 1)
+
+        def whole() -> None:
+            self.by_chunk(c, partial(self.write_rows, r, left, column, True))
+
+        def partly() -> None:
+            self.write_rows(r, left, column, False, False if self.one_chunk else ~first, True if self.one_chunk else last)
+
+        if n is not None and n % t.columns == 0:
+            whole()
+        elif n is not None and n < t.columns:
+            partly()
+        else:
+            with k.if_(column + t.columns <= p.columns):
+                whole()
+            with k.else_():
+                partly()
+
+    def by_chunk(self, c: Expr, write: Callable[[Flag, bool], None]) -> None:
+        """Calls write(add, last) for chunk `c`, in branches where the kernel has to find out: `add`, whether earlier chunks
+        have left sums to add to; `last`, whether this is the last chunk."""
+        k, count = self.k, as_int(self.p.chunks.count)
+        if self.one_chunk:
+            return write(False, True)
+        first = equal(c, 0)
+        with k.if_(equal(c, self.p.chunks.count - 1)):
+            write(True if count else ~first, True)
+        with k.else_():
+            if count == 2:
+                return write(False, False)
+            with k.if_(first):
+                write(False, False)
+            with k.else_():
+                write(True, False)
+
+    def write_straight(self, r: Expr, column: Expr, sums: Sequence[Sequence[Expr]], add: Flag, last: bool) -> None:
+        """Stores a whole tile from registers: sums[row][v] are its vectors. `add`, `last`: see `by_chunk`."""
+        p, t, k = self.p, self.t, self.k
+        n = as_int(p.columns) or 0
+        rest = n % t.columns
+
+        def store(columns: int) -> None:
+            for first in range(0, len(sums), STORED_ROWS):
+                places, makers = [], []
+                for j in range(first, min(len(sums), first + STORED_ROWS)):
+                    number = k.let(r + j)
+                    row = self.coordinates(number)
+                    for v, value in enumerate(sums[j]):
+                        if v * LANES < columns:
+                            places.append(self.place(number, row, column + v * LANES, columns - v * LANES))
+                            makers.append(partial(self.made, places[-1], value, add, last))
+                for where, value in zip(places, k.abreast(makers)):
+                    if last:
+                        where.put(k, value, self.stream)
+                    else:
+                        where.store(k, value, self.partial)
+
+        wide = len(sums[0]) == t.vectors
+        if not rest or (t.narrow and wide):
+            store(t.columns)
+        elif n < t.columns or not wide:
+            store(rest)
+        else:
+            with k.if_(column + t.columns <= n):
+                store(t.columns)
+            with k.else_():
+                store(rest)
+
+    def made(self, where: Place, value: Expr, add: Flag, last: bool) -> Expr:
+        """What is stored for a vector of sums: with those of earlier chunks where `add`, through the epilogue where `last`."""
+        value = self.k.let(where.load(self.k, self.partial) + value) if add else value
+        return where.made(self.k, value) if last else value
+
+    def write_rows(self, r: Expr, left: Expr, column: Expr, full: bool, add: Flag, last: Flag) -> None:
+        """Stores the `left` rows of the tile in `sums`. full: whether all of its columns exist. `add`, `last`: see
+        `by_chunk`."""
+        p, k = self.p, self.k
+        with k.loop(0, left, name="row") as j:
+            number = k.let(r + j)
+            row = self.coordinates(number)
+            for v in range(self.t.vectors):
+                at = column + v * LANES
+                with self.when(True if full or v == 0 else at < p.columns):
+                    value = k.load(self.sums, j * self.t.columns + v * LANES, LANES)
+                    self.write_vector(value, number, row, at, LANES if full else p.columns - at, add, last)
+
+    def place(self, number: Expr, row: Sequence[Index], column: Expr, left: Index) -> Place:
+        """The place in out of a vector of row `number` that begins at `column`, of which `left` columns exist; a scalar where
+        the problem has no n. row: the row's coordinates."""
+        p = self.p
+        columns = [column] if p.n else []
+        whole = as_int(left) is not None and left >= LANES
+        vec, count = p.n[0] if p.n else None, None if whole else as_expr(left)
+        stored = row if self.stored is self.m else [number] * len(self.stored)
+        known_as = (*p.g, *self.m, *p.n), (*self.g, *row, *columns)
+        return p.where(self.axes, (*self.g, *stored, *columns), vec, count, known_as)
+
+    def coordinates(self, r: Expr) -> list[Index]:
+        """The coordinates of row `r` along the axes of m."""
+        if not self.places:
+            return [self.k.let(r)] * len(self.m)
+        return [self.k.load(table, r - self.first) for table in self.places]
+
+    def write_vector(
+        self, value: Expr, number: Expr, row: Sequence[Index], column: Expr, left: Index, add: Flag, last: Flag
+    ) -> None:
+        """Stores one vector of row `number`, or one scalar; arguments as of `place` and `write_rows`."""
+        k = self.k
+        if not self.p.n:
+            value = lane(value, 0)
+        where = self.place(number, row, column, left)
+        if add is not False:
+            total = k.var(value)
+            with self.when(add):
+                total.set(where.load(k, self.partial) + value)
+            value = total.value
+        with self.when(last):
+            where.finish(k, value, self.stream)
+        if last is not True:
+            with self.otherwise(last):
+                where.store(k, value, self.partial)

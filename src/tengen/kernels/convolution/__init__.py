@@ -1,0 +1,35 @@
+"""Convolutions that are more than a contraction over windows, and their gradients. Images are (N, C, H, W), of any layout.
+
+The lowering of `conv` (`ops/conv.py`) takes the first that fits:
+
+- `winograd.py`: 3x3 filters with stride 1, where the graph's node says so (`winograd.pays` decides when it is recorded): fewer
+  multiplications, other bits. `winograd_weights.py` is the filter's gradient, `winograd_transforms.py` the arithmetic of both.
+- `depthwise.py`: one filter for each channel: channels in the lanes.
+- `few_outputs.py`: few channels of results: pixels in the lanes.
+- `few_channels.py`: few channels of the image: windows are read from a strip of it in scratch memory. Also the filter's
+  gradient (`few_channels_weights.py`), and the image's with strides (`few_channels_transposed.py`).
+- else `contraction.contract` over windows of the image; `halo.py` makes a channels-last image for it, or one with zeros around.
+
+Read `depthwise.py` first: it is the smallest complete one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tengen.base.lazy import modules_of
+
+if TYPE_CHECKING:
+    from tengen.kernels.convolution import (  # noqa: F401
+        depthwise,
+        few_channels,
+        few_channels_transposed,
+        few_channels_weights,
+        few_outputs,
+        halo,
+        winograd,
+        winograd_transforms,
+        winograd_weights,
+    )
+
+__getattr__ = modules_of(__name__)

@@ -1,0 +1,179 @@
+"""Convolutions with few channels of results: pixels of a row fill the lanes, which channels would leave half empty.
+
+    for each piece = (image, some rows of results):
+        planes[c, row, pixel] = the image's rows that these results read, with zeros around
+        for tile of some vectors of results:
+            for chunk of (tap, c):
+                for tap, c:
+                    acc[vector][o] += planes[c, pixels of the vector at the tap] * w[tap, c, o]
+                sums[vector][o] = acc, or sums + acc after the first chunk
+            out[o, pixels] = sums
+
+In: an image, filters, how many pixels of zeros come before the image. Out: one launch, after one that makes the filters dense.
+The order of sums is that of every contraction (`Chunks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tengen.kernels.axes import store_at
+from tengen.kernels.contraction.chunks import RUN, Chunks
+from tengen.kernels.contraction.problem import Epilogue, multiply_add
+from tengen.kernels.lowering import Array, Lowering
+from tengen.kernels.machine import machine, registers_of
+from tengen.kernels.pointwise import copy
+from tengen.kernels.source import At
+from tengen.loops.builder import as_expr
+from tengen.loops.lang import LANES, Expr, as_int, cast, const, equal, maximum, minimum, ramp, splat
+
+PLANES_BYTES = 40 << 10  # bytes of the planes of a piece, at most
+LEAST_TAPS = 9  # of a filter: with fewer, too much is copied for what is multiplied
+MOST = 8  # vectors of pixels of a tile, at most
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """vectors: of pixels in a tile. rows: rows of results of a piece. across: vectors of a row of results. pitch: pixels of a
+    row of a plane. deep: rows of a plane."""
+
+    vectors: int
+    rows: int
+    across: int
+    pitch: int
+    deep: int
+
+
+def sizes(lo: Lowering, w: Array, out: Array, dilation: Sequence[int]) -> Sizes | None:
+    """How a convolution is computed by pixels; None where it is better computed by channels, or extents are not known.
+
+    Shapes: w (KH, KW, C, O), out (N, O, P, Q)
+    """
+    known = [as_int(d) for d in (*w.shape, *out.shape[2:])]
+    if None in known or 0 in known:
+        return None
+    kh, kw, c, o, p, q = (d or 0 for d in known)
+    _, registers, _ = machine(lo.target)
+    size = w.dtype.compute.size
+    each, across = registers_of(size, lo.target), -(-q // LANES)
+    vectors = min(MOST, (registers - 1) // each // (o + 1))
+    if vectors < 1 or kh * kw < LEAST_TAPS or c > RUN or 2 * o > LANES or 2 * o * across > q:
+        return None
+    pitch, more = q + (kw - 1) * dilation[1], (kh - 1) * dilation[0]
+    fit = [r for r in range(1, p + 1) if p % r == 0 and c * (r + more) * pitch * size <= PLANES_BYTES]
+    if not fit or (fit[-1] < p and fit[-1] < 2 * more):
+        return None
+    return Sizes(vectors, fit[-1], across, pitch, fit[-1] + more)
+
+
+def few_outputs(
+    lo: Lowering, s: Sizes, x: Array, w: Array, out: Array, before: Sequence[int], dilation: Sequence[int],
+    epilogue: Epilogue | None, name: str,
+) -> None:  # fmt: skip
+    """out[n, o, p, q] = the sum over (i, j, c) of x[n, c, p + i * dilation - before, ...] * w[i, j, c, o]; outside of the image
+    are zeros.
+
+    Args:
+        epilogue: makes what is stored from the sum, at coordinates (n, o, p, q), a vector along q; default: a cast.
+    """
+    _Kernel(lo, s, x, w, out, before, dilation, epilogue, name).launch()
+
+
+class _Kernel:
+    """Writes the kernel of one convolution."""
+
+    def __init__(
+        self, lo: Lowering, s: Sizes, x: Array, w: Array, out: Array, before: Sequence[int], dilation: Sequence[int],
+        epilogue: Epilogue | None, name: str,
+    ):  # fmt: skip
+        self.lo, self.s, self.x, self.out, self.before, self.dilation = lo, s, x, out, before, dilation
+        self.epilogue, self.dtype = epilogue, x.dtype.compute
+        self.kh, self.kw, self.c, self.o = (as_int(d) or 0 for d in w.shape)
+        self.p, self.q = (as_int(d) or 0 for d in out.shape[2:])
+        self.plane = s.deep * s.pitch
+        self.w = lo.once(w, ("pixels", w.shape, w.strides), lambda: self.dense(w, name))
+        self.chunks = Chunks((self.kh, self.kw, self.c))
+        self.k = lo.kernel(name)
+        self.planes = self.k.scratch("planes", self.dtype, self.c * self.plane + LANES)
+        self.sums = self.k.scratch("sums", self.dtype, s.vectors * self.o * LANES)
+
+    def dense(self, w: Array, name: str) -> Array:
+        """The filters as (KH, KW, C, O), dense."""
+        out = self.lo.temp(w.dtype, w.shape)
+        copy(self.lo, w, out, f"{name}_pack")
+        return out
+
+    def launch(self) -> None:
+        """Writes and launches it."""
+        k, s = self.k, self.s
+        blocks = self.p // s.rows
+        piece = k.split(self.out.shape[0] * blocks)
+        self.n, self.first = k.let(piece // blocks), k.let(piece % blocks * s.rows)
+        self.fill()
+        places = s.rows * s.across
+        tiles = -(-places // s.vectors)
+        high = -(-places // tiles)
+        tall = places - tiles * (high - 1)  # the first tiles have one vector more
+        for count, (begin, end), at in ((high, (0, tall), 0), (high - 1, (tall, tiles), tall)):
+            with k.loop(begin, end, name="tile") as tile:
+                self.tile(k.let(tile * count + at), count)
+        self.lo.launch(k)
+
+    def fill(self) -> None:
+        """Copies the rows of the image that the piece reads to `planes`, with zeros around."""
+        k, x, s = self.k, self.x, self.s
+        height, width = (as_expr(d) for d in x.shape[2:])
+        src, step = k.read(x), x.strides[3]
+        with k.loop(0, self.c * self.plane, LANES) as i:
+            k.store(self.planes, i, const(0, self.dtype, LANES))
+        top = k.let(self.first - self.before[0])  # the image's row that is the first of a plane
+        begin, end = k.let(maximum(0 - top, 0)), k.let(minimum(height - top, s.deep))
+        left = max(0, self.before[1])
+        right = k.let(minimum(width + self.before[1], s.pitch))
+        with k.loop(begin, end, name="row") as r, k.loop(0, self.c, name="channel") as c:
+            here = k.let(as_expr(x.index((self.n, c, top + r, 0))) - self.before[1] * step)
+            there = k.let(c * self.plane + r * s.pitch)
+            for i, count in k.vector_loop(left, right):
+                index = here + i if as_int(step) == 1 else ramp() * step + (here + i * step)
+                k.store(self.planes, there + i, cast(k.load(src, index, LANES, count), self.dtype), count)
+
+    def tile(self, place: Expr, count: int) -> None:
+        """`count` vectors of results from number `place` on, for all channels of results."""
+        if not count:
+            return
+        k, s = self.k, self.s
+        places = [k.let(place + j) for j in range(count)]
+        starts = [k.let(at // s.across * s.pitch + at % s.across * LANES) for at in places]
+        weights = k.read(self.w)
+        chunks = as_int(self.chunks.count) or 1
+        group = as_int(self.chunks.group) or 1
+        with k.loop(0, chunks, name="chunk") as chunk:
+            acc = [[k.var(const(0, self.dtype, LANES), name="acc") for _ in range(self.o)] for _ in places]
+            stop = k.let(minimum(chunk * group + group, self.kh * self.kw))
+            with k.loop(k.let(chunk * group), stop, name="tap") as tap:
+                at = k.let(tap // self.kw * (self.dilation[0] * s.pitch) + tap % self.kw * self.dilation[1])
+                here = [k.let(start + at) for start in starts]
+                with k.loop(0, self.c, name="c") as c:
+                    xs = [k.load(self.planes, start + c * self.plane, LANES) for start in here]
+                    w = k.let((tap * self.c + c) * self.o)
+                    for o in range(self.o):
+                        y = splat(cast(k.load(weights, w + o), self.dtype))
+                        for x, sums in zip(xs, acc):
+                            sums[o].set(multiply_add(x, y, sums[o].value))  # acc[vector][o] += plane[c, pixels] * w[tap, c, o]
+            for n, total in enumerate(total for sums in acc for total in sums):
+                if chunks == 1:
+                    k.store(self.sums, n * LANES, total.value)
+                    continue
+                with k.if_(equal(chunk, 0)):
+                    k.store(self.sums, n * LANES, total.value)
+                with k.else_():
+                    k.store(self.sums, n * LANES, k.load(self.sums, n * LANES, LANES) + total.value)
+        with k.loop(0, count, name="place") as j:
+            row, column = k.let(self.first + (place + j) // s.across), k.let((place + j) % s.across * LANES)
+            left = None if self.q % LANES == 0 else k.let(self.q - column)
+            with k.loop(0, self.o, name="o") as o:
+                value = k.load(self.sums, (j * self.o + o) * LANES, LANES)
+                at = At((self.n, o, row, column), 3, left)
+                made = cast(value, self.out.dtype) if self.epilogue is None else self.epilogue(k, value, at)
+                store_at(k, self.out, at, made)

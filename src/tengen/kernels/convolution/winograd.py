@@ -1,0 +1,488 @@
+"""Winograd convolutions: 3x3 filters, stride 1, computed tile by tile with fewer multiplications.
+
+    launch 1: filter[panel, point, c, column] = transform of w[o, c, 3, 3]          # or only packed, see `depth`
+    launch 2: for each piece = (some tiles of the image, some panels of output channels):
+        image[point, tile, c] = transform of the tile's pixels                      # m + 2 by m + 2 pixels give as many points
+        for panel of output channels:
+            for point:
+                products[point, tile, column] = the sum over c of image[point, tile, c] * filter[panel, point, c, column]
+            out[tile, column] = transform of products[:, tile, column]              # m x m results
+
+In: an image with dense channels, a filter, where the result goes. Everything between is scratch memory of a piece, which stays
+in L2. A filter that one piece alone uses is transformed by it, a block of channels and a row of points at a time
+(`multiply_here`).
+
+The transforms are fixed expressions, the sums over channels follow `chunks.Chunks`, so the bits of a result depend on the
+tile's size (F(2x2, 3x3) or F(4x4, 3x3)) alone, which is an attribute of the op. Source: Lavin and Gray, arXiv 1509.09308.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import ClassVar
+
+from tengen.base.dtype import bool_
+from tengen.kernels.axes import store_at, unflatten
+from tengen.kernels.contraction.chunks import Chunks, unrolled_loop
+from tengen.kernels.contraction.problem import multiply_add
+from tengen.kernels.convolution.winograd_transforms import TAPS, TRANSFORMS, TileTransform, Transform
+from tengen.kernels.lowering import Array, KernelBuilder, Lowering
+from tengen.kernels.machine import Machine, machine, registers_of, too_large
+from tengen.kernels.schedule import Schedule, outside
+from tengen.kernels.source import At
+from tengen.loops.builder import as_expr
+from tengen.loops.lang import (
+    LANES,
+    Buffer,
+    Expr,
+    Index,
+    as_int,
+    cast,
+    cdiv,
+    const,
+    equal,
+    maximum,
+    minimum,
+    ramp,
+    select,
+    splat,
+)
+
+Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
+
+WEIGHT, VALUE, MARGIN = 6, 8, 1.2  # see `pays`
+MOST_CHANNELS = 4096  # one tile of more would not fit a thread's stack
+SCRATCH_BYTES = 992 << 10  # bytes of a piece's transformed tiles: a kernel may have 1 MiB, and needs some rows beside them
+HEIGHT = 12  # rows of a register tile, at most: some registers stay free for what the compiler keeps in them
+MOST_TILES = 16  # tiles of a piece, by rule
+FILTER_BYTES = 12 << 10  # bytes of the filter's points that a piece transforms at a time: they stay in L1
+UNROLL = 4  # channels in the body of the loop over c, by rule
+PIECES = 6  # pieces that are enough to share among threads
+
+
+# ---- the rule ------------------------------------------------------------------------------------------------------------
+
+
+def pays(c: Index, o: Index, h: Index, w: Index) -> int:
+    """How a convolution of c to o channels with h x w results is computed in the fewest operations: 2 or 4, the results of a
+    tile along an axis, or 0 for a direct convolution.
+
+    The cost is counted in multiplications. Reading a weight costs `WEIGHT` of them, computing a transformed value `VALUE`; with
+    tiles of m there are (m + 2)^2 weights for each pair of channels, and as many values for each channel and tile. Winograd
+    must be better by a factor of `MARGIN`. Part of the numerics contract: it decides about bits, and nothing else may enter.
+    """
+
+    if c > MOST_CHANNELS or o > MOST_CHANNELS:
+        return 0
+    across = sum(cdiv(n, LANES) * LANES for n in (c, o))
+    costs = {0: TAPS * TAPS * c * o * (h * w + WEIGHT)}
+    for m, t in TRANSFORMS.items():
+        tiles = cdiv(h, m) * cdiv(w, m)
+        costs[m] = t.points**2 * (c * o * (tiles + WEIGHT) + VALUE * tiles * across)
+    best = 2 if costs[2] < costs[4] else 4
+    return best if costs[best] * MARGIN < costs[0] else 0
+
+
+# ---- sizes -----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Winograd(Schedule, kind="winograd"):
+    """rows, vectors: the register tile has `rows` image tiles by `vectors` vectors of LANES output channels. high: register
+    tiles of a piece, one below the other. panels: panels of the filter of a piece; 0: by rule. unroll: channels in a loop's
+    body."""
+
+    rows: int
+    vectors: int
+    high: int
+    panels: int = 0
+    unroll: int = 1
+
+    steps: ClassVar = {
+        "unroll": (1, 2, 4), "rows": tuple(range(1, HEIGHT + 1)), "vectors": (1, 2, 3, 4), "high": (1, 2, 3, 4, 6),
+        "panels": (0, 1, 2, 4, 8, 16),
+    }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Sizes that follow from a schedule.
+
+    Attributes:
+        schedule: what was chosen. pitch: elements from one image tile to the next in scratch memory.
+    """
+
+    schedule: Winograd
+    pitch: int
+
+    @property
+    def rows(self) -> int:
+        """Image tiles of the register tile."""
+        return self.schedule.rows
+
+    @property
+    def vectors(self) -> int:
+        """Vectors of output channels of the register tile."""
+        return self.schedule.vectors
+
+    @property
+    def tiles(self) -> int:
+        """Image tiles of a piece."""
+        return self.schedule.rows * self.schedule.high
+
+    @property
+    def columns(self) -> int:
+        """Output channels of a panel of the packed filter."""
+        return self.vectors * LANES
+
+    @property
+    def image(self) -> int:
+        """Elements from one point to the next in `image`: no multiple of a large power of two, or all points fell into one
+        cache set."""
+        return self.tiles * self.pitch + LANES
+
+    @property
+    def products(self) -> int:
+        """Elements from one point to the next in `products`."""
+        return self.tiles * self.columns + LANES
+
+
+def rule(points: int, c: int, o: int, tiles: int | None, size: int, target: Machine | None) -> Winograd:
+    """The schedule for C and O channels, so many image tiles, if that is known, and elements of `size` bytes."""
+    _, registers, _ = machine(target)
+    each = registers_of(size, target)
+    vectors = 1 if each > 1 or o <= LANES else 2
+    most = max(1, min(HEIGHT, (registers - vectors * each - 1) // (vectors * each)))
+    room = max(1, SCRATCH_BYTES // (size * points * points * (_pitch(c) + vectors * LANES)))
+    if tiles is None:
+        n = min(room, most)
+    else:
+        n = min(range(1, max(1, min(room, MOST_TILES, tiles)) + 1), key=lambda n: _cost(n, tiles, most))
+    rows = _rows(n, most)
+    return Winograd(rows, vectors, -(-n // rows), unroll=UNROLL)
+
+
+def _pitch(c: int) -> int:
+    return -(-c // LANES) * LANES + LANES
+
+
+def fits(s: Winograd, points: int, c: int, size: int, target: Machine | None) -> str:
+    """Why C channels cannot have the schedule on this target; empty if they can."""
+    why = outside(s, rows=(1, HEIGHT), vectors=(1, 4), high=(1, 64), panels=(0, 1 << 12), unroll=(1, 4))
+    if why := why or too_large(s.rows, s.vectors, size, target):
+        return why
+    tiles = s.rows * s.high
+    scratch = size * points * points * tiles * (_pitch(c) + s.vectors * LANES)
+    if tiles > 1 and scratch > SCRATCH_BYTES:
+        return f"{tiles} image tiles need {scratch} bytes of scratch memory, more than {SCRATCH_BYTES}"
+    return ""
+
+
+def _rows(tiles: int, most: int) -> int:
+    return -(-tiles // -(-tiles // most))
+
+
+def _cost(n: int, tiles: int, most: int) -> int:
+    """The cost of blocks of n tiles: the rows that are multiplied, where reading the filter for a block counts as two more."""
+    rows = _rows(n, most)
+    return -(-tiles // n) * (-(-n // rows) * rows + 2)
+
+
+# ---- the kernels -----------------------------------------------------------------------------------------------------------
+
+
+def winograd(
+    lo: Lowering, x: Array, w: Array, out: Array, outputs: int, padding: tuple[Index, Index], epilogue: Epilogue | None = None,
+    name: str = "conv",
+) -> None:  # fmt: skip
+    """out[n, o, y, x] = the sum over i, j, c of x[n, c, y + i - padding, x + j - padding] * w[o, c, i, j], with zeros around.
+
+    Shapes:   x (N, C, H, W), w (O, C, 3, 3) of any strides, out (N, O, *any); C and O are known
+    Args:
+        outputs: 2 or 4, of a tile along an axis: changes bits. padding: may be negative, which crops.
+        epilogue: makes what is stored from the value (in the dtype computed in) at coordinates of out; default: a cast.
+        name: of the kernels.
+    Numerics: the filter is transformed along y, then along x, the image along x, then along y, products along y, then along x;
+        sums over c by `Chunks((C,))`; float16 and bfloat16 in float32
+    """
+    if any(as_int(d) == 0 for d in out.shape):
+        return
+    _Winograd(lo, x, w, out, TRANSFORMS[outputs], padding, epilogue, name).launch()
+
+
+class _Winograd:
+    """Writes the kernels of one convolution."""
+
+    def __init__(self, lo, x: Array, w: Array, out: Array, t: Transform, padding, epilogue: Epilogue | None, name: str):
+        self.lo, self.t, self.padding, self.epilogue, self.name = lo, t, padding, epilogue, name
+        self.x, self.w, self.out = x, w, out
+        c, o = as_int(w.shape[1]), as_int(w.shape[0])
+        assert c is not None and o is not None
+        self.c, self.o, self.compute = c, o, out.dtype.compute
+        self.grid = (out.shape[0], *(cdiv(d, t.outputs) for d in out.shape[2:]))  # image, row and column of a tile
+        self.tiles = as_expr(self.grid[0] * self.grid[1] * self.grid[2])
+        size = self.compute.size
+        by_rule = rule(t.points, c, o, as_int(self.tiles), size, lo.target)
+        self.b = Blocks(lo.choose(self.problem_key, by_rule, lambda s: fits(s, t.points, c, size, lo.target)), _pitch(c))
+        self.chunks = Chunks((c,))
+
+    def problem_key(self) -> str:
+        """What is computed, as a text: the key under which tuning finds a schedule."""
+        arrays = "; ".join(f"{a.dtype} {list(a.shape)} by {list(a.strides)}" for a in (self.x, self.w, self.out))
+        return f"winograd F({self.t.outputs}, {TAPS}) of {arrays} padding {list(self.padding)}"
+
+    @property
+    def panels(self) -> int:
+        """Panels of the packed filter."""
+        return -(-self.o // self.b.columns)
+
+    @property
+    def depth(self) -> int:
+        """Channels of the filter that a piece transforms at a time, one row of points after the other; 0 where a launch has
+        transformed it. If all tiles belong to one piece, the filter is transformed once either way, and untransformed it has 9
+        values to store and read for each pair of channels instead of 16 or 36. Also 0 where scratch memory has no room for
+        it."""
+        tiles, b, n = as_int(self.tiles), self.b, self.t.points
+        if tiles is None or tiles > b.tiles:
+            return 0
+        most = max(LANES, FILTER_BYTES // (n * b.columns * self.compute.size))
+        depth = min(1 << most.bit_length() - 1, self.chunks.run)  # whole blocks are a chunk of c
+        sums = 2 if self.c > self.chunks.run else 1
+        values = n * n * (b.image + sums * b.products) + n * (depth * b.columns + LANES) + self.t.outputs * b.columns
+        return depth if values * self.compute.size <= SCRATCH_BYTES else 0
+
+    def launch(self) -> None:
+        """Writes both kernels and launches them."""
+        make = self.pack_filter if self.depth else self.transform_filter
+        self.filter = self.lo.once(self.w, ("winograd", self.t.points, bool(self.depth), self.b.columns, self.compute), make)
+        b, points, dt = self.b, self.t.points, self.compute
+        k = self.k = self.lo.kernel(self.name)
+        self.image = k.scratch("image", dt, points * points * b.image)
+        sums = 2 if self.depth and self.c > self.chunks.run else 1  # of the first chunk, and of the one that is being added up
+        self.products = k.scratch("products", dt, sums * points * points * b.products)
+        self.row = k.scratch("row", dt, self.t.outputs * b.columns)
+        blocks = as_expr(cdiv(self.tiles, b.tiles))
+        parts = self.parts(blocks)
+        piece = k.split(blocks * parts)
+        first = k.let(piece % blocks * b.tiles)
+        part = k.let(piece // blocks)
+        panel, stop = k.let(part * self.panels // parts), k.let((part + 1) * self.panels // parts)
+        count = k.let(minimum(self.tiles - first, b.tiles))
+        tiles = TileTransform(k, self.x, self.t, dt, self.padding)
+        with k.loop(0, count, name="tile") as i:
+            tile = unflatten(k, k.let(first + i), self.grid)
+            tiles.write(tile, (0, self.c), self.image, k.let(i * b.pitch), b.image)
+        multiply = self.multiply_here if self.depth else self.multiply
+        with k.loop(panel, stop, name="panel") as p:
+            multiply(p, count)
+            self.transform_products(count)
+            with k.loop(0, self.t.outputs, name="a") as a, k.loop(0, count, name="tile") as i:
+                self.store_row(p, a, i, unflatten(k, k.let(first + i), self.grid))
+        self.lo.launch(k)
+
+    def parts(self, blocks: Expr) -> Expr:
+        """How many parts the panels are cut into. Each part transforms the tiles anew, so there are only as many as threads
+        need; where the number of blocks is known a power of two, as numbers of threads usually are."""
+        if self.b.schedule.panels:
+            return const(-(-self.panels // self.b.schedule.panels))
+        number = as_int(blocks)
+        if number is None:
+            return minimum(cdiv(as_expr(PIECES), maximum(blocks, 1)), self.panels)
+        return const(min(1 << (-(-PIECES // max(1, number))).bit_length() - 1, self.panels))
+
+    @property
+    def pitch(self) -> int:
+        """Elements from one point's weights to the next one's, where a piece transforms the filter; see `Blocks.image`."""
+        return self.depth * self.b.columns + LANES
+
+    # ---- the filter
+
+    def pack_filter(self) -> Array:
+        """The filter as [panel, c, tap, column], zeros past the last column."""
+        b, w = self.b, self.w
+        out = self.lo.temp(self.compute, (self.panels, self.c, TAPS * TAPS, b.columns))
+        k = self.lo.kernel(f"{self.name}_filter")
+        src, dst = k.read(w), k.write(out)
+        blocks = -(-self.c // LANES)
+        piece = k.split(self.panels * blocks)
+        panel, start = k.let(piece // blocks), k.let(piece % blocks * LANES)
+        with k.loop(start, minimum(start + LANES, as_expr(self.c)), name="c") as c, k.loop(0, b.columns, LANES, "column") as v:
+            for at, value in enumerate(self.taps(k, src, panel, c, v)):
+                k.store(dst, as_expr(out.index((panel, c, at, v))), value)
+        self.lo.launch(k)
+        return out
+
+    def taps(self, k: KernelBuilder, src: Buffer, panel: Expr, c: Expr, v: Expr) -> Iterator[Expr]:
+        """The nine taps of LANES columns from `v` of a panel, row by row, zeros past the last column."""
+        w, column = self.w, k.let(panel * self.b.columns + v)
+        count = None if self.o % self.b.columns == 0 else k.let(maximum(self.o - column, 0))
+        base = k.let(as_expr(w.offset + column * w.strides[0] + c * w.strides[1]))
+        for i, j in product(range(TAPS), repeat=2):
+            at = k.let(as_expr(base + i * w.strides[2] + j * w.strides[3]))
+            index = at if as_int(w.strides[0]) == 1 else ramp() * w.strides[0] + at
+            yield cast(k.load(src, index, LANES, count), self.compute)
+
+    def transform_filter(self) -> Array:
+        """The transformed filter, as [panel, point, c, column], zeros past the last column."""
+        t, b, n = self.t, self.b, self.t.points
+        depth = self.c + 1  # one more than there are channels, so that points lie in different cache sets
+        out = self.lo.temp(self.compute, (self.panels, n * n, depth, b.columns))
+        k = self.lo.kernel(f"{self.name}_filter")
+        half = k.scratch("half", self.compute, TAPS * n * LANES)
+        src, dst = k.read(self.w), k.write(out)
+        blocks = -(-self.c // LANES)
+        piece = k.split(self.panels * blocks)
+        panel, start = k.let(piece // blocks), k.let(piece % blocks * LANES)
+        with k.loop(start, minimum(start + LANES, as_expr(self.c)), name="c") as c, k.loop(0, b.columns, LANES, "column") as v:
+            taps = list(self.taps(k, src, panel, c, v))
+            for j in range(TAPS):
+                for a, value in enumerate(t.weight(taps[j::TAPS])):
+                    k.store(half, (j + a * TAPS) * LANES, value)
+            with k.loop(0, n, name="a") as a:
+                taps = [k.load(half, (a * TAPS + j) * LANES, LANES) for j in range(TAPS)]
+                for e, value in enumerate(t.weight(taps)):
+                    k.store(dst, as_expr(out.index((panel, a * n + e, c, v))), value)
+        self.lo.launch(k)
+        return out
+
+    # ---- products
+
+    def multiply(self, panel: Expr, count: Expr) -> None:
+        """products[point, tile, column] = the sum over c of image[point, tile, c] * filter[panel, point, c, column]."""
+        k, b, n, run = self.k, self.b, self.t.points, self.chunks.run
+        weights = k.read(self.filter)
+        each = -(-b.vectors * b.rows // b.tiles)  # cache lines of the next point's weights that a tile prefetches for each c
+        with k.loop(0, n * n, name="point") as z, k.loop(0, count, b.rows, name="r") as r:
+            image, to = k.let(z * b.image + r * b.pitch), k.let(z * b.products + r * b.columns)
+            here = k.let(as_expr(self.filter.index((panel, z, 0, 0))))
+            share = minimum(r // b.rows * each, b.vectors - each)
+            ahead = k.let(here + (self.c + 1) * b.columns + (share * self.c) * LANES)
+
+            def prefetch(c: Expr) -> None:
+                for line in range(each):
+                    k.prefetch(weights, ahead + (c * each + line) * LANES)
+
+            self.store_tile(self.register_tile(weights, here, image, (0, min(run, self.c)), prefetch), to)
+            if run < self.c:
+                with k.loop(run, self.c, run, name="chunk") as start:
+                    stop = k.let(minimum(start + run, self.c))
+                    self.store_tile(self.register_tile(weights, here, image, (start, stop), prefetch), to, add=True)
+
+    def multiply_here(self, panel: Expr, count: Expr) -> None:
+        """The same by a filter that the piece transforms itself, for a block of channels and a row of points at a time, which
+        stay in L1. A chunk's sums are stored between blocks and taken up again, so they have the bits of sums without a
+        break."""
+        k, b, n, run = self.k, self.b, self.t.points, self.chunks.run
+        raw, weights = k.read(self.filter), k.scratch("weights", self.compute, n * self.pitch)
+        size, lines = n * n * b.products, TAPS * TAPS * b.vectors  # cache lines of the next block, for each channel of this one
+        pair = 2 if n * n * b.schedule.high > lines and self.c % 2 == 0 else 1  # channels for each prefetch of a tile
+        with k.loop(0, self.c, self.depth, name="block") as start:
+            stop = k.let(minimum(start + self.depth, self.c))
+            goes_on, later = k.let(start % run > 0), k.let(start >= run)
+            last = k.let(equal(stop % run, 0) | equal(stop, self.c))
+            following = k.let(as_expr(self.filter.index((panel, stop, 0, 0))))
+            with k.loop(0, n, name="a") as a:
+                self.transform_row(raw, panel, a, (start, stop), weights)
+                with k.loop(0, n, name="e") as e, k.loop(0, count, b.rows, name="r") as r:
+                    z = k.let(a * n + e)
+                    image, to = k.let(z * b.image + r * b.pitch + start), k.let(z * b.products + r * b.columns)
+                    sums = to if self.c <= run else k.let(to + select(later, const(size), const(0)))
+                    line = minimum(z * b.schedule.high + r // b.rows, lines * pair - 1)
+                    ahead, here = k.let(following + line * (self.depth // pair * LANES)), k.let(e * self.pitch)
+                    prefetch = lambda c, ahead=ahead: k.prefetch(raw, ahead + c * LANES)
+                    acc = self.register_tile(weights, here, image, (0, k.let(stop - start)), prefetch, (goes_on, sums), pair)
+                    closes = const(False, bool_) if self.c <= run else k.let(later & last)
+                    with k.if_(closes):
+                        self.store_tile(acc, to, add=True)
+                    with k.else_():
+                        self.store_tile(acc, sums)
+
+    def transform_row(self, raw: Buffer, panel: Expr, row: Expr, cs: tuple[Expr, Expr], dst: Buffer) -> None:
+        """Row `row` of the transformed filter's points for the channels `cs`, as [point, c, column] in `dst`. Rows 0 and the
+        last depend on one row of taps only; the values of the other loads are then unused."""
+        k, b, t = self.k, self.b, self.t
+        for a in range(t.points):
+            with k.if_(k.let(equal(row, a))), k.loop(*cs, name="c") as c, k.loop(0, b.columns, LANES, name="column") as v:
+                at = k.let(as_expr(self.filter.index((panel, c, 0, v))))
+                taps = [k.load(raw, at + i * b.columns, LANES) for i in range(TAPS * TAPS)]
+                down = [t.weight(taps[j::TAPS])[a] for j in range(TAPS)]
+                to = k.let((c - cs[0]) * b.columns + v)
+                for e, value in enumerate(t.weight(down)):
+                    k.store(dst, to + e * self.pitch, value)
+
+    def register_tile(
+        self, weights: Buffer, at: Expr, image: Expr, cs: tuple[Index, Index], prefetch: Callable[[Expr], None],
+        sums: tuple[Expr, Expr] | None = None, each: int = 1,
+    ) -> list[list[Expr]]:  # fmt: skip
+        """One point of `rows` image tiles, from `image` on, times a panel of the filter, from `at` on: sums over the channels
+        `cs`.
+
+        Args:
+            prefetch: called once for each `each` channels, whose number is a multiple of it. sums: (whether, where): the sums
+                begin with what lies there in `products`, if the condition holds; default: with zeros.
+        """
+        k, b, dt = self.k, self.b, self.compute
+        acc = [[k.var(const(0, dt, LANES), name="acc") for _ in range(b.vectors)] for _ in range(b.rows)]
+        if sums is not None:
+            with k.if_(sums[0]):
+                for r in range(b.rows):
+                    for v in range(b.vectors):
+                        acc[r][v].set(k.load(self.products, sums[1] + (r * b.columns + v * LANES), LANES))
+
+        def step(c: Expr) -> None:
+            here = k.let(at + c * b.columns)
+            if each == 1:
+                prefetch(c)
+            ws = [k.load(weights, here + v * LANES, LANES) for v in range(b.vectors)]  # ws[v] = filter[point, c, vector v]
+            for r in range(b.rows):
+                pixel = splat(k.load(self.image, image + r * b.pitch + c))  # image[point, tile r, c] in all lanes
+                for v in range(b.vectors):
+                    acc[r][v].set(multiply_add(pixel, ws[v], acc[r][v].value))  # acc[tile r][v] += pixel * ws[v]
+
+        if each == 1:
+            unrolled_loop(k, *cs, b.schedule.unroll, step, "c")
+        else:
+            with k.loop(*cs, each, name="c") as c:
+                prefetch(k.let(c // each))
+                for i in range(each):
+                    step(k.let(c + i))
+        return [[x.value for x in row] for row in acc]
+
+    def store_tile(self, acc: list[list[Expr]], to: Expr, add: bool = False) -> None:
+        """Stores a register tile to `products` from `to` on, or adds it to what is there."""
+        k, b = self.k, self.b
+        for r in range(b.rows):
+            for v in range(b.vectors):
+                at, value = to + (r * b.columns + v * LANES), acc[r][v]
+                k.store(self.products, at, k.load(self.products, at, LANES) + value if add else value)
+
+    # ---- the result
+
+    def transform_products(self, count: Expr) -> None:
+        """Transforms the products back along y, in place: point (a, e) becomes (row a of the tile's results, point e along
+        x)."""
+        k, b, t, n = self.k, self.b, self.t, self.t.points
+        with k.loop(0, n, name="e") as e, k.loop(0, k.let(count * b.columns), LANES, name="at") as i:
+            at = k.let(e * b.products + i)
+            products = [k.load(self.products, at + a * (n * b.products), LANES) for a in range(n)]
+            for a, value in enumerate(t.result(products)):
+                k.store(self.products, at + a * (n * b.products), value)
+
+    def store_row(self, panel: Expr, a: Expr, i: Expr, tile: Sequence[Index]) -> None:
+        """Transforms row `a` of tile number `i` back along x, and stores its results, which exist inside of the image only."""
+        k, b, t, n, m, out = self.k, self.b, self.t, self.t.points, self.t.outputs, self.out
+        y, x = k.let(tile[1] * m + a), k.let(as_expr(tile[2] * m))
+        channels = k.let(minimum(self.o - panel * b.columns, b.columns))
+        with k.if_(y < out.shape[2]):
+            with k.loop(0, channels, LANES, name="v") as v:
+                at = k.let(a * (n * b.products) + i * b.columns + v)
+                for j, value in enumerate(t.result([k.load(self.products, at + e * b.products, LANES) for e in range(n)])):
+                    k.store(self.row, v + j * b.columns, value)
+            with k.loop(0, minimum(as_expr(out.shape[3] - x), m), name="j") as j, k.loop(0, channels, LANES, name="v") as v:
+                channel = k.let(panel * b.columns + v)
+                count = None if self.o % LANES == 0 else k.let(self.o - channel)
+                value, place = k.load(self.row, v + j * b.columns, LANES), At((tile[0], channel, y, k.let(x + j)), 1, count)
+                value = cast(value, out.dtype) if self.epilogue is None else self.epilogue(k, value, place)
+                store_at(k, out, place, value)

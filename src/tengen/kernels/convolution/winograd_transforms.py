@@ -1,0 +1,189 @@
+"""Winograd's transforms: of one axis as expressions, and of a tile of an image.
+
+In: pixels, taps or products of an axis; an array with dense channels. Out: the same in the transformed domain, where a product
+for each point is what a convolution, or its filter's gradient, needs. Source: Lavin and Gray, arXiv 1509.09308.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tengen.base.dtype import DType
+from tengen.kernels.lowering import Array, KernelBuilder
+from tengen.loops.builder import as_expr
+from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, const, fma, maximum, minimum, select, splat
+
+TAPS = 3  # of the filter along an axis
+P, Q = 5 / 8, 3 / 2  # F(4, 3) interpolates at 0, +-P, +-Q and infinity: of the dyadic choices about the most accurate one
+WIDTH = 4 * LANES  # channels of a tile that are read together
+Axis = Callable[[Sequence[Expr]], list[Expr]]
+
+
+@dataclass(frozen=True)
+class Transform:
+    """F(m, 3): m outputs of a filter of 3 taps from m + 2 products.
+
+    Attributes:
+        outputs: m. image, weight, result: m + 2 pixels, 3 taps and m + 2 products transformed along one axis.
+        gradient, weight_gradient: the transposes of `result` and `weight`: from m gradients to points, from points to 3 taps.
+    """
+
+    outputs: int
+    image: Axis
+    weight: Axis
+    result: Axis
+    gradient: Axis
+    weight_gradient: Axis
+
+    @property
+    def points(self) -> int:
+        """Points of an axis: pixels that a tile reads, products that it makes."""
+        return self.outputs + TAPS - 1
+
+
+def _image2(d: Sequence[Expr]) -> list[Expr]:
+    return [d[0] - d[2], d[2] + d[1], d[2] - d[1], d[3] - d[1]]
+
+
+def _weight2(g: Sequence[Expr]) -> list[Expr]:
+    even, odd = (g[0] + g[2]) * 0.5, g[1] * 0.5
+    return [g[0], even + odd, even - odd, g[2]]
+
+
+def _result2(m: Sequence[Expr]) -> list[Expr]:
+    return [m[0] + m[1] + m[2], m[1] - m[2] + m[3]]
+
+
+def _gradient2(y: Sequence[Expr]) -> list[Expr]:
+    return [y[0], y[0] + y[1], y[0] - y[1], y[1]]
+
+
+def _weight_gradient2(m: Sequence[Expr]) -> list[Expr]:
+    even, odd = (m[1] + m[2]) * 0.5, (m[1] - m[2]) * 0.5
+    return [m[0] + even, odd, even + m[3]]
+
+
+def _image4(d: Sequence[Expr]) -> list[Expr]:
+    pp, qq = P * P, Q * Q
+    even_p, odd_p = fma(d[2], -qq, d[4]), fma(d[1], -qq, d[3])
+    even_q, odd_q = fma(d[2], -pp, d[4]), fma(d[1], -pp, d[3])
+    zero = fma(fma(d[0], -pp, d[2]), -qq, even_q)
+    infinity = fma(odd_q, -qq, fma(d[3], -pp, d[5]))
+    return [zero, fma(odd_p, P, even_p), fma(odd_p, -P, even_p), fma(odd_q, Q, even_q), fma(odd_q, -Q, even_q), infinity]
+
+
+def _weight4(g: Sequence[Expr]) -> list[Expr]:
+    pp, qq = P * P, Q * Q
+    out = [g[0] * (1 / (pp * qq))]
+    for x, scale in ((P, 1 / (2 * pp * (pp - qq))), (Q, 1 / (2 * qq * (qq - pp)))):
+        even, odd = fma(g[2], x * x * scale, g[0] * scale), g[1] * (x * scale)
+        out += [even + odd, even - odd]
+    return [*out, g[2]]
+
+
+def _result4(m: Sequence[Expr]) -> list[Expr]:
+    even_p, odd_p, even_q, odd_q = m[1] + m[2], m[1] - m[2], m[3] + m[4], m[3] - m[4]
+    return [m[0] + even_p + even_q, fma(odd_q, Q, odd_p * P), fma(even_q, Q * Q, even_p * (P * P)),
+            fma(odd_q, Q * Q * Q, fma(odd_p, P * P * P, m[5]))]  # fmt: skip
+
+
+def _gradient4(y: Sequence[Expr]) -> list[Expr]:
+    out = [y[0]]
+    for x in (P, Q):
+        even, odd = fma(y[2], x * x, y[0]), fma(y[3], x * x * x, y[1] * x)
+        out += [even + odd, even - odd]
+    return [*out, y[3]]
+
+
+def _weight_gradient4(m: Sequence[Expr]) -> list[Expr]:
+    pp, qq = P * P, Q * Q
+    p, q = 1 / (2 * pp * (pp - qq)), 1 / (2 * qq * (qq - pp))
+    even_p, odd_p, even_q, odd_q = m[1] + m[2], m[1] - m[2], m[3] + m[4], m[3] - m[4]
+    return [fma(m[0], 1 / (pp * qq), fma(even_p, p, even_q * q)), fma(odd_p, P * p, odd_q * (Q * q)),
+            fma(even_p, pp * p, fma(even_q, qq * q, m[5]))]  # fmt: skip
+
+
+TRANSFORMS = {
+    2: Transform(2, _image2, _weight2, _result2, _gradient2, _weight_gradient2),
+    4: Transform(4, _image4, _weight4, _result4, _gradient4, _weight_gradient4),
+}
+
+
+@dataclass
+class TileTransform:
+    """Writes the transforms of tiles of an image, one by one, into scratch memory of a kernel.
+
+    Attributes:
+        k: the kernel. x: the image (N, C, H, W), channels dense. t: the transform. compute: the dtype it is done in.
+        padding: zeros before the image's first pixel; there are as many as are needed after it. gradient: whether x holds
+        gradients of outputs, whose tiles are m x m and do not overlap.
+    """
+
+    k: KernelBuilder
+    x: Array
+    t: Transform
+    compute: DType
+    padding: Sequence[Index] = (0, 0)
+    gradient: bool = False
+    half: Buffer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.half = self.k.scratch("half", self.compute, self.side * self.t.points * WIDTH)
+
+    @property
+    def side(self) -> int:
+        """Pixels of a tile along an axis."""
+        return self.t.outputs if self.gradient else self.t.points
+
+    def write(self, tile: Sequence[Index], cs: tuple[Index, Index], dst: Buffer, at: Expr, between: int) -> None:
+        """The transform of one tile (image, row and column of it): point (a, e) of channel c goes to
+        dst[at + (a points + e) between + c - cs[0]], for the channels cs[0]..cs[1] and on to a whole vector, zeros past the
+        last."""
+        k, x, n = self.k, self.x, self.side
+        image, y, z = tile[0], *(k.let(as_expr(g * self.t.outputs - p)) for g, p in zip(tile[1:], self.padding))
+        base = k.let(as_expr(x.offset + image * x.strides[0]))
+        inside = (y >= 0) & (y + n <= x.shape[2]) & (z >= 0) & (z + n <= x.shape[3])
+        with k.if_(k.let(inside)):
+            here = k.let(as_expr(base + y * x.strides[2] + z * x.strides[3]))
+            self._channels(lambda a, j: (here + a * x.strides[2] + j * x.strides[3], None), cs, dst, at, between)
+        with k.else_():
+            columns = [k.let(minimum(maximum(z + j, 0), x.shape[3] - 1) * x.strides[3] + base) for j in range(n)]
+            there = [k.let((z + j >= 0) & (z + j < x.shape[3])) for j in range(n)]
+
+            def pixel(a: Expr, j: int):
+                row = minimum(maximum(y + a, 0), x.shape[2] - 1) * x.strides[2]
+                return row + columns[j], there[j] & (y + a >= 0) & (y + a < x.shape[2])
+
+            self._channels(pixel, cs, dst, at, between)
+
+    def _channels(
+        self,
+        pixel: Callable[[Expr, int], tuple[Index, Expr | None]],
+        cs: tuple[Index, Index],
+        dst: Buffer,
+        at: Expr,
+        between: int,
+    ) -> None:
+        """The channels of a tile. `pixel` (row, column): where the pixel lies, and whether it is one or a zero around them."""
+        k, x, n, to = self.k, self.x, self.t.points, self.half
+        axis = self.t.gradient if self.gradient else self.t.image
+        src, whole = k.read(x), (as_int(x.shape[1]) or 1) % LANES == 0
+        with k.loop(*cs, WIDTH, name="c") as start:
+            stop = k.let(minimum(start + WIDTH, cs[1]))
+            with k.loop(0, self.side, name="a") as a, k.loop(start, stop, LANES, name="c") as c:
+                count = None if whole else k.let(x.shape[1] - c)
+                d = []
+                for j in range(self.side):
+                    place, there = pixel(a, j)
+                    v = cast(k.load(src, k.let(as_expr(place + c)), LANES, count), self.compute)
+                    d.append(v if there is None else k.let(select(splat(k.let(there)), v, splat(const(0, self.compute)))))
+                first = k.let(a * WIDTH + (c - start))
+                for e, v in enumerate(axis(d)):
+                    k.store(to, first + e * (self.side * WIDTH), v)
+            with k.loop(0, n, name="e") as e, k.loop(start, stop, LANES, name="c") as c:
+                first = k.let(e * (self.side * WIDTH) + (c - start))
+                d = [k.load(to, first + a * WIDTH, LANES) for a in range(self.side)]
+                place = k.let(e * between + at + (c - cs[0]))
+                for a, v in enumerate(axis(d)):
+                    k.store(dst, place + a * (n * between), v)

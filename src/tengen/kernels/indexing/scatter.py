@@ -1,0 +1,176 @@
+"""Writing at computed positions: the gradients of gathering, advanced indexing and embedding.
+
+    out = base
+    for each piece = some rows:                            # coordinates of the axes that are not indexed
+        for i in logical order:
+            out[row, index[i]] = op(out[row, index[i]], updates[row, i])
+
+Updates of one target element are applied in logical order, whatever the number of threads: a piece owns some rows (everything
+at some coordinates of the axes that are not indexed) and walks the indices in order. Nothing is atomic. Indices are brought
+into range (see `gather.check_index`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tengen.base.dtype import int64
+from tengen.kernels.axes import memory_order, store_at, unflatten
+from tengen.kernels.indexing.gather import in_range, place
+from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
+from tengen.kernels.pointwise import GRAIN, pointwise
+from tengen.kernels.reduction.folding import operation
+from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source, broadcast
+from tengen.loops.builder import as_expr
+from tengen.loops.lang import Expr, Index, as_int, cast, cdiv, const, maximum, minimum, splat
+
+BLOCK = 64  # elements side by side that a piece owns
+
+Mode = str  # "set" (the last update stays), "add", "mul", "max", "min"
+
+
+def scatter(
+    lo: Lowering,
+    base: Source | None,
+    index: Source,
+    updates: Source,
+    out: Array,
+    axis: int,
+    mode: Mode = "add",
+    name: str = "scatter",
+) -> None:
+    """out = base; then out[..., index[..., i, ...], ...] is updated by updates[..., i, ...] for i in order along `axis`.
+
+    Args:
+        base: of out's shape, None for zeros. index: integers, negative ones count from the end; its extents off `axis` are at
+            most out's. updates: broadcasts to index's shape. mode: see `Mode`; "add" into 16-bit floats adds in float32.
+    """
+    updates = broadcast(updates, index.shape)
+    rest = [a for a in memory_order(out) if a != axis]
+    shape = [index.shape[a] for a in rest]
+
+    def at(row: Sequence[Index], i: Expr, vec: int | None, count: Expr | None) -> At:
+        coords: list[Index] = [i] * out.ndim
+        for a, c in zip(rest, row):
+            coords[a] = c
+        return place(coords, None if vec is None else rest[vec], count)
+
+    def step(k: KernelBuilder, target: Array, row: Sequence[Index], i: Expr, vec: int | None, count: Expr | None) -> None:
+        here = at(row, i, vec, count)
+        to = k.let(in_range(cast(index.at(k, here), int64), out.shape[axis]))
+        _update(k, target, at(row, to, vec, count), updates.at(k, here), mode)
+
+    _rows(lo, base, out, shape, rest, as_expr(index.shape[axis]), step, mode, name)
+
+
+def index_put(
+    lo: Lowering,
+    base: Source | None,
+    indices: dict[int, Source],
+    position: int,
+    updates: Source,
+    out: Array,
+    mode: Mode = "add",
+    name: str = "index_put",
+) -> None:
+    """out = base; then out is updated where `Gather(out, indices, position)` would read, by `updates`, which has its shape
+    (or broadcasts to it), the indices in logical order. Arguments as in `scatter`."""
+    b = list(next(iter(indices.values())).shape)
+    rest = [a for a in range(out.ndim) if a not in indices]
+    n, p = len(b), position
+    updates = broadcast(updates, [*(out.shape[a] for a in rest[:p]), *b, *(out.shape[a] for a in rest[p:])])
+    ordered = [a for a in memory_order(out) if a not in indices]
+
+    def step(k: KernelBuilder, target: Array, row: Sequence[Index], i: Expr, vec: int | None, count: Expr | None) -> None:
+        chosen = unflatten(k, i, b)
+        index_at = place(chosen, None, None)
+        coords: list[Index] = [0] * out.ndim
+        for a, s in indices.items():
+            coords[a] = k.let(in_range(cast(s.at(k, index_at), int64), out.shape[a]))
+        for a, c in zip(ordered, row):
+            coords[a] = c
+        kept = [coords[a] for a in rest]
+        axis = None if vec is None else ordered[vec]
+        from_axis = None if axis is None else rest.index(axis) + (0 if rest.index(axis) < p else n)
+        value = updates.at(k, place([*kept[:p], *chosen, *kept[p:]], from_axis, count))
+        _update(k, target, place(coords, axis, count), value, mode)
+
+    _rows(lo, base, out, [out.shape[a] for a in ordered], ordered, as_expr(product(b)), step, mode, name)
+
+
+def _update(k: KernelBuilder, target: Array, at: At, value: Expr, mode: Mode) -> None:
+    value = cast(splat(value) if at.lanes > 1 else value, target.dtype)
+    if mode != "set":
+        k.write(target)  # it is read, too
+        value = operation(mode)(at.load(k, target), value)
+    store_vector(k, target, at, value)
+
+
+def store_vector(k: KernelBuilder, a: Array, at: At, value: Expr) -> None:
+    """Stores where a coordinate may be a vector."""
+    index = a.index(at.coords)
+    if isinstance(index, Expr) and index.lanes > 1 and at.vec is not None:
+        coords = [at.coord(i) for i in range(len(at.coords))]
+        at = At(tuple(coords), None, at.count)
+        index = a.index(coords)
+    if isinstance(index, Expr) and index.lanes > 1:
+        return k.store(k.write(a), index, splat(value), at.count)
+    store_at(k, a, at, value)
+
+
+def _rows(
+    lo: Lowering,
+    base: Source | None,
+    out: Array,
+    shape: Sequence[Index],
+    axes: Sequence[int],
+    n: Expr,
+    step: Callable,
+    mode: Mode,
+    name: str,
+) -> None:
+    """Fills the target, then walks n updates for every row of `shape`, whose axes are `axes` of out; vectors across rows where
+    out has unit stride along the last of them."""
+    target = out
+    if mode != "set" and out.dtype.compute is not out.dtype:
+        order = memory_order(out)
+        target = lo.temp(out.dtype.compute, out.shape, order)
+    _fill(lo, base, target, name)
+    if all(as_int(d) != 0 for d in [*out.shape, n]):
+        _walk(lo, target, shape, axes, n, step, name)
+    if target is not out:
+        pointwise(lo, [_as(Leaf(target), out)], [out], f"{name}_round")
+
+
+def _as(s: Source, out: Array) -> Source:
+    return s if s.dtype is out.dtype else Elementwise(lambda v: cast(v, out.dtype), [s], s.shape, out.dtype)
+
+
+def _fill(lo: Lowering, base: Source | None, target: Array, name: str) -> None:
+    if isinstance(base, Leaf) and base.array == target:
+        return  # in place
+    start = broadcast(base if base is not None else Literal(0, target.dtype), target.shape)
+    pointwise(lo, [_as(start, target)], [target], f"{name}_base")
+
+
+def _walk(lo: Lowering, target: Array, shape: Sequence[Index], axes: Sequence[int], n: Expr, step: Callable, name: str) -> None:
+    k = lo.kernel(name)
+    across = bool(axes) and as_int(target.strides[axes[-1]]) == 1 and as_int(shape[-1]) != 1
+    if not across:
+        rows = as_expr(product(shape))
+        per = maximum(const(1), GRAIN // maximum(const(1), n))
+        piece = k.split(cdiv(rows, per))
+        with k.loop(piece * per, minimum(piece * per + per, rows), name="row") as r:
+            row = unflatten(k, r, shape)
+            with k.loop(0, n) as i:
+                step(k, target, row, i, None, None)
+        return lo.launch(k)
+    columns = as_expr(shape[-1])
+    blocks = as_expr(cdiv(columns, BLOCK))
+    unit = k.split(as_expr(product(shape[:-1])) * blocks)
+    row = unflatten(k, k.let(unit // blocks), shape[:-1])
+    start = k.let(unit % blocks * BLOCK)
+    with k.loop(0, n) as i:
+        for j, count in k.vector_loop(start, minimum(columns, start + BLOCK), "j"):
+            step(k, target, (*row, j), i, len(axes) - 1, count)
+    lo.launch(k)

@@ -1,0 +1,44 @@
+"""The few numbers of a processor that decide about tiles: registers, caches, threads. None of them changes a bit of a
+result."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tengen.loops.lang import LANES
+
+SAME_SETS = 4096  # bytes: cache lines at a multiple of this distance fall into the same set of L1
+THREADS = (2, 4, 8)  # numbers of threads among which pieces should be shared evenly
+
+
+class Machine(Protocol):
+    """What strategies ask of a target."""
+
+    vector_bytes: int
+    vector_registers: int
+    l2_bytes: int
+    l2_all: int
+
+
+def machine(target: Machine | None) -> tuple[int, int, int]:
+    """(bytes of a vector register, how many registers, bytes of L2 that sizes count on); a small machine's if there is no
+    target."""
+    return (16, 32, 512 << 10) if target is None else (target.vector_bytes, target.vector_registers, target.l2_bytes)
+
+
+def near_bytes(target: Machine | None) -> int:
+    """All bytes of L2; `machine` gives the part that the sizes of tiles count on."""
+    return 512 << 10 if target is None else target.l2_all
+
+
+def registers_of(size: int, target: Machine | None) -> int:
+    """How many registers a vector of LANES numbers of `size` bytes takes."""
+    return max(1, LANES * size // machine(target)[0])
+
+
+def too_large(rows: int, vectors: int, size: int, target: Machine | None) -> str:
+    """Why the sums of a tile of so many rows and vectors are more than registers hold; empty if they are not."""
+    width, registers, _ = machine(target)
+    if rows * vectors * registers_of(size, target) < registers:
+        return ""
+    return f"a tile of {rows} rows by {vectors} vectors needs more than the {registers} registers of {width} bytes"

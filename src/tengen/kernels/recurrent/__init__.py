@@ -1,0 +1,17 @@
+"""Recurrent cells. `lstm.py`: an LSTM over a sequence, a loop of the program with one or two kernels for each step.
+
+`gate_product.py` is the product of a step with the cell's arithmetic in one kernel: the sums of all gates of a unit meet in
+registers. It is taken where the batch is larger than a few rows and the registers hold all gates; else a step is a
+contraction and a pointwise kernel.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tengen.base.lazy import modules_of
+
+if TYPE_CHECKING:
+    from tengen.kernels.recurrent import gate_product, lstm  # noqa: F401
+
+__getattr__ = modules_of(__name__)

@@ -1,0 +1,264 @@
+"""The gate product: a product whose columns are the gates of a recurrent cell, with the cell's arithmetic in the same kernel.
+
+    for each piece = (panel: a few vectors of units of every gate, block of rows):
+        for group of at most TILES tiles of rows:
+            for chunk of k:
+                for as many positions of k as stay in L1:
+                    for tile of rows:
+                        acc[row][gate, v] += a[row, k] * b[k, gate, vector v of units]
+                totals = sums, or totals + sums after the first chunk
+            for row, vector of units:
+                finish(totals of gate 0, totals of gate 1, ...)          # stores what the cell makes of them
+
+The sums of all gates of a unit meet in one piece, so they never go to memory outside of its scratch buffers. What `finish`
+reads and writes is prefetched while tiles are multiplied. Where L2 holds all panels, consecutive pieces are panels of one block
+of rows, else blocks of one panel. The order of the sums is that of every contraction (`chunks.Chunks`), and so are the bits.
+
+In: a matrix, and one whose columns are several parts (the gates) of equally many units. Out: launches that pack and compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tengen.base.dtype import bool_
+from tengen.kernels.contraction.chunks import RUN, Chunks
+from tengen.kernels.contraction.problem import multiply_add
+from tengen.kernels.contraction.tile import PIECES
+from tengen.kernels.lowering import Array, KernelBuilder, Lowering
+from tengen.kernels.machine import Machine, machine, near_bytes, registers_of
+from tengen.kernels.source import At
+from tengen.loops.builder import as_expr
+from tengen.loops.lang import LANES, Buffer, Expr, as_int, cast, cdiv, const, equal, maximum, minimum, ramp, select, splat
+
+Finish = Callable[[KernelBuilder, Sequence[Expr], At], None]  # stores what is made of the sums of each part at (row, units)
+
+LEAST_ROWS = 4  # rows of a tile, at least: with fewer, too much is loaded for what is multiplied
+TILES = 8  # tiles of a group: they are multiplied with the part of a panel in L1 before the next part is read
+NEAR = 32 << 10  # bytes of a panel, at most, that are multiplied at a time: they stay in L1, beside rows
+SHARES = 8  # shares, at most, of the prefetches for a row: many lines at once would delay a tile's own loads
+BLOCK_ROWS, MOST_BLOCKS = 16, 8  # rows of a block, at least, and blocks, at most, where L2 holds all panels
+
+
+def tile_of(parts: int, b: Array, target: Machine | None) -> tuple[int, int]:
+    """(rows of a tile, vectors of units of each part): what registers hold sums of. No rows where a plain contraction is
+    better: the tile would have too few rows, or the units of a part do not fill a vector."""
+    _, registers, _ = machine(target)
+    depth, columns = (as_int(d) for d in b.shape)
+    if depth is None or columns is None or columns < parts * LANES:
+        return 0, 0
+    for wide in (2, 1) if parts == 1 and columns > LANES else (1,):
+        each = parts * wide * registers_of(b.dtype.compute.size, target)
+        rows = (registers - each - 1) // each
+        if rows >= LEAST_ROWS:
+            return rows, wide
+    return 0, 0
+
+
+def gate_product(
+    lo: Lowering,
+    a: Array,
+    b: Array,
+    parts: int,
+    finish: Finish,
+    name: str,
+    touched: Sequence[Array] = (),
+    when: Expr | None = None,
+) -> None:
+    """Calls finish(sums of part 0, sums of part 1, ...) for every row and vector of units, where the sums are those of a @ b.
+
+    Shapes: a (N, K), b (K, parts * H); N may be open
+    Args:
+        finish: called with the sums, in the dtype that is computed in, and their place (row, unit), a vector along units. Where
+            it stores, no other piece may read.
+        touched: arrays (N, H) that it reads or writes at its place: they are prefetched.
+        when: a condition; where it is false, `a` is not read, and all sums are 0 (default: true).
+    """
+    _Kernel(lo, a, b, parts, finish, name, touched, when).launch()
+
+
+class _Kernel:
+    """Writes the kernel of one product.
+
+    Attributes:
+        high, heights: rows of a tile, and the heights that tiles may have when the number of rows is open. wide: vectors of
+            units of each part. vectors, width: vectors and columns of a tile: those of all parts. rows, units, depth: N, H and
+            K.
+        panels: how many. packed: b as [panel, k, part, unit]. blocks: of rows, or None; see `blocks_of`. tiles: of rows.
+        sums, totals: scratch memory [tile, row, vector, lane] for the sums of a chunk, and of all chunks so far.
+    """
+
+    def __init__(
+        self, lo: Lowering, a: Array, b: Array, parts: int, finish: Finish, name: str, touched: Sequence[Array],
+        when: Expr | None,
+    ):  # fmt: skip
+        self.lo, self.a, self.parts, self.finish, self.touched, self.when = lo, a, parts, finish, touched, when
+        self.dtype = a.dtype.compute
+        self.high, self.wide = tile_of(parts, b, lo.target)
+        self.vectors = parts * self.wide
+        self.width = self.vectors * LANES
+        self.rows, self.units, self.depth = as_expr(a.shape[0]), (as_int(b.shape[1]) or 0) // parts, as_int(b.shape[0]) or 0
+        self.panels = -(-self.units // (self.wide * LANES))
+        self.packed = lo.once(b, ("parts", parts, b.shape, b.strides, self.dtype), lambda: self.pack(b, name))
+        self.blocks = self.blocks_of(lo.target)
+        each = 1 if self.blocks is None else self.blocks
+        self.tiles = each * cdiv(self.rows, each * self.high)  # their heights differ by at most one row
+        known, tiles = as_int(self.rows), as_int(self.tiles)
+        lower = (
+            self.high // 4
+        )  # where nobody knows how many rows there are: a tile has the least of these heights that holds its rows
+        self.heights: tuple[int, ...] = (self.high, self.high - lower, self.high - 2 * lower)
+        if known and tiles:
+            self.high = -(-known // tiles)
+            self.heights = (self.high,) if known % tiles == 0 else (self.high, self.high - 1)
+        self.k = lo.kernel(name)
+        size = min(tiles or TILES, TILES) * self.high * self.width
+        self.sums = self.k.scratch("sums", self.dtype, size)
+        self.chunks = as_int(Chunks((self.depth,)).count) or 1
+        self.totals = self.sums if self.chunks == 1 else self.k.scratch("totals", self.dtype, size)
+
+    def blocks_of(self, target: Machine | None) -> Expr | None:
+        """How many blocks of rows there are, where consecutive pieces are the panels of one block. None where they are the
+        blocks of one panel, so that L2 has to hold the panels of one thread only. Where half of L2 holds all panels, a thread
+        keeps its rows: the launch before has left them in its own cache."""
+        if self.panels * self.depth * self.width * self.dtype.size > near_bytes(target) // 2:
+            return None
+        return maximum(minimum(self.rows // BLOCK_ROWS, MOST_BLOCKS), 1)
+
+    def pack(self, b: Array, name: str) -> Array:
+        """b as [panel, k, part, unit], zeros past the last unit."""
+        out = self.lo.temp(self.dtype, (self.panels, self.depth, self.vectors, LANES))
+        k = self.lo.kernel(f"{name}_pack")
+        blocks = -(-self.depth // RUN)
+        piece = k.split(self.panels * blocks)
+        panel, start = k.let(piece // blocks), k.let(piece % blocks * RUN)
+        src, dst, step = k.read(b), k.write(out), b.strides[1]
+        whole = self.units % (self.wide * LANES) == 0
+        with k.loop(start, minimum(start + RUN, self.depth)) as i:
+            for v in range(self.vectors):
+                unit = k.let((panel * self.wide + v % self.wide) * LANES)
+                here = k.let(as_expr(b.index((i, v // self.wide * self.units + unit))))
+                index = here if as_int(step) == 1 else ramp() * step + here
+                x = k.load(src, index, LANES, None if whole else k.let(maximum(self.units - unit, 0)))
+                k.store(dst, out.index((panel, i, v, 0)), cast(x, self.dtype))
+        self.lo.launch(k)
+        return out
+
+    def launch(self) -> None:
+        """Writes the kernel and launches it: a piece is a panel by a block of rows."""
+        k = self.k
+        tiles, along = as_expr(self.tiles), self.blocks is None
+        blocks = as_expr(minimum(as_expr(-(-PIECES // self.panels)), tiles) if self.blocks is None else self.blocks)
+        piece = k.split(self.panels * blocks)
+        beside = blocks if along else self.panels
+        outer, inner = k.let(piece // beside), k.let(piece % beside)
+        panel, block = (outer, inner) if along else (inner, outer)
+        self.unit = k.let(panel * (self.wide * LANES))
+        self.b, self.at = k.read(self.packed), k.let(as_expr(self.packed.index((panel, 0, 0, 0))))
+        stop = k.let((block + 1) * tiles // blocks)
+        with k.loop(k.let(block * tiles // blocks), stop, TILES, name="group") as first:
+            self.group(first, k.let(minimum(first + TILES, stop)))
+        self.lo.launch(k)
+
+    def row(self, tile: Expr) -> Expr:
+        """The first row of a tile."""
+        return tile * self.high if len(self.heights) == 1 else tile * self.rows // as_expr(self.tiles)
+
+    def group(self, first: Expr, stop: Expr) -> None:
+        """Computes the sums of the tiles first..stop, chunk by chunk, and finishes them."""
+        k = self.k
+        size = k.let((stop - first) * (self.high * self.width))
+        with k.loop(0, self.chunks, name="chunk") as chunk:
+            begin = k.let(chunk * RUN)
+            end = minimum(begin + RUN, self.depth)
+            end = k.let(end if self.when is None else select(self.when, end, begin))
+            with k.loop(0, size, LANES) as i:
+                k.store(self.sums, i, const(0, self.dtype, LANES))
+            with k.loop(begin, end, self.near(), name="near") as start, k.loop(first, stop, name="tile") as tile:
+                span, sums = (start, k.let(minimum(start + self.near(), end))), k.let((tile - first) * (self.high * self.width))
+                self.lowest(self.heights, tile, span, sums)
+            if self.chunks > 1:
+                self.add(chunk, size)
+        with k.loop(first, stop, name="tile") as tile:
+            self.made(tile, k.let((tile - first) * (self.high * self.width)))
+
+    def near(self) -> int:
+        """How many positions of k of a panel stay in L1."""
+        run = RUN
+        while run > LANES and run * self.width * self.dtype.size > NEAR:
+            run //= 2
+        return run
+
+    def lowest(self, heights: Sequence[int], tile: Expr, span: tuple[Expr, Expr], sums: Expr) -> None:
+        """Chooses, when the kernel runs, the lowest tile that holds all of its rows; `heights` are given from the highest
+        down."""
+        k = self.k
+        if len(heights) == 1:
+            return self.tile(tile, heights[0], span, sums)
+        with k.if_(self.row(tile + 1) - self.row(tile) > heights[1]):
+            self.tile(tile, heights[0], span, sums)
+        with k.else_():
+            self.lowest(heights[1:], tile, span, sums)
+
+    def tile(self, tile: Expr, high: int, span: tuple[Expr, Expr], sums: Expr) -> None:
+        """Adds the terms of the positions `span` to the sums of a tile of `high` rows, which lie from element `sums` on. Past
+        the tile's last row, that row is read again."""
+        k, row = self.k, self.k.let(self.row(tile))
+        rows: Buffer = k.read(self.a)
+        last = None if as_int(self.rows) is not None else k.let(self.row(tile + 1) - row - 1)
+        starts = [k.let(as_expr(self.a.index((row + (j if last is None else minimum(last, j)), 0)))) for j in range(high)]
+        places = [(j, v) for j in range(high) for v in range(self.vectors)]
+        at = lambda j, v: sums + (j * self.vectors + v) * LANES
+        acc = {(j, v): k.var(k.load(self.sums, at(j, v), LANES), name="acc") for j, v in places}
+        near = max(1, min(self.near(), self.depth))
+        part = -(-near // (2 * high))  # positions of k between prefetches: there are two parts for each row of the tile
+        parts, rounds = -(-near // part), -(-self.depth // near)
+        each = 2 * rounds  # parts, over all rounds of `near` positions, in which one row's elements are prefetched
+        with k.loop(*span, part, name="part") as first:
+            time = k.let(span[0] // near * parts + (first - span[0]) // part)
+            for share, lines in enumerate(self.to_fetch(min(each, SHARES))):
+                with k.if_(equal(time % each, share)):
+                    self.prefetch(row + time // each, lines)
+            with k.loop(first, minimum(span[1], first + part), name="k") as i:
+                here = k.let(self.at + i * self.width)
+                bs = [k.load(self.b, here + v * LANES, LANES) for v in range(self.vectors)]
+                for j, start in enumerate(starts):
+                    x = splat(cast(k.load(rows, start + i * self.a.strides[1]), self.dtype))
+                    for v, y in enumerate(bs):
+                        acc[j, v].set(multiply_add(x, y, acc[j, v].value))  # acc[row j, v] += a[row j, k i] * b[k i, vector v]
+        for j, v in places:
+            k.store(self.sums, at(j, v), acc[j, v].value)
+
+    def to_fetch(self, shares: int) -> list[list[tuple[Array, int]]]:
+        """What `finish` touches at a row, as (array, vector of units), in at most `shares` shares."""
+        touched = dict.fromkeys(self.touched)  # what is written over what is read is the same array
+        lines = [(a, v) for a in touched for v in range(self.wide)]
+        return [lines[i::shares] for i in range(min(shares, len(lines)))]
+
+    def prefetch(self, row: Expr, lines: Sequence[tuple[Array, int]]) -> None:
+        """Prefetches `lines` of what `finish` touches at a row; past the last row, of that."""
+        k = self.k
+        row = k.let(minimum(row, self.rows - 1))
+        for a, v in lines:
+            k.prefetch(k.read(a), a.index((row, self.unit + v * LANES)))
+
+    def add(self, chunk: Expr, size: Expr) -> None:
+        """totals = sums for the first chunk, totals + sums for later ones."""
+        k = self.k
+        with k.if_(equal(chunk, 0)), k.loop(0, size, LANES) as i:
+            k.store(self.totals, i, k.load(self.sums, i, LANES))
+        with k.else_(), k.loop(0, size, LANES) as i:
+            k.store(self.totals, i, k.load(self.totals, i, LANES) + k.load(self.sums, i, LANES))
+
+    def made(self, tile: Expr, sums: Expr) -> None:
+        """Calls `finish` for all rows and units of a tile."""
+        k, row = self.k, self.k.let(self.row(tile))
+        stop = self.row(tile + 1)
+        whole = self.units % (self.wide * LANES) == 0
+        with k.loop(0, stop - row, name="row") as j:
+            for v in range(self.wide):
+                here = k.let(sums + j * self.width + v * LANES)
+                values = [k.load(self.totals, here + part * (self.wide * LANES), LANES) for part in range(self.parts)]
+                unit = k.let(self.unit + v * LANES)
+                with k.if_(const(True, bool_) if whole or v == 0 else unit < self.units):
+                    self.finish(k, values, At((k.let(row + j), unit), 1, None if whole else self.units - unit))

@@ -1,0 +1,318 @@
+"""Fused rows: pointwise work over rows whose reductions are computed first, while the row is in cache.
+
+    for each piece = some rows:                              # or blocks of rows, with vectors across them
+        for row:
+            for each `Reduced` inside of the sources:        # each after those that it uses
+                value = fold of its source over the row
+            for vector of the row:
+                out[row, vector] = source[row, vector]       # with the values in the place of the reductions
+
+Softmax is ``exp(x - max) / sum(exp(x - max))``: two `Reduced` sources, the second of which uses the first, and one pointwise
+output. In: sources that contain `Reduced`, outputs, the reduced axes. Out: one launch; or, where rows are too few to share
+among threads, one launch for each reduction and a pointwise one. The bits are the same.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tengen.base.dtype import DType
+from tengen.kernels.axes import store_at, streams, unflatten
+from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
+from tengen.kernels.pointwise import grain, pointwise
+from tengen.kernels.reduction.fold_along_rows import fold_along_row
+from tengen.kernels.reduction.folding import Columns, Fold, Frame, columns_width, make_frame, settled, simple_fold
+from tengen.kernels.reduction.reduce import Reduced, Spread, reduce
+from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source, broadcast, children, costs, fixed_parts
+from tengen.loops.builder import as_expr
+from tengen.loops.lang import Expr, Index, as_int, const, maximum, minimum, splat
+
+FEW_ROWS = 8  # known to be fewer than this, rows of LONG elements and more are not fused: there is too little to share out
+LONG = 1 << 16
+KEPT = 1 << 15  # bytes of a row, at most, that stay in scratch memory where its results go past the caches
+
+
+def rowwise(lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], axes: Sequence[int], name: str = "rowwise") -> None:
+    """Launches what writes each source into its output, computing every `Reduced` inside once per row.
+
+    Args:
+        sources: of one shape, or with extent 1 on `axes`; every `Reduced` in them reduces `axes`.
+        outs: of the sources' shapes; those with extent 1 on `axes` are results of a row.
+    Numerics: the bits of separate `reduce` and `pointwise` kernels.
+    """
+    found = reduced_inside(sources)
+    if not found:
+        return pointwise(lo, sources, outs, name)
+    full = found[0].source.shape
+    axes = tuple(sorted(axes))
+    fits = all(r.axes == axes and r.source.shape == full for r in found)
+    rows = as_int(product([d for i, d in enumerate(full) if i not in axes]))
+    length = as_int(product([full[i] for i in axes]))
+    if not fits or (rows is not None and length is not None and rows < FEW_ROWS and length >= LONG):
+        return _separate(lo, found, sources, outs, name)
+    whole = [o.shape == full for o in outs]
+    row_outs = [o.permute([i for i in range(o.ndim) if i not in axes]) for o, w in zip(outs, whole) if not w]
+    wide = [broadcast(s, full) for s in sources]
+    frame = make_frame(wide, row_outs, axes, [o for o, w in zip(outs, whole) if w])
+    k = lo.kernel(name)
+    work = _Rows(k, frame, reduced_inside(frame.sources), whole, grain(lo, name, frame.extents, outs))
+    work.across() if frame.across else work.vectors_along_rows()
+    lo.launch(k)
+
+
+def reduced_inside(sources: Sequence[Source]) -> list[Reduced]:
+    """Every `Reduced` below the sources, each after those it needs."""
+    order: list[Reduced] = []
+    seen: set[Source] = set()
+
+    def walk(s: Source) -> None:
+        if s in seen:
+            return
+        seen.add(s)
+        for c in children(s):
+            walk(c)
+        if isinstance(s, Reduced):
+            order.append(s)
+
+    for s in sources:
+        walk(s)
+    return order
+
+
+class _Rows:
+    """Writes the one kernel."""
+
+    def __init__(self, k: KernelBuilder, frame: Frame, found: list[Reduced], whole: list[bool], some: int):
+        self.grain = some
+        self.k, self.frame, self.found = k, frame, found
+        wholes, rows = iter(frame.wholes), iter(frame.outs)
+        pairs = [(s, next(wholes) if w else next(rows), w) for s, w in zip(frame.sources, whole)]
+        self.whole = [(s, o) for s, o, w in pairs if w]
+        self.single = [(s, o) for s, o, w in pairs if not w]
+        self.reads = {r: r.source for r in found}
+        self.stream = streams([o for _, o in self.whole])
+        self._keep()
+
+    def _keep(self) -> None:
+        """What the last reduction reads (the exponentials of a softmax) goes into the output on the way, when the output needs
+        it again: it is not computed twice. The dtypes are the same, so the bits are."""
+        s = self.found[-1].source
+        if not self.whole or not isinstance(s, Elementwise) or s.dtype is not self.whole[0][1].dtype or not costs(s):
+            return
+        out = self.whole[0][1]
+        if self.stream:
+            length = as_int(self.frame.count)
+            if self.frame.across or length is None or length * out.dtype.size > KEPT:
+                self.stream = False
+            else:
+                out = self._row(out.dtype, length)
+        table: dict[Source, Source] = {s: Leaf(out), **{r: r for r in self.found}}
+        whole = [(_replaced(x, table), o) for x, o in self.whole]
+        # The output may lie over an input: then what follows must not read an element that the output has replaced.
+        for x, _ in [*whole, *self.single]:
+            if not _plain(x) or any(as_int(a.strides[i]) != 0 for a in _stored(x) if a != out for i in self.frame.reduced):
+                return
+        if any(a == out for x, _ in whole for a in _stored(x)):
+            self.whole = whole
+            self.reads[self.found[-1]] = _Kept(s, out)
+
+    def _row(self, dtype: DType, length: int) -> Array:
+        """A row in scratch memory."""
+        row = Array(("row", self.k.name), dtype, tuple(self.frame.extents), (), 0)
+        self.k.local[row.id] = self.k.scratch("row", dtype, length)
+        strides, step = [0] * row.ndim, 1
+        for axis in reversed(self.frame.reduced):
+            strides[axis], step = step, step * (as_int(self.frame.extents[axis]) or 0)
+        return replace(row, strides=tuple(strides))
+
+    def _following(self) -> list[tuple[Array, Index]]:
+        """The arrays that rows are read from, and how far on the next row is."""
+        last, inner = self.frame.kept[-1], self.frame.reduced[-1]
+        found = dict.fromkeys(a for r in self.found for a in r.source.leaves() or ())
+        return [(a, a.strides[last]) for a in found if as_int(a.strides[inner]) == 1 and as_int(a.strides[last]) != 0]
+
+    def _fold(self, r: Reduced) -> Fold:
+        return simple_fold(r.combine, r.dtype)
+
+    def vectors_along_rows(self) -> None:
+        """One row after another, with vectors along the row."""
+        k, frame = self.k, self.frame
+        rows = as_expr(product(frame.rows))
+        per = maximum(const(1), self.grain // maximum(const(1), frame.count))
+        piece = k.split((rows + per - 1) // per)
+        first = k.let(piece * per)
+        with k.loop(first, minimum(first + per, rows), name="row") as r:
+            row = unflatten(k, r, frame.rows)
+            at = frame.at(row, [0] * len(frame.reduced), False)
+            for red in self.found:
+                f = self._fold(red)
+                source = self._held([self.reads[red]], at)[0]
+                if self.stream and red is self.found[-1]:
+                    source = _PrefetchingNextRow(source, self._following())
+                state = fold_along_row(k, f, frame, source, row, (const(0), frame.chunks))
+                v = k.let(settled(f, frame, state)[0], "row_value")
+                k.given[red] = lambda at, v=v: splat(v) if at.lanes > 1 else v
+            for s, o in self.single:
+                store_at(k, o, frame.out_at(row), s.at(k, at))
+            whole = list(zip(self._held([s for s, _ in self.whole], at), [o for _, o in self.whole]))
+            if self.whole:
+                self._positions(lambda outer: self._vectors(row, outer, whole))
+        k.given.clear()
+
+    def _held(self, sources: Sequence[Source], at: At) -> list[Source]:
+        """The sources with what is one value per row computed here, once, and not for each vector."""
+        found = fixed_parts(sources, self.frame.reduced, (Spread, Reduced))
+        table: dict[Source, Source] = {r: r for r in self.found}
+        table |= {s: _Held(self.k.let(s.at(self.k, at), "row_value"), s) for s in found}
+        return [_replaced(s, table) for s in sources]
+
+    def _positions(self, body) -> None:
+        """Runs `body` for all coordinates of the reduced axes but the last."""
+        k, outer = self.k, self.frame.inner[:-1]
+        if not outer:
+            return body([])
+        with k.loop(0, product(outer), name="run") as o:
+            body(unflatten(k, o, outer))
+
+    def _vectors(self, row: Sequence[Index], outer: Sequence[Index], whole: list) -> None:
+        for i, count in self.k.vector_loop(0, self.frame.inner[-1]):
+            self._store_whole(self.frame.at(row, (*outer, i), True, count), whole)
+
+    def _store_whole(self, at, whole: list) -> None:
+        values = [s.at(self.k, at) for s, _ in whole]
+        for (_, o), v in zip(whole, values):
+            store_at(self.k, o, at, v, self.stream)
+
+    def across(self) -> None:
+        """Blocks of neighbouring rows, with vectors across them."""
+        k, frame = self.k, self.frame
+        columns = as_expr(frame.rows[-1])
+        width = columns_width([max(r.dtype.size for r in self.found)], columns)
+        blocks = (columns + width - 1) // width
+        units = as_expr(product(frame.rows[:-1])) * blocks
+        per = maximum(const(1), self.grain // maximum(const(1), frame.count * minimum(columns, const(width))))
+        lanes: dict = {}
+        folds = []
+        for r in self.found:
+            c = Columns(k, self._fold(r), frame, width, r.source, lanes.get(r.dtype))
+            lanes[r.dtype] = c.lanes or None
+            folds.append(c)
+        piece = k.split((units + per - 1) // per)
+        first = k.let(piece * per)
+        with k.loop(first, minimum(first + per, units), name="unit") as unit:
+            row = unflatten(k, k.let(unit // blocks), frame.rows[:-1])
+            start = k.let(unit % blocks * width)
+            n = k.let(minimum(columns - start, width))
+            for r, c in zip(self.found, folds):
+                c.run(self.reads[r], row, start, n, (const(0), frame.chunks))
+                k.given[r] = lambda at, c=c: self._total(c, at, start)
+            for j, count in k.vector_loop(0, n, "j") if self.single else ():
+                at = frame.at((*row, start + j), [0] * len(frame.reduced), True, count)
+                for s, o in self.single:
+                    store_at(k, o, frame.out_at((*row, start + j), True, count), s.at(k, at))
+            if self.whole:
+                self._positions(lambda outer: self._blocks(row, outer, start, n))
+        k.given.clear()
+
+    def _total(self, c: Columns, at, start: Expr) -> Expr:
+        j = as_expr(at.coords[self.frame.kept[-1]]) - start
+        return self.k.let(settled(c.f, self.frame, c.get(j))[0])
+
+    def _blocks(self, row: Sequence[Index], outer: Sequence[Index], start: Expr, n: Expr) -> None:
+        with self.k.loop(0, self.frame.inner[-1], name="r") as r:
+            for j, count in self.k.vector_loop(0, n, "j"):
+                self._store_whole(self.frame.at((*row, start + j), (*outer, r), True, count), self.whole)
+
+
+class _Held(Source):
+    """A row's value, computed before."""
+
+    def __init__(self, v: Expr, s: Source):
+        self.v, self.shape, self.dtype = v, s.shape, s.dtype
+
+    def value(self, k, at):
+        return splat(self.v) if at.lanes > 1 else self.v
+
+
+class _Kept(Source):
+    """A source that is stored wherever it is asked for."""
+
+    def __init__(self, source: Source, out: Array):
+        self.source, self.out, self.shape, self.dtype = source, out, source.shape, source.dtype
+
+    def value(self, k, at):
+        v = self.source.at(k, at)
+        store_at(k, self.out, at, v)
+        return v
+
+
+class _PrefetchingNextRow(Source):
+    """A source that prefetches what the next row reads at the same position: while results are stored past the caches nothing
+    is read, and the processor's prefetcher stops."""
+
+    def __init__(self, source: Source, arrays: Sequence[tuple[Array, Index]]):
+        self.source, self.arrays, self.shape, self.dtype = source, arrays, source.shape, source.dtype
+
+    def value(self, k, at):
+        for a, step in self.arrays:
+            k.prefetch(k.read(a), a.index(at.coords) + step)
+        return self.source.at(k, at)
+
+
+def _plain(s: Source) -> bool:
+    """Whether the source is made of arrays, numbers, row values and arithmetic alone."""
+    return isinstance(s, (Leaf, Literal, Spread)) or (isinstance(s, Elementwise) and all(map(_plain, s.operands)))
+
+
+def _stored(s: Source) -> list[Array]:
+    """The arrays that a plain source reads, its row values apart."""
+    if isinstance(s, Leaf):
+        return [s.array]
+    return [a for o in s.operands for a in _stored(o)] if isinstance(s, Elementwise) else []
+
+
+# ---- without fusion --------------------------------------------------------------------------------------------------
+
+
+def _separate(lo: Lowering, found: list[Reduced], sources: Sequence[Source], outs: Sequence[Array], name: str) -> None:
+    """Each reduction into a temporary, then one pointwise kernel per shape."""
+    table: dict[Source, Source] = {}
+    for r in found:
+        kept = [i for i in range(len(r.shape)) if i not in r.axes]
+        temp = lo.temp(r.dtype, [r.shape[i] for i in kept])
+        reduce(lo, r.combine, _replaced(r.source, table), temp, r.axes, name=f"{name}_{r.combine}")
+        for a in r.axes:
+            temp = temp.unsqueeze(a)
+        table[r] = Leaf(temp)
+    done = [_replaced(s, table) for s in sources]
+    for shape in dict.fromkeys(o.shape for o in outs):
+        group = [i for i, o in enumerate(outs) if o.shape == shape]
+        pointwise(lo, [done[i] for i in group], [outs[i] for i in group], name)
+
+
+def _replaced(s: Source, table: dict[Source, Source]) -> Source:
+    """The source with every `Reduced` that `table` names taken from there."""
+    if s in table:
+        return table[s]
+    if isinstance(s, Spread):
+        new: Source = broadcast(_replaced(s.reduced, table), s.shape)
+    else:
+        changed = {}
+        for key, v in vars(s).items():
+            if isinstance(v, Source):
+                w = _replaced(v, table)
+            elif isinstance(v, (list, tuple)) and any(isinstance(x, Source) for x in v):
+                w = [_replaced(x, table) if isinstance(x, Source) else x for x in v]
+                w = v if all(a is b for a, b in zip(v, w)) else w
+            else:
+                continue
+            if w is not v:
+                changed[key] = w
+        new = s
+        if changed:
+            new = copy.copy(s)
+            vars(new).update(changed)
+    table[s] = new
+    return new

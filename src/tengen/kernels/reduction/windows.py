@@ -1,0 +1,231 @@
+"""Folds over the windows of an image, and over the windows that hold a pixel, with no copy of the image.
+
+fold_windows:  out[n, c, p] = finish(fold over offsets k of image[n, c, p * stride - padding + k])
+    fold_holders:  out[n, c, s] = finish(fold over the windows p that hold pixel s of give(p, offset of s in p))
+
+In: an image, the geometry of its windows, a fold. Out: launches. Outside of the image lies a number that changes no result;
+only windows that can reach the border test where it is. Short folds are written out in registers, in the order of `folding.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import and_
+
+from tengen.base.dtype import DType
+from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
+from tengen.kernels.pointwise import pointwise
+from tengen.kernels.reduction.folding import UNROLLED, Fold, in_registers
+from tengen.kernels.reduction.reduce import Finish, drive
+from tengen.kernels.source import At, Source
+from tengen.loops.builder import as_expr
+from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum, ramp, select, splat
+
+Give = Callable[[KernelBuilder, At, list[Expr]], Expr]
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Where windows lie: window p begins at pixel p * stride - padding, along each spatial axis.
+
+    Attributes: space, count: extents of the image, and how many windows there are. kernel, stride, padding: of each axis.
+    """
+
+    space: tuple[Index, ...]
+    count: tuple[Index, ...]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+
+
+class Windows(Source):
+    """The image by windows, axes (N, C, *P, *K); `fill` outside of the image."""
+
+    def __init__(self, x: Array, geometry: Geometry, fill):
+        self.x, self.geometry, self.fill = x, geometry, const(fill, x.dtype)
+        self.shape, self.dtype = (*x.shape[:2], *geometry.count, *geometry.kernel), x.dtype
+
+    def value(self, k, at):
+        geo, n = self.geometry, len(self.geometry.kernel)
+        place, checks, ends = [], [], []
+        for axis, (space, count, stride, padding) in enumerate(zip(geo.space, geo.count, geo.stride, geo.padding)):
+            window, offset = _coordinate(at, 2 + axis), _coordinate(at, 2 + n + axis)
+            pixel = as_expr(window * stride + offset - padding)
+            known = [as_int(d) for d in (offset, space, count)]
+            first = 0 if known[0] is None else known[0]
+            last = geo.kernel[axis] - 1 if known[0] is None else known[0]
+            begin = as_expr(at.coords[2 + axis] * stride + at.coords[2 + n + axis] - padding)  # of the first lane
+            if first < padding:
+                checks.append(pixel >= 0)
+                ends.append(begin >= 0)
+            if known[1] is None or known[2] is None or (known[2] - 1) * stride + last - padding >= known[1]:
+                checks.append(pixel < space)
+                ends.append(begin + (pixel.lanes - 1) * stride < space)
+            place.append(pixel)
+        where, inside = _guarded(k, at, place, geo.space, checks)
+        if inside is None:
+            return where.load(k, self.x)
+        if inside.lanes > 1 and at.vec is not None and at.vec < 2 + n:  # along a row: most vectors lie inside whole
+            v = k.var(splat(self.fill), name="pixels")
+            with k.if_(k.let(functools.reduce(and_, ends))):
+                v.set(At((*at.coords[:2], *place), None, at.count).load(k, self.x))
+            with k.else_():
+                v.set(select(inside, where.load(k, self.x), splat(self.fill)))
+            return v.value
+        if where.vec is not None:
+            step, index = self.x.strides[where.vec], self.x.index(where.coords)
+            index = index if as_int(step) == 1 else ramp() * step + index
+            return k.load(k.read(self.x), index, LANES, where.count, self.fill)
+        return select(inside, where.load(k, self.x), splat(self.fill) if where.lanes > 1 else self.fill)
+
+    def leaves(self):
+        return None
+
+
+class Holders(Source):
+    """What the windows that hold a pixel give back to it, axes (N, C, *S, *T), for pixels phase + stride * S; zero where there
+    is no such window. The t-th one along an axis has the pixel at its offset first + stride * t.
+
+    Args: give: (kernel, a window, the pixel's offset in it along each axis) -> a value of `dtype`.
+    """
+
+    def __init__(self, give: Give, lead: Sequence[Index], geometry: Geometry, phase: Sequence[int], dtype: DType):
+        self.give, self.geometry, self.dtype = give, geometry, dtype
+        self.first = [(a + p) % s for a, p, s in zip(phase, geometry.padding, geometry.stride)]
+        self.newest = [(a + p) // s for a, p, s in zip(phase, geometry.padding, geometry.stride)]  # the window of t = 0
+        taps = [max(0, -(-(k - f) // s)) for k, f, s in zip(geometry.kernel, self.first, geometry.stride)]
+        space = [_quotient(d - a, s) for d, a, s in zip(geometry.space, phase, geometry.stride)]
+        self.shape = (*lead, *space, *taps)
+
+    def value(self, k, at):
+        geo, n = self.geometry, len(self.geometry.kernel)
+        place, offsets, checks = [], [], []
+        for axis in range(n):
+            pixel, t = _coordinate(at, 2 + axis), _coordinate(at, 2 + n + axis)
+            window = as_expr(pixel + self.newest[axis] - t)
+            offsets.append(as_expr(self.first[axis] + geo.stride[axis] * t))
+            known, count, pixels = as_int(t), as_int(geo.count[axis]), as_int(self.shape[2 + axis])
+            if known is None or self.newest[axis] < known:
+                checks.append(window >= 0)
+            if count is None or pixels is None or pixels - 1 + self.newest[axis] - (known or 0) >= count:
+                checks.append(window < geo.count[axis])
+            place.append(window)
+        where, inside = _guarded(k, at, place, geo.count, checks)
+        v = self.give(k, where, offsets)
+        return v if inside is None else select(inside, v, const(0, self.dtype, v.lanes))
+
+    def leaves(self):
+        return None
+
+
+def _quotient(a: Index, b: int) -> Index:
+    """How many steps of b begin in a."""
+    return max(0, -(-a // b)) if isinstance(a, int) else maximum(cdiv(a, b), 0)
+
+
+def _coordinate(at: At, axis: int) -> Index:
+    """A coordinate; a vector along the vector axis."""
+    return at.coord(axis) if axis == at.vec else at.coords[axis]
+
+
+def _guarded(
+    k: KernelBuilder, at: At, place: list[Expr], extents: Sequence[Index], checks: list[Expr]
+) -> tuple[At, Expr | None]:
+    """Where to read at spatial coordinates `place`, of which `checks` hold inside, and whether they hold (None: always).
+    Outside, nothing is read (no lane) or another element."""
+    vec = at.vec if at.vec in (0, 1) else None
+    inside = None
+    for c in checks:
+        inside = c if inside is None else inside & c
+    count = at.count
+    if inside is not None:
+        inside = k.let(inside)
+        if vec is not None and inside.lanes == 1:
+            count = k.let(select(inside, const(LANES) if count is None else count, const(0)))
+        else:
+            place = [maximum(minimum(p, as_expr(d) - 1), 0) for p, d in zip(place, extents)]
+    where = At((*at.coords[:2], *(k.let(p) if p.lanes == 1 else p for p in place)), vec, None)
+    where.count = count if where.lanes > 1 else None
+    return where, inside
+
+
+class _Folded(Source):
+    """A source's last n axes folded in registers, sent through `finish`."""
+
+    def __init__(self, f: Fold, source: Source, n: int, finish: Finish, dtype: DType):
+        self.f, self.source, self.n, self.finish, self.dtype = f, source, n, finish, dtype
+        self.shape = source.shape[: len(source.shape) - n]
+
+    def value(self, k, at):
+        element = lambda window: self.source.at(k, At((*at.coords, *window), at.vec, at.count))
+        state = in_registers(k, self.f, [as_int(d) or 0 for d in self.source.shape[-self.n :]], element)
+        if not product(self.source.shape[-self.n :]) and self.f.empty is not None:
+            state = self.f.empty
+        state = tuple(splat(e) if at.lanes > 1 else e for e in state)
+        v = self.finish(k, state[-1], at)
+        return splat(v) if at.lanes > 1 else v
+
+    def leaves(self):
+        return None
+
+
+def fold_windows(lo: Lowering, f: Fold, source: Source, out: Array, finish: Finish, name: str) -> None:
+    """out = `finish` of the fold of `source` (N, C, *P, *K) along its windows' axes K.
+
+    Args: finish: (kernel, the last part of the final state, place in out) -> value of out's dtype.
+    """
+    n = out.ndim - 2
+    if _unrolled(source, n):
+        pointwise(lo, [_Folded(f, source, n, finish, out.dtype)], [out], name)
+        return
+    value = lambda k, state, at: [finish(k, state[-1], at)]
+    drive(lo, f, source, [out], tuple(range(n + 2, 2 * n + 2)), value, False, name)
+
+
+def _unrolled(source: Source, n: int) -> bool:
+    taps = as_int(product(source.shape[-n:]))
+    return taps is not None and taps <= UNROLLED
+
+
+def fold_holders(
+    lo: Lowering, f: Fold, give: Give, geometry: Geometry, dtype: DType, out: Array, finish: Finish, name: str
+) -> None:
+    """out (N, C, *S) = `finish` of the fold of what the windows that hold each pixel give back (see `Holders`), by phases of
+    the
+    stride: all pixels of a phase have the same offsets in their windows. Phases of one shape are one kernel."""
+    n = len(geometry.kernel)
+    alike: dict[tuple, list[tuple[Source, Array, tuple[int, ...]]]] = {}
+    for phase in itertools.product(*map(range, geometry.stride)):
+        source = Holders(give, out.shape[:2], geometry, phase, dtype)
+        strides = (*out.strides[:2], *(st * s for st, s in zip(out.strides[2:], geometry.stride)))
+        offset = out.offset
+        for a, st in zip(phase, out.strides[2:]):
+            offset = offset + a * st
+        shape = source.shape[:-n]
+        if any(as_int(d) == 0 for d in shape):
+            continue
+        alike.setdefault(shape, []).append((source, Array(out.id, out.dtype, shape, strides, offset), phase))
+    for group in alike.values():
+        if all(_unrolled(s, n) for s, _, _ in group):
+            folded: list[Source] = [_Folded(f, s, n, _placed(finish, a, geometry.stride), out.dtype) for s, _, a in group]
+            pointwise(lo, folded, [part for _, part, _ in group], name)
+            continue
+        for source, part, phase in group:
+            fold_windows(lo, f, source, part, _placed(finish, phase, geometry.stride), name)
+
+
+def _placed(finish: Finish, first: Sequence[int], step: Sequence[int]) -> Finish:
+    """`finish` for a kernel whose pixel c is pixel first + step * c of the output."""
+
+    def run(k: KernelBuilder, value: Expr, at: At) -> Expr:
+        coords, vec = list(at.coords[:2]), at.vec
+        for axis, (a, s) in enumerate(zip(first, step), 2):
+            stepped = axis == at.vec and s != 1
+            coords.append((at.coord(axis) if stepped else at.coords[axis]) * s + a)
+            vec = None if stepped else vec
+        return finish(k, value, At(tuple(coords), vec, at.count))
+
+    return run

@@ -1,0 +1,171 @@
+"""Transposing copies: pointwise kernels with an operand that is dense along another axis than the result's innermost one.
+
+    for each piece = (some strips of SIDE rows, part of the columns):
+        for tile of SIDE rows by SIDE columns:
+            scratch[row][column] = operand[column][row]         # squares of LANES by LANES elements, transposed in registers
+            for row, vector of columns:
+                out[row, vector] = source[row, vector]          # with `scratch` in the operand's place
+
+Element by element, each load would touch a cache line of its own and use one number of it. The innermost axes may be several in
+the operand (a filter that is dense along another axis than its last ones).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tengen.kernels.axes import memory_order, merge_axes, store_at, streams, unflatten
+from tengen.kernels.lowering import Array, Lowering, product
+from tengen.kernels.source import At, Source
+from tengen.loops.builder import as_expr
+from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum
+
+SIDE = 4 * LANES  # rows and columns of a tile: rows of so many elements load well, and a tile stays in L1
+NARROW = 2 * LANES  # columns of a tile where no cache holds the result: more rows of the operand would share cache sets
+GRAIN = 4 * SIDE  # elements of a piece along the result's innermost axis
+TILES = 32  # tiles of a piece, one below the other, where no cache holds the result: operands are read along their pages
+FEW = 8  # an axis shorter than this is not worth a tile
+
+
+@dataclass(frozen=True)
+class TransposingCopy:
+    """Which operands are to be transposed, and how the axes of the result are grouped.
+
+    Attributes:
+        arrays: the operands. dense: the axes along which they are dense, outermost first: the rows of a tile. last: the axes
+            that end with the result's innermost one, which all other arrays walk as one: the columns. outer: all other axes.
+    """
+
+    outer: tuple[int, ...]
+    dense: tuple[int, ...]
+    last: tuple[int, ...]
+    arrays: tuple[Array, ...]
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The axes as coordinates have them; those of `last` are one coordinate."""
+        return (*self.outer, *self.dense, *self.last)
+
+
+def transposing(sources: Sequence[Source], outs: Sequence[Array]) -> TransposingCopy | None:
+    """The operands that are better transposed than gathered; None if there are none, or if the axes are too short for tiles."""
+    leaves: list[Array] = []
+    for s in sources:
+        inner = s.leaves()
+        if inner is None:
+            return None
+        leaves += inner
+    shape = outs[0].shape
+    order = [a for a in memory_order(outs[0]) if as_int(shape[a]) != 1]
+    if len(order) < 2 or as_int(outs[0].strides[order[-1]]) != 1:
+        return None
+    first = next((a for a in leaves if _across(a, order)), None)
+    if first is None:
+        return None
+    start = next(i for i in order if as_int(first.strides[i]) == 1)
+    straight = [a.permute(order) for a in [*leaves, *outs] if not _across(a, order)]
+    last = [order[i] for i in merge_axes([shape[i] for i in order], straight)[-1]]
+    last = last[last.index(start) + 1 :] if start in last else last
+    dense = _run(first, start, [i for i in order if i not in last])
+    if _few(shape, dense) or _few(shape, last):
+        return None
+    outer = [i for i in order if i not in last and i not in dense]
+    alike = [a for a in dict.fromkeys(leaves) if _across(a, order) and all(a.strides[i] == first.strides[i] for i in dense)]
+    rest = [a.permute(last) for a in [*leaves, *outs] if a not in alike]
+    if len(merge_axes([shape[i] for i in last], rest)) > 1:
+        return None
+    return TransposingCopy(tuple(outer), tuple(dense), tuple(last), tuple(alike))
+
+
+def _across(a: Array, order: Sequence[int]) -> bool:
+    """Whether `a` is dense along another axis than the last of `order`."""
+    return as_int(a.strides[order[-1]]) not in (0, 1) and any(as_int(a.strides[i]) == 1 for i in order[:-1])
+
+
+def _run(a: Array, start: int, axes: Sequence[int]) -> list[int]:
+    """The axes along which `a` is dense from axis `start` on, outermost first."""
+    found, step = [start], a.shape[start]
+    while (i := next((i for i in axes if i not in found and a.strides[i] == step), None)) is not None:
+        found.insert(0, i)
+        step = step * a.shape[i]
+    return found
+
+
+def _few(shape: Sequence, axes: Sequence[int]) -> bool:
+    n = as_int(product([shape[i] for i in axes]))
+    return n is not None and n < FEW
+
+
+def transposing_copy(lo: Lowering, c: TransposingCopy, sources: Sequence[Source], outs: Sequence[Array], name: str) -> None:
+    """Launches one kernel that writes each source into its output, tile by tile."""
+    _Tiles(lo, c, sources, outs, name).launch()
+
+
+class _Tiles:
+    def __init__(self, lo: Lowering, c: TransposingCopy, sources: Sequence[Source], outs: Sequence[Array], name: str):
+        self.lo, self.c, self.sources, self.outs, self.stream = lo, c, sources, outs, streams(outs)
+        self.k, self.side = lo.kernel(name), NARROW if self.stream else SIDE
+        self.outer, self.dense, self.last = ([outs[0].shape[i] for i in axes] for axes in (c.outer, c.dense, c.last))
+        self.scratch = [self.k.scratch("tile", a.dtype, SIDE * self.side) for a in c.arrays]
+
+    def launch(self) -> None:
+        """Writes and launches it."""
+        k = self.k
+        n, high = as_expr(product(self.last)), as_expr(product(self.dense))
+        grain = NARROW if self.stream else GRAIN
+        parts, strips = cdiv(n, grain), as_expr(product(self.outer)) * cdiv(high, SIDE)
+        some = (
+            const(TILES) if self.stream else maximum(GRAIN // maximum(n, 1), 1)
+        )  # strips of SIDE rows: more where they are short
+        piece = k.split(cdiv(strips, some) * parts)
+        start = k.let(piece % parts * grain)
+        stop = k.let(minimum(n, start + grain))
+        first = k.let(piece // parts * some)
+        with k.loop(first, minimum(strips, first + some), name="strip") as strip:
+            *lead, block = unflatten(k, strip, [*self.outer, cdiv(high, SIDE)])
+            row = k.let(block * SIDE)
+            rows = k.let(minimum(high - row, SIDE))
+            with k.loop(start, stop, self.side, name="tile") as column:
+                self.tile(lead, row, rows, column, k.let(minimum(stop, column + self.side)))
+        self.lo.launch(k)
+
+    def tile(self, lead: Sequence[Index], row: Expr, rows: Expr, column: Expr, stop: Expr) -> None:
+        """Fills the scratch tiles, then computes from them."""
+        k, c = self.k, self.c
+        table: dict = {}
+        for a, tile in zip(c.arrays, self.scratch):
+            with k.loop(column, stop, LANES, name="column") as i:
+                starts = []
+                for j in range(LANES):  # past the last column, that one again: what is written there is not read
+                    at = a.offset + row
+                    for x, axis in zip([*lead, *unflatten(k, k.let(minimum(i + j, stop - 1)), self.last)], [*c.outer, *c.last]):
+                        at = at + x * a.strides[axis]
+                    starts.append(k.let(at))
+                for r, count in k.vector_loop(0, rows):
+                    for at in starts if self.stream else ():
+                        k.prefetch(k.read(a), at + r + SIDE)
+                    square = k.transpose([k.load(k.read(a), at + r, LANES, count) for at in starts])
+                    for j, x in enumerate(square):
+                        k.store(tile, (r + j) * self.side + (i - column), x)
+            id = ("tile", tile.name)
+            k.local[id] = tile
+            strides = (*(0 for _ in c.outer), *(a.strides[i] * self.side for i in c.dense), 1)
+            table[a] = Array(id, a.dtype, self.shape, strides, 0 - row * self.side - column)
+        for a in [*(x for s in self.sources for x in s.leaves() or ()), *self.outs]:
+            if a not in table:
+                strides = tuple(a.strides[i] for i in (*c.outer, *c.dense, c.last[-1]))
+                table[a] = Array(a.id, a.dtype, self.shape, strides, a.offset)
+        sources = [s.rebind(table) for s in self.sources]
+        with k.loop(0, rows, name="row") as r:
+            place = unflatten(k, k.let(row + r), self.dense)
+            for i, count in k.vector_loop(column, stop):
+                here = At((*lead, *place, i), len(self.shape) - 1, count)
+                values = [s.at(k, here) for s in sources]
+                for o, v in zip(self.outs, values):
+                    store_at(k, table[o], here, v, self.stream)
+
+    @property
+    def shape(self) -> tuple[Index, ...]:
+        """Extents of the coordinates."""
+        return (*self.outer, *self.dense, product(self.last))
