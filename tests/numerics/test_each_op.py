@@ -70,10 +70,11 @@ def given(op: Op, case: Case, name: str) -> list | None:
 def recorded(op: Op, case: Case, ins: list) -> tuple[trace, list[np.ndarray], list[np.ndarray]] | None:
     """The call as a trace of its tensors; these; its eager results."""
     there = [a for a in ins if a is not None]
+    given = [a is not None for a in ins]
 
     def f(*tensors):
         it = iter(tensors)
-        return tuple(apply(op, [None if a is None else next(it) for a in ins], case.attrs))
+        return tuple(apply(op, [next(it) if here else None for here in given], case.attrs))
 
     want = arrays(f(*map(Tensor, there)))
     try:

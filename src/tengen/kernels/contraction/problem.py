@@ -295,7 +295,7 @@ def _dense(axes: Sequence[Axis], operand: str) -> bool:
 def _oriented(p: Problem, constant: bool) -> Problem:
     """The problem with a and b exchanged where m is the better side for vectors, and with one vector axis. constant: whether b
     is a constant, which is packed once and so costs nothing in a run."""
-    if p.border is not None:
+    if p.border is not None or p.prologue is not None:  # of what is computed as it is read, rows alone can be
         swap = False
     elif p.n and not p.m:  # a vector times a matrix: its columns are rows if the matrix is dense along k
         swap = not _dense(p.n, "b") and _dense(p.k, "b") and not constant
