@@ -32,6 +32,16 @@ def is_users(file: str) -> bool:
     return not any(part in file for part in _INSTALLED)
 
 
+def ran_for_users(code: types.CodeType, scope: dict) -> bool:
+    """Whether code that ran is neither Tengen's nor a library's. What was generated has no file, as methods of dataclasses and named
+    tuples, or a line typed in: it belongs to its module."""
+    name = scope.get("__name__")  # code without a module's name is made by exec: an op's call
+    if name is None or not code.co_filename.startswith("<"):
+        return name is not None and is_users(code.co_filename)
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return is_users(file) if file else not name.startswith("namedtuple_")
+
+
 class Use(NamedTuple):
     """A name in a function's code."""
 
@@ -114,8 +124,7 @@ class Observer:
             code = frame.f_code
             if id(code) not in self._seen:
                 self._seen[id(code)] = code
-                # code without a module's name is made by exec: an op's call
-                if is_users(code.co_filename) and "__name__" in frame.f_globals:
+                if ran_for_users(code, frame.f_globals):
                     self.executed.append((code, frame.f_globals))  # type: ignore[union-attr]
         elif event == "c_call" and getattr(arg, "__name__", None) in _SUSPECTS:
             self._suspect(arg, frame)
@@ -135,7 +144,7 @@ class Observer:
             if home not in ("time", "datetime"):
                 return
             at = frame
-        if at is not None and is_users(at.f_code.co_filename) and "__name__" in at.f_globals:
+        if at is not None and ran_for_users(at.f_code, at.f_globals):
             what = "a random number of Python's" if name in _CHANCE else f"the clock ({name})"
             self.calls.append((what, f"{at.f_code.co_filename}:{at.f_lineno}"))
 

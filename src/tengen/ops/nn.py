@@ -129,7 +129,7 @@ def group_norm(
     Source: Wu and He, arXiv 1803.08494
     """
     n, c = inp.shape[:2]
-    x = reshape(inp, (n, num_groups, -1))
+    x = reshape(inp, (n, num_groups, product((c // num_groups, *inp.shape[2:]))))  # not -1, which says nothing of an empty batch
     y = reshape(general_norm(x, (2,), None, None, eps), inp.shape)
     per_channel = (1, c, *(1 for _ in inp.shape[2:]))
     y = y if weight is None else mul(y, reshape(weight, per_channel))
@@ -351,6 +351,8 @@ def _(types, num_groups, eps):
 
 
 def _np_group_norm(x, w=None, b=None, num_groups=1, eps=1e-5):
+    if not x.size:
+        return x
     y = _np_norm(x.reshape(x.shape[0], num_groups, -1), 2, None, None, eps).reshape(x.shape)
     return y * (1 if w is None else _channel(w, x)) + (0 if b is None else _channel(b, x))
 
@@ -368,6 +370,7 @@ group_norm.reference(_np_group_norm)
 group_norm.cases(
     Case(lambda r: (r.uniform(-2, 2, (2, 6, 3, 3)), r.uniform(0.5, 2, (6,)), r.uniform(-1, 1, (6,))), {"num_groups": 3}),
     Case(lambda r: (r.uniform(-2, 2, (2, 6, 5)), None, None), {"num_groups": 6}),
+    Case(lambda r: (r.uniform(-2, 2, (0, 6, 5)), None, None), {"num_groups": 2}, grad=False),
 )
 batch_norm_train.reference(_np_batch_norm)
 batch_norm_train.cases(
