@@ -26,7 +26,7 @@ def clipped(x: Array) -> Array:
 def test_images_that_lie_otherwise_are_stored_before(op, groups, order):
     rng = np.random.default_rng(1)
     shape, filters = (1, 16, 3, 5), (16, 16, 1, 1) if groups == 1 else (16, 1, 1, 3, 3)
-    a = {"stride": (1, 1), "padding": (groups > 1,) * 2, "dilation": (1, 1), "groups": groups}
+    a = {"stride": (1, 1), "padding": (int(groups > 1),) * 2, "dilation": (1, 1), "groups": groups}
     data = rng.normal(size=shape).astype("float32")
     other = rng.normal(size=filters if op == "conv" else shape).astype("float32")
     out = shape if op == "conv" else filters

@@ -176,7 +176,7 @@ def test_values_are_looked_at_when_they_are_set():
 @pytest.mark.parametrize("make, words", [
     *((lambda n=n: M.Linear(n, 3), "Linear: in_features=0 must be at least 1") for n in (0, np.int64(0))),
     (lambda: M.Linear(3, 2.5), r"Linear: out_features=2\.5 must be a whole number"), (lambda: M.Conv2d(2, 2, 3, groups=0), "groups=0"),
-    (lambda: M.Conv3d(0, 2, 3), "in_channels=0"), (lambda: M.Conv1d(1, 2, 0), "kernel_size=0 must be at least 1"),
+    (lambda: M.Conv3d(0, 2, 3), "in_channels=0"), (lambda: M.Conv1d(1, 2, 0), "kernel_size must be a positive int"),
     (lambda: M.Conv2d(3, 4, 1, groups=2), "3 and 4 channels cannot be shared out to 2 groups"),
     (lambda: M.GroupNorm(0, 4), "num_groups=0"), (lambda: M.GroupNorm(3, 4), "4 channels cannot be shared out to 3"),
     (lambda: M.BatchNorm2d(-1), "num_features=-1"), (lambda: M.LSTM(4, 0), "hidden_size=0"), (lambda: M.LSTM(4, 2, 0), "num_layers=0"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from running import same
 
 from tengen import Tensor, set_threads, trace
 from tengen.base.config import config
+from tengen.base.errors import TraceWarning
 from tengen.codegen.target import Target
 from tengen.ir.graph import Graph
 from tengen.kernels.lowering import Lowering
@@ -36,7 +38,9 @@ def eager(f: Callable, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
 def traced(f: Callable, inputs: Sequence[np.ndarray]) -> tuple[trace, list[np.ndarray]]:
     """As one program; the trace too."""
     t = trace(lambda *a: f(*a))
-    return t, arrays(t(*map(Tensor, inputs)))
+    with warnings.catch_warnings():  # of arrays in reach of the function: nobody changes them
+        warnings.simplefilter("ignore", TraceWarning)
+        return t, arrays(t(*map(Tensor, inputs)))
 
 
 class Lowered:

@@ -125,9 +125,11 @@ def _slopes(op: Op, operands: Sequence) -> list[Tensor]:
 def recorded(name: str, folder: Path, f: Callable, ins: list) -> Iterable[Whole]:
     """The function of tensors and Nones as a model of its tensors; nothing where its shapes depend on values."""
 
+    given = [a is not None for a in ins]
+
     def of_tensors(*tensors):
         it = iter(tensors)
-        return f(*(None if a is None else next(it) for a in ins))
+        return f(*(next(it) if here else None for here in given))
 
     try:
         yield whole(name, folder, lambda: of_tensors, [a for a in ins if a is not None])
@@ -221,7 +223,7 @@ class Memory:
         block[at:][: len(self.data)] = np.frombuffer(self.data, np.uint8)
         base = block.ctypes.data + at
         for c in self.calls:
-            code = load_object(Path(c.artifact.files[0]).read_bytes())
+            code = load_object(Path(c.artifact.files[0]).read_bytes(), Target.named("x86-64"))
             if c.reset:
                 address = code.address(f"{c.artifact.name}_reset")
                 ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(address)(*(base + x for x in c.reset))

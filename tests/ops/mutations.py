@@ -13,18 +13,19 @@ from __future__ import annotations
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 import tengen  # noqa: F401
 from tengen.base.dtype import ALL, DType, dtype, float32
-from tengen.base.errors import TengenError, VerifyError
+from tengen.base.errors import SizeError, TengenError, VerifyError
 from tengen.codegen.target import Target
 from tengen.ir.types import TensorType
 from tengen.ir.verify import check_attr, check_type
-from tengen.kernels.lowering import STEP, Array, Lowering, by_repeat, contiguous_strides
+from tengen.kernels.lowering import Array, Lowering, contiguous_strides
 from tengen.kernels.pointwise import copy
+from tengen.kernels.steps import Loop, Step
 from tengen.loops.interp import TooLong, evaluate, interpret
 from tengen.loops.lang import as_int
 from tengen.ops.define import REGISTRY, Op, lookup
@@ -132,7 +133,7 @@ def _alike(r: random.Random, types: list, attrs: dict) -> tuple[list, dict]:
     there = [t for t in types if t is not None]
     if r.random() < 0.3 and there:
         old, new = r.choice(there).dtype, r.choice(ALL)
-        return [t if t is None or t.dtype is not old else TensorType(t.shape, new) for t in types], attrs
+        return [t if t is None or t.dtype is not old else _typed(t.shape, new, t) for t in types], attrs
     extents = sorted({d for t in there for d in t.shape})
     if not extents:
         return types, attrs
@@ -140,7 +141,7 @@ def _alike(r: random.Random, types: list, attrs: dict) -> tuple[list, dict]:
     if r.random() < 0.3:
         tuples = lambda a: tuple(map(tuples, a)) if isinstance(a, tuple) else new if type(a) is int and a == old else a
         attrs = {k: tuples(a) for k, a in attrs.items()}
-    return [t if t is None else TensorType([new if d == old else d for d in t.shape], t.dtype) for t in types], attrs
+    return [t if t is None else _typed([new if d == old else d for d in t.shape], t.dtype, t) for t in types], attrs
 
 
 def _other_attr(r: random.Random, a):
@@ -175,7 +176,7 @@ def _other_type(r: random.Random, t: TensorType | None, all_types) -> TensorType
         return r.choice(there) if there else None
     shape = list(t.shape)
     if roll < 0.25:
-        return TensorType(shape, r.choice(ALL))
+        return _typed(shape, r.choice(ALL), t)
     if roll < 0.3:
         return None
     if roll < 0.4:
@@ -188,8 +189,16 @@ def _other_type(r: random.Random, t: TensorType | None, all_types) -> TensorType
         r.shuffle(shape)
     elif shape:
         i = r.randrange(len(shape))
-        shape[i] = r.choice((0, 1, 1, 2, 3, 4, 5, 8, shape[i] + 1, shape[i] * 2, max(shape[i] - 1, 0), 1 << 40, 1 << 62))
-    return TensorType(shape, t.dtype)
+        shape[i] = r.choice((0, 1, 1, 2, 3, 4, 5, 8, shape[i] + 1, shape[i] * 2, max(shape[i] - 1, 0), 1 << 40, 1 << 57))
+    return _typed(shape, t.dtype, t)
+
+
+def _typed(shape, d, other: TensorType) -> TensorType:
+    """A type; another one where no machine has the memory: that is refused wherever a type is made."""
+    try:
+        return TensorType(shape, d)
+    except SizeError:
+        return other
 
 
 # ---- what must be so ---------------------------------------------------------------------------------------------------
@@ -245,7 +254,7 @@ def _run(op: Op, types, outs, attrs: dict, seed: int) -> str:
         memory |= {("out", i): _held(t.dtype, int(np.prod(t.shape)), held) for i, t in enumerate(outs)}
         memory |= {i: _held(d, n, held) for i, (d, n) in temps.items()}
         try:
-            _launch(lo, memory)
+            _launch(lo.steps, memory)
         except TooLong:
             return "long"
         for i, a in given.items():
@@ -296,13 +305,14 @@ def _bytes(a: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(a).view(f"u{a.dtype.itemsize}")
 
 
-def _launch(lo: Lowering, memory: dict) -> None:
-    for repeat, launches in by_repeat(lo.launches):
-        count = 1 if repeat is None else as_int(repeat.count)
-        for step in range(count):
-            for _, launch in launches:
-                ints = {str(v.attr): step for v in launch.kernel.ints if v is STEP}
-                interpret(launch.kernel, [memory[i] for i in launch.ids], ints, most=MOST_STATEMENTS)
+def _launch(steps: Iterable[Step], memory: dict, iterations: tuple[int, ...] = ()) -> None:
+    for s in steps:
+        if isinstance(s, Loop):
+            for i in range(as_int(s.count)):
+                _launch(s.body, memory, (*iterations, i))
+        else:
+            ints = dict(zip((str(v.attr) for v in s.kernel.ints), iterations))
+            interpret(s.kernel, [memory[i] for i in s.ids], ints, most=MOST_STATEMENTS)
 
 
 def hunt(name: str, seeds: range) -> Iterator[tuple[str, str]]:

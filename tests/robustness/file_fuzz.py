@@ -217,7 +217,7 @@ def _schedules(model) -> dict[str, str]:
 
     table = known()
     lo, _ = lower(optimize(model.graph), Target.host(), schedules=table)
-    return {table.key(c.meaning): str(c.rule) for c in lo.choices.values()}
+    return {table.key(c.problem_key): str(c.rule) for c in lo.choices.values()}
 
 
 # ---- changes

@@ -95,7 +95,7 @@ def test_traced_and_eager_shapes():
     calls = [
         lambda: F.zeros((1 << 58,)), lambda: F.broadcast_to(one, (1 << 62,)), lambda: F.arange(1 << 62),
         lambda: F.broadcast_to(one, (1 << 30, 1 << 30)), lambda: F.concat([F.broadcast_to(one, (1 << 57,))] * 4),
-        lambda: F.pad(F.zeros((2,)), ((1 << 61, 1 << 61),)), lambda: F.zeros((0, 1 << 40, 1 << 40)),
+        lambda: F.zeros((0, 1 << 40, 1 << 40)),
     ]  # fmt: skip
     for call in calls:
         with pytest.raises(SizeError, match="bytes"):

@@ -7,13 +7,17 @@ import numpy as np
 from tengen import functional as F
 from tengen.module import init
 from tengen.module.settings import PARAMETERS, Configured, counts, one_of
+from tengen.ops.attributes import kind
 from tengen.ops.conv_parts import per_axis
+from tengen.ops.define import dispatch
 from tengen.parameter import Parameter
 from tengen.tensor import Tensor
 
 
-def _per_axis(name: str):
-    return lambda m, value: per_axis(value, m.n, name)
+def _per_axis(name: str, what: str):
+    """A check for numbers of a kind (`ops/attributes.py`), one for all spatial axes or one for each."""
+    numbers = kind(what)
+    return lambda m, value: per_axis(numbers.plain(value, f"{type(m).__name__}: {name}", dispatch.known), m.n, name)
 
 
 class _Conv(Configured):
@@ -23,7 +27,8 @@ class _Conv(Configured):
     _checked = PARAMETERS | counts("in_channels", "out_channels", "groups") | {
         "conv_mode": one_of("conv_mode", "cross_correlation", "CROSS_CORRELATION"),
         "padding_mode": one_of("padding_mode", "zeros", "reflect", "replicate"),
-        **{name: _per_axis(name) for name in ("kernel_size", "stride", "padding", "dilation", "output_padding")},
+        **{name: _per_axis(name, "Positives") for name in ("kernel_size", "stride", "dilation")},
+        **{name: _per_axis(name, "Naturals") for name in ("padding", "output_padding")},
     }
 
     def __init__(
@@ -36,8 +41,6 @@ class _Conv(Configured):
         self.kernel_size, self.stride, self.padding, self.dilation = kernel_size, stride, padding, dilation
         if in_channels % groups or out_channels % groups:
             raise ValueError(f"{in_channels} and {out_channels} channels cannot be shared out to {groups} groups")
-        if any(k < 1 for k in self.kernel_size):
-            raise ValueError(f"{type(self).__name__}: kernel_size={kernel_size!r} must be at least 1 along each axis")
         a, b = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
         shape = (a // groups, b // groups, *self.kernel_size)
         self.weight = Parameter(np.zeros(shape if groups == 1 else (groups, *shape), np.float32))
