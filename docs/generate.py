@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import tengen
-from tengen import functional, methods
+from tengen import functional
 from tengen.loops.math import FUNCTIONS
 from tengen.ops.define import REGISTRY, Op
-from tengen.tensor import Tensor
+from tengen.tensor import Tensor, methods
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "tengen"
@@ -33,7 +33,7 @@ DECLARED = (  # names by which ops declare what an attribute may be
 )  # fmt: skip
 SOURCES = {  # what annotations may name -> where the stubs import it from, in the order of imports
     "Callable": "collections.abc", "Iterable": "collections.abc", "Sequence": "collections.abc", "Any": "typing", "Literal": "typing",
-    "DType": "tengen.base.dtype", **dict.fromkeys(DECLARED, "tengen.ops.attributes"), "Tensor": "tengen.tensor",
+    "DType": "tengen.base.dtype", **dict.fromkeys(DECLARED, "tengen.ops.attributes"), "Tensor": "tengen.tensor.tensor",
 }  # fmt: skip
 KNOWN = {*SOURCES, "np"} | {n for n in vars(builtins) if n[0].islower()}
 ALIAS = "TensorLike = Tensor | np.ndarray | float\n"
@@ -146,7 +146,7 @@ def imports(lines: list[str], more: Sequence[str] = ()) -> list[str]:
 
 def own_names() -> set[str]:
     """What `tensor.py` itself defines on Tensor."""
-    tree = ast.parse((PACKAGE / "tensor.py").read_text())
+    tree = ast.parse((PACKAGE / "tensor" / "tensor.py").read_text())
     body = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Tensor").body
     return {n.name for n in body if isinstance(n, ast.FunctionDef)}
 
@@ -283,7 +283,7 @@ def pages() -> dict[Path, str]:
     return {
         ROOT / "docs" / "ops.md": ops_page(),
         ROOT / "docs" / "numerics.md": between(ROOT / "docs" / "numerics.md", "math", math_table()),
-        PACKAGE / "tensor_methods.pyi": tensor_methods(),
+        PACKAGE / "tensor" / "tensor_methods.pyi": tensor_methods(),
         PACKAGE / "functional" / "__init__.pyi": functional_stub(),
         PACKAGE / "functional" / "elemwise.pyi": functional_part("elemwise"),
         PACKAGE / "functional" / "tensor.pyi": functional_part("tensor"),

@@ -180,7 +180,7 @@ def test_type_checkers_see_operators_and_methods(tmp_path):
     lines = dict(re.findall(r"user\.py:(\d+): (?:note|error): (.*)", found))
     assert not errors
     for i in range(4, 10):
-        assert lines[str(i)] == 'Revealed type is "tengen.tensor.Tensor"', found
+        assert lines[str(i)] == 'Revealed type is "tengen.tensor.tensor.Tensor"', found
     assert "Unexpected keyword" in found and "no attribute" in found and "Found 2 errors" in found
 
 

@@ -13,12 +13,13 @@ ROOT = Path(__file__).resolve().parent.parent / "src" / "tengen"
 # Top floor first. What stands in one row may import one another as long as no circle arises. For folders in a floor see `ROOMS`.
 FLOORS = [
     "__main__ cli serve visual",
-    "hub models",
+    "hub models interop",
     "module optimizer data quantization amp distributed",
-    "functional random autodiff jit tuner",
-    "interop deploy",
-    "executable profiler tuning",
-    "arrays casting methods nodes overwrite parameter record tape tensor",
+    "functional random autodiff jit tuning",
+    "deploy",
+    "profiling",
+    "tensor",
+    "compiler",
     "runtime",
     "codegen",
     "passes",
@@ -47,7 +48,7 @@ ALLOWED_INSIDE = {
         "runtime/native.py",
         "tengen.runtime.process",
     ): "a process that imports Tengen and makes no tensor does not load the runtime",
-    ("tensor.py", "tengen.record"): "it brings all passes, and a process that runs no composite needs neither",
+    ("tensor/tensor.py", "tengen.tensor.recorder"): "it brings all passes, and a process that runs no composite needs neither",
     ("data/dataloader.py", "tengen.tensor"): "workers and users of NumPy batches need no runtime",
 }
 
@@ -132,6 +133,19 @@ def complaints(module, source):
 @pytest.mark.parametrize("module", FILES)
 def test_imports_point_down(module):
     assert not (wrong := complaints(module, FILES[module].read_text())), "\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_private_names_stay_in_their_module(module):
+    tree = ast.parse(FILES[module].read_text())
+    taken = [
+        f"{node.lineno}: {a.name} of {node.module}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tengen")
+        for a in node.names
+        if a.name.startswith("_") and not a.name.startswith("__")
+    ]
+    assert not taken, "private names of other modules: " + ", ".join(taken)
 
 
 def test_no_circles():

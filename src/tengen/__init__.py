@@ -6,11 +6,13 @@ What most programs use at once is imported here; the rest when it is first named
 import importlib
 from typing import TYPE_CHECKING
 
-from tengen import methods  # noqa: F401  (operators and methods of Tensor)
 from tengen.base.version import VERSION as __version__
-from tengen.interop.dlpack import from_dlpack
-from tengen.parameter import Parameter
-from tengen.tensor import Tensor
+from tengen.tensor import (
+    Parameter,
+    Tensor,
+    methods,  # noqa: F401  (operators and methods of Tensor)
+)
+from tengen.tensor.dlpack import from_dlpack
 
 if TYPE_CHECKING:
     from tengen import amp, autodiff, data, deploy, functional, jit, models, module, optimizer, random
@@ -18,10 +20,10 @@ if TYPE_CHECKING:
     from tengen.deploy import load_graph
     from tengen.deploy.checkpoint import load, save
     from tengen.jit import trace  # type: ignore[no-redef]
-    from tengen.profiler import profile
+    from tengen.profiling.profiler import profile
     from tengen.runtime.process import set_threads
     from tengen.runtime.report import show_config
-    from tengen.tuner import tune
+    from tengen.tuning.tuner import tune
 
 tensor = Tensor
 
@@ -30,8 +32,9 @@ _LATER = {
     "amp": "tengen.amp", "autodiff": "tengen.autodiff", "config": "tengen.base.config", "data": "tengen.data",
     "deploy": "tengen.deploy", "functional": "tengen.functional", "jit": "tengen.jit",
     "models": "tengen.models", "module": "tengen.module", "optimizer": "tengen.optimizer", "random": "tengen.random",
-    "load": "tengen.deploy.checkpoint", "load_graph": "tengen.deploy", "profile": "tengen.profiler", "save": "tengen.deploy.checkpoint",
-    "set_threads": "tengen.runtime.native", "show_config": "tengen.runtime.report", "trace": "tengen.jit", "tune": "tengen.tuner",
+    "load": "tengen.deploy.checkpoint", "load_graph": "tengen.deploy", "profile": "tengen.profiling.profiler",
+    "save": "tengen.deploy.checkpoint",
+    "set_threads": "tengen.runtime.native", "show_config": "tengen.runtime.report", "trace": "tengen.jit", "tune": "tengen.tuning.tuner",
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import tengen.functional as F
 import tengen.module as M
 from tengen import Tensor, trace
-from tengen.parameter import Parameter
+from tengen.tensor import Parameter
 
 
 class MLP(M.Module):

@@ -15,7 +15,7 @@ import tengen
 import tengen.functional as F
 from tengen import Tensor, trace
 from tengen.base.errors import DTypeError, ShapeError, TraceError
-from tengen.parameter import Parameter
+from tengen.tensor import Parameter
 
 
 def test_same_bits(tmp_path):

@@ -14,10 +14,10 @@ from tengen.autodiff import GradManager
 from tengen.base.config import config
 from tengen.base.errors import ConfigError, ShapeError, TraceError
 from tengen.codegen import llvm
+from tengen.compiler import program
 from tengen.deploy.compile import compile_model
 from tengen.deploy.verify import verify
 from tengen.optimizer import SGD
-from tengen.runtime import program
 
 BATCHES = (2, 1, 3, 17)
 BATCH = {0: "batch"}

@@ -97,8 +97,8 @@ def _run_steps(steps: Sequence[Step], memory: dict, ints: list, values: dict[Exp
 
 def compile_and_run(lo: Lowering, memory: dict, values: dict[Expr, int] | None = None) -> None:
     """The same through machine code and the thread pool. The lowering must be made for `Target.host()`."""
+    from tengen.compiler.program import build
     from tengen.runtime import native
-    from tengen.runtime.program import build
 
     values = values or {}
     program = build(lo, list(memory), [], "test")

@@ -6,11 +6,11 @@ import ctypes
 
 import numpy as np
 
+from tengen.compiler.program import build
 from tengen.kernels.lowering import Lowering
 from tengen.loops.lang import Expr
 from tengen.runtime import native
 from tengen.runtime.compile import compile_object, load_object
-from tengen.runtime.program import build
 
 ALIGN = 64
 

@@ -5,9 +5,9 @@ import pytest
 
 import tengen.functional as F
 from tengen import Tensor, trace
+from tengen.compiler import program_cache
 from tengen.kernels.contraction import contract as contraction
 from tengen.ops.define import REGISTRY
-from tengen.runtime import kept
 
 CASES = [  # batch, channels, outputs, side, kernel, stride
     (3, 5, 7, 56, 1, 1), (2, 16, 24, 64, 1, 1), (2, 3, 16, 112, 3, 2), (17, 6, 1, 16, 3, 1), (5, 1, 5, 32, 1, 1), (2, 20, 30, 64, 3, 1),
@@ -33,7 +33,7 @@ def test_bits(case, dtype, monkeypatch):
         return trace(gradient)(x, g, w).numpy()
 
     monkeypatch.setattr(contraction, "NEAR_BYTES", 1 << 12)  # in waves where there are several images
-    monkeypatch.setattr(kept, "identity", lambda *a: None)  # a program kept from before would be neither way's
+    monkeypatch.setattr(program_cache, "identity", lambda *a: None)  # a program kept from before would be neither way's
     counted = []
     by_chunks = contraction.by_chunks
     monkeypatch.setattr(contraction, "by_chunks", lambda *a: (counted.append(1), by_chunks(*a)))

@@ -8,6 +8,8 @@ from launching import array_of, compile_and_run, run
 from needs import needs
 
 from tengen.codegen.target import Target
+from tengen.compiler.arena import Temporaries
+from tengen.compiler.program import value_of
 from tengen.kernels.axes import store_at
 from tengen.kernels.contraction.contract import contract
 from tengen.kernels.lowering import Lowering
@@ -18,8 +20,6 @@ from tengen.kernels.source import Elementwise, Leaf
 from tengen.kernels.steps import Loop
 from tengen.loops.lang import var
 from tengen.passes.hoist import hoist
-from tengen.runtime.arena import Temporaries
-from tengen.runtime.program import value_of
 
 
 def running_sums(lo, x, y, steps):

@@ -9,14 +9,14 @@ from launching import array_of, compile_and_run, run
 from tengen.base.dtype import bool_, int32
 from tengen.base.errors import VerifyError
 from tengen.codegen.target import Target
+from tengen.compiler.arena import Temporaries
+from tengen.compiler.program import build
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, Leaf
 from tengen.kernels.steps import Call, Flag, Function, If, Launch, Loop, While, functions, lifetimes, verify_steps
 from tengen.kernels.steps_text import parse_steps, print_steps
 from tengen.loops.lang import equal, var
-from tengen.runtime.arena import Temporaries
-from tengen.runtime.program import build
 
 N = 5  # elements of a buffer
 

@@ -16,6 +16,7 @@ import tengen.functional as F
 from tengen import Tensor
 from tengen.autodiff import GradManager
 from tengen.codegen.target import Target
+from tengen.compiler.arena import Temporaries
 from tengen.kernels.steps import every_leaf
 from tengen.loops.cost import cost
 from tengen.loops.lang import as_int
@@ -23,8 +24,7 @@ from tengen.optimizer import SGD
 from tengen.passes.hoist import hoist
 from tengen.passes.lower import lower
 from tengen.passes.pipeline import optimize
-from tengen.record import Recorder
-from tengen.runtime.arena import Temporaries
+from tengen.tensor.recorder import Recorder
 
 TARGET = Target.named("x86-64-v4")
 

@@ -17,9 +17,9 @@ from programs import draw
 from ways import Lowered, agree, eager, together, traced
 
 from tengen.codegen.target import Target
+from tengen.compiler.program import build
 from tengen.deploy import CannotRun, compile_model, run_artifact
 from tengen.runtime.compile import compile_object
-from tengen.runtime.program import build
 
 HERE = Path(__file__).resolve().parent
 SEEDS = range(40, 60)

@@ -15,6 +15,7 @@ from tengen import Tensor, set_threads, trace
 from tengen.base.config import config
 from tengen.base.errors import TraceWarning
 from tengen.codegen.target import Target
+from tengen.compiler.program import build
 from tengen.ir.graph import Graph
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.steps import mapped
@@ -22,7 +23,6 @@ from tengen.passes.inplace import CHECKS
 from tengen.passes.lower import lower
 from tengen.passes.pipeline import optimize
 from tengen.runtime import native
-from tengen.runtime.program import build
 
 
 def arrays(outs) -> list[np.ndarray]:

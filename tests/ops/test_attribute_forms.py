@@ -15,7 +15,7 @@ from tengen import Tensor, random, tensor, trace
 from tengen.base.errors import ArgumentError, TengenError, TraceError, TraceWarning
 from tengen.ir.text import print_graph
 from tengen.ops.define import REGISTRY
-from tengen.record import Recorder
+from tengen.tensor.recorder import Recorder
 
 # ---- every op, from its samples ----------------------------------------------------------------------------------------
 

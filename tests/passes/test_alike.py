@@ -8,15 +8,15 @@ import tengen.module as M
 from tengen import Tensor, trace
 from tengen.autodiff import GradManager
 from tengen.codegen.target import Target
+from tengen.compiler.arena import Temporaries
+from tengen.compiler.driver import evaluate
+from tengen.compiler.program import build
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.steps import leaves
 from tengen.ops.define import REGISTRY
 from tengen.optimizer import SGD
 from tengen.passes.lower import lower
 from tengen.passes.pipeline import optimize
-from tengen.record import evaluate
-from tengen.runtime.arena import Temporaries
-from tengen.runtime.program import build
 
 R = np.random.default_rng(0)
 lstm = REGISTRY["lstm"]

@@ -6,9 +6,9 @@ import pytest
 import tengen
 from tengen import Tensor
 from tengen import functional as F
+from tengen.compiler.driver import evaluate
 from tengen.passes.constants import fold_constants
 from tengen.passes.pipeline import optimize
-from tengen.record import evaluate
 
 
 @pytest.fixture

@@ -12,13 +12,13 @@ from tengen import Tensor, deploy, load_graph, trace
 from tengen.autodiff import GradManager
 from tengen.base.config import config
 from tengen.codegen.target import Target
+from tengen.compiler.arena import Temporaries
 from tengen.ir.text import parse_graph
 from tengen.kernels.schedule import Schedules
 from tengen.kernels.steps import Loop, leaves
 from tengen.loops.lang import as_int
 from tengen.passes import images
 from tengen.passes.lower import lower
-from tengen.runtime.arena import Temporaries
 from tengen.tuning.trial import Bench
 
 HUGE = 1 << 60  # everything is kept: no loops

@@ -13,6 +13,8 @@ from tengen.base.config import config
 from tengen.base.dtype import ALL
 from tengen.base.errors import VerifyError
 from tengen.codegen.target import Target
+from tengen.compiler.arena import ALIGN, Temporaries
+from tengen.compiler.program import build
 from tengen.ir.graph import Graph
 from tengen.ir.text import parse_graph, print_graph
 from tengen.ir.verify import verify
@@ -23,8 +25,6 @@ from tengen.passes.cleanup import merge_common, remove_broadcasts, remove_dead_c
 from tengen.passes.fuse import fuse
 from tengen.passes.lower import lower
 from tengen.passes.pipeline import infer, optimize
-from tengen.runtime.arena import ALIGN, Temporaries
-from tengen.runtime.program import build
 
 TARGET = Target.named("x86-64")
 

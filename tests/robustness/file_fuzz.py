@@ -211,9 +211,9 @@ def make_seeds(folder: Path, of_each: int = 5) -> list[str]:
 def _schedules(model) -> dict[str, str]:
     """What the rules say for each problem of a model, by key."""
     from tengen.codegen.target import Target
+    from tengen.compiler.schedules import known
     from tengen.passes.lower import lower
     from tengen.passes.pipeline import optimize
-    from tengen.runtime.schedules import known
 
     table = known()
     lo, _ = lower(optimize(model.graph), Target.host(), schedules=table)

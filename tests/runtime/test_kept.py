@@ -10,28 +10,30 @@ import pytest
 
 import tengen
 import tengen.functional as F
-from tengen import Tensor, record
+from tengen import Tensor
 from tengen.base.config import config
 from tengen.base.dtype import float32
+from tengen.compiler import driver, program_cache
+from tengen.compiler.schedules import known
 from tengen.ir.text import parse_graph
 from tengen.kernels.schedule import Grain, Schedules
 from tengen.loops import lang
 from tengen.ops.define import REGISTRY, elementwise
-from tengen.runtime import cache, kept
-from tengen.runtime.schedules import known
+from tengen.runtime import cache
 
 SCRIPT = """
 import hashlib, json, sys
 import numpy as np
 import tengen, tengen.functional as F, tengen.module as M
-from tengen import Tensor, record
+from tengen import Tensor
+from tengen.compiler import driver
 from tengen.autodiff import GradManager
 from tengen.optimizer import SGD
 from tengen.runtime import compile as compiler
 
 lowered = []
-lower = record.lower
-record.lower = lambda graph, *a: (lowered.append(graph.name), lower(graph, *a))[1]
+lower = driver.lower
+driver.lower = lambda graph, *a: (lowered.append(graph.name), lower(graph, *a))[1]
 digest = hashlib.sha256()
 see = lambda t: digest.update(t.numpy().tobytes())
 
@@ -111,8 +113,8 @@ def own_cache(tmp_path):
 @pytest.fixture
 def lowerings(monkeypatch):
     """Names of the graphs that are lowered."""
-    names, lower = [], record.lower
-    monkeypatch.setattr(record, "lower", lambda graph, *a: (names.append(graph.name), lower(graph, *a))[1])
+    names, lower = [], driver.lower
+    monkeypatch.setattr(driver, "lower", lambda graph, *a: (names.append(graph.name), lower(graph, *a))[1])
     return names
 
 
@@ -126,7 +128,7 @@ graph g(x: f32[4]):
 
 def key_of(text=GRAPH, k=2.0, schedules=None, **more):
     graph = parse_graph(text, {"k": np.array(k, "float32")})
-    return kept.identity(graph, None, [], more.get("name", "g"), more.get("fold", True), schedules or Schedules("t", 1))
+    return program_cache.identity(graph, None, [], more.get("name", "g"), more.get("fold", True), schedules or Schedules("t", 1))
 
 
 def test_what_decides_the_program_is_in_its_key(monkeypatch):
@@ -137,9 +139,9 @@ def test_what_decides_the_program_is_in_its_key(monkeypatch):
     ]  # fmt: skip
     with config.scope(winograd=not config.winograd):
         keys.append(key_of())
-    monkeypatch.setattr(kept, "VERSION", "another")
+    monkeypatch.setattr(program_cache, "VERSION", "another")
     keys.append(key_of())
-    monkeypatch.setattr(kept, "_sources", lambda: "other sources")
+    monkeypatch.setattr(program_cache, "_sources", lambda: "other sources")
     keys.append(key_of())
     assert len(set(keys)) == len(keys) and None not in keys
 
@@ -148,7 +150,7 @@ def test_lines_and_large_constants_are_not_in_it():
     text = GRAPH.replace("k: f32[]", "k: f32[100]").replace("4]", "100]")
     one, two = (parse_graph(text, {"k": np.full(100, v, "float32")}) for v in (1, 2))
     one.nodes[0].where, two.nodes[0].where = "a.py:1", "b.py:2"
-    key = lambda g: kept.identity(g, None, [], "g", True, Schedules("t", 1))
+    key = lambda g: program_cache.identity(g, None, [], "g", True, Schedules("t", 1))
     assert key(one) == key(two)
 
 
@@ -172,7 +174,7 @@ def test_ops_from_elsewhere_are_not_kept():
 
 
 def test_every_op_of_tengen_can_be_kept():
-    assert all(kept._is_ours(name) for name, op in REGISTRY.items() if op.fn.__module__.startswith("tengen."))
+    assert all(program_cache._is_ours(name) for name, op in REGISTRY.items() if op.fn.__module__.startswith("tengen."))
 
 
 def test_folding_with_other_weights(own_cache, lowerings):
@@ -198,17 +200,18 @@ def test_a_number_made_of_large_weights_is_another_program(own_cache, lowerings)
 
 def test_an_entry_of_another_time_is_made_anew(own_cache, lowerings):
     graph = parse_graph(GRAPH, {"k": np.array(2, "float32")})
-    key = kept.identity(graph, None, [], "g", True, known())
+    key = program_cache.identity(graph, None, [], "g", True, known())
     for entry in (b"", b"[]", b"{}", b"null", b'{"object": 3}', b"\xff"):
         cache.put(key, entry, cache.PROGRAMS)
-        program, arrays = record.ready_program(graph, None, [], "g", fold=True)
+        program, arrays = driver.ready_program(graph, None, [], "g", fold=True)
         assert program.text and arrays[0].dtype is float32 and program.address
     assert len(lowerings) == 6
-    program, arrays = record.ready_program(graph, None, [], "g", fold=True)
+    program, arrays = driver.ready_program(graph, None, [], "g", fold=True)
     assert not program.text and arrays[0].shape == (4,) and len(lowerings) == 6
 
 
 def test_expressions_come_back_as_they_were():
     n, m = lang.var("n0"), lang.var("offset.3")
     for e in (n, m, n * 3 + 1, (n + 63) // 64 * 64, lang.minimum(n, 7), n % 5, (n - m) * (m + 2)):
-        assert kept._read_dim(kept._dim(e)) == e and kept._dim(kept._read_dim(kept._dim(e))) == kept._dim(e)
+        written = program_cache._dim(e)
+        assert program_cache._read_dim(written) == e and program_cache._dim(program_cache._read_dim(written)) == written

@@ -12,7 +12,7 @@ from tengen.base.errors import CompileError
 from tengen.codegen import target as targets
 from tengen.codegen.target import Target
 from tengen.runtime import compile as compiler
-from tengen.runtime import loader, parts
+from tengen.runtime import object_loader, parallel_compile
 
 HERE = pytest.mark.skipif(platform.machine() != "x86_64", reason="the loader knows x86-64")
 
@@ -58,7 +58,7 @@ def _calls(loaded):
 @HERE
 def test_the_same_as_llvm():
     data = compiler.compile_object(IR, Target.host())
-    code = loader.load(data, compiler._address)
+    code = object_loader.load(data, compiler._address)
     assert code is not None and set(code.addresses) == set(compiler.elf_symbols(data)[0]) == {"f", "state", "where"}
     mine, llvm = compiler.load_object(data, Target.host()), compiler._load_by_llvm([data])
     assert mine._memory and llvm._memory is None
@@ -82,13 +82,13 @@ def test_code_cannot_be_written():
 @HERE
 def test_what_it_leaves_to_a_linker():
     data = bytearray(compiler.compile_object(IR, Target.host()))
-    assert loader.load(bytes(data), lambda name: None) is None  # nobody knows time
+    assert object_loader.load(bytes(data), lambda name: None) is None  # nobody knows time
     for junk in (b"", b"\x7fELF", bytes(data[:200]), b"MZ" * 100):
-        assert loader.load(junk, compiler._address) is None
+        assert object_loader.load(junk, compiler._address) is None
     other = compiler.compile_object("define i64 @f() {\n  ret i64 1\n}\n", Target.named("aarch64"))
-    assert loader.load(other, compiler._address) is None
+    assert object_loader.load(other, compiler._address) is None
     local = "@t = thread_local global i64 3\ndefine i64 @f() {\n  %x = load i64, ptr @t\n  ret i64 %x\n}\n"
-    assert loader.load(compiler.compile_object(local, Target.host()), compiler._address) is None
+    assert object_loader.load(compiler.compile_object(local, Target.host()), compiler._address) is None
     tables = [
         i
         for i in range(0, len(data) - 24)
@@ -96,7 +96,7 @@ def test_what_it_leaves_to_a_linker():
     ]
     for i in tables:  # calls become a relocation of another kind
         data[i + 8] = 99
-    assert tables and loader.load(bytes(data), compiler._address) is None
+    assert tables and object_loader.load(bytes(data), compiler._address) is None
     with pytest.raises(CompileError):
         compiler.load_object(bytes(data[:200]), Target.host())
 
@@ -117,7 +117,7 @@ def test_what_llvm_says_is_asked_once(monkeypatch):
 
 @HERE
 def test_a_warm_process_loads_no_llvm(tmp_path):
-    heavy = ("llvmlite.binding", "tengen.record", "tengen.functional")
+    heavy = ("llvmlite.binding", "tengen.tensor.recorder", "tengen.functional")
     code = (
         f"import sys, tengen; x = tengen.Tensor([1.0, 2.0]); print((x + x).tolist(), *(m for m in {heavy} if m in sys.modules))"
     )
@@ -165,28 +165,28 @@ entry:
 def test_a_large_module_in_parts(monkeypatch):
     head = f'target datalayout = "{Target.host().data_layout}"\ntarget triple = "{Target.host().triple}"\n'
     text = "\n".join([head, *(KERNEL.replace("NAME", f"k{i}") for i in range(5)), RUN, "!0 = !{i32 1}\n"])
-    found = parts.split(text, 3)
+    found = parallel_compile.split(text, 3)
     assert len(found) == 3 and sum(t.count("\ndefine ") for t in found) == 6 and "declare void @k" in found[0]
-    assert parts.split(text.replace("!0 =", "@x = global i64 0\n!0 ="), 3)[1:] == []  # more than kernels: it stays whole
-    monkeypatch.setattr(parts, "LARGE", 1000)
-    monkeypatch.setattr(parts.config, "threads", 3)
+    assert parallel_compile.split(text.replace("!0 =", "@x = global i64 0\n!0 ="), 3)[1:] == []  # more than kernels: it stays whole
+    monkeypatch.setattr(parallel_compile, "LARGE", 1000)
+    monkeypatch.setattr(parallel_compile.config, "threads", 3)
     before = compiler.compilations
-    several = parts.compile_parts(text, Target.host(), 1)
-    assert len(loader.objects_of(several)) == 3 and compiler.compilations == before + 1
+    several = parallel_compile.compile_parts(text, Target.host(), 1)
+    assert len(object_loader.objects_of(several)) == 3 and compiler.compilations == before + 1
     for junk in (several[:20], several[:-1], several + b"x", several[:15] + b"\xff" * 30):
-        assert loader.objects_of(junk) == [junk]
+        assert object_loader.objects_of(junk) == [junk]
         with pytest.raises(CompileError):
             compiler.load_object(junk, Target.host())
     whole = compiler.compile_object(text, Target.host())
-    monkeypatch.setattr(parts, "_can_help", lambda: False)
-    assert parts.compile_parts(text, Target.host(), 1) == whole and loader.objects_of(whole) == [whole]
+    monkeypatch.setattr(parallel_compile, "_can_help", lambda: False)
+    assert parallel_compile.compile_parts(text, Target.host(), 1) == whole and object_loader.objects_of(whole) == [whole]
     share = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
     kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
     serial = share(lambda f, buffers, ints, n: kernel(f)(buffers, ints, 0, n))
     for loaded in (
         compiler.load_object(whole, Target.host()),
         compiler.load_object(several, Target.host()),
-        compiler._load_by_llvm(loader.objects_of(several)),
+        compiler._load_by_llvm(object_loader.objects_of(several)),
     ):
         value = ctypes.c_int64(5)
         buffers = (ctypes.c_void_p * 1)(ctypes.addressof(value))
@@ -200,21 +200,21 @@ def test_a_large_module_in_parts(monkeypatch):
 )
 def test_what_a_helper_that_hangs_or_dies_was_to_do_is_done_here(program, monkeypatch, tmp_path):
     (tmp_path / "llvm.py").write_text(program)
-    monkeypatch.setattr(parts.llvm, "__file__", str(tmp_path / "llvm.py"))
-    monkeypatch.setattr(parts, "LARGE", 1000)
-    monkeypatch.setattr(parts, "PATIENCE_S", 0.5)
-    monkeypatch.setattr(parts.config, "threads", 2)
+    monkeypatch.setattr(parallel_compile.llvm, "__file__", str(tmp_path / "llvm.py"))
+    monkeypatch.setattr(parallel_compile, "LARGE", 1000)
+    monkeypatch.setattr(parallel_compile, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(parallel_compile.config, "threads", 2)
     text = "\n".join([*(KERNEL.replace("NAME", f"k{i}") for i in range(3)), RUN])
-    made = loader.objects_of(parts.compile_parts(text, Target.host(), 1))
-    assert made == [compiler.compile_object(part, Target.host()) for part in parts.split(text, 2)]
+    made = object_loader.objects_of(parallel_compile.compile_parts(text, Target.host(), 1))
+    assert made == [compiler.compile_object(part, Target.host()) for part in parallel_compile.split(text, 2)]
 
 
 def test_what_a_helper_cannot_do_is_done_here(monkeypatch):
-    monkeypatch.setattr(parts, "LARGE", 1000)
-    monkeypatch.setattr(parts.config, "threads", 2)
+    monkeypatch.setattr(parallel_compile, "LARGE", 1000)
+    monkeypatch.setattr(parallel_compile.config, "threads", 2)
     monkeypatch.setattr(sys, "executable", "/nowhere/python3")
     text = "\n".join([KERNEL.replace("NAME", "k0"), KERNEL.replace("NAME", "k1"), KERNEL.replace("NAME", "k2"), RUN])
-    assert len(loader.objects_of(parts.compile_parts(text, Target.host(), 1))) == 2
+    assert len(object_loader.objects_of(parallel_compile.compile_parts(text, Target.host(), 1))) == 2
     bad = KERNEL.replace("NAME", "k1").replace("%x59, ptr %p", "%x60, ptr %p")
     with pytest.raises(CompileError, match="in k1"):
-        parts.compile_parts(text.replace(KERNEL.replace("NAME", "k1"), bad), Target.host(), 1)
+        parallel_compile.compile_parts(text.replace(KERNEL.replace("NAME", "k1"), bad), Target.host(), 1)

@@ -6,7 +6,7 @@ import pytest
 import tengen
 import tengen.functional as F
 from tengen import Tensor
-from tengen.runtime import eager
+from tengen.compiler import plans
 from tengen.tensor import hide_plans, restore_plans
 
 
@@ -14,8 +14,8 @@ from tengen.tensor import hide_plans, restore_plans
 def programs(monkeypatch):
     """The programs that are made, where the first call of a plan is long enough to make one; no plan is known."""
     made: dict = {}
-    monkeypatch.setattr(eager, "PATIENCE_S", 0.0)
-    monkeypatch.setattr(eager, "_programs", made)
+    monkeypatch.setattr(plans, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(plans, "_programs", made)
     known = hide_plans()
     yield made
     restore_plans(known)
@@ -59,7 +59,7 @@ def test_other_numbers_have_the_program_of_the_pattern(programs):
 
 
 def test_a_short_time_makes_nothing(programs, monkeypatch):
-    monkeypatch.setattr(eager, "PATIENCE_S", 1e9)
+    monkeypatch.setattr(plans, "PATIENCE_S", 1e9)
     for _ in range(100):
         F.matmul(noise(19, 33), noise(33, 21))
     assert special(programs) == [False]
@@ -90,12 +90,12 @@ def test_gradients(programs):
 
 
 def test_one_that_fails_leaves_the_plan_as_it_was(monkeypatch):
-    monkeypatch.setattr(eager, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(plans, "PATIENCE_S", 0.0)
 
     def alone():
         raise MemoryError
 
-    plan = eager.patient(eager.Plan(lambda: 1, ()), alone)
+    plan = plans.patient(plans.Plan(lambda: 1, ()), alone)
     with pytest.raises(MemoryError):
         plan.call()
     assert plan.call() == 1

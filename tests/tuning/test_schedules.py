@@ -18,7 +18,7 @@ import tengen.functional as F
 from tengen import Tensor
 from tengen.base.errors import ScheduleError
 from tengen.codegen.target import Target
-from tengen.executable import Executable
+from tengen.compiler import schedules as store
 from tengen.kernels import schedule
 from tengen.kernels.attention.tiles import Sizes
 from tengen.kernels.contraction.tile import Register
@@ -26,7 +26,7 @@ from tengen.kernels.contraction.unpacked import Unpacked
 from tengen.kernels.convolution.depthwise import Stencil
 from tengen.kernels.convolution.winograd import Winograd
 from tengen.kernels.schedule import Grain, Schedules, answer, parse
-from tengen.runtime import schedules as store
+from tengen.tensor.executable import Executable
 from tengen.tuning.trial import Bench
 
 RULE = Register(6, 2, 4, 1, 1)

@@ -20,12 +20,12 @@ from tengen.base.config import config
 from tengen.base.errors import FileFormatError, TraceError
 from tengen.cli.main import main
 from tengen.codegen.target import Target
+from tengen.compiler import schedules as store
 from tengen.deploy import compile_model, dump_model
 from tengen.deploy.tensorfile import read_tensors, write_tensors
 from tengen.kernels import pointwise
 from tengen.kernels.schedule import Grain, Schedules
 from tengen.runtime import cache
-from tengen.runtime import schedules as store
 from tengen.tuning import search
 
 N = 60000
@@ -34,7 +34,7 @@ N = 60000
 @pytest.fixture
 def own_cache(tmp_path, monkeypatch):
     """A cache of this test's own, and no roof to measure."""
-    from tengen.runtime.roof import Roof
+    from tengen.profiling.roof import Roof
 
     monkeypatch.setattr(search, "roof", lambda threads: Roof(1e11, 1e10))
     with config.scope(cache_dir=str(tmp_path / "cache"), cache=True):
@@ -161,7 +161,7 @@ import sys
 import numpy as np, tengen, tengen.functional as F
 from tengen import Tensor
 from tengen.kernels.schedule import Grain, Schedules
-from tengen.runtime import schedules as store
+from tengen.compiler import schedules as store
 known = store.known()
 store.keep(Schedules(known.target, known.threads, {c * 32: Grain(int(sys.argv[2])) for c in sys.argv[1]}))
 """

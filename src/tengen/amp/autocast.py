@@ -17,11 +17,10 @@ import numpy as np
 from tengen.amp.policy import POLICY
 from tengen.base.dtype import DType, bfloat16, dtype, float16, float32, float64
 from tengen.base.errors import ArgumentError, DTypeError
-from tengen.casting import Rule, casting, casts
 from tengen.ops.contract import PRECISIONS
 from tengen.ops.define import REGISTRY, Op
-from tengen.parameter import Parameter
-from tengen.tensor import Tensor, tracing
+from tengen.tensor import Parameter, Tensor, tracing
+from tengen.tensor.casting import Rule, casting, casts
 
 
 class _Blocks(threading.local):

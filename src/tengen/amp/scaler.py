@@ -16,8 +16,7 @@ from tengen.autodiff import GradManager
 from tengen.functional import isfinite, logical_and, logical_not, logical_or, maximum, where
 from tengen.ops.update import unscale
 from tengen.optimizer import Optimizer
-from tengen.parameter import Parameter
-from tengen.tensor import Tensor
+from tengen.tensor import Parameter, Tensor
 
 LEAST = float(np.finfo(np.float32).tiny)  # a scale whose inverse is finite
 

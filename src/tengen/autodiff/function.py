@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from tengen.base.errors import GradientError
-from tengen.nodes import Level, Node, levels, on_tape
-from tengen.tape import cut
 from tengen.tensor import Tensor
+from tengen.tensor.nodes import Level, Node, levels, on_tape
+from tengen.tensor.tape import cut
 
 
 def _with_node(x: Tensor) -> Tensor:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tengen.base.errors import GradientError
-from tengen.nodes import Level, node_of, on_tape
 from tengen.ops.define import REGISTRY
-from tengen.tape import check_outputs, cut, gradients
 from tengen.tensor import Tensor
+from tengen.tensor.nodes import Level, node_of, on_tape
+from tengen.tensor.tape import check_outputs, cut, gradients
 
 
 def _mapped(f: Callable[[Tensor], Any], x: Any, what: str) -> Any:

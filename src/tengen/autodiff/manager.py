@@ -8,10 +8,10 @@ from weakref import ref
 
 from tengen.base.changes import changed
 from tengen.base.errors import GradientError
-from tengen.nodes import Level
 from tengen.ops.define import REGISTRY
-from tengen.tape import Place, check_outputs, gradients
 from tengen.tensor import Tensor, tracing
+from tengen.tensor.nodes import Level
+from tengen.tensor.tape import Place, check_outputs, gradients
 
 
 class _Attached:

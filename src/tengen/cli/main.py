@@ -22,11 +22,11 @@ from tengen.deploy.loader import load_graph
 from tengen.deploy.verify import random_inputs
 from tengen.deploy.verify import verify as verify_artifact
 from tengen.ir.text import print_graph
-from tengen.profiler import profile as profiler
+from tengen.profiling.profiler import profile as profiler
+from tengen.profiling.result import SORTS, Result
 from tengen.runtime import cache as kernel_cache
 from tengen.runtime import native, report
-from tengen.runtime.profile import SORTS, Result
-from tengen.tuner import tune as tune_model
+from tengen.tuning.tuner import tune as tune_model
 
 HELP = {"help_option_names": ["-h", "--help"]}
 

@@ -17,18 +17,18 @@ import numpy as np
 from tengen.base.errors import CompileError, ConfigError
 from tengen.base.files import File, replacing
 from tengen.codegen.target import Target
+from tengen.compiler.driver import compile_graph
+from tengen.compiler.program import Program
+from tengen.compiler.schedules import known
 from tengen.deploy.ctext import FIRST_CHECK, Interface, Region, c_name, example_text, header_text
 from tengen.deploy.elf import sections
 from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model, Port
-from tengen.executable import constant_buffers
 from tengen.ir.graph import Check
-from tengen.record import compile_graph
 from tengen.runtime import native
 from tengen.runtime.compile import compile_object, elf_symbols
-from tengen.runtime.program import Program
-from tengen.runtime.schedules import known
 from tengen.runtime.threads import MAX_THREADS, threads_ir
+from tengen.tensor.executable import constant_buffers
 
 ALIGN = 64
 TARGETS = ("native", "x86-64", "x86-64-v3", "x86-64-v4", "aarch64")

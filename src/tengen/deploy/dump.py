@@ -15,6 +15,7 @@ import numpy as np
 
 from tengen.base.errors import TengenError
 from tengen.base.files import File, name_of
+from tengen.compiler.schedules import to_text
 from tengen.deploy.model import Model, Port, port
 from tengen.deploy.tensorfile import write_tensors
 from tengen.ir.graph import Check, Constant, Graph, State
@@ -24,7 +25,6 @@ from tengen.ir.rewrite import live_nodes
 from tengen.ir.text import constant_data
 from tengen.kernels.schedule import Schedule
 from tengen.passes.cleanup import remove_dead_code
-from tengen.runtime.schedules import to_text
 
 FORMAT, VERSION = "tengen-model", "1"
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from tengen.base.errors import FileFormatError, ScheduleError, TengenError, VerifyError
 from tengen.base.files import File, name_of
+from tengen.compiler.schedules import parsed
 from tengen.deploy.dump import FORMAT, VERSION
 from tengen.deploy.model import Model
 from tengen.deploy.tensorfile import TensorFile, fail, read_tensors
@@ -23,7 +24,6 @@ from tengen.ir.verify import verify
 from tengen.ops.attributes import same
 from tengen.ops.define import REGISTRY, lookup
 from tengen.passes.extents import check_symbols
-from tengen.runtime.schedules import parsed
 
 KEYS = {"format", "version", "tengen", "graph", "checksum"}
 OPTIONAL = {"schedules"}

@@ -16,16 +16,16 @@ import numpy as np
 
 from tengen.base.dtype import DType
 from tengen.base.errors import ConfigError, DTypeError, ShapeError, TraceError
-from tengen.executable import Executable
+from tengen.compiler.plans import Layout
+from tengen.compiler.schedules import known
 from tengen.ir.graph import Graph
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.schedule import Schedule
 from tengen.loops.lang import Expr
 from tengen.passes.extents import at_extents, extents_of, open_extents
 from tengen.runtime import native
-from tengen.runtime.eager import Layout
-from tengen.runtime.schedules import known
-from tengen.tensor import Tensor, _make, contiguous, from_numpy, tracing
+from tengen.tensor import Tensor, contiguous, from_numpy, tensor_over, tracing
+from tengen.tensor.executable import Executable
 
 
 class Port(NamedTuple):
@@ -118,7 +118,7 @@ class Model:
             found = {}
             for s, buffer in zip(self.graph.states.values(), self._states):
                 layout = Layout(tuple(s.read.type.shape), s.read.type.dtype)  # type: ignore[arg-type]
-                found[s.name] = _make(native.copy(buffer, layout.size * layout.dtype.size), layout)
+                found[s.name] = tensor_over(native.copy(buffer, layout.size * layout.dtype.size), layout)
             return found
 
     def at(self, **extents: int) -> Model:

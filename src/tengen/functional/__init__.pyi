@@ -38,7 +38,7 @@ from tengen.functional.nn import max_pool2d as max_pool2d
 from tengen.functional.nn import pixel_shuffle as pixel_shuffle
 from tengen.functional.nn import scaled_dot_product_attention as scaled_dot_product_attention
 from tengen.ops.attributes import Axes, Count, DTypeLike, Extent, Natural, Naturals, NewShape, Number, Positives, Shape
-from tengen.tensor import Tensor
+from tengen.tensor.tensor import Tensor
 
 TensorLike = Tensor | np.ndarray | float
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tengen.methods import flatten
 from tengen.ops.define import REGISTRY
+from tengen.tensor.methods import flatten
 
 _NAMES = [
     "arange", "argsort", "astype", "broadcast_to", "concat", "cond_take", "cumprod", "cumsum", "diag", "diagonal", "expand_dims", "eye",

@@ -18,8 +18,8 @@ from weakref import ref
 from tengen.autodiff import GradManager
 from tengen.base.errors import TraceWarning, user_line
 from tengen.ir.graph import Value
-from tengen.nodes import Node
 from tengen.tensor import Tensor
+from tengen.tensor.nodes import Node
 
 MOST_SCANS = 64  # of all objects, in search of one value's holders: what has not been seen to be garbage by then is kept
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from tengen.base.errors import PACKAGE
 from tengen.ops.define import Op
-from tengen.record import Recorder
+from tengen.tensor.recorder import Recorder
 
 _LIBRARIES = tuple({p for name, p in sysconfig.get_paths().items() if name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _INSTALLED = ("/site-packages/", "/dist-packages/")

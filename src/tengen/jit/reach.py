@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tengen.arrays import _Memory
 from tengen.autodiff import GradManager
 from tengen.base.changes import Watched
+from tengen.compiler.arrays import BufferMemory
 from tengen.jit.observe import Facts, facts, is_users
 from tengen.tensor import Tensor
 
@@ -418,7 +418,7 @@ def _can_change(a: Any) -> bool:
         if a.flags.writeable:
             return True
         a = a.base
-    return a is not None and not is_a(a, (bytes, _Memory))
+    return a is not None and not is_a(a, (bytes, BufferMemory))
 
 
 @functools.lru_cache(4096)

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from sys import getrefcount
 from typing import TYPE_CHECKING
 
-from tengen.overwrite import own
 from tengen.runtime import native
 from tengen.tensor import Tensor
+from tengen.tensor.assignment import own
 
 if TYPE_CHECKING:
     from tengen.jit.trace import Recording

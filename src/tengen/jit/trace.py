@@ -24,9 +24,7 @@ from tengen.autodiff import GradManager
 from tengen.base.changes import WatchedList
 from tengen.base.config import config
 from tengen.base.errors import TraceError, TraceWarning, Undecided, user_line
-from tengen.casting import casting
 from tengen.deploy.dump import Dumped, dump
-from tengen.executable import Executable
 from tengen.ir.graph import Graph
 from tengen.ir.types import TensorType
 from tengen.jit.dynamic import DynamicAxes, undecided
@@ -35,13 +33,14 @@ from tengen.jit.leaks import warn_of_leaks, young_objects
 from tengen.jit.naming import tensor_names
 from tengen.jit.observe import ObservedRecorder
 from tengen.jit.repeat import Repeat
-from tengen.nodes import on_tape
-from tengen.overwrite import own
-from tengen.parameter import Parameter
 from tengen.passes.extents import at_extents
-from tengen.record import Recorder
-from tengen.tape import cut
-from tengen.tensor import Tensor, _make, contiguous, from_numpy, tracing
+from tengen.tensor import Parameter, Tensor, contiguous, from_numpy, tensor_over, tracing
+from tengen.tensor.assignment import own
+from tengen.tensor.casting import casting
+from tengen.tensor.executable import Executable
+from tengen.tensor.nodes import on_tape
+from tengen.tensor.recorder import Recorder
+from tengen.tensor.tape import cut
 
 MOST = 32  # recordings of one signature that are kept, and after which a trace warns that it is recorded again and again
 
@@ -410,7 +409,7 @@ class trace:
         if found is None:
             if r.key[2] != casting.key:
                 raise TraceError(f"{self.name} reads other values than when it was recorded under autocast; help: call it once more")
-            found = self._record(r.key, [_make(None, None) for _ in r.key[1]], r.numbers)  # type: ignore[arg-type]  # types do
+            found = self._record(r.key, [tensor_over(None, None) for _ in r.key[1]], r.numbers)  # type: ignore[arg-type]  # types do
         self._last = found
         return found
 

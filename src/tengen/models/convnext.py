@@ -9,8 +9,7 @@ import numpy as np
 import tengen.functional as F
 import tengen.module as M
 from tengen.models.layers import DropPath
-from tengen.parameter import Parameter
-from tengen.tensor import Tensor
+from tengen.tensor import Parameter, Tensor
 
 
 class ChannelNorm(M.Module):

@@ -8,8 +8,7 @@ import numpy as np
 import tengen.functional as F
 import tengen.module as M
 from tengen.models.transformer import Block, initialise
-from tengen.parameter import Parameter
-from tengen.tensor import Tensor
+from tengen.tensor import Parameter, Tensor
 
 
 class ViT(M.Module):

@@ -8,8 +8,7 @@ from tengen import functional as F
 from tengen.module.module import Module
 from tengen.module.settings import PARAMETERS, Configured, counts
 from tengen.ops.define import REGISTRY
-from tengen.parameter import Parameter
-from tengen.tensor import Tensor
+from tengen.tensor import Parameter, Tensor
 
 
 class ReLU(Module):

@@ -10,8 +10,7 @@ from tengen.module.settings import PARAMETERS, Configured, counts, one_of
 from tengen.ops.attributes import kind
 from tengen.ops.conv_parts import per_axis
 from tengen.ops.define import dispatch
-from tengen.parameter import Parameter
-from tengen.tensor import Tensor
+from tengen.tensor import Parameter, Tensor
 
 
 def _per_axis(name: str, what: str):

@@ -9,8 +9,7 @@ import numpy as np
 from tengen import functional as F
 from tengen.module import init
 from tengen.module.settings import PARAMETERS, Configured, counts
-from tengen.parameter import Parameter
-from tengen.tensor import Tensor
+from tengen.tensor import Parameter, Tensor
 
 
 class Linear(Configured):

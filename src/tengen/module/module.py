@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from tengen.base.changes import Watched, WatchedDict
-from tengen.parameter import Parameter
 from tengen.runtime import mapped
-from tengen.tensor import Tensor, contiguous, from_numpy
+from tengen.tensor import Parameter, Tensor, contiguous, from_numpy
 
 
 def _walk(value: Any, name: str) -> Iterator[tuple[str, Any]]:

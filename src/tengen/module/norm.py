@@ -9,8 +9,7 @@ import numpy as np
 
 from tengen import functional as F
 from tengen.module.settings import PARAMETERS, Configured, counts, needs
-from tengen.parameter import Parameter
-from tengen.tensor import Tensor
+from tengen.tensor import Parameter, Tensor
 
 
 class _Norm(Configured):

@@ -10,8 +10,7 @@ from tengen import functional as F
 from tengen.module import init
 from tengen.module.settings import Configured, counts, one_of
 from tengen.ops.define import REGISTRY
-from tengen.parameter import Parameter
-from tengen.tensor import Tensor
+from tengen.tensor import Parameter, Tensor
 
 
 class _Cell(Configured):

@@ -6,8 +6,8 @@ import numpy as np
 
 from tengen.ops.update import adam_update
 from tengen.optimizer.optimizer import Optimizer, zeros
-from tengen.overwrite import update
 from tengen.tensor import Tensor
+from tengen.tensor.assignment import update
 
 
 class Adam(Optimizer):

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from tengen.arrays import new_buffer
 from tengen.autodiff import GradManager
 from tengen.base.changes import Watched, WatchedList, changed, same, telling
+from tengen.compiler.arrays import new_buffer
+from tengen.compiler.plans import Layout
 from tengen.ops.define import REGISTRY
-from tengen.parameter import Parameter
-from tengen.runtime.eager import Layout
-from tengen.tensor import Tensor, _make, tracing
+from tengen.tensor import Parameter, Tensor, tensor_over, tracing
 
 
 @telling("__delitem__", "clear", "pop", "popitem")
@@ -212,4 +211,4 @@ _REQUIRED = object()
 def zeros(p: Tensor) -> Tensor:
     """State of a parameter's shape and dtype, as if it had been made before a trace that is being recorded: a state of it, not a
     constant."""
-    return _make(new_buffer(np.zeros(p.shape, p.dtype.numpy)), Layout(p.shape, p.dtype))
+    return tensor_over(new_buffer(np.zeros(p.shape, p.dtype.numpy)), Layout(p.shape, p.dtype))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tengen.ops.update import sgd_update
 from tengen.optimizer.optimizer import Optimizer, zeros
-from tengen.overwrite import update
+from tengen.tensor.assignment import update
 
 
 class SGD(Optimizer):

@@ -11,13 +11,13 @@ from typing import cast
 
 import numpy as np
 
-from tengen.arrays import new_buffer
 from tengen.base.dtype import uint64
+from tengen.compiler.arrays import new_buffer
+from tengen.compiler.plans import Layout
 from tengen.ops import rng as _ops
 from tengen.ops.attributes import Kind, Shape, kind
 from tengen.ops.define import REGISTRY, dispatch
-from tengen.runtime.eager import Layout
-from tengen.tensor import Tensor, _make
+from tengen.tensor import Tensor, tensor_over
 
 _SHAPE = cast(Kind, kind("Shape"))
 
@@ -107,7 +107,7 @@ def _is(value, number: int) -> bool:
 
 def _outside(seed: int, draw: int) -> Tensor:
     """A key, as if it had been made before the trace that is being recorded: it is a state of the trace, not a constant."""
-    return _make(new_buffer(np.array([seed, draw], np.uint64)), Layout((2,), uint64))
+    return tensor_over(new_buffer(np.array([seed, draw], np.uint64)), Layout((2,), uint64))
 
 
 default_rng = RNG(0)

@@ -25,7 +25,7 @@ from tengen.base.files import new_part
 from tengen.base.version import VERSION
 from tengen.codegen import target
 from tengen.codegen.target import Target
-from tengen.runtime.parts import compile_parts
+from tengen.runtime.parallel_compile import compile_parts
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from typing import Any
 
 from tengen.base.errors import CompileError
 from tengen.codegen.target import Target
-from tengen.runtime import llvm, loader
+from tengen.runtime import llvm, object_loader
 
 compilations = 0  # modules that LLVM has compiled in this process
 _lock = threading.Lock()
@@ -109,7 +109,7 @@ class Loaded:
 
 
 def load_object(data: bytes, target: Target) -> Loaded:
-    """Links an object file of `compile_object`, or several of `parts.py`, into this process: by `loader.py`, or where that cannot
+    """Links an object file of `compile_object`, or several of `parts.py`, into this process: by `object_loader.py`, or where that cannot
     by LLVM.
 
     Args:
@@ -120,12 +120,12 @@ def load_object(data: bytes, target: Target) -> Loaded:
     """
     if why := target.why_not_here():
         raise CompileError(f"code for {target.name} cannot run here: {why}; help: compile for a target that it runs, as x86-64")
-    objects = loader.objects_of(data)
+    objects = object_loader.objects_of(data)
     addresses: dict[str, int] = {}
     memory = []
     known = lambda name: addresses[name] if name in addresses else _address(name)
     for one in reversed(objects):  # the first one knows the others
-        code = loader.load(one, known) if platform.machine() == "x86_64" else None
+        code = object_loader.load(one, known) if platform.machine() == "x86_64" else None
         if code is None:
             return _load_by_llvm(objects)
         addresses |= code.addresses

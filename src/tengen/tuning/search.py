@@ -17,13 +17,13 @@ import numpy as np
 
 from tengen.base.config import config
 from tengen.base.errors import CompileError
-from tengen.executable import Executable
 from tengen.kernels.schedule import Choice, Schedule
 from tengen.loops.cost import cost
-from tengen.profiler import profile
+from tengen.profiling.profiler import profile
+from tengen.profiling.roof import roof
 from tengen.runtime import native
-from tengen.runtime.roof import roof
 from tengen.tensor import Tensor
+from tengen.tensor.executable import Executable
 from tengen.tuning.trial import Bench, Trial, faster, same_nans
 
 LEAST_SHARE = 0.005  # of a program's time: kernels below it are left alone

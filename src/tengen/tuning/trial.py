@@ -18,6 +18,7 @@ import numpy as np
 
 from tengen.base.dtype import DType, bool_
 from tengen.codegen.target import Target
+from tengen.compiler.program import build
 from tengen.ir.graph import Graph
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.schedule import Schedules
@@ -26,7 +27,6 @@ from tengen.passes.hoist import hoist
 from tengen.passes.inplace import CHECKS
 from tengen.passes.lower import lower
 from tengen.runtime import native
-from tengen.runtime.program import build
 
 SAMPLE = 5e-4  # seconds of a measurement, at least
 KEPT = 4  # nodes whose memory is kept

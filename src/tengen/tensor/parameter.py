@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tengen.tensor import Tensor
+from tengen.tensor.tensor import Tensor
 
 
 def _refused(name: str, instead: str) -> property:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 from weakref import ref
 
@@ -18,27 +17,20 @@ import numpy as np
 
 from tengen.base.dtype import DType
 from tengen.base.errors import TraceError, user_line
-from tengen.codegen.target import Target
+from tengen.compiler import plans
+from tengen.compiler.driver import compile_graph, ready_program
+from tengen.compiler.plans import Layout, Plan
+from tengen.compiler.program import Program
 from tengen.ir.graph import Check, Graph, State, Value
 from tengen.ir.types import TensorType
-from tengen.kernels.lowering import Array, Lowering, contiguous_strides, product
-from tengen.kernels.schedule import Schedules
-from tengen.kernels.steps import buffers
-from tengen.loops.lang import Expr, Index, as_int
-from tengen.nodes import node_of, on_tape
+from tengen.kernels.lowering import Array, contiguous_strides, product
+from tengen.loops.lang import Expr, Index
 from tengen.ops.define import Op
-from tengen.parameter import Parameter
-from tengen.passes.hoist import hoist
-from tengen.passes.inplace import CHECKS
-from tengen.passes.lower import lower
-from tengen.passes.pipeline import optimize
-from tengen.runtime import eager, kept, mapped, native
-from tengen.runtime.eager import Layout, Plan
-from tengen.runtime.kept import Made
-from tengen.runtime.program import Folded, Program, build
-from tengen.runtime.schedules import known
-from tengen.tape import call_body
-from tengen.tensor import Tensor, _make, _new, from_numpy, hide_plans, record, restore_plans, tracing
+from tengen.runtime import mapped, native
+from tengen.tensor.nodes import node_of, on_tape
+from tengen.tensor.parameter import Parameter
+from tengen.tensor.tape import call_body
+from tengen.tensor.tensor import Tensor, from_numpy, hide_plans, record, restore_plans, tensor_on_tape, tensor_over, tracing
 
 
 class Traced:
@@ -62,9 +54,7 @@ def _dense(t: TensorType) -> tuple[Index, tuple[Index, ...]]:
 
 def traced(v: Value) -> Tensor:
     """A tensor that stands for a value of the graph."""
-    t = _new(Tensor)
-    t._data, t._layout, t._node = v, Traced(v.type), None
-    return t
+    return tensor_over(v, Traced(v.type))
 
 
 recording_lock = threading.RLock()  # held while a graph is recorded, and while the tables of plans are exchanged
@@ -135,9 +125,7 @@ class Recorder:
     def seen(self, t: Tensor, node: Any = None) -> Tensor:
         """Another tensor of the same value, which keeps being that of `t` in every run."""
         v = self.value(t)
-        other = _new(Tensor)
-        other._data, other._layout, other._node = v, t._layout if t._data is v else Traced(v.type), node
-        return other
+        return tensor_on_tape(v, t._layout if t._data is v else Traced(v.type), node)
 
     # -- called by the dispatcher ----------------------------------------------------------------------------------------
     def record(self, op: Op, inputs: tuple, attrs: tuple):
@@ -305,28 +293,28 @@ def composite_plan(
     over: operands that the results replace, in their own memory: dense, in logical order. The call takes them after the others,
     and returns nothing. alone: with a program for these numbers."""
     arrays = [None if a is None else a.array(("in", i)) for i, a in enumerate(layouts)]
-    sym = eager._Symbols(op.known(arrays, attrs))
-    named = [None if a is None else eager._named(a, sym) for a in arrays]
+    sym = plans.Symbols(op.known(arrays, attrs))
+    named = [None if a is None else plans.named_array(a, sym) for a in arrays]
 
     def make(arrays_: Sequence[Array | None], names: list[Expr]) -> tuple[Program, list[Array]]:
         return _composite_program(op, arrays_, attrs, names, over)
 
-    program, outs, values = eager.by_pattern((op, over) if over else op, attrs, arrays, named, sym, make, alone=alone)
+    program, outs, values = plans.by_pattern((op, over) if over else op, attrs, arrays, named, sym, make, alone=alone)
     found = [
         Layout(
-            tuple(eager.number(d, sym, values) for d in o.shape),
+            tuple(plans.number(d, sym, values) for d in o.shape),
             o.dtype,
-            tuple(eager.number(s, sym, values) for s in o.strides),
+            tuple(plans.number(s, sym, values) for s in o.strides),
         )
         for o in outs
     ]
     constants = [from_numpy(program.data[id])._data for id in program.constants]
     n = sum(a is not None for a in arrays)
-    plan = eager.finish_plan(program, n + len(constants), found, values)
+    plan = plans.finish_plan(program, n + len(constants), found, values)
     if constants:
         call = plan.call
         plan = Plan(lambda *data: call(*data, *constants), plan.layouts)
-    return eager.patient(plan, functools.partial(composite_plan, op, layouts, attrs, alone=True)) if values and not over else plan
+    return plans.patient(plan, functools.partial(composite_plan, op, layouts, attrs, alone=True)) if values and not over else plan
 
 
 def _composite_program(
@@ -351,105 +339,7 @@ def _composite_program(
             rec.graph.states[f"state{i}"].written = rec.value(o)
         outs = () if over else outs
         graph = rec.finish([(f"output{i}", o) for i, o in enumerate(outs)])
-    if eager.recording():
+    if plans.recording():
         return compile_graph(graph, placed, names, op.name, record=True)
     return ready_program(graph, placed, names, op.name)
-
-
-def evaluate(graph: Graph) -> list[np.ndarray]:
-    """The outputs of a graph without inputs, computed here."""
-    return _folded(graph, [])
-
-
-def _folded(graph: Graph, kept_in: list[Folded]) -> list[np.ndarray]:
-    """The same; what computed them is put into a list."""
-    program, arrays = compile_graph(graph, None, [], graph.name)
-    values = compute((program, arrays), list(program.data.values()))
-    kept_in.append(Folded(program, arrays, [], values))
-    return values
-
-
-def compute(made: Made, constants: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The outputs of a program that takes constants alone."""
-    program, outs = made
-    layouts = [Layout(a.shape, a.dtype, a.strides) for a in outs]  # type: ignore[arg-type]
-    plan = eager.finish_plan(program, len(constants), layouts, [])
-    r = plan.call(*(from_numpy(a)._data for a in constants))
-    return [np.array(_make(d, a).numpy()) for d, a in zip((r,) if len(outs) == 1 else r, layouts)]
-
-
-def ready_program(
-    graph: Graph, placed: dict[Value, Array] | None, names: list[Expr], name: str, fold: bool = False,
-    schedules: Schedules | None = None,
-) -> Made:  # fmt: skip
-    """What `compile_graph` makes for this machine: as it was kept, or made now and kept."""
-    schedules = schedules or known()
-    key = kept.identity(graph, placed, names, name, fold, schedules)
-    if key is None:
-        return compile_graph(graph, placed, names, name, fold=fold, schedules=schedules)
-    found = kept.find(key, graph, compute)
-    if found is None:
-        found = compile_graph(graph, placed, names, name, fold=fold, schedules=schedules)
-        kept.keep(key, graph, *found)
-    found[0].folded = None
-    return found
-
-
-def compile_graph(
-    graph: Graph,
-    placed: dict[Value, Array] | None,
-    names: list[Expr],
-    name: str,
-    target: Target | None = None,
-    fold: bool = False,
-    record: bool = False,
-    schedules: Schedules | None = None,
-    row_major: bool = False,
-) -> Made:
-    """Passes, lowering, memory plan. Buffers of the program: inputs, states, `program.constants`; outputs, and one of what the
-    checks found, where there are any. See `program.build`.
-
-    `fold`: what depends on constants alone is computed once: small nodes now, launches by `program.setup`. `record`: see
-    `program.build`. `schedules`: what tuning found; default: what this user's cache has for the target. `row_major`: outputs
-    are dense in logical order."""
-    order = {v.name: a for v, a in (placed or {}).items()}
-    folded: list[Folded] = []
-    graph = optimize(graph, (lambda g: _folded(g, folded)) if fold else None)
-    schedules = schedules or known(target)
-    arrays = {v: order[v.name] for v in graph.inputs if v.name in order}
-    lo, outs = lower(graph, target or Target.host(), names, arrays, schedules, row_major)
-    constants: list[Hashable] = [("const", name) for name in graph.constants]
-    setup = None
-    if fold:
-        constants, setup = _set_up(lo, graph, name)
-    ids: list[Hashable] = [order[v.name].id if v.name in order else ("in", i) for i, v in enumerate(graph.inputs)]
-    ids += [*(("state", name) for name in graph.states), *constants]
-    results = [*(("out", i) for i in range(len(outs))), *([CHECKS] if graph.checks else [])]
-    program = build(lo, ids, results, name, record)
-    program.constants, program.setup, program.checks = constants, setup, graph.checks
-    read = {*constants, *(setup.constants if setup else [])}
-    program.data = {("const", c.name): c.data for c in graph.constants.values() if ("const", c.name) in read}  # type: ignore[misc]
-    if folded:
-        name_of = {id(c.data): c.name for c in graph.constants.values()}
-        program.folded = replace(folded[0], names=[name_of.get(id(a)) for a in folded[0].values])
-    program.schedules = {schedules.key(c.problem_key): c.taken for c in lo.choices.values() if c.taken != c.rule}
-    return program, [outs[i] for i in range(len(outs))]
-
-
-def _set_up(lo: Lowering, graph: Graph, name: str) -> tuple[list[Hashable], Program | None]:
-    """What the rest of a lowering reads of constants: some of the graph's, and what a program that runs once makes of others.
-    That program runs here, whatever machine the lowering is for."""
-    sizes = {("const", c.name): product(c.value.type.shape) * c.value.type.dtype.size for c in graph.constants.values()}
-    first, prepared = hoist(lo, sizes)  # type: ignore[arg-type]
-    read, needed = (set().union(*map(buffers, x.steps)) for x in (lo, first))
-    constants: list[Hashable] = [id for id in sizes if id in read]
-    if not prepared:
-        return constants, None
-    made = [lo.temps.pop(id) for id in prepared]
-    first.target = Target.host()
-    given = [id for id in sizes if id in needed]
-    setup = build(first, [*given, *prepared], [], f"{name} (constants)")
-    setup.constants = given
-    setup.output_bytes = [as_int(n) * dtype.size for dtype, n in made]  # type: ignore[arg-type]
-    return [*constants, *prepared], setup
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tengen.nodes import node_of
+from tengen.compiler.plans import exact_key, make_overwrite
 from tengen.ops.calls import with_line
 from tengen.ops.define import REGISTRY, Op, dispatch
 from tengen.ops.elementwise import astype, where
@@ -19,8 +19,8 @@ from tengen.ops.indexing import index, index_put
 from tengen.ops.keys import dropped, fitted, masks_whole, read_key, sliced, value_for
 from tengen.ops.shape import reshape, strided_slice
 from tengen.runtime import native
-from tengen.runtime.eager import exact_key, make_overwrite
-from tengen.tensor import Tensor, _Capsule, _explain, assign, check_values, kept_plan, look, planned, tracing
+from tengen.tensor.nodes import node_of
+from tengen.tensor.tensor import Buffer, Tensor, assign, check_values, explain, kept_plan, look, planned, tracing
 
 
 def own(t: Tensor) -> None:
@@ -35,7 +35,7 @@ def own(t: Tensor) -> None:
 def set_item(x: Tensor, key: Any, value: Any) -> None:
     """Gives the elements that a key names another value. Views made before keep the old one."""
     v = value_for(x, value)
-    if tracing.active is not None or x._node is not None or v._node is not None or type(x._data) is not _Capsule:
+    if tracing.active is not None or x._node is not None or v._node is not None or type(x._data) is not Buffer:
         return assign(x, REGISTRY["setitem"].call(x, key, value))
     v = _apart(v, x)
     mask = masks_whole(x, key, v)
@@ -85,7 +85,7 @@ def update(op: Op, inputs: tuple[Tensor | None, ...], attrs: tuple, over: tuple[
 
 def _alone(t: Tensor) -> bool:
     """Whether nobody else sees the tensor's memory, which is dense, nor the tape the tensor."""
-    if type(t._data) is not _Capsule or t._node is not None or not t._layout.contiguous or not t.size:
+    if type(t._data) is not Buffer or t._node is not None or not t._layout.contiguous or not t.size:
         return False
     return sys.getrefcount(t._data) == 2 and not native.borrowed(t._data)
 
@@ -112,7 +112,7 @@ def _run_over(op: Op, inputs: tuple, attrs: tuple, over: int) -> None:
         look(op, inputs, types, attrs)
         plan(*[t._data for t in inputs])
     except Exception as e:
-        _explain(e, op, inputs, attrs)
+        explain(e, op, inputs, attrs)
         raise
 
 

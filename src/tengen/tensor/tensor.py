@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tengen import ops  # noqa: F401  (registers all ops)
-from tengen.arrays import array_over, as_array, buffer_over, check_device, dense, new_buffer, scalar_array
 from tengen.base.dtype import DType, bool_, dtype, float32, int64, promote, promote_scalar
 from tengen.base.errors import ArgumentError, DTypeError, GradientError, TraceError, told, user_line
+from tengen.compiler.arrays import array_over, as_array, buffer_over, check_device, dense, new_buffer, scalar_array
+from tengen.compiler.plans import Layout, Plan, exact_key, make_plan
 from tengen.ir.types import TensorType
 from tengen.loops.lang import Expr
-from tengen.nodes import Node, on_tape
 from tengen.ops.define import REGISTRY, Op, dispatch
 from tengen.runtime import native
-from tengen.runtime.eager import Layout, Plan, exact_key, make_plan
+from tengen.tensor.nodes import Node, on_tape
 
 if TYPE_CHECKING:
     from tengen.tensor_methods import TensorMethods  # a generated stub of what `methods.py` puts on the class
@@ -174,7 +174,7 @@ class Tensor(TensorMethods):
         dispatch.set_item(self, key, value)
 
     def __repr__(self) -> str:
-        if type(self._data) is not _Capsule:
+        if type(self._data) is not Buffer:
             return f"{type(self).__name__}({self._layout.type!r}, traced)"
         body = np.array2string(self.numpy(), separator=", ", prefix=f"{type(self).__name__}(", threshold=200, precision=4)
         shape = f", shape={self.shape}" if self.size == 0 and self.ndim > 1 else ""
@@ -199,7 +199,7 @@ class Tensor(TensorMethods):
         """The same values, off the tape."""
         if tracing.active is not None and (recorder := tracing.recorder) is not None:
             return recorder.seen(self)
-        return _make(self._data, self._layout)
+        return tensor_over(self._data, self._layout)
 
     def _reset(self, other) -> None:
         """Gives this tensor another value, in place of the old one (parameters, running statistics)."""
@@ -227,7 +227,7 @@ def _refuse_taped(data) -> None:
         )
 
 
-def _restored(data, layout, node) -> Tensor:
+def tensor_on_tape(data, layout, node) -> Tensor:
     t = _new(Tensor)
     t._data, t._layout, t._node = data, layout, node
     return t
@@ -242,10 +242,10 @@ def _rebuild(cls, array, state):
     return t
 
 
-_Capsule = type(datetime.datetime_CAPI)  # what buffers are, without making one: that loads the runtime
+Buffer = type(datetime.datetime_CAPI)  # what buffers are, without making one: that loads the runtime
 
 
-def _make(data, layout: Layout) -> Tensor:
+def tensor_over(data, layout: Layout) -> Tensor:
     t = _new(Tensor)
     t._data = data
     t._layout = layout
@@ -295,7 +295,7 @@ def run(op: Op, inputs: tuple, attrs: tuple):
     if plan is None:
         return _slow(op, inputs, attrs)
     r = plan.call(*[x._data for x in inputs])
-    out = _make(r, plan.layouts[0]) if len(plan.layouts) == 1 else tuple(map(_make, r, plan.layouts))
+    out = tensor_over(r, plan.layouts[0]) if len(plan.layouts) == 1 else tuple(map(tensor_over, r, plan.layouts))
     for x in inputs:
         if x._node is not None:
             return record(op, inputs, attrs, out)
@@ -349,7 +349,7 @@ def _slow(op: Op, inputs: tuple, attrs: tuple):
     except Exception as e:
         odd = isinstance(e, (AttributeError, KeyError, ArithmeticError, AssertionError)) and not isinstance(e, OverflowError)
         better = ArgumentError(f"does not take these arguments ({type(e).__name__}: {e})") if odd else e
-        _explain(better, op, inputs, attrs)
+        explain(better, op, inputs, attrs)
         if odd:
             raise better from e
         raise
@@ -361,7 +361,7 @@ def _slow(op: Op, inputs: tuple, attrs: tuple):
 dispatch.slow = _slow
 
 
-def _explain(e: Exception, op: Op, inputs: tuple, attrs: tuple) -> None:
+def explain(e: Exception, op: Op, inputs: tuple, attrs: tuple) -> None:
     """Completes an error's message: the call that the user made, and the user's line."""
     found = told(e)
     if found is None:
@@ -391,13 +391,13 @@ def _execute(op: Op, inputs: tuple, attrs: tuple):
     if checked:
         look(op, inputs, types, attrs)
     r = plan.call(*[x._data for x in inputs if x is not None])
-    return _make(r, plan.layouts[0]) if len(plan.layouts) == 1 else tuple(map(_make, r, plan.layouts))
+    return tensor_over(r, plan.layouts[0]) if len(plan.layouts) == 1 else tuple(map(tensor_over, r, plan.layouts))
 
 
 def check_values(op: Op, inputs: tuple, types: Sequence) -> None:
     """TraceError if an operand has no value."""
     for x in inputs:
-        if x is not None and type(x._data) is not _Capsule:
+        if x is not None and type(x._data) is not Buffer:
             raise TraceError(
                 f"{op.signature(types)}: an operand was made inside a trace that has ended, so it has no value; help: return it "
                 "from the traced function instead of keeping it in an attribute or a list"
@@ -414,7 +414,7 @@ def look(op: Op, inputs: tuple, types: Sequence, attrs: tuple) -> None:
 def planned(op: Op, layouts: Sequence[Layout | None], attrs: dict, over: tuple[int, ...] = ()) -> Plan:
     if op.kind != "composite":
         return make_plan(op, layouts, attrs)
-    from tengen.record import composite_plan
+    from tengen.tensor.recorder import composite_plan
 
     return composite_plan(op, layouts, attrs, over)
 
@@ -439,7 +439,7 @@ def _view(op: Op, x: Tensor, attrs: dict, key) -> Tensor:
     if key is not None and tracing.active is None:
         offset = a.offset * a.dtype.size
         _plans[key] = Plan((lambda d: native.view(d, offset)) if offset else _same, (layout,))
-    return _make(native.view(x._data, a.offset * a.dtype.size) if a.offset else x._data, layout)
+    return tensor_over(native.view(x._data, a.offset * a.dtype.size) if a.offset else x._data, layout)
 
 
 def _same(data):
@@ -525,12 +525,12 @@ def from_numpy(a: np.ndarray, copy: bool = True) -> Tensor:
     a, d = dense(a)
     if tracing.recorder is not None:
         return tracing.recorder.constant(a, TensorType(a.shape, d))
-    return _make(new_buffer(a) if copy else buffer_over(a), Layout(a.shape, d))
+    return tensor_over(new_buffer(a) if copy else buffer_over(a), Layout(a.shape, d))
 
 
 def view_as_numpy(t: Tensor) -> np.ndarray:
     """A read-only NumPy array over the tensor's memory."""
-    if type(t._data) is not _Capsule:
+    if type(t._data) is not Buffer:
         raise TraceError(
             f"{user_line()}: the values of {t._layout.type!r} are asked for inside a trace (by numpy(), item(), bool(), float() or the "
             "like), and do not exist while the program is recorded; help: return the tensor from the traced function, or use "

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tengen import overwrite  # noqa: F401  (assignment to elements)
-from tengen.arrays import check_device
 from tengen.base.errors import ShapeError
+from tengen.compiler.arrays import check_device
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY
-from tengen.tensor import Tensor
+from tengen.tensor import assignment  # noqa: F401  (assignment to elements)
+from tengen.tensor.tensor import Tensor
 
 OPERATORS = {
     "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_div", "mod": "mod", "pow": "pow", "matmul": "matmul",

@@ -15,11 +15,11 @@ import numpy as np
 
 from tengen.base.config import config
 from tengen.base.files import replacing
+from tengen.compiler.program import value_of
 from tengen.kernels.steps import Loop
 from tengen.loops.cost import Cost, cost
+from tengen.profiling.roof import Roof, roof
 from tengen.runtime.launch_log import Entry, Log
-from tengen.runtime.program import value_of
-from tengen.runtime.roof import Roof, roof
 
 SORTS = ("time", "flops", "bytes", "calls")
 

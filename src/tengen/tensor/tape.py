@@ -1,7 +1,7 @@
 """The backward walk: from recorded nodes to gradients.
 
 Gradient rules are written in ops, so the walk is itself eager code: inside a trace it is recorded. Where it runs through what
-other levels may ask for (`tengen.nodes`), it goes on the tape, and they differentiate it again.
+other levels may ask for (`tengen.tensor.nodes`), it goes on the tape, and they differentiate it again.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tengen.base.errors import DTypeError, GradientError, ShapeError
-from tengen.casting import casting, casts
-from tengen.nodes import Level, Node, is_live, node_of
 from tengen.ops.define import REGISTRY, Op
-from tengen.tensor import Tensor, _restored, dispatch
+from tengen.tensor.casting import casting, casts
+from tengen.tensor.nodes import Level, Node, is_live, node_of
+from tengen.tensor.tensor import Tensor, dispatch, tensor_on_tape
 
 Place = tuple[Node | None, int]  # a node and which of its outputs: what `node_of` gives
 
@@ -82,7 +82,7 @@ def _gradients(
             if not again and key not in others:
                 node.saved, node.outputs = [], None
         elif node.saved:
-            give(_restored(*node.saved[0]), slot[0])
+            give(tensor_on_tape(*node.saved[0]), slot[0])
     return cut(result, level)
 
 
@@ -190,7 +190,7 @@ def _call_facts(op: Op, attrs: tuple, types: tuple) -> tuple[dict[str, Any], int
 def _step(node: Node, slot: dict[int, Tensor], give: Any, useful: set[int], others: set[int]) -> None:
     """Runs one node's gradient rule and hands its results on. The rule is recorded where it uses what other levels may walk."""
     op: Op = node.op
-    saved = tuple([None if s is None else _restored(*s) for s in node.saved])
+    saved = tuple([None if s is None else tensor_on_tape(*s) for s in node.saved])
     taped = id(node) in others
     inputs = tuple([None if x is None else x if taped and id(node_of(x)[0]) in others else _off(x) for x in saved])
     types = tuple([None if x is None else x._layout.type for x in inputs])
@@ -224,7 +224,7 @@ def _step(node: Node, slot: dict[int, Tensor], give: Any, useful: set[int], othe
 
 
 def _off(x: Tensor) -> Tensor:
-    return x if x._node is None else _restored(x._data, x._layout, None)
+    return x if x._node is None else tensor_on_tape(x._data, x._layout, None)
 
 
 def composite_vjp(op: Op, g: Any, inputs: Sequence[Tensor | None], attrs: dict, wants: tuple[int, ...]) -> tuple:

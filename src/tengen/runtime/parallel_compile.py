@@ -17,7 +17,7 @@ from tengen.base.config import config
 from tengen.codegen.target import Target
 from tengen.runtime import llvm
 from tengen.runtime.compile import compile_object
-from tengen.runtime.loader import join
+from tengen.runtime.object_loader import join
 
 LARGE = 1 << 19  # characters of a module of which a helper's part takes longer than to start it
 MOST = 8  # parts

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tengen.base.dtype import DType, dtype
+from tengen.compiler.plans import Layout
 from tengen.runtime import native
-from tengen.runtime.eager import Layout
 
 
 def as_array(data: Any, d: Any = None) -> np.ndarray:
@@ -47,7 +47,7 @@ def buffer_over(a: np.ndarray) -> Any:
     return native.wrap(a.ctypes.data, a) if a.nbytes else native.new_buffer(0)
 
 
-class _Memory:
+class BufferMemory:
     """What NumPy asks for an array over a buffer."""
 
     __slots__ = ("__array_interface__", "owner")
@@ -66,7 +66,7 @@ def array_over(data: Any, layout: Layout) -> np.ndarray:
     """A read-only array over a buffer, which it keeps alive."""
     if layout.size == 0:
         return np.empty(layout.shape, layout.dtype.numpy)
-    a = np.asarray(_Memory(data, layout))
+    a = np.asarray(BufferMemory(data, layout))
     return a.view(layout.dtype.numpy) if layout.dtype.name == "bfloat16" else a
 
 

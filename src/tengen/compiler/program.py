@@ -20,6 +20,8 @@ from tengen.base.config import config
 from tengen.base.errors import SizeError
 from tengen.codegen.llvm import emit_module
 from tengen.codegen.target import Target
+from tengen.compiler.arena import Temporaries
+from tengen.compiler.program_ir import ProgramText
 from tengen.ir.graph import Check
 from tengen.ir.types import MOST_BYTES
 from tengen.kernels.lowering import Array, Lowering
@@ -31,9 +33,7 @@ from tengen.loops.lang import Expr, Index, as_int
 from tengen.loops.verify import verify
 from tengen.runtime import compile as compiler
 from tengen.runtime import launch_log, native
-from tengen.runtime.arena import Temporaries
 from tengen.runtime.cache import compiled, object_name
-from tengen.runtime.program_ir import ProgramText
 
 _loading = threading.Lock()
 

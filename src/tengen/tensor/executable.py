@@ -12,21 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from tengen.arrays import buffer_over, dense, new_buffer
 from tengen.base import errors
 from tengen.base.config import config
 from tengen.base.dtype import bool_
+from tengen.compiler.arrays import buffer_over, dense, new_buffer
+from tengen.compiler.driver import compile_graph, evaluate, ready_program
+from tengen.compiler.plans import Layout
+from tengen.compiler.program import Program, check_bytes
+from tengen.compiler.schedules import known
 from tengen.ir.graph import Check, Graph
 from tengen.kernels.schedule import Schedules
 from tengen.loops.extents import Numbers
 from tengen.passes.extents import at_extents, open_extents
 from tengen.passes.pipeline import optimize
-from tengen.record import compile_graph, evaluate, ready_program
 from tengen.runtime import launch_log, mapped, native
-from tengen.runtime.eager import Layout
-from tengen.runtime.program import Program, check_bytes
-from tengen.runtime.schedules import known
-from tengen.tensor import Tensor, _make
+from tengen.tensor.tensor import Tensor, tensor_over
 
 ALIGN = 64
 
@@ -126,7 +126,7 @@ class Executable:
         if launch_log.active is not None:
             call = self._call_into(launch_log.active, extents)
         out = call(*buffers, *constants) if constants else call(*buffers)
-        made = [_make(out, layouts[0])] if len(layouts) == 1 else list(map(_make, out, layouts))
+        made = [tensor_over(out, layouts[0])] if len(layouts) == 1 else list(map(tensor_over, out, layouts))
         return self._checked(made) if self._checks else made
 
     def _checked(self, made: list[Tensor]) -> list[Tensor]:

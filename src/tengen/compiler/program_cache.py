@@ -20,6 +20,9 @@ from tengen.base.dtype import DType, dtype
 from tengen.base.errors import TengenError
 from tengen.base.version import VERSION
 from tengen.codegen.target import Target
+from tengen.compiler.arena import Temporaries
+from tengen.compiler.program import Program
+from tengen.compiler.schedules import parsed
 from tengen.ir.graph import Graph, Value, map_attr
 from tengen.ir.types import read_dim
 from tengen.kernels.lowering import Array
@@ -29,12 +32,9 @@ from tengen.loops.parse import split_lines
 from tengen.loops.text import print_expr
 from tengen.ops.define import lookup
 from tengen.runtime import cache
-from tengen.runtime.arena import Temporaries
-from tengen.runtime.program import Program
-from tengen.runtime.schedules import parsed
 
 SMALL = 64  # elements: passes look at the values of no larger constant
-_DECIDE = ("base", "loops", "ir", "kernels", "ops", "passes", "codegen", "runtime")  # floors that make programs of graphs
+_DECIDE = ("base", "loops", "ir", "kernels", "ops", "passes", "codegen", "runtime", "compiler")  # floors that make programs of graphs
 _MOOT = {"debug", "check", "threads", "cache_dir", "cache_bytes", "cache", "target", "processor"}  # knobs that do not, or are told otherwise
 
 Made = tuple[Program, list[Array]]  # a program, and where its outputs lie

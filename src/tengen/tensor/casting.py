@@ -15,7 +15,7 @@ from typing import Any
 
 from tengen.base.dtype import DType
 from tengen.ops.define import REGISTRY, Op, dispatch
-from tengen.tensor import Tensor
+from tengen.tensor.tensor import Tensor
 
 Rule = Callable[[Op, tuple, tuple], tuple[tuple, tuple]]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 if TYPE_CHECKING:
-    from tengen.tensor import Tensor
+    from tengen.tensor.tensor import Tensor
 
 _counter = itertools.count()
 

@@ -17,6 +17,8 @@ from typing import Any
 from tengen.base.dtype import DType
 from tengen.base.errors import ShapeError, Undecided
 from tengen.codegen.target import Target
+from tengen.compiler.program import Program, build, check_bytes, value_of
+from tengen.compiler.schedules import known
 from tengen.ir.graph import attr_key
 from tengen.ir.types import TensorType
 from tengen.kernels.axes import memory_order, merge_axes, streams
@@ -27,8 +29,6 @@ from tengen.loops.lang import Expr, Index, var
 from tengen.ops.calls import negative_zero
 from tengen.ops.define import Op
 from tengen.runtime import launch_log, native
-from tengen.runtime.program import Program, build, check_bytes, value_of
-from tengen.runtime.schedules import known
 
 PATIENCE_S = 0.025  # of a plan's calls before its numbers get a program of their own: about what making one takes
 
@@ -145,7 +145,7 @@ def make_overwrite(op: Op, layouts: Sequence[Layout], attrs: dict, over: int) ->
         groups = merge_axes(full[over].shape, full)
         shape = tuple(prod(full[over].shape[i] for i in g) for g in groups)  # type: ignore[misc]
         arrays = [Array(a.id, a.dtype, shape, tuple(a.strides[g[-1]] for g in groups)) for a in full]
-    sym = _Symbols()
+    sym = Symbols()
     n = len(arrays) if op.variadic else len(op.tensors)
 
     def make(some: Sequence[Array], names: list[Expr]) -> tuple[Program, None]:
@@ -153,7 +153,7 @@ def make_overwrite(op: Op, layouts: Sequence[Layout], attrs: dict, over: int) ->
         op.lower_to(lo, some[:n], [some[over]], attrs)
         return build(lo, [a.id for a in some], ["nothing"], op.name, recording()), None
 
-    program, _, values = by_pattern((op, over), attrs, arrays, [_named(a, sym) for a in arrays], sym, make)
+    program, _, values = by_pattern((op, over), attrs, arrays, [named_array(a, sym) for a in arrays], sym, make)
     return _call(program, len(arrays), [-(over + 1)], values)
 
 
@@ -167,7 +167,7 @@ def exact_key(attrs: tuple) -> tuple:
     return ("-0.0", attr_key(attrs)) if odd else attrs
 
 
-class _Symbols:
+class Symbols:
     """Names for the numbers of a call: one symbol per distinct extent, and one per stride. `known` extents stay numbers."""
 
     def __init__(self, known: frozenset[int] = frozenset()) -> None:
@@ -199,7 +199,7 @@ def _elementwise(op: Op, arrays: Sequence[Array], outs: Sequence[Layout], attrs:
     order = memory_order(out)
     full = [a.expand(out.shape).permute(order) for a in arrays] + [out.permute(order)]
     groups = merge_axes(full[-1].shape, full)
-    sym = _Symbols()
+    sym = Symbols()
     shape = tuple(sym.new(prod(full[-1].shape[i] for i in g)) for g in groups)  # type: ignore[misc]
     named = [Array(a.id, a.dtype, shape, tuple(sym.stride(a.strides[g[-1]]) for g in groups)) for a in full]  # type: ignore[arg-type]
     large = streams([out])
@@ -214,8 +214,8 @@ def _elementwise(op: Op, arrays: Sequence[Array], outs: Sequence[Layout], attrs:
 
 def _general(op: Op, arrays: Sequence[Array | None], orders: Sequence, attrs: dict, alone: bool) -> tuple[Program, list[int]]:
     # the order of the outputs' axes is part of the pattern: with names for strides an op could not tell it
-    sym = _Symbols(op.known(arrays, attrs))
-    named = [None if a is None else _named(a, sym) for a in arrays]
+    sym = Symbols(op.known(arrays, attrs))
+    named = [None if a is None else named_array(a, sym) for a in arrays]
     generic = {k: tuple(sym.extent(d) for d in v) if k in op.extents else v for k, v in attrs.items()}
 
     def make(arrays_: Sequence[Array | None], names: list[Expr]) -> tuple[Program, None]:
@@ -227,7 +227,7 @@ def _general(op: Op, arrays: Sequence[Array | None], orders: Sequence, attrs: di
 
 
 def by_pattern(
-    op: Op | tuple[Op, Any], attrs: dict, arrays, named, sym: _Symbols, make: Callable, generic: dict | None = None,
+    op: Op | tuple[Op, Any], attrs: dict, arrays, named, sym: Symbols, make: Callable, generic: dict | None = None,
     orders: tuple = (), alone: bool = False,
 ) -> tuple[Program, Any, list[int]]:  # fmt: skip
     """The program of a pattern, and the numbers for its symbols: made shape-generic, or for these numbers alone where that is
@@ -248,7 +248,7 @@ def by_pattern(
     return *_programs[key], sym.values
 
 
-def number(e: Index, sym: _Symbols, values: Sequence[int]) -> int:
+def number(e: Index, sym: Symbols, values: Sequence[int]) -> int:
     """An extent or stride of a pattern as the number of this call."""
     return value_of(e, sym.names, values) if values else value_of(e, [], [])
 
@@ -270,7 +270,7 @@ def _call(program: Program, n_inputs: int, sizes: Sequence[int], values: Sequenc
     return launch_log.by_line(make)
 
 
-def _named(a: Array, sym: _Symbols) -> Array:
+def named_array(a: Array, sym: Symbols) -> Array:
     """The array with names for its extents; strides follow from them where it is dense."""
     shape = tuple(sym.extent(d) for d in a.shape)  # type: ignore[arg-type]
     layout = Layout(a.shape, a.dtype, a.strides)  # type: ignore[arg-type]

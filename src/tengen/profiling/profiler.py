@@ -10,10 +10,10 @@ from __future__ import annotations
 import time
 
 from tengen.base.errors import TraceError
-from tengen.record import recording_lock
+from tengen.profiling.result import Result
 from tengen.runtime import launch_log
-from tengen.runtime.profile import Result
 from tengen.tensor import hide_plans, restore_plans, tracing
+from tengen.tensor.recorder import recording_lock
 
 
 class profile(Result):

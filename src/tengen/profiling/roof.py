@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from tengen.base.config import config
 from tengen.base.dtype import float32
 from tengen.codegen.target import Target
+from tengen.compiler.program import Program, build
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import copy
 from tengen.loops.lang import LANES, const, fma
 from tengen.runtime import native
-from tengen.runtime.program import Program, build
 
 STEPS = 16384  # a few milliseconds: waking a thread is nothing beside them
 COPIED = 64 << 20  # bytes; more than most caches hold

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+from tengen.compiler.arena import Temporaries
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.steps import Call, Flag, If, Launch, Loop, Step, While, blocks, every_leaf, functions
 from tengen.loops.form import form
 from tengen.loops.lang import Expr, Index, Kernel, as_int
-from tengen.runtime.arena import Temporaries
 
 
 class ProgramText:

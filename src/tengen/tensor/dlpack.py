@@ -12,9 +12,9 @@ from typing import Any
 
 from tengen.base.dtype import BY_SHORT, DType
 from tengen.base.errors import TraceError
+from tengen.compiler.plans import Layout
 from tengen.runtime import native
-from tengen.runtime.eager import Layout
-from tengen.tensor import Tensor, _Capsule, _make, view_as_numpy
+from tengen.tensor.tensor import Buffer, Tensor, tensor_over, view_as_numpy
 
 CPU = 1
 READ_ONLY, COPIED = 1, 2
@@ -90,7 +90,7 @@ def to_dlpack(self: Tensor, *, stream: Any = None, max_version=None, dl_device=N
         raise BufferError(f"__dlpack__(stream={stream!r}): a processor has no streams; help: pass None")
     if dl_device is not None and tuple(dl_device) != (CPU, 0):
         raise BufferError(f"__dlpack__(dl_device={dl_device!r}): the tensor is on the device {(CPU, 0)}")
-    if type(self._data) is not _Capsule:
+    if type(self._data) is not Buffer:
         view_as_numpy(self)  # raises the error that names the user's line
         raise TraceError("a traced tensor has no memory")
     t = Tensor(self.numpy()) if copy else self.detach()
@@ -175,8 +175,8 @@ def _wrapped(dl: _DLTensor, d: DType, owner: _Owner) -> Tensor:
     shape = tuple(dl.shape[i] for i in range(dl.ndim))
     strides = tuple(dl.strides[i] for i in range(dl.ndim)) if dl.strides else None
     if 0 in shape:
-        return _make(native.new_buffer(0), Layout(shape, d))
-    return _make(native.wrap(dl.data + dl.byte_offset, owner), Layout(shape, d, strides))
+        return tensor_over(native.new_buffer(0), Layout(shape, d))
+    return tensor_over(native.wrap(dl.data + dl.byte_offset, owner), Layout(shape, d, strides))
 
 
 Tensor.__dlpack__ = to_dlpack  # type: ignore[attr-defined]

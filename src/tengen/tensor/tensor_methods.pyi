@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tengen.ops.attributes import DTypeLike, Precision, Shape
-from tengen.tensor import Tensor
+from tengen.tensor.tensor import Tensor
 
 TensorLike = Tensor | np.ndarray | float
 

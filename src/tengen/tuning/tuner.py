@@ -15,13 +15,13 @@ from math import prod
 from typing import Any
 
 from tengen.base.errors import ConfigError, TraceError
+from tengen.compiler.schedules import keep
 from tengen.deploy.model import Model
-from tengen.executable import Executable
 from tengen.jit.trace import Recording, trace
 from tengen.kernels.schedule import Schedules
 from tengen.runtime import native
-from tengen.runtime.schedules import keep
 from tengen.tensor import contiguous, tracing
+from tengen.tensor.executable import Executable
 from tengen.tuning.search import Report, Search, on_copies
 from tengen.tuning.trial import fill
 

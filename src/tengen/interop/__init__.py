@@ -1,1 +1,0 @@
-"""Ways in and out: exchange of tensors with other libraries."""

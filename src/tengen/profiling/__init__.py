@@ -1,0 +1,1 @@
+"""Where the time goes: `profile` records launches, `Result` counts and draws them, `roof` measures what the machine can."""
