@@ -94,10 +94,11 @@ def gradients(folder: Path, at_once: int = 8) -> Iterable[Whole]:
     for i in range(0, len(ops), at_once):
         some = ops[i : i + at_once]
         inputs = [_numbers(op, cases[op.name]) for op in some]
+        counts = [len(x) for x in inputs]
 
         def f(*tensors):
             it = iter(tensors)
-            return tuple(g for op, x in zip(some, inputs) for g in _slopes(op, [next(it) for _ in x]))  # noqa: B023
+            return tuple(g for op, n in zip(some, counts) for g in _slopes(op, [next(it) for _ in range(n)]))  # noqa: B023
 
         yield whole(f"gradients of {', '.join(op.name for op in some)}", folder, lambda f=f: f, [a for x in inputs for a in x])
 
@@ -156,11 +157,13 @@ def pair(folder: Path, first, second, name: str, both: bool) -> Iterable[Whole]:
     if ins is None or not more:
         return
 
+    n, any_shape, wanted = len(ins), len(more) == 1, None if more[0] is None else more[0].shape
+
     def f(*tensors):
-        ys = apply(a, list(tensors[: len(ins)]), case_a.attrs)
-        if len(more) > 1 and (more[0] is None or ys[0].shape != more[0].shape):
+        ys = apply(a, list(tensors[:n]), case_a.attrs)
+        if not any_shape and ys[0].shape != wanted:
             raise ShapeError("the second op takes another shape")
-        zs = apply(b, [ys[0], *tensors[len(ins) :]], case_b.attrs)
+        zs = apply(b, [ys[0], *tensors[n:]], case_b.attrs)
         return (*zs, *ys) if both else tuple(zs)
 
     try:

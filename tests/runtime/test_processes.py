@@ -86,7 +86,9 @@ def test_without_the_cache(warm, tmp_path):
 
 def test_a_home_that_cannot_be_written(warm, tmp_path):
     (tmp_path / "file").write_text("")
-    env = environment(tmp_path, HOME=str(tmp_path / "file"), XDG_CACHE_HOME=str(tmp_path / "file"))
+    (tmp_path / "temporary").mkdir()
+    nowhere = {"HOME": str(tmp_path / "file"), "XDG_CACHE_HOME": str(tmp_path / "file"), "TMPDIR": str(tmp_path / "temporary")}
+    env = environment(tmp_path, **nowhere)
     del env["TENGEN_CACHE_DIR"]
     bits, count, _ = finish(start(env))
     assert bits == warm[1] and count > 0

@@ -25,7 +25,7 @@ from tengen.deploy import compile_model, dump_model
 from tengen.deploy.tensorfile import read_tensors, write_tensors
 from tengen.kernels import pointwise
 from tengen.kernels.schedule import Grain, Schedules
-from tengen.runtime import cache
+from tengen.runtime import cache, native
 from tengen.tuning import search
 
 N = 60000
@@ -130,6 +130,28 @@ def test_states_stay(own_cache):
     assert total.numpy().tolist() == before
     tengen.tune(step, seconds=0.1, inputs=(Tensor(np.ones(3, "f4")),))
     assert total.numpy().tolist() == before
+
+
+def test_programs_are_compared_from_the_same_states(own_cache):
+    """The program of now has run more often than the new one when they are compared."""
+    total = Tensor(np.zeros(3, "f4"))
+
+    @tengen.trace
+    def step(x):
+        nonlocal total
+        total += x
+        return total * 1
+
+    step(Tensor(np.ones(3, "f4")))
+    exe = next(iter(step._recordings.values()))[0].run
+    buffers = [native.new_buffer(12), native.new_buffer(12)]
+    for b in buffers:
+        native.write(b, np.ones(3, "f4"))
+    s = search.Search(exe, search.Run(buffers, [12, 12], 1), 0.1)
+    for _ in range(3):
+        s.run(exe)
+    s._compared(exe.retuned(exe.schedules))
+    assert not s.differing
 
 
 def test_what_cannot_be_tuned():

@@ -30,7 +30,6 @@ LEAST_SHARE = 0.005  # of a program's time: kernels below it are left alone
 HEADROOM = 0.05  # of its time a kernel may always gain: the roof is a rule of thumb
 LAST = 0.2  # of the seconds are for the whole program
 
-Run = Callable[[Executable], list[Tensor]]
 
 
 @dataclass(frozen=True)
@@ -235,6 +234,7 @@ class Search:
 
     def _compared(self, new: Executable) -> tuple[float, float]:
         """Seconds of a run, now and with the new schedules, in turn. Their bits are compared first."""
+        self.run.restart()
         if new is not self.exe and _bits(self.run(self.exe)) != _bits(self.run(new)):
             self.differing += 1
             text = f"{self.exe.name}: the tuned program gives other bits; it is not used, please report it"
@@ -284,14 +284,20 @@ def _node_times(exes: Sequence[Executable], run: Run, seconds: float) -> list[di
     return found
 
 
-def on_copies(buffers: Sequence[Any], sizes: Sequence[int], n_inputs: int) -> Run:
+class Run:
     """Runs an executable on buffers of its inputs and copies of those of its states, which each executable has for itself."""
-    copies: dict[int, tuple[Executable, list]] = {}
 
-    def run(e: Executable) -> list[Tensor]:
-        if id(e) not in copies:
-            mine = [native.copy(b, n) for b, n in zip(buffers[n_inputs:], sizes[n_inputs:])]
-            copies[id(e)] = e, mine
-        return e([*buffers[:n_inputs], *copies[id(e)][1]])
+    def __init__(self, buffers: Sequence[Any], sizes: Sequence[int], n_inputs: int):
+        self._inputs = list(buffers[:n_inputs])
+        self._states = list(zip(buffers[n_inputs:], sizes[n_inputs:]))
+        self._copies: dict[int, tuple[Executable, list]] = {}
 
-    return run
+    def __call__(self, e: Executable) -> list[Tensor]:
+        """The outputs of one run more."""
+        if id(e) not in self._copies:
+            self._copies[id(e)] = e, [native.copy(b, n) for b, n in self._states]
+        return e([*self._inputs, *self._copies[id(e)][1]])
+
+    def restart(self) -> None:
+        """Gives every executable the states of the beginning: they have run some more often than others."""
+        self._copies.clear()

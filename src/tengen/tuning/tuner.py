@@ -22,7 +22,7 @@ from tengen.kernels.schedule import Schedules
 from tengen.runtime import native
 from tengen.tensor import contiguous, tracing
 from tengen.tensor.executable import Executable
-from tengen.tuning.search import Report, Search, on_copies
+from tengen.tuning.search import Report, Run, Search
 from tengen.tuning.trial import fill
 
 
@@ -72,7 +72,7 @@ def tune(
             buffers[i] = native.new_buffer(sizes[i])
             native.write(buffers[i], fill(v.type.dtype, prod(v.type.shape), i))
     with _bar(exe.name, seconds, progress) as tick:
-        search = Search(exe, on_copies(buffers, sizes, len(g.inputs)), seconds, tick)
+        search = Search(exe, Run(buffers, sizes, len(g.inputs)), seconds, tick)
         new, report = search.tune()
     if new is not exe:
         keep(Schedules(new.schedules.target, new.schedules.threads, search.found))
