@@ -32,7 +32,7 @@ from tengen.profiling.result import Result, _time
 from tengen.profiling.roof import Roof, measure, roof
 from tengen.runtime import launch_log
 
-tensor = importlib.import_module("tengen.tensor")  # the name in the package is the class
+tensor = importlib.import_module("tengen.tensor.tensor")  # the name in the package is the class
 
 
 def data(*shape, seed=0):
