@@ -27,7 +27,7 @@ from tengen.runtime import native
 from tengen.tensor.nodes import Node, on_tape
 
 if TYPE_CHECKING:
-    from tengen.tensor_methods import TensorMethods  # a generated stub of what `methods.py` puts on the class
+    from tengen.tensor.tensor_methods import TensorMethods  # a generated stub of what `methods.py` puts on the class
 else:
     TensorMethods = object
 
