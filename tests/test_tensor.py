@@ -49,9 +49,11 @@ def test_construction_errors(data, dtype, error, message):
 
 
 @pytest.mark.parametrize("a", NUMPY)
-def test_promotion_of_pairs_is_numpy_s(a):
+def test_promotion_of_pairs_is_numpy_s_but_for_floats_beside_integers(a):
     for b in NUMPY:
         want = np.add(np.ones(2, a), np.ones(2, b)).dtype
+        if floats := [d for d in (a, b) if np.dtype(d).kind == "f"]:
+            want = np.result_type(*floats)
         got = Tensor(np.ones(2, a)) + Tensor(np.ones(2, b))
         assert got.dtype == want, f"{a} + {b}"
 

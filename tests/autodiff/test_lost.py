@@ -10,7 +10,7 @@ import pytest
 from tengen import Parameter, Tensor, amp, trace
 from tengen import functional as F
 from tengen.autodiff import Function, GradManager, grad, value_and_grad, vjp
-from tengen.base.errors import GradientError, TraceError
+from tengen.base.errors import GradientError, TraceError, UsageWarning
 from tengen.optimizer import SGD
 from tengen.runtime.process import memory_statistics
 
@@ -283,14 +283,15 @@ def test_attached_arguments_of_traced_functions():
         return y * k
 
     x, other = t(2.0), t(5.0)
-    f(x, t(1.0))
+    with pytest.warns(UsageWarning, match="nothing is attached"):
+        f(x, t(1.0))
     assert x.grad is None and len(calls) == 1
     gm.attach(x)  # after the first call
     for n in (1, 2):
         f(x, t(1.0))
         assert x.grad.item() == 12 * n
     assert len(calls) == 3, "a gradient that is there is added to"
-    f(other, t(1.0))
+    f(other, t(1.0))  # the first recording, in which nothing was attached
     assert other.grad is None and x.grad.item() == 24
     gm.attach([other, w])
     f(other, t(1.0))
@@ -331,7 +332,8 @@ def test_callbacks_of_attached_arguments():
 
     f(x)
     assert x.grad.item() == 8
-    f(y)
+    with pytest.warns(UsageWarning, match="added no gradient"):
+        f(y)
     assert y.grad is None
     gm.attach(y, callbacks=[lambda p, g: g * 100.0])
     f(y)

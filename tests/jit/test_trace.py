@@ -13,7 +13,7 @@ from tengen import functional as F
 from tengen import module as M
 from tengen import optimizer as optim
 from tengen.autodiff import GradManager, grad
-from tengen.base.errors import TraceError, TraceWarning
+from tengen.base.errors import TraceError, TraceWarning, UsageWarning
 
 
 @pytest.fixture(autouse=True)
@@ -400,7 +400,8 @@ def test_an_update_without_gradients_does_nothing_and_then_something():
     p = Parameter([1.0])
     opt = optim.SGD([p], lr=0.5)
     step = trace(lambda: opt.step())
-    step()
+    with pytest.warns(UsageWarning, match="nothing was updated"):
+        step()
     assert p.item() == 1
     p.grad = Tensor([1.0])
     step()

@@ -7,7 +7,7 @@ from typing import Any
 from weakref import ref
 
 from tengen.base.changes import changed
-from tengen.base.errors import GradientError
+from tengen.base.errors import GradientError, UsageWarning, warn_once
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor, tracing
 from tengen.tensor.nodes import Level
@@ -132,6 +132,8 @@ class GradManager:
         entries = [(t, list(e.stand_ins), list(e.callbacks), e.place) for t, e in self._entries()]
         found = gradients(ys, seeds, [place for *_, place in entries], self.level)
         self.release()
+        if all(g is None for g in found):
+            _nothing_found(ys, len(entries))
         for (t, stand_ins, callbacks, _), g in zip(entries, found):
             shown = stand_ins[0] if stand_ins else t  # a traced function knows its argument by what stands in for it
             for callback in callbacks:
@@ -148,3 +150,14 @@ class GradManager:
 
     def __exit__(self, *exc) -> None:
         self.release()
+
+
+def _nothing_found(ys: Sequence[Tensor], attached: int) -> None:
+    """Warns that a walk reached none of the attached tensors."""
+    types = ", ".join(repr(y._layout.type) for y in ys)
+    if attached == 0:
+        why, cure = "nothing is attached to this GradManager", "gm.attach(net.parameters())"
+    else:
+        why = f"none of the {attached} attached tensors has a part in it"
+        cure = "compute it from them inside of `with gm:`; what goes through numpy(), item() or detach() has no gradient"
+    warn_once(f"backward({types}) added no gradient, because {why}; help: {cure}", UsageWarning)

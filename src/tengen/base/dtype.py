@@ -1,4 +1,4 @@
-"""The dtypes of tensors and of kernel values, and NumPy's promotion between them.
+"""The dtypes of tensors and of kernel values, and the promotion between them.
 
 A `DType` is an interned singleton: compare with `is`. `float16` and `bfloat16` are storage: kernels
 load them, compute in float32, and round once when they store.
@@ -126,17 +126,18 @@ def dtype(x) -> DType:
 
 @functools.cache
 def promote(a: DType, b: DType) -> DType:
-    """NumPy's promotion of two array dtypes; bfloat16 with float16 gives float32, as ml_dtypes does.
+    """The dtype of what is computed from arrays of two dtypes: of a float and an integer or bool, the float's, as in MegEngine and
+    PyTorch (NumPy gives float64 for int32 and float32); of two floats or two integers NumPy's; of bfloat16 and float16 float32.
 
-    >>> promote(int8, uint8), promote(int64, float32), promote(bfloat16, int8)
-    (int16, float64, bfloat16)
+    >>> promote(int8, uint8), promote(int64, float32), promote(bfloat16, int8), promote(bfloat16, float16)
+    (int16, float32, bfloat16, float32)
     """
     if a is b:
         return a
+    if a.is_float != b.is_float:
+        return a if a.is_float else b
     if bfloat16 in (a, b):
         other = b if a is bfloat16 else a
-        if not other.is_float:
-            return bfloat16
         return float32 if other is float16 else other
     return dtype(np.promote_types(a.numpy, b.numpy))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from types import FrameType
 
 PACKAGE = os.path.dirname(os.path.dirname(__file__))
@@ -41,6 +42,22 @@ def tell(e: Exception) -> None:
     found = told(e)
     if found is not None and f"{found[1]}" not in found[0]:
         e.args = (f"{found[0]} [at {found[1]}]",)
+
+
+warned: set[tuple] = set()  # what `warn_once` has said
+
+
+def warn_once(text: str, category: type[Warning], of: str | None = None) -> None:
+    """Warns at the user's line, the first time that this line is warned of this text (or of `of`, where texts differ)."""
+    where = user_line() or "<unknown>:0"
+    key = (of or text, category, where)
+    if key in warned:
+        return
+    if len(warned) > 1000:  # a text may hold a number that differs each time
+        warned.clear()
+    warned.add(key)
+    file, _, line = where.rpartition(":")
+    warnings.warn_explicit(text, category, file, int(line))
 
 
 class TengenError(Exception):
@@ -86,6 +103,11 @@ class TraceError(TengenError, RuntimeError):
 class TraceWarning(UserWarning):
     """What recording a trace did or read, and its runs will not: a value kept outside of it, a variable that it changed, a random
     number, the contents of an array; or that it is recorded again and again."""
+
+
+class UsageWarning(UserWarning):
+    """Something that is allowed, and most likely not what the program means: a step that updates nothing, a loss that no parameter
+    has a part in, float64 data that makes a float32 network compute in float64."""
 
 
 class FileFormatError(TengenError, ValueError):

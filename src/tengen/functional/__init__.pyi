@@ -6,17 +6,24 @@ from typing import Any, Literal
 import numpy as np
 
 from tengen.functional import loss as loss
+from tengen.functional import metric as metric
 from tengen.functional import nn as nn
+from tengen.functional.einsum import einsum as einsum
 from tengen.functional.loss import binary_cross_entropy as binary_cross_entropy
 from tengen.functional.loss import cross_entropy as cross_entropy
 from tengen.functional.loss import cross_entropy_with_softmax as cross_entropy_with_softmax
 from tengen.functional.loss import hinge_loss as hinge_loss
 from tengen.functional.loss import l1_loss as l1_loss
 from tengen.functional.loss import square_loss as square_loss
+from tengen.functional.math import bmm as bmm
+from tengen.functional.math import cosine_similarity as cosine_similarity
+from tengen.functional.math import cross as cross
 from tengen.functional.math import dot as dot
 from tengen.functional.math import matmul as matmul
 from tengen.functional.math import norm as norm
 from tengen.functional.math import normalize as normalize
+from tengen.functional.math import outer as outer
+from tengen.functional.metric import topk_accuracy as topk_accuracy
 from tengen.functional.nn import adaptive_avg_pool2d as adaptive_avg_pool2d
 from tengen.functional.nn import adaptive_max_pool2d as adaptive_max_pool2d
 from tengen.functional.nn import avg_pool2d as avg_pool2d
@@ -24,18 +31,22 @@ from tengen.functional.nn import batch_norm as batch_norm
 from tengen.functional.nn import conv1d as conv1d
 from tengen.functional.nn import conv2d as conv2d
 from tengen.functional.nn import conv3d as conv3d
+from tengen.functional.nn import conv_transpose1d as conv_transpose1d
 from tengen.functional.nn import conv_transpose2d as conv_transpose2d
 from tengen.functional.nn import conv_transpose3d as conv_transpose3d
 from tengen.functional.nn import dropout as dropout
 from tengen.functional.nn import embedding as embedding
 from tengen.functional.nn import general_norm as general_norm
+from tengen.functional.nn import glu as glu
 from tengen.functional.nn import group_norm as group_norm
 from tengen.functional.nn import indexing_one_hot as indexing_one_hot
 from tengen.functional.nn import instance_norm as instance_norm
 from tengen.functional.nn import layer_norm as layer_norm
 from tengen.functional.nn import linear as linear
+from tengen.functional.nn import local_response_norm as local_response_norm
 from tengen.functional.nn import max_pool2d as max_pool2d
 from tengen.functional.nn import pixel_shuffle as pixel_shuffle
+from tengen.functional.nn import rms_norm as rms_norm
 from tengen.functional.nn import scaled_dot_product_attention as scaled_dot_product_attention
 from tengen.ops.attributes import Axes, Count, DTypeLike, Extent, Natural, Naturals, NewShape, Number, Positives, Shape
 from tengen.tensor.tensor import Tensor
@@ -45,21 +56,22 @@ TensorLike = Tensor | np.ndarray | float
 __all__ = [
     "abs", "acos", "acosh", "adaptive_avg_pool2d", "adaptive_max_pool2d", "add", "all", "any", "arange", "argmax", "argmin",
     "argsort", "asin", "asinh", "astype", "atan", "atan2", "atanh", "avg_pool2d", "batch_norm", "binary_cross_entropy",
-    "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_to", "cbrt", "ceil", "clip", "concat", "cond_take",
-    "conv1d", "conv2d", "conv3d", "conv_transpose2d", "conv_transpose3d", "copy", "cos", "cosh", "cross_entropy",
-    "cross_entropy_with_softmax", "cumprod", "cumsum", "diag", "diagonal", "div", "dot", "dropout", "elu", "embedding",
-    "equal", "erf", "erfc", "exp", "exp2", "expand_dims", "expm1", "eye", "flatten", "flip", "floor", "floor_div", "fma",
-    "full", "full_like", "gather", "gelu", "general_norm", "greater", "greater_equal", "group_norm", "hinge_loss", "hsigmoid",
-    "hswish", "index_select", "indexing_one_hot", "instance_norm", "isfinite", "isinf", "isnan", "l1_loss", "layer_norm",
-    "leaky_relu", "left_shift", "less", "less_equal", "linear", "linspace", "log", "log10", "log1p", "log2", "log_softmax",
-    "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsoftmax", "logsumexp", "loss",
-    "matmul", "max", "max_pool2d", "maximum", "mean", "meshgrid", "min", "minimum", "mish", "mod", "moveaxis", "mul", "neg",
-    "nn", "nonzero", "norm", "normalize", "not_equal", "one_hot", "ones", "ones_like", "pad", "permute", "pixel_shuffle",
-    "pow", "prelu", "prod", "reciprocal", "relu", "relu6", "repeat", "reshape", "right_shift", "roll", "round", "rsqrt",
+    "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "bmm", "broadcast_to", "cbrt", "ceil", "clip", "concat",
+    "cond_take", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "copy", "cos",
+    "cosh", "cosine_similarity", "cross", "cross_entropy", "cross_entropy_with_softmax", "cumprod", "cumsum", "diag",
+    "diagonal", "div", "dot", "dropout", "einsum", "elu", "embedding", "equal", "erf", "erfc", "exp", "exp2", "expand_dims",
+    "expm1", "eye", "flatten", "flip", "floor", "floor_div", "fma", "full", "full_like", "gather", "gelu", "general_norm",
+    "glu", "greater", "greater_equal", "group_norm", "hinge_loss", "hsigmoid", "hswish", "index_select", "indexing_one_hot",
+    "instance_norm", "isfinite", "isinf", "isnan", "l1_loss", "layer_norm", "leaky_relu", "left_shift", "less", "less_equal",
+    "linear", "linspace", "local_response_norm", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsoftmax", "logsumexp", "loss", "matmul", "max", "max_pool2d",
+    "maximum", "mean", "meshgrid", "metric", "min", "minimum", "mish", "mod", "moveaxis", "mul", "neg", "nn", "nonzero",
+    "norm", "normalize", "not_equal", "one_hot", "ones", "ones_like", "outer", "pad", "permute", "pixel_shuffle", "pow",
+    "prelu", "prod", "reciprocal", "relu", "relu6", "repeat", "reshape", "right_shift", "rms_norm", "roll", "round", "rsqrt",
     "scaled_dot_product_attention", "scatter", "searchsorted", "selu", "sigmoid", "sign", "silu", "sin", "sinh",
     "sliding_window", "sliding_window_transpose", "softmax", "softplus", "sort", "split", "sqrt", "square", "square_loss",
-    "squeeze", "stack", "std", "sub", "sum", "swapaxes", "take", "tan", "tanh", "tile", "topk", "transpose", "tril", "triu",
-    "trunc", "unfold", "var", "where", "zeros", "zeros_like"
+    "squeeze", "stack", "std", "sub", "sum", "swapaxes", "take", "tan", "tanh", "tile", "topk", "topk_accuracy", "transpose",
+    "tril", "triu", "trunc", "unfold", "var", "where", "zeros", "zeros_like"
 ]
 
 def abs(x: TensorLike) -> Tensor:

@@ -68,21 +68,59 @@ def normalize(inp: Tensor, ord: float | None = None, axis: int | Sequence[int] |
     return inp / REGISTRY["maximum"](norm(inp, ord, axis, True), eps)
 
 
+def bmm(inp: Tensor, mat2: Tensor) -> Tensor:
+    """The products of two batches of matrices: (B, M, K), (B, K, N) -> (B, M, N). `matmul` takes more."""
+    if inp.ndim != 3 or mat2.ndim != 3:
+        raise ShapeError(f"bmm({inp.shape}, {mat2.shape}): both must be batches of matrices, (B, M, K) and (B, K, N); help: matmul")
+    return _matmul(inp, mat2)
+
+
+def outer(inp1: Tensor, inp2: Tensor) -> Tensor:
+    """Each element of one vector times each of the other: (M,), (N,) -> (M, N).
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.outer(Tensor([1, 2]), Tensor([3, 4])).tolist()
+    [[3, 4], [6, 8]]
+    """
+    if inp1.ndim != 1 or inp2.ndim != 1:
+        raise ShapeError(f"outer({inp1.shape}, {inp2.shape}): both must have one axis")
+    return REGISTRY["expand_dims"](inp1, 1) * REGISTRY["expand_dims"](inp2, 0)
+
+
+def cross(
+    a: Tensor, b: Tensor, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
+) -> Tensor:
+    """The vector product of vectors of three elements.
+
+    Args: axisa, axisb: where the vectors lie in a and b. axisc: where they shall lie in the result. axis: all three.
+    Errors: ShapeError where a or b does not have 3 elements along its axis.
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.cross(Tensor([1.0, 0.0, 0.0]), Tensor([0.0, 1.0, 0.0])).tolist()
+    [0.0, 0.0, 1.0]
+    """
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    if a.ndim == 0 or b.ndim == 0 or a.shape[axisa] != 3 or b.shape[axisb] != 3:
+        raise ShapeError(f"cross({a.shape}, {b.shape}): 3 elements are needed along axes {axisa} and {axisb}")
+    (a0, a1, a2), (b0, b1, b2) = (
+        [REGISTRY["squeeze"](x, d) for x in REGISTRY["split"](t, 3, d)] for t, d in ((a, axisa), (b, axisb))
+    )
+    return REGISTRY["stack"]([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], axisc)
+
+
+def cosine_similarity(x: Tensor, y: Tensor, axis: int = 1, eps: float = 1e-8) -> Tensor:
+    """x . y / (|x| |y|) along `axis`; each norm is taken to be at least eps.
+
+    >>> from tengen import Tensor, functional as F
+    >>> round(F.cosine_similarity(Tensor([[3.0, 4.0]]), Tensor([[4.0, 3.0]])).item(), 4)
+    0.96
+    """
+    return sum(normalize(x, 2, axis, eps) * normalize(y, 2, axis, eps), axis)
+
+
 __all__ = [
-    "all",
-    "any",
-    "argmax",
-    "argmin",
-    "dot",
-    "matmul",
-    "max",
-    "mean",
-    "min",
-    "norm",
-    "normalize",
-    "prod",
-    "std",
-    "sum",
-    "var",
-]
+    "all", "any", "argmax", "argmin", "bmm", "cosine_similarity", "cross", "dot", "matmul", "max", "mean", "min", "norm", "normalize",
+    "outer", "prod", "std", "sum", "var",
+]  # fmt: skip
 all_with_line(globals(), __all__)

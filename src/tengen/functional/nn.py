@@ -100,6 +100,13 @@ def conv3d(
     return _convolution(inp, weight, bias, stride, padding, dilation, groups, conv_mode, 3)
 
 
+def conv_transpose1d(
+    inp: Tensor, weight: Tensor, bias: Tensor | None = None, stride=1, padding=0, output_padding=0, dilation=1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """Transposed convolution with one spatial axis. See `conv_transpose2d`."""
+    return _transposed(inp, weight, bias, stride, padding, output_padding, dilation, groups, "cross_correlation", 1)
+
+
 def conv_transpose2d(
     inp: Tensor, weight: Tensor, bias: Tensor | None = None, stride=1, padding=0, output_padding=0, dilation=1, groups: int = 1,
     conv_mode: str = "cross_correlation", compute_mode: str = "default",
@@ -251,6 +258,50 @@ def embedding(inp: Tensor, weight: Tensor, padding_idx=None, max_norm=None, norm
     return weight[inp]
 
 
+def rms_norm(inp: Tensor, normalized_shape: Shape, weight: Tensor | None = None, eps: float = 1e-6) -> Tensor:
+    """x / sqrt(mean(x^2) + eps) over the last axes, which have the shape `normalized_shape`, times weight.
+
+    Source: Zhang and Sennrich, arXiv 1910.07467.
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.rms_norm(Tensor([[1.0, 7.0]]), 2, eps=0.0).tolist()  # divided by 5
+    [[0.20000000298023224, 1.399999976158142]]
+    """
+    shape = tuple(normalized_shape)
+    if not shape or tuple(inp.shape[len(inp.shape) - len(shape) :]) != shape:
+        raise ShapeError(f"rms_norm: the last axes of {inp.shape} are not {shape}")
+    y = inp * REGISTRY["rsqrt"](_mean(inp * inp, tuple(range(-len(shape), 0)), True) + eps)
+    return y if weight is None else y * weight
+
+
+def glu(inp: Tensor, axis: int = -1) -> Tensor:
+    """a sigmoid(b), where a and b are the halves of inp along `axis`: a gated linear unit (Dauphin et al., arXiv 1612.08083)."""
+    if inp.ndim == 0 or inp.shape[axis] % 2:
+        raise ShapeError(f"glu of {inp.shape} along axis {axis}: an axis of even extent is needed")
+    a, b = REGISTRY["split"](inp, 2, axis)
+    return a * REGISTRY["sigmoid"](b)
+
+
+def local_response_norm(
+    inp: Tensor, kernel_size: int = 5, k: float = 2.0, alpha: float = 1e-4, beta: float = 0.75
+) -> Tensor:
+    """x / (k + alpha * the sum of x^2 over `kernel_size` neighbouring channels)^beta, for images (N, C, H, W).
+
+    Source: Krizhevsky et al., 2012; alpha multiplies the sum as in MegEngine, where PyTorch's multiplies the mean.
+    Errors: ShapeError unless there are four axes, ValueError for an even kernel_size.
+    """
+    if inp.ndim != 4:
+        raise ShapeError(f"local_response_norm takes images (N, C, H, W), got {inp.shape}")
+    if kernel_size % 2 == 0 or kernel_size < 1:
+        raise ValueError(f"local_response_norm: kernel_size={kernel_size} must be odd")
+    half, c = kernel_size // 2, inp.shape[1]
+    squares = REGISTRY["pad"](inp * inp, ((0, 0), (half, half), (0, 0), (0, 0)))
+    total = squares[:, :c]
+    for i in range(1, kernel_size):
+        total = total + squares[:, i : i + c]
+    return inp / REGISTRY["pow"](k + alpha * total, beta)
+
+
 def pixel_shuffle(inp: Tensor, upscale_factor: int) -> Tensor:
     """(N, C r r, H, W) -> (N, C, H r, W r)."""
     r = upscale_factor
@@ -295,9 +346,10 @@ def scaled_dot_product_attention(
 
 
 __all__ = [
-    "adaptive_avg_pool2d", "adaptive_max_pool2d", "avg_pool2d", "batch_norm", "binary_cross_entropy", "conv1d", "conv2d", "conv3d",
-    "conv_transpose2d", "conv_transpose3d", "cross_entropy", "dropout", "embedding", "general_norm", "group_norm", "hinge_loss",
-    "indexing_one_hot", "instance_norm", "l1_loss", "layer_norm", "linear", "log_softmax", "logsoftmax", "logsumexp", "max_pool2d",
-    "pixel_shuffle", "scaled_dot_product_attention", "softmax", "square_loss",
+    "adaptive_avg_pool2d", "adaptive_max_pool2d", "avg_pool2d", "batch_norm", "binary_cross_entropy", "conv1d", "conv2d",
+    "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cross_entropy", "dropout", "embedding",
+    "general_norm", "glu", "group_norm", "hinge_loss", "indexing_one_hot", "instance_norm", "l1_loss", "layer_norm",
+    "linear", "local_response_norm", "log_softmax", "logsoftmax", "logsumexp", "max_pool2d", "pixel_shuffle", "rms_norm",
+    "scaled_dot_product_attention", "softmax", "square_loss",
 ]  # fmt: skip
 all_with_line(globals(), __all__)

@@ -2,24 +2,63 @@
 
 from tengen.module import init
 from tengen.module.activation import (
+    ELU,
     GELU,
+    GLU,
+    SELU,
     Dropout,
+    Dropout2d,
     Flatten,
+    Hardsigmoid,
+    Hardswish,
     Identity,
     LeakyReLU,
+    LogSigmoid,
+    LogSoftmax,
+    Mish,
     PReLU,
     ReLU,
+    ReLU6,
     Sigmoid,
     SiLU,
     Softmax,
+    Softplus,
+    Tanh,
 )  # fmt: skip
 from tengen.module.attention import MultiHeadAttention
-from tengen.module.conv import Conv1d, Conv2d, Conv3d, ConvTranspose2d
+from tengen.module.containers import ModuleDict, ModuleList
+from tengen.module.conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from tengen.module.fused import (
+    BatchMatMulActivation,
+    Concat,
+    ConvBn2d,
+    ConvBnRelu2d,
+    ConvRelu2d,
+    ConvTransposeBn2d,
+    ConvTransposeBnRelu2d,
+    ConvTransposeRelu2d,
+    DequantStub,
+    Elemwise,
+    LinearBn1d,
+    LinearBnRelu1d,
+    LinearRelu,
+    QuantStub,
+)  # fmt: skip
 from tengen.module.linear import Embedding, Linear
-from tengen.module.module import Module
-from tengen.module.norm import BatchNorm1d, BatchNorm2d, GroupNorm, InstanceNorm, LayerNorm
+from tengen.module.module import LoadedKeys, Module
+from tengen.module.norm import (
+    BatchNorm1d,
+    BatchNorm2d,
+    GeneralNorm,
+    GroupNorm,
+    InstanceNorm,
+    LayerNorm,
+    LocalResponseNorm,
+    RMSNorm,
+)
 from tengen.module.pool import AdaptiveAvgPool2d, AdaptiveMaxPool2d, AvgPool2d, MaxPool2d
-from tengen.module.rnn import LSTM, RNN, LSTMCell, RNNCell
+from tengen.module.rearrange import Pad, PixelShuffle, SlidingWindow, SlidingWindowTranspose
+from tengen.module.rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from tengen.module.sequential import Sequential
 from tengen.module.transformer import (
     TransformerDecoder,
@@ -29,9 +68,14 @@ from tengen.module.transformer import (
 )  # fmt: skip
 
 __all__ = [
-    "AdaptiveAvgPool2d", "AdaptiveMaxPool2d", "AvgPool2d", "BatchNorm1d", "BatchNorm2d", "Conv1d", "Conv2d", "Conv3d",
-    "ConvTranspose2d", "Dropout", "Embedding", "Flatten", "GELU", "GroupNorm", "Identity", "InstanceNorm", "LSTM", "LSTMCell",
-    "LayerNorm", "LeakyReLU", "Linear", "MaxPool2d", "Module", "MultiHeadAttention", "PReLU", "RNN", "RNNCell", "ReLU",
-    "Sequential", "SiLU", "Sigmoid", "Softmax", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
-    "TransformerEncoderLayer", "init",
+    "AdaptiveAvgPool2d", "AdaptiveMaxPool2d", "AvgPool2d", "BatchMatMulActivation", "BatchNorm1d", "BatchNorm2d", "Concat",
+    "Conv1d", "Conv2d", "Conv3d", "ConvBn2d", "ConvBnRelu2d", "ConvRelu2d", "ConvTranspose1d", "ConvTranspose2d",
+    "ConvTranspose3d", "ConvTransposeBn2d", "ConvTransposeBnRelu2d", "ConvTransposeRelu2d", "DequantStub", "Dropout",
+    "Dropout2d", "ELU", "Elemwise", "Embedding", "Flatten", "GELU", "GLU", "GRU", "GRUCell", "GeneralNorm", "GroupNorm",
+    "Hardsigmoid", "Hardswish", "Identity", "InstanceNorm", "LSTM", "LSTMCell", "LayerNorm", "LeakyReLU", "Linear",
+    "LinearBn1d", "LinearBnRelu1d", "LinearRelu", "LoadedKeys", "LocalResponseNorm", "LogSigmoid", "LogSoftmax", "MaxPool2d",
+    "Mish", "Module", "ModuleDict", "ModuleList", "MultiHeadAttention", "PReLU", "Pad", "PixelShuffle", "QuantStub",
+    "RMSNorm", "RNN", "RNNCell", "ReLU", "ReLU6", "SELU", "Sequential", "SiLU", "Sigmoid", "SlidingWindow",
+    "SlidingWindowTranspose", "Softmax", "Softplus", "Tanh", "TransformerDecoder", "TransformerDecoderLayer",
+    "TransformerEncoder", "TransformerEncoderLayer", "init",
 ]  # fmt: skip

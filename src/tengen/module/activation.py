@@ -111,3 +111,103 @@ class Flatten(Module):
 
     def _module_info_string(self) -> str:
         return f"start_axis={self.start_axis}, end_axis={self.end_axis}"
+
+
+class Tanh(Module):
+    """The hyperbolic tangent."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return REGISTRY["tanh"](x)
+
+
+class Hardswish(Module):
+    """x relu6(x + 3) / 6."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return REGISTRY["hswish"](x)
+
+
+class Hardsigmoid(Module):
+    """relu6(x + 3) / 6."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return REGISTRY["hsigmoid"](x)
+
+
+class ReLU6(Module):
+    """min(max(x, 0), 6)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return REGISTRY["relu6"](x)
+
+
+class Mish(Module):
+    """x tanh(log(1 + exp(x))) (Misra, arXiv 1908.08681)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return REGISTRY["mish"](x)
+
+
+class SELU(Module):
+    """Scaled exponential linear units (Klambauer et al., arXiv 1706.02515)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return REGISTRY["selu"](x)
+
+
+class Softplus(Module):
+    """log(1 + exp(x))."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return REGISTRY["softplus"](x)
+
+
+class LogSigmoid(Module):
+    """log(sigmoid(x))."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return REGISTRY["logsigmoid"](x)
+
+
+class ELU(Module):
+    """x where it is positive, alpha (exp(x) - 1) elsewhere (Clevert et al., arXiv 1511.07289)."""
+
+    def __init__(self, alpha: float = 1.0, **kwargs):
+        super().__init__(**kwargs)
+        self.alpha = alpha
+
+    def forward(self, x: Tensor) -> Tensor:
+        return REGISTRY["elu"](x, self.alpha)
+
+
+class LogSoftmax(Module):
+    """log(softmax(x)) along `axis`."""
+
+    def __init__(self, axis: int = -1, **kwargs):
+        super().__init__(**kwargs)
+        self.axis = axis
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.logsoftmax(x, self.axis)
+
+
+class GLU(Module):
+    """a sigmoid(b), where a and b are the halves of x along `axis`."""
+
+    def __init__(self, axis: int = -1, **kwargs):
+        super().__init__(**kwargs)
+        self.axis = axis
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.glu(x, self.axis)
+
+
+class Dropout2d(Dropout):
+    """Zeroes whole channels of (N, C, H, W) at random while training (Tompson et al., arXiv 1411.4280)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.ndim < 2:
+            raise ValueError(f"Dropout2d takes (N, C, ...), got shape {x.shape}")
+        if not self.training or self.drop_prob == 0:
+            return x
+        return x * F.dropout(F.ones((*x.shape[:2], *(1 for _ in x.shape[2:])), dtype=x.dtype), self.drop_prob)

@@ -95,9 +95,7 @@ class Conv3d(_Conv):
         return F.conv3d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
 
-class ConvTranspose2d(_Conv):
-    """Transposed convolution of (N, C, H, W); weight (C, O, KH, KW), with groups (G, C/G, O/G, KH, KW)."""
-
+class _ConvTranspose(_Conv):
     transposed = True
 
     def __init__(
@@ -107,7 +105,30 @@ class ConvTranspose2d(_Conv):
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, conv_mode, compute_mode, **kwargs)
         self.output_padding = output_padding
 
+    def _arguments(self, x: Tensor) -> tuple:
+        return x, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.dilation, self.groups
+
+
+class ConvTranspose1d(_ConvTranspose):
+    """Transposed convolution of (N, C, L); weight (C, O, K), with groups (G, C/G, O/G, K)."""
+
+    n = 1
+
     def forward(self, x: Tensor) -> Tensor:
-        return F.conv_transpose2d(
-            x, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.dilation, self.groups
-        )
+        return F.conv_transpose1d(*self._arguments(x))
+
+
+class ConvTranspose2d(_ConvTranspose):
+    """Transposed convolution of (N, C, H, W); weight (C, O, KH, KW), with groups (G, C/G, O/G, KH, KW)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.conv_transpose2d(*self._arguments(x))
+
+
+class ConvTranspose3d(_ConvTranspose):
+    """Transposed convolution of (N, C, D, H, W); weight (C, O, KD, KH, KW), with groups (G, C/G, O/G, KD, KH, KW)."""
+
+    n = 3
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.conv_transpose3d(*self._arguments(x))

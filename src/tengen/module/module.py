@@ -10,11 +10,12 @@ from __future__ import annotations
 import difflib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tengen.base.changes import Watched, WatchedDict
+from tengen.base.errors import UsageWarning, warn_once
 from tengen.runtime import mapped
 from tengen.tensor import Parameter, Tensor, contiguous, from_numpy
 
@@ -42,6 +43,13 @@ class HookHandle:
         self._hooks.pop(self._key, None)
 
 
+class LoadedKeys(NamedTuple):
+    """Names that did not match when a state dict was loaded: of the module's tensors, and of the dict's values."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
 class Module(Watched):
     """The base of all modules: subclass it, make parameters and children in ``__init__``, compute in ``forward``.
 
@@ -54,11 +62,28 @@ class Module(Watched):
     ['0.bias', '0.weight', '2.bias', '2.weight']
     """
 
+    training: bool
+    _forward_pre_hooks: dict[int, Callable]
+    _forward_hooks: dict[int, Callable]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Module:
+        """Every module has these, one whose ``__init__`` does not call ``super().__init__()`` too."""
+        m = super().__new__(cls)
+        m.__dict__.update(_name=None, training=True, _forward_pre_hooks=WatchedDict(), _forward_hooks=WatchedDict())
+        return m
+
     def __init__(self, name: str | None = None):
         self._name = name
-        self.training = True
-        self._forward_pre_hooks: dict[int, Callable] = WatchedDict()
-        self._forward_hooks: dict[int, Callable] = WatchedDict()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, np.ndarray) and isinstance(old := self.__dict__.get(name), Tensor):
+            kind = type(old).__name__
+            warn_once(
+                f"{type(self).__name__}.{name} was a {kind} of shape {old.shape} and is now a NumPy array of shape {value.shape}, "
+                f"which is neither trained nor saved; help: net.{name}[...] = array, or net.{name} = {kind}(array)",
+                UsageWarning,
+            )
+        super().__setattr__(name, value)
 
     def forward(self, *inputs, **kwargs):
         """Computes the outputs; subclasses say how."""
@@ -205,8 +230,11 @@ class Module(Watched):
             out[prefix + name] = t if keep_var else t.numpy().reshape(m._state_shape(name, t)).copy()
         return out
 
-    def load_state_dict(self, state_dict, strict: bool = True) -> None:
+    def load_state_dict(self, state_dict, strict: bool = True) -> LoadedKeys:
         """Takes values by name: a dict of arrays or tensors, or a function (name, tensor) -> array or None.
+
+        Args:   strict: an error where a name is missing or unexpected; else such names are left as they are.
+        Returns: `LoadedKeys`, the names that did not match; both lists are empty with `strict`.
 
         Arrays are copied, but not those of a mapped file (`tengen.load(path, mmap=True)`); nor are tensors, which are values.
 
@@ -223,6 +251,12 @@ class Module(Watched):
         if strict and (missing or extra):
             lines = [f"  missing: {n}" + _near(n, extra) for n in missing] + [f"  unexpected: {n}" for n in extra]
             raise KeyError("the state dict does not fit " + type(self).__name__ + ":\n" + "\n".join(lines))
+        if names and len(missing) == len(names):
+            warn_once(
+                f"load_state_dict(): none of the {len(names)} tensors of {type(self).__name__} was given a value; it has "
+                f"{missing[0]!r}, ...; the state dict has {', '.join(map(repr, extra[:1])) or 'nothing'}",
+                UsageWarning,
+            )
         wrong = []
         arrays = {}
         for name, _, t in owned:
@@ -235,6 +269,7 @@ class Module(Watched):
         for name, _, t in owned:
             if name in arrays:
                 t._reset(_value(values[name] if isinstance(values[name], Tensor) else arrays[name], t.shape))
+        return LoadedKeys(missing, extra)
 
     def replace_param(self, params: dict, start_pos: int, seen=None) -> int:
         """Accepted for MegEngine's sake; parameters are changed through `load_state_dict`."""

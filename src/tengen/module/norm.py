@@ -119,3 +119,54 @@ class InstanceNorm(_Norm):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.instance_norm(x, self.affine, self.weight, self.bias, self.eps)
+
+
+class GeneralNorm(_Norm):
+    """Normalises any axes together. Parameters: weight and bias, of the shape of those axes.
+
+    Args: normalized_shape: extents of the axes; normalized_axis: which they are, one or several.
+    """
+
+    _fixed = ("normalized_shape", "normalized_axis")
+    _checked = _Norm._checked | {"normalized_shape": lambda m, shape: _shape(shape), "normalized_axis": lambda m, axis: _shape(axis)}
+
+    def __init__(self, normalized_shape=None, normalized_axis=0, eps: float = 1e-5, affine: bool = True, **kwargs):
+        super().__init__(**kwargs)
+        if normalized_shape is None:
+            raise ValueError("GeneralNorm needs normalized_shape, the extents of the axes normalized_axis")
+        self.normalized_shape, self.normalized_axis, self.eps = normalized_shape, normalized_axis, eps
+        if len(self.normalized_shape) != len(self.normalized_axis):
+            raise ValueError(
+                f"GeneralNorm: normalized_shape={self.normalized_shape} must have an extent for each axis of {self.normalized_axis}"
+            )
+        self._affine(self.normalized_shape, affine)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.general_norm(x, self.normalized_axis, self.affine, self.weight, self.bias, self.eps)
+
+
+class RMSNorm(_Norm):
+    """x / sqrt(mean(x^2) + eps) over the last axes, times a weight (Zhang and Sennrich, arXiv 1910.07467)."""
+
+    _fixed = ("normalized_shape",)
+    _checked = _Norm._checked | {"normalized_shape": lambda m, shape: _shape(shape)}
+
+    def __init__(self, normalized_shape, eps: float = 1e-6, affine: bool = True, **kwargs):
+        super().__init__(**kwargs)
+        self.normalized_shape, self.eps = normalized_shape, eps
+        self.weight = Parameter(np.ones(self.normalized_shape, np.float32)) if affine else None
+        self.affine = affine
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.normalized_shape, self.weight if self.affine else None, self.eps)
+
+
+class LocalResponseNorm(Configured):
+    """`functional.local_response_norm` as a module."""
+
+    def __init__(self, kernel_size: int = 5, k: float = 2.0, alpha: float = 1e-4, beta: float = 0.75, **kwargs):
+        super().__init__(**kwargs)
+        self.kernel_size, self.k, self.alpha, self.beta = kernel_size, k, alpha, beta
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.local_response_norm(x, self.kernel_size, self.k, self.alpha, self.beta)

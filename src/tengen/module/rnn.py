@@ -1,4 +1,5 @@
-"""Recurrent networks: RNN and LSTM, cell by cell. Gates of an LSTM are ordered input, forget, cell, output."""
+"""Recurrent networks: RNN, LSTM and GRU, cell by cell. Gates of an LSTM are ordered input, forget, cell, output; those of a GRU reset,
+update, new, as in PyTorch."""
 
 from __future__ import annotations
 
@@ -97,6 +98,42 @@ class LSTMCell(_Cell):
         return (hs[:-1], (hs[0], cs[0])) if reverse else (hs[1:], (hs[-1], cs[-1]))
 
 
+class GRUCell(_Cell):
+    """One step of a gated recurrent unit: (x, h) -> h'. Source: Cho et al., arXiv 1406.1078, with the reset gate applied to the
+    product of the state, as in PyTorch and cuDNN:
+
+        r = sigmoid(W_ir x + b_ir + W_hr h + b_hr)              z = sigmoid(W_iz x + b_iz + W_hz h + b_hz)
+        n = tanh(W_in x + b_in + r (W_hn h + b_hn))             h' = (1 - z) n + z h
+
+    >>> from tengen import functional as F, module as M
+    >>> M.GRUCell(3, 4)(F.ones((2, 3))).shape
+    (2, 4)
+    """
+
+    gates = 3
+
+    def project(self, x: Tensor) -> Tensor:
+        """The input's part of the gates with its bias; the state's bias is added in each step, since the reset gate scales it."""
+        return F.linear(x, self.weight_ih, self.bias_ih)
+
+    def step(self, projected: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """One step from the projected input."""
+        (h,) = state
+        n = self.hidden_size
+        held = F.linear(h, self.weight_hh, self.bias_hh)
+        sigmoid, tanh = REGISTRY["sigmoid"], REGISTRY["tanh"]
+        r, z = sigmoid(projected[:, :n] + held[:, :n]), sigmoid(projected[:, n : 2 * n] + held[:, n : 2 * n])
+        new = tanh(projected[:, 2 * n :] + r * held[:, 2 * n :])
+        return (new + z * (h - new),)
+
+    def forward(self, x: Tensor, hx: Tensor | None = None) -> Tensor:
+        return self.step(self.project(x), (self._zeros(x) if hx is None else hx,))[0]
+
+    def start(self, x: Tensor) -> tuple[Tensor, ...]:
+        """The state before the first step."""
+        return (self._zeros(x),)
+
+
 class _Recurrent(Configured):
     _fixed = ("input_size", "hidden_size", "num_layers", "bias", "bidirectional", "proj_size", "nonlinearity")
     _checked = counts("input_size", "hidden_size", "num_layers")
@@ -160,5 +197,18 @@ class LSTM(_Recurrent):
     ):  # fmt: skip
         def make(layer, n):
             return LSTMCell(input_size if layer == 0 else hidden_size * n, hidden_size, bias)
+
+        super().__init__(make, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size)
+
+
+class GRU(_Recurrent):
+    """Layers of `GRUCell` over a sequence (T, N, C), or (N, T, C) with batch_first. Returns (output, final hidden state)."""
+
+    def __init__(
+        self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
+        dropout: float = 0, bidirectional: bool = False, proj_size: int = 0,
+    ):  # fmt: skip
+        def make(layer, n):
+            return GRUCell(input_size if layer == 0 else hidden_size * n, hidden_size, bias)
 
         super().__init__(make, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size)

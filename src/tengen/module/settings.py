@@ -37,7 +37,9 @@ def tensor_or_none(name: str) -> Callable[[Any, Any], Any]:
 
     def check(m: Module, value: Any) -> Any:
         if value is not None and not isinstance(value, Tensor):
-            raise TypeError(f"{type(m).__name__}.{name} must be a Parameter, a Tensor or None, got {value!r}")
+            what = f"a {type(value).__name__}" + (f" of shape {value.shape}" if hasattr(value, "shape") else "")
+            help = f"help: m.{name}[...] = values, or m.{name} = Parameter(values)"
+            raise TypeError(f"{type(m).__name__}.{name} must be a Parameter, a Tensor or None, got {what}; {help}")
         return value
 
     return check

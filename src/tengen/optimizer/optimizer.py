@@ -13,6 +13,7 @@ import numpy as np
 
 from tengen.autodiff import GradManager
 from tengen.base.changes import Watched, WatchedList, changed, same, telling
+from tengen.base.errors import UsageWarning, warn_once
 from tengen.compiler.arrays import new_buffer
 from tengen.compiler.plans import Layout
 from tengen.ops.define import REGISTRY
@@ -124,10 +125,18 @@ class Optimizer(Watched):
 
         Where a `tengen.amp.GradScaler` found a gradient that is not finite, parameters and state stay what they are.
         """
+        updated = False
         for p, group in self._params():
             grad = p.grad
             if grad is not None:
                 self._step(p, grad.detach(), self._state[id(p)], group)
+                updated = True
+        if not updated:
+            warn_once(
+                f"{type(self).__name__}.step(): no parameter that it was given has a gradient, so nothing was updated; help: attach "
+                "the same parameters to the GradManager, and call gm.backward(loss) before step()",
+                UsageWarning,
+            )
         return self
 
     def _step(self, p: Parameter, grad: Tensor, state: dict[str, Tensor], group: ParamGroup) -> None:

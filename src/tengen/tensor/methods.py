@@ -9,6 +9,7 @@ from tengen.compiler.arrays import check_device
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY
 from tengen.tensor import assignment  # noqa: F401  (assignment to elements)
+from tengen.tensor.numpy_functions import array_function, array_ufunc, rounded
 from tengen.tensor.tensor import Tensor
 
 OPERATORS = {
@@ -98,6 +99,8 @@ def install() -> None:
             setattr(Tensor, name, REGISTRY[name].call)
     for f in (reshape, transpose, flatten, to):
         setattr(Tensor, f.__name__, f)
+    Tensor.__round__ = rounded  # type: ignore[attr-defined]
+    Tensor.__array_ufunc__, Tensor.__array_function__ = array_ufunc, array_function  # type: ignore[attr-defined]
     Tensor.T = property(lambda self: transpose(self), doc="The tensor with its axes reversed.")  # type: ignore[attr-defined]
 
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tengen import ops  # noqa: F401  (registers all ops)
-from tengen.base.dtype import DType, bool_, dtype, float32, int64, promote, promote_scalar
-from tengen.base.errors import ArgumentError, DTypeError, GradientError, TraceError, told, user_line
+from tengen.base.dtype import DType, bool_, dtype, float32, float64, int64, promote, promote_scalar
+from tengen.base.errors import ArgumentError, DTypeError, GradientError, TraceError, UsageWarning, told, user_line, warn_once
 from tengen.compiler.arrays import array_over, as_array, buffer_over, check_device, dense, new_buffer, scalar_array
 from tengen.compiler.plans import Layout, Plan, exact_key, make_plan
 from tengen.ir.types import TensorType
@@ -154,6 +154,14 @@ class Tensor(TensorMethods):
         if self.dtype.kind not in "iu" or self.size != 1:
             raise TypeError(f"only an integer tensor of one element is an index, this one is {self._layout.type!r}")
         return int(self.item())
+
+    def __format__(self, spec: str) -> str:
+        """As ``f"{loss:.3f}"``: of one element its number; of more, only the empty format, which is `str`."""
+        if not spec:
+            return str(self)
+        if self.size != 1:
+            raise TypeError(f"the format {spec!r} is for one number, this tensor is {self._layout.type!r}; help: format x.tolist()")
+        return format(self.item(), spec)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -343,6 +351,7 @@ def _slow(op: Op, inputs: tuple, attrs: tuple):
         attrs = op.plain(attrs)
         inputs = _convert(op, inputs)
         op.check_operands(inputs)
+        warn_of_float64(op, inputs)
         if tracing.recorder is not None:
             return tracing.recorder.record(op, inputs, attrs)
         out = _execute(op, inputs, attrs)
@@ -359,6 +368,22 @@ def _slow(op: Op, inputs: tuple, attrs: tuple):
 
 
 dispatch.slow = _slow
+
+
+def warn_of_float64(op: Op, inputs: tuple) -> None:
+    """Warns where float64 data meets a float32 parameter: all that follows is computed in float64."""
+    for p in inputs:
+        if type(p) is Tensor or p is None or p.dtype is not float32 or op.own:
+            continue
+        for x in inputs:
+            if x is not None and x.dtype is float64:
+                warn_once(
+                    f"{op.name}(): {x._layout.type!r} meets the float32 parameter {p._layout.type!r}, and the result is float64, and "
+                    "what follows from it too; help: Tensor(data, dtype='float32') or x.astype('float32')",
+                    UsageWarning,
+                    of="float64",
+                )
+                return
 
 
 def explain(e: Exception, op: Op, inputs: tuple, attrs: tuple) -> None:

@@ -1,6 +1,6 @@
 """Operators and methods of Tensor, for editors and type checkers. `python docs/generate.py` writes this file again."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,10 @@ TensorLike = Tensor | np.ndarray | float
 class TensorMethods:
     def __abs__(self) -> Tensor: ...
     def __and__(self, other: TensorLike) -> Tensor: ...
+    def __array_function__(self, func: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
+        """`np.sum(t)` and the like."""
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """`np.sin(t)` and the like, and operators of an array and a Tensor."""
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None,
     ) -> Any:
@@ -54,6 +58,8 @@ class TensorMethods:
     def __rmod__(self, other: TensorLike) -> Tensor: ...
     def __rmul__(self, other: TensorLike) -> Tensor: ...
     def __ror__(self, other: TensorLike) -> Tensor: ...
+    def __round__(self, decimals: int = 0) -> Tensor:
+        """x rounded to so many decimal digits, halves to even; negative: to tens, hundreds, ..."""
     def __rpow__(self, other: TensorLike) -> Tensor: ...
     def __rrshift__(self, other: TensorLike) -> Tensor: ...
     def __rshift__(self, other: TensorLike) -> Tensor: ...

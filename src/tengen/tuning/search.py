@@ -31,7 +31,6 @@ HEADROOM = 0.05  # of its time a kernel may always gain: the roof is a rule of t
 LAST = 0.2  # of the seconds are for the whole program
 
 
-
 @dataclass(frozen=True)
 class Kernel:
     """One tuned choice of a program.
@@ -71,6 +70,8 @@ class Report:
     def __repr__(self) -> str:
         gain = self.before / self.after if self.after else 1.0
         head = f"{self.program}: {_time(self.before)} -> {_time(self.after)} ({gain:.2f} times as fast)"
+        if not self.tried:
+            return f"{head}; no kernel that takes at least {100 * LEAST_SHARE:.1f} % of the time has another schedule to try"
         head += f"; {self.tried} schedules tried in {self.seconds:.0f} s, {len(self.kernels)} kernels changed"
         if not self.kernels:
             return head
@@ -115,8 +116,9 @@ class Search:
     """Tunes one executable. found: the schedules that helped, by key.
 
     Args:
-        exe: what is tuned; it is not changed. run: runs an executable once, on states of its own. seconds: to spend, about.
-            tick: is told the seconds that have passed and a word.
+        exe: what is tuned; it is not changed. run: runs an executable once, on states of its own. seconds: to spend on trying
+            schedules, about; preparing (compiling what is profiled, measuring the machine's roof) comes before. tick: is told the
+            seconds that have passed and a word.
     """
 
     def __init__(self, exe: Executable, run: Run, seconds: float, tick: Callable[[float, str], None] = lambda s, text: None):
@@ -134,6 +136,7 @@ class Search:
     def tune(self) -> tuple[Executable, Report]:
         """The tuned executable (`exe` itself if nothing helped) and what was done."""
         tasks = self._tasks()
+        self.start = time.perf_counter()
         while (tasks := [t for t in tasks if t.could > 0]) and self.passed < self.seconds * (1 - LAST):
             t = max(tasks, key=lambda t: t.could / (t.spent + 0.1))
             self.tick(self.passed, t.name)

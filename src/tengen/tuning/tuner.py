@@ -38,9 +38,9 @@ def tune(
 
     Args:
         program: a traced function that was called (the signature used last is tuned), or a loaded model, or an `Executable`.
-        seconds: how long, about; compiling the tuned program comes on top. inputs: a tuple of arguments to measure with;
-            default: floats from 1/4 to 1, zeros for integers. States are copied: tuning changes none. progress: show a bar on a
-            terminal, where tqdm is installed.
+        seconds: how long to try schedules, about; preparing and compiling the tuned program come on top. inputs: a tuple of
+            arguments to measure with; default: floats from 1/4 to 1, zeros for integers. States are copied: tuning changes none.
+            progress: show a bar on a terminal, where tqdm is installed.
 
     Returns: what was done; print it.
 

@@ -1,0 +1,161 @@
+"""Programs that most likely do not mean what they do: each is warned of, once, with the cure; and those that do mean it are not."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import tengen.functional as F
+import tengen.module as M
+from tengen import Parameter, Tensor, trace
+from tengen.autodiff import GradManager
+from tengen.base.errors import UsageWarning, warned
+from tengen.optimizer import SGD, Adam
+
+
+@pytest.fixture(autouse=True)
+def nothing_said():
+    warned.clear()
+
+
+def net():
+    return M.Sequential(M.Linear(3, 4), M.ReLU(), M.Linear(4, 1))
+
+
+def loss_of(n):
+    return (n(F.ones((2, 3))) ** 2).sum()
+
+
+def test_nothing_is_attached():
+    n, gm = net(), GradManager()
+    with gm, pytest.warns(UsageWarning, match=r"nothing is attached.*attach\(net\.parameters\(\)\)"):
+        gm.backward(loss_of(n))
+
+
+WITHOUT_A_PATH = {
+    "made outside": lambda n, gm: loss_of(n),
+    "through numpy": lambda n, gm: inside(gm, lambda: Tensor(loss_of(n).numpy()) * 1.0),
+    "through item": lambda n, gm: inside(gm, lambda: Tensor(loss_of(n).item())),
+    "detached": lambda n, gm: inside(gm, lambda: loss_of(n).detach()),
+    "another net's": lambda n, gm: inside(gm, lambda: loss_of(net())),
+}
+
+
+def inside(gm, f):
+    gm.record()
+    return f()
+
+
+@pytest.mark.parametrize("how", WITHOUT_A_PATH)
+def test_a_loss_that_no_attached_tensor_has_a_part_in(how):
+    n = net()
+    gm = GradManager().attach(n.parameters())
+    y = WITHOUT_A_PATH[how](n, gm)
+    if gm.level is None:
+        gm.record()
+    with pytest.warns(UsageWarning, match=r"backward\(f32\[\]\) added no gradient.*none of the 4 attached.*numpy\(\), item\(\)"):
+        gm.backward(y)
+
+
+def test_a_loss_that_some_have_a_part_in_is_meant():
+    n = net()
+    gm = GradManager().attach([*n.parameters(), Parameter([1.0])])
+    with gm:
+        gm.backward(loss_of(n))
+    assert n[0].weight.grad is not None
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam])
+@pytest.mark.parametrize("how", ["before any gradient", "another net's"])
+def test_a_step_that_updates_nothing(kind, how):
+    n, other = net(), net()
+    opt = kind((other if how == "another net's" else n).parameters(), lr=0.1)
+    if how == "another net's":
+        gm = GradManager().attach(n.parameters())
+        with gm:
+            gm.backward(loss_of(n))
+    with pytest.warns(UsageWarning, match=r"step\(\): no parameter.*nothing was updated.*backward\(loss\)"):
+        opt.step()
+    with pytest.warns(UsageWarning, match="nothing was updated"):
+        trace(lambda x: opt.step() and x)(Tensor(1.0))
+
+
+def test_a_warning_comes_once_for_a_line():
+    opt = SGD(net().parameters(), lr=0.1)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            opt.step()
+        opt.step()
+    assert [w.category for w in seen] == [UsageWarning] * 2 and {w.filename for w in seen} == {__file__}
+
+
+def test_a_parameter_replaced_by_an_array():
+    class Scale(M.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = Parameter(np.ones((4, 3), "float32"))
+            self.mean = Tensor(np.ones(3))
+
+    n = Scale()
+    with pytest.warns(UsageWarning, match=r"Scale\.mean was a Tensor"):
+        n.mean = np.zeros(3)
+    with pytest.warns(UsageWarning, match=r"Scale\.weight was a Parameter of shape \(4, 3\) and is now a NumPy array.*Parameter\(array\)"):
+        n.weight = np.zeros((4, 3), "float32")
+    n.weight = Parameter(np.zeros((4, 3), "float32"))
+    assert len(list(n.parameters())) == 1
+    with pytest.raises(TypeError, match=r"Linear\.weight must be a Parameter, a Tensor or None, got a ndarray of shape \(4, 3\); help:"):
+        M.Linear(3, 4).weight = np.zeros((4, 3), "float32")
+
+
+def test_loading_tells_what_did_not_match():
+    n, state = net(), net().state_dict()
+    assert n.load_state_dict(state) == ([], [])
+    del state["0.bias"]
+    state["more"] = np.zeros(1)
+    found = n.load_state_dict(state, strict=False)
+    assert found.missing_keys == ["0.bias"] and found.unexpected_keys == ["more"]
+    with pytest.warns(UsageWarning, match=r"none of the 4 tensors of Sequential was given a value; it has '0\.bias'.*'net\.0\.bias'"):
+        found = n.load_state_dict({f"net.{k}": v for k, v in net().state_dict().items()}, strict=False)
+    assert len(found.missing_keys) == 4
+
+
+def test_a_module_without_its_bases_init_works():
+    class Net(M.Module):
+        def __init__(self, width, scale=2.0):
+            self.fc = M.Linear(3, width)
+            self.scale = scale
+
+        def forward(self, x):
+            return self.fc(x) * self.scale
+
+    n = Net(5)
+    assert n(F.ones((2, 3))).shape == (2, 5) and n.training and not n.eval().fc.training
+    seen = []
+    n.register_forward_hook(lambda *_: seen.append(1))
+    trace(n)(F.ones((2, 3)))
+    assert seen and len(list(n.parameters())) == 2
+
+
+def test_float64_data_beside_float32_parameters():
+    n = net()
+    with pytest.warns(UsageWarning, match=r"f64\[2,3\] meets the float32 parameter.*dtype='float32'"):
+        assert n(Tensor(np.ones((2, 3)))).dtype == "float64"
+    with pytest.warns(UsageWarning, match="float64"):
+        trace(lambda x: n(x))(Tensor(np.ones((2, 3))))
+
+
+@pytest.mark.parametrize("loss", [F.loss.square_loss, F.loss.l1_loss, F.loss.binary_cross_entropy])
+def test_a_loss_of_other_shapes(loss):
+    pred, label = Tensor([[0.5], [0.7]]), Tensor([1.0, 0.0])
+    with pytest.warns(UsageWarning, match=r"pred has shape \(2, 1\), label \(2,\), and they are broadcast"):
+        loss(pred, label)
+    loss(pred, label.reshape(2, 1))
+
+
+def test_integers_take_the_floats_dtype():
+    x, n, mask = Tensor([1.0, 2.0]), Tensor([3, 4]), Tensor([True, False])
+    for y in (x * n, n * x, x + Tensor(3), x * mask, (x * mask).sum() / mask.sum(), F.where(mask, x, n), F.concat([x, n]), x @ n,
+              F.maximum(x, n), x * np.array([1, 2]), np.array([1, 2]) * x, x.astype("float16") * n):  # fmt: skip
+        assert y.dtype == ("float16" if y.dtype == "float16" else "float32")
+    assert (x.astype("float16") * n).dtype == "float16" and (x.astype("float64") * n).dtype == "float64"
