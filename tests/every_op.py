@@ -1,7 +1,6 @@
 """Which ops the tests that are made from definitions cover: every one of Tengen's, but for exclusions, each with its reason.
 
-A test names what it leaves out, never what it takes, so that a new op is tested from its definition alone. `needless` finds
-exclusions that a test could do without.
+A test names what it leaves out, never what it takes, so that a new op is tested from its definition alone.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 import tengen  # noqa: F401  (defines all ops)
-from tengen.ops.define import REGISTRY, Case, Op
+from tengen.ops.define import REGISTRY, Op
 
 COUNTED = {
     "nonzero": "how large its result is depends on values, so it cannot be traced",
@@ -32,19 +31,6 @@ def ops(excluded: Mapping[str, str] | None = None, where: Callable[[Op], bool] =
 def cases(excluded: Mapping[str, str] | None = None, where: Callable[[Op], bool] = lambda op: True) -> list:
     """(op, case) of all samples of these ops, as parameters of a test."""
     return [pytest.param(op, c, id=f"{op.name}-{i}") for op in ops(excluded, where) for i, c in enumerate(op.samples)]
-
-
-def needless(excluded: Mapping[str, str], check: Callable[[Op, Case], None]) -> list[str]:
-    """The excluded ops that pass the check with every sample: they need not be excluded."""
-    found = []
-    for name in excluded:
-        try:
-            for case in REGISTRY[name].samples:
-                check(REGISTRY[name], case)
-        except Exception:  # whatever it is that cannot be checked
-            continue
-        found.append(name)
-    return found
 
 
 def others(op: Op, name: str) -> list:

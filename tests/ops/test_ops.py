@@ -9,9 +9,13 @@ from checking import (
     check_gradient_of_gradient,
     check_layout_and_trace_change_no_bit,
     check_values_in_every_dtype,
+    samples,
+    tensors,
+    traced_call,
 )
 
 import tengen
+from tengen.base.errors import TraceError
 from tengen.ops.define import REGISTRY
 
 CASES = every_op.cases(where=lambda op: op.kind != "elementwise")  # those are in test_elementwise.py
@@ -38,6 +42,13 @@ def test_gradient_against_finite_differences(op, case):
 @pytest.mark.parametrize("op, case", GRADIENTS)
 def test_gradient_of_gradient(op, case):
     check_gradient_of_gradient(op, case)
+
+
+@pytest.mark.parametrize("name", every_op.COUNTED)
+def test_what_is_counted_cannot_be_traced(name):
+    op = REGISTRY[name]
+    with pytest.raises(TraceError, match="known only when the program runs"):
+        traced_call(op, tensors(samples(op.samples[0])), {})
 
 
 WITHOUT_CASES = {

@@ -95,7 +95,7 @@ def _(types, transpose_a, **attrs):
     return [[*same_axes(x.shape[:-2], shape), *rows], [*same_axes(y.shape[:-2], shape), None, None]]
 
 
-def _few_rows(arrays: Sequence[Array], transpose_a: bool = False, **attrs) -> set:
+def _few_rows(arrays: Sequence[Array | None], transpose_a: bool = False, **attrs) -> set:
     """The extents of the first operand's rows, where one register tile holds them all: each element of the second is used in
     that tile alone, and a kernel that knows it packs nothing."""
     x, y = arrays[0], arrays[1]

@@ -161,8 +161,8 @@ def _elementwise_rules(op: Op, body: Callable, result: str, kinds: str) -> None:
         common = _common([TensorType((), s.dtype) for s in ins[own:]], result)
 
         def fn(*values: Expr) -> Expr:
-            values = [cast(v, (v.dtype if i < own else common).compute) for i, v in enumerate(values)]
-            r = body(*values, **attrs)
+            operands = [cast(v, (v.dtype if i < own else common).compute) for i, v in enumerate(values)]
+            r = body(*operands, **attrs)
             if not isinstance(r, Expr):
                 r = const(r, out.dtype.compute)
             return cast(r, out.dtype)

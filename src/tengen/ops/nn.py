@@ -14,7 +14,7 @@ from tengen.kernels.lowering import product
 from tengen.kernels.source import At, Source
 from tengen.loops.lang import as_int, cast, equal
 from tengen.ops.attributes import Count, Positive
-from tengen.ops.define import Case, Violation, composite, dispatch, lookup, primitive
+from tengen.ops.define import Case, Violation, check_floats, composite, dispatch, lookup, primitive
 from tengen.ops.elementwise import add, astype, div, exp, mul, sub
 from tengen.ops.indexing import outside
 from tengen.ops.reduce import count, logsumexp, max_, mean, no_elements, sum_, to_float
@@ -205,6 +205,13 @@ def _np_batch_norm_grad(g, x, m, v, w=None, eps=1e-5):
     return s * (g - mean_of(g) - h * mean_of(g * h)), (g * h).sum(axes, keepdims=True), g.sum(axes, keepdims=True)
 
 
+@batch_norm_grad.canon
+def _(types, eps):
+    """The attributes as they are; DTypeError for integers, which would wrap in the body."""
+    check_floats(*types)
+    return {"eps": eps}
+
+
 batch_norm_grad.reference(_np_batch_norm_grad)
 
 
@@ -300,7 +307,7 @@ def _(inputs, axis, **_):
 def _np_cross_entropy(x, t, axis=1, with_logits=True, label_smooth=0.0):
     logp = np.log(_np_softmax(x, axis)) if with_logits else np.log(x)
     picked = np.take_along_axis(logp, np.expand_dims(t, axis), axis).squeeze(axis)
-    return -((1 - label_smooth) * picked + label_smooth * logp.mean(axis))
+    return -((1 - label_smooth) * picked + label_smooth * logp.mean(axis)) if label_smooth else -picked
 
 
 cross_entropy_each.reference(_np_cross_entropy)

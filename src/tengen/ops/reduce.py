@@ -259,10 +259,11 @@ extent_op.no_vjp("an extent is a constant")
 @composite
 def sum_to(inp: Tensor, shape: Shape) -> Tensor:
     """Sums over the axes that broadcasting `shape` to inp's shape would repeat: the gradient of broadcasting."""
-    lead = len(inp.shape) - len(shape)
-    axes = [*range(lead), *(i + lead for i, d in enumerate(shape) if as_int(d) == 1 and as_int(inp.shape[i + lead]) != 1)]
+    extents: Sequence[Dim] = shape  # in canonical form
+    lead = len(inp.shape) - len(extents)
+    axes = [*range(lead), *(i + lead for i, d in enumerate(extents) if as_int(d) == 1 and as_int(inp.shape[i + lead]) != 1)]
     out = sum_(inp, axes, True) if axes else inp
-    return reshape(out, tuple(shape)) if lead else out
+    return reshape(out, tuple(extents)) if lead else out
 
 
 @sum_to.canon
