@@ -19,8 +19,9 @@ from pathlib import Path
 import tengen
 from tengen import functional
 from tengen.loops.math import FUNCTIONS
-from tengen.ops.define import REGISTRY, Op
-from tengen.tensor import Tensor, methods
+from tengen.ops.define import REGISTRY, SUBMODULES, Op
+from tengen.tensor import Tensor
+from tengen.tensor.methods import operators
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "tengen"
@@ -151,10 +152,16 @@ def own_names() -> set[str]:
     return {n.name for n in body if isinstance(n, ast.FunctionDef)}
 
 
+def is_ours(value: object) -> bool:
+    """Whether Tengen defines a function: programs give Tensor and `functional` ops of their own."""
+    op = getattr(value, "op", None)
+    return op is None or op.fn.__module__.startswith("tengen.")
+
+
 def installed() -> Iterator[tuple[str, object]]:
     """Names and values that `methods.py` puts on Tensor, operators first."""
     own = own_names()
-    found = {k: v for k, v in vars(Tensor).items() if k not in own and (callable(v) or isinstance(v, property))}
+    found = {k: v for k, v in vars(Tensor).items() if k not in own and (callable(v) or isinstance(v, property)) and is_ours(v)}
     for k in ("__hash__", "__weakref__", "__class_getitem__"):
         found.pop(k, None)
     yield from sorted(found.items(), key=lambda kv: (not kv[0].startswith("__"), kv[0]))
@@ -163,14 +170,14 @@ def installed() -> Iterator[tuple[str, object]]:
 def tensor_methods() -> str:
     """The stub of Tensor's operators and methods."""
     lines = ["class TensorMethods:"]
-    operators = {f"__{p}{n}__" for p in ("", "r", "i") for n in methods.OPERATORS} | {f"__{n}__" for n in methods.COMPARISONS}
+    operands = {n: len(op.tensors) for op in REGISTRY.values() for n in operators(op)}
     for name, value in installed():
         ignore = "  # type: ignore[override]" if name in ("__eq__", "__ne__") else ""
         if isinstance(value, property):
             lines += ["    @property", f"    def {name}(self) -> Tensor:", f'        """{summary(value.__doc__)}"""']
-        elif name in operators:
+        elif operands.get(name) == 2:
             lines.append(f"    def {name}(self, other: TensorLike) -> Tensor: ...{ignore}")
-        elif name in {f"__{n}__" for n in methods.UNARY}:
+        elif operands.get(name) == 1:
             lines.append(f"    def {name}(self) -> Tensor: ...")
         elif inspect.isfunction(value):
             lines += stub(name, value, "    ", this=True)
@@ -178,10 +185,16 @@ def tensor_methods() -> str:
     return "\n".join([head, "", *imports(lines), *lines]) + "\n"
 
 
+def public_names(module: str = "") -> list[str]:
+    """The public names of tengen.functional, or those that ops have in one of its submodules, in alphabetical order."""
+    ours = {n for n in functional.__all__ if is_ours(getattr(functional, n))}
+    return sorted(ours & {n for op in REGISTRY.values() for m, n in op.functional if m == module} if module else ours)
+
+
 def functional_names() -> dict[str, list[str]]:
     """Public names of tengen.functional by where they come from: "" for ops, else the module that defines the function."""
     where: dict[str, list[str]] = {}
-    for name in sorted(set(functional.__all__)):
+    for name in public_names():
         value = getattr(functional, name)
         module = "tengen.functional" if inspect.ismodule(value) else "" if hasattr(value, "op") else value.__module__
         where.setdefault(module, []).append(name)
@@ -192,7 +205,7 @@ def functional_stub() -> str:
     """The stub of tengen.functional: ops with their signatures, plain functions from where they are written."""
     where = functional_names()
     shared = [f"from {m} import {functional_home(n, m)} as {n}" for m, names in where.items() if m for n in names]
-    lines = ["__all__ = [", *wrap(", ".join(f'"{n}"' for n in sorted(set(functional.__all__))), "    "), "]", ""]
+    lines = ["__all__ = [", *wrap(", ".join(f'"{n}"' for n in public_names()), "    "), "]", ""]
     for name in where.get("", []):
         lines += stub(name, getattr(functional, name))
     head = f'"""Functions of tensors, {FOR_TYPES}. {AGAIN}"""'
@@ -206,13 +219,15 @@ def functional_home(name: str, module: str) -> str:
 
 
 def functional_part(module: str) -> str:
-    """The stub of a module of tengen.functional that makes its names from the registry."""
-    names = sorted(set(functional.__all__) & set(sys.modules[f"tengen.functional.{module}"].__all__))
-    listed = ", ".join(f'"{n}"' for n in names)
-    lines = [f'"""The names of `{module}.py`, {FOR_TYPES}. {AGAIN}"""', ""]
-    lines += [f"from tengen.functional import {n} as {n}" for n in names]
+    """The stub of the ops in a submodule of tengen.functional."""
+    found = public_names(module)
+    listed = ", ".join(f'"{n}"' for n in found)
+    lines = [f'"""The ops of `{module}.py`, {FOR_TYPES}. {AGAIN}"""', ""]
+    lines += [f"from tengen.functional import {n} as {n}" for n in found]
     return "\n".join([*lines, "", "__all__ = [", *wrap(listed, "    "), "]"]) + "\n"
 
+
+PARTS = {m: m if m in ("elemwise", "tensor") else f"{m}_ops" for m in SUBMODULES}  # submodule -> the stub of its ops
 
 # ---- tables ------------------------------------------------------------------------------------------------------------
 
@@ -225,7 +240,9 @@ FAMILIES = {  # file of src/tengen/ops -> heading, in the order of the page; oth
 KINDS = """\
 *Kind*: **elementwise** ops are one scalar expression, **views** share memory where strides allow, **composites** are plain
 functions over other ops that run as one fused program, **shorthands** other ways to call an op, **primitives** have rules of
-their own. *Fuses*: whether the op can be computed inside the kernel of another one.
+their own. *Names*: where users find the op, in `tengen.functional` (F) and on a tensor x; some have a function of MegEngine's
+signature in `functional` instead. *Fuses*: whether the op can be computed inside the kernel of another one. *Autocast*: the
+precision that it is computed in there.
 [How to add an op](architecture.md#how-to-add-an-op)."""
 
 
@@ -235,11 +252,18 @@ def gradient(op: Op) -> str:
         return f"none: {op.why_no_vjp}"
     if op.kind in ("elementwise", "shorthand"):
         return "of the expression" if op.kind == "elementwise" else "of what it calls"
-    if "vjp" in op.rules:
+    if op.rules.vjp is not None:
         return "a rule"
-    if "same" in op.rules:
-        return f"of `{op.rules['same'].name}`"
+    if op.rules.same is not None:
+        return f"of `{op.rules.same.name}`"
     return "of the body" if op.kind == "composite" else "none yet"
+
+
+def names_for_users(op: Op) -> str:
+    """Where users find an op: functions, methods and operators."""
+    shown = [f"`F.{name}`" for name in dict.fromkeys(n for _, n in op.functional)]
+    operator = [f"`__{op.operator}__`"] if op.operator else []
+    return ", ".join([*shown, *(f"`x.{name}`" for name in op.methods), *operator])
 
 
 def ops_page() -> str:
@@ -250,13 +274,14 @@ def ops_page() -> str:
     for family in [*(f for f in FAMILIES if f in families), *sorted(families - FAMILIES.keys())]:
         about = summary(sys.modules[f"tengen.ops.{family}"].__doc__)
         out += ["", f"## {FAMILIES.get(family, family.capitalize())}", "", about, ""]
-        out += ["| op | meaning | kind | fuses | gradient |", "| --- " * 5 + "|"]
+        out += ["| op | meaning | names | kind | fuses | autocast | gradient |", "| --- " * 7 + "|"]
         for op in ops:
             if op.fn.__module__.rsplit(".", 1)[-1] == family:
                 call = f"{op.name}({', '.join(inspect.signature(op.fn).parameters)})"
                 doc = summary(op.doc).replace("|", "\\|")
-                fuses = "yes" if op.fuses or "reduced" in op.rules or "epilogue" in op.rules or op.kind == "composite" else ""
-                out.append(f"| `{call}` | {doc} | {op.kind} | {fuses} | {gradient(op)} |")
+                fuses = "yes" if op.fuses or op.reduces or op.rules.epilogue is not None or op.kind == "composite" else ""
+                facts = [doc, names_for_users(op), op.kind, fuses, op.autocast or "", gradient(op)]
+                out.append(f"| `{call}` | {' | '.join(facts)} |")
     return "\n".join(out) + "\n"
 
 
@@ -285,8 +310,7 @@ def pages() -> dict[Path, str]:
         ROOT / "docs" / "numerics.md": between(ROOT / "docs" / "numerics.md", "math", math_table()),
         PACKAGE / "tensor" / "tensor_methods.pyi": tensor_methods(),
         PACKAGE / "functional" / "__init__.pyi": functional_stub(),
-        PACKAGE / "functional" / "elemwise.pyi": functional_part("elemwise"),
-        PACKAGE / "functional" / "tensor.pyi": functional_part("tensor"),
+        **{PACKAGE / "functional" / f"{file}.pyi": functional_part(module) for module, file in PARTS.items()},
     }
 
 

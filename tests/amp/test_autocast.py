@@ -11,7 +11,6 @@ from ml_dtypes import bfloat16
 import tengen.functional as F
 import tengen.module as M
 from tengen import Parameter, Tensor, amp, load_graph, trace
-from tengen.amp.policy import POLICY
 from tengen.autodiff import GradManager
 from tengen.base.errors import DTypeError
 from tengen.deploy import CannotRun, compile_model, run_artifact
@@ -36,8 +35,11 @@ def small():
     return net
 
 
-def test_the_table_names_ops():
-    assert not [name for name in POLICY if name not in REGISTRY]
+def test_contractions_are_low_and_long_sums_high():
+    """Ops whose products have a precision to choose are those that autocast computes in the low one, but for gradients."""
+    chosen = {name for name, op in REGISTRY.items() if "precision" in op.attrs and not name.endswith("grad")}
+    assert chosen <= {name for name, op in REGISTRY.items() if op.autocast == "low"}
+    assert all(REGISTRY[name].autocast == "high" for name in ("sum", "cumsum", "softmax", "layer_norm", "exp", "pow"))
 
 
 @pytest.mark.parametrize("low", LOW)

@@ -66,7 +66,7 @@ def launched(op, ins, out, attrs, way, target):
     out = out.copy(order="K")
     arrays = [array_of(x, f"a{i}") for i, x in enumerate((*ins, out))]
     lo = Lowering(Target.named(target) if isinstance(target, str) else target)
-    op.rules["lower"](lo, [a for a, _ in arrays[:-1]], [arrays[-1][0]], **attrs)
+    op.lower_to(lo, [a for a, _ in arrays[:-1]], [arrays[-1][0]], attrs)
     way(lo, {a.id: flat for a, flat in arrays})
     return arrays[-1][1].tobytes(), {b.name for launch in lo.launches for b in launch.kernel.scratch}
 

@@ -44,9 +44,9 @@ def lowered(op, target, case, batch, way, epilogue=None):
     ins = [shaped(arrays[0][0], (batch, *image[1:])), arrays[1][0]]
     out = shaped(arrays[2][0], (batch, *y.shape[1:]))
     if epilogue is None:
-        op.rules["lower"](lo, [*ins, None][: 3 if op is conv_transposed else 2], [out], **attrs)
+        op.lower_to(lo, [*ins, None][: 3 if op is conv_transposed else 2], [out], attrs)
     else:
-        op.rules["epilogue"](lo, ins, [out], epilogue, **attrs)
+        op.lower_to(lo, ins, [out], attrs, epilogue)
     way(lo, {a.id: memory for a, memory in arrays}, values)
     return arrays[2][1].tobytes(), [k.kernel.scratch for k in lo.launches]
 

@@ -38,7 +38,7 @@ Call = tuple[tuple["TensorType | None", ...], dict]
 
 def ops() -> list[str]:
     """The ops that a file may name, with one gradient of each elementwise op."""
-    named = [n for n, op in REGISTRY.items() if "." not in n and "infer" in op.rules]
+    named = [n for n, op in REGISTRY.items() if "." not in n and op.rules.infer is not None]
     derived = []
     for n in named:
         if REGISTRY[n].kind == "elementwise":
@@ -239,7 +239,7 @@ def _run(op: Op, types, outs, attrs: dict, seed: int) -> str:
     ins = [None if t is None else Array(("in", i), t.dtype, t.shape, contiguous_strides(t.shape)) for i, t in enumerate(types)]
     if op.kind == "view":
         return _view(op, ins[0], outs[0], attrs)
-    orders = [op.rules["layout"](ins, t, **attrs) if "layout" in op.rules else None for t in outs]
+    orders = [op.axis_order(ins, t, attrs) for t in outs]
     places = [Array(("out", i), t.dtype, t.shape, contiguous_strides(t.shape, o)) for i, (t, o) in enumerate(zip(outs, orders))]
     if all(0 in t.shape for t in outs):  # nothing is computed
         return "ran"
@@ -267,9 +267,9 @@ def _run(op: Op, types, outs, attrs: dict, seed: int) -> str:
 
 
 def _view(op: Op, a: Array, out: TensorType, attrs: dict) -> str:
-    v = op.rules["view"](a, out, **attrs)
+    v = op.make_view(a, out, attrs)
     if v is None:
-        v = op.rules["view"](Array("dense", a.dtype, a.shape, contiguous_strides(a.shape)), out, **attrs)
+        v = op.make_view(Array("dense", a.dtype, a.shape, contiguous_strides(a.shape)), out, attrs)
     assert v.dtype is out.dtype and tuple(v.shape) == tuple(out.shape)
     assert all(abs(s) < 1 << 62 for s in v.strides), f"strides {v.strides}"
     if 0 not in v.shape:

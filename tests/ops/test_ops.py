@@ -1,6 +1,7 @@
 """Every op that is not elementwise, from its own sample inputs: values, dtypes, layouts, traces, gradients, gradients of
 gradients."""
 
+import every_op
 import numpy as np
 import pytest
 from checking import (
@@ -8,27 +9,16 @@ from checking import (
     check_gradient_of_gradient,
     check_layout_and_trace_change_no_bit,
     check_values_in_every_dtype,
+    samples,
+    tensors,
+    traced_call,
 )
 
-import tengen  # noqa: F401
-from tengen.ops.define import REGISTRY, Op
+import tengen
+from tengen.base.errors import TraceError
+from tengen.ops.define import REGISTRY
 
-FAMILIES = (
-    "attention", "contract", "conv", "creation", "elementwise", "indexing", "joining", "keys", "nn", "ordering", "pool", "reduce", "rng",
-    "shape", "update", "views",
-)  # fmt: skip
-
-
-def mine(op: Op) -> bool:
-    module = getattr(op.fn, "__module__", "") or ""
-    return op.kind != "elementwise" and "." not in op.name and module.rpartition(".")[2] in FAMILIES
-
-
-CASES = [
-    pytest.param(op, case, id=f"{name}-{i}") for name, op in REGISTRY.items() if mine(op) for i, case in enumerate(op.samples)
-]
-# second derivatives that are not there, or not smooth
-NOT_TWICE = {"max": "piecewise linear", "min": "piecewise linear"}
+CASES = every_op.cases(where=lambda op: op.kind != "elementwise")  # those are in test_elementwise.py
 
 
 @pytest.mark.parametrize("op, case", CASES)
@@ -49,13 +39,19 @@ def test_gradient_against_finite_differences(op, case):
     check_gradient_against_finite_differences(op, case)
 
 
-@pytest.mark.parametrize("op, case", [p for p in GRADIENTS if p.values[0].name not in NOT_TWICE])
+@pytest.mark.parametrize("op, case", GRADIENTS)
 def test_gradient_of_gradient(op, case):
     check_gradient_of_gradient(op, case)
 
 
+@pytest.mark.parametrize("name", every_op.COUNTED)
+def test_what_is_counted_cannot_be_traced(name):
+    op = REGISTRY[name]
+    with pytest.raises(TraceError, match="known only when the program runs"):
+        traced_call(op, tensors(samples(op.samples[0])), {})
+
+
 WITHOUT_CASES = {
-    "fused": "a node that fusion makes; its meaning is its body",
     "meshgrid": "any number of operands; see test_shape.py",
     "getitem": "its key is no attribute; see test_shape.py",
     "setitem": "its key is no attribute; see test_shape.py",
@@ -63,9 +59,8 @@ WITHOUT_CASES = {
 
 
 def test_every_op_has_a_reference_and_samples():
-    bare = [n for n, op in REGISTRY.items() if "." not in n and n not in WITHOUT_CASES and
-            ("reference" not in op.rules or not (op.samples or op.kind == "elementwise"))]  # fmt: skip
-    assert not bare, f"ops without .reference or .cases: {bare}"
+    bare = {op.name for op in every_op.ops() if op.rules.reference is None or not (op.samples or op.kind == "elementwise")}
+    assert bare == {*WITHOUT_CASES}, "ops without .reference or .cases, or that have them by now"
 
 
 ERRORS = [

@@ -58,28 +58,28 @@ def defects(name: str) -> str:
 
 
 def test_an_incomplete_rule_is_found(monkeypatch):
-    monkeypatch.setitem(REGISTRY["index"].rules, "infer", lambda *types, axes, position: TensorType((2, 2), types[-1].dtype))
+    monkeypatch.setattr(REGISTRY["index"].rules, "infer", lambda *types, axes, position: TensorType((2, 2), types[-1].dtype))
     assert "is outside buffer" in defects("index") or "IndexError" in defects("index")
 
 
 def test_an_operand_that_is_too_short_is_found(monkeypatch):
-    rule = REGISTRY["matmul"].rules["infer"]
+    rule = REGISTRY["matmul"].rules.infer
 
     def short(x, y, **attrs):  # the inner extents may differ
         y = TensorType((x.shape[-1], y.shape[-1]), y.dtype) if x.ndim == y.ndim == 2 else y
         return rule(x, y, **attrs)
 
-    monkeypatch.setitem(REGISTRY["matmul"].rules, "infer", short)
+    monkeypatch.setattr(REGISTRY["matmul"].rules, "infer", short)
     assert "is outside buffer" in "\n".join(wrong for _, wrong in hunt("matmul", range(200)))
 
 
 def test_memory_that_nobody_wrote_is_found(monkeypatch):
-    monkeypatch.setitem(REGISTRY["cumsum"].rules, "lower", lambda *args, **attrs: None)
+    monkeypatch.setattr(REGISTRY["cumsum"].rules, "lower", lambda *args, **attrs: None)
     assert "depend on what memory held" in defects("cumsum")
 
 
 def test_a_rule_that_fails_is_found(monkeypatch):
-    monkeypatch.setitem(REGISTRY["cumsum"].rules, "canon", lambda types, axis, **more: {"axis": [0][axis], **more})
+    monkeypatch.setattr(REGISTRY["cumsum"].rules, "canon", lambda types, axis, **more: {"axis": [0][axis], **more})
     assert "a rule failed" in defects("cumsum")
 
 

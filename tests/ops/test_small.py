@@ -4,16 +4,15 @@ refused both ways."""
 
 import warnings
 
+import every_op
 import numpy as np
 import pytest
-from checking import COUNTED, bits, call, close, outputs, reference, samples, tensors
+from checking import bits, call, close, outputs, reference, samples, tensors
 
 from tengen import trace
 from tengen.autodiff import vjp
 from tengen.base.errors import TengenError
 from tengen.ops.define import REGISTRY
-
-SEEDED = {"random_bits", "uniform", "normal"}
 
 
 def shrunk(a, change):
@@ -73,12 +72,11 @@ def tried(f):
         return None, e
 
 
-OPS = sorted(name for name, op in REGISTRY.items() if op.samples and "reference" in op.rules and name not in COUNTED | SEEDED)
+OPS = every_op.ops(every_op.COUNTED, lambda op: op.rules.reference is not None and bool(op.samples))
 
 
-@pytest.mark.parametrize("name", OPS)
-def test_small_operands(name):
-    op = REGISTRY[name]
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_small_operands(op):
     taken = []
     for arrays, attrs in variants(op):
         xs = tensors(arrays)
@@ -94,7 +92,7 @@ def test_small_operands(name):
                 want = reference(op, arrays, attrs)
             except (ValueError, IndexError, ZeroDivisionError):  # NumPy has no such thing
                 continue
-        lines = name in ("sort", "argsort", "cumsum", "cumprod") and not arrays[0].ndim  # of one element, here 0-d
+        lines = op.name in ("sort", "argsort", "cumsum", "cumprod") and not arrays[0].ndim  # of one element, here 0-d
         assert lines or [g.shape for g in made[0]] == [w.shape for w in want], (arrays, attrs)
         for g, w in zip(made[0], want):
             close(np.reshape(g.numpy(), w.shape), w, g.dtype.name, op.samples[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import every_op
 import numpy as np
 import pytest
 
@@ -11,7 +12,6 @@ from tengen.ir.text import parse_graph, print_graph
 from tengen.ir.verify import verify
 from tengen.loops.lang import as_int
 from tengen.models.vit import ViT
-from tengen.ops.define import REGISTRY
 from tengen.passes.narrow import narrow
 from tengen.passes.pipeline import infer
 
@@ -104,9 +104,7 @@ def test_an_open_extent_beside_the_part():
     ]
 
 
-OPS = (
-    "matmul", "attention", "sum", "mean", "max", "any", "reshape", "permute", "broadcast_to", "conv", "max_pool", "avg_pool", "add", "where",
-)  # fmt: skip
+CASES = every_op.cases(where=lambda op: op.rules.parts is not None)
 
 
 def part(x, axes, axis, cut):
@@ -116,15 +114,15 @@ def part(x, axes, axis, cut):
     return x[tuple(cut if a == axis else slice(None) for a in axes)]
 
 
-@pytest.mark.parametrize("name, case", [(name, case) for name in OPS for case in REGISTRY[name].samples])
-def test_parts_of_operands_give_parts_of_results(name, case):
+@pytest.mark.parametrize("op, case", CASES)
+def test_parts_of_operands_give_parts_of_results(op, case):
     """The rule "parts" of each op, held to the bits of its samples."""
-    op, arrays = REGISTRY[name], case.inputs(np.random.default_rng(7))
+    arrays = case.inputs(np.random.default_rng(7))
     xs = [None if a is None else Tensor(a.astype("float32") if a.dtype == np.float64 else a) for a in arrays]
     recorded = trace(lambda *inputs: op(*inputs, **case.attrs))
     outs = recorded(*xs)
     outs = outs if isinstance(outs, tuple) else (outs,)
-    node = next(n for n in recorded.graph.nodes if n.op == name)
+    node = next(n for n in recorded.graph.nodes if n.op == op.name)
     axes = op.axes_of_parts([None if v is None else v.type for v in node.inputs], node.attrs)
     for axis in sorted({a for operand in axes for a in operand if a is not None}):
         n = as_int(outs[0].shape[axis])

@@ -1,7 +1,7 @@
 """`autocast`: a block in which contractions are computed in low precision and delicate ops in high.
 
 In: dtypes; calls of ops inside the block. Out: the same calls with casts before them, which are ops like others: a trace records
-them, a file keeps them. `policy.py` says which op is computed in what.
+them, a file keeps them. Each op says where it is defined which precision suits it (`Op.autocast`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from tengen.amp.policy import POLICY
 from tengen.base.dtype import DType, bfloat16, dtype, float16, float32, float64
 from tengen.base.errors import ArgumentError, DTypeError
 from tengen.ops.contract import PRECISIONS
@@ -46,10 +45,10 @@ class autocast:
             dtype, in float32. "bfloat16", which goes with that dtype, sums two products at a time as processors' instructions for
             bfloat16 do: where there are such instructions it is faster, and the bits are others. See `loops.lang.dot2`.
 
-    All other ops are computed in the widest dtype of their operands, as always (`tengen.amp.policy` is the table). A float64
-    operand of a contraction keeps it in float64. Parameters stay what they are, and get gradients of their own dtype; one that is
-    used twice is cast once in a block. The block is the calling thread's. The backward walk may lie inside or outside: its dtypes
-    are those of the forward.
+    All other ops are computed in the widest dtype of their operands, as always (docs/ops.md says which op is computed in
+    what). A float64 operand of a contraction keeps it in float64. Parameters stay what they are, and get gradients of their
+    own dtype; one that is used twice is cast once in a block. The block is the calling thread's. The backward walk may lie
+    inside or outside: its dtypes are those of the forward.
 
     Numerics: contractions accumulate in float32 and round once; eager, traced and compiled runs agree as bits
     Source:   Micikevicius et al., arXiv 1710.03740
@@ -113,15 +112,14 @@ def _one_of(d: Any, *some: DType) -> DType:
 
 @functools.cache
 def _rule(low: DType, high: DType, precision: str) -> Rule:
-    """(op, operands, attributes) -> the operands in the dtypes of the table, and the precision of products."""
+    """(op, operands, attributes) -> the operands in the dtypes that the op says, and the precision of products."""
 
     def rule(op: Op, inputs: tuple, attrs: tuple) -> tuple[tuple, tuple]:
-        policy = POLICY.get(op.name)
-        if policy is None:
+        if op.autocast is None:
             return inputs, attrs
         inputs = tuple([Tensor(x) if isinstance(x, (np.ndarray, np.generic)) else x for x in inputs])
         floats = [x.dtype for x in inputs if isinstance(x, Tensor) and x.dtype.is_float]
-        if policy == "high":
+        if op.autocast == "high":
             return tuple([_cast(x, high) if isinstance(x, Tensor) and x.dtype.bits < high.bits else x for x in inputs]), attrs
         if float64 in floats:
             return inputs, attrs

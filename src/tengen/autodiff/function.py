@@ -82,6 +82,6 @@ class Function:
             return tuple(r[i] for i in which) if len(r) == len(inputs) else r
 
         return SimpleNamespace(
-            name=type(self).__name__, kind="function", rules={"vjp": rule}, saves_output=False, n_outputs=n_outs,
+            name=type(self).__name__, kind="function", rules=SimpleNamespace(vjp=rule), saves_output=False, n_outputs=n_outs,
             canonical=lambda types, attrs: {}, infer_types=lambda types, attrs: (None,) * n_outs,
         )  # fmt: skip

@@ -95,7 +95,7 @@ def make_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict, alone: bool
     types = [None if a is None else a.type for a in layouts]
     out_types = op.infer_types(types, attrs)
     arrays = [None if a is None else a.array(("in", i)) for i, a in enumerate(layouts)]
-    orders = [op.rules["layout"](arrays, t, **attrs) if "layout" in op.rules else None for t in out_types]
+    orders = [op.axis_order(arrays, t, attrs) for t in out_types]
     outs = [Layout(t.shape, t.dtype, contiguous_strides(t.shape, o)) for t, o in zip(out_types, orders)]  # type: ignore[arg-type]
     if all(o.size == 0 for o in outs):
         return Plan(native.make_plan(0, sum(a is not None for a in arrays), [0] * len(outs), 0, []), tuple(outs))
@@ -214,7 +214,7 @@ def _elementwise(op: Op, arrays: Sequence[Array], outs: Sequence[Layout], attrs:
 
 def _general(op: Op, arrays: Sequence[Array | None], orders: Sequence, attrs: dict, alone: bool) -> tuple[Program, list[int]]:
     # the order of the outputs' axes is part of the pattern: with names for strides an op could not tell it
-    sym = Symbols(op.known(arrays, attrs))
+    sym = Symbols(op.known_extents(arrays, attrs))
     named = [None if a is None else named_array(a, sym) for a in arrays]
     generic = {k: tuple(sym.extent(d) for d in v) if k in op.extents else v for k, v in attrs.items()}
 

@@ -83,9 +83,7 @@ def _ops(graph: Graph) -> set[str]:
 
 def _is_ours(name: str) -> bool:
     op = lookup(name)
-    apart = ("reference", "vjp", "check", "checks", "over", "typed")  # they make no program, or are plain data
-    rules = (f for slot, f in op.rules.items() if slot not in apart)
-    return all((getattr(f, "__module__", None) or "").startswith("tengen.") for f in (op.fn, *rules))
+    return all((getattr(f, "__module__", None) or "").startswith("tengen.") for f in (op.fn, *op.rules.of_programs()))
 
 
 def _facts(graph: Graph) -> tuple:

@@ -111,7 +111,7 @@ def _infer(name: str, types: list[TensorType | None], attrs: dict[str, Any]) -> 
         op = lookup(name)
     except (TengenError, RecursionError):
         raise VerifyError(f"no op named {name[:60]!r} in this Tengen") from None
-    if "infer" not in op.rules:
+    if op.rules.infer is None:
         raise VerifyError(f"the op {name!r} does not stand in files")
     if len(attrs) != len(op.attrs):
         raise VerifyError(f"{name} takes the attributes {op.attrs}, not {tuple(attrs)}")

@@ -1,14 +1,7 @@
-"""Elementwise functions: every op of the elementwise families, as it is defined there."""
+"""Elementwise functions: the ops that say to stand here."""
 
 from __future__ import annotations
 
-from tengen.ops import activation, division, elementwise, logic
-from tengen.ops.define import Op
+from tengen.functional.export import export
 
-__all__ = []
-for _family in (elementwise, division, logic, activation):
-    for _op in list(vars(_family).values()):
-        if isinstance(_op, Op) and _op.fn.__module__ == _family.__name__:
-            globals()[_op.name] = _op.call
-            __all__.append(_op.name)
-__all__ = sorted(set(__all__))
+__all__ = export(globals(), "elemwise")

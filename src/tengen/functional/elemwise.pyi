@@ -1,4 +1,4 @@
-"""The names of `elemwise.py`, for editors and type checkers. `python docs/generate.py` writes this file again."""
+"""The ops of `elemwise.py`, for editors and type checkers. `python docs/generate.py` writes this file again."""
 
 from tengen.functional import abs as abs
 from tengen.functional import acos as acos

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tengen.base.errors import ShapeError
+from tengen.functional.export import export
 from tengen.ops.calls import all_with_line
 from tengen.ops.contract import matmul as _matmul
 from tengen.ops.define import REGISTRY
-from tengen.ops.reduce import all_, any_, argmax, argmin, max_, mean, min_, prod, std, sum_, var
+from tengen.ops.reduce import max_, min_, sum_
 from tengen.tensor import Tensor
 
-sum, mean, prod, max, min, var, std = sum_.call, mean.call, prod.call, max_.call, min_.call, var.call, std.call
-argmax, argmin, all, any = argmax.call, argmin.call, all_.call, any_.call
+if TYPE_CHECKING:
+    from tengen.functional.math_ops import *  # noqa: F403  (a generated stub of the ops that stand here)
+
+_sum, _max, _min = sum_.call, max_.call, min_.call
 
 
 def matmul(
@@ -51,16 +55,16 @@ def norm(inp: Tensor, ord: float | None = None, axis: int | Sequence[int] | None
     op = REGISTRY
     size = op["abs"](inp)
     if ord is None or ord == 2:
-        return op["sqrt"](sum(inp * inp, axis, keepdims))
+        return op["sqrt"](_sum(inp * inp, axis, keepdims))
     if ord == float("inf"):
-        return max(size, axis, keepdims)
+        return _max(size, axis, keepdims)
     if ord == float("-inf"):
-        return min(size, axis, keepdims)
+        return _min(size, axis, keepdims)
     if ord == 0:
-        return sum(op["astype"](op["not_equal"](inp, 0), inp.dtype), axis, keepdims)
+        return _sum(op["astype"](op["not_equal"](inp, 0), inp.dtype), axis, keepdims)
     if ord == 1:
-        return sum(size, axis, keepdims)
-    return op["pow"](sum(op["pow"](size, float(ord)), axis, keepdims), 1.0 / ord)
+        return _sum(size, axis, keepdims)
+    return op["pow"](_sum(op["pow"](size, float(ord)), axis, keepdims), 1.0 / ord)
 
 
 def normalize(inp: Tensor, ord: float | None = None, axis: int | Sequence[int] | None = None, eps: float = 1e-12) -> Tensor:
@@ -116,11 +120,8 @@ def cosine_similarity(x: Tensor, y: Tensor, axis: int = 1, eps: float = 1e-8) ->
     >>> round(F.cosine_similarity(Tensor([[3.0, 4.0]]), Tensor([[4.0, 3.0]])).item(), 4)
     0.96
     """
-    return sum(normalize(x, 2, axis, eps) * normalize(y, 2, axis, eps), axis)
+    return _sum(normalize(x, 2, axis, eps) * normalize(y, 2, axis, eps), axis)
 
 
-__all__ = [
-    "all", "any", "argmax", "argmin", "bmm", "cosine_similarity", "cross", "dot", "matmul", "max", "mean", "min", "norm", "normalize",
-    "outer", "prod", "std", "sum", "var",
-]  # fmt: skip
+__all__ = ["bmm", "cosine_similarity", "cross", "dot", "matmul", "norm", "normalize", "outer", *export(globals(), "math")]
 all_with_line(globals(), __all__)

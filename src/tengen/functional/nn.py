@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tengen import kernels
 from tengen.base.config import config
 from tengen.base.dtype import float64
 from tengen.base.errors import ShapeError
+from tengen.functional.export import export
 from tengen.functional.loss import (
     binary_cross_entropy,
     cross_entropy,
@@ -28,13 +30,12 @@ from tengen.ops.conv import conv_bias as _conv_bias
 from tengen.ops.conv import conv_transposed as _conv_transposed
 from tengen.ops.define import REGISTRY
 from tengen.ops.reduce import extent
-from tengen.ops.reduce import logsumexp as _logsumexp
 from tengen.ops.reduce import mean as _mean
 from tengen.random.state import uniform_mask
 from tengen.tensor import Tensor
 
-softmax, logsoftmax, logsumexp = _nn.softmax.call, _nn.logsoftmax.call, _logsumexp.call
-log_softmax = logsoftmax
+if TYPE_CHECKING:
+    from tengen.functional.nn_ops import *  # noqa: F403  (a generated stub of the ops that stand here)
 
 
 def linear(inp: Tensor, weight: Tensor, bias: Tensor | None = None, compute_mode: str = "default") -> Tensor:
@@ -346,10 +347,9 @@ def scaled_dot_product_attention(
 
 
 __all__ = [
-    "adaptive_avg_pool2d", "adaptive_max_pool2d", "avg_pool2d", "batch_norm", "binary_cross_entropy", "conv1d", "conv2d",
-    "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cross_entropy", "dropout", "embedding",
-    "general_norm", "glu", "group_norm", "hinge_loss", "indexing_one_hot", "instance_norm", "l1_loss", "layer_norm",
-    "linear", "local_response_norm", "log_softmax", "logsoftmax", "logsumexp", "max_pool2d", "pixel_shuffle", "rms_norm",
-    "scaled_dot_product_attention", "softmax", "square_loss",
+    "adaptive_avg_pool2d", "adaptive_max_pool2d", "avg_pool2d", "batch_norm", "binary_cross_entropy", "conv1d", "conv2d", "conv3d",
+    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cross_entropy", "dropout", "embedding", "general_norm", "glu",
+    "group_norm", "hinge_loss", "indexing_one_hot", "instance_norm", "l1_loss", "layer_norm", "linear", "local_response_norm",
+    "max_pool2d", "pixel_shuffle", "rms_norm", "scaled_dot_product_attention", "square_loss", *export(globals(), "nn"),
 ]  # fmt: skip
 all_with_line(globals(), __all__)

@@ -1,4 +1,4 @@
-"""The names of `tensor.py`, for editors and type checkers. `python docs/generate.py` writes this file again."""
+"""The ops of `tensor.py`, for editors and type checkers. `python docs/generate.py` writes this file again."""
 
 from tengen.functional import arange as arange
 from tengen.functional import argsort as argsort

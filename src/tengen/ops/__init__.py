@@ -1,4 +1,4 @@
-"""Every op, in one place each. `define.py` says how; each other file is a family.
+"""Every op, in one place each. `define.py` says how; each file that is imported here is a family.
 
 Importing this package registers all ops.
 """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 
-@primitive
+@primitive(autocast="low", whole_batch=True)
 def attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, scale: float | None = None, causal: Causal = "none"
 ) -> Tensor:
@@ -107,7 +107,7 @@ def _(types, scale, causal):
     return [*axes, [a if a is not None and a < len(lead) + (causal == "none") else None for a in seen]]
 
 
-attention.rules["known"] = lambda arrays, **_: {arrays[0].shape[-1], arrays[2].shape[-1]}
+attention.known(lambda arrays, **_: {arrays[0].shape[-1], arrays[2].shape[-1]})
 
 
 @attention.lower
@@ -162,7 +162,7 @@ def _(grad, grad_lse, q, k, v, mask, out, lse, scale, causal):
     return tuple(TensorType((*out.shape[:-2], *x.shape[-2:]), out.dtype) for x in (q, k, v))
 
 
-attention_grad.rules["known"] = lambda arrays, **_: {arrays[2].shape[-1], arrays[4].shape[-1]}
+attention_grad.known(lambda arrays, **_: {arrays[2].shape[-1], arrays[4].shape[-1]})
 
 
 @attention_grad.layout
@@ -191,7 +191,14 @@ def attention_grad_of_scores(
     return mul(matmul(ds, key), scale), mul(matmul(ds, query, True), scale), matmul(p, grad, True)
 
 
-attention_grad.rules["same"] = attention_grad_of_scores
+attention_grad.same(attention_grad_of_scores)
+
+
+@attention_grad_of_scores.canon
+def _floats_alone(types, **attrs):
+    """The attributes as they are; DTypeError for integers, which would wrap in the body. Masks may be of bools."""
+    check_floats(*types[:5], *types[6:])
+    return attrs
 
 
 @composite
@@ -201,6 +208,9 @@ def attention_mask_grad(
 ) -> Tensor:  # fmt: skip
     """The gradient of `attention` with respect to a mask of floats, as large as the scores."""
     return _score_gradients(grad, grad_lse, query, key, value, mask, out, lse, scale, causal)[1]
+
+
+attention_mask_grad.canon(_floats_alone)
 
 
 def _score_gradients(grad, grad_lse, query, key, value, mask, out, lse, scale: float, causal: str):
@@ -236,7 +246,7 @@ def _where_seen(x, mask, causal: str, other: float):
     return x
 
 
-@composite
+@composite(autocast="low")
 def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float | None, causal: Causal) -> Tensor:
     """The softmax inside `attention`, (*G, T, S); 0 in the row of a query that sees no key."""
     scale = max(query.shape[-1], 1) ** -0.5 if scale is None else scale

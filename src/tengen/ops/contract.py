@@ -18,7 +18,7 @@ from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Elementwise, Leaf, moved
 from tengen.loops.lang import cast
 from tengen.ops.attributes import Precision
-from tengen.ops.define import Case, broadcast_shapes, composite, primitive, same_axes, with_epilogue
+from tengen.ops.define import Case, broadcast_shapes, composite, primitive, same_axes
 from tengen.ops.elementwise import add
 from tengen.ops.reduce import sum_to
 from tengen.ops.shape import reshape
@@ -47,7 +47,7 @@ def chosen_precision(asked: str, *types: TensorType | None) -> str:
     return asked if found.kind == "f" and found.compute is float32 else "highest"
 
 
-@primitive
+@primitive(methods="matmul", operator="matmul", autocast="low", older={"precision": "highest"}, whole_batch=True)
 def matmul(
     inp1: Tensor, inp2: Tensor, transpose_a: bool = False, transpose_b: bool = False, precision: Precision = "highest"
 ) -> Tensor:
@@ -84,9 +84,6 @@ def _(types, precision, **attrs):
     return attrs | {"precision": chosen_precision(precision, *types)}
 
 
-matmul.older = {"precision": "highest"}
-
-
 @matmul.parts
 def _(types, transpose_a, **attrs):
     x, y = types
@@ -98,7 +95,7 @@ def _(types, transpose_a, **attrs):
     return [[*same_axes(x.shape[:-2], shape), *rows], [*same_axes(y.shape[:-2], shape), None, None]]
 
 
-def _few_rows(arrays: Sequence[Array], transpose_a: bool = False, **attrs) -> set:
+def _few_rows(arrays: Sequence[Array | None], transpose_a: bool = False, **attrs) -> set:
     """The extents of the first operand's rows, where one register tile holds them all: each element of the second is used in
     that tile alone, and a kernel that knows it packs nothing."""
     x, y = arrays[0], arrays[1]
@@ -106,7 +103,7 @@ def _few_rows(arrays: Sequence[Array], transpose_a: bool = False, **attrs) -> se
     return set(rows) if 1 < prod(rows) <= contraction.tile.HEIGHT else set()  # type: ignore[type-var]
 
 
-matmul.rules["known"] = _few_rows
+matmul.known(_few_rows)
 
 
 @matmul.infer
@@ -123,7 +120,7 @@ def _(x, y, transpose_a, transpose_b, precision):
     return TensorType([*broadcast_shapes(ba, bb), *tail], promote(x.dtype, y.dtype))
 
 
-@with_epilogue(matmul)
+@matmul.epilogue
 def _(lo, ins, outs, epilogue, transpose_a, transpose_b, precision):
     out = outs[0]
     x, y = (in_dtype(lo, a, promote(ins[0].dtype, ins[1].dtype)) for a in ins)
@@ -208,7 +205,7 @@ matmul.cases(
 )
 
 
-@composite
+@composite(autocast="low")
 def linear(inp: Tensor, weight: Tensor, bias: Tensor | None = None, precision: Precision = "highest") -> Tensor:
     """inp @ weight.T + bias.
 

@@ -35,12 +35,12 @@ from tengen.ops.conv_parts import (
     out_extent,
     part,
     per_axis,
-    read_through,
+    prologue_operand,
     readable,
     tall,
     windows,
 )
-from tengen.ops.define import Case, composite, primitive, with_epilogue
+from tengen.ops.define import Case, composite, primitive
 from tengen.ops.elementwise import add
 from tengen.ops.shape import reshape, strided_slice
 
@@ -141,7 +141,7 @@ def small_filter(arrays, **attrs) -> set[int]:
 # ---- the three ops -------------------------------------------------------------------------------------------------------
 
 
-@primitive
+@primitive(autocast="low", older={"algorithm": "direct", "precision": "highest"})
 def conv(
     inp: Tensor, weight: Tensor, stride: Positives = 1, padding: Naturals = 0, dilation: Positives = 1,
     groups: Positive = 1, algorithm: Algorithm = "auto",
@@ -166,15 +166,12 @@ def conv(
 conv.canon(_canon)
 conv.layout(channels_last)
 conv.parts(lambda types, **attrs: [[0, *[None] * (types[0].ndim - 1)], [None] * types[1].ndim])
-conv.rules["known"] = small_filter
-conv.older = {"algorithm": "direct", "precision": "highest"}
-
-
-conv.rules["through"] = read_through
+conv.known(small_filter)
+conv.prologue(prologue_operand)
 
 
 @conv.infer
-def _(x, w, stride, padding, dilation, groups, algorithm="direct", precision="highest"):
+def _output_type(x, w, stride, padding, dilation, groups, algorithm="direct", precision="highest"):
     if x.ndim != len(stride) + 2:
         raise ShapeError(f"{x} is no image with {len(stride)} axes of space")
     o, c, k = filter_extents(w, x.ndim - 2, groups)
@@ -184,7 +181,7 @@ def _(x, w, stride, padding, dilation, groups, algorithm="direct", precision="hi
     return TensorType([x.shape[0], o * groups, *out], _check_dtypes(x, w))
 
 
-@with_epilogue(conv)
+@conv.epilogue
 def _(lo, ins, outs, epilogue, stride, padding, dilation, groups, algorithm="direct", precision="highest"):
     out, n = outs[0], len(stride)
     image = readable(lo, ins[0], out.strides[1])
@@ -237,13 +234,13 @@ def _(g, x, w, algorithm, **a):
 
 def _check_gradient(image: TensorType, w: TensorType, grad: TensorType, **attrs) -> None:
     """ShapeError unless `grad` has the shape of conv(image, w), or fewer pixels: a file can hold any types."""
-    want = conv.rules["infer"](image, w, **attrs).shape
+    want = _output_type(image, w, **attrs).shape
     known = [(p, q) for p, q in zip(grad.shape, want) if isinstance(p, int) and isinstance(q, int)]
     if grad.ndim != len(want) or any(p > q for p, q in known) or any(p != q for p, q in known[:2]):
         raise ShapeError(f"{grad} is no gradient of a convolution of {image} by {w}")
 
 
-@primitive
+@primitive(autocast="low", older={"algorithm": "direct", "precision": "highest"})
 def conv_transposed(
     inp: Tensor, weight: Tensor, like: Tensor | None = None, stride: Positives = 1, padding: Naturals = 0,
     dilation: Positives = 1, groups: Positive = 1, output_padding: Naturals = 0,
@@ -261,9 +258,8 @@ def conv_transposed(
 
 conv_transposed.canon(_canon)
 conv_transposed.layout(channels_last)
-conv_transposed.rules["known"] = small_filter
-conv_transposed.rules["typed"] = (2,)
-conv_transposed.older = {"algorithm": "direct", "precision": "highest"}
+conv_transposed.known(small_filter)
+conv_transposed.typed(2)
 
 
 @conv_transposed.infer
@@ -388,7 +384,7 @@ def _first_pixels(x, like, more: bool = False):
     return strided_slice(x, (0,) * x.ndim, (*x.shape[:2], *like.shape[2:]), (1,) * x.ndim)
 
 
-@primitive
+@primitive(older={"algorithm": "direct", "precision": "highest"})
 def conv_weight_grad(
     inp: Tensor, grad: Tensor, like: Tensor, stride: Positives = 1, padding: Naturals = 0, dilation: Positives = 1,
     groups: Positive = 1, algorithm: Algorithm = "auto",
@@ -403,12 +399,9 @@ def conv_weight_grad(
 
 
 conv_weight_grad.canon(lambda types, **attrs: _canon(types[::2], **attrs))
-conv_weight_grad.older = {"algorithm": "direct", "precision": "highest"}
-conv_weight_grad.rules["known"] = lambda arrays, **attrs: small_filter(arrays[1:], **attrs)
-
-
-conv_weight_grad.rules["typed"] = (2,)
-conv_weight_grad.rules["through"] = read_through
+conv_weight_grad.known(lambda arrays, **attrs: small_filter(arrays[1:], **attrs))
+conv_weight_grad.typed(2)
+conv_weight_grad.prologue(prologue_operand)
 
 
 @conv_weight_grad.infer
@@ -464,7 +457,7 @@ def _(gw, x, g, like, **a):
     return (lambda: conv_transposed(g, gw, x, **a)), (lambda: _first_pixels(conv(x, gw, **a), g)), None
 
 
-@composite
+@composite(autocast="low")
 def conv_bias(
     inp: Tensor, weight: Tensor, bias: Tensor, stride: Positives = 1, padding: Naturals = 0, dilation: Positives = 1,
     groups: Positive = 1, algorithm: Algorithm = "auto",
@@ -483,7 +476,7 @@ def _(types, **attrs):
     return canonical
 
 
-conv_bias.rules["known"] = small_filter
+conv_bias.known(small_filter)
 
 
 # ---- references and samples ------------------------------------------------------------------------------------------------

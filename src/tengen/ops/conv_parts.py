@@ -159,8 +159,8 @@ def add_axis(part: Part, extent: Dim, stride: Dim, step: tuple[int, Dim] | None 
         column.append(value)
 
 
-def read_through(types, stride, padding, dilation, groups, precision="highest", **attrs) -> int | None:
-    """The rule "through" of a convolution and of its filter's gradient: which operand can be computed as it is read. It is the image
+def prologue_operand(types, stride, padding, dilation, groups, precision="highest", **attrs) -> int | None:
+    """The rule "prologue" of a convolution and of its filter's gradient: which operand can be computed as it is read. It is the image
     where rows are copied anyway, that is of pointwise filters, and where one filter of each channel reads it by channels."""
     x, w = types[0], types[-1]
     gradient = len(types) > 2

@@ -57,7 +57,7 @@ fill.cases(
 )
 
 
-@shorthand
+@shorthand(functional="tensor")
 def full(shape: Shape, value: Any, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor with `value` everywhere; of the value's dtype by default (Python floats float32, ints int64).
 
@@ -74,7 +74,7 @@ def full(shape: Shape, value: Any, dtype: DTypeLike | None = None) -> Tensor:
     return fill(value, shape) if value.ndim == 0 else lookup("copy")(broadcast_to(value, shape))
 
 
-@shorthand
+@shorthand(functional="tensor")
 def zeros(shape: Shape, dtype: DTypeLike | None = "float32") -> Tensor:
     """A tensor of zeros.
 
@@ -85,26 +85,26 @@ def zeros(shape: Shape, dtype: DTypeLike | None = "float32") -> Tensor:
     return full(shape, 0, dtype)
 
 
-@shorthand
+@shorthand(functional="tensor")
 def ones(shape: Shape, dtype: DTypeLike | None = "float32") -> Tensor:
     """A tensor of ones."""
     return full(shape, 1, dtype)
 
 
-@shorthand
+@shorthand(functional="tensor")
 def full_like(inp: Tensor, value: Any, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor of inp's shape (and dtype, if none is given) with `value` everywhere."""
     x = dispatch.tensor(inp)
     return full(x.shape, value, x.dtype if dtype is None else dtype)
 
 
-@shorthand
+@shorthand(functional="tensor")
 def zeros_like(inp: Tensor, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor of zeros of inp's shape and dtype."""
     return full_like(inp, 0, dtype)
 
 
-@shorthand
+@shorthand(functional="tensor")
 def ones_like(inp: Tensor, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor of ones of inp's shape and dtype."""
     return full_like(inp, 1, dtype)
@@ -172,7 +172,7 @@ iota.cases(
 )
 
 
-@shorthand
+@shorthand(functional="tensor")
 def arange(start: Number = 0, stop: Number | None = None, step: Number = 1, dtype: DTypeLike = "float32") -> Tensor:
     """start, start + step, ... below stop; one argument is `stop`. float32 by default, as in MegEngine.
 
@@ -215,7 +215,7 @@ even_steps.reference(lambda start, stop, num, dtype: np.linspace(start, stop, nu
 even_steps.cases(Case(lambda r: (np.float64(-1.5), np.float64(2)), {"num": 17, "dtype": "float64"}))
 
 
-@shorthand
+@shorthand(functional="tensor")
 def linspace(start: Any, stop: Any, num: Count, dtype: DTypeLike = "float32") -> Tensor:
     """`num` numbers from start to stop, both included, evenly spaced; computed in float64.
 
@@ -239,7 +239,7 @@ linspace.cases(
 # ---- matrices and grids ----------------------------------------------------------------------------------------------
 
 
-@shorthand
+@shorthand(functional="tensor")
 def eye(N: Extent, M: Extent | None = None, k: int = 0, dtype: DTypeLike = "float32") -> Tensor:
     """The N x M (N x N) matrix with ones on its k-th diagonal."""
     m = N if M is None else M
@@ -255,13 +255,13 @@ eye.cases(
 )
 
 
-@shorthand
+@shorthand(functional="tensor")
 def tril(inp: Tensor, k: int = 0) -> Tensor:
     """The last two axes' lower triangle, up to the k-th diagonal; zeros above."""
     return _triangle(inp, k, "less_equal")
 
 
-@shorthand
+@shorthand(functional="tensor")
 def triu(inp: Tensor, k: int = 0) -> Tensor:
     """The last two axes' upper triangle, from the k-th diagonal on; zeros below."""
     return _triangle(inp, k, "greater_equal")
@@ -290,7 +290,7 @@ for _op in (tril, triu):
     _op.cases(Case(lambda r: (r.uniform(-1, 1, (2, 5, 4)),)), Case(lambda r: (r.uniform(-1, 1, (4, 17)),), {"k": -2}))
 
 
-@shorthand
+@shorthand(functional="tensor")
 def meshgrid(*inputs: Tensor, indexing: Literal["xy", "ij"] = "xy") -> list[Tensor]:
     """Coordinate grids of vectors, as views: "xy" puts the second vector along the first axis, "ij" keeps the order.
 

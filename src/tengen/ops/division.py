@@ -43,7 +43,8 @@ class Loop(Elementwise):
 
 def _loop_source(op: Op, body: Callable, applies: Callable) -> None:
     """Lets `body(k, x, y)` compute the op for the promoted dtypes that `applies` to, instead of the op's expression."""
-    plain = op.rules["source"]
+    plain = op.rules.source
+    assert plain is not None
 
     @op.source
     def _(ins, out):
@@ -108,7 +109,7 @@ def _float_floor_div(k, x: Expr, y: Expr) -> Expr:
     return select(equal(y, 0.0), x / y, select(equal(q, 0.0), zero, whole))
 
 
-@elementwise(domain=[(-9.0, 9.0), (0.5, 2.0)])
+@elementwise(domain=[(-9.0, 9.0), (0.5, 2.0)], functional="elemwise", operator="floordiv")
 def floor_div(x, y):
     """floor(x / y), as Python's //: exact even where x / y would round up to the next integer.
 
@@ -117,7 +118,7 @@ def floor_div(x, y):
     return lang.binary("floordiv", x, y)
 
 
-@elementwise(domain=[(-9.0, 9.0), (0.5, 2.0)])
+@elementwise(domain=[(-9.0, 9.0), (0.5, 2.0)], functional="elemwise", operator="mod")
 def mod(x, y):
     """x - floor_div(x, y) * y, as Python's %: it has the sign of y, and is exact but for one rounding where a sign is changed.
 
@@ -135,7 +136,7 @@ mod.vjp(lambda g, x, y: (g, lambda: neg(mul(g, floor_div(x, y)))))
 mod.reference(np.mod)
 
 
-@elementwise(domain=[(0.5, 2.0), (-2.0, 2.0)])
+@elementwise(domain=[(0.5, 2.0), (-2.0, 2.0)], functional="elemwise", methods="pow", operator="pow", autocast="high")
 def pow(x, y):
     """x to the power y: of floats at most 2 ULP off with C99's special cases; of integers exact, and wrapping.
 

@@ -28,7 +28,7 @@ POSITIVE = (0.1, 3.0)  # where the tests sample functions of positive numbers
 # ---- arithmetic ------------------------------------------------------------------------------------------------------
 
 
-@elementwise(kinds="fiub")
+@elementwise(kinds="fiub", functional="elemwise", operator="add")
 def add(x, y):
     """x + y; of bools, whether either is true.
 
@@ -42,7 +42,7 @@ def add(x, y):
 add.reference(np.add)
 
 
-@elementwise
+@elementwise(functional="elemwise", operator="sub")
 def sub(x, y):
     """x - y."""
     return x - y
@@ -51,7 +51,7 @@ def sub(x, y):
 sub.reference(np.subtract)
 
 
-@elementwise(kinds="fiub")
+@elementwise(kinds="fiub", functional="elemwise", operator="mul")
 def mul(x, y):
     """x * y; of bools, whether both are true."""
     return x & y if x.dtype is bool_ else x * y
@@ -60,7 +60,7 @@ def mul(x, y):
 mul.reference(np.multiply)
 
 
-@elementwise(result="float", domain=[(-2.0, 2.0), (0.5, 2.0)])
+@elementwise(result="float", domain=[(-2.0, 2.0), (0.5, 2.0)], functional="elemwise", operator="truediv")
 def div(x, y):
     """x / y, true division: integers give float32."""
     return x / y
@@ -69,7 +69,7 @@ def div(x, y):
 div.reference(np.true_divide)
 
 
-@elementwise
+@elementwise(functional="elemwise")
 def fma(x, y, z):
     """x * y + z, rounded once (integers wrap)."""
     return lang.fma(x, y, z) if x.dtype.is_float else x * y + z
@@ -78,7 +78,7 @@ def fma(x, y, z):
 fma.reference(lambda x, y, z: x * y + z)
 
 
-@elementwise
+@elementwise(functional="elemwise", operator="neg")
 def neg(x):
     """-x; unsigned integers wrap, as in NumPy."""
     return const(0, x.dtype) - x if x.dtype.kind == "u" else -x
@@ -87,7 +87,7 @@ def neg(x):
 neg.reference(np.negative)
 
 
-@elementwise(kinds="fiub")
+@elementwise(kinds="fiub", functional="elemwise", methods="abs", operator="abs")
 def abs(x):
     """|x|; the gradient at 0 is 0. The least integer of a dtype stays, as in NumPy."""
     return x if x.dtype.kind in "ub" else lang.unary("abs", x)
@@ -96,7 +96,7 @@ def abs(x):
 abs.reference(np.abs)
 
 
-@elementwise
+@elementwise(functional="elemwise", methods="sign")
 def sign(x):
     """-1, 0 or 1; a NaN stays. The gradient is 0."""
     one, zero = const(1, x.dtype), const(0, x.dtype)
@@ -108,7 +108,7 @@ def sign(x):
 sign.reference(np.sign)
 
 
-@elementwise
+@elementwise(functional="elemwise", methods="square", autocast="high")
 def square(x):
     """x * x."""
     return x * x
@@ -117,7 +117,7 @@ def square(x):
 square.reference(np.square)
 
 
-@elementwise(result="float", domain=POSITIVE)
+@elementwise(result="float", domain=POSITIVE, functional="elemwise", methods="sqrt", autocast="high")
 def sqrt(x):
     """The square root, correctly rounded; NaN below 0, -0.0 stays."""
     return lang.unary("sqrt", x)
@@ -126,7 +126,7 @@ def sqrt(x):
 sqrt.reference(np.sqrt)
 
 
-@elementwise(result="float", domain=POSITIVE)
+@elementwise(result="float", domain=POSITIVE, functional="elemwise", methods="rsqrt", autocast="high")
 def rsqrt(x):
     """1 / sqrt(x), at most 1 ULP off; infinite at 0, NaN below."""
     return call("rsqrt", x)
@@ -135,7 +135,7 @@ def rsqrt(x):
 rsqrt.reference(lambda x: 1 / np.sqrt(x))
 
 
-@elementwise(result="float", domain=POSITIVE)
+@elementwise(result="float", domain=POSITIVE, functional="elemwise", autocast="high")
 def reciprocal(x):
     """1 / x; integers give float32."""
     return 1.0 / x
@@ -144,7 +144,7 @@ def reciprocal(x):
 reciprocal.reference(np.reciprocal)
 
 
-@elementwise(kinds="fiub")
+@elementwise(kinds="fiub", functional="elemwise", methods="minimum")
 def minimum(x, y):
     """The smaller of x and y; a NaN in either wins. In a tie the gradient goes to y."""
     return lang.minimum(x, y)
@@ -153,7 +153,7 @@ def minimum(x, y):
 minimum.reference(np.minimum)
 
 
-@elementwise(kinds="fiub")
+@elementwise(kinds="fiub", functional="elemwise", methods="maximum")
 def maximum(x, y):
     """The larger of x and y; a NaN in either wins. In a tie the gradient goes to y."""
     return lang.maximum(x, y)
@@ -162,7 +162,7 @@ def maximum(x, y):
 maximum.reference(np.maximum)
 
 
-@composite
+@composite(functional="elemwise", methods="clip")
 def clip(x: Tensor, lower: Tensor | None = None, upper: Tensor | None = None) -> Tensor:
     """min(max(x, lower), upper), with NumPy's promotion; a NaN stays. Where a bound is reached the gradient goes to the bound.
 
@@ -192,7 +192,7 @@ def _rounding(op: str, x: Expr) -> Expr:
     return lang.unary(op, x) if x.dtype.is_float else x
 
 
-@elementwise
+@elementwise(functional="elemwise", methods="round")
 def round(x):
     """The nearest integer, halves to even; integers stay. The gradient is 0.
 
@@ -206,7 +206,7 @@ def round(x):
 round.reference(np.round)
 
 
-@elementwise
+@elementwise(functional="elemwise", methods="floor")
 def floor(x):
     """The largest integer that is not above x. The gradient is 0."""
     return _rounding("floor", x)
@@ -215,7 +215,7 @@ def floor(x):
 floor.reference(np.floor)
 
 
-@elementwise
+@elementwise(functional="elemwise", methods="ceil")
 def ceil(x):
     """The smallest integer that is not below x. The gradient is 0."""
     return _rounding("ceil", x)
@@ -224,7 +224,7 @@ def ceil(x):
 ceil.reference(np.ceil)
 
 
-@elementwise
+@elementwise(functional="elemwise")
 def trunc(x):
     """x without its fraction. The gradient is 0."""
     return _rounding("trunc", x)
@@ -235,7 +235,7 @@ trunc.reference(np.trunc)
 # ---- exponentials and logarithms -------------------------------------------------------------------------------------
 
 
-@elementwise(result="float")
+@elementwise(result="float", functional="elemwise", methods="exp", autocast="high")
 def exp(x):
     """e to the power x; at most 2 ULP off."""
     return call("exp", x)
@@ -244,7 +244,7 @@ def exp(x):
 exp.reference(np.exp)
 
 
-@elementwise(result="float")
+@elementwise(result="float", functional="elemwise", autocast="high")
 def exp2(x):
     """2 to the power x; exact at integers, at most 2 ULP off elsewhere."""
     return call("exp2", x)
@@ -253,7 +253,7 @@ def exp2(x):
 exp2.reference(np.exp2)
 
 
-@elementwise(result="float")
+@elementwise(result="float", functional="elemwise", autocast="high")
 def expm1(x):
     """e^x - 1 without cancellation near 0; at most 2 ULP off."""
     return call("expm1", x)
@@ -262,7 +262,7 @@ def expm1(x):
 expm1.reference(np.expm1)
 
 
-@elementwise(result="float", domain=POSITIVE)
+@elementwise(result="float", domain=POSITIVE, functional="elemwise", methods="log", autocast="high")
 def log(x):
     """The natural logarithm, at most 2 ULP off; -inf at 0, NaN below."""
     return call("log", x)
@@ -271,7 +271,7 @@ def log(x):
 log.reference(np.log)
 
 
-@elementwise(result="float", domain=POSITIVE)
+@elementwise(result="float", domain=POSITIVE, functional="elemwise", autocast="high")
 def log2(x):
     """The logarithm to base 2; exact at powers of 2, at most 2 ULP off elsewhere; -inf at 0, NaN below."""
     return call("log2", x)
@@ -280,7 +280,7 @@ def log2(x):
 log2.reference(np.log2)
 
 
-@elementwise(result="float", domain=POSITIVE)
+@elementwise(result="float", domain=POSITIVE, functional="elemwise", autocast="high")
 def log10(x):
     """The logarithm to base 10, at most 2 ULP off; -inf at 0, NaN below."""
     return call("log10", x)
@@ -289,7 +289,7 @@ def log10(x):
 log10.reference(np.log10)
 
 
-@elementwise(result="float", domain=(-0.8, 3.0))
+@elementwise(result="float", domain=(-0.8, 3.0), functional="elemwise", methods="log1p", autocast="high")
 def log1p(x):
     """log(1 + x) without cancellation near 0, at most 2 ULP off; -inf at -1, NaN below."""
     return call("log1p", x)
@@ -298,7 +298,7 @@ def log1p(x):
 log1p.reference(np.log1p)
 
 
-@elementwise(result="float")
+@elementwise(result="float", functional="elemwise", autocast="high")
 def logaddexp(x, y):
     """log(e^x + e^y) without overflow: the larger of the two, plus log1p(e^-|x - y|).
 
@@ -319,7 +319,7 @@ logaddexp.reference(np.logaddexp)
 # ---- trigonometry ----------------------------------------------------------------------------------------------------
 
 
-@elementwise(result="float")
+@elementwise(result="float", functional="elemwise", methods="sin", autocast="high")
 def sin(x):
     """The sine of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
     return call("sin", x)
@@ -328,7 +328,7 @@ def sin(x):
 sin.reference(np.sin)
 
 
-@elementwise(result="float")
+@elementwise(result="float", functional="elemwise", methods="cos", autocast="high")
 def cos(x):
     """The cosine of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
     return call("cos", x)
@@ -337,7 +337,7 @@ def cos(x):
 cos.reference(np.cos)
 
 
-@elementwise(result="float", domain=(-1.2, 1.2))
+@elementwise(result="float", domain=(-1.2, 1.2), functional="elemwise", autocast="high")
 def tan(x):
     """The tangent of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
     return call("tan", x)
@@ -346,7 +346,7 @@ def tan(x):
 tan.reference(np.tan)
 
 
-@elementwise(result="float", domain=(-0.9, 0.9))
+@elementwise(result="float", domain=(-0.9, 0.9), functional="elemwise", autocast="high")
 def asin(x):
     """The inverse sine in [-pi/2, pi/2], at most 2 ULP off; NaN outside [-1, 1]."""
     return call("asin", x)
@@ -355,7 +355,7 @@ def asin(x):
 asin.reference(np.arcsin)
 
 
-@elementwise(result="float", domain=(-0.9, 0.9))
+@elementwise(result="float", domain=(-0.9, 0.9), functional="elemwise", autocast="high")
 def acos(x):
     """The inverse cosine in [0, pi], at most 2 ULP off; NaN outside [-1, 1]."""
     return call("acos", x)
@@ -364,7 +364,7 @@ def acos(x):
 acos.reference(np.arccos)
 
 
-@elementwise(result="float")
+@elementwise(result="float", functional="elemwise")
 def atan(x):
     """The inverse tangent in [-pi/2, pi/2], at most 2 ULP off."""
     return call("atan", x)
@@ -373,7 +373,7 @@ def atan(x):
 atan.reference(np.arctan)
 
 
-@elementwise(result="float", domain=POSITIVE)
+@elementwise(result="float", domain=POSITIVE, functional="elemwise", autocast="high")
 def atan2(y, x):
     """The angle of the point (x, y) in [-pi, pi], at most 2 ULP off; zeros and infinities as in C99."""
     return call("atan2", y, x)
@@ -382,7 +382,7 @@ def atan2(y, x):
 atan2.reference(np.arctan2)
 
 
-@elementwise(result="float")
+@elementwise(result="float", functional="elemwise", autocast="high")
 def sinh(x):
     """The hyperbolic sine, at most 2 ULP off."""
     return call("sinh", x)
@@ -391,7 +391,7 @@ def sinh(x):
 sinh.reference(np.sinh)
 
 
-@elementwise(result="float")
+@elementwise(result="float", functional="elemwise", autocast="high")
 def cosh(x):
     """The hyperbolic cosine, at most 2 ULP off."""
     return call("cosh", x)
@@ -400,7 +400,7 @@ def cosh(x):
 cosh.reference(np.cosh)
 
 
-@elementwise(result="float")
+@elementwise(result="float", functional="elemwise", methods="tanh")
 def tanh(x):
     """The hyperbolic tangent, at most 2 ULP off."""
     return call("tanh", x)
@@ -409,7 +409,7 @@ def tanh(x):
 tanh.reference(np.tanh)
 
 
-@elementwise(result="float")
+@elementwise(result="float", functional="elemwise", autocast="high")
 def asinh(x):
     """The inverse hyperbolic sine, at most 2 ULP off (float64: 4)."""
     return call("asinh", x)
@@ -418,7 +418,7 @@ def asinh(x):
 asinh.reference(np.arcsinh)
 
 
-@elementwise(result="float", domain=(1.1, 3.0))
+@elementwise(result="float", domain=(1.1, 3.0), functional="elemwise", autocast="high")
 def acosh(x):
     """The inverse hyperbolic cosine, at most 2 ULP off (float64: 4); NaN below 1."""
     return call("acosh", x)
@@ -427,7 +427,7 @@ def acosh(x):
 acosh.reference(np.arccosh)
 
 
-@elementwise(result="float", domain=(-0.9, 0.9))
+@elementwise(result="float", domain=(-0.9, 0.9), functional="elemwise", autocast="high")
 def atanh(x):
     """The inverse hyperbolic tangent, at most 2 ULP off (float64: 4); infinite at -1 and 1, NaN beyond."""
     return call("atanh", x)
@@ -438,7 +438,7 @@ atanh.reference(np.arctanh)
 # ---- others ----------------------------------------------------------------------------------------------------------
 
 
-@elementwise(result="float")
+@elementwise(result="float", functional="elemwise")
 def erf(x):
     """The error function, at most 2 ULP off."""
     return call("erf", x)
@@ -447,7 +447,7 @@ def erf(x):
 erf.reference(np.vectorize(math.erf, otypes=[np.float64]))
 
 
-@elementwise(result="float")
+@elementwise(result="float", functional="elemwise")
 def erfc(x):
     """1 - erf(x) without cancellation, at most 2 ULP off (float64: 4)."""
     return call("erfc", x)
@@ -456,7 +456,7 @@ def erfc(x):
 erfc.reference(np.vectorize(math.erfc, otypes=[np.float64]))
 
 
-@elementwise(result="float", domain=POSITIVE)
+@elementwise(result="float", domain=POSITIVE, functional="elemwise", autocast="high")
 def cbrt(x):
     """The cube root, of negative numbers too; at most 2 ULP off."""
     return call("cbrt", x)
@@ -465,7 +465,7 @@ def cbrt(x):
 cbrt.reference(np.cbrt)
 
 
-@elementwise(kinds="fiub", own=1)
+@elementwise(kinds="fiub", own=1, functional="elemwise tensor", methods="where")
 def where(mask, x, y):
     """x where the mask is true (not zero), else y. The dtype is what x and y promote to.
 
@@ -486,7 +486,7 @@ where.reference(np.where)
 # ---- casts and copies ------------------------------------------------------------------------------------------------
 
 
-@primitive
+@primitive(functional="elemwise tensor", methods="astype")
 def astype(x: Tensor, dtype: DTypeLike) -> Tensor:
     """x in another dtype: rounds to nearest even, float to int truncates and saturates (NaN gives 0), integers wrap, anything
     to bool is x != 0.
@@ -510,6 +510,9 @@ def _(ins, out, dtype):
     return Elementwise(lambda v: cast(v, dtype), ins, out.shape, dtype)
 
 
+astype.identity(lambda x, out, **attrs: True)  # of equal types
+
+
 @astype.vjp
 def _(g, x, dtype):
     return astype(g, x.dtype) if dtype.is_float and x.dtype.is_float else None
@@ -523,7 +526,7 @@ astype.cases(
 )
 
 
-@primitive
+@primitive(functional="elemwise tensor")
 def copy(x: Tensor) -> Tensor:
     """x, dense in logical order, in memory of its own."""
 

@@ -27,7 +27,7 @@ from tengen.ops.attributes import Count, DTypeLike, Extent, Step
 from tengen.ops.define import Case, Violation, broadcast_shapes, composite, dispatch, lookup, primitive, shorthand
 from tengen.ops.elementwise import astype, where
 from tengen.ops.logic import equal, greater_equal, less, logical_and, logical_or
-from tengen.ops.shape import broadcast_to, normalize_axis, reshape, strided_slice
+from tengen.ops.shape import broadcast_to, normalize_axis, reshape, slice_type, slice_view, strided_slice
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
@@ -83,7 +83,7 @@ def _integers(t: TensorType, what: str = "indices") -> None:
 # ---- along one axis --------------------------------------------------------------------------------------------------
 
 
-@primitive
+@primitive(functional="tensor", methods="gather", own=(1,))
 def gather(inp: Tensor, axis: int, index: Tensor) -> Tensor:
     """out[..., i, ...] = inp[..., index[..., i, ...], ...] along `axis` (NumPy's take_along_axis, PyTorch's gather).
 
@@ -107,7 +107,6 @@ def _along_axis(x: TensorType, axis: int, index: TensorType) -> None:
         raise ShapeError(f"axis {axis} has no elements")
 
 
-gather.own = (1,)
 gather.canon(lambda types, axis: {"axis": normalize_axis(axis, types[0].ndim)})
 
 
@@ -146,7 +145,7 @@ gather.cases(
 )
 
 
-@primitive
+@primitive(functional="tensor", own=(1,))
 def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor, mode: Literal["set", "add", "mul", "max", "min"] = "set") -> Tensor:
     """A copy of inp in which [..., index[..., i, ...], ...] along `axis` takes source[..., i, ...].
 
@@ -162,7 +161,6 @@ def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor, mode: Literal
     """
 
 
-scatter.own = (1,)
 
 
 scatter.canon(lambda types, axis, mode: {"axis": normalize_axis(axis, types[0].ndim), "mode": mode})
@@ -185,7 +183,7 @@ def _(lo, ins, outs, axis, mode):
     kernels.indexing.scatter.scatter(lo, base, index, source, outs[0], axis, mode)
 
 
-scatter.rules["over"] = {0: 0}
+scatter.over({0: 0})
 
 
 @scatter.check
@@ -324,7 +322,7 @@ def _(lo, ins, outs, axes, position, mode):
     kernels.indexing.scatter.index_put(lo, Leaf(ins[-2]), indices, position, Leaf(ins[-1]), outs[0], mode)
 
 
-index_put.rules["over"] = {0: -2}
+index_put.over({0: -2})
 
 
 @index_put.check
@@ -429,7 +427,7 @@ def set_slice(
 
 @set_slice.infer
 def _(x, value, starts, sizes, steps):
-    strided_slice.rules["infer"](x, starts, sizes, steps)
+    slice_type(x, starts, sizes, steps)
     if not broadcasts_to(value.shape, sizes):
         raise ShapeError(f"a value of shape {value.shape} does not broadcast to {tuple(sizes)}")
     if value.dtype is not x.dtype:
@@ -437,7 +435,7 @@ def _(x, value, starts, sizes, steps):
     return x
 
 
-set_slice.rules["over"] = {0: 0}
+set_slice.over({0: 0})
 
 
 @set_slice.layout
@@ -450,7 +448,7 @@ def _(lo, ins, outs, starts, sizes, steps):
     if ins[0] != outs[0]:
         pointwise(lo, [Leaf(ins[0])], outs, "set_slice_base")
     if all(as_int(d) != 0 for d in sizes):
-        inside = strided_slice.rules["view"](outs[0], TensorType(sizes, outs[0].dtype), starts, sizes, steps)
+        inside = slice_view(outs[0], TensorType(sizes, outs[0].dtype), starts, sizes, steps)
         pointwise(lo, [Leaf(ins[1])], [inside], "set_slice")
 
 
@@ -477,7 +475,7 @@ set_slice.cases(
 # ---- forms of them ---------------------------------------------------------------------------------------------------
 
 
-@shorthand
+@shorthand(functional="tensor")
 def take(inp: Tensor, indices: Tensor, axis: int | None = None) -> Tensor:
     """inp at integer indices of one axis (of the flattened tensor by default): the indices' axes take its place.
 
@@ -499,7 +497,7 @@ take.cases(
 )
 
 
-@shorthand
+@shorthand(functional="tensor")
 def index_select(inp: Tensor, axis: int, index: Tensor) -> Tensor:
     """inp at a vector of integer indices of one axis (PyTorch's order of arguments)."""
     return take(inp, index, axis)
@@ -509,7 +507,7 @@ index_select.reference(lambda x, index, axis: np.take(x, index, axis))
 index_select.cases(Case(lambda r: (r.uniform(-1, 1, (4, 17)), r.integers(0, 4, 9)), {"axis": 0}))
 
 
-@primitive
+@primitive(functional="tensor")
 def one_hot(inp: Tensor, num_classes: Extent, dtype: DTypeLike | None = None) -> Tensor:
     """1 at each index, else 0, along a new last axis; of inp's dtype by default.
 
@@ -550,7 +548,7 @@ one_hot.cases(
 )
 
 
-@primitive
+@primitive(functional="tensor")
 def searchsorted(table: Tensor, values: Tensor, right: bool = False) -> Tensor:
     """For each value the first position in the ascending last axis of `table` that keeps it sorted (after equal elements with
     `right`); int64. NaNs are largest.

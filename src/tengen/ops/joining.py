@@ -36,7 +36,7 @@ def narrow(x: Tensor, axis: int, start: Dim, size: Dim) -> Tensor:
     return strided_slice(x, starts, tuple(size if i == axis else d for i, d in enumerate(x.shape)), (1,) * n)
 
 
-@primitive
+@primitive(functional="tensor")
 def concat(inps: list[Tensor], axis: int = 0) -> Tensor:
     """The tensors one after another along `axis`; dtypes are promoted.
 
@@ -96,7 +96,7 @@ concat.cases(
 )
 
 
-@shorthand
+@shorthand(functional="tensor")
 def stack(inps: list[Tensor], axis: int = 0) -> Tensor:
     """Tensors of one shape along a new axis."""
     xs = [dispatch.tensor(x) for x in inps]
@@ -114,7 +114,7 @@ stack.cases(
 )
 
 
-@shorthand
+@shorthand(functional="tensor", methods="split")
 def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """Equal parts (a number), or the parts between these positions (a list), as views.
 
@@ -145,7 +145,7 @@ split.cases(
 # ---- repeating -------------------------------------------------------------------------------------------------------
 
 
-@shorthand
+@shorthand(functional="tensor", methods="tile")
 def tile(inp: Tensor, reps: int | Sequence[int]) -> Tensor:
     """The whole tensor repeated along each axis, as NumPy's tile.
 
@@ -171,7 +171,7 @@ tile.cases(
 )  # fmt: skip
 
 
-@shorthand
+@shorthand(functional="tensor", methods="repeat")
 def repeat(inp: Tensor, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
     """Each element repeated, as NumPy's repeat: one number for all, or one for each position of `axis`; flattened without an
     axis.
@@ -203,7 +203,7 @@ repeat.cases(
 )
 
 
-@shorthand
+@shorthand(functional="tensor")
 def roll(inp: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
     """Elements moved along axes; what leaves at the end comes back at the front. Flattened without an axis.
 
@@ -246,7 +246,7 @@ MODES = {
 }
 
 
-@primitive
+@primitive(functional="tensor")
 def pad(
     src: Tensor, pad_width: Naturals | Sequence[Sequence[Natural]],
     mode: Literal["constant", "edge", "replicate", "reflect", "circular", "wrap"] = "constant", constant_value: float | bool = 0.0,

@@ -15,7 +15,7 @@ from tengen.loops.lang import cast, const
 from tengen.ops.define import elementwise
 
 
-@elementwise(result="bool", kinds="fiub")
+@elementwise(result="bool", kinds="fiub", functional="elemwise", operator="eq")
 def equal(x, y):
     """x == y, a bool tensor; false where either is NaN."""
     return lang.equal(x, y)
@@ -24,7 +24,7 @@ def equal(x, y):
 equal.reference(np.equal)
 
 
-@elementwise(result="bool", kinds="fiub")
+@elementwise(result="bool", kinds="fiub", functional="elemwise", operator="ne")
 def not_equal(x, y):
     """x != y, a bool tensor; true where either is NaN."""
     return lang.not_equal(x, y)
@@ -33,7 +33,7 @@ def not_equal(x, y):
 not_equal.reference(np.not_equal)
 
 
-@elementwise(result="bool", kinds="fiub")
+@elementwise(result="bool", kinds="fiub", functional="elemwise", operator="lt")
 def less(x, y):
     """x < y, a bool tensor; false where either is NaN."""
     return x < y
@@ -42,7 +42,7 @@ def less(x, y):
 less.reference(np.less)
 
 
-@elementwise(result="bool", kinds="fiub")
+@elementwise(result="bool", kinds="fiub", functional="elemwise", operator="le")
 def less_equal(x, y):
     """x <= y, a bool tensor; false where either is NaN."""
     return x <= y
@@ -51,7 +51,7 @@ def less_equal(x, y):
 less_equal.reference(np.less_equal)
 
 
-@elementwise(result="bool", kinds="fiub")
+@elementwise(result="bool", kinds="fiub", functional="elemwise", operator="gt")
 def greater(x, y):
     """x > y, a bool tensor; false where either is NaN."""
     return x > y
@@ -60,7 +60,7 @@ def greater(x, y):
 greater.reference(np.greater)
 
 
-@elementwise(result="bool", kinds="fiub")
+@elementwise(result="bool", kinds="fiub", functional="elemwise", operator="ge")
 def greater_equal(x, y):
     """x >= y, a bool tensor; false where either is NaN."""
     return x >= y
@@ -69,7 +69,7 @@ def greater_equal(x, y):
 greater_equal.reference(np.greater_equal)
 
 
-@elementwise(result="bool", kinds="fiub")
+@elementwise(result="bool", kinds="fiub", functional="elemwise")
 def logical_and(x, y):
     """Whether both are true (not zero; a NaN is true)."""
     return cast(x, bool_) & cast(y, bool_)
@@ -78,7 +78,7 @@ def logical_and(x, y):
 logical_and.reference(np.logical_and)
 
 
-@elementwise(result="bool", kinds="fiub")
+@elementwise(result="bool", kinds="fiub", functional="elemwise")
 def logical_or(x, y):
     """Whether either is true (not zero; a NaN is true)."""
     return cast(x, bool_) | cast(y, bool_)
@@ -87,7 +87,7 @@ def logical_or(x, y):
 logical_or.reference(np.logical_or)
 
 
-@elementwise(result="bool", kinds="fiub")
+@elementwise(result="bool", kinds="fiub", functional="elemwise")
 def logical_xor(x, y):
     """Whether exactly one is true (not zero; a NaN is true)."""
     return cast(x, bool_) ^ cast(y, bool_)
@@ -96,7 +96,7 @@ def logical_xor(x, y):
 logical_xor.reference(np.logical_xor)
 
 
-@elementwise(result="bool", kinds="fiub")
+@elementwise(result="bool", kinds="fiub", functional="elemwise")
 def logical_not(x):
     """Whether x is zero (a NaN is not)."""
     return ~cast(x, bool_)
@@ -105,7 +105,7 @@ def logical_not(x):
 logical_not.reference(np.logical_not)
 
 
-@elementwise(result="bool", kinds="fiub")
+@elementwise(result="bool", kinds="fiub", functional="elemwise")
 def isnan(x):
     """Whether x is NaN; no integer is."""
     return lang.not_equal(x, x)
@@ -114,7 +114,7 @@ def isnan(x):
 isnan.reference(np.isnan)
 
 
-@elementwise(result="bool", kinds="fiub")
+@elementwise(result="bool", kinds="fiub", functional="elemwise")
 def isinf(x):
     """Whether x is an infinity; no integer is."""
     return lang.equal(lang.unary("abs", x), const(math.inf, x.dtype)) if x.dtype.is_float else const(False, bool_, x.lanes)
@@ -123,7 +123,7 @@ def isinf(x):
 isinf.reference(np.isinf)
 
 
-@elementwise(result="bool", kinds="fiub")
+@elementwise(result="bool", kinds="fiub", functional="elemwise")
 def isfinite(x):
     """Whether x is neither an infinity nor NaN; every integer is."""
     return lang.unary("abs", x) < math.inf if x.dtype.is_float else const(True, bool_, x.lanes)
@@ -132,7 +132,7 @@ def isfinite(x):
 isfinite.reference(np.isfinite)
 
 
-@elementwise(kinds="iub")
+@elementwise(kinds="iub", functional="elemwise", operator="and")
 def bitwise_and(x, y):
     """The bits that are in both x and y."""
     return x & y
@@ -141,7 +141,7 @@ def bitwise_and(x, y):
 bitwise_and.reference(np.bitwise_and)
 
 
-@elementwise(kinds="iub")
+@elementwise(kinds="iub", functional="elemwise", operator="or")
 def bitwise_or(x, y):
     """The bits that are in x or y."""
     return x | y
@@ -150,7 +150,7 @@ def bitwise_or(x, y):
 bitwise_or.reference(np.bitwise_or)
 
 
-@elementwise(kinds="iub")
+@elementwise(kinds="iub", functional="elemwise", operator="xor")
 def bitwise_xor(x, y):
     """The bits that are in exactly one of x and y."""
     return x ^ y
@@ -159,7 +159,7 @@ def bitwise_xor(x, y):
 bitwise_xor.reference(np.bitwise_xor)
 
 
-@elementwise(kinds="iub")
+@elementwise(kinds="iub", functional="elemwise", operator="invert")
 def bitwise_not(x):
     """All bits turned over; of a bool, its negation."""
     return ~x
@@ -168,7 +168,7 @@ def bitwise_not(x):
 bitwise_not.reference(np.invert)
 
 
-@elementwise(kinds="iu", domain=(0, 7))
+@elementwise(kinds="iu", domain=(0, 7), functional="elemwise", operator="lshift")
 def left_shift(x, y):
     """x shifted left by y bits; by the width or more, or by a negative number: 0."""
     return x << y
@@ -177,7 +177,7 @@ def left_shift(x, y):
 left_shift.reference(np.left_shift)
 
 
-@elementwise(kinds="iu", domain=(0, 7))
+@elementwise(kinds="iu", domain=(0, 7), functional="elemwise", operator="rshift")
 def right_shift(x, y):
     """x shifted right by y bits, with its sign; by the width or more, or by a negative number: 0, or -1 for negative x."""
     return x >> y

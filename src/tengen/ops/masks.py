@@ -45,7 +45,7 @@ def _is_concrete(x: Tensor) -> bool:
     return True
 
 
-@shorthand
+@shorthand(functional="tensor")
 def nonzero(inp: Tensor) -> tuple[Tensor, ...]:
     """The int64 positions of true (not zero) elements, one vector for each axis, in logical order. Not inside a trace.
 
@@ -72,7 +72,7 @@ nonzero.cases(
 )
 
 
-@shorthand
+@shorthand(functional="tensor")
 def cond_take(mask: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     """The elements where the mask is true, as a vector, and their positions in the flattened tensor. Not inside a trace."""
     m, values = dispatch.tensor(mask), dispatch.tensor(x)

@@ -14,7 +14,7 @@ from tengen.kernels.lowering import product
 from tengen.kernels.source import At, Source
 from tengen.loops.lang import as_int, cast, equal
 from tengen.ops.attributes import Count, Positive
-from tengen.ops.define import Case, Violation, composite, dispatch, lookup, primitive
+from tengen.ops.define import Case, Violation, check_floats, composite, dispatch, lookup, primitive
 from tengen.ops.elementwise import add, astype, div, exp, mul, sub
 from tengen.ops.indexing import outside
 from tengen.ops.reduce import count, logsumexp, max_, mean, no_elements, sum_, to_float
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tengen.tensor import Tensor
 
 
-@composite
+@composite(functional="nn", methods="softmax", autocast="high")
 def softmax(inp: Tensor, axis: int | Sequence[int] | None = -1) -> Tensor:
     """exp(x) divided by its sum along `axis`, without overflow: the largest element is taken out first."""
     inp = to_float(inp)
@@ -47,7 +47,7 @@ def softmax_grad(grad: Tensor, out: Tensor, axis: int | Sequence[int] | None) ->
     return mul(out, sub(grad, sum_(mul(grad, out), axes, True)))
 
 
-@composite
+@composite(functional="nn nn.log_softmax", methods="logsoftmax", autocast="high")
 def logsoftmax(inp: Tensor, axis: int | Sequence[int] | None = -1) -> Tensor:
     """log(softmax(x)), without overflow."""
     inp = to_float(inp)
@@ -83,7 +83,7 @@ for _op in (softmax, logsoftmax):
 # ---- normalisation ----------------------------------------------------------------------------------------------------
 
 
-@composite
+@composite(autocast="high")
 def general_norm(
     inp: Tensor, axes: int | Sequence[int] | None, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
@@ -95,7 +95,7 @@ def general_norm(
     return y if bias is None else add(y, bias)
 
 
-@composite
+@composite(autocast="high")
 def layer_norm(
     inp: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, n_axes: Count = 1, eps: float = 1e-5
 ) -> Tensor:
@@ -119,7 +119,7 @@ layer_norm.cases(
 )
 
 
-@composite
+@composite(autocast="high")
 def group_norm(
     inp: Tensor, num_groups: Positive, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
@@ -136,7 +136,7 @@ def group_norm(
     return y if bias is None else add(y, reshape(bias, per_channel))
 
 
-@composite
+@composite(autocast="high")
 def batch_norm_train(inp: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float = 1e-5) -> Tensor:
     """Batch norm by the batch's own statistics. Returns (y, mean, var) with the statistics shaped (1, C, 1, ...); var is
     divided by n.
@@ -205,10 +205,17 @@ def _np_batch_norm_grad(g, x, m, v, w=None, eps=1e-5):
     return s * (g - mean_of(g) - h * mean_of(g * h)), (g * h).sum(axes, keepdims=True), g.sum(axes, keepdims=True)
 
 
+@batch_norm_grad.canon
+def _(types, eps):
+    """The attributes as they are; DTypeError for integers, which would wrap in the body."""
+    check_floats(*types)
+    return {"eps": eps}
+
+
 batch_norm_grad.reference(_np_batch_norm_grad)
 
 
-@composite
+@composite(autocast="high")
 def batch_norm_eval(
     inp: Tensor, running_mean: Tensor, running_var: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float = 1e-5
 ) -> Tensor:
@@ -262,7 +269,7 @@ def _(ins, out, axis):
 class_mask.no_vjp("a label is not differentiable")
 
 
-@composite
+@composite(autocast="high")
 def cross_entropy_each(
     pred: Tensor, label: Tensor, axis: int = 1, with_logits: bool = True, label_smooth: float = 0.0
 ) -> Tensor:
@@ -300,7 +307,7 @@ def _(inputs, axis, **_):
 def _np_cross_entropy(x, t, axis=1, with_logits=True, label_smooth=0.0):
     logp = np.log(_np_softmax(x, axis)) if with_logits else np.log(x)
     picked = np.take_along_axis(logp, np.expand_dims(t, axis), axis).squeeze(axis)
-    return -((1 - label_smooth) * picked + label_smooth * logp.mean(axis))
+    return -((1 - label_smooth) * picked + label_smooth * logp.mean(axis)) if label_smooth else -picked
 
 
 cross_entropy_each.reference(_np_cross_entropy)

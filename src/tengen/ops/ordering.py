@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tengen.tensor import Tensor
 
 
-@primitive
+@primitive(functional="tensor", methods="cumsum", autocast="high")
 def cumsum(inp: Tensor, axis: int, exclusive: bool = False, reverse: bool = False) -> Tensor:
     """Running sums along `axis`, in order; integers and bools give int64, float16 and bfloat16 add in float32.
 
@@ -38,7 +38,7 @@ def cumsum(inp: Tensor, axis: int, exclusive: bool = False, reverse: bool = Fals
     """
 
 
-@primitive
+@primitive(functional="tensor", autocast="high")
 def cumprod(inp: Tensor, axis: int, exclusive: bool = False, reverse: bool = False) -> Tensor:
     """Running products along `axis`, in order; integers and bools give int64. Arguments as in `cumsum`; exclusive ones start
     at 1.
@@ -141,7 +141,7 @@ def _canon_axis(types, descending, axis):
     return {"descending": descending, "axis": line_axis(axis, types[0].ndim)}
 
 
-@primitive
+@primitive(functional="tensor", methods="sort")
 def sort(inp: Tensor, descending: bool = False, axis: int = -1) -> tuple[Tensor, Tensor]:
     """(values in order along `axis`, the int64 positions they come from). Stable, descending too; NaN counts as largest.
 
@@ -196,7 +196,7 @@ sort.cases(
 )
 
 
-@primitive
+@primitive(functional="tensor", methods="argsort")
 def argsort(inp: Tensor, descending: bool = False, axis: int = -1) -> Tensor:
     """The int64 positions that sort the tensor along `axis`: stable, descending too; NaN counts as largest."""
 
@@ -267,7 +267,7 @@ k_first.cases(
 )
 
 
-@shorthand
+@shorthand(functional="tensor", methods="topk")
 def topk(inp: Tensor, k: int, descending: bool = True, kth_only: bool = False, no_sort: bool = False, axis: int = -1):
     """The k largest (smallest, if not descending) elements along `axis` and their positions.
 

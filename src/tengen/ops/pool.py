@@ -23,7 +23,7 @@ from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source
 from tengen.loops.lang import Expr, as_int, cast, const, equal, maximum, minimum, not_equal, select, splat
 from tengen.ops.attributes import Mode, Naturals, Positives
 from tengen.ops.conv_parts import out_extent, per_axis
-from tengen.ops.define import Case, primitive, with_epilogue
+from tengen.ops.define import Case, primitive
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
@@ -96,7 +96,7 @@ max_pool.layout(_layout)
 max_pool.parts(lambda types, **attrs: [[0, *[None] * (types[0].ndim - 1)]])
 
 
-@with_epilogue(max_pool)
+@max_pool.epilogue
 def _(lo, ins, outs, epilogue, kernel_size, stride, padding):
     x, out = ins[0], outs[0]
     w = _computed(Windows(x, _geometry(x, out, kernel_size, stride, padding), lowest(x.dtype)))
@@ -120,7 +120,7 @@ def avg_pool(
 
 
 @avg_pool.canon
-def _(types, kernel_size, stride, padding, mode):
+def _canon_avg(types, kernel_size, stride, padding, mode):
     return _canon(types, kernel_size, stride, padding) | {"mode": mode}
 
 
@@ -177,13 +177,13 @@ def avg_pool_grad(
     """The gradient of `avg_pool`: each pixel collects its share of every window it is in. Only the type of `like` is used."""
 
 
-avg_pool_grad.canon(avg_pool.rules["canon"])
+avg_pool_grad.canon(_canon_avg)
 
 avg_pool_grad.infer(_infer_adjoint)
 avg_pool_grad.layout(_layout)
 
 
-@with_epilogue(avg_pool_grad)
+@avg_pool_grad.epilogue
 def _(lo, ins, outs, epilogue, kernel_size, stride, padding, mode):
     g, out = ins[0], outs[0]
     space, d = out.shape[2:], g.dtype.compute
@@ -307,7 +307,7 @@ class _Through(Source):
         return self.epilogue(k, self.source.at(k, at), At(tuple(coords), vec, at.count))
 
 
-@with_epilogue(max_pool_grad)
+@max_pool_grad.epilogue
 def _(lo, ins, outs, epilogue, kernel_size, stride, padding):
     g, x, out = ins[0], ins[1], outs[0]
     if stride == kernel_size and not any(padding) and product(kernel_size) <= DIRECT:

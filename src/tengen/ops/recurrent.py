@@ -51,8 +51,8 @@ def _(projected, weight, h0, c0, reverse):
     return TensorType((t + 1, n, h), d), TensorType((t + 1, n, h), d), TensorType((t, n, rows), d)
 
 
-lstm.rules["over"] = {2: 0}  # a step reads its input's part of a gate where it writes the gate
-lstm.rules["known"] = lambda arrays, **_: set(arrays[1].shape)
+lstm.over({2: 0})  # a step reads its input's part of a gate where it writes the gate
+lstm.known(lambda arrays, **_: set(arrays[1].shape))
 
 
 @lstm.lower
@@ -106,8 +106,8 @@ def _(grad_h, grad_c, grad_gates, weight, cs, gates, reverse):
     return TensorType(gates.shape, d), TensorType(cs.shape[1:], d), TensorType(cs.shape[1:], d)
 
 
-lstm_grad.rules["over"] = {0: 5}  # a step back reads a gate where it writes the gradient of its sum
-lstm_grad.rules["known"] = lambda arrays, **_: set(arrays[3].shape)
+lstm_grad.over({0: 5})  # a step back reads a gate where it writes the gradient of its sum
+lstm_grad.known(lambda arrays, **_: set(arrays[3].shape))
 
 
 @lstm_grad.lower
@@ -142,7 +142,7 @@ def lstm_grad_by_steps(
     return (lookup("stack")(dz, 0) if steps else mul(gates, 0.0)), dh, dc
 
 
-lstm_grad.rules["same"] = lstm_grad_by_steps
+lstm_grad.same(lstm_grad_by_steps)
 
 
 def _sigmoid(x):

@@ -68,18 +68,17 @@ def _reduction(
             v = v / (const(n, v.dtype) if isinstance(n, int) else cast(n, v.dtype))
         return cast(v, out)
 
-    @op.lower
+    @op.lower_values
     def _(lo, ins, outs, axes, keepdims):
-        s = ins[0] if isinstance(ins[0], Source) else Leaf(ins[0])
+        s = ins[0]
         out = _without(outs[0], axes) if keepdims else outs[0]
         reduce(lo, combine, prepared(s), out, axes, then=lambda v: finish_value(v, s.shape, axes, out.dtype), name=op.name)
 
-    def reduced(ins, out, axes, keepdims):
+    @op.reduced
+    def _(ins, out, axes, keepdims):
         s = ins[0]
         r = Reduced(combine, prepared(s), axes) if axes else prepared(s)
         return Elementwise(lambda v: finish_value(v, s.shape, axes, out.dtype), [r], r.shape, out.dtype)
-
-    op.rules["reduced"] = reduced
 
 
 def _same(d: DType) -> DType:
@@ -101,7 +100,7 @@ def _back(g, x, axes, keepdims):
     return broadcast_to(g, x.shape)
 
 
-@primitive
+@primitive(functional="math", methods="sum", autocast="high")
 def sum_(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The sum over `axis` (all axes by default). Integers and bools give int64; float16 and bfloat16 add in float32. An
     empty sum is 0.
@@ -116,7 +115,7 @@ _reduction(sum_, "add", _sum_dtype, "fiub", _sum_dtype)
 sum_.vjp(lambda g, x, axes, keepdims: _back(g, x, axes, keepdims))
 
 
-@primitive
+@primitive(functional="math", methods="mean", autocast="high")
 def mean(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The sum divided by the number of elements; integers give float32. NaN where there are none."""
 
@@ -135,7 +134,7 @@ def count(n: Dim, d: DType):
     return n if isinstance(n, int) else extent(n, d)
 
 
-@primitive
+@primitive(functional="math", methods="prod", autocast="high")
 def prod(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The product over `axis`; integers and bools give int64. An empty product is 1."""
 
@@ -161,7 +160,7 @@ def _extremum_vjp(g, x, axes, keepdims, out):
     return div(mul(hit, _back(g, x, axes, keepdims)), ties)
 
 
-@primitive
+@primitive(functional="math", methods="max")
 def max_(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The largest element; a NaN wins. The gradient is shared by equal largest elements. An empty one is an error."""
 
@@ -170,7 +169,7 @@ _reduction(max_, "max", _same, "fiub", _same)
 max_.vjp(lambda g, x, *, out, axes, keepdims: _extremum_vjp(g, x, axes, keepdims, out))
 
 
-@primitive
+@primitive(functional="math", methods="min")
 def min_(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The smallest element; a NaN wins. The gradient is shared by equal smallest elements. An empty one is an error."""
 
@@ -179,12 +178,12 @@ _reduction(min_, "min", _same, "fiub", _same)
 min_.vjp(lambda g, x, *, out, axes, keepdims: _extremum_vjp(g, x, axes, keepdims, out))
 
 
-@primitive
+@primitive(functional="math", methods="all")
 def all_(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """Whether every element is true (not zero)."""
 
 
-@primitive
+@primitive(functional="math", methods="any")
 def any_(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """Whether an element is true (not zero)."""
 
@@ -218,13 +217,13 @@ def _arg(op: Op, which: str) -> None:
     op.no_vjp("an index is not differentiable")
 
 
-@primitive
+@primitive(functional="math", methods="argmax")
 def argmax(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The int64 position of the first largest element along `axis` (in the flattened tensor by default); a NaN counts as
     largest."""
 
 
-@primitive
+@primitive(functional="math", methods="argmin")
 def argmin(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The int64 position of the first smallest element along `axis` (in the flattened tensor by default); a NaN counts as
     smallest."""
@@ -260,10 +259,11 @@ extent_op.no_vjp("an extent is a constant")
 @composite
 def sum_to(inp: Tensor, shape: Shape) -> Tensor:
     """Sums over the axes that broadcasting `shape` to inp's shape would repeat: the gradient of broadcasting."""
-    lead = len(inp.shape) - len(shape)
-    axes = [*range(lead), *(i + lead for i, d in enumerate(shape) if as_int(d) == 1 and as_int(inp.shape[i + lead]) != 1)]
+    extents: Sequence[Dim] = shape  # in canonical form
+    lead = len(inp.shape) - len(extents)
+    axes = [*range(lead), *(i + lead for i, d in enumerate(extents) if as_int(d) == 1 and as_int(inp.shape[i + lead]) != 1)]
     out = sum_(inp, axes, True) if axes else inp
-    return reshape(out, tuple(shape)) if lead else out
+    return reshape(out, tuple(extents)) if lead else out
 
 
 @sum_to.canon
@@ -286,7 +286,7 @@ def to_float(x):
     return x if x.dtype.is_float else astype(x, float32)
 
 
-@composite
+@composite(functional="math", methods="var", autocast="high")
 def var(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The variance: the mean of the squared distance from the mean (divided by n)."""
     x = to_float(inp)
@@ -294,13 +294,13 @@ def var(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = F
     return mean(mul(d, d), axis, keepdims)
 
 
-@composite
+@composite(functional="math", methods="std", autocast="high")
 def std(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The standard deviation: the square root of `var`."""
     return lookup("sqrt")(var(inp, axis, keepdims))
 
 
-@composite
+@composite(functional="nn", autocast="high")
 def logsumexp(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """log(sum(exp(x))), without overflow: the largest element is taken out first. -inf where there are none."""
     inp = to_float(inp)

@@ -88,21 +88,20 @@ def _random(op, combine, dt):
     def _(ins, out, shape):
         return Bits(ins[0], shape, dt, combine)
 
-    op.extents = ("shape",)
     op.no_vjp("a random number does not depend on its key smoothly")
 
 
-@primitive
+@primitive(extents=("shape",))
 def random_uniform(key: Tensor, shape: Shape) -> Tensor:
     """float32 in [0, 1). `key`: uint64 (seed, number of the draw)."""
 
 
-@primitive
+@primitive(extents=("shape",))
 def random_normal(key: Tensor, shape: Shape) -> Tensor:
     """Standard normal float32, by Box-Muller. `key`: uint64 (seed, number of the draw)."""
 
 
-@primitive
+@primitive(extents=("shape",))
 def random_bits(key: Tensor, shape: Shape) -> Tensor:
     """Uniform uint32. `key`: uint64 (seed, number of the draw)."""
 

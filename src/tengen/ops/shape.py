@@ -52,7 +52,7 @@ def normalize_axes(axes, ndim: int) -> tuple[int, ...]:
     return tuple(out) if ndim else ()
 
 
-@primitive
+@primitive(functional="tensor")
 def reshape(x: Tensor, shape: NewShape) -> Tensor:
     """The same elements in logical order with another shape; one extent may be -1. A view where strides allow.
 
@@ -91,6 +91,9 @@ def _(types, shape):
     back = next((i for i, (a, b) in enumerate(zip(old[::-1], shape[::-1])) if a != b), rest)
     back = min(back, rest)
     return [[*range(front), *[None] * (len(old) - front - back), *range(len(shape) - back, len(shape))]]
+
+
+reshape.identity(lambda x, out, **attrs: True)  # of equal types
 
 
 @reshape.view
@@ -150,7 +153,7 @@ reshape.cases(
 )
 
 
-@primitive
+@primitive(functional="tensor")
 def permute(x: Tensor, axes: Axes) -> Tensor:
     """The axes in another order: axis j of the result is axis axes[j] of x. A view."""
 
@@ -173,6 +176,9 @@ def _(types, axes):
     return [[axes.index(i) for i in range(len(axes))]]
 
 
+permute.identity(lambda x, out, axes: axes == tuple(range(len(axes))))
+
+
 @permute.view
 def _(a, out, axes):
     return a.permute(axes)
@@ -187,7 +193,7 @@ permute.reference(lambda x, axes: np.transpose(x, axes))
 permute.cases(Case(lambda rng: (rng.uniform(-1, 1, (2, 3, 4)),), {"axes": (2, 0, 1)}))
 
 
-@primitive
+@primitive(functional="tensor", methods="broadcast_to")
 def broadcast_to(x: Tensor, shape: Shape) -> Tensor:
     """x repeated along new and unit axes, without copying."""
 
@@ -202,6 +208,9 @@ def _(x, shape):
 @broadcast_to.parts
 def _(types, shape):
     return [same_axes(types[0].shape, shape)]
+
+
+broadcast_to.identity(lambda x, out, **attrs: True)  # of equal types
 
 
 @broadcast_to.view
@@ -226,7 +235,8 @@ def strided_slice(x: Tensor, starts: Sequence[Extent], sizes: Sequence[Extent], 
 
 
 @strided_slice.infer
-def _(x, starts, sizes, steps):
+def slice_type(x: TensorType, starts, sizes, steps) -> TensorType:
+    """The type of `strided_slice`; ShapeError for elements that x does not have."""
     if not x.ndim == len(starts) == len(sizes) == len(steps):
         raise ShapeError(f"needs a start, a size and a step for each of {x.ndim} axes")
     for axis, (d, a, n, s) in enumerate(zip(x.shape, starts, sizes, steps)):
@@ -240,7 +250,8 @@ def _(x, starts, sizes, steps):
 
 
 @strided_slice.view
-def _(a, out, starts, sizes, steps):
+def slice_view(a: Array, out: TensorType, starts, sizes, steps) -> Array:
+    """The elements of `a` that `strided_slice` reads."""
     some = all(as_int(n) != 0 for n in sizes)
     offset = a.offset + sum(st * s for st, s in zip(starts, a.strides)) if some else a.offset
     return replace(a, shape=tuple(sizes), strides=stepped(a.strides, steps, sizes), offset=offset)
@@ -275,7 +286,7 @@ def slice_grad(grad: Tensor, shape: Shape, starts: Sequence[Extent], steps: Sequ
 
 @slice_grad.infer
 def _(g, shape, starts, steps):
-    strided_slice.rules["infer"](TensorType(shape, g.dtype), starts, g.shape, steps)
+    slice_type(TensorType(shape, g.dtype), starts, g.shape, steps)
     return TensorType(shape, g.dtype)
 
 
@@ -288,7 +299,7 @@ def _(arrays, out, **attrs):
 def _(lo, ins, outs, shape, starts, steps):
     out = outs[0]
     zero = Literal(0, out.dtype)
-    inside = replace(strided_slice.rules["view"](out, TensorType(ins[0].shape, out.dtype), starts, ins[0].shape, steps))
+    inside = replace(slice_view(out, TensorType(ins[0].shape, out.dtype), starts, ins[0].shape, steps))
     empty = any(as_int(d) == 0 for d in inside.shape)
     if empty or any(as_int(st) != 1 for st in steps):
         pointwise(lo, [zero], [out], "slice_grad_zero")

@@ -5,6 +5,7 @@ In and out: tensors of any dtype. Most are shorthands of the four views of `shap
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
@@ -30,7 +31,7 @@ def _sample(*shape: int):
     return lambda r: (r.uniform(-1, 1, shape),)
 
 
-@shorthand
+@shorthand(functional="tensor", methods="expand_dims")
 def expand_dims(inp: Tensor, axis: int | Sequence[int]) -> Tensor:
     """A view with unit axes at these places of the result.
 
@@ -49,7 +50,7 @@ expand_dims.reference(lambda x, axis: np.expand_dims(x, axis))
 expand_dims.cases(Case(_sample(3, 4), {"axis": -1}), Case(_sample(3), {"axis": (0, 2)}))
 
 
-@shorthand
+@shorthand(functional="tensor", methods="squeeze")
 def squeeze(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     """A view without these unit axes (all unit axes by default).
 
@@ -71,7 +72,7 @@ squeeze.reference(lambda x, axis=None: np.squeeze(x, axis))
 squeeze.cases(Case(_sample(1, 4, 1)), Case(_sample(1, 4, 1), {"axis": -1}))
 
 
-@shorthand
+@shorthand(functional="tensor")
 def flatten(inp: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     """Axes start_axis .. end_axis as one; a 0-d tensor gets one axis."""
     x = dispatch.tensor(inp)
@@ -86,13 +87,17 @@ def flatten(inp: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     return reshape(x, (*x.shape[:a], n, *x.shape[b + 1 :]))
 
 
-flatten.reference(
-    lambda x, start_axis=0, end_axis=-1: x.reshape(*x.shape[:start_axis], -1) if end_axis == -1 else x.reshape(-1, x.shape[2])
-)
+
+def _np_flatten(x, start_axis=0, end_axis=-1):
+    a, b = start_axis % max(x.ndim, 1), end_axis % max(x.ndim, 1)
+    return x.reshape(*x.shape[:a], math.prod(x.shape[a : b + 1]), *x.shape[b + 1 :])
+
+
+flatten.reference(_np_flatten)
 flatten.cases(Case(_sample(2, 3, 4)), Case(_sample(2, 3, 4), {"start_axis": 1}), Case(_sample(2, 3, 4), {"end_axis": 1}))
 
 
-@shorthand
+@shorthand(functional="tensor", methods="swapaxes")
 def swapaxes(inp: Tensor, axis1: int, axis2: int) -> Tensor:
     """A view with two axes exchanged."""
     x = dispatch.tensor(inp)
@@ -106,7 +111,7 @@ swapaxes.reference(np.swapaxes)
 swapaxes.cases(Case(_sample(2, 3, 4), {"axis1": 0, "axis2": -1}))
 
 
-@shorthand
+@shorthand(functional="tensor")
 def moveaxis(inp: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """A view with axes moved to other places; the others keep their order."""
     x = dispatch.tensor(inp)
@@ -127,7 +132,7 @@ moveaxis.cases(
 )
 
 
-@shorthand
+@shorthand(functional="tensor")
 def transpose(inp: Tensor, pattern: Sequence[int | Literal['x']] | None = None) -> Tensor:
     """A view with the axes in another order, reversed by default; "x" in the pattern is a new unit axis.
 
@@ -146,7 +151,7 @@ transpose.reference(lambda x, pattern=None: np.transpose(x, pattern))
 transpose.cases(Case(_sample(2, 3, 4)), Case(_sample(2, 3, 4), {"pattern": (2, 0, 1)}))
 
 
-@shorthand
+@shorthand(functional="tensor", methods="flip")
 def flip(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     """A view with the order of elements turned round along `axis` (all axes by default).
 
@@ -261,7 +266,7 @@ on_diagonal.cases(
 )
 
 
-@shorthand
+@shorthand(functional="tensor")
 def diagonal(inp: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """The elements (i, i + offset) of two axes, as a new last axis; a view."""
     x = dispatch.tensor(inp)
@@ -275,7 +280,7 @@ diagonal.reference(lambda x, offset=0, axis1=0, axis2=1: np.diagonal(x, offset, 
 diagonal.cases(Case(_sample(4, 5)), Case(_sample(4, 2, 5), {"offset": 1, "axis1": 2, "axis2": 0}))
 
 
-@shorthand
+@shorthand(functional="tensor")
 def diag(inp: Tensor, k: int = 0) -> Tensor:
     """The k-th diagonal of a matrix, or a matrix with the vector `inp` on its k-th diagonal.
 
@@ -315,7 +320,7 @@ def windows(x: Tensor, kernel_size: Sequence[Extent], stride: Sequence[Positive]
 
 
 @windows.infer
-def _(x, kernel_size, stride, dilation):
+def _windows_type(x, kernel_size, stride, dilation):
     n = len(kernel_size)
     if len(stride) != n or len(dilation) != n or x.ndim < n:
         raise ShapeError(f"kernel_size, stride and dilation need one number for each of the last axes of {x}")
@@ -398,7 +403,7 @@ def windows_grad(grad: Tensor, space: Sequence[Extent], stride: Sequence[Positiv
 def _(g, space, stride, dilation):
     n = len(space)
     lead = g.shape[: g.ndim - 2 * n]
-    want = windows.rules["infer"](TensorType((*lead, *space), g.dtype), g.shape[g.ndim - n :], stride, dilation)
+    want = _windows_type(TensorType((*lead, *space), g.dtype), g.shape[g.ndim - n :], stride, dilation)
     if any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(want.shape, g.shape)):
         raise ShapeError(f"the windows over {tuple(space)} are {want}")
     if g.dtype.kind == "b":
@@ -435,7 +440,7 @@ windows_grad.cases(
 )
 
 
-@shorthand
+@shorthand(functional="tensor")
 def sliding_window(
     inp: Tensor, kernel_size: Positives, padding: Naturals = 0, stride: Positives = 1, dilation: Positives = 1
 ) -> Tensor:
@@ -460,7 +465,7 @@ sliding_window.reference(
 sliding_window.cases(Case(_sample(2, 3, 6, 7), {"kernel_size": 3, "padding": 1, "stride": 2}))
 
 
-@shorthand
+@shorthand(functional="tensor")
 def sliding_window_transpose(
     inp: Tensor, output_size: Extent | Sequence[Extent], kernel_size: Positives, padding: Naturals = 0, stride: Positives = 1,
     dilation: Positives = 1,
@@ -488,7 +493,7 @@ sliding_window_transpose.cases(
 )
 
 
-@shorthand
+@shorthand(functional="tensor")
 def unfold(
     inp: Tensor, kernel_size: Positives, dilation: Positives = 1, padding: Naturals = 0, stride: Positives = 1
 ) -> Tensor:

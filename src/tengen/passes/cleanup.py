@@ -57,7 +57,8 @@ def merge_common(graph: Graph) -> Graph:
 
 
 def remove_identities(graph: Graph) -> Graph:
-    """Views that change nothing: reshape and broadcast_to to the same shape, permute by the identity, astype to the same dtype.
+    """Ops that change nothing, by the rule "identity" (a reshape to the same shape, a cast to the same dtype), and all but the
+    last of reshapes in a row: a reshape knows its elements' logical order alone.
 
     before: ``%a = reshape(%x, shape=(2, 3))`` of an f32[2,3]
     after:  ``%x``
@@ -68,9 +69,8 @@ def remove_identities(graph: Graph) -> Graph:
     for n in g.nodes:
         n.inputs = [table.get(v, v) for v in n.inputs]
         same = len(n.outputs) == 1 and n.inputs and n.inputs[0] is not None and n.outputs[0].type is n.inputs[0].type
-        if same and n.op in ("reshape", "broadcast_to", "astype"):
-            table[n.outputs[0]] = n.inputs[0]
-        elif same and n.op == "permute" and n.attrs["axes"] == tuple(range(len(n.attrs["axes"]))):
+        identity = lookup(n.op).rules.identity if same and n.op != "fused" else None
+        if identity is not None and identity(n.inputs[0].type, n.outputs[0].type, **n.attrs):  # type: ignore[union-attr]
             table[n.outputs[0]] = n.inputs[0]
         elif n.op == "reshape" and (inner := n.inputs[0].node) is not None and inner.op == "reshape":  # type: ignore[union-attr]
             n.inputs = [inner.inputs[0]]
@@ -91,7 +91,7 @@ def remove_examples(graph: Graph) -> Graph:
     """
     g = graph.copy()
     for n in g.nodes:
-        for i in lookup(n.op).rules.get("typed", ()) if n.op != "fused" else ():
+        for i in lookup(n.op).rules.typed if n.op != "fused" else ():
             v = n.inputs[i] if i < len(n.inputs) else None
             while v is not None and v.node is not None and v.node.op != "fused" and lookup(v.node.op).kind == "elementwise":
                 of = next((x for x in v.node.inputs if x is not None and x.type is v.type), None)
@@ -130,5 +130,5 @@ def _of_rows(v: Value | None, known: dict[Value, bool]) -> bool:
     if v not in known:
         n, op = v.node, lookup(v.node.op)
         same = [x for x in n.inputs if x is not None and x.type.shape == v.type.shape] if op.kind == "elementwise" else []
-        known[v] = bool(n.attrs.get("keepdims")) if "reduced" in op.rules else any(_of_rows(x, known) for x in same)
+        known[v] = bool(n.attrs.get("keepdims")) if op.reduces else any(_of_rows(x, known) for x in same)
     return known[v]

@@ -100,7 +100,7 @@ def _hidden(groups: list[Group], n: Node) -> bool:
     """Whether computing a value of `n` again takes less than storing it: no cache holds it, and a reduction can spare to read it."""
     size = as_int(product(n.outputs[0].type.shape))
     large = size is not None and size * n.outputs[0].type.dtype.size >= STREAM
-    return large and lookup(n.op).kind == "elementwise" and any(g.anchor and "reduced" in lookup(g.anchor.op).rules for g in groups)
+    return large and lookup(n.op).kind == "elementwise" and any(g.anchor and lookup(g.anchor.op).reduces for g in groups)
 
 
 def _ends_a_product(n: Node, users, results) -> bool:
@@ -110,7 +110,7 @@ def _ends_a_product(n: Node, users, results) -> bool:
         m = None if v is None or v in results or len(users[v]) > 1 or v.type.shape != n.outputs[0].type.shape else v.node
         if m is None or m.op == "fused" or len(m.outputs) != 1:
             continue
-        if "epilogue" in lookup(m.op).rules or (lookup(m.op).fuses and _ends_a_product(m, users, results)):
+        if lookup(m.op).rules.epilogue is not None or (lookup(m.op).fuses and _ends_a_product(m, users, results)):
             return True
     return False
 
@@ -123,7 +123,7 @@ def _roots(v: Value, shape: tuple, users, results, known: dict[Value, set[Value]
     if v not in known:
         known[v] = {v}
         n = v.node
-        read_whole = any("source" not in lookup(r.op).rules and "reduced" not in lookup(r.op).rules for r in users.get(v, ()))
+        read_whole = any(not lookup(r.op).fuses and not lookup(r.op).reduces for r in users.get(v, ()))
         if n is not None and n.op != "fused" and v not in results and not read_whole and _cheap(n):
             inner = {r for x in n.inputs if x is not None for r in _roots(x, shape, users, results, known)}
             known[v] = inner if len(inner) <= MAX_ROOTS else {v}
@@ -143,7 +143,7 @@ def _group_for(n: Node, op, reading: list[Group], outside: list[Node], readers: 
     """The group that node `n` joins or starts."""
     out = n.outputs[0]
     only = reading[0] if len(reading) == 1 else None
-    contraction = "epilogue" in op.rules
+    contraction = op.rules.epilogue is not None
     if op.fuses:
         if only is not None and (_fits(only, n, readers) or _row_value(only, n)) and _room(only, n):
             if not outside and out not in results:
@@ -157,7 +157,7 @@ def _group_for(n: Node, op, reading: list[Group], outside: list[Node], readers: 
                 only.extra.append(out)
                 return only
         return Group(tuple(out.type.shape))
-    if "reduced" in op.rules:
+    if op.reduces:
         axes = tuple(n.attrs["axes"])
         if only is not None and not outside and out not in results and _row_fits(only, n, axes):
             only.rows = axes
@@ -178,7 +178,7 @@ def _fits(group: Group, n: Node, readers: list[Node]) -> bool:
     """Whether `n` may be computed inside the group: it has its shape, so nothing is computed twice, and is no operand of its
     contraction."""
     a = group.anchor
-    if a is not None and a in readers and {"epilogue", "through"} & lookup(a.op).rules.keys():
+    if a is not None and a in readers and lookup(a.op).anchors:
         return False
     return tuple(n.outputs[0].type.shape) == group.shape
 
@@ -203,7 +203,7 @@ def _goes_before(group: Group, n: Node, readers: list[Node]) -> bool:
 
 def _reads_through(n: Node) -> int | None:
     """Which operand a contraction can compute as it reads it."""
-    rule = lookup(n.op).rules.get("through") if n.op != "fused" else None
+    rule = lookup(n.op).rules.prologue if n.op != "fused" else None
     return None if rule is None else rule([None if v is None else v.type for v in n.inputs], **n.attrs)
 
 
@@ -226,7 +226,7 @@ def _row_value(group: Group, n: Node) -> bool:
         m = None if v is None else v.node
         if m is None or m.op == "fused" or len(m.outputs) != 1:
             continue
-        if "reduced" in lookup(m.op).rules and tuple(m.attrs["axes"]) == axes and _row_fits(group, m, axes):
+        if lookup(m.op).reduces and tuple(m.attrs["axes"]) == axes and _row_fits(group, m, axes):
             return True
         if lookup(m.op).fuses and v.type.shape == n.outputs[0].type.shape and _row_value(group, m):  # type: ignore[union-attr]
             return True
@@ -253,7 +253,7 @@ def _join_reductions(g: Graph, of: dict[int, list[Group]], users) -> None:
     leads = _leads(g, of, users)
     for n in g.nodes:
         for b in of.get(id(n), ())[:1]:
-            if b.anchor is not n or "reduced" not in lookup(n.op).rules or b.rows is not None or b.extra:
+            if b.anchor is not n or not lookup(n.op).reduces or b.rows is not None or b.extra:
                 continue
             alike = waiting.setdefault((b.shape, tuple(n.attrs["axes"])), [])
             a = next((a for a in alike if _joins(a, b, leads)), None)

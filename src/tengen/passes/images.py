@@ -19,7 +19,6 @@ from tengen.loops.lang import Index, as_int
 from tengen.ops.define import lookup
 
 KEPT = 4 << 20  # bytes of the last cache that a program can count on, whatever its size: others share it
-ONE = ("matmul", "attention")  # rows of all images are shared out better than those of some
 SHARE = 8  # a time round makes at least this part of that of a large value: enough work to share out
 
 Parts = tuple[bool, ...]  # for each input of a node: whether an image of the outputs needs the same image of it, or all of it
@@ -174,7 +173,7 @@ def _parts(n: Node, batch: int, lies: Mapping[Value, Array], wanted: Mapping[Val
 
 def _of_op(n: Node) -> Parts | None:
     op = lookup(n.op)
-    if op.kind == "view" or n.op in ONE or None in n.inputs:
+    if op.kind == "view" or op.whole_batch or None in n.inputs:
         return None
     axes = op.axes_of_parts([None if v is None else v.type for v in n.inputs], n.attrs)
     if axes is None or any(0 in a[1:] for a in axes):

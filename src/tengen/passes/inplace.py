@@ -86,7 +86,7 @@ def over_operands(
         root = views.get(v, v)
         late[root] = max(late.get(root, -1), i)
     for i, n in reversed(list(enumerate(graph.nodes))):  # what is over a result of an earlier node is over that one's operand
-        over = {} if n.op == "fused" else lookup(n.op).rules.get("over", {})
+        over = {} if n.op == "fused" else lookup(n.op).rules.over
         for result, operand in ((n.outputs[r], n.inputs[o]) for r, o in over.items()):
             root, a = (None, None) if operand is None else _shown(operand, lies)
             if root is None or root.node is None or root in where or late[root] > i:
@@ -103,7 +103,7 @@ def _over(result: Value, read: Value, views: Mapping[Value, Value]) -> bool:
     """Whether the op that makes a value may compute it over `read`, which is its operand."""
     n = result.node
     assert n is not None
-    over = {} if n.op == "fused" else lookup(n.op).rules.get("over", {})
+    over = {} if n.op == "fused" else lookup(n.op).rules.over
     return any(n.outputs[r] is result and n.inputs[o] is read for r, o in over.items()) and _reads_once(n, read, views)
 
 
@@ -117,7 +117,7 @@ def _shown(v: Value, lies: Mapping[Value, Array]) -> tuple[Value, Array | None]:
     if n is None or n.op == "fused" or lookup(n.op).kind != "view":
         return v, lies[v]
     root, a = _shown(n.inputs[0], lies)  # type: ignore[arg-type]
-    return root, None if a is None else lookup(n.op).rules["view"](a, n.outputs[0].type, **n.attrs)
+    return root, None if a is None else lookup(n.op).make_view(a, n.outputs[0].type, n.attrs)
 
 
 def _all_of(a: Array, root: Array) -> bool:

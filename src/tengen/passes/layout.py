@@ -41,21 +41,22 @@ def dense(id: Hashable, v: Value, order: Sequence[int] | None = None) -> Array:
 
 def view(n: Node, a: Array) -> Array:
     """What a view shows of an array; of a row-major copy of it, where no strides can say it."""
-    rule = lookup(n.op).rules["view"]
-    shown = rule(a, n.outputs[0].type, **n.attrs)
-    return rule(dense(None, n.inputs[0]), n.outputs[0].type, **n.attrs) if shown is None else shown  # type: ignore[arg-type]
+    op, out = lookup(n.op), n.outputs[0].type
+    shown = op.make_view(a, out, n.attrs)
+    if shown is None:
+        shown = op.make_view(dense(None, n.inputs[0]), out, n.attrs)  # type: ignore[arg-type]
+    return shown  # type: ignore[return-value]
 
 
 def _order(n: Node, ins: Sequence[Array | None], v: Value) -> Sequence[int] | None:
     if n.op != "fused":
-        rules = lookup(n.op).rules
-        return rules["layout"](ins, v.type, **n.attrs) if "layout" in rules else None
+        return lookup(n.op).axis_order(ins, v.type, n.attrs)
     body: Graph = n.attrs["body"]
     for m in body.nodes:
-        rule = lookup(m.op).rules.get("layout")
-        if rule is not None and lookup(m.op).kind != "elementwise" and m.outputs[0].type.shape == v.type.shape:
+        op = lookup(m.op)
+        if op.rules.layout is not None and op.kind != "elementwise" and m.outputs[0].type.shape == v.type.shape:
             env = dict(zip(body.inputs, ins))
-            return rule([env.get(x) for x in m.inputs], m.outputs[0].type, **m.attrs)
+            return op.axis_order([env.get(x) for x in m.inputs], m.outputs[0].type, m.attrs)
     for a in ins:
         if a is not None and a.shape == tuple(v.type.shape):
             return memory_order(a)

@@ -108,11 +108,11 @@ def _lower_node(
     op = lookup(n.op) if n.op != "fused" else None
     if op is not None and op.kind == "view":
         src = env[n.inputs[0]]  # type: ignore[index]
-        a = op.rules["view"](src, n.outputs[0].type, **n.attrs)
+        a = op.make_view(src, n.outputs[0].type, n.attrs)
         if a is None:
             row_major = lo.temp(src.dtype, src.shape)
             copy(lo, src, row_major)
-            a = op.rules["view"](row_major, n.outputs[0].type, **n.attrs)
+            a = op.make_view(row_major, n.outputs[0].type, n.attrs)
         env[n.outputs[0]] = a
         return
     ins = [None if v is None else env[v] for v in n.inputs]
@@ -179,25 +179,24 @@ def _lower_fused(lo: Lowering, body: Graph, ins: Sequence[Array | None], outs: S
     env: dict[Value, Source] = {v: Leaf(a) for v, a in zip(body.inputs, ins) if a is not None}
     for c in body.constants.values():
         env[c.value] = Literal(c.data.item(), c.value.type.dtype)  # type: ignore[union-attr]
-    anchor = next((m for m in body.nodes if {"epilogue", "through"} & lookup(m.op).rules.keys()), None)
+    anchor = next((m for m in body.nodes if lookup(m.op).anchors), None)
     last = body.nodes[-1]
     name = "_".join(dict.fromkeys(m.op.replace(".", "_") for m in body.nodes))[:60]
     if anchor is not None:
         return _lower_epilogue(lo, body, anchor, env, outs)
     several = len(body.outputs) > 1 and all(
-        "reduced" in lookup(v.node.op).rules and v.node.attrs["axes"] for v in body.outputs  # type: ignore[union-attr]
+        lookup(v.node.op).reduces and v.node.attrs["axes"] for v in body.outputs  # type: ignore[union-attr]
     )
     for m in body.nodes:
         op = lookup(m.op)
         sources = [None if v is None else env[v] for v in m.inputs]
-        if "reduced" in op.rules and m is last and len(body.outputs) == 1:
-            return op.rules["lower"](lo, sources, list(outs), **m.attrs)
-        rule = op.rules["reduced"] if "reduced" in op.rules else op.rules["source"]
-        env[m.outputs[0]] = rule(sources, m.outputs[0].type, **m.attrs)
+        if op.reduces and m is last and len(body.outputs) == 1:
+            return op.lower_from(lo, sources, outs, m.attrs)
+        env[m.outputs[0]] = op.make_source(sources, m.outputs[0].type, m.attrs)
     values = [env[v] for v in body.outputs]
     if several:
         return reduce_together(lo, values, outs, name)
-    rows = next((m.attrs["axes"] for m in body.nodes if "reduced" in lookup(m.op).rules), None)
+    rows = next((m.attrs["axes"] for m in body.nodes if lookup(m.op).reduces), None)
     if rows is not None:
         return rowwise(lo, values, list(outs), tuple(rows), name)
     pointwise(lo, values, outs, name)
@@ -214,15 +213,14 @@ def _lower_epilogue(lo, body: Graph, anchor: Node, env: dict[Value, Source], out
             raise VerifyError(f"{anchor.op}: an operand of a contraction must be stored")
         arrays.append(None if s is None else s.array)
     if len(body.nodes) == len(set(made.values())) + 1:
-        return op.rules["lower"](lo, arrays, list(outs), **anchor.attrs)
+        return op.lower_to(lo, arrays, outs, anchor.attrs)
     result = Given(tuple(anchor.outputs[0].type.shape), anchor.outputs[0].type.dtype)
     env[anchor.outputs[0]] = result
     for m in body.nodes:
         if m is not anchor and m.outputs[0] not in made:
-            env[m.outputs[0]] = lookup(m.op).rules["source"](
-                [None if v is None else env[v] for v in m.inputs], m.outputs[0].type, **m.attrs
-            )
-    op.rules["epilogue"](lo, arrays, list(outs), Ending(env[body.outputs[0]], result), **anchor.attrs)
+            sources = [None if v is None else env[v] for v in m.inputs]
+            env[m.outputs[0]] = lookup(m.op).make_source(sources, m.outputs[0].type, m.attrs)
+    op.lower_to(lo, arrays, outs, anchor.attrs, Ending(env[body.outputs[0]], result))
 
 
 def _before(body: Graph, anchor: Node) -> dict[Value, Node]:
@@ -249,7 +247,7 @@ def _through(env: dict[Value, Source], v: Value, made: dict[Value, Node]) -> Lea
         of = {**env, chain[-1]: element}
         for x in reversed(chain[:-1]):
             m = made[x]
-            of[x] = lookup(m.op).rules["source"]([None if y is None else of[y] for y in m.inputs], x.type, **m.attrs)
+            of[x] = lookup(m.op).make_source([None if y is None else of[y] for y in m.inputs], x.type, m.attrs)
         return of[v]
 
     given = Given(root.shape, root.dtype)

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from tengen.base.errors import ShapeError
+from tengen.base.errors import ShapeError, TengenError
 from tengen.compiler.arrays import check_device
 from tengen.ops.calls import all_with_line
-from tengen.ops.define import REGISTRY
+from tengen.ops.define import REGISTRY, Op, each_op
 from tengen.tensor import assignment  # noqa: F401  (assignment to elements)
 from tengen.tensor.numpy_functions import array_function, array_ufunc, rounded
 from tengen.tensor.tensor import Tensor
 
-OPERATORS = {
-    "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_div", "mod": "mod", "pow": "pow", "matmul": "matmul",
-    "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
-}  # fmt: skip
-COMPARISONS = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
-UNARY = {"neg": "neg", "abs": "abs", "invert": "bitwise_not"}
-METHODS = [
-    "abs", "all", "any", "argmax", "argmin", "argsort", "astype", "broadcast_to", "ceil", "clip", "cos", "cumsum", "exp", "expand_dims",
-    "flip", "floor", "gather", "log", "log1p", "logsoftmax", "matmul", "max", "maximum", "mean", "min", "minimum", "pow", "prod", "relu",
-    "repeat", "round", "rsqrt", "sigmoid", "sign", "sin", "softmax", "sort", "split", "sqrt", "square", "squeeze", "std", "sum",
-    "swapaxes", "tanh", "tile", "topk", "var", "where",
-]  # fmt: skip
+COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}  # they are not reflected, for Python asks the mirrored one, and not in place
 
 
 def _binary(op):
@@ -77,32 +67,35 @@ def to(self: Tensor, device) -> Tensor:
     return self
 
 
-def install() -> None:
-    """Puts operators and methods on Tensor."""
-    fast = {"add", "sub", "mul", "truediv"}  # their forward forms are in tensor.py
-    for name, op in OPERATORS.items():
-        if op in REGISTRY:
-            forward, reflected = _binary(REGISTRY[op])
-            if name not in fast:
-                setattr(Tensor, f"__{name}__", forward)
-            setattr(Tensor, f"__r{name}__", reflected)
-            setattr(Tensor, f"__i{name}__", _in_place(REGISTRY[op]))
-    for name, op in COMPARISONS.items():
-        if op in REGISTRY:
-            setattr(Tensor, f"__{name}__", _binary(REGISTRY[op])[0])
-    Tensor.__hash__ = object.__hash__  # type: ignore[method-assign]
-    for name, op in UNARY.items():
-        if op in REGISTRY:
-            setattr(Tensor, f"__{name}__", REGISTRY[op].call)
-    for name in METHODS:
-        if name in REGISTRY and name not in vars(Tensor):
-            setattr(Tensor, name, REGISTRY[name].call)
-    for f in (reshape, transpose, flatten, to):
-        setattr(Tensor, f.__name__, f)
-    Tensor.__round__ = rounded  # type: ignore[attr-defined]
-    Tensor.__array_ufunc__, Tensor.__array_function__ = array_ufunc, array_function  # type: ignore[attr-defined]
-    Tensor.T = property(lambda self: transpose(self), doc="The tensor with its axes reversed.")  # type: ignore[attr-defined]
+def operators(op: Op) -> dict[str, Callable]:
+    """The special methods of Tensor that an op is by its operator, by name."""
+    name = op.operator
+    if not name:
+        return {}
+    if len(op.tensors) == 1:
+        return {f"__{name}__": op.call}
+    forward, reflected = _binary(op)
+    if name in COMPARISONS:
+        return {f"__{name}__": forward}
+    return {f"__{name}__": forward, f"__r{name}__": reflected, f"__i{name}__": _in_place(op)}
+
+
+def put_on_tensor(op: Op) -> None:
+    """Gives Tensor the methods and operators that an op says it is. Four operators have faster forms in `tensor.py`."""
+    for name in op.methods:
+        if hasattr(Tensor, name):
+            raise TengenError(f"op {op.name!r}: Tensor.{name} is something else already; help: another name in `methods`")
+        setattr(Tensor, name, op.call)
+    for name, f in operators(op).items():
+        if name not in vars(Tensor):
+            setattr(Tensor, name, f)
 
 
 all_with_line(globals(), ["reshape", "transpose", "flatten", "to"])
-install()
+for _f in (reshape, transpose, flatten, to):
+    setattr(Tensor, _f.__name__, _f)
+Tensor.T = property(lambda self: transpose(self), doc="The tensor with its axes reversed.")  # type: ignore[attr-defined]
+Tensor.__round__ = rounded  # type: ignore[attr-defined]
+Tensor.__array_ufunc__, Tensor.__array_function__ = array_ufunc, array_function  # type: ignore[attr-defined]
+each_op(put_on_tensor)
+Tensor.__hash__ = object.__hash__  # type: ignore[method-assign]

@@ -133,7 +133,7 @@ class Recorder:
         types = [None if x is None else x._layout.type for x in inputs]
         canonical = op.canonical(types, attrs)
         values = [None if x is None else self.value(x) for x in inputs]
-        if self.lines and "check" in op.rules:  # the eager call of a composite has checked what it was given
+        if self.lines and op.rules.check is not None:  # the eager call of a composite has checked what it was given
             self._check(op, inputs, types, attrs)
         if op.kind == "composite":
             out = call_body(op, tuple(None if x is None else x.detach() for x in inputs), canonical)
@@ -293,7 +293,7 @@ def composite_plan(
     over: operands that the results replace, in their own memory: dense, in logical order. The call takes them after the others,
     and returns nothing. alone: with a program for these numbers."""
     arrays = [None if a is None else a.array(("in", i)) for i, a in enumerate(layouts)]
-    sym = plans.Symbols(op.known(arrays, attrs))
+    sym = plans.Symbols(op.known_extents(arrays, attrs))
     named = [None if a is None else plans.named_array(a, sym) for a in arrays]
 
     def make(arrays_: Sequence[Array | None], names: list[Expr]) -> tuple[Program, list[Array]]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tengen.base.errors import DTypeError, GradientError, ShapeError
-from tengen.ops.define import REGISTRY, Op
+from tengen.ops.define import REGISTRY, Op, Rules
 from tengen.tensor.casting import casting, casts
 from tengen.tensor.nodes import Level, Node, is_live, node_of
 from tengen.tensor.tensor import Tensor, dispatch, tensor_on_tape
@@ -201,8 +201,8 @@ def _step(node: Node, slot: dict[int, Tensor], give: Any, useful: set[int], othe
     wants = tuple([i for i, x in enumerate(saved) if x is not None and x.dtype.is_float and id(node_of(x)[0]) in useful])
     n_outs = n_outs or max(slot) + 1
     g: Any = slot[0] if n_outs == 1 else tuple(slot.get(i) for i in range(n_outs))
-    if "vjp" not in op.rules:
-        same = op.rules.get("same", op)  # a composite that computes the same has a gradient
+    if op.rules.vjp is None:
+        same = op.rules.same or op  # a composite that computes the same has a gradient
         if same.kind != "composite":
             raise GradientError(
                 f"{op.signature(types, attrs)} has no gradient rule; help: add @{op.name}.vjp below its definition"
@@ -214,7 +214,7 @@ def _step(node: Node, slot: dict[int, Tensor], give: Any, useful: set[int], othe
             attrs = attrs | {"out": results[0] if len(results) == 1 else results}
         if op.name == "strided_slice" and all(s == 1 for s in attrs["steps"]):
             return give(saved[0], _Part(_fit_dtype(g, saved[0]), tuple(inputs[0].shape), tuple(attrs["starts"])))
-        r = op.rules["vjp"](g, *inputs, **attrs)
+        r = op.rules.vjp(g, *inputs, **attrs)
         results = dict(enumerate(r if isinstance(r, (tuple, list)) else (r,)))
     for i in wants:
         gi = results.get(i)
@@ -281,10 +281,10 @@ def _vjp_op(op: Op) -> Op:
 
     made = Op.__new__(Op)
     made.fn, made.kind, made.name, made.doc = body, "composite", name, f"The gradient of `{op.name}`."
-    made.rules, made.samples, made.why_no_vjp = {}, [], None
+    made.rules, made.samples, made.why_no_vjp = Rules(), [], None
     made.tensors, made.attrs, made.variadic = ("args",), ("of", "wants", "n_grads"), True
     made.call = lambda *a, **k: dispatch.run(made, a, tuple(k[n] for n in made.attrs))
-    if "known" in op.rules:
-        made.rules["known"] = lambda arrays, of, wants, n_grads: op.known(arrays[n_grads:], dict(of))
+    if op.rules.known is not None:
+        made.known(lambda arrays, of, wants, n_grads: op.known_extents(arrays[n_grads:], dict(of)))
     REGISTRY[name] = made
     return made

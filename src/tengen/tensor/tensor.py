@@ -402,7 +402,7 @@ def _execute(op: Op, inputs: tuple, attrs: tuple):
     layouts = tuple(None if x is None else x._layout for x in inputs)
     types = [None if a is None else a.type for a in layouts]
     check_values(op, inputs, types)
-    checked = "check" in op.rules and ("checks" not in op.rules or op.rules["checks"](types))
+    checked = op.rules.check is not None and (op.rules.checks is None or op.rules.checks(types))
     plans = _slow_plans if checked or None in layouts else _plans
     key = (op, exact_key(attrs), layouts)
     plan = plans.get(key)
@@ -457,7 +457,7 @@ def kept_plan(key: tuple, make: Callable[[], Any]) -> Any:
 def _view(op: Op, x: Tensor, attrs: dict, key) -> Tensor:
     """A view shares the buffer: only the layout and the address change."""
     out = op.infer_types([x._layout.type], attrs)[0]
-    a = op.rules["view"](x._layout.array(0), out, **attrs)
+    a = op.make_view(x._layout.array(0), out, attrs)
     if a is None:
         return _view(op, contiguous(x).detach(), attrs, None)
     layout = Layout(tuple(a.shape), a.dtype, tuple(a.strides))  # type: ignore[arg-type]

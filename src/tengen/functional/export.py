@@ -1,0 +1,28 @@
+"""Names for users: ops say in which submodule of `tengen.functional` they stand, and each submodule takes its ops over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tengen.base.errors import TengenError
+from tengen.ops.define import Op, each_op
+
+
+def export(scope: dict[str, Any], *submodules: str) -> list[str]:
+    """Puts the functions of the ops that say to stand in these submodules into a namespace; of those, too, that are defined later.
+
+    Returns their names, as far as there are ops by now.
+    """
+    names = []
+
+    def put(op: Op) -> None:
+        for submodule, name in op.functional:
+            if submodule in submodules:
+                if scope.get(name, op.call) is not op.call:
+                    what = f"{scope['__name__']}.{name} is something else already; help: another name in `functional`"
+                    raise TengenError(f"op {op.name!r}: {what}")
+                scope[name] = op.call
+                names.append(name)
+
+    each_op(put)
+    return sorted({*names})

@@ -1,0 +1,17 @@
+"""The ops of `math.py`, for editors and type checkers. `python docs/generate.py` writes this file again."""
+
+from tengen.functional import all as all
+from tengen.functional import any as any
+from tengen.functional import argmax as argmax
+from tengen.functional import argmin as argmin
+from tengen.functional import max as max
+from tengen.functional import mean as mean
+from tengen.functional import min as min
+from tengen.functional import prod as prod
+from tengen.functional import std as std
+from tengen.functional import sum as sum
+from tengen.functional import var as var
+
+__all__ = [
+    "all", "any", "argmax", "argmin", "max", "mean", "min", "prod", "std", "sum", "var"
+]

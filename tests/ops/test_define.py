@@ -1,0 +1,192 @@
+"""How ops are defined: what is said of one is checked where it is said, and is all that there is to say."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import every_op
+import pytest
+from mutations import bases
+
+import tengen.functional as F
+import tengen.ops
+from tengen import Tensor
+from tengen.base.errors import TengenError
+from tengen.ops.define import REGISTRY, SUBMODULES, Op, Rules, composite, elementwise, lookup, primitive
+
+MEANINGS = ("source", "view", "lower", "lower_values", "epilogue")
+
+
+# ---- rules ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_rule_that_there_is_not_cannot_be_given():
+    op = REGISTRY["relu"]
+    with pytest.raises(AttributeError, match="knwon"):
+        op.knwon(lambda arrays, **attrs: set())
+    with pytest.raises(AttributeError, match="knwon"):
+        op.rules.knwon = lambda arrays, **attrs: set()
+    with pytest.raises(TypeError, match="knwon"):
+        Rules(knwon=lambda arrays, **attrs: set())
+
+
+@pytest.mark.parametrize("name", [f.name for f in fields(Rules)])
+def test_each_rule_has_its_decorator(name):
+    op = Op.__new__(Op)
+    op.rules, op.kind = Rules(), "primitive"
+    given = {"over": {0: 1}, "same": op}.get(name, len)
+    if name == "typed":
+        op.typed(2, 3)
+        given = (2, 3)
+    else:
+        assert getattr(op, name)(given) in (given, None)
+    assert getattr(op.rules, name) == given
+    assert [f.name for f in fields(Rules) if getattr(op.rules, f.name) != getattr(Rules(), f.name)] == [name]
+    assert getattr(Op, name).__doc__
+
+
+@pytest.mark.parametrize("op", every_op.ops(), ids=lambda op: op.name)
+def test_an_op_means_one_thing(op):
+    given = [name for name in MEANINGS if getattr(op.rules, name) is not None]
+    assert len(given) == (op.kind in ("elementwise", "primitive", "view")), given
+    assert (op.kind == "view") == (given == ["view"])
+    assert (op.rules.reduced is not None) == (given == ["lower_values"])
+    assert (op.rules.infer is not None) == bool(given)
+    assert op.rules.checks is None or op.rules.check is not None
+    assert op.rules.vjp is None or op.rules.same is None
+
+
+LEADING = {  # how many arguments a rule gets before the attributes
+    "source": 2, "view": 2, "lower": 3, "lower_values": 3, "epilogue": 4, "reduced": 2, "prologue": 1, "layout": 2, "parts": 1,
+    "known": 1, "identity": 2, "check": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", every_op.ops(where=lambda op: op.rules.infer is not None), ids=lambda op: op.name)
+def test_rules_take_the_attributes(op):
+    """Each rule can be called with the attributes by name; a misspelt parameter is found before a program asks that rule."""
+    types, attrs = bases(op)[0]
+    for name, leading in LEADING.items():
+        if (rule := getattr(op.rules, name)) is not None:
+            inspect.signature(rule).bind(*[None] * leading, **attrs)
+    inspect.signature(op.rules.infer).bind(*types, **attrs)
+    if op.rules.canon is not None:
+        inspect.signature(op.rules.canon).bind(types, **dict.fromkeys(op.attrs))
+    if op.rules.vjp is not None:
+        inspect.signature(op.rules.vjp).bind(None, *types, **attrs, **({"out": None} if op.saves_output else {}))
+
+
+# ---- what else is said ---------------------------------------------------------------------------------------------------
+
+
+def body(x: Tensor, y: Tensor, power: float = 2.0):
+    """Not an op yet."""
+    return x
+
+
+WRONG = {
+    "misspelt": ({"functoinal": "nn"}, TypeError, "functoinal"),
+    "no submodule": ({"functional": "mn.body"}, TengenError, "tengen.functional.mn holds no ops; help: one of elemwise, math"),
+    "no precision": ({"autocast": "hihg"}, TengenError, "autocast='hihg' must be 'low', 'high' or None"),
+    "no operator": ({"operator": "__add__"}, TengenError, "Python has no operator '__add__'; help: a special method without"),
+    "no attribute": ({"older": {"pwoer": 1.0}}, TengenError, "has no attribute 'pwoer', only ('power',)"),
+    "no shape": ({"extents": ("shape",)}, TengenError, "has no attribute 'shape'"),
+    "a function of another": ({"functional": "math.sum"}, TengenError, "tengen.functional.math.sum is the op 'sum' already"),
+    "a method of another": ({"methods": "mean"}, TengenError, "Tensor.mean is the op 'mean' already"),
+    "an operator of another": ({"operator": "add"}, TengenError, "Tensor.__add__ is the op 'add' already"),
+    "a method that is there": ({"methods": "numpy"}, TengenError, "Tensor.numpy is something else already"),
+    "a function that is there": ({"functional": "nn.conv2d"}, TengenError, "conv2d is something else already"),
+}
+
+
+@pytest.mark.parametrize("define", [primitive, elementwise, composite])
+@pytest.mark.parametrize("said, error, message", WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_told_at_the_definition(define, said, error, message):
+    before = dict(REGISTRY)
+    with pytest.raises(error) as e:
+        define(**said)(body)
+    assert message in str(e.value) and REGISTRY == before
+
+
+def test_an_op_is_defined_once():
+    with pytest.raises(TengenError, match="'sum' is defined twice"):
+        Op(body, "primitive", "sum")
+
+
+@pytest.mark.parametrize("op", every_op.ops(), ids=lambda op: op.name)
+def test_users_find_what_is_said(op):
+    for submodule, name in op.functional:
+        assert getattr(getattr(F, submodule), name) is getattr(F, name) is op.call
+    for name in op.methods:
+        assert getattr(Tensor, name) is op.call
+    assert not op.operator or f"__{op.operator}__" in vars(Tensor)
+
+
+@pytest.mark.parametrize("submodule", SUBMODULES)
+def test_every_submodule_that_holds_ops_takes_them(submodule):
+    assert any(submodule == place for op in every_op.ops() for place, _ in op.functional)
+    assert {n for op in every_op.ops() for place, n in op.functional if place == submodule} <= {*getattr(F, submodule).__all__}
+
+
+@pytest.mark.parametrize("name", ["sum", "relu", "mul.d0_1"])
+def test_an_op_is_its_name_elsewhere(name):
+    op = lookup(name)
+    assert pickle.loads(pickle.dumps(op)) is op and copy.deepcopy([op])[0] is op
+
+
+# ---- one place -----------------------------------------------------------------------------------------------------------
+
+ONE_PLACE = """
+import numpy as np
+from tengen.loops import lang
+from tengen.ops.define import Case, elementwise
+BEFORE
+
+
+@elementwise(result="float", functional="elemwise nn.squareplus", methods="squareplus", autocast="high")
+def softer(x, b: float = 4.0):
+    '''(x + sqrt(x^2 + b)) / 2.'''
+    return (x + lang.unary("sqrt", x * x + b)) * 0.5
+
+
+import tengen
+from tengen import Tensor, amp, autodiff, load_graph, trace
+import tengen.functional as F
+
+numbers = np.linspace(-3, 3, 21).astype("float32")
+want, slope = (numbers + np.sqrt(numbers**2 + 4)) / 2, (1 + numbers / np.sqrt(numbers**2 + 4)) / 2
+x = Tensor(numbers)
+eager = F.softer(x).numpy()
+np.testing.assert_allclose(eager, want, rtol=1e-6)
+for other in (F.elemwise.softer, F.nn.squareplus, F.squareplus, Tensor.squareplus, trace(lambda t: t.squareplus())):
+    assert other(x).numpy().tobytes() == eager.tobytes()
+np.testing.assert_allclose(autodiff.grad(lambda t: F.softer(t).sum())(x).numpy(), slope, rtol=1e-5)
+np.testing.assert_allclose(trace(autodiff.grad(lambda t: t.squareplus().sum()))(x).numpy(), slope, rtol=1e-5)
+with amp.autocast():
+    assert F.softer(x.astype("float16")).dtype.name == "float32" and F.relu(x.astype("float16")).dtype.name == "float16"
+run = trace(F.softer)
+run(x)
+run.dump("softer.tgn", arg_names=["x"])
+assert load_graph("softer.tgn")(x=x).numpy().tobytes() == eager.tobytes()
+print("done")
+"""
+
+
+@pytest.mark.parametrize("before", ["", "import tengen.functional"], ids=["functional later", "functional before"])
+def test_a_definition_is_one_place(before, tmp_path):
+    """An op that is defined in one place is a function, a method, traced, differentiated, in files and under autocast."""
+    p = subprocess.run([sys.executable, "-c", ONE_PLACE.replace("BEFORE", before)], capture_output=True, text=True, cwd=tmp_path)
+    assert p.stdout == "done\n", p.stderr
+
+
+def test_every_file_of_ops_is_imported():
+    folder = Path(tengen.ops.__file__).parent
+    defining = {f.stem for f in folder.glob("*.py") if re.search(r"^@(elementwise|primitive|composite|shorthand)", f.read_text(), re.M)}
+    assert defining <= {*tengen.ops.__all__}, "a file of ops that src/tengen/ops/__init__.py does not import"
