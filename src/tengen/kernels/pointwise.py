@@ -18,7 +18,7 @@ from tengen.kernels.axes import memory_order, merge_axes, store_at, streams, unf
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.machine import machine
 from tengen.kernels.schedule import Grain
-from tengen.kernels.source import At, Leaf, Source, View, broadcast, costs, fixed_parts
+from tengen.kernels.source import At, Leaf, Source, View, broadcast, costs, invariant_parts
 from tengen.kernels.transposing_copy import FEW, transposing, transposing_copy
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum, splat
@@ -113,7 +113,7 @@ def pointwise(
     ahead = _rows_ahead(sources, shape)
     far = None if ahead is None else k.let(ahead)
     last = k.let(minimum(row0 + rows, middle) - 1)
-    held = fixed_parts(sources, [len(shape) - 1]) if len(shape) > 1 else []
+    held = invariant_parts(sources, [len(shape) - 1]) if len(shape) > 1 else []
     several = _several(sources, n, lo.target) if far is None else 1
     with k.loop(plane0, minimum(plane0 + planes, as_expr(outer)), name="plane") as plane:
         lead = unflatten(k, plane, shape[:-2])

@@ -299,7 +299,7 @@ def broadcast(s: Source, shape: Sequence[Index]) -> Source:
     return View(s, shape, tuple(axes), (0,) * len(shape), (1,) * len(shape))
 
 
-def fixed_parts(sources: Sequence[Source], axes: Sequence[int], also: tuple[type, ...] = ()) -> list[Source]:
+def invariant_parts(sources: Sequence[Source], axes: Sequence[int], also: tuple[type, ...] = ()) -> list[Source]:
     """The largest computed parts of sources that have one value along these axes: they are made of numbers, of arrays with
     stride 0 along the axes, and of sources of the types `also`."""
     known: dict[Source, bool] = {}

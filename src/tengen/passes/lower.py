@@ -14,7 +14,7 @@ from tengen.base.errors import VerifyError
 from tengen.ir.graph import Graph, Node, Value, attrs_key, graph_key
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides
 from tengen.kernels.pointwise import copy, pointwise
-from tengen.kernels.reduction.reduce import reduce_together
+from tengen.kernels.reduction.reduce import joint_reduce
 from tengen.kernels.reduction.rows import rowwise
 from tengen.kernels.schedule import Schedules
 from tengen.kernels.source import Ending, Given, Leaf, Literal, Prologue, Source
@@ -196,7 +196,7 @@ def _lower_fused(lo: Lowering, body: Graph, ins: Sequence[Array | None], outs: S
         env[m.outputs[0]] = rule(sources, m.outputs[0].type, **m.attrs)
     values = [env[v] for v in body.outputs]
     if several:
-        return reduce_together(lo, values, outs, name)
+        return joint_reduce(lo, values, outs, name)
     rows = next((m.attrs["axes"] for m in body.nodes if "reduced" in lookup(m.op).rules), None)
     if rows is not None:
         return rowwise(lo, values, list(outs), tuple(rows), name)
