@@ -20,7 +20,7 @@ from tengen.base.errors import ScheduleError
 from tengen.codegen.target import Target
 from tengen.compiler import schedules as store
 from tengen.kernels import schedule
-from tengen.kernels.attention.tiles import Sizes
+from tengen.kernels.attention.sizes import Sizes
 from tengen.kernels.contraction.tile import Register
 from tengen.kernels.contraction.unpacked import Unpacked
 from tengen.kernels.convolution.depthwise import Stencil

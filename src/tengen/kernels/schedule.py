@@ -32,7 +32,7 @@ DRAWS = 2000  # schedules by chance, once those nearby are tried
 _TEXT = re.compile(r"([a-z_]+)\(([a-z_]+=\d{1,9}(?:, [a-z_]+=\d{1,9})*)\)")
 _kinds: dict[str, type[Schedule]] = {}
 HOMES = (  # modules that define kinds, beside this one
-    "attention.tiles", "contraction.channelwise", "contraction.tile", "contraction.transposed_operand", "contraction.unpacked",
+    "attention.sizes", "contraction.channelwise", "contraction.tile", "contraction.transposed_operand", "contraction.unpacked",
     "convolution.depthwise", "convolution.few_channels", "convolution.winograd",
 )  # fmt: skip
 
