@@ -157,7 +157,7 @@ class _Backward:
         t.hide(self.scores, first, vectors, start, n)
         t.product(self.rows[1], self.lanes[1], tile, n, self.slopes)
         with k.loop(0, n, name="row") as j:
-            for v in range(vectors):  # p[row, v] = exp(score[row, v] - lse); slope[row, v] = p[row, v] * (grad v^T - dot)
+            for v in range(vectors):  # p[row, v] = exp(score - lse); slope[row, v] = p[row, v] * (grad v^T - grad_dot_result)
                 here, place = k.let(j * t.z.wide + v * LANES), k.let(at + v * LANES)
                 lse, grad_dot_result = (
                     self.number(i, a, place, start + j) for i, a in enumerate((self.lse, self.grad_dot_result))
@@ -167,8 +167,8 @@ class _Backward:
                 k.store(self.slopes, here, p * (k.load(self.slopes, here, LANES) - grad_dot_result))
 
     def number(self, i: int, a: Array, place: Expr, row: Expr) -> Expr:
-        """One number of each query: its lse (i = 0) or grad_dot_result (i = 1). With queries in the lanes that is a vector, from
-        `lines`; with keys it is the number of the query `row`, in all lanes."""
+        """One number of each query: its lse (i = 0) or grad_dot_result (i = 1). With queries in the lanes that is a vector,
+        from `lines`; with keys it is the number of the query `row`, in all lanes."""
         t = self.t
         if t.keys:
             return splat(cast(t.k.load(t.k.read(a), t.base(a, row)), t.compute))

@@ -199,8 +199,8 @@ class Tiles(Blocks):
         return const(0), k.let(minimum(end, maximum(_last_of_group(self.first + self.n - 1) + 1 + self.offset, 0)))
 
     def seen(self, lane: Expr, row: Expr, n: Expr) -> Expr:
-        """Whether the tile from `lane` on has to be computed for the n rows from `row` on: any lane of the GROUPs that its lanes
-        lie in sees any of these rows. Looking at whole GROUPs makes the answer the same for tiles of any width: whether a
+        """Whether the tile from `lane` on has to be computed for the n rows from `row` on: any lane of the GROUPs that its
+        lanes lie in sees any of these rows. Looking at whole GROUPs makes the answer the same for tiles of any width: whether a
         hidden score is skipped or has weight 0 differs where a value is not finite."""
         if self.offset is None:
             return const(True, bool_)
@@ -243,7 +243,7 @@ class Tiles(Blocks):
             return done
         some = k.let(row + self.offset < lane + (z.wide - 1) if self.keys else lane + self.offset < row + n - 1)
         with k.if_(some), k.loop(0, n, name="row") as j:
-            for v in range(vectors):  # scores[row j, vector v] = -inf in lanes where query + offset < key
+            for v in range(vectors):  # scores[row j, vector v] = -inf where query + offset < key
                 at, lanes, here = k.let(j * z.wide + v * LANES), ramp() + k.let(lane + v * LANES), splat(k.let(row + j))
                 query, key = (here, lanes) if self.keys else (lanes, here)
                 there = query + splat(as_expr(self.offset)) >= key
