@@ -121,8 +121,8 @@ def _lower_node(
     run = _computing(n, ins, [env[v] for v in n.outputs])
     assert lo.node is not None
     lo.nodes[lo.node] = run
-    meaning = graph_key(n.attrs["body"]) if n.op == "fused" else (n.op, attrs_key(n.attrs))
-    lo.alike((meaning, len(ins)), [*ins, *(env[v] for v in n.outputs)], run)
+    problem = graph_key(n.attrs["body"]) if n.op == "fused" else (n.op, attrs_key(n.attrs))
+    lo.reuse((problem, len(ins)), [*ins, *(env[v] for v in n.outputs)], run)
 
 
 def _destination(lo: Lowering, v: Value, wanted: dict[Value, Hashable], lies: dict[Value, Array]) -> Array:
