@@ -1,4 +1,4 @@
-"""What is launched again for arrays of the same extents and strides is what would have been launched anew: the same programs, to the byte."""
+"""What is launched again for arrays of the same extents and strides is what would have been launched anew: equal programs, as bytes."""
 
 import numpy as np
 import pytest
