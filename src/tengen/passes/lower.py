@@ -151,7 +151,7 @@ def _lower_loop(
             env[v] = replace(lies[v], id=lo.temp(v.type.dtype, shape).id, shape=shape)
         else:
             env[v] = _destination(lo, v, wanted, lies)
-    steady = [env[v] for n, parts in zip(nodes, loop.parts) for v, p in zip(n.inputs, parts) if v is not None and not p]
+    invariant = [env[v] for n, parts in zip(nodes, loop.parts) for v, p in zip(n.inputs, parts) if v is not None and not p]
     now = lambda v, step: env[v] if v in loop.inner else loop.part(env[v], step)
     runs = {}
     for i, n, parts in zip(loop.nodes, nodes, loop.parts):
@@ -162,16 +162,16 @@ def _lower_loop(
             _computing(n, ins, [now(v, step) for v in n.outputs], body)(lo)
 
         runs[i] = run
-        lo.nodes[i] = partial(_once, run, steady)
-    with lo.repeat(loop.count, steady, independent=True) as step:
+        lo.nodes[i] = partial(_once, run, invariant)
+    with lo.repeat(loop.count, invariant, independent=True) as step:
         for i, n in zip(loop.nodes, nodes):
             lo.where, lo.node = n.where, i
             runs[i](lo, step)
 
 
-def _once(run: Callable[[Lowering, Index], None], steady: Sequence[Array], lo: Lowering) -> None:
+def _once(run: Callable[[Lowering, Index], None], invariant: Sequence[Array], lo: Lowering) -> None:
     """A node of a loop by itself, for the first images."""
-    with lo.repeat(1, steady, independent=True) as step:
+    with lo.repeat(1, invariant, independent=True) as step:
         run(lo, step)
 
 
