@@ -2,7 +2,7 @@
 
 A call is first reduced to its pattern: dtypes, rank, which extents are equal, how each input lies in memory. One program is
 compiled per pattern and serves all extents; a plan is that program with the extents and sizes of one call filled in. A plan
-whose calls have taken long gets a program for its numbers alone (`patient`).
+whose calls have taken long gets a program for its numbers alone (`specialise_when_hot`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tengen.ops.calls import negative_zero
 from tengen.ops.define import Op
 from tengen.runtime import launch_log, native
 
-PATIENCE_S = 0.025  # of a plan's calls before its numbers get a program of their own: about what making one takes
+HOT_AFTER_S = 0.025  # of a plan's calls before its numbers get a program of their own: about what making one takes
 
 
 class Layout:
@@ -104,14 +104,14 @@ def make_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict, alone: bool
     else:
         program, values = _general(op, arrays, orders, attrs, alone)
     plan = finish_plan(program, sum(a is not None for a in arrays), outs, values)
-    return plan if op.kind == "elementwise" or not values else patient(plan, partial(make_plan, op, layouts, attrs, True))
+    return plan if op.kind == "elementwise" or not values else specialise_when_hot(plan, partial(make_plan, op, layouts, attrs, True))
 
 
-def patient(plan: Plan, alone: Callable[[], Plan]) -> Plan:
+def specialise_when_hot(plan: Plan, alone: Callable[[], Plan]) -> Plan:
     """The plan of a shape-generic program. When its calls have taken as long as it takes to make a program for its numbers alone,
     which knows more and is faster, that is made, by `alone`: so sizes that come but a few times make nothing, and whatever sizes
     come, not much more time is spent on making than on computing. The bits are the same."""
-    generic, left = plan.call, PATIENCE_S
+    generic, left = plan.call, HOT_AFTER_S
 
     def call(*data):
         nonlocal left

@@ -314,7 +314,7 @@ def composite_plan(
     if constants:
         call = plan.call
         plan = Plan(lambda *data: call(*data, *constants), plan.layouts)
-    return plans.patient(plan, functools.partial(composite_plan, op, layouts, attrs, alone=True)) if values and not over else plan
+    return plans.specialise_when_hot(plan, functools.partial(composite_plan, op, layouts, attrs, alone=True)) if values and not over else plan
 
 
 def _composite_program(
