@@ -158,7 +158,7 @@ class Branches:
 
 
 class Condition:
-    """A `While` that is being written (`Lowering.repeat_while`). What is launched first computes the flag; what is launched
+    """A `While` that is being written (`Lowering.while_loop`). What is launched first computes the flag; what is launched
     after `holds` is the body.
 
     Attributes:
@@ -295,7 +295,7 @@ class Lowering:
         Args:
             problem: everything beside the arrays that decides what `run` launches.
         """
-        if self.repeats:
+        if self.in_loop:
             return run(self)
         number: dict[Hashable, int] = {}
         key = self._pattern_key(problem, arrays, number)
@@ -385,7 +385,7 @@ class Lowering:
         return sum(b.loop for b in self._blocks)
 
     @property
-    def repeats(self) -> bool:
+    def in_loop(self) -> bool:
         """Whether the current place is inside of a loop."""
         return self._depth > 0
 
@@ -405,7 +405,7 @@ class Lowering:
         return n
 
     @contextlib.contextmanager
-    def repeat(self, count: Index, invariant: Sequence[Array] = (), independent: bool = False) -> Iterator[Expr]:
+    def loop(self, count: Index, invariant: Sequence[Array] = (), independent: bool = False) -> Iterator[Expr]:
         """What is launched in this context runs `count` times. Yields the number of the iteration, on which offsets of arrays
         may depend, but not the number of a kernel's pieces.
 
@@ -422,10 +422,10 @@ class Lowering:
         self._blocks[-1].steps.append(Loop(count, tuple(block.steps), ids, independent))
 
     @contextlib.contextmanager
-    def repeat_while(self, invariant: Sequence[Array] = (), limit: Index | None = None) -> Iterator[Condition]:
+    def while_loop(self, invariant: Sequence[Array] = (), limit: Index | None = None) -> Iterator[Condition]:
         """What is launched in this context runs again and again: first what computes the flag, which is then given to
         `Condition.holds`; what is launched after that is the body, which runs where the flag is true. `limit`: how many
-        iterations there are at most. `invariant`: as in `repeat`."""
+        iterations there are at most. `invariant`: as in `loop`."""
         number, ids = iteration(self._depth, self.ints), frozenset(a.id for a in invariant)
         condition = Condition(self, number)
         self._forget_all_but(ids)

@@ -163,7 +163,7 @@ def _lower_loop(
 
         runs[i] = run
         lo.nodes[i] = partial(_once, run, invariant)
-    with lo.repeat(loop.count, invariant, independent=True) as step:
+    with lo.loop(loop.count, invariant, independent=True) as step:
         for i, n in zip(loop.nodes, nodes):
             lo.where, lo.node = n.where, i
             runs[i](lo, step)
@@ -171,7 +171,7 @@ def _lower_loop(
 
 def _once(run: Callable[[Lowering, Index], None], invariant: Sequence[Array], lo: Lowering) -> None:
     """A node of a loop by itself, for the first images."""
-    with lo.repeat(1, invariant, independent=True) as step:
+    with lo.loop(1, invariant, independent=True) as step:
         run(lo, step)
 
 

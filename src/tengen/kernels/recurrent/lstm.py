@@ -11,7 +11,7 @@ In: `projected`, what the input contributes to the gates of all steps; the recur
 step. Out: states and gates of all steps (`lstm`), from which `lstm_grad` computes gradients, backwards in time. A step, forward
 or back, is one kernel where the registers hold the sums of all gates (`gate_product.py`); else it is a contraction and a
 pointwise kernel. The gates may be stored over `projected`, and the gradients of their sums over the gates. Read next:
-`lowering.py` (`Lowering.repeat`).
+`lowering.py` (`Lowering.loop`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def lstm(
     steps, transposed = projected.shape[0], _transposed(lo, weight, h0.shape[0])
     copy(lo, h0, _at(hs, steps if reverse else 0), "lstm_h0")
     copy(lo, c0, _at(cs, steps if reverse else 0), "lstm_c0")
-    with lo.repeat(steps, [projected, transposed]) as i:
+    with lo.loop(steps, [projected, transposed]) as i:
         t = steps - 1 - i if reverse else i
         old, new = (t + 1, t) if reverse else (t, t + 1)
         _step(lo, _at(projected, t), transposed, _at(gates, t), (_at(hs, old), _at(cs, old)), (_at(hs, new), _at(cs, new)))
@@ -154,7 +154,7 @@ def lstm_grad(
         return _back_as_gate_products(lo, step, first_states, steps, weight, [dh0, dc0], touched)
     dh = lo.temp(d.compute, dh0.shape)
     pointwise(lo, [zero, zero], [dh, dc], "lstm_grad_zeros")
-    with lo.repeat(steps, [weight]) as i:
+    with lo.loop(steps, [weight]) as i:
         back = step(i)
         pointwise(lo, back.results(Leaf(dh)), back.outs, "lstm_grad_gates", elements=GRAIN)
         contract(lo, back.dz, weight, dh, 0, 1, 1, 1, name="lstm_grad_matmul")
@@ -196,7 +196,7 @@ def _back_as_gate_products(
 
         return finish
 
-    with lo.repeat(steps, [weight]) as i:
+    with lo.loop(steps, [weight]) as i:
         back = step(i)
         beside = _gates(at(i))
         finish = finisher(back.results(h), [*zip(back.outs, beside), back.outs[-1:]])
