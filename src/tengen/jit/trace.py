@@ -32,7 +32,7 @@ from tengen.jit.guards import Guards, Watch
 from tengen.jit.leaks import warn_of_leaks, young_objects
 from tengen.jit.naming import tensor_names
 from tengen.jit.observe import ObservedRecorder
-from tengen.jit.repeat import Repeat
+from tengen.jit.direct import DirectCall
 from tengen.passes.extents import at_extents
 from tengen.tensor import Parameter, Tensor, contiguous, from_numpy, tensor_over, tracing
 from tengen.tensor.assignment import own
@@ -271,7 +271,7 @@ class trace:
         self.name = name or getattr(function, "__name__", type(function).__name__)
         self.dynamic_axes = DynamicAxes(dynamic_axes, function) if dynamic_axes else None
         self._recordings: dict[Any, list[Recording]] = {}
-        self._known: dict[Any, Repeat] = {}  # by the layouts of arguments
+        self._direct: dict[Any, DirectCall] = {}  # by the layouts of arguments
         self._last: Recording | None = None
         self._made: dict[Any, int] = {}  # how many recordings of a signature
         self._told: set[str] = set()  # what was warned of
@@ -304,7 +304,7 @@ class trace:
             return self.function(*args, **kwargs)
         try:
             layouts = None if kwargs else (casting.key, *[x._layout for x in args])
-            known = self._known.get(layouts)
+            known = self._direct.get(layouts)
         except AttributeError:  # not tensors alone
             layouts = known = None
         if known is not None and not config.debug and (made := known.run(args)) is not None:
@@ -314,8 +314,8 @@ class trace:
         if recording.open:
             return self.function(*args, **kwargs)
         made = self._run(recording, leaves, extents)
-        if layouts is not None and Repeat.serves(recording, leaves):
-            self._known[layouts] = Repeat(recording, extents)
+        if layouts is not None and DirectCall.serves(recording, leaves):
+            self._direct[layouts] = DirectCall(recording, extents)
         return self._finish(recording, leaves, made)
 
     def trace(self, *args, **kwargs) -> trace:
@@ -396,7 +396,7 @@ class trace:
                     old.sleep()
             some[:] = [x for x in some if not x.lost()]
         kept = {id(x) for some in self._recordings.values() for x in some if not x.asleep}
-        self._known = {k: x for k, x in self._known.items() if id(x.recording) in kept}
+        self._direct = {k: x for k, x in self._direct.items() if id(x.recording) in kept}
 
     def _now(self) -> Recording:
         """The recording for the signature that was used last that fits what the function would read now; made if there is none."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tengen.jit.trace import Recording
 
 
-class Repeat:
+class DirectCall:
     """A recording for arguments of certain layouts: tensors alone, dense in order.
 
     Attributes:
