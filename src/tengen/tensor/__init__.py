@@ -9,7 +9,7 @@ from tengen.tensor import methods  # noqa: F401  (operators and methods of Tenso
 from tengen.tensor.parameter import Parameter
 from tengen.tensor.tensor import (
     Buffer,
-    Node,
+    TapeNode,
     Tensor,
     contiguous,
     from_numpy,
@@ -22,6 +22,6 @@ from tengen.tensor.tensor import (
 )  # fmt: skip
 
 __all__ = [
-    "Buffer", "Node", "Parameter", "Tensor", "contiguous", "from_numpy", "hide_plans", "restore_plans", "tensor_on_tape", "tensor_over",
+    "Buffer", "TapeNode", "Parameter", "Tensor", "contiguous", "from_numpy", "hide_plans", "restore_plans", "tensor_on_tape", "tensor_over",
     "tracing", "view_as_numpy",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The tape's data: a `Node` for each recorded call, and a `Level` for each gradient that is being recorded.
+"""The tape's data: a `TapeNode` for each recorded call, and a `Level` for each gradient that is being recorded.
 
 Gradients nest: inside `grad` of a function there may be another, or a `GradManager`. Each has a level, which gives the tensors
 that it differentiates by start nodes of its own. A start node hands its gradient on to the place that the tensor has on the tape
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _counter = itertools.count()
 
 
-class Node:
+class TapeNode:
     """One recorded call: enough to run its gradient rule. `order` increases with time.
 
     `saved` holds each input's memory, layout and node of that moment: the tensor itself may be changed in place later.
@@ -41,7 +41,7 @@ class Node:
         return [n[0] if isinstance(n, tuple) else n for n in nodes]
 
 
-def node_of(t: Tensor | None) -> tuple[Node | None, int]:
+def node_of(t: Tensor | None) -> tuple[TapeNode | None, int]:
     """The node that made a tensor, and which of its outputs the tensor is."""
     n = None if t is None else t._node
     return n if isinstance(n, tuple) else (n, 0)
@@ -67,13 +67,13 @@ class Level:
     def __exit__(self, *exc: object) -> None:
         self.end()
 
-    def start(self, t: Tensor, *aliases: Tensor) -> tuple[Node | None, int]:
+    def start(self, t: Tensor, *aliases: Tensor) -> tuple[TapeNode | None, int]:
         """From now on this level can compute gradients with respect to `t`. What it has recorded already counts for a tensor that
         is the result of a recorded call. aliases: tensors that stand for the same one. Returns t's place on the tape."""
         node, index = node_of(t)
         if node is not None and node.op is not None and node.order > self.order and is_live(node):
             return node, index
-        start = Node(None, (), ())
+        start = TapeNode(None, (), ())
         start.level = self
         if on_tape(t):
             start.saved = [(None, t._layout, t._node)]
@@ -108,7 +108,7 @@ class Level:
         self._starts = []
 
 
-def is_live(node: Node) -> bool:
+def is_live(node: TapeNode) -> bool:
     """Whether an active level may walk from a node to one of its start nodes. A node from which none may lets go of what it kept."""
     if (known := _known(node)) is not None:
         return known.active
@@ -132,7 +132,7 @@ class _Nobody:
     active = False
 
 
-def _known(n: Node) -> Any:
+def _known(n: TapeNode) -> Any:
     """A level below that is active, `_Nobody` where there is none, None where that is not known."""
     level = getattr(n, "level", n)
     if level is None:

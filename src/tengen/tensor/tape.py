@@ -14,10 +14,10 @@ from typing import Any
 from tengen.base.errors import DTypeError, GradientError, ShapeError
 from tengen.ops.define import REGISTRY, Op
 from tengen.tensor.casting import casting, casts
-from tengen.tensor.nodes import Level, Node, is_live, node_of
+from tengen.tensor.nodes import Level, TapeNode, is_live, node_of
 from tengen.tensor.tensor import Tensor, dispatch, tensor_on_tape
 
-Place = tuple[Node | None, int]  # a node and which of its outputs: what `node_of` gives
+Place = tuple[TapeNode | None, int]  # a node and which of its outputs: what `node_of` gives
 
 
 def gradients(
@@ -48,7 +48,7 @@ def _gradients(
     useful, others = _survey(outputs, targets, level)
     grads: dict[int, dict[int, Tensor]] = {}
     slices: dict[int, dict[int, list[_Part]]] = {}
-    nodes: dict[int, Node] = {}
+    nodes: dict[int, TapeNode] = {}
     heap: list[tuple[int, int]] = []
 
     def give(t: Tensor, g: Tensor | _Part) -> None:
@@ -187,7 +187,7 @@ def _call_facts(op: Op, attrs: tuple, types: tuple) -> tuple[dict[str, Any], int
     return canonical, None if op.kind == "composite" else len(op.infer_types(types, canonical))
 
 
-def _step(node: Node, slot: dict[int, Tensor], give: Any, useful: set[int], others: set[int]) -> None:
+def _step(node: TapeNode, slot: dict[int, Tensor], give: Any, useful: set[int], others: set[int]) -> None:
     """Runs one node's gradient rule and hands its results on. The rule is recorded where it uses what other levels may walk."""
     op: Op = node.op
     saved = tuple([None if s is None else tensor_on_tape(*s) for s in node.saved])
@@ -235,7 +235,7 @@ def composite_vjp(op: Op, g: Any, inputs: Sequence[Tensor | None], attrs: dict, 
     return r if isinstance(r, tuple) else (r,)
 
 
-def _output(o: Tensor, node: Node, index: int) -> Tensor:
+def _output(o: Tensor, node: TapeNode, index: int) -> Tensor:
     """A saved output with its place on the tape, which the node does not keep: that would be a circle of references."""
     t = o.detach()
     t._node = node if len(node.outputs) == 1 else (node, index)

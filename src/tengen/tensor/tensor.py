@@ -24,7 +24,7 @@ from tengen.ir.types import TensorType
 from tengen.loops.lang import Expr
 from tengen.ops.define import REGISTRY, Op, dispatch
 from tengen.runtime import native
-from tengen.tensor.nodes import Node, on_tape
+from tengen.tensor.nodes import TapeNode, on_tape
 
 if TYPE_CHECKING:
     from tengen.tensor.tensor_methods import TensorMethods  # a generated stub of what `methods.py` puts on the class
@@ -266,7 +266,7 @@ def _binary(table: dict, a: Tensor, b) -> Tensor:
     out = _new(Tensor)
     out._data = plan.call(a._data, b._data)
     out._layout = plan.layouts[0]
-    out._node = None if a._node is None and b._node is None else Node(table["op"], (a, b), ())
+    out._node = None if a._node is None and b._node is None else TapeNode(table["op"], (a, b), ())
     return out
 
 
@@ -307,7 +307,7 @@ def record(op: Op, inputs: tuple, attrs: tuple, out):
     if op.why_no_vjp is not None:
         return out
     outs = out if isinstance(out, tuple) else (out,)
-    node = Node(op, inputs, attrs, tuple(o.detach() for o in outs) if op.saves_output else None)
+    node = TapeNode(op, inputs, attrs, tuple(o.detach() for o in outs) if op.saves_output else None)
     if len(outs) == 1:
         outs[0]._node = node
     else:
