@@ -47,11 +47,11 @@ def _gradients(
             targets.setdefault(id(node), []).append((i, index))
     useful, others = _survey(outputs, targets, level)
     grads: dict[int, dict[int, Tensor]] = {}
-    slices: dict[int, dict[int, list[_Part]]] = {}
+    slices: dict[int, dict[int, list[_SliceGrad]]] = {}
     nodes: dict[int, TapeNode] = {}
     heap: list[tuple[int, int]] = []
 
-    def give(t: Tensor, g: Tensor | _Part) -> None:
+    def give(t: Tensor, g: Tensor | _SliceGrad) -> None:
         node, index = node_of(t)
         if node is None or id(node) not in useful:
             return
@@ -60,7 +60,7 @@ def _gradients(
             slot = grads[id(node)] = {}
             nodes[id(node)] = node
             heapq.heappush(heap, (-node.order, id(node)))
-        if isinstance(g, _Part):
+        if isinstance(g, _SliceGrad):
             slices.setdefault(id(node), {}).setdefault(index, []).append(g)
             return
         g = _fit(g, t)
@@ -94,7 +94,7 @@ def cut(tensors: Sequence[Any], level: Level) -> list[Any]:
     return [t if t is None or id(node_of(t)[0]) in others else t.detach() for t in tensors]
 
 
-class _Part:
+class _SliceGrad:
     """The gradient of a slice of a tensor: it lies at `starts` in `shape`, and is zero elsewhere."""
 
     __slots__ = ("grad", "shape", "starts")
@@ -103,11 +103,11 @@ class _Part:
         self.grad, self.shape, self.starts = grad, shape, starts
 
 
-def _joined(parts: list[_Part]) -> list[Tensor]:
+def _joined(parts: list[_SliceGrad]) -> list[Tensor]:
     """Gradients of slices as gradients of the whole: one where the slices tile it along an axis (the steps of a sequence, the
     gates of a cell), so that each element is written once; otherwise one for each slice, with zeros around it."""
     shape = parts[0].shape
-    same: dict[tuple, _Part] = {}
+    same: dict[tuple, _SliceGrad] = {}
     for p in parts:  # a slice that was taken twice
         first = same.setdefault((p.starts, tuple(p.grad.shape)), p)
         if first is not p:
@@ -213,7 +213,7 @@ def _step(node: TapeNode, slot: dict[int, Tensor], give: Any, useful: set[int], 
             results = tuple(_output(o, node, i) for i, o in enumerate(node.outputs)) if taped else node.outputs
             attrs = attrs | {"out": results[0] if len(results) == 1 else results}
         if op.name == "strided_slice" and all(s == 1 for s in attrs["steps"]):
-            return give(saved[0], _Part(_fit_dtype(g, saved[0]), tuple(inputs[0].shape), tuple(attrs["starts"])))
+            return give(saved[0], _SliceGrad(_fit_dtype(g, saved[0]), tuple(inputs[0].shape), tuple(attrs["starts"])))
         r = op.rules["vjp"](g, *inputs, **attrs)
         results = dict(enumerate(r if isinstance(r, (tuple, list)) else (r,)))
     for i in wants:
