@@ -14,7 +14,7 @@ from tengen.loops.lang import Expr
 from tengen.ops.define import lookup
 
 Span = tuple[int, int]  # the first element along an axis, and one past the last
-Part = tuple[Span | None, ...]  # for each axis; None: all of it
+Region = tuple[Span | None, ...]  # for each axis; None: all of it
 
 LEAST = 2  # only one in so many elements along an axis, or fewer, are a part: less would change shapes and gain little
 
@@ -32,7 +32,7 @@ def narrow(graph: Graph) -> Graph:
     there |= {v: g.add_input(v.name, v.type) for v in graph.inputs}
     there |= {c.value: g.add_constant(c.name, c.data, c.value.type) for c in graph.constants.values()}
     there |= {s.read: g.add_state(s.name, s.read.type) for s in graph.states.values()}
-    parts: dict[Value, Part] = {v: _whole(v) for v in there}
+    parts: dict[Value, Region] = {v: _whole(v) for v in there}
     for n in graph.nodes:
         there.update(zip(n.outputs, _narrowed(g, n, made[n], there, parts)))
         parts |= {v: made[n][: v.type.ndim] for v in n.outputs}
@@ -43,10 +43,10 @@ def narrow(graph: Graph) -> Graph:
 # ---- what is read ----------------------------------------------------------------------------------------------------------
 
 
-def _parts(graph: Graph) -> dict[Node, Part]:
+def _parts(graph: Graph) -> dict[Node, Region]:
     """What is computed of each node's results; an axis of one is the same axis of the others."""
-    read: dict[Value, Part] = {v: _whole(v) for v in graph.results()}
-    found: dict[Node, Part] = {}
+    read: dict[Value, Region] = {v: _whole(v) for v in graph.results()}
+    found: dict[Node, Region] = {}
     for n in reversed(graph.nodes):
         found[n] = _part(n, read)
         for v, part in zip(n.inputs, _needed(n, found[n])):
@@ -55,10 +55,10 @@ def _parts(graph: Graph) -> dict[Node, Part]:
     return found
 
 
-def _part(n: Node, read: dict[Value, Part]) -> Part:
+def _part(n: Node, read: dict[Value, Region]) -> Region:
     """What a node computes, of what is read of its results."""
     shape = max((v.type.shape for v in n.outputs), key=len)
-    part: Part | None = None
+    part: Region | None = None
     for mine in (read[v] for v in n.outputs if v in read):
         mine = (*mine, *[None] * (len(shape) - len(mine)))
         part = mine if part is None else _hull(part, mine)
@@ -78,7 +78,7 @@ def _is_part(s: Span, extent: int | Expr) -> bool:
     return isinstance(extent, int) and s[0] < s[1] and (s[1] - s[0]) * LEAST <= extent
 
 
-def _needed(n: Node, part: Part) -> list[Part]:
+def _needed(n: Node, part: Region) -> list[Region]:
     """Of each operand, what a part of the results needs."""
     if n.op == "strided_slice":
         return [_behind_slice(n, part)]
@@ -87,7 +87,7 @@ def _needed(n: Node, part: Part) -> list[Part]:
     return [tuple(None if i is None else part[i] for i in axes) for axes in _axes(n)]
 
 
-def _behind_slice(n: Node, part: Part) -> Part:
+def _behind_slice(n: Node, part: Region) -> Region:
     found: list[Span | None] = []
     assert n.inputs[0] is not None
     for extent, start, size, step, s in zip(n.inputs[0].type.shape, *_slice(n), part):
@@ -105,18 +105,18 @@ def _slice(n: Node) -> tuple[Sequence, Sequence, Sequence]:
     return n.attrs["starts"], n.attrs["sizes"], n.attrs["steps"]
 
 
-def _whole(v: Value) -> Part:
+def _whole(v: Value) -> Region:
     return (None,) * v.type.ndim
 
 
-def _hull(x: Part, y: Part) -> Part:
+def _hull(x: Region, y: Region) -> Region:
     return tuple(None if a is None or b is None else (min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(x, y))
 
 
 # ---- the graph of parts ----------------------------------------------------------------------------------------------------
 
 
-def _narrowed(g: Graph, n: Node, part: Part, there: dict[Value, Value], parts: dict[Value, Part]) -> list[Value]:
+def _narrowed(g: Graph, n: Node, part: Region, there: dict[Value, Value], parts: dict[Value, Region]) -> list[Value]:
     """A node of which only a part is made."""
     if n.op == "strided_slice":
         v = n.inputs[0]
@@ -139,7 +139,7 @@ def _narrowed(g: Graph, n: Node, part: Part, there: dict[Value, Value], parts: d
     return g.add_node(n.op, ins, attrs, types, n.where, [v.name for v in n.outputs]).outputs
 
 
-def _sliced(g: Graph, v: Value, part: Part, starts: Sequence, sizes: Sequence, steps: Sequence, where: str | None) -> Value:
+def _sliced(g: Graph, v: Value, part: Region, starts: Sequence, sizes: Sequence, steps: Sequence, where: str | None) -> Value:
     """A slice of a value, of which `v` is a part: `starts` count from the whole's first element."""
     starts = [a if s is None else a - s[0] for a, s in zip(starts, part)]
     if tuple(sizes) == v.type.shape and not any(starts) and all(s == 1 for s in steps):
