@@ -22,7 +22,7 @@ KEPT = 4 << 20  # bytes of the last cache that a program can count on, whatever 
 ONE = ("matmul", "attention")  # rows of all images are shared out better than those of some
 SHARE = 8  # a time round makes at least this part of that of a large value: enough work to share out
 
-Parts = tuple[bool, ...]  # for each input of a node: whether an image of the outputs needs the same image of it, or all of it
+PerImage = tuple[bool, ...]  # for each input of a node: whether an image of the outputs needs the same image of it, or all of it
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Loop:
     some: int
     count: int
     inner: frozenset[Value]
-    parts: tuple[Parts, ...]
+    parts: tuple[PerImage, ...]
 
     def part(self, a: Array, step: Index) -> Array:
         """The images of a time round."""
@@ -62,7 +62,7 @@ def find_loops(graph: Graph, lies: Mapping[Value, Array], wanted: Mapping[Value,
     return found
 
 
-def at_images(body: Graph, parts: Parts, some: int) -> Graph:
+def at_images(body: Graph, parts: PerImage, some: int) -> Graph:
     """The body of a fused node for `some` images."""
     g = Graph(body.name)
     cut = lambda t: TensorType((some, *t.shape[1:]), t.dtype)
@@ -78,12 +78,12 @@ def at_images(body: Graph, parts: Parts, some: int) -> Graph:
 
 def _chain(
     graph: Graph, start: int, lies: Mapping[Value, Array], wanted: Mapping[Value, Hashable]
-) -> tuple[dict[int, Parts], int]:
+) -> tuple[dict[int, PerImage], int]:
     """Nodes from `start` on, and for how many images they run at a time. Each reads something large that one of them made shortly
     before it, or lies between two such nodes."""
     shape = graph.nodes[start].outputs[0].type.shape
     batch = as_int(shape[0]) or 0 if shape else 0
-    chain: dict[int, Parts] = {}
+    chain: dict[int, PerImage] = {}
     made: dict[Value, tuple[int, int]] = {}  # by which node, and the bytes that an image had needed before it
     end, total, most, least = start, 0, 0, KEPT
     for i in range(start, len(graph.nodes)):
@@ -113,7 +113,7 @@ def _at_a_time(batch: int, most: int) -> int:
     return max((s for x in low for s in (x, batch // x) if s * most <= KEPT), default=1)
 
 
-def _loop(graph: Graph, chain: Mapping[int, Parts], some: int) -> Loop:
+def _loop(graph: Graph, chain: Mapping[int, PerImage], some: int) -> Loop:
     made = {v for i in chain for v in graph.nodes[i].outputs}
     outside = {v for i, n in enumerate(graph.nodes) if i not in chain for v in n.inputs} | set(graph.results())
     batch = graph.nodes[min(chain)].outputs[0].type.shape[0]
@@ -133,7 +133,7 @@ def _cut(graph: Graph, loop: Loop) -> list[Loop]:
     return best if len(best) == 1 else [y for x in best for y in _cut(graph, x)]
 
 
-def _of_part(graph: Graph, chain: Mapping[int, Parts]) -> Loop:
+def _of_part(graph: Graph, chain: Mapping[int, PerImage]) -> Loop:
     """Some nodes of a loop as a loop of their own, for as many images at a time as stay in cache: all, where nothing between the
     nodes is large."""
     read = {v for i in chain for v in graph.nodes[i].inputs}
@@ -160,7 +160,7 @@ def _bytes(v: Value) -> int:
 # ---- what images need ------------------------------------------------------------------------------------------------
 
 
-def _parts(n: Node, batch: int, lies: Mapping[Value, Array], wanted: Mapping[Value, Hashable]) -> Parts | None:
+def _parts(n: Node, batch: int, lies: Mapping[Value, Array], wanted: Mapping[Value, Hashable]) -> PerImage | None:
     """What the images of a node need; None where they are not `batch` images that lie one after the other, in no state, or need
     something else."""
     for v in n.outputs:
@@ -172,7 +172,7 @@ def _parts(n: Node, batch: int, lies: Mapping[Value, Array], wanted: Mapping[Val
     return _of_op(n) if n.op != "fused" else _of_body(n.attrs["body"], batch)
 
 
-def _of_op(n: Node) -> Parts | None:
+def _of_op(n: Node) -> PerImage | None:
     op = lookup(n.op)
     if op.kind == "view" or n.op in ONE or None in n.inputs:
         return None
@@ -182,7 +182,7 @@ def _of_op(n: Node) -> Parts | None:
     return tuple(a[:1] == [0] for a in axes)
 
 
-def _of_body(body: Graph, batch: int) -> Parts | None:
+def _of_body(body: Graph, batch: int) -> PerImage | None:
     cut = {c.value: False for c in body.constants.values()}
     for n in body.nodes:
         whole = not n.outputs[0].type.ndim or n.outputs[0].type.shape[0] != batch  # the same for all images
