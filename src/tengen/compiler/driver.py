@@ -16,7 +16,7 @@ from tengen.compiler.arrays import array_over, dense, new_buffer
 from tengen.compiler.plans import Layout, finish_plan
 from tengen.compiler.program import Folded, Program, build
 from tengen.compiler.program_cache import Made
-from tengen.compiler.schedules import known
+from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import Graph, Value
 from tengen.kernels.lowering import Array, Lowering, product
 from tengen.kernels.schedule import Schedules
@@ -55,7 +55,7 @@ def ready_program(
     schedules: Schedules | None = None,
 ) -> Made:  # fmt: skip
     """What `compile_graph` makes for this machine: as it was kept, or made now and program_cache."""
-    schedules = schedules or known()
+    schedules = schedules or tuned_schedules()
     key = program_cache.identity(graph, placed, names, name, fold, schedules)
     if key is None:
         return compile_graph(graph, placed, names, name, fold=fold, schedules=schedules)
@@ -87,7 +87,7 @@ def compile_graph(
     order = {v.name: a for v, a in (placed or {}).items()}
     folded: list[Folded] = []
     graph = optimize(graph, (lambda g: _folded(g, folded)) if fold else None)
-    schedules = schedules or known(target)
+    schedules = schedules or tuned_schedules(target)
     arrays = {v: order[v.name] for v in graph.inputs if v.name in order}
     lo, outs = lower(graph, target or Target.host(), names, arrays, schedules, row_major)
     constants: list[Hashable] = [("const", name) for name in graph.constants]

@@ -18,7 +18,7 @@ from tengen.base.dtype import DType
 from tengen.base.errors import ShapeError, Undecided
 from tengen.codegen.target import Target
 from tengen.compiler.program import Program, build, check_bytes, value_of
-from tengen.compiler.schedules import known
+from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import attr_key
 from tengen.ir.types import TensorType
 from tengen.kernels.axes import memory_order, merge_axes, streams
@@ -149,7 +149,7 @@ def make_overwrite(op: Op, layouts: Sequence[Layout], attrs: dict, over: int) ->
     n = len(arrays) if op.variadic else len(op.tensors)
 
     def make(some: Sequence[Array], names: list[Expr]) -> tuple[Program, None]:
-        lo = Lowering(Target.host(), names, known())
+        lo = Lowering(Target.host(), names, tuned_schedules())
         op.lower_to(lo, some[:n], [some[over]], attrs)
         return build(lo, [a.id for a in some], ["nothing"], op.name, recording()), None
 
@@ -281,7 +281,7 @@ def named_array(a: Array, sym: Symbols) -> Array:
 
 def _program(op: Op, arrays: Sequence[Array | None], orders: Sequence, attrs: dict, names: list[Expr]) -> Program:
     types = [None if a is None else TensorType(a.shape, a.dtype) for a in arrays]
-    lo = Lowering(Target.host(), names, known())
+    lo = Lowering(Target.host(), names, tuned_schedules())
     outs = []
     for i, (t, order) in enumerate(zip(op.infer_types(types, attrs), orders)):
         outs.append(Array(f"out{i}", t.dtype, t.shape, contiguous_strides(t.shape, order)))

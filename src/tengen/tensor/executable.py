@@ -19,7 +19,7 @@ from tengen.compiler.arrays import buffer_over, dense, new_buffer
 from tengen.compiler.driver import compile_graph, evaluate, ready_program
 from tengen.compiler.plans import Layout
 from tengen.compiler.program import Program, check_bytes
-from tengen.compiler.schedules import known
+from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import Check, Graph
 from tengen.kernels.schedule import Schedules
 from tengen.loops.extents import Numbers
@@ -43,7 +43,7 @@ class Executable:
 
     def __init__(self, graph: Graph, name: str, schedules: Schedules | None = None):
         self.name = name
-        self.schedules = schedules or known()
+        self.schedules = schedules or tuned_schedules()
         self._source = graph
         self._symbols = open_extents(graph)
         self.extents = tuple(str(e.attr) for e in self._symbols)
