@@ -39,13 +39,13 @@ class Temporaries:
         return Temporaries(tuple(lives), numbers, tuple(lives.values()))
 
     @property
-    def known(self) -> bool:
+    def sizes_known(self) -> bool:
         """Whether all sizes are numbers."""
         return all(isinstance(s, int) for s in self.sizes)
 
     def offsets(self) -> list[Index]:
         """The offset of each: a number, or the variable that stands for it in a program."""
-        if self.known:
+        if self.sizes_known:
             return list(self.place(self.sizes)[0])  # type: ignore[arg-type]
         return [var(f"offset.{i}") for i in range(len(self.ids))]
 

@@ -188,7 +188,7 @@ def _program(p: Program) -> dict[str, Any]:
     return {
         "name": p.name, "object": p.object, "buffers": [p.n_inputs, p.n_outputs], "params": list(map(_dim, p.params)),
         "derived": list(map(_dim, p.derived)), "kernels": p.kernels, "sizes": list(map(_dim, temps.sizes)),
-        "lives": temps.lives, "placed": temps.place(temps.sizes) if temps.known else None,  # type: ignore[arg-type]
+        "lives": temps.lives, "placed": temps.place(temps.sizes) if temps.sizes_known else None,  # type: ignore[arg-type]
         "constants": p.constants, "output_bytes": p.output_bytes, "schedules": {k: str(s) for k, s in p.schedules.items()},
     }  # fmt: skip
 
