@@ -110,7 +110,7 @@ class Level:
 
 def is_live(node: TapeNode) -> bool:
     """Whether an active level may walk from a node to one of its start nodes. A node from which none may lets go of what it kept."""
-    if (known := _known(node)) is not None:
+    if (known := _level_below(node)) is not None:
         return known.active
     path = [(node, iter(node.parents()))]
     while path:
@@ -119,7 +119,7 @@ def is_live(node: TapeNode) -> bool:
         if m is None:  # nothing below is live, and nothing ever will be
             n.level, n.saved, n.outputs = None, [], None
             path.pop()
-        elif (found := _known(m)) is None:
+        elif (found := _level_below(m)) is None:
             path.append((m, iter(m.parents())))
         elif found.active:
             for n, _ in path:
@@ -132,7 +132,7 @@ class _Nobody:
     active = False
 
 
-def _known(n: TapeNode) -> Any:
+def _level_below(n: TapeNode) -> Any:
     """A level below that is active, `_Nobody` where there is none, None where that is not known."""
     level = getattr(n, "level", n)
     if level is None:
