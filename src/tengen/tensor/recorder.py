@@ -30,7 +30,7 @@ from tengen.runtime import mapped, native
 from tengen.tensor.nodes import node_of, on_tape
 from tengen.tensor.parameter import Parameter
 from tengen.tensor.tape import call_body
-from tengen.tensor.tensor import Tensor, from_numpy, hide_plans, record, restore_plans, tensor_on_tape, tensor_over, tracing
+from tengen.tensor.tensor import Tensor, from_numpy, hide_plans, put_on_tape, restore_plans, tensor_on_tape, tensor_over, tracing
 
 
 class Traced:
@@ -143,7 +143,7 @@ class Recorder:
             outs = tuple(traced(v) for v in node.outputs)
             out = outs[0] if len(outs) == 1 else outs
         if any(x is not None and x._node is not None for x in inputs):
-            record(op, tuple(None if x is None else self.seen(x, x._node) for x in inputs), attrs, out)
+            put_on_tape(op, tuple(None if x is None else self.seen(x, x._node) for x in inputs), attrs, out)
         return out
 
     def _check(self, op: Op, inputs: tuple, types: list, attrs: dict) -> None:

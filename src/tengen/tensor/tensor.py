@@ -298,11 +298,11 @@ def run(op: Op, inputs: tuple, attrs: tuple):
     out = tensor_over(r, plan.layouts[0]) if len(plan.layouts) == 1 else tuple(map(tensor_over, r, plan.layouts))
     for x in inputs:
         if x._node is not None:
-            return record(op, inputs, attrs, out)
+            return put_on_tape(op, inputs, attrs, out)
     return out
 
 
-def record(op: Op, inputs: tuple, attrs: tuple, out):
+def put_on_tape(op: Op, inputs: tuple, attrs: tuple, out):
     """Puts a call on the tape."""
     if op.why_no_vjp is not None:
         return out
@@ -354,7 +354,7 @@ def _slow(op: Op, inputs: tuple, attrs: tuple):
             raise better from e
         raise
     if any(x is not None and x._node is not None for x in inputs):
-        record(op, inputs, attrs, out)
+        put_on_tape(op, inputs, attrs, out)
     return out
 
 
