@@ -74,14 +74,14 @@ def compile_graph(
     name: str,
     target: Target | None = None,
     fold: bool = False,
-    record: bool = False,
+    log_launches: bool = False,
     schedules: Schedules | None = None,
     row_major: bool = False,
 ) -> Made:
     """Passes, lowering, memory plan. Buffers of the program: inputs, states, `program.constants`; outputs, and one of what the
     checks found, where there are any. See `program.build`.
 
-    `fold`: what depends on constants alone is computed once: small nodes now, launches by `program.setup`. `record`: see
+    `fold`: what depends on constants alone is computed once: small nodes now, launches by `program.setup`. `log_launches`: see
     `program.build`. `schedules`: what tuning found; default: what this user's cache has for the target. `row_major`: outputs
     are dense in logical order."""
     order = {v.name: a for v, a in (placed or {}).items()}
@@ -97,7 +97,7 @@ def compile_graph(
     ids: list[Hashable] = [order[v.name].id if v.name in order else ("in", i) for i, v in enumerate(graph.inputs)]
     ids += [*(("state", name) for name in graph.states), *constants]
     results = [*(("out", i) for i in range(len(outs))), *([CHECKS] if graph.checks else [])]
-    program = build(lo, ids, results, name, record)
+    program = build(lo, ids, results, name, log_launches)
     program.constants, program.setup, program.checks = constants, setup, graph.checks
     read = {*constants, *(setup.constants if setup else [])}
     program.data = {("const", c.name): c.data for c in graph.constants.values() if ("const", c.name) in read}  # type: ignore[misc]

@@ -148,8 +148,8 @@ def check_bytes(n: int, what: str) -> int:
     return n
 
 
-def build(lo: Lowering, inputs: Sequence[Hashable], outputs: Sequence[Hashable], name: str, record: bool = False) -> Program:
-    """Plans memory and writes the program's LLVM IR. Nothing is compiled yet. record: it hands every launch to `parallel`, as
+def build(lo: Lowering, inputs: Sequence[Hashable], outputs: Sequence[Hashable], name: str, log_launches: bool = False) -> Program:
+    """Plans memory and writes the program's LLVM IR. Nothing is compiled yet. log_launches: it hands every launch to `parallel`, as
     `launch_log.py` wants it; the kernels are the same."""
     leaves = every_leaf(lo.steps)
     if config.check:
@@ -159,7 +159,7 @@ def build(lo: Lowering, inputs: Sequence[Hashable], outputs: Sequence[Hashable],
     if config.debug >= 3:
         print(print_steps(lo))
     temps = Temporaries.of(lo)
-    made = ProgramText(lo, [*inputs, *outputs], temps, record)
+    made = ProgramText(lo, [*inputs, *outputs], temps, log_launches)
     text = emit_module(list(made.unique.values()), lo.target, made.text)
     if config.debug >= 4:
         print(text)
@@ -167,5 +167,5 @@ def build(lo: Lowering, inputs: Sequence[Hashable], outputs: Sequence[Hashable],
         print(compiler.assembly(text, lo.target))
     return Program(
         name, text, lo.target, len(inputs), len(outputs), list(lo.ints), made.derived, temps, len(made.unique),
-        launches=leaves if record else None, object=object_name(text, lo.target),
+        launches=leaves if log_launches else None, object=object_name(text, lo.target),
     )  # fmt: skip

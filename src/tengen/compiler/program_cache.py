@@ -53,7 +53,7 @@ def identity(
     while passes are to be seen or checked, or for ops that are defined outside of Tengen, whose meaning may change with its
     version the same.
 
-    Args: as `record.compile_graph`.
+    Args: as `driver.compile_graph`.
     """
     if not config.cache or config.check or config.debug >= 2 or not all(_is_ours(op) for op in _ops(graph)):
         return None

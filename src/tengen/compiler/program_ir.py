@@ -22,12 +22,12 @@ class ProgramText:
     """The text of a program.
 
     Attributes:
-        unique: the kernels to compile, one of each form. derived: what a call computes of its integers beforehand. record: each
+        unique: the kernels to compile, one of each form. derived: what a call computes of its integers beforehand. log_launches: each
             launch is handed to `parallel` with its number, as `launch_log.py` wants it.
     """
 
-    def __init__(self, lo: Lowering, table: Sequence[Hashable], temps: Temporaries, record: bool):
-        self.lo, self.record, self.temps = lo, record, temps
+    def __init__(self, lo: Lowering, table: Sequence[Hashable], temps: Temporaries, log_launches: bool):
+        self.lo, self.log_launches, self.temps = lo, log_launches, temps
         self.derived: list[Expr] = []
         self.unique: dict[Hashable, Kernel] = {}
         self._names: dict[Kernel, str] = {}
@@ -101,9 +101,9 @@ class _Body:
         fn, number = self.program.kernel(launch.kernel), self.program.next_launch()
         self._arguments(launch.ids)
         items, ints = self._operand(launch.kernel.pieces), "%own" if self.depth else "%ints"
-        if self.program.record:
+        if self.program.log_launches:
             self.lines.append(f"  store i64 {number}, ptr %launch")
-        if items == "1" and not self.program.record:
+        if items == "1" and not self.program.log_launches:
             self.lines.append(f"  call void @{fn}(ptr %args, ptr {ints}, i64 0, i64 1)")
         else:
             self.lines.append(f"  call void %parallel(ptr @{fn}, ptr %args, ptr {ints}, i64 {items})")
@@ -174,14 +174,14 @@ class _Body:
 
     def text(self, name: str) -> str:
         """The function's LLVM IR. It is asked for when everything is written: the record's plan follows all integers."""
-        ints, record = len(self.program.lo.ints), self.program.record
+        ints, logged = len(self.program.lo.ints), self.program.log_launches
         head = f"  %args = alloca [{max(self.widest, 1)} x ptr], align 16"
-        if record:  # two words before the arguments: which plan, which launch
+        if logged:  # two words before the arguments: which plan, which launch
             head = f"  %frame = alloca [{self.widest + 2} x ptr], align 16\n  %args = getelementptr ptr, ptr %frame, i64 2"
             head += "\n  %launch = getelementptr ptr, ptr %frame, i64 1"
         if self.deepest:
             head += _own_integers(ints, self.deepest)
-        if record:
+        if logged:
             plan = ints + len(self.program.derived)
             head += f"\n  %plan.p = getelementptr i64, ptr %ints, i64 {plan}\n  %plan = load i64, ptr %plan.p"
             head += "\n  store i64 %plan, ptr %frame"

@@ -1,6 +1,6 @@
 """The log of launches while a profile is active: begin and end of every kernel, and of every share of one that a thread ran.
 
-Comes in: nothing; kernels and their machine code are those of every day. A program that was built with `record=True` hands all
+Comes in: nothing; kernels and their machine code are those of every day. A program that was built with `log_launches=True` hands all
 its launches to the function `parallel` that it is given, with two words before the arguments: the number of its plan and that of
 the launch. Given `recorder()` it gets the thread pool with a clock around it. Goes out: `Log`, the entries and what was recorded.
 """

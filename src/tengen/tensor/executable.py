@@ -147,7 +147,7 @@ class Executable:
         """The call of a program whose launches are recorded, with the same kernels and constants."""
         if extents not in self._recorded:
             if self._recorder is None:
-                how = {"fold": True, "record": True, "schedules": self.schedules}
+                how = {"fold": True, "log_launches": True, "schedules": self.schedules}
                 self._recorder, _ = compile_graph(self._source, None, self._symbols, self.name, **how)
             program = self._recorder
             if self.program is None or program.constants != self.program.constants:

@@ -340,6 +340,6 @@ def _composite_program(
         outs = () if over else outs
         graph = rec.finish([(f"output{i}", o) for i, o in enumerate(outs)])
     if plans.recording():
-        return compile_graph(graph, placed, names, op.name, record=True)
+        return compile_graph(graph, placed, names, op.name, log_launches=True)
     return ready_program(graph, placed, names, op.name)
 
