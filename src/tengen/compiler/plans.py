@@ -1,8 +1,8 @@
 """Plans for eager calls: from (op, layouts, attributes) to a native callable.
 
 A call is first reduced to its pattern: dtypes, rank, which extents are equal, how each input lies in memory. One program is
-compiled per pattern and serves all extents; a plan is that program with the extents and sizes of one call filled in. A plan
-whose calls have taken long gets a program for its numbers alone (`specialise_when_hot`).
+compiled for each pattern and serves all extents; a plan is that program with the extents and sizes of one call filled in. A plan
+that is hot, because its calls have taken long, gets a program for its numbers alone (`specialise_when_hot`).
 """
 
 from __future__ import annotations
@@ -108,9 +108,11 @@ def make_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict, alone: bool
 
 
 def specialise_when_hot(plan: Plan, alone: Callable[[], Plan]) -> Plan:
-    """The plan of a shape-generic program. When its calls have taken as long as it takes to make a program for its numbers alone,
-    which knows more and is faster, that is made, by `alone`: so sizes that come but a few times make nothing, and whatever sizes
-    come, not much more time is spent on making than on computing. The bits are the same."""
+    """The plan of a shape-generic program, which becomes that of a specialised one when it is hot.
+
+    Its calls are timed. When they have taken HOT_AFTER_S in all, which is about what it takes to make a program, `alone` makes
+    one for the numbers of this plan. That program knows more, is faster, and gives the same bits. So sizes that are met a few
+    times make no program, and for any sizes little more time is spent on making programs than on running them."""
     generic, left = plan.call, HOT_AFTER_S
 
     def call(*data):
@@ -119,7 +121,7 @@ def specialise_when_hot(plan: Plan, alone: Callable[[], Plan]) -> Plan:
         result = generic(*data)
         left -= perf_counter() - start
         if left < 0 and plan.call is call:
-            plan.call = generic  # for who calls meanwhile
+            plan.call = generic  # for calls of other threads meanwhile
             found = alone()
             if found.layouts == plan.layouts:
                 plan.call = found.call

@@ -1,9 +1,14 @@
-"""Images one after the other: which nodes of a graph become a loop of the program over parts of their first axis.
+"""Loops over images: which nodes of a graph become a loop of the program over parts of their first axis.
 
-In: a graph whose extents are numbers, and how its values lie. Out: `Loop`s, runs of nodes whose images do not depend on each
-other (convolutions and what follows them) and between which lies more than stays in cache. Some images at a time, a value is
-read soon after it was written, and needs the memory of those images alone. Where filters outweigh what lies between, more images
-go round together, in a loop of their own. No bit changes, only when something is computed.
+    for step in range(batch / some):                           # `some` images in each iteration
+        for node of the loop:
+            outputs[images of the step] = node(inputs[images of the step], filters)
+
+In: a graph whose extents are numbers, and the layouts of its values. Out: `Loop`s. The nodes of one are neighbours in the graph
+(convolutions and what follows them), their images do not depend on each other, and the values between them are larger than what
+stays in cache. In a loop over a few images, a value is read soon after it was written, and needs memory for these images alone.
+Where the filters are larger than the values between nodes, an iteration has more images, in a loop of its own. No bit changes,
+only the order in which results are computed.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ from tengen.ops.define import lookup
 
 KEPT = 4 << 20  # bytes of the last cache that a program can count on, whatever its size: others share it
 ONE = ("matmul", "attention")  # rows of all images are shared out better than those of some
-SHARE = 8  # a time round makes at least this part of that of a large value: enough work to share out
+SHARE = 8  # an iteration computes at least 1 / SHARE of KEPT bytes of a large value: enough work to share among threads
 
 PerImage = tuple[bool, ...]  # for each input of a node: whether an image of the outputs needs the same image of it, or all of it
 
@@ -30,8 +35,9 @@ class Loop:
     """Nodes that run `count` times, each time for `some` images.
 
     Attributes:
-        nodes: their positions in the graph; only views of other values lie between. inner: values that only they read, which need
-            the memory of `some` images. parts: of each node.
+        nodes: their positions in the graph; between them are only views of other values.
+        inner: values that only these nodes read, so that they need memory for `some` images alone.
+        parts: for each node, which of its inputs an iteration reads its own images of.
     """
 
     nodes: tuple[int, ...]
@@ -41,7 +47,7 @@ class Loop:
     parts: tuple[PerImage, ...]
 
     def part(self, a: Array, step: Index) -> Array:
-        """The images of a time round."""
+        """The images of one iteration."""
         return replace(a, shape=(self.some, *a.shape[1:]), offset=a.offset + step * (self.some * a.strides[0]))
 
 
@@ -49,7 +55,7 @@ def find_loops(graph: Graph, lies: Mapping[Value, Array], wanted: Mapping[Value,
     """The loops of a graph, in order.
 
     Args:
-        lies: how its values lie. wanted: those that are computed straight into buffers of the caller.
+        lies: the layouts of its values. wanted: the values that are computed straight into buffers of the caller.
     """
     found: list[Loop] = []
     last = -1
@@ -79,8 +85,8 @@ def at_images(body: Graph, parts: PerImage, some: int) -> Graph:
 def _chain(
     graph: Graph, start: int, lies: Mapping[Value, Array], wanted: Mapping[Value, Hashable]
 ) -> tuple[dict[int, PerImage], int]:
-    """Nodes from `start` on, and for how many images they run at a time. Each reads something large that one of them made shortly
-    before it, or lies between two such nodes."""
+    """(the nodes of a loop that begins with node `start`, the number of images of an iteration). Each of the nodes reads a large
+    value that one of them made shortly before, or stands between two such nodes."""
     shape = graph.nodes[start].outputs[0].type.shape
     batch = as_int(shape[0]) or 0 if shape else 0
     chain: dict[int, PerImage] = {}
@@ -108,7 +114,7 @@ def _chain(
 
 
 def _at_a_time(batch: int, most: int) -> int:
-    """As many images as stay in cache, if one has `most` bytes: a divisor of the batch."""
+    """How many images of `most` bytes stay in cache: the largest divisor of the batch that does."""
     low = [s for s in range(1, isqrt(batch) + 1) if batch % s == 0]
     return max((s for x in low for s in (x, batch // x) if s * most <= KEPT), default=1)
 
@@ -121,9 +127,9 @@ def _loop(graph: Graph, chain: Mapping[int, PerImage], some: int) -> Loop:
 
 
 def _cut(graph: Graph, loop: Loop) -> list[Loop]:
-    """A loop, or several in its place where that moves fewer bytes: what all images share (filters) is read in each time round, so
-    that nodes with large filters and small images had better run for more images at a time than those before them. What lies
-    between two loops is then written and read for all images."""
+    """A loop, or several in its place if they move fewer bytes. Filters, which all images share, are read in each iteration, so
+    nodes with large filters and small images had better have more images in an iteration than the nodes before them. The values
+    between two loops are then written and read for all images."""
     best, moved = [loop], _moved(graph, loop)
     chain = list(zip(loop.nodes, loop.parts))
     for at in range(1, len(chain)):
@@ -134,8 +140,8 @@ def _cut(graph: Graph, loop: Loop) -> list[Loop]:
 
 
 def _of_part(graph: Graph, chain: Mapping[int, PerImage]) -> Loop:
-    """Some nodes of a loop as a loop of their own, for as many images at a time as stay in cache: all, where nothing between the
-    nodes is large."""
+    """Some nodes of a loop as a loop of their own, with as many images in an iteration as stay in cache; all, if no value between
+    the nodes is large."""
     read = {v for i in chain for v in graph.nodes[i].inputs}
     inner = (v for i in chain for v in graph.nodes[i].outputs if v in read and _bytes(v) > KEPT)
     batch = as_int(graph.nodes[min(chain)].outputs[0].type.shape[0]) or 1
@@ -143,8 +149,8 @@ def _of_part(graph: Graph, chain: Mapping[int, PerImage]) -> Loop:
 
 
 def _moved(graph: Graph, loop: Loop) -> int:
-    """Bytes from beyond the cache: what all images share, in each time round if it is too much to stay, and large results that
-    others need, written and read."""
+    """Bytes that a loop moves from and to memory: what all images share, once, or in each iteration if it is too much to stay in
+    cache; and large results that other nodes need, which are written and read."""
     shared = result = 0
     for i, parts in zip(loop.nodes, loop.parts):
         n = graph.nodes[i]
@@ -161,8 +167,8 @@ def _bytes(v: Value) -> int:
 
 
 def _parts(n: Node, batch: int, lies: Mapping[Value, Array], wanted: Mapping[Value, Hashable]) -> PerImage | None:
-    """What the images of a node need; None where they are not `batch` images that lie one after the other, in no state, or need
-    something else."""
+    """Which inputs an image of a node's outputs needs only the same image of. None if the node cannot be in a loop: its outputs
+    are not `batch` images one after another in memory, they are states, or its images depend on each other."""
     for v in n.outputs:
         a, place = lies[v], wanted.get(v, ("temp",))[0]  # type: ignore[index]
         if batch < 2 or not a.ndim or a.shape[0] != batch or a.strides[0] != product(a.shape[1:]):

@@ -1,8 +1,8 @@
-"""Parts instead of wholes: where only some of a value is read, only that is computed.
+"""Narrowing: where only a region of a value is read, only that region is computed.
 
-In: a graph in which slices follow what makes their operands. Out: one in which they come as early as the ops' rules "parts" allow:
-where a classifier reads one token of a transformer, nothing but the keys and values of its last block is computed for the others.
-No bit changes, since no row of a result depends on how many rows there are; and nothing is computed twice.
+In: a graph in which slices follow the nodes that compute their operands. Out: one in which slices come as early as the ops'
+rules "parts" allow. Where a classifier reads one token of a transformer, its last block computes nothing but keys and values for
+the other tokens. No bit changes, since no row of a result depends on how many rows there are; and nothing is computed twice.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tengen.ops.define import lookup
 Span = tuple[int, int]  # the first element along an axis, and one past the last
 Region = tuple[Span | None, ...]  # for each axis; None: all of it
 
-LEAST = 2  # only one in so many elements along an axis, or fewer, are a part: less would change shapes and gain little
+LEAST = 2  # at most one in LEAST of the elements along an axis is read: of more, narrowing would change shapes and gain little
 
 
 def narrow(graph: Graph) -> Graph:
-    """Of values of which at most half is read, only that is computed.
+    """Computes only what is read of values of which at most half is read.
 
     before: ``%a = matmul(%x, %w); %b = strided_slice(%a, starts=(0, 0), sizes=(1, 8), steps=(1, 1)); return %b``
     after:  ``%a = strided_slice(%x, starts=(0, 0), sizes=(1, 4), steps=(1, 1)); %b = matmul(%a, %w); return %b``
@@ -44,7 +44,7 @@ def narrow(graph: Graph) -> Graph:
 
 
 def _parts(graph: Graph) -> dict[Node, Region]:
-    """What is computed of each node's results; an axis of one is the same axis of the others."""
+    """The region of each node's results that is computed, on the axes that its results share."""
     read: dict[Value, Region] = {v: _whole(v) for v in graph.results()}
     found: dict[Node, Region] = {}
     for n in reversed(graph.nodes):
@@ -56,7 +56,7 @@ def _parts(graph: Graph) -> dict[Node, Region]:
 
 
 def _part(n: Node, read: dict[Value, Region]) -> Region:
-    """What a node computes, of what is read of its results."""
+    """The region that a node computes; `read` has the regions that are read of its results."""
     shape = max((v.type.shape for v in n.outputs), key=len)
     part: Region | None = None
     for mine in (read[v] for v in n.outputs if v in read):
@@ -79,7 +79,7 @@ def _is_part(s: Span, extent: int | Expr) -> bool:
 
 
 def _needed(n: Node, part: Region) -> list[Region]:
-    """Of each operand, what a part of the results needs."""
+    """For each operand, the region that is needed for a region of the results."""
     if n.op == "strided_slice":
         return [_behind_slice(n, part)]
     if not any(part):
@@ -117,7 +117,7 @@ def _hull(x: Region, y: Region) -> Region:
 
 
 def _narrowed(g: Graph, n: Node, part: Region, there: dict[Value, Value], parts: dict[Value, Region]) -> list[Value]:
-    """A node of which only a part is made."""
+    """The node in the new graph `g` for a region of its results. there: the new values. parts: their regions."""
     if n.op == "strided_slice":
         v = n.inputs[0]
         assert v is not None
@@ -140,7 +140,7 @@ def _narrowed(g: Graph, n: Node, part: Region, there: dict[Value, Value], parts:
 
 
 def _sliced(g: Graph, v: Value, part: Region, starts: Sequence, sizes: Sequence, steps: Sequence, where: str | None) -> Value:
-    """A slice of a value, of which `v` is a part: `starts` count from the whole's first element."""
+    """A slice of a value of which `v` is the region `part`. `starts` count from the first element of the whole value."""
     starts = [a if s is None else a - s[0] for a, s in zip(starts, part)]
     if tuple(sizes) == v.type.shape and not any(starts) and all(s == 1 for s in steps):
         return v
