@@ -22,7 +22,8 @@ class Temporaries:
     """The temporaries that some launch uses, in order of first use.
 
     Attributes:
-        ids: which. sizes: in bytes, multiples of `ALIGN`, maybe expressions. lives: when each holds something (`steps.lifetimes`).
+        ids: their buffers. sizes: in bytes, multiples of `ALIGN`; numbers, or expressions over the program's parameters.
+        lives: the intervals in which each holds something (`steps.lifetimes`).
     """
 
     ids: tuple[Hashable, ...] = ()
@@ -32,7 +33,7 @@ class Temporaries:
 
     @staticmethod
     def of(lo: Lowering) -> Temporaries:
-        """Those of a lowering."""
+        """The temporaries of a lowering."""
         lives = lifetimes(lo.steps, lo.temps)
         sizes = [(n * dt.size + (ALIGN - 1)) // ALIGN * ALIGN for dt, n in (lo.temps[id] for id in lives)]
         numbers = tuple(s if (n := as_int(s)) is None else n for s in sizes)
@@ -50,9 +51,9 @@ class Temporaries:
         return [var(f"offset.{i}") for i in range(len(self.ids))]
 
     def place(self, sizes: Sequence[int]) -> tuple[tuple[int, ...], int]:
-        """(offset in bytes of each, bytes of the arena) for these sizes. They are placed one after the other, each into the
-        smallest gap that fits beside those that live when it does: the largest first, or in order of first use, whichever gives
-        the smaller arena."""
+        """(offset in bytes of each, bytes of the arena) for these sizes. Temporaries are placed one after another, each in the
+        smallest gap that it fits, among those that are alive at the same time (best fit). That is done in two orders, the
+        largest first and by first use, and the smaller arena is taken."""
         key = tuple(sizes)
         if key not in self._placed:
             if len(self._placed) > 256:
@@ -69,6 +70,7 @@ def _meet(a: Sequence[Interval], b: Sequence[Interval]) -> bool:
 
 
 def _place(sizes: Sequence[int], lives: Sequence[Sequence[Interval]], order: Sequence[int]) -> tuple[tuple[int, ...], int]:
+    """(offsets, bytes of the arena) if temporaries are placed in this order, by best fit."""
     placed: list[tuple[int, int, int, int, Sequence[Interval]]] = []  # offset, end, first and last position, life
     offsets = [0] * len(sizes)
     for i in order:

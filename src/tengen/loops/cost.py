@@ -1,8 +1,9 @@
-"""What a run of a kernel costs, read off its loops: floating-point operations, and bytes that go to or come from memory.
+"""What a run of a kernel costs, computed from its loops: floating-point operations, and bytes that are moved to and from memory.
 
-In: a `Kernel` and numbers for its integer parameters. Out: a `Cost`. The loops are walked, not run: a loop whose variable decides
-nothing inside it (no bound, no condition, no count) is a factor; of others, all iterations are looked at together, as arrays, and
-those that decide alike are counted once. So the count is exact, edges of tiles included, unless data decides what is done.
+In: a `Kernel` and numbers for its integer parameters. Out: a `Cost`. Loops are analysed, not run. If no bound, condition or count
+in a loop depends on its variable, the loop multiplies the cost of its body. Otherwise all its iterations are evaluated at once,
+as arrays, and iterations in which all bounds, conditions and counts are equal are counted once. So the count is exact, edges of
+tiles included, unless the control flow depends on data.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tengen.loops.math import expand
 
 _FLOPS = {"add": 1, "sub": 1, "mul": 1, "div": 1, "fma": 2, "min": 1, "max": 1, "neg": 1, "abs": 1, "sqrt": 1, "dot2": 4}
 _FLOPS |= dict.fromkeys(("floor", "ceil", "trunc", "rint"), 1)
-MOST = 1 << 18  # iterations looked at together; of more, a regular sample
+MOST = 1 << 18  # iterations that are evaluated at once; of more, a regular sample
 _Range = tuple[float, float]
 _ANY = (-np.inf, np.inf)
 
@@ -28,10 +29,11 @@ class Cost:
     """What one run of a kernel does.
 
     Attributes:
-        flops: operations on floats (a fused multiply-add is two, a comparison none; lanes of a vector that are not stored count).
-        bytes: of memory read and written at least: each buffer's elements once each, scratch memory not at all.
-        exact: False where data decides what is done (then the longer way is counted, and a loop once), or iterations were too
-            many to look at all.
+        flops: operations on floats. A fused multiply-add counts as two, a comparison as none; lanes of a vector that are not
+            stored count too.
+        bytes: how many are read and written at least, if each element of each buffer is moved once; scratch memory not at all.
+        exact: false if control flow depends on data (then the longer branch is counted, and a loop once), or if there were too
+            many iterations to evaluate all.
     """
 
     flops: int
