@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from graphs_by_chance import graphs
+from random_graphs import graphs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -152,7 +152,7 @@ def results(way, lo, values=None):
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_programs_by_chance(seed):
+def test_random_programs(seed):
     lo = Chance(seed).program()
     verify_steps(lo.steps, lo.temps, lo.ints)
     want = results(run, lo)
