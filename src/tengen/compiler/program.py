@@ -122,7 +122,7 @@ class Program:
         arena, ints = self.arena_bytes(values), self.integers(values)
         pool: bool | int = True
         if entry is not None:
-            ints, pool = [*ints, entry.number], launch_log.recorder()
+            ints, pool = [*ints, entry.number], launch_log.logging_parallel()
         return native.make_plan(self.address, n_inputs, output_bytes, arena, ints, pool, release_gil, owner=self)
 
 
