@@ -27,8 +27,8 @@ def gradients(
 
     Args:
         outputs: recorded tensors. seeds: their gradients; None stands for ones. wanted: places that `level` has started.
-        again: the same walk may be asked for once more. Otherwise a walk uses the record up: what a call had kept for its gradient
-            is let go as soon as that is known, unless another level may need it.
+        again: whether the same walk may be asked for once more. If not, what a call has saved for its gradient is freed as soon
+            as that is computed, unless another level may need it.
 
     The walk is the same inside autocast and outside: gradients have the dtypes of what they are gradients of.
     """
@@ -87,7 +87,7 @@ def _gradients(
 
 
 def cut(tensors: Sequence[Any], level: Level) -> list[Any]:
-    """The tensors; off the tape where nobody but `level` may ask for a gradient through them."""
+    """The tensors; those through which no other level than `level` may ask for a gradient are taken off the tape."""
     if all(t is None or t._node is None for t in tensors):
         return list(tensors)
     others = _survey([t for t in tensors if t is not None], {}, level)[1]
@@ -95,7 +95,8 @@ def cut(tensors: Sequence[Any], level: Level) -> list[Any]:
 
 
 class _SliceGrad:
-    """The gradient of a slice of a tensor: it lies at `starts` in `shape`, and is zero elsewhere."""
+    """The gradient of a tensor of this shape that is zero outside of a slice: `grad` is its value in the slice, which begins at
+    `starts`."""
 
     __slots__ = ("grad", "shape", "starts")
 
@@ -104,8 +105,9 @@ class _SliceGrad:
 
 
 def _joined(parts: list[_SliceGrad]) -> list[Tensor]:
-    """Gradients of slices as gradients of the whole: one where the slices tile it along an axis (the steps of a sequence, the
-    gates of a cell), so that each element is written once; otherwise one for each slice, with zeros around it."""
+    """Gradients of slices as gradients of the whole tensor. If the slices tile it along an axis (the steps of a sequence, the
+    gates of a cell), that is one tensor, each element of which is written once; otherwise one for each slice, with zeros around
+    it."""
     shape = parts[0].shape
     same: dict[tuple, _SliceGrad] = {}
     for p in parts:  # a slice that was taken twice
@@ -145,7 +147,7 @@ def check_outputs(outputs: Sequence[Any], seeds: Sequence[Any]) -> None:
 
 
 def _survey(starts: Sequence[Tensor], targets: dict, level: Level) -> tuple[set[int], set[int]]:
-    """Of the nodes below some tensors (their ids): those on a way to a target, and those that other levels may walk from."""
+    """(ids of the nodes below some tensors from which a target can be reached, ids of those that other levels may walk from)."""
     useful: dict[int, bool] = {}
     others: dict[int, bool] = {}
     stack = [n for t in starts if (n := node_of(t)[0]) is not None]
@@ -180,7 +182,7 @@ def _fit(g: Tensor, t: Tensor) -> Tensor:
     return g if g.shape == t.shape else REGISTRY["sum_to"](g, t.shape)
 
 
-@functools.lru_cache(4096)  # a training step asks the same of the same types again and again
+@functools.lru_cache(4096)  # each training step asks for the same ops and types
 def _call_facts(op: Op, attrs: tuple, types: tuple) -> tuple[dict[str, Any], int | None]:
     """(the attributes in canonical form, how many outputs; None for a composite, which may have any number)."""
     canonical = op.canonical(types, attrs)
@@ -188,7 +190,8 @@ def _call_facts(op: Op, attrs: tuple, types: tuple) -> tuple[dict[str, Any], int
 
 
 def _step(node: TapeNode, slot: dict[int, Tensor], give: Any, useful: set[int], others: set[int]) -> None:
-    """Runs one node's gradient rule and hands its results on. The rule is recorded where it uses what other levels may walk."""
+    """Runs one node's gradient rule and passes the results on. The rule is recorded on the tape where it uses tensors that other
+    levels may walk from."""
     op: Op = node.op
     saved = tuple([None if s is None else tensor_on_tape(*s) for s in node.saved])
     taped = id(node) in others
@@ -236,7 +239,7 @@ def composite_vjp(op: Op, g: Any, inputs: Sequence[Tensor | None], attrs: dict, 
 
 
 def _output(o: Tensor, node: TapeNode, index: int) -> Tensor:
-    """A saved output with its place on the tape, which the node does not keep: that would be a circle of references."""
+    """A saved output with its place on the tape. The node itself does not have that place: it would be a cycle of references."""
     t = o.detach()
     t._node = node if len(node.outputs) == 1 else (node, index)
     return t

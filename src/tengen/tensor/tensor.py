@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 else:
     TensorMethods = object
 
-_plans: dict = {}  # (op, attrs, layouts) -> Plan; swapped for an empty one while a trace is recorded
-_slow_plans: dict = {}  # the same for calls that `run` must not find: their operands are checked first, or one is absent
+_plans: dict = {}  # (op, attrs, layouts) -> Plan; replaced by an empty one while a trace is recorded
+_slow_plans: dict = {}  # the same for calls that must not take `run`'s short way: operands are checked first, or one is absent
 _new = object.__new__
 
 
@@ -280,7 +280,7 @@ def _binary_slow(table: dict, a: Tensor, b):
         return out
     if not isinstance(b, (int, float, bool, np.ndarray, np.generic, Expr)):
         return NotImplemented
-    if isinstance(b, (int, float)):  # as a kept tensor it finds its plan
+    if isinstance(b, (int, float)):  # as a tensor, one of the last that `scalar` has made, it has a plan
         d = promote_scalar(a.dtype, b)
         b = number(b, d) if d is a.dtype else b  # where the dtype changes, `_convert` casts both
     return run(op, (a, b), ())
@@ -405,7 +405,7 @@ def check_values(op: Op, inputs: tuple, types: Sequence) -> None:
 
 
 def look(op: Op, inputs: tuple, types: Sequence, attrs: tuple) -> None:
-    """Looks at what the operands must not be: raises the first violation that is found."""
+    """Checks the operands' values by the op's own rules: raises the error of the first violation."""
     for v in op.violations(inputs, types, attrs):  # type: ignore[arg-type]
         if v.bad.item():
             raise v.error(v.found() if v.found else v.message)
@@ -419,8 +419,8 @@ def planned(op: Op, layouts: Sequence[Layout | None], attrs: dict, over: tuple[i
     return composite_plan(op, layouts, attrs, over)
 
 
-def kept_plan(key: tuple, make: Callable[[], Any]) -> Any:
-    """The plan of a call that `run` does not know; made where there is none yet."""
+def slow_plan(key: tuple, make: Callable[[], Any]) -> Any:
+    """The plan of a call in `_slow_plans`; `make` makes it if there is none yet."""
     plan = _slow_plans.get(key)
     if plan is None:
         plan = make()
@@ -484,7 +484,7 @@ _scalars: dict = {}
 
 
 def scalar(value, d: DType) -> Tensor:
-    """A 0-d tensor; the last few thousand are kept."""
+    """A 0-d tensor of a number. The last few thousand of them are cached."""
     key = (value, d, type(value), str(value) if value == 0 else None)
     t = _scalars.get(key)
     if t is None:
@@ -521,7 +521,8 @@ dispatch.known = known_values
 
 
 def from_numpy(a: np.ndarray, copy: bool = True) -> Tensor:
-    """A tensor with a copy of the array's values; without `copy` over its memory, where they are dense, which must stay as it is."""
+    """A tensor with a copy of the array's values. Without `copy` it shares the array's memory if that is dense; nothing may write
+    it afterwards."""
     a, d = dense(a)
     if tracing.recorder is not None:
         return tracing.recorder.constant(a, TensorType(a.shape, d))
@@ -551,7 +552,7 @@ def assign(target: Tensor, value: Tensor) -> None:
     target._data, target._layout, target._node = value._data, value._layout, value._node
 
 
-# (layout, layout) -> Plan, one table per operator: a shorter way than `run`'s
+# (layout, layout) -> Plan, one table for each operator: a shorter way than that of `run`
 _add: dict = {"op": REGISTRY["add"]}
 _sub: dict = {"op": REGISTRY["sub"]}
 _mul: dict = {"op": REGISTRY["mul"]}
@@ -560,7 +561,7 @@ _tables = (_add, _sub, _mul, _div)
 
 
 def hide_plans() -> tuple:
-    """Empties the tables of plans, so that every call takes the slow way (and is recorded); returns what was there."""
+    """Empties the tables of plans, so that each call takes the slow way, which records it. Returns what was in them."""
     global _plans, _slow_plans
     saved = (_plans, _slow_plans, [dict(t) for t in _tables])
     _plans, _slow_plans = {}, {}
