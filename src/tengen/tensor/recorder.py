@@ -88,7 +88,7 @@ class Recorder:
         self.ended: Any = None  # the one of them that began outside
         self.casts: dict = {}  # parameters in other dtypes, for autocast: a value of this recording is used in no other
         self.numbers: set[int] = set()  # ids of what was asked for a number that a run reads as a tensor (`ParamGroup["lr"]`)
-        self._known: dict[int, Value] = {}  # by the identity of tensors: two may share memory today and differ tomorrow
+        self._by_id: dict[int, Value] = {}  # by the identity of tensors: two may share memory today and differ tomorrow
         self._states: dict[int, State] = {}
         self._keep: list = []
         self._written: dict[int, tuple[Tensor, Any, Layout, Any]] = {}
@@ -162,10 +162,10 @@ class Recorder:
                     f"a tensor {t._layout.type!r} was made inside another trace; help: return it from that function and pass it on"
                 )
             return t._data
-        if id(t) not in self._known:
+        if id(t) not in self._by_id:
             self._keep.append((t, t._data))
-            self._known[id(t)] = self._capture(t)
-        return self._known[id(t)]
+            self._by_id[id(t)] = self._capture(t)
+        return self._by_id[id(t)]
 
     def _capture(self, t: Tensor) -> Value:
         if self.constants:
