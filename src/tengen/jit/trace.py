@@ -134,12 +134,10 @@ class Recording:
 
     graph: Graph  # as recorded
     states: list[Tensor]
-    # A tensor below may also be the position of an argument.
+    # In the following fields an int in the place of a tensor is the position of an argument.
     owners: dict[int, Tensor | int]  # position of a state -> the tensor whose gradient it is
-    # Tensors whose grad a run sets (True) or clears, and those whose grad was there (True) or not when recorded; each with its
-    # `Parameter.overflow`.
-    grads: list[tuple[Tensor | int, bool, Tensor | None]]
-    guards: list[tuple[Tensor | int, bool, Tensor | None]]
+    grads: list[tuple[Tensor | int, bool, Tensor | None]]  # (tensor, whether a run sets its grad or clears it, its overflow)
+    guards: list[tuple[Tensor | int, bool, Tensor | None]]  # (tensor, whether it had a grad when recorded, its overflow)
     taped: list[bool]  # which arguments and states a gradient was being recorded for
     open: bool  # the result depends on those: its gradient belongs to a manager outside
     result: Any  # structure of the result
@@ -179,23 +177,23 @@ class Recording:
             return False
         return [x._node is not None for x in cut([*leaves, *states], self.ended.level)] == self.taped
 
-    # A recording that does not fit keeps no tensor alive: a parameter that was replaced, say. It fits again as long as they live.
+    # A recording that does not fit now keeps no tensor alive (a parameter that was replaced, say). It may fit again while they live.
     def sleep(self) -> None:
-        """Lets go of the tensors, until `wake`."""
+        """Replaces the references to tensors by weak ones, until `wake`."""
         self.read.sleep()
         if not self.asleep:
             self._map(lambda t: ref(t) if isinstance(t, Tensor) else t)
             self.asleep = True
 
     def wake(self) -> bool:
-        """Takes hold of the tensors again; False if one is gone."""
+        """Makes the references strong again. Returns whether all tensors still exist."""
         if self.asleep and not self.lost():
             self._map(lambda t: t() if isinstance(t, ref) else t)
             self.asleep = False
         return not self.asleep
 
     def lost(self) -> bool:
-        """Whether it can never be used again, because something that it needs is gone."""
+        """Whether the recording can never be used again, because an object that it needs does not exist any more."""
         gone: list[Any] = []
         if self.asleep:
             self._map(lambda t: gone.append(t) if isinstance(t, ref) and t() is None else t)  # type: ignore[func-returns-value]
@@ -304,12 +302,12 @@ class trace:
             return self.function(*args, **kwargs)
         try:
             layouts = None if kwargs else (casting.key, *[x._layout for x in args])
-            known = self._direct.get(layouts)
-        except AttributeError:  # not tensors alone
-            layouts = known = None
-        if known is not None and not config.debug and (made := known.run(args)) is not None:
-            self._last = known.recording
-            return made[0] if known.single else self._finish(known.recording, args, made)
+            direct = self._direct.get(layouts)
+        except AttributeError:  # an argument is no tensor
+            layouts = direct = None
+        if direct is not None and not config.debug and (made := direct.run(args)) is not None:
+            self._last = direct.recording
+            return made[0] if direct.single else self._finish(direct.recording, args, made)
         recording, leaves, extents = self._find(args, kwargs)
         if recording.open:
             return self.function(*args, **kwargs)
