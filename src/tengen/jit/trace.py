@@ -27,12 +27,12 @@ from tengen.base.errors import TraceError, TraceWarning, Undecided, user_line
 from tengen.deploy.dump import Dumped, dump
 from tengen.ir.graph import Graph
 from tengen.ir.types import TensorType
+from tengen.jit.direct import DirectCall
 from tengen.jit.dynamic import DynamicAxes, undecided
 from tengen.jit.guards import Guards, Watch
 from tengen.jit.leaks import warn_of_leaks, young_objects
 from tengen.jit.naming import tensor_names
 from tengen.jit.observe import ObservedRecorder
-from tengen.jit.direct import DirectCall
 from tengen.passes.extents import at_extents
 from tengen.tensor import Parameter, Tensor, contiguous, from_numpy, tensor_over, tracing
 from tengen.tensor.assignment import own

@@ -30,7 +30,16 @@ from tengen.runtime import mapped, native
 from tengen.tensor.nodes import node_of, on_tape
 from tengen.tensor.parameter import Parameter
 from tengen.tensor.tape import call_body
-from tengen.tensor.tensor import Tensor, from_numpy, hide_plans, put_on_tape, restore_plans, tensor_on_tape, tensor_over, tracing
+from tengen.tensor.tensor import (
+    Tensor,
+    from_numpy,
+    hide_plans,
+    put_on_tape,
+    restore_plans,
+    tensor_on_tape,
+    tensor_over,
+    tracing,
+)
 
 
 class Traced:
