@@ -76,9 +76,10 @@ def _place(sizes: Sequence[int], lives: Sequence[Sequence[Interval]], order: Seq
     for i in order:
         size, life = max(sizes[i], ALIGN), lives[i]
         first, last = life[0][0], life[-1][1]
-        busy = sorted(
-            (o, e) for o, e, f, l, other in placed if f <= last and first <= l and (len(life) + len(other) == 2 or _meet(life, other))
-        )
+        busy = sorted(  # bytes of those that are alive at the same time; with one interval each, comparing the ends is enough
+            (o, e) for o, e, f, l, other in placed
+            if f <= last and first <= l and (len(life) + len(other) == 2 or _meet(life, other))
+        )  # fmt: skip
         best, best_gap, at = None, None, 0
         for o, e in busy:
             if o - at >= size and (best_gap is None or o - at < best_gap):

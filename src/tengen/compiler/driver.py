@@ -1,7 +1,7 @@
 """Graph in, `Program` out: from the cache if it was made before, else by passes, lowering and memory plan.
 
-In: a graph, and for an eager call the layouts of its inputs. Out: a `Program`, and the arrays of its outputs. Nothing here knows
-tensors.
+In: a graph, and for an eager call the layouts of its inputs. Out: a `Program`, and the arrays of its outputs. Nothing here
+knows tensors.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Plans for eager calls: from (op, layouts, attributes) to a native callable.
 
 A call is first reduced to its pattern: dtypes, rank, which extents are equal, how each input lies in memory. One program is
-compiled for each pattern and serves all extents; a plan is that program with the extents and sizes of one call filled in. A plan
-that is hot, because its calls have taken long, gets a program for its numbers alone (`specialise_when_hot`).
+compiled for each pattern and serves all extents; a plan is that program with the extents and sizes of one call filled in. A
+plan that is hot, because its calls have taken long, gets a program for its numbers alone (`specialise_when_hot`).
 """
 
 from __future__ import annotations
@@ -104,7 +104,9 @@ def make_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict, alone: bool
     else:
         program, values = _general(op, arrays, orders, attrs, alone)
     plan = finish_plan(program, sum(a is not None for a in arrays), outs, values)
-    return plan if op.kind == "elementwise" or not values else specialise_when_hot(plan, partial(make_plan, op, layouts, attrs, True))
+    if op.kind == "elementwise" or not values:
+        return plan
+    return specialise_when_hot(plan, partial(make_plan, op, layouts, attrs, True))
 
 
 def specialise_when_hot(plan: Plan, alone: Callable[[], Plan]) -> Plan:
@@ -136,9 +138,9 @@ def make_overwrite(op: Op, layouts: Sequence[Layout], attrs: dict, over: int) ->
     """A native callable that writes the result of an op over one of the buffers it takes.
 
     Args:
-        layouts: of the operands; then, where the result goes over none of them, of the target. None is empty. over: the place of
-            the target: it has the result's shape and dtype, no element of it twice, and shares memory with no other buffer. If
-            it is an operand, the op reads no other element of it than the one it writes. attrs: canonical.
+        layouts: of the operands; then, where the result goes over none of them, of the target. None is empty. over: the place
+            of the target: it has the result's shape and dtype, no element of it twice, and shares memory with no other buffer.
+            If it is an operand, the op reads no other element of it than the one it writes. attrs: canonical.
     """
     arrays = [a.array(("in", i)) for i, a in enumerate(layouts)]
     if op.fuses:  # few axes make few programs: a row and a block of rows have the same
@@ -240,7 +242,8 @@ def by_pattern(
         _programs[special] = make(arrays, [])
     if special in _programs:
         return *_programs[special], []
-    key = (op, _frozen(generic or attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in named), orders, recording())
+    pattern = tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in named)
+    key = (op, _frozen(generic or attrs), pattern, orders, recording())
     if key not in _programs:
         try:
             _programs[key] = make(named, sym.names)

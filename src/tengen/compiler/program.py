@@ -50,7 +50,8 @@ class Program:
         constants: its last input buffers: constants of the graph, ("const", name), then the results of `setup`.
         setup: a program that runs once, before this one: it reads constants, and fills buffers that this one reads. None if
             there is nothing to do. output_bytes: sizes of the buffers that a setup fills.
-        launches: its launches with their loops, by the number in the launch log, if it was built with `log_launches`; else None.
+        launches: its launches with their loops, by the number in the launch log, if it was built with `log_launches`; else
+            None.
         costs: of the launches, as far as they were asked for.
         schedules: those that are not what the rule says, by key (`Schedules.key`).
         data: values of the constants that it and its `setup` read, by id.
@@ -117,8 +118,8 @@ class Program:
         release_gil: bool = False,
         entry: launch_log.Entry | None = None,
     ) -> Callable:
-        """A builtin function that runs it for these parameter values (`native.make_plan`). entry: the plan's entry in the launch
-        log, for a program with `log_launches`."""
+        """A builtin function that runs it for these parameter values (`native.make_plan`). entry: the plan's entry in the
+        launch log, for a program with `log_launches`."""
         arena, ints = self.arena_bytes(values), self.integers(values)
         pool: bool | int = True
         if entry is not None:

@@ -3,8 +3,8 @@
 In: a graph, and everything else that decides which program it becomes. Out: the same `Program` in a later process, which reads
 its machine code and compiles nothing. An entry is JSON and names the object files of the cache; it is trusted, and limited in
 number and size, like them. What passes have computed from constants (folding, set-ups) is not in it: the programs that did so
-are in the cache too, and run when they are loaded, so that other weights need no other entry. Only small constants, whose values
-become part of kernels, belong to the key.
+are in the cache too, and run when they are loaded, so that other weights need no other entry. Only small constants, whose
+values become part of kernels, belong to the key.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def _is_ours(name: str) -> bool:
 
 
 def _facts(graph: Graph) -> tuple:
-    """Everything about a graph that decides its program, as plain data whose `repr` is complete. Values are numbered; the user's
-    lines are left out."""
+    """Everything about a graph that decides its program, as plain data whose `repr` is complete. Values are numbered; the
+    user's lines are left out."""
     number: dict[Value | None, int] = {None: -1}
     for v in graph.sources():
         number[v] = len(number)

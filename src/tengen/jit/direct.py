@@ -1,9 +1,9 @@
 """Direct calls: a traced function that is called again with tensors of the same layouts runs its program after a few checks.
 
 In: a recording that has run, and the arguments that it ran on. Out: a `DirectCall`, which runs it again for tensors of the same
-layouts. Before that it checks what layouts do not show: that what the function read is unchanged (guards), the layouts of states,
-which gradients exist, what is on the tape. If a check fails, the call takes the long way, which finds another recording or makes
-one.
+layouts. Before that it checks what layouts do not show: that what the function read is unchanged (guards), the layouts of
+states, which gradients exist, what is on the tape. If a check fails, the call takes the long way, which finds another recording
+or makes one.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class DirectCall:
         return self._call(buffers, self.extents)
 
     def _ready(self) -> bool:
-        """Whether states and gradients are as they were recorded. If so, memory of states that a run writes is made their own."""
+        """Whether states and gradients are as they were recorded. If so, memory of states that a run writes is made their
+        own."""
         for t, layout in self._states:
             if t._layout is not layout or t._node is not None:
                 return False

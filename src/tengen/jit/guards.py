@@ -1,9 +1,9 @@
 """Guards: whether everything that a recording read is still the same.
 
 In: a traced function, the objects it was called with, and the recording of it. Out: `Guards.hold`, which is asked before each
-call. It compares one number for all modules and optimizers (`base/changes.py`), and the identity of each global, closure variable
-and attribute of other objects that was read (`reach.py` finds them). If one of these differs, everything is read again and
-compared by value; if values differ, another recording fits, or is made.
+call. It compares one number for all modules and optimizers (`base/changes.py`), and the identity of each global, closure
+variable and attribute of other objects that was read (`reach.py` finds them). If one of these differs, everything is read again
+and compared by value; if values differ, another recording fits, or is made.
 
 What cannot be guarded gives a `TraceWarning` when it is recorded: contents of NumPy arrays, random numbers, the clock; and
 variables that the function itself changes, which happens when it is recorded, and not when the program runs.
@@ -191,8 +191,8 @@ class Watch:
 
     # -- what the function changes by itself ------------------------------------------------------------------------------
     def _written(self, there: Reach) -> set[str]:
-        """Paths of variables that the function changed while it was recorded. They are not guarded: each recording would make the
-        guards of the others fail."""
+        """Paths of variables that the function changed while it was recorded. They are not guarded: each recording would make
+        the guards of the others fail."""
         skip = set()
         for key, x in there.values.items():
             if is_a(x, Tensor) and is_a(x._data, Value):
@@ -272,8 +272,8 @@ def _all_same(a: Sequence, b: Sequence) -> bool:
 
 
 def _only_objects_came(was: Sequence, now: Sequence) -> bool:
-    """Whether a container has everything that it had, and all that was added are objects, no plain values: such as are made once
-    and stored."""
+    """Whether a container has everything that it had, and all that was added are objects, no plain values: such as are made
+    once and stored."""
     old, new = (Counter(plain(x) or id(x) for x in some) for some in (was, now))
     return old <= new and all(is_a(x, int) for x in new - old)
 

@@ -151,8 +151,8 @@ class Observer:
 
 
 class ObservedRecorder(Recorder):
-    """A recorder whose own work for a call of an op is not observed: it runs no users' code, and observing it would take most of
-    the time."""
+    """A recorder whose own work for a call of an op is not observed: it runs no users' code, and observing it would take most
+    of the time."""
 
     def __init__(self, name: str, constants: bool, observer: Observer):
         super().__init__(name, constants=constants)

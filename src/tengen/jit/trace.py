@@ -2,8 +2,8 @@
 
 A call is recorded for its signature: structure, shapes and dtypes of its tensors, and the values of everything else. Tensors
 that the function reaches on other ways (parameters, optimizer state, random counters) become states of the program: read anew,
-and updated in place, in every run. What else it read (modes, hyperparameters, globals, closure variables, attributes) guards the
-recording: where it has changed, another recording is used or made (`guards.py`). What cannot be guarded is warned of.
+and updated in place, in every run. What else it read (modes, hyperparameters, globals, closure variables, attributes) guards
+the recording: where it has changed, another recording is used or made (`guards.py`). What cannot be guarded is warned of.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ def _of(t: Tensor | int, leaves: Sequence[Tensor]) -> Tensor:
 
 
 def _attached(managers: Sequence[GradManager], tensors: Sequence[Tensor]) -> list[list]:
-    """For each manager and tensor: the callbacks that it was attached with, and the first place where the same tensor stands; None
-    where it is not attached."""
+    """For each manager and tensor: the callbacks that it was attached with, and the first place where the same tensor stands;
+    None where it is not attached."""
     found: list[list] = []
     for m in managers:
         first: dict[int, int] = {}
@@ -159,7 +159,8 @@ class Recording:
         return _of(self.owners[i], leaves)._grad if i in self.owners else self.states[i]  # type: ignore[return-value]
 
     def fits(self, leaves: Sequence[Tensor]) -> bool:
-        """Whether what was recorded still holds: what it read, gradients that are there, types of states, what is on the tape."""
+        """Whether what was recorded still holds: what it read, gradients that are there, types of states, what is on the
+        tape."""
         if not self.read.hold() or not self.wake():
             return False
         for t, there, overflow in self.guards:
@@ -177,7 +178,8 @@ class Recording:
             return False
         return [x._node is not None for x in cut([*leaves, *states], self.ended.level)] == self.taped
 
-    # A recording that does not fit now keeps no tensor alive (a parameter that was replaced, say). It may fit again while they live.
+    # A recording that does not fit now keeps no tensor alive (a parameter that was replaced, say). It may fit again while they
+    # live.
     def sleep(self) -> None:
         """Replaces the references to tensors by weak ones, until `wake`."""
         self.read.sleep()
@@ -222,9 +224,9 @@ class trace:
             one compiled program then serve all extents from 1 upwards, with the bits of the program for each; extents of one
             name must agree. See `docs/architecture.md`, "Open extents".
 
-    What the function reads besides (`training` flags, hyperparameters, globals, closure variables, defaults, attributes, containers) is
-    looked at before each call; where it has changed, the function is recorded again, and both recordings are kept. See
-    `docs/architecture.md`, "What a recording depends on".
+    What the function reads besides (`training` flags, hyperparameters, globals, closure variables, defaults, attributes,
+    containers) is looked at before each call; where it has changed, the function is recorded again, and both recordings are
+    kept. See `docs/architecture.md`, "What a recording depends on".
 
     Called while a `GradManager` outside records a gradient through it, the function runs eagerly, so that the gradient is whole
     (trace the whole step to have it fast).
@@ -232,9 +234,9 @@ class trace:
     Errors: `TraceError` where a value is asked for while the program is recorded (``numpy()``, ``bool()``), or an argument is
         changed in place; where the number of an open extent is asked for (``int(x.shape[0])``, ``if x.shape[0] > 1``).
         `ShapeError` where shapes fit only for some numbers of an open extent. `TraceWarning` (tengen.base.errors) when a value
-        of the recording is kept outside of it, in a list or an attribute; when the function changes other variables by itself; when
-        it reads what cannot be guarded: a NumPy array that is no argument, Python's or NumPy's random numbers, the clock; when it is
-        recorded 32 times because something keeps changing.
+        of the recording is kept outside of it, in a list or an attribute; when the function changes other variables by itself;
+        when it reads what cannot be guarded (a NumPy array that is no argument, Python's or NumPy's random numbers, the clock);
+        when it is recorded 32 times because something keeps changing.
 
     >>> import tengen
     >>> from tengen import Tensor
@@ -397,7 +399,8 @@ class trace:
         self._direct = {k: x for k, x in self._direct.items() if id(x.recording) in kept}
 
     def _now(self) -> Recording:
-        """The recording for the signature that was used last that fits what the function would read now; made if there is none."""
+        """The recording for the signature that was used last that fits what the function would read now; made if there is
+        none."""
         r = self._last
         if r is None:
             raise TraceError(f"{self.name} has not been traced; help: call it, or .trace(...), with example arguments first")
@@ -412,8 +415,8 @@ class trace:
         return found
 
     def _recorded(self, structure, leaves: list[Tensor], types: Sequence[TensorType], watch: Watch) -> tuple[Recording, list, set[int]]:
-        """A recording that is not compiled yet, `Recorder.made` and `numbers`; every other reference to what the recorder made is
-        gone."""
+        """A recording that is not compiled yet, `Recorder.made` and `numbers`; every other reference to what the recorder made
+        is gone."""
         rec = ObservedRecorder(self.name, self.capture_as_const, watch.observer)
         with rec:
             stand_ins = [rec.argument(f"arg{i}", x, t) for i, (x, t) in enumerate(zip(leaves, types))]
@@ -484,8 +487,9 @@ class trace:
 
         Args:
             file: a path, or a file that is open for writing bytes.
-            arg_names: a name for each tensor argument, in order (default: arg0, arg1, ...). output_names: for each tensor of the
-            result (default: a dict's keys, else output0, ...). MegEngine's other options are taken and ignored.
+            arg_names: a name for each tensor argument, in order (default: arg0, arg1, ...).
+            output_names: a name for each tensor of the result (default: a dict's keys, else output0, ...). MegEngine's other
+                options are accepted and ignored.
 
         Returns: what was written: `n_nodes`, `bytes`, `inputs`, `outputs`.
 

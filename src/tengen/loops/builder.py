@@ -136,9 +136,9 @@ class Builder:
         return v
 
     def abreast(self, makers: Sequence[Callable[[], Expr]]) -> list[Expr]:
-        """The values that these functions write the statements for. Where all write statements of the same kinds, the statements
-        are interleaved: the first one of each, then the second one of each. While one of them waits for its operands, a
-        processor then finds others to execute, even if it does not look far ahead."""
+        """The values that these functions write the statements for. Where all write statements of the same kinds, the
+        statements are interleaved: the first one of each, then the second one of each. While one of them waits for its
+        operands, a processor then finds others to execute, even if it does not look far ahead."""
         values, bodies = [], []
         for make in makers:
             self._stack.append([])
@@ -153,8 +153,8 @@ class Builder:
         return values
 
     def _lets(self, stmts: Sequence[Let]) -> None:
-        """Writes several values. Where their expressions have the same operations, these are interleaved: the first operation of
-        each value, then the second one of each."""
+        """Writes several values. Where their expressions have the same operations, these are interleaved: the first operation
+        of each value, then the second one of each."""
         found: list[dict[Expr, int]] = []  # for each value its subexpressions, operands first, and their numbers
         for s in stmts:
             seen: dict[Expr, int] = {}
@@ -264,8 +264,8 @@ class Builder:
         self._stack.pop()
 
     def vector_loop(self, start: Index, stop: Index, name: str = "i"):
-        """``for i, count in k.vector_loop(a, b)``: the body is written twice, for whole vectors (count None) and for the rest, in
-        which `count` lanes exist."""
+        """``for i, count in k.vector_loop(a, b)``: the body is written twice, for whole vectors (count None) and for the rest,
+        in which `count` lanes exist."""
         start, stop = as_expr(start), as_expr(stop)
         n = stop - start
         whole = self.let(start + n // LANES * LANES, "whole")

@@ -51,14 +51,15 @@ def cost(kernel: Kernel, ints: Mapping[str, int] | Sequence[int] = ()) -> Cost:
         return Cost(0, 0)
     w = _Walk(kernel)
     w.ranges.update({v: (int(x[0]), int(x[0])) for v, x in env.items()})
-    w.loop(For(kernel.piece, const(0), kernel.pieces, 1, kernel.body), np.zeros(1, np.int64), np.array([pieces]), env, np.ones(1), set())
+    pieces_loop = For(kernel.piece, const(0), kernel.pieces, 1, kernel.body)
+    w.loop(pieces_loop, np.zeros(1, np.int64), np.array([pieces]), env, np.ones(1), set())
     moved = sum(min(w.moved[b], w.span(b)) for b in w.moved)
     return Cost(round(w.flops), round(moved), w.exact)
 
 
 class _Walk:
-    """Adds up the costs of one kernel. An environment has the values of the variables that control flow depends on, as arrays of
-    one length, with an element for each iteration; a weight is how many equal iterations such an element stands for."""
+    """Adds up the costs of one kernel. An environment has the values of the variables that control flow depends on, as arrays
+    of one length, with an element for each iteration; a weight is how many equal iterations such an element stands for."""
 
     def __init__(self, kernel: Kernel):
         self.flops = 0.0

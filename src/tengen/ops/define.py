@@ -513,16 +513,14 @@ def _partial_op(op: Op, body: Callable, i: int, needed: tuple[int, ...]) -> tupl
 
 
 def composite(fn: Callable) -> Op:
-    """A plain function over ops. It stays one named node in a graph; eagerly it runs as one fused program. Its gradient is
-    that of
-    its body, unless `.vjp` says better."""
+    """A plain function over ops. It stays one named node in a graph; eagerly it runs as one fused program. Its gradient is that
+    of its body, unless `.vjp` says better."""
     return Op(fn, "composite")
 
 
 def shorthand(fn: Callable) -> Op:
     """A plain function over ops that leaves no node of its own: what it calls is what is run, recorded and traced. For other
-    forms of
-    views (a composite would copy), for several outputs that are views, and for what is decided in Python."""
+    forms of views (a composite would copy), for several outputs that are views, and for what is decided in Python."""
     op = Op(fn, "shorthand")
     fn.op = op.call.op = op  # type: ignore[attr-defined]
     return op

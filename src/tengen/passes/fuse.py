@@ -76,7 +76,8 @@ def _groups_for(n: Node, op, users, results, of: dict[int, list[Group]]) -> list
     readers = users.get(out, [])
     reading = list(dict.fromkeys(group for r in readers for group in of.get(id(r), ())))
     outside = [r for r in readers if not of.get(id(r))]
-    if len(reading) > 1 and op.fuses and not outside and out not in results and _recomputes(reading, n, readers, users, results):
+    shared = len(reading) > 1 and op.fuses and not outside and out not in results
+    if shared and _recomputes(reading, n, readers, users, results):
         return reading
     group = _group_for(n, op, reading, outside, readers, users, results, of)
     return [] if group is None else [group]
@@ -91,7 +92,8 @@ def _recomputes(groups: list[Group], n: Node, readers: list[Node], users, result
     if not _cheap(n) and not (_hidden(groups, n) and all(_fits(g, n, readers) for g in groups)):
         return False
     known: dict[Value, set[Value]] = {}
-    roots = lambda values: {r for v in values if v is not None for r in _roots(v, n.outputs[0].type.shape, users, results, known)}
+    shape = n.outputs[0].type.shape
+    roots = lambda values: {r for v in values if v is not None for r in _roots(v, shape, users, results, known)}
     mine = roots(n.inputs)
     others = lambda g: [v for m in g.nodes for v in m.inputs if v is not None and v.node is not n and v.node not in g.nodes]
     stored = len(mine) + 1 + len(groups) - 2 * _ends_a_product(n, users, results)  # it is stored instead of the product
@@ -99,8 +101,8 @@ def _recomputes(groups: list[Group], n: Node, readers: list[Node], users, result
 
 
 def _hidden(groups: list[Group], n: Node) -> bool:
-    """Whether computing `n` again costs less than reading it: it is larger than any cache, and one of the groups is a reduction,
-    which has time for arithmetic while it waits for memory."""
+    """Whether computing `n` again costs less than reading it: it is larger than any cache, and one of the groups is a
+    reduction, which has time for arithmetic while it waits for memory."""
     size = as_int(product(n.outputs[0].type.shape))
     large = size is not None and size * n.outputs[0].type.dtype.size >= STREAM
     reduces = any(g.anchor and "reduced" in lookup(g.anchor.op).rules for g in groups)

@@ -35,8 +35,8 @@ def hoist(lo: Lowering, constants: Mapping[Hashable, int]) -> tuple[Lowering, li
 
 
 def _constant_launches(lo: Lowering, constants: Mapping[Hashable, int]) -> set[int]:
-    """The positions of the launches to move: they read only constants and results of other launches to move, and what they write
-    is a temporary that no other step writes. Launches in loops and branches stay there."""
+    """The positions of the launches to move: they read only constants and results of other launches to move, and what they
+    write is a temporary that no other step writes. Launches in loops and branches stay there."""
     writers: dict[Hashable, list[int]] = {}
     for i, step in enumerate(lo.steps):
         for id in written(step):

@@ -27,7 +27,7 @@ KEPT = 4 << 20  # bytes of the last cache that a program can count on, whatever 
 ONE = ("matmul", "attention")  # rows of all images are shared out better than those of some
 SHARE = 8  # an iteration computes at least 1 / SHARE of KEPT bytes of a large value: enough work to share among threads
 
-PerImage = tuple[bool, ...]  # for each input of a node: whether an image of the outputs needs the same image of it, or all of it
+PerImage = tuple[bool, ...]  # for each input of a node: whether an image of the outputs needs the same image of it alone
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ def at_images(body: Graph, parts: PerImage, some: int) -> Graph:
 def _chain(
     graph: Graph, start: int, lies: Mapping[Value, Array], wanted: Mapping[Value, Hashable]
 ) -> tuple[dict[int, PerImage], int]:
-    """(the nodes of a loop that begins with node `start`, the number of images of an iteration). Each of the nodes reads a large
-    value that one of them made shortly before, or stands between two such nodes."""
+    """(the nodes of a loop that begins with node `start`, the number of images of an iteration). Each of the nodes reads a
+    large value that one of them made shortly before, or stands between two such nodes."""
     shape = graph.nodes[start].outputs[0].type.shape
     batch = as_int(shape[0]) or 0 if shape else 0
     chain: dict[int, PerImage] = {}
@@ -140,8 +140,8 @@ def _cut(graph: Graph, loop: Loop) -> list[Loop]:
 
 
 def _of_part(graph: Graph, chain: Mapping[int, PerImage]) -> Loop:
-    """Some nodes of a loop as a loop of their own, with as many images in an iteration as stay in cache; all, if no value between
-    the nodes is large."""
+    """Some nodes of a loop as a loop of their own, with as many images in an iteration as stay in cache; all, if no value
+    between the nodes is large."""
     read = {v for i in chain for v in graph.nodes[i].inputs}
     inner = (v for i in chain for v in graph.nodes[i].outputs if v in read and _bytes(v) > KEPT)
     batch = as_int(graph.nodes[min(chain)].outputs[0].type.shape[0]) or 1
@@ -149,8 +149,8 @@ def _of_part(graph: Graph, chain: Mapping[int, PerImage]) -> Loop:
 
 
 def _moved(graph: Graph, loop: Loop) -> int:
-    """Bytes that a loop moves from and to memory: what all images share, once, or in each iteration if it is too much to stay in
-    cache; and large results that other nodes need, which are written and read."""
+    """Bytes that a loop moves from and to memory: what all images share, once, or in each iteration if it is too much to stay
+    in cache; and large results that other nodes need, which are written and read."""
     shared = result = 0
     for i, parts in zip(loop.nodes, loop.parts):
         n = graph.nodes[i]

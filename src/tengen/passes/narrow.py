@@ -1,8 +1,9 @@
 """Narrowing: where only a region of a value is read, only that region is computed.
 
 In: a graph in which slices follow the nodes that compute their operands. Out: one in which slices come as early as the ops'
-rules "parts" allow. Where a classifier reads one token of a transformer, its last block computes nothing but keys and values for
-the other tokens. No bit changes, since no row of a result depends on how many rows there are; and nothing is computed twice.
+rules "parts" allow. Where a classifier reads one token of a transformer, its last block computes nothing but keys and values
+for the other tokens. No bit changes, since no row of a result depends on how many rows there are; and nothing is computed
+twice.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from tengen.runtime.compile import Loaded, load_object
 CAPACITY = 1 << 20  # events; the system backs memory only when it is written
 WORDS = 6  # of an event: plan, launch, 0 for a whole launch or 1 for a thread's share, thread, begin and end in ns
 
-# An event's first word is written last: an event that is read while another thread still writes it is complete, or begins with 0.
+# An event's first word is written last: one that is read while another thread still writes it is complete, or begins with 0.
 _IR = """\
 @parallel = internal global ptr null
 @records = internal global ptr null

@@ -24,7 +24,8 @@ from tengen.tensor.tensor import Buffer, Tensor, assign, check_values, explain, 
 
 
 def own(t: Tensor) -> None:
-    """Makes sure that the tensor's elements are dense, and that nothing else shares their memory, so that they may be written."""
+    """Makes sure that the tensor's elements are dense, and that nothing else shares their memory, so that they may be
+    written."""
     if t._layout.order is None:
         dense = REGISTRY["copy"](t.detach())
         t._data, t._layout = dense._data, dense._layout

@@ -2,8 +2,8 @@
 dtypes before they run.
 
 In: calls of ops, as `dispatch` gets them. Out: the same, with a cast before an operand, or another attribute, where the rule
-says so. The rule does not apply to the calls in the body of a composite, nor to those of the backward walk: a call is a function
-of its operands and attributes alone.
+says so. The rule does not apply to the calls in the body of a composite, nor to those of the backward walk: a call is a
+function of its operands and attributes alone.
 """
 
 from __future__ import annotations

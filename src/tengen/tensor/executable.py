@@ -141,7 +141,8 @@ class Executable:
 
     def _specialised(self, extents: tuple[int, ...]) -> Executable:
         if extents not in self._alone:
-            self._alone[extents] = Executable(at_extents(self._source, dict(zip(self.extents, extents))), self.name, self.schedules)
+            graph = at_extents(self._source, dict(zip(self.extents, extents)))
+            self._alone[extents] = Executable(graph, self.name, self.schedules)
         return self._alone[extents]
 
     def _call_into(self, log: launch_log.Log, extents: tuple[int, ...]) -> Any:
@@ -152,7 +153,9 @@ class Executable:
                 self._recorder, _ = compile_graph(self._source, None, self._symbols, self.name, **how)
             program = self._recorder
             if self.program is None or program.constants != self.program.constants:
-                raise errors.TengenError(f"{self.name}: a knob was turned since it was compiled; help: compile it again to profile it")
+                raise errors.TengenError(
+                    f"{self.name}: a knob was turned since it was compiled; help: compile it again to profile it"
+                )
             entry = launch_log.new_entry(program, extents)
             self._recorded[extents] = self._plan(program, self._plans[extents][1], extents, entry), entry
         call, entry = self._recorded[extents]
@@ -161,8 +164,8 @@ class Executable:
 
 
 def constant_buffers(program: Program) -> list[tuple[Any, int]]:
-    """(buffer, bytes) for each of `program.constants`. The program's setup runs now, and constants that only the setup reads are
-    freed afterwards."""
+    """(buffer, bytes) for each of `program.constants`. The program's setup runs now, and constants that only the setup reads
+    are freed afterwards."""
     known = program.data
     found = {id: (_buffer(known[id]), known[id].nbytes) for id in program.constants if id in known}
     if program.setup is not None:

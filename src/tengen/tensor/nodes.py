@@ -1,8 +1,9 @@
 """The tape's data: a `TapeNode` for each recorded call, and a `Level` for each gradient that is being recorded.
 
-Gradients nest: inside `grad` of a function there may be another `grad`, or a `GradManager`. Each has a level, with start nodes of
-its own for the tensors that it differentiates by. A start node passes its gradient on to the place that the tensor has on the
-tape of the levels around. So a walk of one level ends at its own start nodes, and can itself be differentiated by other levels.
+Gradients nest: inside `grad` of a function there may be another `grad`, or a `GradManager`. Each has a level, with start nodes
+of its own for the tensors that it differentiates by. A start node passes its gradient on to the place that the tensor has on
+the tape of the levels around. So a walk of one level ends at its own start nodes, and can itself be differentiated by other
+levels.
 
 A node is live while an active level has a start node below it; no gradient can be asked for through other nodes. Whether a node
 is live is computed when it is needed, and not noted with each call.
@@ -23,9 +24,10 @@ _counter = itertools.count()
 class TapeNode:
     """One recorded call: what its gradient rule needs. `order` increases with time.
 
-    `saved` has each input's memory, layout and node at the time of the call, as the tensor itself may be changed in place later.
-    A start node has no op; it has one input without memory, or none; `level` is the level that it belongs to. For a call `level`
-    is a level below it that was found active, or None if there is none and never will be; it is not set before that was asked.
+    `saved` has each input's memory, layout and node at the time of the call, as the tensor itself may be changed in place
+    later. A start node has no op; it has one input without memory, or none; `level` is the level that it belongs to. For a call
+    `level` is a level below it that was found active, or None if there is none and never will be; it is not set before that was
+    asked.
     """
 
     __slots__ = ("op", "saved", "attrs", "outputs", "order", "level")
@@ -91,7 +93,8 @@ class Level:
         return t
 
     def end(self) -> None:
-        """Ends the level: it computes no more gradients. Tensors that it has started get back the places that they had before."""
+        """Ends the level: it computes no more gradients. Tensors that it has started get back the places that they had
+        before."""
         if not self.active:
             return
         self.active = False

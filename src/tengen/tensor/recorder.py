@@ -1,8 +1,7 @@
 """The recorder: while it is active, calls of ops become nodes of a graph instead of running.
 
-`jit.trace` records users' functions with it, and eager dispatch records the body of a composite op, so that the composite
-runs as
-one fused program. A concrete tensor that the recorded code touches becomes a named state of the graph.
+`jit.trace` records users' functions with it, and eager dispatch records the body of a composite op, so that the composite runs
+as one fused program. A concrete tensor that the recorded code uses becomes a named state of the graph.
 """
 
 from __future__ import annotations
@@ -76,7 +75,8 @@ class Recorder:
 
     Attributes:
         graph: what has been recorded.
-        captured: the concrete tensors that are states, in order. owners: id of one that is a gradient -> the tensor it belongs to.
+        captured: the concrete tensors that are states, in order. owners: id of one that is a gradient -> the tensor it belongs
+            to.
         baked: the concrete tensors that are constants, by name.
         grads: id of a tensor whose `grad` was set -> (tensor, its `grad` before, its `Parameter.overflow` then).
         reads: id of a tensor whose `grad` was read -> (tensor, whether there was one, its `Parameter.overflow` then).
@@ -94,11 +94,11 @@ class Recorder:
         self.reads: dict[int, tuple[Tensor, bool, Tensor | None]] = {}
         self.made: list[ref[Traced]] = []
         self.arguments: dict[int, int] = {}  # id of a traced tensor that stands for an argument -> the argument's position
-        self.stand_ins: dict[int, list[Tensor]] = {}  # id of an argument -> the tensors that stand for it, one each time it is passed
+        self.stand_ins: dict[int, list[Tensor]] = {}  # id of an argument -> tensors that stand for it, one each time it is passed
         self.managers: dict[int, Any] = {}  # the `GradManager`s that begin or end during the recording
         self.ended: Any = None  # the one of them that began before it
         self.casts: dict = {}  # parameters in other dtypes, for autocast: a value of this recording is used in no other
-        self.numbers: set[int] = set()  # ids of objects that were asked for a number which a run reads as a tensor (`group["lr"]`)
+        self.numbers: set[int] = set()  # ids of objects asked for a number that a run reads as a tensor (`group["lr"]`)
         self._by_id: dict[int, Value] = {}  # by the id of a tensor: two that share memory now may differ later
         self._states: dict[int, State] = {}
         self._keep: list = []
@@ -214,8 +214,8 @@ class Recorder:
         return None if c is None or c.value is not t._data else c.data
 
     def assign(self, target: Tensor, value: Tensor) -> bool:
-        """Gives a concrete tensor, which becomes a state, another value. Returns false, and does nothing, for a traced one, which
-        can simply take the value."""
+        """Gives a concrete tensor, which becomes a state, another value. Returns false, and does nothing, for a traced one,
+        which can simply take the value."""
         if id(target) in self.arguments:
             raise TraceError(
                 f"{user_line()}: argument {self.arguments[id(target)]} ({target._layout.type!r}) is changed in place inside a trace, "
@@ -303,8 +303,8 @@ def composite_plan(
     """The plan of an eager call of a composite: its body is recorded for the pattern, optimised, and compiled.
 
     Args:
-        over: positions of operands that the results are stored over; they are dense, in logical order. The call takes them after
-            the others, and returns nothing.
+        over: positions of operands that the results are stored over; they are dense, in logical order. The call takes them
+            after the others, and returns nothing.
         alone: whether the program is for the numbers of this call alone.
     """
     arrays = [None if a is None else a.array(("in", i)) for i, a in enumerate(layouts)]
@@ -329,7 +329,9 @@ def composite_plan(
     if constants:
         call = plan.call
         plan = Plan(lambda *data: call(*data, *constants), plan.layouts)
-    return plans.specialise_when_hot(plan, functools.partial(composite_plan, op, layouts, attrs, alone=True)) if values and not over else plan
+    if not values or over:
+        return plan
+    return plans.specialise_when_hot(plan, functools.partial(composite_plan, op, layouts, attrs, alone=True))
 
 
 def _composite_program(

@@ -147,7 +147,8 @@ def check_outputs(outputs: Sequence[Any], seeds: Sequence[Any]) -> None:
 
 
 def _survey(starts: Sequence[Tensor], targets: dict, level: Level) -> tuple[set[int], set[int]]:
-    """(ids of the nodes below some tensors from which a target can be reached, ids of those that other levels may walk from)."""
+    """(ids of the nodes below some tensors from which a target can be reached, ids of those that other levels may walk
+    from)."""
     useful: dict[int, bool] = {}
     others: dict[int, bool] = {}
     stack = [n for t in starts if (n := node_of(t)[0]) is not None]
@@ -190,8 +191,8 @@ def _call_facts(op: Op, attrs: tuple, types: tuple) -> tuple[dict[str, Any], int
 
 
 def _step(node: TapeNode, slot: dict[int, Tensor], give: Any, useful: set[int], others: set[int]) -> None:
-    """Runs one node's gradient rule and passes the results on. The rule is recorded on the tape where it uses tensors that other
-    levels may walk from."""
+    """Runs one node's gradient rule and passes the results on. The rule is recorded on the tape where it uses tensors that
+    other levels may walk from."""
     op: Op = node.op
     saved = tuple([None if s is None else tensor_on_tape(*s) for s in node.saved])
     taped = id(node) in others
@@ -239,7 +240,8 @@ def composite_vjp(op: Op, g: Any, inputs: Sequence[Tensor | None], attrs: dict, 
 
 
 def _output(o: Tensor, node: TapeNode, index: int) -> Tensor:
-    """A saved output with its place on the tape. The node itself does not have that place: it would be a cycle of references."""
+    """A saved output with its place on the tape. The node itself does not have that place: it would be a cycle of
+    references."""
     t = o.detach()
     t._node = node if len(node.outputs) == 1 else (node, index)
     return t

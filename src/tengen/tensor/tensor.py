@@ -521,8 +521,8 @@ dispatch.known = known_values
 
 
 def from_numpy(a: np.ndarray, copy: bool = True) -> Tensor:
-    """A tensor with a copy of the array's values. Without `copy` it shares the array's memory if that is dense; nothing may write
-    it afterwards."""
+    """A tensor with a copy of the array's values. Without `copy` it shares the array's memory if that is dense; nothing may
+    write it afterwards."""
     a, d = dense(a)
     if tracing.recorder is not None:
         return tracing.recorder.constant(a, TensorType(a.shape, d))
