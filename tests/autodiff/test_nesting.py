@@ -110,7 +110,7 @@ def attached_by_others(f, x, w):
 
 
 @pytest.mark.parametrize("seed", range(80))
-def test_programs_by_chance(seed):
+def test_random_programs(seed):
     e = ("add", whole(seed), ("mul", ("var", "x"), ("var", "w")))
     x, w = inputs(seed)
     f = lambda x, w: computed(e, {"x": x, "w": w})

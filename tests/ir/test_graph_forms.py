@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from graphs_by_chance import graphs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from random_graphs import graphs
 
 from tengen.base.dtype import float32
 from tengen.base.errors import FileFormatError, VerifyError

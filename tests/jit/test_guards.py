@@ -227,7 +227,7 @@ def test_a_repeated_step_calls_nothing_for_each_module():
             step(x, y)
             last, before = before, tengen.base.changes.changes.last
         assert last is before, "a step says that something changed"
-        [known] = step._known.values()
+        [known] = step._direct.values()
         hold = known.recording.read.hold
         return events(hold), called(lambda: step(x, y)), len(known.recording.read._quick.__closure__)
 

@@ -47,13 +47,13 @@ def test_images_that_lie_otherwise_are_stored_before(op, groups, order):
     assert memory["z"].tobytes() == want.numpy().tobytes()
 
 
-def test_nobody_reads_it_as_it_lies_by_mistake():
+def test_an_array_with_a_prologue_is_not_read_by_mistake():
     k = Lowering(None).kernel("k")
-    with pytest.raises(VerifyError, match="computed as it is read"):
+    with pytest.raises(VerifyError, match="reads an array that has a prologue"):
         k.read(clipped(Array("x", float32, (1, 16), (16, 1))))
 
 
-def test_through_reads_what_stands_beside_once():
+def test_a_prologue_loads_its_other_operands_once():
     given, beside = Given((1, 16), float32), Leaf(Array("b", float32, (1, 16), (0, 1)))
     add = Elementwise(lambda v, w: v + w, [given, beside], (1, 16), float32)
     final = Elementwise(lambda v, w: v * w, [add, Literal(2.0, float32, (1, 16))], (1, 16), float32)

@@ -33,7 +33,7 @@ def running_sums(lo, x, y, steps):
         return copies[0]
 
     pointwise(lo, [Elementwise(lambda v: v - v, [Leaf(row(x, 0))], (), x.dtype)], [total], "zero")
-    with lo.repeat(steps, [x]) as i:
+    with lo.loop(steps, [x]) as i:
         twice = lo.once(x, "doubled", doubled)
         assert lo.once(x, "doubled", doubled) is twice and len(copies) == 1
         add = Elementwise(lambda a, b: a + b, [Leaf(total), Leaf(row(twice, i))], (), x.dtype)

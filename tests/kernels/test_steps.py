@@ -71,7 +71,7 @@ class Chance:
 
     def loop(self, depth):
         ready = list(self.ready)
-        with self.lo.repeat(self.pick(self.counts)) as i:
+        with self.lo.loop(self.pick(self.counts)) as i:
             self.inside(depth, i)
         self.ready = ready
 
@@ -79,7 +79,7 @@ class Chance:
         """A loop whose iterations are independent: its temporaries are its own, and nothing else is read that it writes."""
         ready = self.ready
         self.ready = [ready[0]]
-        with self.lo.repeat(self.pick(self.counts), [ready[0]], independent=True) as i:
+        with self.lo.loop(self.pick(self.counts), [ready[0]], independent=True) as i:
             self.steps.append(i)
             for _ in range(3):
                 self.mix(self.lo.temp(int32, (N,)))
@@ -112,7 +112,7 @@ class Chance:
 
     def repeated(self, depth):
         ready = list(self.ready)
-        with self.lo.repeat_while(limit=self.pick(self.counts)) as condition:
+        with self.lo.while_loop(limit=self.pick(self.counts)) as condition:
             self.steps.append(condition.iteration)
             self.mix(self.pick(self.outs))
             condition.holds(self.flag())
@@ -132,7 +132,7 @@ class Chance:
             add(inner, a, b)
             if self.functions:
                 self.lo.call(self.functions[-1], [inner, b])
-            with self.lo.repeat(2):
+            with self.lo.loop(2):
                 add(b, inner, b)
             self.ready, self.steps = ready, table
 
@@ -152,7 +152,7 @@ def results(way, lo, values=None):
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_programs_by_chance(seed):
+def test_random_programs(seed):
     lo = Chance(seed).program()
     verify_steps(lo.steps, lo.temps, lo.ints)
     want = results(run, lo)
@@ -194,7 +194,7 @@ def test_a_user_may_name_an_extent_step():
     step = var("step")
     lo = Lowering(Target.host(), [step])
     x, y = (Array(id, int32, (step,), (1,)) for id in "xy")
-    with lo.repeat(step) as i:
+    with lo.loop(step) as i:
         assert i is not step
         at = lambda a: Array(a.id, int32, (), (), i)
         pointwise(lo, [Elementwise(lambda v: v + 1, [Leaf(at(x))], (), int32)], [at(y)], "next")
@@ -264,7 +264,7 @@ def test_what_is_refused():
     with pytest.raises(VerifyError, match="one bool at a known place"), lo.branch(x):
         pass
     flag = lo.temp(bool_, ())
-    with pytest.raises(VerifyError, match="needs a condition"), lo.repeat_while():
+    with pytest.raises(VerifyError, match="needs a condition"), lo.while_loop():
         pass
     with pytest.raises(VerifyError, match="one `otherwise`"), lo.branch(flag) as branches:
         branches.otherwise()
@@ -272,7 +272,7 @@ def test_what_is_refused():
     with pytest.raises(VerifyError, match="uses x, which is not its own"):
         lo.function("f", [], lambda: pointwise(lo, [Leaf(x)], [lo.temp(x.dtype, x.shape)], "copy"))
     assert not lo.steps
-    with lo.repeat(2, [x]):
+    with lo.loop(2, [x]):
         pointwise(lo, [Elementwise(lambda v: v + 1, [Leaf(x)], x.shape, x.dtype)], [x], "more")
     with pytest.raises(VerifyError, match="writes x, which it says is invariant"):
         verify_steps(lo.steps, lo.temps, lo.ints)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernels_by_chance import kernels, literals
+from random_kernels import kernels, literals
 
 from tengen.base.dtype import ALL, float32, int64
 from tengen.base.errors import VerifyError

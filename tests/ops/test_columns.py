@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tengen import Tensor, trace
-from tengen.kernels.reduction.folding import CHUNK, LANES, MANY, columns_width
+from tengen.kernels.reduction.columns import LANES, MANY, columns_width
+from tengen.kernels.reduction.folding import CHUNK
 
 
 def test_widths_follow_columns_and_chunks():

@@ -91,7 +91,7 @@ def shape_and_key(draw):
 
 @settings(max_examples=150, deadline=None)
 @given(shape_and_key())
-def test_keys_by_chance(case):
+def test_random_keys(case):
     shape, key = case
     x = np.arange(int(np.prod(shape)), dtype=np.float32).reshape(shape)
     try:

@@ -211,11 +211,11 @@ def make_seeds(folder: Path, of_each: int = 5) -> list[str]:
 def _schedules(model) -> dict[str, str]:
     """What the rules say for each problem of a model, by key."""
     from tengen.codegen.target import Target
-    from tengen.compiler.schedules import known
+    from tengen.compiler.schedules import tuned_schedules
     from tengen.passes.lower import lower
     from tengen.passes.pipeline import optimize
 
-    table = known()
+    table = tuned_schedules()
     lo, _ = lower(optimize(model.graph), Target.host(), schedules=table)
     return {table.key(c.problem_key): str(c.rule) for c in lo.choices.values()}
 

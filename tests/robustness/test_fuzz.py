@@ -14,12 +14,12 @@ import pytest
 from tengen import load_graph
 from tengen.base.config import config
 
-SCRIPT = Path(__file__).resolve().parent / "calls_by_chance.py"
+SCRIPT = Path(__file__).resolve().parent / "random_calls.py"
 COUNT = 500
 
 
 @pytest.mark.parametrize("first", range(0, 4 * COUNT, COUNT))
-def test_calls_by_chance(first):
+def test_random_calls(first):
     command = [sys.executable, "-W", "ignore", str(SCRIPT), str(first), str(first + COUNT)]
     p = subprocess.run(command, capture_output=True, text=True)
     calls = p.stdout.splitlines()
@@ -77,7 +77,7 @@ def test_seeds_hold_every_op(seeds):
         assert "%step.p = " in m._executable.program.text, f"{name} has no loop of a program"
 
 
-def test_files_by_chance(seeds):
+def test_random_files(seeds):
     found = list(fuzz_files(seeds, 0, CASES))
     bad = [f"{case}\n{what}" for case, what in found if what.startswith("  BAD")]
     assert not bad, "\n".join(bad)

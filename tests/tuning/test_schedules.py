@@ -20,7 +20,7 @@ from tengen.base.errors import ScheduleError
 from tengen.codegen.target import Target
 from tengen.compiler import schedules as store
 from tengen.kernels import schedule
-from tengen.kernels.attention.tiles import Sizes
+from tengen.kernels.attention.sizes import Sizes
 from tengen.kernels.contraction.tile import Register
 from tengen.kernels.contraction.unpacked import Unpacked
 from tengen.kernels.convolution.depthwise import Stencil
@@ -101,7 +101,7 @@ def executable(f, shapes):
     return t._last.run
 
 
-def by_chance(c, n):
+def at_random(c, n):
     """Schedules of any numbers that fit a choice."""
     rng = random.Random(n)
     return list(dict.fromkeys(s for s in (c.rule.far(rng) for _ in range(100)) if not c.fits(s)))[:n]
@@ -119,7 +119,7 @@ def test_no_schedule_changes_a_bit(name):
         assert not c.fits(c.rule) and all(s != c.rule for s in near)
         for node in c.nodes & bench.hot:
             want = bench.trial(node, plain).bits()
-            for s in near[:3] + near[3 :: max(1, len(near) // 3)] + by_chance(c, 4):
+            for s in near[:3] + near[3 :: max(1, len(near) // 3)] + at_random(c, 4):
                 got = bench.trial(node, plain.also({plain.key(c.problem_key): s}, strict=True)).bits()
                 assert got == want, f"{name}: {s} and {c.rule} differ"
 

@@ -73,7 +73,7 @@ def test_it_helps_and_keeps_every_bit(bad_rule):
     again = example()  # a later compile has it, and a run with other settings has not
     assert keys(again) == keys(f) != {} and again(x).numpy().tobytes() == want
     assert cache.info().schedules == 1
-    assert store.known(threads=config.threads + 1).entries == {}
+    assert store.tuned_schedules(threads=config.threads + 1).entries == {}
     cache.clear()
     assert keys(example()) == {} and cache.info().schedules == 0
 
@@ -99,7 +99,7 @@ def test_ahead_of_time_too(bad_rule, tmp_path):
     f.dump(tmp_path / "net.tgn")
     m = tengen.load_graph(tmp_path / "net.tgn")
     m(numbers())
-    key = Schedules(Target.named("aarch64").key, 2).key(next(iter(search.Bench(m._executable.graph, store.known()).lo.choices)))
+    key = Schedules(Target.named("aarch64").key, 2).key(next(iter(search.Bench(m._executable.graph, store.tuned_schedules()).lo.choices)))
     made = lambda threads: Path(compile_model(m, "aarch64", tmp_path, threads=threads).files[0]).read_bytes()
     plain = made(2), made(1)
     m.schedules[key] = Grain(1 << 14)
@@ -184,7 +184,7 @@ import numpy as np, tengen, tengen.functional as F
 from tengen import Tensor
 from tengen.kernels.schedule import Grain, Schedules
 from tengen.compiler import schedules as store
-known = store.known()
+known = store.tuned_schedules()
 store.keep(Schedules(known.target, known.threads, {c * 32: Grain(int(sys.argv[2])) for c in sys.argv[1]}))
 """
 
@@ -194,15 +194,15 @@ def test_processes_keep_what_others_found(own_cache):
     start = lambda *a: subprocess.Popen([sys.executable, "-c", CHILD, *a], env=env)
     children = [start("0123", "5"), start("456789", "6")]
     assert all(c.wait() == 0 for c in children)
-    seen = store.known().entries
+    seen = store.tuned_schedules().entries
     assert len(seen) == 10 and seen["0" * 32] == Grain(5) and seen["9" * 32] == Grain(6)
-    store.keep(Schedules(store.known().target, config.threads, {"0" * 32: Grain(7)}))
-    assert store.known().entries["0" * 32] == Grain(7) and len(store.known().entries) == 10
+    store.keep(Schedules(store.tuned_schedules().target, config.threads, {"0" * 32: Grain(7)}))
+    assert store.tuned_schedules().entries["0" * 32] == Grain(7) and len(store.tuned_schedules().entries) == 10
 
 
 def test_what_is_written_while_it_is_read_is_not_missed(own_cache, monkeypatch):
     mine, other = {"1" * 32: Grain(5)}, {"2" * 32: Grain(6)}
-    empty, stamp = store.known(), store.cache.stamp
+    empty, stamp = store.tuned_schedules(), store.cache.stamp
 
     def write_after(*a):
         """Another process writes just after this one has looked."""
@@ -213,41 +213,41 @@ def test_what_is_written_while_it_is_read_is_not_missed(own_cache, monkeypatch):
 
     monkeypatch.setattr(store.cache, "stamp", write_after)
     store._read.clear()
-    assert not store.known().entries
+    assert not store.tuned_schedules().entries
     store.keep(Schedules(empty.target, empty.threads, mine))
-    assert store.known().entries == {**other, **mine}
+    assert store.tuned_schedules().entries == {**other, **mine}
 
 
 def test_only_so_many_are_kept(own_cache, monkeypatch):
     monkeypatch.setattr(store, "MOST", 3)
-    known = store.known()
+    known = store.tuned_schedules()
     for c in "abcde":
         store.keep(Schedules(known.target, known.threads, {c * 32: Grain(1)}))
-    assert [k[0] for k in store.known().entries] == list("cde")
+    assert [k[0] for k in store.tuned_schedules().entries] == list("cde")
 
 
 def test_a_damaged_or_foreign_table_counts_as_absent(own_cache):
-    known = store.known()
+    known = store.tuned_schedules()
     store.keep(Schedules(known.target, known.threads, {"a" * 32: Grain(3)}))
     (file,) = own_cache.glob("*.s")
     good = file.read_bytes()
     for data in (good[:-1], b"", bytes(len(good)), good.replace(b"=3", b"=4")):
         file.write_bytes(data)
-        assert store.known().entries == {}
+        assert store.tuned_schedules().entries == {}
     file.write_bytes(good)
-    assert store.known().entries == {"a" * 32: Grain(3)}
+    assert store.tuned_schedules().entries == {"a" * 32: Grain(3)}
     file.chmod(0o644)
     os.utime(file)
-    assert store.known().entries == {}
+    assert store.tuned_schedules().entries == {}
 
 
 def test_without_a_cache_on_disk(own_cache):
     with config.scope(cache=False):
-        known = store.known()
+        known = store.tuned_schedules()
         store.keep(Schedules(known.target, known.threads, {"b" * 32: Grain(3)}))
-        assert store.known().entries == {"b" * 32: Grain(3)}
+        assert store.tuned_schedules().entries == {"b" * 32: Grain(3)}
         store._read.clear()
-    assert store.known().entries == {} and not list(own_cache.glob("*.s"))
+    assert store.tuned_schedules().entries == {} and not list(own_cache.glob("*.s"))
 
 
 KEY = "0" * 32
@@ -269,7 +269,7 @@ def test_files_with_schedules_that_do_not_fit(tmp_path):
     f.dump(tmp_path / "m.tgn")
     content = read_tensors(tmp_path / "m.tgn")
     texts = {k: v for k, v in content.texts.items() if k not in ("checksum", "tengen")}
-    known = store.known()
+    known = store.tuned_schedules()
     choices = search.Bench(f._last.run.graph, known).lo.choices
     odd = ["register(rows=6, vectors=2, high=4, along_k=1, packed=1, panels=0, blocks=0, across=0, unroll=2)", "later(x=1)",
            "grain(elements=0)", "grain(elements=999999999)"]  # fmt: skip

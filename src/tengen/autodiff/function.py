@@ -7,7 +7,7 @@ from typing import Any
 
 from tengen.base.errors import GradientError
 from tengen.tensor import Tensor
-from tengen.tensor.nodes import Level, Node, levels, on_tape
+from tengen.tensor.nodes import Level, TapeNode, levels, on_tape
 from tengen.tensor.tape import cut
 
 
@@ -65,7 +65,7 @@ class Function:
         if not any(on_tape(x) for x in tensors):
             return out
         outs = tuple(o.detach() for o in outs)
-        node = Node(self._rule(len(outs), inputs), tuple(_with_node(x) for x in tensors), ())
+        node = TapeNode(self._rule(len(outs), inputs), tuple(_with_node(x) for x in tensors), ())
         for i, o in enumerate(outs):
             o._node = node if len(outs) == 1 else (node, i)
         return outs if isinstance(out, tuple) else outs[0]

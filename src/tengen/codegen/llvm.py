@@ -39,8 +39,8 @@ from tengen.loops.lang import (
 )
 
 STACK_ALIGN = 64
-MOST_SIFTED = 4  # as far apart elements may be that are loaded with all between them
-STREAM_ALIGN = 64  # of an address that is written past the caches: that of the widest register
+MOST_SIFTED = 4  # strided loads up to this stride load all elements between, too, and drop them (`_sift`)
+STREAM_ALIGN = 64  # bytes: addresses of stores past the caches are multiples of it, the width of the widest register
 _SLOT = LANES * 8  # bytes of a stack slot that holds any vector
 _INDEX = ("mul i64 ", "add i64 ", "sub i64 ")  # what indices are made of
 _NAME = re.compile(r"%[\w.]+")
@@ -114,9 +114,9 @@ class _Function(Values):
         self._ints = {v: i for i, v in enumerate(kernel.ints)}
         self._buffers = {b: i for i, b in enumerate(kernel.buffers)}
         self._scratch = {b: i for i, b in enumerate(kernel.scratch)}
-        self._entry: dict[str, str] = {}  # name -> what defines it, for parameters and stack memory in use
-        self._depth: dict[str, int] = {}  # of the block, among those of `_known`, where a name is defined; the entry's is 0
-        self._loops: list[tuple[int, list[str]]] = []  # those that are open: the depth of the body, the lines before it
+        self._entry: dict[str, str] = {}  # names that the entry block defines -> instruction: parameters, stack memory
+        self._depth: dict[str, int] = {}  # name -> how many scopes its definition is inside of; 0 in the entry block
+        self._loops: list[tuple[int, list[str]]] = []  # of each open loop: the depth of its body, the lines before it
 
     def text(self) -> str:
         k = self.kernel
@@ -129,7 +129,7 @@ class _Function(Values):
         entry = [f"  {name} = {text}" for name, text in self._entry.items()]
         head = f"define void @{k.name}(ptr noalias readonly %buffers, ptr readonly %ints, i64 %begin, i64 %end) "
         body = "\n".join([*entry, *self.lines])
-        # What is written past the caches has no place in the order of other writes until this.
+        # Stores past the caches are not ordered with other stores: other threads may see them only after this fence.
         fence = "  call void @llvm.x86.sse.sfence()\n" if self._streams and self.target.arch == "x86_64" else ""
         return f'{head}noinline nounwind "no-builtins" {{\nentry:\n{body}\n{fence}  ret void\n}}\n'
 
@@ -148,8 +148,8 @@ class _Function(Values):
         return r
 
     def pure(self, text: str) -> str:
-        """As for all values; but what a loop does not change of an index is computed before it, where extents are no numbers: an
-        element's place is then several multiplications, which LLVM's code generator would leave in the loop."""
+        """As for all values; but where extents are open, parts of indices that are invariant in a loop are computed before it.
+        An index then takes several multiplications, which LLVM's code generator would leave in the loop."""
         if not self._ints or not text.startswith(_INDEX):
             return super().pure(text)
         depth = max((self._depth.get(name, 0) for name in _NAME.findall(text)), default=0)
@@ -188,7 +188,7 @@ class _Function(Values):
         return name
 
     def slot(self, which: str) -> str:
-        """Stack memory for one vector on its way."""
+        """Stack memory through which one vector is moved."""
         name = f"%slot.{which}"
         self._entry.setdefault(name, f"alloca [{_SLOT} x i8], align {STACK_ALIGN}")
         return name
@@ -196,7 +196,7 @@ class _Function(Values):
     # ---- blocks and loops
 
     def label(self, hint: str) -> str:
-        """A name for a block, which no value has either: LLVM keeps both in one table."""
+        """A new name for a block. No value has it either, as LLVM has one table for both."""
         self._count += 1
         return f"{hint}.{self._count}"
 
@@ -206,7 +206,7 @@ class _Function(Values):
         self.block = label
 
     def inside(self, body: Callable[[], None]) -> dict[Expr, str]:
-        """Emits `body` in a scope of its own; what variables are called at its end."""
+        """Emits `body` in a scope of its own. Returns the names that the kernel's variables have at its end."""
         outer, self.env = self.env, dict(self.env)
         self._known.append({})
         body()
@@ -219,9 +219,9 @@ class _Function(Values):
         return self.fresh(f"phi {ty} " + ", ".join(f"[ {v}, %{b} ]" for v, b in edges), hint)
 
     def loop(self, start: str, stop: str, step: int, carried: list[Expr], body: Callable[[str], None], hint: str) -> None:
-        """for i in range(start, stop, step), with the variables that it changes."""
+        """Emits for i in range(start, stop, step): body(i). carried: the variables that the body assigns."""
         before, top, done = self.block, self.label("loop"), self.label("done")
-        runs = start[0] != "%" and stop[0] != "%" and int(start) < int(stop)  # at least once, known here
+        runs = start[0] != "%" and stop[0] != "%" and int(start) < int(stop)  # it is known to run at least once
         enter = f"  br label %{top}"
         if not runs:
             enter = f"  br i1 {self.pure(f'icmp slt i64 {start}, {stop}')}, label %{top}, label %{done}"
@@ -254,7 +254,7 @@ class _Function(Values):
             self.env[v] = self.phi(type_of(v.dtype, v.lanes), edges, _register_name(v.attr))
 
     def branch(self, cond: str, then: Callable[[], None], orelse: Callable[[], None] | None, changed: list[Expr]) -> None:
-        """Runs `then` where cond holds, else `orelse`, and merges the variables that they change."""
+        """Emits an if: `then` where cond holds, else `orelse`; and phis for the variables that they assign."""
         before, yes, end = self.block, self.label("then"), self.label("end")
         no = self.label("else") if orelse else end
         self.lines.append(f"  br i1 {cond}, label %{yes}, label %{no}")
@@ -318,12 +318,12 @@ class _Function(Values):
         return base if index == "0" else self.pure(f"getelementptr {ty}, ptr {base}, i64 {index}")
 
     def to_memory(self, x: str, dt: DType, lanes: int) -> str:
-        """A register's value as memory holds it."""
+        """A value as it is stored in memory: a bool as a byte."""
         m = _vector_memory(dt, lanes)
         return x if dt is not bool_ else self.convert("zext", x, type_of(dt, lanes), m)
 
     def from_memory(self, x: str, dt: DType, lanes: int) -> str:
-        """A loaded value as registers hold it."""
+        """A value as it is held in registers, from what was loaded."""
         if dt is not bool_:
             return x
         return self.pure(f"icmp ne {_vector_memory(dt, lanes)} {x}, {'zeroinitializer' if lanes > 1 else 0}")
@@ -356,15 +356,15 @@ class _Function(Values):
         return self.from_memory(x, dt, lanes)
 
     def masks(self, dt: DType) -> bool:
-        """Whether the target reads and writes part of a vector of `dt` in one instruction."""
+        """Whether the target has masked loads and stores of vectors of `dt`."""
         return self.target.has("avx512bw") or (self.target.has("avx2") and dt.size >= 4)
 
     def limit(self, count: Expr) -> str:
-        """How many lanes `count` lets through: 0 to 16."""
+        """`count` limited to 0 .. 16: how many lanes exist."""
         return self.value(lang.minimum(lang.maximum(count, 0), LANES))
 
     def mask(self, count: Expr, dt: DType) -> str:
-        """The lanes before `count`, compared in the width that the mask is used in."""
+        """The mask of the lanes before `count`, compared as integers as wide as the lanes that it is used for."""
         bits = 64 if dt.size == 8 else 32
         n = self.limit(count)
         if bits == 32:
@@ -390,7 +390,7 @@ class _Function(Values):
         return stride if j == "1" else "0" if j == "0" else self.pure(f"mul i64 {stride}, {j}")
 
     def _element_in_loop(self, b: Buffer, index: Expr) -> Callable[[str], str]:
-        """As `element`, for lane numbers known only at run time: a vector of indices goes through the stack."""
+        """As `element`, for lane numbers that are known only at run time: a vector of indices is stored on the stack."""
         if index.lanes == 1 or affine(index):
             return self.element(b, index)
         ty, base, slot = _memory_type(b.dtype), self.base(b), self.slot("index")
@@ -403,13 +403,14 @@ class _Function(Values):
         return at
 
     def _every(self, s: Load) -> int:
-        """The distance of a load's elements, where it is a small number; else 0."""
+        """The stride of a load's elements if it is a number from 2 to MOST_SIFTED; else 0."""
         line = affine(s.index) if s.index.lanes > 1 and (s.count is None or self.masks(s.buffer.dtype)) else None
         step = as_int(line[1]) if line else None
         return step if step is not None and 1 < step <= MOST_SIFTED else 0
 
     def _sift(self, s: Load, step: int) -> str:
-        """A load of every `step`-th element: all from the first to the last, in vectors, and those between them left out."""
+        """A load with stride `step`: vector loads of everything from the first to the last element, then a shuffle that drops
+        those between."""
         dt, m = s.buffer.dtype, _vector_memory(s.buffer.dtype, LANES)
         ty, line = _memory_type(dt), affine(s.index)
         first = self.address(self.base(s.buffer), ty, self.value(line[0]))  # type: ignore[index]
@@ -478,8 +479,8 @@ class _Function(Values):
             if dt.size >= (4 if dt.kind == "f" else 8):
                 self.lines.append(call)
                 return
-            # Where LLVM 22 finds out that a masked store is of one element that was cut from a wider one (as a bfloat16 is when it is
-            # rounded), it stores the wide one, over the element after it.
+            # LLVM 22 has a defect: where it sees that a masked store is of one element that was truncated from a wider one, as
+            # a bfloat16 is when it is rounded, it stores the wide one, and overwrites the element after it.
             one = self.compare("eq", int64, 1, self.value(s.count), "1")
             first = self.pure(f"extractelement {m} {value}, i64 0")
             self.branch(one, lambda: write(f"{ty} {first}", p), lambda: self.lines.append(call), [])

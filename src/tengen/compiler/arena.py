@@ -22,7 +22,8 @@ class Temporaries:
     """The temporaries that some launch uses, in order of first use.
 
     Attributes:
-        ids: which. sizes: in bytes, multiples of `ALIGN`, maybe expressions. lives: when each holds something (`steps.lifetimes`).
+        ids: their buffers. sizes: in bytes, multiples of `ALIGN`; numbers, or expressions over the program's parameters.
+        lives: the intervals in which each holds something (`steps.lifetimes`).
     """
 
     ids: tuple[Hashable, ...] = ()
@@ -32,27 +33,27 @@ class Temporaries:
 
     @staticmethod
     def of(lo: Lowering) -> Temporaries:
-        """Those of a lowering."""
+        """The temporaries of a lowering."""
         lives = lifetimes(lo.steps, lo.temps)
         sizes = [(n * dt.size + (ALIGN - 1)) // ALIGN * ALIGN for dt, n in (lo.temps[id] for id in lives)]
         numbers = tuple(s if (n := as_int(s)) is None else n for s in sizes)
         return Temporaries(tuple(lives), numbers, tuple(lives.values()))
 
     @property
-    def known(self) -> bool:
+    def sizes_known(self) -> bool:
         """Whether all sizes are numbers."""
         return all(isinstance(s, int) for s in self.sizes)
 
     def offsets(self) -> list[Index]:
         """The offset of each: a number, or the variable that stands for it in a program."""
-        if self.known:
+        if self.sizes_known:
             return list(self.place(self.sizes)[0])  # type: ignore[arg-type]
         return [var(f"offset.{i}") for i in range(len(self.ids))]
 
     def place(self, sizes: Sequence[int]) -> tuple[tuple[int, ...], int]:
-        """(offset in bytes of each, bytes of the arena) for these sizes. They are placed one after the other, each into the
-        smallest gap that fits beside those that live when it does: the largest first, or in order of first use, whichever gives
-        the smaller arena."""
+        """(offset in bytes of each, bytes of the arena) for these sizes. Temporaries are placed one after another, each in the
+        smallest gap that it fits, among those that are alive at the same time (best fit). That is done in two orders, the
+        largest first and by first use, and the smaller arena is taken."""
         key = tuple(sizes)
         if key not in self._placed:
             if len(self._placed) > 256:
@@ -69,14 +70,16 @@ def _meet(a: Sequence[Interval], b: Sequence[Interval]) -> bool:
 
 
 def _place(sizes: Sequence[int], lives: Sequence[Sequence[Interval]], order: Sequence[int]) -> tuple[tuple[int, ...], int]:
+    """(offsets, bytes of the arena) if temporaries are placed in this order, by best fit."""
     placed: list[tuple[int, int, int, int, Sequence[Interval]]] = []  # offset, end, first and last position, life
     offsets = [0] * len(sizes)
     for i in order:
         size, life = max(sizes[i], ALIGN), lives[i]
         first, last = life[0][0], life[-1][1]
-        busy = sorted(
-            (o, e) for o, e, f, l, other in placed if f <= last and first <= l and (len(life) + len(other) == 2 or _meet(life, other))
-        )
+        busy = sorted(  # bytes of those that are alive at the same time; with one interval each, comparing the ends is enough
+            (o, e) for o, e, f, l, other in placed
+            if f <= last and first <= l and (len(life) + len(other) == 2 or _meet(life, other))
+        )  # fmt: skip
         best, best_gap, at = None, None, 0
         for o, e in busy:
             if o - at >= size and (best_gap is None or o - at < best_gap):

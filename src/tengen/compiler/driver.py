@@ -1,6 +1,7 @@
 """Graph in, `Program` out: from the cache if it was made before, else by passes, lowering and memory plan.
 
-In: a graph, and for an eager call how its inputs lie. Out: a `Program`, and where its outputs lie. Nothing here knows tensors.
+In: a graph, and for an eager call the layouts of its inputs. Out: a `Program`, and the arrays of its outputs. Nothing here
+knows tensors.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tengen.compiler.arrays import array_over, dense, new_buffer
 from tengen.compiler.plans import Layout, finish_plan
 from tengen.compiler.program import Folded, Program, build
 from tengen.compiler.program_cache import Made
-from tengen.compiler.schedules import known
+from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import Graph, Value
 from tengen.kernels.lowering import Array, Lowering, product
 from tengen.kernels.schedule import Schedules
@@ -33,16 +34,16 @@ def evaluate(graph: Graph) -> list[np.ndarray]:
     return _folded(graph, [])
 
 
-def _folded(graph: Graph, kept_in: list[Folded]) -> list[np.ndarray]:
-    """The same; what computed them is put into a list."""
+def _folded(graph: Graph, programs: list[Folded]) -> list[np.ndarray]:
+    """The same; the program that computed them is appended to `programs`."""
     program, arrays = compile_graph(graph, None, [], graph.name)
     values = compute((program, arrays), list(program.data.values()))
-    kept_in.append(Folded(program, arrays, [], values))
+    programs.append(Folded(program, arrays, [], values))
     return values
 
 
 def compute(made: Made, constants: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The outputs of a program that takes constants alone."""
+    """The outputs of a program whose only inputs are constants."""
     program, outs = made
     layouts = [Layout(a.shape, a.dtype, a.strides) for a in outs]  # type: ignore[arg-type]
     plan = finish_plan(program, len(constants), layouts, [])
@@ -54,8 +55,9 @@ def ready_program(
     graph: Graph, placed: dict[Value, Array] | None, names: list[Expr], name: str, fold: bool = False,
     schedules: Schedules | None = None,
 ) -> Made:  # fmt: skip
-    """What `compile_graph` makes for this machine: as it was kept, or made now and program_cache."""
-    schedules = schedules or known()
+    """What `compile_graph` makes for this machine: read from the program cache, or made now and stored in it. Arguments as
+    there."""
+    schedules = schedules or tuned_schedules()
     key = program_cache.identity(graph, placed, names, name, fold, schedules)
     if key is None:
         return compile_graph(graph, placed, names, name, fold=fold, schedules=schedules)
@@ -74,20 +76,24 @@ def compile_graph(
     name: str,
     target: Target | None = None,
     fold: bool = False,
-    record: bool = False,
+    log_launches: bool = False,
     schedules: Schedules | None = None,
     row_major: bool = False,
 ) -> Made:
-    """Passes, lowering, memory plan. Buffers of the program: inputs, states, `program.constants`; outputs, and one of what the
-    checks found, where there are any. See `program.build`.
+    """Runs passes, lowering and memory plan. Returns the program and the arrays of its outputs. The program's buffers are the
+    inputs, the states and `program.constants`; then the outputs, and the results of the graph's checks, if it has any.
 
-    `fold`: what depends on constants alone is computed once: small nodes now, launches by `program.setup`. `record`: see
-    `program.build`. `schedules`: what tuning found; default: what this user's cache has for the target. `row_major`: outputs
-    are dense in logical order."""
+    Args:
+        placed: the arrays of the inputs; None: all are dense. names: the program's integer parameters. name: of the program.
+        fold: whether what depends on constants alone is computed once: small nodes now, launches by `program.setup`.
+        log_launches: see `program.build`.
+        schedules: what tuning found; default: what this user's cache has for the target.
+        row_major: whether outputs have to be dense in logical order.
+    """
     order = {v.name: a for v, a in (placed or {}).items()}
     folded: list[Folded] = []
     graph = optimize(graph, (lambda g: _folded(g, folded)) if fold else None)
-    schedules = schedules or known(target)
+    schedules = schedules or tuned_schedules(target)
     arrays = {v: order[v.name] for v in graph.inputs if v.name in order}
     lo, outs = lower(graph, target or Target.host(), names, arrays, schedules, row_major)
     constants: list[Hashable] = [("const", name) for name in graph.constants]
@@ -97,7 +103,7 @@ def compile_graph(
     ids: list[Hashable] = [order[v.name].id if v.name in order else ("in", i) for i, v in enumerate(graph.inputs)]
     ids += [*(("state", name) for name in graph.states), *constants]
     results = [*(("out", i) for i in range(len(outs))), *([CHECKS] if graph.checks else [])]
-    program = build(lo, ids, results, name, record)
+    program = build(lo, ids, results, name, log_launches)
     program.constants, program.setup, program.checks = constants, setup, graph.checks
     read = {*constants, *(setup.constants if setup else [])}
     program.data = {("const", c.name): c.data for c in graph.constants.values() if ("const", c.name) in read}  # type: ignore[misc]
@@ -109,8 +115,10 @@ def compile_graph(
 
 
 def _set_up(lo: Lowering, graph: Graph, name: str) -> tuple[list[Hashable], Program | None]:
-    """What the rest of a lowering reads of constants: some of the graph's, and what a program that runs once makes of others.
-    That program runs here, whatever machine the lowering is for."""
+    """Moves the launches that depend on constants alone to a program that runs once (`passes/hoist.py`).
+
+    Returns (the constants that the rest of the lowering reads: some of the graph's, then the results of that program; that
+    program, or None where there are no such launches). It is compiled for this machine, whatever target the lowering has."""
     sizes = {("const", c.name): product(c.value.type.shape) * c.value.type.dtype.size for c in graph.constants.values()}
     first, prepared = hoist(lo, sizes)  # type: ignore[arg-type]
     read, needed = (set().union(*map(buffers, x.steps)) for x in (lo, first))

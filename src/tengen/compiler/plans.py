@@ -1,8 +1,8 @@
 """Plans for eager calls: from (op, layouts, attributes) to a native callable.
 
 A call is first reduced to its pattern: dtypes, rank, which extents are equal, how each input lies in memory. One program is
-compiled per pattern and serves all extents; a plan is that program with the extents and sizes of one call filled in. A plan
-whose calls have taken long gets a program for its numbers alone (`patient`).
+compiled for each pattern and serves all extents; a plan is that program with the extents and sizes of one call filled in. A
+plan that is hot, because its calls have taken long, gets a program for its numbers alone (`specialise_when_hot`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tengen.base.dtype import DType
 from tengen.base.errors import ShapeError, Undecided
 from tengen.codegen.target import Target
 from tengen.compiler.program import Program, build, check_bytes, value_of
-from tengen.compiler.schedules import known
+from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import attr_key
 from tengen.ir.types import TensorType
 from tengen.kernels.axes import memory_order, merge_axes, streams
@@ -30,7 +30,7 @@ from tengen.ops.calls import negative_zero
 from tengen.ops.define import Op
 from tengen.runtime import launch_log, native
 
-PATIENCE_S = 0.025  # of a plan's calls before its numbers get a program of their own: about what making one takes
+HOT_AFTER_S = 0.025  # of a plan's calls before its numbers get a program of their own: about what making one takes
 
 
 class Layout:
@@ -104,14 +104,18 @@ def make_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict, alone: bool
     else:
         program, values = _general(op, arrays, orders, attrs, alone)
     plan = finish_plan(program, sum(a is not None for a in arrays), outs, values)
-    return plan if op.kind == "elementwise" or not values else patient(plan, partial(make_plan, op, layouts, attrs, True))
+    if op.kind == "elementwise" or not values:
+        return plan
+    return specialise_when_hot(plan, partial(make_plan, op, layouts, attrs, True))
 
 
-def patient(plan: Plan, alone: Callable[[], Plan]) -> Plan:
-    """The plan of a shape-generic program. When its calls have taken as long as it takes to make a program for its numbers alone,
-    which knows more and is faster, that is made, by `alone`: so sizes that come but a few times make nothing, and whatever sizes
-    come, not much more time is spent on making than on computing. The bits are the same."""
-    generic, left = plan.call, PATIENCE_S
+def specialise_when_hot(plan: Plan, alone: Callable[[], Plan]) -> Plan:
+    """The plan of a shape-generic program, which becomes that of a specialised one when it is hot.
+
+    Its calls are timed. When they have taken HOT_AFTER_S in all, which is about what it takes to make a program, `alone` makes
+    one for the numbers of this plan. That program knows more, is faster, and gives the same bits. So sizes that are met a few
+    times make no program, and for any sizes little more time is spent on making programs than on running them."""
+    generic, left = plan.call, HOT_AFTER_S
 
     def call(*data):
         nonlocal left
@@ -119,7 +123,7 @@ def patient(plan: Plan, alone: Callable[[], Plan]) -> Plan:
         result = generic(*data)
         left -= perf_counter() - start
         if left < 0 and plan.call is call:
-            plan.call = generic  # for who calls meanwhile
+            plan.call = generic  # for calls of other threads meanwhile
             found = alone()
             if found.layouts == plan.layouts:
                 plan.call = found.call
@@ -134,9 +138,9 @@ def make_overwrite(op: Op, layouts: Sequence[Layout], attrs: dict, over: int) ->
     """A native callable that writes the result of an op over one of the buffers it takes.
 
     Args:
-        layouts: of the operands; then, where the result goes over none of them, of the target. None is empty. over: the place of
-            the target: it has the result's shape and dtype, no element of it twice, and shares memory with no other buffer. If
-            it is an operand, the op reads no other element of it than the one it writes. attrs: canonical.
+        layouts: of the operands; then, where the result goes over none of them, of the target. None is empty. over: the place
+            of the target: it has the result's shape and dtype, no element of it twice, and shares memory with no other buffer.
+            If it is an operand, the op reads no other element of it than the one it writes. attrs: canonical.
     """
     arrays = [a.array(("in", i)) for i, a in enumerate(layouts)]
     if op.fuses:  # few axes make few programs: a row and a block of rows have the same
@@ -149,7 +153,7 @@ def make_overwrite(op: Op, layouts: Sequence[Layout], attrs: dict, over: int) ->
     n = len(arrays) if op.variadic else len(op.tensors)
 
     def make(some: Sequence[Array], names: list[Expr]) -> tuple[Program, None]:
-        lo = Lowering(Target.host(), names, known())
+        lo = Lowering(Target.host(), names, tuned_schedules())
         op.lower_to(lo, some[:n], [some[over]], attrs)
         return build(lo, [a.id for a in some], ["nothing"], op.name, recording()), None
 
@@ -238,7 +242,8 @@ def by_pattern(
         _programs[special] = make(arrays, [])
     if special in _programs:
         return *_programs[special], []
-    key = (op, _frozen(generic or attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in named), orders, recording())
+    pattern = tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in named)
+    key = (op, _frozen(generic or attrs), pattern, orders, recording())
     if key not in _programs:
         try:
             _programs[key] = make(named, sym.names)
@@ -281,7 +286,7 @@ def named_array(a: Array, sym: Symbols) -> Array:
 
 def _program(op: Op, arrays: Sequence[Array | None], orders: Sequence, attrs: dict, names: list[Expr]) -> Program:
     types = [None if a is None else TensorType(a.shape, a.dtype) for a in arrays]
-    lo = Lowering(Target.host(), names, known())
+    lo = Lowering(Target.host(), names, tuned_schedules())
     outs = []
     for i, (t, order) in enumerate(zip(op.infer_types(types, attrs), orders)):
         outs.append(Array(f"out{i}", t.dtype, t.shape, contiguous_strides(t.shape, order)))

@@ -43,15 +43,21 @@ class Program:
     """A compiled program.
 
     Attributes:
-        text: its LLVM IR; "" where it was kept (`kept.py`), and only `code` is there.
-        n_inputs, n_outputs: buffers expected. params: the integer parameters, in order.
-        derived: expressions over params, and offsets of temporaries, that follow them in `ints`. temps: what lies in the arena.
-        constants: its last input buffers: constants of the graph, ("const", name), and what
-            `setup` makes, a program that is run once; it takes constants, and the buffers that it fills. output_bytes: of those.
-        launches: what it runs, with its loops, by the number in a record (`launch_log.py`), if it was built for that; else None.
-            costs: of those, as far as they were asked for. schedules: those that are not what the rule says, by key (`Schedules.key`).
-        data: of the constants that it and its `setup` take, by id. folded: what made some of it, until the program is kept. checks: what
-            is looked at after a run, in the order of the buffer. object: the name of its machine code in the cache. code: that.
+        text: its LLVM IR; "" if it was read from the program cache, which has only its machine code.
+        n_inputs, n_outputs: how many buffers `run` is given of each kind. params: the integer parameters, in order.
+        derived: expressions over the parameters, and offsets of temporaries, that follow the parameters in `ints`.
+        temps: the temporaries, which lie in the arena. kernels: how many different ones it has.
+        constants: its last input buffers: constants of the graph, ("const", name), then the results of `setup`.
+        setup: a program that runs once, before this one: it reads constants, and fills buffers that this one reads. None if
+            there is nothing to do. output_bytes: sizes of the buffers that a setup fills.
+        launches: its launches with their loops, by the number in the launch log, if it was built with `log_launches`; else
+            None.
+        costs: of the launches, as far as they were asked for.
+        schedules: those that are not what the rule says, by key (`Schedules.key`).
+        data: values of the constants that it and its `setup` read, by id.
+        folded: the program that computed some of these constants, until this one is in the program cache.
+        checks: those of the graph, in the order in which the last output buffer has their results.
+        object: the name of its machine code in the cache. code: the machine code itself, until it is loaded.
     """
 
     name: str
@@ -91,7 +97,7 @@ class Program:
 
     def integers(self, values: Sequence[int]) -> list[int]:
         """The `ints` array for these parameter values."""
-        placed = {} if self.temps.known else dict(zip(self.temps.offsets(), self._place(values)[0]))
+        placed = {} if self.temps.sizes_known else dict(zip(self.temps.offsets(), self._place(values)[0]))
         number = Numbers(dict(zip(self.params, values)) | placed)  # type: ignore[arg-type]
         return [*values, *map(number, self.derived)]
 
@@ -112,21 +118,22 @@ class Program:
         release_gil: bool = False,
         entry: launch_log.Entry | None = None,
     ) -> Callable:
-        """A builtin function that runs it for these parameter values: `native.make_plan`. entry: of a program that is recorded."""
+        """A builtin function that runs it for these parameter values (`native.make_plan`). entry: the plan's entry in the
+        launch log, for a program with `log_launches`."""
         arena, ints = self.arena_bytes(values), self.integers(values)
         pool: bool | int = True
         if entry is not None:
-            ints, pool = [*ints, entry.number], launch_log.recorder()
+            ints, pool = [*ints, entry.number], launch_log.logging_parallel()
         return native.make_plan(self.address, n_inputs, output_bytes, arena, ints, pool, release_gil, owner=self)
 
 
 @dataclass
 class Folded:
-    """What was computed of constants before a program was made.
+    """Constants that a program computed from others, when another program was compiled.
 
     Attributes:
-        program, arrays: what computed it, and where its outputs lie. names: what they are called in the graph; None for one that
-            it has no more. values: the outputs.
+        program, arrays: the program, and the arrays of its outputs. values: of the outputs.
+        names: the names of the outputs as constants of the graph; None for one that the graph does not have any more.
     """
 
     program: Program
@@ -142,15 +149,17 @@ def value_of(e: Index, params: Sequence[Expr], values: Sequence[int]) -> int:
 
 
 def check_bytes(n: int, what: str) -> int:
-    """n; SizeError when no machine has so much memory (the runtime counts bytes in int64)."""
+    """n, or a SizeError if no machine has so many bytes (the runtime counts bytes in int64)."""
     if not 0 <= n < MOST_BYTES:
         raise SizeError(f"{what}: {n} bytes are more than any machine has")
     return n
 
 
-def build(lo: Lowering, inputs: Sequence[Hashable], outputs: Sequence[Hashable], name: str, record: bool = False) -> Program:
-    """Plans memory and writes the program's LLVM IR. Nothing is compiled yet. record: it hands every launch to `parallel`, as
-    `launch_log.py` wants it; the kernels are the same."""
+def build(
+    lo: Lowering, inputs: Sequence[Hashable], outputs: Sequence[Hashable], name: str, log_launches: bool = False
+) -> Program:
+    """Plans memory and writes the program's LLVM IR. Nothing is compiled yet. log_launches: whether each launch is passed to
+    `parallel` with its number, as `launch_log.py` needs it; the kernels are the same."""
     leaves = every_leaf(lo.steps)
     if config.check:
         verify_steps(lo.steps, lo.temps, lo.ints)
@@ -159,7 +168,7 @@ def build(lo: Lowering, inputs: Sequence[Hashable], outputs: Sequence[Hashable],
     if config.debug >= 3:
         print(print_steps(lo))
     temps = Temporaries.of(lo)
-    made = ProgramText(lo, [*inputs, *outputs], temps, record)
+    made = ProgramText(lo, [*inputs, *outputs], temps, log_launches)
     text = emit_module(list(made.unique.values()), lo.target, made.text)
     if config.debug >= 4:
         print(text)
@@ -167,5 +176,5 @@ def build(lo: Lowering, inputs: Sequence[Hashable], outputs: Sequence[Hashable],
         print(compiler.assembly(text, lo.target))
     return Program(
         name, text, lo.target, len(inputs), len(outputs), list(lo.ints), made.derived, temps, len(made.unique),
-        launches=leaves if record else None, object=object_name(text, lo.target),
+        launches=leaves if log_launches else None, object=object_name(text, lo.target),
     )  # fmt: skip

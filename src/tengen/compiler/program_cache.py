@@ -1,9 +1,10 @@
-"""Kept programs: what passes, lowering and memory plan made of a graph, kept on disk beside the machine code.
+"""The program cache: what passes, lowering and memory plan made of a graph, on disk beside the machine code.
 
-In: a graph, and everything else that decides what becomes of it. Out: the same `Program` in a later process, which reads its
-objects and makes nothing. An entry is JSON and names the object files of the cache; it is believed and bounded like them. What
-passes have computed of constants (folding, set-ups) is not in it: those programs are kept too and run when they are loaded, so
-that other weights need no other entry. Only small constants, whose values become part of kernels, belong to the key.
+In: a graph, and everything else that decides which program it becomes. Out: the same `Program` in a later process, which reads
+its machine code and compiles nothing. An entry is JSON and names the object files of the cache; it is trusted, and limited in
+number and size, like them. What passes have computed from constants (folding, set-ups) is not in it: the programs that did so
+are in the cache too, and run when they are loaded, so that other weights need no other entry. Only small constants, whose
+values become part of kernels, belong to the key.
 """
 
 from __future__ import annotations
@@ -34,10 +35,12 @@ from tengen.ops.define import lookup
 from tengen.runtime import cache
 
 SMALL = 64  # elements: passes look at the values of no larger constant
-_DECIDE = ("base", "loops", "ir", "kernels", "ops", "passes", "codegen", "runtime", "compiler")  # floors that make programs of graphs
-_MOOT = {"debug", "check", "threads", "cache_dir", "cache_bytes", "cache", "target", "processor"}  # knobs that do not, or are told otherwise
 
-Made = tuple[Program, list[Array]]  # a program, and where its outputs lie
+# Floors whose code decides which program a graph becomes; and knobs that do not decide it, or are in the key in another form.
+_DECIDE = ("base", "loops", "ir", "kernels", "ops", "passes", "codegen", "runtime", "compiler")
+_MOOT = {"debug", "check", "threads", "cache_dir", "cache_bytes", "cache", "target", "processor"}
+
+Made = tuple[Program, list[Array]]  # a program, and the arrays of its outputs
 
 
 Compute = Callable[[Made, list[np.ndarray]], list[np.ndarray]]  # runs a program of constants alone
@@ -49,11 +52,11 @@ Compute = Callable[[Made, list[np.ndarray]], list[np.ndarray]]  # runs a program
 def identity(
     graph: Graph, placed: Mapping[Value, Array] | None, names: Sequence[Expr], name: str, fold: bool, schedules: Schedules
 ) -> str | None:
-    """The key of the program that a graph becomes: a text that differs where the program may. None where it is not to be kept:
-    while passes are to be seen or checked, or for ops that are defined outside of Tengen, whose meaning may change with its
-    version the same.
+    """The key of the program that a graph becomes: two graphs that may become different programs have different keys. None if
+    the program is not to be cached: while passes are printed or checked, or if an op is defined outside of Tengen, where it may
+    change although Tengen's version does not.
 
-    Args: as `record.compile_graph`.
+    Args: as those of `driver.compile_graph`.
     """
     if not config.cache or config.check or config.debug >= 2 or not all(_is_ours(op) for op in _ops(graph)):
         return None
@@ -67,7 +70,7 @@ def identity(
 
 @functools.cache
 def _sources() -> str:
-    """A digest of what makes programs of graphs: whoever changes Tengen itself does not meet programs of before."""
+    """A digest of the code that makes programs of graphs: after a change of Tengen itself, older programs are not found."""
     h = blake2b(digest_size=16)
     from pathlib import Path
 
@@ -87,8 +90,8 @@ def _is_ours(name: str) -> bool:
 
 
 def _facts(graph: Graph) -> tuple:
-    """Everything about a graph that decides its program, as plain data whose `repr` tells all of it. Values are numbers; the
-    user's lines are not in it."""
+    """Everything about a graph that decides its program, as plain data whose `repr` is complete. Values are numbered; the
+    user's lines are left out."""
     number: dict[Value | None, int] = {None: -1}
     for v in graph.sources():
         number[v] = len(number)
@@ -110,7 +113,7 @@ def _facts(graph: Graph) -> tuple:
 
 
 def _value(data: np.ndarray | None) -> bytes | bool:
-    """What passes may know of a constant: its value if it is small, else whether there is one."""
+    """What passes may look at of a constant: its values if it is small, else whether it has data."""
     return data is not None if data is None or data.size > SMALL else data.tobytes()
 
 
@@ -118,7 +121,7 @@ def _value(data: np.ndarray | None) -> bytes | bool:
 
 
 def keep(key: str, graph: Graph, program: Program, arrays: list[Array]) -> None:
-    """Keeps what was made of a graph."""
+    """Stores the program of a graph, and the arrays of its outputs, under a key."""
     f = program.folded
     told = [(c.error, c.message, c.where) for c in graph.checks]
     entry: dict[str, Any] = {
@@ -138,10 +141,10 @@ def keep(key: str, graph: Graph, program: Program, arrays: list[Array]) -> None:
 
 
 def find(key: str, graph: Graph, compute: Compute) -> Made | None:
-    """What was kept under a key, with its objects; None where there is nothing, or not all of it.
+    """The program that is stored under a key, with its machine code; None if there is none, or a part of it is gone.
 
     Args:
-        graph: of which the key is. compute: runs what folds constants.
+        graph: the graph that the key was made for. compute: runs a program that folds constants.
     """
     import json
 
@@ -151,7 +154,7 @@ def find(key: str, graph: Graph, compute: Compute) -> Made | None:
     try:
         return _read(json.loads(data), graph, compute)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, TengenError):
-        return None  # of another time: it is made anew, and written again
+        return None  # an entry that cannot be read, of another version perhaps: the program is made and stored again
 
 
 def _read(entry: dict, graph: Graph, compute: Compute) -> Made | None:
@@ -166,7 +169,7 @@ def _read(entry: dict, graph: Graph, compute: Compute) -> Made | None:
             return None
         made = compute((inner, list(map(_read_array, f["arrays"]))), [known[name] for name in f["data"]])  # type: ignore[misc]
         if _seen(made) != f["seen"]:
-            return None  # small values of other weights, which kernels hold
+            return None  # folding gave other small constants, from other weights, than those that are part of the kernels
         known.update(zip(f["names"], made))
     if entry["setup"] is not None:
         program.setup = _parsed(entry["setup"])
@@ -186,24 +189,26 @@ def _program(p: Program) -> dict[str, Any]:
     return {
         "name": p.name, "object": p.object, "buffers": [p.n_inputs, p.n_outputs], "params": list(map(_dim, p.params)),
         "derived": list(map(_dim, p.derived)), "kernels": p.kernels, "sizes": list(map(_dim, temps.sizes)),
-        "lives": temps.lives, "placed": temps.place(temps.sizes) if temps.known else None,  # type: ignore[arg-type]
+        "lives": temps.lives, "placed": temps.place(temps.sizes) if temps.sizes_known else None,  # type: ignore[arg-type]
         "constants": p.constants, "output_bytes": p.output_bytes, "schedules": {k: str(s) for k, s in p.schedules.items()},
     }  # fmt: skip
 
 
 def _parsed(e: dict[str, Any]) -> Program | None:
-    """The program of an entry, less what belongs to its graph; None where its object is gone."""
+    """The program of an entry, without what belongs to its graph; None if its machine code is gone."""
     code = cache.get_named(e["object"])
     if code is None:
         return None
     sizes = tuple(map(_read_dim, e["sizes"]))
-    temps = Temporaries(tuple(range(len(sizes))), sizes, tuple(tuple((first, last) for first, last in life) for life in e["lives"]))
+    lives = tuple(tuple((first, last) for first, last in life) for life in e["lives"])
+    temps = Temporaries(tuple(range(len(sizes))), sizes, lives)
     if e["placed"] is not None:
         offsets, size = e["placed"]
         temps._placed[sizes] = tuple(offsets), size
     n_inputs, n_outputs = e["buffers"]
+    params, derived = list(map(_read_dim, e["params"])), list(map(_read_dim, e["derived"]))
     return Program(
-        e["name"], "", Target.host(), n_inputs, n_outputs, list(map(_read_dim, e["params"])), list(map(_read_dim, e["derived"])),  # type: ignore[arg-type]
+        e["name"], "", Target.host(), n_inputs, n_outputs, params, derived,  # type: ignore[arg-type]
         temps, e["kernels"], constants=list(map(_id, e["constants"])), output_bytes=e["output_bytes"],
         schedules=parsed(e["schedules"]), object=e["object"], code=code,
     )  # fmt: skip

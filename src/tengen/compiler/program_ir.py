@@ -1,10 +1,10 @@
 """A program's steps as LLVM IR: a function that finds the buffers, then runs one step after the other.
 
-In: a lowering, the order of its buffers, where its temporaries lie. Out: the text of `run` and of the functions that it calls,
-the kernels to compile, and what a call must compute of its integers beforehand. Control flow of a program is control flow of this
-text: nothing is dispatched again in an iteration.
+In: a lowering, the order of its buffers, the offsets of its temporaries. Out: the text of `run` and of the functions that it
+calls, the kernels to compile, and the integers that a call has to compute before. Control flow of a program is control flow of
+this text: nothing is dispatched again in an iteration.
 
-    define void @run(ptr %buffers, i64* %ints, ptr %parallel)       ; %parallel shares a kernel's work items among threads
+    define void @run(ptr %buffers, i64* %ints, ptr %parallel)       ; %parallel shares a kernel's pieces among threads
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class ProgramText:
     """The text of a program.
 
     Attributes:
-        unique: the kernels to compile, one of each form. derived: what a call computes of its integers beforehand. record: each
-            launch is handed to `parallel` with its number, as `launch_log.py` wants it.
+        unique: the kernels to compile, one of each form. derived: integers that a call computes before from its parameters.
+        log_launches: whether each launch is passed to `parallel` with its number, as `launch_log.py` needs it.
     """
 
-    def __init__(self, lo: Lowering, table: Sequence[Hashable], temps: Temporaries, record: bool):
-        self.lo, self.record, self.temps = lo, record, temps
+    def __init__(self, lo: Lowering, table: Sequence[Hashable], temps: Temporaries, log_launches: bool):
+        self.lo, self.log_launches, self.temps = lo, log_launches, temps
         self.derived: list[Expr] = []
         self.unique: dict[Hashable, Kernel] = {}
         self._names: dict[Kernel, str] = {}
@@ -48,7 +48,7 @@ class ProgramText:
         return next(self._numbers)
 
     def position(self, e: Expr) -> int:
-        """Where a value that is computed beforehand lies among the integers."""
+        """The position in `ints` of an expression that a call computes before."""
         if e not in self.derived:
             self.derived.append(e)
         return len(self.lo.ints) + self.derived.index(e)
@@ -101,9 +101,9 @@ class _Body:
         fn, number = self.program.kernel(launch.kernel), self.program.next_launch()
         self._arguments(launch.ids)
         items, ints = self._operand(launch.kernel.pieces), "%own" if self.depth else "%ints"
-        if self.program.record:
+        if self.program.log_launches:
             self.lines.append(f"  store i64 {number}, ptr %launch")
-        if items == "1" and not self.program.record:
+        if items == "1" and not self.program.log_launches:
             self.lines.append(f"  call void @{fn}(ptr %args, ptr {ints}, i64 0, i64 1)")
         else:
             self.lines.append(f"  call void %parallel(ptr @{fn}, ptr %args, ptr {ints}, i64 {items})")
@@ -117,7 +117,8 @@ class _Body:
         self.lines.append(f"  call void @{self.program.functions[id(call.function)]}(ptr %args, ptr %ints, ptr %parallel)")
 
     def _loop(self, count: str | None, condition, body: Sequence[Step]) -> None:
-        """count: the largest number of iterations. condition: writes what ends it, given the label to go to."""
+        """Writes a loop. count: how many iterations there are at most; None: no limit. condition: given the label behind the
+        loop, writes the steps and the branch that end it."""
         head, after = _loop_head(len(self.lines), self.label, count, self.depth)
         self.lines.append(head)
         self.label = f"{after}.body"
@@ -173,15 +174,16 @@ class _Body:
         return r
 
     def text(self, name: str) -> str:
-        """The function's LLVM IR. It is asked for when everything is written: the record's plan follows all integers."""
-        ints, record = len(self.program.lo.ints), self.program.record
+        """The function's LLVM IR. It may be asked for only when all functions are written: the number of the plan, for the
+        launch log, comes after all other integers."""
+        ints, logged = len(self.program.lo.ints), self.program.log_launches
         head = f"  %args = alloca [{max(self.widest, 1)} x ptr], align 16"
-        if record:  # two words before the arguments: which plan, which launch
+        if logged:  # two words before the arguments: which plan, which launch
             head = f"  %frame = alloca [{self.widest + 2} x ptr], align 16\n  %args = getelementptr ptr, ptr %frame, i64 2"
             head += "\n  %launch = getelementptr ptr, ptr %frame, i64 1"
         if self.deepest:
             head += _own_integers(ints, self.deepest)
-        if record:
+        if logged:
             plan = ints + len(self.program.derived)
             head += f"\n  %plan.p = getelementptr i64, ptr %ints, i64 {plan}\n  %plan = load i64, ptr %plan.p"
             head += "\n  store i64 %plan, ptr %frame"
@@ -210,8 +212,8 @@ def _used(steps: Sequence[Step]) -> set[Hashable]:
 
 
 def _own_integers(n: int, depth: int) -> str:
-    """A run's own copy of the program's n parameters, followed by the numbers of the iterations: other threads may run the program
-    too."""
+    """A run's own copy of the program's n parameters, followed by the numbers of the current iterations. Each run has its own,
+    as other threads may run the program at the same time."""
     text = f"\n  %own = alloca [{n + depth} x i64], align 16"
     for d in range(depth):
         text += f"\n  %{_number(d)}.p = getelementptr i64, ptr %own, i64 {n + d}"
@@ -226,8 +228,8 @@ def _number(depth: int) -> str:
 
 
 def _loop_head(number: int, before: str, count: str | None, depth: int) -> tuple[str, str]:
-    """The head of a loop that begins in the block `before`; and the block after the loop, whose body ends with a branch to that
-    block's ".next"."""
+    """(the text of a loop's head, the label of the block behind the loop). The loop follows the block `before`; its body ends
+    with a branch to that label with ".next" appended."""
     after, step = f"after{number}", f"%step{number}"
     test = f"  br label %{after}.body\n"
     if count is not None:

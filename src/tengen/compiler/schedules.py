@@ -22,7 +22,7 @@ WRITTEN = ()  # the stamp of no entry: another process wrote while this one read
 _read: dict[tuple, tuple[object, dict[str, Schedule]]] = {}  # which cache, name of an entry -> its stamp, and what it holds
 
 
-def known(target: Target | None = None, threads: int | None = None) -> Schedules:
+def tuned_schedules(target: Target | None = None, threads: int | None = None) -> Schedules:
     """What tuning found for a target (default: what this process compiles for) and number of threads (default: that of now)."""
     target, threads = target or Target.host(), threads or config.threads
     return Schedules(target.key, threads, _entries(_name(target.key, threads)))

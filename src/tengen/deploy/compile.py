@@ -19,7 +19,7 @@ from tengen.base.files import File, replacing
 from tengen.codegen.target import Target
 from tengen.compiler.driver import compile_graph
 from tengen.compiler.program import Program
-from tengen.compiler.schedules import known
+from tengen.compiler.schedules import tuned_schedules
 from tengen.deploy.ctext import FIRST_CHECK, Interface, Region, c_name, example_text, header_text
 from tengen.deploy.elf import sections
 from tengen.deploy.loader import load_graph
@@ -89,7 +89,7 @@ def compile_model(
     prefix = c_name(model.name) if name is None else name
     if c_name(prefix) != prefix:
         raise ConfigError(f"{prefix!r} cannot begin names in C; help: {c_name(prefix)!r} can")
-    schedules = known(chosen, threads).also(model.schedules)
+    schedules = tuned_schedules(chosen, threads).also(model.schedules)
     program, _ = compile_graph(model.graph, None, [], model.name, chosen, fold=True, schedules=schedules, row_major=True)
     blob, constants, states, state_offset, state_bytes = _layout(program, model)
     face = Interface(

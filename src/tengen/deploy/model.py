@@ -17,7 +17,7 @@ import numpy as np
 from tengen.base.dtype import DType
 from tengen.base.errors import ConfigError, DTypeError, ShapeError, TraceError
 from tengen.compiler.plans import Layout
-from tengen.compiler.schedules import known
+from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import Graph
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.schedule import Schedule
@@ -189,4 +189,4 @@ class Model:
         """Compiles the program. The caller holds the lock."""
         if self._executable is None:
             self._states = [from_numpy(self.initial[name])._data for name in self.graph.states]
-            self._executable = Executable(self.graph, self.name, known().also(self.schedules))
+            self._executable = Executable(self.graph, self.name, tuned_schedules().also(self.schedules))

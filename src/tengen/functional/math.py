@@ -23,8 +23,7 @@ def matmul(
     inp1: Tensor, inp2: Tensor, transpose_a: bool = False, transpose_b: bool = False, compute_mode: str = "default"
 ) -> Tensor:
     """Matrix product over the last two axes; leading axes broadcast. `compute_mode` is accepted for MegEngine's sake:
-    accumulation is
-    always in float32 or better.
+    accumulation is always in float32 or better.
 
     >>> from tengen import Tensor, functional as F
     >>> F.matmul(Tensor([[1.0, 2.0]]), Tensor([[3.0], [4.0]])).tolist()

@@ -171,7 +171,7 @@ class _Parser:
         names[name] = v = Value(read_type(line), name)
         return v
 
-    def known(self, line: Line, names: dict[str, Value]) -> Value:
+    def defined(self, line: Line, names: dict[str, Value]) -> Value:
         t = line.peek()
         name = line.name("the name of a value")
         if name not in names:
@@ -194,10 +194,10 @@ class _Parser:
             line.expect("=")
             if name not in g.states or g.states[name].written is not None:
                 line.fail(f"{name} is no state, or written before")
-            g.states[name].written = self.known(line, names)
+            g.states[name].written = self.defined(line, names)
         elif word == "check":
             line.next()
-            bad = self.known(line, names)
+            bad = self.defined(line, names)
             line.expect("=")
             error = line.name("an error")
             line.expect("(")
@@ -211,7 +211,7 @@ class _Parser:
                     line.expect(",")
                 g.output_names.append(line.name("a name"))
                 line.expect("=")
-                g.outputs.append(self.known(line, names))
+                g.outputs.append(self.defined(line, names))
             return True
         else:
             self.node(g, names, line, depth)
@@ -262,7 +262,7 @@ class _Parser:
         elif n.attrs:
             line.fail("an input after an attribute", t)
         else:
-            n.inputs.append(None if line.accept("none") else self.known(line, names))
+            n.inputs.append(None if line.accept("none") else self.defined(line, names))
 
     def attr(self, line: Line, slots: list[_Slot], depth: int) -> Any:
         if depth > NESTING:

@@ -1,12 +1,12 @@
-"""Guards: whether what a recording read is still what it was.
+"""Guards: whether everything that a recording read is still the same.
 
-In: a traced function, the objects it was called with, and the recording of it. Out: one question for each call, `Guards.hold`. As
-long as nothing changes, the answer is one comparison for all modules and optimizers (`base/changes.py`), and one by identity for
-each global, closure variable and attribute of other objects (`reach.py` finds them). Where that fails, everything is looked at
-again and compared by value; where values differ, another recording fits, or is made.
+In: a traced function, the objects it was called with, and the recording of it. Out: `Guards.hold`, which is asked before each
+call. It compares one number for all modules and optimizers (`base/changes.py`), and the identity of each global, closure
+variable and attribute of other objects that was read (`reach.py` finds them). If one of these differs, everything is read again
+and compared by value; if values differ, another recording fits, or is made.
 
-What cannot be seen gives a `TraceWarning` when it is recorded: contents of NumPy arrays, random numbers, the clock; and what the
-function changes by itself, which happens when it is recorded, and not when the program runs.
+What cannot be guarded gives a `TraceWarning` when it is recorded: contents of NumPy arrays, random numbers, the clock; and
+variables that the function itself changes, which happens when it is recorded, and not when the program runs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _GROWING = frozenset({"append", "extend", "add", "update", "insert", "appendleft
 
 
 class Reads:
-    """What a recording read, as far as it is known: enough to walk there again. Equal for recordings that ran the same code."""
+    """Where a recording may have read something: what a walk over it needs. Equal for recordings that ran the same code."""
 
     def __init__(self, function: Any, objects: Sequence[Any], code: Code, captured: Sequence[Tensor], numbers: set[int]):
         self.function, self.objects, self.code, self.numbers = function, objects, code, numbers
@@ -44,17 +44,17 @@ class Reads:
         self.skip: set[str] = set()
 
     def walk(self, expected: Callable[[int, str, Any], bool] | None = None) -> Reach:
-        """What is there now."""
+        """Walks over everything that the recording may have read, as it is now."""
         captured = [t() for t in self.captured]
         return Reach(self.code, captured, self.numbers, self.skip, expected).start(self.function, self.objects)
 
 
 class Guards:
-    """What has to hold for one recording.
+    """What has to be unchanged for one recording.
 
     Attributes:
-        reads: where to look. facts: what was found there when it was recorded; objects weakly, so that a recording which is not in
-        use keeps no module alive.
+        reads: where to look. facts: what was found there when it was recorded; objects are weak references, so that a recording
+            that is not in use keeps no module alive.
     """
 
     def __init__(self, reads: Reads, now: object, there: Reach):
@@ -76,7 +76,7 @@ class Guards:
         return self.difference() is None
 
     def difference(self) -> str | None:
-        """The first thing that is not what it was; None where there is none, and then `hold` is quick again."""
+        """A text that names the first thing that has changed; None if nothing has, and then `hold` is quick again."""
         now = changes.last
         try:
             there = self.reads.walk(self._expected)
@@ -91,7 +91,7 @@ class Guards:
         return i < len(self.facts) and self.facts[i][0] == path and _is(self.facts[i][1], x)
 
     def sleep(self) -> None:
-        """Lets go of all objects until the guards hold again."""
+        """Drops the references to all objects, until the guards hold again."""
         self._quick = None
 
     def lost(self) -> bool:
@@ -100,8 +100,8 @@ class Guards:
 
 
 def _quick(now: object, looks: Sequence[Look]) -> Callable[[], bool]:
-    """A function of no arguments: whether each of these is the same object, and `changes.last` is `now`. It is made as source text,
-    one `is` for each, since a call through `map` or `itemgetter` takes several times as long."""
+    """A function without arguments that says whether each of these is the same object, and `changes.last` is `now`. It is
+    compiled from source text with one `is` for each, since calls through `map` or `itemgetter` take several times as long."""
     terms = ["changes.last is now"]
     bound: list[Any] = [changes, now]
     names = ["changes", "now"]
@@ -191,7 +191,8 @@ class Watch:
 
     # -- what the function changes by itself ------------------------------------------------------------------------------
     def _written(self, there: Reach) -> set[str]:
-        """Paths of what the function changed while it was recorded: they guard nothing, or each recording would undo another."""
+        """Paths of variables that the function changed while it was recorded. They are not guarded: each recording would make
+        the guards of the others fail."""
         skip = set()
         for key, x in there.values.items():
             if is_a(x, Tensor) and is_a(x._data, Value):
@@ -250,7 +251,7 @@ class Watch:
             )  # fmt: skip
 
     def _warn(self, key: str, text: str, where: str | None) -> None:
-        """Once for each thing and trace."""
+        """Warns, once for each key and trace."""
         if key in self.told:
             return
         code = getattr(self.function, "__code__", None)
@@ -271,7 +272,8 @@ def _all_same(a: Sequence, b: Sequence) -> bool:
 
 
 def _only_objects_came(was: Sequence, now: Sequence) -> bool:
-    """Whether a container has all that it had, and of what came, nothing is a plain value: it is made once and kept."""
+    """Whether a container has everything that it had, and all that was added are objects, no plain values: such as are made
+    once and stored."""
     old, new = (Counter(plain(x) or id(x) for x in some) for some in (was, now))
     return old <= new and all(is_a(x, int) for x in new - old)
 

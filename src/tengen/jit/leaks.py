@@ -19,12 +19,12 @@ from tengen.autodiff import GradManager
 from tengen.base.errors import TraceWarning, user_line
 from tengen.ir.graph import Value
 from tengen.tensor import Tensor
-from tengen.tensor.nodes import Node
+from tengen.tensor.nodes import TapeNode
 
 MOST_SCANS = 64  # of all objects, in search of one value's holders: what has not been seen to be garbage by then is kept
 
 # What ends with the call that made it; the tape, which a kept tensor brings along; and who records it.
-_PASSING = (FrameType, TracebackType, BaseException, GeneratorType, CoroutineType, Node, GradManager)
+_PASSING = (FrameType, TracebackType, BaseException, GeneratorType, CoroutineType, TapeNode, GradManager)
 
 
 @contextlib.contextmanager

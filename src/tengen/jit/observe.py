@@ -1,8 +1,9 @@
-"""What a recording executed: the code outside of Tengen and of libraries, and calls whose results a run would not see change.
+"""What a recording executed: the users' code that ran, and calls whose results change but are constants in the program.
 
-In: a function that is being recorded. Out: the code objects that ran, each with its globals; the names that code reads and
-writes, with lines; calls of the clock and of random numbers, with the user's line. Python's profiling hook tells of calls. Where
-a profiler is at work that cannot be shared, every function in reach counts as executed, and such calls are not seen.
+In: a function that is being recorded. Out: the code objects that ran, each with its globals; the names that this code reads and
+writes, with lines; calls of the clock and of random numbers, with the user's line. Calls are observed by Python's profiling
+hook. If another profiler uses it that cannot be shared, every function that can be reached counts as executed, and calls of the
+clock and of random numbers are not noticed.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def is_users(file: str) -> bool:
 
 
 def ran_for_users(code: types.CodeType, scope: dict) -> bool:
-    """Whether code that ran is neither Tengen's nor a library's. What was generated has no file, as methods of dataclasses and named
-    tuples, or a line typed in: it belongs to its module."""
+    """Whether code that ran is neither Tengen's nor a library's. Generated code (methods of dataclasses and named tuples) and
+    lines that are typed in have no file: they belong to their module."""
     name = scope.get("__name__")  # code without a module's name is made by exec: an op's call
     if name is None or not code.co_filename.startswith("<"):
         return name is not None and is_users(code.co_filename)
@@ -53,7 +54,7 @@ class Use(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What can be told from a code object: the uses of names; strings that may be names of attributes."""
+    """What is read off a code object: the uses of names, and strings that may be names of attributes."""
 
     uses: tuple[Use, ...]
     strings: frozenset[str]
@@ -150,7 +151,8 @@ class Observer:
 
 
 class ObservedRecorder(Recorder):
-    """A recorder whose own work for a call of an op is not observed: no code of users runs in it, and it is most of the work."""
+    """A recorder whose own work for a call of an op is not observed: it runs no users' code, and observing it would take most
+    of the time."""
 
     def __init__(self, name: str, constants: bool, observer: Observer):
         super().__init__(name, constants=constants)

@@ -1,11 +1,11 @@
 """What a traced function can read: a walk from it over globals, closures, defaults, attributes and containers.
 
 In: the function, the objects it was called with, the code that ran (`observe.py`). Out: a list of facts, each a path such as
-``net.1.drop_prob`` with a plain value, or with an object that has to be the same one; and how to look again quickly at what does
-not tell of its changes (`base/changes.py`): everything but modules and optimizers.
+``net.1.drop_prob`` with a plain value, or with an object that has to be the same one; and for everything but modules and
+optimizers, which count their own changes (`base/changes.py`), how to read it again quickly.
 
-Only names that the code that ran mentions are looked at: of globals and of attributes of plain objects and of classes. Libraries
-and Tengen's own functions are taken to stay as they are.
+Of globals, and of the attributes of plain objects and classes, only names that occur in the code that ran are read. Libraries
+and Tengen's own functions are assumed not to change.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def is_a(x: Any, kinds: Any) -> bool:
 
 
 def plain(x: Any) -> tuple | None:
-    """A value as data that equals only itself, by type and bits; None for what is known by its identity."""
+    """A plain value as data that is equal only to the same type and bits; None for an object, which is compared by identity."""
     t = type(x)
     if t in (bool, int, str, bytes, type(None), range, slice, type(...)):
         return (t, str(x) if t is slice else x)
@@ -56,7 +56,7 @@ def plain(x: Any) -> tuple | None:
 
 
 class Differs(Exception):
-    """A walk found something else than was expected, under a path."""
+    """Raised by a walk that found something else than was expected, with its path."""
 
 
 class Look(NamedTuple):
@@ -75,8 +75,9 @@ class Code:
     """The code whose reads count: of what ran, or, where that is not known, of every function that is reached.
 
     Attributes:
-        globals: (module's name, its dict, names read) of each module with code that ran. names: of attributes. asked: names that
-        an object may not have. whole: code asks for all attributes of an object.
+        globals: (module's name, its dict, names read) of each module with code that ran.
+        names: of attributes that are read. asked: of those, names that an object may lack.
+        whole: whether code reads all attributes of an object (by `vars`, say).
     """
 
     def __init__(self, executed: Iterable[tuple[types.CodeType, dict]] | None):
@@ -115,14 +116,19 @@ class Code:
 
 
 class Reach:
-    """One walk. code: what counts. captured: tensors that are states of the recording. numbers: ids of groups whose learning rate
-    was read as a number. skip: paths that are left out. expected: (position, path, value) -> whether that is right; the walk ends
-    with `Differs` where it is not.
+    """One walk.
+
+    Args:
+        code: the code whose reads count. captured: tensors that are states of the recording.
+        numbers: ids of optimizers' groups whose learning rate was read as a number. skip: paths that are left out.
+        expected: (position, path, value) -> whether the fact at this position is as expected. If not, the walk ends with
+            `Differs`.
 
     Attributes:
-        facts: (path, value): a plain value as `plain` gives it, else an object. values: by (id of the holder, name), what was found
-        there. elements: of each container, by its id. looks: what has to be looked at in each
-        call, see `Look`. opaque: (path, name, what) of values whose contents nobody looks at. sources: random generators.
+        facts: (path, value) with a plain value as `plain` gives it, or an object.
+        values: what was found, by (id of the holder, name). elements: those of each container, by its id.
+        looks: what has to be read again before each call, see `Look`.
+        opaque: (path, name, what) of values whose contents are not read. sources: random generators.
     """
 
     def __init__(

@@ -2,8 +2,8 @@
 
 A call is recorded for its signature: structure, shapes and dtypes of its tensors, and the values of everything else. Tensors
 that the function reaches on other ways (parameters, optimizer state, random counters) become states of the program: read anew,
-and updated in place, in every run. What else it read (modes, hyperparameters, globals, closure variables, attributes) guards the
-recording: where it has changed, another recording is used or made (`guards.py`). What cannot be guarded is warned of.
+and updated in place, in every run. What else it read (modes, hyperparameters, globals, closure variables, attributes) guards
+the recording: where it has changed, another recording is used or made (`guards.py`). What cannot be guarded is warned of.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tengen.base.errors import TraceError, TraceWarning, Undecided, user_line
 from tengen.deploy.dump import Dumped, dump
 from tengen.ir.graph import Graph
 from tengen.ir.types import TensorType
+from tengen.jit.direct import DirectCall
 from tengen.jit.dynamic import DynamicAxes, undecided
 from tengen.jit.guards import Guards, Watch
 from tengen.jit.leaks import warn_of_leaks, young_objects
 from tengen.jit.naming import tensor_names
 from tengen.jit.observe import ObservedRecorder
-from tengen.jit.repeat import Repeat
 from tengen.passes.extents import at_extents
 from tengen.tensor import Parameter, Tensor, contiguous, from_numpy, tensor_over, tracing
 from tengen.tensor.assignment import own
@@ -118,8 +118,8 @@ def _of(t: Tensor | int, leaves: Sequence[Tensor]) -> Tensor:
 
 
 def _attached(managers: Sequence[GradManager], tensors: Sequence[Tensor]) -> list[list]:
-    """For each manager and tensor: the callbacks that it was attached with, and the first place where the same tensor stands; None
-    where it is not attached."""
+    """For each manager and tensor: the callbacks that it was attached with, and the first place where the same tensor stands;
+    None where it is not attached."""
     found: list[list] = []
     for m in managers:
         first: dict[int, int] = {}
@@ -134,12 +134,10 @@ class Recording:
 
     graph: Graph  # as recorded
     states: list[Tensor]
-    # A tensor below may also be the position of an argument.
+    # In the following fields an int in the place of a tensor is the position of an argument.
     owners: dict[int, Tensor | int]  # position of a state -> the tensor whose gradient it is
-    # Tensors whose grad a run sets (True) or clears, and those whose grad was there (True) or not when recorded; each with its
-    # `Parameter.overflow`.
-    grads: list[tuple[Tensor | int, bool, Tensor | None]]
-    guards: list[tuple[Tensor | int, bool, Tensor | None]]
+    grads: list[tuple[Tensor | int, bool, Tensor | None]]  # (tensor, whether a run sets its grad or clears it, its overflow)
+    guards: list[tuple[Tensor | int, bool, Tensor | None]]  # (tensor, whether it had a grad when recorded, its overflow)
     taped: list[bool]  # which arguments and states a gradient was being recorded for
     open: bool  # the result depends on those: its gradient belongs to a manager outside
     result: Any  # structure of the result
@@ -161,7 +159,8 @@ class Recording:
         return _of(self.owners[i], leaves)._grad if i in self.owners else self.states[i]  # type: ignore[return-value]
 
     def fits(self, leaves: Sequence[Tensor]) -> bool:
-        """Whether what was recorded still holds: what it read, gradients that are there, types of states, what is on the tape."""
+        """Whether what was recorded still holds: what it read, gradients that are there, types of states, what is on the
+        tape."""
         if not self.read.hold() or not self.wake():
             return False
         for t, there, overflow in self.guards:
@@ -179,23 +178,24 @@ class Recording:
             return False
         return [x._node is not None for x in cut([*leaves, *states], self.ended.level)] == self.taped
 
-    # A recording that does not fit keeps no tensor alive: a parameter that was replaced, say. It fits again as long as they live.
+    # A recording that does not fit now keeps no tensor alive (a parameter that was replaced, say). It may fit again while they
+    # live.
     def sleep(self) -> None:
-        """Lets go of the tensors, until `wake`."""
+        """Replaces the references to tensors by weak ones, until `wake`."""
         self.read.sleep()
         if not self.asleep:
             self._map(lambda t: ref(t) if isinstance(t, Tensor) else t)
             self.asleep = True
 
     def wake(self) -> bool:
-        """Takes hold of the tensors again; False if one is gone."""
+        """Makes the references strong again. Returns whether all tensors still exist."""
         if self.asleep and not self.lost():
             self._map(lambda t: t() if isinstance(t, ref) else t)
             self.asleep = False
         return not self.asleep
 
     def lost(self) -> bool:
-        """Whether it can never be used again, because something that it needs is gone."""
+        """Whether the recording can never be used again, because an object that it needs does not exist any more."""
         gone: list[Any] = []
         if self.asleep:
             self._map(lambda t: gone.append(t) if isinstance(t, ref) and t() is None else t)  # type: ignore[func-returns-value]
@@ -224,9 +224,9 @@ class trace:
             one compiled program then serve all extents from 1 upwards, with the bits of the program for each; extents of one
             name must agree. See `docs/architecture.md`, "Open extents".
 
-    What the function reads besides (`training` flags, hyperparameters, globals, closure variables, defaults, attributes, containers) is
-    looked at before each call; where it has changed, the function is recorded again, and both recordings are kept. See
-    `docs/architecture.md`, "What a recording depends on".
+    What the function reads besides (`training` flags, hyperparameters, globals, closure variables, defaults, attributes,
+    containers) is looked at before each call; where it has changed, the function is recorded again, and both recordings are
+    kept. See `docs/architecture.md`, "What a recording depends on".
 
     Called while a `GradManager` outside records a gradient through it, the function runs eagerly, so that the gradient is whole
     (trace the whole step to have it fast).
@@ -234,9 +234,9 @@ class trace:
     Errors: `TraceError` where a value is asked for while the program is recorded (``numpy()``, ``bool()``), or an argument is
         changed in place; where the number of an open extent is asked for (``int(x.shape[0])``, ``if x.shape[0] > 1``).
         `ShapeError` where shapes fit only for some numbers of an open extent. `TraceWarning` (tengen.base.errors) when a value
-        of the recording is kept outside of it, in a list or an attribute; when the function changes other variables by itself; when
-        it reads what cannot be guarded: a NumPy array that is no argument, Python's or NumPy's random numbers, the clock; when it is
-        recorded 32 times because something keeps changing.
+        of the recording is kept outside of it, in a list or an attribute; when the function changes other variables by itself;
+        when it reads what cannot be guarded (a NumPy array that is no argument, Python's or NumPy's random numbers, the clock);
+        when it is recorded 32 times because something keeps changing.
 
     >>> import tengen
     >>> from tengen import Tensor
@@ -271,7 +271,7 @@ class trace:
         self.name = name or getattr(function, "__name__", type(function).__name__)
         self.dynamic_axes = DynamicAxes(dynamic_axes, function) if dynamic_axes else None
         self._recordings: dict[Any, list[Recording]] = {}
-        self._known: dict[Any, Repeat] = {}  # by the layouts of arguments
+        self._direct: dict[Any, DirectCall] = {}  # by the layouts of arguments
         self._last: Recording | None = None
         self._made: dict[Any, int] = {}  # how many recordings of a signature
         self._told: set[str] = set()  # what was warned of
@@ -304,18 +304,18 @@ class trace:
             return self.function(*args, **kwargs)
         try:
             layouts = None if kwargs else (casting.key, *[x._layout for x in args])
-            known = self._known.get(layouts)
-        except AttributeError:  # not tensors alone
-            layouts = known = None
-        if known is not None and not config.debug and (made := known.run(args)) is not None:
-            self._last = known.recording
-            return made[0] if known.single else self._finish(known.recording, args, made)
+            direct = self._direct.get(layouts)
+        except AttributeError:  # an argument is no tensor
+            layouts = direct = None
+        if direct is not None and not config.debug and (made := direct.run(args)) is not None:
+            self._last = direct.recording
+            return made[0] if direct.single else self._finish(direct.recording, args, made)
         recording, leaves, extents = self._find(args, kwargs)
         if recording.open:
             return self.function(*args, **kwargs)
         made = self._run(recording, leaves, extents)
-        if layouts is not None and Repeat.serves(recording, leaves):
-            self._known[layouts] = Repeat(recording, extents)
+        if layouts is not None and DirectCall.serves(recording, leaves):
+            self._direct[layouts] = DirectCall(recording, extents)
         return self._finish(recording, leaves, made)
 
     def trace(self, *args, **kwargs) -> trace:
@@ -396,10 +396,11 @@ class trace:
                     old.sleep()
             some[:] = [x for x in some if not x.lost()]
         kept = {id(x) for some in self._recordings.values() for x in some if not x.asleep}
-        self._known = {k: x for k, x in self._known.items() if id(x.recording) in kept}
+        self._direct = {k: x for k, x in self._direct.items() if id(x.recording) in kept}
 
     def _now(self) -> Recording:
-        """The recording for the signature that was used last that fits what the function would read now; made if there is none."""
+        """The recording for the signature that was used last that fits what the function would read now; made if there is
+        none."""
         r = self._last
         if r is None:
             raise TraceError(f"{self.name} has not been traced; help: call it, or .trace(...), with example arguments first")
@@ -414,8 +415,8 @@ class trace:
         return found
 
     def _recorded(self, structure, leaves: list[Tensor], types: Sequence[TensorType], watch: Watch) -> tuple[Recording, list, set[int]]:
-        """A recording that is not compiled yet, `Recorder.made` and `numbers`; every other reference to what the recorder made is
-        gone."""
+        """A recording that is not compiled yet, `Recorder.made` and `numbers`; every other reference to what the recorder made
+        is gone."""
         rec = ObservedRecorder(self.name, self.capture_as_const, watch.observer)
         with rec:
             stand_ins = [rec.argument(f"arg{i}", x, t) for i, (x, t) in enumerate(zip(leaves, types))]
@@ -486,8 +487,9 @@ class trace:
 
         Args:
             file: a path, or a file that is open for writing bytes.
-            arg_names: a name for each tensor argument, in order (default: arg0, arg1, ...). output_names: for each tensor of the
-            result (default: a dict's keys, else output0, ...). MegEngine's other options are taken and ignored.
+            arg_names: a name for each tensor argument, in order (default: arg0, arg1, ...).
+            output_names: a name for each tensor of the result (default: a dict's keys, else output0, ...). MegEngine's other
+                options are accepted and ignored.
 
         Returns: what was written: `n_nodes`, `bytes`, `inputs`, `outputs`.
 

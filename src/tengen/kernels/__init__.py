@@ -4,23 +4,24 @@ A strategy takes arrays and sources and launches kernels through a `Lowering`; i
 decided by the op's lowering, and inside a family by extents and strides alone, so that every choice gives the same bits; only
 Winograd's convolutions and pairs of bfloat16 have others, and are chosen by attributes of the graph.
 
-On top lies what all strategies share. Read `lowering.py` (arrays and launches), `source.py` (values at coordinates),
-`schedule.py` (what may be tuned), `pointwise.py` (the simplest strategy; `transposing_copy.py` where operands lie across),
-then a
-folder: `contraction`, `convolution`, `reduction`, `attention`, `recurrent`, `indexing`. `axes.py` and `machine.py` are small
-tools. tests/test_floors.py says which folder may import which.
+In this folder lies what all strategies share. Read `lowering.py` (arrays and launches), `source.py` (values at coordinates),
+`schedule.py` (what may be tuned), `pointwise.py` (the simplest strategy; `transposing_copy.py` is for operands that are dense
+along another axis than the result), then a folder: `contraction`, `convolution`, `reduction`, `attention`, `recurrent`,
+`indexing`. `axes.py` and `machine.py` are small tools. tests/test_floors.py says which folder may import which.
 
 Words that mean the same thing in every file:
 
-- A *piece* is the unit of work that threads share: `k.split(n)` makes a kernel of n pieces, which run in any order and on any
-  thread, so no piece reads what another one writes.
-- A *vector* is LANES (16) numbers. A *tile* is the block of results that a piece keeps in registers; a *panel* is a block of
-  columns of an operand, packed one after another.
-- *Packed* operands are copied into the shape that a tile reads; otherwise they are read *where they lie*, which is `direct`.
-- A *chunk* is a part of a sum that is computed from zero; chunks are added in order. Where they lie is part of the contract on
-  bits; pieces, tiles and panels are not.
-- `stream`: stores go past the caches, where results are larger than these. `count`: how many lanes of a vector exist (None:
-  all).
+- A *piece* is a work item: one iteration of a kernel's outermost loop, which is parallel. `k.split(n)` makes a kernel of n
+  pieces, which run in any order and on any thread, so no piece reads what another one stores.
+- A *vector* is LANES (16) numbers, each in a *lane*. A *tile* is a block of results that a piece keeps in registers; a *panel*
+  is a block of columns of an operand, packed one after another.
+- A *packed* operand is copied into the order in which tiles read it. If it is not, tiles read it in its own memory, which is
+  called `direct`.
+- A *chunk* is a part of a sum that is computed from zero; the sums of chunks are added in order. Where chunks begin is part of
+  the contract on bits; pieces, tiles and panels are not.
+- `stream`: stores go past the caches, because results are larger than these. `count`: how many lanes of a vector exist, from
+  lane 0 on (None: all). `several`, `abreast`: instructions of several independent computations are interleaved, so that the
+  processor has something to do while one of them waits for its operands.
 
 The modules are attributes of this package, imported when they are first named: a process whose programs are in the cache needs
 few of them, and starts sooner. The definitions of ops say ``kernels.reduction.scan.scan(...)`` for that reason.

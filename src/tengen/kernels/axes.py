@@ -1,5 +1,5 @@
-"""Axes of arrays: their order in memory, which of them walk as one, coordinates from a flat position, and stores at
-coordinates."""
+"""Axes of arrays: their order in memory, which neighbouring ones can be walked as one, coordinates of a flat position, and
+stores at coordinates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ STREAM = 1 << 25  # bytes of results from which on stores go past the caches, wh
 
 
 def memory_order(a: Array) -> list[int]:
-    """The axes from the outermost in memory to the innermost, as far as strides are known; else the logical order."""
+    """The axes from the outermost in memory to the innermost. Where strides are expressions that cannot be compared, their
+    number of factors is; where no stride is known to be 1, the logical order is returned."""
     if all(as_int(s) is not None for s in a.strides):
         return sorted(range(a.ndim), key=lambda i: -abs(as_int(a.strides[i]) or 0))
     inner = [i for i in range(a.ndim) if as_int(a.strides[i]) == 1]
@@ -24,13 +25,15 @@ def memory_order(a: Array) -> list[int]:
 
 
 def _factors(stride: Index) -> int:
+    """How many factors a stride has; 0 for the number 1."""
     if not isinstance(stride, Expr) or stride.op != "mul":
         return 0 if as_int(stride) == 1 else 1
     return sum(_factors(x) for x in stride.args) or 1
 
 
 def merge_axes(shape: Sequence[Index], arrays: Sequence[Array]) -> list[list[int]]:
-    """Groups of neighbouring axes that every array walks as one."""
+    """Groups of neighbouring axes that every array can walk as one axis: a step along the outer one is as long as the whole
+    inner one. Axes of extent 1 are left out."""
     groups: list[list[int]] = []
     for axis in range(len(shape)):
         if as_int(shape[axis]) == 1:
@@ -43,8 +46,8 @@ def merge_axes(shape: Sequence[Index], arrays: Sequence[Array]) -> list[list[int
 
 
 def store_at(k: KernelBuilder, a: Array, at: At, value: Expr, stream: bool = False) -> None:
-    """Stores `value` into `a` at `at`: a vector store, or a scatter where the vector axis is strided. stream: see
-    `lang.Store`."""
+    """Stores `value` in `a` at `at`: a scalar, a vector store, or a scatter where the elements of the vector are not neighbours
+    in memory. stream: see `lang.Store`."""
     index: Index = a.index(at.coords)
     if at.vec is None:
         k.store(k.write(a), index, value)
@@ -55,7 +58,7 @@ def store_at(k: KernelBuilder, a: Array, at: At, value: Expr, stream: bool = Fal
 
 
 def unflatten(k: KernelBuilder, i: Index, shape: Sequence[Index]) -> list[Index]:
-    """The coordinates of flat position `i` in `shape`."""
+    """The coordinates of the element with flat position `i` in `shape`, the last axis innermost."""
     coords: list[Index] = []
     for d in reversed(shape[1:]):
         q = i // d
@@ -67,6 +70,6 @@ def unflatten(k: KernelBuilder, i: Index, shape: Sequence[Index]) -> list[Index]
 
 
 def streams(outs: Sequence[Array]) -> bool:
-    """Whether outputs are known to be so large that they are better written past the caches."""
+    """Whether outputs are known to be so large that they are better stored past the caches."""
     sizes = [product(o.shape) for o in outs]
     return sum(n * o.dtype.size for n, o in zip(sizes, outs) if isinstance(n, int)) >= STREAM

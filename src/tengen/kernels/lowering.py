@@ -1,8 +1,8 @@
 """What a lowering works on: strided arrays in, launches of kernels out.
 
-An `Array` is a strided window on one of a program's buffers. Extents, strides and offsets are in elements, and each is a
-number or an expression over the program's integer parameters, so one lowering serves both a specialised and a shape-generic
-program. A `Lowering` collects the launches, as a tree of steps, and the temporary buffers between them.
+An `Array` is a strided window on one of a program's buffers. Extents, strides and offsets are in elements. Each is a number or
+an expression over the program's integer parameters, so the same code lowers a program for known and for open extents. A
+`Lowering` collects the launches, as a tree of steps, and the temporary buffers between them.
 
 Read next: `steps.py` (the tree), `source.py` (what flows into a kernel), `pointwise.py` (the simplest strategy).
 """
@@ -56,8 +56,14 @@ def contiguous_strides(shape: Sequence[Index], order: Sequence[int] | None = Non
 
 @dataclass(frozen=True)
 class Array:
-    """A strided window on buffer `id` of the program. prologue: what is computed of each element as it is read
-    (`source.Prologue`), for strategies that can do that; for others `pointwise.stored` writes the result to memory before."""
+    """A strided window on a buffer of the program.
+
+    Attributes:
+        id: the buffer. shape, strides, offset: in elements; `offset` is the element at coordinates 0, counted from the start of
+            the buffer.
+        prologue: what is computed from each element when it is read (`source.Prologue`), by strategies that can do that. For
+            others `pointwise.stored` stores the results in memory before.
+    """
 
     id: Hashable
     dtype: DType
@@ -72,11 +78,11 @@ class Array:
 
     @property
     def constant(self) -> bool:
-        """Whether the buffer is a constant of the program: what is made of it is made once."""
+        """Whether the buffer is a constant of the program, so that what is computed from it is computed once."""
         return isinstance(self.id, tuple) and self.id[:1] == ("const",)
 
     def index(self, coords: Sequence[Index]) -> Index:
-        """The element at these coordinates, counted from the start of the buffer."""
+        """The index of the element at these coordinates: its number from the start of the buffer."""
         i = self.offset
         for c, s in zip(coords, self.strides, strict=True):
             if as_int(s) != 0:
@@ -94,14 +100,14 @@ class Array:
         return replace(self, shape=tuple(shape), strides=tuple(strides))
 
     def unsqueeze(self, axis: int) -> Array:
-        """A unit axis put before `axis`."""
+        """The same elements with an axis of extent 1 before `axis`."""
         shape, strides = list(self.shape), list(self.strides)
         shape.insert(axis, 1)
         strides.insert(axis, 0)
         return replace(self, shape=tuple(shape), strides=tuple(strides))
 
     def is_contiguous(self) -> bool:
-        """Whether the elements are dense in logical order, as far as is known now."""
+        """Whether the elements are known to be dense in logical order."""
         return self.strides == contiguous_strides(self.shape) or all(
             s == c or as_int(d) == 1 for s, c, d in zip(self.strides, contiguous_strides(self.shape), self.shape)
         )
@@ -109,11 +115,13 @@ class Array:
 
 @dataclass(frozen=True)
 class _Pattern:
-    """What was launched for some arrays, without the place: buffers are the numbers in which they came up.
+    """What a call of `Lowering.reuse` has launched, with numbers instead of buffers: a buffer's number says when it was first
+    met.
 
     Attributes:
-        temps: those that were taken. steps: what was launched. packed: what `once` has made since: array, key, array. names: of
-            the kernels that were begun. chosen: the problem keys of the schedules that were asked for.
+        temps: (dtype, elements) of the temporaries that were taken. steps: what was launched.
+        packed: (array, key, result) of each `Lowering.once` that has made something meanwhile.
+        names: of the kernels that were begun. chosen: the problem keys of the schedules that were asked for.
     """
 
     temps: list[tuple[DType, Index]]
@@ -125,7 +133,8 @@ class _Pattern:
 
 @dataclass
 class _Block:
-    """A list of steps that is being written. loop: whether it is the body of a loop, with `invariant` buffers."""
+    """A list of steps that is being written. loop: whether it is the body of a loop. invariant: buffers that the loop does not
+    write."""
 
     steps: list[Step]
     loop: bool = False
@@ -133,7 +142,8 @@ class _Block:
 
 
 class Branches:
-    """What is launched in an `If` (`Lowering.branch`): first the steps where the flag is true; after `otherwise`, the others."""
+    """An `If` that is being written (`Lowering.branch`). What is launched first runs where the flag is true; what is launched
+    after `otherwise` runs where it is false."""
 
     def __init__(self, lo: Lowering):
         self._lo, self._made = lo, dict(lo._made)
@@ -148,7 +158,8 @@ class Branches:
 
 
 class Condition:
-    """What is launched in a `While` (`Lowering.repeat_while`): first the steps that find the flag; after `holds`, its body.
+    """A `While` that is being written (`Lowering.while_loop`). What is launched first computes the flag; what is launched
+    after `holds` is the body.
 
     Attributes:
         iteration: the number of the current iteration.
@@ -182,9 +193,9 @@ class KernelBuilder(Builder):
         return tuple(self._by_id)
 
     def read(self, a: Array) -> Buffer:
-        """The buffer of an array that the kernel reads as it lies."""
+        """The buffer of an array that the kernel reads, which has no prologue."""
         if a.prologue is not None:
-            raise VerifyError(f"kernel {self.name}: an array that is computed as it is read; help: pointwise.stored")
+            raise VerifyError(f"kernel {self.name}: it reads an array that has a prologue; help: use pointwise.stored before")
         if a.id in self.local:
             return self.local[a.id]
         if a.id not in self._by_id:
@@ -205,25 +216,31 @@ class Lowering:
     """Collects what one program runs.
 
     Args:
-        target: what it is compiled for. ints: the program's integer parameters. schedules: what tuning found.
+        target: what the program is compiled for. ints: its integer parameters. schedules: what tuning found.
         first: the number of the first temporary.
+
+    Attributes:
+        steps: what the program runs. temps: (dtype, elements) of each temporary.
+        choices: the schedules that strategies have asked for, by problem key.
+        where: the user's line, and node: the position of the graph's node, that is being lowered; None where there is none.
+        nodes: by position of a node, what launches it once more (tuning does).
     """
 
     def __init__(self, target, ints: Sequence[Expr] = (), schedules: Schedules | None = None, first: int = 0):
         self.target = target
         self.schedules, self._first = schedules, first
-        self.choices: dict[str, Choice] = {}  # what strategies asked, by problem key
-        self.node: int | None = None  # the position of the node that is being lowered
-        self.nodes: dict[int, Callable[[Lowering], None]] = {}  # launches a node once more, by position
+        self.choices: dict[str, Choice] = {}
+        self.node: int | None = None
+        self.nodes: dict[int, Callable[[Lowering], None]] = {}
         self.ints = list(ints)
-        self._blocks = [_Block([])]  # that are being written, the program's own first
-        self.where: str | None = None  # the user's line that is being lowered
+        self._blocks = [_Block([])]  # lists of steps that are being written: the program's own, then those of open loops, ...
+        self.where: str | None = None
         self.temps: dict[Hashable, tuple[DType, Index]] = {}
-        self._names: dict[str, int] = {}
-        self._begun: list[str] = []  # names of kernels, before they were made unique
-        self._asked: list[str] = []  # problem keys of choices, whenever one was asked for
-        self._patterns: dict[Hashable, _Pattern] = {}  # what `alike` has launched
-        self._made: dict[tuple, Array] = {}
+        self._names: dict[str, int] = {}  # how many kernels of a name were begun
+        self._begun: list[str] = []  # names of all kernels, before they were made unique
+        self._asked: list[str] = []  # the problem key of every choice, each time that it was asked for
+        self._patterns: dict[Hashable, _Pattern] = {}  # what `reuse` has launched
+        self._made: dict[tuple, Array] = {}  # what `once` has made
 
     @property
     def steps(self) -> list[Step]:
@@ -240,7 +257,7 @@ class Lowering:
         return [leaf.launch for leaf in leaves(self.steps)]
 
     def temp(self, dtype: DType, shape: Sequence[Index], order: Sequence[int] | None = None) -> Array:
-        """A dense array that lives from its first to its last launch."""
+        """A new dense temporary. Its memory is its own from the first to the last launch that uses it."""
         id = ("temp", self._first + len(self.temps))
         self.temps[id] = (dtype, product(shape))
         return Array(id, dtype, tuple(shape), contiguous_strides(shape, order))
@@ -251,7 +268,7 @@ class Lowering:
         return KernelBuilder(f"{name}_{n}" if n else name, [*self.ints, *(iteration(d, self.ints) for d in range(self._depth))])
 
     def _begin_kernel(self, name: str) -> int:
-        """How many kernels of this name were begun before."""
+        """Counts a kernel, and returns how many of this name were begun before."""
         self._begun.append(name)
         n = self._names.get(name, 0)
         self._names[name] = n + 1
@@ -270,18 +287,18 @@ class Lowering:
         gone = written(step)
         self._made = {key: made for key, made in self._made.items() if key[0] not in gone}
 
-    def alike(self, meaning: Hashable, arrays: Sequence[Array | None], run: Callable[[Lowering], None]) -> None:
-        """Runs `run`, which launches what computes something of these arrays; or launches the same kernels on these, where
-        something of the same meaning was run for arrays that lie alike. A network repeats its layers, and to write a kernel
-        takes milliseconds.
+    def reuse(self, problem: Hashable, arrays: Sequence[Array | None], run: Callable[[Lowering], None]) -> None:
+        """Calls `run`, which launches kernels on these arrays. Where the same problem was lowered before for other arrays of
+        the same extents, strides and dtypes, the kernels written then are launched on these instead. A network repeats its
+        layers, and writing a kernel takes milliseconds.
 
         Args:
-            meaning: whatever else decides what `run` launches.
+            problem: everything beside the arrays that decides what `run` launches.
         """
-        if self.repeats:
+        if self.in_loop:
             return run(self)
         number: dict[Hashable, int] = {}
-        key = self._situation(meaning, arrays, number)
+        key = self._pattern_key(problem, arrays, number)
         if key in self._patterns:
             return self._launch_pattern(self._patterns[key], list(number))
         made, temps, steps = dict(self._made), len(self.temps), len(self._blocks[-1].steps)
@@ -299,16 +316,18 @@ class Lowering:
             self._asked[asked:],
         )  # fmt: skip
 
-    def _situation(self, meaning: Hashable, arrays: Sequence[Array | None], number: dict[Hashable, int]) -> Hashable:
-        """All that decides what is launched: arrays by how they lie, buffers by their kind and by which of them are the same, what
-        `once` has made of them. `number` is filled with the buffers in order."""
+    def _pattern_key(self, problem: Hashable, arrays: Sequence[Array | None], number: dict[Hashable, int]) -> Hashable:
+        """Everything that decides what is launched: the problem; extents, strides, offsets and dtypes of the arrays; which of
+        them share a buffer, and the kind of each buffer; what `once` has made of them. Fills `number` with the buffers'
+        numbers, in the order in which they are met."""
         at = lambda a: _at(a, {a.id: number.setdefault(a.id, len(number))})
         lie = tuple(None if a is None else at(a) for a in arrays)
         packed = tuple((at(source), how, at(a)) for (id, source, how), a in self._made.items() if id in number)
-        return meaning, lie, packed, tuple(id[0] if isinstance(id, tuple) else id for id in number)
+        return problem, lie, packed, tuple(id[0] if isinstance(id, tuple) else id for id in number)
 
     def _launch_pattern(self, p: _Pattern, ids: list[Hashable]) -> None:
-        """Launches a pattern on buffers, in order of their numbers; the pattern's own temporaries follow them."""
+        """Launches a pattern on these buffers, which stand for its numbers 0, 1, ...; the pattern's temporaries have the
+        numbers after them."""
         for dtype, n in p.temps:
             ids.append(("temp", self._first + len(self.temps)))
             self.temps[ids[-1]] = (dtype, n)
@@ -327,12 +346,12 @@ class Lowering:
             self._made[source.id, source, how] = _at(made, ids)
 
     def choose(self, problem_key: Callable[[], str], rule: S, fits: Callable[[S], str]) -> S:
-        """The schedule of a kernel: what tuning found for the same problem, or what the rule says. A program with integer
-        parameters serves many problems, and has the rule's.
+        """The schedule of a kernel: the one that tuning found for the same problem, or `rule`. A program with integer
+        parameters is one for many problems, and takes the rule.
 
         Args:
-            problem_key: gives the problem key: a text of what is computed, with extents, strides and dtypes. fits: a schedule
-                -> "", or why it cannot be used.
+            problem_key: returns the problem key, a text of what is computed, with extents, strides and dtypes.
+            fits: a schedule -> why the kernel cannot have it; empty if it can.
         """
         if self.ints:
             return rule
@@ -348,8 +367,13 @@ class Lowering:
             self.choices[text].nodes.add(self.node)
 
     def once(self, source: Array, how: Hashable, make: Callable[[], Array]) -> Array:
-        """What `make` launches of `source` (packed operands): made before in the same way, it is used again, as long as nobody
-        has written the source's buffer."""
+        """An array that `make` computes from `source`, such as a packed operand. If the same was made before and the source's
+        buffer has not been written since, that is returned. In a loop that does not write the source, it is made before the
+        loop.
+
+        Args:
+            how: everything beside the source that decides what `make` computes.
+        """
         key = (source.id, source, how)
         if key not in self._made:
             self._made[key] = self._before(source, make) if self.invariant(source) else make()
@@ -357,20 +381,21 @@ class Lowering:
 
     @property
     def _depth(self) -> int:
-        """How many loops what is launched now is inside of."""
+        """How many loops the current place is inside of."""
         return sum(b.loop for b in self._blocks)
 
     @property
-    def repeats(self) -> bool:
-        """Whether what is launched now is inside of a loop."""
+    def in_loop(self) -> bool:
+        """Whether the current place is inside of a loop."""
         return self._depth > 0
 
     def invariant(self, a: Array) -> bool:
-        """Whether what is launched now is inside of a loop that does not write `a`."""
+        """Whether the current place is inside of a loop that does not write `a`."""
         return self._outside(a) < len(self._blocks)
 
     def _outside(self, a: Array) -> int:
-        """How many blocks are outside of the loops around the current place that do not write `a`."""
+        """How many of the open blocks enclose all loops around the current place that do not write `a`: what is launched in the
+        innermost of these blocks comes before those loops."""
         n = len(self._blocks)
         for i in range(n - 1, 0, -1):
             if self._blocks[i].loop:
@@ -380,10 +405,15 @@ class Lowering:
         return n
 
     @contextlib.contextmanager
-    def repeat(self, count: Index, invariant: Sequence[Array] = (), independent: bool = False) -> Iterator[Expr]:
-        """What is launched in the block runs `count` times; yields the number of the iteration, which arrays' offsets may depend
-        on, but no number of work items. What `once` makes of `invariant` arrays, which the block does not write, is made before the
-        loop. `independent`: no iteration reads what another one left in a temporary, so that those of the block alone may share memory."""
+    def loop(self, count: Index, invariant: Sequence[Array] = (), independent: bool = False) -> Iterator[Expr]:
+        """What is launched in this context runs `count` times. Yields the number of the iteration, on which offsets of arrays
+        may depend, but not the number of a kernel's pieces.
+
+        Args:
+            invariant: arrays that the loop does not write. What `once` makes of them is made before the loop.
+            independent: no iteration reads what another one stored in a temporary. Then a temporary that is used in the loop
+                alone holds nothing between two iterations, and may share its memory with others.
+        """
         number, ids = iteration(self._depth, self.ints), frozenset(a.id for a in invariant)
         self._forget_all_but(ids)
         with self._block(_Block([], True, ids)) as block:
@@ -392,9 +422,10 @@ class Lowering:
         self._blocks[-1].steps.append(Loop(count, tuple(block.steps), ids, independent))
 
     @contextlib.contextmanager
-    def repeat_while(self, invariant: Sequence[Array] = (), limit: Index | None = None) -> Iterator[Condition]:
-        """What is launched in the block runs again and again: first what finds the flag, given to `Condition.holds`; what follows
-        is the body. `limit`: the largest number of iterations. `invariant`: as in `repeat`."""
+    def while_loop(self, invariant: Sequence[Array] = (), limit: Index | None = None) -> Iterator[Condition]:
+        """What is launched in this context runs again and again: first what computes the flag, which is then given to
+        `Condition.holds`; what is launched after that is the body, which runs where the flag is true. `limit`: how many
+        iterations there are at most. `invariant`: as in `loop`."""
         number, ids = iteration(self._depth, self.ints), frozenset(a.id for a in invariant)
         condition = Condition(self, number)
         self._forget_all_but(ids)
@@ -407,8 +438,8 @@ class Lowering:
 
     @contextlib.contextmanager
     def branch(self, flag: Array) -> Iterator[Branches]:
-        """What is launched in the block runs where the flag, one bool in memory, is true; what is launched after
-        `Branches.otherwise` where it is false."""
+        """What is launched in this context runs where the flag, one bool in memory, is true; what is launched after
+        `Branches.otherwise` runs where it is false."""
         branches = Branches(self)
         with self._block(_Block([])) as block:
             yield branches
@@ -417,7 +448,8 @@ class Lowering:
         self._add(If(_flag(flag), tuple(first), tuple(second)))
 
     def function(self, name: str, parameters: Sequence[Array], write: Callable[[], None]) -> Function:
-        """The steps that `write` launches, as a function of the buffers of `parameters`. Its other buffers are temporaries."""
+        """The steps that `write` launches, as a function of the buffers of `parameters`. All other buffers that they use are
+        temporaries that `write` takes."""
         blocks, made, temps = self._blocks, self._made, len(self.temps)
         self._blocks, self._made = [_Block([])], {}
         try:
@@ -433,7 +465,7 @@ class Lowering:
 
     @contextlib.contextmanager
     def _block(self, block: _Block) -> Iterator[_Block]:
-        """What is launched in the block is put into a list of its own."""
+        """What is launched in this context is put in the list of `block`."""
         self._blocks.append(block)
         depth = len(self._blocks)
         try:
@@ -442,7 +474,7 @@ class Lowering:
             del self._blocks[depth - 1 :]
 
     def _another_block(self) -> list[Step]:
-        """The steps of the innermost block, which begins anew."""
+        """Takes the steps out of the innermost block, so that it begins anew, and returns them."""
         block = self._blocks[-1]
         steps, block.steps = block.steps, []
         return steps
@@ -451,7 +483,7 @@ class Lowering:
         self._made = {key: made for key, made in self._made.items() if key[0] in ids}
 
     def _before(self, source: Array, make: Callable[[], Array]) -> Array:
-        """What `make` launches, put before the loops that do not write `source`."""
+        """Calls `make`; what it launches is put before the loops that do not write `source`."""
         blocks, n = self._blocks, self._outside(source)
         self._blocks = blocks[:n]
         try:
@@ -468,5 +500,5 @@ def _flag(a: Array) -> Flag:
 
 
 def _at(a: Array, ids: Mapping[Hashable, Hashable] | Sequence[Hashable]) -> Array:
-    """The same window on the buffer that stands in `ids` for its own."""
+    """The same window on the buffer that `ids` has in the place of its own."""
     return replace(a, id=ids[a.id])  # type: ignore[index, call-overload]

@@ -1,4 +1,4 @@
-"""The few numbers of a processor that decide about tiles: registers, caches, threads. None of them changes a bit of a
+"""The few numbers of a processor that tiles are chosen by: registers, caches, threads. None of them changes a bit of a
 result."""
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class Machine(Protocol):
 
 
 def machine(target: Machine | None) -> tuple[int, int, int]:
-    """(bytes of a vector register, how many registers, bytes of L2 that sizes count on); a small machine's if there is no
-    target."""
+    """(bytes of a vector register, number of vector registers, bytes of L2 that sizes of tiles count on); those of a small
+    machine if there is no target."""
     return (16, 32, 512 << 10) if target is None else (target.vector_bytes, target.vector_registers, target.l2_bytes)
 
 
 def near_bytes(target: Machine | None) -> int:
-    """All bytes of L2; `machine` gives the part that the sizes of tiles count on."""
+    """All bytes of a core's L2, of which `machine` gives the part that sizes of tiles count on."""
     return 512 << 10 if target is None else target.l2_all
 
 
@@ -37,7 +37,8 @@ def registers_of(size: int, target: Machine | None) -> int:
 
 
 def too_large(rows: int, vectors: int, size: int, target: Machine | None) -> str:
-    """Why the sums of a tile of so many rows and vectors are more than registers hold; empty if they are not."""
+    """Why the registers cannot hold the sums of a tile of this many rows by vectors, of numbers of `size` bytes; empty if they
+    can."""
     width, registers, _ = machine(target)
     if rows * vectors * registers_of(size, target) < registers:
         return ""

@@ -1,12 +1,12 @@
-"""Pointwise kernels: every element of the outputs is its source's value there.
+"""Pointwise kernels: each element of an output is the value of its source at the same coordinates.
 
     for each piece = some planes, or some rows of a plane, or a part of a row:     # about GRAIN elements
-        for plane, row:
-            for vector of the row:
-                out[plane, row, vector] = source[plane, row, vector]
+        for plane of the piece, row of the plane:
+            for vector i of the row:
+                out[plane, row, i] = source[plane, row, i]                         # for each of the outputs
 
-Axes are ordered as the first output lies in memory, and neighbouring axes that every array walks as one are merged; the last
-two of what remains are rows and the elements of a row.
+Axes are put in the order in which the first output lies in memory, and neighbouring axes that every array walks as one are
+merged. Of the axes that remain, the last one is a row, the last two are a plane.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tengen.kernels.axes import memory_order, merge_axes, store_at, streams, unf
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.machine import machine
 from tengen.kernels.schedule import Grain
-from tengen.kernels.source import At, Leaf, Source, View, broadcast, costs, fixed_parts
+from tengen.kernels.source import At, Leaf, Source, View, broadcast, costs, invariant_parts
 from tengen.kernels.transposing_copy import FEW, transposing, transposing_copy
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum, splat
@@ -30,6 +30,7 @@ GRAIN = 16384  # elements of a piece, by rule: large beside the cost of claiming
 
 
 def _merged(a: Array, groups: list[list[int]]) -> Array:
+    """The array with each group of neighbouring axes as one axis."""
     shape = tuple(product([a.shape[i] for i in g]) for g in groups)
     return Array(a.id, a.dtype, shape, tuple(a.strides[g[-1]] for g in groups), a.offset)
 
@@ -53,8 +54,8 @@ def simplify(sources: Sequence[Source], outs: Sequence[Array]) -> tuple[list[Sou
 
 
 def _few_across(arrays: Sequence[Array]) -> bool:
-    """Whether the innermost axis is short (the colours of an image) and something is dense along the next one, which is long:
-    vectors along that one are full."""
+    """Whether the innermost axis is short (the colours of an image), and the next one is long and some array is dense along it:
+    then vectors along that one are full."""
     few, many = (as_int(d) for d in (1, 1, *arrays[0].shape)[-1:-3:-1])
     return (
         few is not None and few < FEW and many is not None and many >= LANES and any(as_int(a.strides[-2]) == 1 for a in arrays)
@@ -62,7 +63,7 @@ def _few_across(arrays: Sequence[Array]) -> bool:
 
 
 def _ordered(sources: Sequence[Source], outs: Sequence[Array]) -> tuple[list[Source], list[Array]]:
-    """Sources of any kind, seen with the axes in the first output's memory order."""
+    """Sources of any kind and outputs, with the axes in the first output's memory order."""
     order = memory_order(outs[0])
     if order == sorted(order):
         return list(sources), list(outs)
@@ -72,7 +73,8 @@ def _ordered(sources: Sequence[Source], outs: Sequence[Array]) -> tuple[list[Sou
 
 
 def grain(lo: Lowering, name: str, shape: Sequence[Index], outs: Sequence[Array], rule: int | None = None) -> int:
-    """Elements of a piece of a kernel that goes through `shape`: tuned, or by rule."""
+    """How many elements a piece of the kernel `name` over `shape` has: what tuning found, or `rule`, which is GRAIN by
+    default."""
 
     def problem_key() -> str:
         return f"{name} of {list(shape)} to {'; '.join(f'{o.dtype} {list(o.shape)} by {list(o.strides)}' for o in outs)}"
@@ -84,8 +86,12 @@ def pointwise(
     lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], name: str = "pointwise", stream: bool | None = None,
     elements: int | None = None,
 ) -> None:  # fmt: skip
-    """Launches one kernel that writes each source into its output; all have one shape. stream: past the caches; by default, as
-    `streams` says. elements: of a piece; by default `GRAIN`."""
+    """Launches one kernel that stores each source in its output; all have one shape, to which sources are broadcast.
+
+    Args:
+        stream: whether stores go past the caches; by default where outputs are large (`axes.streams`).
+        elements: how many a piece has; by default GRAIN.
+    """
     stream = streams(outs) if stream is None else stream
     sources = [broadcast(s, o.shape) for s, o in zip(sources, outs, strict=True)]
     across = transposing(sources, outs)
@@ -99,7 +105,7 @@ def pointwise(
         for s, o in zip(sources, outs):
             store_at(k, o, at, s.at(k, at))
         return lo.launch(k)
-    some = grain(lo, name, shape, outs, elements)
+    some = grain(lo, name, shape, outs, elements)  # elements of a piece
     outer, middle, n = product(shape[:-2]), as_expr(shape[-2] if len(shape) > 1 else 1), as_expr(shape[-1])
     one = const(1)
     rows = minimum(maximum(one, some // maximum(one, n)), maximum(one, middle))  # rows of a piece
@@ -110,11 +116,11 @@ def pointwise(
     row0 = k.let(piece // parts % blocks * rows)
     start = k.let(piece % parts * some)
     stop = k.let(minimum(n, start + some))
-    ahead = _rows_ahead(sources, shape)
-    far = None if ahead is None else k.let(ahead)
+    distance = _prefetch_distance(sources, shape)
+    ahead = None if distance is None else k.let(distance)
     last = k.let(minimum(row0 + rows, middle) - 1)
-    held = fixed_parts(sources, [len(shape) - 1]) if len(shape) > 1 else []
-    several = _several(sources, n, lo.target) if far is None else 1
+    constants = invariant_parts(sources, [len(shape) - 1]) if len(shape) > 1 else []
+    several = _vectors_abreast(sources, n, lo.target) if ahead is None else 1
     with k.loop(plane0, minimum(plane0 + planes, as_expr(outer)), name="plane") as plane:
         lead = unflatten(k, plane, shape[:-2])
 
@@ -122,34 +128,38 @@ def pointwise(
             for s in sources:
                 s.prefetch(k, At((*lead, minimum(row, last), i), len(shape) - 1))
 
-        if far is not None:
-            with k.loop(row0, row0 + far, name="row") as row, k.loop(start, stop, LANES) as i:
+        if ahead is not None:
+            with k.loop(row0, row0 + ahead, name="row") as row, k.loop(start, stop, LANES) as i:
                 prefetch(row, i)
         with k.loop(row0, minimum(row0 + rows, middle), name="row") as row:
             line = [*lead, *([row] if len(shape) > 1 else [])]
-            later = None if far is None else partial(prefetch, row + far)
-            _row(k, sources, outs, (start, stop), line, held, several, stream, later)
+            later = None if ahead is None else partial(prefetch, row + ahead)
+            _row(k, sources, outs, (start, stop), line, constants, several, stream, later)
     lo.launch(k)
 
 
 def _row(
     k: KernelBuilder, sources: Sequence[Source], outs: Sequence[Array], span: tuple[Expr, Expr], line: list[Index],
-    held: Sequence[Source], several: int, stream: bool, prefetch: Callable[[Expr], None] | None,
+    constants: Sequence[Source], several: int, stream: bool, prefetch: Callable[[Expr], None] | None,
 ) -> None:  # fmt: skip
-    """The positions `span` of a row. held: sources that are one value there, computed once. several: vectors side by side;
-    prefetch: writes the prefetches of what later rows read at a position, or None."""
+    """Writes the positions span[0] <= i < span[1] of a row.
+
+    Args:
+        line: the row's coordinates on all axes but the last. constants: parts of the sources with one value for the whole row.
+        several: vectors that are computed side by side. prefetch: writes the prefetches for a later row at a position, or None.
+    """
     first, stop = span
-    fixed = {s: splat(k.let(s.at(k, At((*line, first))))) for s in held}
+    fixed = {s: splat(k.let(s.at(k, At((*line, first))))) for s in constants}
     place = lambda i, count=None: At((*line, i), len(line), count, dict(fixed))
     if several > 1:
         step = several * LANES
         whole = k.let(first + (stop - first) // step * step)
-        with k.loop(first, whole, step) as i:
+        with k.loop(first, whole, step) as i:  # out[line, vector i + 16 j] = source[line, vector i + 16 j] for all j < several
             places = [place(i + j * LANES) for j in range(several)]
             for at, v in zip(places, k.abreast([partial(sources[0].at, k, at) for at in places])):
                 store_at(k, outs[0], at, v, stream)
         first = whole
-    for i, count in k.vector_loop(first, stop):
+    for i, count in k.vector_loop(first, stop):  # out[line, vector i] = source[line, vector i]
         if prefetch is not None and count is None:
             prefetch(i)
         at = place(i, count)
@@ -158,25 +168,25 @@ def _row(
             store_at(k, o, at, v, stream)
 
 
-def _several(sources: Sequence[Source], n: Expr, target) -> int:
-    """How many vectors of a row are made side by side, where that takes a mathematical function: each of its steps waits for
-    the one before, and while a processor waits it looks only so far ahead. As many as there are registers for; one where nobody
-    knows how long rows are, which would take twice as long to compile."""
+def _vectors_abreast(sources: Sequence[Source], n: Expr, target) -> int:
+    """How many vectors of a row are computed side by side. More than one where the source calls a mathematical function, in
+    which each operation waits for the one before; other vectors' operations fill the time. As many as registers hold, but one
+    where the length of rows is not known: several would take twice as long to compile."""
     width, registers, _ = machine(target)
     several = width * registers // (IN_FLIGHT * LANES * max(4, sources[0].dtype.size))
     long = (as_int(n) or 0) >= several * LANES
     return several if several > 1 and long and len(sources) == 1 and costs(sources[0]) else 1
 
 
-def _rows_ahead(sources: Sequence[Source], shape: Sequence[Index]) -> Expr | None:
-    """How many rows ahead are prefetched, where rows are gathered from scattered places; None where they are not."""
+def _prefetch_distance(sources: Sequence[Source], shape: Sequence[Index]) -> Expr | None:
+    """How many rows ahead a row is prefetched, where rows are gathered from scattered addresses; None where they are not."""
     if len(shape) < 2 or not any(s.scattered for s in sources):
         return None
     return minimum(maximum(const(FETCHED) // maximum(as_expr(shape[-1]) * sources[0].dtype.size, 1), 1), FARTHEST)
 
 
 def stored(lo: Lowering, a: Array) -> Array:
-    """The array; what is computed as it is read (`Array.through`) is written to memory before."""
+    """An array without a prologue: `a`, or where it has one a temporary, in which a launch stores the prologue's results."""
     if a.prologue is None:
         return a
     t = lo.temp(a.dtype, a.shape, memory_order(a))
@@ -185,5 +195,5 @@ def stored(lo: Lowering, a: Array) -> Array:
 
 
 def copy(lo: Lowering, src: Array, dst: Array, name: str = "copy") -> None:
-    """dst[...] = src, elementwise, with broadcasting."""
+    """Launches dst[...] = src, element by element, with broadcasting."""
     pointwise(lo, [Leaf(src)], [dst], name)

@@ -1,12 +1,12 @@
 """Schedules: what a strategy may choose freely because it changes no bit: tiles, unrolling, the order of loops, packing, how
-work is cut into pieces.
+work is divided into pieces.
 
-A strategy has a rule that gives a schedule from the problem and the target. It asks the lowering (`Lowering.choose`), which
-answers with the rule's schedule, or with the one that tuning found for the same problem. Problems are told apart by their
-*problem key*: a text of what is computed, with extents, strides and dtypes. `Schedules.key` hashes it with the target and the
-number of threads. Both, and the texts of schedules (kinds and names of fields), are in files of tuned models and in the cache:
-they stay when classes and modules are renamed. In: a problem key, a rule's schedule. Out: a schedule that fits. Nothing here
-touches the order of any sum.
+A strategy has a rule that computes a schedule from the problem and the target. It asks the lowering (`Lowering.choose`), which
+answers with the rule's schedule, or with the one that tuning found for the same problem. Two problems are the same if they have
+the same *problem key*: a text of what is computed, with extents, strides and dtypes. `Schedules.key` hashes it with the target
+and the number of threads. Both, and the texts of schedules (kinds and names of fields), are in files of tuned models and in the
+cache: they stay when classes and modules are renamed. In: a problem key, a rule's schedule. Out: a schedule that fits. Nothing
+here touches the order of any sum.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 LONGEST_TEXT = 200
 KEY_DIGITS = 32
-DRAWS = 2000  # schedules by chance, once those nearby are tried
+DRAWS = 2000  # random schedules that are tried after those nearby
 _TEXT = re.compile(r"([a-z_]+)\(([a-z_]+=\d{1,9}(?:, [a-z_]+=\d{1,9})*)\)")
 _kinds: dict[str, type[Schedule]] = {}
 HOMES = (  # modules that define kinds, beside this one
-    "attention.tiles", "contraction.channelwise", "contraction.tile", "contraction.transposed_operand", "contraction.unpacked",
+    "attention.sizes", "contraction.channelwise", "contraction.tile", "contraction.transposed_operand", "contraction.unpacked",
     "convolution.depthwise", "convolution.few_channels", "convolution.winograd",
 )  # fmt: skip
 
@@ -59,8 +59,8 @@ class Schedule:
         return {f.name: int(getattr(self, f.name)) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
 
     def near(self) -> Iterator[Schedule]:
-        """Schedules that are like this one: one field differs by one of its `steps`, then by two, then two fields by one
-        each."""
+        """Schedules that differ little from this one: first those in which one field is one of its `steps` away, then two steps
+        away, then those in which two fields are one step away each."""
         moves = [(name, self._beside(name, 1)) for name in self.steps]
         for name, values in [*moves, *((name, self._beside(name, 2)) for name in self.steps)]:
             yield from (dataclasses.replace(self, **{name: v}) for v in values)  # type: ignore[type-var]
@@ -68,12 +68,12 @@ class Schedule:
             yield from (dataclasses.replace(self, **{x: v, y: w}) for v in xs for w in ys)  # type: ignore[type-var]
 
     def far(self, rng: random.Random) -> Schedule:
-        """A schedule with any of the `steps`."""
+        """A schedule whose fields are drawn at random from their `steps`."""
         drawn = {name: rng.choice(values) for name, values in self.steps.items()}
         return dataclasses.replace(self, **drawn)  # type: ignore[type-var]
 
     def _beside(self, name: str, distance: int) -> list[int]:
-        """The values of a field's steps so far above and below its own."""
+        """The values that are `distance` of the field's steps above and below its value."""
         now, steps = getattr(self, name), sorted(self.steps[name])
         above, below = [v for v in steps if v > now], [v for v in reversed(steps) if v < now]
         return [side[distance - 1] for side in (above, below) if len(side) >= distance]
@@ -81,7 +81,8 @@ class Schedule:
 
 @functools.cache
 def kinds() -> dict[str, type[Schedule]]:
-    """All kinds by name: their modules are imported, most of which a program that was kept has not needed so far."""
+    """All kinds of schedules by name. Their modules are imported for it: a process whose programs come from the cache has not
+    needed most of them so far."""
     for name in HOMES:
         importlib.import_module(f"{__package__}.{name}")
     return _kinds
@@ -114,8 +115,8 @@ class Schedules:
     """Tuned schedules for one target and number of threads, by what is computed.
 
     Args:
-        target: `Target.key`. threads: of the programs. entries: key -> schedule. strict: a schedule that does not fit its
-            problem is an error; else the rule's is taken.
+        target: `Target.key`. threads: that programs run with. entries: key -> schedule.
+        strict: whether a schedule that does not fit its problem is an error; if not, the rule's is taken.
     """
 
     def __init__(self, target: str, threads: int, entries: Mapping[str, Schedule] | None = None, strict: bool = False):
@@ -133,11 +134,11 @@ class Schedules:
 
 @dataclass
 class Choice:
-    """A question that a strategy asked.
+    """A schedule that a strategy asked for.
 
     Attributes:
-        problem_key: what is computed, as a text. rule: the rule's schedule. taken: the answer. fits: a schedule -> "", or why
-            the kernel cannot have it. nodes: positions of the graph's nodes that asked.
+        problem_key: what is computed, as a text. rule: the rule's schedule. taken: the one that it got.
+        fits: a schedule -> why the kernel cannot have it; empty if it can. nodes: positions of the graph's nodes that asked.
     """
 
     problem_key: str
@@ -151,30 +152,30 @@ class Choice:
         return (x for x in s.near() if not self.fits(x))
 
     def worth_a_try(self, s: Schedule) -> Iterator[Schedule]:
-        """Schedules that fit: those near `s`, then any, always the same ones."""
-        import random  # only searching draws
+        """Schedules that fit: those near `s`, then random ones, the same in every process."""
+        import random  # only the search for schedules needs it
 
         rng = random.Random(self.problem_key)
         yield from self.near(s)
         yield from (x for x in (s.far(rng) for _ in range(DRAWS)) if not self.fits(x))
 
 
-def answer(known: Schedules | None, problem_key: str, rule: S, fits: Callable[[S], str]) -> S:
-    """The tuned schedule of what is computed, where there is one of the rule's kind that fits; else the rule's.
+def answer(tuned: Schedules | None, problem_key: str, rule: S, fits: Callable[[S], str]) -> S:
+    """The tuned schedule of a problem, where there is one of the rule's kind that fits; else the rule's.
 
-    Errors: ScheduleError, where `known` is strict, for one that does not fit.
+    Errors: ScheduleError, where `tuned` is strict, for one that does not fit.
     """
-    found = known.entries.get(known.key(problem_key)) if known is not None and known.entries else None
+    found = tuned.entries.get(tuned.key(problem_key)) if tuned is not None and tuned.entries else None
     if found is None or type(found) is not type(rule):
         return rule
     why = fits(found)  # type: ignore[arg-type]
-    if why and known is not None and known.strict:
+    if why and tuned is not None and tuned.strict:
         raise ScheduleError(f"{found} cannot be: {why}; what is computed: {problem_key}")
     return rule if why else found  # type: ignore[return-value]
 
 
 def outside(s: Schedule, **limits: tuple[int, int]) -> str:
-    """Why a schedule's numbers are not within limits, least and most of each field; "" if they are."""
+    """Why a field of a schedule is not within its limits (least, most); empty if all are."""
     for name, (least, most) in limits.items():
         if not least <= getattr(s, name) <= most:
             return f"{name} is {getattr(s, name)}, not in {least}..{most}"

@@ -1,8 +1,8 @@
-"""What flows into a kernel: a `Source` gives the value of a tensor at any coordinates, without saying where it is stored.
+"""What flows into a kernel: a `Source` gives the value of a tensor at any coordinates, stored or not.
 
-A leaf loads from an `Array`; an `Elementwise` combines other sources; ops with computed coordinates (padding, concatenation,
-gathering) subclass `Source`. Fusion is nothing but a source inside a source: a strategy that takes a source
-(pointwise, reduction, the epilogue of a contraction) takes the whole expression above it.
+A `Leaf` loads from an `Array`; an `Elementwise` combines other sources; ops with computed coordinates (padding, gathering)
+subclass `Source`. Fusion is nothing but a source inside of a source: a strategy that takes a source (pointwise, reduction, the
+epilogue of a contraction) computes the whole expression in its own loops.
 """
 
 from __future__ import annotations
@@ -17,8 +17,14 @@ from tengen.loops.lang import LANES, Expr, Index, as_int, cast, const, ramp, spl
 
 @dataclass(eq=False)
 class At:
-    """Where a source is asked for: one coordinate per axis. When `vec` names an axis, the coordinate there is the first of
-    LANES consecutive ones, of which `count` exist (None: all). A coordinate may itself be a vector, one for each lane."""
+    """The place at which a source is asked for its value.
+
+    Attributes:
+        coords: one coordinate for each axis. A coordinate may be a vector of one for each lane.
+        vec: an axis, or None. On this axis the coordinate is the first of LANES consecutive ones, so the value is a vector.
+        count: how many of these exist; None: all.
+        memo: what has been computed for this place already, by source.
+    """
 
     coords: tuple[Index, ...]
     vec: int | None = None
@@ -30,13 +36,14 @@ class At:
         return 1 if self.vec is None and not any(isinstance(c, Expr) and c.lanes > 1 for c in self.coords) else LANES
 
     def coord(self, axis: int) -> Expr:
-        """The coordinate as a value: a vector along the vector axis."""
+        """The coordinate on an axis as an expression; on the vector axis, the coordinates of all lanes."""
         c = self.coords[axis]
         c = c if isinstance(c, Expr) else const(c)
         return c + ramp() if axis == self.vec else c
 
     def load(self, k: KernelBuilder, a: Array) -> Expr:
-        """The elements of `a` here: one load, a splat, or a gather, by the stride along the vector axis."""
+        """The element of `a` here, or a vector of elements: a vector load, a splat of one load, or a gather, depending on the
+        stride along the vector axis."""
         buffer, index = k.read(a), a.index(self.coords)
         stride = 0 if self.vec is None else a.strides[self.vec]
         if isinstance(index, Expr) and index.lanes > 1:
@@ -51,40 +58,41 @@ class At:
 
 
 class Source:
-    """A tensor-valued expression: `shape`, `dtype`, and its value anywhere."""
+    """A tensor-valued expression: it has a shape, a dtype, and a value at all coordinates."""
 
     shape: tuple[Index, ...]
     dtype: DType
 
     def value(self, k: KernelBuilder, at: At) -> Expr:
-        """Records what computes the value at `at`. Implemented by subclasses; callers use `at()`."""
+        """Writes the statements that compute the value at `at`. Subclasses implement it; callers use `at()`."""
         raise NotImplementedError
 
     def at(self, k: KernelBuilder, at: At) -> Expr:
-        """The value at `at`; asked for again, it is not computed again."""
+        """The value at `at`. It is computed when it is first asked for at this place, and remembered in its `memo`."""
         if self not in at.memo:
             at.memo[self] = k.let(self.value(k, at))
         return at.memo[self]
 
     def leaves(self) -> list[Array] | None:
-        """The arrays read at exactly the asked coordinates (so axes may be merged), or None if there is more to it."""
+        """The arrays that the source reads, if it reads each at exactly the coordinates that it is asked for, so that axes may
+        be merged or put in another order; else None."""
         return None
 
     def rebind(self, arrays: dict) -> Source:
-        """The same source over other arrays (of a merged or permuted shape); only where `leaves` is not None. `arrays` also
-        remembers the sources that were made, so that what was shared stays shared."""
+        """The same source over other arrays, whose axes are merged or permuted; only where `leaves` is not None. `arrays` maps
+        each array to its replacement, and each source to what was made of it, so that what was shared stays shared."""
         raise NotImplementedError
 
     def expand(self, shape: tuple[Index, ...]) -> Source | None:
-        """The source broadcast to `shape` in a way of its own, or None for the general way of `broadcast`."""
+        """The source broadcast to `shape`, where this kind of source has its own way; None where `broadcast` does it."""
         return None
 
     def reads(self, at: At) -> list[tuple[Array, At]]:
-        """What is loaded for the value at `at`: arrays, and where; as far as that is known without loading anything."""
+        """(array, place) for each load that the value at `at` takes, as far as that is known without loading anything."""
         return []
 
     def prefetch(self, k: KernelBuilder, at: At) -> None:
-        """Prefetches what the value at `at` needs, where the processor cannot guess it from the places before."""
+        """Writes prefetches of what the value at `at` needs, if its addresses are such that the processor cannot guess them."""
 
     @property
     def scattered(self) -> bool:
@@ -117,7 +125,7 @@ class Leaf(Source):
 
 @dataclass(eq=False)
 class Literal(Source):
-    """One number everywhere."""
+    """The same number at all coordinates."""
 
     number: float | int | bool
     dtype: DType
@@ -135,7 +143,7 @@ class Literal(Source):
 
 @dataclass(eq=False)
 class Elementwise(Source):
-    """`fn` of the operands' values at the same coordinates. Operands are broadcast to `shape` first (see `broadcast`)."""
+    """`fn` of the operands' values at the same coordinates. Operands are broadcast to `shape` before (see `broadcast`)."""
 
     fn: Callable[..., Expr]
     operands: Sequence[Source]
@@ -168,7 +176,7 @@ class Elementwise(Source):
 
 @dataclass(eq=False)
 class Given(Source):
-    """A value that a kernel has computed already, and put into the `memo` of the place where it is asked for."""
+    """A value that a kernel has computed already, and has put in the `memo` of the place at which it will be asked for."""
 
     shape: tuple[Index, ...]
     dtype: DType
@@ -176,8 +184,13 @@ class Given(Source):
 
 @dataclass(eq=False)
 class View(Source):
-    """Another source under a strided change of coordinates: axis j of the view is axis `axes[j]` of the source (None: a
-    broadcast axis), coordinate c reads `starts[j] + c * steps[j]`; source axes that no view axis names are read at `fixed`."""
+    """Another source, seen with other coordinates.
+
+    Attributes:
+        axes: axis j of the view is axis `axes[j]` of the source; None: an axis that is broadcast.
+        starts, steps: coordinate c on axis j is coordinate `starts[j] + c * steps[j]` of the source.
+        fixed: axis of the source -> coordinate, for axes that no axis of the view stands for (default: 0).
+    """
 
     source: Source
     shape: tuple[Index, ...]
@@ -222,37 +235,41 @@ class View(Source):
 
 @dataclass(frozen=True, eq=False)
 class Ending:
-    """An epilogue that is a source: `final`, in which `given` stands for the sum. place: maps the place of the sum to the place
-    at which the source is asked, where these differ."""
+    """An epilogue that is a source: what is stored is `final`, in which `given` stands for the complete sum. place: maps the
+    place of the sum to the place at which `final` is asked for, where these differ."""
 
     final: Source
     given: Source
     place: Callable[[At], At] = field(default=lambda at: at)
 
     def __call__(self, k: KernelBuilder, value: Expr, at: At) -> Expr:
-        """What is stored."""
+        """What is stored for the sum `value` at `at`."""
         at = self.place(at)
         at.memo[self.given] = cast(value, self.given.dtype)
         return self.final.at(k, at)
 
     def reads(self, at: At) -> list[tuple[Array, At]]:
-        """What is loaded for it: `Source.reads`."""
+        """(array, place) for each load that it takes, see `Source.reads`."""
         return self.final.reads(self.place(at))
 
 
 @dataclass(frozen=True, eq=False)
 class Prologue:
-    """The prologue of an image: what is computed of each element as it is read. `final` is a source in which `given` stands for
-    the element; all else in it has one value for each channel (axis 1), or one in all. whole: the same as a source of its own,
-    which reads the image itself."""
+    """The prologue of an image (a norm and an activation, say): what is computed from each element when it is read.
+
+    Attributes:
+        final: the result, a source in which `given` stands for the element. Everything else in it has one value for each
+            channel (axis 1), or one value in all.
+        whole: the same as a source that loads the elements itself.
+    """
 
     final: Source
     given: Source
     whole: Source
 
     def beside(self, k: KernelBuilder, channel: Index, count: Expr | None) -> Callable[[Expr], Expr]:
-        """The prologue for LANES channels from `channel` on, as a function of a vector of elements. What it needs beside the
-        elements is loaded here, once."""
+        """The prologue for LANES channels from `channel` on, as a function of a vector of elements. What does not depend on the
+        elements is loaded and computed here, once."""
         coords: list[Index] = [0] * len(self.final.shape)
         coords[1] = channel
         at = At(tuple(coords), 1, count)
@@ -265,7 +282,7 @@ class Prologue:
         return make
 
     def _others(self, k: KernelBuilder, s: Source, at: At) -> bool:
-        """Loads the parts of `s` that do not depend on the element; returns whether `s` itself depends on it."""
+        """Computes the parts of `s` that do not depend on the element. Returns whether `s` itself depends on it."""
         if s is self.given:
             return True
         inner = [self._others(k, o, at) for o in s.operands] if isinstance(s, Elementwise) else []
@@ -275,14 +292,14 @@ class Prologue:
 
 
 def moved(epilogue: Callable, place: Callable[[At], At]) -> Callable:
-    """The epilogue for sums at other coordinates: `place` makes of them those that it knows."""
+    """The epilogue for a kernel whose sums have other coordinates; `place` maps them to those that the epilogue expects."""
     if isinstance(epilogue, Ending):
         return replace(epilogue, place=lambda at: epilogue.place(place(at)))
     return lambda k, value, at: epilogue(k, value, place(at))
 
 
 def broadcast(s: Source, shape: Sequence[Index]) -> Source:
-    """`s` seen with `shape`, by NumPy's rule."""
+    """`s` broadcast to `shape`, by NumPy's rule."""
     shape = tuple(shape)
     if s.shape == shape:
         return s
@@ -299,27 +316,28 @@ def broadcast(s: Source, shape: Sequence[Index]) -> Source:
     return View(s, shape, tuple(axes), (0,) * len(shape), (1,) * len(shape))
 
 
-def fixed_parts(sources: Sequence[Source], axes: Sequence[int], also: tuple[type, ...] = ()) -> list[Source]:
-    """The largest computed parts of sources that have one value along these axes: they are made of numbers, of arrays with
-    stride 0 along the axes, and of sources of the types `also`."""
-    known: dict[Source, bool] = {}
+def invariant_parts(sources: Sequence[Source], axes: Sequence[int], also: tuple[type, ...] = ()) -> list[Source]:
+    """The parts of sources that are computed and do not vary along these axes; only the largest ones, not parts of them. They
+    are made of numbers, of arrays with stride 0 along the axes, and of sources of the types `also`."""
+    answers: dict[Source, bool] = {}
     found: dict[Source, None] = {}
     seen: set[Source] = set()
 
-    def fixed(s: Source) -> bool:
-        if s not in known:
+    def invariant(s: Source) -> bool:
+        if s not in answers:
             if isinstance(s, Leaf):
-                there = all(as_int(d) != 0 for d in s.shape)  # of an array without elements nothing may be loaded
-                known[s] = there and all(as_int(s.array.strides[i]) == 0 for i in axes)
+                there = all(as_int(d) != 0 for d in s.shape)  # nothing may be loaded from an array without elements
+                answers[s] = there and all(as_int(s.array.strides[i]) == 0 for i in axes)
             else:
-                known[s] = isinstance(s, (Literal, *also)) or (isinstance(s, Elementwise) and all(map(fixed, s.operands)))
-        return known[s]
+                inner = isinstance(s, Elementwise) and all(map(invariant, s.operands))
+                answers[s] = isinstance(s, (Literal, *also)) or inner
+        return answers[s]
 
     def walk(s: Source) -> None:
         if s in seen or not isinstance(s, Elementwise):
             return
         seen.add(s)
-        if fixed(s):
+        if invariant(s):
             found[s] = None
         else:
             for o in s.operands:
@@ -331,7 +349,7 @@ def fixed_parts(sources: Sequence[Source], axes: Sequence[int], also: tuple[type
 
 
 def children(s: Source) -> list[Source]:
-    """The sources that a source is made of."""
+    """The sources that a source is directly made of."""
     found = []
     for v in vars(s).values():
         found += [x for x in (v if isinstance(v, (list, tuple)) else [v]) if isinstance(x, Source)]
@@ -339,8 +357,8 @@ def children(s: Source) -> list[Source]:
 
 
 def costs(s: Source) -> bool:
-    """Whether computing the source takes a mathematical function."""
-    if type(s) is Elementwise:  # others record statements
+    """Whether computing a value of the source takes a call of a mathematical function (exp, tanh, ...)."""
+    if type(s) is Elementwise:  # the values of other sources are statements, not expressions
         stack = [s.fn(*(var(f"operand{i}", o.dtype) for i, o in enumerate(s.operands)))]
         while stack:
             e = stack.pop()

@@ -7,8 +7,8 @@
     Call        a `Function`: steps that are written once and run on other buffers in each call
 
 A kernel takes the program's integer parameters, followed by the number of the current iteration of each `Loop` and `While` that
-it is inside of, outermost first (`iteration`). Numbers of iterations, of work items of a kernel and sizes of buffers depend on the
-program's parameters alone, so that they are known before it runs.
+it is inside of, outermost first (`iteration`). Numbers of iterations, numbers of a kernel's pieces and sizes of buffers depend
+on the program's parameters alone, so that they are known before it runs.
 
 Read next: `lowering.py`, which writes such a tree, and `steps_text.py`, which prints it.
 """
@@ -25,8 +25,8 @@ from tengen.loops.lang import Expr, Index, Kernel, as_int, var
 
 
 def iteration(depth: int, ints: Sequence[Expr] = ()) -> Expr:
-    """The number of the current iteration of the loop at this depth, 0 for the outermost: an integer parameter of kernels in it,
-    under a name that none of the program's own integers has."""
+    """The number of the current iteration of the loop at this depth, 0 for the outermost: an integer parameter of kernels in
+    it, under a name that none of the program's own integers has."""
     name, taken = f"step{depth}" if depth else "step", {str(v.attr) for v in ints}
     while name in taken:
         name += "_"
@@ -82,7 +82,7 @@ class If:
 
 @dataclass(frozen=True, eq=False)
 class While:
-    """Runs `condition`, and, where the flag is then true, `body`, and begins again; ends after `limit` iterations at the latest.
+    """Runs `condition`, and, if the flag is then true, `body`, and begins again; ends after `limit` iterations at the latest.
 
     Attributes:
         invariant: buffers that neither `condition` nor `body` writes.
@@ -123,8 +123,7 @@ Step = Union[Launch, Loop, If, While, Call]
 
 @dataclass(frozen=True)
 class Leaf:
-    """A launch with the loops that it is inside of, outermost first. `ids` are its buffers in the program's own terms: what stands
-    for a function's parameters is put in."""
+    """A launch with the loops that it is inside of, outermost first."""
 
     launch: Launch
     loops: tuple[Loop | While, ...] = ()
@@ -251,8 +250,12 @@ def _uses(steps: Iterable[Step], known: Mapping[Hashable, Hashable]) -> Iterator
 
 @dataclass
 class _Lifetimes:
-    """A walk over steps. found: the intervals of a buffer; where it has more than one, it was settled in calls. order: buffers in
-    order of first use. uses: how often a buffer is used in the whole program."""
+    """A walk over steps.
+
+    Attributes:
+        found: the intervals of each buffer. Several where it holds nothing between them, as a function's own temporaries do
+            between two calls. order: buffers in order of first use. uses: how often a buffer is used in the whole program.
+    """
 
     names: set[Hashable]
     uses: dict[Hashable, int]
@@ -290,7 +293,8 @@ class _Lifetimes:
         self.position += 1
 
     def _inside(self, parts: Iterable[tuple[Step, ...]], flag: Flag | None, known: Mapping[Hashable, Hashable]):
-        """What a part of the program uses, as if there were nothing else; and where it begins."""
+        """(the intervals of the buffers that these lists of steps use, as if there were nothing else in the program; the
+        position at which they begin). `flag` is read after the first list."""
         begin, outer = self.position, self.found
         self.found = {}
         for i, part in enumerate(parts):
@@ -318,7 +322,8 @@ class _Lifetimes:
             self._add(id, intervals, id in f.temps)
 
     def _add(self, id: Hashable, intervals: list[Interval], settled: bool) -> None:
-        """Adds intervals; those that are not settled become one with what there is."""
+        """Adds intervals of a buffer. Unless they are settled, they and those there were become one interval that spans them
+        all."""
         before = self.found.get(id, [])
         both = [*before, *intervals]
         self.found[id] = both if settled else [(min(f for f, _ in both), max(l for _, l in both))]
@@ -351,7 +356,8 @@ def _verify(steps: Sequence[Step], temps: Mapping[Hashable, tuple[DType, Index]]
                 _verify_launch(s, temps, [*ints, *(iteration(d, ints) for d in range(depth))])
             case Call():
                 if len(s.ids) != len(s.function.parameters):
-                    raise VerifyError(f"a call of {s.function.name} with {len(s.ids)} buffers, not {len(s.function.parameters)}")
+                    wanted = len(s.function.parameters)
+                    raise VerifyError(f"a call of {s.function.name} with {len(s.ids)} buffers, not {wanted}")
             case Loop() | While():
                 if odd := s.invariant & written(s):
                     raise VerifyError(f"a loop writes {sorted(map(str, odd))[0]}, which it says is invariant")

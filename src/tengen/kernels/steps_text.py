@@ -1,4 +1,4 @@
-"""A program's steps as text: one step a line, what is inside of a step indented, the kernels behind. `parse_steps` reads it back.
+"""A program's steps as text: one step a line, what is inside of a step indented, then the kernels. `parse_steps` reads it back.
 
     program(int n):
         temp temp.0: f32[n]

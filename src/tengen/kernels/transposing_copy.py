@@ -1,13 +1,14 @@
 """Transposing copies: pointwise kernels with an operand that is dense along another axis than the result's innermost one.
 
-    for each piece = (some strips of SIDE rows, part of the columns):
-        for tile of SIDE rows by SIDE columns:
-            scratch[row][column] = operand[column][row]         # squares of LANES by LANES elements, transposed in registers
-            for row, vector of columns:
-                out[row, vector] = source[row, vector]          # with `scratch` in the operand's place
+    for each piece = (some strips of SIDE rows; part of the columns):
+        for strip of the piece, tile of SIDE rows by SIDE columns:
+            for each operand that is dense along rows:
+                scratch[row, column] = operand[column, row]     # squares of LANES by LANES elements, transposed in registers
+            for row of the tile, vector of its columns:
+                out[row, vector] = source[row, vector]          # in which `scratch` stands for the operand
 
-Element by element, each load would touch a cache line of its own and use one number of it. The innermost axes may be several in
-the operand (a filter that is dense along another axis than its last ones).
+*Columns* are the result's innermost axis; *rows* the axis along which the operand is dense. Both may be several axes that are
+walked as one (of a filter, say). Without tiles, each load would touch a cache line of its own for one number.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ FEW = 8  # an axis shorter than this is not worth a tile
 
 @dataclass(frozen=True)
 class TransposingCopy:
-    """Which operands are to be transposed, and how the axes of the result are grouped.
+    """Which operands are transposed, and how the axes of the result are grouped.
 
     Attributes:
-        arrays: the operands. dense: the axes along which they are dense, outermost first: the rows of a tile. last: the axes
-            that end with the result's innermost one, which all other arrays walk as one: the columns. outer: all other axes.
+        arrays: the operands that are transposed.
+        dense: the axes along which these are dense, outermost first. They are the rows of a tile.
+        last: the axes that end with the result's innermost one, which all other arrays walk as one. They are the columns.
+        outer: all other axes.
     """
 
     outer: tuple[int, ...]
@@ -44,12 +47,13 @@ class TransposingCopy:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The axes as coordinates have them; those of `last` are one coordinate."""
+        """The axes in the order of coordinates, in which those of `last` count as one."""
         return (*self.outer, *self.dense, *self.last)
 
 
 def transposing(sources: Sequence[Source], outs: Sequence[Array]) -> TransposingCopy | None:
-    """The operands that are better transposed than gathered; None if there are none, or if the axes are too short for tiles."""
+    """The operands that are better transposed than gathered, and their axes. None if there are none, or if these axes are too
+    short for tiles."""
     leaves: list[Array] = []
     for s in sources:
         inner = s.leaves()
@@ -71,11 +75,11 @@ def transposing(sources: Sequence[Source], outs: Sequence[Array]) -> Transposing
     if _few(shape, dense) or _few(shape, last):
         return None
     outer = [i for i in order if i not in last and i not in dense]
-    alike = [a for a in dict.fromkeys(leaves) if _across(a, order) and all(a.strides[i] == first.strides[i] for i in dense)]
-    rest = [a.permute(last) for a in [*leaves, *outs] if a not in alike]
+    arrays = [a for a in dict.fromkeys(leaves) if _across(a, order) and all(a.strides[i] == first.strides[i] for i in dense)]
+    rest = [a.permute(last) for a in [*leaves, *outs] if a not in arrays]
     if len(merge_axes([shape[i] for i in last], rest)) > 1:
         return None
-    return TransposingCopy(tuple(outer), tuple(dense), tuple(last), tuple(alike))
+    return TransposingCopy(tuple(outer), tuple(dense), tuple(last), tuple(arrays))
 
 
 def _across(a: Array, order: Sequence[int]) -> bool:
@@ -93,16 +97,20 @@ def _run(a: Array, start: int, axes: Sequence[int]) -> list[int]:
 
 
 def _few(shape: Sequence, axes: Sequence[int]) -> bool:
+    """Whether these axes have too few elements for a tile."""
     n = as_int(product([shape[i] for i in axes]))
     return n is not None and n < FEW
 
 
 def transposing_copy(lo: Lowering, c: TransposingCopy, sources: Sequence[Source], outs: Sequence[Array], name: str) -> None:
-    """Launches one kernel that writes each source into its output, tile by tile."""
+    """Launches one kernel that stores each source in its output, tile by tile."""
     _Tiles(lo, c, sources, outs, name).launch()
 
 
 class _Tiles:
+    """Writes the kernel. outer, dense, last: extents of the axes of these names in `TransposingCopy`. side: columns of a tile.
+    scratch: a tile for each transposed operand."""
+
     def __init__(self, lo: Lowering, c: TransposingCopy, sources: Sequence[Source], outs: Sequence[Array], name: str):
         self.lo, self.c, self.sources, self.outs, self.stream = lo, c, sources, outs, streams(outs)
         self.k, self.side = lo.kernel(name), NARROW if self.stream else SIDE
@@ -115,9 +123,7 @@ class _Tiles:
         n, high = as_expr(product(self.last)), as_expr(product(self.dense))
         grain = NARROW if self.stream else GRAIN
         parts, strips = cdiv(n, grain), as_expr(product(self.outer)) * cdiv(high, SIDE)
-        some = (
-            const(TILES) if self.stream else maximum(GRAIN // maximum(n, 1), 1)
-        )  # strips of SIDE rows: more where they are short
+        some = const(TILES) if self.stream else maximum(GRAIN // maximum(n, 1), 1)  # strips of a piece: more if columns are few
         piece = k.split(cdiv(strips, some) * parts)
         start = k.let(piece % parts * grain)
         stop = k.let(minimum(n, start + grain))
@@ -131,13 +137,18 @@ class _Tiles:
         self.lo.launch(k)
 
     def tile(self, lead: Sequence[Index], row: Expr, rows: Expr, column: Expr, stop: Expr) -> None:
-        """Fills the scratch tiles, then computes from them."""
+        """Writes one tile: transposes it into scratch memory for each operand, then stores the outputs.
+
+        Args:
+            lead: coordinates on the outer axes. row, rows: the first row, and how many there are.
+            column, stop: the first column, and the one after the last.
+        """
         k, c = self.k, self.c
         table: dict = {}
         for a, tile in zip(c.arrays, self.scratch):
             with k.loop(column, stop, LANES, name="column") as i:
                 starts = []
-                for j in range(LANES):  # past the last column, that one again: what is written there is not read
+                for j in range(LANES):  # past the last column the last one is read again; what that stores nobody reads
                     at = a.offset + row
                     for x, axis in zip([*lead, *unflatten(k, k.let(minimum(i + j, stop - 1)), self.last)], [*c.outer, *c.last]):
                         at = at + x * a.strides[axis]
@@ -145,6 +156,7 @@ class _Tiles:
                 for r, count in k.vector_loop(0, rows):
                     for at in starts if self.stream else ():
                         k.prefetch(k.read(a), at + r + SIDE)
+                    # tile[row r + j, columns i .. i + 15] = a[columns i .. i + 15, row r + j]
                     square = k.transpose([k.load(k.read(a), at + r, LANES, count) for at in starts])
                     for j, x in enumerate(square):
                         k.store(tile, (r + j) * self.side + (i - column), x)
@@ -159,7 +171,7 @@ class _Tiles:
         sources = [s.rebind(table) for s in self.sources]
         with k.loop(0, rows, name="row") as r:
             place = unflatten(k, k.let(row + r), self.dense)
-            for i, count in k.vector_loop(column, stop):
+            for i, count in k.vector_loop(column, stop):  # out[row, vector i] = source[row, vector i]
                 here = At((*lead, *place, i), len(self.shape) - 1, count)
                 values = [s.at(k, here) for s in sources]
                 for o, v in zip(self.outs, values):
@@ -167,5 +179,5 @@ class _Tiles:
 
     @property
     def shape(self) -> tuple[Index, ...]:
-        """Extents of the coordinates."""
+        """Extents of the axes in the order of coordinates."""
         return (*self.outer, *self.dense, product(self.last))

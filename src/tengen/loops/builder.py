@@ -100,7 +100,7 @@ class Builder:
         return self._buffer(Buffer(self.fresh(name), dt, "out"), self.buffers)
 
     def scratch(self, name: str, dt: DType, size: int) -> Buffer:
-        """Memory of this piece alone, on the stack of whoever runs it: keep it to 64 KiB in sum.
+        """Memory that belongs to one piece, on the stack of the thread that runs it. A kernel should have at most 64 KiB of it.
 
         Errors: VerifyError where it is more than 1 MiB in sum, which a stack may not hold.
         """
@@ -128,7 +128,7 @@ class Builder:
 
     # statements
     def let(self, value: Expr, name: str = "t") -> Expr:
-        """Evaluates here, once."""
+        """A variable that holds the value, computed here. Literals and variables are returned as they are."""
         if value.op in ("const", "var", "splat") and not (value.op == "splat" and value.args[0].op not in ("const", "var")):
             return value
         v = var(self.fresh(name), value.dtype, value.lanes)
@@ -136,15 +136,16 @@ class Builder:
         return v
 
     def abreast(self, makers: Sequence[Callable[[], Expr]]) -> list[Expr]:
-        """What each of these makes; where they do the same, one step of each before the next one: when steps have to wait for
-        those before them, a processor finds others to do, even if it does not look far ahead."""
+        """The values that these functions write the statements for. Where all write statements of the same kinds, the
+        statements are interleaved: the first one of each, then the second one of each. While one of them waits for its
+        operands, a processor then finds others to execute, even if it does not look far ahead."""
         values, bodies = [], []
         for make in makers:
             self._stack.append([])
             values.append(make())
             bodies.append(self._stack.pop())
-        alike = len({tuple(type(s) for s in body) for body in bodies}) == 1
-        for stmts in zip(*bodies) if alike else ((s,) for body in bodies for s in body):
+        same_kinds = len({tuple(type(s) for s in body) for body in bodies}) == 1
+        for stmts in zip(*bodies) if same_kinds else ((s,) for body in bodies for s in body):
             if len(stmts) > 1 and isinstance(stmts[0], Let):
                 self._lets(stmts)
             else:
@@ -152,8 +153,9 @@ class Builder:
         return values
 
     def _lets(self, stmts: Sequence[Let]) -> None:
-        """One operation of each of some values before the next one, where they have the same ones."""
-        found: list[dict[Expr, int]] = []  # of each value what it is made of, operands first, and its number
+        """Writes several values. Where their expressions have the same operations, these are interleaved: the first operation
+        of each value, then the second one of each."""
+        found: list[dict[Expr, int]] = []  # for each value its subexpressions, operands first, and their numbers
         for s in stmts:
             seen: dict[Expr, int] = {}
             map_expr(expand(s.value), lambda e, _, seen=seen: len(seen), seen)
@@ -173,7 +175,7 @@ class Builder:
 
     def transpose(self, rows: Sequence[Expr]) -> list[Expr]:
         """The columns of LANES vectors: lane j of row i becomes lane i of column j. Each of four rounds interleaves row i with
-        row i + 8, which turns the bits of an element's place (row, lane) round by one."""
+        row i + 8, which rotates the bits of an element's place (row, lane) by one."""
         half = LANES // 2
         rows = list(rows)
         for _ in range(LANES.bit_length() - 1):
@@ -262,7 +264,8 @@ class Builder:
         self._stack.pop()
 
     def vector_loop(self, start: Index, stop: Index, name: str = "i"):
-        """``for i, count in k.vector_loop(a, b)``: the body is recorded for whole vectors (count None), then for the rest."""
+        """``for i, count in k.vector_loop(a, b)``: the body is written twice, for whole vectors (count None) and for the rest,
+        in which `count` lanes exist."""
         start, stop = as_expr(start), as_expr(stop)
         n = stop - start
         whole = self.let(start + n // LANES * LANES, "whole")

@@ -1,8 +1,9 @@
-"""What a run of a kernel costs, read off its loops: floating-point operations, and bytes that go to or come from memory.
+"""What a run of a kernel costs, computed from its loops: floating-point operations, and bytes moved to and from memory.
 
-In: a `Kernel` and numbers for its integer parameters. Out: a `Cost`. The loops are walked, not run: a loop whose variable decides
-nothing inside it (no bound, no condition, no count) is a factor; of others, all iterations are looked at together, as arrays, and
-those that decide alike are counted once. So the count is exact, edges of tiles included, unless data decides what is done.
+In: a `Kernel` and numbers for its integer parameters. Out: a `Cost`. Loops are analysed, not run. If no bound, condition or
+count in a loop depends on its variable, the loop multiplies the cost of its body. Otherwise all its iterations are evaluated at
+once, as arrays, and iterations in which all bounds, conditions and counts are equal are counted once. So the count is exact,
+edges of tiles included, unless the control flow depends on data.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tengen.loops.math import expand
 
 _FLOPS = {"add": 1, "sub": 1, "mul": 1, "div": 1, "fma": 2, "min": 1, "max": 1, "neg": 1, "abs": 1, "sqrt": 1, "dot2": 4}
 _FLOPS |= dict.fromkeys(("floor", "ceil", "trunc", "rint"), 1)
-MOST = 1 << 18  # iterations looked at together; of more, a regular sample
+MOST = 1 << 18  # iterations that are evaluated at once; of more, a regular sample
 _Range = tuple[float, float]
 _ANY = (-np.inf, np.inf)
 
@@ -28,10 +29,11 @@ class Cost:
     """What one run of a kernel does.
 
     Attributes:
-        flops: operations on floats (a fused multiply-add is two, a comparison none; lanes of a vector that are not stored count).
-        bytes: of memory read and written at least: each buffer's elements once each, scratch memory not at all.
-        exact: False where data decides what is done (then the longer way is counted, and a loop once), or iterations were too
-            many to look at all.
+        flops: operations on floats. A fused multiply-add counts as two, a comparison as none; lanes of a vector that are not
+            stored count too.
+        bytes: how many are read and written at least, if each element of each buffer is moved once; scratch memory not at all.
+        exact: false if control flow depends on data (then the longer branch is counted, and a loop once), or if there were too
+            many iterations to evaluate all.
     """
 
     flops: int
@@ -49,21 +51,22 @@ def cost(kernel: Kernel, ints: Mapping[str, int] | Sequence[int] = ()) -> Cost:
         return Cost(0, 0)
     w = _Walk(kernel)
     w.ranges.update({v: (int(x[0]), int(x[0])) for v, x in env.items()})
-    w.loop(For(kernel.piece, const(0), kernel.pieces, 1, kernel.body), np.zeros(1, np.int64), np.array([pieces]), env, np.ones(1), set())
+    pieces_loop = For(kernel.piece, const(0), kernel.pieces, 1, kernel.body)
+    w.loop(pieces_loop, np.zeros(1, np.int64), np.array([pieces]), env, np.ones(1), set())
     moved = sum(min(w.moved[b], w.span(b)) for b in w.moved)
     return Cost(round(w.flops), round(moved), w.exact)
 
 
 class _Walk:
-    """Sums over one kernel. An environment gives control variables their values in every iteration, as arrays of one length; a
-    weight says how often that iteration stands for others."""
+    """Adds up the costs of one kernel. An environment has the values of the variables that control flow depends on, as arrays
+    of one length, with an element for each iteration; a weight is how many equal iterations such an element stands for."""
 
     def __init__(self, kernel: Kernel):
         self.flops = 0.0
         self.exact = True
         self.buffers = set(kernel.buffers)
-        self.moved: dict[Buffer, float] = {}  # bytes, with repetition
-        self.reach: dict[Buffer, _Range] = {}  # the elements touched lie between
+        self.moved: dict[Buffer, float] = {}  # bytes loaded and stored, each time that they are
+        self.reach: dict[Buffer, _Range] = {}  # the least and the greatest index that is loaded or stored
         self.ranges: dict[Expr, _Range] = {}
         self._free: dict[Expr, frozenset[Expr]] = {}
         self._live: dict[int, list[frozenset[Expr]]] = {}  # by the identity of a block
@@ -88,7 +91,7 @@ class _Walk:
         return self.live(body)[0]
 
     def live(self, body: list) -> list[frozenset[Expr]]:
-        """The same for the rest of a block from each statement on."""
+        """What `needs` gives for the rest of a block, from each of its statements on."""
         if id(body) in self._live:
             return self._live[id(body)]
         found: frozenset[Expr] = frozenset()
@@ -145,7 +148,7 @@ class _Walk:
                 case Let() | Declare() | Assign():
                     self.arithmetic(s.value, total, seen)
                     self.ranges[s.var] = self.range(s.value) if s.var not in self._changing else _ANY
-                    if s.var in live and s.var not in self._changing:  # else data decides
+                    if s.var in live and s.var not in self._changing:  # else its value depends on data
                         value = self.value(s.value, env, len(weight))
                         env |= {} if value is None else {s.var: value}
                 case Load():
@@ -156,7 +159,7 @@ class _Walk:
                     self.memory(s, max(s.value.lanes, s.index.lanes), env, weight)
                 case For():
                     start, stop = self.value(s.start, env, len(weight)), self.value(s.stop, env, len(weight))
-                    if start is None or stop is None:  # data decides: one iteration stands for all
+                    if start is None or stop is None:  # they depend on data: one iteration is counted
                         self.exact = False
                         self.ranges[s.var] = _ANY
                         self.block(s.body, dict(env), weight, seen)
@@ -176,7 +179,7 @@ class _Walk:
                 self.block(body, {k: x[taken] for k, x in env.items()}, weight[taken], seen)
 
     def value(self, e: Expr, env: dict, n: int) -> np.ndarray | None:
-        """An expression in every environment; None if data decides it."""
+        """The values of an expression in the environments; None if it depends on data."""
         free = self.free(e)
         if not free <= env.keys():
             return None

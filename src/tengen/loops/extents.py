@@ -1,4 +1,4 @@
-"""What extents, sizes and offsets are worth, in integers without bounds: what an int64 would wrap is an error instead.
+"""The values of extents, sizes and offsets, in integers without bounds: what would overflow an int64 is an error instead.
 
 In: an int64 expression over named extents, numbers for the names. Out: its value, which fits 63 bits, or a SizeError that names
 the expression and the numbers. Kernels compute with the same expressions in int64; a program runs only with numbers for
@@ -29,8 +29,8 @@ _DIVISIONS = ("quo", "rem", "floordiv", "floormod")
 
 
 def terms(e: Expr) -> int:
-    """How many numbers, names and operations an expression has where it is written down; at most `TERMS` + 1 are counted. What is
-    shared counts as often as it stands there, which may be beyond all bounds."""
+    """How many numbers, names and operations an expression has when it is written down; at most `TERMS` + 1 are counted. A
+    shared subexpression counts each time that it is written, which may be exponentially often."""
     n, stack = 0, [e]
     while stack and n <= TERMS:
         n += 1
@@ -39,7 +39,7 @@ def terms(e: Expr) -> int:
 
 
 class Numbers:
-    """Values of expressions where variables have the given values; what was computed once is not computed again.
+    """Values of expressions in which variables have the given values. Each subexpression is computed once.
 
     Attributes:
         env: the values of the variables.

@@ -324,7 +324,8 @@ def interpret(
     Args:
         arrays: one 1-d array per buffer of `kernel.buffers`, by name or in order, of the buffer's dtype (bool: uint8 or bool).
         ints: the integer parameters, by name or in order.
-        pieces: which pieces to run, in this order; default: all of them, from the first. most: statements at most, about; None: any.
+        pieces: which pieces to run, in this order; default: all of them, from the first. most: statements at most, about; None:
+            any.
     Errors: VerifyError for a kernel that breaks the language's rules or arrays that do not fit it; IndexOutOfRange, naming
         kernel, piece, statement, buffer and index, for an access outside a buffer; `TooLong`.
     """

@@ -218,8 +218,8 @@ def unary(op: str, a: Expr) -> Expr:
 
 
 def _fold_index(op: str, a: Expr, b: Expr) -> Expr | None:
-    """int64 arithmetic on literals and with neutral elements, so that known extents vanish while a kernel is written. What would
-    wrap stays as it is written: a kernel's arithmetic wraps, and an extent that does is an error (`extents.py`)."""
+    """int64 arithmetic on literals and with neutral elements, so that known extents vanish while a kernel is written. What
+    would wrap stays as it is written: a kernel's arithmetic wraps, and an extent that does is an error (`extents.py`)."""
     if a.op == "const" and b.op == "const":
         x, y = a.attr, b.attr
         if op in ("quo", "rem") and (x < 0 or y <= 0):
@@ -323,12 +323,12 @@ def fma(a, b, c) -> Expr:
 
 
 def dot2(total: Expr, a: Expr, b: Expr) -> Expr:
-    """The float32 `total` plus a dot product of two terms; `a` and `b` are uint32s that hold two bfloat16 each, the first in the
-    low half (what a load of pairs gives).
+    """The float32 `total` plus a dot product of two terms; `a` and `b` are uint32s that hold two bfloat16 each, the first in
+    the low half (what a load of pairs gives).
 
-    With flush(x) a zero of x's sign where |x| < 2^-126, else x: every operand is flushed; then the product of the second elements
-    is added by an fma, flushed, and then that of the first, flushed. A result counts as small if it is when rounded with an
-    exponent of any size. This is x86's VDPBF16PS, to the bit.
+    With flush(x) a zero of x's sign where |x| < 2^-126, else x: every operand is flushed; then the product of the second
+    elements is added by an fma, flushed, and then that of the first, flushed. A result counts as small if it is when rounded
+    with an exponent of any size. This is x86's VDPBF16PS, to the bit.
     """
     xs = (total, a, b)
     lanes = max(x.lanes for x in xs)
@@ -511,8 +511,8 @@ class Load:
     """var = buffer[index]. A vector var reads index .. index + 15, or gathers when the index itself is a vector.
     With `count`, lanes at and past it are not read and hold `other`. bool is stored as bytes 0 and 1.
 
-    A uint32 of a buffer of bfloat16 is a pair: lane i holds elements index + 2 i and index + 2 i + 1, the first in the low half;
-    the index is a scalar, and there is no count."""
+    A uint32 of a buffer of bfloat16 is a pair: lane i holds elements index + 2 i and index + 2 i + 1, the first in the low
+    half; the index is a scalar, and there is no count."""
 
     var: Expr
     buffer: Buffer
@@ -528,8 +528,8 @@ class Load:
 
 @dataclass(eq=False, slots=True)
 class Store:
-    """buffer[index] = value, lanes as in Load. A scatter (vector index) writes lanes in order. `stream` means nothing: it is a hint
-    that the value will not be read again soon, so that it may be written past the caches."""
+    """buffer[index] = value, lanes as in Load. A scatter (vector index) writes lanes in order. `stream` means nothing: it is a
+    hint that the value will not be read again soon, so that it may be written past the caches."""
 
     buffer: Buffer
     index: Expr

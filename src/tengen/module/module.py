@@ -1,8 +1,7 @@
 """`Module`: a function with parameters, found by walking its attributes in alphabetical order, as MegEngine does.
 
 A `Parameter` attribute is trainable, any other Tensor attribute is a buffer, a Module attribute a child; lists, tuples and
-dicts of
-them are walked too. There is no registration.
+dicts of them are walked too. There is no registration.
 """
 
 from __future__ import annotations

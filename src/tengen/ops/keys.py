@@ -262,8 +262,7 @@ def masks_whole(x: Tensor, key, value: Tensor) -> Any:
 @shorthand
 def setitem(inp: Tensor, key: Any, value: Any) -> Tensor:
     """A copy of inp with `value` (which broadcasts, and is cast to inp's dtype) at [key]. Where integer arrays name a place
-    twice,
-    the last value stays."""
+    twice, the last value stays."""
     x = dispatch.tensor(inp)
     v = value_for(x, value)
     v = v if v.dtype is x.dtype else astype(v, x.dtype)

@@ -220,8 +220,7 @@ def batch_norm_eval(
     inp: Tensor, running_mean: Tensor, running_var: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float = 1e-5
 ) -> Tensor:
     """Batch norm by given statistics, as ``fma(x, scale, shift)``: exact as a convolution's epilogue. Statistics, weight and
-    bias
-    are shaped (1, C, 1, ...)."""
+    bias are shaped (1, C, 1, ...)."""
     scale = lookup("rsqrt")(add(running_var, eps))
     scale = scale if weight is None else mul(scale, weight)
     shift = mul(running_mean, scale)

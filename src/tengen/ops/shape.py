@@ -1,8 +1,7 @@
 """The views that all others are made of: reshape, permute, broadcast_to and strided_slice, with their gradients.
 
 A view changes strides and copies nothing; where strides cannot say it (reshape of a transposed tensor) it copies first.
-Other forms
-of views are in `views.py`.
+Other forms of views are in `views.py`.
 """
 
 from __future__ import annotations
@@ -280,8 +279,7 @@ strided_slice.cases(
 @primitive
 def slice_grad(grad: Tensor, shape: Shape, starts: Sequence[Extent], steps: Sequence[Step]) -> Tensor:
     """Zeros of `shape` with `grad` where `strided_slice` from `starts` in `steps` would read: its gradient. With steps of 1
-    it is
-    padding with zeros."""
+    it is padding with zeros."""
 
 
 @slice_grad.infer

@@ -2,8 +2,8 @@
 
 from tengen.optimizer.adam import Adam, AdamW
 from tengen.optimizer.clip import clip_grad_norm, clip_grad_value
+from tengen.optimizer.lr_scheduler import CosineAnnealingLR, LRScheduler, MultiStepLR
 from tengen.optimizer.optimizer import Optimizer
-from tengen.optimizer.schedule import CosineAnnealingLR, LRScheduler, MultiStepLR
 from tengen.optimizer.sgd import SGD
 
 __all__ = [

@@ -14,8 +14,7 @@ def _with_grad(tensors: Tensor | Iterable[Tensor]) -> list[Tensor]:
 
 def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: float = 2.0) -> Tensor:
     """Scales all gradients by one factor, at most 1, so that the norm of all of them together is at most `max_norm`. Returns
-    that norm
-    before clipping, a 0-d tensor; in a trace nothing is decided by its value."""
+    that norm before clipping, a 0-d tensor; in a trace nothing is decided by its value."""
     if max_norm < 0:
         raise ValueError(f"clip_grad_norm: max_norm={max_norm} must not be negative")
     params = _with_grad(tensors)

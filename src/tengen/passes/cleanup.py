@@ -83,8 +83,8 @@ def remove_identities(graph: Graph) -> Graph:
 
 
 def remove_examples(graph: Graph) -> Graph:
-    """Of some operands only the type is used (a rule "typed" says of which): what is computed element by element for them is not
-    needed, if what it is computed of has the same type.
+    """Of some operands only the type is used (a rule "typed" says of which): what is computed element by element for them is
+    not needed, if what it is computed of has the same type.
 
     before: ``%a = relu(%x); %b = conv_transposed(%y, %w, %a); return %b``
     after:  ``%a = relu(%x); %b = conv_transposed(%y, %w, %x); return %b``
@@ -102,8 +102,8 @@ def remove_examples(graph: Graph) -> Graph:
 
 
 def remove_broadcasts(graph: Graph) -> Graph:
-    """Elementwise nodes repeat their operands along unit axes by themselves: what is made of a reduction and was repeated for them
-    is read as it is, so that it is seen to be one value of a row.
+    """Elementwise nodes repeat their operands along unit axes by themselves: what is made of a reduction and was repeated for
+    them is read as it is, so that it is seen to be one value of a row.
 
     before: ``%r = sum(%x, axes=(1,), keepdims=true); %a = broadcast_to(%r, shape=(2, 3)); %b = add(%y, %a)`` of f32[2,3]
     after:  ``%r = sum(%x, axes=(1,), keepdims=true); %b = add(%y, %r)``

@@ -46,7 +46,8 @@ def _known_nodes(g: Graph) -> set[int]:
     nodes: list[Node] = []
     for n in g.nodes:
         ins = [v for v in n.inputs if v is not None]
-        if all(v in values for v in ins) and not attr_extents(n.attrs) and all(_size(v) <= max(SMALL, sum(map(_size, ins))) for v in n.outputs):
+        most = max(SMALL, sum(map(_size, ins)))
+        if all(v in values for v in ins) and not attr_extents(n.attrs) and all(_size(v) <= most for v in n.outputs):
             values.update(n.outputs)
             nodes.append(n)
     kept = {id(n) for n in nodes}

@@ -1,14 +1,15 @@
 """Fusion: nodes that can be one kernel become one `fused` node with their graph as its body.
 
 A group has an iteration shape and grows upwards from its last node:
-  - a pointwise producer joins when all its readers are in the group (or, written as one more output, when that makes no
-  circle); where several groups read it, it is computed in each if that moves less memory than storing it would;
-  - a reduction over trailing axes joins a pointwise group of its input's shape as a value computed once per row (softmax,
-  norms);
-  - a contraction joins the one pointwise group that reads it, which becomes its epilogue; what is normalised and activated channel
-  by channel for several contractions is computed by each as it reads it, and never stored;
-  - a reduction with pointwise producers takes them as its prologue; reductions along the same axes that read the same become
-  one kernel.
+  - A pointwise producer joins if all its readers are in the group (or as one more output, if that makes no cycle). If several
+    groups read it, each of them computes it if that moves less memory than storing it would.
+  - A reduction over trailing axes joins a pointwise group of its input's shape, as a value that is computed once for each row
+    (softmax, norms).
+  - A contraction joins the one pointwise group that reads it, which becomes its epilogue. Pointwise nodes before an operand,
+    whose other operands have one value for each channel (a norm, an activation), become a prologue of each contraction that
+    reads them, and their result is never stored.
+  - A reduction takes its pointwise producers as the expression that it folds. Reductions along the same axes that read the same
+    values become one kernel.
 Fusion never changes a bit: the same scalar operations run on the same values.
 """
 
@@ -25,24 +26,24 @@ from tengen.loops.lang import as_int
 from tengen.ops.define import lookup
 
 MAX_INPUTS = 12  # arrays a fused kernel reads; beyond that, registers and compile time suffer
-MAX_ROOTS = 3  # values that another is computed from again
-MAX_BEFORE = 6  # nodes that are computed as an operand is read, which is more often than it is stored
-MAX_NODES = 40  # of a group that computes what others compute too
+MAX_ROOTS = 3  # values that have to be read in order to compute another one again
+MAX_PROLOGUE = 6  # nodes of a prologue: it is computed each time that an element is read, which is several times
+MAX_NODES = 40  # nodes of a group that computes something that other groups compute, too
 
 
 @dataclass(eq=False)
 class Group:
-    """Nodes that will be one kernel; `shape` is what it iterates over."""
+    """Nodes that will be one kernel; it iterates over `shape`."""
 
     shape: tuple
     nodes: list[Node] = field(default_factory=list)
     anchor: Node | None = None  # the contraction or reduction inside
-    rows: tuple[int, ...] | None = None  # axes of reductions computed once per row
-    extra: list[Value] = field(default_factory=list)  # values stored besides the last one
-    before: list[Node] = field(default_factory=list)  # that make an operand of the contraction as it is read
+    rows: tuple[int, ...] | None = None  # the axes of reductions that are computed once for each row
+    extra: list[Value] = field(default_factory=list)  # values that are stored besides the last one
+    prologue: list[Node] = field(default_factory=list)  # nodes that compute an operand of the contraction when it is read
 
     def reads(self) -> set[Value]:
-        """What it takes from outside, and what it has inside."""
+        """The inputs and outputs of its nodes."""
         return {v for m in self.nodes for v in (*m.inputs, *m.outputs) if v is not None}
 
 
@@ -62,50 +63,54 @@ def fuse(graph: Graph) -> Graph:
             continue
         of[id(n)] = _groups_for(n, op, users, results, of)
         for group in of[id(n)]:
-            if _goes_before(group, n, users.get(n.outputs[0], [])):
-                group.before.append(n)
+            if _joins_prologue(group, n, users.get(n.outputs[0], [])):
+                group.prologue.append(n)
             group.nodes.append(n)
     _join_reductions(g, of, users)
     return _rewrite(g, of, users, results)
 
 
 def _groups_for(n: Node, op, users, results, of: dict[int, list[Group]]) -> list[Group]:
-    """The groups that node `n` joins: one, or several that each compute it; none if it is no part of a kernel."""
+    """The groups that node `n` joins: one, or several that each compute it; none if it cannot be fused."""
     out = n.outputs[0]
     readers = users.get(out, [])
     reading = list(dict.fromkeys(group for r in readers for group in of.get(id(r), ())))
     outside = [r for r in readers if not of.get(id(r))]
-    if len(reading) > 1 and op.fuses and not outside and out not in results and _recomputes(reading, n, readers, users, results):
+    shared = len(reading) > 1 and op.fuses and not outside and out not in results
+    if shared and _recomputes(reading, n, readers, users, results):
         return reading
     group = _group_for(n, op, reading, outside, readers, users, results, of)
     return [] if group is None else [group]
 
 
 def _recomputes(groups: list[Group], n: Node, readers: list[Node], users, results) -> bool:
-    """Whether the groups had better compute `n` each than read it: it is cheap, and they then read less than storing it
-    would move."""
-    if not all((_fits(g, n, readers) or _goes_before(g, n, readers)) and _room(g, n) and len(g.nodes) < MAX_NODES for g in groups):
+    """Whether each of the groups should compute `n` instead of reading it: it is cheap, and they then move fewer bytes than
+    storing and reading it would."""
+    joins = lambda g: _fits(g, n, readers) or _joins_prologue(g, n, readers)
+    if not all(joins(g) and _room(g, n) and len(g.nodes) < MAX_NODES for g in groups):
         return False
     if not _cheap(n) and not (_hidden(groups, n) and all(_fits(g, n, readers) for g in groups)):
         return False
     known: dict[Value, set[Value]] = {}
-    roots = lambda values: {r for v in values if v is not None for r in _roots(v, n.outputs[0].type.shape, users, results, known)}
+    shape = n.outputs[0].type.shape
+    roots = lambda values: {r for v in values if v is not None for r in _roots(v, shape, users, results, known)}
     mine = roots(n.inputs)
     others = lambda g: [v for m in g.nodes for v in m.inputs if v is not None and v.node is not n and v.node not in g.nodes]
-    stored = len(mine) + 1 + len(groups) - 2 * _ends_a_product(n, users, results)  # it takes the place of the product
+    stored = len(mine) + 1 + len(groups) - 2 * _ends_a_product(n, users, results)  # it is stored instead of the product
     return sum(len(mine - roots(others(g))) for g in groups) < stored
 
 
 def _hidden(groups: list[Group], n: Node) -> bool:
-    """Whether computing a value of `n` again takes less than storing it: no cache holds it, and a reduction can spare to read it."""
+    """Whether computing `n` again costs less than reading it: it is larger than any cache, and one of the groups is a
+    reduction, which has time for arithmetic while it waits for memory."""
     size = as_int(product(n.outputs[0].type.shape))
     large = size is not None and size * n.outputs[0].type.dtype.size >= STREAM
     return large and lookup(n.op).kind == "elementwise" and any(g.anchor and lookup(g.anchor.op).reduces for g in groups)
 
 
 def _ends_a_product(n: Node, users, results) -> bool:
-    """Whether `n`, where it is stored, is the end of a contraction's epilogue, so that the product itself is neither stored nor
-    read."""
+    """Whether `n`, if it is stored, is the last node of a contraction's epilogue, so that the product itself is neither stored
+    nor read."""
     for v in n.inputs:
         m = None if v is None or v in results or len(users[v]) > 1 or v.type.shape != n.outputs[0].type.shape else v.node
         if m is None or m.op == "fused" or len(m.outputs) != 1:
@@ -116,8 +121,8 @@ def _ends_a_product(n: Node, users, results) -> bool:
 
 
 def _roots(v: Value, shape: tuple, users, results, known: dict[Value, set[Value]]) -> set[Value]:
-    """The values of a shape that have to be read for `v`: itself, or what it is made of where that is cheap and no reader
-    wants it stored."""
+    """The values of a shape that have to be read in order to have `v`: itself, or what it is computed from if that is cheap and
+    no reader needs it stored. known: what was found before."""
     if v.type.shape != shape:
         return set()
     if v not in known:
@@ -131,11 +136,12 @@ def _roots(v: Value, shape: tuple, users, results, known: dict[Value, set[Value]
 
 
 def _cheap(n: Node) -> bool:
-    """Whether computing a value of `n` again is nothing beside loading what it is made of."""
+    """Whether computing `n` costs little compared with loading its operands: it calls no mathematical function."""
     op = lookup(n.op)
     if op.kind != "elementwise":
         return False
-    s = op.make_source([None if v is None else Literal(0, v.type.dtype, v.type.shape) for v in n.inputs], n.outputs[0].type, n.attrs)
+    zeros = [None if v is None else Literal(0, v.type.dtype, v.type.shape) for v in n.inputs]
+    s = op.make_source(zeros, n.outputs[0].type, n.attrs)
     return type(s) is Elementwise and not costs(s)
 
 
@@ -169,40 +175,41 @@ def _group_for(n: Node, op, reading: list[Group], outside: list[Node], readers: 
             only.anchor = n
             return only
         return Group(tuple(out.type.shape), anchor=n)
-    if _reads_through(n) is not None:
+    if _operand_with_prologue(n) is not None:
         return Group(tuple(out.type.shape), anchor=n)
     return None
 
 
 def _fits(group: Group, n: Node, readers: list[Node]) -> bool:
-    """Whether `n` may be computed inside the group: it has its shape, so nothing is computed twice, and is no operand of its
-    contraction."""
+    """Whether `n` may be computed in the group: it has the group's shape, so no element is computed twice, and is no operand of
+    the group's contraction."""
     a = group.anchor
     if a is not None and a in readers and lookup(a.op).anchors:
         return False
     return tuple(n.outputs[0].type.shape) == group.shape
 
 
-def _goes_before(group: Group, n: Node, readers: list[Node]) -> bool:
-    """Whether `n` makes the operand that the group's contraction computes as it reads it, for nobody else in the group: of one value
-    of that type, and of others that have one element for each channel."""
+def _joins_prologue(group: Group, n: Node, readers: list[Node]) -> bool:
+    """Whether `n` becomes a part of the prologue of the group's contraction: it computes the operand that may have one, or a
+    value for it, for no other node of the group, from one value of the operand's type and others with one element for each
+    channel."""
     a, v = group.anchor, n.outputs[0]
-    where = None if a is None else _reads_through(a)
-    if a is None or where is None or a is n or len(group.before) == MAX_BEFORE:
+    where = None if a is None else _operand_with_prologue(a)
+    if a is None or where is None or a is n or len(group.prologue) == MAX_PROLOGUE:
         return False
     operand = a.inputs[where]
     if operand is None or operand.type is not v.type:
         return False
     mine = [r for r in readers if r in group.nodes]
     alone = operand is v and [x for x in a.inputs if x is v] == [v]
-    if not mine or not all(alone if r is a else r in group.before for r in mine):
+    if not mine or not all(alone if r is a else r in group.prologue for r in mine):
         return False
     whole = list(dict.fromkeys(x for x in n.inputs if x is not None and x.type is v.type))
     return len(whole) == 1 and all(x is None or x is whole[0] or _per_channel(x, v) for x in n.inputs)
 
 
-def _reads_through(n: Node) -> int | None:
-    """Which operand a contraction can compute as it reads it."""
+def _operand_with_prologue(n: Node) -> int | None:
+    """The position of the operand for which a contraction can have a prologue; None if there is none."""
     rule = lookup(n.op).rules.prologue if n.op != "fused" else None
     return None if rule is None else rule([None if v is None else v.type for v in n.inputs], **n.attrs)
 
@@ -214,8 +221,8 @@ def _per_channel(x: Value, v: Value) -> bool:
 
 
 def _row_value(group: Group, n: Node) -> bool:
-    """Whether `n` works on the results of reductions along the group's rows (the 1 / sqrt(var + eps) of a norm): then all of it
-    can be one kernel."""
+    """Whether `n` computes one value for each row from reductions along the group's rows (the 1 / sqrt(var + eps) of a norm).
+    Then `n`, the reductions and the group can be one kernel."""
     kept = [i for i, (a, b) in enumerate(zip(n.outputs[0].type.shape, group.shape)) if a is b or a == b]
     if group.anchor is not None or n.outputs[0].type.ndim != len(group.shape) or kept != list(range(len(kept))):
         return False
@@ -234,20 +241,21 @@ def _row_value(group: Group, n: Node) -> bool:
 
 
 def _row_fits(group: Group, n: Node, axes: tuple[int, ...]) -> bool:
-    """Whether a reduction can be computed once per row inside a pointwise group of its input's shape."""
+    """Whether a reduction can be computed once for each row in a pointwise group of its input's shape."""
     if group.anchor is not None or group.extra or tuple(n.inputs[0].type.shape) != group.shape or not n.attrs.get("keepdims"):
         return False
     return (group.rows or axes) == axes and axes == tuple(range(len(group.shape) - len(axes), len(group.shape)))
 
 
 def _room(group: Group, n: Node) -> bool:
+    """Whether the group reads at most MAX_INPUTS values if `n` joins it."""
     inside = {id(v) for m in group.nodes for v in m.outputs}
     reads = {id(v) for m in [*group.nodes, n] for v in m.inputs if v is not None and id(v) not in inside}
     return len(reads) <= MAX_INPUTS
 
 
 def _join_reductions(g: Graph, of: dict[int, list[Group]], users) -> None:
-    """Reductions along the same axes of the same shape that read something of that shape together become one group."""
+    """Makes one group of reductions along the same axes of the same shape that read the same value of that shape."""
     place = {id(n): i for i, n in enumerate(g.nodes)}
     waiting: dict[tuple, list[Group]] = {}
     leads = _leads(g, of, users)
@@ -255,10 +263,10 @@ def _join_reductions(g: Graph, of: dict[int, list[Group]], users) -> None:
         for b in of.get(id(n), ())[:1]:
             if b.anchor is not n or not lookup(n.op).reduces or b.rows is not None or b.extra:
                 continue
-            alike = waiting.setdefault((b.shape, tuple(n.attrs["axes"])), [])
-            a = next((a for a in alike if _joins(a, b, leads)), None)
+            same_axes = waiting.setdefault((b.shape, tuple(n.attrs["axes"])), [])
+            a = next((a for a in same_axes if _can_join(a, b, leads)), None)
             if a is None:
-                alike.append(b)
+                same_axes.append(b)
                 continue
             a.nodes = sorted({*a.nodes, *b.nodes}, key=lambda m: -place[id(m)])
             for m in b.nodes:
@@ -269,8 +277,8 @@ def _join_reductions(g: Graph, of: dict[int, list[Group]], users) -> None:
                     leads[unit] = bit, to | to_a | to_b | (0 if unit == id(a) else bit_a)
 
 
-def _joins(a: Group, b: Group, leads: dict[int, tuple[int, int]]) -> bool:
-    """Whether two reductions read something large together and neither needs the other."""
+def _can_join(a: Group, b: Group, leads: dict[int, tuple[int, int]]) -> bool:
+    """Whether two reductions read the same value of their shape, and neither depends on the other."""
     outside = lambda group: {v for v in group.reads() if v.type.shape == group.shape and v.node not in group.nodes}
     if not outside(a) & outside(b) or len(a.nodes) + len(b.nodes) > MAX_NODES or len(outside(a) | outside(b)) > MAX_INPUTS:
         return False
@@ -279,8 +287,9 @@ def _joins(a: Group, b: Group, leads: dict[int, tuple[int, int]]) -> bool:
 
 
 def _leads(g: Graph, of: dict[int, list[Group]], users) -> dict[int, tuple[int, int]]:
-    """For each group, and each node of none: a bit of its own, and the bits of all that it leads to. Large graphs have thousands
-    of groups, and a walk from each would be long. A value that several groups compute each is stored by none of them."""
+    """For each group, and each node that is in no group: a bit of its own, and the bits of all groups and nodes that depend on
+    it. Large graphs have thousands of groups, and a walk from each would be long. A value that several groups compute is stored
+    by none of them."""
     units = lambda n: of.get(id(n)) or [n]
     after: dict[int, set[int]] = {}
     for n in g.nodes:
@@ -304,8 +313,9 @@ def _leads(g: Graph, of: dict[int, list[Group]], users) -> dict[int, tuple[int, 
 
 
 def _reaches(starts: list[Node], group: Group, users, of: dict[int, list[Group]]) -> bool:
-    """Whether a node of `starts` leads to a node of the group: joining would make a circle. What is one kernel leads wherever
-    one of its values does; a value that several kernels compute each is stored by none of them, and leads on only inside."""
+    """Whether a node of the group depends on a node of `starts`, so that joining would make a cycle. What depends on one value
+    of a kernel depends on all of it. A value that several kernels compute is stored by none of them, so only these depend on
+    it."""
     members = {id(m) for m in group.nodes}
     seen: set[int] = set()
     stack = list(starts)

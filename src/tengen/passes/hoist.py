@@ -1,7 +1,7 @@
-"""Hoisting: launches that depend on constants alone leave the program and run once, when it is loaded.
+"""Hoisting: launches that depend on constants alone leave the program, and run once, when it is loaded.
 
-In: a lowering. Out: the same with fewer launches, and a second lowering whose outputs it reads: weights packed for the
-contractions that use them, transformed filters. Nothing here changes a bit, only when something is computed.
+In: a lowering. Out: the same with fewer launches, and a second lowering whose results it reads: weights packed for the
+contractions that use them, transformed filters. No bit changes, only the time at which something is computed.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from tengen.kernels.lowering import Lowering
 from tengen.kernels.steps import Launch, buffers, written
 from tengen.loops.lang import as_int
 
-GROWTH = 5  # what a launch prepares may be this many times as large as the constants that it is made of
+GROWTH = 5  # the results of a launch may be this many times as large as the constants that they are computed from
 
 
 def hoist(lo: Lowering, constants: Mapping[Hashable, int]) -> tuple[Lowering, list[Hashable]]:
     """Moves launches out of `lo`, which changes.
 
     Args:
-        constants: buffers that are the same in every run, and their bytes.
+        constants: buffers that are the same in every run, and their sizes in bytes.
 
-    Returns: the lowering of what was moved, and which of its buffers `lo` now reads instead of computing them.
+    Returns: the lowering of the launches that were moved, and the buffers of it that `lo` now reads.
     """
-    moved = _known(lo, constants)
+    moved = _constant_launches(lo, constants)
     setup = Lowering(lo.target, lo.ints)
     setup.steps = [step for i, step in enumerate(lo.steps) if i in moved]
     lo.steps = [step for i, step in enumerate(lo.steps) if i not in moved]
@@ -34,14 +34,14 @@ def hoist(lo: Lowering, constants: Mapping[Hashable, int]) -> tuple[Lowering, li
     return setup, prepared
 
 
-def _known(lo: Lowering, constants: Mapping[Hashable, int]) -> set[int]:
-    """The positions of the launches to move: what they read is known, what they write is a temporary of theirs alone. A launch
-    in a loop or a branch stays there."""
+def _constant_launches(lo: Lowering, constants: Mapping[Hashable, int]) -> set[int]:
+    """The positions of the launches to move: they read only constants and results of other launches to move, and what they
+    write is a temporary that no other step writes. Launches in loops and branches stay there."""
     writers: dict[Hashable, list[int]] = {}
     for i, step in enumerate(lo.steps):
         for id in written(step):
             writers.setdefault(id, []).append(i)
-    bytes_of = dict(constants)  # known buffers, and the bytes of the constants that they are made of
+    bytes_of = dict(constants)  # buffers that depend on constants alone -> bytes of the constants that they are computed from
     found: set[int] = set()
     for i, step in enumerate(lo.steps):
         outs = written(step)

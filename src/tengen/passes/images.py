@@ -1,9 +1,14 @@
-"""Images one after the other: which nodes of a graph become a loop of the program over parts of their first axis.
+"""Loops over images: which nodes of a graph become a loop of the program over parts of their first axis.
 
-In: a graph whose extents are numbers, and how its values lie. Out: `Loop`s, runs of nodes whose images do not depend on each
-other (convolutions and what follows them) and between which lies more than stays in cache. Some images at a time, a value is
-read soon after it was written, and needs the memory of those images alone. Where filters outweigh what lies between, more images
-go round together, in a loop of their own. No bit changes, only when something is computed.
+    for step in range(batch / some):                           # `some` images in each iteration
+        for node of the loop:
+            outputs[images of the step] = node(inputs[images of the step], filters)
+
+In: a graph whose extents are numbers, and the layouts of its values. Out: `Loop`s. The nodes of one are neighbours in the graph
+(convolutions and what follows them), their images do not depend on each other, and the values between them are larger than what
+stays in cache. In a loop over a few images, a value is read soon after it was written, and needs memory for these images alone.
+Where the filters are larger than the values between nodes, an iteration has more images, in a loop of its own. No bit changes,
+only the order in which results are computed.
 """
 
 from __future__ import annotations
@@ -19,9 +24,9 @@ from tengen.loops.lang import Index, as_int
 from tengen.ops.define import lookup
 
 KEPT = 4 << 20  # bytes of the last cache that a program can count on, whatever its size: others share it
-SHARE = 8  # a time round makes at least this part of that of a large value: enough work to share out
+SHARE = 8  # an iteration computes at least 1 / SHARE of KEPT bytes of a large value: enough work to share among threads
 
-Parts = tuple[bool, ...]  # for each input of a node: whether an image of the outputs needs the same image of it, or all of it
+PerImage = tuple[bool, ...]  # for each input of a node: whether an image of the outputs needs the same image of it alone
 
 
 @dataclass(frozen=True)
@@ -29,18 +34,19 @@ class Loop:
     """Nodes that run `count` times, each time for `some` images.
 
     Attributes:
-        nodes: their positions in the graph; only views of other values lie between. inner: values that only they read, which need
-            the memory of `some` images. parts: of each node.
+        nodes: their positions in the graph; between them are only views of other values.
+        inner: values that only these nodes read, so that they need memory for `some` images alone.
+        parts: for each node, which of its inputs an iteration reads its own images of.
     """
 
     nodes: tuple[int, ...]
     some: int
     count: int
     inner: frozenset[Value]
-    parts: tuple[Parts, ...]
+    parts: tuple[PerImage, ...]
 
     def part(self, a: Array, step: Index) -> Array:
-        """The images of a time round."""
+        """The images of one iteration."""
         return replace(a, shape=(self.some, *a.shape[1:]), offset=a.offset + step * (self.some * a.strides[0]))
 
 
@@ -48,7 +54,7 @@ def find_loops(graph: Graph, lies: Mapping[Value, Array], wanted: Mapping[Value,
     """The loops of a graph, in order.
 
     Args:
-        lies: how its values lie. wanted: those that are computed straight into buffers of the caller.
+        lies: the layouts of its values. wanted: the values that are computed straight into buffers of the caller.
     """
     found: list[Loop] = []
     last = -1
@@ -61,7 +67,7 @@ def find_loops(graph: Graph, lies: Mapping[Value, Array], wanted: Mapping[Value,
     return found
 
 
-def at_images(body: Graph, parts: Parts, some: int) -> Graph:
+def at_images(body: Graph, parts: PerImage, some: int) -> Graph:
     """The body of a fused node for `some` images."""
     g = Graph(body.name)
     cut = lambda t: TensorType((some, *t.shape[1:]), t.dtype)
@@ -77,12 +83,12 @@ def at_images(body: Graph, parts: Parts, some: int) -> Graph:
 
 def _chain(
     graph: Graph, start: int, lies: Mapping[Value, Array], wanted: Mapping[Value, Hashable]
-) -> tuple[dict[int, Parts], int]:
-    """Nodes from `start` on, and for how many images they run at a time. Each reads something large that one of them made shortly
-    before it, or lies between two such nodes."""
+) -> tuple[dict[int, PerImage], int]:
+    """(the nodes of a loop that begins with node `start`, the number of images of an iteration). Each of the nodes reads a
+    large value that one of them made shortly before, or stands between two such nodes."""
     shape = graph.nodes[start].outputs[0].type.shape
     batch = as_int(shape[0]) or 0 if shape else 0
-    chain: dict[int, Parts] = {}
+    chain: dict[int, PerImage] = {}
     made: dict[Value, tuple[int, int]] = {}  # by which node, and the bytes that an image had needed before it
     end, total, most, least = start, 0, 0, KEPT
     for i in range(start, len(graph.nodes)):
@@ -107,12 +113,12 @@ def _chain(
 
 
 def _at_a_time(batch: int, most: int) -> int:
-    """As many images as stay in cache, if one has `most` bytes: a divisor of the batch."""
+    """How many images of `most` bytes stay in cache: the largest divisor of the batch that does."""
     low = [s for s in range(1, isqrt(batch) + 1) if batch % s == 0]
     return max((s for x in low for s in (x, batch // x) if s * most <= KEPT), default=1)
 
 
-def _loop(graph: Graph, chain: Mapping[int, Parts], some: int) -> Loop:
+def _loop(graph: Graph, chain: Mapping[int, PerImage], some: int) -> Loop:
     made = {v for i in chain for v in graph.nodes[i].outputs}
     outside = {v for i, n in enumerate(graph.nodes) if i not in chain for v in n.inputs} | set(graph.results())
     batch = graph.nodes[min(chain)].outputs[0].type.shape[0]
@@ -120,9 +126,9 @@ def _loop(graph: Graph, chain: Mapping[int, Parts], some: int) -> Loop:
 
 
 def _cut(graph: Graph, loop: Loop) -> list[Loop]:
-    """A loop, or several in its place where that moves fewer bytes: what all images share (filters) is read in each time round, so
-    that nodes with large filters and small images had better run for more images at a time than those before them. What lies
-    between two loops is then written and read for all images."""
+    """A loop, or several in its place if they move fewer bytes. Filters, which all images share, are read in each iteration, so
+    nodes with large filters and small images had better have more images in an iteration than the nodes before them. The values
+    between two loops are then written and read for all images."""
     best, moved = [loop], _moved(graph, loop)
     chain = list(zip(loop.nodes, loop.parts))
     for at in range(1, len(chain)):
@@ -132,9 +138,9 @@ def _cut(graph: Graph, loop: Loop) -> list[Loop]:
     return best if len(best) == 1 else [y for x in best for y in _cut(graph, x)]
 
 
-def _of_part(graph: Graph, chain: Mapping[int, Parts]) -> Loop:
-    """Some nodes of a loop as a loop of their own, for as many images at a time as stay in cache: all, where nothing between the
-    nodes is large."""
+def _of_part(graph: Graph, chain: Mapping[int, PerImage]) -> Loop:
+    """Some nodes of a loop as a loop of their own, with as many images in an iteration as stay in cache; all, if no value
+    between the nodes is large."""
     read = {v for i in chain for v in graph.nodes[i].inputs}
     inner = (v for i in chain for v in graph.nodes[i].outputs if v in read and _bytes(v) > KEPT)
     batch = as_int(graph.nodes[min(chain)].outputs[0].type.shape[0]) or 1
@@ -142,8 +148,8 @@ def _of_part(graph: Graph, chain: Mapping[int, Parts]) -> Loop:
 
 
 def _moved(graph: Graph, loop: Loop) -> int:
-    """Bytes from beyond the cache: what all images share, in each time round if it is too much to stay, and large results that
-    others need, written and read."""
+    """Bytes that a loop moves from and to memory: what all images share, once, or in each iteration if it is too much to stay
+    in cache; and large results that other nodes need, which are written and read."""
     shared = result = 0
     for i, parts in zip(loop.nodes, loop.parts):
         n = graph.nodes[i]
@@ -159,9 +165,9 @@ def _bytes(v: Value) -> int:
 # ---- what images need ------------------------------------------------------------------------------------------------
 
 
-def _parts(n: Node, batch: int, lies: Mapping[Value, Array], wanted: Mapping[Value, Hashable]) -> Parts | None:
-    """What the images of a node need; None where they are not `batch` images that lie one after the other, in no state, or need
-    something else."""
+def _parts(n: Node, batch: int, lies: Mapping[Value, Array], wanted: Mapping[Value, Hashable]) -> PerImage | None:
+    """Which inputs an image of a node's outputs needs only the same image of. None if the node cannot be in a loop: its outputs
+    are not `batch` images one after another in memory, they are states, or its images depend on each other."""
     for v in n.outputs:
         a, place = lies[v], wanted.get(v, ("temp",))[0]  # type: ignore[index]
         if batch < 2 or not a.ndim or a.shape[0] != batch or a.strides[0] != product(a.shape[1:]):
@@ -171,7 +177,7 @@ def _parts(n: Node, batch: int, lies: Mapping[Value, Array], wanted: Mapping[Val
     return _of_op(n) if n.op != "fused" else _of_body(n.attrs["body"], batch)
 
 
-def _of_op(n: Node) -> Parts | None:
+def _of_op(n: Node) -> PerImage | None:
     op = lookup(n.op)
     if op.kind == "view" or op.whole_batch or None in n.inputs:
         return None
@@ -181,7 +187,7 @@ def _of_op(n: Node) -> Parts | None:
     return tuple(a[:1] == [0] for a in axes)
 
 
-def _of_body(body: Graph, batch: int) -> Parts | None:
+def _of_body(body: Graph, batch: int) -> PerImage | None:
     cut = {c.value: False for c in body.constants.values()}
     for n in body.nodes:
         whole = not n.outputs[0].type.ndim or n.outputs[0].type.shape[0] != batch  # the same for all images

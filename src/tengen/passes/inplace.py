@@ -49,16 +49,16 @@ def destinations(graph: Graph) -> dict[Value, Hashable]:
 
 def in_logical_order(graph: Graph, where: Mapping[Value, Hashable], outputs: bool) -> set[Value]:
     """Values of `where` that a node computes in logical order, whatever order it would choose: those for states, which are
-    row-major; and, where the outputs have to be row-major too, results of pointwise nodes that no node reads, which cost no more
-    in one order than in another. For other outputs a node's own order and a copy cost less."""
+    row-major; and, where the outputs have to be row-major too, results of pointwise nodes that no node reads, which cost no
+    more in one order than in another. For other outputs a node's own order and a copy cost less."""
     read = {v for n in graph.nodes for v in n.inputs}
     alone = lambda v: v not in read and len(v.node.outputs) == 1 and _is_pointwise(v.node)
     return {v for v, id in where.items() if id[0] == "state" or (outputs and id[0] == "out" and alone(v))}  # type: ignore[index]
 
 
 def behind_views(graph: Graph, lies: Mapping[Value, Array], where: dict[Value, Hashable], row_major: bool) -> None:
-    """Adds to `where` the values of which an output is only another view, with every element of them: they are computed straight
-    into the output, which then lies as the view says (a channels-last image, seen with its channels last).
+    """Adds to `where` the values of which an output is only another view, with every element of them: they are computed
+    straight into the output, which then lies as the view says (a channels-last image, seen with its channels last).
 
     Args:
         lies: how every value lies. row_major: outputs have to lie in logical order. What `where` would compute into an output

@@ -2,9 +2,9 @@
 
 In: a graph, and how its inputs lie. Out: an `Array` without a place for every value. An op has a rule for it (convolutions give
 channels-last images), pointwise ops keep the layout of what they read, a fused node follows its contraction or its first
-operand of full shape, and a view is other strides on the same memory. So a network converts its input once. What is written into
-a state is row-major, and so are the results of pointwise nodes that only the caller reads, where the caller wants that. Layout
-changes no bit.
+operand of full shape, and a view is other strides on the same memory. So a network converts its input once. What is written
+into a state is row-major, and so are the results of pointwise nodes that only the caller reads, where the caller wants that.
+Layout changes no bit.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The crossing from the graph IR to kernels: each node becomes launches over arrays.
 
-Views become other strides on the same buffer; everything else is computed into an output, a state's buffer, or a temporary.
+A view becomes other strides on the same buffer; the result of any other node is stored in an output, in the buffer of a state,
+or in a temporary.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from tengen.base.errors import VerifyError
 from tengen.ir.graph import Graph, Node, Value, attrs_key, graph_key
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides
 from tengen.kernels.pointwise import copy, pointwise
-from tengen.kernels.reduction.reduce import reduce_together
+from tengen.kernels.reduction.reduce import joint_reduce
 from tengen.kernels.reduction.rows import rowwise
 from tengen.kernels.schedule import Schedules
 from tengen.kernels.source import Ending, Given, Leaf, Literal, Prologue, Source
@@ -33,11 +34,14 @@ def lower(
     schedules: Schedules | None = None,
     row_major: bool = False,
 ) -> tuple[Lowering, dict]:
-    """Lowers a graph. `arrays` places inputs (default: dense). `schedules`: what tuning found. `row_major`: every output is dense in
-    logical order; otherwise it may lie as suits what computes it. Buffer ids: ("in", i), ("state", name), ("const", name),
-    ("out", i); CHECKS holds one bool for each check.
+    """Lowers a graph.
 
-    Returns the lowering and the `Array` of every output value, by output position.
+    Args:
+        ints: the program's integer parameters. arrays: those of inputs (default: dense). schedules: what tuning found.
+        row_major: whether all outputs have to be dense in logical order; if not, a node may choose the layout of an output.
+
+    Returns: the lowering, and the `Array` of each output by its position. The buffers are ("in", i), ("state", name), ("const",
+        name) and ("out", i); the buffer CHECKS has one bool for each check.
     """
     lo = Lowering(target, ints, schedules)
     env: dict[Value, Array] = dict(arrays or {})
@@ -77,8 +81,8 @@ def _flag(i: int) -> Array:
 
 
 def _write_states(lo: Lowering, graph: Graph, env: dict[Value, Array]) -> None:
-    """Copies new values into states. One that is a view of a state (two states change places) is saved before any is
-    overwritten."""
+    """Copies new values into states. A new value that is a view of a state (when two states are exchanged) is copied to a
+    temporary before any state is overwritten."""
     moves = []
     for s in graph.states.values():
         if s.written is None:
@@ -96,7 +100,7 @@ def _write_states(lo: Lowering, graph: Graph, env: dict[Value, Array]) -> None:
 
 
 def _out_array(lo: Lowering, src: Array, id: Hashable) -> Array:
-    """An output that is a view of something else, or stored elsewhere, is copied out."""
+    """The array of an output whose value is in other memory, from which it is copied."""
     out = Array(id, src.dtype, src.shape, contiguous_strides(src.shape))
     copy(lo, src, out, "write_output")
     return out
@@ -105,6 +109,7 @@ def _out_array(lo: Lowering, src: Array, id: Hashable) -> Array:
 def _lower_node(
     lo: Lowering, n: Node, env: dict[Value, Array], wanted: dict[Value, Hashable], lies: dict[Value, Array]
 ) -> None:
+    """Lowers one node, and adds the arrays of its outputs to `env`."""
     op = lookup(n.op) if n.op != "fused" else None
     if op is not None and op.kind == "view":
         src = env[n.inputs[0]]  # type: ignore[index]
@@ -121,12 +126,12 @@ def _lower_node(
     run = _computing(n, ins, [env[v] for v in n.outputs])
     assert lo.node is not None
     lo.nodes[lo.node] = run
-    meaning = graph_key(n.attrs["body"]) if n.op == "fused" else (n.op, attrs_key(n.attrs))
-    lo.alike((meaning, len(ins)), [*ins, *(env[v] for v in n.outputs)], run)
+    problem = graph_key(n.attrs["body"]) if n.op == "fused" else (n.op, attrs_key(n.attrs))
+    lo.reuse((problem, len(ins)), [*ins, *(env[v] for v in n.outputs)], run)
 
 
 def _destination(lo: Lowering, v: Value, wanted: dict[Value, Hashable], lies: dict[Value, Array]) -> Array:
-    """Where a value is computed to."""
+    """The array that a value is stored in."""
     id = wanted[v] if v in wanted else lo.temp(v.type.dtype, v.type.shape).id
     return _flag(id[1]) if id[0] == CHECKS else replace(lies[v], id=id)  # type: ignore[index]
 
@@ -134,7 +139,7 @@ def _destination(lo: Lowering, v: Value, wanted: dict[Value, Hashable], lies: di
 def _computing(
     n: Node, ins: Sequence[Array | None], outs: Sequence[Array], body: Graph | None = None
 ) -> Callable[[Lowering], None]:
-    """What launches a node on these arrays; body: of a fused one, if not its own."""
+    """A function that launches a node on these arrays. body: for a fused node, the body to use instead of its own."""
     if n.op == "fused":
         return partial(_lower_fused, body=body or n.attrs["body"], ins=ins, outs=outs)
     return partial(lookup(n.op).lower_to, ins=ins, outs=outs, attrs=n.attrs)
@@ -143,7 +148,7 @@ def _computing(
 def _lower_loop(
     lo: Lowering, graph: Graph, loop: Loop, env: dict[Value, Array], wanted: dict[Value, Hashable], lies: dict[Value, Array]
 ) -> None:
-    """Nodes as a loop of the program over images."""
+    """Lowers nodes as a loop of the program over images."""
     nodes = [graph.nodes[i] for i in loop.nodes]
     for v in (v for n in nodes for v in n.outputs):
         if v in loop.inner:
@@ -151,7 +156,7 @@ def _lower_loop(
             env[v] = replace(lies[v], id=lo.temp(v.type.dtype, shape).id, shape=shape)
         else:
             env[v] = _destination(lo, v, wanted, lies)
-    steady = [env[v] for n, parts in zip(nodes, loop.parts) for v, p in zip(n.inputs, parts) if v is not None and not p]
+    invariant = [env[v] for n, parts in zip(nodes, loop.parts) for v, p in zip(n.inputs, parts) if v is not None and not p]
     now = lambda v, step: env[v] if v in loop.inner else loop.part(env[v], step)
     runs = {}
     for i, n, parts in zip(loop.nodes, nodes, loop.parts):
@@ -162,20 +167,22 @@ def _lower_loop(
             _computing(n, ins, [now(v, step) for v in n.outputs], body)(lo)
 
         runs[i] = run
-        lo.nodes[i] = partial(_once, run, steady)
-    with lo.repeat(loop.count, steady, independent=True) as step:
+        lo.nodes[i] = partial(_once, run, invariant)
+    with lo.loop(loop.count, invariant, independent=True) as step:
         for i, n in zip(loop.nodes, nodes):
             lo.where, lo.node = n.where, i
             runs[i](lo, step)
 
 
-def _once(run: Callable[[Lowering, Index], None], steady: Sequence[Array], lo: Lowering) -> None:
-    """A node of a loop by itself, for the first images."""
-    with lo.repeat(1, steady, independent=True) as step:
+def _once(run: Callable[[Lowering, Index], None], invariant: Sequence[Array], lo: Lowering) -> None:
+    """Launches a node of a loop by itself, in a loop of one iteration (tuning does)."""
+    with lo.loop(1, invariant, independent=True) as step:
         run(lo, step)
 
 
 def _lower_fused(lo: Lowering, body: Graph, ins: Sequence[Array | None], outs: Sequence[Array]) -> None:
+    """Launches a fused node: a contraction with a prologue or an epilogue, a reduction of a pointwise expression, several
+    reductions of one shape, pointwise work over rows with reductions of them, or a pointwise kernel."""
     env: dict[Value, Source] = {v: Leaf(a) for v, a in zip(body.inputs, ins) if a is not None}
     for c in body.constants.values():
         env[c.value] = Literal(c.data.item(), c.value.type.dtype)  # type: ignore[union-attr]
@@ -195,7 +202,7 @@ def _lower_fused(lo: Lowering, body: Graph, ins: Sequence[Array | None], outs: S
         env[m.outputs[0]] = op.make_source(sources, m.outputs[0].type, m.attrs)
     values = [env[v] for v in body.outputs]
     if several:
-        return reduce_together(lo, values, outs, name)
+        return joint_reduce(lo, values, outs, name)
     rows = next((m.attrs["axes"] for m in body.nodes if lookup(m.op).reduces), None)
     if rows is not None:
         return rowwise(lo, values, list(outs), tuple(rows), name)
@@ -203,12 +210,13 @@ def _lower_fused(lo: Lowering, body: Graph, ins: Sequence[Array | None], outs: S
 
 
 def _lower_epilogue(lo, body: Graph, anchor: Node, env: dict[Value, Source], outs: Sequence[Array]) -> None:
-    """A contraction whose result goes through pointwise nodes before it is stored, or whose operand as it is read."""
+    """Launches a contraction with an epilogue (pointwise nodes that follow it), a prologue (pointwise nodes before one of its
+    operands), or both."""
     op = lookup(anchor.op)
     made = _before(body, anchor)
     arrays = []
     for v in anchor.inputs:
-        s = None if v is None else env[v] if v not in made else _through(env, v, made)
+        s = None if v is None else env[v] if v not in made else _with_prologue(env, v, made)
         if s is not None and not isinstance(s, Leaf):
             raise VerifyError(f"{anchor.op}: an operand of a contraction must be stored")
         arrays.append(None if s is None else s.array)
@@ -224,7 +232,7 @@ def _lower_epilogue(lo, body: Graph, anchor: Node, env: dict[Value, Source], out
 
 
 def _before(body: Graph, anchor: Node) -> dict[Value, Node]:
-    """What a contraction's operands are made of inside of the body, with the nodes that make it."""
+    """The values inside of the body that a contraction's operands are computed from, with the nodes that compute them."""
     made: dict[Value, Node] = {}
     stack = [v for v in anchor.inputs if v is not None]
     while stack:
@@ -235,8 +243,8 @@ def _before(body: Graph, anchor: Node) -> dict[Value, Node]:
     return made
 
 
-def _through(env: dict[Value, Source], v: Value, made: dict[Value, Node]) -> Leaf:
-    """An operand that is computed as it is read: the one array of its shape that it is made of, and what is made of an element."""
+def _with_prologue(env: dict[Value, Source], v: Value, made: dict[Value, Node]) -> Leaf:
+    """An operand with a prologue: the one array of its shape that it is computed from, and what is computed from an element."""
     chain = [v]
     while chain[-1] in made:
         chain.append(next(x for x in made[chain[-1]].inputs if x is not None and x.type.shape == v.type.shape))

@@ -1,8 +1,9 @@
-"""Parts instead of wholes: where only some of a value is read, only that is computed.
+"""Narrowing: where only a region of a value is read, only that region is computed.
 
-In: a graph in which slices follow what makes their operands. Out: one in which they come as early as the ops' rules "parts" allow:
-where a classifier reads one token of a transformer, nothing but the keys and values of its last block is computed for the others.
-No bit changes, since no row of a result depends on how many rows there are; and nothing is computed twice.
+In: a graph in which slices follow the nodes that compute their operands. Out: one in which slices come as early as the ops'
+rules "parts" allow. Where a classifier reads one token of a transformer, its last block computes nothing but keys and values
+for the other tokens. No bit changes, since no row of a result depends on how many rows there are; and nothing is computed
+twice.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from tengen.loops.lang import Expr
 from tengen.ops.define import lookup
 
 Span = tuple[int, int]  # the first element along an axis, and one past the last
-Part = tuple[Span | None, ...]  # for each axis; None: all of it
+Region = tuple[Span | None, ...]  # for each axis; None: all of it
 
-LEAST = 2  # only one in so many elements along an axis, or fewer, are a part: less would change shapes and gain little
+LEAST = 2  # at most one in LEAST of the elements along an axis is read: of more, narrowing would change shapes and gain little
 
 
 def narrow(graph: Graph) -> Graph:
-    """Of values of which at most half is read, only that is computed.
+    """Computes only what is read of values of which at most half is read.
 
     before: ``%a = matmul(%x, %w); %b = strided_slice(%a, starts=(0, 0), sizes=(1, 8), steps=(1, 1)); return %b``
     after:  ``%a = strided_slice(%x, starts=(0, 0), sizes=(1, 4), steps=(1, 1)); %b = matmul(%a, %w); return %b``
@@ -32,7 +33,7 @@ def narrow(graph: Graph) -> Graph:
     there |= {v: g.add_input(v.name, v.type) for v in graph.inputs}
     there |= {c.value: g.add_constant(c.name, c.data, c.value.type) for c in graph.constants.values()}
     there |= {s.read: g.add_state(s.name, s.read.type) for s in graph.states.values()}
-    parts: dict[Value, Part] = {v: _whole(v) for v in there}
+    parts: dict[Value, Region] = {v: _whole(v) for v in there}
     for n in graph.nodes:
         there.update(zip(n.outputs, _narrowed(g, n, made[n], there, parts)))
         parts |= {v: made[n][: v.type.ndim] for v in n.outputs}
@@ -43,10 +44,10 @@ def narrow(graph: Graph) -> Graph:
 # ---- what is read ----------------------------------------------------------------------------------------------------------
 
 
-def _parts(graph: Graph) -> dict[Node, Part]:
-    """What is computed of each node's results; an axis of one is the same axis of the others."""
-    read: dict[Value, Part] = {v: _whole(v) for v in graph.results()}
-    found: dict[Node, Part] = {}
+def _parts(graph: Graph) -> dict[Node, Region]:
+    """The region of each node's results that is computed, on the axes that its results share."""
+    read: dict[Value, Region] = {v: _whole(v) for v in graph.results()}
+    found: dict[Node, Region] = {}
     for n in reversed(graph.nodes):
         found[n] = _part(n, read)
         for v, part in zip(n.inputs, _needed(n, found[n])):
@@ -55,10 +56,10 @@ def _parts(graph: Graph) -> dict[Node, Part]:
     return found
 
 
-def _part(n: Node, read: dict[Value, Part]) -> Part:
-    """What a node computes, of what is read of its results."""
+def _part(n: Node, read: dict[Value, Region]) -> Region:
+    """The region that a node computes; `read` has the regions that are read of its results."""
     shape = max((v.type.shape for v in n.outputs), key=len)
-    part: Part | None = None
+    part: Region | None = None
     for mine in (read[v] for v in n.outputs if v in read):
         mine = (*mine, *[None] * (len(shape) - len(mine)))
         part = mine if part is None else _hull(part, mine)
@@ -78,8 +79,8 @@ def _is_part(s: Span, extent: int | Expr) -> bool:
     return isinstance(extent, int) and s[0] < s[1] and (s[1] - s[0]) * LEAST <= extent
 
 
-def _needed(n: Node, part: Part) -> list[Part]:
-    """Of each operand, what a part of the results needs."""
+def _needed(n: Node, part: Region) -> list[Region]:
+    """For each operand, the region that is needed for a region of the results."""
     if n.op == "strided_slice":
         return [_behind_slice(n, part)]
     if not any(part):
@@ -87,7 +88,7 @@ def _needed(n: Node, part: Part) -> list[Part]:
     return [tuple(None if i is None else part[i] for i in axes) for axes in _axes(n)]
 
 
-def _behind_slice(n: Node, part: Part) -> Part:
+def _behind_slice(n: Node, part: Region) -> Region:
     found: list[Span | None] = []
     assert n.inputs[0] is not None
     for extent, start, size, step, s in zip(n.inputs[0].type.shape, *_slice(n), part):
@@ -105,19 +106,19 @@ def _slice(n: Node) -> tuple[Sequence, Sequence, Sequence]:
     return n.attrs["starts"], n.attrs["sizes"], n.attrs["steps"]
 
 
-def _whole(v: Value) -> Part:
+def _whole(v: Value) -> Region:
     return (None,) * v.type.ndim
 
 
-def _hull(x: Part, y: Part) -> Part:
+def _hull(x: Region, y: Region) -> Region:
     return tuple(None if a is None or b is None else (min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(x, y))
 
 
 # ---- the graph of parts ----------------------------------------------------------------------------------------------------
 
 
-def _narrowed(g: Graph, n: Node, part: Part, there: dict[Value, Value], parts: dict[Value, Part]) -> list[Value]:
-    """A node of which only a part is made."""
+def _narrowed(g: Graph, n: Node, part: Region, there: dict[Value, Value], parts: dict[Value, Region]) -> list[Value]:
+    """The node in the new graph `g` for a region of its results. there: the new values. parts: their regions."""
     if n.op == "strided_slice":
         v = n.inputs[0]
         assert v is not None
@@ -139,8 +140,8 @@ def _narrowed(g: Graph, n: Node, part: Part, there: dict[Value, Value], parts: d
     return g.add_node(n.op, ins, attrs, types, n.where, [v.name for v in n.outputs]).outputs
 
 
-def _sliced(g: Graph, v: Value, part: Part, starts: Sequence, sizes: Sequence, steps: Sequence, where: str | None) -> Value:
-    """A slice of a value, of which `v` is a part: `starts` count from the whole's first element."""
+def _sliced(g: Graph, v: Value, part: Region, starts: Sequence, sizes: Sequence, steps: Sequence, where: str | None) -> Value:
+    """A slice of a value of which `v` is the region `part`. `starts` count from the first element of the whole value."""
     starts = [a if s is None else a - s[0] for a, s in zip(starts, part)]
     if tuple(sizes) == v.type.shape and not any(starts) and all(s == 1 for s in steps):
         return v

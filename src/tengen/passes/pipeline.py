@@ -32,9 +32,8 @@ def infer(name: str, types: list[TensorType | None], attrs: dict[str, Any]) -> S
 
 
 def optimize(graph: Graph, evaluate: Evaluate | None = None) -> Graph:
-    """Runs all passes, in this order; TENGEN_DEBUG=2 prints the graph after each, TENGEN_CHECK=1 verifies it. Constants are
-    folded
-    when there is somebody who can `evaluate` a graph."""
+    """Runs all passes, in this order. TENGEN_DEBUG=2 prints the graph after each, TENGEN_CHECK=1 verifies it. Constants are
+    folded only if `evaluate`, which computes the outputs of a graph without inputs, is given."""
     folding = [] if evaluate is None else [lambda g: fold_constants(g, evaluate)]
     for p in [*CLEANUP, narrow, *folding, remove_dead_code, fuse]:
         graph = p(graph)

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 _HASH_BYTES = 32
 _KEY, _LOCK = "key", "lock"
 _SUFFIX = ".o"
-SCHEDULES = ".s"  # of entries that hold what tuning found
-PROGRAMS = ".p"  # of those that say what a graph has become: `kept.py`
-FACTS = ".t"  # of what LLVM says of this machine
-_PRUNE_EVERY = 64  # writes of this process between two looks at the size of the whole
+SCHEDULES = ".s"  # suffix of the files that hold what tuning found
+PROGRAMS = ".p"  # of those that hold the programs of graphs: `compiler/program_cache.py`
+FACTS = ".t"  # of those that hold what LLVM says of this machine
+_PRUNE_EVERY = 64  # writes of this process between two looks at the size of the whole cache
 
 _keys: dict[str, bytes] = {}  # of directories
 _unusable: set[str] = set()
@@ -45,8 +45,13 @@ _writes = 0
 
 @dataclass(frozen=True)
 class Info:
-    """What the cache holds. path: its directory. entries, bytes: compiled kernels in it. limit: the size it is kept under.
-    schedules: files of what tuning found, one for each target and number of threads. programs: graphs whose programs are kept."""
+    """What the cache holds.
+
+    Attributes:
+        path: its directory. entries, bytes: of compiled code. limit: bytes that the whole cache may have.
+        schedules: files of what tuning found, one for each target and number of threads.
+        programs: entries of the program cache.
+    """
 
     path: Path
     entries: int
@@ -184,8 +189,8 @@ def _name(key_text: str, suffix: str = _SUFFIX) -> str:
 
 
 def stamp(key_text: str, suffix: str = _SUFFIX) -> tuple[int, ...] | None:
-    """What changes when another entry is put under a key; None where there is none. It says nothing of whose it is: see
-    `get`."""
+    """A value that changes when another entry is put under a key; None if there is no entry. It does not say whether the entry
+    can be trusted, which `get` checks."""
     if not config.cache:
         return None
     try:
@@ -211,12 +216,13 @@ def locked():
 
 
 def get(key_text: str, suffix: str = _SUFFIX) -> bytes | None:
-    """The data kept under a key, or None. Using an entry makes it young."""
+    """The data stored under a key, or None. Reading an entry makes it the most recently used one."""
     return get_named(_name(key_text, suffix))
 
 
 def get_named(name: str) -> bytes | None:
-    """The data of an entry by its file's name, such as `object_name` gives, or None. Using it makes it young."""
+    """The data of an entry by its file's name, such as `object_name` gives, or None. Reading it makes it the most recently used
+    one."""
     place = _ready()
     if place is None:
         return None
@@ -233,7 +239,7 @@ def get_named(name: str) -> bytes | None:
 
 
 def put(key_text: str, data: bytes, suffix: str = _SUFFIX) -> None:
-    """Keeps data under a key. A disk that is full or gone is no error: the data is then not kept."""
+    """Stores data under a key. A disk that is full or gone is no error: the data is then not stored."""
     global _writes
     place = _ready()
     if place is None:
@@ -257,7 +263,7 @@ def put(key_text: str, data: bytes, suffix: str = _SUFFIX) -> None:
 
 
 def _entries(path: str) -> list[tuple[float, int, str]]:
-    """(last use, bytes, file) of every entry and every part that a dead process left."""
+    """(last use, bytes, file) of every entry, and of every incomplete file that a killed process has left."""
     found = []
     with contextlib.suppress(OSError), os.scandir(path) as files:
         for f in files:
@@ -269,7 +275,7 @@ def _entries(path: str) -> list[tuple[float, int, str]]:
 
 
 def _prune(path: str) -> None:
-    """Removes the oldest entries while the cache is larger than it may be."""
+    """Removes the least recently used entries while the cache is larger than it may be."""
     found = sorted(_entries(path))
     size = sum(n for _, n, _ in found)
     for _, n, file in found:
@@ -311,7 +317,7 @@ def object_name(ir_text: str, target: Target, level: int = 1) -> str:
 
 
 def compiled(ir_text: str, target: Target, level: int = 1) -> bytes:
-    """The object file of a module: from the cache, or compiled and kept. See `compile_parts`."""
+    """The object file of a module: from the cache, or compiled and stored there. See `compile_parts`."""
     key_text = _object_key(ir_text, target, level)
     data = get(key_text)
     if data is None:
@@ -321,10 +327,10 @@ def compiled(ir_text: str, target: Target, level: int = 1) -> bytes:
 
 
 def _recall(identity: str, ask: Callable[[], list[str]]) -> list[str]:
-    """What was answered for this identity before, in this process or another; else it is asked now, and kept."""
-    kept = get(identity, FACTS) if identity else None
-    if kept is not None:
-        return kept.decode().split("\n")
+    """The answer for this identity that is in the cache; if there is none, `ask` gives it, and it is stored."""
+    found = get(identity, FACTS) if identity else None
+    if found is not None:
+        return found.decode().split("\n")
     answer = ask()
     if identity:
         put(identity, "\n".join(answer).encode(), FACTS)

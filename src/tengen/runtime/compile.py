@@ -50,8 +50,9 @@ def compile_object(ir_text: str, target: Target, level: int = 1, count: bool = T
     """Compiles a module's text to a relocatable object file.
 
     Args:
-        ir_text: LLVM IR. target: what to compile for. level: 0 runs no passes, 1 what kernels need, 2 LLVM's
-            pipeline, which also inlines (for hand-written IR). count: whether it is one of the `compilations`, not a part of one.
+        ir_text: LLVM IR. target: what to compile for.
+        level: 0 runs no passes, 1 those that kernels need, 2 LLVM's pipeline, which also inlines (for hand-written IR).
+        count: whether it counts as one of the `compilations`; false for a part of one.
     Errors: CompileError, naming the function, for text that LLVM does not accept.
     """
     global compilations
@@ -109,8 +110,8 @@ class Loaded:
 
 
 def load_object(data: bytes, target: Target) -> Loaded:
-    """Links an object file of `compile_object`, or several of `parts.py`, into this process: by `object_loader.py`, or where that cannot
-    by LLVM.
+    """Links an object file of `compile_object`, or several of `parallel_compile.py`, into this process: by `object_loader.py`,
+    or by LLVM where that cannot.
 
     Args:
         target: what it was compiled for.
@@ -134,7 +135,7 @@ def load_object(data: bytes, target: Target) -> Loaded:
 
 
 def _address(name: str) -> int | None:
-    """Of a symbol that others define."""
+    """The address of a symbol that the process or its libraries define."""
     if name in _extra_symbols:
         return _extra_symbols[name]
     found = getattr(_process(), name, None)

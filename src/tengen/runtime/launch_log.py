@@ -1,8 +1,9 @@
 """The log of launches while a profile is active: begin and end of every kernel, and of every share of one that a thread ran.
 
-Comes in: nothing; kernels and their machine code are those of every day. A program that was built with `record=True` hands all
-its launches to the function `parallel` that it is given, with two words before the arguments: the number of its plan and that of
-the launch. Given `recorder()` it gets the thread pool with a clock around it. Goes out: `Log`, the entries and what was recorded.
+The kernels and their machine code are the same as without a profile. A program that was built with `log_launches=True` passes
+all its launches to the function `parallel` that it is given, with two words before the arguments: the number of its plan and
+that of the launch. `logging_parallel()` is the thread pool with a clock around it. Out: a `Log`, which has the plans (entries)
+and the events of their launches.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from tengen.runtime import native
 from tengen.runtime.cache import compiled
 from tengen.runtime.compile import Loaded, load_object
 
-CAPACITY = 1 << 20  # records; memory that is never written is never backed
-WORDS = 6  # of a record: plan, launch, 0 for a whole launch or 1 for a thread's share, thread, begin and end in ns
+CAPACITY = 1 << 20  # events; the system backs memory only when it is written
+WORDS = 6  # of an event: plan, launch, 0 for a whole launch or 1 for a thread's share, thread, begin and end in ns
 
-# A record's first word is written last: what is read while another thread still runs is whole or 0.
+# An event's first word is written last: one that is read while another thread still writes it is complete, or begins with 0.
 _IR = """\
 @parallel = internal global ptr null
 @records = internal global ptr null
@@ -126,11 +127,11 @@ def _records() -> np.ndarray:
 
 @dataclass(eq=False)
 class Entry:
-    """A plan whose launches are recorded.
+    """A plan whose launches are logged.
 
     Attributes:
-        number: what its records carry. program: with `launches`. values: of the program's parameters. where: the user's line
-            that called it; None for a program that knows the line of each launch.
+        number: the plan's number in the events. program: one with `launches`. values: of the program's parameters.
+        where: the user's line that called it; None for a program that knows the line of each launch.
     """
 
     number: int
@@ -141,7 +142,12 @@ class Entry:
 
 @dataclass(eq=False)
 class Log:
-    """What one profile sees. entries: by number. records: rows of `WORDS` words, once it is closed. lost: how many did not fit."""
+    """What was logged during one profile.
+
+    Attributes:
+        entries: plans by number. records: the events, rows of `WORDS` words, once the log is closed. lost: events that did not
+            fit.
+    """
 
     entries: dict[int, Entry] = field(default_factory=dict)
     records: np.ndarray = field(default_factory=lambda: np.zeros((0, WORDS), np.int64))
@@ -165,7 +171,7 @@ def open_log() -> Log:
 
 
 def close_log() -> Log:
-    """Ends the log, and puts into it what was recorded."""
+    """Ends the log, and puts the events into it."""
     global active
     assert active is not None
     log, active = active, None
@@ -186,14 +192,14 @@ def new_entry(program: Any, values: Sequence[int], where: str | None = None) -> 
 
 
 def see(log: Log | None, entry: Entry) -> Entry:
-    """The entry, which a log now expects records of."""
+    """The entry, after it was added to a log, which then may have events of it."""
     if log is not None:
         log.entries[entry.number] = entry
     return entry
 
 
-def recorder() -> int:
-    """The address of the function that records launches, for `native.make_plan`."""
+def logging_parallel() -> int:
+    """The address of a `parallel` function that logs launches, for `native.make_plan`."""
     return _native().address("log_parallel")
 
 

@@ -1,4 +1,5 @@
-"""The native runtime, loaded when something of it is first asked for: `process.py` has what is here, and costs as much as NumPy.
+"""The native runtime, loaded when something of it is first asked for: `process.py` has what is here, and costs as much as
+NumPy.
 
 That a process imports Tengen and never computes is common: tools, workers that load data, tests.
 

@@ -109,8 +109,8 @@ def _linked(data: bytes, sections: np.ndarray, find: Callable[[str], int | None]
 
 
 def _places(sections: np.ndarray) -> tuple[np.ndarray, int] | None:
-    """Where each section goes: those that stay as they are from zero, those that are written from zero as well (they come after),
-    -1 for what is not loaded; and where the first kind ends. None for a section of a kind that is not known here."""
+    """Where each section goes: those that stay as they are from zero, those that are written from zero as well (they come
+    after), -1 for what is not loaded; and where the first kind ends. None for a section of a kind that is not known here."""
     at, ends = np.full(len(sections), -1, np.int64), [0, 0]
     for i, s in enumerate(sections):
         kind, flags = int(s["type"]), int(s["flags"])

@@ -1,8 +1,8 @@
 """A large module in parts, which as many processes compile at the same time: LLVM takes most of a cold start, and one thread.
 
-In: a module's text and a target. Out: the object files of its parts in one entry of bytes, which `compile.load_object` takes like
-a single one. The functions are the same in any part, so their code is, too; the first part has `run`, which knows the others'
-kernels by name. A helper is a process of its own, since LLVM works under one lock in each; it knows nothing of Tengen.
+In: a module's text and a target. Out: the object files of its parts in one entry of bytes, which `compile.load_object` takes
+like a single one. The functions are the same in any part, so their code is, too; the first part has `run`, which knows the
+others' kernels by name. A helper is a process of its own, since LLVM works under one lock in each; it knows nothing of Tengen.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
 """Tensors: what a user holds, how calls of ops are run, put on the tape, or recorded.
 
 Read `tensor.py` (the class, and dispatch), `tape.py` (gradients), `recorder.py` (calls become a graph), `assignment.py`
-(``x[key] = value``), `casting.py` (mixed precision), `executable.py` (a graph as one native call), `dlpack.py` (other libraries'
-arrays). The recorder, the executable and DLPack bring the compiler's passes or ctypes with them: they are imported where they are used.
+(``x[key] = value``), `casting.py` (mixed precision), `executable.py` (a graph as one native call), `dlpack.py` (other
+libraries' arrays). The recorder, the executable and DLPack bring the compiler's passes or ctypes with them: they are imported
+where they are used.
 """
 
 from tengen.tensor import methods  # noqa: F401  (operators and methods of Tensor)
 from tengen.tensor.parameter import Parameter
 from tengen.tensor.tensor import (
     Buffer,
-    Node,
+    TapeNode,
     Tensor,
     contiguous,
     from_numpy,
@@ -22,6 +23,6 @@ from tengen.tensor.tensor import (
 )  # fmt: skip
 
 __all__ = [
-    "Buffer", "Node", "Parameter", "Tensor", "contiguous", "from_numpy", "hide_plans", "restore_plans", "tensor_on_tape", "tensor_over",
-    "tracing", "view_as_numpy",
+    "Buffer", "Parameter", "TapeNode", "Tensor", "contiguous", "from_numpy", "hide_plans", "restore_plans", "tensor_on_tape",
+    "tensor_over", "tracing", "view_as_numpy",
 ]  # fmt: skip

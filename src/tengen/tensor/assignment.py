@@ -1,8 +1,8 @@
 """Writing tensors in place, eagerly: `x[key] = value`, and the updates of optimizers.
 
-In: a tensor, a key and a value of any kind; or a composite and which of its operands its results replace. Out: x's own memory is
-written, or a copy that x then keeps where somebody else sees that memory. What a trace or the tape records makes a new tensor
-instead, by the op `setitem` or the composite.
+In: a tensor x, a key and a value of any kind; or a composite, and which of its operands its results replace. Out: x's memory is
+written; if another tensor or array shares that memory, x gets a copy of its own before. While a trace or the tape records, the
+op `setitem` or the composite makes a new tensor instead, which x then stands for.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from tengen.ops.keys import dropped, fitted, masks_whole, read_key, sliced, valu
 from tengen.ops.shape import reshape, strided_slice
 from tengen.runtime import native
 from tengen.tensor.nodes import node_of
-from tengen.tensor.tensor import Buffer, Tensor, assign, check_values, explain, kept_plan, look, planned, tracing
+from tengen.tensor.tensor import Buffer, Tensor, assign, check_values, explain, look, planned, slow_plan, tracing
 
 
 def own(t: Tensor) -> None:
-    """Makes sure that the tensor's elements are dense and that nobody else sees them, so that they may be written."""
+    """Makes sure that the tensor's elements are dense, and that nothing else shares their memory, so that they may be
+    written."""
     if t._layout.order is None:
         dense = REGISTRY["copy"](t.detach())
         t._data, t._layout = dense._data, dense._layout
@@ -79,24 +80,24 @@ def update(op: Op, inputs: tuple[Tensor | None, ...], attrs: tuple, over: tuple[
         canonical = op.canonical([None if a is None else a.type for a in layouts], attrs)
         return planned(op, layouts, canonical, over).call
 
-    plan = kept_plan(("over", op, exact_key(attrs), layouts), make)
+    plan = slow_plan(("over", op, exact_key(attrs), layouts), make)
     plan(*[x._data for i, x in enumerate(inputs) if x is not None and i not in over], *[t._data for t in targets])
 
 
 def _alone(t: Tensor) -> bool:
-    """Whether nobody else sees the tensor's memory, which is dense, nor the tape the tensor."""
+    """Whether the tensor's memory is dense, nothing else shares it, and the tensor is not on the tape."""
     if type(t._data) is not Buffer or t._node is not None or not t._layout.contiguous or not t.size:
         return False
     return sys.getrefcount(t._data) == 2 and not native.borrowed(t._data)
 
 
 def _apart(t: Tensor, x: Tensor) -> Tensor:
-    """An operand that stays what it is when x gets memory of its own."""
+    """An operand that does not change when x is written: a detached tensor where it is x itself."""
     return t.detach() if t is x else t
 
 
 def _run_over(op: Op, inputs: tuple, attrs: tuple, over: int) -> None:
-    """Runs a call whose result goes over one of its inputs: an operand, or the last, which is none."""
+    """Runs a call whose result is stored over one of `inputs`: an operand, or the last one, which is no operand."""
     layouts = tuple([t._layout for t in inputs])
     types = [a.type for a in layouts]
 
@@ -108,7 +109,7 @@ def _run_over(op: Op, inputs: tuple, attrs: tuple, over: int) -> None:
 
     try:
         check_values(op, inputs, types)
-        plan = kept_plan(("over", op, attrs, layouts), make)
+        plan = slow_plan(("over", op, attrs, layouts), make)
         look(op, inputs, types, attrs)
         plan(*[t._data for t in inputs])
     except Exception as e:

@@ -1,9 +1,9 @@
-"""What `amp.autocast` does to calls of ops: while a thread is inside of it, its calls come by here, and a rule brings their
-operands to other dtypes before they run.
+"""What `amp.autocast` does to calls of ops: while a thread is inside of it, a rule casts the operands of its calls to other
+dtypes before they run.
 
 In: calls of ops, as `dispatch` gets them. Out: the same, with a cast before an operand, or another attribute, where the rule
-says so. What a call is made of (the body of a composite) and the backward walk see no rule: a call is a function of its operands
-and attributes alone.
+says so. The rule does not apply to the calls in the body of a composite, nor to those of the backward walk: a call is a
+function of its operands and attributes alone.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Casting(threading.local):
     """The rule of the calling thread.
 
     Attributes:
-        rule: (op, operands, attributes) -> operands and attributes; None outside of autocast. high: the dtype of `wide`. key: what
-            names the rule where programs are kept.
+        rule: (op, operands, attributes) -> operands and attributes; None outside of autocast. high: the dtype of `wide`.
+        key: identifies the rule in keys of plans and recordings.
     """
 
     rule: Rule | None = None

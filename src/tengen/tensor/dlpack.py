@@ -1,8 +1,8 @@
 """DLPack: tensors that share memory with other libraries, without copying (the protocol of the array API standard).
 
-Out: `Tensor.__dlpack__` gives a capsule whose memory lives until the consumer's deleter call. In: `from_dlpack` wraps a
-producer's
-memory. A Tensor is a value: what is exported is marked read-only, and whoever shares memory with a Tensor never sees it change.
+Out: `Tensor.__dlpack__` gives a capsule whose memory lives until the consumer calls its deleter. In: `from_dlpack` wraps a
+producer's memory. A Tensor is a value: exported memory is marked read-only, and who shares memory with a Tensor never sees it
+change.
 """
 
 from __future__ import annotations
@@ -77,8 +77,9 @@ def _drop(capsule: int) -> None:
 def to_dlpack(self: Tensor, *, stream: Any = None, max_version=None, dl_device=None, copy: bool | None = None) -> Any:
     """A DLPack capsule over this tensor's memory, marked read-only where the consumer speaks DLPack 1.0.
 
-    Args: stream: must be None. max_version: the newest version that the consumer knows. dl_device: must be the processor,
-    (1, 0).
+    Args:
+        stream: must be None. max_version: the newest version that the consumer knows.
+        dl_device: must be the processor, (1, 0).
         copy: True copies; otherwise the memory is shared, and the tensor copies before its next write.
     Errors: BufferError for another device or a stream; TraceError inside a trace.
 

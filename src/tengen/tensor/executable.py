@@ -19,7 +19,7 @@ from tengen.compiler.arrays import buffer_over, dense, new_buffer
 from tengen.compiler.driver import compile_graph, evaluate, ready_program
 from tengen.compiler.plans import Layout
 from tengen.compiler.program import Program, check_bytes
-from tengen.compiler.schedules import known
+from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import Check, Graph
 from tengen.kernels.schedule import Schedules
 from tengen.loops.extents import Numbers
@@ -32,18 +32,18 @@ ALIGN = 64
 
 
 class Executable:
-    """A compiled graph. Where extents of it are open, the program is compiled once and serves all of them; each new set of
-    numbers gets a plan: the shapes are checked, and the memory is laid out.
+    """A compiled graph. If it has open extents, one program is compiled for all numbers; for each new set of numbers a plan is
+    made, which checks the shapes and places the temporaries.
 
     Attributes:
-        program: its kernels; None where a kernel must know an open extent: each set of numbers then has
-            a program of its own. written: positions of the states that a run writes. extents: names of the open extents, in order.
-            schedules: what tuning had found when it was compiled.
+        program: its kernels; None if a kernel has to know an open extent: then each set of numbers has a program of its own.
+        written: positions of the states that a run writes. extents: names of the open extents, in order.
+        schedules: what tuning had found when it was compiled.
     """
 
     def __init__(self, graph: Graph, name: str, schedules: Schedules | None = None):
         self.name = name
-        self.schedules = schedules or known()
+        self.schedules = schedules or tuned_schedules()
         self._source = graph
         self._symbols = open_extents(graph)
         self.extents = tuple(str(e.attr) for e in self._symbols)
@@ -51,7 +51,7 @@ class Executable:
         # with the constants: another thread may call while another's kernels are taken
         self._plans: dict[tuple[int, ...], tuple[Any, list[Layout], list[Any]]] = {}
         self._alone: dict[tuple[int, ...], Executable] = {}
-        self._recorder: Program | None = None  # the program whose launches are recorded
+        self._recorder: Program | None = None  # the same program built with `log_launches`
         self._recorded: dict[tuple[int, ...], tuple[Any, launch_log.Entry]] = {}
         self.program: Program | None = None
         self._checks: list[Check] = []
@@ -130,7 +130,8 @@ class Executable:
         return self._checked(made) if self._checks else made
 
     def _checked(self, made: list[Tensor]) -> list[Tensor]:
-        """The outputs without the last, which says what the graph's checks have found; the error of the first that is violated."""
+        """The outputs without the last one, which has the results of the graph's checks. Raises the error of the first check
+        that is violated."""
         flags = made.pop().numpy()
         if flags.any():
             c = self._checks[int(flags.argmax())]
@@ -140,18 +141,21 @@ class Executable:
 
     def _specialised(self, extents: tuple[int, ...]) -> Executable:
         if extents not in self._alone:
-            self._alone[extents] = Executable(at_extents(self._source, dict(zip(self.extents, extents))), self.name, self.schedules)
+            graph = at_extents(self._source, dict(zip(self.extents, extents)))
+            self._alone[extents] = Executable(graph, self.name, self.schedules)
         return self._alone[extents]
 
     def _call_into(self, log: launch_log.Log, extents: tuple[int, ...]) -> Any:
-        """The call of a program whose launches are recorded, with the same kernels and constants."""
+        """The call of the same program with its launches logged; its kernels and constants are the same."""
         if extents not in self._recorded:
             if self._recorder is None:
-                how = {"fold": True, "record": True, "schedules": self.schedules}
+                how = {"fold": True, "log_launches": True, "schedules": self.schedules}
                 self._recorder, _ = compile_graph(self._source, None, self._symbols, self.name, **how)
             program = self._recorder
             if self.program is None or program.constants != self.program.constants:
-                raise errors.TengenError(f"{self.name}: a knob was turned since it was compiled; help: compile it again to profile it")
+                raise errors.TengenError(
+                    f"{self.name}: a knob was turned since it was compiled; help: compile it again to profile it"
+                )
             entry = launch_log.new_entry(program, extents)
             self._recorded[extents] = self._plan(program, self._plans[extents][1], extents, entry), entry
         call, entry = self._recorded[extents]
@@ -160,8 +164,8 @@ class Executable:
 
 
 def constant_buffers(program: Program) -> list[tuple[Any, int]]:
-    """The buffers that a program takes for `program.constants`, and their bytes; what it wants prepared is computed now. What
-    only that reads is let go."""
+    """(buffer, bytes) for each of `program.constants`. The program's setup runs now, and constants that only the setup reads
+    are freed afterwards."""
     known = program.data
     found = {id: (_buffer(known[id]), known[id].nbytes) for id in program.constants if id in known}
     if program.setup is not None:
@@ -171,7 +175,7 @@ def constant_buffers(program: Program) -> list[tuple[Any, int]]:
 
 
 def _prepared(setup: Program, constants: dict[Hashable, np.ndarray]) -> list[tuple[Any, int]]:
-    """What a set-up makes of constants, and the bytes of each. All lie in one block: of many, each would be rounded up."""
+    """(buffer, bytes) for each result of a setup. All are parts of one block, as the pool would round up the size of each."""
     offsets = [0]
     for n in setup.output_bytes:
         offsets.append(offsets[-1] + -(-n // ALIGN) * ALIGN)
@@ -183,6 +187,7 @@ def _prepared(setup: Program, constants: dict[Hashable, np.ndarray]) -> list[tup
 
 
 def _buffer(a: np.ndarray) -> Any:
-    """A buffer with an array's elements in order: the array's own memory where that is dense and aligned (a mapped file)."""
+    """A buffer with an array's elements in order: over the array's own memory if it is dense and aligned (as a mapped file is),
+    else a copy."""
     ready = a.flags.c_contiguous and a.ctypes.data % ALIGN == 0
     return buffer_over(a) if ready else new_buffer(dense(a)[0])

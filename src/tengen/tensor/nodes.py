@@ -1,11 +1,12 @@
-"""The tape's data: a `Node` for each recorded call, and a `Level` for each gradient that is being recorded.
+"""The tape's data: a `TapeNode` for each recorded call, and a `Level` for each gradient that is being recorded.
 
-Gradients nest: inside `grad` of a function there may be another, or a `GradManager`. Each has a level, which gives the tensors
-that it differentiates by start nodes of its own. A start node hands its gradient on to the place that the tensor has on the tape
-of the levels around it. So levels are told apart by their start nodes, and a walk of one level is differentiated by the others.
+Gradients nest: inside `grad` of a function there may be another `grad`, or a `GradManager`. Each has a level, with start nodes
+of its own for the tensors that it differentiates by. A start node passes its gradient on to the place that the tensor has on
+the tape of the levels around. So a walk of one level ends at its own start nodes, and can itself be differentiated by other
+levels.
 
-A node is live while an active level has a start node below it; nobody can ask for the gradient of any other. What is live is
-looked for where the answer is needed, and not noted with each call.
+A node is live while an active level has a start node below it; no gradient can be asked for through other nodes. Whether a node
+is live is computed when it is needed, and not noted with each call.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
 _counter = itertools.count()
 
 
-class Node:
-    """One recorded call: enough to run its gradient rule. `order` increases with time.
+class TapeNode:
+    """One recorded call: what its gradient rule needs. `order` increases with time.
 
-    `saved` holds each input's memory, layout and node of that moment: the tensor itself may be changed in place later.
-    A start node has no op; it has one input without memory, or none. Its `level` is whose start it is. A call's is a level below
-    it that was found active, or None where there is none and never will be; nothing before anyone has looked.
+    `saved` has each input's memory, layout and node at the time of the call, as the tensor itself may be changed in place
+    later. A start node has no op; it has one input without memory, or none; `level` is the level that it belongs to. For a call
+    `level` is a level below it that was found active, or None if there is none and never will be; it is not set before that was
+    asked.
     """
 
     __slots__ = ("op", "saved", "attrs", "outputs", "order", "level")
@@ -41,7 +43,7 @@ class Node:
         return [n[0] if isinstance(n, tuple) else n for n in nodes]
 
 
-def node_of(t: Tensor | None) -> tuple[Node | None, int]:
+def node_of(t: Tensor | None) -> tuple[TapeNode | None, int]:
     """The node that made a tensor, and which of its outputs the tensor is."""
     n = None if t is None else t._node
     return n if isinstance(n, tuple) else (n, 0)
@@ -67,13 +69,14 @@ class Level:
     def __exit__(self, *exc: object) -> None:
         self.end()
 
-    def start(self, t: Tensor, *aliases: Tensor) -> tuple[Node | None, int]:
-        """From now on this level can compute gradients with respect to `t`. What it has recorded already counts for a tensor that
-        is the result of a recorded call. aliases: tensors that stand for the same one. Returns t's place on the tape."""
+    def start(self, t: Tensor, *aliases: Tensor) -> tuple[TapeNode | None, int]:
+        """From now on this level can compute gradients with respect to `t`. If `t` is the result of a call that this level has
+        recorded, gradients are with respect to that result. aliases: tensors that stand for the same one. Returns t's place on
+        the tape."""
         node, index = node_of(t)
         if node is not None and node.op is not None and node.order > self.order and is_live(node):
             return node, index
-        start = Node(None, (), ())
+        start = TapeNode(None, (), ())
         start.level = self
         if on_tape(t):
             start.saved = [(None, t._layout, t._node)]
@@ -90,7 +93,8 @@ class Level:
         return t
 
     def end(self) -> None:
-        """Nobody will ask this level for gradients any more. Tensors that it has started get their places of before."""
+        """Ends the level: it computes no more gradients. Tensors that it has started get back the places that they had
+        before."""
         if not self.active:
             return
         self.active = False
@@ -101,16 +105,16 @@ class Level:
                 continue
             if t._node is start:
                 t._node = before
-            else:  # it has got another value, or a level that began later and is still active has started it
+            else:  # the tensor has another value now, or a later level that is still active has started it
                 for s in (s for level in levels for s in level._starts if s[2] is start):
                     s[2] = before
             on_tape(t)
         self._starts = []
 
 
-def is_live(node: Node) -> bool:
-    """Whether an active level may walk from a node to one of its start nodes. A node from which none may lets go of what it kept."""
-    if (known := _known(node)) is not None:
+def is_live(node: TapeNode) -> bool:
+    """Whether an active level may walk from a node to one of its start nodes. If not, the node frees what it has saved."""
+    if (known := _level_below(node)) is not None:
         return known.active
     path = [(node, iter(node.parents()))]
     while path:
@@ -119,7 +123,7 @@ def is_live(node: Node) -> bool:
         if m is None:  # nothing below is live, and nothing ever will be
             n.level, n.saved, n.outputs = None, [], None
             path.pop()
-        elif (found := _known(m)) is None:
+        elif (found := _level_below(m)) is None:
             path.append((m, iter(m.parents())))
         elif found.active:
             for n, _ in path:
@@ -132,8 +136,8 @@ class _Nobody:
     active = False
 
 
-def _known(n: Node) -> Any:
-    """A level below that is active, `_Nobody` where there is none, None where that is not known."""
+def _level_below(n: TapeNode) -> Any:
+    """A level below the node that is active, `_Nobody` if there is none, None if that is not known."""
     level = getattr(n, "level", n)
     if level is None:
         return _Nobody

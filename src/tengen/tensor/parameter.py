@@ -22,8 +22,8 @@ class Parameter(Tensor):
 
     Attributes:
         name: how files and messages call it. overflow: a 0-d bool that is true where the gradients it belongs to are not finite
-            and must not be used, or None; `tengen.amp.GradScaler` sets it. spatial: of a convolution's filter, the axes of space
-            (its last ones): what tells a grouped one from one with an axis of space more. None for others.
+            and must not be used, or None; `tengen.amp.GradScaler` sets it. spatial: of a convolution's filter, the axes of
+            space (its last ones): what tells a grouped one from one with an axis of space more. None for others.
 
     >>> Parameter([1.0]).shape
     (1,)

@@ -1,8 +1,7 @@
 """The recorder: while it is active, calls of ops become nodes of a graph instead of running.
 
-`jit.trace` records users' functions with it, and eager dispatch records the body of a composite op, so that the composite
-runs as
-one fused program. A concrete tensor that the recorded code touches becomes a named state of the graph.
+`jit.trace` records users' functions with it, and eager dispatch records the body of a composite op, so that the composite runs
+as one fused program. A concrete tensor that the recorded code uses becomes a named state of the graph.
 """
 
 from __future__ import annotations
@@ -30,7 +29,16 @@ from tengen.runtime import mapped, native
 from tengen.tensor.nodes import node_of, on_tape
 from tengen.tensor.parameter import Parameter
 from tengen.tensor.tape import call_body
-from tengen.tensor.tensor import Tensor, from_numpy, hide_plans, record, restore_plans, tensor_on_tape, tensor_over, tracing
+from tengen.tensor.tensor import (
+    Tensor,
+    from_numpy,
+    hide_plans,
+    put_on_tape,
+    restore_plans,
+    tensor_on_tape,
+    tensor_over,
+    tracing,
+)
 
 
 class Traced:
@@ -66,9 +74,13 @@ class Recorder:
     A tensor that is written while recording holds the traced value until the recording ends, then its own again.
 
     Attributes:
-        graph: what has been recorded. captured: the concrete tensors that are states, in order; `owners` says of which
-        tensor one
-            is the gradient. grads: the tensors whose `grad` was set, in order. made: of all traced tensors, what holds the type.
+        graph: what has been recorded.
+        captured: the concrete tensors that are states, in order. owners: id of one that is a gradient -> the tensor it belongs
+            to.
+        baked: the concrete tensors that are constants, by name.
+        grads: id of a tensor whose `grad` was set -> (tensor, its `grad` before, its `Parameter.overflow` then).
+        reads: id of a tensor whose `grad` was read -> (tensor, whether there was one, its `Parameter.overflow` then).
+        made: weak references to the layouts of all traced tensors.
     """
 
     def __init__(self, name: str = "graph", constants: bool = False, lines: bool = True):
@@ -76,19 +88,18 @@ class Recorder:
         self.constants = constants  # capture tensors as constants instead of states
         self.lines = lines
         self.captured: list[Tensor] = []
-        self.baked: dict[str, Tensor] = {}  # captured as constants, by name
+        self.baked: dict[str, Tensor] = {}
         self.owners: dict[int, Tensor] = {}
-        # id -> (tensor, its gradient before or whether there was one when it was asked for, its `Parameter.overflow` then)
         self.grads: dict[int, tuple[Tensor, Tensor | None, Tensor | None]] = {}
         self.reads: dict[int, tuple[Tensor, bool, Tensor | None]] = {}
         self.made: list[ref[Traced]] = []
-        self.arguments: dict[int, int] = {}  # id of a stand-in for an argument -> its position
-        self.stand_ins: dict[int, list[Tensor]] = {}  # id of an argument -> what stands in for it, once for each time it was passed
-        self.managers: dict[int, Any] = {}  # the `GradManager`s that record or end in here
-        self.ended: Any = None  # the one of them that began outside
+        self.arguments: dict[int, int] = {}  # id of a traced tensor that stands for an argument -> the argument's position
+        self.stand_ins: dict[int, list[Tensor]] = {}  # id of an argument -> tensors that stand for it, one each time it is passed
+        self.managers: dict[int, Any] = {}  # the `GradManager`s that begin or end during the recording
+        self.ended: Any = None  # the one of them that began before it
         self.casts: dict = {}  # parameters in other dtypes, for autocast: a value of this recording is used in no other
-        self.numbers: set[int] = set()  # ids of what was asked for a number that a run reads as a tensor (`ParamGroup["lr"]`)
-        self._known: dict[int, Value] = {}  # by the identity of tensors: two may share memory today and differ tomorrow
+        self.numbers: set[int] = set()  # ids of objects asked for a number that a run reads as a tensor (`group["lr"]`)
+        self._by_id: dict[int, Value] = {}  # by the id of a tensor: two that share memory now may differ later
         self._states: dict[int, State] = {}
         self._keep: list = []
         self._written: dict[int, tuple[Tensor, Any, Layout, Any]] = {}
@@ -113,7 +124,7 @@ class Recorder:
         recording_lock.release()
 
     def argument(self, name: str, like: Tensor, type_: TensorType | None = None) -> Tensor:
-        """A stand-in for an argument of the traced function. type_: if extents of it are open."""
+        """A traced tensor that stands for an argument. type_: its type, if it has open extents."""
         t = traced(self.graph.add_input(name, type_ or like._layout.type))
         t._node = like._node if on_tape(like) else None
         t._grad = getattr(like, "_grad", None)
@@ -123,7 +134,7 @@ class Recorder:
         return t
 
     def seen(self, t: Tensor, node: Any = None) -> Tensor:
-        """Another tensor of the same value, which keeps being that of `t` in every run."""
+        """Another tensor with the value that `t` has now, in the recording and in every run."""
         v = self.value(t)
         return tensor_on_tape(v, t._layout if t._data is v else Traced(v.type), node)
 
@@ -143,7 +154,7 @@ class Recorder:
             outs = tuple(traced(v) for v in node.outputs)
             out = outs[0] if len(outs) == 1 else outs
         if any(x is not None and x._node is not None for x in inputs):
-            record(op, tuple(None if x is None else self.seen(x, x._node) for x in inputs), attrs, out)
+            put_on_tape(op, tuple(None if x is None else self.seen(x, x._node) for x in inputs), attrs, out)
         return out
 
     def _check(self, op: Op, inputs: tuple, types: list, attrs: dict) -> None:
@@ -162,10 +173,10 @@ class Recorder:
                     f"a tensor {t._layout.type!r} was made inside another trace; help: return it from that function and pass it on"
                 )
             return t._data
-        if id(t) not in self._known:
+        if id(t) not in self._by_id:
             self._keep.append((t, t._data))
-            self._known[id(t)] = self._capture(t)
-        return self._known[id(t)]
+            self._by_id[id(t)] = self._capture(t)
+        return self._by_id[id(t)]
 
     def _capture(self, t: Tensor) -> Value:
         if self.constants:
@@ -194,7 +205,7 @@ class Recorder:
         return traced(self.add_constant("k", np.asarray(value, d.numpy), TensorType((), d)))
 
     def constant(self, array: np.ndarray, t: TensorType) -> Tensor:
-        """Data made while recording: it is the same in every run."""
+        """A traced tensor of data that was made during the recording, and is the same in every run."""
         return traced(self.add_constant("c", np.array(array), t))
 
     def known_data(self, t: Tensor) -> np.ndarray | None:
@@ -203,7 +214,8 @@ class Recorder:
         return None if c is None or c.value is not t._data else c.data
 
     def assign(self, target: Tensor, value: Tensor) -> bool:
-        """target takes a value while recording. False: the target is traced, and simply takes it."""
+        """Gives a concrete tensor, which becomes a state, another value. Returns false, and does nothing, for a traced one,
+        which can simply take the value."""
         if id(target) in self.arguments:
             raise TraceError(
                 f"{user_line()}: argument {self.arguments[id(target)]} ({target._layout.type!r}) is changed in place inside a trace, "
@@ -278,8 +290,8 @@ class Recorder:
 
 
 def _values(t: Tensor) -> np.ndarray:
-    """A tensor's values, which stay: its own memory, since whoever writes it next makes a copy, and so that of a mapped file; a
-    copy of memory that others own."""
+    """A tensor's values, which do not change: its own memory (also that of a mapped file), as a later write of the tensor makes
+    a copy; or a copy of memory that another library owns."""
     a = t.numpy()
     foreign = native.borrowed(t._data) and not mapped.is_mapped(a)
     return np.array(a) if foreign or not a.flags.c_contiguous else a
@@ -288,10 +300,13 @@ def _values(t: Tensor) -> np.ndarray:
 def composite_plan(
     op: Op, layouts: Sequence[Layout | None], attrs: dict, over: tuple[int, ...] = (), alone: bool = False
 ) -> Plan:
-    """The plan of an eager call of a composite: its body, recorded for the pattern, fused, and compiled.
+    """The plan of an eager call of a composite: its body is recorded for the pattern, optimised, and compiled.
 
-    over: operands that the results replace, in their own memory: dense, in logical order. The call takes them after the others,
-    and returns nothing. alone: with a program for these numbers."""
+    Args:
+        over: positions of operands that the results are stored over; they are dense, in logical order. The call takes them
+            after the others, and returns nothing.
+        alone: whether the program is for the numbers of this call alone.
+    """
     arrays = [None if a is None else a.array(("in", i)) for i, a in enumerate(layouts)]
     sym = plans.Symbols(op.known_extents(arrays, attrs))
     named = [None if a is None else plans.named_array(a, sym) for a in arrays]
@@ -314,7 +329,9 @@ def composite_plan(
     if constants:
         call = plan.call
         plan = Plan(lambda *data: call(*data, *constants), plan.layouts)
-    return plans.patient(plan, functools.partial(composite_plan, op, layouts, attrs, alone=True)) if values and not over else plan
+    if not values or over:
+        return plan
+    return plans.specialise_when_hot(plan, functools.partial(composite_plan, op, layouts, attrs, alone=True))
 
 
 def _composite_program(
@@ -340,6 +357,6 @@ def _composite_program(
         outs = () if over else outs
         graph = rec.finish([(f"output{i}", o) for i, o in enumerate(outs)])
     if plans.recording():
-        return compile_graph(graph, placed, names, op.name, record=True)
+        return compile_graph(graph, placed, names, op.name, log_launches=True)
     return ready_program(graph, placed, names, op.name)
 

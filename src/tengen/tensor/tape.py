@@ -14,10 +14,10 @@ from typing import Any
 from tengen.base.errors import DTypeError, GradientError, ShapeError
 from tengen.ops.define import REGISTRY, Op, Rules
 from tengen.tensor.casting import casting, casts
-from tengen.tensor.nodes import Level, Node, is_live, node_of
+from tengen.tensor.nodes import Level, TapeNode, is_live, node_of
 from tengen.tensor.tensor import Tensor, dispatch, tensor_on_tape
 
-Place = tuple[Node | None, int]  # a node and which of its outputs: what `node_of` gives
+Place = tuple[TapeNode | None, int]  # a node and which of its outputs: what `node_of` gives
 
 
 def gradients(
@@ -27,8 +27,8 @@ def gradients(
 
     Args:
         outputs: recorded tensors. seeds: their gradients; None stands for ones. wanted: places that `level` has started.
-        again: the same walk may be asked for once more. Otherwise a walk uses the record up: what a call had kept for its gradient
-            is let go as soon as that is known, unless another level may need it.
+        again: whether the same walk may be asked for once more. If not, what a call has saved for its gradient is freed as soon
+            as that is computed, unless another level may need it.
 
     The walk is the same inside autocast and outside: gradients have the dtypes of what they are gradients of.
     """
@@ -47,11 +47,11 @@ def _gradients(
             targets.setdefault(id(node), []).append((i, index))
     useful, others = _survey(outputs, targets, level)
     grads: dict[int, dict[int, Tensor]] = {}
-    slices: dict[int, dict[int, list[_Part]]] = {}
-    nodes: dict[int, Node] = {}
+    slices: dict[int, dict[int, list[_SliceGrad]]] = {}
+    nodes: dict[int, TapeNode] = {}
     heap: list[tuple[int, int]] = []
 
-    def give(t: Tensor, g: Tensor | _Part) -> None:
+    def give(t: Tensor, g: Tensor | _SliceGrad) -> None:
         node, index = node_of(t)
         if node is None or id(node) not in useful:
             return
@@ -60,7 +60,7 @@ def _gradients(
             slot = grads[id(node)] = {}
             nodes[id(node)] = node
             heapq.heappush(heap, (-node.order, id(node)))
-        if isinstance(g, _Part):
+        if isinstance(g, _SliceGrad):
             slices.setdefault(id(node), {}).setdefault(index, []).append(g)
             return
         g = _fit(g, t)
@@ -87,15 +87,16 @@ def _gradients(
 
 
 def cut(tensors: Sequence[Any], level: Level) -> list[Any]:
-    """The tensors; off the tape where nobody but `level` may ask for a gradient through them."""
+    """The tensors; those through which no other level than `level` may ask for a gradient are taken off the tape."""
     if all(t is None or t._node is None for t in tensors):
         return list(tensors)
     others = _survey([t for t in tensors if t is not None], {}, level)[1]
     return [t if t is None or id(node_of(t)[0]) in others else t.detach() for t in tensors]
 
 
-class _Part:
-    """The gradient of a slice of a tensor: it lies at `starts` in `shape`, and is zero elsewhere."""
+class _SliceGrad:
+    """The gradient of a tensor of this shape that is zero outside of a slice: `grad` is its value in the slice, which begins at
+    `starts`."""
 
     __slots__ = ("grad", "shape", "starts")
 
@@ -103,11 +104,12 @@ class _Part:
         self.grad, self.shape, self.starts = grad, shape, starts
 
 
-def _joined(parts: list[_Part]) -> list[Tensor]:
-    """Gradients of slices as gradients of the whole: one where the slices tile it along an axis (the steps of a sequence, the
-    gates of a cell), so that each element is written once; otherwise one for each slice, with zeros around it."""
+def _joined(parts: list[_SliceGrad]) -> list[Tensor]:
+    """Gradients of slices as gradients of the whole tensor. If the slices tile it along an axis (the steps of a sequence, the
+    gates of a cell), that is one tensor, each element of which is written once; otherwise one for each slice, with zeros around
+    it."""
     shape = parts[0].shape
-    same: dict[tuple, _Part] = {}
+    same: dict[tuple, _SliceGrad] = {}
     for p in parts:  # a slice that was taken twice
         first = same.setdefault((p.starts, tuple(p.grad.shape)), p)
         if first is not p:
@@ -145,7 +147,8 @@ def check_outputs(outputs: Sequence[Any], seeds: Sequence[Any]) -> None:
 
 
 def _survey(starts: Sequence[Tensor], targets: dict, level: Level) -> tuple[set[int], set[int]]:
-    """Of the nodes below some tensors (their ids): those on a way to a target, and those that other levels may walk from."""
+    """(ids of the nodes below some tensors from which a target can be reached, ids of those that other levels may walk
+    from)."""
     useful: dict[int, bool] = {}
     others: dict[int, bool] = {}
     stack = [n for t in starts if (n := node_of(t)[0]) is not None]
@@ -180,15 +183,16 @@ def _fit(g: Tensor, t: Tensor) -> Tensor:
     return g if g.shape == t.shape else REGISTRY["sum_to"](g, t.shape)
 
 
-@functools.lru_cache(4096)  # a training step asks the same of the same types again and again
+@functools.lru_cache(4096)  # each training step asks for the same ops and types
 def _call_facts(op: Op, attrs: tuple, types: tuple) -> tuple[dict[str, Any], int | None]:
     """(the attributes in canonical form, how many outputs; None for a composite, which may have any number)."""
     canonical = op.canonical(types, attrs)
     return canonical, None if op.kind == "composite" else len(op.infer_types(types, canonical))
 
 
-def _step(node: Node, slot: dict[int, Tensor], give: Any, useful: set[int], others: set[int]) -> None:
-    """Runs one node's gradient rule and hands its results on. The rule is recorded where it uses what other levels may walk."""
+def _step(node: TapeNode, slot: dict[int, Tensor], give: Any, useful: set[int], others: set[int]) -> None:
+    """Runs one node's gradient rule and passes the results on. The rule is recorded on the tape where it uses tensors that
+    other levels may walk from."""
     op: Op = node.op
     saved = tuple([None if s is None else tensor_on_tape(*s) for s in node.saved])
     taped = id(node) in others
@@ -213,7 +217,7 @@ def _step(node: Node, slot: dict[int, Tensor], give: Any, useful: set[int], othe
             results = tuple(_output(o, node, i) for i, o in enumerate(node.outputs)) if taped else node.outputs
             attrs = attrs | {"out": results[0] if len(results) == 1 else results}
         if op.name == "strided_slice" and all(s == 1 for s in attrs["steps"]):
-            return give(saved[0], _Part(_fit_dtype(g, saved[0]), tuple(inputs[0].shape), tuple(attrs["starts"])))
+            return give(saved[0], _SliceGrad(_fit_dtype(g, saved[0]), tuple(inputs[0].shape), tuple(attrs["starts"])))
         r = op.rules.vjp(g, *inputs, **attrs)
         results = dict(enumerate(r if isinstance(r, (tuple, list)) else (r,)))
     for i in wants:
@@ -235,8 +239,9 @@ def composite_vjp(op: Op, g: Any, inputs: Sequence[Tensor | None], attrs: dict, 
     return r if isinstance(r, tuple) else (r,)
 
 
-def _output(o: Tensor, node: Node, index: int) -> Tensor:
-    """A saved output with its place on the tape, which the node does not keep: that would be a circle of references."""
+def _output(o: Tensor, node: TapeNode, index: int) -> Tensor:
+    """A saved output with its place on the tape. The node itself does not have that place: it would be a cycle of
+    references."""
     t = o.detach()
     t._node = node if len(node.outputs) == 1 else (node, index)
     return t

@@ -24,15 +24,15 @@ from tengen.ir.types import TensorType
 from tengen.loops.lang import Expr
 from tengen.ops.define import REGISTRY, Op, dispatch
 from tengen.runtime import native
-from tengen.tensor.nodes import Node, on_tape
+from tengen.tensor.nodes import TapeNode, on_tape
 
 if TYPE_CHECKING:
     from tengen.tensor.tensor_methods import TensorMethods  # a generated stub of what `methods.py` puts on the class
 else:
     TensorMethods = object
 
-_plans: dict = {}  # (op, attrs, layouts) -> Plan; swapped for an empty one while a trace is recorded
-_slow_plans: dict = {}  # the same for calls that `run` must not find: their operands are checked first, or one is absent
+_plans: dict = {}  # (op, attrs, layouts) -> Plan; replaced by an empty one while a trace is recorded
+_slow_plans: dict = {}  # the same for calls that must not take `run`'s short way: operands are checked first, or one is absent
 _new = object.__new__
 
 
@@ -274,7 +274,7 @@ def _binary(table: dict, a: Tensor, b) -> Tensor:
     out = _new(Tensor)
     out._data = plan.call(a._data, b._data)
     out._layout = plan.layouts[0]
-    out._node = None if a._node is None and b._node is None else Node(table["op"], (a, b), ())
+    out._node = None if a._node is None and b._node is None else TapeNode(table["op"], (a, b), ())
     return out
 
 
@@ -288,7 +288,7 @@ def _binary_slow(table: dict, a: Tensor, b):
         return out
     if not isinstance(b, (int, float, bool, np.ndarray, np.generic, Expr)):
         return NotImplemented
-    if isinstance(b, (int, float)):  # as a kept tensor it finds its plan
+    if isinstance(b, (int, float)):  # as a tensor, one of the last that `scalar` has made, it has a plan
         d = promote_scalar(a.dtype, b)
         b = number(b, d) if d is a.dtype else b  # where the dtype changes, `_convert` casts both
     return run(op, (a, b), ())
@@ -306,16 +306,16 @@ def run(op: Op, inputs: tuple, attrs: tuple):
     out = tensor_over(r, plan.layouts[0]) if len(plan.layouts) == 1 else tuple(map(tensor_over, r, plan.layouts))
     for x in inputs:
         if x._node is not None:
-            return record(op, inputs, attrs, out)
+            return put_on_tape(op, inputs, attrs, out)
     return out
 
 
-def record(op: Op, inputs: tuple, attrs: tuple, out):
+def put_on_tape(op: Op, inputs: tuple, attrs: tuple, out):
     """Puts a call on the tape."""
     if op.why_no_vjp is not None:
         return out
     outs = out if isinstance(out, tuple) else (out,)
-    node = Node(op, inputs, attrs, tuple(o.detach() for o in outs) if op.saves_output else None)
+    node = TapeNode(op, inputs, attrs, tuple(o.detach() for o in outs) if op.saves_output else None)
     if len(outs) == 1:
         outs[0]._node = node
     else:
@@ -363,7 +363,7 @@ def _slow(op: Op, inputs: tuple, attrs: tuple):
             raise better from e
         raise
     if any(x is not None and x._node is not None for x in inputs):
-        record(op, inputs, attrs, out)
+        put_on_tape(op, inputs, attrs, out)
     return out
 
 
@@ -430,7 +430,7 @@ def check_values(op: Op, inputs: tuple, types: Sequence) -> None:
 
 
 def look(op: Op, inputs: tuple, types: Sequence, attrs: tuple) -> None:
-    """Looks at what the operands must not be: raises the first violation that is found."""
+    """Checks the operands' values by the op's own rules: raises the error of the first violation."""
     for v in op.violations(inputs, types, attrs):  # type: ignore[arg-type]
         if v.bad.item():
             raise v.error(v.found() if v.found else v.message)
@@ -444,8 +444,8 @@ def planned(op: Op, layouts: Sequence[Layout | None], attrs: dict, over: tuple[i
     return composite_plan(op, layouts, attrs, over)
 
 
-def kept_plan(key: tuple, make: Callable[[], Any]) -> Any:
-    """The plan of a call that `run` does not know; made where there is none yet."""
+def slow_plan(key: tuple, make: Callable[[], Any]) -> Any:
+    """The plan of a call in `_slow_plans`; `make` makes it if there is none yet."""
     plan = _slow_plans.get(key)
     if plan is None:
         plan = make()
@@ -509,7 +509,7 @@ _scalars: dict = {}
 
 
 def scalar(value, d: DType) -> Tensor:
-    """A 0-d tensor; the last few thousand are kept."""
+    """A 0-d tensor of a number. The last few thousand of them are cached."""
     key = (value, d, type(value), str(value) if value == 0 else None)
     t = _scalars.get(key)
     if t is None:
@@ -546,7 +546,8 @@ dispatch.known = known_values
 
 
 def from_numpy(a: np.ndarray, copy: bool = True) -> Tensor:
-    """A tensor with a copy of the array's values; without `copy` over its memory, where they are dense, which must stay as it is."""
+    """A tensor with a copy of the array's values. Without `copy` it shares the array's memory if that is dense; nothing may
+    write it afterwards."""
     a, d = dense(a)
     if tracing.recorder is not None:
         return tracing.recorder.constant(a, TensorType(a.shape, d))
@@ -576,7 +577,7 @@ def assign(target: Tensor, value: Tensor) -> None:
     target._data, target._layout, target._node = value._data, value._layout, value._node
 
 
-# (layout, layout) -> Plan, one table per operator: a shorter way than `run`'s
+# (layout, layout) -> Plan, one table for each operator: a shorter way than that of `run`
 _add: dict = {"op": REGISTRY["add"]}
 _sub: dict = {"op": REGISTRY["sub"]}
 _mul: dict = {"op": REGISTRY["mul"]}
@@ -585,7 +586,7 @@ _tables = (_add, _sub, _mul, _div)
 
 
 def hide_plans() -> tuple:
-    """Empties the tables of plans, so that every call takes the slow way (and is recorded); returns what was there."""
+    """Empties the tables of plans, so that each call takes the slow way, which records it. Returns what was in them."""
     global _plans, _slow_plans
     saved = (_plans, _slow_plans, [dict(t) for t in _tables])
     _plans, _slow_plans = {}, {}

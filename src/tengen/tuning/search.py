@@ -32,7 +32,7 @@ LAST = 0.2  # of the seconds are for the whole program
 
 
 @dataclass(frozen=True)
-class Kernel:
+class TunedKernel:
     """One tuned choice of a program.
 
     Attributes:
@@ -64,7 +64,7 @@ class Report:
     after: float
     seconds: float
     tried: int
-    kernels: tuple[Kernel, ...] = ()
+    kernels: tuple[TunedKernel, ...] = ()
     differing: int = 0
 
     def __repr__(self) -> str:
@@ -88,7 +88,7 @@ def _time(seconds: float) -> str:
     return f"{1e3 * seconds:.3g} ms" if seconds >= 1e-3 else f"{1e6 * seconds:.1f} us"
 
 
-def _changed(k: Kernel) -> str:
+def _changed(k: TunedKernel) -> str:
     """The fields that are no longer what they were."""
     old, new = k.old.numbers(), k.new.numbers()
     return ", ".join(f"{name} {old[name]} -> {new[name]}" for name in new if new[name] != old[name])
@@ -211,7 +211,7 @@ class Search:
 
     # ---- the whole program
 
-    def _confirmed(self) -> tuple[Executable, list[Kernel]]:
+    def _confirmed(self) -> tuple[Executable, list[TunedKernel]]:
         """The executable with those of the schedules that also help inside of the program."""
         if not self.found:
             return self.exe, []
@@ -226,7 +226,7 @@ class Search:
             before, after = (sum(times[n] for n in nodes) for times in (old_times, new_times))
             if after < 0.99 * before:
                 launch = next(x for x in reversed(self.bench.lo.launches) if x.node in nodes)
-                kernels.append(Kernel(launch.kernel.name, launch.where, len(nodes), before, after, choices[key].taken, s))
+                kernels.append(TunedKernel(launch.kernel.name, launch.where, len(nodes), before, after, choices[key].taken, s))
                 kept[key] = s
         self.found = kept
         if not kept:

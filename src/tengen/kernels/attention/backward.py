@@ -1,16 +1,18 @@
-"""The gradients of attention: the softmax is computed again from the saved log-sum-exp, chunk by chunk.
+"""The gradients of attention. The softmax is computed again from the saved log-sum-exp, chunk by chunk.
 
-    for each piece = (group, some queries, or some keys, in the lanes):
+    for each piece = (group, some queries t) or (group, some keys s):        # they are the lanes of vectors
         for chunk of the others, the rows:
-            p = exp(scale * q k^T + mask - lse)
-            slope = p * (grad v^T - grad_dot_result)                        # grad_dot_result[t]: the sum over e of grad * out
-            with queries in the lanes:  dq += slope * k
-            with keys in the lanes:     dk += slope * q;  dv += p * grad
+            p[s, t] = exp(scale * (sum over d of q[t, d] * k[s, d]) + mask[t, s] - lse[t])
+            slope[s, t] = p[s, t] * (sum over e of grad[t, e] * v[s, e] - grad_dot_result[t])
+            with queries in the lanes:  dq[t] += sum over s of slope[s, t] * k[s]
+            with keys in the lanes:     dk[s] += sum over t of slope[s, t] * q[t]
+                                        dv[s] += sum over t of p[s, t] * grad[t]
+        dq *= scale;  dk *= scale
 
-There are two kernels, one with queries and one with keys in the lanes. Where there are groups enough for all threads it is one
-kernel
-with keys in the lanes, whose pieces are whole groups: it goes through all keys of the group in order, and adds up dq in memory
-(`sums`). That is five products instead of seven.
+Here grad_dot_result[t] is the sum over e of grad[t, e] * out[t, e]. There are two kernels, one with queries in the lanes and
+one with keys. Where there are groups enough for all threads there is one kernel with keys in the lanes, whose pieces are whole
+groups: a piece goes through all keys of its group in order, and adds up dq in memory (`sums`). That takes five products
+instead of seven.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tengen.base.dtype import DType
-from tengen.kernels.attention.tiles import GROUP, ROWS, Tiles, choose, features_of, in_one_pass, weight
+from tengen.kernels.attention.sizes import GROUP, ROWS, choose, features_of, in_one_pass
+from tengen.kernels.attention.tiles import Tiles, weight
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.reduction.reduce import reduce
@@ -30,15 +33,17 @@ def attention_grad(
     lo: Lowering, grad: Array, grad_lse: Array | None, inputs: Sequence[Array], mask: Array | None, out: Array, lse: Array,
     grads: Sequence[Array], scale: float, offset: Index | None, name: str = "attention_grad",
 ) -> None:  # fmt: skip
-    """The gradients of `attention`.
+    """Launches the gradients of `attention`.
 
     Args:
-        grad, grad_lse: of out and lse. inputs: q, k, v. grads: where theirs go, (*G, T, D), (*G, S, D) and (*G, S, E).
-        out, lse: what `attention` gave. mask, scale, offset: its.
-    Numerics: with p = exp(score - lse), w = the sum over e of grad * out, less grad_lse, c = p * (the sum over e of grad * v,
-        by fma in order from zero, less w): the gradient of q is scale times the sum over s of c * k, that of k scale times the
-        sum over t of c * q, that of v the sum over t of p * grad, by fma in order from zero. One kernel of whole groups makes
-        all three from the same p and c, where there are enough groups; else queries have a kernel, and keys and values another.
+        grad, grad_lse: the gradients with respect to out and lse. inputs: q, k and v.
+        out, lse: the results of `attention`. mask, scale, offset: its arguments.
+        grads: where the gradients of q, k and v are stored, (*G, T, D), (*G, S, D) and (*G, S, E).
+    Numerics: with p = exp(score - lse), w = (sum over e of grad * out) - grad_lse, c = p * ((sum over e of grad * v) - w): the
+        gradient of q is scale times the sum over s of c * k, that of k is scale times the sum over t of c * q, that of v is the
+        sum over t of p * grad. Sums over e, s and t are by fma in order from zero; only the one in w is a `reduce`. Where there
+        are enough groups, one kernel of whole groups computes all three from the same p and c; else there is one kernel for
+        queries, and one for keys and values.
     """
     q, k, v = inputs
     dq, dk, dv = grads
@@ -55,13 +60,15 @@ def _launch_backward(
     lo: Lowering, arrays: Sequence[Array], mask: Array | None, lse: Array, grad_dot_result: Array, scale: float,
     offset: Index | None, name: str, found: Sequence[Array], keys: bool, whole: bool,
 ) -> None:  # fmt: skip
-    """Launches one kernel, with keys or queries in the lanes. whole: whether it makes all gradients. found: where they go. With
-    keys in
-    the lanes and a causal mask, chunks of queries are as short as the groups that are skipped together: longer ones would
-        compute
-    more of what is hidden."""
+    """Launches one kernel.
+
+    Args:
+        arrays: q, k, v and grad. found: where the gradients are stored that this kernel computes.
+        keys: whether keys are in the lanes, or queries. whole: whether pieces are whole groups, and it computes all gradients.
+    """
     q, k, v, grad = arrays
     lanes, rows = (k, q) if keys else (q, k)
+    # With a causal mask, a chunk of queries is no longer than a GROUP: of a longer one, more would be computed and hidden.
     step = GROUP if keys and offset is not None else ROWS
     kernel = name if whole else f"{name}_{'keys' if keys else 'queries'}"
     dt = q.dtype.compute
@@ -80,7 +87,7 @@ def _launch_backward(
 
 
 def _grad_dot_result(lo: Lowering, grad: Array, grad_lse: Array | None, out: Array, lse: Array, dt: DType, name: str) -> Array:
-    """For each query the sum over e of grad * out, minus the gradient of its log-sum-exp."""
+    """For each query, the sum over e of grad * out, less the gradient of its log-sum-exp."""
     source = Elementwise(lambda x, y: cast(x, dt) * cast(y, dt), [Leaf(grad), Leaf(out)], out.shape, dt)
     grad_dot_result = lo.temp(dt, lse.shape)
     reduce(lo, "add", source, grad_dot_result, (out.ndim - 1,), name=f"{name}_along")
@@ -93,12 +100,13 @@ def _grad_dot_result(lo: Lowering, grad: Array, grad_lse: Array | None, out: Arr
 
 
 class _Backward:
-    """Writes the kernel of the gradient of queries, or of keys and values, or of all three; then `sums` adds up that of
-    queries.
+    """Writes the kernel of the gradient of queries, or of those of keys and values, or of all three. In the last case the
+    gradient of queries is added up in `sums`.
 
     Attributes:
-        lanes: what lies in the lanes, (q, grad) or (k, v), transposed. rows: what lies in the rows, the other two.
-        scores, slopes: p and slope, as [row, lane]. grads: the results, as [lane, feature].
+        lanes: blocks of what is in the lanes, (q, grad) or (k, v). rows: chunks of what is in the rows, the other two.
+        scores, slopes: p and slope as [row, lane], of one tile. grads: the results, as [lane, feature].
+        lines: with queries in the lanes, their lse and grad_dot_result.
     """
 
     def __init__(self, t: Tiles, arrays: Sequence[Array], lse: Array, grad_dot_result: Array, scale: float, sums: Array | None):
@@ -122,7 +130,7 @@ class _Backward:
                     t.k.store(line, i, cast(t.k.load(src, base + i * a.strides[-1]), t.compute))
 
     def chunk(self, start: Expr, n: Expr) -> None:
-        """Adds the chunk of `n` rows from `start` on to the gradients of every lane."""
+        """Adds the terms of the n rows from row `start` on to the gradients of each lane."""
         t, k = self.t, self.t.k
         for r in self.rows:
             t.copy(r, start, n)
@@ -138,13 +146,18 @@ class _Backward:
                     t.accumulate_rows(self.sums, start, rows, self.slopes, self.keys, (at, first))
 
     def weigh(self, tile: tuple[Expr, int], first: Expr, start: Expr, n: Expr) -> None:
-        """Computes p and slope of a tile, whose first lane is the query or key `first`, for `n` rows."""
+        """Computes p and slope of n rows from `start` on and the lanes of a tile.
+
+        Args:
+            tile: (its first lane, counted from the block's first; how many vectors it has). first: its first query or key,
+                counted from the group's first.
+        """
         t, k, (at, vectors) = self.t, self.t.k, tile
         t.product(self.rows[0], self.lanes[0], tile, n, self.scores, self.scale)
         t.hide(self.scores, first, vectors, start, n)
         t.product(self.rows[1], self.lanes[1], tile, n, self.slopes)
         with k.loop(0, n, name="row") as j:
-            for v in range(vectors):
+            for v in range(vectors):  # p[row, v] = exp(score - lse); slope[row, v] = p[row, v] * (grad v^T - grad_dot_result)
                 here, place = k.let(j * t.z.wide + v * LANES), k.let(at + v * LANES)
                 lse, grad_dot_result = (
                     self.number(i, a, place, start + j) for i, a in enumerate((self.lse, self.grad_dot_result))
@@ -154,14 +167,14 @@ class _Backward:
                 k.store(self.slopes, here, p * (k.load(self.slopes, here, LANES) - grad_dot_result))
 
     def number(self, i: int, a: Array, place: Expr, row: Expr) -> Expr:
-        """Number i (lse or grad_dot_result) of each query: a vector where queries are in the lanes, else that of the row in all
-        lanes."""
+        """One number of each query: its lse (i = 0) or grad_dot_result (i = 1). With queries in the lanes that is a vector,
+        from `lines`; with keys it is the number of the query `row`, in all lanes."""
         t = self.t
         if t.keys:
             return splat(cast(t.k.load(t.k.read(a), t.base(a, row)), t.compute))
         return t.k.load(self.lines[i], place, LANES)
 
     def finish(self, grads: Sequence[Array]) -> None:
-        """Multiplies by the scale and stores."""
+        """Stores the gradients; those of queries and keys are multiplied by the scale."""
         for i, (b, a) in enumerate(zip(self.grads, grads)):
             self.t.finish(b, a, lambda _, by=1.0 if i else self.scale: const(by, self.t.compute))

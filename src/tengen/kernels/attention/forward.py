@@ -1,18 +1,21 @@
 """Attention without a matrix of scores: softmax(q k^T) v, chunk by chunk of keys.
 
-    for each piece = (group, some queries t):                               # queries in the lanes
+    for each piece = (group, some queries t):                               # a query is a lane of a vector
         for chunk of ROWS keys s:
-            for tile of queries:
-                score[s, t] = scale * (the sum over d of k[s, d] * q[t, d]) + mask[t, s]
+            for tile of the piece's queries:
+                score[s, t] = scale * (sum over d of k[s, d] * q[t, d]) + mask[t, s]
                 M = max(largest[t], score[s, t] for s of the chunk);  ratio[t] = exp(largest[t] - M)
-                score[s, t] = exp(score[s, t] - M);                   largest[t] = M
-                total[t] = total[t] * ratio[t] + the sum over s of score[s, t]
-                result[t, e] = result[t, e] * ratio[t] + the sum over s of score[s, t] * v[s, e]
-        out[t] = result[t] / total[t];  lse[t] = M + log(total[t])
+                p[s, t] = exp(score[s, t] - M);                       largest[t] = M
+                total[t] = total[t] * ratio[t] + sum over s of p[s, t]
+                result[t, e] = result[t, e] * ratio[t] + sum over s of p[s, t] * v[s, e]
+        out[t, e] = result[t, e] / total[t];  lse[t] = largest[t] + log(total[t])
 
-In: queries, keys and values, perhaps a mask, and where the results go. Out: one launch. With queries in the lanes, all of
-softmax is arithmetic of vectors. Sources: Milakov and Gimelshein, arXiv 1805.02867; Dao et al., arXiv 2205.14135. Only the
-query, the keys and their values enter a row of the result, so its bits do not depend on other rows.
+Whenever a chunk has a score above the largest so far, sums of earlier chunks are scaled down by `ratio`. So one pass over the
+keys is enough. With queries in the lanes, all of softmax is vector arithmetic. A row of the result depends only on its query,
+the keys and the values, so its bits do not depend on other rows.
+
+In: queries, keys and values, perhaps a mask, and where the results go. Out: one launch. Sources: Milakov and Gimelshein, arXiv
+1805.02867; Dao et al., arXiv 2205.14135.
 """
 
 from __future__ import annotations
@@ -20,7 +23,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from tengen.kernels.attention.tiles import ROWS, Block, Rows, Tiles, choose, features_of, weight
+from tengen.kernels.attention.blocks import Block, Rows
+from tengen.kernels.attention.sizes import ROWS, choose, features_of
+from tengen.kernels.attention.tiles import Tiles, weight
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Literal
@@ -36,14 +41,15 @@ def attention(
     lo: Lowering, q: Array, k: Array, v: Array, mask: Array | None, out: Array, lse: Array, scale: float, offset: Index | None,
     name: str = "attention",
 ) -> None:  # fmt: skip
-    """out[g, t] = the sum over s of softmax over s of (scale * the sum over d of q[g, t, d] * k[g, s, d] + mask[g, t, s]) times
-    v[g, s]; lse = the logarithm of the sum that softmax divides by.
+    """Launches out[g, t] = sum over s of softmax over s of (scale * (sum over d of q[g, t, d] * k[g, s, d]) + mask[g, t, s])
+    times v[g, s], and lse[g, t] = the logarithm of the sum of exponentials that softmax divides by.
 
     Shapes:   q (*G, T, D), k (*G, S, D), v (*G, S, E), mask (*G, T, S), out (*G, T, E), lse (*G, T); D and E are known, strides
               are arbitrary
-    Dtypes:   floats; the mask's may be another, or bool: true where a key is seen. Computed in out's computing dtype, lse too
+    Dtypes:   floats; the mask's may be another, or bool: true where a key is seen. Arithmetic is done in out's computing dtype,
+              which is also lse's
     Args:
-        offset: query t sees keys 0 .. t + offset; None: all.
+        offset: query t sees the keys 0 .. t + offset; None: all.
     Numerics: scores by fma in the order of d from zero, times scale, plus mask. Chunks of 64 keys in order: with M the largest
         score so far (at least the lowest finite number), p = exp(score - M), r = exp(M before - M), both by `weight`: the sum
         becomes the sum * r, to which the chunk's p, added in order from zero, are added; the result becomes the result * r,
@@ -68,7 +74,13 @@ def attention(
 
 
 class _Forward:
-    """Writes the forward kernel."""
+    """Writes the forward kernel.
+
+    Attributes:
+        queries: the piece's queries, one in each lane. keys, values: the current chunk.
+        scores: score[s, t], later p[s, t], of one tile. result: result[t, e]. largest, total: one number for each query.
+        ratios: one for each query of a tile.
+    """
 
     def __init__(self, t: Tiles, queries: Block, keys: Rows, values: Rows, scale: float):
         self.t, self.queries, self.keys, self.values, self.scale = t, queries, keys, values, scale
@@ -77,7 +89,7 @@ class _Forward:
         self.ratios = t.k.scratch("ratios", t.compute, t.z.wide)
 
     def chunk(self, start: Expr, n: Expr) -> None:
-        """Adds the chunk of `n` keys from `start` on to the state of every query."""
+        """Adds the chunk of n keys from key `start` on to `result` and `total` of each query."""
         t, k = self.t, self.t.k
         t.copy(self.keys, start, n)
         t.copy(self.values, start, n)
@@ -89,7 +101,12 @@ class _Forward:
                 t.accumulate(self.result, self.values, self.scores, at, rows, self.ratios)
 
     def score(self, tile: tuple[Expr, int], first: Expr, start: Expr, n: Expr) -> None:
-        """Computes the scores of a tile, whose first lane is the query `first`, for `n` keys, and makes them exponentials."""
+        """scores[s, t] = exp(score of key s and query t, less the largest so far), for a tile of queries and n keys.
+
+        Args:
+            tile: (its first lane, counted from the block's first; how many vectors it has). first: its first query, counted
+                from the group's first. start: the first key.
+        """
         t, k, (at, vectors) = self.t, self.t.k, tile
         before = [k.load(self.largest, at + v * LANES, LANES) for v in range(vectors)]
         largest = [k.var(x, name="largest") for x in before]
@@ -101,36 +118,40 @@ class _Forward:
         self.weigh(at, n, before, largest)
 
     def weigh(self, at: Expr, n: Expr, before: Sequence[Expr], largest: Sequence[Variable]) -> None:
-        """Replaces the scores by exp(score - largest), adds them to the totals, and stores in `ratios` by what factor sums of
-        earlier
-        chunks shrink: exp(before - largest)."""
+        """Replaces the scores of a tile by p = exp(score - largest), and adds them to the totals. ratios = exp(before -
+        largest) are the factors by which the sums of earlier chunks are scaled down.
+
+        Args:
+            at: the tile's first lane. before, largest: for each of its vectors, the largest scores without and with this chunk.
+        """
         t, k, z = self.t, self.t.k, self.t.z
         sums = [k.var(t.zero(), name="sum") for _ in largest]
 
         def score(at: Expr, v: int) -> Expr:
             return k.let(weight(k.load(self.scores, at, LANES) - largest[v].value))
 
-        def make(first: Expr, rows: int) -> None:
+        def weigh_rows(first: Expr, rows: int) -> None:
             places = [(k.let((first + i) * z.wide + v * LANES), v) for i in range(rows) for v in range(len(largest))]
             ps = k.abreast([partial(score, *place) for place in places])
-            for (at, v), p in zip(places, ps):
+            for (at, v), p in zip(places, ps):  # scores[row, vector v] = p; sums[v] += p
                 k.store(self.scores, at, p)
                 sums[v].set(sums[v].value + p)
 
         abreast = ABREAST // len(largest)
         whole = k.let(n // abreast * abreast)
         with k.loop(0, whole, abreast, name="row") as j:
-            make(j, abreast)
+            weigh_rows(j, abreast)
         with k.loop(whole, n, name="row") as j:
-            make(j, 1)
-        for v, (x, m, s) in enumerate(zip(before, largest, sums)):
+            weigh_rows(j, 1)
+        for v, (x, m, s) in enumerate(zip(before, largest, sums)):  # total[t] = total[t] * ratio[t] + sum of p
             place, r = k.let(at + v * LANES), k.let(weight(x - m.value))
             k.store(self.ratios, v * LANES, r)
             k.store(self.total, place, k.load(self.total, place, LANES) * r + s.value)
             k.store(self.largest, place, m.value)
 
     def finish(self, out: Array, lse: Array) -> None:
-        """Divides by the totals, and stores the results and log-sum-exps of the piece's queries."""
+        """Stores out = result / total and lse = largest + log(total) for the piece's queries; 0 and inf where total is 0, that
+        is where no key is seen."""
         t, k, z = self.t, self.t.k, self.t.z
         with k.loop(0, z.lanes, LANES) as i:
             total, m = k.load(self.total, i, LANES), k.load(self.largest, i, LANES)

@@ -135,10 +135,10 @@ def by_chunks(
     batch = left.shape[: k - 1]
     results = _across(out, m) if border is None and a.prologue is None else tuple(range(m + n))
     kept = border is None and epilogue is None and out.dtype is a.dtype.compute  # the sum of earlier waves is kept in out
-    count = _waves(batch, product(out.shape), out.dtype.size) if kept and not lo.repeats else 1
+    count = _waves(batch, product(out.shape), out.dtype.size) if kept and not lo.in_loop else 1
     batch = (batch[0] // count, *batch[1:])
     partial = lo.temp(a.dtype.compute, (*batch, *out.shape), (*range(k - 1), *(k - 1 + i for i in results)))
-    with contextlib.nullcontext() if count == 1 else lo.repeat(count) as wave:
+    with contextlib.nullcontext() if count == 1 else lo.loop(count) as wave:
         if wave is not None:
             left, right = (_part(x, wave, batch[0]) for x in (left, right))
         contract(lo, left, right, partial, k - 1, m, 2, n, None, None, name, border, bf16_pairs)

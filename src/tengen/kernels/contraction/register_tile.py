@@ -47,7 +47,7 @@ def register_tile(lo: Lowering, p: Problem) -> None:
     computes one chunk of all results, and the program repeats it for each chunk."""
     t = choose(lo, p)
     if t.waves:
-        with lo.repeat(as_int(p.chunks.count) or 1) as chunk:
+        with lo.loop(as_int(p.chunks.count) or 1) as chunk:
             return _Kernel(lo, p, t, None, chunk).launch()
     packed = pack_b(lo, p, t) if t.schedule.packed else None
     _Kernel(lo, p, t, packed).launch()

@@ -248,7 +248,7 @@ def fits(p: Problem, s: Register, target: Machine | None) -> str:
 
 def choose(lo: Lowering, p: Problem) -> Tile:
     """The sizes for a problem: as tuning found them, or by rule."""
-    waves = not lo.repeats and _in_waves(p, lo.target)
+    waves = not lo.in_loop and _in_waves(p, lo.target)
     by_rule = rule(p, lo.target, lo.invariant(p.b), waves)
 
     def why_not(s: Register) -> str:

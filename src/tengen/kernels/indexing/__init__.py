@@ -1,5 +1,8 @@
-"""Computed positions: `gather.py` reads at them (also padding, joining, one-hot, binary search), `scatter.py` writes at them,
-in logical order whatever the number of threads, `sort.py` sorts along an axis and selects the first k.
+"""Computed coordinates, and sorting. Read in this order:
+
+- `gather.py`: sources that read at computed coordinates (also padding, one-hot, binary search), and joining.
+- `scatter.py`: stores at computed coordinates, in logical order whatever the number of threads.
+- `sort.py`: sorting along an axis, and the first k elements of the sorted order.
 """
 
 from __future__ import annotations

@@ -1,9 +1,13 @@
-"""Sources with computed coordinates: gathering, padding, one-hot, counting, binary search; and strategies that join and pad.
+"""Sources with computed coordinates: gathering, padding, one-hot, ranges, binary search; and strategies that join and pad.
 
-    value of Gather at (row, i, column) = source[row, index[i], column]      # likewise the others: coordinates in, a value out
+They are sources, so the loop nest is that of whoever asks for their values. For a pointwise kernel that stores a `Gather`:
 
-Inside a kernel every index is brought into range, so that memory is safe whatever the indices are; `check_index` finds out
-whether one was wrong, so that the op can say so.
+    for row, i, vector of columns of the result:
+        j = index[i], brought into 0 .. extent - 1
+        out[row, i, columns] = source[row, j, columns]       # an index that varies along the vector gathers 16 elements
+
+Every index is brought into range inside of the kernel, so that no read is out of bounds whatever the indices are. `check_index`
+computes whether an index was out of range, so that the op can raise an error.
 """
 
 from __future__ import annotations
@@ -23,13 +27,14 @@ FAR = 1 << 24  # bytes of a table from which on its rows are prefetched: a small
 
 
 def in_range(i: Expr, extent: Index) -> Expr:
-    """An index (int64; negative ones count from the end) as a position in [0, extent); what is outside becomes an end."""
+    """An index (int64; negative ones count from the end) as a position in [0, extent). An index that is out of range becomes
+    the first or the last position."""
     n = as_expr(extent)
     return maximum(minimum(select(i < 0, i + n, i), n - 1), 0)
 
 
 def place(coords: Sequence[Index], vec: int | None, count: Expr | None) -> At:
-    """An `At` whose `count` is dropped when nothing in it is a vector."""
+    """The place with these coordinates. `count` is dropped where none of them is a vector, as then there is one lane."""
     at = At(tuple(coords), vec, count)
     if at.lanes == 1:
         at.count = None
@@ -37,18 +42,18 @@ def place(coords: Sequence[Index], vec: int | None, count: Expr | None) -> At:
 
 
 def _value(k: KernelBuilder, s: Source, outer: At, inner: At) -> Expr:
-    """The value of `s` at `inner`, with the lanes that `outer` asked for."""
+    """The value of `s` at `inner`, as a vector if `outer` is asked for one."""
     v = s.at(k, inner)
     return splat(v) if outer.lanes > 1 else v
 
 
 class Gather(Source):
-    """Some axes of `source` are read at computed indices (NumPy's advanced indexing; `take`; embedding).
+    """`source` read at computed indices on some of its axes (NumPy's advanced indexing; `take`; embedding).
 
     Args:
-        indices: axis of the source -> a source of integers; all of one shape B (broadcast them first). Negative ones count from
-            the end.
-        position: where B's axes stand among the axes that are left, in the result.
+        indices: axis of the source -> a source of integers; all have one shape B (broadcast them before). Negative ones count
+            from the end.
+        position: how many of the source's other axes come before B's axes in the result.
     """
 
     def __init__(self, source: Source, indices: dict[int, Source], position: int):
@@ -77,7 +82,7 @@ class Gather(Source):
             k.prefetch(k.read(self.source.array), index)
 
     def _inner(self, k: KernelBuilder, at: At) -> At:
-        """Where in the source the element is."""
+        """The place in the source."""
         b, p = len(self.index_shape), self.position
         inside = at.vec is not None and p <= at.vec < p + b
         index_at = place(at.coords[p : p + b], at.vec - p if inside else None, at.count)
@@ -93,7 +98,7 @@ class Gather(Source):
 
 
 def take(source: Source, index: Source, axis: int) -> Gather:
-    """source[..., index, ...] at `axis`: the index's axes replace that axis."""
+    """source[..., index, ...], indexed on `axis`, which the index's axes replace."""
     return Gather(source, {axis: index}, axis)
 
 
@@ -114,7 +119,7 @@ class TakeAlong(Source):
 
 
 class Iota(Source):
-    """start + step * (the coordinate on `axis`), computed in `dtype`; floats by one fma of the rounded coordinate."""
+    """start + step * (the coordinate on `axis`), computed in `dtype`. Floats: the coordinate is rounded, then one fma."""
 
     def __init__(self, shape: Sequence[Index], dtype: DType, axis: int = 0, start: float | int = 0, step: float | int = 1):
         self.shape, self.dtype, self.axis, self.start, self.step = tuple(shape), dtype, axis, start, step
@@ -127,7 +132,8 @@ class Iota(Source):
 
 
 class OneHot(Source):
-    """1 where the coordinate on the new last axis equals the index, else 0. Indices outside [0, depth) give rows of zeros."""
+    """1 where the coordinate on the last axis, which is new, equals the index; else 0. An index outside [0, depth) gives a row
+    of zeros."""
 
     def __init__(self, index: Source, depth: Index, dtype: DType):
         self.index, self.dtype = index, dtype
@@ -144,8 +150,10 @@ class OneHot(Source):
 class Pad(Source):
     """`source` with `widths[i] = (before, after)` more elements on axis i.
 
-    Args: mode: "constant" (they are `value`), "edge" or "replicate" (the nearest element), "reflect" (mirrored at the edge
-        element, which is not repeated: widths are less than the extent) or "circular".
+    Args:
+        mode: what the new elements are: "constant": `value`; "edge" or "replicate": the nearest element; "reflect": the
+            elements mirrored at the edge element, which is not repeated (widths are less than the extent); "circular": the
+            elements from the other end.
     """
 
     def __init__(self, source: Source, widths: Sequence[tuple[Index, Index]], mode: str = "constant", value: float | int = 0):
@@ -154,7 +162,8 @@ class Pad(Source):
         self.dtype = source.dtype
 
     def _inner(self, c: Expr, extent: Expr) -> Expr:
-        """The source's coordinate that padded coordinate `c` (counted from the source's first element) shows."""
+        """The coordinate in the source whose element stands at the padded coordinate c, which is 0 at the source's first
+        element and negative before it."""
         if self.mode == "reflect":
             c = select(c < 0, 0 - c, c)
             c = select(c >= extent, (extent - 1) * 2 - c, c)
@@ -184,17 +193,19 @@ class Pad(Source):
 
 
 def window(a: Array, starts: Sequence[Index], shape: Sequence[Index]) -> Array:
-    """The part of `a` from coordinates `starts` on."""
+    """The part of `a` that begins at the coordinates `starts` and has this shape."""
     return replace(a, shape=tuple(shape), offset=a.index(starts))
 
 
 def _part(s: Source, starts: Sequence[Index], shape: Sequence[Index]) -> Source:
+    """The same of a source."""
     n = len(shape)
     return View(s, tuple(shape), tuple(range(n)), tuple(starts), (1,) * n)
 
 
 def concat(lo: Lowering, sources: Sequence[Source], out: Array, axis: int, name: str = "concat") -> None:
-    """out = the sources one after another along `axis`: each is written into its window of the output."""
+    """Launches out = the sources one after another along `axis`: one pointwise kernel for each, which stores it in its part of
+    the output."""
     start: Index = 0
     for s in sources:
         if as_int(s.shape[axis]) != 0:
@@ -213,7 +224,8 @@ def pad(
     value: float | int = 0,
     name: str = "pad",
 ) -> None:
-    """out = `source` padded, see `Pad`: the inside is a plain copy, the borders are slabs of their own."""
+    """Launches out = `source` padded (see `Pad`): one kernel copies the source, and one for each border stores the new
+    elements, so that none of them tests where it is."""
     padded = Pad(source, widths, mode, value)
     before = [a for a, _ in widths]
     pointwise(lo, [source], [window(out, before, source.shape)], name)
@@ -221,7 +233,7 @@ def pad(
         for extent, start in ((lower, 0), (upper, lower + source.shape[axis])):
             if as_int(extent) == 0:
                 continue
-            # Axes before this one: the inside alone, for their borders are written already; axes after it: all.
+            # On axes before this one the inside alone, as their borders are stored already; on axes after it everything.
             starts = [*before[:axis], start, *([0] * (out.ndim - axis - 1))]
             shape = [*source.shape[:axis], extent, *out.shape[axis + 1 :]]
             s = broadcast(Literal(value, out.dtype), shape) if mode == "constant" else _part(padded, starts, shape)
@@ -229,21 +241,26 @@ def pad(
 
 
 def check_index(lo: Lowering, index: Source, extent: Index, flag: Array, name: str = "check_index") -> None:
-    """flag (one element, bool or integer) = whether any index is outside [-extent, extent)."""
+    """Launches flag (one element, bool or integer) = whether any index is outside [-extent, extent)."""
     n = as_expr(extent)
 
-    def bad(v: Expr) -> Expr:
+    def out_of_range(v: Expr) -> Expr:
         i = cast(v, int64)
         return (i < 0 - n) | (i >= n)
 
-    outside = Elementwise(bad, [index], index.shape, bool_)
+    outside = Elementwise(out_of_range, [index], index.shape, bool_)
     target = replace(flag, shape=(), strides=())
     reduce(lo, "or", outside, target, tuple(range(len(index.shape))), then=lambda v: v, name=name)
 
 
 class SearchSorted(Source):
-    """For every value the first position in the last axis of `table` (ascending) that keeps it sorted; after equal elements
-    with `right`. NaNs are largest.
+    """For each value the first position on the last axis of `table` (in ascending order) at which it can be inserted so that
+    the order holds; with `right` the last such position, after equal elements. NaN counts as larger than all numbers.
+
+        low, high = 0, n                                     # a vector of both: 16 searches at a time
+        repeat bit_length(n) times:
+            middle = (low + high) / 2
+            where low < high: low = middle + 1 if table[middle] belongs before the value, else high = middle
 
     Shapes: table (n) with any values, or (..., n) with values (..., m). Result: int64 of the values' shape.
     """
@@ -273,13 +290,12 @@ class SearchSorted(Source):
         return k.let(low.value)
 
     def _before(self, y: Expr, x: Expr) -> Expr:
-        """Whether x belongs after element y."""
-        before = ~_less(x, y) if self.right else _less(y, x)
-        return before
+        """Whether element y belongs before the value x."""
+        return ~_less(x, y) if self.right else _less(y, x)
 
 
 def _less(a: Expr, b: Expr) -> Expr:
-    """a < b where NaN is the largest number."""
+    """a < b, if NaN counts as larger than all numbers."""
     if not a.dtype.is_float:
         return a < b
     number = equal(a, a)
@@ -287,8 +303,8 @@ def _less(a: Expr, b: Expr) -> Expr:
 
 
 def bit_length(n: Expr) -> Expr:
-    """The number of bits of n >= 0; as many halvings bring n + 1 possibilities to one."""
+    """The number of bits of n >= 0: after so many halvings, n + 1 possibilities are one."""
     if (known := as_int(n)) is not None:
         return const(known.bit_length())
-    exponent = (bitcast(cast(n, float64), int64) >> 52) - 1022  # of n as a float, which is exact
+    exponent = (bitcast(cast(n, float64), int64) >> 52) - 1022  # of n as a float64, which is exact
     return maximum(exponent, 0)

@@ -1,13 +1,15 @@
-"""Writing at computed positions: the gradients of gathering, advanced indexing and embedding.
+"""Scatters: stores at computed coordinates. They are the gradients of gathering, advanced indexing and embedding.
 
-    out = base
-    for each piece = some rows:                            # coordinates of the axes that are not indexed
-        for i in logical order:
-            out[row, index[i]] = op(out[row, index[i]], updates[row, i])
+    out = base                                             # a pointwise kernel, unless they are the same memory
+    for each piece = some rows, or a block of BLOCK neighbouring rows:
+        for i in logical order of the indices:
+            for row of the piece:                          # a vector of rows where out is dense across them
+                j = index[row, i], brought into range
+                out[row, j] = op(out[row, j], updates[row, i])
 
-Updates of one target element are applied in logical order, whatever the number of threads: a piece owns some rows (everything
-at some coordinates of the axes that are not indexed) and walks the indices in order. Nothing is atomic. Indices are brought
-into range (see `gather.check_index`).
+A *row* is everything at one coordinate of the axes that are not indexed. One piece has all of a row, and goes through its
+updates in logical order: so the result does not depend on the number of threads, and nothing is atomic. Whether indices are in
+range is checked apart (see `gather.check_index`).
 """
 
 from __future__ import annotations
@@ -39,17 +41,20 @@ def scatter(
     mode: Mode = "add",
     name: str = "scatter",
 ) -> None:
-    """out = base; then out[..., index[..., i, ...], ...] is updated by updates[..., i, ...] for i in order along `axis`.
+    """Launches out = base; then for i in order along `axis`: out[..., index[..., i, ...], ...] op= updates[..., i, ...].
 
     Args:
-        base: of out's shape, None for zeros. index: integers, negative ones count from the end; its extents off `axis` are at
-            most out's. updates: broadcasts to index's shape. mode: see `Mode`; "add" into 16-bit floats adds in float32.
+        base: of out's shape; None: zeros.
+        index: integers; negative ones count from the end. Its extents on other axes than `axis` are at most out's.
+        updates: broadcast to index's shape.
+        mode: how an element is updated, see `Mode`. "add" into 16-bit floats adds in float32, and rounds once at the end.
     """
     updates = broadcast(updates, index.shape)
     rest = [a for a in memory_order(out) if a != axis]
     shape = [index.shape[a] for a in rest]
 
     def at(row: Sequence[Index], i: Expr, vec: int | None, count: Expr | None) -> At:
+        """The place with coordinate i on `axis`, and `row` on the other axes; vec: a vector along axis vec of `row`."""
         coords: list[Index] = [i] * out.ndim
         for a, c in zip(rest, row):
             coords[a] = c
@@ -73,8 +78,8 @@ def index_put(
     mode: Mode = "add",
     name: str = "index_put",
 ) -> None:
-    """out = base; then out is updated where `Gather(out, indices, position)` would read, by `updates`, which has its shape
-    (or broadcasts to it), the indices in logical order. Arguments as in `scatter`."""
+    """Launches out = base; then out is updated by `updates` at the elements that `Gather(out, indices, position)` would read,
+    in logical order of the indices. Arguments as in `scatter`; `updates` is broadcast to the shape of that gather."""
     b = list(next(iter(indices.values())).shape)
     rest = [a for a in range(out.ndim) if a not in indices]
     n, p = len(b), position
@@ -99,15 +104,16 @@ def index_put(
 
 
 def _update(k: KernelBuilder, target: Array, at: At, value: Expr, mode: Mode) -> None:
+    """target[at] = op(target[at], value), or value alone for "set"."""
     value = cast(splat(value) if at.lanes > 1 else value, target.dtype)
     if mode != "set":
-        k.write(target)  # it is read, too
+        k.write(target)  # declared as an output first: it is read, too
         value = operation(mode)(at.load(k, target), value)
     store_vector(k, target, at, value)
 
 
 def store_vector(k: KernelBuilder, a: Array, at: At, value: Expr) -> None:
-    """Stores where a coordinate may be a vector."""
+    """Stores `value` at `at`, where coordinates may be vectors (a scatter)."""
     index = a.index(at.coords)
     if isinstance(index, Expr) and index.lanes > 1 and at.vec is not None:
         coords = [at.coord(i) for i in range(len(at.coords))]
@@ -129,8 +135,12 @@ def _rows(
     mode: Mode,
     name: str,
 ) -> None:
-    """Fills the target, then walks n updates for every row of `shape`, whose axes are `axes` of out; vectors across rows where
-    out has unit stride along the last of them."""
+    """Launches the kernels of a scatter: the base, n updates of each row, and for 16-bit floats the rounding of the result.
+
+    Args:
+        shape: extents of the rows' axes, which are the axes `axes` of out.
+        step: (kernel, target, row, i, axis of the vector in `row` or None, count) writes update i of a row, or of 16 rows.
+    """
     target = out
     if mode != "set" and out.dtype.compute is not out.dtype:
         order = memory_order(out)
@@ -147,13 +157,15 @@ def _as(s: Source, out: Array) -> Source:
 
 
 def _fill(lo: Lowering, base: Source | None, target: Array, name: str) -> None:
+    """Launches target = base, unless they are the same memory already."""
     if isinstance(base, Leaf) and base.array == target:
-        return  # in place
+        return
     start = broadcast(base if base is not None else Literal(0, target.dtype), target.shape)
     pointwise(lo, [_as(start, target)], [target], f"{name}_base")
 
 
 def _walk(lo: Lowering, target: Array, shape: Sequence[Index], axes: Sequence[int], n: Expr, step: Callable, name: str) -> None:
+    """Launches the updates. Vectors run across rows where the target is dense along the last of the rows' axes."""
     k = lo.kernel(name)
     across = bool(axes) and as_int(target.strides[axes[-1]]) == 1 and as_int(shape[-1]) != 1
     if not across:

@@ -1,17 +1,26 @@
-"""Sorting along an axis, and the k first of it.
+"""Sorting along an axis, and the first k elements of the sorted order.
 
-An element becomes an int64: an order-preserving integer of 32 bits above its position in the row. These are all different, so
-sorting them in any way is stable, and is one comparison each. 64-bit elements keep key and position in two arrays, compared in
-that order.
+    keys = packed keys of the elements                     # a pointwise kernel
+    for each piece = some rows:
+        for block of LANES * LANES elements of a row:      # LANES runs of LANES elements; lane l of a vector belongs to run l
+            sort all runs of the block by a network of vector minimum and maximum
+        for pass in 0 .. log2(number of runs), rounded up:
+            for pair of neighbouring runs:
+                merge the pair, from both ends at once, into the other half of the memory
+    out = elements at the sorted positions                 # a pointwise kernel
+
+For small k (up to SELECT_MOST) the middle part is instead:
 
     for each piece = some rows:
-        for every LANES * LANES elements:                  # LANES runs of LANES elements, transposed: a lane for each run
-            sort the runs by a network of min and max
-        while there is more than one run:
-            merge neighbouring runs, from both ends at once, into the other half of the memory
+        best[0 .. k - 1] = the largest int64               # scratch memory, in order
+        for element of a row: if element < best[k - 1]: insert it in best
+
+A *packed key* is an int64: the upper half is an integer that is ordered as the element is, the lower half its position in the
+row. Packed keys are all different, so every way to sort them is stable, and takes one comparison each. Elements of 64 bits have
+key and position in two arrays, which are compared in this order.
 
 Order: as numbers, -0.0 equal to 0.0; NaN is larger than all numbers (so it comes last, or first when descending). Equal
-elements keep their order, descending too. Rows have fewer than 2**32 elements.
+elements keep their order, also when descending. Rows have fewer than 2**32 elements.
 """
 
 from __future__ import annotations
@@ -45,12 +54,12 @@ from tengen.loops.lang import (
     splat,
 )
 
-LAST = (1 << 63) - 1  # greater than every packed element
-BLOCK = LANES * LANES
+LAST = (1 << 63) - 1  # greater than every packed key
+BLOCK = LANES * LANES  # elements whose runs are sorted at a time
 SELECT_MOST = 32  # up to so many, the first elements are selected without sorting the others
-LOW = 0xFFFFFFFF
+LOW = 0xFFFFFFFF  # the half of a packed key that is the position
 
-Item = tuple[Expr, ...]  # (packed,) or (key, position)
+Item = tuple[Expr, ...]  # (packed key,), or (key, position) of a 64-bit element
 
 
 def ordered_key(x: Expr, descending: bool) -> Expr:
@@ -73,7 +82,7 @@ def ordered_key(x: Expr, descending: bool) -> Expr:
 
 
 class _Packed(Source):
-    """Key and position of every element in one int64."""
+    """The packed key of each element: its ordered key in the upper half of an int64, its position in the lower half."""
 
     def __init__(self, source: Source, axis: int, descending: bool):
         self.source, self.axis, self.descending = source, axis, descending
@@ -104,10 +113,11 @@ def sort(
     descending: bool = False,
     name: str = "sort",
 ) -> None:
-    """values = `source` sorted along `axis`, indices = where each came from (argsort). Stable; see the order above.
+    """Launches values = `source` sorted along `axis`, and indices = the position of each of them in `source` (argsort). It is
+    stable; the order is described at the top of this file.
 
     `values` (of the source's dtype, or one to cast to) and `indices` (integers) have the source's shape, or on `axis` a smaller
-    extent k: then they are the k first. Either may be None.
+    extent k: then they are the first k. Either may be None.
     """
     out = values if values is not None else indices
     if out is None:
@@ -151,7 +161,7 @@ def topk(
     largest: bool = True,
     name: str = "topk",
 ) -> None:
-    """The k first of `sort` (descending when `largest`), k being the outputs' extent on `axis`."""
+    """Launches the first k results of `sort` (descending if `largest`), where k is the outputs' extent on `axis`."""
     sort(lo, source, values, indices, axis, largest, name)
 
 
@@ -160,7 +170,7 @@ def _as(s: Source, out: Array) -> Source:
 
 
 def _temp(lo: Lowering, shape: Sequence[Index], order: Sequence[int], copies: int) -> Array:
-    """A temporary of the rows, one after the other, with room for `copies` of them."""
+    """A temporary for int64 rows, one after another, with room for `copies` of all of them."""
     a = lo.temp(int64, shape, order)
     lo.temps[a.id] = (int64, as_expr(product(shape)) * copies)
     return a
@@ -170,12 +180,13 @@ def _temp(lo: Lowering, shape: Sequence[Index], order: Sequence[int], copies: in
 
 
 def _passes(n: Expr) -> Expr:
-    """How many times the length of runs doubles from LANES until it reaches n."""
+    """How many times the length of runs, LANES at first, doubles until it is at least n."""
     return as_expr(bit_length(maximum(n - 1, 0) // LANES))
 
 
 def _launch_sort(lo: Lowering, memory: Sequence[Array], rows: Expr, n: Expr, name: str) -> None:
-    """Sorts every row; runs move between the two halves of the memory, and end in half number `_passes` mod 2."""
+    """Launches the kernel that sorts all rows of n elements. Each pass merges from one half of the memory into the other, so
+    the result is in half number `_passes(n)` mod 2."""
     k = lo.kernel(name)
     buffers = [k.write(a) for a in memory]
     transposed = [k.scratch("turned", int64, BLOCK) for _ in memory]
@@ -218,18 +229,20 @@ def network(n: int) -> list[tuple[int, int]]:
 
 
 def _before(a: Item, b: Item) -> Expr:
+    """Whether a comes before b in the sorted order."""
     return a[0] < b[0] if len(a) == 1 else (a[0] < b[0]) | (equal(a[0], b[0]) & (a[1] < b[1]))
 
 
 def _sort_runs(k: KernelBuilder, buffers: Sequence[Buffer], transposed: Sequence[Buffer], start: Expr, m: Expr) -> None:
-    """Sorts the runs of 16 in m elements from `start`, in the scratch `transposed`: there lane l holds run l, and vector i the
-    i-th element of each."""
+    """Sorts each run of 16 of the m elements from index `start` on. In the scratch memory `transposed`, lane l of vector i is
+    element i of run l, so one minimum and one maximum of two vectors compare elements of all 16 runs. Elements that do not
+    exist are LAST, so they come last."""
     with k.loop(0, LANES) as i:
         count = k.let(maximum(cdiv(m - i, LANES), 0))
         for b, t in zip(buffers, transposed):
             k.store(t, i * LANES, k.load(b, ramp() * LANES + (start + i), LANES, count, LAST))
     items: list[Item] = [tuple(k.load(t, i * LANES, LANES) for t in transposed) for i in range(LANES)]
-    for i, j in network(LANES):
+    for i, j in network(LANES):  # items[i], items[j] = the lesser, the greater of them, in each lane
         a, b = items[i], items[j]
         if len(a) == 1:
             items[i], items[j] = (k.let(minimum(a[0], b[0])),), (k.let(maximum(a[0], b[0])),)
@@ -249,10 +262,17 @@ def _sort_runs(k: KernelBuilder, buffers: Sequence[Buffer], transposed: Sequence
 def _merge(
     k: KernelBuilder, buffers: Sequence[Buffer], source: Expr, target: Expr, start: Expr, middle: Expr, stop: Expr
 ) -> None:
-    """Merges two sorted runs, from both ends at once: two chains of dependent steps instead of one."""
+    """Merges two sorted runs, start..middle and middle..stop of a row that begins at index `source`, to where `target` begins.
+
+        for t in 0 .. half the elements:
+            target[start + t] = the lesser of source[i], source[j];         advance i or j
+            target[stop - 1 - t] = the greater of source[u], source[v];     retreat u or v
+
+    The two lines do not depend on each other, so the processor waits for one chain of comparisons while it computes the other.
+    """
     start, middle, stop = k.let(start), k.let(middle), k.let(stop)
-    i, j = k.var(start, name="i"), k.var(middle, name="j")  # the next of each run from below
-    u, v = k.var(middle - 1, name="u"), k.var(stop - 1, name="v")  # and from above
+    i, j = k.var(start, name="i"), k.var(middle, name="j")  # the least element of each run that is not merged yet
+    u, v = k.var(middle - 1, name="u"), k.var(stop - 1, name="v")  # and the greatest one
     half = k.let((stop - start) // 2)
 
     def get(index: Expr) -> Item:
@@ -285,11 +305,12 @@ def _merge(
         below(start + half)
 
 
-# ---- the k first -----------------------------------------------------------------------------------------------------
+# ---- the first k -----------------------------------------------------------------------------------------------------
 
 
 def _launch_select(lo: Lowering, keys: Array, result: Array, rows: Expr, n: Expr, first: int, name: str) -> None:
-    """result = the `first` least keys of every row, in order: a short sorted list, which few elements get into."""
+    """Launches result = the `first` least packed keys of each row, in order. They are a short sorted list in scratch memory;
+    few elements of a long row get into it."""
     k = lo.kernel(name)
     x, y = k.read(keys), k.write(result)
     best = k.scratch("best", int64, max(first, 1))
@@ -297,7 +318,8 @@ def _launch_select(lo: Lowering, keys: Array, result: Array, rows: Expr, n: Expr
     piece = k.split(cdiv(rows, per))
 
     def insert(item: Expr) -> None:
-        """Each place keeps the lesser and hands on the greater."""
+        """Inserts a key in the sorted list: each place keeps the lesser of its key and the moving one, and passes the greater
+        on to the next place. The last greater one is dropped."""
         moving = k.var(item, name="moving")
         with k.loop(0, first, name="t") as t:
             old = k.load(best, t)

@@ -1,8 +1,8 @@
-"""Recurrent cells. `lstm.py`: an LSTM over a sequence, a loop of the program with one or two kernels for each step.
+"""Recurrent cells. `lstm.py`: an LSTM over a sequence, which is a loop of the program with one or two kernels for each step.
 
-`gate_product.py` is the product of a step with the cell's arithmetic in one kernel: the sums of all gates of a unit meet in
-registers. It is taken where the batch is larger than a few rows and the registers hold all gates; else a step is a
-contraction and a pointwise kernel.
+`gate_product.py` computes a step's matrix product and the cell's arithmetic in one kernel: the sums of all gates of a unit are
+in registers at the same time. It is chosen where the batch has more than a few rows and the registers hold all gates; else a
+step is a contraction and a pointwise kernel.
 """
 
 from __future__ import annotations

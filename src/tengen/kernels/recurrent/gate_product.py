@@ -1,20 +1,22 @@
-"""The gate product: a product whose columns are the gates of a recurrent cell, with the cell's arithmetic in the same kernel.
+"""The gate product: a @ b where b's columns are the gates of a recurrent cell, with the cell's arithmetic in the same kernel.
 
-    for each piece = (panel: a few vectors of units of every gate, block of rows):
-        for group of at most TILES tiles of rows:
+    for each piece = (panel: one or two vectors of units, of every gate; block of rows):
+        for group of at most TILES tiles of the block's rows:
             for chunk of k:
-                for as many positions of k as stay in L1:
-                    for tile of rows:
-                        acc[row][gate, v] += a[row, k] * b[k, gate, vector v of units]
-                totals = sums, or totals + sums after the first chunk
+                for part of the chunk that stays in L1 with the panel:
+                    for tile of the group:                                     # its sums are in registers
+                        for k in the part:
+                            acc[row][gate, v] += a[row, k] * b[k, gate, vector v of units]
+                totals = sums of the first chunk, or totals + sums of a later one
             for row, vector of units:
-                finish(totals of gate 0, totals of gate 1, ...)          # stores what the cell makes of them
+                finish(totals of gate 0, totals of gate 1, ...)                # stores what the cell makes of them
 
-The sums of all gates of a unit meet in one piece, so they never go to memory outside of its scratch buffers. What `finish`
-reads and writes is prefetched while tiles are multiplied. Where L2 holds all panels, consecutive pieces are panels of one block
-of rows, else blocks of one panel. The order of the sums is that of every contraction (`chunks.Chunks`), and so are the bits.
+A *unit* is one number of the cell's state; a *part* of b's columns is one gate, with a column for each unit. A piece has all
+gates of its units, so the sums never leave its scratch memory. What `finish` reads and writes is prefetched while tiles are
+multiplied. Where L2 holds all panels, consecutive pieces are the panels of one block of rows; else they are the blocks of one
+panel. The order of the sums is that of every contraction (`chunks.Chunks`), and so are the bits.
 
-In: a matrix, and one whose columns are several parts (the gates) of equally many units. Out: launches that pack and compute.
+In: a matrix, and one whose columns are several parts of equally many units. Out: launches that pack and compute.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from tengen.kernels.source import At
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, as_int, cast, cdiv, const, equal, maximum, minimum, ramp, select, splat
 
-Finish = Callable[[KernelBuilder, Sequence[Expr], At], None]  # stores what is made of the sums of each part at (row, units)
+Finish = Callable[[KernelBuilder, Sequence[Expr], At], None]  # (kernel, sums of each part, place (row, units)): stores results
 
 LEAST_ROWS = 4  # rows of a tile, at least: with fewer, too much is loaded for what is multiplied
 TILES = 8  # tiles of a group: they are multiplied with the part of a panel in L1 before the next part is read
@@ -41,8 +43,8 @@ BLOCK_ROWS, MOST_BLOCKS = 16, 8  # rows of a block, at least, and blocks, at mos
 
 
 def tile_of(parts: int, b: Array, target: Machine | None) -> tuple[int, int]:
-    """(rows of a tile, vectors of units of each part): what registers hold sums of. No rows where a plain contraction is
-    better: the tile would have too few rows, or the units of a part do not fill a vector."""
+    """(rows, vectors of units of each part) of the tile of sums that registers hold. The rows are 0 where a plain contraction
+    is better: the tile would have too few rows, or the units of a part do not fill a vector."""
     _, registers, _ = machine(target)
     depth, columns = (as_int(d) for d in b.shape)
     if depth is None or columns is None or columns < parts * LANES:
@@ -65,27 +67,29 @@ def gate_product(
     touched: Sequence[Array] = (),
     when: Expr | None = None,
 ) -> None:
-    """Calls finish(sums of part 0, sums of part 1, ...) for every row and vector of units, where the sums are those of a @ b.
+    """Launches kernels that compute a @ b and, for each row and vector of units, run finish(sums of part 0, of part 1, ...).
 
     Shapes: a (N, K), b (K, parts * H); N may be open
     Args:
-        finish: called with the sums, in the dtype that is computed in, and their place (row, unit), a vector along units. Where
-            it stores, no other piece may read.
-        touched: arrays (N, H) that it reads or writes at its place: they are prefetched.
-        when: a condition; where it is false, `a` is not read, and all sums are 0 (default: true).
+        finish: is given the sums, in the dtype that arithmetic is done in, and their place (row, unit), a vector along units.
+            What it stores, no other piece may read.
+        touched: arrays (N, H) that `finish` reads or writes at its place: they are prefetched.
+        when: a condition. Where it is false, `a` is not read, and all sums are 0. None: always true.
     """
-    _Kernel(lo, a, b, parts, finish, name, touched, when).launch()
+    _GateProduct(lo, a, b, parts, finish, name, touched, when).launch()
 
 
-class _Kernel:
-    """Writes the kernel of one product.
+class _GateProduct:
+    """Writes the kernel of one gate product.
 
     Attributes:
-        high, heights: rows of a tile, and the heights that tiles may have when the number of rows is open. wide: vectors of
-            units of each part. vectors, width: vectors and columns of a tile: those of all parts. rows, units, depth: N, H and
-            K.
-        panels: how many. packed: b as [panel, k, part, unit]. blocks: of rows, or None; see `blocks_of`. tiles: of rows.
-        sums, totals: scratch memory [tile, row, vector, lane] for the sums of a chunk, and of all chunks so far.
+        rows, units, depth: N, H and K. wide: vectors of units of each part in a panel.
+        vectors, width: vectors and columns of a tile, which has all parts. panels: how many there are.
+        packed: b as [panel, k, part, unit].
+        blocks: how many blocks of rows there are, or None; see `blocks_of`. tiles: how many tiles of rows there are.
+        high: rows of the highest tile. heights: how many rows a tile may have, highest first; several where the number of rows
+            is open, or is not a multiple of the number of tiles.
+        sums, totals: scratch memory [tile of the group, row, vector, lane] for the sums of a chunk, and of all chunks so far.
     """
 
     def __init__(
@@ -101,32 +105,36 @@ class _Kernel:
         self.panels = -(-self.units // (self.wide * LANES))
         self.packed = lo.once(b, ("parts", parts, b.shape, b.strides, self.dtype), lambda: self.pack(b, name))
         self.blocks = self.blocks_of(lo.target)
-        each = 1 if self.blocks is None else self.blocks
-        self.tiles = each * cdiv(self.rows, each * self.high)  # their heights differ by at most one row
-        known, tiles = as_int(self.rows), as_int(self.tiles)
-        lower = (
-            self.high // 4
-        )  # where nobody knows how many rows there are: a tile has the least of these heights that holds its rows
-        self.heights: tuple[int, ...] = (self.high, self.high - lower, self.high - 2 * lower)
-        if known and tiles:
-            self.high = -(-known // tiles)
-            self.heights = (self.high,) if known % tiles == 0 else (self.high, self.high - 1)
+        self._divide_into_tiles()
         self.k = lo.kernel(name)
-        size = min(tiles or TILES, TILES) * self.high * self.width
+        size = min(as_int(self.tiles) or TILES, TILES) * self.high * self.width
         self.sums = self.k.scratch("sums", self.dtype, size)
         self.chunks = as_int(Chunks((self.depth,)).count) or 1
         self.totals = self.sums if self.chunks == 1 else self.k.scratch("totals", self.dtype, size)
 
+    def _divide_into_tiles(self) -> None:
+        """Divides the rows into as few tiles as registers allow, equally many for each block. Their heights differ by at most
+        one row. Where the number of rows is open there are three heights, and the kernel chooses for each tile the least one
+        that holds its rows."""
+        each = 1 if self.blocks is None else self.blocks
+        self.tiles = each * cdiv(self.rows, each * self.high)
+        known, tiles = as_int(self.rows), as_int(self.tiles)
+        lower = self.high // 4
+        self.heights: tuple[int, ...] = (self.high, self.high - lower, self.high - 2 * lower)
+        if known and tiles:
+            self.high = -(-known // tiles)
+            self.heights = (self.high,) if known % tiles == 0 else (self.high, self.high - 1)
+
     def blocks_of(self, target: Machine | None) -> Expr | None:
-        """How many blocks of rows there are, where consecutive pieces are the panels of one block. None where they are the
-        blocks of one panel, so that L2 has to hold the panels of one thread only. Where half of L2 holds all panels, a thread
-        keeps its rows: the launch before has left them in its own cache."""
+        """How many blocks of rows there are, if consecutive pieces are the panels of one block: where half of L2 holds all
+        panels. A thread then has the same rows in each launch, and finds in its own cache what it wrote of them in the launch
+        before. None if consecutive pieces are the blocks of one panel, so that L2 has to hold only the panels of one thread."""
         if self.panels * self.depth * self.width * self.dtype.size > near_bytes(target) // 2:
             return None
         return maximum(minimum(self.rows // BLOCK_ROWS, MOST_BLOCKS), 1)
 
     def pack(self, b: Array, name: str) -> Array:
-        """b as [panel, k, part, unit], zeros past the last unit."""
+        """b copied to [panel, k, part, unit], with zeros past the last unit."""
         out = self.lo.temp(self.dtype, (self.panels, self.depth, self.vectors, LANES))
         k = self.lo.kernel(f"{name}_pack")
         blocks = -(-self.depth // RUN)
@@ -135,7 +143,7 @@ class _Kernel:
         src, dst, step = k.read(b), k.write(out), b.strides[1]
         whole = self.units % (self.wide * LANES) == 0
         with k.loop(start, minimum(start + RUN, self.depth)) as i:
-            for v in range(self.vectors):
+            for v in range(self.vectors):  # out[panel, i, v, 16 units] = b[i, part of v, 16 units]
                 unit = k.let((panel * self.wide + v % self.wide) * LANES)
                 here = k.let(as_expr(b.index((i, v // self.wide * self.units + unit))))
                 index = here if as_int(step) == 1 else ramp() * step + here
@@ -145,7 +153,7 @@ class _Kernel:
         return out
 
     def launch(self) -> None:
-        """Writes the kernel and launches it: a piece is a panel by a block of rows."""
+        """Writes the kernel and launches it. A piece is one panel by one block of rows."""
         k = self.k
         tiles, along = as_expr(self.tiles), self.blocks is None
         blocks = as_expr(minimum(as_expr(-(-PIECES // self.panels)), tiles) if self.blocks is None else self.blocks)
@@ -165,7 +173,7 @@ class _Kernel:
         return tile * self.high if len(self.heights) == 1 else tile * self.rows // as_expr(self.tiles)
 
     def group(self, first: Expr, stop: Expr) -> None:
-        """Computes the sums of the tiles first..stop, chunk by chunk, and finishes them."""
+        """Computes the sums of the tiles first..stop, chunk by chunk, and calls `finish` for them."""
         k = self.k
         size = k.let((stop - first) * (self.high * self.width))
         with k.loop(0, self.chunks, name="chunk") as chunk:
@@ -176,33 +184,32 @@ class _Kernel:
                 k.store(self.sums, i, const(0, self.dtype, LANES))
             with k.loop(begin, end, self.near(), name="near") as start, k.loop(first, stop, name="tile") as tile:
                 span, sums = (start, k.let(minimum(start + self.near(), end))), k.let((tile - first) * (self.high * self.width))
-                self.lowest(self.heights, tile, span, sums)
+                self.tile_of_least_height(self.heights, tile, span, sums)
             if self.chunks > 1:
-                self.add(chunk, size)
+                self.add_to_totals(chunk, size)
         with k.loop(first, stop, name="tile") as tile:
-            self.made(tile, k.let((tile - first) * (self.high * self.width)))
+            self.finish_tile(tile, k.let((tile - first) * (self.high * self.width)))
 
     def near(self) -> int:
-        """How many positions of k of a panel stay in L1."""
+        """How many positions of k are multiplied at a time: so many that this part of a panel stays in L1."""
         run = RUN
         while run > LANES and run * self.width * self.dtype.size > NEAR:
             run //= 2
         return run
 
-    def lowest(self, heights: Sequence[int], tile: Expr, span: tuple[Expr, Expr], sums: Expr) -> None:
-        """Chooses, when the kernel runs, the lowest tile that holds all of its rows; `heights` are given from the highest
-        down."""
+    def tile_of_least_height(self, heights: Sequence[int], tile: Expr, span: tuple[Expr, Expr], sums: Expr) -> None:
+        """`tile` with the least of these heights (highest first) that holds the tile's rows, decided when the kernel runs."""
         k = self.k
         if len(heights) == 1:
             return self.tile(tile, heights[0], span, sums)
         with k.if_(self.row(tile + 1) - self.row(tile) > heights[1]):
             self.tile(tile, heights[0], span, sums)
         with k.else_():
-            self.lowest(heights[1:], tile, span, sums)
+            self.tile_of_least_height(heights[1:], tile, span, sums)
 
     def tile(self, tile: Expr, high: int, span: tuple[Expr, Expr], sums: Expr) -> None:
-        """Adds the terms of the positions `span` to the sums of a tile of `high` rows, which lie from element `sums` on. Past
-        the tile's last row, that row is read again."""
+        """Adds the terms of the positions span[0] <= k < span[1] to the sums of a tile of `high` rows, which begin at index
+        `sums` of the scratch memory. Rows past the tile's last one read that one again."""
         k, row = self.k, self.k.let(self.row(tile))
         rows: Buffer = k.read(self.a)
         last = None if as_int(self.rows) is not None else k.let(self.row(tile + 1) - row - 1)
@@ -211,14 +218,14 @@ class _Kernel:
         at = lambda j, v: sums + (j * self.vectors + v) * LANES
         acc = {(j, v): k.var(k.load(self.sums, at(j, v), LANES), name="acc") for j, v in places}
         near = max(1, min(self.near(), self.depth))
-        part = -(-near // (2 * high))  # positions of k between prefetches: there are two parts for each row of the tile
-        parts, rounds = -(-near // part), -(-self.depth // near)
-        each = 2 * rounds  # parts, over all rounds of `near` positions, in which one row's elements are prefetched
+        part = -(-near // (2 * high))  # positions of k between prefetches: two parts of `near` for each row of the tile
+        parts, spans = -(-near // part), -(-self.depth // near)
+        each = 2 * spans  # parts, over all spans of `near` positions, in which one row's elements are prefetched
         with k.loop(*span, part, name="part") as first:
-            time = k.let(span[0] // near * parts + (first - span[0]) // part)
-            for share, lines in enumerate(self.to_fetch(min(each, SHARES))):
-                with k.if_(equal(time % each, share)):
-                    self.prefetch(row + time // each, lines)
+            number = k.let(span[0] // near * parts + (first - span[0]) // part)  # of this part among all of the tile's
+            for share, lines in enumerate(self.prefetched(min(each, SHARES))):
+                with k.if_(equal(number % each, share)):
+                    self.prefetch(row + number // each, lines)
             with k.loop(first, minimum(span[1], first + part), name="k") as i:
                 here = k.let(self.at + i * self.width)
                 bs = [k.load(self.b, here + v * LANES, LANES) for v in range(self.vectors)]
@@ -229,29 +236,29 @@ class _Kernel:
         for j, v in places:
             k.store(self.sums, at(j, v), acc[j, v].value)
 
-    def to_fetch(self, shares: int) -> list[list[tuple[Array, int]]]:
-        """What `finish` touches at a row, as (array, vector of units), in at most `shares` shares."""
-        touched = dict.fromkeys(self.touched)  # what is written over what is read is the same array
+    def prefetched(self, shares: int) -> list[list[tuple[Array, int]]]:
+        """What `finish` touches at a row, as (array, vector of units), divided into at most `shares` shares."""
+        touched = dict.fromkeys(self.touched)  # an array that is read and overwritten is prefetched once
         lines = [(a, v) for a in touched for v in range(self.wide)]
         return [lines[i::shares] for i in range(min(shares, len(lines)))]
 
     def prefetch(self, row: Expr, lines: Sequence[tuple[Array, int]]) -> None:
-        """Prefetches `lines` of what `finish` touches at a row; past the last row, of that."""
+        """Prefetches one share of what `finish` touches at a row; for rows past the last one, at the last one."""
         k = self.k
         row = k.let(minimum(row, self.rows - 1))
         for a, v in lines:
             k.prefetch(k.read(a), a.index((row, self.unit + v * LANES)))
 
-    def add(self, chunk: Expr, size: Expr) -> None:
-        """totals = sums for the first chunk, totals + sums for later ones."""
+    def add_to_totals(self, chunk: Expr, size: Expr) -> None:
+        """totals = sums for the first chunk, totals + sums for later ones; `size` numbers."""
         k = self.k
         with k.if_(equal(chunk, 0)), k.loop(0, size, LANES) as i:
             k.store(self.totals, i, k.load(self.sums, i, LANES))
         with k.else_(), k.loop(0, size, LANES) as i:
             k.store(self.totals, i, k.load(self.totals, i, LANES) + k.load(self.sums, i, LANES))
 
-    def made(self, tile: Expr, sums: Expr) -> None:
-        """Calls `finish` for all rows and units of a tile."""
+    def finish_tile(self, tile: Expr, sums: Expr) -> None:
+        """Calls `finish` for all rows and units of a tile, whose sums begin at index `sums` of the scratch memory."""
         k, row = self.k, self.k.let(self.row(tile))
         stop = self.row(tile + 1)
         whole = self.units % (self.wide * LANES) == 0

@@ -1,14 +1,17 @@
 """An LSTM over a sequence: a loop of the program with one or two kernels for each step, so that any length is one program.
 
-    for step t:
-        z = h[t] @ weight.T + projected[t]                              # the sums of the gates: input, forget, cell, output
+    for step t:                                                         # an iteration of the program, not of a kernel
+        z = h[t] @ weight.T + projected[t]                              # (N, 4 H): the sums of the gates
+        z_i, z_f, z_g, z_o = the four parts (N, H) of z                 # input, forget, cell and output gate
         i, f, g, o = sigmoid(z_i), sigmoid(z_f), tanh(z_g), sigmoid(z_o)
-        c[t + 1] = f * c[t] + i * g;  h[t + 1] = o * tanh(c[t + 1])
+        c[t + 1] = f * c[t] + i * g
+        h[t + 1] = o * tanh(c[t + 1])
 
-In: the input's part of the gates for all steps, the recurrent weights, the state before the first step. Out: states and gates
-of every step (`lstm`), from which `lstm_grad` computes gradients backwards in time. A step, forward or back, is one kernel
-where the registers hold the sums of all gates (`gate_product.py`); else it is a product and a pointwise kernel. Gates may lie
-over the input's part, and gradients of their sums over the gates. Read next: `lowering.py` (`Lowering.repeat`).
+In: `projected`, what the input contributes to the gates of all steps; the recurrent weights; the state (h, c) before the first
+step. Out: states and gates of all steps (`lstm`), from which `lstm_grad` computes gradients, backwards in time. A step, forward
+or back, is one kernel where the registers hold the sums of all gates (`gate_product.py`); else it is a contraction and a
+pointwise kernel. The gates may be stored over `projected`, and the gradients of their sums over the gates. Read next:
+`lowering.py` (`Lowering.loop`).
 """
 
 from __future__ import annotations
@@ -32,23 +35,25 @@ GRAIN = 1024  # elements of a piece of the pointwise kernels: each takes five fu
 def lstm(
     lo: Lowering, projected: Array, weight: Array, h0: Array, c0: Array, hs: Array, cs: Array, gates: Array, reverse: bool
 ) -> None:
-    """All steps of an LSTM.
+    """Launches all steps of an LSTM.
 
     Shapes: projected (T, N, 4 H), weight (4 H, H), h0, c0 (N, H) -> hs, cs (T + 1, N, H), gates (T, N, 4 H)
     Args:
-        reverse: begins with the last step; then hs[t + 1] comes before hs[t].
+        hs, cs: the states before each step, and after the last one. gates: i, f, g and o of each step.
+        reverse: whether the sequence is read from its end. Then hs[t + 1] is the state before step t, and hs[t] that after it.
     """
     steps, transposed = projected.shape[0], _transposed(lo, weight, h0.shape[0])
     copy(lo, h0, _at(hs, steps if reverse else 0), "lstm_h0")
     copy(lo, c0, _at(cs, steps if reverse else 0), "lstm_c0")
-    with lo.repeat(steps, [projected, transposed]) as i:
+    with lo.loop(steps, [projected, transposed]) as i:
         t = steps - 1 - i if reverse else i
         old, new = (t + 1, t) if reverse else (t, t + 1)
         _step(lo, _at(projected, t), transposed, _at(gates, t), (_at(hs, old), _at(cs, old)), (_at(hs, new), _at(cs, new)))
 
 
 def _transposed(lo: Lowering, weight: Array, batch: Index) -> Array:
-    """weight.T; a copy that is dense along its columns where the batch is small: then every step reads it where it lies."""
+    """weight.T. Where the batch is small it is a copy, dense along its columns, that the contraction of each step reads without
+    packing."""
     transposed, n = weight.permute((1, 0)), as_int(batch)
     if n is None or n > FEW:
         return transposed
@@ -60,21 +65,26 @@ def _transposed(lo: Lowering, weight: Array, batch: Index) -> Array:
 def _step(
     lo: Lowering, from_input: Array, transposed: Array, z: Array, before: tuple[Array, Array], after: tuple[Array, Array]
 ) -> None:
-    """One step: from (h, c) before it to those after it, and its gates."""
+    """Launches one step.
+
+    Args:
+        from_input: the step's part of `projected`. transposed: weight.T. z: where the gates are stored.
+        before, after: (h, c) before the step, and where those after it are stored.
+    """
     n, outs = as_int(z.shape[0]), [*_gates(z), after[1], after[0]]
     if (n is None or n > FEW) and tile_of(4, transposed, lo.target)[0]:
-        return _step_at_once(lo, from_input, transposed, before, outs)
+        return _step_as_gate_product(lo, from_input, transposed, before, outs)
 
     of, sums = _Values(z.dtype, before[1].shape), lo.temp(z.dtype.compute, z.shape)
-    contract(lo, before[0], transposed, sums, 0, 1, 1, 1, name="lstm_matmul")  # not into z, where the input's part may lie
+    contract(lo, before[0], transposed, sums, 0, 1, 1, 1, name="lstm_matmul")  # not into z: from_input may be the same memory
     add = [of.stored(of.sum(Leaf(s), x)) for s, x in zip(_gates(sums), _gates(from_input))]
     pointwise(lo, _cell(add, before[1]), outs, "lstm_gates", elements=GRAIN)
 
 
-def _step_at_once(
+def _step_as_gate_product(
     lo: Lowering, from_input: Array, transposed: Array, before: tuple[Array, Array], outs: Sequence[Array]
 ) -> None:
-    """`_step` as one kernel."""
+    """`_step` as one kernel: z = h @ weight.T + from_input, whose `finish` computes gates and states."""
     dtype, inputs = outs[0].dtype, [Leaf(x) for x in _gates(from_input)]
     sums = [Given(x.shape, dtype) for x in inputs]
     made = _cell(sums, before[1])
@@ -89,7 +99,8 @@ def _step_at_once(
 
 
 def _cell(z: Sequence[Source], c: Array) -> list[Source]:
-    """From the sums of the four gates, and c: the gates, the next c and the next h."""
+    """The results of a step, as sources: the four gates, the next c, and the next h. z: the sums of the four gates. c: before
+    the step."""
     of = _Values(z[0].dtype, c.shape)
     i, f, g, o = (of(_function(name), x) for name, x in zip(("sigmoid", "sigmoid", "tanh", "sigmoid"), z))
     after = of(lambda i, f, g, c: f * c + i * g, i, f, g, Leaf(c))
@@ -110,75 +121,101 @@ def lstm_grad(
     dc0: Array,
     reverse: bool,
 ) -> None:
-    """The gradients of `lstm` with respect to projected (dz), h0 and c0, from those of its three results (None: zero)."""
+    """Launches the gradients of `lstm` with respect to projected (`dz`), h0 (`dh0`) and c0 (`dc0`).
+
+        for step t, backwards:
+            dh += grad_h[t + 1];  dc += grad_c[t + 1]
+            dc += dh * o * (1 - tanh(c[t + 1])^2)
+            dz[t] = gradients of z_i, z_f, z_g, z_o from dc and dh
+            dh = dz[t] @ weight;  dc = dc * f
+
+    Args:
+        grad_h, grad_c, grad_gates: the gradients with respect to hs, cs and gates; None: zero.
+        weight, cs, gates, reverse: what `lstm` was given, and what it stored.
+    """
     steps, d, first = gates.shape[0], gates.dtype, gates.shape[0] if reverse else 0
     n, of, start = as_int(dh0.shape[0]), _Values(d, dh0.shape), [a and _at(a, first) for a in (grad_h, grad_c)]
     dc, zero = lo.temp(d.compute, dh0.shape), Literal(0, d.compute, dh0.shape)
 
-    def ends(dh: Source) -> list[Source]:
+    def first_states(dh: Source) -> list[Source]:
+        """The gradients of h0 and c0: those of the states before the first step, and what the results have for them."""
         return [of.stored(of.sum(x, a)) for x, a in zip((dh, Leaf(dc)), start)]
 
-    def step(i: Index) -> _Back:
+    def step(i: Index) -> _StepBack:
         t = i if reverse else steps - 1 - i
         old, new = (t + 1, t) if reverse else (t, t + 1)
         given = [None if a is None else _at(a, new) for a in (grad_h, grad_c)]
         more = None if grad_gates is None else _gates(_at(grad_gates, t))
-        return _Back(dc, given, more, (_at(cs, old), _at(cs, new)), _gates(_at(gates, t)), _at(dz, t))
+        return _StepBack(dc, given, more, (_at(cs, old), _at(cs, new)), _gates(_at(gates, t)), _at(dz, t))
 
     if (n is None or n > FEW) and tile_of(1, weight, lo.target)[0]:
         pointwise(lo, [zero], [dc], "lstm_grad_zeros")
-        return _back_at_once(lo, step, ends, steps, weight, [dh0, dc0], [dc, *(a for a in start if a is not None)])
+        touched = [dc, *(a for a in start if a is not None)]
+        return _back_as_gate_products(lo, step, first_states, steps, weight, [dh0, dc0], touched)
     dh = lo.temp(d.compute, dh0.shape)
     pointwise(lo, [zero, zero], [dh, dc], "lstm_grad_zeros")
-    with lo.repeat(steps, [weight]) as i:
+    with lo.loop(steps, [weight]) as i:
         back = step(i)
-        pointwise(lo, back.made(Leaf(dh)), back.outs, "lstm_grad_gates", elements=GRAIN)
+        pointwise(lo, back.results(Leaf(dh)), back.outs, "lstm_grad_gates", elements=GRAIN)
         contract(lo, back.dz, weight, dh, 0, 1, 1, 1, name="lstm_grad_matmul")
-    pointwise(lo, ends(Leaf(dh)), [dh0, dc0], "lstm_grad_start")
+    pointwise(lo, first_states(Leaf(dh)), [dh0, dc0], "lstm_grad_start")
 
 
-def _back_at_once(
+def _back_as_gate_products(
     lo: Lowering,
-    step: Callable[[Index], _Back],
-    ends: Callable[[Source], list[Source]],
+    step: Callable[[Index], _StepBack],
+    first_states: Callable[[Source], list[Source]],
     steps: Index,
     weight: Array,
     outs: Sequence[Array],
     touched: Sequence[Array],
 ) -> None:
-    """All steps back, each as one kernel: the product of the later step's gradients with the weights, and the gates'
-    arithmetic. The gradients are also stored in `kept`, in rows that the next product reads where they lie; it has room for two
-    steps, as one is read while the other is written."""
+    """Launches all steps back, each as one kernel: dh = (dz of the iteration before) @ weight, whose `finish` computes this
+    step's dz and dc. A last kernel computes the gradients of the first states. Each dz is also stored in `buffer`, in rows that
+    the next product reads without packing; it has room for two steps, as one is read while the other is written.
+
+    Args:
+        first_states: gradient of h0, from later steps -> what is stored in `outs`. touched: arrays that this reads.
+    """
     h, rows = Given(outs[0].shape, weight.dtype.compute), weight.shape[0]
-    kept = lo.temp(outs[0].dtype, (2, outs[0].shape[0], rows + LANES))
+    buffer = lo.temp(outs[0].dtype, (2, outs[0].shape[0], rows + LANES))
 
     def at(i: Index) -> Array:
-        one = _at(kept, i % 2)
+        """The half of the buffer that iteration i writes."""
+        one = _at(buffer, i % 2)
         return replace(one, shape=(one.shape[0], rows))
 
-    def finisher(made: Sequence[Source], outs: Sequence[Sequence[Array]]):
+    def finisher(results: Sequence[Source], outs: Sequence[Sequence[Array]]):
+        """The `finish` that stores each of the results, which depend on `h`, in some arrays."""
+
         def finish(k, values, where):
             where.memo[h] = values[0]
-            for source, some in zip(made, outs):
+            for source, some in zip(results, outs):
                 for out in some:
                     store_at(k, out, where, source.at(k, where))
 
         return finish
 
-    with lo.repeat(steps, [weight]) as i:
+    with lo.loop(steps, [weight]) as i:
         back = step(i)
         beside = _gates(at(i))
-        finish = finisher(back.made(h), [*zip(back.outs, beside), back.outs[-1:]])
-        near = [*back.read, *back.outs, *beside]  # what lies beside was last read by other threads
+        finish = finisher(back.results(h), [*zip(back.outs, beside), back.outs[-1:]])
+        near = [*back.read, *back.outs, *beside]  # the buffer's other half was last read by other threads: it is prefetched too
         gate_product(lo, at(i + 1), weight, 1, finish, "lstm_grad_step", near, as_expr(i) > 0)
-    finish = finisher(ends(h), [[x] for x in outs])
+    finish = finisher(first_states(h), [[x] for x in outs])
     gate_product(lo, at(steps + 1), weight, 1, finish, "lstm_grad_start", touched, as_expr(steps) > 0)
 
 
 @dataclass
-class _Back:
-    """One step back: from the gradients of h and c after it (of later steps: dh and `dc`; of the results: `given`) to those of
-    its gates' sums, `dz`; the gradient of c before it goes to `dc`."""
+class _StepBack:
+    """One step back in time.
+
+    Attributes:
+        dc: the gradient of c after the step, from later steps; that of c before the step is stored in its place.
+        given: the gradients of h and c after the step as results of the LSTM; None: zero.
+        more: those of the four gates as results; None: zero.
+        cells: c before and after the step. gates: i, f, g and o. dz: where the gradients of the gates' sums are stored.
+    """
 
     dc: Array
     given: Sequence[Array | None]
@@ -189,16 +226,17 @@ class _Back:
 
     @property
     def outs(self) -> list[Array]:
-        """Where what is made goes."""
+        """Where the `results` are stored."""
         return [*_gates(self.dz), self.dc]
 
     @property
     def read(self) -> list[Array]:
-        """What is read."""
+        """The arrays that the `results` are computed from."""
         return [*self.gates, *self.cells, *(self.more or ()), *(a for a in self.given if a is not None)]
 
-    def made(self, dh: Source) -> list[Source]:
-        """What is made of the gradient of h."""
+    def results(self, dh: Source) -> list[Source]:
+        """The gradients of the sums of the four gates, and of c before the step. dh: the gradient of h after the step, from
+        later steps."""
         of = _Values(self.gates[0].dtype, self.dc.shape)
         i, f, g, o = map(Leaf, self.gates)
         before, after = map(Leaf, self.cells)
@@ -217,7 +255,7 @@ class _Back:
 
 
 class _Values:
-    """Makes sources of one shape that compute in the wider dtype of `dtype`."""
+    """Makes sources of one shape whose arithmetic is done in the computing dtype of `dtype`."""
 
     def __init__(self, dtype, shape: tuple[Index, ...]):
         self.dtype, self.shape = dtype, shape
@@ -227,11 +265,11 @@ class _Values:
         return Elementwise(wide, operands, self.shape, self.dtype.compute)
 
     def sum(self, a: Source, b: Array | None) -> Source:
-        """a, and b where there is one."""
+        """a + b; a alone where b is None."""
         return a if b is None else self(lambda x, y: x + y, a, Leaf(b))
 
     def stored(self, x: Source) -> Source:
-        """The value as it is stored."""
+        """The value cast to the dtype that it is stored in."""
         return Elementwise(lambda v: cast(v, self.dtype), [x], self.shape, self.dtype)
 
 
@@ -240,11 +278,11 @@ def _function(name: str) -> Callable[[Expr], Expr]:
 
 
 def _at(a: Array, t: Index) -> Array:
-    """The array's part at index t of its first axis."""
+    """a[t]."""
     return replace(a, shape=a.shape[1:], strides=a.strides[1:], offset=a.offset + t * a.strides[0])
 
 
 def _gates(a: Array) -> list[Array]:
-    """The four parts (N, H) of an array (N, 4 H)."""
+    """The four parts (N, H) of an array (N, 4 H): input, forget, cell and output gate."""
     n, h = a.shape[0], a.shape[1] // 4
     return [replace(a, shape=(n, h), offset=a.offset + j * h * a.strides[1]) for j in range(4)]

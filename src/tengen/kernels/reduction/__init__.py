@@ -1,14 +1,16 @@
-"""Many elements become one: sums, products, extrema and their positions, running sums, windows.
+"""Reductions: sums, products, extrema and their positions; softmax and norms; scans; pooling.
 
-Read `folding.py` (the order of every sum, part of the contract on bits; and folds across rows, `Columns`),
-`fold_along_rows.py` (folds with vectors along the row), then `reduce.py` (the entry: how rows are shared among pieces).
+Read `folding.py` (what a fold is, and the order of every sum, which is part of the contract on bits), `frame.py` (which axes
+are reduced, and where vectors run), `fold_along_rows.py` and `columns.py` (the inner loops, with vectors along rows or across
+them), then the strategies:
 
-- `reduce.py`: reductions that nothing is fused with; `arg.py` is such a fold whose state remembers a position.
-- `rows.py`: what is computed of a row and of its reductions together, as softmax: one kernel.
-- `scan.py`: running sums and the like, in order along the axis.
-- `windows.py`: pooling: folds over the windows of an image, and their gradients.
+- `reduce.py`: plain reductions, and several of one shape in one kernel; `arg.py` is such a fold whose state has a position.
+- `rows.py`: pointwise expressions that contain reductions of their own row, as softmax and norms do, in one kernel.
+- `scan.py`: running sums and the like.
+- `windows.py`: pooling and its gradients, folds over the windows of an image.
 
-In all but scans, vectors run along rows where these are dense in memory, and across rows where neighbouring rows are.
+A *row* is what is reduced to one result. In all but scans, vectors run along rows where rows are dense in memory, and across
+rows where neighbouring rows are.
 """
 
 from __future__ import annotations
@@ -18,6 +20,16 @@ from typing import TYPE_CHECKING
 from tengen.base.lazy import modules_of
 
 if TYPE_CHECKING:
-    from tengen.kernels.reduction import arg, fold_along_rows, folding, reduce, rows, scan, windows  # noqa: F401
+    from tengen.kernels.reduction import (  # noqa: F401
+        arg,
+        columns,
+        fold_along_rows,
+        folding,
+        frame,
+        reduce,
+        rows,
+        scan,
+        windows,
+    )
 
 __getattr__ = modules_of(__name__)

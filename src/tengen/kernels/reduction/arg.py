@@ -1,6 +1,13 @@
-"""Positions of extrema: argmax and argmin, as a fold that carries a value and its position.
+"""Positions of extrema: argmax and argmin, as a fold whose state is (best value so far, its position).
 
-The result is one number by definition (the first NaN, else the first of the largest elements), so no order matters.
+    best, position = worst value of the dtype, NOWHERE
+    for i in the row, in any order:
+        if element i beats best, or equals it at a smaller i:
+            best, position = element i, i
+    out[row] = position
+
+The kernel is that of any reduction (`reduce.drive`). The result is defined as the position of the first NaN, or else of the
+first of the largest (smallest) elements. It does not depend on the order in which elements are combined.
 """
 
 from __future__ import annotations
@@ -14,25 +21,29 @@ from tengen.kernels.reduction.reduce import drive
 from tengen.kernels.source import Source
 from tengen.loops.lang import Expr, cast, const, equal, fold, not_equal, select, splat
 
-NOWHERE = (1 << 63) - 1  # the position of a state that has met no element better than the worst one there is
+NOWHERE = (1 << 63) - 1  # the position before any element: larger than that of every element, so that a tie goes to the element
 
 
 def arg_fold(which: str, dt: DType) -> Fold:
-    """The fold whose state is (best value, position); `which` is "max" or "min"."""
+    """The fold whose state is (best value, its position). `which` is "max" or "min"."""
     worst = lowest(dt) if which == "max" else highest(dt)
 
     def beats(a: Expr, b: Expr) -> Expr:
+        """Whether a is better than b. A NaN beats every number and no NaN."""
         wins = a > b if which == "max" else a < b
         return wins | (not_equal(a, a) & equal(b, b)) if dt.is_float else wins
 
     def pick(take: Expr, a: State, b: State) -> State:
+        """b where `take`, else a."""
         return tuple(select(take, y, x) for x, y in zip(a, b))
 
     def join(a: State, b: State) -> State:
+        """The better of two states; of equally good ones that with the smaller position."""
         tie = ~beats(a[0], b[0]) & (b[1] < a[1])
         return pick(beats(b[0], a[0]) | tie, a, b)
 
     def across(s: State) -> State:
+        """The best value of the 16 lanes, and the smallest position among the lanes that hold it."""
         best = fold(which, s[0])
         hit = equal(s[0], splat(best))
         if dt.is_float:
@@ -57,7 +68,7 @@ def arg_reduce(lo: Lowering, which: str, source: Source, out: Array, axes: Seque
     """
 
     def value(k, state, at):
-        position = select(equal(state[1], NOWHERE), const(0), state[1])  # nothing beat the worst value: all are equal
+        position = select(equal(state[1], NOWHERE), const(0), state[1])  # no element beat the worst value: all equal it
         return [cast(position, out.dtype)]
 
     drive(lo, arg_fold(which, source.dtype), source, [out], axes, value, True, name or f"arg{which}")

@@ -1,71 +1,57 @@
-"""The engine of reductions: how many elements become one, in an order that no strategy can change.
+"""The order in which a reduction combines its elements, which no strategy can change, and what it combines them with.
 
-The reduced axes, flattened in logical order, are cut into chunks of `CHUNK` elements:
+The reduced axes, flattened in logical order, are cut into chunks of `CHUNK` elements. For each result:
 
-    for chunk:
-        lane[i mod 16] = step(lane[i mod 16], element i)      # for every element of the chunk, in order; 16 virtual lanes
-        total = join(total, tree of the 16 lanes)             # by halves: lane i with i + 8, then i + 4, ...
-    result = total
+    total = neutral element
+    for chunk of the elements:
+        lane[0..15] = neutral element                         # 16 partial results
+        for i in the chunk, in order:
+            lane[i mod 16] = step(lane[i mod 16], element i)
+        total = join(total, tree of the 16 lanes)             # by halves: lane j with lane j + 8, then j + 4, j + 2, j + 1
 
-Lanes without an element hold the neutral element, which changes no bit. In: a `Fold` (what is combined) and a `Frame` (over
-which axes). Out: code inside a kernel. `fold_along_rows.py` has vectors along the row, where the 16 lanes are one vector.
-`Columns`, here,
-has vectors across rows: LANES neighbouring rows at a time, and of each the 16 lanes in scratch memory.
+Lanes that no element falls into keep the neutral element, which changes no bit. A `Fold` says what `step`, `join` and the tree
+compute; a `Frame` (`frame.py`) says which axes are reduced, and along which axis vectors run. Two files write this loop nest:
+`fold_along_rows.py` has vectors along the reduced axis, so that the 16 lanes are one vector; `columns.py` has vectors across
+rows, so that each lane is a vector of its own, one result in each of its elements.
 
-Read next: `fold_along_rows.py`, `reduce.py` and `rows.py` (kernels made of it), `arg.py` (a fold that remembers positions).
+Words: a *row* is all elements that are reduced to one result; its *position* is the element's number in the flattened reduced
+axes. Read next: `frame.py`, `fold_along_rows.py`, `columns.py`, then `reduce.py` (the kernels).
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tengen.base.dtype import DType, bool_
-from tengen.kernels.axes import memory_order, merge_axes, unflatten
-from tengen.kernels.lowering import Array, KernelBuilder, product
-from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source, children, costs
-from tengen.loops.builder import as_expr
-from tengen.loops.lang import (
-    LANES,
-    Buffer,
-    Expr,
-    Index,
-    as_int,
-    cdiv,
-    const,
-    equal,
-    fold,
-    maximum,
-    minimum,
-    ramp,
-    select,
-    splat,
-)
+from tengen.kernels.lowering import KernelBuilder
+from tengen.kernels.source import Source
+from tengen.loops.lang import LANES, Expr, const, fold, maximum, minimum, splat
 
 CHUNK = 4096  # elements; a multiple of LANES. Part of the numerics contract: changing it changes bits.
 UNROLLED = 64  # elements of a row, at most, that are folded in registers, written out, with vectors across rows
 UNROLLED_LONG = 6  # the same where an element takes much code: a gather, or a mathematical function
-
-PAGE = 4096  # bytes of a page of memory
-PREFETCHED_ELEMENTS = 3  # how many elements of a row ahead are prefetched, where each lies on a page of its own
 LANE_UNROLL = 4  # elements of a lane that are folded at a time
-MANY = 6  # chunks that are pieces enough for all threads, so that blocks of rows may be large
-MOST_FLAT = 24  # columns, at most, of a dense table that is folded as whole vectors: so many accumulators fit registers
 
 State = tuple[Expr, ...]
 
 
 @dataclass(frozen=True)
 class Fold:
-    """What a reduction carries from element to element, and how.
+    """What a reduction combines its elements with. Its *state* is a tuple of values: one number for a sum, a value and its
+    position for an argmax.
 
     Attributes:
-        start: the neutral state, as literals. step: (state, element, its flat position) -> state.
-        first: (element, position) -> the state of one element. join: two states, the earlier first -> one.
-        across: vector state -> scalar state, by the tree. ordered: whether lanes must hold their own elements (see `rotate`).
-        empty: the result of no elements, where it is not `start`. regroups: whether neighbouring elements of a lane may be
-            joined before they meet the state, with the same bits.
+        start: the state before the first element, as literals that change no bit of what they are combined with.
+        step: (state, element, position of the element) -> the state after that element.
+        first: (element, its position) -> the state of that element alone.
+        join: (state of earlier elements, state of later ones) -> the state of both.
+        across: a state of 16 lanes -> the state of one lane, by the fixed tree.
+        ordered: whether element i must be combined in lane i mod 16. If not, any lane gives the same bits.
+        empty: the result where there are no elements, if that is not `start`.
+        regroups: whether `join` is associative to the bit, so that neighbouring elements of a lane may be combined with each
+            other before they are combined with the state.
     """
 
     start: State
@@ -78,8 +64,8 @@ class Fold:
     regroups: bool = False
 
     def fold(self, state: State, elements: Sequence, positions: Sequence[Expr]) -> State:
-        """The state after some elements of each lane, in order. Where the fold `regroups`, they are joined with each other
-        first: a chain of steps would wait for each one's result."""
+        """The state after several elements of each lane, in order. Where the fold `regroups`, the elements are combined with
+        each other first, as a tree: one step after another would be a chain in which each waits for the result before."""
         if not self.regroups or len(elements) == 1:
             for x, position in zip(elements, positions):
                 state = self.step(state, x, position)
@@ -101,8 +87,9 @@ _JOIN: dict[str, Callable[[Expr, Expr], Expr]] = {
 
 
 def identity(combine: str, dt: DType) -> Expr:
-    """The element that changes nothing: -0.0 for sums (x + -0.0 has the bits of x for every x, +0.0 has not), 1, the
-    infinities or the last integers, all or no bits."""
+    """The neutral element of an operation, which changes no bit of what it is combined with: -0.0 for sums (x + -0.0 has the
+    bits of x for every x, x + +0.0 turns -0.0 into +0.0), 1 for products, the infinities or the extreme integers for minimum
+    and maximum, all bits set for "and", none for "or"."""
     if combine == "add":
         return const(-0.0 if dt.is_float else 0, dt)
     if combine == "mul":
@@ -118,12 +105,12 @@ def operation(combine: str) -> Callable[[Expr, Expr], Expr]:
 
 
 def lowest(dt: DType):
-    """-inf, False, or the least integer."""
+    """The least value of a dtype: -inf, False, or the least integer."""
     return float("-inf") if dt.is_float else False if dt is bool_ else 0 if dt.kind == "u" else -(1 << (dt.bits - 1))
 
 
 def highest(dt: DType):
-    """inf, True, or the greatest integer."""
+    """The greatest value of a dtype: inf, True, or the greatest integer."""
     return float("inf") if dt.is_float else True if dt is bool_ else (1 << (dt.bits - (dt.kind == "i"))) - 1
 
 
@@ -142,7 +129,8 @@ def simple_fold(combine: str, dt: DType) -> Fold:
 
 
 def joint_fold(folds: Sequence[Fold]) -> Fold:
-    """Several folds, each of one number, as one fold whose elements are those of a `Several`."""
+    """Several folds whose state is one number each, as one fold. Its elements are tuples, the values of a `Several`; its state
+    has one number for each of the folds."""
 
     def parts(rule: str, *args) -> State:
         return tuple(x for i, f in enumerate(folds) for x in getattr(f, rule)(*(a[i] for a in args)))
@@ -159,7 +147,7 @@ def joint_fold(folds: Sequence[Fold]) -> Fold:
 
 
 class Several(Source):
-    """Sources of one shape, asked for together: its value is a tuple."""
+    """Several sources of one shape as one source whose value is the tuple of theirs. Only a `joint_fold` can take it."""
 
     def __init__(self, sources: Sequence[Source]):
         self.sources, self.shape, self.dtype = list(sources), sources[0].shape, sources[0].dtype
@@ -176,330 +164,21 @@ class Several(Source):
 
 
 def spread(x):
-    """An element, or a tuple of them, with each scalar in all lanes."""
+    """A scalar as a vector with that number in all lanes; the same for each member of a tuple. Vectors stay as they are."""
     return tuple(map(splat, x)) if isinstance(x, tuple) else splat(x)
 
 
-def both(a: Expr, b: Expr) -> Expr:
-    """a and b; a literal where one of them decides."""
-    for x, y in ((a, b), (b, a)):
-        if x.op == "const":
-            return y if x.attr else x
-    return a & b
-
-
-def negate(a: Expr) -> Expr:
-    """not a; a literal for a literal."""
-    return const(not a.attr, bool_) if a.op == "const" else ~a
-
-
-@dataclass
-class Frame:
-    """Sources over one index space, its axes parted into kept and reduced, merged where every array allows.
-
-    Attributes:
-        sources: over the new axes. kept: their axes that stay, in the order of walking rows. reduced: in logical order.
-        outs: outputs over the kept axes, in the original order where `merged` is false; `out_axes[i]` is the axis of an output
-            that kept axis i is. across: whether vectors run along the last kept axis (across rows) rather than the last reduced
-            one. gathers: whether they do although neighbouring rows are not dense there.
-    """
-
-    sources: list[Source]
-    kept: list[int]
-    reduced: list[int]
-    extents: list[Index]
-    outs: list[Array]
-    out_axes: list[int]
-    across: bool = False
-    gathers: bool = False
-    wholes: list[Array] = field(default_factory=list)
-
-    @property
-    def rows(self) -> list[Index]:
-        """Extents of the kept axes."""
-        return [self.extents[a] for a in self.kept]
-
-    @property
-    def inner(self) -> list[Index]:
-        """Extents of the reduced axes."""
-        return [self.extents[a] for a in self.reduced]
-
-    @property
-    def count(self) -> Expr:
-        """The number of reduced elements."""
-        return as_expr(product(self.inner))
-
-    @property
-    def chunks(self) -> Expr:
-        return as_expr(cdiv(self.count, CHUNK))
-
-    def at(self, row: Sequence[Index], position: Sequence[Index], vec: bool = True, count: Expr | None = None) -> At:
-        """The place at these kept and reduced coordinates; `vec`: a vector in the frame's direction."""
-        coords: list[Index] = [0] * len(self.extents)
-        for axis, c in zip([*self.kept, *self.reduced], [*row, *position], strict=True):
-            coords[axis] = c
-        axis = self.kept[-1] if self.across else self.reduced[-1]
-        return At(tuple(coords), axis if vec else None, count)
-
-    def out_at(self, row: Sequence[Index], vec: bool = False, count: Expr | None = None) -> At:
-        """The place in the outputs of these kept coordinates; `vec`: a vector along the last kept axis."""
-        coords: list[Index] = [0] * len(row)
-        for axis, c in zip(self.out_axes, row, strict=True):
-            coords[axis] = c
-        return At(tuple(coords), self.out_axes[-1] if vec else None, count)
-
-
-def make_frame(
-    sources: Sequence[Source], outs: Sequence[Array], axes: Sequence[int], wholes: Sequence[Array] = (), merge: bool = True
-) -> Frame:
-    """Parts the axes of `sources` (all of one shape) into `axes` and the others, orders and merges them, and picks a direction.
-
-    `outs` have the other axes, `wholes` have all of them. `merge=False` keeps every kept axis as it is.
-    """
-    shape = list(max((s.shape for s in sources), key=len))
-    reduced = sorted(axes)
-    kept = [a for a in range(len(shape)) if a not in reduced]
-    leaves: list[Array] | None = []
-    for s in sources:
-        inner = s.leaves()
-        leaves = None if inner is None or leaves is None else leaves + inner
-    arrays = [*(leaves or []), *wholes]
-    full = [a for a in arrays if a.ndim == len(shape)]
-    position = {a: i for i, a in enumerate(kept)}
-    if full:
-        kept = [kept[i] for i in memory_order(full[0].permute(kept))] if kept else []
-    out_axes = [position[a] for a in kept]
-    if leaves is None:
-        frame = Frame(list(sources), kept, reduced, shape, list(outs), out_axes, wholes=list(wholes))
-    else:
-        frame = _merge(sources, outs, wholes, leaves, shape, kept, reduced, out_axes, merge)
-        full = [a for a in frame.wholes] + [a for s in frame.sources for a in s.leaves() or []]
-    _direct(frame, full)
-    return frame
-
-
-def _merge(sources, outs, wholes, leaves, shape, kept, reduced, out_axes, merge) -> Frame:
-    arrays = [*leaves, *wholes]
-    kept_groups = [[i] for i in range(len(kept))]
-    if merge:
-        alongside = [a.permute(kept) for a in arrays] + [o.permute(out_axes) for o in outs]
-        kept_groups = merge_axes([shape[a] for a in kept], alongside)
-    inner_groups = merge_axes([shape[a] for a in reduced], [a.permute(reduced) for a in arrays])
-    inner_groups = inner_groups or [[len(reduced) - 1]]
-    groups = [[kept[i] for i in g] for g in kept_groups] + [[reduced[i] for i in g] for g in inner_groups]
-    extents = tuple(product([shape[i] for i in g]) for g in groups)
-    n = len(kept_groups)
-
-    def regroup(a: Array) -> Array:
-        return Array(a.id, a.dtype, extents, tuple(a.strides[g[-1]] for g in groups), a.offset)
-
-    def regroup_out(o: Array) -> Array:
-        return Array(o.id, o.dtype, extents[:n], tuple(o.strides[out_axes[g[-1]]] for g in kept_groups), o.offset)
-
-    table: dict = {a: regroup(a) for a in leaves}
-    done = [s.rebind(table) for s in sources]
-    frame = Frame(done, list(range(n)), list(range(n, len(groups))), list(extents), list(outs), out_axes)
-    frame.wholes = [regroup(a) for a in wholes]
-    if merge:
-        frame.outs, frame.out_axes = [regroup_out(o) for o in outs], list(range(n))
-    return frame
-
-
-def _direct(frame: Frame, arrays: Sequence[Array]) -> None:
-    """Picks the vector's direction and moves the kept axis that it runs along, if it does, to the end."""
-    if not frame.kept:
-        return
-    last = frame.reduced[-1]
-    unit = lambda axis: sum(as_int(a.strides[axis]) == 1 and as_int(a.shape[axis]) != 1 for a in arrays)
-    best = max(frame.kept, key=unit)
-    wide = [(a, o) for a, o in zip(frame.kept, frame.out_axes) if as_int(frame.extents[a]) != 1]
-    stored = [a for a, o in wide if any(as_int(x.strides[o]) == 1 for x in frame.outs)]
-    short = (as_int(frame.count) or CHUNK) <= UNROLLED and (as_int(frame.extents[last]) or LANES) < LANES
-    short = short and bool(stored) and not frame.wholes
-    if not arrays:  # a source that does not say what it reads: vectors along its last axis
-        best = len(frame.extents) - 1
-    if short and (not arrays or unit(best) == 0):
-        best, frame.gathers = stored[0], True  # rows that do not fill a vector: across them, though they are gathered
-    elif best not in frame.kept or (arrays and unit(best) <= unit(last)):
-        return
-    if (as_int(frame.extents[best]) or LANES) < 6 and (as_int(frame.count) or CHUNK) > LANES:
-        return  # most lanes would idle
-    i = frame.kept.index(best)
-    frame.kept.append(frame.kept.pop(i))
-    frame.out_axes.append(frame.out_axes.pop(i))
-    frame.across = True
-
-
-def settled(f: Fold, frame: Frame, state: State) -> State:
-    """The final state: as it is, or `empty` where there was nothing to fold."""
-    if f.empty is None or as_int(frame.count):
-        return state
-    return tuple(select(equal(frame.count, 0), e, s) for e, s in zip(f.empty, state))
-
-
 def assign(k: KernelBuilder, variables: Sequence, values: Sequence[Expr]) -> None:
-    """Gives all variables their new values at once."""
+    """Gives the variables their new values. All values are computed before the first variable changes, as they may depend on
+    the old ones."""
     values = [k.let(v) for v in values] if len(values) > 1 else values
     for x, v in zip(variables, values):
         x.set(v)
 
 
-# ---- the vector across rows ------------------------------------------------------------------------------------------
-
-
-class Columns:
-    """Folds with vectors across rows: a block of up to `width` rows that are neighbours along the frame's last kept axis.
-
-        for chunk:
-            for element r of the chunk:
-                for vector j of rows:
-                    lanes[r mod 16][j] = step(lanes[r mod 16][j], source[r, rows j])
-            total[j] = join(total[j], tree of lanes[0..15][j])
-
-    `lanes[l * width + j]` is lane l of row j, and `total[j]` what the chunks so far gave: scratch memory that stays in L1.
-    Short rows are folded in registers instead (`unrolled`), and a dense table of few columns as whole vectors (`flat`).
-    """
-
-    def __init__(self, k: KernelBuilder, f: Fold, frame: Frame, width: int, source: Source, lanes: list[Buffer] | None = None):
-        self.k, self.f, self.frame, self.width = k, f, frame, width
-        self.total = [k.scratch("total", s.dtype, -(-width // LANES) * LANES) for s in f.start]
-        self.flat = flat_source(f, frame, source) if lanes is None and width % LANES else None  # width: the very columns
-        count, dear = as_int(frame.count), costs(source)
-        self.several = not frame.gathers and (count or CHUNK) >= LANE_UNROLL * LANES and not dear
-        self.unrolled = (count or UNROLLED + 1) <= (UNROLLED_LONG if frame.gathers or dear else UNROLLED)
-        self.unrolled = self.unrolled and not (self.several and _far_apart(frame, source))
-        self.lanes = lanes or ([] if self.unrolled else [k.scratch("lanes", s.dtype, LANES * width + LANES) for s in f.start])
-
-    def run(self, source: Source, row: Sequence[Index], start: Expr, n: Expr, chunks: tuple[Index, Index]) -> None:
-        """Leaves in `total` the states of the n rows from `start` on, over these chunks."""
-        k = self.k
-        if self.unrolled:
-            for j, count in k.vector_loop(0, n, "j"):
-                self._put(self.total, j, self._registers(source, (*row, start + j), count))
-            return
-        with k.loop(0, n, LANES, "j") as j:
-            self._put(self.total, j, tuple(splat(s) for s in self.f.start))
-        with k.loop(*chunks, name="chunk") as c:
-            with k.loop(0, LANES, name="lane") as l, k.loop(0, n, LANES, "j") as j:
-                self._put(self.lanes, l * self.width + j, tuple(splat(s) for s in self.f.start))
-            self._accumulate(source, row, start, n, c)
-            with k.loop(0, n, LANES, "j") as j:
-                state = self._tree([self._get(self.lanes, j + i * self.width) for i in range(LANES)])
-                self._put(self.total, j, self.f.join(self._get(self.total, j), state))
-
-    def _get(self, where: list[Buffer], j: Index) -> State:
-        return tuple(self.k.load(b, j, LANES) for b in where)
-
-    def _put(self, where: list[Buffer], j: Index, state: State) -> None:
-        state = tuple(self.k.let(splat(e)) for e in state)
-        for b, e in zip(where, state):
-            self.k.store(b, j, e)
-
-    def get(self, j: Index) -> State:
-        """The states of rows j .. j + 15 of the block."""
-        return self._get(self.total, j)
-
-    def _accumulate(self, source: Source, row: Sequence[Index], start: Expr, n: Expr, c: Expr) -> None:
-        k, frame = self.k, self.frame
-        first = k.let(c * CHUNK)
-        last = k.let(minimum(frame.count, first + CHUNK))
-        run = as_expr(frame.inner[-1])
-        if self.flat is not None:
-            return self._accumulate_flat(self.flat, first, last)
-
-        far = source.leaves() or () if _far_apart(frame, source) else ()
-        prefetched = [
-            a for a in dict.fromkeys(far) if a.ndim == len(frame.extents) and as_int(a.strides[frame.reduced[-1]]) != 0
-        ]
-
-        def element(coords: Sequence[Index], position: Expr) -> None:
-            lane = k.let(position % LANES * self.width)
-            for j, count in k.vector_loop(0, n, "j"):
-                here = frame.at((*row, start + j), coords, True, count)
-                for a in prefetched:
-                    k.prefetch(k.read(a), as_expr(a.index(here.coords)) + a.strides[frame.reduced[-1]] * PREFETCHED_ELEMENTS)
-                x = spread(source.at(k, here))
-                self._put(self.lanes, lane + j, self.f.step(self._get(self.lanes, lane + j), x, splat(position)))
-
-        if len(frame.reduced) == 1:
-            if self.several:
-                first = self._several(source, row, start, n, first, last)
-            with k.loop(first, last, name="r") as r:
-                element((r,), r)
-            return
-        with k.loop(first // run, cdiv(last, run), name="run") as o:
-            base = k.let(o * run)
-            outer = unflatten(k, o, frame.inner[:-1])
-            with k.loop(maximum(first - base, 0), minimum(last - base, run), name="r") as r:
-                element((*outer, r), k.let(base + r))
-
-    def _several(self, source: Source, row: Sequence[Index], start: Expr, n: Expr, first: Expr, last: Expr) -> Expr:
-        """Folds `LANE_UNROLL` elements of each lane at a time, so that the lanes are loaded and stored less often; returns the
-        position of the first element that is left. The next elements of all lanes are prefetched meanwhile, in the order of
-        memory: the processor's prefetcher does not follow as many streams as are read here."""
-        k, frame, step = self.k, self.frame, LANE_UNROLL * LANES
-        whole = k.let(first + (last - first) // step * step)
-        prefetched = _row_by_row(frame, source)
-        with k.loop(first, whole, step, "rows") as r, k.loop(0, LANES, name="lane") as l:
-            soon = k.let(r + step + l * LANE_UNROLL)
-            for j, count in k.vector_loop(0, n, "j"):
-                state = self._get(self.lanes, l * self.width + j)
-                places = [r + l + i * LANES for i in range(LANE_UNROLL)]
-                for a, i in itertools.product(prefetched, range(LANE_UNROLL)):
-                    k.prefetch(k.read(a), a.index(frame.at((*row, start + j), (soon + i,)).coords))
-                found = [spread(source.at(k, frame.at((*row, start + j), (p,), True, count))) for p in places]
-                self._put(self.lanes, l * self.width + j, self.f.fold(state, found, list(map(splat, places))))
-        return whole
-
-    def _accumulate_flat(self, source: Source, first: Expr, last: Expr) -> None:
-        """A dense table of few columns: 16 rows of it are `width` whole vectors, in the order in which `lanes` lie."""
-        k, width = self.k, self.width
-        state = [k.var(self._get(self.lanes, v * LANES)[0], name="lanes") for v in range(width)]
-
-        def block(row: Expr, left: Expr | None) -> None:
-            for v, s in enumerate(state):
-                at = k.let(row * width + v * LANES)
-                count = None if left is None else k.let(minimum(maximum(left - v * LANES, 0), LANES))
-                x = splat(source.at(k, At((at,), 0, count)))
-                (new,) = self.f.step((s.value,), x, ramp())
-                s.set(new if count is None else select(ramp() < splat(count), new, s.value))
-
-        whole = k.let(first + (last - first) // LANES * LANES)
-        with k.loop(first, whole, LANES, "r") as r:
-            block(r, None)
-        with k.if_(whole < last):
-            block(whole, k.let((last - whole) * width))
-        for v, s in enumerate(state):
-            self._put(self.lanes, v * LANES, (s.value,))
-
-    def _registers(self, source: Source, row: Sequence[Index], count: Expr | None) -> State:
-        """All of a short reduction, written out."""
-        shape = [int(as_int(d)) for d in self.frame.inner]  # type: ignore[arg-type]
-        return in_registers(
-            self.k, self.f, shape, lambda coords: spread(source.at(self.k, self.frame.at(row, coords, True, count)))
-        )
-
-    def _tree(self, lanes: list[State]) -> State:
-        return tree(self.k, self.f, lanes)
-
-
-def _far_apart(frame: Frame, source: Source) -> bool:
-    """Whether each element of a row lies on a page of its own, so that the processor's prefetcher does not follow them."""
-    steps = [as_int(a.strides[frame.reduced[-1]]) for a in source.leaves() or () if a.ndim == len(frame.extents)]
-    return len(frame.reduced) == 1 and any(s is not None and abs(s) * source.dtype.size >= PAGE for s in steps)
-
-
-def _row_by_row(frame: Frame, source: Source) -> list[Array]:
-    """The arrays that are dense along the rows' axis, and whose consecutive reduced elements lie less than a page apart:
-    further apart, prefetched lines would share a few cache sets, and be evicted before they are used."""
-    found = [a for a in dict.fromkeys(source.leaves() or ()) if a.ndim == len(frame.extents)]
-    steps = {a: as_int(a.strides[frame.reduced[-1]]) or PAGE for a in found if as_int(a.strides[frame.kept[-1]]) == 1}
-    return [a for a, step in steps.items() if step * a.dtype.size < PAGE]
-
-
 def in_registers(k: KernelBuilder, f: Fold, shape: Sequence[int], element: Callable[[list[int]], Expr]) -> State:
-    """The state of a short reduction over `shape`, written out: what does not exist is left out, which changes no bit.
-    `element` gives the value at coordinates."""
+    """The state of a reduction over `shape`, known and short, without a loop: every element is a statement of its own.
+    `element` gives the value at coordinates in `shape`. Lanes without elements are left out, which changes no bit."""
     lanes: list[State] = []
     for r, coords in enumerate(itertools.product(*map(range, shape))):
         x, position = element(list(coords)), splat(const(r))
@@ -511,7 +190,7 @@ def in_registers(k: KernelBuilder, f: Fold, shape: Sequence[int], element: Calla
 
 
 def tree(k: KernelBuilder, f: Fold, lanes: list[State]) -> State:
-    """The fixed tree over up to LANES states."""
+    """The states of up to 16 lanes joined into one, by halves: lane j with lane j + 8, then j + 4, j + 2, j + 1."""
     half = LANES // 2
     while half:
         lanes = [
@@ -520,36 +199,3 @@ def tree(k: KernelBuilder, f: Fold, lanes: list[State]) -> State:
         ]
         half //= 2
     return lanes[0]
-
-
-def pure(s: Source) -> bool:
-    """Whether the source is made of arrays, numbers and scalar operations alone."""
-    return isinstance(s, (Leaf, Literal, Elementwise)) and all(map(pure, children(s)))
-
-
-def flat_source(f: Fold, frame: Frame, source: Source) -> Source | None:
-    """The source as one flat axis, where it is a dense table of a few columns, known, that do not fill vectors; else None."""
-    if len(f.start) != 1 or frame.gathers or len(frame.kept) != 1 or len(frame.reduced) != 1:
-        return None
-    columns, leaves = as_int(frame.extents[frame.kept[0]]), source.leaves()
-    if columns is None or columns > MOST_FLAT or columns % LANES == 0 or not leaves or not pure(source):
-        return None
-    flat: dict = {}
-    for a in leaves:
-        if as_int(a.strides[frame.kept[0]]) != 1 or as_int(a.strides[frame.reduced[0]]) != columns:
-            return None
-        flat[a] = Array(a.id, a.dtype, (product(a.shape),), (1,), a.offset)
-    return source.rebind(flat)
-
-
-def columns_width(sizes: Sequence[int], extent: Index, arrays: int = 1, chunks: Index = 1) -> int:
-    """How many rows a block of `Columns` has: the lanes of all states, of so many bytes each, take 16 KiB, and blocks are about
-    equal where the extent is known. Where there are `MANY` chunks to share among threads, lanes take twice as much: fewer
-    blocks read longer runs of memory."""
-    lane = 2048 if (as_int(chunks) or 1) >= MANY else 1024  # bytes of a lane
-    width = max(LANES, lane // (sum(sizes) * arrays) // LANES * LANES)
-    known = as_int(extent)
-    if known is None:
-        return width
-    each = cdiv(max(known, 1), cdiv(max(known, 1), width))
-    return max(LANES, cdiv(each, LANES) * LANES)

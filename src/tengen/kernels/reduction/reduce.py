@@ -1,11 +1,15 @@
 """Reductions as kernels: sum, product, minimum, maximum, all, any over some axes of a source.
 
-    for each piece = some rows:                            # or blocks of rows, with vectors across them
-        for row:
-            out[row] = value(fold of the row's elements)
-    where rows are few and long:
-    for each piece = (row, chunk):  partial[chunk, row] = fold of the chunk
-    for each piece = some rows:     out[row] = value(partial[0, row] joined with partial[1, row], ...)    # a second launch
+    for each piece = some rows, or some blocks of neighbouring rows:
+        for row of the piece:
+            out[row] = finish(fold of the row's elements)              # `fold_along_rows.py`, or `columns.py` for blocks
+
+Where rows are few and long, that would be too few pieces for all threads. Then there are two launches:
+
+    for each piece = (row, chunk):
+        partial[chunk, row] = fold of the chunk's elements
+    for each piece = some rows:
+        out[row] = finish(join of partial[0, row], partial[1, row], ...)
 
 The order of every operation is that of `folding.py`, so no choice here changes a bit.
 """
@@ -20,23 +24,10 @@ from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.machine import SAME_SETS
 from tengen.kernels.pointwise import grain
+from tengen.kernels.reduction.columns import Columns, columns_width, flat_source
 from tengen.kernels.reduction.fold_along_rows import fold_along_row, fold_along_rows
-from tengen.kernels.reduction.folding import (
-    Columns,
-    Fold,
-    Frame,
-    Several,
-    State,
-    assign,
-    both,
-    columns_width,
-    flat_source,
-    joint_fold,
-    make_frame,
-    negate,
-    settled,
-    simple_fold,
-)
+from tengen.kernels.reduction.folding import Fold, Several, State, assign, joint_fold, simple_fold
+from tengen.kernels.reduction.frame import Frame, make_frame, settled
 from tengen.kernels.source import At, Source, View, broadcast, costs
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, cast, cdiv, const, is_const, maximum, minimum, not_equal, select, splat
@@ -44,14 +35,16 @@ from tengen.loops.lang import Expr, Index, as_int, cast, cdiv, const, is_const, 
 FEW = 32  # pieces: where there would be fewer, the chunks of long rows become pieces of their own
 ABREAST = 4  # rows that are folded side by side, where enough pieces are left
 
-Finish = Callable[[KernelBuilder, Expr, At], Expr]
+Finish = Callable[[KernelBuilder, Expr, At], Expr]  # (kernel, reduced value, its place in the output) -> what is stored there
 
 
 class Reduced(Source):
-    """The combination of `source` along `axes`, which stay with extent 1: a source whose value a kernel of `rows.py` computes
-    once per row, before it is asked for.
+    """The reduction of `source` along `axes`, which stay with extent 1, as a source. A kernel of `rows.py` computes its value
+    once for each row, before anything asks for it.
 
-    Args: combine: "add", "mul", "min", "max", "and", "or". source: of a dtype that is computed in.
+    Args:
+        combine: "add", "mul", "min", "max", "and" or "or".
+        source: of a dtype that arithmetic is done in (16-bit floats are cast before).
     """
 
     def __init__(self, combine: str, source: Source, axes: Sequence[int]):
@@ -61,7 +54,7 @@ class Reduced(Source):
 
     def value(self, k, at):
         if self not in k.given:
-            raise VerifyError(f"kernel {k.name}: a reduced value outside of its row; help: lower it by rows.rowwise")
+            raise VerifyError(f"kernel {k.name}: a reduced value is read outside of its row; help: lower it by rows.rowwise")
         return k.given[self](at)
 
     def leaves(self):
@@ -86,7 +79,7 @@ class Reduced(Source):
 
 
 class Spread(Source):
-    """A `Reduced` seen with its row's shape."""
+    """A `Reduced` broadcast along its reduced axes: every element of a row has the row's value."""
 
     def __init__(self, reduced: Reduced, shape: Sequence[Index]):
         self.reduced, self.shape, self.dtype = reduced, tuple(shape), reduced.dtype
@@ -114,13 +107,15 @@ def reduce(
     then: Callable[[Expr], Expr] | None = None,
     name: str = "reduce",
 ) -> None:
-    """out = all elements of `source` along `axes` combined into one.
+    """Launches out = all elements of `source` along `axes` combined into one.
 
     Args:
-        combine: "add", "mul", "min", "max", "and", "or". source: of a dtype that is computed in (cast 16-bit floats first).
+        combine: "add", "mul", "min", "max", "and" or "or".
+        source: of a dtype that arithmetic is done in (cast 16-bit floats before).
         out: has the axes of `source` that are not in `axes`, in order.
-        finish: (kernel, reduced value, place in out) -> value of out's dtype. then: the same where the place does not matter
-            (the division of a mean); it allows more axes to be merged. Default: a cast to out's dtype.
+        finish: (kernel, reduced value, place in out) -> what is stored there.
+        then: reduced value -> what is stored, where the place does not matter (the division of a mean). More axes can be merged
+            than with `finish`. Without either, the reduced value is cast to out's dtype.
     Numerics: see `folding.py`. A sum of no elements is +0.0, though sums start from -0.0.
     """
 
@@ -133,11 +128,12 @@ def reduce(
     drive(lo, simple_fold(combine, source.dtype), source, [out], axes, value, finish is None, name)
 
 
-def reduce_together(lo: Lowering, values: Sequence[Source], outs: Sequence[Array], name: str) -> None:
-    """Several reductions of one shape along the same axes as one kernel, which reads what they share once.
+def joint_reduce(lo: Lowering, values: Sequence[Source], outs: Sequence[Array], name: str) -> None:
+    """Launches several reductions of one shape along the same axes as one kernel, which reads only once what they share.
 
     Args:
-        values: each an `Elementwise` of one `Reduced`. outs: of their shapes, or without the reduced axes.
+        values: each an `Elementwise` of one `Reduced`.
+        outs: an array for each, with the shape of the value, or without the reduced axes.
     """
     found: list[Reduced] = [v.operands[0] for v in values]  # type: ignore[attr-defined]
     axes = found[0].axes
@@ -161,8 +157,14 @@ def drive(
     merge: bool,
     name: str,
 ) -> None:
-    """Launches the kernels of a fold; `value` makes each output's value of the final state."""
-    if not axes:
+    """Launches the kernels of a fold of `source` along `axes`.
+
+    Args:
+        outs: arrays with the axes that are not reduced, in order.
+        value: (kernel, final state of a row, place in the outputs) -> what is stored there, for each of the outputs.
+        merge: whether kept axes may be merged, so that `value` is not told a place in the original axes.
+    """
+    if not axes:  # one element for each result: a reduction along a new axis of extent 1
         n = len(source.shape)
         source = View(source, (*source.shape, 1), (*range(n), None), (0,) * (n + 1), (1,) * (n + 1))
         axes = (n,)
@@ -171,6 +173,7 @@ def drive(
     k = lo.kernel(name)
 
     def finish(kk: KernelBuilder, row: Sequence, state: State, vec: bool, count: Expr | None) -> None:
+        """Stores what `value` makes of the final state of a row; `vec`: of 16 rows from `row` on, of which `count` exist."""
         at = frame.out_at(row, vec, count)
         state = tuple(kk.let(e) for e in settled(f, frame, state))
         for o, v in zip(frame.outs, value(kk, state, at)):
@@ -178,49 +181,66 @@ def drive(
 
     (_rows_across if frame.across else _rows_along)(k, work, finish)
     lo.launch(k)
-    if not (work.split.op == "const" and not work.split.attr):
-        _combine(lo, work, finish, name)
+    if not is_const(work.split, False):
+        _join_partials(lo, work, finish, name)
 
 
 class _Work:
-    """How a fold is cut into pieces.
+    """How a fold is divided into pieces. A *unit* is a row, or with vectors across rows a block of up to `width` neighbouring
+    rows. A piece is `per` units, or one chunk of a single unit.
 
     Attributes:
-        width: rows of a block, with vectors across rows; else 1. units: rows, or blocks of rows. per: units of a piece.
-        split: whether each chunk of a unit is a piece; then `partial` holds the chunks' states as [chunk, row].
-        abreast: whether the rows of a piece are folded `ABREAST` at a time.
+        columns: extent of the last kept axis with vectors across rows; else 1. outer: extents of the kept axes that units are
+            numbered by, beside the blocks. blocks: blocks along `columns`.
+        units, rows: how many there are. per: units of a piece.
+        abreast: whether the rows of a piece are folded ABREAST at a time.
+        split: whether each chunk of a unit is a piece of its own. Then `partial` holds the chunks' states as [chunk, row].
+        chunk_pieces: pieces of a unit: its chunks if `split`, else 1.
+
+    `abreast` and `split` are conditions that the kernel decides where extents are open, and literals where they are known.
     """
 
     def __init__(self, f: Fold, frame: Frame, temp: Callable[[DType, tuple], Array], some: int):
+        """some: elements of a piece, about."""
         self.f, self.frame, self.grain = f, frame, some
-        rows = frame.rows
-        self.columns = as_expr(rows[-1]) if frame.across else const(1)
-        self.width = columns_width([s.dtype.size for s in f.start], self.columns, 1, frame.chunks) if frame.across else 1
-        if frame.across and flat_source(f, frame, frame.sources[0]) is not None:
-            self.width = as_int(self.columns) or 1
-        self.outer = rows[:-1] if frame.across else rows
-        self.blocks = as_expr(cdiv(self.columns, self.width))
-        self.units = as_expr(product(self.outer)) * self.blocks
-        size = maximum(const(1), frame.count * minimum(self.columns, const(self.width)))
+        self._divide_into_units()
+        self.abreast = self._rows_abreast()
+        size = maximum(const(1), frame.count * minimum(self.columns, const(self.width)))  # elements of a unit
         per = maximum(const(1), some // size)
-        self.abreast = const(False, bool_)
-        if not frame.across and len(f.start) == 1 and frame.sources[0].leaves() and not costs(frame.sources[0]):
-            apart = not_equal(frame.count * f.start[0].dtype.size % SAME_SETS, 0)  # else rows share cache sets of L1
-            self.abreast = both(self.units >= FEW * ABREAST, apart)
+        if not is_const(self.abreast, False):
             per = select(self.abreast, maximum(const(ABREAST), per // ABREAST * ABREAST), per)
-        few = both(frame.chunks > 1, cdiv(self.units, per) < FEW)
-        self.split = few
-        self.per = select(few, const(1), per)
-        self.chunk_pieces = select(few, frame.chunks, const(1))
+        self.split = _both(frame.chunks > 1, cdiv(self.units, per) < FEW)
+        self.per = select(self.split, const(1), per)
+        self.chunk_pieces = select(self.split, frame.chunks, const(1))
         self.pieces = cdiv(self.units, self.per) * self.chunk_pieces
-        self.rows = as_expr(product(rows))
+        self.rows = as_expr(product(frame.rows))
         self.partial: list[Array] = []
-        if not (few.op == "const" and not few.attr):
-            n = select(few, frame.chunks * self.rows, const(0))
+        if not is_const(self.split, False):
+            n = select(self.split, frame.chunks * self.rows, const(0))
             self.partial = [temp(s.dtype, (n,)) for s in f.start]
 
+    def _divide_into_units(self) -> None:
+        frame, rows = self.frame, self.frame.rows
+        self.columns, self.width, self.outer = const(1), 1, rows
+        if frame.across:
+            self.columns, self.outer = as_expr(rows[-1]), rows[:-1]
+            self.width = columns_width([s.dtype.size for s in self.f.start], self.columns, 1, frame.chunks)
+            if flat_source(self.f, frame, frame.sources[0]) is not None:
+                self.width = as_int(self.columns) or 1
+        self.blocks = as_expr(cdiv(self.columns, self.width))
+        self.units = as_expr(product(self.outer)) * self.blocks
+
+    def _rows_abreast(self) -> Expr:
+        """Whether rows are folded ABREAST at a time: elements are cheap numbers, there are rows enough for that, and the rows
+        do not begin in the same set of L1, where they would evict each other."""
+        source, start = self.frame.sources[0], self.f.start
+        if self.frame.across or len(start) > 1 or not source.leaves() or costs(source):
+            return const(False, bool_)
+        other_sets = not_equal(self.frame.count * start[0].dtype.size % SAME_SETS, 0)
+        return _both(self.units >= FEW * ABREAST, other_sets)
+
     def each(self, k: KernelBuilder) -> tuple[Expr, Expr, Expr, Expr]:
-        """The units of this piece and its range of chunks: first unit, end, first chunk, end."""
+        """What this piece computes: its first unit, the unit after its last, its first chunk, the chunk after its last."""
         piece = k.split(self.pieces)
         unit0 = k.let(piece // self.chunk_pieces * self.per)
         chunk0 = k.let(piece % self.chunk_pieces)
@@ -228,11 +248,26 @@ class _Work:
         return unit0, k.let(minimum(unit0 + self.per, self.units)), chunk0, stop
 
     def save(self, k: KernelBuilder, chunk: Expr, row: Expr, state: State, count: Expr | None = None) -> None:
+        """partial[chunk, row] = state, for one row, or for `count` rows from `row` on."""
         for a, e in zip(self.partial, state):
             k.store(k.write(a), chunk * self.rows + row, e, count)
 
 
+def _both(a: Expr, b: Expr) -> Expr:
+    """a and b. If one of them is a literal, the result is the other, or that literal."""
+    for x, y in ((a, b), (b, a)):
+        if x.op == "const":
+            return y if x.attr else x
+    return a & b
+
+
+def _negate(a: Expr) -> Expr:
+    """not a; a literal for a literal."""
+    return const(not a.attr, bool_) if a.op == "const" else ~a
+
+
 def _rows_along(k: KernelBuilder, work: _Work, finish) -> None:
+    """Writes a piece whose units are rows, with vectors along them: ABREAST rows at a time, then those left over."""
     first, last, chunk0, stop = work.each(k)
     source = work.frame.sources[0]
     whole = first
@@ -247,11 +282,12 @@ def _rows_along(k: KernelBuilder, work: _Work, finish) -> None:
         state = fold_along_row(k, work.f, work.frame, source, row, (chunk0, stop))
         with k.if_(work.split):
             work.save(k, chunk0, unit, state)
-        with k.if_(negate(work.split)):
+        with k.if_(_negate(work.split)):
             finish(k, row, state, False, None)
 
 
 def _rows_across(k: KernelBuilder, work: _Work, finish) -> None:
+    """Writes a piece whose units are blocks of rows, with vectors across the rows of a block."""
     columns = Columns(k, work.f, work.frame, work.width, work.frame.sources[0])
     first, last, chunk0, stop = work.each(k)
     with k.loop(first, last, name="unit") as unit:
@@ -264,12 +300,13 @@ def _rows_across(k: KernelBuilder, work: _Work, finish) -> None:
             state = columns.get(j)
             with k.if_(work.split):
                 work.save(k, chunk0, outer * work.columns + start + j, state, count)
-            with k.if_(negate(work.split)):
+            with k.if_(_negate(work.split)):
                 finish(k, (*row, start + j), state, True, count)
 
 
-def _combine(lo: Lowering, work: _Work, finish, name: str) -> None:
-    """The second kernel: joins each row's chunks in order. It has no pieces where rows turn out not to be split."""
+def _join_partials(lo: Lowering, work: _Work, finish, name: str) -> None:
+    """Launches the second kernel, which joins the states of each row's chunks in order. It has no pieces if rows turn out not
+    to be split when it runs."""
     k = lo.kernel(f"{name}_chunks")
     f, frame, rows = work.f, work.frame, work.frame.rows
     n = as_expr(rows[-1]) if rows else const(1)
@@ -287,8 +324,9 @@ def _combine(lo: Lowering, work: _Work, finish, name: str) -> None:
 
 
 def _join_chunks(k: KernelBuilder, f: Fold, work: _Work, row: Expr, lanes: int, count: Expr | None) -> State:
+    """The state of a row over all chunks; of 16 rows from `row` on if `lanes` is 16."""
     total = [k.var(splat(s) if lanes > 1 else s, name="total") for s in f.start]
-    with k.loop(0, work.frame.chunks, name="chunk") as c:
+    with k.loop(0, work.frame.chunks, name="chunk") as c:  # total[row] = join(total[row], partial[c, row])
         part = tuple(k.load(k.read(a), c * work.rows + row, lanes, count) for a in work.partial)
         assign(k, total, f.join(tuple(t.value for t in total), part))
     return tuple(t.value for t in total)

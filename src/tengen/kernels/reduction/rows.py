@@ -1,31 +1,34 @@
-"""Fused rows: pointwise work over rows whose reductions are computed first, while the row is in cache.
+"""Fused rows: a pointwise kernel whose expressions contain reductions of the row that they are computed for.
 
-    for each piece = some rows:                              # or blocks of rows, with vectors across them
-        for row:
-            for each `Reduced` inside of the sources:        # each after those that it uses
-                value = fold of its source over the row
-            for vector of the row:
-                out[row, vector] = source[row, vector]       # with the values in the place of the reductions
+    for each piece = some rows, or some blocks of neighbouring rows:
+        for row of the piece:
+            for each `Reduced` in the sources, those that it uses before it:
+                value[reduced] = fold of its source over the row            # in a register; across rows: in scratch memory
+            for vector i of the row:
+                out[row, i] = source[row, i]                                # each `Reduced` in it is replaced by its value
 
 Softmax is ``exp(x - max) / sum(exp(x - max))``: two `Reduced` sources, the second of which uses the first, and one pointwise
-output. In: sources that contain `Reduced`, outputs, the reduced axes. Out: one launch; or, where rows are too few to share
-among threads, one launch for each reduction and a pointwise one. The bits are the same.
+output. One kernel computes it while the row is in L1. In: sources that contain `Reduced`, outputs, the reduced axes. Out: one
+launch; or, where rows are too few and too long to share among threads, one launch for each reduction and a pointwise one. The
+bits are the same.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tengen.base.dtype import DType
 from tengen.kernels.axes import store_at, streams, unflatten
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.pointwise import grain, pointwise
+from tengen.kernels.reduction.columns import Columns, columns_width
 from tengen.kernels.reduction.fold_along_rows import fold_along_row
-from tengen.kernels.reduction.folding import Columns, Fold, Frame, columns_width, make_frame, settled, simple_fold
+from tengen.kernels.reduction.folding import Fold, simple_fold
+from tengen.kernels.reduction.frame import Frame, make_frame, settled
 from tengen.kernels.reduction.reduce import Reduced, Spread, reduce
-from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source, broadcast, children, costs, fixed_parts
+from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source, broadcast, children, costs, invariant_parts
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, const, maximum, minimum, splat
 
@@ -35,11 +38,11 @@ KEPT = 1 << 15  # bytes of a row, at most, that stay in scratch memory where its
 
 
 def rowwise(lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], axes: Sequence[int], name: str = "rowwise") -> None:
-    """Launches what writes each source into its output, computing every `Reduced` inside once per row.
+    """Launches kernels that store each source in its output, and compute every `Reduced` in them once for each row.
 
     Args:
         sources: of one shape, or with extent 1 on `axes`; every `Reduced` in them reduces `axes`.
-        outs: of the sources' shapes; those with extent 1 on `axes` are results of a row.
+        outs: one for each source, of its shape. Those with extent 1 on `axes` have one element for each row.
     Numerics: the bits of separate `reduce` and `pointwise` kernels.
     """
     found = reduced_inside(sources)
@@ -63,7 +66,7 @@ def rowwise(lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], axes
 
 
 def reduced_inside(sources: Sequence[Source]) -> list[Reduced]:
-    """Every `Reduced` below the sources, each after those it needs."""
+    """Every `Reduced` in the sources, each after those that it uses."""
     order: list[Reduced] = []
     seen: set[Source] = set()
 
@@ -82,9 +85,17 @@ def reduced_inside(sources: Sequence[Source]) -> list[Reduced]:
 
 
 class _Rows:
-    """Writes the one kernel."""
+    """Writes the fused kernel.
+
+    Attributes:
+        found: every `Reduced` in the sources, each after those that it uses.
+        whole: (source, output) pairs with an element for each element of a row. single: those with one for each row.
+        reads: for each `Reduced` the source that it folds; it may store what it reads (see `_keep_last_operand`).
+        stream: whether the outputs in `whole` are stored past the caches.
+    """
 
     def __init__(self, k: KernelBuilder, frame: Frame, found: list[Reduced], whole: list[bool], some: int):
+        """whole: for each of the frame's sources, whether its output belongs to `whole`. some: elements of a piece, about."""
         self.grain = some
         self.k, self.frame, self.found = k, frame, found
         wholes, rows = iter(frame.wholes), iter(frame.outs)
@@ -93,11 +104,13 @@ class _Rows:
         self.single = [(s, o) for s, o, w in pairs if not w]
         self.reads = {r: r.source for r in found}
         self.stream = streams([o for _, o in self.whole])
-        self._keep()
+        self._keep_last_operand()
 
-    def _keep(self) -> None:
-        """What the last reduction reads (the exponentials of a softmax) goes into the output on the way, when the output needs
-        it again: it is not computed twice. The dtypes are the same, so the bits are."""
+    def _keep_last_operand(self) -> None:
+        """If the outputs need again what the last reduction reads (the exponentials of a softmax), the fold stores it on its
+        way, and the outputs load it instead of computing it a second time. It is stored in the memory of the first output,
+        which the results overwrite afterwards, or in scratch memory where outputs are stored past the caches. It has the dtype
+        of that memory, so no bit changes."""
         s = self.found[-1].source
         if not self.whole or not isinstance(s, Elementwise) or s.dtype is not self.whole[0][1].dtype or not costs(s):
             return
@@ -107,19 +120,19 @@ class _Rows:
             if self.frame.across or length is None or length * out.dtype.size > KEPT:
                 self.stream = False
             else:
-                out = self._row(out.dtype, length)
+                out = self._scratch_row(out.dtype, length)
         table: dict[Source, Source] = {s: Leaf(out), **{r: r for r in self.found}}
         whole = [(_replaced(x, table), o) for x, o in self.whole]
-        # The output may lie over an input: then what follows must not read an element that the output has replaced.
+        # The output may be the memory of an input. Then nothing may be read of an input once the operand is stored.
         for x, _ in [*whole, *self.single]:
             if not _plain(x) or any(as_int(a.strides[i]) != 0 for a in _stored(x) if a != out for i in self.frame.reduced):
                 return
         if any(a == out for x, _ in whole for a in _stored(x)):
             self.whole = whole
-            self.reads[self.found[-1]] = _Kept(s, out)
+            self.reads[self.found[-1]] = _Storing(s, out)
 
-    def _row(self, dtype: DType, length: int) -> Array:
-        """A row in scratch memory."""
+    def _scratch_row(self, dtype: DType, length: int) -> Array:
+        """Scratch memory for one row, as an array over the frame's axes."""
         row = Array(("row", self.k.name), dtype, tuple(self.frame.extents), (), 0)
         self.k.local[row.id] = self.k.scratch("row", dtype, length)
         strides, step = [0] * row.ndim, 1
@@ -127,8 +140,8 @@ class _Rows:
             strides[axis], step = step, step * (as_int(self.frame.extents[axis]) or 0)
         return replace(row, strides=tuple(strides))
 
-    def _following(self) -> list[tuple[Array, Index]]:
-        """The arrays that rows are read from, and how far on the next row is."""
+    def _next_rows(self) -> list[tuple[Array, Index]]:
+        """(array, elements from a row to the next one) for each array that rows are read from and that is dense along rows."""
         last, inner = self.frame.kept[-1], self.frame.reduced[-1]
         found = dict.fromkeys(a for r in self.found for a in r.source.leaves() or ())
         return [(a, a.strides[last]) for a in found if as_int(a.strides[inner]) == 1 and as_int(a.strides[last]) != 0]
@@ -137,7 +150,7 @@ class _Rows:
         return simple_fold(r.combine, r.dtype)
 
     def vectors_along_rows(self) -> None:
-        """One row after another, with vectors along the row."""
+        """Writes a kernel that computes one row after another, with vectors along the row."""
         k, frame = self.k, self.frame
         rows = as_expr(product(frame.rows))
         per = maximum(const(1), self.grain // maximum(const(1), frame.count))
@@ -148,28 +161,28 @@ class _Rows:
             at = frame.at(row, [0] * len(frame.reduced), False)
             for red in self.found:
                 f = self._fold(red)
-                source = self._held([self.reads[red]], at)[0]
+                source = self._with_row_constants([self.reads[red]], at)[0]
                 if self.stream and red is self.found[-1]:
-                    source = _PrefetchingNextRow(source, self._following())
-                state = fold_along_row(k, f, frame, source, row, (const(0), frame.chunks))
+                    source = _PrefetchingNextRow(source, self._next_rows())
+                state = fold_along_row(k, f, frame, source, row, (const(0), frame.chunks))  # value = fold of source[row, :]
                 v = k.let(settled(f, frame, state)[0], "row_value")
                 k.given[red] = lambda at, v=v: splat(v) if at.lanes > 1 else v
             for s, o in self.single:
                 store_at(k, o, frame.out_at(row), s.at(k, at))
-            whole = list(zip(self._held([s for s, _ in self.whole], at), [o for _, o in self.whole]))
+            whole = list(zip(self._with_row_constants([s for s, _ in self.whole], at), [o for _, o in self.whole]))
             if self.whole:
-                self._positions(lambda outer: self._vectors(row, outer, whole))
+                self._outer_positions(lambda outer: self._vectors(row, outer, whole))
         k.given.clear()
 
-    def _held(self, sources: Sequence[Source], at: At) -> list[Source]:
-        """The sources with what is one value per row computed here, once, and not for each vector."""
-        found = fixed_parts(sources, self.frame.reduced, (Spread, Reduced))
+    def _with_row_constants(self, sources: Sequence[Source], at: At) -> list[Source]:
+        """The sources, with each part that has one value for a whole row computed here, once, and not for each vector."""
+        found = invariant_parts(sources, self.frame.reduced, (Spread, Reduced))
         table: dict[Source, Source] = {r: r for r in self.found}
-        table |= {s: _Held(self.k.let(s.at(self.k, at), "row_value"), s) for s in found}
+        table |= {s: _RowConstant(self.k.let(s.at(self.k, at), "row_value"), s) for s in found}
         return [_replaced(s, table) for s in sources]
 
-    def _positions(self, body) -> None:
-        """Runs `body` for all coordinates of the reduced axes but the last."""
+    def _outer_positions(self, body: Callable[[list[Index]], None]) -> None:
+        """Writes `body(coordinates)` in a loop over all reduced axes but the last."""
         k, outer = self.k, self.frame.inner[:-1]
         if not outer:
             return body([])
@@ -177,7 +190,7 @@ class _Rows:
             body(unflatten(k, o, outer))
 
     def _vectors(self, row: Sequence[Index], outer: Sequence[Index], whole: list) -> None:
-        for i, count in self.k.vector_loop(0, self.frame.inner[-1]):
+        for i, count in self.k.vector_loop(0, self.frame.inner[-1]):  # out[row, outer, vector i] = source[row, outer, vector i]
             self._store_whole(self.frame.at(row, (*outer, i), True, count), whole)
 
     def _store_whole(self, at, whole: list) -> None:
@@ -186,7 +199,7 @@ class _Rows:
             store_at(self.k, o, at, v, self.stream)
 
     def across(self) -> None:
-        """Blocks of neighbouring rows, with vectors across them."""
+        """Writes a kernel that computes blocks of neighbouring rows, with vectors across them."""
         k, frame = self.k, self.frame
         columns = as_expr(frame.rows[-1])
         width = columns_width([max(r.dtype.size for r in self.found)], columns)
@@ -213,21 +226,22 @@ class _Rows:
                 for s, o in self.single:
                     store_at(k, o, frame.out_at((*row, start + j), True, count), s.at(k, at))
             if self.whole:
-                self._positions(lambda outer: self._blocks(row, outer, start, n))
+                self._outer_positions(lambda outer: self._blocks(row, outer, start, n))
         k.given.clear()
 
     def _total(self, c: Columns, at, start: Expr) -> Expr:
+        """The values of a reduction for the 16 rows at `at`, in a block that begins with row `start`."""
         j = as_expr(at.coords[self.frame.kept[-1]]) - start
         return self.k.let(settled(c.f, self.frame, c.get(j))[0])
 
     def _blocks(self, row: Sequence[Index], outer: Sequence[Index], start: Expr, n: Expr) -> None:
         with self.k.loop(0, self.frame.inner[-1], name="r") as r:
-            for j, count in self.k.vector_loop(0, n, "j"):
+            for j, count in self.k.vector_loop(0, n, "j"):  # out[rows j, outer, r] = source[rows j, outer, r]
                 self._store_whole(self.frame.at((*row, start + j), (*outer, r), True, count), self.whole)
 
 
-class _Held(Source):
-    """A row's value, computed before."""
+class _RowConstant(Source):
+    """A value that is the same for all elements of a row, and has been computed already."""
 
     def __init__(self, v: Expr, s: Source):
         self.v, self.shape, self.dtype = v, s.shape, s.dtype
@@ -236,8 +250,8 @@ class _Held(Source):
         return splat(self.v) if at.lanes > 1 else self.v
 
 
-class _Kept(Source):
-    """A source that is stored wherever it is asked for."""
+class _Storing(Source):
+    """A source that stores each of its values in `out` when it is asked for it."""
 
     def __init__(self, source: Source, out: Array):
         self.source, self.out, self.shape, self.dtype = source, out, source.shape, source.dtype
@@ -249,8 +263,8 @@ class _Kept(Source):
 
 
 class _PrefetchingNextRow(Source):
-    """A source that prefetches what the next row reads at the same position: while results are stored past the caches nothing
-    is read, and the processor's prefetcher stops."""
+    """A source that prefetches, with each value, what the next row reads at the same position. arrays: see `_Rows._next_rows`.
+    While results are stored past the caches nothing is read, so the processor's own prefetcher stops before each row."""
 
     def __init__(self, source: Source, arrays: Sequence[tuple[Array, Index]]):
         self.source, self.arrays, self.shape, self.dtype = source, arrays, source.shape, source.dtype
@@ -262,12 +276,12 @@ class _PrefetchingNextRow(Source):
 
 
 def _plain(s: Source) -> bool:
-    """Whether the source is made of arrays, numbers, row values and arithmetic alone."""
+    """Whether the source is made of arrays, numbers, values of reductions, and arithmetic alone."""
     return isinstance(s, (Leaf, Literal, Spread)) or (isinstance(s, Elementwise) and all(map(_plain, s.operands)))
 
 
 def _stored(s: Source) -> list[Array]:
-    """The arrays that a plain source reads, its row values apart."""
+    """The arrays that a plain source reads, not counting those that only its reductions read."""
     if isinstance(s, Leaf):
         return [s.array]
     return [a for o in s.operands for a in _stored(o)] if isinstance(s, Elementwise) else []
@@ -277,7 +291,7 @@ def _stored(s: Source) -> list[Array]:
 
 
 def _separate(lo: Lowering, found: list[Reduced], sources: Sequence[Source], outs: Sequence[Array], name: str) -> None:
-    """Each reduction into a temporary, then one pointwise kernel per shape."""
+    """Launches a kernel for each reduction, with a temporary for its results, then a pointwise kernel for each output shape."""
     table: dict[Source, Source] = {}
     for r in found:
         kept = [i for i in range(len(r.shape)) if i not in r.axes]
@@ -293,7 +307,7 @@ def _separate(lo: Lowering, found: list[Reduced], sources: Sequence[Source], out
 
 
 def _replaced(s: Source, table: dict[Source, Source]) -> Source:
-    """The source with every `Reduced` that `table` names taken from there."""
+    """The source with each part that is a key of `table` replaced by what stands there. `table` remembers what was made."""
     if s in table:
         return table[s]
     if isinstance(s, Spread):

@@ -1,11 +1,13 @@
-"""Running sums, products, minima and maxima along an axis.
+"""Scans: running sums, products, minima and maxima along an axis.
 
-    for each piece = some rows, or one block of neighbouring rows:
+    for each piece = some rows, or one block of neighbouring rows:       # rows: what lies at one coordinate of the other axes
+        state[rows] = neutral element
         for i along the axis, in order:
             state[rows] = op(state[rows], source[rows, i])
-            out[rows, i] = state[rows]
+            out[rows, i] = state[rows]                                   # exclusive: the state before element i
 
-It is sequential along the axis by definition, so the bits are those of a plain loop; only neighbouring rows share a vector.
+A scan is sequential along its axis, and its bits are those of this loop. Vectors run across neighbouring rows where arrays are
+dense there; else rows are computed one element at a time.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from collections.abc import Sequence
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.lowering import Array, Lowering, product
 from tengen.kernels.pointwise import GRAIN
-from tengen.kernels.reduction.folding import columns_width, identity, make_frame, operation
+from tengen.kernels.reduction.columns import columns_width
+from tengen.kernels.reduction.folding import identity, operation
+from tengen.kernels.reduction.frame import make_frame
 from tengen.kernels.source import Source
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, cast, cdiv, const, equal, maximum, minimum, select, splat
@@ -31,12 +35,14 @@ def scan(
     exclusive: bool = False,
     name: str = "scan",
 ) -> None:
-    """out[i] = source[0] combined with ... source[i] along `axis`.
+    """Launches out[..., i, ...] = source[..., 0, ...] combined with ... source[..., i, ...] along `axis`.
 
     Args:
-        combine: "add", "mul", "min" or "max". source: of a dtype that is computed in. out: of its shape, values are cast to it.
-        reverse: from the last element to the first. exclusive: without source[i] itself; the first is then the neutral element
-            (+0.0 for sums).
+        combine: "add", "mul", "min" or "max".
+        source: of a dtype that arithmetic is done in (16-bit floats are cast before).
+        out: of the source's shape; values are cast to its dtype.
+        reverse: whether the scan runs from the last element to the first.
+        exclusive: whether out[i] leaves out source[i] itself. The first result is then the neutral element (+0.0 for sums).
     """
     frame = make_frame([source], [], [axis], [out], merge=len(source.shape) > 1)
     op, neutral = operation(combine), identity(combine, source.dtype)
@@ -45,7 +51,7 @@ def scan(
     k = lo.kernel(name)
 
     def step(row: Sequence[Index], i: Expr, state: Expr, vec: bool, count: Expr | None) -> Expr:
-        """Writes element number i (in the order of the scan) and returns the new state."""
+        """Stores the result of step i and returns the new state. `vec`: for 16 rows from `row` on, of which `count` exist."""
         at = frame.at(row, (n - 1 - i if reverse else i,), vec, count)
         x = src.at(k, at)
         new = k.let(op(state, splat(x) if vec else x))
@@ -61,7 +67,7 @@ def scan(
         with k.loop(first, minimum(first + per, rows), name="row") as r:
             row = unflatten(k, r, frame.rows)
             state = k.var(neutral, name="state")
-            with k.loop(0, n) as i:
+            with k.loop(0, n) as i:  # state = op(state, source[row, i]); out[row, i] = state
                 state.set(step(row, i, state.value, False, None))
         return lo.launch(k)
     columns = as_expr(frame.rows[-1])
@@ -76,6 +82,6 @@ def scan(
     with k.loop(0, m, LANES, "j") as j:
         k.store(states, j, splat(neutral))
     with k.loop(0, n) as i:
-        for j, count in k.vector_loop(0, m, "j"):
+        for j, count in k.vector_loop(0, m, "j"):  # states[j] = op(states[j], source[rows j, i]); out[rows j, i] = states[j]
             k.store(states, j, step((*row, start + j), i, k.load(states, j, LANES), True, count))
     lo.launch(k)

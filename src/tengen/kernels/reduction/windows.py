@@ -1,10 +1,22 @@
-"""Folds over the windows of an image, and over the windows that hold a pixel, with no copy of the image.
+"""Pooling and its gradients: folds over the windows of an image, and over the windows that hold a pixel, without copies of it.
 
-fold_windows:  out[n, c, p] = finish(fold over offsets k of image[n, c, p * stride - padding + k])
-    fold_holders:  out[n, c, s] = finish(fold over the windows p that hold pixel s of give(p, offset of s in p))
+    fold_windows:                                             # pooling
+        for image n, channel c, window p:
+            state = neutral element
+            for offset k in the window:
+                state = step(state, image[n, c, p * stride - padding + k])        # outside of the image: `fill`
+            out[n, c, p] = finish(state)
 
-In: an image, the geometry of its windows, a fold. Out: launches. Outside of the image lies a number that changes no result;
-only windows that can reach the border test where it is. Short folds are written out in registers, in the order of `folding.py`.
+    fold_holders:                                             # the gradient of pooling
+        for image n, channel c, pixel s:
+            state = neutral element
+            for window p that holds pixel s:
+                state = step(state, give(p, the offset of s in p))
+            out[n, c, s] = finish(state)
+
+Windows, pixels and offsets have one coordinate for each spatial axis. In: an image, the geometry of its windows, a fold. Out:
+launches. `fill` is a number that changes no result; whether an element lies in the image is only tested for windows that may
+reach beyond it. Small windows are folded in registers, their elements written out, in the order of `folding.py`.
 """
 
 from __future__ import annotations
@@ -24,14 +36,16 @@ from tengen.kernels.source import At, Source
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum, ramp, select, splat
 
-Give = Callable[[KernelBuilder, At, list[Expr]], Expr]
+Give = Callable[[KernelBuilder, At, list[Expr]], Expr]  # (kernel, place of a window, a pixel's offset in it) -> value
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """Where windows lie: window p begins at pixel p * stride - padding, along each spatial axis.
+    """Where windows lie. Along each spatial axis, window p begins at pixel p * stride - padding and has `kernel` pixels.
 
-    Attributes: space, count: extents of the image, and how many windows there are. kernel, stride, padding: of each axis.
+    Attributes:
+        space: extents of the image along the spatial axes. count: how many windows there are along each.
+        kernel, stride, padding: in pixels, for each spatial axis.
     """
 
     space: tuple[Index, ...]
@@ -42,33 +56,19 @@ class Geometry:
 
 
 class Windows(Source):
-    """The image by windows, axes (N, C, *P, *K); `fill` outside of the image."""
+    """The image by windows: the value at (n, c, *p, *k) is the pixel at offset k of window p; outside of the image, `fill`."""
 
     def __init__(self, x: Array, geometry: Geometry, fill):
         self.x, self.geometry, self.fill = x, geometry, const(fill, x.dtype)
         self.shape, self.dtype = (*x.shape[:2], *geometry.count, *geometry.kernel), x.dtype
 
     def value(self, k, at):
-        geo, n = self.geometry, len(self.geometry.kernel)
-        place, checks, ends = [], [], []
-        for axis, (space, count, stride, padding) in enumerate(zip(geo.space, geo.count, geo.stride, geo.padding)):
-            window, offset = _coordinate(at, 2 + axis), _coordinate(at, 2 + n + axis)
-            pixel = as_expr(window * stride + offset - padding)
-            known = [as_int(d) for d in (offset, space, count)]
-            first = 0 if known[0] is None else known[0]
-            last = geo.kernel[axis] - 1 if known[0] is None else known[0]
-            begin = as_expr(at.coords[2 + axis] * stride + at.coords[2 + n + axis] - padding)  # of the first lane
-            if first < padding:
-                checks.append(pixel >= 0)
-                ends.append(begin >= 0)
-            if known[1] is None or known[2] is None or (known[2] - 1) * stride + last - padding >= known[1]:
-                checks.append(pixel < space)
-                ends.append(begin + (pixel.lanes - 1) * stride < space)
-            place.append(pixel)
-        where, inside = _guarded(k, at, place, geo.space, checks)
+        n = len(self.geometry.kernel)
+        place, checks, ends = self._pixels(at)
+        where, inside = _guarded(k, at, place, self.geometry.space, checks)
         if inside is None:
             return where.load(k, self.x)
-        if inside.lanes > 1 and at.vec is not None and at.vec < 2 + n:  # along a row: most vectors lie inside whole
+        if inside.lanes > 1 and at.vec is not None and at.vec < 2 + n:  # along a row: most vectors lie wholly in the image
             v = k.var(splat(self.fill), name="pixels")
             with k.if_(k.let(functools.reduce(and_, ends))):
                 v.set(At((*at.coords[:2], *place), None, at.count).load(k, self.x))
@@ -81,15 +81,39 @@ class Windows(Source):
             return k.load(k.read(self.x), index, LANES, where.count, self.fill)
         return select(inside, where.load(k, self.x), splat(self.fill) if where.lanes > 1 else self.fill)
 
+    def _pixels(self, at: At) -> tuple[list[Expr], list[Expr], list[Expr]]:
+        """(spatial coordinates of the pixel at `at`; conditions, one for each lane, that it lies in the image; conditions that
+        all lanes of the vector do). An end of the image that no window reaches beyond has no condition."""
+        geo, n = self.geometry, len(self.geometry.kernel)
+        place, checks, ends = [], [], []
+        for axis, (space, count, stride, padding) in enumerate(zip(geo.space, geo.count, geo.stride, geo.padding)):
+            window, offset = _coordinate(at, 2 + axis), _coordinate(at, 2 + n + axis)
+            pixel = as_expr(window * stride + offset - padding)
+            number, pixels, windows = (as_int(d) for d in (offset, space, count))
+            first = 0 if number is None else number  # the smallest offset that this one may be, and the largest
+            last = geo.kernel[axis] - 1 if number is None else number
+            begin = as_expr(at.coords[2 + axis] * stride + at.coords[2 + n + axis] - padding)  # the pixel of the first lane
+            if first < padding:
+                checks.append(pixel >= 0)
+                ends.append(begin >= 0)
+            if pixels is None or windows is None or (windows - 1) * stride + last - padding >= pixels:
+                checks.append(pixel < space)
+                ends.append(begin + (pixel.lanes - 1) * stride < space)
+            place.append(pixel)
+        return place, checks, ends
+
     def leaves(self):
         return None
 
 
 class Holders(Source):
-    """What the windows that hold a pixel give back to it, axes (N, C, *S, *T), for pixels phase + stride * S; zero where there
-    is no such window. The t-th one along an axis has the pixel at its offset first + stride * t.
+    """What the windows that hold a pixel give back to it: the value at (n, c, *s, *t) is for pixel phase + stride * s, and
+    comes from the t-th window that holds it along each axis, counted from the last such window back. In that window the pixel
+    has the offset first + stride * t. Where there is no such window the value is 0.
 
-    Args: give: (kernel, a window, the pixel's offset in it along each axis) -> a value of `dtype`.
+    Args:
+        give: (kernel, place of a window, the pixel's offset in it along each axis) -> a value of `dtype`.
+        lead: extents N and C. phase: along each axis, a number from 0 to stride - 1.
     """
 
     def __init__(self, give: Give, lead: Sequence[Index], geometry: Geometry, phase: Sequence[int], dtype: DType):
@@ -122,20 +146,20 @@ class Holders(Source):
 
 
 def _quotient(a: Index, b: int) -> Index:
-    """How many steps of b begin in a."""
+    """a / b rounded up, at least 0: how many of the numbers 0, b, 2 b, ... are less than a."""
     return max(0, -(-a // b)) if isinstance(a, int) else maximum(cdiv(a, b), 0)
 
 
 def _coordinate(at: At, axis: int) -> Index:
-    """A coordinate; a vector along the vector axis."""
+    """A coordinate of a place: a number, or the coordinates of all 16 lanes along the vector axis."""
     return at.coord(axis) if axis == at.vec else at.coords[axis]
 
 
 def _guarded(
     k: KernelBuilder, at: At, place: list[Expr], extents: Sequence[Index], checks: list[Expr]
 ) -> tuple[At, Expr | None]:
-    """Where to read at spatial coordinates `place`, of which `checks` hold inside, and whether they hold (None: always).
-    Outside, nothing is read (no lane) or another element."""
+    """(where to read for the spatial coordinates `place`, whether that place exists). It exists where all `checks` hold; None:
+    always. Where it does not exist no lane is read, or the nearest element is, so that no read is out of bounds."""
     vec = at.vec if at.vec in (0, 1) else None
     inside = None
     for c in checks:
@@ -153,7 +177,7 @@ def _guarded(
 
 
 class _Folded(Source):
-    """A source's last n axes folded in registers, sent through `finish`."""
+    """finish(fold along the last n axes of a source), computed in registers with all elements written out."""
 
     def __init__(self, f: Fold, source: Source, n: int, finish: Finish, dtype: DType):
         self.f, self.source, self.n, self.finish, self.dtype = f, source, n, finish, dtype
@@ -173,9 +197,10 @@ class _Folded(Source):
 
 
 def fold_windows(lo: Lowering, f: Fold, source: Source, out: Array, finish: Finish, name: str) -> None:
-    """out = `finish` of the fold of `source` (N, C, *P, *K) along its windows' axes K.
+    """Launches out = finish(fold of `source` (N, C, *P, *K) along the offsets K in its windows).
 
-    Args: finish: (kernel, the last part of the final state, place in out) -> value of out's dtype.
+    Args:
+        finish: (kernel, the last part of the final state, place in out) -> what is stored there.
     """
     n = out.ndim - 2
     if _unrolled(source, n):
@@ -186,6 +211,7 @@ def fold_windows(lo: Lowering, f: Fold, source: Source, out: Array, finish: Fini
 
 
 def _unrolled(source: Source, n: int) -> bool:
+    """Whether the last n axes of a source have so few elements that a fold along them is written out."""
     taps = as_int(product(source.shape[-n:]))
     return taps is not None and taps <= UNROLLED
 
@@ -193,11 +219,13 @@ def _unrolled(source: Source, n: int) -> bool:
 def fold_holders(
     lo: Lowering, f: Fold, give: Give, geometry: Geometry, dtype: DType, out: Array, finish: Finish, name: str
 ) -> None:
-    """out (N, C, *S) = `finish` of the fold of what the windows that hold each pixel give back (see `Holders`), by phases of
-    the
-    stride: all pixels of a phase have the same offsets in their windows. Phases of one shape are one kernel."""
+    """Launches out (N, C, *S) = finish(fold of what the windows that hold each pixel give back), see `Holders`.
+
+    It is done for each phase of the stride: pixels whose coordinates have the same remainders by the stride have the same
+    offsets in the windows that hold them. Phases with equally many pixels are one kernel.
+    """
     n = len(geometry.kernel)
-    alike: dict[tuple, list[tuple[Source, Array, tuple[int, ...]]]] = {}
+    by_shape: dict[tuple, list[tuple[Source, Array, tuple[int, ...]]]] = {}
     for phase in itertools.product(*map(range, geometry.stride)):
         source = Holders(give, out.shape[:2], geometry, phase, dtype)
         strides = (*out.strides[:2], *(st * s for st, s in zip(out.strides[2:], geometry.stride)))
@@ -207,8 +235,8 @@ def fold_holders(
         shape = source.shape[:-n]
         if any(as_int(d) == 0 for d in shape):
             continue
-        alike.setdefault(shape, []).append((source, Array(out.id, out.dtype, shape, strides, offset), phase))
-    for group in alike.values():
+        by_shape.setdefault(shape, []).append((source, Array(out.id, out.dtype, shape, strides, offset), phase))
+    for group in by_shape.values():
         if all(_unrolled(s, n) for s, _, _ in group):
             folded: list[Source] = [_Folded(f, s, n, _placed(finish, a, geometry.stride), out.dtype) for s, _, a in group]
             pointwise(lo, folded, [part for _, part, _ in group], name)
@@ -218,7 +246,7 @@ def fold_holders(
 
 
 def _placed(finish: Finish, first: Sequence[int], step: Sequence[int]) -> Finish:
-    """`finish` for a kernel whose pixel c is pixel first + step * c of the output."""
+    """`finish` for a kernel that knows only every step-th pixel: its coordinate c is pixel first + step * c of the output."""
 
     def run(k: KernelBuilder, value: Expr, at: At) -> Expr:
         coords, vec = list(at.coords[:2]), at.vec

@@ -1,4 +1,4 @@
-"""What is launched again for arrays that lie alike is what would have been launched anew: the same programs, to the byte."""
+"""What is launched again for arrays of the same extents and strides is what would have been launched anew: equal programs, as bytes."""
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ def numbers(*xs):
 
 
 def layers(p, w, h):
-    """Loops of the program, alike."""
+    """Equal loops of the program."""
     a = lstm(p * 2.0, w, h, h)[0]
     b = lstm(p * 3.0 + a.sum(), w, h, h)[0]
     return a, b
@@ -113,9 +113,9 @@ def test_the_same_program_as_without(make, args, how, monkeypatch):
     run = trace(make(), **how)
     run(*(data(*shape) for shape in args))
     with monkeypatch.context() as m:
-        m.setattr(Lowering, "alike", lambda lo, meaning, arrays, run: run(lo))
+        m.setattr(Lowering, "reuse", lambda lo, problem, arrays, run: run(lo))
         anew = parts(run)
     again, old = [], Lowering._launch_pattern
     monkeypatch.setattr(Lowering, "_launch_pattern", lambda lo, p, ids: (again.append(p), old(lo, p, ids)))
     assert parts(run) == anew
-    assert again, "nothing was alike"
+    assert again, "nothing was reused"

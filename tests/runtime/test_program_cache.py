@@ -14,7 +14,7 @@ from tengen import Tensor
 from tengen.base.config import config
 from tengen.base.dtype import float32
 from tengen.compiler import driver, program_cache
-from tengen.compiler.schedules import known
+from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.text import parse_graph
 from tengen.kernels.schedule import Grain, Schedules
 from tengen.loops import lang
@@ -200,7 +200,7 @@ def test_a_number_made_of_large_weights_is_another_program(own_cache, lowerings)
 
 def test_an_entry_of_another_time_is_made_anew(own_cache, lowerings):
     graph = parse_graph(GRAPH, {"k": np.array(2, "float32")})
-    key = program_cache.identity(graph, None, [], "g", True, known())
+    key = program_cache.identity(graph, None, [], "g", True, tuned_schedules())
     for entry in (b"", b"[]", b"{}", b"null", b'{"object": 3}', b"\xff"):
         cache.put(key, entry, cache.PROGRAMS)
         program, arrays = driver.ready_program(graph, None, [], "g", fold=True)

@@ -1,8 +1,9 @@
-"""The short way of a traced call: tensors of layouts that were called with before go straight to the program.
+"""Direct calls: a traced function that is called again with tensors of the same layouts runs its program after a few checks.
 
-In: a recording that has run, and what it ran on. Out: something that runs it again on tensors of the same layouts, after the few
-checks that a change of layout does not show: what was read, states, gradients, what is on the tape. Where one of them fails, the call goes the
-long way, which finds another recording or makes one.
+In: a recording that has run, and the arguments that it ran on. Out: a `DirectCall`, which runs it again for tensors of the same
+layouts. Before that it checks what layouts do not show: that what the function read is unchanged (guards), the layouts of
+states, which gradients exist, what is on the tape. If a check fails, the call takes the long way, which finds another recording
+or makes one.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
     from tengen.jit.trace import Recording
 
 
-class Repeat:
-    """A recording for arguments of certain layouts: tensors alone, dense in order.
+class DirectCall:
+    """A recording, called with arguments of certain layouts, which are all tensors and dense in logical order.
 
     Attributes:
-        recording: what is run. extents: the numbers of its open extents. single: whether its one output is all that a call gives.
+        recording: what is run. extents: the numbers of its open extents.
+        single: whether a call returns the program's only output as it is.
     """
 
     __slots__ = ("recording", "extents", "single", "_call", "_states", "_written", "_plain", "_borrowed", "_hold", "_managers")
@@ -35,20 +37,21 @@ class Repeat:
         assert recording.run is not None
         self._call = recording.run.__call__  # a bound method: calling it costs half of what calling the object does
         self._written = [recording.states[i] for i in recording.run.written]
-        self._plain = not (self._states or recording.guards)  # a function of its arguments alone
+        self._plain = not (self._states or recording.guards)  # the program reads and writes nothing but arguments and results
         self._borrowed = native.borrowed
         self._managers = [(m, m.version) for m in recording.managers]
         self._hold = recording.read.hold
 
     @staticmethod
     def serves(r: Recording, leaves: Sequence[Tensor]) -> bool:
-        """Whether calls of a recording can be repeated: nothing of it stands in for an argument or is on the tape."""
+        """Whether a recording can be called directly: none of its states or gradients belongs to an argument, and nothing is on
+        the tape."""
         named = any(isinstance(t, int) for t, _, _ in (*r.grads, *r.guards))
         named = named or any(a is not None for known in r.attached for a in known[: len(leaves)])
         return not (r.open or named or r.owners or any(r.taped)) and all(x._layout.contiguous for x in leaves)
 
     def run(self, args: Sequence[Tensor]) -> list[Tensor] | None:
-        """The outputs of the program for these arguments; None, and nothing has happened, where the recording may not fit."""
+        """The outputs of the program for these arguments; None, without any effect, if the recording may not fit."""
         buffers = [x._data for x in args if x._node is None]
         if len(buffers) != len(args) or not self._hold() or not (self._plain or self._ready()):
             return None
@@ -60,7 +63,8 @@ class Repeat:
         return self._call(buffers, self.extents)
 
     def _ready(self) -> bool:
-        """Whether states and gradients are as they were recorded; those that a run writes are then their tensors' own."""
+        """Whether states and gradients are as they were recorded. If so, memory of states that a run writes is made their
+        own."""
         for t, layout in self._states:
             if t._layout is not layout or t._node is not None:
                 return False

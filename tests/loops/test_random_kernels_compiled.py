@@ -5,7 +5,7 @@ import ctypes
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernels_by_chance import DTYPES, Scope
+from random_kernels import DTYPES, Scope
 
 from tengen.base.dtype import bool_
 from tengen.base.errors import VerifyError

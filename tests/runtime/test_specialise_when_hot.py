@@ -14,7 +14,7 @@ from tengen.tensor import hide_plans, restore_plans
 def programs(monkeypatch):
     """The programs that are made, where the first call of a plan is long enough to make one; no plan is known."""
     made: dict = {}
-    monkeypatch.setattr(plans, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(plans, "HOT_AFTER_S", 0.0)
     monkeypatch.setattr(plans, "_programs", made)
     known = hide_plans()
     yield made
@@ -59,7 +59,7 @@ def test_other_numbers_have_the_program_of_the_pattern(programs):
 
 
 def test_a_short_time_makes_nothing(programs, monkeypatch):
-    monkeypatch.setattr(plans, "PATIENCE_S", 1e9)
+    monkeypatch.setattr(plans, "HOT_AFTER_S", 1e9)
     for _ in range(100):
         F.matmul(noise(19, 33), noise(33, 21))
     assert special(programs) == [False]
@@ -90,12 +90,12 @@ def test_gradients(programs):
 
 
 def test_one_that_fails_leaves_the_plan_as_it_was(monkeypatch):
-    monkeypatch.setattr(plans, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(plans, "HOT_AFTER_S", 0.0)
 
     def alone():
         raise MemoryError
 
-    plan = plans.patient(plans.Plan(lambda: 1, ()), alone)
+    plan = plans.specialise_when_hot(plans.Plan(lambda: 1, ()), alone)
     with pytest.raises(MemoryError):
         plan.call()
     assert plan.call() == 1
