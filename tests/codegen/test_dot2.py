@@ -117,8 +117,8 @@ def pairs_kernel():
     x, y, one = k.input("x", bfloat16), k.output("y", uint32), k.output("one", uint32)
     made = k.output("made", uint32)
     n = k.int("n")
-    k.store(y, 0, k.load_pairs(x, n, LANES))
-    k.store(one, 0, k.load_pairs(x, n + 2))
+    k.store(y, 0, k.load_group(x, n, LANES))
+    k.store(one, 0, k.load_group(x, n + 2))
     k.store(made, 0, pair(k.load(x, n), k.load(x, n + 1)))
     return k.build()
 
@@ -139,7 +139,7 @@ def test_pairs_are_loaded_from_any_element_on():
 def test_what_is_no_pair():
     k = Builder("bad")
     x, i = k.input("x", bfloat16), k.piece
-    k.load_pairs(x, i, LANES)
+    k.load_group(x, i, LANES)
     good = k.build()
     verify(good)
     good.body[0].count, good.body[0].other = i, const(0, bfloat16)

@@ -334,7 +334,7 @@ class _Function(Values):
         if index.lanes > 1 and (line := affine(index)) and is_const(line[1], 1):
             index = line[0]
         m, hint = _vector_memory(dt, lanes), _register_name(s.var.attr)
-        if s.pairs:
+        if s.group > 1:
             p = self.address(self.base(s.buffer), _memory_type(dt), self.value(index))
             x = self.fresh(f"load {type_of(s.var.dtype, lanes)}, ptr {p}, align {dt.size}", hint)
         elif (every := self._every(s)) > 1:
