@@ -12,7 +12,7 @@ from running import call, load, same
 from tengen.base.dtype import bfloat16, float32, uint32
 from tengen.base.errors import VerifyError
 from tengen.codegen.llvm import emit_module
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.loops.builder import Builder
 from tengen.loops.interp import evaluate, interpret
 from tengen.loops.lang import LANES, const, dot2, pair, var
