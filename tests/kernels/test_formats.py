@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from tengen.base.dtype import bfloat16, bool_, float16, float32, float64, int8, uint32
+from tengen.base.dtype import bfloat16, bool_, float16, float32, float64, int8, int32, uint32
 from tengen.base.errors import VerifyError
+from tengen.kernels.contraction.contract import contract
 from tengen.kernels.contraction.formats import FORMATS, dot_format
+from tengen.kernels.lowering import Array, Lowering
 from tengen.loops.interp import evaluate
 from tengen.loops.lang import GROUPS, var
 
@@ -91,3 +94,11 @@ def test_one_row_answers_each_question():
 def test_what_no_row_has_is_refused(dtype, precision):
     with pytest.raises(VerifyError, match=f"products of {dtype} do not have the precision '{precision}'"):
         dot_format(dtype, precision)
+
+
+def test_a_group_that_nothing_packs_is_refused():
+    """Not computed as if it were pairs."""
+    four = replace(dot_format(int32), name="quads", storage=int8, group=4, operand=uint32)
+    arrays = [Array(id, d, shape, (8, 1)) for id, d, shape in (("a", int8, (8, 8)), ("b", int8, (8, 8)), ("c", int32, (8, 8)))]
+    with pytest.raises(VerifyError, match="product: nothing packs groups of 4 terms .quads."):
+        contract(Lowering(None), *arrays, 0, 1, 1, 1, name="product", format=four)

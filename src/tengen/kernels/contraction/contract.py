@@ -60,7 +60,7 @@ def contract(
             default: a cast. It may load anything but out.
         chunk: positions of a run in the rule of `Chunks`, if not its 256: changes bits.
         name: of the kernels. border: which elements of `a` lie outside of an image and count as 0 (default: none).
-        format: of the products (default: one by one, in the dtype computed in); another one changes bits where it is not `exact`.
+        format: of the products (default: one by one, in the dtype computed in). One that is not `exact` changes bits.
         zeros: offsets in elements: at each of them from every element of out lies one that is set to 0 when that is stored.
     Numerics: see `Chunks`: each chunk of k is accumulated by fma in logical order from zero, chunks are added in order. With
         a `format` of several terms, by its operation for each group from the chunk's first on; zeros complete the last one

@@ -113,8 +113,8 @@ class Problem:
     @property
     def whole_groups(self) -> bool:
         """Whether every chunk is known to be whole groups of terms, as the format multiplies them."""
-        last = as_int(self.chunks.last)
-        return self.format.group == 1 or (last is not None and last % self.format.group == 0)
+        last, group = as_int(self.chunks.last), self.format.group
+        return group == 1 or (last is not None and last % group == self.chunks.run % group == 0)
 
     def depth(self, positions: Index) -> Expr:
         """How many rows a packed operand has for so many positions of k from the beginning of a chunk on."""
@@ -130,7 +130,7 @@ class Problem:
     @property
     def compute(self) -> DType:
         """The dtype that is accumulated in."""
-        return self.a.dtype.compute
+        return self.format.total
 
     @property
     def rows(self) -> Expr:
@@ -271,6 +271,9 @@ def normalise(
 ) -> Problem:  # fmt: skip
     """The problem of a `contract` call. The vector axis is the axis of n that is dense in out, else the last one; other axes of
     n that could not be merged with it become axes of g."""
+    format = format or dot_format(a.dtype)
+    if format.group > 2:
+        raise VerifyError(f"{name}: nothing packs groups of {format.group} terms ({format.name}); help: bf16_pairs.py packs 2")
     chunks = Chunks(tuple(a.shape[g + m :])) if run is None else Chunks(tuple(a.shape[g + m :]), run)
     pixel = border.steps if border is not None else (None,) * a.ndim
     gs = [Axis(out.shape[i], a.strides[i], b.strides[i], out.strides[i], i, pixel[i]) for i in range(g)]
@@ -279,7 +282,7 @@ def normalise(
     ks = [Axis(a.shape[g + m + i], a.strides[g + m + i], b.strides[g + i], pixel=pixel[g + m + i]) for i in range(k)]
     p = Problem(
         replace(a, prologue=None), b, out, _present(gs), _present(ms), _present(ns), _present(ks), chunks, epilogue, name,
-        format or dot_format(a.dtype), border, zeros, a.prologue,
+        format, border, zeros, a.prologue,
     )  # fmt: skip
     return _oriented(p, b.constant)
 
