@@ -23,7 +23,7 @@ from networks import NETWORKS, Inference, Trainer
 import tengen
 import tengen.functional as F
 from tengen import amp
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 
 SIZES = (1024, 2048)
 TRAINED = {"GPT": 8, "ViT-Tiny": 16, "ResNet-50": 8}

@@ -18,7 +18,7 @@ import numpy as np
 
 from tengen.base.dtype import float32
 from tengen.codegen.llvm import emit_module
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.loops.builder import Builder
 from tengen.loops.lang import call
 from tengen.loops.math import FUNCTIONS

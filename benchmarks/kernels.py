@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "kernels"
 from machine import Compiled  # noqa: E402
 
 from tengen.base.dtype import float32  # noqa: E402
-from tengen.codegen.target import Target  # noqa: E402
+from tengen.codegen.targets import Target  # noqa: E402
 from tengen.kernels.contraction.contract import contract  # noqa: E402
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides  # noqa: E402
 from tengen.loops.lang import Expr, Index, var  # noqa: E402

@@ -19,7 +19,7 @@ import numpy as np
 import tengen
 import tengen.functional as F
 from tengen.base.dtype import float32
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.kernels.lowering import Array, Lowering
 from tengen.loops import lang
 

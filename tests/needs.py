@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 
 QEMU = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
 _WITHOUT = {

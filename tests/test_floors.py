@@ -35,6 +35,7 @@ RANK = {name: -row for row, names in enumerate(FLOORS) for name in names.split()
 # folder and from rows below it: two folders of one row know nothing of each other. A new folder needs its place here.
 ROOMS = {
     "kernels": ["attention convolution indexing recurrent", "contraction reduction", "."],
+    "codegen": [".", "targets"],
 }
 ROOM_RANK = {floor: {name: -row for row, names in enumerate(rows) for name in names.split()} for floor, rows in ROOMS.items()}
 

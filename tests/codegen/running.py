@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tengen.codegen.llvm import emit_module
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.loops.lang import Kernel
 from tengen.runtime.compile import Loaded, compile_object, load_object
 

@@ -15,7 +15,7 @@ from test_values import COMPUTED, cast_cases, op_cases
 
 from tengen.base.dtype import ALL, DType
 from tengen.codegen.llvm import emit_module
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.loops.interp import interpret
 from tengen.runtime.compile import compile_object
 

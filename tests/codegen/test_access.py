@@ -11,7 +11,7 @@ from running import call, load, same
 
 from tengen.base.dtype import ALL, bool_, float32, int64
 from tengen.codegen.llvm import emit_kernel
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.loops.builder import Builder
 from tengen.loops.interp import interpret
 from tengen.loops.lang import LANES, cast, const, minimum, ramp

@@ -13,7 +13,7 @@ import pytest
 
 from tengen.base.config import config
 from tengen.base.errors import CompileError
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.runtime import cache
 from tengen.runtime import compile as compiler
 
@@ -165,7 +165,7 @@ def test_compiled_once(place):
 
 CHILD = textwrap.dedent("""
     import ctypes
-    from tengen.codegen.target import Target
+    from tengen.codegen.targets import Target
     from tengen.runtime import cache, compile as compiler
     for n in range(20):
         ir = f"define i64 @f() {{\\n  ret i64 {n}\\n}}\\n"

@@ -14,7 +14,7 @@ from running import call, load, same
 from tengen.base.dtype import bool_, float32, int64
 from tengen.base.errors import CompileError, ConfigError
 from tengen.codegen.llvm import affine, emit_kernel, emit_module
-from tengen.codegen.target import DATA_LAYOUTS, Target
+from tengen.codegen.targets import TARGET_NAMES, Target
 from tengen.loops.builder import Builder
 from tengen.loops.interp import interpret
 from tengen.loops.lang import LANES, Let, Store, cdiv, const, equal, fma, fold, maximum, minimum, ramp, splat, var
@@ -215,14 +215,14 @@ def test_levels_give_the_same_bits(level):
     same(out, (np.float64(2.5) * x + y).astype(np.float32))  # the float64 sum is exact here
 
 
-@pytest.mark.parametrize("name", ["x86-64", "x86-64-v3", "x86-64-v4", "aarch64", "native"])
+@pytest.mark.parametrize("name", TARGET_NAMES)
 def test_objects_for_every_target(name):
     target = Target.named(name)
     extra = "define void @run(ptr %b, ptr %i, ptr %p) {\n  call void @first(ptr %b, ptr %i, i64 0, i64 1)\n  ret void\n}\n"
     data = compiler.compile_object(emit_module([saxpy("first"), saxpy("second")], target, extra), target)
     assert compiler.elf_symbols(data)[0] == {"first", "second", "run"}
     machine = int.from_bytes(data[18:20], "little")
-    assert machine == {"x86_64": 62, "aarch64": 183}[target.arch]
+    assert machine == {"x86_64": 62, "aarch64": 183}[target.arch] == target.architecture.elf_machine
 
 
 def test_targets():
@@ -231,9 +231,9 @@ def test_targets():
     assert Target.host() is Target.named("native") and Target.host().vector_bytes in (16, 32, 64)
     with pytest.raises(ConfigError, match="vax.*x86-64-v4"):
         Target.named("vax")
-    for name in ("x86-64", "aarch64"):
+    for name in TARGET_NAMES:
         t = Target.named(name)
-        assert str(llvm.machine(t.triple, t.cpu, t.features).target_data) == DATA_LAYOUTS[t.arch] == t.data_layout
+        assert str(llvm.machine(t.triple, t.cpu, t.features).target_data) == t.architecture.data_layout
 
 
 def test_affine_indices():
@@ -283,7 +283,7 @@ sys.path.insert(0, FOLDER)
 from test_control import saxpy
 from running import load
 from tengen.base.errors import CompileError
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 assert Target.machine() == Target.host() and not Target.host().has("avx512f") and Target.host().vector_bytes == 32
 try:
     load([saxpy("f")], Target.named("x86-64-v4"))
@@ -300,7 +300,7 @@ load([saxpy("f")], Target.named("x86-64-v3"))
     env = {"TENGEN_PROCESSOR": "x86-64-v3", "TENGEN_TARGET": "native"}
     done = run(wide, **env)
     assert done.returncode == 0 and "code for x86-64-v4 cannot run here: this processor has no avx512f, avx512bw" in done.stdout, done
-    host = "from tengen.codegen.target import Target; Target.host()"
+    host = "from tengen.codegen.targets import Target; Target.host()"
     for more, told in (
         ({"TENGEN_TARGET": "x86-64-v4"}, "TENGEN_TARGET=x86-64-v4: this processor has no avx512f"),
         ({"TENGEN_PROCESSOR": "aarch64"}, "this processor has less than TENGEN_PROCESSOR=aarch64"),

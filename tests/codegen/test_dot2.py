@@ -12,7 +12,7 @@ from running import call, load, same
 from tengen.base.dtype import bfloat16, float32, uint32
 from tengen.base.errors import VerifyError
 from tengen.codegen.llvm import emit_module
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.loops.builder import Builder
 from tengen.loops.interp import evaluate, interpret
 from tengen.loops.lang import LANES, const, dot2, pair, var
@@ -117,8 +117,8 @@ def pairs_kernel():
     x, y, one = k.input("x", bfloat16), k.output("y", uint32), k.output("one", uint32)
     made = k.output("made", uint32)
     n = k.int("n")
-    k.store(y, 0, k.load_pairs(x, n, LANES))
-    k.store(one, 0, k.load_pairs(x, n + 2))
+    k.store(y, 0, k.load_group(x, n, LANES))
+    k.store(one, 0, k.load_group(x, n + 2))
     k.store(made, 0, pair(k.load(x, n), k.load(x, n + 1)))
     return k.build()
 
@@ -139,7 +139,7 @@ def test_pairs_are_loaded_from_any_element_on():
 def test_what_is_no_pair():
     k = Builder("bad")
     x, i = k.input("x", bfloat16), k.piece
-    k.load_pairs(x, i, LANES)
+    k.load_group(x, i, LANES)
     good = k.build()
     verify(good)
     good.body[0].count, good.body[0].other = i, const(0, bfloat16)

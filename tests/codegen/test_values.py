@@ -12,7 +12,7 @@ from running import call, load, same
 
 from tengen.base.dtype import ALL, DType, bfloat16, bool_, float16, float32, float64, int32, int64, uint32
 from tengen.base.errors import CompileError
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.loops.builder import Builder
 from tengen.loops.interp import interpret
 from tengen.loops.lang import FOLDS, LANES, OPS, binary, bitcast, cast, const, fma, fold, lane, ramp, select, splat, unary

@@ -23,7 +23,7 @@ import tengen.functional as F
 import tengen.module as M
 from tengen import Tensor, deploy, trace
 from tengen.base.errors import CompileError, ConfigError, DTypeError, FileFormatError, ShapeError
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.deploy import compile as aot
 from tengen.deploy.ctext import c_name
 from tengen.deploy.elf import machine, sections

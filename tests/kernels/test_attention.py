@@ -12,7 +12,7 @@ from launching import Symbols, array_of, compile_and_run, run
 import tengen.functional as F
 from tengen import Tensor, set_threads
 from tengen.autodiff import vjp
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.kernels.attention.backward import attention_grad
 from tengen.kernels.attention.forward import attention
 from tengen.kernels.lowering import Lowering

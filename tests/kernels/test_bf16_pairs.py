@@ -14,10 +14,12 @@ from test_contraction import HOST, V3, contracted, data, image_windows, same, st
 
 from tengen.base.dtype import bfloat16
 from tengen.kernels.contraction.contract import contract
+from tengen.kernels.contraction.formats import dot_format
 from tengen.kernels.lowering import Lowering
 from tengen.loops.exact import dot2
 
 bf = bfloat16.numpy
+PAIRS = dot_format(bfloat16, "bfloat16")
 
 
 def model(a: np.ndarray, b: np.ndarray, g: int, m: int, k: int, n: int) -> np.ndarray:
@@ -43,7 +45,7 @@ def check(a, b, axes, out=None, modes=(False, True), **kw):
     for symbolic in modes:
         z = np.full(want.shape, 7, np.float32 if a.dtype == np.float16 else a.dtype) if out is None else out
         z[...] = 7
-        got = np.ascontiguousarray(contracted(a, b, z, axes, symbolic, bf16_pairs=True, **kw))
+        got = np.ascontiguousarray(contracted(a, b, z, axes, symbolic, format=PAIRS, **kw))
         assert same(got, want.astype(got.dtype)), (a.shape, b.shape, axes, symbolic, kw)
 
 
@@ -133,7 +135,7 @@ def test_a_long_sum_of_few_results_is_shared_out():
         array, memory[id] = array_of(v, id)
         arrays.append(array)
     lo = Lowering(HOST)
-    contract(lo, *arrays, 0, 3, 3, 1, bf16_pairs=True)
+    contract(lo, *arrays, 0, 3, 3, 1, format=PAIRS)
     assert "chunks" in lo.launches[-1].kernel.name
     Compiled(lo, memory, ["out"])()
     assert same(out, model(a, grad, 0, 3, 3, 1))

@@ -7,7 +7,7 @@ import pytest
 from launching import Symbols, array_of, compile_and_run, run
 from test_reduce import data, same
 
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.kernels.indexing.gather import take
 from tengen.kernels.indexing.scatter import index_put, scatter
 from tengen.kernels.indexing.sort import sort, topk

@@ -15,7 +15,7 @@ from needs import needs
 import tengen.kernels.axes
 import tengen.kernels.contraction.tile
 from tengen.base.dtype import bfloat16, dtype, float32
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.kernels.contraction.channelwise import fits
 from tengen.kernels.contraction.chunks import Chunks
 from tengen.kernels.contraction.contract import contract

@@ -9,7 +9,7 @@ import tengen.functional as F
 from tengen import Tensor, set_threads, trace
 from tengen.base.dtype import float32
 from tengen.base.errors import VerifyError
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.kernels.convolution import few_channels, few_channels_transposed
 from tengen.kernels.lowering import Lowering
 from tengen.loops.builder import Builder

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from launching import array_of, compile_and_run, run
 
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.kernels.convolution import few_outputs
 from tengen.kernels.lowering import Lowering
 from tengen.loops.lang import const, maximum, var

@@ -7,7 +7,7 @@ import pytest
 from launching import array_of, run
 from test_reduce import data, same
 
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, Leaf, broadcast

@@ -7,7 +7,7 @@ from launching import run
 from tengen import Tensor
 from tengen.base.dtype import float32
 from tengen.base.errors import VerifyError
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides
 from tengen.kernels.source import Elementwise, Given, Leaf, Literal, Prologue
 from tengen.loops import lang

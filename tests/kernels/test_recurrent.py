@@ -7,7 +7,7 @@ import pytest
 from launching import array_of, compile_and_run, run
 from needs import needs
 
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.compiler.arena import Temporaries
 from tengen.compiler.program import value_of
 from tengen.kernels.axes import store_at

@@ -8,7 +8,7 @@ from launching import array_of, compile_and_run, run
 
 from tengen.base.dtype import bool_, int32
 from tengen.base.errors import VerifyError
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.compiler.arena import Temporaries
 from tengen.compiler.program import build
 from tengen.kernels.lowering import Array, Lowering

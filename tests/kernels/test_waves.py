@@ -8,7 +8,7 @@ from launching import run
 from machine import Compiled
 
 from tengen.base.dtype import float32
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.kernels.contraction import tile
 from tengen.kernels.contraction.contract import contract
 from tengen.kernels.lowering import Array, Lowering

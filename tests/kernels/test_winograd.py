@@ -8,7 +8,7 @@ from launching import array_of, run
 from machine import Compiled
 
 from tengen.base.dtype import float32
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.kernels.convolution.winograd import winograd
 from tengen.kernels.convolution.winograd_transforms import TRANSFORMS
 from tengen.kernels.convolution.winograd_weights import winograd_weights

@@ -15,7 +15,7 @@ import pytest
 from tengen.base.dtype import float16, float32, float64
 from tengen.base.errors import VerifyError
 from tengen.codegen.llvm import emit_module
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.loops.builder import Builder
 from tengen.loops.interp import evaluate
 from tengen.loops.lang import LANES, OPS, call, var

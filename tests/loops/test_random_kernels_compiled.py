@@ -10,7 +10,7 @@ from random_kernels import DTYPES, Scope
 from tengen.base.dtype import bool_
 from tengen.base.errors import VerifyError
 from tengen.codegen.llvm import emit_module
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.loops.builder import Builder
 from tengen.loops.interp import interpret
 from tengen.loops.lang import LANES, Expr

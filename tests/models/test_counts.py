@@ -15,7 +15,7 @@ import tengen
 import tengen.functional as F
 from tengen import Tensor
 from tengen.autodiff import GradManager
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.compiler.arena import Temporaries
 from tengen.kernels.steps import every_leaf
 from tengen.loops.cost import cost

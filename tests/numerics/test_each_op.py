@@ -13,7 +13,7 @@ from ways import Lowered, agree, arrays, together
 from tengen import Tensor, trace
 from tengen.base.dtype import dtype
 from tengen.base.errors import TengenError, TraceError
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.ops.define import REGISTRY, Case, Op
 
 TARGETS = [name for name in ("x86-64-v3", "x86-64-v4") if not Target.named(name).why_not_here()]

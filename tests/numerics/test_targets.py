@@ -16,7 +16,7 @@ from needs import QEMU, needs, on_targets
 from programs import draw
 from ways import Lowered, agree, eager, together, traced
 
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.compiler.program import build
 from tengen.deploy import CannotRun, compile_model, run_artifact
 from tengen.runtime.compile import compile_object

@@ -14,7 +14,7 @@ from ways import Lowered, agree, eager, threads, traced
 
 from tengen import Tensor, load_graph
 from tengen.base.dtype import dtype
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.ops.define import REGISTRY
 
 CALM = {"deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}

@@ -14,7 +14,7 @@ from running import same
 from tengen import Tensor, set_threads, trace
 from tengen.base.config import config
 from tengen.base.errors import TraceWarning
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.compiler.program import build
 from tengen.ir.graph import Graph
 from tengen.kernels.lowering import Lowering

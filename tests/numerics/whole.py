@@ -33,7 +33,7 @@ import tengen.functional as F
 from tengen import Tensor, load_graph, trace
 from tengen.autodiff import GradManager
 from tengen.base.errors import ShapeError, TengenError, TraceError
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.deploy import CannotRun, compile_model
 from tengen.deploy.compile import Artifact
 from tengen.deploy.elf import machine

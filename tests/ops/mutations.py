@@ -20,7 +20,7 @@ import numpy as np
 import tengen  # noqa: F401
 from tengen.base.dtype import ALL, DType, dtype, float32
 from tengen.base.errors import SizeError, TengenError, VerifyError
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.ir.types import TensorType
 from tengen.ir.verify import check_attr, check_type
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides

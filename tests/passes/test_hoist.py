@@ -5,7 +5,7 @@ import pytest
 
 import tengen.functional as F
 from tengen import Tensor, trace
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, Leaf

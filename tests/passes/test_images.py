@@ -11,7 +11,7 @@ import tengen.module as M
 from tengen import Tensor, deploy, load_graph, trace
 from tengen.autodiff import GradManager
 from tengen.base.config import config
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.compiler.arena import Temporaries
 from tengen.ir.text import parse_graph
 from tengen.kernels.schedule import Schedules

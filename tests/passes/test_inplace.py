@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tengen import Tensor, trace
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.ops.define import REGISTRY
 from tengen.passes.lower import lower
 

@@ -4,7 +4,7 @@ import numpy as np
 
 import tengen.functional as F
 from tengen import Tensor, models, trace
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.kernels.axes import memory_order
 from tengen.passes.inplace import destinations, in_logical_order
 from tengen.passes.layout import assign_layouts, dense

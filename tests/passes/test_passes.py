@@ -12,7 +12,7 @@ from tengen import Tensor, trace
 from tengen.base.config import config
 from tengen.base.dtype import ALL
 from tengen.base.errors import VerifyError
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.compiler.arena import ALIGN, Temporaries
 from tengen.compiler.program import build
 from tengen.ir.graph import Graph

@@ -7,7 +7,7 @@ import tengen.functional as F
 import tengen.module as M
 from tengen import Tensor, trace
 from tengen.autodiff import GradManager
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.compiler.arena import Temporaries
 from tengen.compiler.driver import evaluate
 from tengen.compiler.program import build

@@ -210,7 +210,7 @@ def make_seeds(folder: Path, of_each: int = 5) -> list[str]:
 
 def _schedules(model) -> dict[str, str]:
     """What the rules say for each problem of a model, by key."""
-    from tengen.codegen.target import Target
+    from tengen.codegen.targets import Target
     from tengen.compiler.schedules import tuned_schedules
     from tengen.passes.lower import lower
     from tengen.passes.pipeline import optimize

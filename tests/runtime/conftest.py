@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.runtime.cache import compiled
 from tengen.runtime.compile import load_object
 
@@ -23,7 +23,7 @@ def programs():
 PRELUDE = f"""
 import ctypes, gc, os, sys, time, threading
 from pathlib import Path
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.runtime.cache import compiled
 from tengen.runtime.compile import load_object
 from tengen.runtime import native

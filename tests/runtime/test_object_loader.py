@@ -2,19 +2,18 @@
 
 import ctypes
 import os
-import platform
 import subprocess
 import sys
 
 import pytest
 
 from tengen.base.errors import CompileError
-from tengen.codegen import target as targets
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target, processor
 from tengen.runtime import compile as compiler
 from tengen.runtime import object_loader, parallel_compile
 
-HERE = pytest.mark.skipif(platform.machine() != "x86_64", reason="the loader knows x86-64")
+HOST = Target.host().architecture
+HERE = pytest.mark.skipif(HOST.linking is None, reason=f"LLVM links code for {HOST.name}")
 
 # Constants, data that is written and data that is zero, a table of addresses, a call inside and one of a library's.
 IR = """
@@ -58,7 +57,7 @@ def _calls(loaded):
 @HERE
 def test_the_same_as_llvm():
     data = compiler.compile_object(IR, Target.host())
-    code = object_loader.load(data, compiler._address)
+    code = object_loader.load(data, HOST, compiler._address)
     assert code is not None and set(code.addresses) == set(compiler.elf_symbols(data)[0]) == {"f", "state", "where"}
     mine, llvm = compiler.load_object(data, Target.host()), compiler._load_by_llvm([data])
     assert mine._memory and llvm._memory is None
@@ -82,13 +81,13 @@ def test_code_cannot_be_written():
 @HERE
 def test_what_it_leaves_to_a_linker():
     data = bytearray(compiler.compile_object(IR, Target.host()))
-    assert object_loader.load(bytes(data), lambda name: None) is None  # nobody knows time
+    assert object_loader.load(bytes(data), HOST, lambda name: None) is None  # nobody knows time
     for junk in (b"", b"\x7fELF", bytes(data[:200]), b"MZ" * 100):
-        assert object_loader.load(junk, compiler._address) is None
+        assert object_loader.load(junk, HOST, compiler._address) is None
     other = compiler.compile_object("define i64 @f() {\n  ret i64 1\n}\n", Target.named("aarch64"))
-    assert object_loader.load(other, compiler._address) is None
+    assert object_loader.load(other, HOST, compiler._address) is None
     local = "@t = thread_local global i64 3\ndefine i64 @f() {\n  %x = load i64, ptr @t\n  ret i64 %x\n}\n"
-    assert object_loader.load(compiler.compile_object(local, Target.host()), compiler._address) is None
+    assert object_loader.load(compiler.compile_object(local, Target.host()), HOST, compiler._address) is None
     tables = [
         i
         for i in range(0, len(data) - 24)
@@ -96,7 +95,7 @@ def test_what_it_leaves_to_a_linker():
     ]
     for i in tables:  # calls become a relocation of another kind
         data[i + 8] = 99
-    assert tables and object_loader.load(bytes(data), compiler._address) is None
+    assert tables and object_loader.load(bytes(data), HOST, compiler._address) is None
     with pytest.raises(CompileError):
         compiler.load_object(bytes(data[:200]), Target.host())
 
@@ -105,12 +104,12 @@ def test_what_llvm_says_is_asked_once(monkeypatch):
     asked = []
     answer = ["x86_64-unknown-linux-gnu", "znver5", "+avx2,+avx512vl"]
     ask = lambda: asked.append(1) or answer
-    assert targets.recall("", ask) == answer and targets.recall("", ask) == answer
+    assert processor.recall("", ask) == answer and processor.recall("", ask) == answer
     assert len(asked) == 2  # a machine that cannot be told from others is asked anew
     identity = f"of this test {os.getpid()}"
-    assert targets.recall(identity, ask) == answer and targets.recall(identity, ask) == answer
+    assert processor.recall(identity, ask) == answer and processor.recall(identity, ask) == answer
     assert len(asked) == 3
-    assert targets._ask_llvm() == [Target.host().triple, Target.host().cpu, Target.host().features] or os.environ.get(
+    assert processor._ask_llvm() == [Target.host().triple, Target.host().cpu, Target.host().features] or os.environ.get(
         "TENGEN_TARGET"
     )
 
@@ -136,10 +135,10 @@ def test_a_warm_process_loads_no_llvm(tmp_path):
     ({}, 0),
 ])  # fmt: skip
 def test_the_second_cache_as_the_kernel_tells(monkeypatch, told, found):
-    monkeypatch.setattr(targets, "_text", lambda file: told.get(file.partition("index")[2], ""))
-    assert targets._kernel_says_l2() == found
+    monkeypatch.setattr(processor, "_text", lambda file: told.get(file.partition("index")[2], ""))
+    assert processor._kernel_says_l2() == found
     monkeypatch.setattr(os, "sysconf", lambda name: int(name))  # this build of Python does not know the name: ValueError
-    assert targets._l2_bytes() == (found or 512 << 10)
+    assert processor.l2_bytes() == (found or 512 << 10)
 
 
 LINES = "\n".join(f"  %x{i} = add i64 %x{i - 1}, {i}" for i in range(1, 60))
@@ -163,7 +162,7 @@ entry:
 
 
 def test_a_large_module_in_parts(monkeypatch):
-    head = f'target datalayout = "{Target.host().data_layout}"\ntarget triple = "{Target.host().triple}"\n'
+    head = Target.host().head
     text = "\n".join([head, *(KERNEL.replace("NAME", f"k{i}") for i in range(5)), RUN, "!0 = !{i32 1}\n"])
     found = parallel_compile.split(text, 3)
     assert len(found) == 3 and sum(t.count("\ndefine ") for t in found) == 6 and "declare void @k" in found[0]

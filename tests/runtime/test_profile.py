@@ -15,7 +15,7 @@ from tengen import Tensor, trace
 from tengen.autodiff import GradManager
 from tengen.base.dtype import float32, int64
 from tengen.base.errors import TraceError
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.compiler import plans
 from tengen.compiler.program import build
 from tengen.kernels.contraction.contract import contract

@@ -250,12 +250,12 @@ def test_the_pool_needs_only_libc(name):
     """The same text for other targets: a module of its own, names with the prefix, nothing of Python's."""
     import llvmlite.binding as llvm
 
-    from tengen.codegen.target import Target
+    from tengen.codegen.targets import Target
     from tengen.runtime.compile import compile_object
 
     target = Target.named(name)
-    ir = threads_ir(target.triple, prefix="model", threads=2, at_fork=True)
-    head = f'target triple = "{target.triple}"\ntarget datalayout = "{target.data_layout}"\n'
+    ir = threads_ir(target, prefix="model", threads=2, at_fork=True)
+    head = target.head
     data = compile_object(head + ir, target)
     assert data[:4] == b"\x7fELF" and len(data) < 10_000
     module = llvm.parse_assembly(head + ir, llvm.create_context())

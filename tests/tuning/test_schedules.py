@@ -17,7 +17,7 @@ import tengen
 import tengen.functional as F
 from tengen import Tensor
 from tengen.base.errors import ScheduleError
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.compiler import schedules as store
 from tengen.kernels import schedule
 from tengen.kernels.attention.sizes import Sizes

@@ -19,7 +19,7 @@ from tengen.base import errors
 from tengen.base.config import config
 from tengen.base.errors import FileFormatError, TraceError
 from tengen.cli.main import main
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.compiler import schedules as store
 from tengen.deploy import compile_model, dump_model
 from tengen.deploy.tensorfile import read_tensors, write_tensors

@@ -16,7 +16,8 @@ import click
 
 from tengen.base.errors import TengenError
 from tengen.base.version import VERSION
-from tengen.deploy.compile import TARGETS, compile_model
+from tengen.codegen.targets import TARGET_NAMES
+from tengen.deploy.compile import compile_model
 from tengen.deploy.dump import dump_model
 from tengen.deploy.loader import load_graph
 from tengen.deploy.verify import random_inputs
@@ -113,7 +114,7 @@ def info(model: Path, graph: bool, weights: bool) -> None:
 
 @main.command("compile")
 @click.argument("model", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--target", type=click.Choice(TARGETS), default="x86-64", show_default=True, help="The processor to compile for.")
+@click.option("--target", type=click.Choice(TARGET_NAMES), default="x86-64", show_default=True, help="The processor to compile for.")
 @click.option("-o", "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The folder to write to.")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads that the program may use.")
 @click.option("--name", help="Prefix of the C names and files; default: the model's name.")

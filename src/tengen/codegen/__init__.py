@@ -1,1 +1,1 @@
-"""Code generation: what a target is, and kernels as LLVM IR."""
+"""Code generation: kernels as LLVM IR, and in `targets/` what it is made for."""

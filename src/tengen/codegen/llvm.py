@@ -16,7 +16,7 @@ from functools import partial
 
 from tengen.base.dtype import DType, bool_, int64
 from tengen.base.errors import CompileError
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.codegen.values import Values, scalar_type, type_of
 from tengen.loops import lang
 from tengen.loops.lang import (
@@ -56,9 +56,8 @@ def emit_kernel(kernel: Kernel, target: Target) -> str:
 
 def emit_module(kernels: Sequence[Kernel], target: Target, extra: str = "") -> str:
     """A whole module: target, data layout, the kernels, and `extra` (more functions, as text)."""
-    head = f'target datalayout = "{target.data_layout}"\ntarget triple = "{target.triple}"\n'
     texts = [emit_kernel(k, target) for k in kernels]
-    return "\n".join([head, *texts, extra, *(["!0 = !{i32 1}\n"] if any("!nontemporal !0" in t for t in texts) else [])])
+    return "\n".join([target.head, *texts, extra, *(["!0 = !{i32 1}\n"] if any("!nontemporal !0" in t for t in texts) else [])])
 
 
 def assigned(body: Iterable) -> list[Expr]:
@@ -107,7 +106,7 @@ class _Function(Values):
     """Emits one kernel."""
 
     def __init__(self, kernel: Kernel, target: Target):
-        super().__init__(kernel.name)
+        super().__init__(kernel.name, target.forms)
         self.kernel, self.target = kernel, target
         self.block = "entry"
         self._streams = False
@@ -130,15 +129,8 @@ class _Function(Values):
         head = f"define void @{k.name}(ptr noalias readonly %buffers, ptr readonly %ints, i64 %begin, i64 %end) "
         body = "\n".join([*entry, *self.lines])
         # Stores past the caches are not ordered with other stores: other threads may see them only after this fence.
-        fence = "  call void @llvm.x86.sse.sfence()\n" if self._streams and self.target.arch == "x86_64" else ""
+        fence = f"  {self.target.architecture.fence}\n" if self._streams and self.target.architecture.fence else ""
         return f'{head}noinline nounwind "no-builtins" {{\nentry:\n{body}\n{fence}  ret void\n}}\n'
-
-    def dot2(self, total: str, a: str, b: str, lanes: int) -> str:
-        if lanes == 1 or not self.target.has("avx512bf16"):
-            return super().dot2(total, a, b, lanes)
-        f32, pairs = f"<{LANES} x float>", f"<{2 * LANES} x bfloat>"
-        a, b = (self.convert("bitcast", x, f"<{LANES} x i32>", pairs) for x in (a, b))
-        return self.intrinsic("x86.avx512bf16.dpbf16ps.512", f32, f"{f32} {total}", f"{pairs} {a}", f"{pairs} {b}")
 
     # ---- indices before loops
 
@@ -334,7 +326,7 @@ class _Function(Values):
         if index.lanes > 1 and (line := affine(index)) and is_const(line[1], 1):
             index = line[0]
         m, hint = _vector_memory(dt, lanes), _register_name(s.var.attr)
-        if s.pairs:
+        if s.group > 1:
             p = self.address(self.base(s.buffer), _memory_type(dt), self.value(index))
             x = self.fresh(f"load {type_of(s.var.dtype, lanes)}, ptr {p}, align {dt.size}", hint)
         elif (every := self._every(s)) > 1:
@@ -347,17 +339,13 @@ class _Function(Values):
         else:
             fill = s.other if s.other is not None else const(0, dt)
             other = self.to_memory(self.value(splat(fill)), dt, lanes)
-            if index.lanes > 1 or not self.masks(dt):
+            if index.lanes > 1 or not self.target.masks(dt.size):
                 x = self._copy_in(s, index, other)
             else:
                 p, mask = self.address(self.base(s.buffer), _memory_type(dt), self.value(index)), self.mask(s.count, dt)
                 name = f"llvm.masked.load.{_mangled_memory(dt)}.p0"
                 x = self.fresh(f"call {m} @{name}(ptr align {dt.size} {p}, <{LANES} x i1> {mask}, {m} {other})", hint)
         return self.from_memory(x, dt, lanes)
-
-    def masks(self, dt: DType) -> bool:
-        """Whether the target has masked loads and stores of vectors of `dt`."""
-        return self.target.has("avx512bw") or (self.target.has("avx2") and dt.size >= 4)
 
     def limit(self, count: Expr) -> str:
         """`count` limited to 0 .. 16: how many lanes exist."""
@@ -404,7 +392,7 @@ class _Function(Values):
 
     def _every(self, s: Load) -> int:
         """The stride of a load's elements if it is a number from 2 to MOST_SIFTED; else 0."""
-        line = affine(s.index) if s.index.lanes > 1 and (s.count is None or self.masks(s.buffer.dtype)) else None
+        line = affine(s.index) if s.index.lanes > 1 and (s.count is None or self.target.masks(s.buffer.dtype.size)) else None
         step = as_int(line[1]) if line else None
         return step if step is not None and 1 < step <= MOST_SIFTED else 0
 
@@ -473,7 +461,7 @@ class _Function(Values):
             place = self.element(s.buffer, index)
             for j in range(LANES):
                 write(f"{ty} {self.pure(f'extractelement {m} {value}, i64 {j}')}", place(str(j)))
-        elif index.lanes == 1 and self.masks(dt):
+        elif index.lanes == 1 and self.target.masks(dt.size):
             p, mask = self.address(self.base(s.buffer), ty, self.value(index)), self.mask(s.count, dt)
             call = f"  call void @llvm.masked.store.{_mangled_memory(dt)}.p0({m} {value}, ptr align {dt.size} {p}, <{LANES} x i1> {mask})"
             if dt.size >= (4 if dt.kind == "f" else 8):

@@ -14,11 +14,13 @@ import ctypes
 import functools
 import math
 import struct
+from collections.abc import Mapping
 
 import numpy as np
 
 from tengen.base.dtype import DType, bfloat16, bool_, float16, float32, float64, int64, uint64
 from tengen.base.errors import CompileError
+from tengen.codegen.targets.architecture import VectorForm
 from tengen.loops.lang import LANES, OPS, Expr
 
 _PLAIN = {
@@ -113,12 +115,15 @@ def _never_nan(operand: str) -> bool:
 class Values:
     """Emits expressions into `lines`.
 
+    Args:
+        name: of the kernel, for messages. forms: by operation, the instructions that the target has for it on all lanes.
+
     Attributes:
         lines: the text so far. env: the SSA name of each variable in scope.
     """
 
-    def __init__(self, name: str):
-        self.name = name
+    def __init__(self, name: str, forms: Mapping[str, VectorForm]):
+        self.name, self._forms = name, forms
         self.lines: list[str] = []
         self.env: dict[Expr, str] = {}
         self._known: list[dict[str, str]] = [{}]  # emitted instructions, a table for each enclosing block
@@ -193,6 +198,8 @@ class Values:
 
     def _node(self, e: Expr, args: list[str]) -> str:
         op, dt, lanes = e.op, e.dtype, e.lanes
+        if lanes == LANES and (form := self._forms.get(op)) is not None:
+            return form.emit(self, args)
         if op in OPS:
             return self.op(op, e.args[0].dtype, lanes, args)
         match op:
@@ -329,7 +336,7 @@ class Values:
     # ---- pairs of bfloat16
 
     def dot2(self, total: str, a: str, b: str, lanes: int) -> str:
-        """`lang.dot2` by arithmetic of float32: what an instruction would do, on targets that have none."""
+        """`lang.dot2` by arithmetic of float32, for targets that have no instruction."""
         for half in (1, 0):
             x, y, total = (self._flush(v, v, lanes) for v in (self._half(a, half, lanes), self._half(b, half, lanes), total))
             # Whether the sum is small with any exponent shows where there is room below it; 2^64 is room enough, and where a

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.compiler import program_cache
 from tengen.compiler.arrays import array_over, dense, new_buffer
 from tengen.compiler.plans import Layout, finish_plan
@@ -27,6 +27,7 @@ from tengen.passes.hoist import hoist
 from tengen.passes.inplace import CHECKS
 from tengen.passes.lower import lower
 from tengen.passes.pipeline import optimize
+from tengen.runtime import native
 
 
 def evaluate(graph: Graph) -> list[np.ndarray]:
@@ -95,7 +96,7 @@ def compile_graph(
     graph = optimize(graph, (lambda g: _folded(g, folded)) if fold else None)
     schedules = schedules or tuned_schedules(target)
     arrays = {v: order[v.name] for v in graph.inputs if v.name in order}
-    lo, outs = lower(graph, target or Target.host(), names, arrays, schedules, row_major)
+    lo, outs = lower(graph, target or native.TARGET, names, arrays, schedules, row_major)
     constants: list[Hashable] = [("const", name) for name in graph.constants]
     setup = None
     if fold:
@@ -126,7 +127,7 @@ def _set_up(lo: Lowering, graph: Graph, name: str) -> tuple[list[Hashable], Prog
     if not prepared:
         return constants, None
     made = [lo.temps.pop(id) for id in prepared]
-    first.target = Target.host()
+    first.target = native.TARGET
     given = [id for id in sizes if id in needed]
     setup = build(first, [*given, *prepared], [], f"{name} (constants)")
     setup.constants = given

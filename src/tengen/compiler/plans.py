@@ -16,7 +16,6 @@ from typing import Any
 
 from tengen.base.dtype import DType
 from tengen.base.errors import ShapeError, Undecided
-from tengen.codegen.target import Target
 from tengen.compiler.program import Program, build, check_bytes, value_of
 from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import attr_key
@@ -153,7 +152,7 @@ def make_overwrite(op: Op, layouts: Sequence[Layout], attrs: dict, over: int) ->
     n = len(arrays) if op.variadic else len(op.tensors)
 
     def make(some: Sequence[Array], names: list[Expr]) -> tuple[Program, None]:
-        lo = Lowering(Target.host(), names, tuned_schedules())
+        lo = Lowering(native.TARGET, names, tuned_schedules())
         op.lower_to(lo, some[:n], [some[over]], attrs)
         return build(lo, [a.id for a in some], ["nothing"], op.name, recording()), None
 
@@ -209,7 +208,7 @@ def _elementwise(op: Op, arrays: Sequence[Array], outs: Sequence[Layout], attrs:
     large = streams([out])
     key = (op, _frozen(attrs), tuple((a.dtype, a.strides) for a in named), large, recording())
     if key not in _programs:
-        lo = Lowering(Target.host(), sym.names)
+        lo = Lowering(native.TARGET, sym.names)
         source = op.make_source([Leaf(a) for a in named[:-1]], TensorType(shape, out.dtype), attrs)
         pointwise(lo, [source], [named[-1]], op.name, large)
         _programs[key] = build(lo, [a.id for a in arrays], ["out0"], op.name, recording()), None
@@ -286,7 +285,7 @@ def named_array(a: Array, sym: Symbols) -> Array:
 
 def _program(op: Op, arrays: Sequence[Array | None], orders: Sequence, attrs: dict, names: list[Expr]) -> Program:
     types = [None if a is None else TensorType(a.shape, a.dtype) for a in arrays]
-    lo = Lowering(Target.host(), names, tuned_schedules())
+    lo = Lowering(native.TARGET, names, tuned_schedules())
     outs = []
     for i, (t, order) in enumerate(zip(op.infer_types(types, attrs), orders)):
         outs.append(Array(f"out{i}", t.dtype, t.shape, contiguous_strides(t.shape, order)))

@@ -19,7 +19,7 @@ import numpy as np
 from tengen.base.config import config
 from tengen.base.errors import SizeError
 from tengen.codegen.llvm import emit_module
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.compiler.arena import Temporaries
 from tengen.compiler.program_ir import ProgramText
 from tengen.ir.graph import Check

@@ -20,7 +20,6 @@ from tengen.base.digest import blake2b
 from tengen.base.dtype import DType, dtype
 from tengen.base.errors import TengenError
 from tengen.base.version import VERSION
-from tengen.codegen.target import Target
 from tengen.compiler.arena import Temporaries
 from tengen.compiler.program import Program
 from tengen.compiler.schedules import parsed
@@ -32,7 +31,7 @@ from tengen.loops.lang import Expr, Index
 from tengen.loops.parse import split_lines
 from tengen.loops.text import print_expr
 from tengen.ops.define import lookup
-from tengen.runtime import cache
+from tengen.runtime import cache, native
 
 SMALL = 64  # elements: passes look at the values of no larger constant
 
@@ -63,7 +62,7 @@ def identity(
     where = {} if placed is None else {v.name: (a.id, a.shape, a.strides, a.offset) for v, a in placed.items()}
     tuned = [schedules.threads, schedules.strict, *sorted((k, str(s)) for k, s in schedules.entries.items())]
     knobs = [(k, getattr(config, k)) for k in vars(config) if k not in _MOOT]
-    facts = (name, fold, list(names), where, knobs, tuned, Target.host(), _facts(graph))
+    facts = (name, fold, list(names), where, knobs, tuned, native.TARGET, _facts(graph))
     digest = blake2b(repr(facts).encode(), digest_size=32).hexdigest()
     return f"tengen {VERSION} {_sources()} program {digest}"
 
@@ -208,7 +207,7 @@ def _parsed(e: dict[str, Any]) -> Program | None:
     n_inputs, n_outputs = e["buffers"]
     params, derived = list(map(_read_dim, e["params"])), list(map(_read_dim, e["derived"]))
     return Program(
-        e["name"], "", Target.host(), n_inputs, n_outputs, params, derived,  # type: ignore[arg-type]
+        e["name"], "", native.TARGET, n_inputs, n_outputs, params, derived,  # type: ignore[arg-type]
         temps, e["kernels"], constants=list(map(_id, e["constants"])), output_bytes=e["output_bytes"],
         schedules=parsed(e["schedules"]), object=e["object"], code=code,
     )  # fmt: skip

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from tengen.base.config import config
 from tengen.base.errors import ScheduleError
 from tengen.base.version import VERSION
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.kernels.schedule import KEY_DIGITS, Schedule, Schedules, parse
-from tengen.runtime import cache
+from tengen.runtime import cache, native
 
 MOST = 4096  # schedules that are kept; the oldest go
 WRITTEN = ()  # the stamp of no entry: another process wrote while this one read
@@ -24,7 +24,7 @@ _read: dict[tuple, tuple[object, dict[str, Schedule]]] = {}  # which cache, name
 
 def tuned_schedules(target: Target | None = None, threads: int | None = None) -> Schedules:
     """What tuning found for a target (default: what this process compiles for) and number of threads (default: that of now)."""
-    target, threads = target or Target.host(), threads or config.threads
+    target, threads = target or native.TARGET, threads or config.threads
     return Schedules(target.key, threads, _entries(_name(target.key, threads)))
 
 

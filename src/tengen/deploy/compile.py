@@ -16,7 +16,7 @@ import numpy as np
 
 from tengen.base.errors import CompileError, ConfigError
 from tengen.base.files import File, replacing
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.compiler.driver import compile_graph
 from tengen.compiler.program import Program
 from tengen.compiler.schedules import tuned_schedules
@@ -31,7 +31,6 @@ from tengen.runtime.threads import MAX_THREADS, threads_ir
 from tengen.tensor.executable import constant_buffers
 
 ALIGN = 64
-TARGETS = ("native", "x86-64", "x86-64-v3", "x86-64-v4", "aarch64")
 LIBC = {"memcpy", "memset", "memmove", "clock_gettime", "sched_yield"}  # and pthread_*: all that an object may ask for
 _GOLDEN, _MIX1, _MIX2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # splitmix64's
 
@@ -99,7 +98,7 @@ def compile_model(
     )  # fmt: skip
     text = _internal(program.text) + entry_ir(face, program)
     if threads > 1:
-        text += _internal(threads_ir(chosen.triple, prefix, threads, at_fork=True), keep=("set_threads", "stop_threads"))
+        text += _internal(threads_ir(chosen, prefix, threads, at_fork=True), keep=("set_threads", "stop_threads"))
     data = compile_object(text, chosen)
     _check_symbols(data)
     os.makedirs(out_dir, exist_ok=True)

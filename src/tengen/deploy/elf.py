@@ -6,8 +6,7 @@ import struct
 from typing import NamedTuple
 
 from tengen.base.errors import FileFormatError
-
-MACHINES = {62: "x86_64", 183: "aarch64"}
+from tengen.codegen.targets import ARCHITECTURES
 
 
 class Section(NamedTuple):
@@ -41,6 +40,7 @@ def sections(data: bytes) -> list[Section]:
 def machine(data: bytes) -> str:
     """The architecture that an object file is for, as `Target.arch` names it. FileFormatError for other bytes."""
     number = struct.unpack_from("<H", data, 18)[0] if data[:6] == b"\x7fELF\x02\x01" and len(data) > 20 else 0
-    if number not in MACHINES:
-        raise FileFormatError("not an object file for x86-64 or AArch64")
-    return MACHINES[number]
+    for a in ARCHITECTURES.values():
+        if a.elf_machine == number:
+            return a.name
+    raise FileFormatError(f"not an object file for {' or '.join(ARCHITECTURES)}")

@@ -20,7 +20,7 @@ import numpy as np
 
 from tengen.base.errors import DTypeError, ShapeError, TengenError
 from tengen.base.files import read_regular
-from tengen.codegen.target import Target
+from tengen.codegen.targets import ARCHITECTURES, Architecture, Target
 from tengen.deploy.compile import Artifact
 from tengen.deploy.elf import machine
 
@@ -62,7 +62,7 @@ def run_artifact(artifact: Artifact, inputs: Sequence[Any]) -> list[np.ndarray]:
 
 def run_program(folder: Path, name: str, target: str, data: bytes) -> tuple[bytes, str]:
     """(what the example program answers to these bytes, how it was run). CannotRun, TengenError."""
-    arch = machine(read_regular(folder / f"{name}.o"))
+    arch = ARCHITECTURES[machine(read_regular(folder / f"{name}.o"))]
     runner = _runner(target, arch)
     if importlib.util.find_spec("ziglang") is None:
         raise CannotRun("the wheel `ziglang`, which links it, is not installed; help: pip install 'tengen[deploy]'")
@@ -72,22 +72,22 @@ def run_program(folder: Path, name: str, target: str, data: bytes) -> tuple[byte
     return out, " ".join(os.path.basename(r) for r in runner) or "natively"
 
 
-def _runner(target: str, arch: str) -> list[str]:
+def _runner(target: str, arch: Architecture) -> list[str]:
     """The command before the program. CannotRun."""
     host = Target.machine()
-    if arch == host.arch:
+    if arch is host.architecture:
         if why := Target.named(target).why_not_here():
             raise CannotRun(why)
         return []
-    for qemu in (f"qemu-{arch}", f"qemu-{arch}-static"):
-        if found := shutil.which(qemu):
+    for emulator in arch.emulators:
+        if found := shutil.which(emulator):
             return [found]
-    raise CannotRun(f"qemu-{arch}, which runs it on this {host.arch} machine, is not in PATH; help: apt install qemu-user")
+    raise CannotRun(f"{arch.emulators[0]}, which runs it on this {host.arch} machine, is not in PATH; help: apt install qemu-user")
 
 
-def _link(folder: Path, name: str, arch: str, build: Path) -> Path:
+def _link(folder: Path, name: str, arch: Architecture, build: Path) -> Path:
     program = build / name
-    command = [sys.executable, "-m", "ziglang", "cc", "-target", f"{arch}-linux-musl", "-O1", "-static", "-o", str(program)]
+    command = [sys.executable, "-m", "ziglang", "cc", "-target", arch.c_triple, "-O1", "-static", "-o", str(program)]
     command += [str(folder / f"{name}_main.c"), str(folder / f"{name}.o")]
     done = _call(command, b"", "linking")
     if done.returncode:

@@ -14,9 +14,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
-from tengen.base.dtype import DType, int64, uint32
+from tengen.base.dtype import DType, int64
 from tengen.base.errors import VerifyError
 from tengen.loops.lang import (
+    GROUPS,
     HALVES,
     LANES,
     Assign,
@@ -195,9 +196,9 @@ class Builder:
         self.emit(Load(v, buffer, index, None if count is None else as_expr(count), fill))
         return v
 
-    def load_pairs(self, buffer: Buffer, index: Index, lanes: int = 1, name: str = "v") -> Expr:
-        """Pairs of bfloat16 from buffer[index] on, each a uint32. See `lang.Load`."""
-        v = var(self.fresh(name), uint32, lanes)
+    def load_group(self, buffer: Buffer, index: Index, lanes: int = 1, name: str = "v") -> Expr:
+        """Groups of elements from buffer[index] on, one in each lane, as the dtype of `lang.GROUPS`. See `lang.Load`."""
+        v = var(self.fresh(name), GROUPS[buffer.dtype], lanes)
         self.emit(Load(v, buffer, as_expr(index)))
         return v
 

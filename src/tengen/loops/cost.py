@@ -152,7 +152,7 @@ class _Walk:
                         value = self.value(s.value, env, len(weight))
                         env |= {} if value is None else {s.var: value}
                 case Load():
-                    self.memory(s, s.var.lanes * (1 + s.pairs), env, weight)
+                    self.memory(s, s.var.lanes * s.group, env, weight)
                     self.ranges[s.var] = _ANY
                 case Store():
                     self.arithmetic(s.value, total, seen)

@@ -253,8 +253,8 @@ class _Machine:
         )
 
     def load(self, s: Load):
-        if s.pairs:
-            return self.load_pairs(s)
+        if s.group > 1:
+            return self.load_group(s)
         places = self.places(s, s.var.lanes)
         got = self.memory[s.buffer][places]
         if s.buffer.dtype is bool_:
@@ -266,12 +266,13 @@ class _Machine:
         r[: len(places)] = got
         return r
 
-    def load_pairs(self, s: Load):
-        first, size, n = int(self.value(s.index)), self.memory[s.buffer].size, 2 * s.var.lanes
+    def load_group(self, s: Load):
+        first, size, n = int(self.value(s.index)), self.memory[s.buffer].size, s.group * s.var.lanes
         if first < 0 or first + n > size:
             self.out_of_range(s, min(first, size) if first < 0 else max(first, size), size)
-        both = self.memory[s.buffer][first : first + n].view(np.uint16).astype(np.uint32).reshape(-1, 2)
-        got = both[:, 0] | both[:, 1] << np.uint32(16)
+        bits, dtype = s.buffer.dtype.bits, s.var.dtype.numpy
+        parts = self.memory[s.buffer][first : first + n].view(f"u{bits // 8}").astype(dtype).reshape(-1, s.group)
+        got = np.bitwise_or.reduce(parts << np.arange(0, s.group * bits, bits, dtype), axis=1)
         return got if s.var.lanes > 1 else got[0]
 
     def store(self, s: Store) -> None:

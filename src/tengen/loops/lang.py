@@ -44,6 +44,7 @@ OPS: dict[str, tuple[int, str, str]] = {
 }
 FOLDS = ("add", "mul", "min", "max", "and", "or")
 HALVES = ("low", "high")
+GROUPS = {bfloat16: uint32}  # dtype of a buffer -> dtype of a variable, each lane of which holds several elements; see `Load`
 
 
 class Expr:
@@ -323,8 +324,8 @@ def fma(a, b, c) -> Expr:
 
 
 def dot2(total: Expr, a: Expr, b: Expr) -> Expr:
-    """The float32 `total` plus a dot product of two terms; `a` and `b` are uint32s that hold two bfloat16 each, the first in
-    the low half (what a load of pairs gives).
+    """The float32 `total` plus a dot product of two terms; `a` and `b` are uint32s that hold two bfloat16 each, the first in the
+    low half (what a load of groups gives).
 
     With flush(x) a zero of x's sign where |x| < 2^-126, else x: every operand is flushed; then the product of the second
     elements is added by an fma, flushed, and then that of the first, flushed. A result counts as small if it is when rounded
@@ -511,8 +512,8 @@ class Load:
     """var = buffer[index]. A vector var reads index .. index + 15, or gathers when the index itself is a vector.
     With `count`, lanes at and past it are not read and hold `other`. bool is stored as bytes 0 and 1.
 
-    A uint32 of a buffer of bfloat16 is a pair: lane i holds elements index + 2 i and index + 2 i + 1, the first in the low
-    half; the index is a scalar, and there is no count."""
+    A var of the dtype that `GROUPS` has for the buffer's takes a group of elements: lane i holds the `group` elements from
+    index + group * i on, the first in the lowest bits. The index is then a scalar, and there is no count."""
 
     var: Expr
     buffer: Buffer
@@ -521,9 +522,9 @@ class Load:
     other: Expr | None = None
 
     @property
-    def pairs(self) -> bool:
-        """Whether two elements are read for each lane."""
-        return self.buffer.dtype is bfloat16 and self.var.dtype is uint32
+    def group(self) -> int:
+        """How many elements are read for each lane."""
+        return self.var.dtype.size // self.buffer.dtype.size if self.var.dtype is GROUPS.get(self.buffer.dtype) else 1
 
 
 @dataclass(eq=False, slots=True)

@@ -12,6 +12,7 @@ from tengen.base.dtype import DType, bool_, float32, int64, uint32
 from tengen.base.errors import VerifyError
 from tengen.loops.lang import (
     FOLDS,
+    GROUPS,
     HALVES,
     LANES,
     OPS,
@@ -308,9 +309,9 @@ class _Checker:
                     raise VerifyError("`count` and `other` come together")
                 if s.other is not None:
                     self.value(s.other, s.buffer.dtype, what="`other`")
-                if s.pairs and (s.count is not None or s.index.lanes > 1):
-                    raise VerifyError("pairs are loaded from one index on, without a count")
-                self.define(s.var, uint32 if s.pairs else s.buffer.dtype, s.var.lanes)
+                if s.group > 1 and (s.count is not None or s.index.lanes > 1):
+                    raise VerifyError("groups of elements are loaded from one index on, without a count")
+                self.define(s.var, GROUPS[s.buffer.dtype] if s.group > 1 else s.buffer.dtype, s.var.lanes)
             case Store():
                 value = self.value(s.value)
                 self.access(s.buffer, s.index, s.count, value.lanes)

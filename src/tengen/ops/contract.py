@@ -137,7 +137,8 @@ def _(lo, ins, outs, epilogue, transpose_a, transpose_b, precision):
         drop = {out.ndim - 2} if x_axes == 1 else set()
         drop |= {out.ndim - 1} if y_axes == 1 else set()
         epilogue = moved(epilogue, partial(_dropping, [i for i in range(out.ndim) if i not in drop]))
-    lead, more = out.ndim - 2, {"epilogue": epilogue, "name": "matmul", "bf16_pairs": precision == "bfloat16"}
+    format = contraction.formats.dot_format(x.dtype, precision)
+    lead, more = out.ndim - 2, {"epilogue": epilogue, "name": "matmul", "format": format}
     x = x.expand((*out.shape[:-2], *x.shape[-2:]))
     if y.ndim == 2:  # one matrix for all: the leading axes are rows
         return contraction.contract.contract(lo, x, y, out, g=0, m=lead + 1, k=1, n=1, **more)

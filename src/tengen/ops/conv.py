@@ -45,6 +45,7 @@ from tengen.ops.elementwise import add
 from tengen.ops.shape import reshape, strided_slice
 
 if TYPE_CHECKING:
+    from tengen.kernels.contraction.formats import DotFormat
     from tengen.kernels.convolution.few_channels import Window
     from tengen.tensor import Tensor
 
@@ -193,23 +194,24 @@ def _(lo, ins, outs, epilogue, stride, padding, dilation, groups, algorithm="dir
         w, x = convolution.depthwise.packed_filter(lo, w), convolution.halo.image(lo, x)
         return convolution.depthwise.stencil(lo, x, w, out, phases, stride, (1, 1), epilogue)
     f, y = filter_parts(w, n, groups), image_parts(out, groups)
-    filters, pairs = array(w, [f["g"], f["k"], f["c"], f["o"]]), precision == "bfloat16"
-    if max(stride) == groups == 1 and not pairs and by_pixels(lo, x, filters, out, padding, dilation, epilogue, "conv"):
+    filters = array(w, [f["g"], f["k"], f["c"], f["o"]])
+    format = contraction.formats.dot_format(x.dtype, precision)
+    if max(stride) == groups == 1 and format.group == 1 and by_pixels(lo, x, filters, out, padding, dilation, epilogue, "conv"):
         return
-    if window := _strips(x, w, stride, padding, dilation, groups, precision):
+    if window := _strips(x, w, stride, padding, dilation, groups, format):
         return convolution.few_channels.convolve(lo, x, w, out, window, epilogue)
     x, first = dense_image(lo, x, padding, w, groups)
     a, border = windows(x, list(by_role(x, out.shape[2:], f["k"][0], stride, dilation, groups)), first, not any(first))
     contraction.contract.contract(
         lo, a, filters, array(out, [y["g"], y["p"], y["c"]]), g=int(groups > 1), m=n + 1, k=n + 1, n=1,
         epilogue=None if epilogue is None else moved(epilogue, partial(_in_image, n, groups, f["o"][0][0])), name="conv",
-        border=border, bf16_pairs=pairs,
+        border=border, format=format,
     )  # fmt: skip
 
 
-def _strips(x: Array, w: Array, stride, padding, dilation, groups: int, precision: str) -> Window | None:
+def _strips(x: Array, w: Array, stride, padding, dilation, groups: int, format: DotFormat) -> Window | None:
     """The windows of an image, where they are read from strips of it."""
-    if len(stride) != 2 or groups > 1 or w.ndim != 4 or precision == "bfloat16":
+    if len(stride) != 2 or groups > 1 or w.ndim != 4 or format.group > 1:
         return None
     return convolution.few_channels.window(x, w.shape[2:], w.shape[1], stride, padding, dilation)
 
@@ -299,13 +301,13 @@ def _(lo, ins, outs, stride, padding, dilation, groups, output_padding, algorith
         phases = convolution.depthwise.transpose(_known(w), stride, padding, dilation, out.shape[2:])
         w, y = convolution.depthwise.packed_filter(lo, w), convolution.halo.image(lo, y)
         return convolution.depthwise.stencil(lo, y, w, out, phases, (1, 1), stride, None, "depthwise_transposed")
-    pairs = precision == "bfloat16"
+    format = contraction.formats.dot_format(y.dtype, precision)
     strided = (stride, padding, dilation)
     few_channels = convolution.few_channels_transposed
-    if n == 2 and max(stride) > groups == 1 and w.ndim == 4 and not pairs and few_channels.fits(y, w, out, *strided):
+    if n == 2 and max(stride) > groups == 1 and w.ndim == 4 and format.group == 1 and few_channels.fits(y, w, out, *strided):
         return few_channels.transposed(lo, y, w, out, *strided, "conv_transposed")
     if max(stride) > 1 and None not in map(as_int, w.shape[-n:]):
-        return _by_phases(lo, y, w, out, stride, padding, dilation, groups, pairs)
+        return _by_phases(lo, y, w, out, stride, padding, dilation, groups, format)
     f = filter_parts(w, n, groups)
     k = f["k"][0]
     halo = tuple(d * (kk - 1) for d, kk in zip(dilation, k))
@@ -315,7 +317,7 @@ def _(lo, ins, outs, stride, padding, dilation, groups, output_padding, algorith
         offset = offset + (kk - 1) * s
     back = part(k, [-1 * s for s in f["k"][1]])  # the reversed filter
     b = array(w, [f["g"], back, f["o"], f["c"]], offset)
-    if max(stride) == groups == 1 and not pairs and by_pixels(lo, y, b, out, before, dilation, None, "conv_transposed"):
+    if max(stride) == groups == 1 and format.group == 1 and by_pixels(lo, y, b, out, before, dilation, None, "conv_transposed"):
         return
     if max(stride) > 1 or (groups > 1 and as_int(f["c"][0][0]) == 1):  # spread out by the strides, then it is a convolution
         y, before = convolution.halo.padded(lo, y, before, extents, stride), (0,) * n
@@ -326,11 +328,11 @@ def _(lo, ins, outs, stride, padding, dilation, groups, output_padding, algorith
     x = image_parts(out, groups)
     contraction.contract.contract(
         lo, a, b, array(out, [x["g"], x["p"], x["c"]]), g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed",
-        border=border, bf16_pairs=pairs,
+        border=border, format=format,
     )  # fmt: skip
 
 
-def _by_phases(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, dilation, groups: int, pairs: bool) -> None:
+def _by_phases(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, dilation, groups: int, format: DotFormat) -> None:
     """A strided transposed convolution as dense contractions, one for each phase of the output pixels: only the positions of the
     filter that meet a pixel are terms."""
     n, f = len(stride), filter_parts(w, len(stride), groups)
@@ -362,7 +364,8 @@ def _by_phases(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, di
         b = array(w, [f["g"], filter_k, f["o"], f["c"]], at_w)
         c = array(out, [x["g"], place, x["c"]], at_out)
         contraction.contract.contract(
-            lo, a, b, c, g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed", border=border, bf16_pairs=pairs, zeros=zeros
+            lo, a, b, c, g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed",
+            border=border, format=format, zeros=zeros,
         )
 
 
@@ -439,7 +442,8 @@ def _(lo, ins, outs, stride, padding, dilation, groups, algorithm="direct", prec
         flat = Array(out.id, out.dtype, (len(taps), out.shape[0]), (out.strides[-1], out.strides[0]), out.offset)
         images = convolution.halo.image(lo, x), convolution.halo.image(lo, g)
         return convolution.depthwise.stencil_weights(lo, *images, flat, taps, stride)
-    window = _strips(x, out, stride, padding, dilation, groups, precision)
+    format = contraction.formats.dot_format(x.dtype, precision)
+    window = _strips(x, out, stride, padding, dilation, groups, format)
     if window and convolution.few_channels_weights.fits(g, window, out.dtype.compute.size):
         return convolution.few_channels_weights.weights(lo, x, g, out.permute((2, 3, 1, 0)), window, "conv_weight_grad")
     x, first = dense_image(lo, x, padding, out, groups)
@@ -448,7 +452,7 @@ def _(lo, ins, outs, stride, padding, dilation, groups, algorithm="direct", prec
     a, border = windows(x, [group, window, pixels], first, not any(first))
     contraction.contract.contract(
         lo, a, array(g, [y["g"], y["p"], y["c"]]), array(out, [f["g"], f["k"], f["c"], f["o"]]), g=int(groups > 1),
-        m=n + 1, k=n + 1, n=1, name="conv_weight_grad", border=border, bf16_pairs=precision == "bfloat16",
+        m=n + 1, k=n + 1, n=1, name="conv_weight_grad", border=border, format=format,
     )  # fmt: skip
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from tengen.base.config import config
 from tengen.base.dtype import float32
-from tengen.codegen.target import Target
 from tengen.compiler.program import Program, build
 from tengen.kernels.lowering import Array, Lowering
+from tengen.kernels.machine import machine, registers_of
 from tengen.kernels.pointwise import copy
 from tengen.loops.lang import LANES, const, fma
 from tengen.runtime import native
@@ -23,6 +23,7 @@ from tengen.runtime import native
 STEPS = 16384  # a few milliseconds: waking a thread is nothing beside them
 COPIED = 64 << 20  # bytes; more than most caches hold
 RUNS = 5
+MOST_CHAINS = 12  # of multiply-adds, each of which waits for the one before: as many as processors have under way, and some
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,9 @@ def measure(threads: int) -> Roof:
 
 def _multiply_adds(pieces: int) -> tuple[Program, float]:
     """A program that does nothing else, on registers, and how many operations it has."""
-    target = Target.host()
-    chains = 12 if target.vector_bytes >= 64 else 6
-    lo = Lowering(target)
+    lo = Lowering(native.TARGET)
+    _, registers, _ = machine(lo.target)
+    chains = min(MOST_CHAINS, registers // registers_of(float32.size, lo.target) - 2)  # beside the factor and the term
     k = lo.kernel("peak")
     n = pieces * chains * LANES
     out = k.write(Array("y", float32, (n,), (1,)))
@@ -78,7 +79,7 @@ def _multiply_adds(pieces: int) -> tuple[Program, float]:
 
 
 def _copy() -> Program:
-    lo = Lowering(Target.host())
+    lo = Lowering(native.TARGET)
     x, y = (Array(id, float32, (COPIED // 4,), (1,)) for id in "xy")
     copy(lo, x, y)
     program = build(lo, ["x"], ["y"], "copy")

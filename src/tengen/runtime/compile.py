@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
-import platform
 import re
 import struct
 import threading
@@ -17,7 +16,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from tengen.base.errors import CompileError
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.runtime import llvm, object_loader
 
 compilations = 0  # modules that LLVM has compiled in this process
@@ -120,13 +119,13 @@ def load_object(data: bytes, target: Target) -> Loaded:
     object file of this machine's kind, or a symbol that nobody defines.
     """
     if why := target.why_not_here():
-        raise CompileError(f"code for {target.name} cannot run here: {why}; help: compile for a target that it runs, as x86-64")
+        raise CompileError(f"code for {target.name} cannot run here: {why}; help: compile for 'native'")
     objects = object_loader.objects_of(data)
     addresses: dict[str, int] = {}
     memory = []
     known = lambda name: addresses[name] if name in addresses else _address(name)
     for one in reversed(objects):  # the first one knows the others
-        code = object_loader.load(one, known) if platform.machine() == "x86_64" else None
+        code = object_loader.load(one, target.architecture, known)
         if code is None:
             return _load_by_llvm(objects)
         addresses |= code.addresses

@@ -18,10 +18,8 @@ from typing import Any
 import numpy as np
 
 from tengen.base.errors import user_line
-from tengen.codegen.target import Target
 from tengen.runtime import native
-from tengen.runtime.cache import compiled
-from tengen.runtime.compile import Loaded, load_object
+from tengen.runtime.compile import Loaded
 
 CAPACITY = 1 << 20  # events; the system backs memory only when it is written
 WORDS = 6  # of an event: plan, launch, 0 for a whole launch or 1 for a thread's share, thread, begin and end in ns
@@ -112,12 +110,8 @@ define void @log_parallel(ptr %kernel, ptr %args, ptr %ints, i64 %pieces) {
 
 @functools.cache
 def _native() -> Loaded:
-    target = Target.host()
-    head = f'target triple = "{target.triple}"\ntarget datalayout = "{target.data_layout}"\n'
     text = _IR.replace("$CAPACITY$", str(CAPACITY)).replace("$WORDS$", str(WORDS))
-    loaded = load_object(compiled(head + text, target), target)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(loaded))  # a thread may be in it when the last module is gone
-    return loaded
+    return native.load_forever(native.TARGET.head + text)
 
 
 @functools.cache

@@ -1,11 +1,11 @@
 """Machine code into this process without LLVM, whose library costs a process more than everything else a first operation does.
 
-In: an object file as LLVM writes it for x86-64, position independent, and a way to find the addresses of others' symbols. Out:
-where its own are, in memory that can be executed and no longer written. What the file may ask for is little: its sections in
-one stretch, calls, and addresses relative to the code. For everything else (another processor, a relocation that is not
-here, a symbol that nobody knows) the answer is None, and LLVM's linker has the word.
+In: an object file as LLVM writes it, position independent, and a way to find the addresses of symbols that others
+define. Out: where its own are, in memory that can be executed and no longer written. What the file may ask for is
+little: its sections in one stretch, calls, and addresses relative to the code. For everything else (an architecture
+without `Linking`, a relocation that is not in it, a symbol that nobody knows) the answer is None, and LLVM links.
 
-Source: System V ABI, generic part, chapters 4 and 5; its AMD64 supplement, section 4.4 (relocations).
+Source: System V ABI, generic part, chapters 4 and 5; the numbers of relocations are in `codegen/targets/`.
 """
 
 from __future__ import annotations
@@ -19,19 +19,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tengen.codegen.targets.architecture import Architecture, Linking
+
 _SECTION = np.dtype([
     ("name", "<u4"), ("type", "<u4"), ("flags", "<i8"), ("address", "<i8"), ("offset", "<i8"), ("size", "<i8"),
     ("link", "<u4"), ("info", "<u4"), ("align", "<i8"), ("entry", "<i8"),
 ])  # fmt: skip
 _SYMBOL = np.dtype([("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<i8"), ("size", "<i8")])
 _RELOCATION = np.dtype([("offset", "<i8"), ("type", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
-_X86_64 = 62
-_DATA, _SYMBOLS, _RELOCATIONS, _ZEROS, _UNWIND = 1, 2, 4, 8, 0x70000001  # types of sections
+_DATA, _SYMBOLS, _RELOCATIONS, _ZEROS = 1, 2, 4, 8  # types of sections
 _WRITE, _ALLOC, _THREAD_LOCAL = 1, 2, 0x400  # flags of sections
-_RELATIVE, _CALL = 2, 4
-_TABLE = (9, 41, 42)  # relative, to a word that holds the symbol's address
-_ABSOLUTE = 1
-_STUB = b"\xff\x25\0\0\0\0\xcc\xcc"  # jmp [rip + a word of the table]: libraries may lie farther than a call reaches
+_STUB_BYTES = 8  # room for a jump through a word of the table: libraries may lie farther than a call reaches
 _READ_EXECUTE = 5
 _SEVERAL = b"tengen objects\0\0"
 
@@ -43,22 +41,26 @@ class Code(NamedTuple):
     memory: mmap.mmap
 
 
-def load(data: bytes, find: Callable[[str], int | None]) -> Code | None:
+def load(data: bytes, architecture: Architecture, find: Callable[[str], int | None]) -> Code | None:
     """An object file's code, ready to be called; None where it wants what only a whole linker can do.
 
     Args:
-        data: the file. find: the address of a symbol that the file does not define; None if there is none.
+        data: the file. architecture: of this process. find: the address of a symbol that the file does not define; None if
+            there is none.
     """
-    if data[:6] != b"\x7fELF\x02\x01" or len(data) < 64 or struct.unpack_from("<H", data, 18)[0] != _X86_64:
+    linking = architecture.linking
+    if linking is None or data[:6] != b"\x7fELF\x02\x01" or len(data) < 64:
+        return None
+    if struct.unpack_from("<H", data, 18)[0] != architecture.elf_machine:
         return None
     try:
         table, _, count = struct.unpack_from("<Q", data, 40)[0], *struct.unpack_from("<HH", data, 58)
-        return _linked(data, np.frombuffer(data, _SECTION, count, table), find)
+        return _linked(data, np.frombuffer(data, _SECTION, count, table), linking, find)
     except (ValueError, IndexError, OverflowError, OSError, struct.error):
         return None  # damaged; a linker says what is wrong
 
 
-def _linked(data: bytes, sections: np.ndarray, find: Callable[[str], int | None]) -> Code | None:
+def _linked(data: bytes, sections: np.ndarray, linking: Linking, find: Callable[[str], int | None]) -> Code | None:
     (table,) = sections[sections["type"] == _SYMBOLS]
     symbols = np.frombuffer(data, _SYMBOL, int(table["size"]) // _SYMBOL.itemsize, int(table["offset"]))
     strings = int(sections[table["link"]]["offset"])
@@ -67,12 +69,12 @@ def _linked(data: bytes, sections: np.ndarray, find: Callable[[str], int | None]
         for i, at in enumerate(symbols["name"]) if symbols["info"][i] >> 4 and i
     }  # fmt: skip
     others = {i: find(name) for i, name in names.items() if not symbols["section"][i]}
-    places = _places(sections)
+    places = _places(sections, linking)
     if places is None or None in others.values():
         return None
     at, end = places  # of sections; where the code ends and the stubs begin
-    stubs = {i: end + 8 * n for n, i in enumerate(others)}
-    words = end + 8 * len(others)  # the table: a word for each symbol
+    stubs = {i: end + _STUB_BYTES * n for n, i in enumerate(others)}
+    words = end + _STUB_BYTES * len(others)  # the table: a word for each symbol
     fixed = -(-(words + 8 * len(symbols)) // mmap.PAGESIZE) * mmap.PAGESIZE
     writable = (sections["flags"] & _WRITE > 0) & (at >= 0)
     at[writable] += fixed
@@ -89,32 +91,32 @@ def _linked(data: bytes, sections: np.ndarray, find: Callable[[str], int | None]
     called = known.copy()
     for i, address in others.items():
         known[i], called[i] = address, base + stubs[i]
-        image[stubs[i] : stubs[i] + 8] = np.frombuffer(_STUB, np.uint8)
-        image[stubs[i] + 2 : stubs[i] + 6] = np.array([words + 8 * i - stubs[i] - 6], "<i4").view(np.uint8)
+        stub = np.frombuffer(linking.stub(words + 8 * i - stubs[i]), np.uint8)
+        image[stubs[i] : stubs[i] + len(stub)] = stub
     image[words : words + 8 * len(symbols)].view("<i8")[:] = known
     meant = {
-        _RELATIVE: known,
-        _ABSOLUTE: known,
-        _CALL: called,
-        **dict.fromkeys(_TABLE, base + words + 8 * np.arange(len(symbols))),
+        linking.relative: known,
+        linking.absolute: known,
+        linking.call: called,
+        **dict.fromkeys(linking.table, base + words + 8 * np.arange(len(symbols))),
     }
     for s in sections[sections["type"] == _RELOCATIONS]:
         if at[s["info"]] >= 0:
             found = np.frombuffer(data, _RELOCATION, int(s["size"]) // _RELOCATION.itemsize, int(s["offset"]))
-            if not _relocated(image, base, int(at[s["info"]]), found, known, meant):
+            if not _relocated(image, base, int(at[s["info"]]), found, known, meant, linking.absolute):
                 return None
     if _protect(base, fixed, _READ_EXECUTE):
         return None
     return Code({name: int(known[i]) for i, name in names.items() if lies[i] and known[i] >= 0}, memory)
 
 
-def _places(sections: np.ndarray) -> tuple[np.ndarray, int] | None:
-    """Where each section goes: those that stay as they are from zero, those that are written from zero as well (they come
-    after), -1 for what is not loaded; and where the first kind ends. None for a section of a kind that is not known here."""
+def _places(sections: np.ndarray, linking: Linking) -> tuple[np.ndarray, int] | None:
+    """Where each section goes: those that stay as they are from zero, those that are written from zero as well (they come after),
+    -1 for what is not loaded; and where the first kind ends. None for a section of a kind that is not known here."""
     at, ends = np.full(len(sections), -1, np.int64), [0, 0]
     for i, s in enumerate(sections):
         kind, flags = int(s["type"]), int(s["flags"])
-        if not flags & _ALLOC or kind == _UNWIND:  # nothing is thrown through kernels, so nobody unwinds their frames
+        if not flags & _ALLOC or kind == linking.unwind:  # nothing is thrown through kernels, so nobody unwinds their frames
             continue
         if kind not in (_DATA, _ZEROS) or flags & _THREAD_LOCAL:
             return None
@@ -125,20 +127,21 @@ def _places(sections: np.ndarray) -> tuple[np.ndarray, int] | None:
 
 
 def _relocated(
-    image: np.ndarray, base: int, start: int, found: np.ndarray, known: np.ndarray, meant: dict[int, np.ndarray]
+    image: np.ndarray, base: int, start: int, found: np.ndarray, known: np.ndarray, meant: dict[int, np.ndarray], absolute: int
 ) -> bool:
-    """Writes what the relocations of the section at `start` ask for; False where one cannot be had."""
+    """Writes what the relocations of the section at `start` ask for; False where one cannot be had. absolute: the kind that is
+    an address of 64 bits."""
     for kind in set(found["type"].tolist()):
         some = found[found["type"] == kind]
         if kind not in meant or (known[some["symbol"]] < 0).any():
             return False
         where = start + some["offset"]
         value = meant[kind][some["symbol"]] + some["addend"]
-        if kind != _ABSOLUTE:
+        if kind != absolute:
             value -= base + where
             if (value != value.astype(np.int32)).any():
                 return False
-        width = 8 if kind == _ABSOLUTE else 4
+        width = 8 if kind == absolute else 4
         image[where[:, None] + np.arange(width)] = value.astype(f"<i{width}").view(np.uint8).reshape(-1, width)
     return True
 

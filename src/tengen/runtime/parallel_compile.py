@@ -14,7 +14,7 @@ import sys
 import threading
 
 from tengen.base.config import config
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.runtime import llvm
 from tengen.runtime.compile import compile_object
 from tengen.runtime.object_loader import join

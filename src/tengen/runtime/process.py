@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tengen.base.config import config
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.runtime.cache import compiled
-from tengen.runtime.compile import add_symbols, load_object
+from tengen.runtime.compile import Loaded, add_symbols, load_object
 from tengen.runtime.memory import memory_ir
 from tengen.runtime.native_ir import PLAN_WORDS, PYTHON_SYMBOLS, python_ir
 from tengen.runtime.threads import MAX_THREADS, threads_ir
@@ -32,22 +32,24 @@ class _MethodDef(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("meth", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
 
 
+TARGET = Target.host()  # what this process compiles for: the runtime, and whatever is called with its buffers
+
+
 def runtime_ir(target: Target) -> str:
     """The LLVM IR of the whole runtime: memory, threads, builtins, for one target."""
-    head = f'target triple = "{target.triple}"\ntarget datalayout = "{target.data_layout}"\n'
-    return head + memory_ir() + threads_ir(target.triple) + python_ir()
+    return target.head + memory_ir() + threads_ir(target) + python_ir()
 
 
-def _load():
-    target = Target.host()
-    add_symbols({name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in PYTHON_SYMBOLS})
-    loaded = load_object(compiled(runtime_ir(target), target), target)
-    # Never unloaded: capsules may die, and threads may spin, after the last module is gone.
+def load_forever(text: str) -> Loaded:
+    """A module of LLVM IR for `TARGET`, compiled or from the cache. Never unloaded: capsules may die, and threads may be in it,
+    after the last module of Python is gone."""
+    loaded = load_object(compiled(text, TARGET), TARGET)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(loaded))
     return loaded
 
 
-_native = _load()
+add_symbols({name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in PYTHON_SYMBOLS})
+_native = load_forever(runtime_ir(TARGET))
 _defs: list[_MethodDef] = []  # CPython keeps pointers to them
 
 

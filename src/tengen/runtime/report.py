@@ -8,11 +8,10 @@ import sys
 
 from tengen.base.config import KNOBS, config
 from tengen.base.version import VERSION
-from tengen.codegen.target import Target
+from tengen.codegen.targets import Target
 from tengen.runtime import cache
 
 WHEELS = ("numpy", "llvmlite", "ml_dtypes", "click", "ziglang")
-_TOLD = ("fma", "avx2", "avx512f", "avx512vl", "avx512bw", "avx512vnni", "avx512bf16", "neon", "dotprod", "bf16", "sve")
 
 
 def config_table() -> list[tuple[str, str]]:
@@ -27,7 +26,7 @@ def config_table() -> list[tuple[str, str]]:
     rows += [
         ("system", f"{platform.system()} {platform.release()} {platform.machine()}"),
         ("processor", f"{host.cpu}, vectors of {host.vector_bytes} bytes"),
-        ("features", " ".join(f for f in _TOLD if host.has(f)) or "none of note"),
+        ("features", " ".join(f for f in host.architecture.notable if host.has(f)) or "none of note"),
         ("threads", str(config.threads)),
         ("cache", f"{kept.path}: {kept.entries} kernels, {kept.bytes / 1e6:.1f} of {kept.limit / 1e6:.0f} MB"),
     ]

@@ -1,6 +1,6 @@
 """The thread pool, as LLVM IR: a kernel's pieces are shared among threads that spin for a moment and then sleep.
 
-Comes in: a target triple and a prefix for the names. Goes out: text that needs only libc and pthread, so that a process that
+Comes in: a target and a prefix for the names. Goes out: text that needs only libc and pthread, so that a process that
 compiles for itself (`process.py`) and a program built ahead of time run the same code. How it works:
 
 - `state` is one word: workers inside the job (bits 0-15), "a job is open" (bit 16), number of the job (bits 32-63). A worker
@@ -18,21 +18,19 @@ compiles for itself (`process.py`) and a program built ahead of time run the sam
 
 from __future__ import annotations
 
-import platform
+from tengen.codegen.targets import Target
 
 MAX_THREADS = 1024
 RUNS = 8  # of pieces at most: each thread looks at all of them before it leaves a job
 SPIN_NS = 100_000  # how long an idle worker looks for work before it sleeps: a few times the gap between two eager calls
 STACK_BYTES = 16 << 20  # of each worker; only what is used is ever backed by memory
 
-_PAUSE = {"x86_64": "call void @llvm.x86.sse2.pause()", "aarch64": "call void @llvm.aarch64.isb(i32 15)"}
 
-
-def threads_ir(triple: str | None = None, prefix: str = "tengen", threads: int = 1, at_fork: bool = False) -> str:
+def threads_ir(target: Target, prefix: str = "tengen", threads: int = 1, at_fork: bool = False) -> str:
     """The thread pool's LLVM IR.
 
     Args:
-        triple: of the target (only the processor matters); None is this machine. prefix: of the defined names.
+        target: what it is for. prefix: of the defined names.
         threads: how many to use until `set_threads` says otherwise. at_fork: register `forget_threads` with pthread_atfork when
             workers start; for programs that are linked (a running process cannot look that symbol up in every libc).
 
@@ -42,9 +40,8 @@ def threads_ir(triple: str | None = None, prefix: str = "tengen", threads: int =
         stops the workers if n differs, sets it (at most 1024), returns what is set. ``void stop_threads()``: ends and joins the
         workers; the next call starts them again. ``void forget_threads()``: for a forked child, in which no worker exists.
     """
-    arch = (triple or platform.machine()).split("-")[0].replace("arm64", "aarch64").replace("amd64", "x86_64")
     values = {
-        "PAUSE": _PAUSE.get(arch, ""), "P": prefix, "THREADS": threads, "MAX": MAX_THREADS, "RUNS": RUNS, "SPIN": SPIN_NS,
+        "PAUSE": target.architecture.pause, "P": prefix, "THREADS": threads, "MAX": MAX_THREADS, "RUNS": RUNS, "SPIN": SPIN_NS,
         "STACK": STACK_BYTES, "OPEN": 1 << 16, "OPEN_JOB": (1 << 32) | (1 << 16), "JOB": 1 << 32, "INSIDE": (1 << 16) - 1,
         "SIGNALS": ~sum(1 << (s - 1) for s in (4, 7, 8, 11)),  # ILL, BUS, FPE, SEGV stay: a crash is reported where it happens
         "ATFORK": f"%af = call i32 @pthread_atfork(ptr null, ptr null, ptr @{prefix}_forget_threads)" if at_fork else "",

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from tengen.base.dtype import DType, bool_
-from tengen.codegen.target import Target
 from tengen.compiler.program import build
 from tengen.ir.graph import Graph
 from tengen.kernels.lowering import Lowering
@@ -83,7 +82,7 @@ class Bench:
     """
 
     def __init__(self, graph: Graph, known: Schedules):
-        self.graph, self.target = graph, Target.host()
+        self.graph, self.target = graph, native.TARGET
         self.lo, _ = lower(graph, self.target, schedules=known)
         self.temps = dict(self.lo.temps)
         sizes = {("const", c.name): prod(c.value.type.shape) * c.value.type.dtype.size for c in graph.constants.values()}

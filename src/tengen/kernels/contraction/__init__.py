@@ -12,7 +12,8 @@ Which strategy `contract` takes, the first that fits:
 - `unpacked.py`: one column, or few rows times a matrix that is dense along n: nothing is packed.
 - `register_tile.py`: everything else.
 
-`border.py` packs windows that reach over the border of an image, `bf16_pairs.py` packs two terms into 32 bits.
+`formats.py` says how terms are stored and which operation multiplies them. `border.py` packs windows that reach over the border
+of an image, `bf16_pairs.py` packs two terms into 32 bits.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         channelwise,
         chunks,
         contract,
+        formats,
         packing,
         prefetch,
         problem,

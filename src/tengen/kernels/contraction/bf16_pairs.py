@@ -45,7 +45,7 @@ def by_position(
     def putting(value: Callable[[Index, Index, Expr | None], Expr]) -> Put:
         return lambda to, at, count: k.store(dst, to, value(to, at, count), count if partly else None)
 
-    if not p.bf16_pairs:
+    if p.format.group == 1:
         with k.loop(first, last) as i:
             visit(i, i - origin, putting(lambda to, at, count: cast(load(at, count), p.compute)))
         return
@@ -70,6 +70,6 @@ def joined(k: KernelBuilder, dst: Buffer, at: Expr, x: Expr, odd: Expr) -> Expr:
 
 def pad_rows(k: KernelBuilder, p: Problem, t: Tile, ms: Range, ks: Range, dst: Buffer) -> None:
     """Zeros past the last position of rows that were copied along k, where there is an odd number of positions."""
-    if p.bf16_pairs and not p.even:
+    if not p.whole_groups:
         with k.if_(equal((ks[1] - ks[0]) % 2, 1)), k.loop(*ms, name="row") as r:
             k.store(dst, (r - ms[0]) * t.pitch + (ks[1] - ks[0]), const(0, bfloat16))

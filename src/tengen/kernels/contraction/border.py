@@ -95,7 +95,7 @@ class BorderRows:
             at, moved = k.let(at), [k.let(as_expr(m)) for m in moved]
             with k.loop(*outer, name="row") as r:
                 row = r - outer[0]
-                self.odd = equal(row % 2, 1) if self.p.bf16_pairs and not self.t.along_k else None
+                self.odd = equal(row % 2, 1) if self.p.format.group > 1 and not self.t.along_k else None
                 if self.odd is not None:
                     self.odd, row = k.let(self.odd), row // 2
                 there = k.let(row * self.t.pitch + (first - inner[0]))

@@ -17,6 +17,7 @@ from tengen.base.dtype import bool_
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.contraction.channelwise import channelwise, fits
 from tengen.kernels.contraction.chunks import RUN
+from tengen.kernels.contraction.formats import DotFormat
 from tengen.kernels.contraction.problem import Border, Epilogue, normalise
 from tengen.kernels.contraction.register_tile import register_tile
 from tengen.kernels.contraction.transposed_operand import fits_transposed_operand, transposed_operand
@@ -45,7 +46,7 @@ def contract(
     chunk: int | None = None,
     name: str = "contract",
     border: Border | None = None,
-    bf16_pairs: bool = False,
+    format: DotFormat | None = None,
     zeros: tuple[Index, ...] = (),
 ) -> None:
     """out[g, m, n] = the sum over k of a[g, m, k] * b[g, k, n].
@@ -59,19 +60,19 @@ def contract(
             default: a cast. It may load anything but out.
         chunk: positions of a run in the rule of `Chunks`, if not its 256: changes bits.
         name: of the kernels. border: which elements of `a` lie outside of an image and count as 0 (default: none).
-        bf16_pairs: of floats: elements are rounded to bfloat16, and two terms are multiplied at a time: changes bits.
+        format: of the products (default: one by one, in the dtype computed in). One that is not `exact` changes bits.
         zeros: offsets in elements: at each of them from every element of out lies one that is set to 0 when that is stored.
     Numerics: see `Chunks`: each chunk of k is accumulated by fma in logical order from zero, chunks are added in order. With
-        `bf16_pairs`, by `lang.dot2` for each two terms from the chunk's first on; an odd last term is paired with zeros
+        a `format` of several terms, by its operation for each group from the chunk's first on; zeros complete the last one
     """
     if any(as_int(d) == 0 for d in out.shape):
         return
     if any(as_int(d) == 0 for d in a.shape[g + m :]):  # no terms: nothing is looked at, not the image's border either
-        border, bf16_pairs = None, False
+        border, format = None, None
     if g == 0 and chunk is None and not zeros and (parts := chunk_axes(a.shape[m:], out.shape[:m], out.shape[m:])) is not None:
-        return by_chunks(lo, a, b, out, m, n, parts, epilogue, name, border, bf16_pairs)
-    p = normalise(a, b, out, g, m, k, n, epilogue, chunk, name, border, bf16_pairs, zeros)
-    if border is not None or bf16_pairs or zeros or p.prologue is not None:
+        return by_chunks(lo, a, b, out, m, n, parts, epilogue, name, border, format)
+    p = normalise(a, b, out, g, m, k, n, epilogue, chunk, name, border, format, zeros)
+    if border is not None or p.format.group > 1 or zeros or p.prologue is not None:
         register_tile(lo, p)
     elif fits(p):
         channelwise(lo, p)
@@ -101,7 +102,7 @@ def chunk_axes(k: Sequence[Index], m: Sequence[Index], n: Sequence[Index]) -> in
 
 def by_chunks(
     lo: Lowering, a: Array, b: Array, out: Array, m: int, n: int, group: int, epilogue: Epilogue | None, name: str,
-    border: Border | None = None, bf16_pairs: bool = False,
+    border: Border | None = None, format: DotFormat | None = None,
 ) -> None:  # fmt: skip
     """Computes the chunks of a contraction as a batch of contractions, and adds them in order by a second kernel. Where partial
     sums are many bytes this is done in waves, each a part of the first summed axis, so that they are added from a cache."""
@@ -141,7 +142,7 @@ def by_chunks(
     with contextlib.nullcontext() if count == 1 else lo.loop(count) as wave:
         if wave is not None:
             left, right = (_part(x, wave, batch[0]) for x in (left, right))
-        contract(lo, left, right, partial, k - 1, m, 2, n, None, None, name, border, bf16_pairs)
+        contract(lo, left, right, partial, k - 1, m, 2, n, None, None, name, border, format)
         add_chunks(lo, partial, product(batch), out, name, results, epilogue, wave)
 
 

@@ -36,7 +36,7 @@ def pack_b(lo: Lowering, p: Problem, t: Tile) -> Array:
     """b packed by a launch, as [g, panel, k, column], with zeros past the last column; packed once where it is used again."""
     axes = packed_axes(p)
     walks = tuple((x.extent, x.b) for x in (*axes, *p.n, *p.k))
-    how = ("pack", len(axes), len(p.n), walks, p.chunks, t.columns, p.packed)
+    how = ("pack", len(axes), len(p.n), walks, p.chunks, t.columns, p.format)
     return lo.once(p.b, how, lambda: _pack(lo, p, t, axes))
 
 
@@ -45,7 +45,7 @@ def _as_stored(p: Problem) -> list[Axis] | None:
     neither
     along k in logical order nor along n: a filter whose channels lie outside of its window. Else None."""
     strides = [as_int(x.b) for x in p.k]
-    if p.bf16_pairs or None in strides or as_int(p.walk("n", "b").step) == 1 or as_int(p.walk("k", "b").step) == 1:
+    if p.format.group > 1 or None in strides or as_int(p.walk("n", "b").step) == 1 or as_int(p.walk("k", "b").step) == 1:
         return None
     axes = sorted(p.k, key=lambda x: -as_int(x.b))  # type: ignore[operator]
     walk = Walk.of(extents(axes), [x.b for x in axes])
@@ -57,13 +57,13 @@ def _pack(lo: Lowering, p: Problem, t: Tile, axes: list[Axis]) -> Array:
     count = p.chunks.count
     out = lo.temp(p.packed, (*extents(axes), panels, p.packed_at(count, p.chunks.positions), t.columns))
     k = lo.kernel(f"{p.name}_pack")
-    blocks = count if p.bf16_pairs else as_expr(cdiv(p.chunks.positions, RUN))
+    blocks = count if p.format.group > 1 else as_expr(cdiv(p.chunks.positions, RUN))
     wide = _panels_of_piece(p, panels * blocks * product(extents(axes)))
     groups = as_expr(cdiv(panels, wide))
     piece = k.split(product(extents(axes)) * groups * blocks)
     *outer, group = unflatten(k, k.let(piece // blocks), (*extents(axes), groups))
     block, panel = k.let(piece % blocks), k.let(group * wide)
-    if p.bf16_pairs:
+    if p.format.group > 1:
         start, stop = (k.let(x) for x in p.chunks.bounds(block))
     else:
         start = k.let(block * RUN)
@@ -197,7 +197,7 @@ def _transpose_panel(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, d
         with k.if_(n < t.columns), k.loop(0, k.let(p.depth(ks[1] - ks[0]))) as i:
             for v in range(t.vectors):
                 k.store(dst, to + i * t.columns + v * LANES, const(0, p.packed, LANES))
-    if p.bf16_pairs:
+    if p.format.group > 1:
         return _transpose_pairs(k, p, t, ks, source, dest, n)
     with runs(k, walk, *ks) as (first, last, at):
         here, there = k.let(start + at), k.let(to + (first - ks[0]) * t.columns)
@@ -231,7 +231,7 @@ def _transpose_pairs(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, d
             here, there = k.let(start + at + column * step), k.let(line + (first - ks[0]))
             for i, count in k.vector_loop(0, k.let(last - first)):
                 k.store(lines, there + i, cast(k.load(src, here + i, LANES, count), bfloat16))
-        if not p.even:
+        if not p.whole_groups:
             k.store(lines, line + (ks[1] - ks[0]), zero)
 
     squares = k.let(select(depth >= LANES, as_expr(n) // LANES * LANES, const(0)))
@@ -240,12 +240,12 @@ def _transpose_pairs(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, d
             copy(c + r, k.let(r * pitch))
         with k.loop(0, depth, LANES, name="square") as i:
             j = k.let(minimum(i, depth - LANES))  # the last square overlaps the one before
-            for r, x in enumerate(k.transpose([k.load_pairs(lines, r * pitch + j * 2, LANES) for r in range(LANES)])):
+            for r, x in enumerate(k.transpose([k.load_group(lines, r * pitch + j * 2, LANES) for r in range(LANES)])):
                 k.store(dst, to + (j + r) * t.columns + c, x)
     with k.loop(squares, n, name="column") as c:
         copy(c, const(0))
         with k.loop(0, depth) as j:
-            k.store(dst, to + c + j * t.columns, k.load_pairs(lines, j * 2))
+            k.store(dst, to + c + j * t.columns, k.load_group(lines, j * 2))
 
 
 def copy_rows(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: Range, dst: Buffer) -> None:
@@ -253,7 +253,7 @@ def copy_rows(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: 
     write past
     the end of a row: what lies there is written later, or not used."""
     m, kk, src = p.walk("m", "a"), p.walk("k", "a"), k.read(p.a)
-    if p.bf16_pairs and not t.along_k:
+    if p.format.group > 1 and not t.along_k:
         return _copy_pairs_along_m(k, p, t, base, ms, ks, dst)
     inner, outer = (kk, m) if t.along_k else (m, kk)
     (outer_range, inner_range) = (ms, ks) if t.along_k else (ks, ms)

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tengen.base.dtype import DType, float32, uint32
+from tengen.base.dtype import DType
 from tengen.base.errors import VerifyError
 from tengen.kernels.axes import store_at
 from tengen.kernels.contraction.chunks import Chunks, Walk, merge
+from tengen.kernels.contraction.formats import DotFormat, dot_format
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.source import At, Ending, Prologue
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import Buffer, Expr, Index, as_int, cast, const, dot2, fma, maximum, minimum
+from tengen.loops.lang import Buffer, Expr, Index, as_int, cast, const, maximum, minimum
 
 Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
 
@@ -79,8 +80,8 @@ class Problem:
     Attributes:
         a, b, out: the arrays, of which dtype, buffer and offset matter. g, m, n, k: the axes by role; n is one axis or none.
         chunks: where the sum is cut. epilogue: makes what is stored of a sum; None: a cast. name: of the kernels.
-        border: which elements of `a` lie outside of an image; None: none. bf16_pairs: whether elements are rounded to bfloat16,
-            and two terms are multiplied at a time by `dot2`. zeros: offsets from an element of out to others that become 0.
+        format: of the products. border: which elements of `a` lie outside of an image; None: none.
+        zeros: offsets from an element of out to others that become 0.
         prologue: what is computed of an element of `a` as it is packed; the dense side of `a`, k or m, is its channels.
     """
 
@@ -94,40 +95,42 @@ class Problem:
     chunks: Chunks
     epilogue: Epilogue | None
     name: str
+    format: DotFormat
     border: Border | None = None
-    bf16_pairs: bool = False
     zeros: tuple[Index, ...] = ()
     prologue: Prologue | None = None
 
     @property
     def packed(self) -> DType:
-        """The dtype of packed operands: that of an element, or uint32 for a pair of bfloat16."""
-        return uint32 if self.bf16_pairs else self.compute
+        """The dtype of packed operands: of a group of elements."""
+        return self.format.operand
 
     @property
     def bytes(self) -> int:
         """Bytes of an element of a packed operand."""
-        return 2 if self.bf16_pairs else self.compute.size
+        return self.format.storage.size
 
     @property
-    def even(self) -> bool:
-        """Whether every chunk is known to have an even number of positions."""
-        last = as_int(self.chunks.last)
-        return last is not None and last % 2 == 0
+    def whole_groups(self) -> bool:
+        """Whether every chunk is known to be whole groups of terms, as the format multiplies them."""
+        last, group = as_int(self.chunks.last), self.format.group
+        return group == 1 or (last is not None and last % group == self.chunks.run % group == 0)
 
     def depth(self, positions: Index) -> Expr:
         """How many rows a packed operand has for so many positions of k from the beginning of a chunk on."""
-        return as_expr((positions + 1) // 2 if self.bf16_pairs else positions)
+        group = self.format.group
+        return as_expr((positions + (group - 1)) // group if group > 1 else positions)
 
     def packed_at(self, chunk: Index, start: Index) -> Expr:
-        """The row of packed b where chunk number `chunk`, which begins at position `start`, is found: with pairs, each earlier
-        chunk may have ended with half a pair."""
-        return as_expr((start + chunk + 1) // 2 if self.bf16_pairs else start)
+        """The row of packed b where chunk number `chunk`, which begins at position `start`, is found: each earlier chunk
+        may have ended with a part of a group."""
+        group = self.format.group
+        return as_expr((start + chunk * (group - 1) + (group - 1)) // group if group > 1 else start)
 
     @property
     def compute(self) -> DType:
         """The dtype that is accumulated in."""
-        return self.a.dtype.compute
+        return self.format.total
 
     @property
     def rows(self) -> Expr:
@@ -155,7 +158,7 @@ class Problem:
         """The problem key: a text of all that a schedule may depend on. What an epilogue computes is not in it."""
         roles = " ".join(f"{r}{[(x.extent, x.a, x.b, x.out) for x in getattr(self, r)]}" for r in "gmnk")
         chunks = f"{list(self.chunks.extents)} by {self.chunks.run}"
-        more = (" in pairs" if self.bf16_pairs else "") + (" computed" if self.prologue is not None else "")
+        more = (f" in {self.format.name}" if self.format.group > 1 else "") + (" computed" if self.prologue is not None else "")
         return f"contract {self.a.dtype} x {self.b.dtype} -> {self.out.dtype} {roles} chunks {chunks}{more}"
 
     def walk(self, role: str, operand: str) -> Walk:
@@ -251,11 +254,8 @@ class Place:
 
 
 def multiply_add(a: Expr, b: Expr, total: Expr) -> Expr:
-    """total + a * b: an fma of floats, a wrapping product and sum of integers; the `dot2` of two terms where a and b are
-    pairs."""
-    if a.dtype is uint32 and total.dtype is float32:
-        return dot2(total, a, b)
-    return fma(a, b, total) if a.dtype.is_float else a * b + total
+    """total + a * b: an fma of floats, a wrapping product and sum of integers."""
+    return dot_format(total.dtype).multiply_add(a, b, total)
 
 
 def partial_sums(lo: Lowering, p: Problem, axes: Sequence[Axis]) -> Array | None:
@@ -267,10 +267,13 @@ def partial_sums(lo: Lowering, p: Problem, axes: Sequence[Axis]) -> Array | None
 
 def normalise(
     a: Array, b: Array, out: Array, g: int, m: int, k: int, n: int, epilogue: Epilogue | None, run: int | None, name: str,
-    border: Border | None = None, bf16_pairs: bool = False, zeros: tuple[Index, ...] = (),
+    border: Border | None = None, format: DotFormat | None = None, zeros: tuple[Index, ...] = (),
 ) -> Problem:  # fmt: skip
     """The problem of a `contract` call. The vector axis is the axis of n that is dense in out, else the last one; other axes of
     n that could not be merged with it become axes of g."""
+    format = format or dot_format(a.dtype)
+    if format.group > 2:
+        raise VerifyError(f"{name}: nothing packs groups of {format.group} terms ({format.name}); help: bf16_pairs.py packs 2")
     chunks = Chunks(tuple(a.shape[g + m :])) if run is None else Chunks(tuple(a.shape[g + m :]), run)
     pixel = border.steps if border is not None else (None,) * a.ndim
     gs = [Axis(out.shape[i], a.strides[i], b.strides[i], out.strides[i], i, pixel[i]) for i in range(g)]
@@ -279,7 +282,7 @@ def normalise(
     ks = [Axis(a.shape[g + m + i], a.strides[g + m + i], b.strides[g + i], pixel=pixel[g + m + i]) for i in range(k)]
     p = Problem(
         replace(a, prologue=None), b, out, _present(gs), _present(ms), _present(ns), _present(ks), chunks, epilogue, name,
-        border, bf16_pairs, zeros, a.prologue,
+        format, border, zeros, a.prologue,
     )  # fmt: skip
     return _oriented(p, b.constant)
 

@@ -22,13 +22,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from tengen.base.dtype import bfloat16, bool_, int64
+from tengen.base.dtype import bool_, int64
 from tengen.kernels.axes import streams, unflatten
 from tengen.kernels.contraction.border import BorderRows
 from tengen.kernels.contraction.chunks import unrolled_loop
 from tengen.kernels.contraction.packing import Range, copy_panel, copy_panels, copy_rows, copy_tiles, pack_b, packed_axes
 from tengen.kernels.contraction.prefetch import LINE, Prefetch
-from tengen.kernels.contraction.problem import Place, Problem, extents, multiply_add, partial_sums
+from tengen.kernels.contraction.problem import Place, Problem, extents, partial_sums
 from tengen.kernels.contraction.tile import MOST_BLOCKS, Tile, along_sum, choose, most_columns, pieces
 from tengen.kernels.lowering import Array, Lowering
 from tengen.loops.builder import as_expr
@@ -97,11 +97,11 @@ class _Kernel:
         self.one_chunk = as_int(p.chunks.count) == 1
         self.k = lo.kernel(p.name)
         deep = t.block if t.along_k else as_int(p.depth(p.chunks.longest)) or 1
-        # Rows that are dense along k have the elements of a pair side by side: they are stored as bfloat16, and read as pairs.
-        self.element = bfloat16 if p.bf16_pairs and t.along_k else p.packed
+        # Rows that are dense along k have the elements of a group side by side: they are stored one by one, and read as groups.
+        self.element = p.format.storage if t.along_k else p.packed
         size = t.schedule.high * t.apart(deep) if t.tiled else deep * t.pitch + LANES
         self.rows = self.k.read(p.a) if t.direct else self.k.scratch("rows", self.element, size)
-        self.by_row, self.by_k = (t.pitch, 1 + p.bf16_pairs) if t.along_k else (1, t.pitch)
+        self.by_row, self.by_k = (t.pitch, p.format.group) if t.along_k else (1, t.pitch)
         if t.direct:
             self.by_row = as_int(p.walk("m", "a").step) or 0
             self.by_k = self.by_k if t.along_k else as_int(p.walk("k", "a").step) or 0
@@ -318,7 +318,7 @@ class _Kernel:
         if panel.following is not None:  # the first tiles of the block prefetch all of the next panel
             prefetches = k.let(panel.following + minimum(number, vectors // lines - 1) * panel.depth * (LANES * lines))
 
-        load = k.load_pairs if self.rows.dtype is bfloat16 and p.bf16_pairs else k.load
+        load, multiply_add = k.load if self.rows.dtype is p.packed else k.load_group, p.format.multiply_add
 
         def step(i: Expr) -> None:
             for j in range(lines):
@@ -440,7 +440,7 @@ class _Kernel:
             return along_k
         number = k.let(number * high + (tile - tiles[0]))
         at = k.let(self.a_base + t.row(first - (tile - tiles[0])) + number * each + start * kk.step)
-        positions = self.part * (1 + p.bf16_pairs)
+        positions = self.part * p.format.group
         count = k.let(select(number < t.block // each + 1, const(positions), const(0)))
         return lambda i: (lambda j: at + (i * positions + j) * kk.step, count)
 

@@ -11,7 +11,7 @@ import functools
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tengen.base.dtype import DType, bfloat16
+from tengen.base.dtype import DType
 from tengen.kernels.contraction.problem import Problem
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.machine import SAME_SETS, THREADS, Machine, machine, registers_of, too_large
@@ -190,10 +190,10 @@ def _by_piece(p: Problem, vectors: int, target: Machine | None) -> bool:
         return False
     dense = len(p.walk("n", "b").extents) == 1 and as_int(p.walk("n", "b").step) == 1
     if _along_k(p):
-        few = 8 * HEIGHT < m <= FEW_PACKED * (1 + p.bf16_pairs)  # a chunk of their rows stays in L2
-        whole = dense or (n % (vectors * LANES) == 0 and not p.bf16_pairs)
+        few = 8 * HEIGHT < m <= FEW_PACKED * p.format.group  # a chunk of their rows stays in L2
+        whole = dense or (n % (vectors * LANES) == 0 and p.format.group == 1)
         return whole and not p.b.constant and few and n >= 2 * m and _dense_along_k(p)
-    if p.bf16_pairs:
+    if p.format.group > 1:
         return False
     if _side_by_side(p):
         return dense and m <= FEW_PACKED and not _copied(p, target)
@@ -212,7 +212,7 @@ def _transposed_by_piece(p: Problem) -> bool:
 def along_sum(p: Problem) -> bool:
     """Whether b is dense along k, and its columns have one other stride."""
     k, n = p.walk("k", "b"), p.walk("n", "b")
-    return len(k.extents) == len(n.extents) == 1 and as_int(k.step) == 1 and as_int(n.step) != 1 and not p.bf16_pairs
+    return len(k.extents) == len(n.extents) == 1 and as_int(k.step) == 1 and as_int(n.step) != 1 and p.format.group == 1
 
 
 def _room(p: Problem, rows: int, vectors: int, along_k: bool, packed: bool) -> int:
@@ -290,7 +290,7 @@ def _direct_b(p: Problem, vectors: int) -> bool:
     n = as_int(p.columns)
     if not _known(p) or n is None or n % LANES or not (n % (vectors * LANES) == 0 or _narrow(n, vectors)):
         return False
-    return p.b.dtype is p.compute and not p.bf16_pairs and _at_one_distance(p, "n", "b")
+    return p.b.dtype is p.compute and p.format.group == 1 and _at_one_distance(p, "n", "b")
 
 
 def _in_waves(p: Problem, target: Machine | None) -> bool:
@@ -318,7 +318,7 @@ def _readable(p: Problem, s: Register, narrow: bool) -> bool:
     the same cache sets. Tiles must have exactly the rows there are, as nothing may be read past the last one."""
     if p.prologue is not None or (not s.along_k and not _known(p)):
         return False
-    if p.a.dtype is not (bfloat16 if p.bf16_pairs else p.compute) or (p.bf16_pairs and not (p.even and s.along_k)):
+    if p.a.dtype is not p.format.storage or (p.format.group > 1 and not (p.whole_groups and s.along_k)):
         return False
     return _at_one_distance(p, "k" if s.along_k else "m", "a") and not (s.along_k and narrow)
 
@@ -327,21 +327,20 @@ def _side_by_side(p: Problem) -> bool:
     """Whether `a` is dense along m, which is one axis of a known extent."""
     m = p.walk("m", "a")
     one = len(m.extents) == 1 and as_int(m.step) == 1 and as_int(p.rows) is not None
-    return one and not _along_k(p) and not p.bf16_pairs and p.border is None
+    return one and not _along_k(p) and p.format.group == 1 and p.border is None
 
 
 def _dense_along_m(p: Problem) -> bool:
     """Whether rows of `a` can be read along m where they lie."""
     if p.prologue is not None:
         return False
-    return (
-        not _along_k(p) and p.border is None and p.a.dtype is p.compute and not p.bf16_pairs and _at_one_distance(p, "m", "a")
-    )
+    dense = p.a.dtype is p.compute and p.format.group == 1 and _at_one_distance(p, "m", "a")
+    return dense and not _along_k(p) and p.border is None
 
 
 def _dense_along_k(p: Problem) -> bool:
     """Whether rows of `a` can be read along k where they lie."""
-    if p.prologue is not None or p.a.dtype is not (bfloat16 if p.bf16_pairs else p.compute) or (p.bf16_pairs and not p.even):
+    if p.prologue is not None or p.a.dtype is not p.format.storage or not p.whole_groups:
         return False
     return _along_k(p) and p.border is None and _at_one_distance(p, "k", "a")
 

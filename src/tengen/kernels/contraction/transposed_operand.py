@@ -52,7 +52,7 @@ def fits_transposed_operand(p: Problem, target: Machine | None, invariant: bool 
     instead."""
     q, (width, registers, _) = _matrix_first(p), machine(target)
     rows, few = as_int(q.rows), as_int(q.columns)
-    if len(q.m) != 1 or q.bf16_pairs or q.border is not None or (rows is not None and rows < LANES):
+    if len(q.m) != 1 or q.format.group > 1 or q.border is not None or (rows is not None and rows < LANES):
         return False
     if 2 * LANES * LANES * q.compute.size > width * registers:
         return False

@@ -1,0 +1,29 @@
+"""AArch64, with the vectors of 16 bytes that every processor of it has (NEON).
+
+Bits: in the state that a process begins with (FPCR all zeros), arithmetic rounds once and keeps subnormal numbers, and FCVT
+converts float16, subnormal numbers too. BFDOT is no form of `dot2`: without the extension EBF16 it rounds its sums to odd.
+
+Memory: stores become visible in any order; the thread pool orders them by its own acquiring and releasing accesses, and what is
+stored past the caches with them. Nothing else is needed.
+"""
+
+from __future__ import annotations
+
+from tengen.codegen.targets.architecture import Architecture, Level, Registers
+
+AARCH64 = Architecture(
+    name="aarch64",
+    data_layout="e-m:e-p270:32:32-p271:32:32-p272:64:64-i8:8:32-i16:16:32-i64:64-i128:128-n32:64-S128-Fn32",
+    levels={"aarch64": Level("aarch64", "generic", "+neon")},
+    registers=(Registers("", 16, 32),),
+    masked=(),
+    forms=(),
+    pause="call void @llvm.aarch64.isb(i32 15)",
+    fence="",
+    elf_machine=183,
+    linking=None,
+    c_triple="aarch64-linux-musl",
+    emulators=("qemu-aarch64", "qemu-aarch64-static"),
+    notable=("neon", "dotprod", "bf16", "sve"),
+    cpuinfo=("Features", "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision"),
+)

@@ -1,0 +1,9 @@
+"""The architectures that code is generated for, by name. A new one is a file beside this one, and a name in this list."""
+
+from __future__ import annotations
+
+from tengen.codegen.targets.aarch64 import AARCH64
+from tengen.codegen.targets.architecture import Architecture
+from tengen.codegen.targets.x86_64 import X86_64
+
+ARCHITECTURES: dict[str, Architecture] = {a.name: a for a in (X86_64, AARCH64)}

@@ -1,0 +1,163 @@
+"""What programs are compiled for: an architecture with the features of some processors, and the numbers that tiles depend on.
+
+In: a name, or this machine. Out: a `Target`, a value that the LLVM emitter, the compiler, the cache and the kernel strategies
+share. Nothing here makes LLVM initialise a back end, so asking for a target is cheap.
+
+What a process compiles for is decided once, by `Target.host()`. The runtime asks it (`runtime/process.py`: the
+runtime is compiled for the same), and whoever makes code that runs in this process takes the answer from there,
+`native.TARGET`. Whoever compiles for elsewhere has a name for `Target.named`. Else only a report of the configuration
+asks: it must not need a runtime that works.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+
+from tengen.base.config import config
+from tengen.base.errors import ConfigError
+from tengen.codegen.targets import processor
+from tengen.codegen.targets.architecture import Architecture, Level, VectorForm
+from tengen.codegen.targets.registry import ARCHITECTURES
+
+MOST_L2 = 1 << 20  # of a second cache that choices of tiles count on
+
+
+@dataclass(frozen=True)
+class Target:
+    """An instruction set to compile for.
+
+    Attributes:
+        name: how it was asked for. triple, cpu, features: LLVM's description.
+        vector_bytes: bytes of the widest vector register worth using.
+        vector_registers: how many of them there are.
+        l1_bytes, l2_bytes: data caches of one core, by rule of thumb; the second of this machine as the system tells, to 1 MiB.
+            They choose tiles and so never change a result. l2_all: the second in full.
+
+    >>> Target.named("x86-64").cpu, Target.named("x86-64-v4").vector_bytes
+    ('x86-64-v3', 64)
+    """
+
+    name: str
+    triple: str
+    cpu: str
+    features: str
+    vector_bytes: int
+    vector_registers: int
+    l1_bytes: int = 32 << 10
+    l2_bytes: int = 512 << 10
+    l2_all: int = 512 << 10
+
+    @property
+    def key(self) -> str:
+        """A text that is equal exactly when machine code may be shared; stable between processes."""
+        return f"{self.triple} {self.cpu} {self.features}"
+
+    @property
+    def arch(self) -> str:
+        """The architecture's name, a key of `ARCHITECTURES`."""
+        return self.triple.split("-")[0]
+
+    @property
+    def architecture(self) -> Architecture:
+        """What is true of every target of its architecture."""
+        return ARCHITECTURES[self.arch]
+
+    @property
+    def head(self) -> str:
+        """The lines with which LLVM IR for this target begins."""
+        return f'target datalayout = "{self.architecture.data_layout}"\ntarget triple = "{self.triple}"\n'
+
+    def has(self, feature: str) -> bool:
+        """Whether LLVM's `features` switch this on, or the cpu is known to imply it; "" is no feature, and always there."""
+        return not feature or f"+{feature}" in self.features.split(",") or feature in self.architecture.implied(self.cpu)
+
+    @property
+    def needs(self) -> list[str]:
+        """The features that a processor must have to run code of this target, as far as they are known by name."""
+        return [*self.architecture.implied(self.cpu), *(f[1:] for f in self.features.split(",") if f[:1] == "+")]
+
+    def masks(self, size: int) -> bool:
+        """Whether it reads and writes some lanes of a vector, whose elements have `size` bytes, in one instruction."""
+        return any(size >= least and self.has(feature) for feature, least in self.architecture.masked)
+
+    @property
+    def forms(self) -> dict[str, VectorForm]:
+        """The instructions that it has for operations of the kernel language."""
+        return {form.op: form for form in reversed(self.architecture.forms) if self.has(form.feature)}
+
+    def why_not_here(self) -> str:
+        """Why this machine's processor cannot run code of this target; "" where it can."""
+        mine = Target.machine()
+        if self.arch != mine.arch:
+            return f"this processor is {mine.arch}"
+        lacks = [f for f in self.needs if not mine.has(f)]
+        return f"this processor has no {', '.join(lacks)}" if lacks else ""
+
+    @staticmethod
+    @functools.cache
+    def machine() -> Target:
+        """This machine's processor with every feature that it has, or, so that tests can do without some, what TENGEN_PROCESSOR
+        names.
+
+        Errors: ConfigError when TENGEN_PROCESSOR names something that the processor cannot run.
+        """
+        mine = _this_machine()
+        if config.processor == "native":
+            return mine
+        if config.processor not in _NAMED:
+            raise ConfigError(f"unknown TENGEN_PROCESSOR={config.processor}; help: one of {', '.join(TARGET_NAMES)}")
+        less = _NAMED[config.processor]
+        if less.arch != mine.arch or not all(map(mine.has, less.needs)):
+            raise ConfigError(f"this processor has less than TENGEN_PROCESSOR={config.processor}; help: leave the variable unset")
+        return replace(less, name="native", l2_bytes=mine.l2_bytes, l2_all=mine.l2_all)
+
+    @staticmethod
+    @functools.cache
+    def host() -> Target:
+        """What this process compiles for: this machine's processor with every feature that it has, or what TENGEN_TARGET names.
+
+        Errors: ConfigError when TENGEN_TARGET names something that this processor cannot run.
+        """
+        if config.target == "native":
+            return Target.machine()
+        target = Target.named(config.target)
+        if why := target.why_not_here():
+            raise ConfigError(f"TENGEN_TARGET={config.target}: {why}; help: leave the variable unset")
+        return target
+
+    @staticmethod
+    def named(name: str) -> Target:
+        """The target of this name, one of `TARGET_NAMES`; ``native`` is what this process compiles for.
+
+        Errors: ConfigError for another name.
+        """
+        if name == "native":
+            return Target.host()
+        if name not in _NAMED:
+            raise ConfigError(f"unknown target {name!r}; help: one of {', '.join(TARGET_NAMES)}")
+        return _NAMED[name]
+
+
+def _made(name: str, triple: str, cpu: str, features: str, **more: int) -> Target:
+    """A target with the registers that its processors have."""
+    target = Target(name, triple, cpu, features, 0, 0, **more)
+    registers = next(r for r in target.architecture.registers if target.has(r.feature))
+    return replace(target, vector_bytes=registers.bytes, vector_registers=registers.count)
+
+
+def _of_level(a: Architecture, level: Level) -> Target:
+    return _made(level.name, f"{a.name}-unknown-linux-gnu", level.cpu, level.features)
+
+
+def _this_machine() -> Target:
+    """The processor of this machine, with every feature that it has."""
+    triple, cpu, features = processor.description()
+    if triple.split("-")[0] not in ARCHITECTURES:
+        raise ConfigError(f"no code generation for {triple}; help: there is for machines with {' or '.join(ARCHITECTURES)}")
+    l2 = processor.l2_bytes()
+    return _made("native", triple, cpu, features, l2_bytes=min(l2, MOST_L2), l2_all=l2)
+
+
+_NAMED = {name: _of_level(a, level) for a in ARCHITECTURES.values() for name, level in a.levels.items()}
+TARGET_NAMES = ("native", *_NAMED)  # that `Target.named` takes

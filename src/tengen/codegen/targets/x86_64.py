@@ -1,0 +1,50 @@
+"""x86-64, from its level v3 on (AVX2 and fma).
+
+Bits: in the state that a process begins with (MXCSR), arithmetic of SSE, AVX and AVX-512 rounds once and keeps subnormal
+numbers, and F16C converts float16, subnormal numbers too. VDPBF16PS is `dot2` of the kernel language, which was defined
+by it: it takes and gives zeros for subnormal numbers. The conversion to bfloat16 (VCVTNEPS2BF16) does that too, where
+the language keeps them, so it is no form of a cast.
+
+Memory: stores become visible in their order, except those past the caches, which need a fence before other threads are told.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from tengen.codegen.targets.architecture import Architecture, Emitter, Level, Linking, Registers, VectorForm
+
+_V3_FEATURES = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
+_V3 = Level("x86-64-v3", "x86-64-v3", implied=_V3_FEATURES)
+_V4 = Level("x86-64-v4", "x86-64-v4", implied=(*_V3_FEATURES, "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"))
+
+
+def _dot2(emit: Emitter, args: list[str]) -> str:
+    """VDPBF16PS: 16 float32 totals, and two vectors of 32 bfloat16."""
+    total, a, b = args
+    f32, pairs = "<16 x float>", "<32 x bfloat>"
+    a, b = (emit.convert("bitcast", x, "<16 x i32>", pairs) for x in (a, b))
+    return emit.intrinsic("x86.avx512bf16.dpbf16ps.512", f32, f"{f32} {total}", f"{pairs} {a}", f"{pairs} {b}")
+
+
+def _stub(distance: int) -> bytes:
+    """jmp [rip + the rest of the distance], and two bytes that stop whoever runs into them."""
+    return b"\xff\x25" + struct.pack("<i", distance - 6) + b"\xcc\xcc"
+
+
+X86_64 = Architecture(
+    name="x86_64",
+    data_layout="e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128",
+    levels={"x86-64": _V3, "x86-64-v3": _V3, "x86-64-v4": _V4},
+    registers=(Registers("avx512vl", 64, 32), Registers("", 32, 16)),
+    masked=(("avx512bw", 1), ("avx2", 4)),
+    forms=(VectorForm("dot2", "avx512bf16", _dot2),),
+    pause="call void @llvm.x86.sse2.pause()",
+    fence="call void @llvm.x86.sse.sfence()",
+    elf_machine=62,
+    linking=Linking(relative=2, call=4, table=(9, 41, 42), absolute=1, unwind=0x70000001, stub=_stub),
+    c_triple="x86_64-linux-musl",
+    emulators=("qemu-x86_64", "qemu-x86_64-static"),
+    notable=("fma", "avx2", "avx512f", "avx512vl", "avx512bw", "avx512vnni", "avx512bf16"),
+    cpuinfo=("vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "flags"),
+)

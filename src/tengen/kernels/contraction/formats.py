@@ -1,0 +1,86 @@
+"""The formats of dot products: how the terms of a sum are stored, and which operation of the kernel language multiplies them.
+
+    total = op(a[k], ..., a[k + group - 1], b[k], ..., b[k + group - 1], total)      # for k in steps of group
+
+In: the dtype of operands, and the precision that an attribute of an op asks for. Out: a row of `FORMATS`. A format is what a
+problem says of its products: packing, tiles and the register tile ask the row, and none of them tests for a dtype. Which
+instruction of a processor computes the operation is said in `codegen/targets/`; its bits are those of the kernel language
+everywhere. A new format is a row here, an operation of the language where none fits, and what packs a group of its elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tengen.base.dtype import ALL, DType, bfloat16, float32, float64, uint32
+from tengen.base.errors import VerifyError
+from tengen.loops.lang import Expr, dot2, fma
+
+# What each `DotFormat.op` adds to a total: an fma of floats, a wrapping product and sum of integers, the products of two pairs.
+_OPERATIONS: dict[str, Callable[[Expr, Expr, Expr], Expr]] = {
+    "fma": fma,
+    "mul": lambda a, b, total: a * b + total,
+    "dot2": lambda a, b, total: dot2(total, a, b),
+}
+
+
+@dataclass(frozen=True)
+class DotFormat:
+    """How the terms of a sum of products are stored and multiplied.
+
+    Attributes:
+        name: of the format; where it has a group, problem keys say it, so that another name forgets tuned schedules.
+        precision: the value of an op's attribute `precision` that asks for it.
+        storage: the dtype that elements are rounded to before they are multiplied.
+        group: how many consecutive terms one operation multiplies.
+        operand: the dtype in which a register holds a group of one operand's elements, the first in the lowest bits.
+        total: the dtype that is accumulated in.
+        op: the operation of the kernel language that adds the products of a group to a total.
+        exact: whether a sum has the bits of adding its terms one by one, in logical order, each by an fma (of integers: by a
+            wrapping product and sum) of the elements as they are stored.
+    """
+
+    name: str
+    precision: str
+    storage: DType
+    group: int
+    operand: DType
+    total: DType
+    op: str
+    exact: bool
+
+    def multiply_add(self, a: Expr, b: Expr, total: Expr) -> Expr:
+        """total + the products of a group of `a` and a group of `b`."""
+        return _OPERATIONS[self.op](a, b, total)
+
+
+def _one_by_one(d: DType) -> DotFormat:
+    """The format in which numbers of a dtype are multiplied one by one, and added in the same dtype."""
+    return DotFormat(d.name, "highest", d, 1, d, d, "fma" if d.is_float else "mul", exact=True)
+
+
+# fmt: off
+FORMATS = (
+    _one_by_one(float32),
+    _one_by_one(float64),
+    *(_one_by_one(d) for d in ALL if d.is_int),
+    #         name     precision   storage   group  operand  total    op      exact
+    DotFormat("pairs", "bfloat16", bfloat16, 2,     uint32,  float32, "dot2", False),
+)
+# fmt: on
+_ROWS = {(f.total, f.precision): f for f in FORMATS}
+
+
+def dot_format(dtype: DType, precision: str = "highest") -> DotFormat:
+    """The format of products of numbers of this dtype.
+
+    Args:
+        dtype: of both operands; float16 and bfloat16 are multiplied as float32. precision: as of `matmul`.
+
+    Errors: VerifyError where products of this dtype do not have that precision.
+    """
+    found = _ROWS.get((dtype.compute, precision))
+    if found is None:
+        raise VerifyError(f"products of {dtype} do not have the precision {precision!r}; help: precision='highest'")
+    return found

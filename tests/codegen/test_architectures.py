@@ -1,0 +1,170 @@
+"""Targets: what each named one is, that an architecture is one file and nothing else, and that a process decides once."""
+
+from __future__ import annotations
+
+import ast
+import re
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tengen.base.dtype import bfloat16, float32
+from tengen.base.errors import CompileError, ConfigError, FileFormatError
+from tengen.codegen.llvm import emit_kernel, emit_module
+from tengen.codegen.targets import ARCHITECTURES, TARGET_NAMES, Architecture, Target, processor
+from tengen.codegen.targets.architecture import Level, Registers, VectorForm
+from tengen.deploy.elf import machine
+from tengen.loops.builder import Builder
+from tengen.loops.lang import LANES, dot2, fma
+from tengen.runtime import llvm
+from tengen.runtime.compile import compile_object, load_object
+from tengen.runtime.threads import threads_ir
+
+ROOT = Path(__file__).resolve().parents[2] / "src" / "tengen"
+HOME = "codegen/targets"
+
+# Names of architectures, of their features and of what only they have.
+NAMES = re.compile(r"x86|amd64|aarch64|arm64|riscv|avx|neon|f16c|\bsve\b|\bsse|musl|qemu-[a-z]*\d", re.IGNORECASE)
+
+# (file, what it says): why it may.
+ALLOWED = {
+    ("deploy/compile.py", "x86-64"): "what artifacts are for unless told otherwise: a promise to users",
+    ("cli/main.py", "x86-64"): "the same for the command",
+}
+
+
+def said(source):
+    """(line, text) of a source's names and strings: what decides something. Comments and docstrings explain; they are left out."""
+    tree = ast.parse(source)
+    docs = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.body:
+            first = node.body[0]
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                docs.add(first.value)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)) and node not in docs:
+            yield node.lineno, node.value if isinstance(node.value, str) else node.value.decode("latin-1")
+        for field in ("id", "attr", "name", "arg", "module"):
+            if isinstance(text := getattr(node, field, None), str):
+                yield getattr(node, "lineno", 0), text
+
+
+def files():
+    """(path in the package, source) of every file outside of the architectures' home."""
+    for path in sorted(ROOT.rglob("*.py")):
+        if not (where := path.relative_to(ROOT).as_posix()).startswith(HOME):
+            yield where, path.read_text()
+
+
+def test_architectures_are_named_at_home_alone():
+    found = {(where, text): line for where, source in files() for line, text in said(source) if NAMES.search(text)}
+    scattered = [f"{where}:{line}: {text[:60]!r}" for (where, text), line in found.items() if (where, text) not in ALLOWED]
+    assert not scattered, f"belongs to a file of {HOME}:\n" + "\n".join(scattered)
+    assert not (stale := ALLOWED.keys() - found.keys()), f"no longer needed in ALLOWED: {stale}"
+
+
+@pytest.mark.parametrize("source, seen", [
+    ("if target.has('avx2'): pass", True),
+    ("call = f'call void @llvm.x86.sse2.pause() ; {x}'", True),
+    ("from tengen.codegen.targets.aarch64 import AARCH64", True),
+    ("import tengen.codegen.targets.x86_64", True),
+    ("if t.arch == 'riscv64': pass", True),
+    ("_X86_64 = 62", True),
+    ("def neon_load(): pass", True),
+    ("load(sve=1)", True),
+    ("def f():\n    'As x86 does.'\n    # as neon does\n    return assess('passes')", False),
+])  # fmt: skip
+def test_the_check_sees(source, seen):
+    assert any(NAMES.search(text) for _, text in said(source)) == seen
+
+
+def test_a_process_decides_once_what_it_compiles_for():
+    """The runtime does, and its answer is handed on as `native.TARGET`; a report must do without a runtime that works."""
+    asking = {where for where, source in files() if re.search(r"Target\.host\(\)|\bnamed\(.native.\)", source)}
+    assert asking == {"runtime/process.py", "runtime/report.py"}
+
+
+def test_named_targets():
+    assert TARGET_NAMES[0] == "native" and {Target.named(n).arch for n in TARGET_NAMES[1:]} == set(ARCHITECTURES)
+    registers = {n: (Target.named(n).vector_bytes, Target.named(n).vector_registers) for n in TARGET_NAMES[1:]}
+    assert registers == {"x86-64": (32, 16), "x86-64-v3": (32, 16), "x86-64-v4": (64, 32), "aarch64": (16, 32)}
+    assert Target.named("aarch64").key == "aarch64-unknown-linux-gnu generic +neon"
+    with pytest.raises(ConfigError, match="unknown target 'vax'; help: one of native, x86-64, "):
+        Target.named("vax")
+
+
+@pytest.mark.parametrize("name, least", [("x86-64-v3", 4), ("x86-64-v4", 1), ("aarch64", None)])
+def test_parts_of_vectors(name, least):
+    t = Target.named(name)
+    assert [t.masks(size) for size in (1, 2, 4, 8)] == [least is not None and size >= least for size in (1, 2, 4, 8)]
+
+
+def products():
+    """A kernel of vectors: an fma, a dot product of pairs, lanes past the end, a store past the caches."""
+    k = Builder("products")
+    x, y, b = k.input("x", float32), k.output("y", float32), k.input("b", bfloat16)
+    n = k.int("n")
+    pairs = k.load_group(b, 0, LANES)
+    v = fma(k.load(x, 0, LANES, n), k.load(x, LANES, LANES), k.load(x, 2 * LANES, LANES))
+    k.store(y, 0, dot2(v, pairs, pairs), stream=True)
+    k.store(y, LANES, v, n)
+    return k.build()
+
+
+# An architecture that Tengen does not know; a port would be a file with this in it.
+RISCV = Architecture(
+    name="riscv64", data_layout="e-m:e-p:64:64-i64:64-i128:128-n32:64-S128",
+    levels={"rv64": Level("rv64", "generic-rv64", "+m,+a,+f,+d")},
+    registers=(Registers("v", 32, 32), Registers("", 8, 32)), masked=(),
+    forms=(VectorForm("fma", "v", lambda emit, args: args[0]),),
+    pause="fence seq_cst", fence="fence seq_cst", elf_machine=243, linking=None,
+    c_triple="riscv64-linux-musl", emulators=("qemu-riscv64",), notable=("v",), cpuinfo=("isa",),
+)  # fmt: skip
+
+
+def test_a_new_architecture_is_one_table(monkeypatch):
+    """In the registry it is written for and, where LLVM has the back end, compiled for: kernels and the thread pool."""
+    monkeypatch.setitem(ARCHITECTURES, "riscv64", RISCV)
+    scalar = Target("rv64", "riscv64-unknown-linux-gnu", "generic-rv64", "+m,+a,+f,+d", 8, 32)
+    assert scalar.architecture is RISCV and not scalar.masks(8) and not scalar.forms and "rv64" in RISCV.levels
+    text = emit_kernel(products(), scalar)
+    assert "  fence seq_cst\n  ret void" in text and "llvm.fma.v16f32" in text and "masked" not in text
+    with pytest.raises(CompileError, match="code for rv64 cannot run here: this processor is"):
+        load_object(b"", scalar)
+    with pytest.raises(FileFormatError, match="x86_64 or aarch64 or riscv64"):
+        machine(b"\x7fELF\x02\x01" + bytes(58))
+    assert machine(b"\x7fELF\x02\x01" + bytes(12) + struct.pack("<H", 243) + bytes(44)) == "riscv64"
+    vectors = replace(scalar, features="+m,+a,+f,+d,+v")
+    assert emit_kernel(products(), vectors).count("@llvm.fma") == text.count("@llvm.fma") - 1  # its form was taken
+    llvm.initialize("riscv64")
+    try:
+        llvm.llvmlite().Target.from_triple(scalar.triple)
+    except RuntimeError as e:
+        pytest.skip(f"this LLVM has no back end for RISC-V: {e}")
+    kernel, pool = emit_module([products()], scalar), scalar.head + threads_ir(scalar)
+    assert machine(compile_object(kernel, scalar)) == machine(compile_object(pool, scalar)) == "riscv64"
+
+
+def test_a_processor_of_no_known_architecture(monkeypatch):
+    monkeypatch.setattr(processor, "recall", lambda identity, ask: ["sparc64-unknown-linux-gnu", "niagara", ""])
+    with pytest.raises(ConfigError, match="no code generation for sparc64-unknown-linux-gnu; .* x86_64 or aarch64"):
+        Target.machine.__wrapped__()
+
+
+@pytest.mark.parametrize("a", ARCHITECTURES.values(), ids=lambda a: a.name)
+def test_what_an_architecture_says_is_whole(a):
+    assert ARCHITECTURES[a.name] is a and a.levels and all(level.name in a.levels for level in a.levels.values())
+    assert a.registers[-1].feature == "" and all(r.bytes in (16, 32, 64) and r.count >= 16 for r in a.registers)
+    for name, level in a.levels.items():
+        assert Target.named(name).architecture is a and Target.named(name).cpu == level.cpu
+    for form in a.forms:  # it is taken where the feature is there, and changes what is emitted
+        least = next(iter(a.levels.values()))
+        without = Target("without", f"{a.name}-unknown-linux-gnu", least.cpu, least.features, 16, 16)
+        assert form.op not in without.forms
+        have = replace(without, features=f"+{form.feature}")
+        assert have.forms[form.op] is form and emit_kernel(products(), have) != emit_kernel(products(), without)
+    if a.linking:
+        assert len({len(a.linking.stub(d)) for d in (8, 1 << 20)}) == 1 and len(a.linking.stub(8)) <= 8
