@@ -105,10 +105,10 @@ def test_what_llvm_says_is_asked_once(monkeypatch):
     asked = []
     answer = ["x86_64-unknown-linux-gnu", "znver5", "+avx2,+avx512vl"]
     ask = lambda: asked.append(1) or answer
-    assert targets.recall("", ask) == answer and targets.recall("", ask) == answer
+    assert targets.machine_facts.recall("", ask) == answer and targets.machine_facts.recall("", ask) == answer
     assert len(asked) == 2  # a machine that cannot be told from others is asked anew
     identity = f"of this test {os.getpid()}"
-    assert targets.recall(identity, ask) == answer and targets.recall(identity, ask) == answer
+    assert targets.machine_facts.recall(identity, ask) == answer and targets.machine_facts.recall(identity, ask) == answer
     assert len(asked) == 3
     assert targets._ask_llvm() == [Target.host().triple, Target.host().cpu, Target.host().features] or os.environ.get(
         "TENGEN_TARGET"

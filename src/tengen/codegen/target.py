@@ -157,7 +157,7 @@ def _text(file: str) -> str:
 
 def _processor() -> Target:
     """This machine's processor."""
-    triple, cpu, features = recall(_identity(), _ask_llvm)
+    triple, cpu, features = machine_facts.recall(_identity(), _ask_llvm)
     arch = triple.split("-")[0]
     if arch not in DATA_LAYOUTS:
         raise ConfigError(f"no code generation for {triple}; help: x86-64 and AArch64 machines are supported")
@@ -192,11 +192,24 @@ _FACTS = {
 }  # fmt: skip
 
 
-def _forgetful(identity: str, ask: Callable[[], list[str]]) -> list[str]:
-    return ask()
+class _Facts:
+    """What LLVM says of this machine. The cache on disk, two floors up, remembers it: `runtime/cache.py` owns `recall`, and installs
+    it once.
+
+    Attributes:
+        recall: (identity, ask) -> what was answered for this identity before, else what `ask` answers now.
+    """
+
+    recall: Callable[[str, Callable[[], list[str]]], list[str]] = staticmethod(lambda identity, ask: ask())
+
+    def install(self, recall: Callable[[str, Callable[[], list[str]]], list[str]]) -> None:
+        """Installs what remembers. Errors: RuntimeError when that was done before."""
+        if "recall" in vars(self):
+            raise RuntimeError("what remembers facts of the machine is installed already, by runtime/cache.py")
+        self.recall = recall
 
 
-recall = _forgetful  # what was answered for an identity before, else asked now; `runtime/cache.py` remembers on disk
+machine_facts = _Facts()
 
 
 _V3 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")

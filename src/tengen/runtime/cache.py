@@ -23,8 +23,7 @@ from tengen.base.config import cache_home, config, expand_home
 from tengen.base.digest import blake2b, sha256
 from tengen.base.files import new_part
 from tengen.base.version import VERSION
-from tengen.codegen import target
-from tengen.codegen.target import Target
+from tengen.codegen.target import Target, machine_facts
 from tengen.runtime.parallel_compile import compile_parts
 
 if TYPE_CHECKING:
@@ -331,4 +330,4 @@ def _recall(identity: str, ask: Callable[[], list[str]]) -> list[str]:
     return answer
 
 
-target.recall = _recall
+machine_facts.install(_recall)

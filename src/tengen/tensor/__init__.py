@@ -2,7 +2,8 @@
 
 Read `tensor.py` (the class, and dispatch), `tape.py` (gradients), `recorder.py` (calls become a graph), `assignment.py`
 (``x[key] = value``), `casting.py` (mixed precision), `executable.py` (a graph as one native call), `dlpack.py` (other libraries'
-arrays). The recorder, the executable and DLPack bring the compiler's passes or ctypes with them: they are imported where they are used.
+arrays); `methods.py` puts it together. The recorder and the executable bring the compiler's passes with them: they are imported
+where they are used.
 """
 
 from tengen.tensor import methods  # noqa: F401  (operators and methods of Tensor)

@@ -177,7 +177,3 @@ def _wrapped(dl: _DLTensor, d: DType, owner: _Owner) -> Tensor:
     if 0 in shape:
         return tensor_over(native.new_buffer(0), Layout(shape, d))
     return tensor_over(native.wrap(dl.data + dl.byte_offset, owner), Layout(shape, d, strides))
-
-
-Tensor.__dlpack__ = to_dlpack  # type: ignore[attr-defined]
-Tensor.__dlpack_device__ = device_of  # type: ignore[attr-defined]

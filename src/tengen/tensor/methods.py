@@ -1,4 +1,5 @@
-"""Operators and methods of Tensor, taken from the op registry. Importing this file puts them on the class."""
+"""What importing the package installs: operators and methods on Tensor, taken from the op registry, and in `dispatch` the
+functions to which calls of ops go."""
 
 from __future__ import annotations
 
@@ -7,9 +8,10 @@ from typing import Any
 from tengen.base.errors import ShapeError
 from tengen.compiler.arrays import check_device
 from tengen.ops.calls import all_with_line
-from tengen.ops.define import REGISTRY
-from tengen.tensor import assignment  # noqa: F401  (assignment to elements)
-from tengen.tensor.tensor import Tensor
+from tengen.ops.define import REGISTRY, dispatch
+from tengen.tensor.assignment import set_item
+from tengen.tensor.dlpack import device_of, to_dlpack
+from tengen.tensor.tensor import Tensor, as_tensor, known_values, number, run, run_slow
 
 OPERATORS = {
     "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_div", "mod": "mod", "pow": "pow", "matmul": "matmul",
@@ -77,7 +79,8 @@ def to(self: Tensor, device) -> Tensor:
 
 
 def install() -> None:
-    """Puts operators and methods on Tensor."""
+    """Puts operators and methods on Tensor, and the functions that run ops in `dispatch`."""
+    dispatch.install(run=run, slow=run_slow, tensor=as_tensor, scalar=number, known=known_values, set_item=set_item)
     fast = {"add", "sub", "mul", "truediv"}  # their forward forms are in tensor.py
     for name, op in OPERATORS.items():
         if op in REGISTRY:
@@ -98,6 +101,7 @@ def install() -> None:
             setattr(Tensor, name, REGISTRY[name].call)
     for f in (reshape, transpose, flatten, to):
         setattr(Tensor, f.__name__, f)
+    Tensor.__dlpack__, Tensor.__dlpack_device__ = to_dlpack, device_of  # type: ignore[attr-defined]
     Tensor.T = property(lambda self: transpose(self), doc="The tensor with its axes reversed.")  # type: ignore[attr-defined]
 
 

@@ -2,7 +2,7 @@
 
 A Tensor is a buffer (a capsule of the runtime's pool), a `Layout`, and, while a gradient is being recorded, its node on the
 tape. Tensors are values: a view shares memory until one of the two is written, and writing then copies. Every operation
-goes through `run`: it looks up the plan of (op, layouts, attributes) and calls it; a miss goes to `_slow`, which converts
+goes through `run`: it looks up the plan of (op, layouts, attributes) and calls it; a miss goes to `run_slow`, which converts
 arguments, makes the plan, or hands the call to the trace that is being recorded.
 """
 
@@ -293,7 +293,7 @@ def run(op: Op, inputs: tuple, attrs: tuple):
     except (KeyError, AttributeError, TypeError):
         plan = None  # leave the handler first, so that an error below is not reported as one during this one
     if plan is None:
-        return _slow(op, inputs, attrs)
+        return run_slow(op, inputs, attrs)
     r = plan.call(*[x._data for x in inputs])
     out = tensor_over(r, plan.layouts[0]) if len(plan.layouts) == 1 else tuple(map(tensor_over, r, plan.layouts))
     for x in inputs:
@@ -316,9 +316,6 @@ def record(op: Op, inputs: tuple, attrs: tuple, out):
     return out
 
 
-dispatch.run = run
-
-
 class _Tracing:
     """Which trace is being recorded, and by which thread; other threads go on computing."""
 
@@ -338,7 +335,8 @@ class _Tracing:
 tracing = _Tracing()
 
 
-def _slow(op: Op, inputs: tuple, attrs: tuple):
+def run_slow(op: Op, inputs: tuple, attrs: tuple):
+    """The same without a look at the table of plans: brings the call into order, and makes or finds its plan, or records it."""
     try:
         attrs = op.plain(attrs)
         inputs = _convert(op, inputs)
@@ -356,9 +354,6 @@ def _slow(op: Op, inputs: tuple, attrs: tuple):
     if any(x is not None and x._node is not None for x in inputs):
         record(op, inputs, attrs, out)
     return out
-
-
-dispatch.slow = _slow
 
 
 def explain(e: Exception, op: Op, inputs: tuple, attrs: tuple) -> None:
@@ -504,9 +499,6 @@ def as_tensor(x) -> Tensor:
     return x if isinstance(x, Tensor) else Tensor(x)
 
 
-dispatch.tensor, dispatch.scalar = as_tensor, number
-
-
 def known_values(t: Tensor) -> np.ndarray:
     """A tensor's values, of a constant of the program that is being recorded too; TraceError for what the program computes."""
     _refuse_taped(t)
@@ -515,7 +507,6 @@ def known_values(t: Tensor) -> np.ndarray:
     return view_as_numpy(t)
 
 
-dispatch.known = known_values
 
 # ---- ways in and out -----------------------------------------------------------------------------------------------------
 
