@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from tengen.base.config import config
+from tengen.base.device import Device, cpu
 from tengen.base.digest import blake2b
 from tengen.base.dtype import DType, dtype
 from tengen.base.errors import TengenError
 from tengen.base.version import VERSION
-from tengen.codegen.target import Target
 from tengen.compiler.arena import Temporaries
-from tengen.compiler.program import Program
+from tengen.compiler.program import Program, target_of
 from tengen.compiler.schedules import parsed
 from tengen.ir.graph import Graph, Value, map_attr
 from tengen.ir.types import read_dim
@@ -47,7 +47,13 @@ Compute = Callable[[Made, list[np.ndarray]], list[np.ndarray]]  # runs a program
 
 
 def identity(
-    graph: Graph, placed: Mapping[Value, Array] | None, names: Sequence[Expr], name: str, fold: bool, schedules: Schedules
+    graph: Graph,
+    placed: Mapping[Value, Array] | None,
+    names: Sequence[Expr],
+    name: str,
+    fold: bool,
+    schedules: Schedules,
+    device: Device = cpu,
 ) -> str | None:
     """The key of the program that a graph becomes: a text that differs where the program may. None where it is not to be kept:
     while passes are to be seen or checked, or for ops that are defined outside of Tengen, whose meaning may change with its
@@ -60,7 +66,7 @@ def identity(
     where = {} if placed is None else {v.name: (a.id, a.shape, a.strides, a.offset) for v, a in placed.items()}
     tuned = [schedules.threads, schedules.strict, *sorted((k, str(s)) for k, s in schedules.entries.items())]
     knobs = [(k, getattr(config, k)) for k in vars(config) if k not in _MOOT]
-    facts = (name, fold, list(names), where, knobs, tuned, Target.host(), _facts(graph))
+    facts = (name, fold, list(names), where, knobs, tuned, device, target_of(device), _facts(graph))
     digest = blake2b(repr(facts).encode(), digest_size=32).hexdigest()
     return f"tengen {VERSION} {_sources()} program {digest}"
 
@@ -139,11 +145,11 @@ def keep(key: str, graph: Graph, program: Program, arrays: list[Array]) -> None:
     cache.put(key, json.dumps(entry, separators=(",", ":")).encode(), cache.PROGRAMS)
 
 
-def find(key: str, graph: Graph, compute: Compute) -> Made | None:
+def find(key: str, graph: Graph, compute: Compute, device: Device = cpu) -> Made | None:
     """What was kept under a key, with its objects; None where there is nothing, or not all of it.
 
     Args:
-        graph: of which the key is. compute: runs what folds constants.
+        graph, device: of which the key is. compute: runs what folds constants.
     """
     import json
 
@@ -151,19 +157,19 @@ def find(key: str, graph: Graph, compute: Compute) -> Made | None:
     if data is None:
         return None
     try:
-        return _read(json.loads(data), graph, compute)
+        return _read(json.loads(data), graph, compute, device)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, TengenError):
         return None  # of another time: it is made anew, and written again
 
 
-def _read(entry: dict, graph: Graph, compute: Compute) -> Made | None:
-    program = _parsed(entry)
+def _read(entry: dict, graph: Graph, compute: Compute, device: Device) -> Made | None:
+    program = _parsed(entry, device)
     if program is None:
         return None
     known = {c.name: c.data for c in graph.constants.values()}
     if entry["folded"] is not None:
         f = entry["folded"]
-        inner = _parsed(f)
+        inner = _parsed(f, cpu)
         if inner is None:
             return None
         made = compute((inner, list(map(_read_array, f["arrays"]))), [known[name] for name in f["data"]])  # type: ignore[misc]
@@ -171,7 +177,7 @@ def _read(entry: dict, graph: Graph, compute: Compute) -> Made | None:
             return None  # small values of other weights, which kernels hold
         known.update(zip(f["names"], made))
     if entry["setup"] is not None:
-        program.setup = _parsed(entry["setup"])
+        program.setup = _parsed(entry["setup"], device)
         if program.setup is None:
             return None
     program.data = {("const", name): known[name] for name in entry["data"]}  # type: ignore[misc]
@@ -193,7 +199,7 @@ def _program(p: Program) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _parsed(e: dict[str, Any]) -> Program | None:
+def _parsed(e: dict[str, Any], device: Device) -> Program | None:
     """The program of an entry, less what belongs to its graph; None where its object is gone."""
     code = cache.get_named(e["object"])
     if code is None:
@@ -205,8 +211,8 @@ def _parsed(e: dict[str, Any]) -> Program | None:
         temps._placed[sizes] = tuple(offsets), size
     n_inputs, n_outputs = e["buffers"]
     return Program(
-        e["name"], "", Target.host(), n_inputs, n_outputs, list(map(_read_dim, e["params"])), list(map(_read_dim, e["derived"])),  # type: ignore[arg-type]
-        temps, e["kernels"], constants=list(map(_id, e["constants"])), output_bytes=e["output_bytes"],
+        e["name"], "", target_of(device), n_inputs, n_outputs, list(map(_read_dim, e["params"])), list(map(_read_dim, e["derived"])),  # type: ignore[arg-type]
+        temps, e["kernels"], device, constants=list(map(_id, e["constants"])), output_bytes=e["output_bytes"],
         schedules=parsed(e["schedules"]), object=e["object"], code=code,
     )  # fmt: skip
 

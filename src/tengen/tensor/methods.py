@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tengen.base.errors import ShapeError
-from tengen.compiler.arrays import check_device
+from tengen.base.device import Device
+from tengen.base.errors import DeviceError, ShapeError
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY, dispatch
 from tengen.tensor.assignment import set_item
@@ -73,9 +73,17 @@ def flatten(self: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
 
 
 def to(self: Tensor, device) -> Tensor:
-    """The tensor on a device; the processor is the only one so far."""
-    check_device(device)
+    """The tensor on a device, in MegEngine's or PyTorch's spelling; itself where it lies there. The processor is the only device
+    so far."""
+    there = Device.named(device)
+    if there is not self.device:
+        raise DeviceError(f"a tensor on {self.device} cannot be brought to {there}; help: Tensor(x.numpy(), device={there.name!r})")
     return self
+
+
+def cpu(self: Tensor) -> Tensor:
+    """The tensor on the processor; itself where it lies there."""
+    return to(self, "cpu")
 
 
 def install() -> None:
@@ -99,11 +107,11 @@ def install() -> None:
     for name in METHODS:
         if name in REGISTRY and name not in vars(Tensor):
             setattr(Tensor, name, REGISTRY[name].call)
-    for f in (reshape, transpose, flatten, to):
+    for f in (reshape, transpose, flatten, to, cpu):
         setattr(Tensor, f.__name__, f)
     Tensor.__dlpack__, Tensor.__dlpack_device__ = to_dlpack, device_of  # type: ignore[attr-defined]
     Tensor.T = property(lambda self: transpose(self), doc="The tensor with its axes reversed.")  # type: ignore[attr-defined]
 
 
-all_with_line(globals(), ["reshape", "transpose", "flatten", "to"])
+all_with_line(globals(), ["reshape", "transpose", "flatten", "to", "cpu"])
 install()
