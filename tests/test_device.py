@@ -85,6 +85,14 @@ def test_what_names_no_device(name):
     assert cpu != name
 
 
+def test_torchs_own_device():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: its devices are not read")
+    assert Device.named(torch.device("cpu")) is cpu and Device.named(torch.device("cpu", 0)) is cpu
+    with pytest.raises(DeviceError, match="there is no device 'cuda:0'"):
+        Tensor([1.0], device=torch.device("cuda:0"))
+    assert torch.device(str(Tensor([1.0]).device).replace("cpu0", "cpu:0")) == torch.device("cpu:0")
+
+
 def test_errors_reach_the_user():
     x = Tensor([1.0])
     for make in (
@@ -268,10 +276,10 @@ def test_calls_do_not_look_at_devices(monkeypatch):
         look = module.common_device
         monkeypatch.setattr(module, "common_device", lambda *a, look=look: looks.append(a) or look(*a))
     x = Tensor(np.linspace(0, 1, 35, dtype="float32").reshape(5, 7))
-    step = trace(lambda x, y: F.exp(x) - y)
+    step, nested = trace(lambda x, y: F.exp(x) - y), trace(lambda d: d["x"] * d["y"])
     calls = [
         lambda: x + x, lambda: F.relu(x), lambda: F.softmax(x, 1), lambda: x[1:3], lambda: x.T, lambda: F.matmul(x, x.T),
-        lambda: F.concat([x, x]), lambda: x * 2.5, lambda: step(x, x), lambda: x.__setitem__(2, 0.0),
+        lambda: F.concat([x, x]), lambda: x * 2.5, lambda: step(x, x), lambda: nested({"x": x, "y": x}), lambda: x.__setitem__(2, 0.0),
     ]  # fmt: skip
     for call in calls:
         call()

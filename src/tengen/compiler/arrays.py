@@ -37,7 +37,7 @@ def dense(a: np.ndarray) -> tuple[np.ndarray, DType]:
 
 def new_buffer(a: np.ndarray, device: Device = cpu) -> Any:
     """A buffer on a device with a copy of a dense array's values."""
-    data = native.pool_of(device).new_buffer(a.nbytes)
+    data = (native if device is cpu else native.pool_of(device)).new_buffer(a.nbytes)
     if a.nbytes:
         native.write(data, a)
     return data

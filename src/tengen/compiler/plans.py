@@ -51,11 +51,11 @@ class Layout:
     def __new__(cls, shape: tuple[int, ...], dtype: DType, strides: tuple[int, ...] | None = None, device: Device = cpu):
         if strides is None:
             strides = contiguous_strides(shape)  # type: ignore[assignment]
-        key = (shape, dtype, strides, device)
+        key = (shape, dtype, strides, device.name)  # the name: it hashes without a call
         self = cls._table.get(key)
         if self is None:
             self = super().__new__(cls)
-            self.shape, self.dtype, self.strides, self.device = key  # type: ignore[assignment]
+            self.shape, self.dtype, self.strides, self.device = shape, dtype, strides, device  # type: ignore[assignment]
             self.type = TensorType(shape, dtype)
             self.size = prod(shape)
             order = memory_order(self.array(0))
@@ -214,7 +214,7 @@ def _elementwise(op: Op, arrays: Sequence[Array], outs: Sequence[Layout], attrs:
     named = [Array(a.id, a.dtype, shape, tuple(sym.stride(a.strides[g[-1]]) for g in groups)) for a in full]  # type: ignore[arg-type]
     large = streams([out])
     device = outs[0].device
-    key = (op, device, _frozen(attrs), tuple((a.dtype, a.strides) for a in named), large, recording())
+    key = (op, _frozen(attrs), tuple((a.dtype, a.strides) for a in named), device, large, recording())
     if key not in _programs:
         lo = Lowering(target_of(device), sym.names)
         source = op.make_source([Leaf(a) for a in named[:-1]], TensorType(shape, out.dtype), attrs)
@@ -245,14 +245,14 @@ def by_pattern(
 ) -> tuple[Program, Any, list[int]]:  # fmt: skip
     """The program of a pattern, and the numbers for its symbols: made shape-generic, or for these numbers alone where that is
     wanted, where it was before, or where a decision in the op needs them. `make(arrays, symbols)` gives (program, anything)."""
-    numbers = (op, device, _frozen(attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in arrays))
+    numbers = (op, _frozen(attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in arrays), device)
     special = (*numbers, recording())
     if special not in _programs and (alone or (*numbers, False) in _programs):
         _programs[special] = make(arrays, [])
     if special in _programs:
         return *_programs[special], []
     pattern = tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in named)
-    key = (op, device, _frozen(generic or attrs), pattern, orders, recording())
+    key = (op, _frozen(generic or attrs), pattern, device, orders, recording())
     if key not in _programs:
         try:
             _programs[key] = make(named, sym.names)

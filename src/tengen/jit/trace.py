@@ -23,7 +23,7 @@ import numpy as np
 from tengen.autodiff import GradManager
 from tengen.base.changes import WatchedList
 from tengen.base.config import config
-from tengen.base.device import Device, common_device
+from tengen.base.device import Device, common_device, default_device
 from tengen.base.errors import TraceError, TraceWarning, Undecided, user_line
 from tengen.deploy.dump import Dumped, dump
 from tengen.ir.graph import Graph
@@ -341,7 +341,12 @@ class trace:
         extents: dict[str, int] = {}
         if self.dynamic_axes is not None:
             types, extents = self.dynamic_axes.open(structure, types)
-        key = (structure, tuple(types), casting.key, common_device(x.device for x in leaves))
+        device = leaves[0]._layout.device if leaves else default_device()
+        for x in leaves:
+            if x._layout.device is not device:
+                device = common_device(x._layout.device for x in leaves)
+                break
+        key = (structure, tuple(types), casting.key, device)
         found = self._fitting(key, leaves) or self._record(key, leaves, extents)
         self._last = found
         return found, leaves, tuple(extents[e] for e in found.extents)
