@@ -15,10 +15,11 @@ from tengen.tensor import (
 from tengen.tensor.dlpack import from_dlpack
 
 if TYPE_CHECKING:
-    from tengen import amp, autodiff, data, deploy, functional, jit, models, module, optimizer, random
+    from tengen import amp, autodiff, data, deploy, device, functional, jit, models, module, optimizer, random
     from tengen.base.config import config
     from tengen.deploy import load_graph
     from tengen.deploy.checkpoint import load, save
+    from tengen.device import get_default_device, get_device_count, is_cuda_available, set_default_device
     from tengen.jit import trace  # type: ignore[no-redef]
     from tengen.profiling.profiler import profile
     from tengen.runtime.process import set_threads
@@ -30,10 +31,11 @@ tensor = Tensor
 # name -> the module that it is, or that defines it
 _LATER = {
     "amp": "tengen.amp", "autodiff": "tengen.autodiff", "config": "tengen.base.config", "data": "tengen.data",
-    "deploy": "tengen.deploy", "functional": "tengen.functional", "jit": "tengen.jit",
+    "deploy": "tengen.deploy", "device": "tengen.device", "functional": "tengen.functional",
+    "get_default_device": "tengen.device", "get_device_count": "tengen.device", "is_cuda_available": "tengen.device", "jit": "tengen.jit",
     "models": "tengen.models", "module": "tengen.module", "optimizer": "tengen.optimizer", "random": "tengen.random",
     "load": "tengen.deploy.checkpoint", "load_graph": "tengen.deploy", "profile": "tengen.profiling.profiler",
-    "save": "tengen.deploy.checkpoint",
+    "save": "tengen.deploy.checkpoint", "set_default_device": "tengen.device",
     "set_threads": "tengen.runtime.native", "show_config": "tengen.runtime.report", "trace": "tengen.jit", "tune": "tengen.tuning.tuner",
 }  # fmt: skip
 
@@ -52,7 +54,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "__version__", "Parameter", "Tensor", "amp", "autodiff", "config", "data", "deploy", "from_dlpack", "functional", "jit", "load",
-    "load_graph", "models", "module", "optimizer", "profile", "random", "save", "show_config", "set_threads", "tensor", "trace",
-    "tune",
+    "__version__", "Parameter", "Tensor", "amp", "autodiff", "config", "data", "deploy", "device", "from_dlpack", "functional",
+    "get_default_device", "get_device_count", "is_cuda_available", "jit", "load", "load_graph", "models", "module", "optimizer",
+    "profile", "random", "save", "set_default_device", "show_config", "set_threads", "tensor", "trace", "tune",
 ]  # fmt: skip

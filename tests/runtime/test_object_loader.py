@@ -104,10 +104,10 @@ def test_what_llvm_says_is_asked_once(monkeypatch):
     asked = []
     answer = ["x86_64-unknown-linux-gnu", "znver5", "+avx2,+avx512vl"]
     ask = lambda: asked.append(1) or answer
-    assert processor.recall("", ask) == answer and processor.recall("", ask) == answer
+    assert processor.answers.recall("", ask) == answer and processor.answers.recall("", ask) == answer
     assert len(asked) == 2  # a machine that cannot be told from others is asked anew
     identity = f"of this test {os.getpid()}"
-    assert processor.recall(identity, ask) == answer and processor.recall(identity, ask) == answer
+    assert processor.answers.recall(identity, ask) == answer and processor.answers.recall(identity, ask) == answer
     assert len(asked) == 3
     assert processor._ask_llvm() == [Target.host().triple, Target.host().cpu, Target.host().features] or os.environ.get(
         "TENGEN_TARGET"

@@ -19,6 +19,7 @@ from tengen.ir.text import parse_graph
 from tengen.kernels.schedule import Grain, Schedules
 from tengen.loops import lang
 from tengen.ops.define import REGISTRY, elementwise
+from tengen.passes.run import observing
 from tengen.runtime import cache
 
 SCRIPT = """
@@ -26,14 +27,14 @@ import hashlib, json, sys
 import numpy as np
 import tengen, tengen.functional as F, tengen.module as M
 from tengen import Tensor
-from tengen.compiler import driver
 from tengen.autodiff import GradManager
 from tengen.optimizer import SGD
+from tengen.passes.run import observing
 from tengen.runtime import compile as compiler
 
 lowered = []
-lower = driver.lower
-driver.lower = lambda graph, *a: (lowered.append(graph.name), lower(graph, *a))[1]
+look = observing(lambda p, before, after, seconds: p.name == "destinations" and lowered.append(before.name))
+look.__enter__()
 digest = hashlib.sha256()
 see = lambda t: digest.update(t.numpy().tobytes())
 
@@ -111,11 +112,11 @@ def own_cache(tmp_path):
 
 
 @pytest.fixture
-def lowerings(monkeypatch):
+def lowerings():
     """Names of the graphs that are lowered."""
-    names, lower = [], driver.lower
-    monkeypatch.setattr(driver, "lower", lambda graph, *a: (names.append(graph.name), lower(graph, *a))[1])
-    return names
+    names = []
+    with observing(lambda p, before, after, seconds: p.name == "destinations" and names.append(before.name)):
+        yield names
 
 
 GRAPH = """\

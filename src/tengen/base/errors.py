@@ -80,6 +80,10 @@ class ArgumentError(TengenError, TypeError, ValueError):
     """Arguments of a kind that an operation does not take."""
 
 
+class DeviceError(TengenError, ValueError):
+    """A device that is not here, or tensors on several where an operation takes one."""
+
+
 class AxisError(TengenError, IndexError, ValueError):
     """An axis outside the tensor's dimensions."""
 

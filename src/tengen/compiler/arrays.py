@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tengen.base.device import Device, cpu
 from tengen.base.dtype import DType, dtype
 from tengen.compiler.plans import Layout
 from tengen.runtime import native
@@ -34,9 +35,9 @@ def dense(a: np.ndarray) -> tuple[np.ndarray, DType]:
     return a if a.dtype.isnative else a.astype(a.dtype.newbyteorder("=")), d
 
 
-def new_buffer(a: np.ndarray) -> Any:
-    """A buffer with a copy of a dense array's values."""
-    data = native.new_buffer(a.nbytes)
+def new_buffer(a: np.ndarray, device: Device = cpu) -> Any:
+    """A buffer on a device with a copy of a dense array's values."""
+    data = (native if device is cpu else native.pool_of(device)).new_buffer(a.nbytes)
     if a.nbytes:
         native.write(data, a)
     return data
@@ -77,9 +78,3 @@ def scalar_array(value: bool | int | float, d: DType) -> np.ndarray:
         if not low <= value <= high:
             raise OverflowError(f"Python integer {value} is out of bounds for {d}")
     return np.asarray(value, d.numpy)
-
-
-def check_device(device: Any) -> None:
-    """ValueError unless `device` names the processor, the only device so far."""
-    if str(device).rstrip("0123456789:") not in ("cpu", "xpu", "cpux", "xpux"):
-        raise ValueError(f"there is no device {device!r}; help: only 'cpu' exists so far")

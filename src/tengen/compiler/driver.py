@@ -1,4 +1,4 @@
-"""Graph in, `Program` out: from the cache if it was made before, else by passes, lowering and memory plan.
+"""Graph in, `Program` out: from the cache if it was made before, else by `passes`, the one list of all passes in order.
 
 In: a graph, and for an eager call the layouts of its inputs. Out: a `Program`, and the arrays of its outputs. Nothing here
 knows tensors.
@@ -6,28 +6,49 @@ knows tensors.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
+from tengen.base.config import config
+from tengen.base.device import Device, cpu
 from tengen.codegen.targets import Target
 from tengen.compiler import program_cache
 from tengen.compiler.arrays import array_over, dense, new_buffer
 from tengen.compiler.plans import Layout, finish_plan
-from tengen.compiler.program import Folded, Program, build
+from tengen.compiler.program import EMIT, MEMORY, Folded, Program, target_of
 from tengen.compiler.program_cache import Made
 from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import Graph, Value
-from tengen.kernels.lowering import Array, Lowering, product
+from tengen.kernels.lowering import Array
 from tengen.kernels.schedule import Schedules
-from tengen.kernels.steps import buffers
-from tengen.loops.lang import Expr, as_int
-from tengen.passes.hoist import hoist
-from tengen.passes.inplace import CHECKS
-from tengen.passes.lower import lower
-from tengen.passes.pipeline import optimize
-from tengen.runtime import native
+from tengen.loops.lang import Expr
+from tengen.passes.constants import Evaluate
+from tengen.passes.hoist import hoisted
+from tengen.passes.lower import lowering_passes
+from tengen.passes.lowered import LOWERED, Lowered
+from tengen.passes.pipeline import graph_passes
+from tengen.passes.run import Pass, run_passes
+
+
+def passes(
+    target: Target,
+    names: Sequence[Expr] = (),
+    given: Mapping[str, Array] | None = None,
+    schedules: Schedules | None = None,
+    row_major: bool = False,
+    evaluate: Evaluate | None = None,
+    name: str = "",
+    device: Device = cpu,
+    log_launches: bool = False,
+) -> list[Pass]:
+    """All passes from a graph to its `Program`, in order; arguments as `compile_graph` and `lowering_passes` have them. With
+    `evaluate`, which computes small graphs now, what depends on constants alone is computed once."""
+    hoisting = [] if evaluate is None else [Pass("hoist", partial(hoisted, target=target_of(device)), LOWERED)]
+    lowering = lowering_passes(target, names, given, schedules, row_major, name, device, log_launches)
+    return [*graph_passes(evaluate), *lowering, *hoisting, MEMORY, EMIT]
 
 
 def evaluate(graph: Graph) -> list[np.ndarray]:
@@ -54,17 +75,16 @@ def compute(made: Made, constants: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 def ready_program(
     graph: Graph, placed: dict[Value, Array] | None, names: list[Expr], name: str, fold: bool = False,
-    schedules: Schedules | None = None,
+    schedules: Schedules | None = None, device: Device = cpu,
 ) -> Made:  # fmt: skip
-    """What `compile_graph` makes for this machine: read from the program cache, or made now and stored in it. Arguments as
-    there."""
+    """What `compile_graph` makes for a device of this machine: read from the program cache, or made now and stored in it."""
     schedules = schedules or tuned_schedules()
-    key = program_cache.identity(graph, placed, names, name, fold, schedules)
+    key = program_cache.identity(graph, placed, names, name, fold, schedules, device)
     if key is None:
-        return compile_graph(graph, placed, names, name, fold=fold, schedules=schedules)
-    found = program_cache.find(key, graph, compute)
+        return compile_graph(graph, placed, names, name, fold=fold, schedules=schedules, device=device)
+    found = program_cache.find(key, graph, compute, device)
     if found is None:
-        found = compile_graph(graph, placed, names, name, fold=fold, schedules=schedules)
+        found = compile_graph(graph, placed, names, name, fold=fold, schedules=schedules, device=device)
         program_cache.keep(key, graph, *found)
     found[0].folded = None
     return found
@@ -80,56 +100,50 @@ def compile_graph(
     log_launches: bool = False,
     schedules: Schedules | None = None,
     row_major: bool = False,
+    device: Device = cpu,
 ) -> Made:
-    """Runs passes, lowering and memory plan. Returns the program and the arrays of its outputs. The program's buffers are the
-    inputs, the states and `program.constants`; then the outputs, and the results of the graph's checks, if it has any.
+    """Runs `passes`. Returns the program and the arrays of its outputs. The program's buffers are the inputs, the states and
+    `program.constants`; then the outputs, and the results of the graph's checks, if it has any.
 
     Args:
         placed: the arrays of the inputs; None: all are dense. names: the program's integer parameters. name: of the program.
+        target: default: what this machine's programs for the device are compiled for.
         fold: whether what depends on constants alone is computed once: small nodes now, launches by `program.setup`.
         log_launches: see `program.build`.
         schedules: what tuning found; default: what this user's cache has for the target.
         row_major: whether outputs have to be dense in logical order.
+        device: where the program runs.
     """
-    order = {v.name: a for v, a in (placed or {}).items()}
     folded: list[Folded] = []
-    graph = optimize(graph, (lambda g: _folded(g, folded)) if fold else None)
-    schedules = schedules or tuned_schedules(target)
-    arrays = {v: order[v.name] for v in graph.inputs if v.name in order}
-    lo, outs = lower(graph, target or native.TARGET, names, arrays, schedules, row_major)
-    constants: list[Hashable] = [("const", name) for name in graph.constants]
-    setup = None
-    if fold:
-        constants, setup = _set_up(lo, graph, name)
-    ids: list[Hashable] = [order[v.name].id if v.name in order else ("in", i) for i, v in enumerate(graph.inputs)]
-    ids += [*(("state", name) for name in graph.states), *constants]
-    results = [*(("out", i) for i in range(len(outs))), *([CHECKS] if graph.checks else [])]
-    program = build(lo, ids, results, name, log_launches)
-    program.constants, program.setup, program.checks = constants, setup, graph.checks
-    read = {*constants, *(setup.constants if setup else [])}
-    program.data = {("const", c.name): c.data for c in graph.constants.values() if ("const", c.name) in read}  # type: ignore[misc]
+    *first, emit = passes(
+        target or target_of(device), names, {v.name: a for v, a in (placed or {}).items()}, schedules or tuned_schedules(target), row_major,
+        (lambda g: _folded(g, folded)) if fold else None, name, device, log_launches,
+    )  # fmt: skip
+    times: list[tuple[str, float]] = []
+    timed = lambda p, before, after, seconds: times.append((p.name, seconds))
+    planned = run_passes(graph, first, timed)
+    program: Program = run_passes(planned, [emit], timed)
+    _finish(program, planned.lowered, folded)
+    if config.debug >= 1:
+        print(f"tengen: {name}: {_report(times)}")
+    return program, list(planned.lowered.arrays)
+
+
+def _finish(program: Program, made: Lowered, folded: list[Folded]) -> None:
+    """Fills in what a program has of the graph that it was made of."""
+    assert made.graph is not None
+    constants, lo = made.graph.constants.values(), made.lo
+    read = {*made.constants, *(made.setup.constants if made.setup else ())}
+    program.data = {("const", c.name): c.data for c in constants if ("const", c.name) in read}  # type: ignore[misc]
     if folded:
-        name_of = {id(c.data): c.name for c in graph.constants.values()}
+        name_of = {id(c.data): c.name for c in constants}
         program.folded = replace(folded[0], names=[name_of.get(id(a)) for a in folded[0].values])
-    program.schedules = {schedules.key(c.problem_key): c.taken for c in lo.choices.values() if c.taken != c.rule}
-    return program, [outs[i] for i in range(len(outs))]
+    if lo.schedules is not None:
+        program.schedules = {lo.schedules.key(c.problem_key): c.taken for c in lo.choices.values() if c.taken != c.rule}
 
 
-def _set_up(lo: Lowering, graph: Graph, name: str) -> tuple[list[Hashable], Program | None]:
-    """Moves the launches that depend on constants alone to a program that runs once (`passes/hoist.py`).
-
-    Returns (the constants that the rest of the lowering reads: some of the graph's, then the results of that program; that
-    program, or None where there are no such launches). It is compiled for this machine, whatever target the lowering has."""
-    sizes = {("const", c.name): product(c.value.type.shape) * c.value.type.dtype.size for c in graph.constants.values()}
-    first, prepared = hoist(lo, sizes)  # type: ignore[arg-type]
-    read, needed = (set().union(*map(buffers, x.steps)) for x in (lo, first))
-    constants: list[Hashable] = [id for id in sizes if id in read]
-    if not prepared:
-        return constants, None
-    made = [lo.temps.pop(id) for id in prepared]
-    first.target = native.TARGET
-    given = [id for id in sizes if id in needed]
-    setup = build(first, [*given, *prepared], [], f"{name} (constants)")
-    setup.constants = given
-    setup.output_bytes = [as_int(n) * dtype.size for dtype, n in made]  # type: ignore[arg-type]
-    return [*constants, *prepared], setup
+def _report(times: Sequence[tuple[str, float]]) -> str:
+    """How long passes took, the slowest first; those below a twentieth of the whole are left out."""
+    whole = sum(seconds for _, seconds in times)
+    slow = sorted((x for x in times if x[1] >= whole / 20), key=lambda x: -x[1])
+    return f"{len(times)} passes in {1e3 * whole:.1f} ms: " + ", ".join(f"{n} {1e3 * seconds:.1f}" for n, seconds in slow)

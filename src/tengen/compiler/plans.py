@@ -7,16 +7,17 @@ plan that is hot, because its calls have taken long, gets a program for its numb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
 from time import perf_counter
 from typing import Any
 
+from tengen.base.device import Device, common_device, cpu
 from tengen.base.dtype import DType
 from tengen.base.errors import ShapeError, Undecided
-from tengen.compiler.program import Program, build, check_bytes, value_of
+from tengen.compiler.program import Program, build, check_bytes, target_of, value_of
 from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import attr_key
 from tengen.ir.types import TensorType
@@ -33,26 +34,28 @@ HOT_AFTER_S = 0.025  # of a plan's calls before its numbers get a program of the
 
 
 class Layout:
-    """How a tensor lies in memory: shape, dtype and strides in elements. Interned: compared by identity.
+    """How a tensor lies in memory: shape, dtype, strides in elements, and on which device. Interned: compared by identity, so that
+    what is looked up by layouts (plans, recordings) is looked up by devices too.
 
     Attributes:
         type: its `TensorType`. dense: no gaps and no overlaps, in some order of axes.
     """
 
-    __slots__ = ("shape", "dtype", "strides", "type", "size", "order", "contiguous")
+    __slots__ = ("shape", "dtype", "strides", "device", "type", "size", "order", "contiguous")
     shape: tuple[int, ...]
     dtype: DType
     strides: tuple[int, ...]
+    device: Device
     _table: dict = {}
 
-    def __new__(cls, shape: tuple[int, ...], dtype: DType, strides: tuple[int, ...] | None = None):
+    def __new__(cls, shape: tuple[int, ...], dtype: DType, strides: tuple[int, ...] | None = None, device: Device = cpu):
         if strides is None:
             strides = contiguous_strides(shape)  # type: ignore[assignment]
-        key = (shape, dtype, strides)
+        key = (shape, dtype, strides, device.name)  # the name: it hashes without a call
         self = cls._table.get(key)
         if self is None:
             self = super().__new__(cls)
-            self.shape, self.dtype, self.strides = key  # type: ignore[assignment]
+            self.shape, self.dtype, self.strides, self.device = shape, dtype, strides, device  # type: ignore[assignment]
             self.type = TensorType(shape, dtype)
             self.size = prod(shape)
             order = memory_order(self.array(0))
@@ -70,7 +73,13 @@ class Layout:
         return Array(id, self.dtype, self.shape, self.strides)
 
     def __repr__(self) -> str:
-        return f"{self.type!r} strides {self.strides}"
+        return f"{self.type!r} strides {self.strides} on {self.device}"
+
+
+def device_of(layouts: Iterable[Layout | None]) -> Device:
+    """The one device of a call's operands. It is asked for when a plan is made, never when one is called. Errors: DeviceError where
+    they are several."""
+    return common_device(a.device for a in layouts if a is not None)
 
 
 @dataclass(eq=False)
@@ -91,17 +100,18 @@ def recording() -> bool:
 
 def make_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict, alone: bool = False) -> Plan:
     """The plan of one eager call of a primitive op. `attrs` are canonical. alone: with a program for these numbers."""
+    device = device_of(layouts)
     types = [None if a is None else a.type for a in layouts]
     out_types = op.infer_types(types, attrs)
     arrays = [None if a is None else a.array(("in", i)) for i, a in enumerate(layouts)]
-    orders = [op.axis_order(arrays, t, attrs) for t in out_types]
-    outs = [Layout(t.shape, t.dtype, contiguous_strides(t.shape, o)) for t, o in zip(out_types, orders)]  # type: ignore[arg-type]
+    orders = [op.rules["layout"](arrays, t, **attrs) if "layout" in op.rules else None for t in out_types]
+    outs = [Layout(t.shape, t.dtype, contiguous_strides(t.shape, o), device) for t, o in zip(out_types, orders)]  # type: ignore[arg-type]
     if all(o.size == 0 for o in outs):
         return Plan(native.make_plan(0, sum(a is not None for a in arrays), [0] * len(outs), 0, []), tuple(outs))
     if op.kind == "elementwise":
         program, values = _elementwise(op, arrays, outs, attrs)
     else:
-        program, values = _general(op, arrays, orders, attrs, alone)
+        program, values = _general(op, device, arrays, orders, attrs, alone)
     plan = finish_plan(program, sum(a is not None for a in arrays), outs, values)
     if op.kind == "elementwise" or not values:
         return plan
@@ -141,6 +151,7 @@ def make_overwrite(op: Op, layouts: Sequence[Layout], attrs: dict, over: int) ->
             of the target: it has the result's shape and dtype, no element of it twice, and shares memory with no other buffer.
             If it is an operand, the op reads no other element of it than the one it writes. attrs: canonical.
     """
+    device = device_of(layouts)
     arrays = [a.array(("in", i)) for i, a in enumerate(layouts)]
     if op.fuses:  # few axes make few programs: a row and a block of rows have the same
         order = memory_order(arrays[over])
@@ -152,11 +163,11 @@ def make_overwrite(op: Op, layouts: Sequence[Layout], attrs: dict, over: int) ->
     n = len(arrays) if op.variadic else len(op.tensors)
 
     def make(some: Sequence[Array], names: list[Expr]) -> tuple[Program, None]:
-        lo = Lowering(native.TARGET, names, tuned_schedules())
+        lo = Lowering(target_of(device), names, tuned_schedules())
         op.lower_to(lo, some[:n], [some[over]], attrs)
-        return build(lo, [a.id for a in some], ["nothing"], op.name, recording()), None
+        return build(lo, [a.id for a in some], ["nothing"], op.name, recording(), device), None
 
-    program, _, values = by_pattern((op, over), attrs, arrays, [named_array(a, sym) for a in arrays], sym, make)
+    program, _, values = by_pattern((op, over), device, attrs, arrays, [named_array(a, sym) for a in arrays], sym, make)
     return _call(program, len(arrays), [-(over + 1)], values)
 
 
@@ -206,43 +217,46 @@ def _elementwise(op: Op, arrays: Sequence[Array], outs: Sequence[Layout], attrs:
     shape = tuple(sym.new(prod(full[-1].shape[i] for i in g)) for g in groups)  # type: ignore[misc]
     named = [Array(a.id, a.dtype, shape, tuple(sym.stride(a.strides[g[-1]]) for g in groups)) for a in full]  # type: ignore[arg-type]
     large = streams([out])
-    key = (op, _frozen(attrs), tuple((a.dtype, a.strides) for a in named), large, recording())
+    device = outs[0].device
+    key = (op, _frozen(attrs), tuple((a.dtype, a.strides) for a in named), device, large, recording())
     if key not in _programs:
-        lo = Lowering(native.TARGET, sym.names)
+        lo = Lowering(target_of(device), sym.names)
         source = op.make_source([Leaf(a) for a in named[:-1]], TensorType(shape, out.dtype), attrs)
         pointwise(lo, [source], [named[-1]], op.name, large)
-        _programs[key] = build(lo, [a.id for a in arrays], ["out0"], op.name, recording()), None
+        _programs[key] = build(lo, [a.id for a in arrays], ["out0"], op.name, recording(), device), None
     return _programs[key][0], sym.values
 
 
-def _general(op: Op, arrays: Sequence[Array | None], orders: Sequence, attrs: dict, alone: bool) -> tuple[Program, list[int]]:
+def _general(
+    op: Op, device: Device, arrays: Sequence[Array | None], orders: Sequence, attrs: dict, alone: bool
+) -> tuple[Program, list[int]]:
     # the order of the outputs' axes is part of the pattern: with names for strides an op could not tell it
     sym = Symbols(op.known_extents(arrays, attrs))
     named = [None if a is None else named_array(a, sym) for a in arrays]
     generic = {k: tuple(sym.extent(d) for d in v) if k in op.extents else v for k, v in attrs.items()}
 
     def make(arrays_: Sequence[Array | None], names: list[Expr]) -> tuple[Program, None]:
-        return _program(op, arrays_, orders, generic if names else attrs, names), None
+        return _program(op, device, arrays_, orders, generic if names else attrs, names), None
 
     known_orders = tuple(None if o is None else tuple(o) for o in orders)
-    program, _, values = by_pattern(op, attrs, arrays, named, sym, make, generic, known_orders, alone)
+    program, _, values = by_pattern(op, device, attrs, arrays, named, sym, make, generic, known_orders, alone)
     return program, values
 
 
 def by_pattern(
-    op: Op | tuple[Op, Any], attrs: dict, arrays, named, sym: Symbols, make: Callable, generic: dict | None = None,
+    op: Op | tuple[Op, Any], device: Device, attrs: dict, arrays, named, sym: Symbols, make: Callable, generic: dict | None = None,
     orders: tuple = (), alone: bool = False,
 ) -> tuple[Program, Any, list[int]]:  # fmt: skip
     """The program of a pattern, and the numbers for its symbols: made shape-generic, or for these numbers alone where that is
     wanted, where it was before, or where a decision in the op needs them. `make(arrays, symbols)` gives (program, anything)."""
-    numbers = (op, _frozen(attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in arrays))
+    numbers = (op, _frozen(attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in arrays), device)
     special = (*numbers, recording())
     if special not in _programs and (alone or (*numbers, False) in _programs):
         _programs[special] = make(arrays, [])
     if special in _programs:
         return *_programs[special], []
     pattern = tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in named)
-    key = (op, _frozen(generic or attrs), pattern, orders, recording())
+    key = (op, _frozen(generic or attrs), pattern, device, orders, recording())
     if key not in _programs:
         try:
             _programs[key] = make(named, sym.names)
@@ -283,11 +297,14 @@ def named_array(a: Array, sym: Symbols) -> Array:
     return Array(a.id, a.dtype, shape, tuple(sym.stride(s) for s in a.strides))  # type: ignore[arg-type]
 
 
-def _program(op: Op, arrays: Sequence[Array | None], orders: Sequence, attrs: dict, names: list[Expr]) -> Program:
+def _program(
+    op: Op, device: Device, arrays: Sequence[Array | None], orders: Sequence, attrs: dict, names: list[Expr]
+) -> Program:
     types = [None if a is None else TensorType(a.shape, a.dtype) for a in arrays]
-    lo = Lowering(native.TARGET, names, tuned_schedules())
+    lo = Lowering(target_of(device), names, tuned_schedules())
     outs = []
     for i, (t, order) in enumerate(zip(op.infer_types(types, attrs), orders)):
         outs.append(Array(f"out{i}", t.dtype, t.shape, contiguous_strides(t.shape, order)))
     op.lower_to(lo, arrays, outs, attrs)
-    return build(lo, [("in", i) for i, a in enumerate(arrays) if a is not None], [o.id for o in outs], op.name, recording())
+    ins = [("in", i) for i, a in enumerate(arrays) if a is not None]
+    return build(lo, ins, [o.id for o in outs], op.name, recording(), device)

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from tengen.base.config import config
+from tengen.base.device import Device, cpu
 from tengen.base.digest import blake2b
 from tengen.base.dtype import DType, dtype
 from tengen.base.errors import TengenError
 from tengen.base.version import VERSION
 from tengen.compiler.arena import Temporaries
-from tengen.compiler.program import Program
+from tengen.compiler.program import Program, target_of
 from tengen.compiler.schedules import parsed
 from tengen.ir.graph import Graph, Value, map_attr
 from tengen.ir.types import read_dim
@@ -31,7 +32,7 @@ from tengen.loops.lang import Expr, Index
 from tengen.loops.parse import split_lines
 from tengen.loops.text import print_expr
 from tengen.ops.define import lookup
-from tengen.runtime import cache, native
+from tengen.runtime import cache
 
 SMALL = 64  # elements: passes look at the values of no larger constant
 
@@ -49,7 +50,13 @@ Compute = Callable[[Made, list[np.ndarray]], list[np.ndarray]]  # runs a program
 
 
 def identity(
-    graph: Graph, placed: Mapping[Value, Array] | None, names: Sequence[Expr], name: str, fold: bool, schedules: Schedules
+    graph: Graph,
+    placed: Mapping[Value, Array] | None,
+    names: Sequence[Expr],
+    name: str,
+    fold: bool,
+    schedules: Schedules,
+    device: Device = cpu,
 ) -> str | None:
     """The key of the program that a graph becomes: two graphs that may become different programs have different keys. None if
     the program is not to be cached: while passes are printed or checked, or if an op is defined outside of Tengen, where it may
@@ -62,7 +69,7 @@ def identity(
     where = {} if placed is None else {v.name: (a.id, a.shape, a.strides, a.offset) for v, a in placed.items()}
     tuned = [schedules.threads, schedules.strict, *sorted((k, str(s)) for k, s in schedules.entries.items())]
     knobs = [(k, getattr(config, k)) for k in vars(config) if k not in _MOOT]
-    facts = (name, fold, list(names), where, knobs, tuned, native.TARGET, _facts(graph))
+    facts = (name, fold, list(names), where, knobs, tuned, device, target_of(device), _facts(graph))
     digest = blake2b(repr(facts).encode(), digest_size=32).hexdigest()
     return f"tengen {VERSION} {_sources()} program {digest}"
 
@@ -139,11 +146,11 @@ def keep(key: str, graph: Graph, program: Program, arrays: list[Array]) -> None:
     cache.put(key, json.dumps(entry, separators=(",", ":")).encode(), cache.PROGRAMS)
 
 
-def find(key: str, graph: Graph, compute: Compute) -> Made | None:
+def find(key: str, graph: Graph, compute: Compute, device: Device = cpu) -> Made | None:
     """The program that is stored under a key, with its machine code; None if there is none, or a part of it is gone.
 
     Args:
-        graph: the graph that the key was made for. compute: runs a program that folds constants.
+        graph, device: those that the key was made for. compute: runs a program that folds constants.
     """
     import json
 
@@ -151,19 +158,19 @@ def find(key: str, graph: Graph, compute: Compute) -> Made | None:
     if data is None:
         return None
     try:
-        return _read(json.loads(data), graph, compute)
+        return _read(json.loads(data), graph, compute, device)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, TengenError):
         return None  # an entry that cannot be read, of another version perhaps: the program is made and stored again
 
 
-def _read(entry: dict, graph: Graph, compute: Compute) -> Made | None:
-    program = _parsed(entry)
+def _read(entry: dict, graph: Graph, compute: Compute, device: Device) -> Made | None:
+    program = _parsed(entry, device)
     if program is None:
         return None
     known = {c.name: c.data for c in graph.constants.values()}
     if entry["folded"] is not None:
         f = entry["folded"]
-        inner = _parsed(f)
+        inner = _parsed(f, cpu)
         if inner is None:
             return None
         made = compute((inner, list(map(_read_array, f["arrays"]))), [known[name] for name in f["data"]])  # type: ignore[misc]
@@ -171,7 +178,7 @@ def _read(entry: dict, graph: Graph, compute: Compute) -> Made | None:
             return None  # folding gave other small constants, from other weights, than those that are part of the kernels
         known.update(zip(f["names"], made))
     if entry["setup"] is not None:
-        program.setup = _parsed(entry["setup"])
+        program.setup = _parsed(entry["setup"], device)
         if program.setup is None:
             return None
     program.data = {("const", name): known[name] for name in entry["data"]}  # type: ignore[misc]
@@ -193,7 +200,7 @@ def _program(p: Program) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _parsed(e: dict[str, Any]) -> Program | None:
+def _parsed(e: dict[str, Any], device: Device) -> Program | None:
     """The program of an entry, without what belongs to its graph; None if its machine code is gone."""
     code = cache.get_named(e["object"])
     if code is None:
@@ -207,8 +214,8 @@ def _parsed(e: dict[str, Any]) -> Program | None:
     n_inputs, n_outputs = e["buffers"]
     params, derived = list(map(_read_dim, e["params"])), list(map(_read_dim, e["derived"]))
     return Program(
-        e["name"], "", native.TARGET, n_inputs, n_outputs, params, derived,  # type: ignore[arg-type]
-        temps, e["kernels"], constants=list(map(_id, e["constants"])), output_bytes=e["output_bytes"],
+        e["name"], "", target_of(device), n_inputs, n_outputs, params, derived,  # type: ignore[arg-type]
+        temps, e["kernels"], device, constants=list(map(_id, e["constants"])), output_bytes=e["output_bytes"],
         schedules=parsed(e["schedules"]), object=e["object"], code=code,
     )  # fmt: skip
 

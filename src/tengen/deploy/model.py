@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tengen.base.device import common_device, cpu
 from tengen.base.dtype import DType
 from tengen.base.errors import ConfigError, DTypeError, ShapeError, TraceError
 from tengen.compiler.plans import Layout
@@ -177,6 +178,8 @@ class Model:
         if isinstance(x, (bool, int, float, list, tuple)):
             x = np.asarray(x, p.dtype.numpy)
         t = x if isinstance(x, Tensor) else Tensor(x)
+        if t.device is not cpu:
+            common_device([cpu, t.device])
         if t.dtype is not p.dtype:
             raise DTypeError(f"{self.name}: input {p!r} was given {t._layout.type!r}; help: x.astype('{p.dtype}')")
         fits = t.ndim == len(p.shape) and all(isinstance(d, Expr) or d == n for d, n in zip(p.shape, t.shape))

@@ -17,6 +17,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from tengen.base.device import Device
 from tengen.base.errors import PACKAGE
 from tengen.ops.define import Op
 from tengen.tensor.recorder import Recorder
@@ -154,8 +155,8 @@ class ObservedRecorder(Recorder):
     """A recorder whose own work for a call of an op is not observed: it runs no users' code, and observing it would take most
     of the time."""
 
-    def __init__(self, name: str, constants: bool, observer: Observer):
-        super().__init__(name, constants=constants)
+    def __init__(self, name: str, constants: bool, observer: Observer, device: Device):
+        super().__init__(name, constants=constants, device=device)
         self._observer = observer
 
     def record(self, op: Op, inputs: tuple, attrs: tuple):

@@ -23,6 +23,7 @@ import numpy as np
 from tengen.autodiff import GradManager
 from tengen.base.changes import WatchedList
 from tengen.base.config import config
+from tengen.base.device import Device, common_device, default_device
 from tengen.base.errors import TraceError, TraceWarning, Undecided, user_line
 from tengen.deploy.dump import Dumped, dump
 from tengen.ir.graph import Graph
@@ -340,7 +341,12 @@ class trace:
         extents: dict[str, int] = {}
         if self.dynamic_axes is not None:
             types, extents = self.dynamic_axes.open(structure, types)
-        key = (structure, tuple(types), casting.key)
+        device = leaves[0]._layout.device if leaves else default_device()
+        for x in leaves:
+            if x._layout.device is not device:
+                device = common_device(x._layout.device for x in leaves)
+                break
+        key = (structure, tuple(types), casting.key, device)
         found = self._fitting(key, leaves) or self._record(key, leaves, extents)
         self._last = found
         return found, leaves, tuple(extents[e] for e in found.extents)
@@ -355,12 +361,12 @@ class trace:
         return found
 
     def _record(self, key: Any, leaves: list[Tensor], extents: dict[str, int]) -> Recording:
-        structure, types, _ = key
+        structure, types, _, device = key
         watch = Watch(self.function, _objects(structure), self._told)
         with young_objects():
             try:
                 with watch:
-                    r, made, numbers = self._recorded(structure, leaves, types, watch)
+                    r, made, numbers = self._recorded(structure, leaves, types, device, watch)
             except Undecided as e:
                 raise undecided(self.name, e, extents) from e
             if not r.open:
@@ -369,7 +375,7 @@ class trace:
             if not r.open:
                 for more in range(2 if extents else 0):  # those of the example, and others: what fits by chance is found now
                     at_extents(r.graph, {name: n + more for name, n in extents.items()})
-                r.run = Executable(r.graph, self.name)
+                r.run = Executable(r.graph, self.name, device=device)
                 r.extents = r.run.extents
         r.key, r.numbers = key, extents
         self._keep(r)
@@ -414,10 +420,12 @@ class trace:
         self._last = found
         return found
 
-    def _recorded(self, structure, leaves: list[Tensor], types: Sequence[TensorType], watch: Watch) -> tuple[Recording, list, set[int]]:
-        """A recording that is not compiled yet, `Recorder.made` and `numbers`; every other reference to what the recorder made
-        is gone."""
-        rec = ObservedRecorder(self.name, self.capture_as_const, watch.observer)
+    def _recorded(
+        self, structure, leaves: list[Tensor], types: Sequence[TensorType], device: Device, watch: Watch
+    ) -> tuple[Recording, list, set[int]]:
+        """A recording that is not compiled yet, `Recorder.made` and `numbers`; every other reference to what the recorder made is
+        gone."""
+        rec = ObservedRecorder(self.name, self.capture_as_const, watch.observer, device)
         with rec:
             stand_ins = [rec.argument(f"arg{i}", x, t) for i, (x, t) in enumerate(zip(leaves, types))]
             args, kwargs = unflatten(structure, stand_ins)

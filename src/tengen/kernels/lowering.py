@@ -10,6 +10,7 @@ Read next: `steps.py` (the tree), `source.py` (what flows into a kernel), `point
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -255,6 +256,12 @@ class Lowering:
     def launches(self) -> list[Launch]:
         """All launches in order, also those in loops and branches."""
         return [leaf.launch for leaf in leaves(self.steps)]
+
+    def copied(self) -> Lowering:
+        """The same, to be changed on its own."""
+        made = copy.copy(self)
+        made._blocks, made.temps = [_Block(list(self.steps))], dict(self.temps)
+        return made
 
     def temp(self, dtype: DType, shape: Sequence[Index], order: Sequence[int] | None = None) -> Array:
         """A new dense temporary. Its memory is its own from the first to the last launch that uses it."""

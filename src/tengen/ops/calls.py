@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from math import copysign
 from types import CodeType
@@ -21,18 +22,70 @@ if TYPE_CHECKING:
     from tengen.ops.define import Op
 
 
-class _Dispatch:
-    """Where `op.call` goes. `tengen.tensor` installs the function that runs, records or traces."""
-
-    run: Callable[[Op, tuple, tuple], Any]
-    slow: Callable[[Op, tuple, tuple], Any]  # the same without a look at the table of plans
-    tensor: Callable[[Any], Any]  # a Tensor of whatever a user may pass for one
-    scalar: Callable[[Any, DType], Any]  # a number as a 0-d tensor; a constant inside a trace
-    known: Callable[[Any], Any]  # a tensor's values as a NumPy array; TraceError where only a run knows them
-    set_item: Callable[[Any, Any, Any], None]  # x[key] = value
+Run = Callable[["Op", tuple, tuple], Any]  # op, operands, attributes -> results
 
 
-dispatch = _Dispatch()
+class Dispatch:
+    """What ops need of tensors, which stand on a floor above: `tensor/methods.py` owns these functions and installs them, once.
+    Nobody else sets an attribute; `add_filter` puts a function before `run` and `slow` for a while.
+
+    Attributes:
+        run: runs, records or traces a call of an op. slow: the same without a look at the table of plans. tensor: a Tensor of
+            whatever a user may pass for one. scalar: a number as a 0-d tensor of a dtype; a constant inside a trace. known: a
+            tensor's values as a NumPy array; TraceError where only a run knows them. set_item: x[key] = value.
+    """
+
+    run: Run
+    slow: Run
+    tensor: Callable[[Any], Any]
+    scalar: Callable[[Any, DType], Any]
+    known: Callable[[Any], Any]
+    set_item: Callable[[Any, Any, Any], None]
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._filter: Callable[[Run], Run] | None = None
+        self._filters = 0  # how often it was added, by all threads, and not yet removed
+
+    def install(
+        self,
+        *,
+        run: Run,
+        slow: Run,
+        tensor: Callable[[Any], Any],
+        scalar: Callable[[Any, DType], Any],
+        known: Callable[[Any], Any],
+        set_item: Callable[[Any, Any, Any], None],
+    ) -> None:
+        """Installs the functions. Errors: RuntimeError when they are there already."""
+        if hasattr(self, "run"):
+            raise RuntimeError("the functions that run ops are installed already, by tengen/tensor/methods.py")
+        self.run, self.slow, self.tensor, self.scalar, self.known, self.set_item = run, slow, tensor, scalar, known, set_item
+        self._own = run, slow
+
+    def add_filter(self, around: Callable[[Run], Run]) -> None:
+        """Calls of all threads go to `around(run)` and `around(slow)` until `remove_filter` has been called as often as this. While
+        there is no filter, calls take no time for it.
+
+        Errors: RuntimeError where another filter is in place.
+        """
+        with self._lock:
+            if self._filters and self._filter is not around:
+                raise RuntimeError("calls of ops go through another filter already")
+            if not self._filters:
+                self._filter = around
+                self.run, self.slow = map(around, self._own)
+            self._filters += 1
+
+    def remove_filter(self) -> None:
+        """Takes back one `add_filter`."""
+        with self._lock:
+            self._filters -= 1
+            if not self._filters:
+                self.run, self.slow = self._own
+
+
+dispatch = Dispatch()
 
 
 class Parameter(NamedTuple):

@@ -220,4 +220,4 @@ _REQUIRED = object()
 def zeros(p: Tensor) -> Tensor:
     """State of a parameter's shape and dtype, as if it had been made before a trace that is being recorded: a state of it, not a
     constant."""
-    return tensor_over(new_buffer(np.zeros(p.shape, p.dtype.numpy)), Layout(p.shape, p.dtype))
+    return tensor_over(new_buffer(np.zeros(p.shape, p.dtype.numpy), p.device), Layout(p.shape, p.dtype, None, p.device))

@@ -1,1 +1,1 @@
-"""Graph -> Graph passes, and the crossing from the graph IR to kernels. `pipeline.py` is the ordered list."""
+"""The passes from a graph to launches. `compiler/driver.py` has the list of all; `run.py` runs a list and tells observers."""

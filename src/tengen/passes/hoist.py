@@ -7,10 +7,12 @@ contractions that use them, transformed filters. No bit changes, only the time a
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 
-from tengen.kernels.lowering import Lowering
+from tengen.kernels.lowering import Lowering, product
 from tengen.kernels.steps import Launch, buffers, written
 from tengen.loops.lang import as_int
+from tengen.passes.lowered import Lowered
 
 GROWTH = 5  # the results of a launch may be this many times as large as the constants that they are computed from
 
@@ -54,3 +56,26 @@ def _constant_launches(lo: Lowering, constants: Mapping[Hashable, int]) -> set[i
             found.add(i)
             bytes_of.update(dict.fromkeys(outs, size))
     return found
+
+
+def hoisted(x: Lowered, target) -> Lowered:
+    """The same, whose launches that depend on constants alone are a set-up. That runs on this machine, whose target is given,
+    whatever machine the others are for."""
+    assert x.graph is not None
+    sizes: dict[Hashable, int] = {
+        ("const", c.name): (as_int(product(c.value.type.shape)) or 0) * c.value.type.dtype.size for c in
+        x.graph.constants.values()
+    }
+    lo = x.lo.copied()
+    first, prepared = hoist(lo, sizes)
+    read, needed = (set().union(*map(buffers, some.steps)) for some in (lo, first))
+    constants = tuple(id for id in sizes if id in read)
+    setup: Lowered | None = None
+    if prepared:
+        first.target = target
+        output_bytes = tuple((as_int(n) or 0) * dtype.size for dtype, n in map(lo.temps.pop, prepared))
+        given = tuple(id for id in sizes if id in needed)
+        setup = Lowered(f"{x.name} (constants)", first, (*given, *prepared), (), x.device, constants=given, output_bytes=output_bytes)
+        constants = (*constants, *prepared)
+    inputs = (*x.inputs[: len(x.inputs) - len(x.constants)], *constants)
+    return replace(x, lo=lo, inputs=inputs, constants=constants, setup=setup)

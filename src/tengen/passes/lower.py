@@ -1,79 +1,168 @@
 """The crossing from the graph IR to kernels: each node becomes launches over arrays.
 
-A view becomes other strides on the same buffer; the result of any other node is stored in an output, in the buffer of a state,
-or in a temporary.
+Views become other strides on the same buffer; everything else is computed into an output, a state's buffer, or a temporary. The
+passes of `lowering_passes` decide that one after the other: where values lie, in which order of their axes, which share memory,
+which nodes are a loop over images; the last one launches kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
+from tengen.base.device import Device, cpu
 from tengen.base.dtype import bool_
 from tengen.base.errors import VerifyError
 from tengen.ir.graph import Graph, Node, Value, attrs_key, graph_key
+from tengen.ir.text import labels, print_graph
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides
 from tengen.kernels.pointwise import copy, pointwise
 from tengen.kernels.reduction.reduce import joint_reduce
 from tengen.kernels.reduction.rows import rowwise
 from tengen.kernels.schedule import Schedules
 from tengen.kernels.source import Ending, Given, Leaf, Literal, Prologue, Source
+from tengen.kernels.steps_text import spelled
 from tengen.loops.lang import Expr, Index
 from tengen.ops.define import lookup
 from tengen.passes.images import Loop, at_images, find_loops
 from tengen.passes.inplace import CHECKS, behind_views, destinations, in_logical_order, over_operands
 from tengen.passes.layout import assign_layouts, dense
+from tengen.passes.lowered import LOWERED, Lowered
+from tengen.passes.run import Form, Pass, run_passes
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A graph, and where its values lie.
+
+    Attributes:
+        given: arrays of its inputs, states and constants. wanted: the buffers of values that are computed straight into an
+            output, a state, the place of a check, or a temporary that they share. shared: for each of those temporaries the
+            value whose type it has, in order. lies: for each value an `Array`; the buffer of those that a node computes is left
+            open. loops: nodes that go over images.
+    """
+
+    graph: Graph
+    given: Mapping[Value, Array]
+    wanted: Mapping[Value, Hashable]
+    shared: tuple[Value, ...] = ()
+    lies: Mapping[Value, Array] = field(default_factory=dict)
+    loops: tuple[Loop, ...] = ()
+
+    def text(self) -> str:
+        """The graph, and below it one line for each value that is not given, and for each loop."""
+        names, lines = labels(self.graph), [print_graph(self.graph).rstrip("\n")]
+        for v, name in names.items():
+            if v in self.given:
+                continue
+            strides = f" strides ({', '.join(map(str, self.lies[v].strides))})" if v in self.lies else ""
+            place = f" in {spelled(self.wanted[v])}" if v in self.wanted else ""
+            lines += [f"# {name}:{strides}{place}"] if strides or place else []
+        lines += [f"# loop {x.count} times over {x.some} images: nodes {', '.join(map(str, x.nodes))}" for x in self.loops]
+        return "\n".join([*lines, ""])
+
+
+PLACED = Form(3, Placed.text)
+
+
+def lowering_passes(
+    target,
+    ints: Sequence[Expr] = (),
+    given: Mapping[str, Array] | None = None,
+    schedules: Schedules | None = None,
+    row_major: bool = False,
+    name: str = "",
+    device: Device = cpu,
+    log_launches: bool = False,
+) -> list[Pass]:
+    """The passes from a graph to launches.
+
+    Args:
+        given: how inputs lie, by name (default: dense). schedules: what tuning found. row_major: every output is dense in
+            logical order; otherwise it may lie as suits what computes it. name, device, log_launches: see `Lowered`. Buffers are
+            called ("in", i), ("state", name), ("const", name), ("out", i); CHECKS holds one bool for each check.
+    """
+    empty = lambda: Lowering(target, ints, schedules)
+    return [
+        Pass("destinations", partial(_place, given=given or {}), PLACED),
+        Pass("layouts", partial(_lay_out, row_major=row_major), PLACED),
+        Pass("aliases", partial(_alias, row_major=row_major), PLACED),
+        Pass("image_loops", partial(_find_loops, open_extents=bool(ints)), PLACED),
+        Pass("launches", partial(_launch, empty=empty, name=name, device=device, log_launches=log_launches), LOWERED),
+    ]
 
 
 def lower(
     graph: Graph,
     target,
     ints: Sequence[Expr] = (),
-    arrays: dict[Value, Array] | None = None,
+    arrays: Mapping[Value, Array] | None = None,
     schedules: Schedules | None = None,
     row_major: bool = False,
-) -> tuple[Lowering, dict]:
-    """Lowers a graph.
+) -> tuple[Lowering, dict[int, Array]]:
+    """The lowering of a graph by `lowering_passes`, and the `Array` of every output value by output position. `arrays` places
+    inputs."""
+    given = {v.name: a for v, a in (arrays or {}).items()}
+    made = run_passes(graph, lowering_passes(target, ints, given, schedules, row_major))
+    return made.lo, dict(enumerate(made.arrays))
 
-    Args:
-        ints: the program's integer parameters. arrays: those of inputs (default: dense). schedules: what tuning found.
-        row_major: whether all outputs have to be dense in logical order; if not, a node may choose the layout of an output.
 
-    Returns: the lowering, and the `Array` of each output by its position. The buffers are ("in", i), ("state", name), ("const",
-        name) and ("out", i); the buffer CHECKS has one bool for each check.
-    """
-    lo = Lowering(target, ints, schedules)
-    env: dict[Value, Array] = dict(arrays or {})
-    for i, v in enumerate(graph.inputs):
-        env.setdefault(v, dense(("in", i), v))
-    for s in graph.states.values():
-        env.setdefault(s.read, dense(("state", s.name), s.read))
-    for c in graph.constants.values():
-        env.setdefault(c.value, dense(("const", c.name), c.value))
-    wanted = destinations(graph)
-    lies = assign_layouts(graph, env, in_logical_order(graph, wanted, row_major))
-    behind_views(graph, lies, wanted, row_major)
-    over_operands(graph, lies, wanted, lambda v: lo.temp(v.type.dtype, v.type.shape).id)
-    loops = [] if lo.ints else find_loops(graph, lies, wanted)
-    looped = {i for loop in loops for i in loop.nodes}
-    ends = {loop.nodes[-1]: loop for loop in loops}  # views between its nodes come before it
+# ---- where values lie ------------------------------------------------------------------------------------------------
+
+
+def _place(graph: Graph, given: Mapping[str, Array]) -> Placed:
+    env = {v: given[v.name] if v.name in given else dense(("in", i), v) for i, v in enumerate(graph.inputs)}
+    env |= {s.read: dense(("state", s.name), s.read) for s in graph.states.values()}
+    env |= {c.value: dense(("const", c.name), c.value) for c in graph.constants.values()}
+    return Placed(graph, env, destinations(graph))
+
+
+def _lay_out(p: Placed, row_major: bool) -> Placed:
+    return replace(p, lies=assign_layouts(p.graph, p.given, in_logical_order(p.graph, p.wanted, row_major)))
+
+
+def _alias(p: Placed, row_major: bool) -> Placed:
+    wanted, shared = dict(p.wanted), []
+    behind_views(p.graph, p.lies, wanted, row_major)
+
+    def temp(v: Value) -> Hashable:
+        shared.append(v)
+        return "temp", len(shared) - 1
+
+    over_operands(p.graph, p.lies, wanted, temp)
+    return replace(p, wanted=wanted, shared=tuple(shared))
+
+
+def _find_loops(p: Placed, open_extents: bool) -> Placed:
+    return p if open_extents else replace(p, loops=tuple(find_loops(p.graph, p.lies, p.wanted)))
+
+
+# ---- launches --------------------------------------------------------------------------------------------------------
+
+
+def _launch(p: Placed, empty: Callable[[], Lowering], name: str, device: Device, log_launches: bool) -> Lowered:
+    graph, lo, env = p.graph, empty(), dict(p.given)
+    for v in p.shared:  # the first temporaries: they have the numbers that `_alias` gave them
+        lo.temp(v.type.dtype, v.type.shape)
+    looped = {i for loop in p.loops for i in loop.nodes}
+    ends = {loop.nodes[-1]: loop for loop in p.loops}  # views between its nodes come before it
     for i, n in enumerate(graph.nodes):
         lo.where, lo.node = n.where, i
         if i in ends:
-            _lower_loop(lo, graph, ends[i], env, wanted, lies)
+            _lower_loop(lo, graph, ends[i], env, p.wanted, p.lies)
         elif i not in looped:
-            _lower_node(lo, n, env, wanted, lies)
+            _lower_node(lo, n, env, p.wanted, p.lies)
     lo.where = lo.node = None
-    outs = {}
-    for i, v in enumerate(graph.outputs):
-        out = env[v] if env[v].id == ("out", i) else _out_array(lo, env[v], ("out", i))
-        outs[i] = out
+    outs = [env[v] if env[v].id == ("out", i) else _out_array(lo, env[v], ("out", i)) for i, v in enumerate(graph.outputs)]
     for i, c in enumerate(graph.checks):
         if env[c.bad].id is not CHECKS:
             copy(lo, env[c.bad], _flag(i), "write_check")
     _write_states(lo, graph, env)
-    return lo, outs
+    constants = tuple(("const", name) for name in graph.constants)
+    inputs = (*(p.given[v].id for v in graph.inputs), *(("state", name) for name in graph.states), *constants)
+    results = (*(("out", i) for i in range(len(outs))), *([CHECKS] if graph.checks else []))
+    return Lowered(name or graph.name, lo, inputs, results, device, log_launches, graph, tuple(outs), constants)
 
 
 def _flag(i: int) -> Array:
@@ -107,7 +196,7 @@ def _out_array(lo: Lowering, src: Array, id: Hashable) -> Array:
 
 
 def _lower_node(
-    lo: Lowering, n: Node, env: dict[Value, Array], wanted: dict[Value, Hashable], lies: dict[Value, Array]
+    lo: Lowering, n: Node, env: dict[Value, Array], wanted: Mapping[Value, Hashable], lies: Mapping[Value, Array]
 ) -> None:
     """Lowers one node, and adds the arrays of its outputs to `env`."""
     op = lookup(n.op) if n.op != "fused" else None
@@ -130,8 +219,8 @@ def _lower_node(
     lo.reuse((problem, len(ins)), [*ins, *(env[v] for v in n.outputs)], run)
 
 
-def _destination(lo: Lowering, v: Value, wanted: dict[Value, Hashable], lies: dict[Value, Array]) -> Array:
-    """The array that a value is stored in."""
+def _destination(lo: Lowering, v: Value, wanted: Mapping[Value, Hashable], lies: Mapping[Value, Array]) -> Array:
+    """Where a value is computed to."""
     id = wanted[v] if v in wanted else lo.temp(v.type.dtype, v.type.shape).id
     return _flag(id[1]) if id[0] == CHECKS else replace(lies[v], id=id)  # type: ignore[index]
 
@@ -146,7 +235,7 @@ def _computing(
 
 
 def _lower_loop(
-    lo: Lowering, graph: Graph, loop: Loop, env: dict[Value, Array], wanted: dict[Value, Hashable], lies: dict[Value, Array]
+    lo: Lowering, graph: Graph, loop: Loop, env: dict[Value, Array], wanted: Mapping[Value, Hashable], lies: Mapping[Value, Array]
 ) -> None:
     """Lowers nodes as a loop of the program over images."""
     nodes = [graph.nodes[i] for i in loop.nodes]

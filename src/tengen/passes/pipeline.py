@@ -1,11 +1,15 @@
-"""The ordered list of passes, and the check between them."""
+"""The passes from graph to graph, in order.
+
+In: a graph as it was recorded or loaded. Out: one that computes the same bits, cleaned and fused. They are the first of the
+list from graph to program, `passes` of `compiler/driver.py`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from tengen.base.config import config
 from tengen.base.errors import VerifyError
 from tengen.ir.graph import Graph
 from tengen.ir.text import print_graph
@@ -16,8 +20,7 @@ from tengen.passes.cleanup import merge_common, remove_broadcasts, remove_dead_c
 from tengen.passes.constants import Evaluate, fold_constants
 from tengen.passes.fuse import fuse
 from tengen.passes.narrow import narrow
-
-CLEANUP = [remove_dead_code, remove_identities, remove_examples, remove_broadcasts, merge_common]
+from tengen.passes.run import Form, Pass, run_passes
 
 
 def infer(name: str, types: list[TensorType | None], attrs: dict[str, Any]) -> Sequence[TensorType]:
@@ -31,14 +34,17 @@ def infer(name: str, types: list[TensorType | None], attrs: dict[str, Any]) -> S
     return [v.type for v in body.outputs]
 
 
+GRAPH = Form(2, print_graph, lambda g: verify(g, infer))
+CLEANUP = [remove_dead_code, remove_identities, remove_examples, remove_broadcasts, merge_common]
+
+
+def graph_passes(evaluate: Evaluate | None = None) -> list[Pass]:
+    """The passes from graph to graph. Constants are folded when there is somebody who can `evaluate` a graph."""
+    folding = [] if evaluate is None else [Pass("fold_constants", partial(fold_constants, evaluate=evaluate), GRAPH)]
+    before, after = ([Pass(f.__name__, f, GRAPH) for f in some] for some in ([*CLEANUP, narrow], [remove_dead_code, fuse]))
+    return [*before, *folding, *after]
+
+
 def optimize(graph: Graph, evaluate: Evaluate | None = None) -> Graph:
-    """Runs all passes, in this order. TENGEN_DEBUG=2 prints the graph after each, TENGEN_CHECK=1 verifies it. Constants are
-    folded only if `evaluate`, which computes the outputs of a graph without inputs, is given."""
-    folding = [] if evaluate is None else [lambda g: fold_constants(g, evaluate)]
-    for p in [*CLEANUP, narrow, *folding, remove_dead_code, fuse]:
-        graph = p(graph)
-        if config.check:
-            verify(graph, infer)
-        if config.debug >= 2:
-            print(f"# after {getattr(p, '__name__', '').replace('<lambda>', 'fold_constants')}\n{print_graph(graph)}")
-    return graph
+    """What `graph_passes` make of a graph."""
+    return run_passes(graph, graph_passes(evaluate))

@@ -11,6 +11,7 @@ from typing import cast
 
 import numpy as np
 
+from tengen.base.device import Device, default_device
 from tengen.base.dtype import uint64
 from tengen.compiler.arrays import new_buffer
 from tengen.compiler.plans import Layout
@@ -26,7 +27,8 @@ class RNG:
     """A stream of random numbers of its own.
 
     Args:
-        seed: 0 to 2^64 - 1; default: taken from the system.
+        seed: 0 to 2^64 - 1; default: taken from the system. device: where its numbers are made, a `Device` or its name; default:
+            the default device.
 
     >>> a, b = RNG(1), RNG(1)
     >>> a.uniform(size=(3,)).tolist() == b.uniform(size=(3,)).tolist()
@@ -35,15 +37,16 @@ class RNG:
 
     def __init__(self, seed: int | None = None, device=None):
         self._first = 0
+        self._device = None if device is None else Device.named(device)
         self.seed(int.from_bytes(os.urandom(8), "little") if seed is None else seed)
 
     @functools.cached_property  # a process that draws nothing does not load the runtime for it
     def _key(self) -> Tensor:
-        return _outside(self._first, 0)
+        return _outside(self._first, 0, self._device)
 
     @functools.cached_property
     def _next(self) -> Tensor:
-        return _outside(0, 1)
+        return _outside(0, 1, self._device)
 
     def seed(self, seed: int) -> None:
         """Starts the stream of `seed` from its beginning."""
@@ -105,9 +108,10 @@ def _is(value, number: int) -> bool:
     return isinstance(value, (int, float)) and value == number
 
 
-def _outside(seed: int, draw: int) -> Tensor:
+def _outside(seed: int, draw: int, device: Device | None) -> Tensor:
     """A key, as if it had been made before the trace that is being recorded: it is a state of the trace, not a constant."""
-    return tensor_over(new_buffer(np.array([seed, draw], np.uint64)), Layout((2,), uint64))
+    device = device or default_device()
+    return tensor_over(new_buffer(np.array([seed, draw], np.uint64), device), Layout((2,), uint64, None, device))
 
 
 default_rng = RNG(0)

@@ -336,4 +336,4 @@ def _recall(identity: str, ask: Callable[[], list[str]]) -> list[str]:
     return answer
 
 
-processor.recall = _recall
+processor.answers.install(_recall)

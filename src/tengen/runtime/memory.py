@@ -1,4 +1,4 @@
-"""The memory pool, as LLVM IR: aligned blocks that are kept and handed out again.
+"""The memory pool of the processor, as LLVM IR: aligned blocks that are kept and handed out again.
 
 Comes in: nothing. Goes out: text that defines `take`, `give`, `trim` and the statistics; `process.py` compiles it. A block is a
 header of 64 bytes (class, size, next free block) and then the data, on 64 bytes. Sizes are rounded up to one of four steps per

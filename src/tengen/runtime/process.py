@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tengen.base.config import config
+from tengen.base.device import Device, cpu
+from tengen.base.errors import DeviceError
 from tengen.codegen.targets import Target
 from tengen.runtime.cache import compiled
 from tengen.runtime.compile import Loaded, add_symbols, load_object
@@ -180,6 +182,30 @@ def trim() -> int:
     if _trim_heap is not None:
         _trim_heap(ctypes.c_size_t(0))
     return freed
+
+
+class Pool(NamedTuple):
+    """The memory pool of a device.
+
+    Attributes:
+        device: whose memory it hands out. new_buffer: n bytes -> a buffer. statistics: its figures now. trim: gives cached
+            blocks back, and returns their bytes.
+    """
+
+    device: Device
+    new_buffer: Callable[[int], Any]
+    statistics: Callable[[], MemoryStatistics]
+    trim: Callable[[], int]
+
+
+_cpu_pool = Pool(cpu, new_buffer, memory_statistics, trim)
+
+
+def pool_of(device: Device) -> Pool:
+    """The memory pool of a device. Errors: DeviceError for one that has none in this process."""
+    if device is not cpu:
+        raise DeviceError(f"this process has no memory pool for the device {device}; help: name {cpu}")
+    return _cpu_pool
 
 
 # -- threads -------------------------------------------------------------------------------------------------------------------

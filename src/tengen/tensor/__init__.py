@@ -1,8 +1,8 @@
 """Tensors: what a user holds, how calls of ops are run, put on the tape, or recorded.
 
 Read `tensor.py` (the class, and dispatch), `tape.py` (gradients), `recorder.py` (calls become a graph), `assignment.py`
-(``x[key] = value``), `casting.py` (mixed precision), `executable.py` (a graph as one native call), `dlpack.py` (other
-libraries' arrays). The recorder, the executable and DLPack bring the compiler's passes or ctypes with them: they are imported
+(``x[key] = value``), `casting.py` (mixed precision), `executable.py` (a graph as one native call), `dlpack.py` (other libraries'
+arrays); `methods.py` puts it together. The recorder and the executable bring the compiler's passes with them: they are imported
 where they are used.
 """
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tengen.compiler.plans import exact_key, make_overwrite
 from tengen.ops.calls import with_line
-from tengen.ops.define import REGISTRY, Op, dispatch
+from tengen.ops.define import REGISTRY, Op
 from tengen.ops.elementwise import astype, where
 from tengen.ops.indexing import index, index_put
 from tengen.ops.keys import dropped, fitted, masks_whole, read_key, sliced, value_for
@@ -33,6 +33,7 @@ def own(t: Tensor) -> None:
         t._data = native.copy(t._data, t.size * t.dtype.size)
 
 
+@with_line
 def set_item(x: Tensor, key: Any, value: Any) -> None:
     """Gives the elements that a key names another value. Views made before keep the old one."""
     v = value_for(x, value)
@@ -115,6 +116,3 @@ def _run_over(op: Op, inputs: tuple, attrs: tuple, over: int) -> None:
     except Exception as e:
         explain(e, op, inputs, attrs)
         raise
-
-
-dispatch.set_item = with_line(set_item)

@@ -9,11 +9,13 @@ function of its operands and attributes alone.
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 from tengen.base.dtype import DType
+from tengen.ops.calls import Run
 from tengen.ops.define import REGISTRY, Op, dispatch
 from tengen.tensor.tensor import Tensor
 
@@ -34,12 +36,12 @@ class Casting(threading.local):
 
 
 casting = Casting()
-_lock = threading.Lock()
-_inside = 0  # threads and levels that have a rule
-_plain = (dispatch.run, dispatch.slow)
 
 
-def _by_rule(go: Callable[[Op, tuple, tuple], Any]) -> Callable[[Op, tuple, tuple], Any]:
+@functools.cache  # a block is entered for each body of a composite
+def _by_rule(go: Run) -> Run:
+    """Runs calls as the calling thread's rule says."""
+
     def run(op: Op, inputs: tuple, attrs: tuple):
         rule = casting.rule
         if rule is None:
@@ -53,26 +55,17 @@ def _by_rule(go: Callable[[Op, tuple, tuple], Any]) -> Callable[[Op, tuple, tupl
     return run
 
 
-_ruled = (_by_rule(dispatch.run), _by_rule(dispatch.slow))
-
-
 @contextlib.contextmanager
 def casts(rule: Rule | None, high: DType | None, key: Hashable) -> Iterator[None]:
     """Calls of the calling thread go by this rule; None: by none. See `Casting`."""
-    global _inside
     before = casting.rule, casting.high, casting.key
-    with _lock:
-        _inside += 1
-        dispatch.run, dispatch.slow = _ruled
+    dispatch.add_filter(_by_rule)
     casting.rule, casting.high, casting.key = rule, high, key
     try:
         yield
     finally:
         casting.rule, casting.high, casting.key = before
-        with _lock:
-            _inside -= 1
-            if not _inside:
-                dispatch.run, dispatch.slow = _plain
+        dispatch.remove_filter()
 
 
 def wide(x: Any) -> Any:

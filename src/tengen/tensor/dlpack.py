@@ -10,13 +10,15 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from tengen.base.device import Device
 from tengen.base.dtype import BY_SHORT, DType
 from tengen.base.errors import TraceError
 from tengen.compiler.plans import Layout
 from tengen.runtime import native
 from tengen.tensor.tensor import Buffer, Tensor, tensor_over, view_as_numpy
 
-CPU = 1
+CPU, PINNED = 1, 3  # DLPack's numbers of the processor, and of its memory that a GPU reads too
+KINDS = {"cpu": CPU}  # of `Device` -> of DLPack
 READ_ONLY, COPIED = 1, 2
 CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
 BFLOAT = 4
@@ -77,10 +79,9 @@ def _drop(capsule: int) -> None:
 def to_dlpack(self: Tensor, *, stream: Any = None, max_version=None, dl_device=None, copy: bool | None = None) -> Any:
     """A DLPack capsule over this tensor's memory, marked read-only where the consumer speaks DLPack 1.0.
 
-    Args:
-        stream: must be None. max_version: the newest version that the consumer knows.
-        dl_device: must be the processor, (1, 0).
-        copy: True copies; otherwise the memory is shared, and the tensor copies before its next write.
+    Args: stream: must be None. max_version: the newest version that the consumer knows. dl_device: must be the tensor's own,
+        for the processor (1, 0). copy: True copies; otherwise the memory is shared, and the tensor copies before its next
+        write.
     Errors: BufferError for another device or a stream; TraceError inside a trace.
 
     >>> import numpy as np
@@ -89,8 +90,8 @@ def to_dlpack(self: Tensor, *, stream: Any = None, max_version=None, dl_device=N
     """
     if stream is not None:
         raise BufferError(f"__dlpack__(stream={stream!r}): a processor has no streams; help: pass None")
-    if dl_device is not None and tuple(dl_device) != (CPU, 0):
-        raise BufferError(f"__dlpack__(dl_device={dl_device!r}): the tensor is on the device {(CPU, 0)}")
+    if dl_device is not None and tuple(dl_device) != device_of(self):
+        raise BufferError(f"__dlpack__(dl_device={dl_device!r}): the tensor is on {self.device}, DLPack's {device_of(self)}")
     if type(self._data) is not Buffer:
         view_as_numpy(self)  # raises the error that names the user's line
         raise TraceError("a traced tensor has no memory")
@@ -103,7 +104,7 @@ def to_dlpack(self: Tensor, *, stream: Any = None, max_version=None, dl_device=N
     d = t.dtype
     code = BFLOAT if d.name == "bfloat16" else CODES[d.kind]
     data = native.address(t._data) if t.size else None
-    m.dl = _DLTensor(data, CPU, 0, t.ndim, code, 8 * d.size, 1, first, second, 0)
+    m.dl = _DLTensor(data, *device_of(t), t.ndim, code, 8 * d.size, 1, first, second, 0)
     if versioned:
         m.major, m.minor, m.flags = 1, 0, COPIED if copy else READ_ONLY
     m.deleter = ctypes.cast(_release, ctypes.c_void_p)
@@ -113,8 +114,11 @@ def to_dlpack(self: Tensor, *, stream: Any = None, max_version=None, dl_device=N
 
 
 def device_of(self: Tensor) -> tuple[int, int]:
-    """DLPack's name of the device: (1, 0), the processor."""
-    return (CPU, 0)
+    """DLPack's name of the tensor's device: (1, 0) for the processor. Errors: BufferError for one that DLPack does not know."""
+    d = self.device
+    if d.kind not in KINDS:
+        raise BufferError(f"DLPack has no number for the device {d}")
+    return KINDS[d.kind], d.index
 
 
 class _Owner:
@@ -133,8 +137,10 @@ def from_dlpack(x: Any, /, *, device=None, copy: bool | None = None) -> Tensor:
 
     The tensor never writes that memory: it copies before it is changed. If the other side writes, the tensor sees it.
 
-    Args: device: None or "cpu". copy: True copies, False raises BufferError where a copy would be needed.
-    Errors: TypeError for an object without the protocol, or a dtype that Tengen does not have; BufferError for another device.
+    Args: device: where the tensor shall lie, by any of its names; None: where the memory is. copy: True copies, False raises
+        BufferError where a copy would be needed.
+    Errors: TypeError for an object without the protocol, or a dtype that Tengen does not have; BufferError for memory on
+        another device; DeviceError for a device that is not here.
 
     >>> import numpy as np
     >>> from_dlpack(np.arange(3)).tolist()
@@ -142,7 +148,9 @@ def from_dlpack(x: Any, /, *, device=None, copy: bool | None = None) -> Tensor:
     """
     if not hasattr(x, "__dlpack__"):
         raise TypeError(f"a {type(x).__name__} has no __dlpack__; help: Tensor(x) copies arrays and sequences")
-    if hasattr(x, "__dlpack_device__") and (kind := x.__dlpack_device__())[0] not in (CPU, 3):
+    if device is not None:
+        Device.named(device)  # the only one that there is
+    if hasattr(x, "__dlpack_device__") and (kind := x.__dlpack_device__())[0] not in (CPU, PINNED):
         raise BufferError(f"the memory is on DLPack's device {tuple(map(int, kind))}; help: move it to the processor first")
     try:
         capsule = x.__dlpack__(max_version=(1, 0))
@@ -178,7 +186,3 @@ def _wrapped(dl: _DLTensor, d: DType, owner: _Owner) -> Tensor:
     if 0 in shape:
         return tensor_over(native.new_buffer(0), Layout(shape, d))
     return tensor_over(native.wrap(dl.data + dl.byte_offset, owner), Layout(shape, d, strides))
-
-
-Tensor.__dlpack__ = to_dlpack  # type: ignore[attr-defined]
-Tensor.__dlpack_device__ = device_of  # type: ignore[attr-defined]

@@ -14,6 +14,7 @@ import numpy as np
 
 from tengen.base import errors
 from tengen.base.config import config
+from tengen.base.device import Device, cpu
 from tengen.base.dtype import bool_
 from tengen.compiler.arrays import buffer_over, dense, new_buffer
 from tengen.compiler.driver import compile_graph, evaluate, ready_program
@@ -38,11 +39,11 @@ class Executable:
     Attributes:
         program: its kernels; None if a kernel has to know an open extent: then each set of numbers has a program of its own.
         written: positions of the states that a run writes. extents: names of the open extents, in order.
-        schedules: what tuning had found when it was compiled.
+        schedules: what tuning had found when it was compiled. device: where it runs, and where its results lie.
     """
 
-    def __init__(self, graph: Graph, name: str, schedules: Schedules | None = None):
-        self.name = name
+    def __init__(self, graph: Graph, name: str, schedules: Schedules | None = None, device: Device = cpu):
+        self.name, self.device = name, device
         self.schedules = schedules or tuned_schedules()
         self._source = graph
         self._symbols = open_extents(graph)
@@ -56,7 +57,7 @@ class Executable:
         self.program: Program | None = None
         self._checks: list[Check] = []
         try:
-            self.program, self._arrays = ready_program(graph, None, self._symbols, name, True, self.schedules)
+            self.program, self._arrays = ready_program(graph, None, self._symbols, name, True, self.schedules, device)
         except errors.Undecided as e:
             if not self.extents:
                 raise
@@ -77,7 +78,7 @@ class Executable:
 
     def retuned(self, schedules: Schedules) -> Executable:
         """The same graph with other schedules, compiled anew."""
-        return Executable(self._source, self.name, schedules)
+        return Executable(self._source, self.name, schedules, self.device)
 
     def take(self, other: Executable) -> None:
         """Runs another's kernels from now on: one that `retuned` made."""
@@ -94,9 +95,9 @@ class Executable:
         assert self.program is not None
         at_extents(self._source, dict(zip(self.extents, values)))
         number = Numbers(dict(zip(self._symbols, values)))
-        layouts = [Layout(tuple(map(number, a.shape)), a.dtype, tuple(map(number, a.strides))) for a in self._arrays]
+        layouts = [Layout(tuple(map(number, a.shape)), a.dtype, tuple(map(number, a.strides)), self.device) for a in self._arrays]
         if self._checks:
-            layouts.append(Layout((len(self._checks),), bool_))
+            layouts.append(Layout((len(self._checks),), bool_, None, self.device))
         made = self._plans[values] = self._plan(self.program, layouts, values), layouts, self.constants
         return made
 
@@ -142,14 +143,14 @@ class Executable:
     def _specialised(self, extents: tuple[int, ...]) -> Executable:
         if extents not in self._alone:
             graph = at_extents(self._source, dict(zip(self.extents, extents)))
-            self._alone[extents] = Executable(graph, self.name, self.schedules)
+            self._alone[extents] = Executable(graph, self.name, self.schedules, self.device)
         return self._alone[extents]
 
     def _call_into(self, log: launch_log.Log, extents: tuple[int, ...]) -> Any:
         """The call of the same program with its launches logged; its kernels and constants are the same."""
         if extents not in self._recorded:
             if self._recorder is None:
-                how = {"fold": True, "log_launches": True, "schedules": self.schedules}
+                how = {"fold": True, "record": True, "schedules": self.schedules, "device": self.device}
                 self._recorder, _ = compile_graph(self._source, None, self._symbols, self.name, **how)
             program = self._recorder
             if self.program is None or program.constants != self.program.constants:

@@ -1,17 +1,19 @@
-"""Operators and methods of Tensor, taken from the op registry. Importing this file puts them on the class."""
+"""What importing the package installs: operators and methods on Tensor, taken from the op registry, and in `dispatch` the
+functions to which calls of ops go."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from tengen.base.errors import ShapeError, TengenError
-from tengen.compiler.arrays import check_device
+from tengen.base.device import Device
+from tengen.base.errors import DeviceError, ShapeError, TengenError
 from tengen.ops.calls import all_with_line
-from tengen.ops.define import REGISTRY, Op, each_op
-from tengen.tensor import assignment  # noqa: F401  (assignment to elements)
+from tengen.ops.define import REGISTRY, Op, dispatch, each_op
+from tengen.tensor.assignment import set_item
+from tengen.tensor.dlpack import device_of, to_dlpack
 from tengen.tensor.numpy_functions import array_function, array_ufunc, rounded
-from tengen.tensor.tensor import Tensor
+from tengen.tensor.tensor import Tensor, as_tensor, known_values, number, run, run_slow
 
 COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}  # they are not reflected, for Python asks the mirrored one, and not in place
 
@@ -62,9 +64,17 @@ def flatten(self: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
 
 
 def to(self: Tensor, device) -> Tensor:
-    """The tensor on a device; the processor is the only one so far."""
-    check_device(device)
+    """The tensor on a device, in MegEngine's or PyTorch's spelling; itself where it lies there. The processor is the only device
+    so far."""
+    there = Device.named(device)
+    if there is not self.device:
+        raise DeviceError(f"a tensor on {self.device} cannot be brought to {there}; help: Tensor(x.numpy(), device={there.name!r})")
     return self
+
+
+def cpu(self: Tensor) -> Tensor:
+    """The tensor on the processor; itself where it lies there."""
+    return to(self, "cpu")
 
 
 def operators(op: Op) -> dict[str, Callable]:
@@ -91,11 +101,18 @@ def put_on_tensor(op: Op) -> None:
             setattr(Tensor, name, f)
 
 
-all_with_line(globals(), ["reshape", "transpose", "flatten", "to"])
-for _f in (reshape, transpose, flatten, to):
-    setattr(Tensor, _f.__name__, _f)
-Tensor.T = property(lambda self: transpose(self), doc="The tensor with its axes reversed.")  # type: ignore[attr-defined]
-Tensor.__round__ = rounded  # type: ignore[attr-defined]
-Tensor.__array_ufunc__, Tensor.__array_function__ = array_ufunc, array_function  # type: ignore[attr-defined]
-each_op(put_on_tensor)
-Tensor.__hash__ = object.__hash__  # type: ignore[method-assign]
+def install() -> None:
+    """Puts operators and methods on Tensor, and the functions that run ops in `dispatch`."""
+    dispatch.install(run=run, slow=run_slow, tensor=as_tensor, scalar=number, known=known_values, set_item=set_item)
+    for f in (reshape, transpose, flatten, to, cpu):
+        setattr(Tensor, f.__name__, f)
+    Tensor.__dlpack__, Tensor.__dlpack_device__ = to_dlpack, device_of  # type: ignore[attr-defined]
+    Tensor.T = property(lambda self: transpose(self), doc="The tensor with its axes reversed.")  # type: ignore[attr-defined]
+    Tensor.__round__ = rounded  # type: ignore[attr-defined]
+    Tensor.__array_ufunc__, Tensor.__array_function__ = array_ufunc, array_function  # type: ignore[attr-defined]
+    each_op(put_on_tensor)
+    Tensor.__hash__ = object.__hash__  # type: ignore[method-assign]
+
+
+all_with_line(globals(), ["reshape", "transpose", "flatten", "to", "cpu"])
+install()

@@ -14,9 +14,11 @@ from weakref import ref
 
 import numpy as np
 
+from tengen.base.device import Device, common_device, default_device
 from tengen.base.dtype import DType
 from tengen.base.errors import TraceError, user_line
 from tengen.compiler import plans
+from tengen.compiler.arrays import dense, new_buffer
 from tengen.compiler.driver import compile_graph, ready_program
 from tengen.compiler.plans import Layout, Plan
 from tengen.compiler.program import Program
@@ -29,26 +31,18 @@ from tengen.runtime import mapped, native
 from tengen.tensor.nodes import node_of, on_tape
 from tengen.tensor.parameter import Parameter
 from tengen.tensor.tape import call_body
-from tengen.tensor.tensor import (
-    Tensor,
-    from_numpy,
-    hide_plans,
-    put_on_tape,
-    restore_plans,
-    tensor_on_tape,
-    tensor_over,
-    tracing,
-)
+from tengen.tensor.tensor import Tensor, hide_plans, put_on_tape, restore_plans, tensor_on_tape, tensor_over, tracing
 
 
 class Traced:
     """What stands in for a `Layout` while recording: the type alone; memory comes later. `graph` is whose value it is."""
 
-    __slots__ = ("shape", "dtype", "type", "size", "strides", "contiguous", "graph", "__weakref__")
+    __slots__ = ("shape", "dtype", "type", "size", "strides", "device", "contiguous", "graph", "__weakref__")
 
     def __init__(self, t: TensorType):
         recorder = tracing.active
         self.graph = recorder.graph  # not the recorder: a tensor that is kept must not keep all others
+        self.device = recorder.device
         recorder.made.append(ref(self))
         self.type, self.shape, self.dtype = t, t.shape, t.dtype
         self.size, self.strides = _dense(t)
@@ -74,7 +68,7 @@ class Recorder:
     A tensor that is written while recording holds the traced value until the recording ends, then its own again.
 
     Attributes:
-        graph: what has been recorded.
+        graph: what has been recorded. device: where its program will run: all tensors that it reads lie there.
         captured: the concrete tensors that are states, in order. owners: id of one that is a gradient -> the tensor it belongs
             to.
         baked: the concrete tensors that are constants, by name.
@@ -83,8 +77,9 @@ class Recorder:
         made: weak references to the layouts of all traced tensors.
     """
 
-    def __init__(self, name: str = "graph", constants: bool = False, lines: bool = True):
+    def __init__(self, name: str = "graph", constants: bool = False, lines: bool = True, device: Device | None = None):
         self.graph = Graph(name)
+        self.device = device or default_device()
         self.constants = constants  # capture tensors as constants instead of states
         self.lines = lines
         self.captured: list[Tensor] = []
@@ -124,7 +119,8 @@ class Recorder:
         recording_lock.release()
 
     def argument(self, name: str, like: Tensor, type_: TensorType | None = None) -> Tensor:
-        """A traced tensor that stands for an argument. type_: its type, if it has open extents."""
+        """A stand-in for an argument of the traced function, which lies on the recorder's device. type_: if extents of it are
+        open."""
         t = traced(self.graph.add_input(name, type_ or like._layout.type))
         t._node = like._node if on_tape(like) else None
         t._grad = getattr(like, "_grad", None)
@@ -174,6 +170,7 @@ class Recorder:
                 )
             return t._data
         if id(t) not in self._by_id:
+            common_device([self.device, t.device])
             self._keep.append((t, t._data))
             self._by_id[id(t)] = self._capture(t)
         return self._by_id[id(t)]
@@ -307,23 +304,25 @@ def composite_plan(
             after the others, and returns nothing.
         alone: whether the program is for the numbers of this call alone.
     """
+    device = plans.device_of(layouts)
     arrays = [None if a is None else a.array(("in", i)) for i, a in enumerate(layouts)]
     sym = plans.Symbols(op.known_extents(arrays, attrs))
     named = [None if a is None else plans.named_array(a, sym) for a in arrays]
 
     def make(arrays_: Sequence[Array | None], names: list[Expr]) -> tuple[Program, list[Array]]:
-        return _composite_program(op, arrays_, attrs, names, over)
+        return _composite_program(op, device, arrays_, attrs, names, over)
 
-    program, outs, values = plans.by_pattern((op, over) if over else op, attrs, arrays, named, sym, make, alone=alone)
+    program, outs, values = plans.by_pattern((op, over) if over else op, device, attrs, arrays, named, sym, make, alone=alone)
     found = [
         Layout(
             tuple(plans.number(d, sym, values) for d in o.shape),
             o.dtype,
             tuple(plans.number(s, sym, values) for s in o.strides),
+            device,
         )
         for o in outs
     ]
-    constants = [from_numpy(program.data[id])._data for id in program.constants]
+    constants = [new_buffer(dense(program.data[id])[0], device) for id in program.constants]
     n = sum(a is not None for a in arrays)
     plan = plans.finish_plan(program, n + len(constants), found, values)
     if constants:
@@ -335,9 +334,9 @@ def composite_plan(
 
 
 def _composite_program(
-    op: Op, arrays: Sequence[Array | None], attrs: dict, names: list[Expr], over: tuple[int, ...]
+    op: Op, device: Device, arrays: Sequence[Array | None], attrs: dict, names: list[Expr], over: tuple[int, ...]
 ) -> tuple[Program, list[Array]]:
-    rec = Recorder(op.name, constants=True, lines=False)
+    rec = Recorder(op.name, constants=True, lines=False, device=device)
     with rec:
         xs = []
         placed = {}
@@ -357,6 +356,6 @@ def _composite_program(
         outs = () if over else outs
         graph = rec.finish([(f"output{i}", o) for i, o in enumerate(outs)])
     if plans.recording():
-        return compile_graph(graph, placed, names, op.name, log_launches=True)
-    return ready_program(graph, placed, names, op.name)
+        return compile_graph(graph, placed, names, op.name, log_launches=True, device=device)
+    return ready_program(graph, placed, names, op.name, device=device)
 

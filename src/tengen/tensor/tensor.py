@@ -2,7 +2,7 @@
 
 A Tensor is a buffer (a capsule of the runtime's pool), a `Layout`, and, while a gradient is being recorded, its node on the
 tape. Tensors are values: a view shares memory until one of the two is written, and writing then copies. Every operation
-goes through `run`: it looks up the plan of (op, layouts, attributes) and calls it; a miss goes to `_slow`, which converts
+goes through `run`: it looks up the plan of (op, layouts, attributes) and calls it; a miss goes to `run_slow`, which converts
 arguments, makes the plan, or hands the call to the trace that is being recorded.
 """
 
@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tengen import ops  # noqa: F401  (registers all ops)
+from tengen.base.device import Device, common_device, cpu, default_device
 from tengen.base.dtype import DType, bool_, dtype, float32, float64, int64, promote, promote_scalar
 from tengen.base.errors import ArgumentError, DTypeError, GradientError, TraceError, UsageWarning, told, user_line, warn_once
-from tengen.compiler.arrays import array_over, as_array, buffer_over, check_device, dense, new_buffer, scalar_array
+from tengen.compiler.arrays import array_over, as_array, buffer_over, dense, new_buffer, scalar_array
 from tengen.compiler.plans import Layout, Plan, exact_key, make_plan
 from tengen.ir.types import TensorType
 from tengen.loops.lang import Expr
@@ -43,7 +44,8 @@ class Tensor(TensorMethods):
         data: a number, nested sequences, a NumPy array or a Tensor; it is copied, and a Tensor's copy stays on the tape.
         dtype: the element type; default: that of `data`, where Python floats give float32 and ints int64 (as in MegEngine's
             users' code ``Tensor([1.0])`` is float32).
-        device: "cpu" (also "cpu0", "xpux"); the only device so far.
+        device: a `Device` or its name ("cpu", "cpu0", "xpux"); the processor is the only one so far. Default: the default
+        device.
 
     >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
     >>> (x @ x).numpy().tolist()
@@ -58,12 +60,13 @@ class Tensor(TensorMethods):
     __hash__ = object.__hash__
 
     def __init__(self, data=None, dtype=None, device=None):
-        if device is not None:
-            check_device(device)
+        there = None if device is None else Device.named(device)
         if not isinstance(data, Tensor):
             _refuse_taped(data)
-            made = from_numpy(as_array(data, dtype))
+            made = from_numpy(as_array(data, dtype), device=there)
         else:
+            if there is not None:
+                common_device([data.device, there])
             made = data.detach() if dtype is None else REGISTRY["astype"](data, dtype)
         self._data, self._layout = made._data, made._layout
         self._node = data._node if isinstance(data, Tensor) and dtype is None else made._node
@@ -95,9 +98,9 @@ class Tensor(TensorMethods):
         return self._layout.strides
 
     @property
-    def device(self) -> str:
-        """Where the data is."""
-        return "cpu"
+    def device(self) -> Device:
+        """Where the data is: a `Device`, which equals its names."""
+        return self._layout.device
 
     @property
     def grad(self) -> Tensor | None:
@@ -301,7 +304,7 @@ def run(op: Op, inputs: tuple, attrs: tuple):
     except (KeyError, AttributeError, TypeError):
         plan = None  # leave the handler first, so that an error below is not reported as one during this one
     if plan is None:
-        return _slow(op, inputs, attrs)
+        return run_slow(op, inputs, attrs)
     r = plan.call(*[x._data for x in inputs])
     out = tensor_over(r, plan.layouts[0]) if len(plan.layouts) == 1 else tuple(map(tensor_over, r, plan.layouts))
     for x in inputs:
@@ -324,9 +327,6 @@ def put_on_tape(op: Op, inputs: tuple, attrs: tuple, out):
     return out
 
 
-dispatch.run = run
-
-
 class _Tracing:
     """Which trace is being recorded, and by which thread; other threads go on computing."""
 
@@ -346,7 +346,8 @@ class _Tracing:
 tracing = _Tracing()
 
 
-def _slow(op: Op, inputs: tuple, attrs: tuple):
+def run_slow(op: Op, inputs: tuple, attrs: tuple):
+    """The same without a look at the table of plans: brings the call into order, and makes or finds its plan, or records it."""
     try:
         attrs = op.plain(attrs)
         inputs = _convert(op, inputs)
@@ -365,9 +366,6 @@ def _slow(op: Op, inputs: tuple, attrs: tuple):
     if any(x is not None and x._node is not None for x in inputs):
         put_on_tape(op, inputs, attrs, out)
     return out
-
-
-dispatch.slow = _slow
 
 
 def warn_of_float64(op: Op, inputs: tuple) -> None:
@@ -460,7 +458,7 @@ def _view(op: Op, x: Tensor, attrs: dict, key) -> Tensor:
     a = op.make_view(x._layout.array(0), out, attrs)
     if a is None:
         return _view(op, contiguous(x).detach(), attrs, None)
-    layout = Layout(tuple(a.shape), a.dtype, tuple(a.strides))  # type: ignore[arg-type]
+    layout = Layout(tuple(a.shape), a.dtype, tuple(a.strides), x.device)  # type: ignore[arg-type]
     if key is not None and tracing.active is None:
         offset = a.offset * a.dtype.size
         _plans[key] = Plan((lambda d: native.view(d, offset)) if offset else _same, (layout,))
@@ -529,9 +527,6 @@ def as_tensor(x) -> Tensor:
     return x if isinstance(x, Tensor) else Tensor(x)
 
 
-dispatch.tensor, dispatch.scalar = as_tensor, number
-
-
 def known_values(t: Tensor) -> np.ndarray:
     """A tensor's values, of a constant of the program that is being recorded too; TraceError for what the program computes."""
     _refuse_taped(t)
@@ -540,18 +535,19 @@ def known_values(t: Tensor) -> np.ndarray:
     return view_as_numpy(t)
 
 
-dispatch.known = known_values
 
 # ---- ways in and out -----------------------------------------------------------------------------------------------------
 
 
-def from_numpy(a: np.ndarray, copy: bool = True) -> Tensor:
-    """A tensor with a copy of the array's values. Without `copy` it shares the array's memory if that is dense; nothing may
-    write it afterwards."""
+def from_numpy(a: np.ndarray, copy: bool = True, device: Device | None = None) -> Tensor:
+    """A tensor with a copy of the array's values, on a device (None: the default one); without `copy` over its memory, where they
+    are dense, which must stay as it is."""
     a, d = dense(a)
+    device = device or default_device()
     if tracing.recorder is not None:
+        common_device([tracing.recorder.device, device])
         return tracing.recorder.constant(a, TensorType(a.shape, d))
-    return tensor_over(new_buffer(a) if copy else buffer_over(a), Layout(a.shape, d))
+    return tensor_over(new_buffer(a, device) if copy or device is not cpu else buffer_over(a), Layout(a.shape, d, None, device))
 
 
 def view_as_numpy(t: Tensor) -> np.ndarray:

@@ -22,7 +22,8 @@ class TensorMethods:
     ) -> Any:
         """A DLPack capsule over this tensor's memory, marked read-only where the consumer speaks DLPack 1.0."""
     def __dlpack_device__(self) -> tuple[int, int]:
-        """DLPack's name of the device: (1, 0), the processor."""
+        """DLPack's name of the tensor's device: (1, 0) for the processor. Errors: BufferError for one that DLPack does not
+        know."""
     def __eq__(self, other: TensorLike) -> Tensor: ...  # type: ignore[override]
     def __floordiv__(self, other: TensorLike) -> Tensor: ...
     def __ge__(self, other: TensorLike) -> Tensor: ...
@@ -96,6 +97,8 @@ class TensorMethods:
         bound."""
     def cos(self) -> Tensor:
         """The cosine of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
+    def cpu(self) -> Tensor:
+        """The tensor on the processor; itself where it lies there."""
     def cumsum(self, axis: int, exclusive: bool = False, reverse: bool = False) -> Tensor:
         """Running sums along `axis`, in order; integers and bools give int64, float16 and bfloat16 add in float32."""
     def exp(self) -> Tensor:
@@ -177,7 +180,8 @@ class TensorMethods:
     def tile(self, reps: int | Sequence[int]) -> Tensor:
         """The whole tensor repeated along each axis, as NumPy's tile."""
     def to(self, device: Any) -> Tensor:
-        """The tensor on a device; the processor is the only one so far."""
+        """The tensor on a device, in MegEngine's or PyTorch's spelling; itself where it lies there. The processor is the only
+        device so far."""
     def topk(self, k: int, descending: bool = True, kth_only: bool = False, no_sort: bool = False, axis: int = -1) -> Tensor:
         """The k largest (smallest, if not descending) elements along `axis` and their positions."""
     def transpose(self, *axes: Any) -> Tensor:

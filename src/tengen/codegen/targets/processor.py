@@ -14,7 +14,7 @@ from tengen.codegen.targets.registry import ARCHITECTURES
 
 def description() -> tuple[str, str, str]:
     """(triple, cpu, features) of this machine, in LLVM's words."""
-    triple, cpu, features = recall(_identity(), _ask_llvm)
+    triple, cpu, features = answers.recall(_identity(), _ask_llvm)
     return triple, cpu, features
 
 
@@ -65,8 +65,21 @@ def _identity() -> str:
     return "\n".join(["this machine, by LLVM", *facts, *os.uname()[2:], llvmlite.__version__]) if facts else ""
 
 
-def _forgetful(identity: str, ask: Callable[[], list[str]]) -> list[str]:
-    return ask()
+class Answers:
+    """What LLVM says of this machine. The cache on disk, one floor up, remembers it: `runtime/cache.py` owns `recall`, and installs
+    it once.
+
+    Attributes:
+        recall: (identity, ask) -> what was answered for this identity before, else what `ask` answers now.
+    """
+
+    recall: Callable[[str, Callable[[], list[str]]], list[str]] = staticmethod(lambda identity, ask: ask())
+
+    def install(self, recall: Callable[[str, Callable[[], list[str]]], list[str]]) -> None:
+        """Installs what remembers. Errors: RuntimeError when that was done before."""
+        if "recall" in vars(self):
+            raise RuntimeError("what remembers facts of the machine is installed already, by runtime/cache.py")
+        self.recall = recall
 
 
-recall = _forgetful  # what was answered for an identity before, else asked now; `runtime/cache.py` remembers on disk
+answers = Answers()
