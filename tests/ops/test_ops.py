@@ -14,8 +14,8 @@ import tengen  # noqa: F401
 from tengen.ops.define import REGISTRY, Op
 
 FAMILIES = (
-    "attention", "contract", "conv", "creation", "elementwise", "indexing", "joining", "keys", "nn", "ordering", "pool", "reduce", "rng",
-    "shape", "update", "views",
+    "adaptive_update", "attention", "contract", "conv", "creation", "elementwise", "indexing", "joining", "keys", "nn", "ordering",
+    "pool", "reduce", "rng", "shape", "update", "views",
 )  # fmt: skip
 
 

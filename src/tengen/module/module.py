@@ -54,6 +54,8 @@ class Module(Watched):
     ['0.bias', '0.weight', '2.bias', '2.weight']
     """
 
+    weights_decay: bool | None = None  # what `optimizer.decay_groups` does with parameters that are no biases; None: their shape says
+
     def __init__(self, name: str | None = None):
         self._name = name
         self.training = True

@@ -5,6 +5,7 @@ Importing this package registers all ops.
 
 from tengen.ops import (
     activation,
+    adaptive_update,
     attention,
     contract,
     conv,
@@ -29,6 +30,7 @@ from tengen.ops import (
 
 __all__ = [
     "activation",
+    "adaptive_update",
     "attention",
     "contract",
     "conv",
