@@ -15,7 +15,7 @@ from tengen.ops.define import REGISTRY, Op
 
 FAMILIES = (
     "adaptive_update", "attention", "contract", "conv", "creation", "elementwise", "indexing", "joining", "keys", "nn", "ordering",
-    "pool", "reduce", "rng", "shape", "update", "views",
+    "pool", "reduce", "rejection", "rng", "shape", "update", "views",
 )  # fmt: skip
 
 
