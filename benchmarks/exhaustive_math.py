@@ -39,6 +39,7 @@ REFERENCES = {
     "erf": lambda x: _scipy("erf")(x), "erfc": lambda x: _scipy("erfc")(x), "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "softplus": lambda x: np.logaddexp(0, x),
     "normal_cdf": lambda x: _scipy("ndtr")(x),
+    "lgamma": lambda x: _scipy("gammaln")(x), "digamma": lambda x: _scipy("digamma")(x),
     # fmt: on
 }
 

@@ -43,7 +43,13 @@ def erfc_of_t(shift):
     return lambda t: (1 + 2 * shift * (1 + t) / (1 - t)) * erfcx(shift * (1 + t) / (1 - t))
 
 
+def stirling(f):
+    """A function of x as one of w = 1 / x^2."""
+    return lambda w: f(1 / mp.sqrt(w))
+
+
 # name -> (function, interval, {table: number of coefficients})
+TAIL = (0, mp.mpf(1) / 64)
 HALF_LN2 = mp.log(2) / 2 * mp.mpf("1.01")
 FITS = {
     # fmt: off
@@ -71,6 +77,15 @@ FITS = {
     "erfcx": (erfc_of_t(mp.mpf(2)), (-1, mp.mpf("0.68")), {"wide": 12}),
     "erfcx4": (erfc_of_t(mp.mpf(4)), (-1, mp.mpf("0.75")), {"f64": 24}),
     "cbrt": (mp.cbrt, (mp.mpf("0.7"), mp.mpf("5.7")), {"f64": 5, "wide": 8}),
+    # lgamma(2 + t) = t p(t), digamma(2 + t) = p(t); Stirling's tails as functions of w = 1 / x^2, x >= 8:
+    # lgamma(x) - (x - 1/2) (log x - 1) - constant = p(w) / x, log x - 1 / (2 x) - digamma(x) = w p(w)
+    "lgamma": (lambda t: mp.loggamma(2 + t) / t if t else mp.digamma(2), (-0.5, 0.5), {"f64": 20, "wide": 12}),
+    "digamma": (lambda t: mp.digamma(2 + t), (-0.5, 0.5), {"f64": 20, "wide": 12}),
+    "lgamma_tail": (stirling(lambda x: x * (mp.loggamma(x) - (x - 0.5) * mp.log(x) + x - mp.log(2 * mp.pi) / 2)), TAIL, {"f64": 8, "wide": 4}),
+    "digamma_tail": (stirling(lambda x: x * x * (mp.log(x) - 1 / (2 * x) - mp.digamma(x))), TAIL, {"f64": 8, "wide": 4}),
+    # sin(pi r) = r p(r^2), cos(pi r) = p(r^2)
+    "sinpi": (lambda w: mp.sinpi(mp.sqrt(w)) / mp.sqrt(w), (0, 0.25), {"f64": 10, "wide": 7}),
+    "cospi": (lambda w: mp.cospi(mp.sqrt(w)), (0, 0.25), {"f64": 10, "wide": 7}),
     # fmt: on
 }
 

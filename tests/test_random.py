@@ -36,3 +36,114 @@ def test_a_state_is_two_whole_numbers(state):
     kept, drawn = generator.state(), generator.uniform(size=(3,)).numpy()
     generator.set_state(kept.tolist())
     assert np.array_equal(generator.uniform(size=(3,)).numpy(), drawn)
+
+
+# ---- distributions: six standard deviations of the sample mean and variance, which a right sampler exceeds once in 5e8 times ----
+
+N = 100_000
+# draw(generator, size), mean, variance, fourth central moment
+MOMENTS = {
+    "exponential": (lambda g, n: g.exponential(2.0, n), 0.5, 0.25, 9 / 16),
+    "gamma": (lambda g, n: g.gamma(3.0, 2.0, n), 6.0, 12.0, (3 + 6 / 3) * 144),
+    "gamma below 1": (lambda g, n: g.gamma(0.25, 1.0, n), 0.25, 0.25, (3 + 6 / 0.25) / 16),
+    "beta": (lambda g, n: g.beta(2.0, 3.0, n), 0.4, 0.04, (3 - 9 / 14) * 0.0016),
+    "poisson": (lambda g, n: g.poisson(4.5, n), 4.5, 4.5, 4.5 + 3 * 4.5**2),
+    "poisson beyond 10": (lambda g, n: g.poisson(40.0, n), 40.0, 40.0, 40 + 3 * 1600),
+    "binomial": (lambda g, n: g.binomial(12, 0.25, n), 3.0, 2.25, 3 * 2.25**2 + 2.25 * (1 - 6 * 0.1875)),
+    "binomial beyond 10": (lambda g, n: g.binomial(100, 0.7, n), 70.0, 21.0, 3 * 441 + 21 * (1 - 6 * 0.21)),
+    "bernoulli": (lambda g, n: g.bernoulli(0.25, n), 0.25, 0.1875, 0.1875 * (1 - 3 * 0.1875)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MOMENTS)
+def test_moments(name):
+    draw, mean, variance, fourth = MOMENTS[name]
+    x = draw(random.RNG(5), N).numpy().astype(np.float64)
+    assert x.shape == (N,)
+    assert abs(x.mean() - mean) < 6 * np.sqrt(variance / N)
+    assert abs(((x - mean) ** 2).mean() - variance) < 6 * np.sqrt((fourth - variance**2) / N)
+
+
+def test_outcomes_of_poisson_and_binomial_have_their_probabilities():
+    """Frequencies of single outcomes, each within six standard deviations."""
+    from math import comb, exp, factorial
+
+    for draw, probability in [
+        (lambda g: g.poisson(3.0, N), lambda k: exp(-3) * 3**k / factorial(k)),
+        (lambda g: g.poisson(12.0, N), lambda k: exp(-12) * 12**k / factorial(k)),
+        (lambda g: g.binomial(9, 0.75, N), lambda k: comb(9, k) * 0.75**k * 0.25 ** (9 - k)),
+        (lambda g: g.binomial(30, 0.5, N), lambda k: comb(30, k) * 0.5**30),
+    ]:
+        x = draw(random.RNG(2)).numpy().astype(int)
+        for k in range(10):
+            p = probability(k)
+            assert abs((x == k).sum() - N * p) < 6 * np.sqrt(N * p * (1 - p)) + 1
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+def test_multinomial(replacement):
+    g, p = random.RNG(1), np.array([[0.0, 1, 2, 5], [4, 0, 4, 0]], np.float32)
+    found = np.stack([g.multinomial(Tensor(p), 2, replacement).numpy() for _ in range(4000)])
+    assert found.shape == (4000, 2, 2) and found.dtype == np.int64
+    first = found[:, 0, 0]
+    for k, share in enumerate(p[0] / 8):
+        assert abs((first == k).mean() - share) < 6 * np.sqrt(share * (1 - share) / 4000) + 1e-12
+    assert set(found[:, 1].ravel()) == {0, 2}
+    assert (found[:, :, 0] != found[:, :, 1]).all() != replacement
+    assert g.multinomial(Tensor([1.0, 1.0]), 1).shape == (1,)
+    for weights, n in (([1.0, 0.0], 2), ([-1.0, 2.0], 1), ([0.0, 0.0], 1), ([[[1.0]]], 1), ([1.0], 0)):
+        with pytest.raises(ValueError, match="multinomial"):
+            g.multinomial(Tensor(weights), n, replacement and n < 2)
+
+
+def test_shuffling_and_permutations():
+    x = Tensor(np.arange(24).reshape(12, 2))
+    assert random.shuffle(x) is None
+    rows = x.numpy()
+    assert sorted(rows[:, 0]) == list(range(0, 24, 2)) and (rows[:, 1] == rows[:, 0] + 1).all() and rows[:, 0].tolist() != sorted(rows[:, 0])
+    assert sorted(random.randperm(9).tolist()) == list(range(9))
+    assert random.permutation(5, dtype="int32").dtype == np.int32 and random.permutation(5).dtype == np.int64
+    with pytest.raises(ValueError, match="no rows"):
+        random.shuffle(Tensor(1.0))
+
+
+def test_shapes_and_dtypes_of_parameters():
+    g = random.RNG(0)
+    assert g.gamma(Tensor([[1.0], [10.0]]), Tensor([1.0, 5.0])).shape == (2, 2)
+    assert g.gamma(Tensor([[1.0], [10.0]]), Tensor([1.0, 5.0]), 3).shape == (3, 2, 2)
+    assert g.beta(2, 1, (2, 3)).shape == (2, 3) and g.poisson(2).shape == () and g.poisson(Tensor([1, 2])).dtype == np.float32
+    assert g.exponential(np.ones(3)).dtype == np.float64
+    assert random.rand(2, 3).shape == random.randn((2, 3)).shape == (2, 3) and random.rand().shape == ()
+    assert np.isnan(g.gamma(Tensor([-1.0])).numpy()).all() and np.isnan(g.binomial(Tensor([2.5]), 0.5).numpy()).all()
+    for call in (lambda: g.gamma(-1.0), lambda: g.beta(1.0, -2.0), lambda: g.poisson(float("nan")), lambda: g.exponential(-1)):
+        with pytest.raises(ValueError, match="must be finite and not negative"):
+            call()
+
+
+DRAWS = {
+    "uniform": lambda: random.uniform(size=5), "gamma": lambda: random.gamma(Tensor([0.5, 3.0]), 2.0, 4), "beta": lambda: random.beta(2.0, 3.0, 4),
+    "poisson": lambda: random.poisson(20.0, 4), "exponential": lambda: random.exponential(1.0, 4), "binomial": lambda: random.binomial(50, 0.5, 4),
+    "permutation": lambda: random.permutation(7), "multinomial": lambda: random.multinomial(Tensor([1.0, 2.0, 3.0]), 2),
+    "bernoulli": lambda: random.bernoulli(0.5, 9),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_a_saved_state_resumes_with_equal_bits(name, tmp_path):
+    """Eagerly and traced, by way of a file, whoever saved."""
+    import tengen
+
+    draw = DRAWS[name]
+    run = trace(lambda: draw())
+    random.seed(11)
+    draw()
+    tengen.save({"random": random.get_state()}, tmp_path / "state")
+    want = [draw().numpy().tobytes() for _ in range(3)]
+    end = random.get_state()
+    assert len(set(want)) > 1
+    for again in (run, draw):
+        random.seed(3)
+        again()
+        random.set_state(tengen.load(tmp_path / "state")["random"])
+        assert [again().numpy().tobytes() for _ in range(3)] == want
+        assert (random.get_state() == end).all()

@@ -34,7 +34,8 @@ X, Y, Z = var("x", float64), var("y", float64), var("z", float64)
 # Where a function and its finite differences are well behaved.
 DOMAINS = {
     "log": (0.1, 5), "log2": (0.1, 5), "log10": (0.1, 5), "log1p": (-0.8, 5), "asin": (-0.9, 0.9), "acos": (-0.9, 0.9),
-    "acosh": (1.2, 5), "atanh": (-0.9, 0.9), "rsqrt": (0.2, 4), "tan": (-1.2, 1.2), "cbrt": (0.3, 4), "pow": (0.3, 3),
+    "acosh": (1.2, 5), "atanh": (-0.9, 0.9), "rsqrt": (0.2, 4), "tan": (-1.2, 1.2), "cbrt": (0.3, 4), "pow": (0.3, 3), "lgamma": (0.4, 5),
+    "digamma": (0.4, 5),
 }  # fmt: skip
 
 

@@ -32,12 +32,14 @@ REFERENCES = {
     "cbrt": lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)),
     "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
     "softplus": lambda x: mpmath.log1p(mpmath.exp(x)),
+    "lgamma": lambda x: mpmath.re(mpmath.loggamma(x)),
 }
 # Where the result is neither 0, 1 nor infinite in float32 and float64; mpmath is slow or gives up far beyond.
 RANGES = {
     "exp": (106, 750), "exp2": (152, 1080), "expm1": (92, 712), "sinh": (92, 712), "cosh": (92, 712), "tanh": (12, 25),
     "erf": (5, 7), "erfc": (11, 28), "normal_cdf": (14, 38), "sigmoid": (106, 750), "softplus": (106, 750),
 }  # fmt: skip
+POSITIVE = {"lgamma", "digamma"}  # below 0 see the test of reflections
 CASES = list(itertools.product(FUNCTIONS, (float32, float64)))
 
 
@@ -71,6 +73,7 @@ def points(name, dt, rng, n):
     with np.errstate(over="ignore", under="ignore"):
         x = np.concatenate([a.astype(t) for a in xs])
     x = x[np.isfinite(x)]
+    x = abs(x) if name in POSITIVE else x
     return np.clip(x, -reach, reach) if name in RANGES else x
 
 
@@ -90,13 +93,13 @@ def operands(name, dt, rng, n):
 
 
 def ulps(value, exact, dt, absolute=False):
-    """The distance in units of the last place of the exact result (absolute: of 1/2); a missed overflow is infinite."""
+    """The distance in units of the last place of the exact result (absolute: of 1/2 where that is more); a missed overflow is infinite."""
     digits, least, most = FORMATS[dt]
     if abs(exact) >= (2 - mpmath.mpf(2) ** -digits) * mpmath.mpf(2) ** (most - 1):
         return 0.0 if value == (INF if exact > 0 else -INF) else INF
     if not math.isfinite(value):
         return INF
-    exponent = -digits if absolute else max(mpmath.frexp(exact)[1] - digits, least)
+    exponent = max(mpmath.frexp(exact)[1] - digits, -digits if absolute else least)
     return float(abs(mpmath.mpf(float(value)) - exact) / mpmath.mpf(2) ** exponent)
 
 
@@ -122,6 +125,24 @@ def test_ulp(name, dt):
     assert checked > 300
     stated = FUNCTIONS[name].ulp[dt is float64]
     assert worst[0] <= stated <= (2 if dt is float32 else 4), worst
+
+
+@pytest.mark.parametrize("dt", [float32, float64], ids=str)
+@pytest.mark.parametrize("name", sorted(POSITIVE))
+def test_reflections(name, dt):
+    """Below 0 the error is 8 ULP of the largest term of the formula: gamma(x) gamma(-x) = -pi / (x sin(pi x)), and its logarithm's
+    derivative."""
+    rng = np.random.default_rng(3)
+    x = np.concatenate([rng.uniform(-40, 0, 600), -(10.0 ** rng.uniform(-30, 6, 200)), rng.integers(-30, 0, 100) + rng.uniform(-1e-5, 1e-5, 100)])
+    x = x.astype(dt.numpy)
+    x = x[x != np.rint(x)]
+    with mpmath.workprec(250):
+        for value, a in zip(compute(name, dt, x), x):
+            a = mpmath.mpf(float(a))
+            exact, other = reference(name)(a), reference(name)(-a)
+            largest = max(abs(exact), abs(other), 1 / abs(a) if name == "digamma" else 0, mpmath.mpf(0.5))
+            error = abs(mpmath.mpf(float(value)) - exact) / largest * mpmath.mpf(2) ** FORMATS[dt][0]
+            assert error <= 8, (a, value, exact)
 
 
 # (operands, result): C99, annex F
@@ -169,6 +190,8 @@ EDGES = {
     "cbrt": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -INF), (27.0, 3.0), (-8.0, -2.0), (2.0**-147, 2.0**-49)],
     "sigmoid": [(INF, 1.0), (-INF, 0.0), (0.0, 0.5), (1000.0, 1.0), (-1000.0, 0.0)],
     "softplus": [(INF, INF), (-INF, 0.0), (1e30, 1e30), (-1000.0, 0.0)],
+    "lgamma": [(1.0, 0.0), (2.0, 0.0), (3.0, math.log(2.0)), (0.0, INF), (-0.0, INF), (-1.0, INF), (-1e30, INF), (INF, INF), (-INF, INF)],
+    "digamma": [(0.0, -INF), (-0.0, INF), (-1.0, NAN), (-1e30, NAN), (INF, INF), (-INF, NAN), (2.0, 1 - 0.5772156649015329)],
 }  # fmt: skip
 
 

@@ -222,6 +222,10 @@ OPTIMIZERS: dict[str, Callable] = {
     "SGD": lambda ps: optimizer.SGD(ps, lr=0.1), "SGD momentum": lambda ps: optimizer.SGD(ps, lr=0.1, momentum=0.9),
     "SGD nesterov": lambda ps: optimizer.SGD(ps, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
     "Adam": lambda ps: optimizer.Adam(ps, lr=0.01, weight_decay=0.01), "AdamW": lambda ps: optimizer.AdamW(ps, lr=0.01),
+    **{
+        name: lambda ps, make=getattr(optimizer, name): make(ps, lr=0.01)
+        for name in ("Adadelta", "Adagrad", "Adamax", "LAMB", "Lion", "NAdam", "RAdam", "RMSprop", "Rprop")
+    },
 }  # fmt: skip
 
 

@@ -59,19 +59,19 @@ __all__ = [
     "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "bmm", "broadcast_to", "cbrt", "ceil", "clip", "concat",
     "cond_take", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "copy", "cos",
     "cosh", "cosine_similarity", "cross", "cross_entropy", "cross_entropy_with_softmax", "cumprod", "cumsum", "diag",
-    "diagonal", "div", "dot", "dropout", "einsum", "elu", "embedding", "equal", "erf", "erfc", "exp", "exp2", "expand_dims",
-    "expm1", "eye", "flatten", "flip", "floor", "floor_div", "fma", "full", "full_like", "gather", "gelu", "general_norm",
-    "glu", "greater", "greater_equal", "group_norm", "hinge_loss", "hsigmoid", "hswish", "index_select", "indexing_one_hot",
-    "instance_norm", "isfinite", "isinf", "isnan", "l1_loss", "layer_norm", "leaky_relu", "left_shift", "less", "less_equal",
-    "linear", "linspace", "local_response_norm", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and",
-    "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsoftmax", "logsumexp", "loss", "matmul", "max", "max_pool2d",
-    "maximum", "mean", "meshgrid", "metric", "min", "minimum", "mish", "mod", "moveaxis", "mul", "neg", "nn", "nonzero",
-    "norm", "normalize", "not_equal", "one_hot", "ones", "ones_like", "outer", "pad", "permute", "pixel_shuffle", "pow",
-    "prelu", "prod", "reciprocal", "relu", "relu6", "repeat", "reshape", "right_shift", "rms_norm", "roll", "round", "rsqrt",
-    "scaled_dot_product_attention", "scatter", "searchsorted", "selu", "sigmoid", "sign", "silu", "sin", "sinh",
-    "sliding_window", "sliding_window_transpose", "softmax", "softplus", "sort", "split", "sqrt", "square", "square_loss",
-    "squeeze", "stack", "std", "sub", "sum", "swapaxes", "take", "tan", "tanh", "tile", "topk", "topk_accuracy", "transpose",
-    "tril", "triu", "trunc", "unfold", "var", "where", "zeros", "zeros_like"
+    "diagonal", "digamma", "div", "dot", "dropout", "einsum", "elu", "embedding", "equal", "erf", "erfc", "exp", "exp2",
+    "expand_dims", "expm1", "eye", "flatten", "flip", "floor", "floor_div", "fma", "full", "full_like", "gather", "gelu",
+    "general_norm", "glu", "greater", "greater_equal", "group_norm", "hinge_loss", "hsigmoid", "hswish", "index_select",
+    "indexing_one_hot", "instance_norm", "isfinite", "isinf", "isnan", "l1_loss", "layer_norm", "leaky_relu", "left_shift",
+    "less", "less_equal", "lgamma", "linear", "linspace", "local_response_norm", "log", "log10", "log1p", "log2",
+    "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsoftmax",
+    "logsumexp", "loss", "matmul", "max", "max_pool2d", "maximum", "mean", "meshgrid", "metric", "min", "minimum", "mish",
+    "mod", "moveaxis", "mul", "neg", "nn", "nonzero", "norm", "normalize", "not_equal", "one_hot", "ones", "ones_like",
+    "outer", "pad", "permute", "pixel_shuffle", "pow", "prelu", "prod", "reciprocal", "relu", "relu6", "repeat", "reshape",
+    "right_shift", "rms_norm", "roll", "round", "rsqrt", "scaled_dot_product_attention", "scatter", "searchsorted", "selu",
+    "sigmoid", "sign", "silu", "sin", "sinh", "sliding_window", "sliding_window_transpose", "softmax", "softplus", "sort",
+    "split", "sqrt", "square", "square_loss", "squeeze", "stack", "std", "sub", "sum", "swapaxes", "take", "tan", "tanh",
+    "tile", "topk", "topk_accuracy", "transpose", "tril", "triu", "trunc", "unfold", "var", "where", "zeros", "zeros_like"
 ]
 
 def abs(x: TensorLike) -> Tensor:
@@ -145,6 +145,9 @@ def diag(inp: TensorLike, k: int = 0) -> Tensor:
     """The k-th diagonal of a matrix, or a matrix with the vector `inp` on its k-th diagonal."""
 def diagonal(inp: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """The elements (i, i + offset) of two axes, as a new last axis; a view."""
+def digamma(x: TensorLike) -> Tensor:
+    """The derivative of `lgamma`, as exact as that; NaN at negative integers. Its own derivatives are those of the series of
+    trigamma."""
 def div(x: TensorLike, y: TensorLike) -> Tensor:
     """x / y, true division: integers give float32."""
 def elu(x: TensorLike, alpha: float = 1.0) -> Tensor:
@@ -207,6 +210,9 @@ def less(x: TensorLike, y: TensorLike) -> Tensor:
     """x < y, a bool tensor; false where either is NaN."""
 def less_equal(x: TensorLike, y: TensorLike) -> Tensor:
     """x <= y, a bool tensor; false where either is NaN."""
+def lgamma(x: TensorLike) -> Tensor:
+    """log|gamma(x)|, at most 3 ULP off (float32: 1) of the result, or of 1/2 where that is more; infinite at 0 and negative
+    integers. Below 0 the error is relative to the larger terms of the reflection formula."""
 def linspace(start: Any, stop: Any, num: Count, dtype: DTypeLike = 'float32') -> Tensor:
     """`num` numbers from start to stop, both included, evenly spaced; computed in float64."""
 def log(x: TensorLike) -> Tensor:

@@ -20,6 +20,7 @@ from tengen.functional import clip as clip
 from tengen.functional import copy as copy
 from tengen.functional import cos as cos
 from tengen.functional import cosh as cosh
+from tengen.functional import digamma as digamma
 from tengen.functional import div as div
 from tengen.functional import elu as elu
 from tengen.functional import equal as equal
@@ -43,6 +44,7 @@ from tengen.functional import leaky_relu as leaky_relu
 from tengen.functional import left_shift as left_shift
 from tengen.functional import less as less
 from tengen.functional import less_equal as less_equal
+from tengen.functional import lgamma as lgamma
 from tengen.functional import log as log
 from tengen.functional import log10 as log10
 from tengen.functional import log1p as log1p
@@ -85,10 +87,10 @@ from tengen.functional import where as where
 
 __all__ = [
     "abs", "acos", "acosh", "add", "asin", "asinh", "astype", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not",
-    "bitwise_or", "bitwise_xor", "cbrt", "ceil", "clip", "copy", "cos", "cosh", "div", "elu", "equal", "erf", "erfc", "exp",
-    "exp2", "expm1", "floor", "floor_div", "fma", "gelu", "greater", "greater_equal", "hsigmoid", "hswish", "isfinite",
-    "isinf", "isnan", "leaky_relu", "left_shift", "less", "less_equal", "log", "log10", "log1p", "log2", "logaddexp",
-    "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "maximum", "minimum", "mish", "mod", "mul", "neg",
-    "not_equal", "pow", "prelu", "reciprocal", "relu", "relu6", "right_shift", "round", "rsqrt", "selu", "sigmoid", "sign",
-    "silu", "sin", "sinh", "softplus", "sqrt", "square", "sub", "tan", "tanh", "trunc", "where"
+    "bitwise_or", "bitwise_xor", "cbrt", "ceil", "clip", "copy", "cos", "cosh", "digamma", "div", "elu", "equal", "erf",
+    "erfc", "exp", "exp2", "expm1", "floor", "floor_div", "fma", "gelu", "greater", "greater_equal", "hsigmoid", "hswish",
+    "isfinite", "isinf", "isnan", "leaky_relu", "left_shift", "less", "less_equal", "lgamma", "log", "log10", "log1p", "log2",
+    "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "maximum", "minimum", "mish", "mod",
+    "mul", "neg", "not_equal", "pow", "prelu", "reciprocal", "relu", "relu6", "right_shift", "round", "rsqrt", "selu",
+    "sigmoid", "sign", "silu", "sin", "sinh", "softplus", "sqrt", "square", "sub", "tan", "tanh", "trunc", "where"
 ]

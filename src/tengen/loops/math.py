@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tengen.base.dtype import float32, float64
 from tengen.base.errors import VerifyError
-from tengen.loops import exponential, powers, special, trigonometric
+from tengen.loops import exponential, gamma, powers, special, trigonometric
 from tengen.loops.lang import Expr, call, const, equal, map_expr, rebuild, select, unary
 from tengen.loops.reals import LN2, LOG2_E, LOG10_E
 
@@ -30,7 +30,7 @@ class Function:
         reference: the name of mpmath's function with the same operands, or of one in the tests.
         ulp: a bound on all errors measured, in units in the last place, for float32 and for float64.
         doc: what it computes, and its values at the edges of the domain.
-        absolute: whether `ulp` counts units in the last place of 1/2, wherever the result is.
+        absolute: whether `ulp` counts units in the last place of 1/2 where the result is smaller.
     """
 
     name: str
@@ -131,6 +131,11 @@ _unary("cbrt", powers.cbrt, lambda x, y: 1.0 / (y * y * 3.0), (0.6, 0.6), "The c
 _unary("sigmoid", special.sigmoid, lambda x, y: y * (1.0 - y), (1.4, 1.4), "1 / (1 + e^-x); nothing overflows on the way.")
 _unary("softplus", special.softplus, lambda x, y: call("sigmoid", x), (1.8, 1.6),
         "log(1 + e^x); x for large x, e^x for very negative x.")
+_unary("lgamma", gamma.lgamma, lambda x, y: call("digamma", x), (0.6, 3.0),
+       "log|gamma(x)|; inf at 0, negative integers and infinities. ULP of 1/2 where the result is smaller; below 0 8 ULP of the larger "
+       "terms that the reflection formula cancels.", absolute=True)
+_unary("digamma", gamma.digamma, lambda x, y: gamma.trigamma(x), (0.6, 3.0),
+       "The derivative of lgamma; -+inf at +-0, NaN at negative integers and -inf. ULP as for lgamma.", absolute=True)
 # fmt: on
 
 

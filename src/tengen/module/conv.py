@@ -20,6 +20,7 @@ def _per_axis(name: str, what: str):
 
 
 class _Conv(Configured):
+    weights_decay = True
     n = 2
     transposed = False
     _fixed = ("in_channels", "out_channels", "kernel_size", "groups", "compute_mode")

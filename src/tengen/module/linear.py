@@ -15,6 +15,7 @@ from tengen.tensor import Parameter, Tensor
 class Linear(Configured):
     """y = x W^T + b. Parameters: weight (out, in), bias (out,). Initial: uniform in +-1/sqrt(in), bias 0."""
 
+    weights_decay = True
     _fixed = ("in_features", "out_features", "compute_mode")
     _checked = PARAMETERS | counts("in_features", "out_features")
 

@@ -70,6 +70,7 @@ class Module(Watched):
         m = super().__new__(cls)
         m.__dict__.update(_name=None, training=True, _forward_pre_hooks=WatchedDict(), _forward_hooks=WatchedDict())
         return m
+    weights_decay: bool | None = None  # what `optimizer.decay_groups` does with parameters that are no biases; None: their shape says
 
     def __init__(self, name: str | None = None):
         self._name = name

@@ -13,6 +13,7 @@ from tengen.tensor import Parameter, Tensor
 
 
 class _Norm(Configured):
+    weights_decay = False
     _fixed: tuple[str, ...] = ("num_channels",)
     _checked = PARAMETERS | counts("num_features", "num_channels", "num_groups") | {"affine": needs("affine", "weight")}
 

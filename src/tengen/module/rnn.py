@@ -15,6 +15,7 @@ from tengen.tensor import Parameter, Tensor
 
 
 class _Cell(Configured):
+    weights_decay = True
     gates = 1
     _fixed = ("input_size", "hidden_size", "bias")
     _checked = counts("input_size", "hidden_size")

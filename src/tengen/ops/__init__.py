@@ -5,6 +5,7 @@ Importing this package registers all ops.
 
 from tengen.ops import (
     activation,
+    adaptive_update,
     attention,
     contract,
     conv,
@@ -21,6 +22,7 @@ from tengen.ops import (
     pool,
     recurrent,
     reduce,
+    rejection,
     rng,
     shape,
     update,
@@ -29,6 +31,7 @@ from tengen.ops import (
 
 __all__ = [
     "activation",
+    "adaptive_update",
     "attention",
     "contract",
     "conv",
@@ -45,6 +48,7 @@ __all__ = [
     "pool",
     "recurrent",
     "reduce",
+    "rejection",
     "rng",
     "shape",
     "update",

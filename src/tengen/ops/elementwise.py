@@ -457,6 +457,46 @@ erfc.reference(np.vectorize(math.erfc, otypes=[np.float64]))
 
 
 @elementwise(result="float", domain=POSITIVE, functional="elemwise", autocast="high")
+def lgamma(x):
+    """log|gamma(x)|, at most 3 ULP off (float32: 1) of the result, or of 1/2 where that is more; infinite at 0 and negative
+    integers. Below 0 the error is relative to the larger terms of the reflection formula.
+
+    Gradient:  digamma(x)
+    """
+    return call("lgamma", x)
+
+
+def _np_lgamma(x):
+    try:
+        return math.lgamma(x)
+    except (ValueError, OverflowError):  # at a pole, or too large
+        return math.inf
+
+
+lgamma.reference(np.vectorize(_np_lgamma, otypes=[np.float64]))
+
+
+@elementwise(result="float", domain=(0.5, 3.0), functional="elemwise", autocast="high")
+def digamma(x):
+    """The derivative of `lgamma`, as exact as that; NaN at negative integers. Its own derivatives are those of the series of
+    trigamma.
+    """
+    return call("digamma", x)
+
+
+@digamma.reference
+def _(x):
+    """By reflection from below 0, the recurrence up to 40, and four terms of the series there (Abramowitz and Stegun, 6.3)."""
+    x = np.asarray(x, np.float64)
+    right = np.where(x < 0, 1 - x, x)
+    y = right + 40
+    far = np.log(y) - 1 / (2 * y) - 1 / (12 * y**2) + 1 / (120 * y**4) - 1 / (252 * y**6)
+    far = far - 1 / right - sum(1 / (right + k) for k in range(1, 40))
+    found = np.where(x < 0, far - np.pi / np.tan(np.pi * (x - np.rint(x))), far)
+    return np.where((x < 0) & (x == np.rint(x)), np.nan, found)
+
+
+@elementwise(result="float", domain=POSITIVE, functional="elemwise", autocast="high")
 def cbrt(x):
     """The cube root, of negative numbers too; at most 2 ULP off."""
     return call("cbrt", x)

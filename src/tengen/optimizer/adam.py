@@ -1,11 +1,13 @@
-"""Adam and AdamW."""
+"""Adam and AdamW, and what came of them: Adamax, NAdam, RAdam, LAMB."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from tengen.base.dtype import float32
+from tengen.ops.adaptive_update import adamax_update, lamb_update, nadam_update, radam_update
 from tengen.ops.update import adam_update
-from tengen.optimizer.optimizer import Optimizer, zeros
+from tengen.optimizer.optimizer import Optimizer, check_betas, counter, filled, zeros
 from tengen.tensor import Tensor
 from tengen.tensor.assignment import update
 
@@ -16,11 +18,10 @@ class Adam(Optimizer):
     decoupled = False
 
     def __init__(
-        self, params, lr: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0
+        self, params, lr: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0, **how
     ):
-        if not all(0 <= b < 1 for b in betas):
-            raise ValueError(f"{type(self).__name__}: betas={betas} are out of range: 0 <= beta < 1")
-        super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay})
+        check_betas(self, betas)
+        super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay}, how)
 
     def _create_state(self, p, group):
         return {"exp_avg": zeros(p), "exp_avg_sq": zeros(p), "step": Tensor(np.float32(0.0))}
@@ -38,6 +39,110 @@ class AdamW(Adam):
     decoupled = True
 
     def __init__(
-        self, params, lr: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.01
+        self, params, lr: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.01, **how
     ):
-        super().__init__(params, lr, betas, eps, weight_decay)
+        super().__init__(params, lr, betas, eps, weight_decay, **how)
+
+
+class Adamax(Optimizer):
+    """Adam with a running maximum in place of the mean of squares (Kingma and Ba, arXiv 1412.6980, section 7.1), as in PyTorch:
+    `adamax_update` has the formula.
+
+    Args: weight_decay: L2 penalty. maximize: goes up in place of down. foreach, capturable: PyTorch's, accepted; they change no
+        number.
+    """
+
+    def __init__(
+        self, params, lr: float = 2e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0, **how
+    ):
+        check_betas(self, betas)
+        super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay}, how)
+
+    def _create_state(self, p, group):
+        return {"exp_avg": zeros(p), "exp_inf": zeros(p), "step": counter()}
+
+    def _update(self, p, grad, state, group):
+        tensors = (p, grad, state["exp_avg"], state["exp_inf"], state["step"], group.lr)
+        update(adamax_update, tensors, (*group["betas"], group["eps"], group["weight_decay"]), (0, 2, 3, 4))
+
+
+class NAdam(Optimizer):
+    """Adam with Nesterov's momentum (T. Dozat, 2016), as in PyTorch: `nadam_update` has the formula.
+
+    Args: momentum_decay: of the momentum's schedule. decoupled_weight_decay: the weight decay apart from the gradient, as in
+        `AdamW`. maximize, foreach, capturable: as in `Adamax`.
+    """
+
+    def __init__(
+        self, params, lr: float = 2e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0,
+        momentum_decay: float = 4e-3, decoupled_weight_decay: bool = False, **how,
+    ):  # fmt: skip
+        check_betas(self, betas)
+        values = {"betas": tuple(betas), "eps": eps, "weight_decay": weight_decay, "momentum_decay": momentum_decay}
+        super().__init__(params, {"lr": lr, **values, "decoupled_weight_decay": decoupled_weight_decay}, how)
+
+    def _create_state(self, p, group):
+        return {"exp_avg": zeros(p), "exp_avg_sq": zeros(p), "mu_product": counter(1.0), "step": counter()}
+
+    def _update(self, p, grad, state, group):
+        tensors = (p, grad, state["exp_avg"], state["exp_avg_sq"], state["mu_product"], state["step"], group.lr)
+        args = (group["eps"], group["weight_decay"], group["momentum_decay"], bool(group["decoupled_weight_decay"]))
+        update(nadam_update, tensors, (*group["betas"], *args), (0, 2, 3, 4, 5))
+
+
+class RAdam(Optimizer):
+    """Adam that begins without dividing by the root, until there are enough squares for it (L. Liu and others, arXiv
+    1908.03265), as in PyTorch: `radam_update` has the formula.
+
+    Args: decoupled_weight_decay: the weight decay apart from the gradient, as in `AdamW`. maximize, foreach, capturable: as in
+        `Adamax`.
+    """
+
+    def __init__(
+        self, params, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0,
+        decoupled_weight_decay: bool = False, **how,
+    ):  # fmt: skip
+        check_betas(self, betas)
+        values = {"betas": tuple(betas), "eps": eps, "weight_decay": weight_decay}
+        super().__init__(params, {"lr": lr, **values, "decoupled_weight_decay": decoupled_weight_decay}, how)
+
+    def _create_state(self, p, group):
+        return {"exp_avg": zeros(p), "exp_avg_sq": zeros(p), "step": counter()}
+
+    def _update(self, p, grad, state, group):
+        tensors = (p, grad, state["exp_avg"], state["exp_avg_sq"], state["step"], group.lr)
+        args = (*group["betas"], group["eps"], group["weight_decay"], bool(group["decoupled_weight_decay"]))
+        update(radam_update, tensors, args, (0, 2, 3, 4))
+
+
+class LAMB(Optimizer):
+    """Adam whose step is as long as the parameter, times the learning rate (Y. You and others, arXiv 1904.00962), as in MegEngine:
+    `lamb_update` has the formula.
+
+    Args: bias_correction: of both means. weight_decay: in the step, as in `AdamW`. always_adapt: parameters without weight decay
+        too get a step as long as they are.
+    """
+
+    def __init__(
+        self, params, lr: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, bias_correction: bool = True,
+        weight_decay: float = 0.0, always_adapt: bool = False,
+    ):  # fmt: skip
+        check_betas(self, betas)
+        self.bias_correction, self.always_adapt = bool(bias_correction), bool(always_adapt)
+        super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay})
+
+    def _create_state(self, p, group):
+        return {"exp_avg": zeros(p, float32), "exp_avg_sq": zeros(p, float32), "step": counter()}
+
+    def _update(self, p, grad, state, group):
+        master = state.get("param_fp32")
+        tensors = (p, grad, master, state["exp_avg"], state["exp_avg_sq"], state["step"], group.lr)
+        args = (*group["betas"], group["eps"], group["weight_decay"], self.bias_correction, self.always_adapt)
+        update(lamb_update, tensors, args, (0, 3, 4, 5) if master is None else (0, 3, 4, 5, 2))
+
+
+class LAMBFp16(LAMB):
+    """LAMB for parameters of float16 or bfloat16: the float32 value of each is kept, updated, and rounded."""
+
+    def _create_state(self, p, group):
+        return {**super()._create_state(p, group), "param_fp32": filled(p, p.numpy(), float32)}

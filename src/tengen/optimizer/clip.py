@@ -1,11 +1,11 @@
-"""Clipping of gradients."""
+"""Clipping of gradients: MegEngine's names, and PyTorch's, which end in an underscore."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from tengen import functional as F
-from tengen.tensor import Tensor
+from tengen.tensor import Tensor, tracing
 
 
 def _with_grad(tensors: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -32,3 +32,33 @@ def clip_grad_value(tensors: Tensor | Iterable[Tensor], lower: float, upper: flo
     """Each element of each gradient is brought into [lower, upper]."""
     for t in _with_grad(tensors):
         t.grad = F.clip(t.grad, lower, upper)  # type: ignore[attr-defined]
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """`clip_grad_norm` under PyTorch's name and with its arguments.
+
+    Args: error_if_nonfinite: RuntimeError, before anything is scaled, where the norm is infinite or a NaN; not in a trace, which
+        does not know. foreach: accepted; it changes no number.
+    """
+    params = _with_grad(parameters)
+    if not error_if_nonfinite:
+        return clip_grad_norm(params, max_norm, norm_type)
+    if tracing.recorder is not None:
+        raise RuntimeError("clip_grad_norm_: error_if_nonfinite decides by a value, which a trace does not know; help: leave it out")
+    before = [t.grad for t in params]
+    total = clip_grad_norm(params, max_norm, norm_type)
+    if not F.isfinite(total).item():  # type: ignore[attr-defined]
+        for t, g in zip(params, before):
+            t.grad = g
+        raise RuntimeError(f"clip_grad_norm_: the norm of the gradients is {total.item()}")
+    return total
+
+
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
+    """`clip_grad_value` under PyTorch's name: each element is brought into [-clip_value, clip_value]."""
+    if clip_value < 0:
+        raise ValueError(f"clip_grad_value_: clip_value={clip_value} must not be negative")
+    clip_grad_value(parameters, -clip_value, clip_value)

@@ -5,14 +5,16 @@ A learning rate lives in a tensor, so a traced step reads its present value and 
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NoReturn
 
 import numpy as np
 
 from tengen.autodiff import GradManager
 from tengen.base.changes import Watched, WatchedList, changed, same, telling
+from tengen.base.dtype import DType, float32, promote
 from tengen.base.errors import UsageWarning, warn_once
 from tengen.compiler.arrays import new_buffer
 from tengen.compiler.plans import Layout
@@ -66,16 +68,24 @@ class ParamGroup(Watched, dict):
 
 
 class Optimizer(Watched):
-    """Base class. Subclasses give `_create_state(group)` and `_update(group)`.
+    """Base class. Subclasses give `_create_state(p, group)` and `_update(p, grad, state, group)`.
 
     Args:
         params: parameters, or dicts with "params" and hyperparameters of their own. defaults: hyperparameters.
+        how: options of PyTorch's optimizers: maximize, which goes up in place of down; foreach, fused and capturable, which
+            change no number and are accepted; differentiable, which is not there.
     """
 
     unread = frozenset({"defaults", "_state", "_manager"})
 
-    def __init__(self, params, defaults: dict):
-        self.defaults = defaults
+    def __init__(self, params, defaults: dict, how: Mapping[str, Any] | None = None):
+        for name in how or ():
+            if name not in _HOW:
+                hint = nearest(name, [*defaults, *_HOW])
+                raise TypeError(f"{type(self).__name__} takes no argument {name!r}; help: {hint}")
+        if how and how.get("differentiable"):
+            refuse(self, "differentiable=True: an update is not differentiated")
+        self.defaults = {**defaults, "maximize": bool(how.get("maximize"))} if how else defaults
         self.param_groups: list[ParamGroup] = WatchedList()
         self._state: dict[int, dict[str, Tensor]] = {}
         self._manager: GradManager | None = None
@@ -87,6 +97,12 @@ class Optimizer(Watched):
 
     def add_param_group(self, param_group: dict) -> None:
         """Adds parameters with hyperparameters of their own."""
+        known = [*self.defaults, "params", *_FREE]
+        for name in param_group:
+            if name not in known:
+                refuse(self, f"a group has no {name!r}; help: {nearest(name, known)}")
+        if "params" not in param_group:
+            refuse(self, f"a group needs 'params', got {sorted(param_group)}")
         params = param_group["params"]
         params = [params] if isinstance(params, Tensor) else list(params)
         own: set[int] = set()
@@ -102,7 +118,7 @@ class Optimizer(Watched):
             if default is _REQUIRED and name not in param_group:
                 raise ValueError(f"{type(self).__name__} needs {name}")
         values = {**self.defaults, **param_group, "params": WatchedList(params)}
-        for name in ("lr", "momentum", "weight_decay", "eps"):
+        for name in ("lr", "momentum", "weight_decay", "eps", "lr_decay", "momentum_decay", "rho", "alpha"):
             value = values.get(name, 0.0)
             if not isinstance(value, (int, float, np.number)) or not 0 <= value < math.inf:
                 raise ValueError(f"{type(self).__name__}: {name}={value!r} must be a finite number, and must not be negative")
@@ -120,16 +136,21 @@ class Optimizer(Watched):
     def _params(self) -> Iterable[tuple[Parameter, ParamGroup]]:
         return ((p, g) for g in self.param_groups for p in g["params"])
 
-    def step(self) -> Optimizer:
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Updates every parameter that has a gradient; returns self, so that ``opt.step().clear_grad()`` reads well.
 
         Where a `tengen.amp.GradScaler` found a gradient that is not finite, parameters and state stay what they are.
+
+        Args:
+            closure: called before the update, as in PyTorch: it computes the gradients and returns the loss, which is then
+                returned in place of self.
         """
-        updated = False
+        loss, updated = None if closure is None else closure(), False
         for p, group in self._params():
             grad = p.grad
             if grad is not None:
-                self._step(p, grad.detach(), self._state[id(p)], group)
+                grad = grad.detach()
+                self._step(p, -grad if group.get("maximize") else grad, self._state[id(p)], group)
                 updated = True
         if not updated:
             warn_once(
@@ -137,7 +158,7 @@ class Optimizer(Watched):
                 "the same parameters to the GradManager, and call gm.backward(loss) before step()",
                 UsageWarning,
             )
-        return self
+        return self if closure is None else loss
 
     def _step(self, p: Parameter, grad: Tensor, state: dict[str, Tensor], group: ParamGroup) -> None:
         """One parameter's update, unless its gradients overflowed. A trace cannot decide, and selects between old and new."""
@@ -170,6 +191,10 @@ class Optimizer(Watched):
         if self._manager is None:
             raise RuntimeError("backward() without zero_grad(); help: call opt.zero_grad() before the forward pass")
         self._manager.backward(loss)
+
+    def bcast_param(self) -> NoReturn:
+        """MegEngine 1.0; as there since, an error that names what to use."""
+        raise NotImplementedError("bcast_param() is gone; help: distributed.bcast_list_(module.tensors()) before training")
 
     # -- state -----------------------------------------------------------------------------------------------------------
     def named_states(self, names: Mapping[int, str]) -> Iterator[tuple[str, Tensor]]:
@@ -215,9 +240,41 @@ class Optimizer(Watched):
 
 
 _REQUIRED = object()
+_HOW = ("maximize", "foreach", "fused", "capturable", "differentiable")
+_FREE = ("name", "maximize", "initial_lr")  # keys that each group may have; schedules begin with the last
 
 
-def zeros(p: Tensor) -> Tensor:
-    """State of a parameter's shape and dtype, as if it had been made before a trace that is being recorded: a state of it, not a
-    constant."""
-    return tensor_over(new_buffer(np.zeros(p.shape, p.dtype.numpy), p.device), Layout(p.shape, p.dtype, None, p.device))
+def refuse(optimizer: Optimizer, what: str) -> NoReturn:
+    """ValueError about an optimizer's argument."""
+    raise ValueError(f"{type(optimizer).__name__}: {what}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that was meant, or all of them."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, 1)
+    return f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
+
+
+def check_betas(optimizer: Optimizer, betas: Iterable[float]) -> None:
+    """ValueError unless they are two numbers of [0, 1)."""
+    betas = tuple(betas)
+    if len(betas) != 2 or not all(0 <= b < 1 for b in betas):
+        refuse(optimizer, f"betas={betas} are out of range: two numbers, 0 <= beta < 1")
+
+
+def filled(p: Tensor, value: Any, least: DType | None = None) -> Tensor:
+    """State of a parameter's shape and dtype, or `least` where that is wider, as if it had been made before a trace that is
+    being recorded: a state of it, not a constant."""
+    d = p.dtype if least is None else promote(p.dtype, least)
+    return tensor_over(new_buffer(np.full(p.shape, value, d.numpy), p.device), Layout(p.shape, d, None, p.device))
+
+
+def zeros(p: Tensor, least: DType | None = None) -> Tensor:
+    """The same of zeros."""
+    return filled(p, 0, least)
+
+
+def counter(first: float = 0.0) -> Tensor:
+    """State that counts or multiplies: a 0-d float32."""
+    return tensor_over(new_buffer(np.array(first, np.float32)), Layout((), float32))

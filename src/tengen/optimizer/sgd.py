@@ -13,10 +13,10 @@ class SGD(Optimizer):
     Args: lr: learning rate. momentum: 0 keeps no velocity. nesterov: looks ahead (Nesterov, 1983). weight_decay: L2 penalty.
     """
 
-    def __init__(self, params, lr: float, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0):
+    def __init__(self, params, lr: float, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0, **how):
         if nesterov and momentum <= 0:
             raise ValueError("SGD: nesterov needs a momentum")
-        super().__init__(params, {"lr": lr, "momentum": momentum, "nesterov": nesterov, "weight_decay": weight_decay})
+        super().__init__(params, {"lr": lr, "momentum": momentum, "nesterov": nesterov, "weight_decay": weight_decay}, how)
 
     def _create_state(self, p, group):
         return {"momentum_buffer": zeros(p)} if group["momentum"] else {}

@@ -7,20 +7,23 @@ import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from operator import index
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from tengen.base.device import Device, default_device
-from tengen.base.dtype import uint64
+from tengen.base.dtype import dtype as _dtype
+from tengen.base.dtype import int64, promote, uint64
 from tengen.compiler.arrays import new_buffer
 from tengen.compiler.plans import Layout
 from tengen.ops import rng as _ops
-from tengen.ops.attributes import Kind, Shape, kind
-from tengen.ops.define import REGISTRY, dispatch
-from tengen.tensor import Tensor, tensor_over
+from tengen.ops.attributes import DTypeLike, Kind, Shape, kind
+from tengen.ops.define import REGISTRY, broadcast_shapes, dispatch
+from tengen.ops.rejection import random_binomial, random_gamma, random_poisson
+from tengen.tensor import Tensor, tensor_over, tracing
 
 _SHAPE = cast(Kind, kind("Shape"))
+TensorLike = Tensor | np.ndarray | float
 
 
 class RNG:
@@ -98,9 +101,99 @@ class RNG:
         bits = self._draw(_ops.random_bits, size)
         return REGISTRY["astype"](REGISTRY["right_shift"](REGISTRY["astype"](bits, "uint64") * (high - low), 32), "int64") + low
 
-    def permutation(self, n: int) -> Tensor:
-        """The int64 numbers 0 .. n - 1 in random order: the order of n random keys (equal keys keep their order)."""
-        return REGISTRY["argsort"](self._draw(_ops.random_bits, (n,)))
+    def permutation(self, n: int, dtype: DTypeLike = "int64") -> Tensor:
+        """The numbers 0 .. n - 1 in random order: the order of n random keys (equal keys keep their order)."""
+        order = REGISTRY["argsort"](self._draw(_ops.random_bits, (n,)))
+        return order if _dtype(dtype) is int64 else REGISTRY["astype"](order, dtype)
+
+    def shuffle(self, inp: Tensor) -> None:
+        """Puts a tensor's rows, what its first axis counts, into random order: the tensor itself changes."""
+        if not inp.ndim:
+            raise ValueError("shuffle: a 0-d tensor has no rows")
+        inp._reset(inp.detach()[self.permutation(inp.shape[0])])
+
+    # -- distributions with parameters: each may be a number or a tensor; the result has the shape size + their common shape -----
+    def exponential(self, rate: TensorLike = 1.0, size: Shape | None = None) -> Tensor:
+        """Exponentially distributed numbers: -log(u) / rate for a uniform u in (0, 1) of 32 bits."""
+        (r,) = self._parameters("exponential", size, rate=rate)
+        return REGISTRY["astype"](-REGISTRY["log"](self._open_uniform(r.shape)), r.dtype) / r
+
+    def gamma(self, shape: TensorLike, scale: TensorLike = 1.0, size: Shape | None = None) -> Tensor:
+        """Gamma distributed numbers of a shape parameter and a scale; see the op `random_gamma`."""
+        a, s = self._parameters("gamma", size, shape=shape, scale=scale)
+        return self._sample(random_gamma, a) * s
+
+    def beta(self, alpha: TensorLike, beta: TensorLike, size: Shape | None = None) -> Tensor:
+        """Beta distributed numbers, as x / (x + y) of two gamma distributed ones."""
+        a, b = self._parameters("beta", size, alpha=alpha, beta=beta)
+        x = self._sample(random_gamma, a)
+        return x / (x + self._sample(random_gamma, b))
+
+    def poisson(self, lam: TensorLike, size: Shape | None = None) -> Tensor:
+        """Poisson distributed whole numbers, as floats; see the op `random_poisson`."""
+        (rate,) = self._parameters("poisson", size, lam=lam)
+        return self._sample(random_poisson, rate)
+
+    def binomial(self, n: TensorLike, p: TensorLike, size: Shape | None = None) -> Tensor:
+        """Binomially distributed whole numbers, as floats; see the op `random_binomial`."""
+        count, probability = self._parameters("", size, n=n, p=p)
+        return self._sample(random_binomial, count, probability)
+
+    def bernoulli(self, p: TensorLike, size: Shape | None = None) -> Tensor:
+        """1 with probability p, else 0."""
+        (probability,) = self._parameters("", size, p=p)
+        return REGISTRY["astype"](self._draw(_ops.random_uniform, probability.shape) < probability, probability.dtype)
+
+    def multinomial(self, input: Tensor, num_samples: int, replacement: bool = False) -> Tensor:
+        """The numbers of outcomes, drawn with probabilities in proportion to the last axis of `input`, (n,) or (batch, n).
+
+        Shapes: (n,) -> (num_samples,); (batch, n) -> (batch, num_samples), int64. Without replacement the outcomes of a row differ:
+        they have the largest of log p - log e, for exponentially distributed e.
+
+        Errors: ValueError where a weight is negative or not finite, or fewer than num_samples are positive without replacement;
+        not in a trace, which does not know the values.
+        """
+        p = _float(input)
+        if p.ndim not in (1, 2) or num_samples < 1:
+            raise ValueError(f"multinomial: weights of shape {p.shape}, num_samples={num_samples}; help: (n,) or (batch, n), at least 1")
+        if tracing.recorder is None:
+            w = p.numpy()
+            if not ((w >= 0) & (w < np.inf)).all() or not ((w > 0).sum(-1) >= (1 if replacement else num_samples)).all():
+                raise ValueError(f"multinomial: weights must be finite, not negative, and enough of them positive for {num_samples}")
+        op, weights = REGISTRY, REGISTRY["astype"](p, "float64")
+        if not replacement:
+            keys = op["log"](weights) - op["log"](-op["log"](self._open_uniform(p.shape)))
+            return op["astype"](op["topk"](keys, num_samples, descending=True)[1], "int64")
+        ends = op["cumsum"](weights, -1)
+        u = self._open_uniform((*p.shape[:-1], num_samples)) * ends[..., -1:]
+        below = op["expand_dims"](ends, -2) < op["expand_dims"](u, -1)
+        return op["sum"](op["astype"](below, "int64"), -1)
+
+    def _sample(self, op, *parameters: Tensor) -> Tensor:
+        out = op(self._key.detach(), *(p.detach() for p in parameters))
+        self._key._reset(self._key + self._next)
+        return out
+
+    def _open_uniform(self, shape) -> Tensor:
+        """float64 in (0, 1), the middles of 2^32 parts."""
+        return (REGISTRY["astype"](self._draw(_ops.random_bits, tuple(shape)), "float64") + 0.5) * 2.0**-32
+
+    def _parameters(self, positive: str, size: Shape | None, **given: TensorLike) -> list[Tensor]:
+        """Tensors of floats in the shape of a result. positive: who demands that the numbers among them are."""
+        for name, value in given.items():
+            if positive and isinstance(value, (int, float)) and not 0 <= value < np.inf:
+                raise ValueError(f"{positive}: {name}={value} must be finite and not negative")
+        shape = () if size is None else _SHAPE.plain(size, "size", dispatch.known)
+        tensors = [_float(v) for v in given.values()]
+        d = functools.reduce(promote, (t.dtype for t in tensors))
+        shape = (*shape, *broadcast_shapes(*(t.shape for t in tensors)))
+        return [REGISTRY["broadcast_to"](t if t.dtype is d else REGISTRY["astype"](t, d), shape) for t in tensors]
+
+
+def _float(value: Any) -> Tensor:
+    """A parameter as a tensor of floats; numbers and integers are float32."""
+    t = value if isinstance(value, Tensor) else Tensor(np.float32(value) if isinstance(value, (int, float)) else value)
+    return t if t.dtype.is_float else REGISTRY["astype"](t, "float32")
 
 
 def _is(value, number: int) -> bool:
@@ -123,6 +216,35 @@ uniform, normal, randint, permutation, seed = (
     default_rng.permutation,
     default_rng.seed,
 )
+gamma, beta, poisson, exponential, binomial = (
+    default_rng.gamma,
+    default_rng.beta,
+    default_rng.poisson,
+    default_rng.exponential,
+    default_rng.binomial,
+)
+bernoulli, multinomial, shuffle = default_rng.bernoulli, default_rng.multinomial, default_rng.shuffle
+get_state, set_state = default_rng.state, default_rng.set_state
+
+
+def rand(*size: int) -> Tensor:
+    """PyTorch's name: uniform float32 in [0, 1)."""
+    return default_rng.uniform(size=_given(size))
+
+
+def randn(*size: int) -> Tensor:
+    """PyTorch's name: normal float32."""
+    return default_rng.normal(size=_given(size))
+
+
+def randperm(n: int) -> Tensor:
+    """PyTorch's name for `permutation`."""
+    return default_rng.permutation(n)
+
+
+def _given(size: tuple) -> Any:
+    """A size given as numbers, or as one tuple."""
+    return size[0] if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
 
 
 def manual_seed(seed: int) -> None:
