@@ -19,14 +19,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tengen.base.dtype import DType, bool_, float32, promote
-from tengen.base.errors import ArgumentError, DTypeError, ShapeError, TengenError, Undecided
+from tengen.base.errors import ArgumentError, DTypeError, ShapeError, TengenError, Undecided, VerifyError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.axes import memory_order
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Elementwise, Leaf, Source, broadcast
 from tengen.loops.derive import derive
-from tengen.loops.lang import Expr, as_int, cast, const, is_const, substitute, var
+from tengen.loops.lang import NO_VALUE, Expr, as_int, cast, const, is_const, substitute, var
 from tengen.ops.attributes import Kind, kind, shown
 from tengen.ops.calls import dispatch, make_call, signature_of, tensors_and_attributes, with_line
 
@@ -415,6 +415,8 @@ def _elementwise_rules(op: Op, body: Callable, result: str, kinds: str) -> None:
         def fn(*values: Expr) -> Expr:
             values = [cast(v, (v.dtype if i < own else common).compute) for i, v in enumerate(values)]
             r = body(*values, **attrs)
+            if type(r) is bool:
+                raise VerifyError(f"{op.name} returned {r} in place of an expression; {NO_VALUE}")
             if not isinstance(r, Expr):
                 r = const(r, out.dtype.compute)
             return cast(r, out.dtype)
