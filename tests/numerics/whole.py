@@ -38,7 +38,7 @@ from tengen.deploy import CannotRun, compile_model
 from tengen.deploy.compile import Artifact
 from tengen.deploy.elf import machine
 from tengen.deploy.model import Model
-from tengen.deploy.run import _runner
+from tengen.deploy.run import _runner, linker
 from tengen.ops.define import Case, Op
 from tengen.runtime.compile import load_object
 
@@ -243,8 +243,7 @@ class Memory:
             raise CannotRun("the wheel ziglang is not installed")
         (folder / "main.c").write_text(self._main())
         objects = [c.artifact.files[0] for c in self.calls]
-        zig = [sys.executable, "-m", "ziglang", "cc", "-target", f"{arch}-linux-musl", "-O1", "-static"]
-        subprocess.run([*zig, "-o", "main", "main.c", *objects], cwd=folder, check=True, capture_output=True)
+        subprocess.run([*linker(arch), "-o", "main", "main.c", *objects], cwd=folder, check=True, capture_output=True)
         done = subprocess.run([*runner, str(folder / "main")], input=bytes(self.data), capture_output=True)
         assert done.returncode == 0, (done.returncode, done.stderr.decode())
         assert len(done.stdout) == len(self.data)
