@@ -1,4 +1,4 @@
-"""Measures everything and writes the tables into README.md: `python benchmarks/report.py`.
+"""Measures everything and writes the tables into README.md here, and six rows into the repository's: `python benchmarks/report.py`.
 
     python benchmarks/report.py                  # all benchmarks, then the tables
     python benchmarks/report.py eager training   # these, then all tables
@@ -27,6 +27,7 @@ from compare import RESULTS, Row, duration, kind_of, markdown
 HERE = Path(__file__).parent
 BENCHES = ["inference", "training", "kernels", "start", "eager", "compile", "memory", "growth", "tune", "amp", "artifact"]
 README = HERE / "README.md"
+ROOT_README = HERE.parent / "README.md"
 HOW = {2: "2 threads, by the clock", 1: "one thread, in processor time"}
 PICTURES = {
     "inference": "Inference: time over Tengen's", "training": "Training step: time over Tengen's", "roofline": "Roofline of the kernels",
@@ -110,6 +111,30 @@ def pictures(base: Path) -> str:
         names = [n for n in PICTURES if (plots.PLOTS / c.folder.name / f"{n}.png").exists()]
         parts.append("\n".join(f"![{PICTURES[n]}: {c.heading}](plots/{c.folder.name}/{n}.png)" for n in names))
     return "\n\n".join(parts)
+
+
+FRONT = [  # of the README of the repository: what is asked most, with a case that misses its goal
+    ("inference", "ResNet-50, batch 1"), ("inference", "MobileNetV2, batch 1"), ("inference", "GPT, batch 8"),
+    ("training", "ResNet-50, batch 8"), ("training", "GPT, batch 8"), ("training", "LSTM, batch 32"),
+]  # fmt: skip
+
+
+def front(base: Path) -> str:
+    """Six cases on each machine that measured them with two threads: Tengen's time, and the ratio to the best peer's."""
+    columns = [c for c in measured(base) if c.threads == 2]
+    text = ["| | " + " | ".join(f"{c.heading}, {c.date}" for c in columns) + " |", "| --- |" + " --- |" * len(columns)]
+    for bench, case in FRONT:
+        found = [next((r for r in (c.results(bench) or {"rows": []})["rows"] if r.name == case), None) for c in columns]
+        text.append(f"| {bench}: {case} | " + " | ".join(map(against_best, found)) + " |")
+    return "\n".join(text)
+
+
+def against_best(r: Row | None) -> str:
+    """Tengen's time and the median ratio to the peer that took the least."""
+    if r is None or r.error or not r.ratios:
+        return "not measured"
+    best = min(r.ratios, key=r.seconds.__getitem__)
+    return f"{duration(r.seconds['tengen'])} ({r.ratios[best][1]:.2f} of {best})"
 
 
 def peer(name: str) -> str:
@@ -205,11 +230,11 @@ def kernels(data: dict) -> str:
 
 
 def replace(text: str, name: str, content: str) -> str:
-    """The text with what stands between the marks of `name` replaced. Errors: ValueError without the marks."""
+    """A page with what stands between the marks of `name` replaced. Errors: ValueError without the marks."""
     begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.S)
     if not pattern.search(text):
-        raise ValueError(f"{README} has no {begin} ... {end}")
+        raise ValueError(f"the page has no {begin} ... {end}")
     return pattern.sub(lambda _: f"{begin}\n\n{content}\n\n{end}", text)
 
 
@@ -241,6 +266,8 @@ def main() -> None:
     out = README if ours else args.results / README.name
     out.write_text(text)
     print(f"wrote {out}")
+    if ours:
+        ROOT_README.write_text(replace(ROOT_README.read_text(), "measured", front(RESULTS)))
     if failed:
         sys.exit(f"failed, or failed in part: {', '.join(failed)}")
 

@@ -46,5 +46,16 @@ class Count:
 
 
 def pytest_configure(config) -> None:
-    if not hasattr(config, "workerinput"):  # not in a worker of xdist
+    reports = not hasattr(config, "workerinput")  # not a worker of xdist
+    if reports:
         config.pluginmanager.register(Count(), "count-of-tests")
+    if config.getoption("--compiling"):
+        from compiling import Compiling, Listing
+
+        config.pluginmanager.register(Compiling(), "compiling")
+        if reports:
+            config.pluginmanager.register(Listing(config.getoption("--compiling")), "compiling-listed")
+
+
+def pytest_addoption(parser) -> None:
+    parser.addoption("--compiling", type=int, default=0, metavar="N", help="list the N tests that make LLVM compile the most")

@@ -1,4 +1,5 @@
-"""The rules of the benchmarks that are the same for all contenders, in a process of its own: they set the number of threads."""
+"""The rules of the benchmarks that are the same for all contenders, in a process of its own (they set the number of threads), and the
+figures that the README shows."""
 
 import subprocess
 import sys
@@ -49,3 +50,17 @@ def test_every_contender_warms_up_alike():
     *calls, blocks = map(int, done.stdout.split())
     # one call that compiles, 30 that warm up, one that wakes it in the round, and the timed one
     assert calls == [33] * 5 and blocks == 2
+
+
+FRONT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import report
+text = report.ROOT_README.read_text()
+assert report.replace(text, "measured", report.front(report.RESULTS)) == text, "run `python benchmarks/report.py --tables`"
+"""
+
+
+def test_the_readmes_figures_are_those_of_the_results():
+    done = subprocess.run([sys.executable, "-c", FRONT, str(FOLDER)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -4,10 +4,13 @@ A block fenced as ```python runs, together with the ones before it in its file, 
 run is fenced as something else.
 """
 
+import ast
 import doctest
 import importlib
 import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -184,12 +187,64 @@ def test_type_checkers_see_operators_and_methods(tmp_path):
     assert "Unexpected keyword" in found and "no attribute" in found and "Found 2 errors" in found
 
 
+def rows_of(page, heading):
+    """The cells of each row of the first table below a heading, without its head."""
+    table = re.search(r"(?:^\|.*\|\n)+", page.read_text().split(f"\n## {heading}\n")[1], re.MULTILINE)[0]
+    return [[c.strip() for c in row.strip("|").split("|")] for row in table.splitlines()[2:]]
+
+
 def missing_names():
-    """The names that the README lists under what does not work yet."""
-    section = (ROOT / "README.md").read_text().split("**Does not work yet**")[1].split("\n## ")[0].split("\nWhat a future")[0]
-    return re.findall(r"`(tengen(?:\.\w+)+)`", section)
+    """The names in the column of the README's status table that says what does not work yet."""
+    return [n for row in rows_of(ROOT / "README.md", "Status") for n in re.findall(r"`(tengen(?:\.\w+)+)`", row[2])]
 
 
 @pytest.mark.parametrize("name", missing_names())
 def test_what_does_not_work_yet_does_not(name):
-    assert not exists(name), f"{name} exists now: take it off the README's list of what does not work yet"
+    assert not exists(name), f"{name} exists now: take it out of the README's column of what does not work yet"
+
+
+def test_the_status_table_names_what_is_missing():
+    assert len(missing_names()) >= 5 and all(len(row) == 3 for row in rows_of(ROOT / "README.md", "Status"))
+
+
+def held_by():
+    """(promise, file, test) for each test that the contract's table names."""
+    for row in rows_of(ROOT / "docs" / "numerics.md", "What is promised, and what holds it"):
+        promise, _, tests = row
+        named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", tests)
+        assert named, f"no test holds the promise {promise!r}"
+        yield from ((promise, *n) for n in named)
+
+
+def test_the_tests_that_hold_the_contract_exist():
+    found = list(held_by())
+    assert len(found) > 30
+    for promise, file, test in found:
+        there = {f.name for f in ast.parse((ROOT / file).read_text()).body if isinstance(f, ast.FunctionDef)}
+        assert test in there, f"{file} has no {test}, which is to hold: {promise}"
+
+
+def test_both_drawings_have_the_floors_of_the_house():
+    """The README's, from the top, and the table of the architecture page, from the ground."""
+    spec = importlib.util.spec_from_file_location("test_floors", ROOT / "tests" / "test_floors.py")
+    house = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(house)
+    floors = [{n for n in names.split() if (house.ROOT / n).is_dir()} for names in house.FLOORS]
+    floors = [f for f in floors if f]
+    drawn = re.search(r"```text\n\+-+.*?```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
+    assert [set(row.split("|")[1].split()) for row in drawn.splitlines() if row.startswith("|")] == floors
+    assert [set(re.findall(r"`(\w+)`", row[0])) for row in rows_of(ROOT / "docs" / "architecture.md", "Floors")] == floors[::-1]
+
+
+TOUR = ROOT / "docs" / "tour.py"
+
+
+def test_the_tour_goes_through_the_house(tmp_path):
+    """It runs, compares bits at the end of each chapter, and shows what every floor that it names has made."""
+    assert len(TOUR.read_text().splitlines()) <= 300
+    done = subprocess.run([sys.executable, str(TOUR)], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert re.findall(r"^(\d)\. ", done.stdout, re.MULTILINE) == list("12345") and done.stdout.count("==> the same bits: ") == 5
+    shown = dict.fromkeys(re.findall(r"^\[(\w+)\] ", done.stdout, re.MULTILINE))
+    assert list(shown) == ["ops", "loops", "ir", "kernels", "codegen", "runtime", "passes", "compiler", "deploy"]
+    assert max(map(len, done.stdout.splitlines())) <= 120 and str(ROOT) not in done.stdout

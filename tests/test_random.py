@@ -121,11 +121,16 @@ def test_shapes_and_dtypes_of_parameters():
 
 
 DRAWS = {
-    "uniform": lambda: random.uniform(size=5), "gamma": lambda: random.gamma(Tensor([0.5, 3.0]), 2.0, 4), "beta": lambda: random.beta(2.0, 3.0, 4),
-    "poisson": lambda: random.poisson(20.0, 4), "exponential": lambda: random.exponential(1.0, 4), "binomial": lambda: random.binomial(50, 0.5, 4),
-    "permutation": lambda: random.permutation(7), "multinomial": lambda: random.multinomial(Tensor([1.0, 2.0, 3.0]), 2),
+    "uniform": lambda: random.uniform(size=5),
+    "gamma": lambda: random.gamma(Tensor([0.5, 3.0]), 2.0, 4),
+    "beta": lambda: random.beta(2.0, 3.0, 4),
+    "poisson": lambda: random.poisson(20.0, 4),
+    "exponential": lambda: random.exponential(1.0, 4),
+    "binomial": lambda: random.binomial(50, 0.5, 4),
+    "permutation": lambda: random.permutation(7),
+    "multinomial": lambda: random.multinomial(Tensor([1.0, 2.0, 3.0]), 2),
     "bernoulli": lambda: random.bernoulli(0.5, 9),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", DRAWS)

@@ -10,7 +10,8 @@ import numpy as np
 from tengen.codegen.llvm import emit_module
 from tengen.codegen.targets import Target
 from tengen.loops.lang import Kernel
-from tengen.runtime.compile import Loaded, compile_object, load_object
+from tengen.runtime.cache import compiled
+from tengen.runtime.compile import Loaded, load_object
 
 SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
@@ -18,7 +19,7 @@ SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_in
 def load(kernels: Sequence[Kernel], target: Target | None = None, level: int = 1) -> Loaded:
     """Kernels compiled for a target that this machine can run."""
     target = target or Target.host()
-    return load_object(compile_object(emit_module(kernels, target), target, level), target)
+    return load_object(compiled(emit_module(kernels, target), target, level), target)
 
 
 def call(loaded: Loaded, kernel: Kernel, arrays: Sequence[np.ndarray], ints: Sequence[int] = (), begin: int = 0, end: int = 1):

@@ -17,7 +17,7 @@ from tengen.base.dtype import ALL, DType
 from tengen.codegen.llvm import emit_module
 from tengen.codegen.targets import Target
 from tengen.loops.interp import interpret
-from tengen.runtime.compile import compile_object
+from tengen.runtime.cache import compiled
 
 # Without a C library, so that none has to be built: it reads everything, runs the kernels in place, and writes everything.
 MAIN = """
@@ -52,7 +52,7 @@ void _start(void) {
 def run_emulated(folder, kernels, arrays, ints) -> list[list[np.ndarray]]:
     """Runs each kernel once on its arrays; what the arrays hold then."""
     target = Target.named("aarch64")
-    (folder / "kernels.o").write_bytes(compile_object(emit_module(kernels, target), target))
+    (folder / "kernels.o").write_bytes(compiled(emit_module(kernels, target), target, parts=False))
     data, places = b"", []
     for xs, ns in zip(arrays, ints):
         data += np.array([len(xs), len(ns), *ns], np.int64).tobytes()

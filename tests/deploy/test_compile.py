@@ -28,7 +28,7 @@ from tengen.deploy import compile as aot
 from tengen.deploy.ctext import c_name
 from tengen.deploy.elf import machine, sections
 from tengen.deploy.verify import differing, random_inputs, verify
-from tengen.runtime.compile import elf_symbols, load_object
+from tengen.runtime.compile import compile_object, elf_symbols, load_object
 
 HOST = Target.host()
 
@@ -231,7 +231,7 @@ def test_bad_arguments(net, tmp_path):
         deploy.run_artifact(a, [np.zeros((2, 3, 8, 6))])
     with pytest.raises(CompileError, match="would need memchr"):
         text = f'target triple = "{HOST.triple}"\ndeclare ptr @memchr()\ndefine void @f() {{ call ptr @memchr() ret void }}'
-        aot._check_symbols(aot.compile_object(text, HOST))
+        aot._check_symbols(compile_object(text, HOST))
 
 
 def test_verify_sees_what_is_wrong(net, tmp_path, monkeypatch):

@@ -14,7 +14,8 @@ from tengen.codegen.targets import Target
 from tengen.loops.builder import Builder
 from tengen.loops.interp import interpret
 from tengen.loops.lang import LANES, Expr
-from tengen.runtime.compile import compile_object, load_object
+from tengen.runtime.cache import compiled
+from tengen.runtime.compile import load_object
 
 
 def shows_nan_bits(e: Expr) -> bool:
@@ -44,7 +45,7 @@ def inputs(rng: np.random.Generator) -> list[np.ndarray]:
 
 
 def run_compiled(kernel, arrays: list[np.ndarray]) -> None:
-    loaded = load_object(compile_object(emit_module([kernel], Target.host()), Target.host()), Target.host())
+    loaded = load_object(compiled(emit_module([kernel], Target.host()), Target.host()), Target.host())
     call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(loaded.address(kernel.name))
     call((ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays)), (ctypes.c_int64 * 1)(), 0, 1)
 

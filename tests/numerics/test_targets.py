@@ -19,7 +19,7 @@ from ways import Lowered, agree, eager, together, traced
 from tengen.codegen.targets import Target
 from tengen.compiler.program import build
 from tengen.deploy import CannotRun, compile_model, run_artifact
-from tengen.runtime.compile import compile_object
+from tengen.runtime.cache import compiled
 
 HERE = Path(__file__).resolve().parent
 SEEDS = range(40, 60)
@@ -76,7 +76,7 @@ void _start(void) {
 def run_emulated(folder: Path, lo, memory: dict) -> None:
     """Runs all launches under qemu, on the flat arrays in `memory`, in place."""
     program = build(lo, list(memory), [], "test")
-    (folder / "kernels.o").write_bytes(compile_object(program.text, lo.target))
+    (folder / "kernels.o").write_bytes(compiled(program.text, lo.target, parts=False))
     data, offsets = b"", []
     for a in memory.values():
         offsets.append(len(data))

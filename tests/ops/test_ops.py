@@ -19,8 +19,6 @@ from tengen.base.errors import TraceError
 from tengen.ops.define import REGISTRY
 
 CASES = every_op.cases(where=lambda op: op.kind != "elementwise")  # those are in test_elementwise.py
-# second derivatives that are not there, or not smooth
-NOT_TWICE = {"max": "piecewise linear", "min": "piecewise linear"}
 
 
 @pytest.mark.parametrize("op, case", CASES)

@@ -19,12 +19,6 @@ def user_line() -> str | None:
     return f"{f.f_code.co_filename}:{f.f_lineno}" if f is not None else None
 
 
-def from_outside(depth: int) -> bool:
-    """Whether what called the caller (depth 2), or stands further up, lies outside of the package."""
-    module = sys._getframe(depth).f_globals.get("__name__", "")
-    return module.partition(".")[0] not in ("", "tengen")
-
-
 def told(e: Exception) -> tuple[str, str | None] | None:
     """The first text of an error and the user's line at which it arose, kept with it while it passes through calls that complete
     its message; None for one whose message is no text."""

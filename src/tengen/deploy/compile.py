@@ -26,7 +26,8 @@ from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model, Port
 from tengen.ir.graph import Check
 from tengen.runtime import native
-from tengen.runtime.compile import compile_object, elf_symbols
+from tengen.runtime.cache import compiled
+from tengen.runtime.compile import elf_symbols
 from tengen.runtime.threads import MAX_THREADS, threads_ir
 from tengen.tensor.executable import constant_buffers
 
@@ -99,7 +100,7 @@ def compile_model(
     text = _internal(program.text) + entry_ir(face, program)
     if threads > 1:
         text += _internal(threads_ir(chosen, prefix, threads, at_fork=True), keep=("set_threads", "stop_threads"))
-    data = compile_object(text, chosen)
+    data = compiled(text, chosen, parts=False)
     _check_symbols(data)
     os.makedirs(out_dir, exist_ok=True)
     files = tuple(os.path.join(out_dir, prefix + end) for end in (".o", ".h", ".bin", "_main.c"))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -85,11 +86,17 @@ def _runner(target: str, arch: Architecture) -> list[str]:
     raise CannotRun(f"{arch.emulators[0]}, which runs it on this {host.arch} machine, is not in PATH; help: apt install qemu-user")
 
 
+def linker(arch: Architecture) -> list[str]:
+    """The command that makes a program of C and object files, to be run by `_runner`. For this machine it takes this machine's libc,
+    where that is glibc; otherwise a static one, which zig builds when it is first asked (a minute of processor time, kept)."""
+    own = arch.name == Target.machine().arch and platform.libc_ver()[0] == "glibc"
+    libc = [f"{arch.name}-linux-gnu"] if own else [arch.c_triple, "-static"]
+    return [sys.executable, "-m", "ziglang", "cc", "-O1", "-lpthread", "-target", *libc]
+
+
 def _link(folder: Path, name: str, arch: Architecture, build: Path) -> Path:
     program = build / name
-    command = [sys.executable, "-m", "ziglang", "cc", "-target", arch.c_triple, "-O1", "-static", "-o", str(program)]
-    command += [str(folder / f"{name}_main.c"), str(folder / f"{name}.o")]
-    done = _call(command, b"", "linking")
+    done = _call([*linker(arch), "-o", str(program), str(folder / f"{name}_main.c"), str(folder / f"{name}.o")], b"", "linking")
     if done.returncode:
         raise TengenError(f"linking {folder / name}.o failed: {_last(done.stderr)}")
     return program

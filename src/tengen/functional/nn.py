@@ -18,7 +18,7 @@ from tengen.functional.loss import (
     square_loss,
 )  # fmt: skip
 from tengen.ir.types import Dim
-from tengen.loops.lang import maximum
+from tengen.loops.lang import as_int, maximum
 from tengen.ops import attention as _attention
 from tengen.ops import nn as _nn
 from tengen.ops import pool as _pool
@@ -153,7 +153,7 @@ def _adaptive(inp: Tensor, oshp: int | tuple[int | None, ...], pool, over) -> Te
     if len(sizes) != n or any(o is not None and o < 1 for o in sizes):
         raise ShapeError(f"pooling of an image of shape {inp.shape} to {oshp!r}: a positive int is needed, or one for each axis of space")
     sizes = tuple(s if o is None else o for o, s in zip(sizes, inp.shape[2:]))
-    if all(s % o == 0 for s, o in zip(inp.shape[2:], sizes)):
+    if all(as_int(s % o) == 0 for s, o in zip(inp.shape[2:], sizes)):  # where it is not known, windows are cut one by one
         return pool(inp, tuple(s // o for s, o in zip(inp.shape[2:], sizes)))
     for axis, o in enumerate(sizes, 2):
         s = inp.shape[axis]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from tengen.base.dtype import DType, dtype, int64
 from tengen.base.errors import SizeError, VerifyError
 from tengen.loops.extents import TERMS, terms
-from tengen.loops.lang import Expr, Index, var
+from tengen.loops.lang import Expr, Index, unguarded, var
 from tengen.loops.parse import ExprParser, Line, split_lines
 from tengen.loops.text import print_expr
 from tengen.loops.verify import brief
@@ -75,7 +75,7 @@ def _dim(d: Dim) -> Dim:
     if isinstance(d, Expr):
         if d.dtype is not int64 or d.lanes != 1:
             raise VerifyError(f"the extent {d!r} is not an int64")
-        return d.attr if d.op == "const" else d  # type: ignore[return-value]
+        return d.attr if d.op == "const" else unguarded(d)  # type: ignore[return-value]
     return int(d)
 
 

@@ -8,11 +8,13 @@ which nothing of what is asked here wraps.
 from __future__ import annotations
 
 import operator
+import weakref
 from collections.abc import Callable, Mapping
+from numbers import Number
 
 from tengen.base.dtype import bool_, int64
-from tengen.base.errors import SizeError, VerifyError
-from tengen.loops.lang import Expr, Index, fits
+from tengen.base.errors import SizeError, Undecided, VerifyError
+from tengen.loops.lang import Expr, Index, as_int, fits, unguarded
 from tengen.loops.verify import brief
 
 LONGEST = 300  # characters of an expression in a message
@@ -95,3 +97,63 @@ class Numbers:
         text = text if len(text) <= LONGEST else text[:LONGEST] + "..."
         numbers = ", ".join(f"{v.attr} = {self.env[v]}" for v in self.env if v in seen)
         return f"{text} (with {numbers})" if numbers else text
+
+
+class OpenExtent(Expr):
+    """An extent that is known when a program runs, as users see it in `Tensor.shape` while a graph is recorded. It is an
+    expression, but for `==`: users compare extents with numbers and with each other, which asks for a value that there is not yet,
+    where between plain expressions `==` asks whether they are the same. What takes extents from users takes the plain expression
+    out (`lang.unguarded`).
+
+    Attributes:
+        expr: the plain expression.
+    """
+
+    __slots__ = ("expr",)
+    expr: Expr
+
+    def __eq__(self, o):
+        other = unguarded(o)
+        if other is self.expr:
+            return True
+        if not isinstance(other, (Expr, Number)):
+            return NotImplemented
+        raise Undecided(f"whether the extent {self.expr!r} is {other!r} is not known before the program runs")
+
+    def __hash__(self):
+        return hash(self.expr)
+
+
+_open: weakref.WeakValueDictionary[Expr, OpenExtent] = weakref.WeakValueDictionary()
+
+
+def open_extent(d: Index) -> Index:
+    """An extent for users: a number where it is known, else the one `OpenExtent` of the expression."""
+    d = unguarded(d)
+    known = as_int(d)
+    if known is not None:
+        return known
+    found = _open.get(d)
+    if found is None:
+        found = OpenExtent()
+        found.op, found.args, found.dtype, found.lanes, found.attr, found.expr = d.op, d.args, d.dtype, d.lanes, d.attr, d
+        _open[d] = found
+    return found
+
+
+def _guarded(name: str) -> Callable:
+    """An operator of `Expr` whose result is an extent for users again, where it is an index at all."""
+    of_expr = getattr(Expr, name)
+
+    def operator_(self, *others):
+        r = of_expr(self.expr, *map(unguarded, others))
+        return open_extent(r) if isinstance(r, Expr) and r.dtype is int64 else r
+
+    return operator_
+
+
+for _name in ("add", "sub", "mul", "floordiv", "mod"):
+    setattr(OpenExtent, f"__{_name}__", _guarded(f"__{_name}__"))
+    setattr(OpenExtent, f"__r{_name}__", _guarded(f"__r{_name}__"))
+for _name in ("neg", "abs"):
+    setattr(OpenExtent, f"__{_name}__", _guarded(f"__{_name}__"))

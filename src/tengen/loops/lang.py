@@ -3,7 +3,7 @@
 A value has a dtype and either one lane or `LANES` lanes, on every target. What an operation means is fixed here,
 in IEEE-754 terms, and not left to a compiler; `interp.py` is the executable definition.
 
-    Expr         a pure expression, hash-consed: structurally equal expressions are the same object
+    Expr         a pure expression, hash-consed: structurally equal expressions are the same object, and only those are `==`
     statements   Let, Load, Store, Prefetch, Declare, Assign, For, If
     Kernel       buffers, integer parameters, and a body that computes one piece; the pieces are independent
 
@@ -20,7 +20,7 @@ from numbers import Number
 from typing import TypeVar, Union
 
 from tengen.base.dtype import DType, bfloat16, bool_, dtype, float32, int64, uint32
-from tengen.base.errors import SizeError, Undecided, VerifyError, from_outside
+from tengen.base.errors import SizeError, Undecided, VerifyError
 
 LANES = 16
 T = TypeVar("T")
@@ -100,15 +100,8 @@ class Expr:
 
     __int__ = __float__ = __index__
 
-    def __eq__(self, o):
-        """Whether it is the same expression. Users compare extents with numbers, where the answer is not known."""
-        if self is o:
-            return True
-        if isinstance(o, (Expr, int)) and self.dtype is int64 and from_outside(2):
-            raise Undecided(f"whether the extent {self!r} is {o!r} is not known before the program runs")
-        return False
-
-    __hash__ = object.__hash__
+    # `==`, `in`, `index`, keys of dicts: whether it is the same expression, which `is` says, since expressions are hash-consed.
+    # `equal` and `not_equal` compare values in the kernel. Extents that users see answer otherwise: `extents.OpenExtent`.
 
 
 Operand = (Expr, int, float, Number)
@@ -129,6 +122,8 @@ def expr(op: str, args: tuple[Expr, ...], dt: DType, lanes: int = 1, attr=None) 
     key = (op, args, dt, lanes, key_attr, type(attr))
     e = _interned.get(key)
     if e is None:
+        if any(type(a) is not Expr for a in args):
+            return expr(op, tuple(map(unguarded, args)), dt, lanes, attr)
         e = Expr()
         e.op, e.args, e.dtype, e.lanes, e.attr = op, args, dt, lanes, attr
         _interned[key] = e
@@ -188,13 +183,30 @@ def ramp() -> Expr:
     return expr("ramp", (), int64, LANES)
 
 
+def unguarded(e):
+    """An expression without the guard that a user's extent has (`extents.OpenExtent`); anything else as it is."""
+    return e.expr if isinstance(e, Expr) and type(e) is not Expr else e
+
+
+NO_VALUE = "help: == and != between expressions say at once whether they are the same one; equal(a, b) and not_equal(a, b) compare values"
+
+
+def _check_number(x, y) -> None:
+    """Errors: what is wrong with a Python number `x` as the other operand of `y`."""
+    if type(x) is bool:
+        raise VerifyError(f"the expression {y!r} beside the Python bool {x}; {NO_VALUE}, and const({x}, bool_) is an operand")
+    if isinstance(x, float) and isinstance(y, Expr) and y.dtype is int64:
+        raise Undecided(f"the extent {y!r} has no value before the program runs, so {x!r} cannot be combined with it")
+    if type(x) is int and not fits(x) and isinstance(y, Expr) and y.dtype is int64:
+        raise SizeError(f"the extent {y!r} cannot be combined with {x}, which does not fit 64 bits")
+
+
 def _lift(a, b) -> tuple[Expr, Expr]:
     """Both operands as expressions of one dtype and one lane count; Python numbers take the other's dtype."""
-    for x, y in ((a, b), (b, a)):
-        if isinstance(x, float) and isinstance(y, Expr) and y.dtype is int64:
-            raise Undecided(f"the extent {y!r} has no value before the program runs, so {x!r} cannot be combined with it")
-        if type(x) is int and not fits(x) and isinstance(y, Expr) and y.dtype is int64:
-            raise SizeError(f"the extent {y!r} cannot be combined with {x}, which does not fit 64 bits")
+    if type(a) is not Expr or type(b) is not Expr:
+        a, b = unguarded(a), unguarded(b)
+        _check_number(a, b)
+        _check_number(b, a)
     if not isinstance(a, Expr):
         a = const(a, b.dtype)
     elif not isinstance(b, Expr):
@@ -347,6 +359,8 @@ def pair(first: Expr, second: Expr) -> Expr:
 def select(cond: Expr, a, b) -> Expr:
     """Lanewise `a` where `cond` holds, else `b`."""
     a, b = _lift(a, b)
+    if not isinstance(cond, Expr):
+        raise VerifyError(f"select needs a predicate, got {cond!r}; {NO_VALUE}")
     if cond.dtype is not bool_:
         raise VerifyError(f"select needs a predicate, got {cond.dtype}")
     if cond.op == "const":

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def _wide(*tensors: Tensor | None) -> list:
     """The operands in one dtype, at least float32; DTypeError unless all are floats."""
-    d = promote(float32, check_floats(*tensors))
+    d = promote(float32, check_floats(*tensors))  # type: ignore[arg-type]
     return [t if t is None or t.dtype is d else astype(t, d) for t in tensors]
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from tengen.base.dtype import DType, dtype
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError, TraceError
-from tengen.loops.lang import Expr, as_int
+from tengen.loops.lang import Expr, as_int, unguarded
 
 Extent = int  # >= 0, or known when the program runs
 NewExtent = int  # an extent, or -1 for the one that follows from the others
@@ -73,7 +73,7 @@ class _Ints:
             return v
         if isinstance(v, Expr) and self.open:
             n = as_int(v)
-            return v if n is None else self.plain(n)
+            return unguarded(v) if n is None else self.plain(n)
         if isinstance(v, (bool, np.bool_)):
             raise _Wrong
         if isinstance(v, (int, np.integer)):
@@ -151,7 +151,7 @@ ITEMS = {
     "Mode": _Choice(get_args(Mode)),
     "bool": _Other("a bool", _bool),
     "float": _Other("a number", _number),
-    "Number": _Other("a number", lambda v: v if isinstance(v, Expr) else _number(v)),
+    "Number": _Other("a number", lambda v: unguarded(v) if isinstance(v, Expr) else _number(v)),
     "DTypeLike": _Other("a dtype", _dtype),
     "Any": _Other("anything", lambda v: v),
 }

@@ -16,12 +16,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 from tengen.base.dtype import DType, bool_, float32, promote
-from tengen.base.errors import ArgumentError, DTypeError, ShapeError, TengenError, Undecided
+from tengen.base.errors import ArgumentError, DTypeError, ShapeError, TengenError, Undecided, VerifyError
 from tengen.ir.types import Dim, TensorType
 from tengen.kernels.axes import memory_order
 from tengen.kernels.source import Elementwise, broadcast
 from tengen.loops.derive import derive
-from tengen.loops.lang import Expr, as_int, cast, const, is_const, substitute, var
+from tengen.loops.lang import NO_VALUE, Expr, as_int, cast, const, is_const, substitute, var
 from tengen.ops.calls import dispatch
 from tengen.ops.op import REGISTRY, SUBMODULES, Case, Op, each_op
 from tengen.ops.rules import Rules, Violation
@@ -163,6 +163,8 @@ def _elementwise_rules(op: Op, body: Callable, result: str, kinds: str) -> None:
         def fn(*values: Expr) -> Expr:
             operands = [cast(v, (v.dtype if i < own else common).compute) for i, v in enumerate(values)]
             r = body(*operands, **attrs)
+            if type(r) is bool:
+                raise VerifyError(f"{op.name} returned {r} in place of an expression; {NO_VALUE}")
             if not isinstance(r, Expr):
                 r = const(r, out.dtype.compute)
             return cast(r, out.dtype)

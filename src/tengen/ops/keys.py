@@ -17,7 +17,7 @@ import numpy as np
 from tengen.base.dtype import bool_
 from tengen.base.errors import DTypeError, IndexOutOfRange, ShapeError
 from tengen.ir.types import Dim
-from tengen.loops.lang import Expr
+from tengen.loops.lang import Expr, unguarded
 from tengen.ops.define import dispatch, shorthand
 from tengen.ops.elementwise import astype, where
 from tengen.ops.indexing import broadcasts_to, index, index_put, set_slice
@@ -105,6 +105,7 @@ def _one(key: Key, i: int, d: Dim, axis: int, shape: Sequence[Dim]) -> None:
 
 def _range(key: Key, s: slice, d: Dim) -> None:
     """A slice keeps its axis."""
+    s = slice(unguarded(s.start), unguarded(s.stop), s.step)
     if any(isinstance(e, Expr) for e in (d, s.start, s.stop)):
         start, size, step = _open_range(s, d)
     else:
@@ -131,6 +132,7 @@ def _open_range(s: slice, d: Dim) -> tuple[Dim, Dim, int]:
 
 def read_key(key: Any, shape: Sequence[Dim]) -> Key:
     """The key, read for a tensor of `shape`. Errors: IndexOutOfRange, DTypeError, ShapeError."""
+    shape = tuple(map(unguarded, shape))
     items = _expand(key, shape)
     advanced = any(hasattr(k, "ndim") and not isinstance(k, np.generic) for k in items)
     out, axis, where_arrays = Key(), 0, []
@@ -156,6 +158,11 @@ def read_key(key: Any, shape: Sequence[Dim]) -> Key:
         axis += 1
     _place(out, items, where_arrays)
     return out
+
+
+def dims(x: Tensor) -> tuple[Dim, ...]:
+    """The extents as plain expressions, which may be compared: `x.shape` is for users."""
+    return x._layout.type.shape
 
 
 def _plain(key: Any) -> tuple | None:
@@ -218,9 +225,9 @@ def _place(out: Key, items: Sequence[Any], places: Sequence[int]) -> None:
 
 def sliced(x: Tensor, key: Key) -> Tensor:
     """The view of x that the key's indices are for."""
-    whole = key.whole and tuple(key.sizes) == tuple(x.shape)
+    whole = key.whole and tuple(key.sizes) == dims(x)
     y = x if whole else strided_slice(x, tuple(key.starts), tuple(key.sizes), tuple(key.steps))
-    return y if tuple(key.shape) == tuple(y.shape) else reshape(y, tuple(key.shape))
+    return y if tuple(key.shape) == dims(y) else reshape(y, tuple(key.shape))
 
 
 @shorthand
@@ -255,7 +262,7 @@ def masks_whole(x: Tensor, key, value: Tensor) -> Any:
         return None
     mask = dispatch.tensor(key)
     return (
-        mask if mask.dtype is bool_ and 0 < mask.ndim <= x.ndim and tuple(mask.shape) == tuple(x.shape[: mask.ndim]) else None
+        mask if mask.dtype is bool_ and 0 < mask.ndim <= x.ndim and dims(mask) == dims(x)[: mask.ndim] else None
     )
 
 
@@ -277,7 +284,7 @@ def setitem(inp: Tensor, key: Any, value: Any) -> Tensor:
     axes, types = tuple(k.axes), [t._layout.type for t in (*k.indices, inside)]
     ndim = index.infer_types(types, {"axes": axes, "position": k.position})[0].ndim
     new = index_put(k.indices, inside, dropped(v, ndim), axes, k.position)
-    if k.whole and tuple(k.shape) == tuple(x.shape):
+    if k.whole and tuple(k.shape) == dims(x):
         return new
     return set_slice(x, reshape(new, sizes), tuple(k.starts), sizes, tuple(k.steps))
 
@@ -293,8 +300,8 @@ def dropped(v: Tensor, ndim: int) -> Tensor:
 def fitted(v: Tensor, shape: Sequence[Dim], sizes: Sequence[Dim]) -> Tensor:
     """A value that broadcasts to `shape`, so that it broadcasts to `sizes`, where ints left unit axes."""
     v = dropped(v, len(shape))
-    if not broadcasts_to(v.shape, shape):
+    if not broadcasts_to(dims(v), shape):
         raise ShapeError(f"setitem: a value of shape {tuple(v.shape)} does not broadcast to {tuple(shape)}")
     if v.ndim == 0 or tuple(shape) == tuple(sizes):
         return v
-    return reshape(v if tuple(v.shape) == tuple(shape) else broadcast_to(v, tuple(shape)), sizes)
+    return reshape(v if dims(v) == tuple(shape) else broadcast_to(v, tuple(shape)), sizes)

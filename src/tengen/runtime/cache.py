@@ -24,6 +24,7 @@ from tengen.base.digest import blake2b, sha256
 from tengen.base.files import new_part
 from tengen.base.version import VERSION
 from tengen.codegen.targets import Target, processor
+from tengen.runtime.compile import compile_object
 from tengen.runtime.parallel_compile import compile_parts
 
 if TYPE_CHECKING:
@@ -304,10 +305,10 @@ def clear() -> int:
     return size
 
 
-def _object_key(ir_text: str, target: Target, level: int) -> str:
+def _object_key(ir_text: str, target: Target, level: int, parts: bool = True) -> str:
     import llvmlite
 
-    return "\n".join([f"tengen {VERSION}", f"llvmlite {llvmlite.__version__}", target.key, str(level), ir_text])
+    return "\n".join([f"tengen {VERSION}", f"llvmlite {llvmlite.__version__}", target.key, str(level) if parts else f"{level} whole", ir_text])
 
 
 def object_name(ir_text: str, target: Target, level: int = 1) -> str:
@@ -315,12 +316,16 @@ def object_name(ir_text: str, target: Target, level: int = 1) -> str:
     return _name(_object_key(ir_text, target, level))
 
 
-def compiled(ir_text: str, target: Target, level: int = 1) -> bytes:
-    """The object file of a module: from the cache, or compiled and stored there. See `compile_parts`."""
-    key_text = _object_key(ir_text, target, level)
+def compiled(ir_text: str, target: Target, level: int = 1, parts: bool = True) -> bytes:
+    """The object file of a module: from the cache, or compiled and kept.
+
+    Args:
+        parts: whether it may be several objects in one, which this process loads and no linker reads. See `compile_parts`.
+    """
+    key_text = _object_key(ir_text, target, level, parts)
     data = get(key_text)
     if data is None:
-        data = compile_parts(ir_text, target, level)
+        data = compile_parts(ir_text, target, level) if parts else compile_object(ir_text, target, level)
         put(key_text, data)
     return data
 

@@ -25,6 +25,7 @@ from tengen.compiler.program import Program
 from tengen.ir.graph import Check, Graph, State, Value
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import Array, contiguous_strides, product
+from tengen.loops.extents import open_extent
 from tengen.loops.lang import Expr, Index
 from tengen.ops.define import Op
 from tengen.runtime import mapped, native
@@ -35,7 +36,8 @@ from tengen.tensor.tensor import Tensor, hide_plans, put_on_tape, restore_plans,
 
 
 class Traced:
-    """What stands in for a `Layout` while recording: the type alone; memory comes later. `graph` is whose value it is."""
+    """What stands in for a `Layout` while recording: the type alone; memory comes later. `graph` is whose value it is. Shape, size and
+    strides are what users see."""
 
     __slots__ = ("shape", "dtype", "type", "size", "strides", "device", "contiguous", "graph", "__weakref__")
 
@@ -44,14 +46,16 @@ class Traced:
         self.graph = recorder.graph  # not the recorder: a tensor that is kept must not keep all others
         self.device = recorder.device
         recorder.made.append(ref(self))
-        self.type, self.shape, self.dtype = t, t.shape, t.dtype
-        self.size, self.strides = _dense(t)
+        self.type, self.dtype = t, t.dtype
+        self.shape, self.size, self.strides = _seen(t)
         self.contiguous = True
 
 
 @functools.lru_cache(4096)
-def _dense(t: TensorType) -> tuple[Index, tuple[Index, ...]]:
-    return product(t.shape), contiguous_strides(t.shape)
+def _seen(t: TensorType) -> tuple[tuple[Index, ...], Index, tuple[Index, ...]]:
+    """Shape, size and strides for users."""
+    shape, strides = (tuple(map(open_extent, x)) for x in (t.shape, contiguous_strides(t.shape)))
+    return shape, open_extent(product(t.shape)), strides
 
 
 def traced(v: Value) -> Tensor:

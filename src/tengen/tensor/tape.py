@@ -111,15 +111,15 @@ def _joined(parts: list[_SliceGrad]) -> list[Tensor]:
     shape = parts[0].shape
     same: dict[tuple, _SliceGrad] = {}
     for p in parts:  # a slice that was taken twice
-        first = same.setdefault((p.starts, tuple(p.grad.shape)), p)
+        first = same.setdefault((p.starts, p.grad._layout.type.shape), p)
         if first is not p:
             first.grad = REGISTRY["add"](first.grad, p.grad)
     parts = list(same.values())
-    axes = {i for p in parts for i, (n, d) in enumerate(zip(p.grad.shape, shape)) if n is not d and n != d}
+    axes = {i for p in parts for i, (n, d) in enumerate(zip(p.grad._layout.type.shape, shape)) if n != d}
     if len(axes) == 1 and all(isinstance(d, int) for d in shape):
         (axis,) = axes
         ordered = sorted(parts, key=lambda p: p.starts[axis])
-        ends = [p.starts[axis] + p.grad.shape[axis] for p in ordered]
+        ends = [p.starts[axis] + p.grad._layout.type.shape[axis] for p in ordered]
         if [p.starts[axis] for p in ordered] == [0, *ends[:-1]] and ends[-1] == shape[axis]:
             return [REGISTRY["concat"]([p.grad for p in ordered], axis)]
     return [REGISTRY["slice_grad"](p.grad, shape, p.starts, (1,) * len(shape)) for p in parts]
@@ -180,7 +180,7 @@ def _fit_dtype(g: Tensor, t: Tensor) -> Tensor:
 def _fit(g: Tensor, t: Tensor) -> Tensor:
     """A gradient in the shape and dtype of the tensor it belongs to: undoes broadcasting and promotion."""
     g = _fit_dtype(g, t)
-    return g if g.shape == t.shape else REGISTRY["sum_to"](g, t.shape)
+    return g if g._layout.type.shape == t._layout.type.shape else REGISTRY["sum_to"](g, t.shape)
 
 
 @functools.lru_cache(4096)  # each training step asks for the same ops and types
@@ -217,7 +217,7 @@ def _step(node: TapeNode, slot: dict[int, Tensor], give: Any, useful: set[int], 
             results = tuple(_output(o, node, i) for i, o in enumerate(node.outputs)) if taped else node.outputs
             attrs = attrs | {"out": results[0] if len(results) == 1 else results}
         if op.name == "strided_slice" and all(s == 1 for s in attrs["steps"]):
-            return give(saved[0], _SliceGrad(_fit_dtype(g, saved[0]), tuple(inputs[0].shape), tuple(attrs["starts"])))
+            return give(saved[0], _SliceGrad(_fit_dtype(g, saved[0]), inputs[0]._layout.type.shape, tuple(attrs["starts"])))
         r = op.rules.vjp(g, *inputs, **attrs)
         results = dict(enumerate(r if isinstance(r, (tuple, list)) else (r,)))
     for i in wants:
