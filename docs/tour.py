@@ -21,7 +21,6 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from tengen.codegen.target import Target
 
 import tengen.functional as F
 import tengen.module as M
@@ -29,6 +28,7 @@ from tengen import Tensor, load_graph, trace
 from tengen.autodiff import GradManager
 from tengen.base.config import config
 from tengen.base.dtype import float32
+from tengen.codegen.targets import Target
 from tengen.compiler.arrays import array_over, buffer_over
 from tengen.compiler.plans import Layout
 from tengen.compiler.program import Program, build

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from tengen.codegen.target import Target
 
 import tengen.functional as F
 from tengen import Tensor
 from tengen.base.config import config
 from tengen.base.errors import VerifyError
+from tengen.codegen.targets import Target
 from tengen.compiler.driver import compile_graph, evaluate, passes
 from tengen.compiler.program import EMIT, MEMORY, Planned, Program, build
 from tengen.ir.graph import Graph

@@ -104,7 +104,7 @@ def make_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict, alone: bool
     types = [None if a is None else a.type for a in layouts]
     out_types = op.infer_types(types, attrs)
     arrays = [None if a is None else a.array(("in", i)) for i, a in enumerate(layouts)]
-    orders = [op.rules["layout"](arrays, t, **attrs) if "layout" in op.rules else None for t in out_types]
+    orders = [op.axis_order(arrays, t, attrs) for t in out_types]
     outs = [Layout(t.shape, t.dtype, contiguous_strides(t.shape, o), device) for t, o in zip(out_types, orders)]  # type: ignore[arg-type]
     if all(o.size == 0 for o in outs):
         return Plan(native.make_plan(0, sum(a is not None for a in arrays), [0] * len(outs), 0, []), tuple(outs))
