@@ -190,3 +190,9 @@ def test_every_file_of_ops_is_imported():
     folder = Path(tengen.ops.__file__).parent
     defining = {f.stem for f in folder.glob("*.py") if re.search(r"^@(elementwise|primitive|composite|shorthand)", f.read_text(), re.M)}
     assert defining <= {*tengen.ops.__all__}, "a file of ops that src/tengen/ops/__init__.py does not import"
+
+
+def test_an_exclusion_names_an_op():
+    assert {op.name for op in every_op.ops()} - {op.name for op in every_op.ops({"lstm": "why"})} == {"lstm"}
+    with pytest.raises(AssertionError, match="no ops of Tengen: .'no_such'"):
+        every_op.ops({"no_such": "why"})

@@ -212,7 +212,7 @@ def _step(node: Node, slot: dict[int, Tensor], give: Any, useful: set[int], othe
         if op.saves_output:
             results = tuple(_output(o, node, i) for i, o in enumerate(node.outputs)) if taped else node.outputs
             attrs = attrs | {"out": results[0] if len(results) == 1 else results}
-        if op.name == "strided_slice" and all(s == 1 for s in attrs["steps"]):
+        if op.name == "strided_slice" and all(s == 1 for s in attrs["steps"]):  # parts that tile a whole are joined: `_joined`
             return give(saved[0], _Part(_fit_dtype(g, saved[0]), tuple(inputs[0].shape), tuple(attrs["starts"])))
         r = op.rules.vjp(g, *inputs, **attrs)
         results = dict(enumerate(r if isinstance(r, (tuple, list)) else (r,)))
