@@ -115,6 +115,12 @@ def test_what_is_wrong_is_told_at_the_definition(define, said, error, message):
     assert message in str(e.value) and REGISTRY == before
 
 
+def test_a_definition_that_fails_leaves_nothing():
+    with pytest.raises(TengenError, match="is something else already"):
+        primitive(methods="body", functional="elemwise math.norm")(body)
+    assert not hasattr(Tensor, "body") and not hasattr(F, "body") and "body" not in vars(F.elemwise)
+
+
 def test_an_op_is_defined_once():
     with pytest.raises(TengenError, match="'sum' is defined twice"):
         Op(body, "primitive", "sum")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tengen.base.errors import ShapeError, TengenError
@@ -79,20 +80,18 @@ def operators(op: Op) -> dict[str, Callable]:
     return {f"__{name}__": forward, f"__r{name}__": reflected, f"__i{name}__": _in_place(op)}
 
 
-def put_on_tensor(op: Op) -> None:
-    """Gives Tensor the methods and operators that an op says it is. Four operators have faster forms in `tensor.py`."""
+def names_on_tensor(op: Op) -> dict[str, Callable]:
+    """The methods and operators of Tensor that an op says it is, by name. Four operators have faster forms in `tensor.py`."""
     for name in op.methods:
         if hasattr(Tensor, name):
             raise TengenError(f"op {op.name!r}: Tensor.{name} is something else already; help: another name in `methods`")
-        setattr(Tensor, name, op.call)
-    for name, f in operators(op).items():
-        if name not in vars(Tensor):
-            setattr(Tensor, name, f)
+    special = {name: f for name, f in operators(op).items() if name not in vars(Tensor)}
+    return dict.fromkeys(op.methods, op.call) | special
 
 
 all_with_line(globals(), ["reshape", "transpose", "flatten", "to"])
 for _f in (reshape, transpose, flatten, to):
     setattr(Tensor, _f.__name__, _f)
 Tensor.T = property(lambda self: transpose(self), doc="The tensor with its axes reversed.")  # type: ignore[attr-defined]
-each_op(put_on_tensor)
+each_op(names_on_tensor, partial(setattr, Tensor))
 Tensor.__hash__ = object.__hash__  # type: ignore[method-assign]
