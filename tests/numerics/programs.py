@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tengen import Tensor
+from tengen.base.errors import DTypeError
+from tengen.ir.types import TensorType
 from tengen.ops.define import REGISTRY, Op
 
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-42, 3e38, 1e-30, 88.5, -104.0]
@@ -68,8 +70,21 @@ def numbers(rng: random.Random, shape, dtype="float32", special: bool = True) ->
 
 
 SHAPES = [(7,), (16,), (33,), (1,), (3, 5), (2, 17), (4, 6, 5), (3, 8, 8), (1, 1), (2, 9, 4)]
-UNARY = ["neg", "relu", "exp", "log", "sqrt", "rsqrt", "abs", "tanh", "sigmoid", "gelu", "silu", "sin", "erf", "log1p"]
-BINARY = ["add", "sub", "mul", "div", "pow", "maximum", "minimum", "atan2"]
+def pointwise(operands: int) -> list[str]:
+    """The elementwise ops of so many operands that give floats for floats."""
+    found = []
+    for name, op in sorted(REGISTRY.items()):
+        if op.kind == "elementwise" and "." not in name and op.fn.__module__.startswith("tengen.") and len(op.tensors) == operands:
+            try:
+                out = op.infer_types([TensorType((1,), "float32")] * operands, {})[0]
+            except DTypeError:  # it takes integers alone
+                continue
+            found += [name] if out.dtype.is_float else []
+    return found
+
+
+UNARY, BINARY = pointwise(1), pointwise(2)
+REDUCTIONS = ["sum", "mean", "max", "min", "prod", "var", "logsumexp"]
 
 
 def draw(rng: random.Random, most: int = 7) -> Chance:
@@ -103,7 +118,6 @@ def _move(rng: random.Random, p: Chance, values):
         p.inputs.append(numbers(rng, dims, dtype, special=False))
         return len(p.inputs) - 1
 
-    known = lambda names: [x for x in names if x in REGISTRY]
     rank = len(shape)
     moves = ["unary", "binary", "weighted", "same"]
     moves += ["reduce", "softmax", "layer_norm", "flatten", "matmul"] if rank >= 2 else []
@@ -111,21 +125,21 @@ def _move(rng: random.Random, p: Chance, values):
     moves += ["conv", "conv", "pool"] if rank == 4 and min(shape[2:]) >= 3 else []
     match rng.choice(moves):
         case "unary":
-            return rng.choice(known(UNARY)), (at,), {}, shape
+            return rng.choice(UNARY), (at,), {}, shape
         case "same":
             fitting = [v for v, s in values if s == shape]
-            return rng.choice(known(BINARY)), (at, rng.choice(fitting)), {}, shape
+            return rng.choice(BINARY), (at, rng.choice(fitting)), {}, shape
         case "binary":
             fitting = [v for v, s in values if len(s) == rank and all(a in (b, 1) for a, b in zip(s, shape))]
             pair = (at, rng.choice(fitting))
-            return rng.choice(known(BINARY)), pair if rng.random() < 0.5 else pair[::-1], {}, shape
+            return rng.choice(BINARY), pair if rng.random() < 0.5 else pair[::-1], {}, shape
         case "weighted":
-            return rng.choice(known(BINARY)), (at, weight(*(rng.choice([1, d]) for d in shape[1:]))), {}, shape
+            return rng.choice(BINARY), (at, weight(*(rng.choice([1, d]) for d in shape[1:]))), {}, shape
         case "reduce":
             axes = sorted(rng.sample(range(1, rank), rng.randint(1, rank - 1)))
             keep = rng.random() < 0.7
             out = tuple(1 if i in axes else d for i, d in enumerate(shape) if keep or i not in axes)
-            name = rng.choice(known(["sum", "mean", "max", "min", "prod", "var", "logsumexp"]))
+            name = rng.choice(REDUCTIONS)
             return name, (at,), {"axis": axes, "keepdims": keep}, out
         case "softmax":
             return rng.choice(["softmax", "logsoftmax"]), (at,), {"axis": rng.randint(1, rank - 1)}, shape

@@ -115,6 +115,12 @@ def test_what_is_wrong_is_told_at_the_definition(define, said, error, message):
     assert message in str(e.value) and REGISTRY == before
 
 
+def test_a_definition_that_fails_leaves_nothing():
+    with pytest.raises(TengenError, match="is something else already"):
+        primitive(methods="body", functional="elemwise math.norm")(body)
+    assert not hasattr(Tensor, "body") and not hasattr(F, "body") and "body" not in vars(F.elemwise)
+
+
 def test_an_op_is_defined_once():
     with pytest.raises(TengenError, match="'sum' is defined twice"):
         Op(body, "primitive", "sum")
@@ -190,3 +196,9 @@ def test_every_file_of_ops_is_imported():
     folder = Path(tengen.ops.__file__).parent
     defining = {f.stem for f in folder.glob("*.py") if re.search(r"^@(elementwise|primitive|composite|shorthand)", f.read_text(), re.M)}
     assert defining <= {*tengen.ops.__all__}, "a file of ops that src/tengen/ops/__init__.py does not import"
+
+
+def test_an_exclusion_names_an_op():
+    assert {op.name for op in every_op.ops()} - {op.name for op in every_op.ops({"lstm": "why"})} == {"lstm"}
+    with pytest.raises(AssertionError, match="no ops of Tengen: .'no_such'"):
+        every_op.ops({"no_such": "why"})

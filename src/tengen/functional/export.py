@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tengen.base.errors import TengenError
-from tengen.ops.define import Op, each_op
+from tengen.ops.define import REGISTRY, Op, each_op
 
 
 def export(scope: dict[str, Any], *submodules: str) -> list[str]:
@@ -13,16 +14,14 @@ def export(scope: dict[str, Any], *submodules: str) -> list[str]:
 
     Returns their names, as far as there are ops by now.
     """
-    names = []
 
-    def put(op: Op) -> None:
-        for submodule, name in op.functional:
-            if submodule in submodules:
-                if scope.get(name, op.call) is not op.call:
-                    what = f"{scope['__name__']}.{name} is something else already; help: another name in `functional`"
-                    raise TengenError(f"op {op.name!r}: {what}")
-                scope[name] = op.call
-                names.append(name)
+    def find(op: Op) -> dict[str, Callable]:
+        found = {name: op.call for submodule, name in op.functional if submodule in submodules}
+        for name in found:
+            if scope.get(name, op.call) is not op.call:
+                what = f"{scope['__name__']}.{name} is something else already; help: another name in `functional`"
+                raise TengenError(f"op {op.name!r}: {what}")
+        return found
 
-    each_op(put)
-    return sorted({*names})
+    each_op(find, scope.__setitem__)
+    return sorted({name for op in REGISTRY.values() for name in find(op)})

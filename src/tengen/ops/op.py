@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 REGISTRY: dict[str, Op] = {}
 SUBMODULES = ("elemwise", "math", "nn", "tensor")  # of `tengen.functional`: where ops stand
 _taken: dict[str, str] = {}  # a name for users -> the op that has it
-_observers: list[Callable[[Op], None]] = []
+_takers: list[tuple[Callable[[Op], dict[str, Any]], Callable[[str, Any], None]]] = []  # see `each_op`
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,10 @@ class Op:
         for name in (named := self.user_names()):
             if (other := _taken.get(name)) in REGISTRY:
                 raise TengenError(f"op {self.name!r}: {name} is the op {other!r} already")
-        for tell in _observers:
-            tell(self)
+        found = [(put, find(self)) for find, put in _takers]  # all are asked before anything is put anywhere
+        for put, values in found:
+            for name, value in values.items():
+                put(name, value)
         REGISTRY[self.name] = self
         _taken.update(dict.fromkeys(named, self.name))
 
@@ -394,11 +396,13 @@ class Op:
         return rule is not None and _takes_out(rule)
 
 
-def each_op(tell: Callable[[Op], None]) -> None:
-    """Calls `tell` with every op, and with each that is defined later when it is: how the floors above give users its names."""
+def each_op(find: Callable[[Op], dict[str, Any]], put: Callable[[str, Any], None]) -> None:
+    """Puts what `find` says of every op, by name, and of each that is defined later when it is: how the floors above give users
+    the names of ops. `find` changes nothing; it raises TengenError for a name that is something else already."""
     for op in REGISTRY.values():
-        tell(op)
-    _observers.append(tell)
+        for name, value in find(op).items():
+            put(name, value)
+    _takers.append((find, put))
 
 
 @functools.lru_cache(4096)  # what is checked is looked at in every call, and was plain and in order at the first

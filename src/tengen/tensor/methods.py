@@ -4,6 +4,7 @@ functions to which calls of ops go."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tengen.base.device import Device
@@ -90,15 +91,13 @@ def operators(op: Op) -> dict[str, Callable]:
     return {f"__{name}__": forward, f"__r{name}__": reflected, f"__i{name}__": _in_place(op)}
 
 
-def put_on_tensor(op: Op) -> None:
-    """Gives Tensor the methods and operators that an op says it is. Four operators have faster forms in `tensor.py`."""
+def names_on_tensor(op: Op) -> dict[str, Callable]:
+    """The methods and operators of Tensor that an op says it is, by name. Four operators have faster forms in `tensor.py`."""
     for name in op.methods:
         if hasattr(Tensor, name):
             raise TengenError(f"op {op.name!r}: Tensor.{name} is something else already; help: another name in `methods`")
-        setattr(Tensor, name, op.call)
-    for name, f in operators(op).items():
-        if name not in vars(Tensor):
-            setattr(Tensor, name, f)
+    special = {name: f for name, f in operators(op).items() if name not in vars(Tensor)}
+    return dict.fromkeys(op.methods, op.call) | special
 
 
 def install() -> None:
@@ -110,7 +109,7 @@ def install() -> None:
     Tensor.T = property(lambda self: transpose(self), doc="The tensor with its axes reversed.")  # type: ignore[attr-defined]
     Tensor.__round__ = rounded  # type: ignore[attr-defined]
     Tensor.__array_ufunc__, Tensor.__array_function__ = array_ufunc, array_function  # type: ignore[attr-defined]
-    each_op(put_on_tensor)
+    each_op(names_on_tensor, partial(setattr, Tensor))
     Tensor.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 

@@ -216,7 +216,7 @@ def _step(node: TapeNode, slot: dict[int, Tensor], give: Any, useful: set[int], 
         if op.saves_output:
             results = tuple(_output(o, node, i) for i, o in enumerate(node.outputs)) if taped else node.outputs
             attrs = attrs | {"out": results[0] if len(results) == 1 else results}
-        if op.name == "strided_slice" and all(s == 1 for s in attrs["steps"]):
+        if op.name == "strided_slice" and all(s == 1 for s in attrs["steps"]):  # parts that tile a whole are joined: `_joined`
             return give(saved[0], _SliceGrad(_fit_dtype(g, saved[0]), inputs[0]._layout.type.shape, tuple(attrs["starts"])))
         r = op.rules.vjp(g, *inputs, **attrs)
         results = dict(enumerate(r if isinstance(r, (tuple, list)) else (r,)))
