@@ -57,7 +57,7 @@ def observing(*observers: Observer) -> Iterator[None]:
         yield
     finally:
         for o in observers:
-            _observers.remove(o)
+            del _observers[next(i for i, x in enumerate(_observers) if x is o)]
 
 
 def run_passes(x: Any, passes: Iterable[Pass], *observers: Observer) -> Any:

@@ -44,8 +44,7 @@ class Tensor(TensorMethods):
         data: a number, nested sequences, a NumPy array or a Tensor; it is copied, and a Tensor's copy stays on the tape.
         dtype: the element type; default: that of `data`, where Python floats give float32 and ints int64 (as in MegEngine's
             users' code ``Tensor([1.0])`` is float32).
-        device: a `Device` or its name ("cpu", "cpu0", "xpux"); the processor is the only one so far. Default: the default
-        device.
+        device: a `Device` or its name ("cpu", "cpu0", "xpux"); the processor is the only one so far. Default: the default one.
 
     >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
     >>> (x @ x).numpy().tolist()
