@@ -13,8 +13,8 @@ STREAM = 1 << 25  # bytes of results from which on stores go past the caches, wh
 
 
 def memory_order(a: Array) -> list[int]:
-    """The axes from the outermost in memory to the innermost. Where strides are expressions that cannot be compared, their
-    number of factors is; where no stride is known to be 1, the logical order is returned."""
+    """The axes from the outermost in memory to the innermost. Strides that are expressions cannot be compared, so if there are
+    such, axes are ordered by the number of factors of their strides, or logically if no stride is known to be 1."""
     if all(as_int(s) is not None for s in a.strides):
         return sorted(range(a.ndim), key=lambda i: -abs(as_int(a.strides[i]) or 0))
     inner = [i for i in range(a.ndim) if as_int(a.strides[i]) == 1]

@@ -27,7 +27,7 @@ from tengen.ops.define import lookup
 
 MAX_INPUTS = 12  # arrays a fused kernel reads; beyond that, registers and compile time suffer
 MAX_ROOTS = 3  # values that have to be read in order to compute another one again
-MAX_PROLOGUE = 6  # nodes of a prologue: it is computed each time that an element is read, which is several times
+MAX_PROLOGUE_NODES = 6  # nodes of a prologue: it is computed each time that an element is read, which is several times
 MAX_NODES = 40  # nodes of a group that computes something that other groups compute, too
 
 
@@ -195,7 +195,7 @@ def _joins_prologue(group: Group, n: Node, readers: list[Node]) -> bool:
     channel."""
     a, v = group.anchor, n.outputs[0]
     where = None if a is None else _operand_with_prologue(a)
-    if a is None or where is None or a is n or len(group.prologue) == MAX_PROLOGUE:
+    if a is None or where is None or a is n or len(group.prologue) == MAX_PROLOGUE_NODES:
         return False
     operand = a.inputs[where]
     if operand is None or operand.type is not v.type:
