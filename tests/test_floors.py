@@ -15,7 +15,7 @@ FLOORS = [
     "__main__ cli serve visual",
     "hub models interop",
     "module optimizer data quantization amp distributed",
-    "functional random autodiff jit tuning",
+    "functional random distributions autodiff jit tuning",
     "deploy",
     "profiling",
     "tensor",

@@ -100,7 +100,8 @@ def test_shuffling_and_permutations():
     x = Tensor(np.arange(24).reshape(12, 2))
     assert random.shuffle(x) is None
     rows = x.numpy()
-    assert sorted(rows[:, 0]) == list(range(0, 24, 2)) and (rows[:, 1] == rows[:, 0] + 1).all() and rows[:, 0].tolist() != sorted(rows[:, 0])
+    assert sorted(rows[:, 0]) == list(range(0, 24, 2)) and (rows[:, 1] == rows[:, 0] + 1).all()
+    assert rows[:, 0].tolist() != sorted(rows[:, 0])
     assert sorted(random.randperm(9).tolist()) == list(range(9))
     assert random.permutation(5, dtype="int32").dtype == np.int32 and random.permutation(5).dtype == np.int64
     with pytest.raises(ValueError, match="no rows"):
@@ -121,8 +122,9 @@ def test_shapes_and_dtypes_of_parameters():
 
 
 DRAWS = {
-    "uniform": lambda: random.uniform(size=5), "gamma": lambda: random.gamma(Tensor([0.5, 3.0]), 2.0, 4), "beta": lambda: random.beta(2.0, 3.0, 4),
-    "poisson": lambda: random.poisson(20.0, 4), "exponential": lambda: random.exponential(1.0, 4), "binomial": lambda: random.binomial(50, 0.5, 4),
+    "uniform": lambda: random.uniform(size=5), "gamma": lambda: random.gamma(Tensor([0.5, 3.0]), 2.0, 4),
+    "beta": lambda: random.beta(2.0, 3.0, 4), "poisson": lambda: random.poisson(20.0, 4),
+    "exponential": lambda: random.exponential(1.0, 4), "binomial": lambda: random.binomial(50, 0.5, 4),
     "permutation": lambda: random.permutation(7), "multinomial": lambda: random.multinomial(Tensor([1.0, 2.0, 3.0]), 2),
     "bernoulli": lambda: random.bernoulli(0.5, 9),
 }  # fmt: skip

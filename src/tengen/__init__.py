@@ -15,7 +15,7 @@ from tengen.tensor import (
 from tengen.tensor.dlpack import from_dlpack
 
 if TYPE_CHECKING:
-    from tengen import amp, autodiff, data, deploy, functional, jit, models, module, optimizer, random
+    from tengen import amp, autodiff, data, deploy, distributions, functional, jit, models, module, optimizer, random
     from tengen.base.config import config
     from tengen.deploy import load_graph
     from tengen.deploy.checkpoint import load, save
@@ -30,7 +30,7 @@ tensor = Tensor
 # name -> the module that it is, or that defines it
 _LATER = {
     "amp": "tengen.amp", "autodiff": "tengen.autodiff", "config": "tengen.base.config", "data": "tengen.data",
-    "deploy": "tengen.deploy", "functional": "tengen.functional", "jit": "tengen.jit",
+    "deploy": "tengen.deploy", "distributions": "tengen.distributions", "functional": "tengen.functional", "jit": "tengen.jit",
     "models": "tengen.models", "module": "tengen.module", "optimizer": "tengen.optimizer", "random": "tengen.random",
     "load": "tengen.deploy.checkpoint", "load_graph": "tengen.deploy", "profile": "tengen.profiling.profiler",
     "save": "tengen.deploy.checkpoint",
@@ -52,7 +52,8 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "__version__", "Parameter", "Tensor", "amp", "autodiff", "config", "data", "deploy", "from_dlpack", "functional", "jit", "load",
+    "__version__", "Parameter", "Tensor", "amp", "autodiff", "config", "data", "deploy", "distributions", "from_dlpack", "functional",
+    "jit", "load",
     "load_graph", "models", "module", "optimizer", "profile", "random", "save", "show_config", "set_threads", "tensor", "trace",
     "tune",
 ]  # fmt: skip
