@@ -15,7 +15,7 @@ FLOORS = [
     "__main__ cli serve visual",
     "hub models interop",
     "module optimizer data quantization amp distributed",
-    "device functional random autodiff jit tuning",
+    "device functional random distributions autodiff jit tuning",
     "deploy",
     "profiling",
     "tensor",

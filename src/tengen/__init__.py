@@ -15,7 +15,7 @@ from tengen.tensor import (
 from tengen.tensor.dlpack import from_dlpack
 
 if TYPE_CHECKING:
-    from tengen import amp, autodiff, data, deploy, device, functional, jit, models, module, optimizer, random
+    from tengen import amp, autodiff, data, deploy, device, distributions, functional, jit, models, module, optimizer, random
     from tengen.base.config import config
     from tengen.deploy import load_graph
     from tengen.deploy.checkpoint import load, save
@@ -31,7 +31,8 @@ tensor = Tensor
 # name -> the module that it is, or that defines it
 _LATER = {
     "amp": "tengen.amp", "autodiff": "tengen.autodiff", "config": "tengen.base.config", "data": "tengen.data",
-    "deploy": "tengen.deploy", "device": "tengen.device", "functional": "tengen.functional",
+    "deploy": "tengen.deploy", "device": "tengen.device", "distributions": "tengen.distributions",
+    "functional": "tengen.functional",
     "get_default_device": "tengen.device", "get_device_count": "tengen.device", "is_cuda_available": "tengen.device", "jit": "tengen.jit",
     "models": "tengen.models", "module": "tengen.module", "optimizer": "tengen.optimizer", "random": "tengen.random",
     "load": "tengen.deploy.checkpoint", "load_graph": "tengen.deploy", "profile": "tengen.profiling.profiler",
@@ -54,7 +55,8 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "__version__", "Parameter", "Tensor", "amp", "autodiff", "config", "data", "deploy", "device", "from_dlpack", "functional",
+    "__version__", "Parameter", "Tensor", "amp", "autodiff", "config", "data", "deploy", "device", "distributions", "from_dlpack",
+    "functional",
     "get_default_device", "get_device_count", "is_cuda_available", "jit", "load", "load_graph", "models", "module", "optimizer",
     "profile", "random", "save", "set_default_device", "show_config", "set_threads", "tensor", "trace", "tune",
 ]  # fmt: skip

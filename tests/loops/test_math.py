@@ -134,8 +134,8 @@ def test_reflections(name, dt):
     """Below 0 the error is 8 ULP of the largest term of the formula: gamma(x) gamma(-x) = -pi / (x sin(pi x)), and its logarithm's
     derivative."""
     rng = np.random.default_rng(3)
-    near = rng.integers(-30, 0, 100) + rng.uniform(-1e-5, 1e-5, 100)
-    x = np.concatenate([rng.uniform(-40, 0, 600), -(10.0 ** rng.uniform(-30, 6, 200)), near])
+    near_poles = rng.integers(-30, 0, 100) + rng.uniform(-1e-5, 1e-5, 100)
+    x = np.concatenate([rng.uniform(-40, 0, 600), -(10.0 ** rng.uniform(-30, 6, 200)), near_poles])
     x = x.astype(dt.numpy)
     x = x[x != np.rint(x)]
     with mpmath.workprec(250):

@@ -3,7 +3,7 @@
 from tengen.data import transform
 from tengen.data.collator import Collator
 from tengen.data.dataloader import DataLoader
-from tengen.data.dataset import ArrayDataset, ConcatDataset, Dataset, StreamDataset
+from tengen.data.dataset import ArrayDataset, ConcatDataset, Dataset, StreamDataset, Subset, random_split
 from tengen.data.draws import rng
 from tengen.data.sampler import (
     Infinite,
@@ -18,6 +18,6 @@ from tengen.data.workers import WorkerError, WorkerInfo, WorkerTimeout, get_work
 
 __all__ = [
     "ArrayDataset", "Collator", "ConcatDataset", "DataLoader", "Dataset", "Infinite", "MapSampler", "RandomSampler",
-    "ReplacementSampler", "Sampler", "SequentialSampler", "StreamDataset", "StreamSampler", "WorkerError", "WorkerInfo",
-    "WorkerTimeout", "get_worker_info", "rng", "transform",
+    "ReplacementSampler", "Sampler", "SequentialSampler", "StreamDataset", "StreamSampler", "Subset", "WorkerError", "WorkerInfo",
+    "WorkerTimeout", "get_worker_info", "random_split", "rng", "transform",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from tengen.data.collator import Collator
 from tengen.data.dataset import is_stream
 from tengen.data.draws import Draws, fresh_seed
 from tengen.data.patience import within
-from tengen.data.sampler import SequentialSampler, StreamSampler
+from tengen.data.sampler import RandomSampler, SequentialSampler, StreamSampler
 from tengen.data.transform import PseudoTransform
 from tengen.data.workers import Workers
 
@@ -83,8 +83,13 @@ class DataLoader:
         context: how workers start: "fork", "spawn", "forkserver"; default: Python's. "spawn" and "forkserver" need the main
             module's guard ``if __name__ == "__main__":``.
 
+        batch_size, shuffle, drop_last: PyTorch's way to say which sampler: a `RandomSampler` (keyed by `seed`) or a
+            `SequentialSampler`; the number may also stand in the sampler's place. collate_fn: PyTorch's way to give a collator, a
+            function of a list of samples. prefetch_factor: PyTorch's name for prefetch. pin_memory, persistent_workers: accepted;
+            they change no batch.
+
     Errors:
-        ValueError: a number out of range. TypeError: no number. In iterating: what the dataset, transform or collator raised,
+        ValueError: a number out of range. TypeError: no number, or two ways to say the same. In iterating: what the dataset, transform or collator raised,
         with the worker's traceback as a note; WorkerError when a worker died; WorkerTimeout.
 
     >>> from tengen.data import ArrayDataset, RandomSampler
@@ -92,6 +97,8 @@ class DataLoader:
     >>> loader = DataLoader(numbers, RandomSampler(numbers, batch_size=4, seed=0))
     >>> [len(batch) for batch in loader], len(loader)
     ([4, 2], 2)
+    >>> [len(batch) for batch in DataLoader(numbers, batch_size=4, shuffle=True, drop_last=True)]
+    [4]
     """
 
     def __init__(
@@ -109,13 +116,29 @@ class DataLoader:
         seed: int | None = None,
         prefetch: int = 2,
         context: str | None = None,
+        batch_size: int | None = None,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        collate_fn: Callable[[list], Any] | None = None,
+        prefetch_factor: int | None = None,
+        pin_memory: bool = False,
+        persistent_workers: bool = False,
     ):
+        prefetch = prefetch if prefetch_factor is None else prefetch_factor
         num_workers, prefetch = _whole("num_workers", num_workers, 0), _whole("prefetch", prefetch, 1)
         if not isinstance(timeout, (int, float, np.number)) or not 0 <= timeout < threading.TIMEOUT_MAX:
             raise ValueError(f"DataLoader: timeout must be a number of seconds, or 0 to wait for ever, got {timeout!r}")
         self.is_stream = is_stream(dataset)
+        if isinstance(sampler, (int, np.integer)) and batch_size is None:  # PyTorch's second argument
+            sampler, batch_size = None, int(sampler)
         if sampler is None:
-            sampler = StreamSampler() if self.is_stream else SequentialSampler(dataset)
+            sampler = self._sampler(dataset, 1 if batch_size is None else batch_size, shuffle, drop_last, seed)
+        elif batch_size is not None or shuffle or drop_last:
+            raise TypeError("DataLoader: batch_size, shuffle and drop_last belong to the sampler, where one is given")
+        if collate_fn is not None:
+            if collator is not None:
+                raise TypeError("DataLoader takes either collator or collate_fn")
+            collator = _Collating(collate_fn)
         if self.is_stream != isinstance(sampler, StreamSampler):
             kind = "stream" if self.is_stream else "map"
             raise ValueError(f"DataLoader: a {kind} dataset does not go with {type(sampler).__name__}")
@@ -131,6 +154,16 @@ class DataLoader:
         self._next = (0, 0)  # (epoch, batch) at which the next iterator begins
         self._position = (0, 0)  # the batch that the newest iterator gives next
         self._newest: object = None
+
+    def _sampler(self, dataset: Any, batch_size: int, shuffle: bool, drop_last: bool, seed: int | None) -> Any:
+        """The sampler that PyTorch's arguments describe."""
+        if self.is_stream:
+            if shuffle:
+                raise ValueError(f"DataLoader: {type(dataset).__name__} is a stream, which cannot be shuffled")
+            return StreamSampler(batch_size, drop_last)
+        if shuffle:
+            return RandomSampler(dataset, batch_size, drop_last, seed=seed)
+        return SequentialSampler(dataset, batch_size, drop_last)
 
     def __len__(self) -> int:
         """The number of batches in an epoch; TypeError for a stream."""
@@ -258,6 +291,16 @@ class DataLoader:
             )
             for a, b in zip(cuts, cuts[1:])
         ]
+
+
+class _Collating:
+    """A function of a list of samples as a collator."""
+
+    def __init__(self, function: Callable[[list], Any]):
+        self.function = function
+
+    def apply(self, inputs: Any) -> Any:
+        return self.function(list(inputs))
 
 
 def _whole(name: str, value: Any, least: int) -> int:

@@ -5,11 +5,17 @@ Samples are NumPy arrays, numbers, strings, or tuples and dicts of them; the col
 
 from __future__ import annotations
 
+import math
+import operator
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any
+
+import numpy as np
+
+from tengen.data.draws import fresh_seed, words
 
 
 class Dataset(ABC):
@@ -115,6 +121,56 @@ class ConcatDataset(Dataset):
 
     def __len__(self) -> int:
         return self._ends[-1]
+
+
+class Subset(Dataset):
+    """Some samples of a map dataset, in the given order.
+
+    Errors:
+        TypeError: the dataset is a stream. IndexError: an index outside of it.
+
+    >>> list(Subset([10, 20, 30], [2, 0]))
+    [30, 10]
+    """
+
+    def __init__(self, dataset: Any, indices: Iterable[int]):
+        if is_stream(dataset):
+            raise TypeError(f"Subset: {type(dataset).__name__} is a stream and has no length")
+        self.dataset, self.indices = dataset, [operator.index(i) for i in indices]
+        n = len(dataset)
+        for i in self.indices:
+            if not 0 <= i < n:
+                raise IndexError(f"Subset: index {i} is outside of {n} samples")
+
+    def __getitem__(self, index: int) -> Any:
+        return self.dataset[self.indices[index]]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+def random_split(dataset: Any, lengths: Sequence[float], seed: int | None = None) -> list[Subset]:
+    """Parts of a map dataset in random order, of these lengths: numbers of samples, whose sum is the dataset's length, or shares,
+    whose sum is 1. Of shares each part has the whole number below, and the samples left over go to the first parts, one each, as
+    in PyTorch. `seed`: the same parts each time; default: from NumPy's global state.
+
+    >>> [len(part) for part in random_split(range(10), [0.75, 0.25], seed=0)]
+    [8, 2]
+    """
+    if is_stream(dataset):
+        raise TypeError(f"random_split: {type(dataset).__name__} is a stream and has no length")
+    n, sizes = len(dataset), list(lengths)
+    if not all(s >= 0 for s in sizes):
+        raise ValueError(f"random_split: lengths must not be negative, got {sizes}")
+    if math.isclose(sum(sizes), 1) and sum(sizes) <= 1 + 1e-9 and all(s <= 1 for s in sizes) and not (n == 1 and 1 in sizes):
+        sizes = [math.floor(n * s) for s in sizes]
+        for i in range(n - int(sum(sizes))):
+            sizes[i % len(sizes)] += 1
+    if sum(sizes) != n or any(s != int(s) for s in sizes):
+        raise ValueError(f"random_split: {list(lengths)} are neither lengths whose sum is {n} nor shares whose sum is 1")
+    order = np.argsort(words(fresh_seed() if seed is None else seed, 0, n), kind="stable").tolist()
+    ends = list(accumulate(int(s) for s in sizes))
+    return [Subset(dataset, order[end - int(s) : end]) for s, end in zip(sizes, ends)]
 
 
 def is_stream(dataset: Any) -> bool:

@@ -116,7 +116,7 @@ class RNG:
     def exponential(self, rate: TensorLike = 1.0, size: Shape | None = None) -> Tensor:
         """Exponentially distributed numbers: -log(u) / rate for a uniform u in (0, 1) of 32 bits."""
         (r,) = self._parameters("exponential", size, rate=rate)
-        return REGISTRY["astype"](-REGISTRY["log"](self._open_uniform(r.shape)), r.dtype) / r
+        return REGISTRY["astype"](-REGISTRY["log"](self.open_uniform(r.shape)), r.dtype) / r
 
     def gamma(self, shape: TensorLike, scale: TensorLike = 1.0, size: Shape | None = None) -> Tensor:
         """Gamma distributed numbers of a shape parameter and a scale; see the op `random_gamma`."""
@@ -162,10 +162,10 @@ class RNG:
                 raise ValueError(f"multinomial: weights must be finite, not negative, and enough of them positive for {num_samples}")
         op, weights = REGISTRY, REGISTRY["astype"](p, "float64")
         if not replacement:
-            keys = op["log"](weights) - op["log"](-op["log"](self._open_uniform(p.shape)))
+            keys = op["log"](weights) - op["log"](-op["log"](self.open_uniform(p.shape)))
             return op["astype"](op["topk"](keys, num_samples, descending=True)[1], "int64")
         ends = op["cumsum"](weights, -1)
-        u = self._open_uniform((*p.shape[:-1], num_samples)) * ends[..., -1:]
+        u = self.open_uniform((*p.shape[:-1], num_samples)) * ends[..., -1:]
         below = op["expand_dims"](ends, -2) < op["expand_dims"](u, -1)
         return op["sum"](op["astype"](below, "int64"), -1)
 
@@ -174,7 +174,7 @@ class RNG:
         self._key._reset(self._key + self._next)
         return out
 
-    def _open_uniform(self, shape) -> Tensor:
+    def open_uniform(self, shape) -> Tensor:
         """float64 in (0, 1), the middles of 2^32 parts."""
         return (REGISTRY["astype"](self._draw(_ops.random_bits, tuple(shape)), "float64") + 0.5) * 2.0**-32
 

@@ -1,0 +1,24 @@
+"""Probability distributions: samples from the counter-based generator of `tengen.random`, log-densities, entropies, divergences, as
+tensors with gradients, eagerly and traced. MegEngine's `Distribution` and `Exponential`, PyTorch's names for the others.
+
+`sample` has no gradient; `rsample`, where a distribution has it (`has_rsample`), is a smooth function of the parameters."""
+
+from tengen.distributions.continuous import (
+    Cauchy,
+    Exponential,
+    Gumbel,
+    HalfNormal,
+    Laplace,
+    LogNormal,
+    Normal,
+    Uniform,
+)
+from tengen.distributions.discrete import Bernoulli, Binomial, Categorical, Geometric, Poisson
+from tengen.distributions.distribution import Constraint, Distribution, kl_divergence, register_kl
+from tengen.distributions.gamma_family import Beta, Chi2, Dirichlet, Gamma, StudentT
+
+__all__ = [
+    "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "Constraint", "Dirichlet", "Distribution", "Exponential", "Gamma",
+    "Geometric", "Gumbel", "HalfNormal", "Laplace", "LogNormal", "Normal", "Poisson", "StudentT", "Uniform", "kl_divergence",
+    "register_kl",
+]  # fmt: skip

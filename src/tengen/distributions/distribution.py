@@ -1,0 +1,209 @@
+"""The base of distributions, and the sets that their values lie in.
+
+In: parameters, as numbers or tensors that broadcast. Out: samples, densities and moments as tensors, on the tape and in traces as
+all others are. A distribution has ``batch_shape`` independent copies of an event of ``event_shape``.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from tengen import functional as F
+from tengen.base.dtype import promote
+from tengen.ops.define import REGISTRY, broadcast_shapes
+from tengen.tensor import Tensor, tracing
+
+
+class Constraint:
+    """A set of values: `check(x)` says for each element (for simplices: each vector) whether it is inside."""
+
+    def __init__(self, name: str, inside: Callable[[Tensor], Tensor]):
+        self.name, self.check = name, inside
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _both(a: Tensor, b: Tensor) -> Tensor:
+    return F.logical_and(a, b)  # type: ignore[attr-defined]
+
+
+def _whole(x: Tensor) -> Tensor:
+    return F.floor(x) == x  # type: ignore[attr-defined]
+
+
+real = Constraint("real", lambda x: F.isfinite(x))  # type: ignore[attr-defined]
+positive = Constraint("positive", lambda x: _both(x > 0, x < math.inf))
+nonnegative = Constraint("nonnegative", lambda x: _both(x >= 0, x < math.inf))
+unit_interval = Constraint("unit_interval", lambda x: _both(x >= 0, x <= 1))
+boolean = Constraint("boolean", lambda x: F.logical_or(x == 0, x == 1))  # type: ignore[attr-defined]
+nonnegative_integer = Constraint("nonnegative_integer", lambda x: _both(_both(x >= 0, x < math.inf), _whole(x)))
+simplex = Constraint("simplex", lambda x: _both((x >= 0).all(-1), abs(x.sum(-1) - 1) < 1e-5))
+
+
+def interval(low: Any, high: Any) -> Constraint:
+    """low <= x <= high."""
+    return Constraint("interval", lambda x: _both(x >= low, x <= high))
+
+
+def integers(most: Any) -> Constraint:
+    """0, 1, ... most."""
+    return Constraint("integer_interval", lambda x: _both(_both(x >= 0, x <= most), _whole(x)))
+
+
+class Distribution:
+    """Base class.
+
+    Args:
+        batch_shape: of the parameters. event_shape: of one event, () for numbers.
+
+    Attributes:
+        has_rsample: whether `rsample` is there: samples through which gradients reach the parameters.
+        support: the `Constraint` of the values.
+    """
+
+    has_rsample = False
+    support = real
+    parameters: tuple[str, ...] = ()  # what `repr` shows and `expand` broadcasts
+
+    def __init__(self, batch_shape: Sequence[int] = (), event_shape: Sequence[int] = ()):
+        self.batch_shape, self.event_shape = tuple(batch_shape), tuple(event_shape)
+
+    # -- what subclasses give ----------------------------------------------------------------------------------------------
+    def _draw(self, shape: tuple[int, ...]) -> Tensor:
+        """Samples of an extended shape; through them gradients flow where `has_rsample` is true."""
+        raise NotImplementedError(f"{type(self).__name__} needs _draw()")
+
+    def log_prob(self, value: Any) -> Tensor:
+        """The logarithm of the density (or probability) at a value; -inf outside of the support. Values broadcast with the
+        parameters."""
+        self._lacks("log_prob")
+
+    @property
+    def mean(self) -> Tensor:
+        """The expectation; NaN where there is none."""
+        self._lacks("mean")
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance; NaN or inf where there is none."""
+        self._lacks("variance")
+
+    def entropy(self) -> Tensor:
+        """The entropy in nats, of each copy."""
+        self._lacks("entropy")
+
+    def cdf(self, value: Any) -> Tensor:
+        """The probability of a sample that is at most `value`."""
+        self._lacks("cdf")
+
+    def icdf(self, value: Any) -> Tensor:
+        """The inverse of `cdf`."""
+        self._lacks("icdf")
+
+    # -- what follows from it ------------------------------------------------------------------------------------------------
+    def sample(self, sample_shape: int | Sequence[int] = ()) -> Tensor:
+        """Samples of the shape sample_shape + batch_shape + event_shape, from the generator of `tengen.random`; no gradient flows
+        through them."""
+        return self._draw(self._extended_shape(sample_shape)).detach()
+
+    def rsample(self, sample_shape: int | Sequence[int] = ()) -> Tensor:
+        """The same samples as a smooth function of the parameters, for gradients of expectations (the reparameterisation trick)."""
+        if not self.has_rsample:
+            raise NotImplementedError(
+                f"{type(self).__name__} has no reparameterised samples; help: sample() and log_prob() give the score-function gradient"
+            )
+        return self._draw(self._extended_shape(sample_shape))
+
+    @property
+    def stddev(self) -> Tensor:
+        """The root of the variance."""
+        return F.sqrt(self.variance)  # type: ignore[attr-defined]
+
+    def prob(self, value: Any) -> Tensor:
+        """The density (or probability) at a value."""
+        return F.exp(self.log_prob(value))  # type: ignore[attr-defined]
+
+    def perplexity(self) -> Tensor:
+        """e to the entropy."""
+        return F.exp(self.entropy())  # type: ignore[attr-defined]
+
+    def _extended_shape(self, sample_shape: int | Sequence[int]) -> tuple[int, ...]:
+        lead = (sample_shape,) if isinstance(sample_shape, (int, np.integer)) else tuple(sample_shape)
+        return (*lead, *self.batch_shape, *self.event_shape)
+
+    def _lacks(self, what: str) -> NoReturn:
+        raise NotImplementedError(f"{type(self).__name__} has no {what} in closed form here")
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{n}: {_shown(getattr(self, n))}" for n in self.parameters)
+        return f"{type(self).__name__}({shown})"
+
+
+def _shown(t: Any) -> str:
+    return str(t.tolist()) if isinstance(t, Tensor) and t.size < 8 and tracing.recorder is None else f"{getattr(t, 'shape', t)}"
+
+
+def together(owner: Distribution, given: dict[str, tuple[Any, Constraint]]) -> list[Tensor]:
+    """Parameters as tensors of floats in their common shape and dtype.
+
+    Errors: ValueError where one is outside of its set; not in a trace, which does not know the values.
+    """
+    tensors = [as_float(v) for v, _ in given.values()]
+    d = functools.reduce(promote, (t.dtype for t in tensors))
+    shape = broadcast_shapes(*(t.shape for t in tensors))
+    for t, (name, (_, allowed)) in zip(tensors, given.items()):
+        if tracing.recorder is None and not np.all(allowed.check(t.detach()).numpy()):
+            raise ValueError(f"{type(owner).__name__}: {name} must be {allowed}, got {_shown(t)}")
+    tensors = [t if t.dtype is d else t.astype(d) for t in tensors]
+    return [t if t.shape == shape else REGISTRY["broadcast_to"](t, shape) for t in tensors]
+
+
+def as_float(value: Any) -> Tensor:
+    """A tensor of floats; numbers and integers are float32."""
+    t = value if isinstance(value, Tensor) else Tensor(np.float32(value) if isinstance(value, (int, float)) else value)
+    return t if t.dtype.is_float else t.astype("float32")
+
+
+def within(inside: Tensor, x: Tensor, formula: Callable[[Tensor], Tensor], harmless: float) -> Tensor:
+    """formula(x) where x is inside, -inf elsewhere; NaN stays. Elsewhere the formula sees a harmless number, so that no NaN of
+    it comes into gradients."""
+    safe = F.where(inside, x, harmless)  # type: ignore[attr-defined]
+    return F.where(inside, formula(safe), F.where(F.isnan(x), math.nan, -math.inf))  # type: ignore[attr-defined]
+
+
+# ---- divergences -------------------------------------------------------------------------------------------------------
+
+_DIVERGENCES: dict[tuple[type, type], Callable[[Any, Any], Tensor]] = {}
+
+
+def register_kl(p: type, q: type) -> Callable:
+    """A decorator: this function of two distributions is `kl_divergence` for these classes and those derived from them."""
+
+    def keep(f: Callable) -> Callable:
+        _DIVERGENCES[p, q] = f
+        return f
+
+    return keep
+
+
+def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
+    """The Kullback-Leibler divergence E_p[log p(x) - log q(x)], of each copy.
+
+    >>> from tengen.distributions import Normal, kl_divergence
+    >>> kl_divergence(Normal(0.0, 1.0), Normal(1.0, 1.0)).item()
+    0.5
+    """
+    for a in type(p).__mro__:
+        for b in type(q).__mro__:
+            if (a, b) in _DIVERGENCES:
+                return _DIVERGENCES[a, b](p, q)
+    raise NotImplementedError(
+        f"no divergence of {type(p).__name__} from {type(q).__name__} is known; help: register_kl, or the mean of "
+        "p.log_prob(x) - q.log_prob(x) over samples x of p"
+    )
