@@ -8,7 +8,7 @@ On top lies what all strategies share. Read `lowering.py` (arrays and launches),
 `schedule.py` (what may be tuned), `pointwise.py` (the simplest strategy; `transposing_copy.py` where operands lie across),
 then a
 folder: `contraction`, `convolution`, `reduction`, `attention`, `recurrent`, `indexing`. `axes.py` and `machine.py` are small
-tools. tests/test_floors.py says which folder may import which.
+tools, and `numerics.py` holds the constants that decide bits. tests/test_floors.py says which folder may import which.
 
 Words that mean the same thing in every file:
 

@@ -1,6 +1,6 @@
 """Pointwise kernels: every element of the outputs is its source's value there.
 
-    for each piece = some planes, or some rows of a plane, or a part of a row:     # about GRAIN elements
+    for each piece = some planes, or some rows of a plane, or a part of a row:     # about PIECE_ELEMENTS elements
         for plane, row:
             for vector of the row:
                 out[plane, row, vector] = source[plane, row, vector]
@@ -19,14 +19,14 @@ from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.machine import machine
 from tengen.kernels.schedule import Grain
 from tengen.kernels.source import At, Leaf, Source, View, broadcast, costs, fixed_parts
-from tengen.kernels.transposing_copy import FEW, transposing, transposing_copy
+from tengen.kernels.transposing_copy import LEAST_TILED_EXTENT, transposing, transposing_copy
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum, splat
 
-FETCHED = 8192  # bytes of scattered rows that are prefetched ahead: as many as arrive while memory answers one request
-FARTHEST = 16  # rows ahead that are prefetched, at most
-IN_FLIGHT = 8  # vectors of LANES that one evaluation of a mathematical function keeps in registers, with its constants
-GRAIN = 16384  # elements of a piece, by rule: large beside the cost of claiming a piece, small enough to share evenly
+PREFETCHED_BYTES = 8192  # bytes of scattered rows that are prefetched ahead: as many as arrive while memory answers one request
+MOST_PREFETCHED_ROWS = 16  # rows ahead that are prefetched, at most
+FUNCTION_VECTORS = 8  # vectors of LANES that one evaluation of a mathematical function keeps in registers, with its constants
+PIECE_ELEMENTS = 16384  # elements of a piece, by rule: large beside the cost of claiming a piece, small enough to share evenly
 
 
 def _merged(a: Array, groups: list[list[int]]) -> Array:
@@ -57,7 +57,8 @@ def _few_across(arrays: Sequence[Array]) -> bool:
     vectors along that one are full."""
     few, many = (as_int(d) for d in (1, 1, *arrays[0].shape)[-1:-3:-1])
     return (
-        few is not None and few < FEW and many is not None and many >= LANES and any(as_int(a.strides[-2]) == 1 for a in arrays)
+        few is not None and few < LEAST_TILED_EXTENT and many is not None and many >= LANES
+        and any(as_int(a.strides[-2]) == 1 for a in arrays)
     )
 
 
@@ -77,7 +78,7 @@ def grain(lo: Lowering, name: str, shape: Sequence[Index], outs: Sequence[Array]
     def problem_key() -> str:
         return f"{name} of {list(shape)} to {'; '.join(f'{o.dtype} {list(o.shape)} by {list(o.strides)}' for o in outs)}"
 
-    return lo.choose(problem_key, Grain(rule or GRAIN), Grain.fits).elements
+    return lo.choose(problem_key, Grain(rule or PIECE_ELEMENTS), Grain.fits).elements
 
 
 def pointwise(
@@ -85,7 +86,7 @@ def pointwise(
     elements: int | None = None,
 ) -> None:  # fmt: skip
     """Launches one kernel that writes each source into its output; all have one shape. stream: past the caches; by default, as
-    `streams` says. elements: of a piece; by default `GRAIN`."""
+    `streams` says. elements: of a piece; by default `PIECE_ELEMENTS`."""
     stream = streams(outs) if stream is None else stream
     sources = [broadcast(s, o.shape) for s, o in zip(sources, outs, strict=True)]
     across = transposing(sources, outs)
@@ -163,7 +164,7 @@ def _several(sources: Sequence[Source], n: Expr, target) -> int:
     the one before, and while a processor waits it looks only so far ahead. As many as there are registers for; one where nobody
     knows how long rows are, which would take twice as long to compile."""
     width, registers, _ = machine(target)
-    several = width * registers // (IN_FLIGHT * LANES * max(4, sources[0].dtype.size))
+    several = width * registers // (FUNCTION_VECTORS * LANES * max(4, sources[0].dtype.size))
     long = (as_int(n) or 0) >= several * LANES
     return several if several > 1 and long and len(sources) == 1 and costs(sources[0]) else 1
 
@@ -172,7 +173,8 @@ def _rows_ahead(sources: Sequence[Source], shape: Sequence[Index]) -> Expr | Non
     """How many rows ahead are prefetched, where rows are gathered from scattered places; None where they are not."""
     if len(shape) < 2 or not any(s.scattered for s in sources):
         return None
-    return minimum(maximum(const(FETCHED) // maximum(as_expr(shape[-1]) * sources[0].dtype.size, 1), 1), FARTHEST)
+    row = maximum(as_expr(shape[-1]) * sources[0].dtype.size, 1)
+    return minimum(maximum(const(PREFETCHED_BYTES) // row, 1), MOST_PREFETCHED_ROWS)
 
 
 def stored(lo: Lowering, a: Array) -> Array:

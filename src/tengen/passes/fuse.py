@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from tengen.ir.graph import Graph, Node, Value
 from tengen.ir.rewrite import sort_nodes
-from tengen.kernels.axes import STREAM
+from tengen.kernels.axes import STREAMED_BYTES
 from tengen.kernels.lowering import product
 from tengen.kernels.source import Elementwise, Literal, costs
 from tengen.loops.lang import as_int
@@ -99,7 +99,7 @@ def _recomputes(groups: list[Group], n: Node, readers: list[Node], users, result
 def _hidden(groups: list[Group], n: Node) -> bool:
     """Whether computing a value of `n` again takes less than storing it: no cache holds it, and a reduction can spare to read it."""
     size = as_int(product(n.outputs[0].type.shape))
-    large = size is not None and size * n.outputs[0].type.dtype.size >= STREAM
+    large = size is not None and size * n.outputs[0].type.dtype.size >= STREAMED_BYTES
     return large and lookup(n.op).kind == "elementwise" and any(g.anchor and "reduced" in lookup(g.anchor.op).rules for g in groups)
 
 

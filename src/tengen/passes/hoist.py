@@ -12,7 +12,7 @@ from tengen.kernels.lowering import Lowering
 from tengen.kernels.steps import Launch, buffers, written
 from tengen.loops.lang import as_int
 
-GROWTH = 5  # what a launch prepares may be this many times as large as the constants that it is made of
+MOST_GROWTH = 5  # what a launch prepares may be this many times as large as the constants that it is made of
 
 
 def hoist(lo: Lowering, constants: Mapping[Hashable, int]) -> tuple[Lowering, list[Hashable]]:
@@ -50,7 +50,7 @@ def _known(lo: Lowering, constants: Mapping[Hashable, int]) -> set[int]:
             continue
         size = sum(s or 0 for s in sources)
         made = [(as_int(n), dtype.size) for dtype, n in (lo.temps[id] for id in outs)]
-        if all(n is not None for n, _ in made) and sum(n * each for n, each in made) <= GROWTH * size:  # type: ignore[operator]
+        if all(n is not None for n, _ in made) and sum(n * each for n, each in made) <= MOST_GROWTH * size:  # type: ignore[operator]
             found.add(i)
             bytes_of.update(dict.fromkeys(outs, size))
     return found

@@ -16,7 +16,7 @@ from tengen.ops.define import lookup
 Span = tuple[int, int]  # the first element along an axis, and one past the last
 Part = tuple[Span | None, ...]  # for each axis; None: all of it
 
-LEAST = 2  # only one in so many elements along an axis, or fewer, are a part: less would change shapes and gain little
+LEAST_ELEMENTS_FOR_ONE = 2  # along an axis of which one is used: where more are, shapes would change and little be gained
 
 
 def narrow(graph: Graph) -> Graph:
@@ -75,7 +75,7 @@ def _axes(n: Node) -> Sequence[Sequence[int | None]]:
 
 
 def _is_part(s: Span, extent: int | Expr) -> bool:
-    return isinstance(extent, int) and s[0] < s[1] and (s[1] - s[0]) * LEAST <= extent
+    return isinstance(extent, int) and s[0] < s[1] and (s[1] - s[0]) * LEAST_ELEMENTS_FOR_ONE <= extent
 
 
 def _needed(n: Node, part: Part) -> list[Part]:

@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tengen.base.dtype import DType
-from tengen.kernels.attention.tiles import GROUP, ROWS, Tiles, choose, features_of, in_one_pass, weight
+from tengen.kernels import numerics
+from tengen.kernels.attention.tiles import Tiles, choose, features_of, in_one_pass, weight
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.reduction.reduce import reduce
@@ -62,7 +63,7 @@ def _launch_backward(
     more of what is hidden."""
     q, k, v, grad = arrays
     lanes, rows = (k, q) if keys else (q, k)
-    step = GROUP if keys and offset is not None else ROWS
+    step = numerics.GROUP_LANES if keys and offset is not None else numerics.CHUNK_ROWS
     kernel = name if whole else f"{name}_{'keys' if keys else 'queries'}"
     dt = q.dtype.compute
     z = choose(lo, kernel, lanes, rows, features_of(k, v, *found[: 1 + keys]), dt.size)

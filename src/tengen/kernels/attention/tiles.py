@@ -7,7 +7,7 @@ A piece holds some queries (or keys), transposed, in the lanes, and goes through
     accumulate_rows:  sums[row, e] += the sum over lanes of numbers[row, lane] * keys[lane, e]   # vectors of e
 
 Each of them is a register tile; each sum is one chain of fma in order. A tile is `rows` rows by `vectors` vectors of lanes.
-With a causal mask, rows that none of a GROUP of lanes sees are skipped, whatever the size of tiles.
+With a causal mask, rows that none of a group of lanes sees (`numerics.GROUP_LANES`) are skipped, whatever the size of tiles.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from math import gcd, prod
 from typing import ClassVar
 
 from tengen.base.dtype import DType, bool_
+from tengen.kernels import numerics
 from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.problem import multiply_add
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
-from tengen.kernels.machine import SAME_SETS, THREADS, Machine, machine, registers_of, too_large
+from tengen.kernels.machine import ENOUGH_PIECES, L1_SET_BYTES, THREAD_COUNTS, Machine, machine, registers_of, too_large
 from tengen.kernels.schedule import Schedule, outside
 from tengen.kernels.source import At
 from tengen.loops.builder import Variable, as_expr
@@ -31,16 +32,12 @@ from tengen.loops.exponential import reduce_exponent
 from tengen.loops.floats import format_of, polynomial, power_of_two
 from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, fma, maximum, minimum, ramp, select, splat
 
-ROWS = 64  # rows of a chunk. Part of the numerics contract: changing it changes bits.
-GROUP = 2 * LANES  # lanes that skip rows together, counted from lane 0 on. Part of the numerics contract.
-BLOCK_BYTES = 64 << 10  # bytes of what a piece holds in the lanes, by rule
-STACK_BYTES = 256 << 10  # bytes of the same, at most, where one tile has more
+LANE_BLOCK_BYTES = 64 << 10  # bytes of what a piece holds in the lanes, by rule
+MOST_LANE_BLOCK_BYTES = 256 << 10  # bytes of the same, at most, where one tile has more
 MOST_LANES = 8 * LANES  # lanes of a piece, at most
-HIGHEST = 16  # rows of a register tile, at most
-PIECES = 6  # pieces that are enough to share among threads
-TWO_PASSES = 7 / 5  # products of two kernels for each product of one that makes all gradients
-MOST_ACROSS = 4  # vectors of features of a tile of results, at most
-LOWEST = {4: -88.0, 8: -709.2}  # by size of the dtype: arguments whose `weight` is 0
+MOST_SCORE_TILE_ROWS = 16  # rows of a register tile, at most
+TWO_PASS_PRODUCTS = 7 / 5  # products of two kernels for each product of one that makes all gradients
+MOST_FEATURE_VECTORS = 4  # vectors of features of a tile of results, at most
 
 
 @dataclass(frozen=True)
@@ -65,16 +62,16 @@ class Sizes(Schedule, kind="attention"):
 
 
 def fits(s: Sizes, features: int, size: int, target: Machine | None) -> str:
-    """Why a schedule cannot be on this target; empty if it can. Rows divide ROWS, and skipped lanes are whole tiles of a
-    GROUP."""
+    """Why a schedule cannot be on this target; empty if it can. Rows divide a chunk, and skipped lanes are whole tiles of a
+    group."""
     why = outside(s, rows=(1, 16), vectors=(1, 2), tiles=(1, MOST_LANES // LANES))
-    if why or ROWS % s.rows:
-        return why or f"{s.rows} rows do not divide {ROWS}"
+    if why or numerics.CHUNK_ROWS % s.rows:
+        return why or f"{s.rows} rows do not divide {numerics.CHUNK_ROWS}"
     if why := too_large(s.rows, s.vectors, size, target):
         return why
     held = s.lanes * features * size
-    if s.lanes > LANES and held > STACK_BYTES:
-        return f"{s.lanes} lanes need {held} bytes of scratch memory, more than {STACK_BYTES}"
+    if s.lanes > LANES and held > MOST_LANE_BLOCK_BYTES:
+        return f"{s.lanes} lanes need {held} bytes of scratch memory, more than {MOST_LANE_BLOCK_BYTES}"
     return ""
 
 
@@ -103,15 +100,15 @@ def rule(lanes: int | None, groups: int | None, features: int, size: int, target
     """The sizes for so many lanes and groups, where they are known, with `features` numbers of `size` bytes for each lane."""
     _, registers, _ = machine(target)
     each = registers_of(size, target)
-    narrow = each > 1 or (lanes is not None and lanes <= LANES) or 2 * LANES * features * size > STACK_BYTES
+    narrow = each > 1 or (lanes is not None and lanes <= LANES) or 2 * LANES * features * size > MOST_LANE_BLOCK_BYTES
     vectors = 1 if narrow else 2
     most = (registers - vectors * each - 1) // (vectors * each)
-    rows = next(r for r in (8, 4, 2, 1) if r <= most or r == 1)  # they divide ROWS
+    rows = next(r for r in (8, 4, 2, 1) if r <= most or r == 1)  # they divide a chunk
     wide = vectors * LANES
-    tiles = max(1, min(MOST_LANES, BLOCK_BYTES // (size * max(features, 1))) // wide)
+    tiles = max(1, min(MOST_LANES, LANE_BLOCK_BYTES // (size * max(features, 1))) // wide)
     if lanes is not None:
         there = -(-lanes // wide)
-        blocks = max(-(-there // tiles), min(there, 1 if groups is None else -(-PIECES // max(groups, 1))), 1)
+        blocks = max(-(-there // tiles), min(there, 1 if groups is None else -(-ENOUGH_PIECES // max(groups, 1))), 1)
         tiles = -(-there // blocks)
     return Sizes(rows, vectors, max(1, tiles))
 
@@ -121,7 +118,7 @@ def in_one_pass(groups: Sequence[Index]) -> bool:
     evenly that the last one ends before two kernels would."""
     known = [n for d in groups if (n := as_int(d)) is not None]
     n = prod(known)
-    return len(known) == len(groups) and n > 0 and all(-(-n // x) * x <= TWO_PASSES * n for x in THREADS)
+    return len(known) == len(groups) and n > 0 and all(-(-n // x) * x <= TWO_PASS_PRODUCTS * n for x in THREAD_COUNTS)
 
 
 @dataclass
@@ -226,9 +223,9 @@ class Tiles:
 
     def numbers(self, name: str) -> Buffer:
         """Scratch memory for a number of each row of a chunk and each lane of a tile."""
-        return self.k.scratch(name, self.compute, ROWS * self.z.wide)
+        return self.k.scratch(name, self.compute, numerics.CHUNK_ROWS * self.z.wide)
 
-    def rows(self, name: str, a: Array, count: int = ROWS) -> Rows:
+    def rows(self, name: str, a: Array, count: int = numerics.CHUNK_ROWS) -> Rows:
         """A chunk of rows of `a`."""
         there, features = as_int(a.shape[-2]), as_int(a.shape[-1]) or 0
         if self._direct(a):
@@ -242,14 +239,14 @@ class Tiles:
         distance, features, size = as_int(a.strides[-2]), as_int(a.shape[-1]) or 0, a.dtype.size
         if a.dtype is not self.compute or as_int(a.strides[-1]) != 1 or distance is None or features % LANES:
             return False
-        return gcd(distance * size, SAME_SETS) <= 2 * features * size
+        return gcd(distance * size, L1_SET_BYTES) <= 2 * features * size
 
     def sums(self, rows: Index, features: int) -> Array:
         """Zeros (..., row, feature), features in whole vectors and rows in whole tiles: in scratch memory if there are few."""
         k, pitch = self.k, -(-features // LANES) * LANES
-        rows = as_expr(cdiv(rows, HIGHEST) * HIGHEST)
+        rows = as_expr(cdiv(rows, MOST_SCORE_TILE_ROWS) * MOST_SCORE_TILE_ROWS)
         known = as_int(rows)
-        if known is not None and known * pitch * self.compute.size <= BLOCK_BYTES:
+        if known is not None and known * pitch * self.compute.size <= LANE_BLOCK_BYTES:
             a = Array("sums", self.compute, (*self.groups, rows, pitch), (*[0] * len(self.groups), pitch, 1))
             k.local[a.id] = k.scratch("sums", self.compute, known * pitch)
         else:
@@ -386,14 +383,14 @@ class Tiles:
             self._across(pitch, high, tile)
 
     def _high(self, pitch: int) -> int:
-        """How many results, of `pitch` features each, a register tile has; their number divides a tile of lanes, and GROUP."""
+        """How many results, of `pitch` features each, a register tile has; they divide a tile of lanes, and a group."""
         each = self.z.rows * self.z.vectors
-        return 1 << ((each // min(pitch // LANES, MOST_ACROSS, each)).bit_length() - 1)
+        return 1 << ((each // min(pitch // LANES, MOST_FEATURE_VECTORS, each)).bit_length() - 1)
 
     def _across(self, pitch: int, high: int, tile: Callable[[Expr, int], None]) -> None:
-        """Calls tile(feature, vectors) for all features, in steps of at most MOST_ACROSS vectors."""
+        """Calls tile(feature, vectors) for all features, in steps of at most MOST_FEATURE_VECTORS vectors."""
         whole = pitch // LANES
-        most = min(whole, MOST_ACROSS, self.z.rows * self.z.vectors)
+        most = min(whole, MOST_FEATURE_VECTORS, self.z.rows * self.z.vectors)
         with self.k.loop(0, whole // most * most * LANES, most * LANES, name="e") as e:
             tile(e, most)
         if whole % most:
@@ -443,7 +440,8 @@ class Tiles:
         if self.offset is None:
             return const(0), end
         if self.keys:
-            return k.let(maximum(self.first // GROUP * GROUP - self.offset, 0) // ROWS * ROWS), end
+            group, chunk = numerics.GROUP_LANES, numerics.CHUNK_ROWS
+            return k.let(maximum(self.first // group * group - self.offset, 0) // chunk * chunk), end
         return const(0), k.let(minimum(end, maximum(_last(self.first + self.n - 1) + 1 + self.offset, 0)))
 
     def seen(self, lane: Expr, row: Expr, n: Expr) -> Expr:
@@ -453,7 +451,7 @@ class Tiles:
         if self.offset is None:
             return const(True, bool_)
         if self.keys:
-            return _last(row + n - 1) + self.offset >= lane // GROUP * GROUP
+            return _last(row + n - 1) + self.offset >= lane // numerics.GROUP_LANES * numerics.GROUP_LANES
         return _last(lane + (self.z.wide - 1)) + self.offset >= row
 
     def rows_of(self, lane: Expr, row: Expr, n: Expr) -> Expr:
@@ -501,7 +499,7 @@ class Tiles:
 
 def _last(lane: Expr) -> Expr:
     """The last lane of a lane's group."""
-    return lane // GROUP * GROUP + (GROUP - 1)
+    return lane // numerics.GROUP_LANES * numerics.GROUP_LANES + (numerics.GROUP_LANES - 1)
 
 
 def _vector_index(base: Expr, i: Index, stride: Index) -> Expr:
@@ -525,5 +523,5 @@ def weight(x: Expr) -> Expr:
     """e^x of a number that is not above 0, and 0 where the rounded logarithm to base 2 is below that of the least normal
     number: `math.exp` without what it does for larger ones and for denormal results."""
     f = format_of(x)
-    n, r, _ = reduce_exponent(maximum(x, LOWEST[f.dtype.size]))
+    n, r, _ = reduce_exponent(maximum(x, numerics.LEAST_EXPONENT[f.dtype.size]))
     return (fma(r * r, polynomial("exp", r), r) + 1.0) * power_of_two(n, f)

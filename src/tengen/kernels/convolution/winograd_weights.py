@@ -1,7 +1,7 @@
 """Winograd's gradient of a 3x3 filter: the sum over tiles of image and output gradients, in the transformed domain.
 
 for each piece = (run of tiles, block of input channels, block of output channels):
-        for some tiles of the run:                                             # SUMMED_TILES of them
+        for some tiles of the run:                                             # `numerics.SUMMED_TILES` of them
             image[point, tile, c], gradient[point, tile, o] = transforms of both
             for point:
                 sums[point, c, o] += the sum over these tiles of image[point, tile, c] * gradient[point, tile, o]
@@ -15,21 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tengen.kernels import numerics
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.contraction.chunks import unrolled_loop
 from tengen.kernels.contraction.problem import multiply_add
-from tengen.kernels.convolution.winograd_transforms import TAPS, TRANSFORMS, TileTransform, Transform
+from tengen.kernels.convolution.winograd_transforms import FILTER_TAPS, TRANSFORMS, TileTransform, Transform
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering
 from tengen.kernels.machine import machine, registers_of
 from tengen.kernels.source import At
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, as_int, cast, cdiv, const, equal, maximum, minimum
 
-SUMMED_TILES = {2: 32, 4: 16}  # tiles that are summed from zero, for each m of F(m, 3). Part of the numerics contract.
-BLOCK = 64  # channels of a block. Part of the numerics contract, as far as it decides about RUNS.
-RUNS = 8  # as many runs of tiles and pairs of blocks together are enough to share. Part of the numerics contract.
-OF_AN_IMAGE = 16  # tiles of an image that a run should have: its sums are many bytes. Part of the numerics contract.
-UNROLL = 4  # tiles in the body of the loop over tiles
+UNROLLED_TILES = 4  # tiles in the body of the loop over tiles
 
 
 def winograd_weights(lo: Lowering, x: Array, g: Array, out: Array, outputs: int, padding: tuple[int, int], name: str) -> None:
@@ -39,9 +36,10 @@ def winograd_weights(lo: Lowering, x: Array, g: Array, out: Array, outputs: int,
     Args:
         outputs: 2 or 4, of a tile along an axis: changes bits. name: of the kernels.
     Numerics: image and gradients are transformed along x, then along y, the result along y, then along x. Tiles are counted
-        image by image, row by row, and cut into runs of equal length (a multiple of `SUMMED_TILES`; the last is shorter): RUNS
-        over the pairs of blocks of channels, at most an image's tiles over OF_AN_IMAGE, at least one. In a run, each
-        `SUMMED_TILES` tiles are summed by fma from zero, and the sums added in order; the runs are added in order.
+        image by image, row by row, and cut into runs of equal length (a multiple of SUMMED_TILES; the last is shorter):
+        GRADIENT_RUNS over the pairs of blocks of channels, at most an image's tiles over GRADIENT_RUN_TILES, at least one. In a
+        run, each SUMMED_TILES tiles are summed by fma from zero, and the sums added in order; the runs are added in order.
+        These constants are of `kernels/numerics.py`.
     """
     if any(as_int(d) == 0 for d in out.shape):
         return
@@ -49,7 +47,7 @@ def winograd_weights(lo: Lowering, x: Array, g: Array, out: Array, outputs: int,
 
 
 def _blocks(channels: int) -> int:
-    return -(-channels // BLOCK)
+    return -(-channels // numerics.BLOCK_CHANNELS)
 
 
 class _Weights:
@@ -62,18 +60,19 @@ class _Weights:
         self.c, self.o, self.compute = c, o, out.dtype.compute
         self.grid = (g.shape[0], *(cdiv(d, t.outputs) for d in g.shape[2:]))  # image, row and column of a tile
         self.tiles = as_expr(self.grid[0] * self.grid[1] * self.grid[2])
-        self.summed_tiles = SUMMED_TILES[t.outputs]
-        most = max(1, RUNS // (_blocks(c) * _blocks(o)))
-        self.runs = const(1) if most == 1 else maximum(minimum(as_expr(self.grid[1] * self.grid[2]) // OF_AN_IMAGE, most), 1)
+        self.summed_tiles = numerics.SUMMED_TILES[t.outputs]
+        most = max(1, numerics.GRADIENT_RUNS // (_blocks(c) * _blocks(o)))
+        of_image = as_expr(self.grid[1] * self.grid[2]) // numerics.GRADIENT_RUN_TILES
+        self.runs = const(1) if most == 1 else maximum(minimum(of_image, most), 1)
         self.run = as_expr(cdiv(cdiv(self.tiles, self.runs), self.summed_tiles) * self.summed_tiles)  # tiles of a run
         _, registers, _ = machine(lo.target)
         each = registers_of(self.compute.size, lo.target)
         self.vectors = 2 if each == 1 and o > LANES else 1
         most = max(1, (registers - self.vectors * each - 1) // (self.vectors * each))
         self.rows = 1 << min(most, LANES // 2).bit_length() - 1  # input channels of the register tile: so many divide a vector
-        self.wide = min(BLOCK, -(-c // LANES) * LANES)  # input channels of a block, in whole vectors
+        self.wide = min(numerics.BLOCK_CHANNELS, -(-c // LANES) * LANES)  # input channels of a block, in whole vectors
         step = self.vectors * LANES
-        self.broad = min(BLOCK, -(-o // step) * step)  # and output channels
+        self.broad = min(numerics.BLOCK_CHANNELS, -(-o // step) * step)  # and output channels
         self.points = t.points**2
 
     @property
@@ -88,7 +87,7 @@ class _Weights:
         whole = as_int(self.runs) == 1
         piece = k.split(self.runs * down * across)
         run, part = k.let(piece // (down * across)), k.let(piece % (down * across))
-        c, o = k.let(part // across * BLOCK), k.let(part % across * BLOCK)
+        c, o = k.let(part // across * numerics.BLOCK_CHANNELS), k.let(part % across * numerics.BLOCK_CHANNELS)
         if whole:
             total, at = k.scratch("sums", dt, sums), const(0)
         else:
@@ -110,8 +109,8 @@ class _Weights:
         image, gradient = k.scratch("image", dt, n * images), k.scratch("gradient", dt, n * gradients)
         x = TileTransform(k, self.x, self.t, dt, self.padding)
         g = TileTransform(k, self.g, self.t, dt, gradient=True)
-        cs = (c, k.let(minimum(c + BLOCK, self.c)))
-        os = (o, k.let(minimum(o + BLOCK, self.o)))
+        cs = (c, k.let(minimum(c + numerics.BLOCK_CHANNELS, self.c)))
+        os = (o, k.let(minimum(o + numerics.BLOCK_CHANNELS, self.o)))
         begin = k.let(run * self.run)
         end = k.let(minimum(begin + self.run, self.tiles))
         with k.loop(begin, end, self.summed_tiles, name="first") as first:
@@ -146,7 +145,7 @@ class _Weights:
                 for y, total in zip(ys, row):
                     total.set(multiply_add(value, y, total.value))  # acc[c r][v] += image[tile, c r] * gradient[tile, o v]
 
-        unrolled_loop(k, 0, count, UNROLL, step, "tile")
+        unrolled_loop(k, 0, count, UNROLLED_TILES, step, "tile")
         return [[total.value for total in row] for row in acc]
 
     def store_tile(self, k: KernelBuilder, acc: list[list[Expr]], total: Buffer, to: Expr, begins: Expr) -> None:
@@ -176,22 +175,23 @@ class _Weights:
                 total.set(total.value + k.load(src, k.let(as_expr(partial.index((run, part, i)))), LANES))
             return total.value
 
-        self.back(k, k.let(part // across * BLOCK), k.let(part % across * BLOCK), load, row)
+        self.back(k, k.let(part // across * numerics.BLOCK_CHANNELS), k.let(part % across * numerics.BLOCK_CHANNELS), load, row)
         self.lo.launch(k)
 
     def back(self, k: KernelBuilder, c: Expr, o: Expr, load: Callable[[Expr], Expr], row: Expr | None = None) -> None:
         """Transforms the sums of a block (of one of its input channels) back: `load` gives a vector of them."""
         n, sums = self.t.points, self.between[2]
-        half = k.scratch("taps", self.compute, TAPS * n * LANES)
+        half = k.scratch("taps", self.compute, FILTER_TAPS * n * LANES)
         first = const(0) if row is None else row
-        rows = k.let(minimum(self.c - c, BLOCK if row is None else minimum(row + 1, BLOCK)))
-        with k.loop(first, rows, name="r") as r, k.loop(0, k.let(minimum(self.o - o, BLOCK)), LANES, name="v") as v:
+        block = numerics.BLOCK_CHANNELS
+        rows = k.let(minimum(self.c - c, block if row is None else minimum(row + 1, block)))
+        with k.loop(first, rows, name="r") as r, k.loop(0, k.let(minimum(self.o - o, block)), LANES, name="v") as v:
             at = k.let(r * self.broad + v)
             with k.loop(0, n, name="e") as e:
                 for i, value in enumerate(self.t.weight_gradient([load(k.let((a * n + e) * sums + at)) for a in range(n)])):
                     k.store(half, e * LANES + i * (n * LANES), value)
             count = None if self.o % LANES == 0 else k.let(maximum(self.o - (o + v), 0))
-            with k.loop(0, TAPS, name="i") as i:
+            with k.loop(0, FILTER_TAPS, name="i") as i:
                 points = [k.load(half, i * (n * LANES) + e * LANES, LANES) for e in range(n)]
                 for j, value in enumerate(self.t.weight_gradient(points)):
                     place = At((k.let(o + v), k.let(c + r), i, const(j)), 0, count)

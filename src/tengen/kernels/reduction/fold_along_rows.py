@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tengen.base.dtype import DType
+from tengen.kernels import numerics
 from tengen.kernels.axes import unflatten
 from tengen.kernels.lowering import KernelBuilder
-from tengen.kernels.reduction.folding import CHUNK, LANE_UNROLL, Fold, Frame, State, assign, spread
+from tengen.kernels.reduction.folding import LANE_UNROLLED_ELEMENTS, Fold, Frame, State, assign, spread
 from tengen.kernels.source import Source, costs
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cdiv, const, maximum, minimum, not_equal, ramp, select, splat
@@ -45,12 +46,13 @@ def fold_along_rows(
 
 def _chunk(k: KernelBuilder, f: Fold, frame: Frame, source: Source, rows: Sequence[Row], c: Expr) -> list[State]:
     states = [[k.var(splat(s), name="lanes") for s in f.start] for _ in rows]
-    first = k.let(c * CHUNK)
-    last = k.let(minimum(frame.count, first + CHUNK))
+    first = k.let(c * numerics.CHUNK_ELEMENTS)
+    last = k.let(minimum(frame.count, first + numerics.CHUNK_ELEMENTS))
     if len(frame.reduced) > 1:
         _runs(k, f, frame, source, rows, states, first, last)
     else:
-        if f.regroups and (as_int(frame.count) or CHUNK) >= LANE_UNROLL * LANES and not costs(source):
+        long = (as_int(frame.count) or numerics.CHUNK_ELEMENTS) >= LANE_UNROLLED_ELEMENTS * LANES
+        if f.regroups and long and not costs(source):
             first = _several(k, f, frame, source, rows, states, first, last)
         for i, count in k.vector_loop(first, last):
             for row, state in zip(rows, states):
@@ -68,11 +70,11 @@ def _several(
     first: Expr,
     last: Expr,
 ) -> Expr:
-    """Folds `LANE_UNROLL` elements of each lane at a time; returns the position of the first element that is left."""
-    step = LANE_UNROLL * LANES
+    """Folds LANE_UNROLLED_ELEMENTS elements of each lane at a time; returns the position of the first element that is left."""
+    step = LANE_UNROLLED_ELEMENTS * LANES
     whole = k.let(first + (last - first) // step * step)
     with k.loop(first, whole, step) as i:
-        places = [i + j * LANES for j in range(LANE_UNROLL)]
+        places = [i + j * LANES for j in range(LANE_UNROLLED_ELEMENTS)]
         for row, state in zip(rows, states):
             found = [spread(source.at(k, frame.at(row, (p,), True, None))) for p in places]
             assign(k, state, f.fold(tuple(s.value for s in state), found, [ramp() + p for p in places]))

@@ -1,6 +1,6 @@
 """The engine of reductions: how many elements become one, in an order that no strategy can change.
 
-The reduced axes, flattened in logical order, are cut into chunks of `CHUNK` elements:
+The reduced axes, flattened in logical order, are cut into chunks of 4096 elements (`numerics.CHUNK_ELEMENTS`):
 
     for chunk:
         lane[i mod 16] = step(lane[i mod 16], element i)      # for every element of the chunk, in order; 16 virtual lanes
@@ -22,8 +22,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tengen.base.dtype import DType, bool_
+from tengen.kernels import numerics
 from tengen.kernels.axes import memory_order, merge_axes, unflatten
 from tengen.kernels.lowering import Array, KernelBuilder, product
+from tengen.kernels.machine import ENOUGH_PIECES
 from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source, children, costs
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import (
@@ -43,15 +45,13 @@ from tengen.loops.lang import (
     splat,
 )
 
-CHUNK = 4096  # elements; a multiple of LANES. Part of the numerics contract: changing it changes bits.
-UNROLLED = 64  # elements of a row, at most, that are folded in registers, written out, with vectors across rows
-UNROLLED_LONG = 6  # the same where an element takes much code: a gather, or a mathematical function
+UNROLLED_ELEMENTS = 64  # elements of a row, at most, that are folded in registers, written out, with vectors across rows
+UNROLLED_COSTLY_ELEMENTS = 6  # the same where an element takes much code: a gather, or a mathematical function
 
-PAGE = 4096  # bytes of a page of memory
+PAGE_BYTES = 4096  # bytes of a page of memory
 PREFETCHED_ELEMENTS = 3  # how many elements of a row ahead are prefetched, where each lies on a page of its own
-LANE_UNROLL = 4  # elements of a lane that are folded at a time
-MANY = 6  # chunks that are pieces enough for all threads, so that blocks of rows may be large
-MOST_FLAT = 24  # columns, at most, of a dense table that is folded as whole vectors: so many accumulators fit registers
+LANE_UNROLLED_ELEMENTS = 4  # elements of a lane that are folded at a time
+MOST_FLAT_COLUMNS = 24  # columns, at most, of a dense table that is folded as whole vectors: so many accumulators fit registers
 
 State = tuple[Expr, ...]
 
@@ -231,7 +231,7 @@ class Frame:
 
     @property
     def chunks(self) -> Expr:
-        return as_expr(cdiv(self.count, CHUNK))
+        return as_expr(cdiv(self.count, numerics.CHUNK_ELEMENTS))
 
     def at(self, row: Sequence[Index], position: Sequence[Index], vec: bool = True, count: Expr | None = None) -> At:
         """The place at these kept and reduced coordinates; `vec`: a vector in the frame's direction."""
@@ -314,7 +314,8 @@ def _direct(frame: Frame, arrays: Sequence[Array]) -> None:
     best = max(frame.kept, key=unit)
     wide = [(a, o) for a, o in zip(frame.kept, frame.out_axes) if as_int(frame.extents[a]) != 1]
     stored = [a for a, o in wide if any(as_int(x.strides[o]) == 1 for x in frame.outs)]
-    short = (as_int(frame.count) or CHUNK) <= UNROLLED and (as_int(frame.extents[last]) or LANES) < LANES
+    short = (as_int(frame.count) or numerics.CHUNK_ELEMENTS) <= UNROLLED_ELEMENTS
+    short = short and (as_int(frame.extents[last]) or LANES) < LANES
     short = short and bool(stored) and not frame.wholes
     if not arrays:  # a source that does not say what it reads: vectors along its last axis
         best = len(frame.extents) - 1
@@ -322,7 +323,7 @@ def _direct(frame: Frame, arrays: Sequence[Array]) -> None:
         best, frame.gathers = stored[0], True  # rows that do not fill a vector: across them, though they are gathered
     elif best not in frame.kept or (arrays and unit(best) <= unit(last)):
         return
-    if (as_int(frame.extents[best]) or LANES) < 6 and (as_int(frame.count) or CHUNK) > LANES:
+    if (as_int(frame.extents[best]) or LANES) < 6 and (as_int(frame.count) or numerics.CHUNK_ELEMENTS) > LANES:
         return  # most lanes would idle
     i = frame.kept.index(best)
     frame.kept.append(frame.kept.pop(i))
@@ -365,8 +366,9 @@ class Columns:
         self.total = [k.scratch("total", s.dtype, -(-width // LANES) * LANES) for s in f.start]
         self.flat = flat_source(f, frame, source) if lanes is None and width % LANES else None  # width: the very columns
         count, dear = as_int(frame.count), costs(source)
-        self.several = not frame.gathers and (count or CHUNK) >= LANE_UNROLL * LANES and not dear
-        self.unrolled = (count or UNROLLED + 1) <= (UNROLLED_LONG if frame.gathers or dear else UNROLLED)
+        self.several = not frame.gathers and (count or numerics.CHUNK_ELEMENTS) >= LANE_UNROLLED_ELEMENTS * LANES and not dear
+        most = UNROLLED_COSTLY_ELEMENTS if frame.gathers or dear else UNROLLED_ELEMENTS
+        self.unrolled = (count or most + 1) <= most
         self.unrolled = self.unrolled and not (self.several and _far_apart(frame, source))
         self.lanes = lanes or ([] if self.unrolled else [k.scratch("lanes", s.dtype, LANES * width + LANES) for s in f.start])
 
@@ -401,8 +403,8 @@ class Columns:
 
     def _accumulate(self, source: Source, row: Sequence[Index], start: Expr, n: Expr, c: Expr) -> None:
         k, frame = self.k, self.frame
-        first = k.let(c * CHUNK)
-        last = k.let(minimum(frame.count, first + CHUNK))
+        first = k.let(c * numerics.CHUNK_ELEMENTS)
+        last = k.let(minimum(frame.count, first + numerics.CHUNK_ELEMENTS))
         run = as_expr(frame.inner[-1])
         if self.flat is not None:
             return self._accumulate_flat(self.flat, first, last)
@@ -434,18 +436,18 @@ class Columns:
                 element((*outer, r), k.let(base + r))
 
     def _several(self, source: Source, row: Sequence[Index], start: Expr, n: Expr, first: Expr, last: Expr) -> Expr:
-        """Folds `LANE_UNROLL` elements of each lane at a time, so that the lanes are loaded and stored less often; returns the
+        """Folds LANE_UNROLLED_ELEMENTS of each lane at a time, so that the lanes are loaded and stored less often; returns the
         position of the first element that is left. The next elements of all lanes are prefetched meanwhile, in the order of
         memory: the processor's prefetcher does not follow as many streams as are read here."""
-        k, frame, step = self.k, self.frame, LANE_UNROLL * LANES
+        k, frame, step = self.k, self.frame, LANE_UNROLLED_ELEMENTS * LANES
         whole = k.let(first + (last - first) // step * step)
         prefetched = _row_by_row(frame, source)
         with k.loop(first, whole, step, "rows") as r, k.loop(0, LANES, name="lane") as l:
-            soon = k.let(r + step + l * LANE_UNROLL)
+            soon = k.let(r + step + l * LANE_UNROLLED_ELEMENTS)
             for j, count in k.vector_loop(0, n, "j"):
                 state = self._get(self.lanes, l * self.width + j)
-                places = [r + l + i * LANES for i in range(LANE_UNROLL)]
-                for a, i in itertools.product(prefetched, range(LANE_UNROLL)):
+                places = [r + l + i * LANES for i in range(LANE_UNROLLED_ELEMENTS)]
+                for a, i in itertools.product(prefetched, range(LANE_UNROLLED_ELEMENTS)):
                     k.prefetch(k.read(a), a.index(frame.at((*row, start + j), (soon + i,)).coords))
                 found = [spread(source.at(k, frame.at((*row, start + j), (p,), True, count))) for p in places]
                 self._put(self.lanes, l * self.width + j, self.f.fold(state, found, list(map(splat, places))))
@@ -486,15 +488,15 @@ class Columns:
 def _far_apart(frame: Frame, source: Source) -> bool:
     """Whether each element of a row lies on a page of its own, so that the processor's prefetcher does not follow them."""
     steps = [as_int(a.strides[frame.reduced[-1]]) for a in source.leaves() or () if a.ndim == len(frame.extents)]
-    return len(frame.reduced) == 1 and any(s is not None and abs(s) * source.dtype.size >= PAGE for s in steps)
+    return len(frame.reduced) == 1 and any(s is not None and abs(s) * source.dtype.size >= PAGE_BYTES for s in steps)
 
 
 def _row_by_row(frame: Frame, source: Source) -> list[Array]:
     """The arrays that are dense along the rows' axis, and whose consecutive reduced elements lie less than a page apart:
     further apart, prefetched lines would share a few cache sets, and be evicted before they are used."""
     found = [a for a in dict.fromkeys(source.leaves() or ()) if a.ndim == len(frame.extents)]
-    steps = {a: as_int(a.strides[frame.reduced[-1]]) or PAGE for a in found if as_int(a.strides[frame.kept[-1]]) == 1}
-    return [a for a, step in steps.items() if step * a.dtype.size < PAGE]
+    steps = {a: as_int(a.strides[frame.reduced[-1]]) or PAGE_BYTES for a in found if as_int(a.strides[frame.kept[-1]]) == 1}
+    return [a for a, step in steps.items() if step * a.dtype.size < PAGE_BYTES]
 
 
 def in_registers(k: KernelBuilder, f: Fold, shape: Sequence[int], element: Callable[[list[int]], Expr]) -> State:
@@ -532,7 +534,7 @@ def flat_source(f: Fold, frame: Frame, source: Source) -> Source | None:
     if len(f.start) != 1 or frame.gathers or len(frame.kept) != 1 or len(frame.reduced) != 1:
         return None
     columns, leaves = as_int(frame.extents[frame.kept[0]]), source.leaves()
-    if columns is None or columns > MOST_FLAT or columns % LANES == 0 or not leaves or not pure(source):
+    if columns is None or columns > MOST_FLAT_COLUMNS or columns % LANES == 0 or not leaves or not pure(source):
         return None
     flat: dict = {}
     for a in leaves:
@@ -544,9 +546,9 @@ def flat_source(f: Fold, frame: Frame, source: Source) -> Source | None:
 
 def columns_width(sizes: Sequence[int], extent: Index, arrays: int = 1, chunks: Index = 1) -> int:
     """How many rows a block of `Columns` has: the lanes of all states, of so many bytes each, take 16 KiB, and blocks are about
-    equal where the extent is known. Where there are `MANY` chunks to share among threads, lanes take twice as much: fewer
+    equal where the extent is known. Where there are ENOUGH_PIECES chunks to share out, lanes take twice as much: fewer
     blocks read longer runs of memory."""
-    lane = 2048 if (as_int(chunks) or 1) >= MANY else 1024  # bytes of a lane
+    lane = 2048 if (as_int(chunks) or 1) >= ENOUGH_PIECES else 1024  # bytes of a lane
     width = max(LANES, lane // (sum(sizes) * arrays) // LANES * LANES)
     known = as_int(extent)
     if known is None:

@@ -18,7 +18,7 @@ from tengen.base.dtype import DType, bool_
 from tengen.base.errors import VerifyError
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
-from tengen.kernels.machine import SAME_SETS
+from tengen.kernels.machine import L1_SET_BYTES
 from tengen.kernels.pointwise import grain
 from tengen.kernels.reduction.fold_along_rows import fold_along_row, fold_along_rows
 from tengen.kernels.reduction.folding import (
@@ -41,8 +41,8 @@ from tengen.kernels.source import At, Source, View, broadcast, costs
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, cast, cdiv, const, is_const, maximum, minimum, not_equal, select, splat
 
-FEW = 32  # pieces: where there would be fewer, the chunks of long rows become pieces of their own
-ABREAST = 4  # rows that are folded side by side, where enough pieces are left
+LEAST_PIECES = 32  # pieces: where there would be fewer, the chunks of long rows become pieces of their own
+ROWS_ABREAST = 4  # rows that are folded side by side, where enough pieces are left
 
 Finish = Callable[[KernelBuilder, Expr, At], Expr]
 
@@ -188,7 +188,7 @@ class _Work:
     Attributes:
         width: rows of a block, with vectors across rows; else 1. units: rows, or blocks of rows. per: units of a piece.
         split: whether each chunk of a unit is a piece; then `partial` holds the chunks' states as [chunk, row].
-        abreast: whether the rows of a piece are folded `ABREAST` at a time.
+        abreast: whether the rows of a piece are folded `ROWS_ABREAST` at a time.
     """
 
     def __init__(self, f: Fold, frame: Frame, temp: Callable[[DType, tuple], Array], some: int):
@@ -205,10 +205,10 @@ class _Work:
         per = maximum(const(1), some // size)
         self.abreast = const(False, bool_)
         if not frame.across and len(f.start) == 1 and frame.sources[0].leaves() and not costs(frame.sources[0]):
-            apart = not_equal(frame.count * f.start[0].dtype.size % SAME_SETS, 0)  # else rows share cache sets of L1
-            self.abreast = both(self.units >= FEW * ABREAST, apart)
-            per = select(self.abreast, maximum(const(ABREAST), per // ABREAST * ABREAST), per)
-        few = both(frame.chunks > 1, cdiv(self.units, per) < FEW)
+            apart = not_equal(frame.count * f.start[0].dtype.size % L1_SET_BYTES, 0)  # else rows share cache sets of L1
+            self.abreast = both(self.units >= LEAST_PIECES * ROWS_ABREAST, apart)
+            per = select(self.abreast, maximum(const(ROWS_ABREAST), per // ROWS_ABREAST * ROWS_ABREAST), per)
+        few = both(frame.chunks > 1, cdiv(self.units, per) < LEAST_PIECES)
         self.split = few
         self.per = select(few, const(1), per)
         self.chunk_pieces = select(few, frame.chunks, const(1))
@@ -237,9 +237,9 @@ def _rows_along(k: KernelBuilder, work: _Work, finish) -> None:
     source = work.frame.sources[0]
     whole = first
     if not is_const(work.abreast, False):
-        whole = k.let(first + select(work.abreast, last - first, const(0)) // ABREAST * ABREAST)
-        with k.loop(first, whole, ABREAST, "units") as unit:
-            rows = [unflatten(k, k.let(unit + i), work.outer) for i in range(ABREAST)]
+        whole = k.let(first + select(work.abreast, last - first, const(0)) // ROWS_ABREAST * ROWS_ABREAST)
+        with k.loop(first, whole, ROWS_ABREAST, "units") as unit:
+            rows = [unflatten(k, k.let(unit + i), work.outer) for i in range(ROWS_ABREAST)]
             for row, state in zip(rows, fold_along_rows(k, work.f, work.frame, source, rows, (const(0), work.frame.chunks))):
                 finish(k, row, state, False, None)
     with k.loop(whole, last, name="unit") as unit:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.lowering import Array, Lowering, product
-from tengen.kernels.pointwise import GRAIN
+from tengen.kernels.pointwise import PIECE_ELEMENTS
 from tengen.kernels.reduction.folding import columns_width, identity, make_frame, operation
 from tengen.kernels.source import Source
 from tengen.loops.builder import as_expr
@@ -55,7 +55,7 @@ def scan(
 
     if not frame.across:
         rows = as_expr(product(frame.rows))
-        per = maximum(const(1), GRAIN // maximum(const(1), n))
+        per = maximum(const(1), PIECE_ELEMENTS // maximum(const(1), n))
         piece = k.split(cdiv(rows, per))
         first = k.let(piece * per)
         with k.loop(first, minimum(first + per, rows), name="row") as r:
