@@ -367,7 +367,7 @@ class Columns:
         self.flat = flat_source(f, frame, source) if lanes is None and width % LANES else None  # width: the very columns
         count, dear = as_int(frame.count), costs(source)
         self.several = not frame.gathers and (count or numerics.CHUNK_ELEMENTS) >= LANE_UNROLLED_ELEMENTS * LANES and not dear
-        most = UNROLLED_COSTLY_ELEMENTS if frame.gathers or dear else UNROLLED_ELEMENTS
+        most = min(numerics.CHUNK_ELEMENTS, UNROLLED_COSTLY_ELEMENTS if frame.gathers or dear else UNROLLED_ELEMENTS)
         self.unrolled = (count or most + 1) <= most
         self.unrolled = self.unrolled and not (self.several and _far_apart(frame, source))
         self.lanes = lanes or ([] if self.unrolled else [k.scratch("lanes", s.dtype, LANES * width + LANES) for s in f.start])
