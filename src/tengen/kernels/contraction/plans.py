@@ -13,7 +13,9 @@
 
 Each plan says whether the operands allow it (`fits`) and whether it is worth while (`pays`), both as a reason why not; the
 sizes it would have (`schedule`); and what it costs in counted operations and bytes (`cost`). The choice is the first in the
-order of `PLANS` that fits and pays: the special ones first, since each of them saves a copy that those below it make. `table`
+order of `PLANS` that fits and pays: the special ones first, since each of them saves a copy that those below it make. Where a
+plan begins to pay was measured. Costs decide about the sizes within a plan (`sharing.py`), not between plans: they count what is
+moved, and not how much of it hides behind arithmetic, and would take another plan in two of five problems of a wide grid. `table`
 shows all plans of a problem, for whoever tunes; TENGEN_DEBUG=3 prints it. No plan changes a bit.
 """
 
@@ -160,7 +162,8 @@ class Cost:
     weighed: float
 
     def __str__(self) -> str:
-        return f"{self.multiply_adds:.3g} vector multiply-adds, {self.copied:.3g} elements packed, {self.moved:.3g} bytes moved"
+        counts = f"{self.multiply_adds:.3g} vector multiply-adds, {self.copied:.3g} elements packed, {self.moved:.3g} bytes moved"
+        return f"{counts}, weighed {self.weighed:.3g}"
 
 
 class Plan:
