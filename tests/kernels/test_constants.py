@@ -1,7 +1,7 @@
 """Constants of the kernels: those that decide bits stand in one file, all others change none, and say their unit.
 
-A constant that decides a bit and does not stand in `kernels/numerics.py` is found by what its change does: `FREE` changes a free
-constant of each strategy and compares bits; `DECIDE` changes those of the file, and expects other bits."""
+A constant that decides a bit and does not stand in `kernels/numerics.py` is found by what its change does: `FREE` changes free
+constants of each strategy and compares bits; `DECIDE` changes those of the file, and expects other bits."""
 
 import ast
 import functools
@@ -43,12 +43,12 @@ HOST = Target.host()
 TARGETS = [Target.named(name) for name in ("x86-64-v3", "x86-64-v4", "aarch64")]
 ROOT = Path(numerics.__file__).resolve().parent.parent
 FOLDERS = ("kernels", "ops", "passes")  # those whose constants could decide what a kernel computes
-UNITS = """BYTES ELEMENTS ROWS COLUMNS TILES VECTORS PIECES BLOCKS CHANNELS LANES TERMS POSITIONS PIXELS RESULTS GRADIENTS CHUNKS
-    TAPS PARTS SHARES GROUPS PANELS COST MULTIPLICATIONS PRODUCTS MULTIPLY_ADDS ROUNDS RUNS GAIN SCORE EXPONENT POINTS STEPS
+UNITS = """BYTES ELEMENTS ROWS COLUMNS TILES VECTORS PIECES BLOCKS CHANNELS LANES TERMS POSITIONS PIXELS RESULTS GRADIENTS
+    CHUNKS TAPS PARTS SHARES GROUPS PANELS COST MULTIPLICATIONS PRODUCTS MULTIPLY_ADDS ROUNDS RUNS GAIN SCORE EXPONENT POINTS STEPS
     MULTIPLIERS WORD DIGITS BITS CHARACTERS DRAWS EXTENT FEATURES COUNTS INPUTS ROOTS NODES BEFORE DERIVATIVES EXPONENTIALS
     ITERATIONS GROWTH STRETCHES""".split()
 NO_UNIT = {"NOWHERE", "GREATEST_PACKED", "LARGEST", "LARGEST_EXTENT", "LARGEST_SIZE", "SIXTEEN"}  # values, not amounts
-NO_UNIT |= {"ROOT_HALF", "ROOT_2_BY_PI", "POSITIVE", "SELU_ALPHA", "SELU_SCALE", "TRANSFORMS"}  # numbers of a definition, and of samples
+NO_UNIT |= {"ROOT_HALF", "ROOT_2_BY_PI", "POSITIVE", "SELU_ALPHA", "SELU_SCALE", "TRANSFORMS"}  # of definitions and samples
 
 
 def constants(path: Path) -> list[tuple[str, int]]:
@@ -61,7 +61,8 @@ def constants(path: Path) -> list[tuple[str, int]]:
         literal = any(isinstance(n, ast.Constant) and type(n.value) in (int, float) for n in ast.walk(node.value))
         for target in node.targets:
             names = target.elts if isinstance(target, ast.Tuple) else [target]
-            found += [(n.id, node.lineno) for n in names if isinstance(n, ast.Name) and n.id.strip("_").isupper() and numeric and literal]
+            capitals = [n.id for n in names if isinstance(n, ast.Name) and n.id.isupper()]
+            found += [(name, node.lineno) for name in capitals if numeric and literal]
     return [(name, line) for name, line in found if not name.startswith("_") and len(name) > 1]
 
 
@@ -93,7 +94,7 @@ def test_what_decides_bits_stands_in_one_file():
     for node in tree.body[1:]:
         if isinstance(node, ast.Assign):
             before = next(x for x in reversed(lines[: node.lineno - 1]) if " = " not in x)
-            assert before.startswith("#") and not before.startswith("# ---"), f"line {node.lineno} does not say which bits it decides"
+            assert before.startswith("#") and not before.startswith("# ---"), f"line {node.lineno}: which bits?"
 
 
 @pytest.mark.parametrize("name", [n for n in vars(numerics) if n.isupper() and n != "LANES"])
@@ -149,7 +150,7 @@ KERNELS = {  # name -> (arrays, the result last; launches)
     "sum_down": ([noise(9000, 40), zeros(40)], lambda lo, x, out: reduce(lo, "add", Leaf(x), out, (0,))),
     "scan": ([noise(50, 300), zeros(50, 300)], lambda lo, x, out: scan(lo, "add", Leaf(x), out, 0)),
     "pointwise": ([noise(300, 300), zeros(300, 300)],
-                  lambda lo, x, out: pointwise(lo, [Elementwise(lambda v: v * v + 1.0, [Leaf(x)], x.shape, float32)], [out], "t")),
+                  lambda lo, x, out: pointwise(lo, [Elementwise(lambda v: v * v, [Leaf(x)], x.shape, float32)], [out], "t")),
     "transposed": ([noise(300, 200).T, zeros(200, 300)], lambda lo, x, out: copy(lo, x, out, "t")),
     "attention": ([noise(2, 150, 24), noise(2, 170, 24) + 1, noise(2, 170, 20) - 1, zeros(2, 150, 20), zeros(2, 150)],
                   lambda lo, q, k, v, out, lse: attention(lo, q, k, v, None, out, lse, 0.3, None)),
@@ -165,7 +166,7 @@ KERNELS = {  # name -> (arrays, the result last; launches)
     "few_channels_weights": ([last(noise(4, 3, 20, 20)), last(noise(4, 20, 20, 20)), zeros(3, 3, 3, 20)],
                              lambda lo, x, g, out: few_channels_weights.weights(lo, x, g, out, WINDOW, "t")),
     "few_channels_transposed": ([last(noise(2, 20, 10, 10)), noise(20, 3, 3, 3), last(zeros(2, 3, 20, 20))],
-                                lambda lo, y, w, out: few_channels_transposed.transposed(lo, y, w, out, (2, 2), (1, 1), (1, 1), "t")),
+                                lambda lo, *a: few_channels_transposed.transposed(lo, *a, (2, 2), (1, 1), (1, 1), "t")),
     "few_outputs": ([noise(1, 8, 32, 64), noise(3, 3, 8, 2), zeros(1, 2, 32, 64)], _pixels),
 }  # fmt: skip
 
@@ -280,7 +281,7 @@ def test_what_a_convolution_is_recorded_with(name, value, monkeypatch):
     assert winograd.pays(64, 64, 56, 56) == 0
 
 
-@pytest.mark.parametrize(("name", "value"), [("PHILOX_ROUNDS", 9), ("PHILOX_MULTIPLIERS", (3, 5)), ("PHILOX_KEY_STEPS", (3, 5))])
+@pytest.mark.parametrize("name, value", [("PHILOX_ROUNDS", 9), ("PHILOX_MULTIPLIERS", (3, 5)), ("PHILOX_KEY_STEPS", (3, 5))])
 def test_what_random_numbers_are(name, value, monkeypatch):
     words = [const(0xFFFFFFFF, uint32)] * 6
     draw = lambda: [int(evaluate(w, {})) for w in philox(words[:4], words[4:])]

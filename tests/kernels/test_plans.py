@@ -95,8 +95,8 @@ def test_the_table_says_why():
 
 
 def test_debugging_prints_it():
-    lo, x = Lowering(V4), np.ones((50, 300), "float32")
-    arrays = [array_of(v, i)[0] for v, i in ((x, "a"), (np.ones((300, 100), "float32"), "b"), (np.ones((50, 100), "float32"), "c"))]
+    lo, shapes = Lowering(V4), {"a": (50, 300), "b": (300, 100), "c": (50, 100)}
+    arrays = [array_of(np.ones(shape, "float32"), id)[0] for id, shape in shapes.items()]
     with config.scope(debug=3), contextlib.redirect_stdout(io.StringIO()) as printed:
         contract(lo, *arrays, 0, 1, 1, 1)
     assert "* own columns" in printed.getvalue()

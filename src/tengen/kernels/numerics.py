@@ -1,15 +1,15 @@
 """Every constant of the kernels that decides a bit of a result, and nothing else: part of the numerics contract.
 
 A value here says in which order numbers are added, where an iteration begins or stops, or which algorithm a convolution is
-recorded with. Whoever changes one changes the bits of results, of `tests/numerics/digests.json`, and of models that people have:
-see CONTRIBUTING.md, "The numerics contract". Every other constant of the strategies (sizes of tiles, pieces, scratch memory) is
-free: it may be any legal number, and no bit of a result depends on it. Such constants stand in the file that uses them, and
-their names say their unit.
+recorded with. Whoever changes one changes the bits of results, of `tests/numerics/digests.json`, and of models that people
+have: see CONTRIBUTING.md, "The numerics contract". Every other constant of the strategies (sizes of tiles, pieces, scratch
+memory) is free: it may be any legal number, and no bit of a result depends on it. Such constants stand in the file that uses
+them, and their names say their unit.
 
 Strategies read these as ``numerics.NAME``, so that each place where a bit is decided shows it. What decides bits and is not a
-constant of a kernel stands elsewhere: the 16 lanes of a vector are a number of the kernel language (`loops/lang.py`, LANES), the
-dtype that a dtype is accumulated in is a fact of the dtype (`DType.compute`, `base/dtype.py`), and the coefficients of exp, tanh
-and the others are their definition (`loops/polynomials.py`).
+constant of a kernel stands elsewhere: the 16 lanes of a vector are a number of the kernel language (`loops/lang.py`, LANES),
+the dtype that a dtype is accumulated in is a fact of the dtype (`DType.compute`, `base/dtype.py`), and the coefficients of exp,
+tanh and the others are their definition (`loops/polynomials.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tengen.loops.lang import LANES
 CHUNK_TERMS = 256
 
 # Reductions (sum, mean, max, norms, softmax): the elements of a row that are folded in LANES virtual lanes before the lanes are
-# joined by a tree, and the result joined with that of the chunks before. A multiple of LANES. `reduction/folding.py` has the rule.
+# joined by a tree, and the result joined with that of the chunks before: a multiple of LANES. See `reduction/folding.py`.
 CHUNK_ELEMENTS = 4096
 
 # Attention: the keys (of the backward kernels: keys or queries) after which the running maximum, sum and result are brought up
@@ -45,8 +45,8 @@ LEAST_EXPONENT = {4: -88.0, 8: -709.2}
 
 # ---- Winograd's convolutions -------------------------------------------------------------------------------------------------
 
-# F(4, 3) interpolates at 0, +-p, +-q and infinity: these are p and q, about the most accurate of the dyadic choices. They are in
-# every coefficient of the transforms of image, filter and result.
+# F(4, 3) interpolates at 0, +-p, +-q and infinity: these are p and q, about the most accurate of the dyadic choices. They are
+# in every coefficient of the transforms of image, filter and result.
 WINOGRAD_POINTS = 5 / 8, 3 / 2
 
 # `winograd.pays` decides whether "auto" records a convolution as a Winograd one: reading a weight and computing a transformed
@@ -59,8 +59,8 @@ WINOGRAD_MOST_CHANNELS = 4096  # one tile of more would not fit a thread's stack
 # The filter's gradient, for each m of F(m, 3): the tiles whose products are added, fma by fma, from zero.
 SUMMED_TILES = {2: 32, 4: 16}
 
-# The filter's gradient: tiles are cut into runs, each summed alone, and the runs added in order. There are as many runs as make,
-# with the pairs of blocks of so many channels, this number of pieces; but an image should have so many tiles for each run.
+# The filter's gradient: tiles are cut into runs, each summed alone, and the runs added in order. There are as many runs as
+# make, with the pairs of blocks of so many channels, this number of pieces; but an image has so many tiles for each run.
 BLOCK_CHANNELS = 64
 GRADIENT_RUNS = 8
 GRADIENT_RUN_TILES = 16

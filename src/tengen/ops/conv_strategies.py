@@ -2,8 +2,8 @@
 
 All three are one relation of three arrays: results = the convolution of image by filters. `conv` computes the results from the
 other two, `conv_transposed` the image, `conv_weight_grad` the filters. In: a `Convolution`. Out: launches of the first strategy
-in `RESULTS`, `IMAGE` or `FILTERS` that fits: the special ones come first, and products of windows, which always fit, last. Which
-one it is changes no bit, except for Winograd's, which the graph's node has to ask for.
+in `RESULTS`, `IMAGE` or `FILTERS` that fits: the special ones come first, and products of windows, which always fit, last.
+Which one it is changes no bit, except for Winograd's, which the graph's node has to ask for.
 
 N batch, C channels, O output channels, G groups, S spatial extents of the image, P of the output, K of the filter.
 """
@@ -44,8 +44,8 @@ class Convolution:
     """A convolution, or a gradient of one, that is to be computed.
 
     Attributes:
-        image: (N, C, *S). filters: (O, C/G, *K) or (G, O/G, C/G, *K). results: (N, O, *P). One of the three is computed from the
-            other two. stride, padding, dilation: of each spatial axis.
+        image: (N, C, *S). filters: (O, C/G, *K) or (G, O/G, C/G, *K). results: (N, O, *P). One of the three is computed from
+            the other two. stride, padding, dilation: of each spatial axis.
         algorithm: "direct", "winograd2" or "winograd4". pairs: products of bfloat16 numbers, two at a time.
         epilogue: makes what is stored of the results; None: a cast.
     """
@@ -113,8 +113,8 @@ def _is_depthwise(c: Convolution) -> bool | None:
 
 
 def _strips(c: Convolution) -> Window | None:
-    """The windows, where an image of few channels is read in strips that stay in L1: packed rows of so short sums would be copied
-    once for each position of the filter."""
+    """The windows, where an image of few channels is read in strips that stay in L1: packed rows of so short sums would be
+    copied once for each position of the filter."""
     if c.n != 2 or c.groups > 1 or c.filters.ndim != 4 or c.pairs:
         return None
     channels, kernel = c.filters.shape[1], c.filters.shape[2:]
@@ -231,8 +231,8 @@ def _few_channels_image(c: Convolution, found) -> None:
 
 
 def _is_strided(c: Convolution) -> bool | None:
-    """Whether there are strides, and the filter's extents are known: then each phase of the pixels is a dense product, of only the
-    positions of the filter that meet it."""
+    """Whether there are strides, and the filter's extents are known: then each phase of the pixels is a dense product, of only
+    the positions of the filter that meet it."""
     return True if max(c.stride) > 1 and None not in map(as_int, c.filters.shape[-c.n :]) else None
 
 
@@ -293,13 +293,14 @@ def _before(c: Convolution) -> tuple[Dim, ...]:
 
 
 def _by_pixels_image(c: Convolution, sizes: Sizes) -> None:
-    before = [as_int(b) or 0 for b in _before(c)]
-    convolution.few_outputs.few_outputs(c.lo, sizes, c.results, _reversed(c), c.image, before, c.dilation, None, "conv_transposed")
+    before, w = [as_int(b) or 0 for b in _before(c)], _reversed(c)
+    run = convolution.few_outputs.few_outputs
+    run(c.lo, sizes, c.results, w, c.image, before, c.dilation, None, "conv_transposed")
 
 
 def _by_windows_image(c: Convolution, found) -> None:
-    """image[g, (n, *s), c] = the sum over (*k, o) of window[g, (n, *s), (*k, o)] * reversed filter[g, (*k, o), c], over windows of
-    the results; where these are strided, of a copy that is spread out by the strides."""
+    """image[g, (n, *s), c] = the sum over (*k, o) of window[g, (n, *s), (*k, o)] * reversed filter[g, (*k, o), c], over windows
+    of the results; where these are strided, of a copy that is spread out by the strides."""
     n, out, y, before = c.n, c.image, c.results, _before(c)
     f = filter_parts(c.filters, n, c.groups)
     extents = tuple(s + h for s, h in zip(out.shape[2:], _halo(c)))
@@ -336,7 +337,7 @@ def _winograd_filters(c: Convolution, found) -> None:
 
 
 def _is_depthwise_in_chunks(c: Convolution) -> bool | None:
-    """Whether there is one filter for each channel, and a row of results is shorter than a chunk: chunks are then whole rows."""
+    """Whether there is one filter for each channel, and rows of results are shorter than a chunk: chunks are whole rows."""
     columns = as_int(c.results.shape[-1])
     short = columns is not None and 0 < columns < numerics.CHUNK_TERMS
     return True if short and _is_depthwise(c) else None
