@@ -5,6 +5,7 @@ constants of each strategy and compares bits; `DECIDE` changes those of the file
 
 import ast
 import functools
+import importlib
 import io
 import tokenize
 from pathlib import Path
@@ -44,8 +45,8 @@ TARGETS = [Target.named(name) for name in ("x86-64-v3", "x86-64-v4", "aarch64")]
 ROOT = Path(numerics.__file__).resolve().parent.parent
 FOLDERS = ("kernels", "ops", "passes")  # those whose constants could decide what a kernel computes
 UNITS = """BYTES ELEMENTS ROWS COLUMNS TILES VECTORS PIECES BLOCKS CHANNELS LANES TERMS POSITIONS PIXELS RESULTS GRADIENTS
-    CHUNKS TAPS PARTS SHARES GROUPS PANELS COST MULTIPLICATIONS PRODUCTS MULTIPLY_ADDS ROUNDS RUNS GAIN SCORE EXPONENT POINTS STEPS
-    MULTIPLIERS WORD DIGITS BITS CHARACTERS DRAWS EXTENT FEATURES COUNTS INPUTS ROOTS NODES BEFORE DERIVATIVES EXPONENTIALS
+    CHUNKS TAPS PARTS SHARES GROUPS PANELS COST MULTIPLICATIONS PRODUCTS MULTIPLY_ADDS ROUNDS RUNS GAIN SCORE EXPONENT POINTS
+    STEPS MULTIPLIERS WORD DIGITS BITS CHARACTERS DRAWS EXTENT FEATURES COUNTS INPUTS ROOTS NODES BEFORE DERIVATIVES EXPONENTIALS
     ITERATIONS GROWTH STRETCHES""".split()
 NO_UNIT = {"NOWHERE", "GREATEST_PACKED", "LARGEST", "LARGEST_EXTENT", "LARGEST_SIZE", "SIXTEEN"}  # values, not amounts
 NO_UNIT |= {"ROOT_HALF", "ROOT_2_BY_PI", "POSITIVE", "SELU_ALPHA", "SELU_SCALE", "TRANSFORMS"}  # of definitions and samples
@@ -100,6 +101,21 @@ def test_what_decides_bits_stands_in_one_file():
 @pytest.mark.parametrize("name", [n for n in vars(numerics) if n.isupper() and n != "LANES"])
 def test_every_constant_that_decides_bits_is_read(name):
     assert any(f"numerics.{name}" in p.read_text() for p in files())
+
+
+def test_constants_that_are_named_exist():
+    """Modules of kernels are found by name when they are used: no type checker sees a constant that is gone."""
+    families, named = {x.stem for x in (ROOT / "kernels").iterdir()}, 0
+    for path in sorted(ROOT.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(node, ast.Attribute) and node.attr.isupper()):
+                continue
+            chain = ast.unparse(node).removeprefix("kernels.").split(".")
+            if chain[0] in families and len(chain) > 1:
+                home = importlib.import_module(".".join(["tengen.kernels", *chain[:-1]]))
+                assert hasattr(home, node.attr), f"{path}:{node.lineno}: {ast.unparse(node)}"
+                named += 1
+    assert named > 50
 
 
 def test_kept_programs_are_of_this_file():

@@ -1,10 +1,10 @@
 """Every constant of the kernels that decides a bit of a result, and nothing else: part of the numerics contract.
 
-A value here says in which order numbers are added, where an iteration begins or stops, or which algorithm a convolution is
-recorded with. Whoever changes one changes the bits of results, of `tests/numerics/digests.json`, and of models that people
-have: see CONTRIBUTING.md, "The numerics contract". Every other constant of the strategies (sizes of tiles, pieces, scratch
-memory) is free: it may be any legal number, and no bit of a result depends on it. Such constants stand in the file that uses
-them, and their names say their unit.
+A value here says in which order numbers are added, where an iteration begins or stops, or which algorithm computes a
+convolution or attention. Whoever changes one changes the bits of results, of `tests/numerics/digests.json`, and of models that
+people have: see CONTRIBUTING.md, "The numerics contract". Every other constant of the strategies (sizes of tiles, pieces,
+scratch memory) is free: it may be any legal number, and no bit of a result depends on it. Such constants stand in the file that
+uses them, and their names say their unit.
 
 Strategies read these as ``numerics.NAME``, so that each place where a bit is decided shows it. What decides bits and is not a
 constant of a kernel stands elsewhere: the 16 lanes of a vector are a number of the kernel language (`loops/lang.py`, LANES),
@@ -34,7 +34,7 @@ CHUNK_ROWS = 64
 # them sees; a row that one of them sees is a term of all of them, of weight 0 where it is hidden.
 GROUP_LANES = 2 * LANES
 
-# ---- attention's softmax -----------------------------------------------------------------------------------------------------
+# ---- attention --------------------------------------------------------------------------------------------------------------
 
 # The lowest finite number, by bytes of the dtype: the running maximum begins with it, so that a row of which no key is seen has
 # weights of 0 and no NaN.
@@ -42,6 +42,10 @@ LEAST_SCORE = {2: -65504.0, 4: -3.4028234663852886e38, 8: -1.7976931348623157e30
 
 # The argument, by bytes of the dtype, at and below which e^x is 0 in `attention.tiles.weight`.
 LEAST_EXPONENT = {4: -88.0, 8: -709.2}
+
+# `F.scaled_dot_product_attention` is the op of `kernels/attention/` where a key and a value together have at most so many
+# features (a piece's memory lies on a thread's stack); where they have more, two products around a softmax: other roundings.
+ATTENTION_MOST_FEATURES = 1024
 
 # ---- Winograd's convolutions -------------------------------------------------------------------------------------------------
 

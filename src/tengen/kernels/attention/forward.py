@@ -28,7 +28,6 @@ from tengen.kernels.source import Literal
 from tengen.loops.builder import Variable
 from tengen.loops.lang import LANES, Expr, Index, as_int, call, cast, const, equal, minimum, select
 
-MOST_FEATURES = 1024  # features of a key and a value together, at most: a piece's memory lies on a thread's stack
 EXPONENTIALS_ABREAST = 8  # exponentials that are computed side by side
 
 
