@@ -32,7 +32,7 @@ def test_bits(case, dtype, monkeypatch):
     def run():
         return trace(gradient)(x, g, w).numpy()
 
-    monkeypatch.setattr(contraction, "NEAR_BYTES", 1 << 12)  # in waves where there are several images
+    monkeypatch.setattr(contraction, "LEAST_WAVE_BYTES", 1 << 12)  # in waves where there are several images
     monkeypatch.setattr(program_cache, "identity", lambda *a: None)  # a program kept from before would be neither way's
     counted = []
     by_chunks = contraction.by_chunks

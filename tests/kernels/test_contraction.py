@@ -13,14 +13,16 @@ from machine import Compiled
 from needs import needs
 
 import tengen.kernels.axes
-import tengen.kernels.contraction.tile
+import tengen.kernels.contraction.packing
 from tengen.base.dtype import bfloat16, dtype, float32
 from tengen.codegen.targets import Target
+from tengen.kernels.contraction import plans
 from tengen.kernels.contraction.channelwise import fits
 from tengen.kernels.contraction.chunks import Chunks
 from tengen.kernels.contraction.contract import contract
+from tengen.kernels.contraction.plans import rule
 from tengen.kernels.contraction.problem import normalise
-from tengen.kernels.contraction.tile import _last, rule
+from tengen.kernels.contraction.sharing import _last
 from tengen.kernels.contraction.transposed_operand import fits_transposed_operand
 from tengen.kernels.contraction.unpacked import fits_unpacked
 from tengen.kernels.lowering import Array, Lowering
@@ -367,7 +369,7 @@ def test_one_extent_open():
 def test_tiles_stored_from_registers(columns, stream, monkeypatch):
     """Sums of one chunk: tiles of one to three vectors, narrow ones, parts of vectors; past the caches, where results are large."""
     if stream:
-        monkeypatch.setattr(tengen.kernels.axes, "STREAM", 0)
+        monkeypatch.setattr(tengen.kernels.axes, "STREAMED_BYTES", 0)
     a, b = data((61, 20)), data((20, columns), seed=1)
     check(a, b, (0, 1, 1, 1), modes=(False,))
     wide = np.full((61, columns + 5), 7, np.float32)  # rows that begin anywhere in a line
@@ -517,13 +519,17 @@ def test_pieces_that_pack_their_columns(kind, monkeypatch):
     image, grad = data((3, 20, 20, 48), kind), data((3, 10, 10, 1024), kind, 1)
     rows, pixels = np.ascontiguousarray(a.T), image[:, ::2, ::2].transpose(3, 0, 1, 2)
     odd = np.ascontiguousarray(b[:, :999])
-    cases = [(rows, b, 1), (rows, odd, 1), (rows, np.ascontiguousarray(b.T).T, 1), (a.T, b, 1), (pixels, grad, 3)]
-    by_piece, said = tengen.kernels.contraction.tile._by_piece, []
+    windows = image_windows(data((1, 8, 9, 16), kind), (3, 3)).transpose(3, 4, 5, 0, 1, 2)
+    ones = data((1, 6, 7, 96), kind, 2)
+    cases = [(rows, b, 1), (rows, odd, 1), (rows, np.ascontiguousarray(b.T).T, 1), (a.T, b, 1), (pixels, grad, 3), (windows, ones, 3)]
+    taken, rule_of = [], plans.plan
 
     def results():
-        return [contracted(x, y, np.zeros((len(x), y.shape[-1]), kind), (0, 1, k, 1)) for x, y, k in cases]
+        outs = [np.zeros((*x.shape[: x.ndim - k], y.shape[-1]), kind) for x, y, k in cases]
+        return [contracted(x, y, out, (0, x.ndim - k, k, 1)) for (x, y, k), out in zip(cases, outs)]
 
-    monkeypatch.setattr(tengen.kernels.contraction.tile, "_by_piece", lambda *x: said.append(by_piece(*x)) or said[-1])
-    mine = results()
-    monkeypatch.setattr(tengen.kernels.contraction.tile, "_by_piece", lambda *x: False)
-    assert said == [True] * len(cases) and all(same(x, y) for x, y in zip(mine, results()))
+    monkeypatch.setattr(plans, "plan", lambda f: taken.append(rule_of(f)) or taken[-1])
+    mine, by_piece = results(), ("panel by panel", "rows side by side", "columns by piece")
+    assert len(taken) == len(cases) and {x.name for x in taken} == set(by_piece)
+    monkeypatch.setattr(plans, "PLANS", [x for x in plans.PLANS if x.name not in by_piece])
+    assert all(same(x, y) for x, y in zip(mine, results()))

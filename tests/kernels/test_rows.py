@@ -45,8 +45,8 @@ def wanted(x, axes):
 def test_fused_rows_have_the_bits_of_separate_kernels(direction, mode, monkeypatch):
     axes = (direction,) if isinstance(direction, int) else direction
     if mode == "separate":
-        monkeypatch.setattr(rows, "LONG", 0)
-        monkeypatch.setattr(rows, "FEW_ROWS", 1 << 30)
+        monkeypatch.setattr(rows, "LONG_ROW_ELEMENTS", 0)
+        monkeypatch.setattr(rows, "LEAST_FUSED_ROWS", 1 << 30)
     base = data((7, 18, 35))
     for x in (base, base.transpose(1, 2, 0), base[:, ::2, ::-1], data((2, 3, 4500))):
         if x.size > 20000 and axes[-1] == 1:

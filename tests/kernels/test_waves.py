@@ -9,7 +9,7 @@ from machine import Compiled
 
 from tengen.base.dtype import float32
 from tengen.codegen.targets import Target
-from tengen.kernels.contraction import tile
+from tengen.kernels.contraction import plans
 from tengen.kernels.contraction.contract import contract
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.steps import Loop
@@ -34,11 +34,11 @@ def gradient(k, m, n, step=1):
 @pytest.mark.parametrize("step", [1, 2])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_bits(case, step, monkeypatch):
-    monkeypatch.setattr(tile, "WAVE", 1)
+    monkeypatch.setattr(plans, "WAVE_MULTIPLY_ADDS", 1)
     got = []
     for waves in (True, False):
         if not waves:
-            monkeypatch.setattr(tile, "_in_waves", lambda *args: False)
+            monkeypatch.setattr(plans, "in_waves", lambda *args: False)
         lo, memory = gradient(*case, step)
         assert any(isinstance(s, Loop) for s in lo.steps) == (waves and case[2] % 16 == 0)
         Compiled(lo, memory, ["y"])()

@@ -56,7 +56,7 @@ def kept(tmp_path, monkeypatch):
     with config.scope(cache=True):
 
         def put(n):
-            monkeypatch.setattr(images, "KEPT", n)
+            monkeypatch.setattr(images, "LAST_CACHE_BYTES", n)
             config.cache_dir = str(tmp_path / f"cache{next(number)}")
 
         before = config.cache_dir
@@ -174,7 +174,7 @@ def test_what_becomes_a_loop(monkeypatch, rest, nodes, inner):
     graph = parse_graph(CHAIN.replace("$REST", rest).strip() + "\n")
     each = 64 * 32 * 32 * 4
     for times, some in ((8, None), (7, 4), (3, 2), (1, 1), (0.4, None)):
-        monkeypatch.setattr(images, "KEPT", int(each * times))
+        monkeypatch.setattr(images, "LAST_CACHE_BYTES", int(each * times))
         found = []
         monkeypatch.setattr(
             "tengen.passes.lower.find_loops", lambda *a, found=found: found.extend(images.find_loops(*a)) or found
@@ -216,7 +216,7 @@ graph g(x: f32[8,16,16,16]):
 )
 def test_large_filters_have_loops_of_more_images(monkeypatch, kept, loops):
     graph, found = parse_graph(FILTERS.strip() + "\n"), []
-    monkeypatch.setattr(images, "KEPT", kept)
+    monkeypatch.setattr(images, "LAST_CACHE_BYTES", kept)
     monkeypatch.setattr("tengen.passes.lower.find_loops", lambda *a: found.extend(images.find_loops(*a)) or found)
     lower(graph, Target.named("x86-64-v4"))
     assert [(x.nodes, x.some) for x in found] == loops
@@ -243,7 +243,7 @@ def test_tuning_finds_the_nodes(net, kept):
 def test_how_many_images_at_a_time():
     """The largest divisor of the batch that fits; it is found at once for a vector of any length."""
     for batch in (0, 1, 7, 12, 360, 1009):
-        for most in (0, 1, images.KEPT // 100, images.KEPT, images.KEPT + 1):
-            fits = [s for s in range(1, batch + 1) if batch % s == 0 and s * most <= images.KEPT]
+        for most in (0, 1, images.LAST_CACHE_BYTES // 100, images.LAST_CACHE_BYTES, images.LAST_CACHE_BYTES + 1):
+            fits = [s for s in range(1, batch + 1) if batch % s == 0 and s * most <= images.LAST_CACHE_BYTES]
             assert images._at_a_time(batch, most) == max(fits, default=1)
-    assert images._at_a_time(1 << 40, 4) == images.KEPT // 4
+    assert images._at_a_time(1 << 40, 4) == images.LAST_CACHE_BYTES // 4

@@ -45,7 +45,7 @@ def own_cache(tmp_path, monkeypatch):
 def bad_rule(own_cache, monkeypatch):
     """Pointwise kernels whose pieces are far too small, which costs them a factor of tens: something that tuning finds however
     busy the machine is."""
-    monkeypatch.setattr(pointwise, "GRAIN", 8)
+    monkeypatch.setattr(pointwise, "PIECE_ELEMENTS", 8)
 
 
 def numbers(n=N):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tengen import kernels
 from tengen.base.config import config
 from tengen.base.dtype import float64
 from tengen.base.errors import ShapeError
@@ -18,6 +17,7 @@ from tengen.functional.loss import (
     square_loss,
 )  # fmt: skip
 from tengen.ir.types import Dim
+from tengen.kernels import numerics
 from tengen.loops.lang import as_int, maximum
 from tengen.ops import attention as _attention
 from tengen.ops import nn as _nn
@@ -340,7 +340,7 @@ def scaled_dot_product_attention(
     [1.0, 0.0]
     """
     causal = is_causal if isinstance(is_causal, str) else "upper_left" if is_causal else "none"
-    if dropout == 0 and query.shape[-1] + value.shape[-1] <= kernels.attention.forward.MOST_FEATURES:
+    if dropout == 0 and query.shape[-1] + value.shape[-1] <= numerics.ATTENTION_MOST_FEATURES:
         return _attention.attention(query, key, value, mask, scale, causal)[0]
     weights = _attention.attention_weights(query, key, mask, scale, causal)
     return REGISTRY["matmul"](_dropout(weights, dropout), value)

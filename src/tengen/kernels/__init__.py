@@ -7,7 +7,8 @@ Winograd's convolutions and pairs of bfloat16 have others, and are chosen by att
 In this folder lies what all strategies share. Read `lowering.py` (arrays and launches), `source.py` (values at coordinates),
 `schedule.py` (what may be tuned), `pointwise.py` (the simplest strategy; `transposing_copy.py` is for operands that are dense
 along another axis than the result), then a folder: `contraction`, `convolution`, `reduction`, `attention`, `recurrent`,
-`indexing`. `axes.py` and `machine.py` are small tools. tests/test_floors.py says which folder may import which.
+`indexing`. `axes.py` and `machine.py` are small tools; `numerics.py` holds the constants that decide bits.
+tests/test_floors.py says which folder may import which.
 
 Words that mean the same thing in every file:
 

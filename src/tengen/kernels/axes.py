@@ -9,7 +9,7 @@ from tengen.kernels.lowering import Array, KernelBuilder, product
 from tengen.kernels.source import At
 from tengen.loops.lang import Expr, Index, as_int, ramp
 
-STREAM = 1 << 25  # bytes of results from which on stores go past the caches, which spares reading what is overwritten
+STREAMED_BYTES = 1 << 25  # bytes of results from which on stores go past the caches, which spares reading what is overwritten
 
 
 def memory_order(a: Array) -> list[int]:
@@ -72,4 +72,4 @@ def unflatten(k: KernelBuilder, i: Index, shape: Sequence[Index]) -> list[Index]
 def streams(outs: Sequence[Array]) -> bool:
     """Whether outputs are known to be so large that they are better stored past the caches."""
     sizes = [product(o.shape) for o in outs]
-    return sum(n * o.dtype.size for n, o in zip(sizes, outs) if isinstance(n, int)) >= STREAM
+    return sum(n * o.dtype.size for n, o in zip(sizes, outs) if isinstance(n, int)) >= STREAMED_BYTES

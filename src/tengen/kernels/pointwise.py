@@ -1,6 +1,6 @@
 """Pointwise kernels: each element of an output is the value of its source at the same coordinates.
 
-    for each piece = some planes, or some rows of a plane, or a part of a row:     # about GRAIN elements
+    for each piece = some planes, or some rows of a plane, or a part of a row:     # about PIECE_ELEMENTS elements
         for plane of the piece, row of the plane:
             for vector i of the row:
                 out[plane, row, i] = source[plane, row, i]                         # for each of the outputs
@@ -19,14 +19,14 @@ from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.machine import machine
 from tengen.kernels.schedule import Grain
 from tengen.kernels.source import At, Leaf, Source, View, broadcast, costs, invariant_parts
-from tengen.kernels.transposing_copy import FEW, transposing, transposing_copy
+from tengen.kernels.transposing_copy import LEAST_TILED_EXTENT, transposing, transposing_copy
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum, splat
 
-FETCHED = 8192  # bytes of scattered rows that are prefetched ahead: as many as arrive while memory answers one request
-FARTHEST = 16  # rows ahead that are prefetched, at most
-IN_FLIGHT = 8  # vectors of LANES that one evaluation of a mathematical function keeps in registers, with its constants
-GRAIN = 16384  # elements of a piece, by rule: large beside the cost of claiming a piece, small enough to share evenly
+PREFETCHED_BYTES = 8192  # bytes of scattered rows that are prefetched ahead: as many as arrive while memory answers one request
+MOST_PREFETCHED_ROWS = 16  # rows ahead that are prefetched, at most
+FUNCTION_VECTORS = 8  # vectors of LANES that one evaluation of a mathematical function keeps in registers, with its constants
+PIECE_ELEMENTS = 16384  # elements of a piece, by rule: large beside the cost of claiming a piece, small enough to share evenly
 
 
 def _merged(a: Array, groups: list[list[int]]) -> Array:
@@ -58,7 +58,8 @@ def _few_across(arrays: Sequence[Array]) -> bool:
     then vectors along that one are full."""
     few, many = (as_int(d) for d in (1, 1, *arrays[0].shape)[-1:-3:-1])
     return (
-        few is not None and few < FEW and many is not None and many >= LANES and any(as_int(a.strides[-2]) == 1 for a in arrays)
+        few is not None and few < LEAST_TILED_EXTENT and many is not None and many >= LANES
+        and any(as_int(a.strides[-2]) == 1 for a in arrays)
     )
 
 
@@ -73,13 +74,13 @@ def _ordered(sources: Sequence[Source], outs: Sequence[Array]) -> tuple[list[Sou
 
 
 def grain(lo: Lowering, name: str, shape: Sequence[Index], outs: Sequence[Array], rule: int | None = None) -> int:
-    """How many elements a piece of the kernel `name` over `shape` has: what tuning found, or `rule`, which is GRAIN by
+    """How many elements a piece of the kernel `name` over `shape` has: what tuning found, or `rule`, which is PIECE_ELEMENTS by
     default."""
 
     def problem_key() -> str:
         return f"{name} of {list(shape)} to {'; '.join(f'{o.dtype} {list(o.shape)} by {list(o.strides)}' for o in outs)}"
 
-    return lo.choose(problem_key, Grain(rule or GRAIN), Grain.fits).elements
+    return lo.choose(problem_key, Grain(rule or PIECE_ELEMENTS), Grain.fits).elements
 
 
 def pointwise(
@@ -90,7 +91,7 @@ def pointwise(
 
     Args:
         stream: whether stores go past the caches; by default where outputs are large (`axes.streams`).
-        elements: how many a piece has; by default GRAIN.
+        elements: how many a piece has; by default PIECE_ELEMENTS.
     """
     stream = streams(outs) if stream is None else stream
     sources = [broadcast(s, o.shape) for s, o in zip(sources, outs, strict=True)]
@@ -173,7 +174,7 @@ def _vectors_abreast(sources: Sequence[Source], n: Expr, target) -> int:
     which each operation waits for the one before; other vectors' operations fill the time. As many as registers hold, but one
     where the length of rows is not known: several would take twice as long to compile."""
     width, registers, _ = machine(target)
-    several = width * registers // (IN_FLIGHT * LANES * max(4, sources[0].dtype.size))
+    several = width * registers // (FUNCTION_VECTORS * LANES * max(4, sources[0].dtype.size))
     long = (as_int(n) or 0) >= several * LANES
     return several if several > 1 and long and len(sources) == 1 and costs(sources[0]) else 1
 
@@ -182,7 +183,8 @@ def _prefetch_distance(sources: Sequence[Source], shape: Sequence[Index]) -> Exp
     """How many rows ahead a row is prefetched, where rows are gathered from scattered addresses; None where they are not."""
     if len(shape) < 2 or not any(s.scattered for s in sources):
         return None
-    return minimum(maximum(const(FETCHED) // maximum(as_expr(shape[-1]) * sources[0].dtype.size, 1), 1), FARTHEST)
+    row = maximum(as_expr(shape[-1]) * sources[0].dtype.size, 1)
+    return minimum(maximum(const(PREFETCHED_BYTES) // row, 1), MOST_PREFETCHED_ROWS)
 
 
 def stored(lo: Lowering, a: Array) -> Array:

@@ -26,7 +26,7 @@ from tengen.base.errors import ScheduleError
 if TYPE_CHECKING:
     import random
 
-LONGEST_TEXT = 200
+MOST_TEXT_CHARACTERS = 200
 KEY_DIGITS = 32
 DRAWS = 2000  # random schedules that are tried after those nearby
 _TEXT = re.compile(r"([a-z_]+)\(([a-z_]+=\d{1,9}(?:, [a-z_]+=\d{1,9})*)\)")
@@ -98,7 +98,7 @@ def parse(text: str) -> Schedule | None:
     >>> s == Register(rows=6, vectors=2, high=4, along_k=1, packed=1, unroll=2), parse("later(depth=3)")
     (True, None)
     """
-    m = _TEXT.fullmatch(text) if len(text) <= LONGEST_TEXT else None
+    m = _TEXT.fullmatch(text) if len(text) <= MOST_TEXT_CHARACTERS else None
     if m is None:
         raise ScheduleError(f"{text[:60]!r} is no schedule; help: one looks like 'grain(elements=16384)'")
     numbers = dict(pair.split("=") for pair in m[2].split(", "))

@@ -1,7 +1,7 @@
 """Transposing copies: pointwise kernels with an operand that is dense along another axis than the result's innermost one.
 
-    for each piece = (some strips of SIDE rows; part of the columns):
-        for strip of the piece, tile of SIDE rows by SIDE columns:
+    for each piece = (some strips of TILE_SIDE_ELEMENTS rows; part of the columns):
+        for strip of the piece, tile of TILE_SIDE_ELEMENTS rows by TILE_SIDE_ELEMENTS columns:
             for each operand that is dense along rows:
                 scratch[row, column] = operand[column, row]     # squares of LANES by LANES elements, transposed in registers
             for row of the tile, vector of its columns:
@@ -22,11 +22,11 @@ from tengen.kernels.source import At, Source
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum
 
-SIDE = 4 * LANES  # rows and columns of a tile: rows of so many elements load well, and a tile stays in L1
-NARROW = 2 * LANES  # columns of a tile where no cache holds the result: more rows of the operand would share cache sets
-GRAIN = 4 * SIDE  # elements of a piece along the result's innermost axis
-TILES = 32  # tiles of a piece, one below the other, where no cache holds the result: operands are read along their pages
-FEW = 8  # an axis shorter than this is not worth a tile
+TILE_SIDE_ELEMENTS = 4 * LANES  # rows and columns of a tile: rows of so many elements load well, and a tile stays in L1
+FAR_TILE_COLUMNS = 2 * LANES  # the same where no cache holds the result: more rows of the operand would share cache sets
+PIECE_WIDTH_ELEMENTS = 4 * TILE_SIDE_ELEMENTS  # elements of a piece along the result's innermost axis
+FAR_PIECE_TILES = 32  # one below the other, where no cache holds the result: operands are read along their pages
+LEAST_TILED_EXTENT = 8  # an axis shorter than this is not worth a tile
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _run(a: Array, start: int, axes: Sequence[int]) -> list[int]:
 def _few(shape: Sequence, axes: Sequence[int]) -> bool:
     """Whether these axes have too few elements for a tile."""
     n = as_int(product([shape[i] for i in axes]))
-    return n is not None and n < FEW
+    return n is not None and n < LEAST_TILED_EXTENT
 
 
 def transposing_copy(lo: Lowering, c: TransposingCopy, sources: Sequence[Source], outs: Sequence[Array], name: str) -> None:
@@ -113,25 +113,26 @@ class _Tiles:
 
     def __init__(self, lo: Lowering, c: TransposingCopy, sources: Sequence[Source], outs: Sequence[Array], name: str):
         self.lo, self.c, self.sources, self.outs, self.stream = lo, c, sources, outs, streams(outs)
-        self.k, self.side = lo.kernel(name), NARROW if self.stream else SIDE
+        self.k, self.side = lo.kernel(name), FAR_TILE_COLUMNS if self.stream else TILE_SIDE_ELEMENTS
         self.outer, self.dense, self.last = ([outs[0].shape[i] for i in axes] for axes in (c.outer, c.dense, c.last))
-        self.scratch = [self.k.scratch("tile", a.dtype, SIDE * self.side) for a in c.arrays]
+        self.scratch = [self.k.scratch("tile", a.dtype, TILE_SIDE_ELEMENTS * self.side) for a in c.arrays]
 
     def launch(self) -> None:
         """Writes and launches it."""
         k = self.k
         n, high = as_expr(product(self.last)), as_expr(product(self.dense))
-        grain = NARROW if self.stream else GRAIN
-        parts, strips = cdiv(n, grain), as_expr(product(self.outer)) * cdiv(high, SIDE)
-        some = const(TILES) if self.stream else maximum(GRAIN // maximum(n, 1), 1)  # strips of a piece: more if columns are few
+        grain = FAR_TILE_COLUMNS if self.stream else PIECE_WIDTH_ELEMENTS
+        parts, strips = cdiv(n, grain), as_expr(product(self.outer)) * cdiv(high, TILE_SIDE_ELEMENTS)
+        # strips of a piece: more where columns are few
+        some = const(FAR_PIECE_TILES) if self.stream else maximum(PIECE_WIDTH_ELEMENTS // maximum(n, 1), 1)
         piece = k.split(cdiv(strips, some) * parts)
         start = k.let(piece % parts * grain)
         stop = k.let(minimum(n, start + grain))
         first = k.let(piece // parts * some)
         with k.loop(first, minimum(strips, first + some), name="strip") as strip:
-            *lead, block = unflatten(k, strip, [*self.outer, cdiv(high, SIDE)])
-            row = k.let(block * SIDE)
-            rows = k.let(minimum(high - row, SIDE))
+            *lead, block = unflatten(k, strip, [*self.outer, cdiv(high, TILE_SIDE_ELEMENTS)])
+            row = k.let(block * TILE_SIDE_ELEMENTS)
+            rows = k.let(minimum(high - row, TILE_SIDE_ELEMENTS))
             with k.loop(start, stop, self.side, name="tile") as column:
                 self.tile(lead, row, rows, column, k.let(minimum(stop, column + self.side)))
         self.lo.launch(k)
@@ -155,7 +156,7 @@ class _Tiles:
                     starts.append(k.let(at))
                 for r, count in k.vector_loop(0, rows):
                     for at in starts if self.stream else ():
-                        k.prefetch(k.read(a), at + r + SIDE)
+                        k.prefetch(k.read(a), at + r + TILE_SIDE_ELEMENTS)
                     # tile[row r + j, columns i .. i + 15] = a[columns i .. i + 15, row r + j]
                     square = k.transpose([k.load(k.read(a), at + r, LANES, count) for at in starts])
                     for j, x in enumerate(square):

@@ -48,7 +48,7 @@ def as_expr(i: Index) -> Expr:
     return i if isinstance(i, Expr) else const(i)
 
 
-SCRATCH_BYTES = 1 << 20  # of a kernel, at most
+MOST_SCRATCH_BYTES = 1 << 20  # of a kernel, at most
 
 
 class Variable:
@@ -106,9 +106,10 @@ class Builder:
         Errors: VerifyError where it is more than 1 MiB in sum, which a stack may not hold.
         """
         b = self._buffer(Buffer(self.fresh(name), dt, "scratch", size), self.scratches)
-        if (total := sum((x.size or 0) * x.dtype.size for x in self.scratches)) > SCRATCH_BYTES:
+        if (total := sum((x.size or 0) * x.dtype.size for x in self.scratches)) > MOST_SCRATCH_BYTES:
             raise VerifyError(
-                f"kernel {self.name}: {total} bytes of scratch memory with {name!r}, more than {SCRATCH_BYTES}; help: take a temporary"
+                f"kernel {self.name}: {total} bytes of scratch memory with {name!r}, more than {MOST_SCRATCH_BYTES}; "
+                "help: take a temporary"
             )
         return b
 

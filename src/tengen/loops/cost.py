@@ -19,7 +19,7 @@ from tengen.loops.math import expand
 
 _FLOPS = {"add": 1, "sub": 1, "mul": 1, "div": 1, "fma": 2, "min": 1, "max": 1, "neg": 1, "abs": 1, "sqrt": 1, "dot2": 4}
 _FLOPS |= dict.fromkeys(("floor", "ceil", "trunc", "rint"), 1)
-MOST = 1 << 18  # iterations that are evaluated at once; of more, a regular sample
+MOST_ITERATIONS = 1 << 18  # iterations that are evaluated at once; of more, a regular sample
 _Range = tuple[float, float]
 _ANY = (-np.inf, np.inf)
 
@@ -131,8 +131,8 @@ class _Walk:
         total = int(trips.sum())
         at = np.arange(total)
         scale = 1.0
-        if total > MOST:
-            at = np.unique(np.linspace(0, total - 1, MOST).astype(np.int64))
+        if total > MOST_ITERATIONS:
+            at = np.unique(np.linspace(0, total - 1, MOST_ITERATIONS).astype(np.int64))
             scale, self.exact = total / len(at), False
         ends = np.cumsum(trips)
         which = np.searchsorted(ends, at, side="right")

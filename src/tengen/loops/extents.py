@@ -17,7 +17,7 @@ from tengen.base.errors import SizeError, Undecided, VerifyError
 from tengen.loops.lang import Expr, Index, as_int, fits, unguarded
 from tengen.loops.verify import brief
 
-LONGEST = 300  # characters of an expression in a message
+MOST_MESSAGE_CHARACTERS = 300  # characters of an expression in a message
 TERMS = 256  # of an extent
 
 _MEANING: dict[str, Callable] = {
@@ -94,7 +94,7 @@ class Numbers:
             seen.update(more)
             stack += more
         text = brief(e)
-        text = text if len(text) <= LONGEST else text[:LONGEST] + "..."
+        text = text if len(text) <= MOST_MESSAGE_CHARACTERS else text[:MOST_MESSAGE_CHARACTERS] + "..."
         numbers = ", ".join(f"{v.attr} = {self.env[v]}" for v in self.env if v in seen)
         return f"{text} (with {numbers})" if numbers else text
 

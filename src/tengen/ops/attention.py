@@ -10,6 +10,7 @@ from tengen import kernels
 from tengen.base.dtype import bool_, promote
 from tengen.base.errors import DTypeError, ShapeError, Undecided
 from tengen.ir.types import TensorType
+from tengen.kernels import numerics
 from tengen.kernels.axes import memory_order
 from tengen.loops.lang import as_int
 from tengen.ops.attributes import Causal
@@ -69,7 +70,7 @@ def _results(q: TensorType, k: TensorType, v: TensorType, mask: TensorType | Non
             raise Undecided(f"the extents {a} and {b} can only be compared by a run")
         if a is not b and a != b:
             raise ShapeError(f"{what} differ: {a} and {b}")
-    most = kernels.attention.forward.MOST_FEATURES
+    most = numerics.ATTENTION_MOST_FEATURES
     if isinstance(d, int) and isinstance(e, int) and d + e > most:
         raise ShapeError(f"{d} and {e} features are more than {most}; help: F.scaled_dot_product_attention takes any")
     dtype = promote(promote(q.dtype, k.dtype), v.dtype)
@@ -251,7 +252,7 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: fl
     """The softmax inside `attention`, (*G, T, S); 0 in the row of a query that sees no key."""
     scale = max(query.shape[-1], 1) ** -0.5 if scale is None else scale
     scores = _where_seen(_scores(query, key, mask, scale), mask, causal, float("-inf"))
-    top = lookup("maximum")(max_(scores, (-1,), True), kernels.attention.forward.LEAST[scores.dtype.size])
+    top = lookup("maximum")(max_(scores, (-1,), True), numerics.LEAST_SCORE[scores.dtype.size])
     e = exp(sub(scores, top))
     total = sum_(e, (-1,), True)
     return div(e, lookup("where")(lookup("equal")(total, 0.0), 1.0, total))

@@ -6,7 +6,6 @@ N batch, C channels, O output channels, G groups, S spatial extents of the image
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -14,39 +13,20 @@ import numpy as np
 
 from tengen.base.dtype import float32, promote
 from tengen.base.errors import DTypeError, ShapeError
-from tengen.ir.types import Dim, TensorType
-from tengen.kernels import contraction, convolution
-from tengen.kernels.lowering import Array, Lowering
+from tengen.ir.types import TensorType
+from tengen.kernels import convolution, numerics
 from tengen.kernels.pointwise import pointwise
-from tengen.kernels.source import At, Literal, moved
+from tengen.kernels.source import Literal
 from tengen.loops.lang import as_int
 from tengen.ops.attributes import Algorithm, Naturals, Positive, Positives, Precision
 from tengen.ops.contract import chosen_precision, in_dtype
-from tengen.ops.conv_parts import (
-    add_axis,
-    array,
-    beside,
-    by_pixels,
-    by_role,
-    dense_image,
-    filter_extents,
-    filter_parts,
-    image_parts,
-    out_extent,
-    part,
-    per_axis,
-    prologue_operand,
-    readable,
-    tall,
-    windows,
-)
+from tengen.ops.conv_parts import filter_extents, out_extent, per_axis, prologue_operand, readable, tall
+from tengen.ops.conv_strategies import FILTERS, IMAGE, RESULTS, Convolution, lower
 from tengen.ops.define import Case, composite, primitive
 from tengen.ops.elementwise import add
 from tengen.ops.shape import reshape, strided_slice
 
 if TYPE_CHECKING:
-    from tengen.kernels.contraction.formats import DotFormat
-    from tengen.kernels.convolution.few_channels import Window
     from tengen.tensor import Tensor
 
 
@@ -86,9 +66,9 @@ def _algorithm(types, a: dict, asked: str) -> str:
     fits = x.ndim == w.ndim == 4 and w.shape[2:] == (3, 3) and a["groups"] == 1 and a["stride"] == a["dilation"] == (1, 1)
     computed = _check_dtypes(x, w).compute
     if asked.startswith("winograd"):
-        if not fits or not all(isinstance(d, int) and d <= convolution.winograd.MOST_CHANNELS for d in w.shape):
+        if not fits or not all(isinstance(d, int) and d <= numerics.WINOGRAD_MOST_CHANNELS for d in w.shape):
             raise ShapeError(f"algorithm={asked!r} is for filters of 3x3, stride and dilation 1, one group and at most "
-                             f"{convolution.winograd.MOST_CHANNELS} channels; help: 'auto'")  # fmt: skip
+                             f"{numerics.WINOGRAD_MOST_CHANNELS} channels; help: 'auto'")  # fmt: skip
         if not computed.is_float:
             raise DTypeError(f"algorithm={asked!r} is for floats; help: 'auto'")
     if asked == "direct" or not fits or any(as_int(d) == 0 for d in (*x.shape[1:], *w.shape)):
@@ -109,10 +89,6 @@ def _of_weights(algorithm: str) -> str:
     return "direct" if algorithm == "direct" else "winograd4"
 
 
-def _same(a: Dim, b: Dim) -> bool:
-    return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
-
-
 def _check_dtypes(*types: TensorType):
     d = types[0].dtype
     for t in types[1:]:
@@ -125,11 +101,6 @@ def _check_dtypes(*types: TensorType):
 def channels_last(arrays, out, **attrs) -> list[int]:
     """The memory order of images: batch, space, channels."""
     return [0, *range(2, len(out.shape)), 1]
-
-
-def _known(w: Array) -> list[int]:
-    """The spatial extents of a filter for which these are known."""
-    return [as_int(d) or 0 for d in w.shape[-2:]]
 
 
 def small_filter(arrays, **attrs) -> set[int]:
@@ -184,48 +155,9 @@ def _output_type(x, w, stride, padding, dilation, groups, algorithm="direct", pr
 
 @conv.epilogue
 def _(lo, ins, outs, epilogue, stride, padding, dilation, groups, algorithm="direct", precision="highest"):
-    out, n = outs[0], len(stride)
-    image = readable(lo, ins[0], out.strides[1])
+    image = readable(lo, ins[0], outs[0].strides[1])
     x, w = (in_dtype(lo, a, promote(ins[0].dtype, ins[1].dtype)) for a in (image, ins[1]))
-    if algorithm != "direct":
-        return convolution.winograd.winograd(lo, convolution.halo.image(lo, x), w, out, int(algorithm[-1]), padding, epilogue)
-    if n == 2 and convolution.depthwise.fits(w, groups):
-        phases = convolution.depthwise.convolution(_known(w), padding, dilation, out.shape[2:])
-        w, x = convolution.depthwise.packed_filter(lo, w), convolution.halo.image(lo, x)
-        return convolution.depthwise.stencil(lo, x, w, out, phases, stride, (1, 1), epilogue)
-    f, y = filter_parts(w, n, groups), image_parts(out, groups)
-    filters = array(w, [f["g"], f["k"], f["c"], f["o"]])
-    format = contraction.formats.dot_format(x.dtype, precision)
-    if max(stride) == groups == 1 and format.group == 1 and by_pixels(lo, x, filters, out, padding, dilation, epilogue, "conv"):
-        return
-    if window := _strips(x, w, stride, padding, dilation, groups, format):
-        return convolution.few_channels.convolve(lo, x, w, out, window, epilogue)
-    x, first = dense_image(lo, x, padding, w, groups)
-    a, border = windows(x, list(by_role(x, out.shape[2:], f["k"][0], stride, dilation, groups)), first, not any(first))
-    contraction.contract.contract(
-        lo, a, filters, array(out, [y["g"], y["p"], y["c"]]), g=int(groups > 1), m=n + 1, k=n + 1, n=1,
-        epilogue=None if epilogue is None else moved(epilogue, partial(_in_image, n, groups, f["o"][0][0])), name="conv",
-        border=border, format=format,
-    )  # fmt: skip
-
-
-def _strips(x: Array, w: Array, stride, padding, dilation, groups: int, format: DotFormat) -> Window | None:
-    """The windows of an image, where they are read from strips of it."""
-    if len(stride) != 2 or groups > 1 or w.ndim != 4 or format.group > 1:
-        return None
-    return convolution.few_channels.window(x, w.shape[2:], w.shape[1], stride, padding, dilation)
-
-
-def _in_image(n: int, groups: int, per_group: Dim, at: At) -> At:
-    """Coordinates of the contraction, ([g], n, *p, o), as those of the image, (n, c, *p)."""
-    g, rest = (at.coords[0], at.coords[1:]) if groups > 1 else (0, at.coords)
-    batch, space, o = rest[0], rest[1:-1], rest[-1]
-    channel = o + g * per_group if groups > 1 else o
-    vec = None
-    if at.vec is not None:
-        j = at.vec - (groups > 1)
-        vec = 1 if j in (-1, n + 1) else 0 if j == 0 else j + 1
-    return At((batch, channel, *space), vec, at.count)
+    lower(RESULTS, Convolution(lo, x, w, outs[0], stride, padding, dilation, groups, algorithm, precision, epilogue))
 
 
 @conv.vjp
@@ -283,90 +215,11 @@ def _(y, w, like, stride, padding, dilation, groups, output_padding, algorithm="
     return TensorType([y.shape[0], c * groups, *space], _check_dtypes(y, w))
 
 
-def _turned(w: Array) -> Array:
-    """The 3x3 filter with which a convolution transposes one with `w`: channels exchanged, turned by half."""
-    o, c, i, j = w.strides
-    return Array(w.id, w.dtype, (w.shape[1], w.shape[0], *w.shape[2:]), (c, o, -1 * i, -1 * j), w.offset + 2 * i + 2 * j)
-
-
 @conv_transposed.lower
 def _(lo, ins, outs, stride, padding, dilation, groups, output_padding, algorithm="direct", precision="highest"):
-    out, n = outs[0], len(stride)
+    out = outs[0]
     y, w = in_dtype(lo, ins[0], out.dtype), in_dtype(lo, ins[1], out.dtype)
-    if algorithm != "direct":
-        before = tuple(2 - p for p in padding)
-        y = convolution.halo.image(lo, y)
-        return convolution.winograd.winograd(lo, y, _turned(w), out, int(algorithm[-1]), before, None, "conv_transposed")
-    if n == 2 and convolution.depthwise.fits(w, groups):
-        phases = convolution.depthwise.transpose(_known(w), stride, padding, dilation, out.shape[2:])
-        w, y = convolution.depthwise.packed_filter(lo, w), convolution.halo.image(lo, y)
-        return convolution.depthwise.stencil(lo, y, w, out, phases, (1, 1), stride, None, "depthwise_transposed")
-    format = contraction.formats.dot_format(y.dtype, precision)
-    strided = (stride, padding, dilation)
-    few_channels = convolution.few_channels_transposed
-    if n == 2 and max(stride) > groups == 1 and w.ndim == 4 and format.group == 1 and few_channels.fits(y, w, out, *strided):
-        return few_channels.transposed(lo, y, w, out, *strided, "conv_transposed")
-    if max(stride) > 1 and None not in map(as_int, w.shape[-n:]):
-        return _by_phases(lo, y, w, out, stride, padding, dilation, groups, format)
-    f = filter_parts(w, n, groups)
-    k = f["k"][0]
-    halo = tuple(d * (kk - 1) for d, kk in zip(dilation, k))
-    before, extents = tuple(h - p for h, p in zip(halo, padding)), tuple(s + h for s, h in zip(out.shape[2:], halo))
-    offset = w.offset
-    for kk, s in zip(k, f["k"][1]):
-        offset = offset + (kk - 1) * s
-    back = part(k, [-1 * s for s in f["k"][1]])  # the reversed filter
-    b = array(w, [f["g"], back, f["o"], f["c"]], offset)
-    if max(stride) == groups == 1 and format.group == 1 and by_pixels(lo, y, b, out, before, dilation, None, "conv_transposed"):
-        return
-    if max(stride) > 1 or (groups > 1 and as_int(f["c"][0][0]) == 1):  # spread out by the strides, then it is a convolution
-        y, before = convolution.halo.padded(lo, y, before, extents, stride), (0,) * n
-    else:
-        y = convolution.halo.image(lo, y)
-    inside = all(as_int(b) == 0 and _same(e, p) for b, e, p in zip(before, extents, y.shape[2:]))
-    a, border = windows(y, list(by_role(y, out.shape[2:], k, (1,) * n, dilation, groups)), [0 - b for b in before], inside)
-    x = image_parts(out, groups)
-    contraction.contract.contract(
-        lo, a, b, array(out, [x["g"], x["p"], x["c"]]), g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed",
-        border=border, format=format,
-    )  # fmt: skip
-
-
-def _by_phases(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, dilation, groups: int, format: DotFormat) -> None:
-    """A strided transposed convolution as dense contractions, one for each phase of the output pixels: only the positions of the
-    filter that meet a pixel are terms."""
-    n, f = len(stride), filter_parts(w, len(stride), groups)
-    kernel = [as_int(d) or 0 for d in f["k"][0]]
-    sides = zip(kernel, stride, padding, dilation)
-    taps = [[convolution.depthwise.reached(*args, phase) for phase in range(args[1])] for args in sides]
-    y = convolution.halo.image(lo, y)
-    zeros = beside(out, stride, taps)
-    if not zeros and any(not phase for axis in taps for phase in axis):
-        pointwise(lo, [Literal(0, out.dtype)], [out], "zero")
-    x, gradient = image_parts(out, groups), image_parts(y, groups)
-    for phases in product(*(range(s) for s in stride)):
-        chosen = [axis[p] for axis, p in zip(taps, phases)]
-        if not all(chosen):
-            continue
-        m, k, filter_k, place = part([y.shape[0]], y.strides[:1]), part(), part(), part([out.shape[0]], out.strides[:1])
-        at_w, at_out, begins = w.offset, out.offset, []
-        for i, t in enumerate(chosen):
-            st, ws, os_ = y.strides[i + 2], f["k"][1][i], out.strides[i + 2]
-            (first, position), (second, other) = t[0], t[1] if len(t) > 1 else t[0]
-            add_axis(m, (out.shape[i + 2] + (stride[i] - 1 - phases[i])) // stride[i], st, (i, 1))
-            add_axis(k, len(t), (second - first) * st, (i, second - first))
-            add_axis(filter_k, len(t), (other - position) * ws)
-            add_axis(place, m[0][-1], stride[i] * os_)
-            at_w, at_out = at_w + position * ws, at_out + phases[i] * os_
-            begins.append(first)
-        add_axis(k, gradient["c"][0][0], gradient["c"][1][0])
-        a, border = windows(y, [gradient["g"], m, k], begins)
-        b = array(w, [f["g"], filter_k, f["o"], f["c"]], at_w)
-        c = array(out, [x["g"], place, x["c"]], at_out)
-        contraction.contract.contract(
-            lo, a, b, c, g=int(groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed",
-            border=border, format=format, zeros=zeros,
-        )
+    lower(IMAGE, Convolution(lo, out, w, y, stride, padding, dilation, groups, algorithm, precision))
 
 
 @conv_transposed.vjp
@@ -427,33 +280,12 @@ def _(arrays, out, **attrs):
 
 @conv_weight_grad.lower
 def _(lo, ins, outs, stride, padding, dilation, groups, algorithm="direct", precision="highest"):
-    out, n = outs[0], len(stride)
+    out = outs[0]
     if any(as_int(d) == 0 for d in ins[1].shape[2:]):  # no pixel, no term
         return pointwise(lo, [Literal(0, out.dtype)], [out], "zero")
     image = readable(lo, ins[0], 1 if groups > 1 else out.strides[0])
     x, g = in_dtype(lo, image, out.dtype), in_dtype(lo, ins[1], out.dtype)
-    if algorithm != "direct":
-        images = convolution.halo.image(lo, x), convolution.halo.image(lo, g)
-        return convolution.winograd_weights.winograd_weights(lo, *images, out, int(algorithm[-1]), padding, "conv_weight_grad")
-    columns = as_int(g.shape[-1])
-    known = columns is not None and 0 < columns < contraction.chunks.RUN
-    if n == 2 and convolution.depthwise.fits(out, groups) and known:
-        taps = convolution.depthwise.convolution(_known(out), padding, dilation, g.shape[2:])[0].taps
-        flat = Array(out.id, out.dtype, (len(taps), out.shape[0]), (out.strides[-1], out.strides[0]), out.offset)
-        images = convolution.halo.image(lo, x), convolution.halo.image(lo, g)
-        return convolution.depthwise.stencil_weights(lo, *images, flat, taps, stride)
-    format = contraction.formats.dot_format(x.dtype, precision)
-    window = _strips(x, out, stride, padding, dilation, groups, format)
-    if window and convolution.few_channels_weights.fits(g, window, out.dtype.compute.size):
-        return convolution.few_channels_weights.weights(lo, x, g, out.permute((2, 3, 1, 0)), window, "conv_weight_grad")
-    x, first = dense_image(lo, x, padding, out, groups)
-    f, y = filter_parts(out, n, groups), image_parts(g, groups)
-    group, pixels, window = by_role(x, g.shape[2:], f["k"][0], stride, dilation, groups)
-    a, border = windows(x, [group, window, pixels], first, not any(first))
-    contraction.contract.contract(
-        lo, a, array(g, [y["g"], y["p"], y["c"]]), array(out, [f["g"], f["k"], f["c"], f["o"]]), g=int(groups > 1),
-        m=n + 1, k=n + 1, n=1, name="conv_weight_grad", border=border, format=format,
-    )  # fmt: skip
+    lower(FILTERS, Convolution(lo, x, out, g, stride, padding, dilation, groups, algorithm, precision))
 
 
 @conv_weight_grad.vjp

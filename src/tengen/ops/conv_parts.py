@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from tengen.base.errors import ShapeError
 from tengen.ir.types import Dim, TensorType
-from tengen.kernels import contraction, convolution, pointwise
+from tengen.kernels import contraction, convolution, numerics, pointwise
 from tengen.kernels.lowering import Array, Lowering
 from tengen.loops.lang import LANES, as_int
 
 if TYPE_CHECKING:
     from tengen.kernels.contraction.problem import Border
 
-BESIDE = 4 << 20  # bytes of a gradient at least whose zeros are written past the caches, beside what is computed
+STREAMED_ZERO_BYTES = 4 << 20  # bytes of a gradient at least whose zeros are written past the caches, beside what is computed
 
 Part = tuple[list, list, list]  # axes of an operand: extents, strides, and what `Border` calls steps
 
@@ -105,19 +105,6 @@ def dense_image(lo: Lowering, x: Array, padding: Sequence[int], w: Array, groups
     return convolution.halo.image(lo, x), tuple(-p for p in padding)
 
 
-def by_pixels(
-    lo: Lowering, x: Array, w: Array, out: Array, before: Sequence[Dim], dilation: Sequence[int], epilogue, name: str
-) -> bool:
-    """Launches a convolution of stride 1 by filters (*K, C, O) whose first window begins `before` pixels in front of the image, if
-    its results are so few that pixels fill vectors better than channels."""
-    sizes = convolution.few_outputs.sizes(lo, w, out, dilation) if out.ndim == 4 else None
-    first = [as_int(b) for b in before]
-    if sizes is None or None in first:
-        return False
-    convolution.few_outputs.few_outputs(lo, sizes, x, w, out, [b or 0 for b in first], dilation, epilogue, name)
-    return True
-
-
 def filter_parts(w: Array, n: int, groups: int) -> dict[str, Part]:
     """The filter's axes by role: g groups, o output channels of a group, c input channels of a group, k space."""
     o, c, k = filter_extents(w, n, groups)
@@ -144,7 +131,7 @@ def beside(out: Array, stride: Sequence[int], taps: list[list[list]]) -> tuple[D
     reached = [[phase for phase, t in enumerate(axis) if t] for axis in taps]
     whole = all(as_int(d % s) == 0 for d, s in zip(out.shape[2:], stride))
     size = as_int(math.prod(out.shape)) or 0
-    if not whole or any(len(phases) != 1 for phases in reached) or size * out.dtype.size < BESIDE:
+    if not whole or any(len(phases) != 1 for phases in reached) or size * out.dtype.size < STREAMED_ZERO_BYTES:
         return ()
     far = [
         sum((p - only[0]) * st for p, only, st in zip(phases, reached, out.strides[2:]))
@@ -169,7 +156,7 @@ def prologue_operand(types, stride, padding, dilation, groups, precision="highes
     if any(not as_int(d) for t in types for d in t.shape):
         return None
     if convolution.depthwise.fits(Array(None, w.dtype, tuple(w.shape), (0,) * w.ndim), groups):
-        return 0 if not gradient or types[1].shape[-1] < contraction.chunks.RUN else None
+        return 0 if not gradient or types[1].shape[-1] < numerics.CHUNK_TERMS else None
     if groups > 1 or tuple(w.shape[2:]) != (1, 1) or max(stride) > 1 or any(padding) or min(w.shape[:2]) < LANES:
         return None
     return None if gradient and tall(w.shape[:2], stride) else 0

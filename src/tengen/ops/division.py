@@ -21,7 +21,7 @@ from tengen.loops.lang import Expr, as_int, bitcast, call, cast, const, equal, f
 from tengen.ops.define import Op, Violation, elementwise, lookup
 from tengen.ops.elementwise import mul, neg
 
-DIGIT = 50  # bits of a quotient found at a time: with the guard bits of float64, every step is exact
+DIGIT_BITS = 50  # bits of a quotient found at a time: with the guard bits of float64, every step is exact
 
 
 class Loop(Elementwise):
@@ -73,10 +73,10 @@ def _fmod(k, x: Expr, y: Expr) -> Expr:
     ea, eb = _exponent(a), _exponent(b)
     gap = ea - select(equal(eb, 0), const(-51, int64), eb) + 1  # |x| < 2^gap |y|, also when y is a denormal
     bits = select((a < math.inf) & (b > 0.0), gap, const(0, int64))  # elsewhere the result is NaN at once
-    turns = k.let(lang.maximum(_largest(bits), 0) // DIGIT + 1, "turns")
+    turns = k.let(lang.maximum(_largest(bits), 0) // DIGIT_BITS + 1, "turns")
     rest = k.var(a, name="rest")
     with k.loop(0, turns, name="turn") as t:
-        up = (turns - 1 - t) * DIGIT
+        up = (turns - 1 - t) * DIGIT_BITS
         third = up // 3  # 2^up may be beyond the range of exponents
         f = format_of(b)
         unit = k.let(b * power_of_two(third, f) * power_of_two(third, f) * power_of_two(up - third * 2, f))

@@ -241,7 +241,7 @@ def _position(offsets, kernel_size, dtype) -> Expr:
     return cast(flat, dtype)
 
 
-DIRECT = 16  # pixels of a window, up to which windows that do not overlap are handled in registers
+MOST_WINDOW_PIXELS = 16  # pixels of a window, up to which windows that do not overlap are handled in registers
 
 
 def _unpool_apart(lo, g: Array, x: Array, out: Array, epilogue, kernel_size) -> None:
@@ -310,7 +310,7 @@ class _Through(Source):
 @max_pool_grad.epilogue
 def _(lo, ins, outs, epilogue, kernel_size, stride, padding):
     g, x, out = ins[0], ins[1], outs[0]
-    if stride == kernel_size and not any(padding) and product(kernel_size) <= DIRECT:
+    if stride == kernel_size and not any(padding) and product(kernel_size) <= MOST_WINDOW_PIXELS:
         return _unpool_apart(lo, g, x, out, epilogue, kernel_size)
     index = _first_largest(lo, x, g, kernel_size, stride, padding)
     d = g.dtype.compute

@@ -14,6 +14,7 @@ import numpy as np
 from tengen.base.dtype import float32, uint32, uint64
 from tengen.base.errors import DTypeError
 from tengen.ir.types import TensorType
+from tengen.kernels import numerics
 from tengen.kernels.source import At, Source
 from tengen.loops.lang import Expr, as_int, call, cast, const, unary
 from tengen.ops.attributes import Shape
@@ -22,8 +23,6 @@ from tengen.ops.define import Case, primitive
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
 
-MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-WEYL = (0x9E3779B9, 0xBB67AE85)
 
 
 def _mulhilo(a: int, b: Expr) -> tuple[Expr, Expr]:
@@ -34,11 +33,11 @@ def _mulhilo(a: int, b: Expr) -> tuple[Expr, Expr]:
 def philox(counter: Sequence[Expr], key: Sequence[Expr]) -> list[Expr]:
     """Four uint32 words of ten rounds; `counter` has four words, `key` two."""
     c, k = list(counter), list(key)
-    for r in range(10):
+    for r in range(numerics.PHILOX_ROUNDS):
         if r:
-            k = [k[0] + WEYL[0], k[1] + WEYL[1]]
-        h0, l0 = _mulhilo(MULTIPLIERS[0], c[0])
-        h1, l1 = _mulhilo(MULTIPLIERS[1], c[2])
+            k = [k[0] + numerics.PHILOX_KEY_STEPS[0], k[1] + numerics.PHILOX_KEY_STEPS[1]]
+        h0, l0 = _mulhilo(numerics.PHILOX_MULTIPLIERS[0], c[0])
+        h1, l1 = _mulhilo(numerics.PHILOX_MULTIPLIERS[1], c[2])
         c = [h1 ^ c[1] ^ k[0], l1, h0 ^ c[3] ^ k[1], l0]
     return c
 
@@ -119,10 +118,10 @@ def philox_reference(key, shape):
     mask = np.uint64(0xFFFFFFFF)
     c = [i & mask, i >> np.uint64(32), np.full(n, draw & 0xFFFFFFFF, np.uint64), np.full(n, draw >> 32, np.uint64)]
     k = [seed & 0xFFFFFFFF, seed >> 32]
-    for r in range(10):
+    for r in range(numerics.PHILOX_ROUNDS):
         if r:
-            k = [(k[0] + WEYL[0]) & 0xFFFFFFFF, (k[1] + WEYL[1]) & 0xFFFFFFFF]
-        p0, p1 = c[0] * np.uint64(MULTIPLIERS[0]), c[2] * np.uint64(MULTIPLIERS[1])
+            k = [(k[0] + numerics.PHILOX_KEY_STEPS[0]) & 0xFFFFFFFF, (k[1] + numerics.PHILOX_KEY_STEPS[1]) & 0xFFFFFFFF]
+        p0, p1 = c[0] * np.uint64(numerics.PHILOX_MULTIPLIERS[0]), c[2] * np.uint64(numerics.PHILOX_MULTIPLIERS[1])
         c = [
             (p1 >> np.uint64(32)) ^ c[1] ^ np.uint64(k[0]),
             p1 & mask,

@@ -15,7 +15,7 @@ from tengen.ir.graph import Graph, Node, Value, attr_extents, copy_node
 from tengen.loops.lang import Expr
 from tengen.ops.define import lookup
 
-SMALL = 1024  # elements; a larger result must not be larger than what it is made of (a broadcast is better left alone)
+SMALL_ELEMENTS = 1024  # elements; a larger result must not be larger than what it is made of (a broadcast is better left alone)
 
 Evaluate = Callable[[Graph], Sequence[np.ndarray]]
 
@@ -46,7 +46,7 @@ def _known_nodes(g: Graph) -> set[int]:
     nodes: list[Node] = []
     for n in g.nodes:
         ins = [v for v in n.inputs if v is not None]
-        most = max(SMALL, sum(map(_size, ins)))
+        most = max(SMALL_ELEMENTS, sum(map(_size, ins)))
         if all(v in values for v in ins) and not attr_extents(n.attrs) and all(_size(v) <= most for v in n.outputs):
             values.update(n.outputs)
             nodes.append(n)

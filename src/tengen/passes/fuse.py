@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from tengen.ir.graph import Graph, Node, Value
 from tengen.ir.rewrite import sort_nodes
-from tengen.kernels.axes import STREAM
+from tengen.kernels.axes import STREAMED_BYTES
 from tengen.kernels.lowering import product
 from tengen.kernels.source import Elementwise, Literal, costs
 from tengen.loops.lang import as_int
@@ -104,7 +104,7 @@ def _hidden(groups: list[Group], n: Node) -> bool:
     """Whether computing `n` again costs less than reading it: it is larger than any cache, and one of the groups is a
     reduction, which has time for arithmetic while it waits for memory."""
     size = as_int(product(n.outputs[0].type.shape))
-    large = size is not None and size * n.outputs[0].type.dtype.size >= STREAM
+    large = size is not None and size * n.outputs[0].type.dtype.size >= STREAMED_BYTES
     return large and lookup(n.op).kind == "elementwise" and any(g.anchor and lookup(g.anchor.op).reduces for g in groups)
 
 

@@ -14,7 +14,7 @@ from tengen.kernels.steps import Launch, buffers, written
 from tengen.loops.lang import as_int
 from tengen.passes.lowered import Lowered
 
-GROWTH = 5  # the results of a launch may be this many times as large as the constants that they are computed from
+MOST_GROWTH = 5  # the results of a launch may be this many times as large as the constants that they are computed from
 
 
 def hoist(lo: Lowering, constants: Mapping[Hashable, int]) -> tuple[Lowering, list[Hashable]]:
@@ -52,7 +52,7 @@ def _constant_launches(lo: Lowering, constants: Mapping[Hashable, int]) -> set[i
             continue
         size = sum(s or 0 for s in sources)
         made = [(as_int(n), dtype.size) for dtype, n in (lo.temps[id] for id in outs)]
-        if all(n is not None for n, _ in made) and sum(n * each for n, each in made) <= GROWTH * size:  # type: ignore[operator]
+        if all(n is not None for n, _ in made) and sum(n * each for n, each in made) <= MOST_GROWTH * size:  # type: ignore[operator]
             found.add(i)
             bytes_of.update(dict.fromkeys(outs, size))
     return found

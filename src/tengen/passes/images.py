@@ -23,8 +23,8 @@ from tengen.kernels.lowering import Array, product
 from tengen.loops.lang import Index, as_int
 from tengen.ops.define import lookup
 
-KEPT = 4 << 20  # bytes of the last cache that a program can count on, whatever its size: others share it
-SHARE = 8  # an iteration computes at least 1 / SHARE of KEPT bytes of a large value: enough work to share among threads
+LAST_CACHE_BYTES = 4 << 20  # bytes of the last cache that a program can count on, whatever its size: others share it
+MOST_LARGE_ITERATIONS = 8  # that compute a value of LAST_CACHE_BYTES: each is then work enough to share among threads
 
 PerImage = tuple[bool, ...]  # for each input of a node: whether an image of the outputs needs the same image of it alone
 
@@ -90,7 +90,7 @@ def _chain(
     batch = as_int(shape[0]) or 0 if shape else 0
     chain: dict[int, PerImage] = {}
     made: dict[Value, tuple[int, int]] = {}  # by which node, and the bytes that an image had needed before it
-    end, total, most, least = start, 0, 0, KEPT
+    end, total, most, least = start, 0, 0, LAST_CACHE_BYTES
     for i in range(start, len(graph.nodes)):
         n = graph.nodes[i]
         inside = [v for v in n.inputs if v in made]
@@ -100,9 +100,10 @@ def _chain(
                 break
             continue
         chain[i] = parts
-        near = {v for v, (at, before) in made.items() if at <= end and _bytes(v) > KEPT and total - before <= 2 * KEPT}
+        cache = LAST_CACHE_BYTES
+        near = {v for v, (at, before) in made.items() if at <= end and _bytes(v) > cache and total - before <= 2 * cache}
         for each in (_bytes(v) // batch for v in inside if v in near):
-            if _at_a_time(batch, max(most, each)) * min(least, each) * SHARE >= KEPT:
+            if _at_a_time(batch, max(most, each)) * min(least, each) * MOST_LARGE_ITERATIONS >= LAST_CACHE_BYTES:
                 end, most, least = i, max(most, each), min(least, each)
         if i > end and not near:
             break
@@ -115,7 +116,7 @@ def _chain(
 def _at_a_time(batch: int, most: int) -> int:
     """How many images of `most` bytes stay in cache: the largest divisor of the batch that does."""
     low = [s for s in range(1, isqrt(batch) + 1) if batch % s == 0]
-    return max((s for x in low for s in (x, batch // x) if s * most <= KEPT), default=1)
+    return max((s for x in low for s in (x, batch // x) if s * most <= LAST_CACHE_BYTES), default=1)
 
 
 def _loop(graph: Graph, chain: Mapping[int, PerImage], some: int) -> Loop:
@@ -142,7 +143,7 @@ def _of_part(graph: Graph, chain: Mapping[int, PerImage]) -> Loop:
     """Some nodes of a loop as a loop of their own, with as many images in an iteration as stay in cache; all, if no value
     between the nodes is large."""
     read = {v for i in chain for v in graph.nodes[i].inputs}
-    inner = (v for i in chain for v in graph.nodes[i].outputs if v in read and _bytes(v) > KEPT)
+    inner = (v for i in chain for v in graph.nodes[i].outputs if v in read and _bytes(v) > LAST_CACHE_BYTES)
     batch = as_int(graph.nodes[min(chain)].outputs[0].type.shape[0]) or 1
     return _loop(graph, chain, _at_a_time(batch, max((_bytes(v) // batch for v in inner), default=0)))
 
@@ -154,8 +155,8 @@ def _moved(graph: Graph, loop: Loop) -> int:
     for i, parts in zip(loop.nodes, loop.parts):
         n = graph.nodes[i]
         shared += sum(_bytes(v) for v, part in zip(n.inputs, parts) if v is not None and not part)
-        result += sum(_bytes(v) for v in n.outputs if v not in loop.inner and _bytes(v) > KEPT)
-    return shared * (loop.count if shared > KEPT else 1) + 2 * result
+        result += sum(_bytes(v) for v in n.outputs if v not in loop.inner and _bytes(v) > LAST_CACHE_BYTES)
+    return shared * (loop.count if shared > LAST_CACHE_BYTES else 1) + 2 * result
 
 
 def _bytes(v: Value) -> int:

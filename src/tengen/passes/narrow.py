@@ -17,7 +17,7 @@ from tengen.ops.define import lookup
 Span = tuple[int, int]  # the first element along an axis, and one past the last
 Region = tuple[Span | None, ...]  # for each axis; None: all of it
 
-LEAST = 2  # at most one in LEAST of the elements along an axis is read: of more, narrowing would change shapes and gain little
+LEAST_ELEMENTS_FOR_ONE = 2  # along an axis, for each that is read: of fewer, narrowing would change shapes and gain little
 
 
 def narrow(graph: Graph) -> Graph:
@@ -76,7 +76,7 @@ def _axes(n: Node) -> Sequence[Sequence[int | None]]:
 
 
 def _is_part(s: Span, extent: int | Expr) -> bool:
-    return isinstance(extent, int) and s[0] < s[1] and (s[1] - s[0]) * LEAST <= extent
+    return isinstance(extent, int) and s[0] < s[1] and (s[1] - s[0]) * LEAST_ELEMENTS_FOR_ONE <= extent
 
 
 def _needed(n: Node, part: Region) -> list[Region]:

@@ -20,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tengen.base.dtype import DType
-from tengen.kernels.attention.sizes import GROUP, ROWS, choose, features_of, in_one_pass
+from tengen.kernels import numerics
+from tengen.kernels.attention.sizes import choose, features_of, in_one_pass
 from tengen.kernels.attention.tiles import Tiles, weight
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
@@ -68,8 +69,8 @@ def _launch_backward(
     """
     q, k, v, grad = arrays
     lanes, rows = (k, q) if keys else (q, k)
-    # With a causal mask, a chunk of queries is no longer than a GROUP: of a longer one, more would be computed and hidden.
-    step = GROUP if keys and offset is not None else ROWS
+    # With a causal mask, a chunk of queries is no longer than a group: of a longer one, more would be computed and hidden.
+    step = numerics.GROUP_LANES if keys and offset is not None else numerics.CHUNK_ROWS
     kernel = name if whole else f"{name}_{'keys' if keys else 'queries'}"
     dt = q.dtype.compute
     z = choose(lo, kernel, lanes, rows, features_of(k, v, *found[: 1 + keys]), dt.size)

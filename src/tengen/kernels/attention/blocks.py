@@ -17,14 +17,15 @@ from dataclasses import dataclass
 from math import gcd
 
 from tengen.base.dtype import DType
-from tengen.kernels.attention.sizes import BLOCK_BYTES, ROWS, Sizes
+from tengen.kernels import numerics
+from tengen.kernels.attention.sizes import LANE_BLOCK_BYTES, Sizes
 from tengen.kernels.axes import unflatten
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
-from tengen.kernels.machine import SAME_SETS
+from tengen.kernels.machine import L1_SET_BYTES
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, minimum, ramp, splat
 
-HIGHEST = 16  # rows of a register tile, at most
+MOST_SCORE_TILE_ROWS = 16  # rows of a register tile, at most
 
 
 @dataclass
@@ -157,7 +158,7 @@ class Blocks:
 
     def numbers(self, name: str) -> Buffer:
         """Scratch memory [row, lane] for a number of each row of a chunk and each lane of one tile."""
-        return self.k.scratch(name, self.compute, ROWS * self.z.wide)
+        return self.k.scratch(name, self.compute, numerics.CHUNK_ROWS * self.z.wide)
 
     def finish(self, b: Block, a: Array, factor: Callable[[Expr], Expr]) -> None:
         """Stores a block of results: a[lane, feature] = factor(lane) * b[lane, feature] for the piece's lanes, where the lane
@@ -181,7 +182,7 @@ class Blocks:
 
     # ---- rows
 
-    def rows(self, name: str, a: Array, count: int = ROWS) -> Rows:
+    def rows(self, name: str, a: Array, count: int = numerics.CHUNK_ROWS) -> Rows:
         """Where chunks of up to `count` rows of `a` (..., row, feature) are read; `copy` makes it the rows that are wanted."""
         there, features = as_int(a.shape[-2]), as_int(a.shape[-1]) or 0
         if self._direct(a):
@@ -196,7 +197,7 @@ class Blocks:
         distance, features, size = as_int(a.strides[-2]), as_int(a.shape[-1]) or 0, a.dtype.size
         if a.dtype is not self.compute or as_int(a.strides[-1]) != 1 or distance is None or features % LANES:
             return False
-        return gcd(distance * size, SAME_SETS) <= 2 * features * size
+        return gcd(distance * size, L1_SET_BYTES) <= 2 * features * size
 
     def copy(self, r: Rows, start: Expr, n: Expr) -> None:
         """Makes `r` the n rows of its array from row `start` on. A copy has zeros after the last one."""
@@ -217,9 +218,9 @@ class Blocks:
         """An array (..., row, feature) of zeros for sums that all blocks of a group add to, in scratch memory if it is small.
         Features are rounded up to whole vectors, rows to whole register tiles."""
         k, pitch = self.k, -(-features // LANES) * LANES
-        rows = as_expr(cdiv(rows, HIGHEST) * HIGHEST)
+        rows = as_expr(cdiv(rows, MOST_SCORE_TILE_ROWS) * MOST_SCORE_TILE_ROWS)
         known = as_int(rows)
-        if known is not None and known * pitch * self.compute.size <= BLOCK_BYTES:
+        if known is not None and known * pitch * self.compute.size <= LANE_BLOCK_BYTES:
             a = Array("sums", self.compute, (*self.groups, rows, pitch), (*[0] * len(self.groups), pitch, 1))
             k.local[a.id] = k.scratch("sums", self.compute, known * pitch)
         else:

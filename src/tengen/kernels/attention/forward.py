@@ -1,7 +1,7 @@
 """Attention without a matrix of scores: softmax(q k^T) v, chunk by chunk of keys.
 
     for each piece = (group, some queries t):                               # a query is a lane of a vector
-        for chunk of ROWS keys s:
+        for chunk of keys s:
             for tile of the piece's queries:
                 score[s, t] = scale * (sum over d of k[s, d] * q[t, d]) + mask[t, s]
                 M = max(largest[t], score[s, t] for s of the chunk);  ratio[t] = exp(largest[t] - M)
@@ -23,8 +23,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from tengen.kernels import numerics
 from tengen.kernels.attention.blocks import Block, Rows
-from tengen.kernels.attention.sizes import ROWS, choose, features_of
+from tengen.kernels.attention.sizes import choose, features_of
 from tengen.kernels.attention.tiles import Tiles, weight
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
@@ -32,9 +33,7 @@ from tengen.kernels.source import Literal
 from tengen.loops.builder import Variable
 from tengen.loops.lang import LANES, Expr, Index, as_int, call, cast, const, equal, minimum, select
 
-MOST_FEATURES = 1024  # features of a key and a value together, at most: a piece's memory lies on a thread's stack
-ABREAST = 8  # exponentials that are computed side by side
-LEAST = {2: -65504.0, 4: -3.4028234663852886e38, 8: -1.7976931348623157e308}  # finite numbers, by size of the dtype
+EXPONENTIALS_ABREAST = 8  # exponentials that are computed side by side
 
 
 def attention(
@@ -67,8 +66,8 @@ def attention(
     t = Tiles(lo, name, q.shape[:-2], q.shape[-2], z, dt, mask, offset, False)
     w = _Forward(t, t.transposed("queries", q), t.rows("keys", k), t.rows("values", v), scale)
     start, stop = t.rows_seen(k.shape[-2])
-    with t.k.loop(start, stop, ROWS, name="chunk") as c:
-        w.chunk(c, t.k.let(minimum(k.shape[-2] - c, ROWS)))
+    with t.k.loop(start, stop, numerics.CHUNK_ROWS, name="chunk") as c:
+        w.chunk(c, t.k.let(minimum(k.shape[-2] - c, numerics.CHUNK_ROWS)))
     w.finish(out, lse)
     lo.launch(t.k)
 
@@ -85,7 +84,7 @@ class _Forward:
     def __init__(self, t: Tiles, queries: Block, keys: Rows, values: Rows, scale: float):
         self.t, self.queries, self.keys, self.values, self.scale = t, queries, keys, values, scale
         self.scores, self.result = t.numbers("scores"), t.results("result", values.features)
-        self.largest, self.total = t.line("largest", LEAST[t.compute.size]), t.line("total", 0.0)
+        self.largest, self.total = t.line("largest", numerics.LEAST_SCORE[t.compute.size]), t.line("total", 0.0)
         self.ratios = t.k.scratch("ratios", t.compute, t.z.wide)
 
     def chunk(self, start: Expr, n: Expr) -> None:
@@ -137,7 +136,7 @@ class _Forward:
                 k.store(self.scores, at, p)
                 sums[v].set(sums[v].value + p)
 
-        abreast = ABREAST // len(largest)
+        abreast = EXPONENTIALS_ABREAST // len(largest)
         whole = k.let(n // abreast * abreast)
         with k.loop(0, whole, abreast, name="row") as j:
             weigh_rows(j, abreast)

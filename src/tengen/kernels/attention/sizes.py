@@ -1,7 +1,7 @@
 """How large the register tiles of attention's kernels are, and how many lanes a piece has: the schedule, and the rule for it.
 
-In: extents of queries and keys, features, the target's registers. Out: `Sizes`. None of it changes a bit; ROWS and GROUP do,
-and are the same for all sizes.
+In: extents of queries and keys, features, the target's registers. Out: `Sizes`. None of it changes a bit; the chunks and
+groups of `numerics.py` do, and are the same for all sizes.
 """
 
 from __future__ import annotations
@@ -11,18 +11,16 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
+from tengen.kernels import numerics
 from tengen.kernels.lowering import Array, Lowering
-from tengen.kernels.machine import THREADS, Machine, machine, registers_of, too_large
+from tengen.kernels.machine import ENOUGH_PIECES, THREAD_COUNTS, Machine, machine, registers_of, too_large
 from tengen.kernels.schedule import Schedule, outside
 from tengen.loops.lang import LANES, Index, as_int
 
-ROWS = 64  # rows of a chunk. Part of the numerics contract: changing it changes bits.
-GROUP = 2 * LANES  # lanes that skip rows together, counted from lane 0 on. Part of the numerics contract.
-BLOCK_BYTES = 64 << 10  # bytes of what a piece holds in the lanes, by rule
-STACK_BYTES = 256 << 10  # bytes of the same, at most, where one tile has more
+LANE_BLOCK_BYTES = 64 << 10  # bytes of what a piece holds in the lanes, by rule
+MOST_LANE_BLOCK_BYTES = 256 << 10  # bytes of the same, at most, where one tile has more
 MOST_LANES = 8 * LANES  # lanes of a piece, at most
-PIECES = 6  # pieces that are enough to share among threads
-TWO_PASSES = 7 / 5  # products of two kernels for each product of one that makes all gradients
+TWO_PASS_PRODUCTS = 7 / 5  # products of two kernels for each product of one that makes all gradients
 
 
 @dataclass(frozen=True)
@@ -48,16 +46,16 @@ class Sizes(Schedule, kind="attention"):
 
 
 def fits(s: Sizes, features: int, size: int, target: Machine | None) -> str:
-    """Why a schedule cannot be used on this target; empty if it can. Its rows have to divide ROWS, its tile has to fit the
+    """Why a schedule cannot be used on this target; empty if it can. Its rows have to divide a chunk, its tile has to fit the
     registers, and what a piece holds for its lanes (`features` numbers of `size` bytes each) a thread's stack."""
     why = outside(s, rows=(1, 16), vectors=(1, 2), tiles=(1, MOST_LANES // LANES))
-    if why or ROWS % s.rows:
-        return why or f"{s.rows} rows do not divide {ROWS}"
+    if why or numerics.CHUNK_ROWS % s.rows:
+        return why or f"{s.rows} rows do not divide {numerics.CHUNK_ROWS}"
     if why := too_large(s.rows, s.vectors, size, target):
         return why
     held = s.lanes * features * size
-    if s.lanes > LANES and held > STACK_BYTES:
-        return f"{s.lanes} lanes need {held} bytes of scratch memory, more than {STACK_BYTES}"
+    if s.lanes > LANES and held > MOST_LANE_BLOCK_BYTES:
+        return f"{s.lanes} lanes need {held} bytes of scratch memory, more than {MOST_LANE_BLOCK_BYTES}"
     return ""
 
 
@@ -86,18 +84,19 @@ def features_of(*arrays: Array) -> int:
 
 def rule(lanes: int | None, groups: int | None, features: int, size: int, target: Machine | None) -> Sizes:
     """The sizes for this many lanes and groups (None: not known), with `features` numbers of `size` bytes for each lane: as
-    many rows as registers hold, lanes up to BLOCK_BYTES, but at least PIECES pieces where there are lanes enough for that."""
+    many rows as registers hold, lanes up to LANE_BLOCK_BYTES, but at least ENOUGH_PIECES pieces where there are lanes enough
+    for that."""
     _, registers, _ = machine(target)
     each = registers_of(size, target)
-    narrow = each > 1 or (lanes is not None and lanes <= LANES) or 2 * LANES * features * size > STACK_BYTES
+    narrow = each > 1 or (lanes is not None and lanes <= LANES) or 2 * LANES * features * size > MOST_LANE_BLOCK_BYTES
     vectors = 1 if narrow else 2
     most = (registers - vectors * each - 1) // (vectors * each)
-    rows = next(r for r in (8, 4, 2, 1) if r <= most or r == 1)  # they divide ROWS
+    rows = next(r for r in (8, 4, 2, 1) if r <= most or r == 1)  # they divide a chunk
     wide = vectors * LANES
-    tiles = max(1, min(MOST_LANES, BLOCK_BYTES // (size * max(features, 1))) // wide)
+    tiles = max(1, min(MOST_LANES, LANE_BLOCK_BYTES // (size * max(features, 1))) // wide)
     if lanes is not None:
         there = -(-lanes // wide)
-        blocks = max(-(-there // tiles), min(there, 1 if groups is None else -(-PIECES // max(groups, 1))), 1)
+        blocks = max(-(-there // tiles), min(there, 1 if groups is None else -(-ENOUGH_PIECES // max(groups, 1))), 1)
         tiles = -(-there // blocks)
     return Sizes(rows, vectors, max(1, tiles))
 
@@ -107,4 +106,4 @@ def in_one_pass(groups: Sequence[Index]) -> bool:
     need seven, so it pays where threads can share the groups so evenly that the last one is done sooner."""
     known = [n for d in groups if (n := as_int(d)) is not None]
     n = prod(known)
-    return len(known) == len(groups) and n > 0 and all(-(-n // x) * x <= TWO_PASSES * n for x in THREADS)
+    return len(known) == len(groups) and n > 0 and all(-(-n // x) * x <= TWO_PASS_PRODUCTS * n for x in THREAD_COUNTS)

@@ -1,16 +1,17 @@
 """The register tiles of attention's kernels, and which keys a query sees.
 
-A piece holds some lanes (queries, or keys) and goes through the others, the rows, in chunks of ROWS (`blocks.py`):
+A piece holds some lanes (queries, or keys) and goes through the others, the rows, in chunks (`blocks.py`):
 
     product:          numbers[row, lane] = sum over d of rows[row, d] * block[d, lane]                # vectors of lanes
     accumulate:       result[lane, e] += sum over rows of numbers[row, lane] * rows[row, e]           # vectors of features e
     accumulate_rows:  sums[row, e] += sum over lanes of numbers[row, lane] * lanes[lane, e]           # vectors of features e
 
 Each of them keeps a tile of its results in registers, and each sum is one chain of fma in order of its terms. In the first a
-tile has `rows` rows by `vectors` vectors of lanes, in the others some results by up to MOST_ACROSS vectors of features.
+tile has `rows` rows by `vectors` vectors of lanes, in the others some results by up to MOST_FEATURE_VECTORS vectors of
+features.
 
-With a causal mask, query t sees the keys 0 .. t + offset. Whole GROUPs of lanes skip the rows that none of them sees. What is
-skipped shows in the bits where numbers are not finite, so it does not depend on the size of tiles.
+With a causal mask, query t sees the keys 0 .. t + offset. Whole groups of lanes (`numerics.GROUP_LANES`) skip the rows that
+none of them sees. What is skipped shows in the bits where numbers are not finite, so it does not depend on the size of tiles.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from tengen.base.dtype import DType, bool_
+from tengen.kernels import numerics
 from tengen.kernels.attention.blocks import Block, Blocks, Rows
-from tengen.kernels.attention.sizes import GROUP, ROWS, Sizes
+from tengen.kernels.attention.sizes import Sizes
 from tengen.kernels.contraction.problem import multiply_add
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.source import At
@@ -30,8 +32,7 @@ from tengen.loops.exponential import reduce_exponent
 from tengen.loops.floats import format_of, polynomial, power_of_two
 from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, const, fma, maximum, minimum, ramp, select, splat
 
-MOST_ACROSS = 4  # vectors of features of a tile of results, at most
-LOWEST = {4: -88.0, 8: -709.2}  # by size of the dtype: arguments whose `weight` is 0
+MOST_FEATURE_VECTORS = 4  # vectors of features of a tile of results, at most
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class Tiles(Blocks):
 
     def accumulate_rows(self, sums: Array, start: Expr, n: Expr, numbers: Buffer, r: Rows, lanes: tuple[Expr, Expr]) -> None:
         """sums[start + row, e] += sum over the lanes of a tile of numbers[row, lane] * r[lane, e], for n rows. Lanes that none
-        of a GROUP of rows sees are left out.
+        of a group of rows sees are left out.
 
         Args:
             r: a row for each lane of the block. lanes: the tile's first lane, counted from the block's and from the group's.
@@ -140,14 +141,14 @@ class Tiles(Blocks):
 
     def _results_of_tile(self, pitch: int) -> int:
         """How many results, of `pitch` features each, a register tile of `_accumulate` has. A power of two that divides a tile
-        of lanes, and GROUP."""
+        of lanes, and a group."""
         each = self.z.rows * self.z.vectors
-        return 1 << ((each // min(pitch // LANES, MOST_ACROSS, each)).bit_length() - 1)
+        return 1 << ((each // min(pitch // LANES, MOST_FEATURE_VECTORS, each)).bit_length() - 1)
 
     def _for_features(self, pitch: int, high: int, tile: Callable[[Expr, int], None]) -> None:
-        """Writes tile(feature, vectors) for all features, at most MOST_ACROSS vectors at a time."""
+        """Writes tile(feature, vectors) for all features, at most MOST_FEATURE_VECTORS vectors at a time."""
         whole = pitch // LANES
-        most = min(whole, MOST_ACROSS, self.z.rows * self.z.vectors)
+        most = min(whole, MOST_FEATURE_VECTORS, self.z.rows * self.z.vectors)
         with self.k.loop(0, whole // most * most * LANES, most * LANES, name="e") as e:
             tile(e, most)
         if whole % most:
@@ -195,7 +196,8 @@ class Tiles(Blocks):
         if self.offset is None:
             return const(0), end
         if self.keys:
-            return k.let(maximum(self.first // GROUP * GROUP - self.offset, 0) // ROWS * ROWS), end
+            group, chunk = numerics.GROUP_LANES, numerics.CHUNK_ROWS
+            return k.let(maximum(self.first // group * group - self.offset, 0) // chunk * chunk), end
         return const(0), k.let(minimum(end, maximum(_last_of_group(self.first + self.n - 1) + 1 + self.offset, 0)))
 
     def seen(self, lane: Expr, row: Expr, n: Expr) -> Expr:
@@ -205,12 +207,12 @@ class Tiles(Blocks):
         if self.offset is None:
             return const(True, bool_)
         if self.keys:
-            return _last_of_group(row + n - 1) + self.offset >= lane // GROUP * GROUP
+            return _last_of_group(row + n - 1) + self.offset >= lane // numerics.GROUP_LANES * numerics.GROUP_LANES
         return _last_of_group(lane + (self.z.wide - 1)) + self.offset >= row
 
     def rows_of(self, lane: Expr, row: Expr, n: Expr) -> Expr:
         """How many of the n rows from `row` on are computed for the tile from `lane` on: keys after the last one that its
-        GROUP of queries sees are left out."""
+        a group of queries sees are left out."""
         return n if self.offset is None or self.keys else self.k.let(minimum(n, _last_of_group(lane) + 1 + self.offset - row))
 
     def by_width(self, write: Callable[..., None], at: Expr, *more: Expr) -> None:
@@ -258,8 +260,8 @@ class Tiles(Blocks):
 
 
 def _last_of_group(lane: Expr) -> Expr:
-    """The last lane of the GROUP that a lane lies in."""
-    return lane // GROUP * GROUP + (GROUP - 1)
+    """The last lane of the group that a lane lies in."""
+    return lane // numerics.GROUP_LANES * numerics.GROUP_LANES + (numerics.GROUP_LANES - 1)
 
 
 def larger(x: Expr, y: Expr) -> Expr:
@@ -278,5 +280,5 @@ def weight(x: Expr) -> Expr:
     """e^x for x <= 0, and 0 where the result would be less than the least normal number (that is decided by the rounded
     logarithm to base 2). It is `math.exp` without its steps for larger arguments and denormal results."""
     f = format_of(x)
-    n, r, _ = reduce_exponent(maximum(x, LOWEST[f.dtype.size]))
+    n, r, _ = reduce_exponent(maximum(x, numerics.LEAST_EXPONENT[f.dtype.size]))
     return (fma(r * r, polynomial("exp", r), r) + 1.0) * power_of_two(n, f)

@@ -1,7 +1,8 @@
 """Products: out[g, m, n] = the sum over k of a[g, m, k] * b[g, k, n]. Below convolutions, attention and recurrent cells.
 
 Read `contract.py` (the entry, and the choice of a strategy), `problem.py` (axes by role), `chunks.py` (the order of the sum:
-part of the contract on bits), then `register_tile.py` with `tile.py` (sizes), `packing.py` and `prefetch.py`.
+part of the contract on bits), then `register_tile.py` with `plans.py` (which operand is packed by whom), `tile.py` (sizes),
+`sharing.py` (pieces), `packing.py` and `prefetch.py`. `operands.py` says how operands lie in memory.
 
 Which strategy `contract` takes, the first that fits:
 
@@ -30,10 +31,13 @@ if TYPE_CHECKING:
         chunks,
         contract,
         formats,
+        operands,
         packing,
+        plans,
         prefetch,
         problem,
         register_tile,
+        sharing,
         tile,
         transposed_operand,
         unpacked,

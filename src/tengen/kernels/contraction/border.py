@@ -15,7 +15,7 @@ from tengen.base.dtype import bfloat16, bool_, int64
 from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.bf16_pairs import joined, pad_rows
 from tengen.kernels.contraction.problem import Axis, Border, Problem, extents
-from tengen.kernels.contraction.tile import MOST_BLOCKS, Tile
+from tengen.kernels.contraction.tile import MOST_PIECE_BLOCKS, Tile
 from tengen.kernels.lowering import KernelBuilder
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, equal, maximum, minimum, ramp, select
@@ -30,7 +30,7 @@ class BorderRows:
         self.k, self.p, self.t, self.border = k, p, t, border
         self.odd: Expr | None = None  # whether what is copied is the second of its pair
         self.outer, self.inner = (p.m, p.k) if t.along_k else (p.k, p.m)
-        most = t.block * MOST_BLOCKS if t.along_k else p.chunks.longest
+        most = t.block * MOST_PIECE_BLOCKS if t.along_k else p.chunks.longest
         self.offsets = k.scratch("offsets", int64, most)
         self.pixels = [k.scratch("pixels", int64, most) for _ in border.space]
         self.start: Expr = const(0)
@@ -135,4 +135,5 @@ class BorderRows:
                 x = cast(k.load(k.read(p.a), index, LANES, count), x.dtype)
             if self.odd is not None:
                 x = joined(k, dst, there + i, x, self.odd)
+            # along k: packed[row r][k i ..] = window[r, i ..]; along m: packed[k r][row i ..] = window[i .., r]
             k.store(dst, there + i, x, None if self.t.along_k else count)

@@ -29,10 +29,10 @@ from tengen.kernels.schedule import Schedule, outside
 from tengen.loops.builder import Variable, as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, minimum
 
-BLOCK = 64  # rows of a piece, by rule
-MOST_BLOCK = 1 << 10
-VECTORS = 4  # vectors of groups of a piece, by rule
-TALL = 8  # rows at a time at most
+PIECE_ROWS = 64  # rows of a piece, by rule
+MOST_PIECE_ROWS = 1 << 10
+PIECE_VECTORS = 4  # vectors of groups of a piece, by rule
+MOST_ABREAST_ROWS = 8  # rows at a time at most
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,16 @@ class Channels(Schedule, kind="channels"):
     """height: rows of a tile. block: rows of a piece. vectors: of channels of a piece."""
 
     height: int
-    block: int = BLOCK
-    vectors: int = VECTORS
+    block: int = PIECE_ROWS
+    vectors: int = PIECE_VECTORS
 
-    steps: ClassVar = {"height": tuple(range(1, TALL + 5)), "vectors": (1, 2, 4, 8, 16), "block": (8, 16, 32, 64, 128, 256)}
+    steps: ClassVar = {
+        "height": tuple(range(1, MOST_ABREAST_ROWS + 5)), "vectors": (1, 2, 4, 8, 16), "block": (8, 16, 32, 64, 128, 256)
+    }  # fmt: skip
 
     def fits(self) -> str:
         """Why it cannot be; empty if it can."""
-        return outside(self, height=(1, TALL + 4), block=(1, MOST_BLOCK), vectors=(1, MOST_BLOCK))
+        return outside(self, height=(1, MOST_ABREAST_ROWS + 4), block=(1, MOST_PIECE_ROWS), vectors=(1, MOST_PIECE_ROWS))
 
 
 def rule(p: Problem, target: Machine | None) -> Channels:
@@ -56,7 +58,7 @@ def rule(p: Problem, target: Machine | None) -> Channels:
     each = registers_of(p.compute.size, target)
     fits_in = (registers - 2 * each) // each // (1 if as_int(p.chunks.count) == 1 else 2)
     rows = as_int(p.rows)
-    return Channels(max(1, min(TALL, fits_in, TALL if rows is None else rows)))
+    return Channels(max(1, min(MOST_ABREAST_ROWS, fits_in, MOST_ABREAST_ROWS if rows is None else rows)))
 
 
 def fits(p: Problem) -> bool:

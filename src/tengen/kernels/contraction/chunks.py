@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from tengen.kernels import numerics
 from tengen.kernels.axes import unflatten
 from tengen.kernels.lowering import KernelBuilder, product
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, cdiv, const, maximum, minimum
-
-RUN = 256  # positions of a chunk. Part of the numerics contract: changing it changes bits.
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Chunks:
     """
 
     extents: tuple[Index, ...]
-    run: int = RUN
+    run: int = field(default_factory=lambda: numerics.CHUNK_TERMS)
 
     @property
     def last(self) -> Expr:

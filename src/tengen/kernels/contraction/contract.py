@@ -10,15 +10,15 @@ threads by chunks (`by_chunks`): partial[chunk, m, n] by the same strategies, th
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from tengen.base.dtype import bool_
+from tengen.kernels import numerics
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.contraction.channelwise import channelwise, fits
-from tengen.kernels.contraction.chunks import RUN
 from tengen.kernels.contraction.formats import DotFormat
-from tengen.kernels.contraction.problem import Border, Epilogue, normalise
+from tengen.kernels.contraction.problem import Border, Epilogue, Problem, normalise
 from tengen.kernels.contraction.register_tile import register_tile
 from tengen.kernels.contraction.transposed_operand import fits_transposed_operand, transposed_operand
 from tengen.kernels.contraction.unpacked import fits_unpacked, unpacked
@@ -27,10 +27,10 @@ from tengen.kernels.source import At
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, minimum
 
-FEW_RESULTS = 1 << 15  # results, at most, of a sum that is shared by chunks: partial sums are then small beside the operands
-MANY_CHUNKS = 16  # chunks, at least, of a sum that is shared by chunks
-NEAR_BYTES = 1 << 20  # bytes of partial sums of a wave, at least: fewer stay in a cache without waves
-ADDED = 512  # results, at least, whose chunks one piece adds
+MOST_SHARED_RESULTS = 1 << 15  # of a sum that is shared by chunks: partial sums are then small beside the operands
+LEAST_SHARED_CHUNKS = 16  # of such a sum
+LEAST_WAVE_BYTES = 1 << 20  # bytes of partial sums of a wave, at least: fewer stay in a cache without waves
+ADDED_RESULTS = 512  # results, at least, whose chunks one piece adds
 
 
 def contract(
@@ -72,16 +72,35 @@ def contract(
     if g == 0 and chunk is None and not zeros and (parts := chunk_axes(a.shape[m:], out.shape[:m], out.shape[m:])) is not None:
         return by_chunks(lo, a, b, out, m, n, parts, epilogue, name, border, format)
     p = normalise(a, b, out, g, m, k, n, epilogue, chunk, name, border, format, zeros)
-    if border is not None or p.format.group > 1 or zeros or p.prologue is not None:
-        register_tile(lo, p)
-    elif fits(p):
-        channelwise(lo, p)
-    elif fits_transposed_operand(p, lo.target, lo.invariant(p.b)):
-        transposed_operand(lo, p)
-    elif fits_unpacked(p, lo.target, lo.invariant(p.b)):
-        unpacked(lo, p)
-    else:
-        register_tile(lo, p)
+    next(s for s in STRATEGIES if s.fits(lo, p)).launch(lo, p)
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One way to compute a problem.
+
+    Attributes:
+        name: for people. fits: whether it can compute a problem, and should. launch: launches what does.
+    """
+
+    name: str
+    fits: Callable[[Lowering, Problem], bool]
+    launch: Callable[[Lowering, Problem], None]
+
+
+def _needs_tiles(lo: Lowering, p: Problem) -> bool:
+    """Whether something has to be done that the register tile alone can do as it packs or stores."""
+    return p.border is not None or p.format.group > 1 or bool(p.zeros) or p.prologue is not None
+
+
+# The first that fits is taken. Those in the middle read each element of an operand a few times at most, and pack nothing.
+STRATEGIES = (
+    Strategy("register tile", _needs_tiles, register_tile),
+    Strategy("channelwise", lambda lo, p: fits(p), channelwise),
+    Strategy("transposed operand", lambda lo, p: fits_transposed_operand(p, lo.target, lo.invariant(p.b)), transposed_operand),
+    Strategy("unpacked", lambda lo, p: fits_unpacked(p, lo.target, lo.invariant(p.b)), unpacked),
+    Strategy("register tile", lambda lo, p: True, register_tile),
+)
 
 
 def chunk_axes(k: Sequence[Index], m: Sequence[Index], n: Sequence[Index]) -> int | None:
@@ -91,13 +110,13 @@ def chunk_axes(k: Sequence[Index], m: Sequence[Index], n: Sequence[Index]) -> in
     rows, columns = as_int(product(m)), as_int(product(n))
     if len(extents) < 2 or None in extents or rows is None or columns is None:
         return None
-    if not 0 < extents[-1] < RUN:  # type: ignore[operator]
+    if not 0 < extents[-1] < numerics.CHUNK_TERMS:  # type: ignore[operator]
         return None
-    group = RUN // extents[-1]  # type: ignore[operator]
+    group = numerics.CHUNK_TERMS // extents[-1]  # type: ignore[operator]
     lines = extents[-2] or 0
-    if not lines or lines % group or product(extents[:-2]) * (lines // group) < MANY_CHUNKS:  # type: ignore[operator]
+    if not lines or lines % group or product(extents[:-2]) * (lines // group) < LEAST_SHARED_CHUNKS:  # type: ignore[operator]
         return None
-    return group if rows * columns <= FEW_RESULTS else None
+    return group if rows * columns <= MOST_SHARED_RESULTS else None
 
 
 def by_chunks(
@@ -147,10 +166,10 @@ def by_chunks(
 
 
 def _waves(batch: Sequence[Index], results: Index, size: int) -> int:
-    """The number of waves: the first axis is cut into the smallest equal parts that have `MANY_CHUNKS` chunks and `NEAR_BYTES`
-    of partial sums each."""
+    """The number of waves: the first axis is cut into the smallest equal parts of LEAST_SHARED_CHUNKS chunks and
+    LEAST_WAVE_BYTES bytes of partial sums each, at least."""
     images, each = as_int(batch[0]) or 1, as_int(product(batch[1:])) or 1
-    fits = lambda part: part * each >= MANY_CHUNKS and part * each * (as_int(results) or 1) * size >= NEAR_BYTES
+    fits = lambda part: part * each >= LEAST_SHARED_CHUNKS and part * each * (as_int(results) or 1) * size >= LEAST_WAVE_BYTES
     return images // min((x for x in range(1, images + 1) if images % x == 0 and fits(x)), default=images)
 
 
@@ -190,7 +209,7 @@ def add_chunks(
     order = range(out.ndim) if order is None else order
     shape = [out.shape[i] for i in order]
     columns, lines = as_expr(shape[-1]), as_expr(product(shape[:-1]))
-    rows = max(1, ADDED // (as_int(columns) or ADDED))
+    rows = max(1, ADDED_RESULTS // (as_int(columns) or ADDED_RESULTS))
     piece = k.split(cdiv(lines, rows))
     first = k.let(piece * rows)
     count = k.let(minimum(lines - first, rows))

@@ -13,9 +13,10 @@ from __future__ import annotations
 import contextlib
 
 from tengen.base.dtype import bfloat16
+from tengen.kernels import numerics
 from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.bf16_pairs import Put, by_position, pad_rows
-from tengen.kernels.contraction.chunks import RUN, Walk, runs
+from tengen.kernels.contraction.chunks import Walk, runs
 from tengen.kernels.contraction.problem import Axis, Problem, extents
 from tengen.kernels.contraction.tile import Tile
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
@@ -23,8 +24,8 @@ from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, maximum, minimum, ramp, select
 
 Range = tuple[Expr, Expr]  # flat positions: the first, and one past the last
-PACKING = 16  # pieces of a packing launch: enough to share among threads
-PANELS = 8  # panels of a piece of it, at most: rows of more would lie in one cache set
+PACKING_PIECES = 16  # pieces of a packing launch: enough to share among threads
+MOST_PIECE_PANELS = 8  # panels of a piece of it, at most: rows of more would lie in one cache set
 
 
 def packed_axes(p: Problem) -> list[Axis]:
@@ -42,8 +43,7 @@ def pack_b(lo: Lowering, p: Problem, t: Tile) -> Array:
 
 def _as_stored(p: Problem) -> list[Axis] | None:
     """The axes of k in the order in which they lie in the memory of b, where b is dense along all of them in that order, but
-    neither
-    along k in logical order nor along n: a filter whose channels lie outside of its window. Else None."""
+    neither along k in logical order nor along n: a filter whose channels lie outside of its window. Else None."""
     strides = [as_int(x.b) for x in p.k]
     if p.format.group > 1 or None in strides or as_int(p.walk("n", "b").step) == 1 or as_int(p.walk("k", "b").step) == 1:
         return None
@@ -57,7 +57,7 @@ def _pack(lo: Lowering, p: Problem, t: Tile, axes: list[Axis]) -> Array:
     count = p.chunks.count
     out = lo.temp(p.packed, (*extents(axes), panels, p.packed_at(count, p.chunks.positions), t.columns))
     k = lo.kernel(f"{p.name}_pack")
-    blocks = count if p.format.group > 1 else as_expr(cdiv(p.chunks.positions, RUN))
+    blocks = count if p.format.group > 1 else as_expr(cdiv(p.chunks.positions, numerics.CHUNK_TERMS))
     wide = _panels_of_piece(p, panels * blocks * product(extents(axes)))
     groups = as_expr(cdiv(panels, wide))
     piece = k.split(product(extents(axes)) * groups * blocks)
@@ -66,8 +66,8 @@ def _pack(lo: Lowering, p: Problem, t: Tile, axes: list[Axis]) -> Array:
     if p.format.group > 1:
         start, stop = (k.let(x) for x in p.chunks.bounds(block))
     else:
-        start = k.let(block * RUN)
-        stop = k.let(minimum(p.chunks.positions, start + RUN))
+        start = k.let(block * numerics.CHUNK_TERMS)
+        stop = k.let(minimum(p.chunks.positions, start + numerics.CHUNK_TERMS))
     base = p.b.offset
     for c, x in zip(outer, axes):
         base = base + c * x.b
@@ -117,7 +117,7 @@ def _panels_of_piece(p: Problem, count: Expr) -> Expr:
     its columns, so that long runs are read."""
     if as_int(p.walk("n", "b").step) != 1:
         return const(1)
-    return minimum(maximum(as_expr(count // PACKING), 1), PANELS)
+    return minimum(maximum(as_expr(count // PACKING_PIECES), 1), MOST_PIECE_PANELS)
 
 
 def copy_panel(k: KernelBuilder, p: Problem, t: Tile, base: Expr, column: Index, ks: Range, dst: Buffer, to: Index) -> None:
@@ -137,6 +137,7 @@ def copy_panel(k: KernelBuilder, p: Problem, t: Tile, base: Expr, column: Index,
 
             def row(i: Expr, number: Expr, put: Put) -> None:
                 here, there = k.let(start + at + (i - first) * walk.step), k.let(to + number * t.columns)
+                # packed[k i][vector v] = b[k i, vector v]
                 for v in range(t.vectors):
                     put(there + v * LANES, here + v * LANES * step, None if full else left - v * LANES)
 
@@ -154,9 +155,8 @@ def copy_panel(k: KernelBuilder, p: Problem, t: Tile, base: Expr, column: Index,
 def copy_panels(
     k: KernelBuilder, p: Problem, t: Tile, base: Expr, columns: Range, ks: Range, dst: Buffer, depth: Index, to: Index = 0
 ) -> None:
-    """Packs all panels from columns[0] to columns[1] into `dst` from `to` on; each has room for `depth` positions of k. Where b
-    is dense
-    along its columns, whole rows are read: panel by panel, memory would be read in short runs that lie far apart."""
+    """Packs all panels from columns[0] to columns[1] into `dst` from `to` on; each has room for `depth` positions of k. Where
+    b is dense along its columns, whole rows are read: panel by panel, memory would be read in short, distant runs."""
     walk, step = p.walk("k", "b"), p.walk("n", "b").step
     if as_int(step) != 1:
         with k.loop(*columns, t.columns, name="column") as column:
@@ -171,6 +171,7 @@ def copy_panels(
 
             def panel(column: Expr, full: bool) -> None:
                 at = k.let(column * depth + there)
+                # packed[panel of the column][k i][vector v] = b[k i, vector v]
                 for v in range(t.vectors):
                     put(at + v * LANES, here + column + v * LANES, None if full else width - column - v * LANES)
 
@@ -207,7 +208,7 @@ def _transpose_panel(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, d
             j = k.let(minimum(i, length - LANES))  # the last square overlaps the one before
             rows = [k.load(src, here + (c + r) * step + j, LANES) for r in range(LANES)]
             for r, x in enumerate(k.transpose([cast(x, p.compute) for x in rows])):
-                k.store(dst, there + (j + r) * t.columns + c, x)
+                k.store(dst, there + (j + r) * t.columns + c, x)  # packed[k j + r][column c ..] = b[k j + r, column c ..]
         with k.loop(squares, n, name="column") as c:
             mine, theirs = k.let(here + c * step), k.let(there + c)
             for i, count in k.vector_loop(0, length):
@@ -250,8 +251,7 @@ def _transpose_pairs(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, d
 
 def copy_rows(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: Range, dst: Buffer) -> None:
     """Packs the rows `ms` of `a`, for the positions `ks` of k, into scratch memory with the tile's pitch. Vectors along k may
-    write past
-    the end of a row: what lies there is written later, or not used."""
+    write past the end of a row: what lies there is written later, or not used."""
     m, kk, src = p.walk("m", "a"), p.walk("k", "a"), k.read(p.a)
     if p.format.group > 1 and not t.along_k:
         return _copy_pairs_along_m(k, p, t, base, ms, ks, dst)
@@ -267,6 +267,7 @@ def copy_rows(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: 
                 x = k.load(src, index, LANES, count)
                 if p.prologue is not None:
                     x = p.prologue.beside(k, k.let(c0 + i), count)(x)
+                # along k: packed[row][k i ..] = a[row, k i ..]; along m: packed[k][row i ..] = a[row i .., k]
                 k.store(dst, there + i, cast(x, dst.dtype), None if t.along_k else count)
     if t.along_k:
         pad_rows(k, p, t, ms, ks, dst)
@@ -274,9 +275,8 @@ def copy_rows(k: KernelBuilder, p: Problem, t: Tile, base: Expr, ms: Range, ks: 
 
 def copy_tiles(k: KernelBuilder, p: Problem, t: Tile, base: Expr, tiles: Range, ks: Range, dst: Buffer) -> None:
     """Packs the rows of some tiles, which are dense along m, for the positions `ks` of k: as [tile][k][row]. A vector holds the
-    rows of a
-    tile and some more: the next position overwrites what it stores past them."""
-    kk, src, apart = p.walk("k", "a"), k.read(p.a), t.apart(as_int(p.depth(p.chunks.longest)) or 1)
+    rows of a tile and some more: the next position overwrites what it stores past them."""
+    kk, src, pitch = p.walk("k", "a"), k.read(p.a), t.tile_pitch(as_int(p.depth(p.chunks.longest)) or 1)
     with runs(k, kk, *ks) as (first, last, at), k.loop(first, last, name="k") as i:
         here = k.let(base + at + (i - first) * kk.step)
         there = k.let((i - ks[0]) * t.pitch)
@@ -285,7 +285,7 @@ def copy_tiles(k: KernelBuilder, p: Problem, t: Tile, base: Expr, tiles: Range, 
             x = k.load(src, here + t.row(number), LANES, count)
             if p.prologue is not None:
                 x = p.prologue.beside(k, k.let(t.row(number)), count)(x)
-            k.store(dst, there + (number - tiles[0]) * apart, cast(x, dst.dtype))
+            k.store(dst, there + (number - tiles[0]) * pitch, cast(x, dst.dtype))  # packed[tile][k i][row] = a[row, k i]
 
         with k.loop(*tiles, name="tile") as number:
             left = k.let(p.rows - t.row(number))

@@ -18,7 +18,7 @@ from tengen.kernels.lowering import Array, KernelBuilder
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, cdiv, const, maximum, select
 
-LINE = 64  # bytes of a cache line
+CACHE_LINE_BYTES = 64  # bytes of a cache line
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Prefetch:
     ) -> Prefetch:  # fmt: skip
         """The block of elements `span` along `across`, for `depth` positions of k from `start` on, to be prefetched in `times`
         shares. whole: a number that the ends of the span are multiples of."""
-        each, width = LINE // array.dtype.size, span[1] - span[0]
+        each, width = CACHE_LINE_BYTES // array.dtype.size, span[1] - span[0]
         aligned = all(_whole(as_expr(x), each) for x in (array.offset, whole, *across.strides[:-1], *walk.strides))
         columns = k.let(cdiv(width, each) + (0 if aligned else 1))
         shares = k.let(maximum(as_expr(times // maximum(columns, 1)), 1))

@@ -13,31 +13,31 @@ Packed rows lie in scratch memory with constant strides, whatever `a` looks like
 extents are known; else it goes to the scratch buffer `sums`, from where as many rows and columns as there are go to out. No
 choice made here changes a bit: each element of out has one accumulator for each chunk, and chunks are added in order.
 
-Read next: `tile.py` (which sizes), `packing.py` (the copies), `prefetch.py`.
+Read next: `plans.py` (which operand is packed by whom), `tile.py` (which sizes), `packing.py` (the copies), `prefetch.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from tengen.base.dtype import bool_, int64
-from tengen.kernels.axes import streams, unflatten
+from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.border import BorderRows
 from tengen.kernels.contraction.chunks import unrolled_loop
 from tengen.kernels.contraction.packing import Range, copy_panel, copy_panels, copy_rows, copy_tiles, pack_b, packed_axes
-from tengen.kernels.contraction.prefetch import LINE, Prefetch
-from tengen.kernels.contraction.problem import Place, Problem, extents, partial_sums
-from tengen.kernels.contraction.tile import MOST_BLOCKS, Tile, along_sum, choose, most_columns, pieces
+from tengen.kernels.contraction.plans import choose
+from tengen.kernels.contraction.prefetch import CACHE_LINE_BYTES, Prefetch
+from tengen.kernels.contraction.problem import Place, Problem, extents
+from tengen.kernels.contraction.register_parts import PREFETCH_STRETCHES, Columns, Results, Rows, Work
+from tengen.kernels.contraction.tile import MOST_PIECE_BLOCKS, Tile
 from tengen.kernels.lowering import Array, Lowering
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cdiv, const, equal, lane, minimum, select, splat
 
-PARTS = 16  # parts of a tile's loop over k, with some prefetches in each; at least as many as a tile has rows, or a chunk lines
 STORED_ROWS = 4  # rows of a tile whose epilogue is computed side by side before they are stored
-FEWEST = 4  # positions of k in such a part, at least
-SHARES = 4  # in waves, all pieces read the same part of b in the next chunk: a piece prefetches one of so many shares of it
+WAVE_PREFETCH_SHARES = 4  # of the part of b that all pieces read in the next chunk of waves: each piece prefetches one
 
 Flag = Expr | bool  # a condition that the kernel evaluates, or one that is known while the kernel is written
 
@@ -58,7 +58,7 @@ class _Panel:
     """A panel of b: the columns that a tile is multiplied with, for the positions of one chunk.
 
     Attributes:
-        buffer, at: the panel lies in `buffer` from element `at` on. depth: its rows, positions of k (or pairs of them).
+        buffer, at: the panel lies in `buffer` from element `at` on. depth: its rows, positions of k (or groups of them).
         ks: the positions of k. column: its first column. following: where the next panel begins, if that may lie beyond L2 and
             has to be prefetched.
     """
@@ -78,75 +78,28 @@ class _Kernel:
     """Writes the kernel of one problem.
 
     Attributes:
-        packed: b packed by a launch before, or None. wave: the chunk that this launch computes, or None: all of them.
-        stored: the axes of rows that a store needs coordinates of; `partial`: where sums live between chunks (None: in out).
-        rows: the buffer that tiles read `a` from, with `by_row` elements from row to row and `by_k` from position to position.
-        panel: the buffer that tiles read b from, with `panel_step` elements from position to position, unless b is packed.
-        by_panel: whether the piece packs one panel at a time. transposes: whether it transposes the panel from b as it lies.
-        prefetch_a, prefetch_b: whether the next chunk's part of an operand is prefetched. straight: whether tiles are stored
-            from registers. stream: whether they are stored past the caches.
+        wave: the chunk that this launch computes, or None: all of them. work: how the work is cut. a, b: the operands as tiles
+            read them. out: where results go. sums: scratch memory for a tile that is not stored from registers.
+        border: what copies windows that reach over a border, or None. places: tables of the coordinates of the piece's rows,
+            where m is several axes. prefetches: what is prefetched during the current chunk.
     """
 
     def __init__(self, lo: Lowering, p: Problem, t: Tile, packed: Array | None, wave: Expr | None = None):
-        self.lo, self.p, self.t, self.packed, self.wave = lo, p, t, packed, wave
-        self.m = p.stored_rows
-        flat = replace(p, epilogue=None).stored_rows  # where rows of out have one stride, the row's number is its coordinate
-        self.stored = flat if len(flat) < 2 else self.m
-        self.axes = (*p.g, *self.stored, *p.n)
-        self.partial = partial_sums(lo, p, self.axes)
-        self.one_chunk = as_int(p.chunks.count) == 1
+        self.lo, self.p, self.t, self.wave = lo, p, t, wave
+        self.out = Results.of(lo, p, t)
         self.k = lo.kernel(p.name)
-        deep = t.block if t.along_k else as_int(p.depth(p.chunks.longest)) or 1
-        # Rows that are dense along k have the elements of a group side by side: they are stored one by one, and read as groups.
-        self.element = p.format.storage if t.along_k else p.packed
-        size = t.schedule.high * t.apart(deep) if t.tiled else deep * t.pitch + LANES
-        self.rows = self.k.read(p.a) if t.direct else self.k.scratch("rows", self.element, size)
-        self.by_row, self.by_k = (t.pitch, p.format.group) if t.along_k else (1, t.pitch)
-        if t.direct:
-            self.by_row = as_int(p.walk("m", "a").step) or 0
-            self.by_k = self.by_k if t.along_k else as_int(p.walk("k", "a").step) or 0
+        self.a = Rows.of(self.k, p, t)
         self.sums = self.k.scratch("sums", p.compute, t.rows * t.columns)
-        self.parts, self.blocks = pieces(p, t, lo.target)
-        self.high = min(t.schedule.high, as_int(cdiv(cdiv(p.rows, t.rows), self.blocks)) or t.schedule.high)  # tiles of a block
-        self.depth = as_int(p.depth(p.chunks.longest)) or 1  # rows of a panel that the piece packs, for the longest chunk
-        self.panels = as_int(cdiv(cdiv(p.columns, t.columns), self.parts)) or most_columns(p, t, lo.target) // t.columns
-        n = p.walk("n", "b")
-        dense_b = len(n.extents) == 1 and as_int(n.step) == 1
-        self.transposes = packed is None and along_sum(p)
-        self.by_panel = packed is None and (dense_b or self.transposes) and self._one_block()
-        if self.by_panel:
-            self.panels = 1
-        self.panel = None
-        if t.direct_b:
-            self.panel = self.k.read(p.b)
-        elif packed is None:
-            self.panel = self.k.scratch("panel", p.packed, self.depth * t.columns * self.panels)
-        self.panel_step = as_int(p.walk("k", "b").step) or 0 if t.direct_b else t.columns  # elements from one k to the next
-        m = p.walk("m", "a")
-        dense = not t.along_k and None not in map(as_int, m.extents[1:]) and as_int(m.step) == 1
-        self.prefetch_a = dense and (not self.one_chunk or (t.direct and t.direct_b and len(p.g) > 0))
-        several = not self.one_chunk and packed is None and None not in map(as_int, (p.rows, p.columns, p.chunks.positions))
-        self.prefetch_b = t.direct_b or (several and dense_b and not self.by_panel)
-        self.prefetches: list[Prefetch] = []
+        self.work = Work.of(p, t, lo.target)
+        self.b = Columns.of(self.k, p, t, self.work, packed, lo.target)
         self.border = None if p.border is None else BorderRows(self.k, p, t, p.border)
-        self.part = max(FEWEST, -(-self.depth // PARTS))  # positions of k between two groups of prefetches
-        self.straight = t.exact and bool(p.n) and as_int(p.columns) is not None and as_int(p.chunks.count) is not None
-        self.stream = self.straight and self.one_chunk and (as_int(p.columns) or 0) % LANES == 0 and streams([p.out])
-        self.places: list[Buffer] = []  # tables of the coordinates of the piece's rows, where m is several axes
-
-    def _one_block(self) -> bool:
-        """Whether a piece that packs its columns of b goes through them once for each chunk, because its rows are one block:
-        then it packs one panel at a time, which stays in L1 while it is used."""
-        p, t = self.p, self.t
-        tiles = as_int(cdiv(cdiv(p.rows, t.rows), self.blocks))
-        affine = len(p.walk("k", "b").extents) == 1
-        whole = (t.direct and t.along_k) or self.transposes
-        return whole and not t.direct_b and affine and tiles is not None and tiles <= t.schedule.high
+        self.places: list[Buffer] = []
+        self.prefetches: list[Prefetch] = []
 
     def launch(self) -> None:
         """Writes the kernel and launches it."""
         p, k = self.p, self.k
-        parts, blocks = self.parts, self.blocks
+        parts, blocks = self.work.parts, self.work.blocks
         piece = k.split(p.groups * parts * blocks)
         self.group = k.let(piece // (parts * blocks))
         self.g = unflatten(k, self.group, extents(p.g))
@@ -162,7 +115,7 @@ class _Kernel:
         self.fill_places()
         if self.border is not None and self.t.along_k:
             self.border.move(self.g, self.a_base, (self.first, self.stop))
-        if self.one_chunk or self.wave is not None:
+        if self.work.one_chunk or self.wave is not None:
             self.chunk(const(0) if self.wave is None else self.wave)
         else:
             with k.loop(0, p.chunks.count, name="chunk") as c:
@@ -177,10 +130,10 @@ class _Kernel:
     def fill_places(self) -> None:
         """Fills the tables with the coordinates of the piece's rows. They are counted up like an odometer: a division for each
         row would cost more than the row's store."""
-        k, n = self.k, extents(self.m)
+        k, n = self.k, extents(self.out.m)
         if len(n) < 2:
             return
-        self.places = [k.scratch("place", int64, self.t.block * MOST_BLOCKS) for _ in n]
+        self.places = [k.scratch("place", int64, self.t.block * MOST_PIECE_BLOCKS) for _ in n]
         now = [k.var(c) for c in unflatten(k, self.first, n)]
         with k.loop(self.first, self.stop) as r:
             for table, c in zip(self.places, now):
@@ -196,8 +149,8 @@ class _Kernel:
         """One chunk of k: packs the columns of b if the piece does that at once, then goes through the blocks of rows."""
         p, t, k = self.p, self.t, self.k
         start, stop = (k.let(x) for x in p.chunks.bounds(c))
-        if self.panel is not None and not t.direct_b and not self.by_panel:
-            copy_panels(k, p, t, self.b_base, (self.column, self.column_stop), (start, stop), self.panel, self.depth)
+        if self.b.buffer is not None and not t.direct_b and not self.b.by_panel:
+            copy_panels(k, p, t, self.b_base, (self.column, self.column_stop), (start, stop), self.b.buffer, self.work.depth)
         if self.border is not None and not t.along_k:
             self.border.move(self.g, self.a_base, (start, stop))
         self.prefetches = self.next_chunk(stop) if self.wave is None else self.next_piece((start, stop))
@@ -210,65 +163,66 @@ class _Kernel:
         p, t, k = self.p, self.t, self.k
         start, stop = ks
         rows = k.let(t.row(tiles[0])), k.let(minimum(self.stop, t.row(tiles[1])))
-        begin: tuple[Expr, Expr] = rows[0], const(0)  # a row, and the element of `self.rows` where it begins
+        begin: tuple[Expr, Expr] = rows[0], const(0)  # a row, and the element of `self.a.buffer` where it begins
         if self.border is not None:
-            self.border.copy(rows, ks, self.rows)
+            self.border.copy(rows, ks, self.a.buffer)
         elif t.direct:
-            begin = const(0), k.let(self.a_base + start * (1 if t.along_k else self.by_k))
+            begin = const(0), k.let(self.a_base + start * (1 if t.along_k else self.a.by_k))
         elif t.tiled:
-            copy_tiles(k, p, t, self.a_base, tiles, ks, self.rows)
+            copy_tiles(k, p, t, self.a_base, tiles, ks, self.a.buffer)
         else:
-            copy_rows(k, p, t, self.a_base, rows, ks, self.rows)
+            copy_rows(k, p, t, self.a_base, rows, ks, self.a.buffer)
         with k.loop(self.column, self.column_stop, t.columns, name="column") as column:
             depth = k.let(p.depth(stop - start))
-            if self.packed is None:
-                assert self.panel is not None
-                at = (column - self.column) * self.depth
+            if self.b.packed is None:
+                assert self.b.buffer is not None
+                at = (column - self.column) * self.work.depth
                 if t.direct_b:
-                    at = self.b_base + column + start * self.panel_step
-                elif self.by_panel:
+                    at = self.b_base + column + start * self.b.step
+                elif self.b.by_panel:
                     at = const(0)
                     self.next_panel(column, ks)
-                panel = _Panel(self.panel, k.let(at), depth, ks, column)
+                panel = _Panel(self.b.buffer, k.let(at), depth, ks, column)
             else:
                 mine = packed_axes(p)
                 g = [x for x, axis in zip(self.g, p.g) if axis in mine]
-                at = lambda column, start: as_expr(self.packed.index((*g, column // t.columns, start, 0)))
+                at = lambda column, start: as_expr(self.b.packed.index((*g, column // t.columns, start, 0)))
                 later = column + t.columns
                 here, behind = k.let(p.packed_at(c, start)), p.packed_at(c + 1, stop)
                 following = select(later < self.column_stop, at(later, here), at(self.column, behind))
-                panel = _Panel(k.read(self.packed), k.let(at(column, here)), depth, ks, column, k.let(following))
+                panel = _Panel(k.read(self.b.packed), k.let(at(column, here)), depth, ks, column, k.let(following))
             self.tiles(panel, tiles, begin, c)
 
     def next_panel(self, column: Expr, ks: Range) -> None:
         """Packs the panel of columns from `column` on, and plans the prefetch of the next panel, which happens while this one
-        is
-        used: the next columns of this chunk, else the first ones of the next chunk, else those of the next piece."""
+        is used: the next columns of this chunk, else the first ones of the next chunk, else those of the next piece."""
         p, t, k = self.p, self.t, self.k
-        copy_panel(k, p, t, self.b_base, column, ks, self.panel, 0)
+        copy_panel(k, p, t, self.b_base, column, ks, self.b.buffer, 0)
         beside = k.let(column + t.columns < self.column_stop)
         below = k.let(~beside & (ks[1] < p.chunks.positions))
         start = k.let(select(beside, ks[0], select(below, ks[1], const(0))))
         first = k.let(select(below, self.column, column + t.columns))
-        columns, times = (first, first + t.columns), k.let((self.tile_stop - self.tile) * PARTS)
+        columns, times = (first, first + t.columns), k.let((self.tile_stop - self.tile) * PREFETCH_STRETCHES)
         at, deep, across, down = self.b_base, p.chunks.longest, p.walk("n", "b"), p.walk("k", "b")
-        if self.transposes:  # b is dense along k: cache lines run along k, and each column has its own
+        if self.b.transposes:  # b is dense along k: cache lines run along k, and each column has its own
             ends = start, k.let(minimum(p.chunks.positions, start + deep))
             self.prefetches = [Prefetch.of(k, p.b, at, down, ends, across, first, t.columns, LANES, times)]
         else:
             self.prefetches = [Prefetch.of(k, p.b, at, across, columns, down, start, deep, t.columns, times)]
 
     def tiles(self, panel: _Panel, tiles: Range, begin: tuple[Expr, Expr], c: Expr) -> None:
-        """Multiplies all tiles of a block with one panel. begin: a row, and the element of `self.rows` where it begins."""
+        """Multiplies all tiles of a block with one panel. begin: a row, and the element of `self.a.buffer` where it begins."""
         t, k = self.t, self.k
         with k.loop(*tiles, name="tile") as tile:
             row = k.let(t.row(tile))
             left = k.let(minimum(self.stop, t.row(tile + 1)) - row)
-            base = k.let((tile - tiles[0]) * t.apart(self.depth) if t.tiled else begin[1] + (row - begin[0]) * self.by_row)
-            prefetch = partial(self.prefetch, row, tile, panel, None if self.prefetch_a else self.next_rows(panel, tile, tiles))
+            packed = (tile - tiles[0]) * t.tile_pitch(self.work.depth)
+            base = k.let(packed if t.tiled else begin[1] + (row - begin[0]) * self.a.by_row)
+            next_rows = None if self.a.prefetched else self.next_rows(panel, tile, tiles)
+            prefetch = partial(self.prefetch, row, tile, panel, next_rows)
             multiply = partial(self.multiply, base=base, panel=panel, number=tile - tiles[0], prefetch=prefetch, row=row, c=c)
             self.lowest(t.small if t.tall is None else (t.rows - 1,), left, multiply, panel)
-            if not self.straight:
+            if not self.out.straight:
                 self.write(row, left, panel.column, c)
 
     def lowest(self, small: Sequence[int], left: Expr, multiply: Callable[[int, int], None], panel: _Panel) -> None:
@@ -306,34 +260,33 @@ class _Kernel:
         """The register tile: `rows` rows by `vectors` vectors of columns, for the positions of one chunk.
 
         Args:
-            base: where the tile's rows begin in `self.rows`. number: of the tile in its block. row: its first row of out.
+            base: where the tile's rows begin in `self.a.buffer`. number: of the tile in its block. row: its first row of out.
             c: the chunk. prefetch: (i, vectors) -> the prefetches that go before the i-th part of the loop over k.
         The result is stored to out where `straight` holds, else left in `self.sums` as [row][column].
         """
         p, t, k = self.p, self.t, self.k
         acc = [[k.var(const(0, p.compute, LANES), name="acc") for _ in range(vectors)] for _ in range(rows)]
-        lines = (
-            -(-vectors // max(1, self.high)) if panel.following is not None else 0
-        )  # of the next panel, for each position of k
+        # Cache lines of the next panel that this tile prefetches for each position of k.
+        lines = -(-vectors // max(1, self.work.high)) if panel.following is not None else 0
         if panel.following is not None:  # the first tiles of the block prefetch all of the next panel
             prefetches = k.let(panel.following + minimum(number, vectors // lines - 1) * panel.depth * (LANES * lines))
 
-        load, multiply_add = k.load if self.rows.dtype is p.packed else k.load_group, p.format.multiply_add
+        load, multiply_add = k.load if self.a.buffer.dtype is p.packed else k.load_group, p.format.multiply_add
 
         def step(i: Expr) -> None:
             for j in range(lines):
                 k.prefetch(panel.buffer, prefetches + (i * lines + j) * LANES)
-            here, there = k.let(base + i * self.by_k), k.let(panel.at + i * self.panel_step)
+            here, there = k.let(base + i * self.a.by_k), k.let(panel.at + i * self.b.step)
             bs = [k.load(panel.buffer, there + v * LANES, LANES) for v in range(vectors)]  # bs[v] = b[k i, vector v], 16 lanes
             for j in range(rows):
-                x = splat(load(self.rows, here + j * self.by_row))  # a[row j, k i] in all lanes
+                x = splat(load(self.a.buffer, here + j * self.a.by_row))  # a[row j, k i] in all lanes
                 for v in range(vectors):
                     acc[j][v].set(multiply_add(x, bs[v], acc[j][v].value))  # acc[j][v] += a[row j, k i] * b[k i, vector v]
 
-        with k.loop(0, panel.depth, self.part, name="part") as first:
-            prefetch(k.let(first // self.part), vectors)
-            unrolled_loop(k, first, k.let(minimum(panel.depth, first + self.part)), t.schedule.unroll, step, "k")
-        if self.straight:
+        with k.loop(0, panel.depth, self.work.stretch, name="part") as first:  # some prefetches, then as many positions
+            prefetch(k.let(first // self.work.stretch), vectors)
+            unrolled_loop(k, first, k.let(minimum(panel.depth, first + self.work.stretch)), t.schedule.unroll, step, "k")
+        if self.out.straight:
             return self.by_chunk(c, partial(self.write_straight, row, panel.column, [[x.value for x in line] for line in acc]))
         for j in range(rows):
             for v in range(vectors):
@@ -347,23 +300,23 @@ class _Kernel:
         """The prefetches of the i-th part of a tile: some of the rows of out that the tile will add to or store, what the
         epilogue reads there, and a share of the operands that are used next."""
         p, k = self.p, self.k
-        share = -(-self.t.rows * self.part // self.depth) if self.straight else 1
+        share = -(-self.t.rows * self.work.stretch // self.work.depth) if self.out.straight else 1
         for j in range(share if p.n else 0):
             number = k.let(minimum(row + minimum(i * share + j, self.t.rows - 1), self.stop - 1))
             coordinates = self.coordinates(number)
             for v in range(vectors):
                 where = self.place(number, coordinates, panel.column + v * LANES, LANES)
-                if not self.stream:
-                    k.prefetch(*where.place(k, self.partial))
+                if not self.out.stream:
+                    k.prefetch(*where.place(k, self.out.partial))
                 where.prefetch(k)
         if next_rows is not None:
             line, count = next_rows(i)
             with k.loop(0, count, name="line") as j:
                 k.prefetch(k.read(p.a), line(j))
         if self.prefetches:
-            panels: Index = 1 if self.by_panel else cdiv(self.column_stop - self.column, self.t.columns)
-            number = 0 if self.by_panel else (panel.column - self.column) // self.t.columns
-            time = k.let(((tile - self.tile) * panels + number) * PARTS + i)
+            panels: Index = 1 if self.b.by_panel else cdiv(self.column_stop - self.column, self.t.columns)
+            number = 0 if self.b.by_panel else (panel.column - self.column) // self.t.columns
+            time = k.let(((tile - self.tile) * panels + number) * PREFETCH_STRETCHES + i)
             for x in self.prefetches:
                 x.issue(k, time)
 
@@ -372,21 +325,21 @@ class _Kernel:
         if b was not packed before, and its rows of `a` there, if they are read along m. Where each group has one chunk, the
         next chunk is that of the next group."""
         p, t, k = self.p, self.t, self.k
-        if self.one_chunk and not (p.g and t.direct_b):
+        if self.work.one_chunk and not (p.g and t.direct_b):
             return []
         bases, start = (self.a_base, self.b_base), const(0)
-        if self.one_chunk:
+        if self.work.one_chunk:
             g = unflatten(k, k.let(self.group + 1), extents(p.g))
             bases = tuple(k.let(as_expr(p.base(x, g))) for x in "ab")
         else:
             start = k.let(select(stop < p.chunks.positions, stop, const(0)))
-        times = k.let((self.tile_stop - self.tile) * cdiv(self.column_stop - self.column, t.columns) * PARTS)
+        times = k.let((self.tile_stop - self.tile) * cdiv(self.column_stop - self.column, t.columns) * PREFETCH_STRETCHES)
         deep, found = p.chunks.longest, []
-        if self.prefetch_a:
+        if self.a.prefetched:
             high = t.rows if t.tall is None else 1
             rows = self.first, self.stop
             found.append(Prefetch.of(k, p.a, bases[0], p.walk("m", "a"), rows, p.walk("k", "a"), start, deep, high, times))
-        if self.prefetch_b:
+        if self.b.prefetched:
             columns = self.column, self.column_stop
             found.append(
                 Prefetch.of(k, p.b, bases[1], p.walk("n", "b"), columns, p.walk("k", "b"), start, deep, t.columns, times)
@@ -395,19 +348,19 @@ class _Kernel:
 
     def next_piece(self, ks: Range) -> list[Prefetch]:
         """With waves: what is prefetched while a piece computes its one chunk. Of `a`, the rows of the next piece; of b, one of
-        `SHARES` shares of the next chunk, which all pieces read."""
+        `WAVE_PREFETCH_SHARES` shares of the next chunk, which all pieces read."""
         p, t, k = self.p, self.t, self.k
         walk, tiles, deep = p.walk("k", "a"), as_expr(cdiv(p.rows, t.rows)), p.chunks.longest
-        times = k.let((self.tile_stop - self.tile) * cdiv(self.column_stop - self.column, t.columns) * PARTS)
+        times = k.let((self.tile_stop - self.tile) * cdiv(self.column_stop - self.column, t.columns) * PREFETCH_STRETCHES)
         found = []
-        if self.prefetch_a:
+        if self.a.prefetched:
             last = k.let(self.tile_stop >= tiles)
             tile, start = k.let(select(last, const(0), self.tile_stop)), k.let(select(last, ks[1], ks[0]))
             rows = k.let(t.row(tile)), k.let(t.row(minimum(tile + (self.tile_stop - self.tile), tiles)))
             high = t.rows if t.tall is None else 1
             found.append(Prefetch.of(k, p.a, self.a_base, p.walk("m", "a"), rows, walk, start, deep, high, times))
-        part = -(-deep // SHARES)
-        columns, start = (self.column, self.column_stop), k.let(ks[1] + self.number % SHARES * part)
+        part = -(-deep // WAVE_PREFETCH_SHARES)
+        columns, start = (self.column, self.column_stop), k.let(ks[1] + self.number % WAVE_PREFETCH_SHARES * part)
         walk = p.walk("k", "b")
         return [*found, Prefetch.of(k, p.b, self.b_base, p.walk("n", "b"), columns, walk, start, part, t.columns, times)]
 
@@ -421,9 +374,9 @@ class _Kernel:
         several = m.extents[1:] + kk.extents[1:]
         if as_int(inner.step) != 1 or (several and not t.along_k) or None in map(as_int, several):
             return None
-        high, each = t.block // t.rows, LINE // p.a.dtype.size
+        high, each = t.block // t.rows, CACHE_LINE_BYTES // p.a.dtype.size
         first, start = k.let(tile + high), panel.ks[0]
-        if not self.one_chunk:
+        if not self.work.one_chunk:
             within, ended = k.let(first < self.tile_stop), k.let(panel.ks[1] >= p.chunks.positions)
             start = select(within, start, select(ended, const(0), panel.ks[1]))
             first = k.let(select(within | ended, first, self.tile + (tile - tiles[0])))
@@ -440,7 +393,7 @@ class _Kernel:
             return along_k
         number = k.let(number * high + (tile - tiles[0]))
         at = k.let(self.a_base + t.row(first - (tile - tiles[0])) + number * each + start * kk.step)
-        positions = self.part * p.format.group
+        positions = self.work.stretch * p.format.group
         count = k.let(select(number < t.block // each + 1, const(positions), const(0)))
         return lambda i: (lambda j: at + (i * positions + j) * kk.step, count)
 
@@ -457,7 +410,8 @@ class _Kernel:
             self.by_chunk(c, partial(self.write_rows, r, left, column, True))
 
         def partly() -> None:
-            self.write_rows(r, left, column, False, False if self.one_chunk else ~first, True if self.one_chunk else last)
+            one = self.work.one_chunk
+            self.write_rows(r, left, column, False, False if one else ~first, True if one else last)
 
         if n is not None and n % t.columns == 0:
             whole()
@@ -473,7 +427,7 @@ class _Kernel:
         """Calls write(add, last) for chunk `c`, in branches where the kernel has to find out: `add`, whether earlier chunks
         have left sums to add to; `last`, whether this is the last chunk."""
         k, count = self.k, as_int(self.p.chunks.count)
-        if self.one_chunk:
+        if self.work.one_chunk:
             return write(False, True)
         first = equal(c, 0)
         with k.if_(equal(c, self.p.chunks.count - 1)):
@@ -504,9 +458,9 @@ class _Kernel:
                             makers.append(partial(self.made, places[-1], value, add, last))
                 for where, value in zip(places, k.abreast(makers)):
                     if last:
-                        where.put(k, value, self.stream)
+                        where.put(k, value, self.out.stream)
                     else:
-                        where.store(k, value, self.partial)
+                        where.store(k, value, self.out.partial)
 
         wide = len(sums[0]) == t.vectors
         if not rest or (t.narrow and wide):
@@ -521,7 +475,7 @@ class _Kernel:
 
     def made(self, where: Place, value: Expr, add: Flag, last: bool) -> Expr:
         """What is stored for a vector of sums: with those of earlier chunks where `add`, through the epilogue where `last`."""
-        value = self.k.let(where.load(self.k, self.partial) + value) if add else value
+        value = self.k.let(where.load(self.k, self.out.partial) + value) if add else value
         return where.made(self.k, value) if last else value
 
     def write_rows(self, r: Expr, left: Expr, column: Expr, full: bool, add: Flag, last: Flag) -> None:
@@ -544,14 +498,14 @@ class _Kernel:
         columns = [column] if p.n else []
         whole = as_int(left) is not None and left >= LANES
         vec, count = p.n[0] if p.n else None, None if whole else as_expr(left)
-        stored = row if self.stored is self.m else [number] * len(self.stored)
-        known_as = (*p.g, *self.m, *p.n), (*self.g, *row, *columns)
-        return p.where(self.axes, (*self.g, *stored, *columns), vec, count, known_as)
+        stored = row if self.out.stored is self.out.m else [number] * len(self.out.stored)
+        known_as = (*p.g, *self.out.m, *p.n), (*self.g, *row, *columns)
+        return p.where(self.out.axes, (*self.g, *stored, *columns), vec, count, known_as)
 
     def coordinates(self, r: Expr) -> list[Index]:
         """The coordinates of row `r` along the axes of m."""
         if not self.places:
-            return [self.k.let(r)] * len(self.m)
+            return [self.k.let(r)] * len(self.out.m)
         return [self.k.load(table, r - self.first) for table in self.places]
 
     def write_vector(
@@ -565,10 +519,10 @@ class _Kernel:
         if add is not False:
             total = k.var(value)
             with self.when(add):
-                total.set(where.load(k, self.partial) + value)
+                total.set(where.load(k, self.out.partial) + value)
             value = total.value
         with self.when(last):
-            where.finish(k, value, self.stream)
+            where.finish(k, value, self.out.stream)
         if last is not True:
             with self.otherwise(last):
-                where.store(k, value, self.partial)
+                where.store(k, value, self.out.partial)

@@ -10,8 +10,7 @@
                 sum[column] = acc, or sum + acc after the first chunk
 
 Each row's sum is one chain of fma, so the lanes of a vector must be rows, although memory runs along k. It is bound by how fast
-the
-matrix can be read: while a chunk is computed, the next chunk of the same rows is prefetched.
+the matrix can be read: while a chunk is computed, the next chunk of the same rows is prefetched.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tengen.kernels.axes import unflatten
-from tengen.kernels.contraction.prefetch import LINE
+from tengen.kernels.contraction.prefetch import CACHE_LINE_BYTES
 from tengen.kernels.contraction.problem import Problem, extents, multiply_add
 from tengen.kernels.lowering import KernelBuilder, Lowering
 from tengen.kernels.machine import Machine, machine
@@ -28,9 +27,9 @@ from tengen.kernels.schedule import Schedule, outside
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, equal, minimum, select, splat
 
-TILES = 4  # tiles of LANES rows of a piece, by rule
+PIECE_ROW_TILES = 4  # tiles of LANES rows of a piece, by rule
 MOST_COLUMNS = 12  # columns at most: each has an accumulator in registers beside a square
-SHARES = 8  # pieces to share among threads at least, where there are rows enough
+LEAST_ROW_PIECES = 8  # pieces to share among threads at least, where there are rows enough
 
 
 @dataclass(frozen=True)
@@ -69,10 +68,11 @@ def _matrix_first(p: Problem) -> Problem:
 
 
 def transposed_operand(lo: Lowering, p: Problem) -> None:
-    """Launches what computes `p`, for which `fits_turned` holds."""
+    """Launches what computes `p`, for which `fits_transposed_operand` holds."""
     k, p = lo.kernel(p.name), _matrix_first(p)
     rows = as_int(p.rows)
-    by_rule = TransposedOperand(TILES if rows is None else max(1, min(TILES, rows // (LANES * SHARES))))
+    tiles = PIECE_ROW_TILES if rows is None else max(1, min(PIECE_ROW_TILES, rows // (LANES * LEAST_ROW_PIECES)))
+    by_rule = TransposedOperand(tiles)
     high = LANES * lo.choose(p.problem_key, by_rule, TransposedOperand.fits).tiles
     blocks = as_expr(cdiv(p.rows, high))
     piece = k.split(p.groups * blocks)
@@ -123,6 +123,7 @@ def _chunk(k: KernelBuilder, p: Problem, rows: list[Expr], vectors: list[Expr], 
     sums = [k.var(splat(const(0, p.compute)), name="acc") for _ in vectors]
 
     def square(i: Expr, count: Expr | None) -> list[Expr]:
+        # LANES vectors matrix[row, k i ..] become LANES vectors square[k i + j][rows].
         return k.transpose([cast(k.load(src, x + start + i, LANES, count), p.compute) for x in rows])
 
     def add(column: Expr, i: Index) -> None:
@@ -148,6 +149,6 @@ def _chunk(k: KernelBuilder, p: Problem, rows: list[Expr], vectors: list[Expr], 
 
 def _prefetch(k: KernelBuilder, p: Problem, src: Buffer, at: Expr) -> None:
     """Prefetches one chunk of a row, from element `at` on."""
-    each = LINE // p.a.dtype.size
+    each = CACHE_LINE_BYTES // p.a.dtype.size
     for i in range(-(-p.chunks.longest // each)):
         k.prefetch(src, at + i * each)

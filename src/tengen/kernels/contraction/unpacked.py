@@ -20,20 +20,20 @@ from typing import ClassVar
 from tengen.base.dtype import bool_
 from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.chunks import runs
-from tengen.kernels.contraction.prefetch import LINE
+from tengen.kernels.contraction.prefetch import CACHE_LINE_BYTES
 from tengen.kernels.contraction.problem import Problem, extents, multiply_add
-from tengen.kernels.contraction.tile import HEIGHT
+from tengen.kernels.contraction.tile import MOST_TILE_ROWS
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.machine import Machine, machine, registers_of
 from tengen.kernels.schedule import Schedule, outside
 from tengen.loops.builder import Variable, as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, minimum, splat
 
-FEW = 4  # rows, at most, with vectors of columns; plain matrices may have as many rows as registers hold, up to HEIGHT
-WIDE = 4  # vectors of columns of a tile, by rule
-PREFETCH_ROWS = 16  # rows of b that are prefetched ahead, where each is multiplied with more than FEW rows
-TALL = 12  # rows of a tile of scalars at most
-TILES = 4  # tiles of scalars of a piece
+FEW_ROWS = 4  # rows, at most, with vectors of columns; plain matrices may have as many rows as registers hold
+TILE_VECTORS = 4  # vectors of columns of a tile, by rule
+PREFETCHED_B_ROWS = 16  # rows of b that are prefetched ahead, where each is multiplied with more than FEW_ROWS rows
+MOST_SCALAR_ROWS = 12  # rows of a tile of scalars at most
+PIECE_SCALAR_TILES = 4  # tiles of scalars of a piece
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,9 @@ class Unpacked(Schedule, kind="in_place"):
     vectors: int
     tiles: int = 1
 
-    steps: ClassVar = {"rows": tuple(range(1, TALL + 1)), "vectors": (1, 2, 3, 4, 6, 8), "tiles": (1, 2, 4, 8, 16, 32)}
+    steps: ClassVar = {
+        "rows": tuple(range(1, MOST_SCALAR_ROWS + 1)), "vectors": (1, 2, 3, 4, 6, 8), "tiles": (1, 2, 4, 8, 16, 32)
+    }  # fmt: skip
 
 
 def rule(p: Problem, target: Machine | None) -> Unpacked:
@@ -55,11 +57,12 @@ def rule(p: Problem, target: Machine | None) -> Unpacked:
     rows = as_int(p.rows)
     if not p.n:
         copies = 1 if as_int(p.chunks.count) == 1 else 2
-        most = max(1, min(TALL, (registers - 2) // copies))
-        return Unpacked(most if rows is None else max(1, min(most, rows)), 1, TILES)
+        most = max(1, min(MOST_SCALAR_ROWS, (registers - 2) // copies))
+        return Unpacked(most if rows is None else max(1, min(most, rows)), 1, PIECE_SCALAR_TILES)
     assert rows is not None
     each = registers_of(p.compute.size, target)
-    most = max(1, min(WIDE, (registers - 2 * each) // (rows * each)))  # sums of chunks are seldom needed, and may be elsewhere
+    # Sums of earlier chunks are seldom needed, and may be elsewhere than in registers.
+    most = max(1, min(TILE_VECTORS, (registers - 2 * each) // (rows * each)))
     wide = cdiv(p.columns, LANES)  # vectors, shared evenly among tiles
     return Unpacked(rows, as_int(cdiv(wide, cdiv(wide, most))) or most)
 
@@ -67,7 +70,7 @@ def rule(p: Problem, target: Machine | None) -> Unpacked:
 def fits(p: Problem, s: Unpacked) -> str:
     """Why the problem cannot have the schedule; empty if it can."""
     if not p.n:
-        return outside(s, rows=(1, TALL), vectors=(1, 1), tiles=(1, 1 << 10))
+        return outside(s, rows=(1, MOST_SCALAR_ROWS), vectors=(1, 1), tiles=(1, 1 << 10))
     rows = as_int(p.rows) or 1
     return outside(s, rows=(rows, rows), vectors=(1, Unpacked.steps["vectors"][-1]), tiles=(1, 1))
 
@@ -81,11 +84,12 @@ def fits_unpacked(p: Problem, target: Machine | None, invariant: bool = False) -
     if rows is None or as_int(p.n[0].b) != 1:
         return False
     plain = all(len(p.walk("k", x).extents) <= 1 for x in "ab") and (as_int(p.columns) or LANES) >= LANES
-    return rows <= FEW or (plain and not invariant and rows <= min(HEIGHT, (machine(target)[1] - 2 * each) // each))
+    most = min(MOST_TILE_ROWS, (machine(target)[1] - 2 * each) // each)
+    return rows <= FEW_ROWS or (plain and not invariant and rows <= most)
 
 
 def unpacked(lo: Lowering, p: Problem) -> None:
-    """Launches what computes `p`, for which `fits_in_place` holds."""
+    """Launches what computes `p`, for which `fits_unpacked` holds."""
     _Unpacked(lo, p).launch()
 
 
@@ -177,9 +181,9 @@ class _Unpacked:
                     at = column + v * LANES
                     count = None if full or not p.n else p.columns - at
                     bs.append(cast(k.load(b, there + at if p.n else there, self.lanes, count), p.compute))
-                if len(rows) > FEW and p.chunks.longest > PREFETCH_ROWS:
-                    for at in range(0, self.vectors * LANES, LINE // p.b.dtype.size):
-                        k.prefetch(b, there + PREFETCH_ROWS * b_walk.step + (column + at))
+                if len(rows) > FEW_ROWS and p.chunks.longest > PREFETCHED_B_ROWS:
+                    for at in range(0, self.vectors * LANES, CACHE_LINE_BYTES // p.b.dtype.size):
+                        k.prefetch(b, there + PREFETCHED_B_ROWS * b_walk.step + (column + at))
                 for line, row in zip(acc, rows):
                     x = cast(k.load(a, row + here), p.compute)
                     for v, y in enumerate(bs):

@@ -1,6 +1,6 @@
 """Convolutions that are more than a contraction over windows, and their gradients. Images are (N, C, H, W), of any layout.
 
-The lowering of `conv` (`ops/conv.py`) takes the first that fits:
+The lowerings of `conv` and its gradients take the first that fits (`ops/conv_strategies.py` has the lists):
 
 - `winograd.py`: 3x3 filters with stride 1, where the graph's node says so (`winograd.pays` decides when it is recorded): fewer
   multiplications, other bits. `winograd_weights.py` is the filter's gradient, `winograd_transforms.py` the arithmetic of both.

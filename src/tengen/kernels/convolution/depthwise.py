@@ -33,11 +33,11 @@ from tengen.kernels.source import At
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, equal, maximum, minimum, select
 
-GRAIN = 1 << 16  # results of a piece, about, at most, by rule: neighbouring pieces both read the rows at their border
-GRAIN_WEIGHTS = 1 << 13  # elements of the gradient that a piece of the filter's gradient reads, about
-PIECES = 16  # pieces that are enough to share among threads
-PIECES_WEIGHTS = 8  # the same for the filter's gradient: where there are fewer chunks, channels are shared too
-WEIGHTS_BYTES = 12 << 10  # bytes of weights of a piece, about, at most: they stay in L1
+PIECE_RESULTS = 1 << 16  # results of a piece, about, at most, by rule: neighbouring pieces both read the rows at their border
+PIECE_GRADIENTS = 1 << 13  # elements of the gradient that a piece of the filter's gradient reads, about
+STENCIL_PIECES = 16  # pieces that are enough to share among threads
+STENCIL_GRADIENT_PIECES = 8  # the same for the filter's gradient: where there are fewer chunks, channels are shared too
+L1_WEIGHTS_BYTES = 12 << 10  # bytes of weights of a piece, about, at most: they stay in L1
 MOST_TAPS = 64  # positions of a filter, at most: each is written out in the kernel
 
 Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
@@ -67,7 +67,7 @@ class Stencil(Schedule, kind="stencil"):
     """wide: neighbouring results of a row in a tile, at most. elements: results of a piece, about."""
 
     wide: int
-    elements: int = GRAIN
+    elements: int = PIECE_RESULTS
 
     steps: ClassVar = {"wide": (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14), "elements": tuple(1 << i for i in range(11, 20))}
 
@@ -150,12 +150,14 @@ def best_width(columns: int, most: int) -> int:
 
 def channel_block(taps: Index, channels: Index, d: DType) -> tuple[Index, Index]:
     """(channels of a piece, pieces for all channels): the weights of a piece stay in L1 beside the image."""
-    most = max(1, WEIGHTS_BYTES // (as_int(taps) or 1) // (LANES * d.size)) * LANES
+    most = max(1, L1_WEIGHTS_BYTES // (as_int(taps) or 1) // (LANES * d.size)) * LANES
     parts = cdiv(channels, most)
     return cdiv(cdiv(channels, LANES), parts) * LANES, parts
 
 
-def schedule(lo: Lowering, name: str, src: Array, out: Array, taps: Sequence[Tap], step, wide: int, elements=GRAIN) -> Stencil:
+def schedule(
+    lo: Lowering, name: str, src: Array, out: Array, taps: Sequence[Tap], step, wide: int, elements: int = PIECE_RESULTS
+) -> Stencil:  # fmt: skip
     """How it is computed: tuned, or by rule with tiles of `wide` pixels and pieces of `elements`."""
 
     def problem_key() -> str:
@@ -204,7 +206,7 @@ class _Stencil:
         n, channels = self.out.shape[:2]
         some, parts = channel_block(self.weights.shape[0], channels, self.weights.dtype)
         high, row = as_expr(phases[0].count[0]), maximum(as_expr(phases[0].count[1] * some), 1)
-        shared = cdiv(as_expr(n * parts) * high, PIECES)
+        shared = cdiv(as_expr(n * parts) * high, STENCIL_PIECES)
         rows = maximum(const(1), minimum(self.s.elements // row, shared))
         blocks = as_expr(cdiv(high, rows))
         piece = k.split(n * parts * blocks)
@@ -389,12 +391,13 @@ class _Weights(_Stencil):
     def write_sums(self) -> None:
         """Launches the kernel of the chunks' sums, and one that adds them in order. A piece is some chunks by some channels."""
         k, channels = self.k, as_expr(self.grad.shape[1])
-        self.s = schedule(self.lo, "stencil weights", self.src, self.grad, self.taps, self.step_in, 4, GRAIN_WEIGHTS)
+        self.s = schedule(self.lo, "stencil weights", self.src, self.grad, self.taps, self.step_in, 4, PIECE_GRADIENTS)
         self.wide = self.s.wide
         lines, group, chunks = as_expr(self.chunks.outer), self.chunks.group, self.chunks.count
         some = maximum(const(1), self.s.elements // maximum(const(self.chunks.run) * channels, 1))
         blocks, vectors = as_expr(cdiv(chunks, some)), cdiv(channels, LANES)
-        parts = maximum(minimum(cdiv(const(PIECES_WEIGHTS), blocks), vectors), 1)  # of the channels, where there are few chunks
+        # Parts of the channels, where there are few chunks.
+        parts = maximum(minimum(cdiv(const(STENCIL_GRADIENT_PIECES), blocks), vectors), 1)
         piece = k.split(blocks * parts)
         partial = self.lo.temp(self.compute, (chunks, len(self.taps), channels))
         sums = k.write(partial)

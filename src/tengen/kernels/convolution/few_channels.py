@@ -24,7 +24,7 @@ from tengen.base.dtype import DType, bool_
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.contraction.chunks import Chunks
 from tengen.kernels.contraction.problem import Epilogue, multiply_add
-from tengen.kernels.contraction.tile import HEIGHT, register_rows, vectors_of
+from tengen.kernels.contraction.tile import MOST_TILE_ROWS, register_rows, vectors_of
 from tengen.kernels.convolution.depthwise import best_width
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering
 from tengen.kernels.schedule import Schedule, outside
@@ -32,10 +32,10 @@ from tengen.kernels.source import At
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, maximum, minimum, ramp, select, splat
 
-STRIP_BYTES = 28 << 10  # bytes of a strip, at most: it stays in L1
-MOST_CHANNELS = 16  # channels of the image, at most
-GRAIN = 1 << 17  # vector multiply-adds of a piece, about
-PIECES = 16  # pieces that are enough to share among threads
+L1_STRIP_BYTES = 28 << 10  # bytes of a strip, at most: it stays in L1
+MOST_IMAGE_CHANNELS = 16  # channels of the image, at most
+PIECE_MULTIPLY_ADDS = 1 << 17  # vector multiply-adds of a piece, about
+STRIP_PIECES = 16  # pieces that are enough to share among threads
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ class FewChannels(Schedule, kind="strips"):
     """wide: neighbouring results of a row in a register tile. grain: vector multiply-adds of a piece, about."""
 
     wide: int
-    grain: int = GRAIN
+    grain: int = PIECE_MULTIPLY_ADDS
 
-    steps: ClassVar = {"wide": tuple(range(1, HEIGHT + 1)), "grain": tuple(1 << i for i in range(12, 22))}
+    steps: ClassVar = {"wide": tuple(range(1, MOST_TILE_ROWS + 1)), "grain": tuple(1 << i for i in range(12, 22))}
 
     def fits(self) -> str:
         """Why it cannot be; empty if it can."""
-        return outside(self, wide=(1, HEIGHT), grain=(1, 1 << 24))
+        return outside(self, wide=(1, MOST_TILE_ROWS), grain=(1, 1 << 24))
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Window:
 
     def rows(self, columns: int, size: int) -> int:
         """How many rows of `columns` windows a strip has room for, with elements of `size` bytes; 0 if not even one fits."""
-        lines = STRIP_BYTES // size // self.channels // self.reach(1, columns)
+        lines = L1_STRIP_BYTES // size // self.channels // self.reach(1, columns)
         return max(0, (lines - self.reach(0, 1)) // self.stride[0] + 1)
 
 
@@ -82,11 +82,12 @@ def window(x: Array, kernel: Sequence[Index], channels: Index, stride, padding, 
     """The windows, where this strategy fits: few channels, a sum of one chunk that has more than one pixel, and a strip of
     image `x` that can be copied in runs. Else None."""
     known = [as_int(d) for d in (*kernel, channels)]
-    if len(known) != 3 or None in known or not 0 < known[2] <= MOST_CHANNELS:  # type: ignore[operator]
+    if len(known) != 3 or None in known or not 0 < known[2] <= MOST_IMAGE_CHANNELS:  # type: ignore[operator]
         return None
     kh, kw, c = (d or 0 for d in known)
     w = Window((kh, kw), c, tuple(stride), tuple(padding), tuple(dilation))
-    if kh * kw < 2 or as_int(Chunks((kh, kw, c)).count) != 1 or not _lines(x, c) or w.rows(HEIGHT, x.dtype.compute.size) < 1:
+    one_chunk, room = as_int(Chunks((kh, kw, c)).count) == 1, w.rows(MOST_TILE_ROWS, x.dtype.compute.size)
+    if kh * kw < 2 or not one_chunk or not _lines(x, c) or room < 1:
         return None
     return w
 
@@ -194,7 +195,7 @@ class _Convolution:
         self.s = lo.choose(problem_key, FewChannels(wide), FewChannels.fits)
         self.wide = self.s.wide
         self.span = self._span(columns)
-        self.high = min(max(1, shape.rows(self.span, self.compute.size)), as_int(out.shape[2]) or HEIGHT)
+        self.high = min(max(1, shape.rows(self.span, self.compute.size)), as_int(out.shape[2]) or MOST_TILE_ROWS)
         self.packed = packed_filter(lo, w, shape.channels, self.vectors * LANES)
         self.k = lo.kernel("conv")
         self.strip = Strip(self.k, x, shape, shape.reach(0, self.high), self.span)
@@ -215,7 +216,7 @@ class _Convolution:
         k, (n, o, height, width) = self.k, self.out.shape
         parts = as_expr(cdiv(width, self.span))
         work = maximum(minimum(as_expr(width), self.span) * cdiv(o, LANES) * self.w.positions, 1)  # of a row
-        shared = cdiv(as_expr(n * height) * parts, PIECES)
+        shared = cdiv(as_expr(n * height) * parts, STRIP_PIECES)
         rows = maximum(const(1), minimum(minimum(self.s.grain // work, shared), as_expr(height)))
         blocks = as_expr(cdiv(height, rows))
         piece = k.split(n * blocks * parts)

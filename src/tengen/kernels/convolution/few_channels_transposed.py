@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tengen.base.dtype import bool_
+from tengen.kernels import numerics
 from tengen.kernels.axes import unflatten
-from tengen.kernels.contraction.chunks import RUN
 from tengen.kernels.contraction.problem import multiply_add
 from tengen.kernels.convolution.depthwise import MOST_TAPS, Phase, Tap, transpose
 from tengen.kernels.lowering import Array, Lowering
@@ -28,22 +28,23 @@ from tengen.kernels.pointwise import copy
 from tengen.loops.builder import Variable, as_expr
 from tengen.loops.lang import LANES, Expr, as_int, cast, cdiv, const, maximum, minimum, select, splat
 
-MOST_CHANNELS = 4  # channels of results, at most
-MOST_VECTORS = 8  # vectors of pixels of a tile, at most
-STRIP_BYTES = 1 << 18  # bytes of a strip, about: it stays in L2
-MOST_BYTES = 1 << 19  # bytes of a strip for a single row of results, at most: it lies on the stack
+MOST_RESULT_CHANNELS = 4  # channels of results, at most
+MOST_PIXEL_VECTORS = 8  # vectors of pixels of a tile, at most
+L2_STRIP_BYTES = 1 << 18  # bytes of a strip, about: it stays in L2
+MOST_ROW_STRIP_BYTES = 1 << 19  # bytes of a strip for a single row of results, at most: it lies on the stack
 
 
 def fits(y: Array, w: Array, out: Array, stride, padding, dilation) -> bool:
     """Whether the filter (O, C, *K) has few channels C and at most a chunk of channels O, the gradients lie channels-last, and
     a strip fits a stack, which with a wide dilation it may not."""
     o, c, kh, kw = (as_int(d) or 0 for d in w.shape)
-    known = 0 < kh * kw <= MOST_TAPS and 0 < c <= MOST_CHANNELS and LANES <= o <= RUN and out.dtype.is_float
+    known = 0 < kh * kw <= MOST_TAPS and 0 < c <= MOST_RESULT_CHANNELS and LANES <= o <= numerics.CHUNK_TERMS
+    known = known and out.dtype.is_float
     if not known or as_int(y.strides[1]) != 1 or None in (as_int(d) for d in out.shape[2:]):
         return False
     phases = transpose((kh, kw), stride, padding, dilation, (out.shape[2], out.shape[3]))
     (_, high), (_, wide) = _reach(phases)
-    return (1 + high) * _line(o, MOST_VECTORS * LANES + wide) * y.dtype.compute.size <= MOST_BYTES
+    return (1 + high) * _line(o, MOST_PIXEL_VECTORS * LANES + wide) * y.dtype.compute.size <= MOST_ROW_STRIP_BYTES
 
 
 def _reach(phases: Sequence[Phase]) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -89,7 +90,7 @@ class _Transposed:
         self.vectors = self._vectors()
         self.wide = self.vectors * LANES  # places of a tile
         self.pitch, self.line = _pitch(self.wide + self.reach[1]), _line(self.terms, self.wide + self.reach[1])
-        self.rows = max(1, min(4, STRIP_BYTES // (self.line * self.compute.size) - self.reach[0]))
+        self.rows = max(1, min(4, L2_STRIP_BYTES // (self.line * self.compute.size) - self.reach[0]))
         self.w = lo.once(w, ("strips transposed", w.shape, w.strides), lambda: self.dense(w, name))
         k = self.k = lo.kernel(name)
         self.strip = k.scratch("strip", self.compute, (self.rows + self.reach[0]) * self.line + LANES)
@@ -105,7 +106,7 @@ class _Transposed:
         """Vectors of places of a tile: what registers hold, and as few tiles to a row as can be, of one size."""
         _, registers, _ = machine(self.lo.target)
         each = registers_of(self.compute.size, self.lo.target)
-        most = max(1, min(MOST_VECTORS, (registers - self.channels - 2 * each) // (self.channels * each)))
+        most = max(1, min(MOST_PIXEL_VECTORS, (registers - self.channels - 2 * each) // (self.channels * each)))
         row = cdiv(max(1, as_int(self.phases[0].count[1]) or 1), LANES)
         return cdiv(row, cdiv(row, most))
 
@@ -154,7 +155,7 @@ class _Transposed:
 
     def phase(self, p: Phase, at: Expr) -> None:
         """A row of one phase, whose strip begins at `at`, left in `sums`."""
-        k, size = self.k, RUN // self.terms  # positions of a chunk
+        k, size = self.k, numerics.CHUNK_TERMS // self.terms  # positions of a chunk
         acc = [[k.var(const(0, self.compute, LANES), name="acc") for _ in range(self.vectors)] for _ in range(self.channels)]
         base = p.first[1] * self.channels * self.wide
         for start in range(0, max(1, len(p.taps)), size):

@@ -16,27 +16,28 @@ In: an image, gradients, where the result goes. Out: launches. The bits are thos
 from __future__ import annotations
 
 from tengen.base.dtype import bool_, int64
+from tengen.kernels import numerics
 from tengen.kernels.axes import unflatten
-from tengen.kernels.contraction.chunks import RUN, Chunks
+from tengen.kernels.contraction.chunks import Chunks
 from tengen.kernels.contraction.contract import add_chunks
 from tengen.kernels.contraction.problem import multiply_add
 from tengen.kernels.contraction.tile import register_rows, vectors_of
-from tengen.kernels.convolution.few_channels import STRIP_BYTES, Strip, Window
+from tengen.kernels.convolution.few_channels import L1_STRIP_BYTES, Strip, Window
 from tengen.kernels.lowering import Array, Lowering
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, as_int, cast, cdiv, const, equal, maximum, minimum, select, splat
 
-GRAIN = 1 << 16  # vector multiply-adds of a piece, about
-MOST_BYTES = 2 * STRIP_BYTES  # bytes of a strip, at most
+GRADIENT_PIECE_MULTIPLY_ADDS = 1 << 16  # vector multiply-adds of a piece, about
+MOST_STRIP_BYTES = 2 * L1_STRIP_BYTES  # bytes of a strip, at most
 
 
 def fits(grad: Array, w: Window, size: int) -> bool:
     """Whether gradients (N, O, P, Q) lie channels-last, and a chunk is as many whole rows of them as a strip of elements of
     `size` bytes has room for."""
     outputs, high, wide = (as_int(d) for d in grad.shape[1:])
-    if not outputs or not high or not wide or wide >= RUN or as_int(grad.strides[1]) != 1:
+    if not outputs or not high or not wide or wide >= numerics.CHUNK_TERMS or as_int(grad.strides[1]) != 1:
         return False
-    return _lines(w, RUN // wide, high) * w.reach(1, wide) * w.channels * size <= MOST_BYTES
+    return _lines(w, numerics.CHUNK_TERMS // wide, high) * w.reach(1, wide) * w.channels * size <= MOST_STRIP_BYTES
 
 
 def _overlap(w: Window) -> int:
@@ -66,7 +67,7 @@ class _Weights:
         self.compute = x.dtype.compute
         self.outputs, self.high, self.wide = (as_int(d) or 1 for d in grad.shape[1:])
         self.chunks = Chunks((grad.shape[0], self.high, self.wide))
-        self.group = RUN // self.wide
+        self.group = numerics.CHUNK_TERMS // self.wide
         self.vectors = vectors_of(self.outputs, lo.target, self.compute)
         self.most = register_rows(self.vectors, lo.target, self.compute)
         self.partial = lo.temp(self.compute, (self.chunks.count, *out.shape))
@@ -78,7 +79,7 @@ class _Weights:
     def launch(self) -> None:
         """Launches the sums of the chunks, a piece some of them, and what adds them."""
         k, chunks = self.k, self.chunks.count
-        some = cdiv(GRAIN, RUN * self.w.positions * cdiv(self.outputs, LANES))
+        some = cdiv(GRADIENT_PIECE_MULTIPLY_ADDS, numerics.CHUNK_TERMS * self.w.positions * cdiv(self.outputs, LANES))
         piece = k.split(cdiv(chunks, some))
         with k.loop(piece * some, minimum(chunks, piece * some + some), name="chunk") as chunk:
             start = k.let(chunk * self.group)

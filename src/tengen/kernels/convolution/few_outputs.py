@@ -18,8 +18,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tengen.kernels import numerics
 from tengen.kernels.axes import store_at
-from tengen.kernels.contraction.chunks import RUN, Chunks
+from tengen.kernels.contraction.chunks import Chunks
 from tengen.kernels.contraction.problem import Epilogue, multiply_add
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.machine import machine, registers_of
@@ -30,7 +31,7 @@ from tengen.loops.lang import LANES, Expr, as_int, cast, const, equal, maximum, 
 
 PLANES_BYTES = 40 << 10  # bytes of the planes of a piece, at most
 LEAST_TAPS = 9  # of a filter: with fewer, too much is copied for what is multiplied
-MOST = 8  # vectors of pixels of a tile, at most
+MOST_PLANE_VECTORS = 8  # vectors of pixels of a tile, at most
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,8 @@ def sizes(lo: Lowering, w: Array, out: Array, dilation: Sequence[int]) -> Sizes 
     _, registers, _ = machine(lo.target)
     size = w.dtype.compute.size
     each, across = registers_of(size, lo.target), -(-q // LANES)
-    vectors = min(MOST, (registers - 1) // each // (o + 1))
-    if vectors < 1 or kh * kw < LEAST_TAPS or c > RUN or 2 * o > LANES or 2 * o * across > q:
+    vectors = min(MOST_PLANE_VECTORS, (registers - 1) // each // (o + 1))
+    if vectors < 1 or kh * kw < LEAST_TAPS or c > numerics.CHUNK_TERMS or 2 * o > LANES or 2 * o * across > q:
         return None
     pitch, more = q + (kw - 1) * dilation[1], (kh - 1) * dilation[0]
     fit = [r for r in range(1, p + 1) if p % r == 0 and c * (r + more) * pitch * size <= PLANES_BYTES]

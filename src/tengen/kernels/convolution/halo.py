@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tengen.base.dtype import bool_
 from tengen.kernels.axes import unflatten
 from tengen.kernels.lowering import Array, Lowering, product
-from tengen.kernels.pointwise import GRAIN, copy, pointwise
+from tengen.kernels.pointwise import PIECE_ELEMENTS, copy, pointwise
 from tengen.kernels.source import Literal
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum
@@ -32,7 +32,7 @@ def with_halo(lo: Lowering, x: Array, out: Array, before: Sequence[Index], name:
     run, inner = as_expr(out.shape[-1] * out.shape[1]), as_expr(x.shape[-1] * x.shape[1])
     first = as_expr(before[-1] * x.shape[1])
     rows = as_expr(product(outer))
-    some = maximum(const(1), GRAIN // maximum(run, 1))
+    some = maximum(const(1), PIECE_ELEMENTS // maximum(run, 1))
     piece = k.split(cdiv(rows, some))
     src, dst = k.read(x), k.write(out)
 

@@ -24,12 +24,13 @@ from itertools import product
 from typing import ClassVar
 
 from tengen.base.dtype import bool_
+from tengen.kernels import numerics
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.contraction.chunks import Chunks, unrolled_loop
 from tengen.kernels.contraction.problem import multiply_add
-from tengen.kernels.convolution.winograd_transforms import TAPS, TRANSFORMS, TileTransform, Transform
+from tengen.kernels.convolution.winograd_transforms import FILTER_TAPS, TRANSFORMS, TileTransform, Transform
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering
-from tengen.kernels.machine import Machine, machine, registers_of, too_large
+from tengen.kernels.machine import ENOUGH_PIECES, Machine, machine, registers_of, too_large
 from tengen.kernels.schedule import Schedule, outside
 from tengen.kernels.source import At
 from tengen.loops.builder import as_expr
@@ -52,14 +53,11 @@ from tengen.loops.lang import (
 
 Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
 
-WEIGHT, VALUE, MARGIN = 6, 8, 1.2  # see `pays`
-MOST_CHANNELS = 4096  # one tile of more would not fit a thread's stack
-SCRATCH_BYTES = 992 << 10  # bytes of a piece's transformed tiles: a kernel may have 1 MiB, and needs some rows beside them
-HEIGHT = 12  # rows of a register tile, at most: some registers stay free for what the compiler keeps in them
-MOST_TILES = 16  # tiles of a piece, by rule
-FILTER_BYTES = 12 << 10  # bytes of the filter's points that a piece transforms at a time: they stay in L1
-UNROLL = 4  # channels in the body of the loop over c, by rule
-PIECES = 6  # pieces that are enough to share among threads
+MOST_IMAGE_BYTES = 992 << 10  # bytes of a piece's transformed tiles: a kernel may have 1 MiB, and needs some rows beside them
+MOST_PRODUCT_ROWS = 12  # rows of a register tile, at most: some registers stay free for what the compiler keeps in them
+MOST_PIECE_TILES = 16  # tiles of a piece, by rule
+L1_FILTER_BYTES = 12 << 10  # bytes of the filter's points that a piece transforms at a time: they stay in L1
+UNROLLED_CHANNELS = 4  # channels in the body of the loop over c, by rule
 
 
 # ---- the rule ------------------------------------------------------------------------------------------------------------
@@ -69,20 +67,22 @@ def pays(c: Index, o: Index, h: Index, w: Index) -> int:
     """How a convolution of c to o channels with h x w results is computed in the fewest operations: 2 or 4, the results of a
     tile along an axis, or 0 for a direct convolution.
 
-    The cost is counted in multiplications. Reading a weight costs `WEIGHT` of them, computing a transformed value `VALUE`; with
-    tiles of m there are (m + 2)^2 weights for each pair of channels, and as many values for each channel and tile. Winograd
-    must be better by a factor of `MARGIN`. Part of the numerics contract: it decides about bits, and nothing else may enter.
+    The cost is counted in multiplications. Reading a weight costs `WEIGHT_MULTIPLICATIONS` of them, computing a transformed
+    value `VALUE_MULTIPLICATIONS`; with tiles of m there are (m + 2)^2 weights for each pair of channels, and as many values for
+    each channel and tile. Winograd must be better by a factor of `WINOGRAD_LEAST_GAIN`. These constants, and nothing else,
+    decide which bits a convolution has: they stand in `kernels/numerics.py`.
     """
 
-    if c > MOST_CHANNELS or o > MOST_CHANNELS:
+    if c > numerics.WINOGRAD_MOST_CHANNELS or o > numerics.WINOGRAD_MOST_CHANNELS:
         return 0
     across = sum(cdiv(n, LANES) * LANES for n in (c, o))
-    costs = {0: TAPS * TAPS * c * o * (h * w + WEIGHT)}
+    costs = {0: FILTER_TAPS * FILTER_TAPS * c * o * (h * w + numerics.WEIGHT_MULTIPLICATIONS)}
     for m, t in TRANSFORMS.items():
         tiles = cdiv(h, m) * cdiv(w, m)
-        costs[m] = t.points**2 * (c * o * (tiles + WEIGHT) + VALUE * tiles * across)
+        weights, values = c * o * (tiles + numerics.WEIGHT_MULTIPLICATIONS), numerics.VALUE_MULTIPLICATIONS * tiles * across
+        costs[m] = t.points**2 * (weights + values)
     best = 2 if costs[2] < costs[4] else 4
-    return best if costs[best] * MARGIN < costs[0] else 0
+    return best if costs[best] * numerics.WINOGRAD_LEAST_GAIN < costs[0] else 0
 
 
 # ---- sizes -----------------------------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ class Winograd(Schedule, kind="winograd"):
     unroll: int = 1
 
     steps: ClassVar = {
-        "unroll": (1, 2, 4), "rows": tuple(range(1, HEIGHT + 1)), "vectors": (1, 2, 3, 4), "high": (1, 2, 3, 4, 6),
+        "unroll": (1, 2, 4), "rows": tuple(range(1, MOST_PRODUCT_ROWS + 1)), "vectors": (1, 2, 3, 4), "high": (1, 2, 3, 4, 6),
         "panels": (0, 1, 2, 4, 8, 16),
     }  # fmt: skip
 
@@ -154,14 +154,14 @@ def rule(points: int, c: int, o: int, tiles: int | None, size: int, target: Mach
     _, registers, _ = machine(target)
     each = registers_of(size, target)
     vectors = 1 if each > 1 or o <= LANES else 2
-    most = max(1, min(HEIGHT, (registers - vectors * each - 1) // (vectors * each)))
-    room = max(1, SCRATCH_BYTES // (size * points * points * (_pitch(c) + vectors * LANES)))
+    most = max(1, min(MOST_PRODUCT_ROWS, (registers - vectors * each - 1) // (vectors * each)))
+    room = max(1, MOST_IMAGE_BYTES // (size * points * points * (_pitch(c) + vectors * LANES)))
     if tiles is None:
         n = min(room, most)
     else:
-        n = min(range(1, max(1, min(room, MOST_TILES, tiles)) + 1), key=lambda n: _cost(n, tiles, most))
+        n = min(range(1, max(1, min(room, MOST_PIECE_TILES, tiles)) + 1), key=lambda n: _cost(n, tiles, most))
     rows = _rows(n, most)
-    return Winograd(rows, vectors, -(-n // rows), unroll=UNROLL)
+    return Winograd(rows, vectors, -(-n // rows), unroll=UNROLLED_CHANNELS)
 
 
 def _pitch(c: int) -> int:
@@ -170,13 +170,13 @@ def _pitch(c: int) -> int:
 
 def fits(s: Winograd, points: int, c: int, size: int, target: Machine | None) -> str:
     """Why C channels cannot have the schedule on this target; empty if they can."""
-    why = outside(s, rows=(1, HEIGHT), vectors=(1, 4), high=(1, 64), panels=(0, 1 << 12), unroll=(1, 4))
+    why = outside(s, rows=(1, MOST_PRODUCT_ROWS), vectors=(1, 4), high=(1, 64), panels=(0, 1 << 12), unroll=(1, 4))
     if why := why or too_large(s.rows, s.vectors, size, target):
         return why
     tiles = s.rows * s.high
     scratch = size * points * points * tiles * (_pitch(c) + s.vectors * LANES)
-    if tiles > 1 and scratch > SCRATCH_BYTES:
-        return f"{tiles} image tiles need {scratch} bytes of scratch memory, more than {SCRATCH_BYTES}"
+    if tiles > 1 and scratch > MOST_IMAGE_BYTES:
+        return f"{tiles} image tiles need {scratch} bytes of scratch memory, more than {MOST_IMAGE_BYTES}"
     return ""
 
 
@@ -231,7 +231,7 @@ class _Winograd:
     def problem_key(self) -> str:
         """What is computed, as a text: the key under which tuning finds a schedule."""
         arrays = "; ".join(f"{a.dtype} {list(a.shape)} by {list(a.strides)}" for a in (self.x, self.w, self.out))
-        return f"winograd F({self.t.outputs}, {TAPS}) of {arrays} padding {list(self.padding)}"
+        return f"winograd F({self.t.outputs}, {FILTER_TAPS}) of {arrays} padding {list(self.padding)}"
 
     @property
     def panels(self) -> int:
@@ -247,11 +247,11 @@ class _Winograd:
         tiles, b, n = as_int(self.tiles), self.b, self.t.points
         if tiles is None or tiles > b.tiles:
             return 0
-        most = max(LANES, FILTER_BYTES // (n * b.columns * self.compute.size))
+        most = max(LANES, L1_FILTER_BYTES // (n * b.columns * self.compute.size))
         depth = min(1 << most.bit_length() - 1, self.chunks.run)  # whole blocks are a chunk of c
         sums = 2 if self.c > self.chunks.run else 1
         values = n * n * (b.image + sums * b.products) + n * (depth * b.columns + LANES) + self.t.outputs * b.columns
-        return depth if values * self.compute.size <= SCRATCH_BYTES else 0
+        return depth if values * self.compute.size <= MOST_IMAGE_BYTES else 0
 
     def launch(self) -> None:
         """Writes both kernels and launches them."""
@@ -289,8 +289,8 @@ class _Winograd:
             return const(-(-self.panels // self.b.schedule.panels))
         number = as_int(blocks)
         if number is None:
-            return minimum(cdiv(as_expr(PIECES), maximum(blocks, 1)), self.panels)
-        return const(min(1 << (-(-PIECES // max(1, number))).bit_length() - 1, self.panels))
+            return minimum(cdiv(as_expr(ENOUGH_PIECES), maximum(blocks, 1)), self.panels)
+        return const(min(1 << (-(-ENOUGH_PIECES // max(1, number))).bit_length() - 1, self.panels))
 
     @property
     def pitch(self) -> int:
@@ -302,7 +302,7 @@ class _Winograd:
     def pack_filter(self) -> Array:
         """The filter as [panel, c, tap, column], zeros past the last column."""
         b, w = self.b, self.w
-        out = self.lo.temp(self.compute, (self.panels, self.c, TAPS * TAPS, b.columns))
+        out = self.lo.temp(self.compute, (self.panels, self.c, FILTER_TAPS * FILTER_TAPS, b.columns))
         k = self.lo.kernel(f"{self.name}_filter")
         src, dst = k.read(w), k.write(out)
         blocks = -(-self.c // LANES)
@@ -319,7 +319,7 @@ class _Winograd:
         w, column = self.w, k.let(panel * self.b.columns + v)
         count = None if self.o % self.b.columns == 0 else k.let(maximum(self.o - column, 0))
         base = k.let(as_expr(w.offset + column * w.strides[0] + c * w.strides[1]))
-        for i, j in product(range(TAPS), repeat=2):
+        for i, j in product(range(FILTER_TAPS), repeat=2):
             at = k.let(as_expr(base + i * w.strides[2] + j * w.strides[3]))
             index = at if as_int(w.strides[0]) == 1 else ramp() * w.strides[0] + at
             yield cast(k.load(src, index, LANES, count), self.compute)
@@ -330,19 +330,20 @@ class _Winograd:
         depth = self.c + 1  # one more than there are channels, so that points lie in different cache sets
         out = self.lo.temp(self.compute, (self.panels, n * n, depth, b.columns))
         k = self.lo.kernel(f"{self.name}_filter")
-        half = k.scratch("half", self.compute, TAPS * n * LANES)
+        half = k.scratch("half", self.compute, FILTER_TAPS * n * LANES)
         src, dst = k.read(self.w), k.write(out)
         blocks = -(-self.c // LANES)
         piece = k.split(self.panels * blocks)
         panel, start = k.let(piece // blocks), k.let(piece % blocks * LANES)
         with k.loop(start, minimum(start + LANES, as_expr(self.c)), name="c") as c, k.loop(0, b.columns, LANES, "column") as v:
             taps = list(self.taps(k, src, panel, c, v))
-            for j in range(TAPS):
-                for a, value in enumerate(t.weight(taps[j::TAPS])):
-                    k.store(half, (j + a * TAPS) * LANES, value)
+            for j in range(FILTER_TAPS):
+                for a, value in enumerate(t.weight(taps[j::FILTER_TAPS])):
+                    k.store(half, (j + a * FILTER_TAPS) * LANES, value)
             with k.loop(0, n, name="a") as a:
-                taps = [k.load(half, (a * TAPS + j) * LANES, LANES) for j in range(TAPS)]
+                taps = [k.load(half, (a * FILTER_TAPS + j) * LANES, LANES) for j in range(FILTER_TAPS)]
                 for e, value in enumerate(t.weight(taps)):
+                    # filter[panel, point (a, e), c, column ..] = row a of W, times the taps [i, j], times column e of W
                     k.store(dst, as_expr(out.index((panel, a * n + e, c, v))), value)
         self.lo.launch(k)
         return out
@@ -376,7 +377,8 @@ class _Winograd:
         break."""
         k, b, n, run = self.k, self.b, self.t.points, self.chunks.run
         raw, weights = k.read(self.filter), k.scratch("weights", self.compute, n * self.pitch)
-        size, lines = n * n * b.products, TAPS * TAPS * b.vectors  # cache lines of the next block, for each channel of this one
+        size = n * n * b.products
+        lines = FILTER_TAPS * FILTER_TAPS * b.vectors  # cache lines of the next block, for each channel of this one
         pair = 2 if n * n * b.schedule.high > lines and self.c % 2 == 0 else 1  # channels for each prefetch of a tile
         with k.loop(0, self.c, self.depth, name="block") as start:
             stop = k.let(minimum(start + self.depth, self.c))
@@ -406,8 +408,8 @@ class _Winograd:
         for a in range(t.points):
             with k.if_(k.let(equal(row, a))), k.loop(*cs, name="c") as c, k.loop(0, b.columns, LANES, name="column") as v:
                 at = k.let(as_expr(self.filter.index((panel, c, 0, v))))
-                taps = [k.load(raw, at + i * b.columns, LANES) for i in range(TAPS * TAPS)]
-                down = [t.weight(taps[j::TAPS])[a] for j in range(TAPS)]
+                taps = [k.load(raw, at + i * b.columns, LANES) for i in range(FILTER_TAPS * FILTER_TAPS)]
+                down = [t.weight(taps[j::FILTER_TAPS])[a] for j in range(FILTER_TAPS)]
                 to = k.let((c - cs[0]) * b.columns + v)
                 for e, value in enumerate(t.weight(down)):
                     k.store(dst, to + e * self.pitch, value)
@@ -461,13 +463,12 @@ class _Winograd:
     # ---- the result
 
     def transform_products(self, count: Expr) -> None:
-        """Transforms the products back along y, in place: point (a, e) becomes (row a of the tile's results, point e along
-        x)."""
+        """Transforms the products back along y, in place: point (a, e) becomes (row a of the tile's results, point e of x)."""
         k, b, t, n = self.k, self.b, self.t, self.t.points
         with k.loop(0, n, name="e") as e, k.loop(0, k.let(count * b.columns), LANES, name="at") as i:
             at = k.let(e * b.products + i)
             products = [k.load(self.products, at + a * (n * b.products), LANES) for a in range(n)]
-            for a, value in enumerate(t.result(products)):
+            for a, value in enumerate(t.result(products)):  # row[a, e][tile, column ..] = R[a, :] products[:, e]
                 k.store(self.products, at + a * (n * b.products), value)
 
     def store_row(self, panel: Expr, a: Expr, i: Expr, tile: Sequence[Index]) -> None:

@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tengen.base.dtype import DType
+from tengen.kernels import numerics
 from tengen.kernels.lowering import Array, KernelBuilder
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, const, fma, maximum, minimum, select, splat
 
-TAPS = 3  # of the filter along an axis
-P, Q = 5 / 8, 3 / 2  # F(4, 3) interpolates at 0, +-P, +-Q and infinity: of the dyadic choices about the most accurate one
-WIDTH = 4 * LANES  # channels of a tile that are read together
+FILTER_TAPS = 3  # of the filter along an axis
+P, Q = numerics.WINOGRAD_POINTS  # of F(4, 3)
+READ_CHANNELS = 4 * LANES  # channels of a tile that are read together
 Axis = Callable[[Sequence[Expr]], list[Expr]]
 
 
@@ -39,7 +40,7 @@ class Transform:
     @property
     def points(self) -> int:
         """Points of an axis: pixels that a tile reads, products that it makes."""
-        return self.outputs + TAPS - 1
+        return self.outputs + FILTER_TAPS - 1
 
 
 def _image2(d: Sequence[Expr]) -> list[Expr]:
@@ -129,7 +130,7 @@ class TileTransform:
     half: Buffer = field(init=False)
 
     def __post_init__(self) -> None:
-        self.half = self.k.scratch("half", self.compute, self.side * self.t.points * WIDTH)
+        self.half = self.k.scratch("half", self.compute, self.side * self.t.points * READ_CHANNELS)
 
     @property
     def side(self) -> int:
@@ -169,8 +170,8 @@ class TileTransform:
         k, x, n, to = self.k, self.x, self.t.points, self.half
         axis = self.t.gradient if self.gradient else self.t.image
         src, whole = k.read(x), (as_int(x.shape[1]) or 1) % LANES == 0
-        with k.loop(*cs, WIDTH, name="c") as start:
-            stop = k.let(minimum(start + WIDTH, cs[1]))
+        with k.loop(*cs, READ_CHANNELS, name="c") as start:
+            stop = k.let(minimum(start + READ_CHANNELS, cs[1]))
             with k.loop(0, self.side, name="a") as a, k.loop(start, stop, LANES, name="c") as c:
                 count = None if whole else k.let(x.shape[1] - c)
                 d = []
@@ -178,12 +179,12 @@ class TileTransform:
                     place, there = pixel(a, j)
                     v = cast(k.load(src, k.let(as_expr(place + c)), LANES, count), self.compute)
                     d.append(v if there is None else k.let(select(splat(k.let(there)), v, splat(const(0, self.compute)))))
-                first = k.let(a * WIDTH + (c - start))
+                first = k.let(a * READ_CHANNELS + (c - start))
                 for e, v in enumerate(axis(d)):
-                    k.store(to, first + e * (self.side * WIDTH), v)
+                    k.store(to, first + e * (self.side * READ_CHANNELS), v)
             with k.loop(0, n, name="e") as e, k.loop(start, stop, LANES, name="c") as c:
-                first = k.let(e * (self.side * WIDTH) + (c - start))
-                d = [k.load(to, first + a * WIDTH, LANES) for a in range(self.side)]
+                first = k.let(e * (self.side * READ_CHANNELS) + (c - start))
+                d = [k.load(to, first + a * READ_CHANNELS, LANES) for a in range(self.side)]
                 place = k.let(e * between + at + (c - cs[0]))
                 for a, v in enumerate(axis(d)):
                     k.store(dst, place + a * (n * between), v)

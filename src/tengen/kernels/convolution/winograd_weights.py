@@ -1,7 +1,7 @@
 """Winograd's gradient of a 3x3 filter: the sum over tiles of image and output gradients, in the transformed domain.
 
-for each piece = (run of tiles, block of input channels, block of output channels):
-        for some tiles of the run:                                             # SUMMED_TILES of them
+    for each piece = (run of tiles, block of input channels, block of output channels):
+        for some tiles of the run:                                             # `numerics.SUMMED_TILES` of them
             image[point, tile, c], gradient[point, tile, o] = transforms of both
             for point:
                 sums[point, c, o] += the sum over these tiles of image[point, tile, c] * gradient[point, tile, o]
@@ -13,23 +13,21 @@ second one that adds the runs. It is the transpose of `winograd.py`: the same po
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+from tengen.kernels import numerics
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.contraction.chunks import unrolled_loop
 from tengen.kernels.contraction.problem import multiply_add
-from tengen.kernels.convolution.winograd_transforms import TAPS, TRANSFORMS, TileTransform, Transform
+from tengen.kernels.convolution.winograd_transforms import FILTER_TAPS, TRANSFORMS, TileTransform, Transform
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering
-from tengen.kernels.machine import machine, registers_of
+from tengen.kernels.machine import Machine, machine, registers_of
 from tengen.kernels.source import At
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Buffer, Expr, as_int, cast, cdiv, const, equal, maximum, minimum
+from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, equal, maximum, minimum
 
-SUMMED_TILES = {2: 32, 4: 16}  # tiles that are summed from zero, for each m of F(m, 3). Part of the numerics contract.
-BLOCK = 64  # channels of a block. Part of the numerics contract, as far as it decides about RUNS.
-RUNS = 8  # as many runs of tiles and pairs of blocks together are enough to share. Part of the numerics contract.
-OF_AN_IMAGE = 16  # tiles of an image that a run should have: its sums are many bytes. Part of the numerics contract.
-UNROLL = 4  # tiles in the body of the loop over tiles
+UNROLLED_TILES = 4  # tiles in the body of the loop over tiles
 
 
 def winograd_weights(lo: Lowering, x: Array, g: Array, out: Array, outputs: int, padding: tuple[int, int], name: str) -> None:
@@ -39,9 +37,10 @@ def winograd_weights(lo: Lowering, x: Array, g: Array, out: Array, outputs: int,
     Args:
         outputs: 2 or 4, of a tile along an axis: changes bits. name: of the kernels.
     Numerics: image and gradients are transformed along x, then along y, the result along y, then along x. Tiles are counted
-        image by image, row by row, and cut into runs of equal length (a multiple of `SUMMED_TILES`; the last is shorter): RUNS
-        over the pairs of blocks of channels, at most an image's tiles over OF_AN_IMAGE, at least one. In a run, each
-        `SUMMED_TILES` tiles are summed by fma from zero, and the sums added in order; the runs are added in order.
+        image by image, row by row, and cut into runs of equal length (a multiple of SUMMED_TILES; the last is shorter):
+        GRADIENT_RUNS over the pairs of blocks of channels, at most an image's tiles over GRADIENT_RUN_TILES, at least one. In a
+        run, each SUMMED_TILES tiles are summed by fma from zero, and the sums added in order; the runs are added in order.
+        These constants are of `kernels/numerics.py`.
     """
     if any(as_int(d) == 0 for d in out.shape):
         return
@@ -49,50 +48,92 @@ def winograd_weights(lo: Lowering, x: Array, g: Array, out: Array, outputs: int,
 
 
 def _blocks(channels: int) -> int:
-    return -(-channels // BLOCK)
+    return -(-channels // numerics.BLOCK_CHANNELS)
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """How the tiles of all images are cut into runs, each of which is summed alone. It decides bits.
+
+    Attributes:
+        tiles: of all images. summed: those that are summed from zero. count: runs. length: tiles of a run.
+    """
+
+    tiles: Expr
+    summed: int
+    count: Expr
+    length: Expr
+
+    @staticmethod
+    def of(grid: Sequence[Index], outputs: int, pairs: int) -> _Runs:
+        """The runs of a grid (images, rows and columns of tiles), for so many pairs of blocks of channels."""
+        tiles, summed = as_expr(grid[0] * grid[1] * grid[2]), numerics.SUMMED_TILES[outputs]
+        most = max(1, numerics.GRADIENT_RUNS // pairs)
+        of_image = as_expr(grid[1] * grid[2]) // numerics.GRADIENT_RUN_TILES
+        count = const(1) if most == 1 else maximum(minimum(of_image, most), 1)
+        return _Runs(tiles, summed, count, as_expr(cdiv(cdiv(tiles, count), summed) * summed))
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """The register tile of sums, and the scratch memory of a piece. They change no bit.
+
+    Attributes:
+        rows, vectors: the tile has `rows` input channels by `vectors` vectors of LANES output channels. wide, broad: input and
+            output channels of a block, in whole vectors. image, gradient, sums: elements from one point to the next, of the
+            image's tiles, of the gradients' tiles, and of the sums.
+    """
+
+    rows: int
+    vectors: int
+    wide: int
+    broad: int
+    image: int
+    gradient: int
+    sums: int
+
+    @staticmethod
+    def of(c: int, o: int, summed: int, size: int, target: Machine | None) -> _Sizes:
+        """The sizes for C and O channels, `summed` tiles at a time, and elements of `size` bytes."""
+        _, registers, _ = machine(target)
+        each = registers_of(size, target)
+        vectors = 2 if each == 1 and o > LANES else 1
+        most = max(1, (registers - vectors * each - 1) // (vectors * each))
+        rows = 1 << min(most, LANES // 2).bit_length() - 1  # so many divide a vector
+        step = vectors * LANES
+        wide, broad = min(numerics.BLOCK_CHANNELS, -(-c // LANES) * LANES), min(numerics.BLOCK_CHANNELS, -(-o // step) * step)
+        return _Sizes(rows, vectors, wide, broad, summed * wide + LANES, summed * broad + LANES, wide * broad + LANES)
 
 
 class _Weights:
-    """Writes the kernels of one gradient."""
+    """Writes the kernels of one gradient.
+
+    Attributes:
+        c, o: input and output channels. grid: images, rows and columns of tiles. runs, sizes: how the work is cut.
+        points: of a tile, along both axes.
+    """
 
     def __init__(self, lo: Lowering, x: Array, g: Array, out: Array, t: Transform, padding: tuple[int, int], name: str):
         self.lo, self.x, self.g, self.out, self.t, self.padding, self.name = lo, x, g, out, t, padding, name
         c, o = as_int(out.shape[1]), as_int(out.shape[0])
         assert c is not None and o is not None
-        self.c, self.o, self.compute = c, o, out.dtype.compute
-        self.grid = (g.shape[0], *(cdiv(d, t.outputs) for d in g.shape[2:]))  # image, row and column of a tile
-        self.tiles = as_expr(self.grid[0] * self.grid[1] * self.grid[2])
-        self.summed_tiles = SUMMED_TILES[t.outputs]
-        most = max(1, RUNS // (_blocks(c) * _blocks(o)))
-        self.runs = const(1) if most == 1 else maximum(minimum(as_expr(self.grid[1] * self.grid[2]) // OF_AN_IMAGE, most), 1)
-        self.run = as_expr(cdiv(cdiv(self.tiles, self.runs), self.summed_tiles) * self.summed_tiles)  # tiles of a run
-        _, registers, _ = machine(lo.target)
-        each = registers_of(self.compute.size, lo.target)
-        self.vectors = 2 if each == 1 and o > LANES else 1
-        most = max(1, (registers - self.vectors * each - 1) // (self.vectors * each))
-        self.rows = 1 << min(most, LANES // 2).bit_length() - 1  # input channels of the register tile: so many divide a vector
-        self.wide = min(BLOCK, -(-c // LANES) * LANES)  # input channels of a block, in whole vectors
-        step = self.vectors * LANES
-        self.broad = min(BLOCK, -(-o // step) * step)  # and output channels
-        self.points = t.points**2
-
-    @property
-    def between(self) -> tuple[int, int, int]:
-        """Elements from one point to the next: of the image's tiles, of the gradients' tiles, and of the sums."""
-        return self.summed_tiles * self.wide + LANES, self.summed_tiles * self.broad + LANES, self.wide * self.broad + LANES
+        self.c, self.o, self.compute, self.points = c, o, out.dtype.compute, t.points**2
+        self.grid = (g.shape[0], *(cdiv(d, t.outputs) for d in g.shape[2:]))
+        self.runs = _Runs.of(self.grid, t.outputs, _blocks(c) * _blocks(o))
+        self.sizes = _Sizes.of(c, o, self.runs.summed, self.compute.size, lo.target)
 
     def launch(self) -> None:
         """Writes and launches the kernels."""
         k, dt = self.lo.kernel(self.name), self.compute
-        down, across, sums = _blocks(self.c), _blocks(self.o), self.points * self.between[2]
-        whole = as_int(self.runs) == 1
-        piece = k.split(self.runs * down * across)
+        down, across, sums = _blocks(self.c), _blocks(self.o), self.points * self.sizes.sums
+        whole = as_int(self.runs.count) == 1
+        piece = k.split(self.runs.count * down * across)
         run, part = k.let(piece // (down * across)), k.let(piece % (down * across))
-        c, o = k.let(part // across * BLOCK), k.let(part % across * BLOCK)
+        c, o = k.let(part // across * numerics.BLOCK_CHANNELS), k.let(part % across * numerics.BLOCK_CHANNELS)
         if whole:
             total, at = k.scratch("sums", dt, sums), const(0)
         else:
-            partial = self.lo.temp(dt, (self.runs, down * across, sums))
+            partial = self.lo.temp(dt, (self.runs.count, down * across, sums))
             total, at = k.write(partial), k.let(as_expr(partial.index((run, part, 0))))
         self.sum(k, run, c, o, total, at)
         if whole:
@@ -106,27 +147,27 @@ class _Weights:
     def sum(self, k: KernelBuilder, run: Expr, c: Expr, o: Expr, total: Buffer, at: Expr) -> None:
         """The sums of a run of tiles for a block of channels, as [point, c, o] in `total` from `at` on."""
         dt, n = self.compute, self.points
-        images, gradients, sums = self.between
+        images, gradients, sums = self.sizes.image, self.sizes.gradient, self.sizes.sums
         image, gradient = k.scratch("image", dt, n * images), k.scratch("gradient", dt, n * gradients)
         x = TileTransform(k, self.x, self.t, dt, self.padding)
         g = TileTransform(k, self.g, self.t, dt, gradient=True)
-        cs = (c, k.let(minimum(c + BLOCK, self.c)))
-        os = (o, k.let(minimum(o + BLOCK, self.o)))
-        begin = k.let(run * self.run)
-        end = k.let(minimum(begin + self.run, self.tiles))
-        with k.loop(begin, end, self.summed_tiles, name="first") as first:
-            count = k.let(minimum(end - first, self.summed_tiles))
+        cs = (c, k.let(minimum(c + numerics.BLOCK_CHANNELS, self.c)))
+        os = (o, k.let(minimum(o + numerics.BLOCK_CHANNELS, self.o)))
+        begin = k.let(run * self.runs.length)
+        end = k.let(minimum(begin + self.runs.length, self.runs.tiles))
+        with k.loop(begin, end, self.runs.summed, name="first") as first:
+            count = k.let(minimum(end - first, self.runs.summed))
             with k.loop(0, count, name="tile") as i:
                 tile = unflatten(k, k.let(first + i), self.grid)
-                x.write(tile, cs, image, k.let(i * self.wide), images)
-                g.write(tile, os, gradient, k.let(i * self.broad), gradients)
+                x.write(tile, cs, image, k.let(i * self.sizes.wide), images)
+                g.write(tile, os, gradient, k.let(i * self.sizes.broad), gradients)
             begins = k.let(equal(first, begin))
             rows = k.let(cdiv(cs[1] - c, LANES) * LANES)
-            columns = k.let(cdiv(os[1] - o, self.vectors * LANES) * (self.vectors * LANES))
-            with k.loop(0, n, name="point") as z, k.loop(0, rows, self.rows, name="r") as r:
-                with k.loop(0, columns, self.vectors * LANES, name="v") as v:
+            columns = k.let(cdiv(os[1] - o, self.sizes.vectors * LANES) * (self.sizes.vectors * LANES))
+            with k.loop(0, n, name="point") as z, k.loop(0, rows, self.sizes.rows, name="r") as r:
+                with k.loop(0, columns, self.sizes.vectors * LANES, name="v") as v:
                     a, b = k.let(z * images + r), k.let(z * gradients + v)
-                    to = k.let(at + z * sums + r * self.broad + v)
+                    to = k.let(at + z * sums + r * self.sizes.broad + v)
                     self.store_tile(k, self.register_tile(k, image, a, gradient, b, count), total, to, begins)
         with k.if_(k.let(begin >= end)):  # a run of no tiles
             with k.loop(0, n * sums // LANES, name="i") as i:
@@ -136,28 +177,29 @@ class _Weights:
         self, k: KernelBuilder, image: Buffer, a: Expr, gradient: Buffer, b: Expr, count: Expr
     ) -> list[list[Expr]]:
         """`rows` input channels by `vectors` of output channels of one point, summed over `count` tiles."""
-        acc = [[k.var(const(0, self.compute, LANES), name="acc") for _ in range(self.vectors)] for _ in range(self.rows)]
+        zeros = lambda: [k.var(const(0, self.compute, LANES), name="acc") for _ in range(self.sizes.vectors)]
+        acc = [zeros() for _ in range(self.sizes.rows)]
 
         def step(i: Expr) -> None:
-            here, there = k.let(a + i * self.wide), k.let(b + i * self.broad)
-            ys = [k.load(gradient, there + v * LANES, LANES) for v in range(self.vectors)]
+            here, there = k.let(a + i * self.sizes.wide), k.let(b + i * self.sizes.broad)
+            ys = [k.load(gradient, there + v * LANES, LANES) for v in range(self.sizes.vectors)]
             for r, row in enumerate(acc):
                 value = k.load(image, here + r)
                 for y, total in zip(ys, row):
                     total.set(multiply_add(value, y, total.value))  # acc[c r][v] += image[tile, c r] * gradient[tile, o v]
 
-        unrolled_loop(k, 0, count, UNROLL, step, "tile")
+        unrolled_loop(k, 0, count, UNROLLED_TILES, step, "tile")
         return [[total.value for total in row] for row in acc]
 
     def store_tile(self, k: KernelBuilder, acc: list[list[Expr]], total: Buffer, to: Expr, begins: Expr) -> None:
         """Stores a register tile to `total` from `to` on; where not `begins`, adds it to what is there."""
-        places = [(r, v) for r in range(self.rows) for v in range(self.vectors)]
+        places = [(r, v) for r in range(self.sizes.rows) for v in range(self.sizes.vectors)]
         with k.if_(begins):
             for r, v in places:
-                k.store(total, to + (r * self.broad + v * LANES), acc[r][v])
+                k.store(total, to + (r * self.sizes.broad + v * LANES), acc[r][v])
         with k.else_():
             for r, v in places:
-                at = to + (r * self.broad + v * LANES)
+                at = to + (r * self.sizes.broad + v * LANES)
                 k.store(total, at, k.load(total, at, LANES) + acc[r][v])
 
     # ---- the result
@@ -166,32 +208,33 @@ class _Weights:
         """Adds the runs in order, and transforms back."""
         k = self.lo.kernel(f"{self.name}_runs")
         across = _blocks(self.o)
-        piece = k.split(_blocks(self.c) * across * self.wide)
-        part, row = k.let(piece // self.wide), k.let(piece % self.wide)
+        piece = k.split(_blocks(self.c) * across * self.sizes.wide)
+        part, row = k.let(piece // self.sizes.wide), k.let(piece % self.sizes.wide)
         src = k.read(partial)
 
         def load(i: Expr) -> Expr:
             total = k.var(k.load(src, k.let(as_expr(partial.index((0, part, i)))), LANES), name="total")
-            with k.loop(1, self.runs, name="run") as run:
+            with k.loop(1, self.runs.count, name="run") as run:
                 total.set(total.value + k.load(src, k.let(as_expr(partial.index((run, part, i)))), LANES))
             return total.value
 
-        self.back(k, k.let(part // across * BLOCK), k.let(part % across * BLOCK), load, row)
+        self.back(k, k.let(part // across * numerics.BLOCK_CHANNELS), k.let(part % across * numerics.BLOCK_CHANNELS), load, row)
         self.lo.launch(k)
 
     def back(self, k: KernelBuilder, c: Expr, o: Expr, load: Callable[[Expr], Expr], row: Expr | None = None) -> None:
         """Transforms the sums of a block (of one of its input channels) back: `load` gives a vector of them."""
-        n, sums = self.t.points, self.between[2]
-        half = k.scratch("taps", self.compute, TAPS * n * LANES)
+        n, sums = self.t.points, self.sizes.sums
+        half = k.scratch("taps", self.compute, FILTER_TAPS * n * LANES)
         first = const(0) if row is None else row
-        rows = k.let(minimum(self.c - c, BLOCK if row is None else minimum(row + 1, BLOCK)))
-        with k.loop(first, rows, name="r") as r, k.loop(0, k.let(minimum(self.o - o, BLOCK)), LANES, name="v") as v:
-            at = k.let(r * self.broad + v)
+        block = numerics.BLOCK_CHANNELS
+        rows = k.let(minimum(self.c - c, block if row is None else minimum(row + 1, block)))
+        with k.loop(first, rows, name="r") as r, k.loop(0, k.let(minimum(self.o - o, block)), LANES, name="v") as v:
+            at = k.let(r * self.sizes.broad + v)
             with k.loop(0, n, name="e") as e:
                 for i, value in enumerate(self.t.weight_gradient([load(k.let((a * n + e) * sums + at)) for a in range(n)])):
                     k.store(half, e * LANES + i * (n * LANES), value)
             count = None if self.o % LANES == 0 else k.let(maximum(self.o - (o + v), 0))
-            with k.loop(0, TAPS, name="i") as i:
+            with k.loop(0, FILTER_TAPS, name="i") as i:
                 points = [k.load(half, i * (n * LANES) + e * LANES, LANES) for e in range(n)]
                 for j, value in enumerate(self.t.weight_gradient(points)):
                     place = At((k.let(o + v), k.let(c + r), i, const(j)), 0, count)

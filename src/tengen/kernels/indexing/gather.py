@@ -23,7 +23,7 @@ from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source, View, 
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, bitcast, cast, const, equal, fma, maximum, minimum, select, splat
 
-FAR = 1 << 24  # bytes of a table from which on its rows are prefetched: a smaller one may lie in a cache
+FAR_TABLE_BYTES = 1 << 24  # bytes of a table from which on its rows are prefetched: a smaller one may lie in a cache
 
 
 def in_range(i: Expr, extent: Index) -> Expr:
@@ -73,7 +73,7 @@ class Gather(Source):
         if not isinstance(self.source, Leaf) or not self.rest or as_int(self.source.array.strides[self.rest[-1]]) != 1:
             return False
         n = as_int(product(self.source.shape))
-        return n is None or n * self.dtype.size >= FAR
+        return n is None or n * self.dtype.size >= FAR_TABLE_BYTES
 
     def prefetch(self, k, at):
         inner = self._inner(k, at)

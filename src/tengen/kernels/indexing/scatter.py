@@ -20,13 +20,13 @@ from tengen.base.dtype import int64
 from tengen.kernels.axes import memory_order, store_at, unflatten
 from tengen.kernels.indexing.gather import in_range, place
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
-from tengen.kernels.pointwise import GRAIN, pointwise
+from tengen.kernels.pointwise import PIECE_ELEMENTS, pointwise
 from tengen.kernels.reduction.folding import operation
 from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source, broadcast
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, cast, cdiv, const, maximum, minimum, splat
 
-BLOCK = 64  # elements side by side that a piece owns
+OWNED_ELEMENTS = 64  # elements side by side that a piece owns
 
 Mode = str  # "set" (the last update stays), "add", "mul", "max", "min"
 
@@ -170,7 +170,7 @@ def _walk(lo: Lowering, target: Array, shape: Sequence[Index], axes: Sequence[in
     across = bool(axes) and as_int(target.strides[axes[-1]]) == 1 and as_int(shape[-1]) != 1
     if not across:
         rows = as_expr(product(shape))
-        per = maximum(const(1), GRAIN // maximum(const(1), n))
+        per = maximum(const(1), PIECE_ELEMENTS // maximum(const(1), n))
         piece = k.split(cdiv(rows, per))
         with k.loop(piece * per, minimum(piece * per + per, rows), name="row") as r:
             row = unflatten(k, r, shape)
@@ -178,11 +178,11 @@ def _walk(lo: Lowering, target: Array, shape: Sequence[Index], axes: Sequence[in
                 step(k, target, row, i, None, None)
         return lo.launch(k)
     columns = as_expr(shape[-1])
-    blocks = as_expr(cdiv(columns, BLOCK))
+    blocks = as_expr(cdiv(columns, OWNED_ELEMENTS))
     unit = k.split(as_expr(product(shape[:-1])) * blocks)
     row = unflatten(k, k.let(unit // blocks), shape[:-1])
-    start = k.let(unit % blocks * BLOCK)
+    start = k.let(unit % blocks * OWNED_ELEMENTS)
     with k.loop(0, n) as i:
-        for j, count in k.vector_loop(start, minimum(columns, start + BLOCK), "j"):
+        for j, count in k.vector_loop(start, minimum(columns, start + OWNED_ELEMENTS), "j"):
             step(k, target, (*row, j), i, len(axes) - 1, count)
     lo.launch(k)

@@ -9,7 +9,7 @@
                 merge the pair, from both ends at once, into the other half of the memory
     out = elements at the sorted positions                 # a pointwise kernel
 
-For small k (up to SELECT_MOST) the middle part is instead:
+For small k (up to MOST_SELECTED_ELEMENTS) the middle part is instead:
 
     for each piece = some rows:
         best[0 .. k - 1] = the largest int64               # scratch memory, in order
@@ -54,10 +54,10 @@ from tengen.loops.lang import (
     splat,
 )
 
-LAST = (1 << 63) - 1  # greater than every packed key
-BLOCK = LANES * LANES  # elements whose runs are sorted at a time
-SELECT_MOST = 32  # up to so many, the first elements are selected without sorting the others
-LOW = 0xFFFFFFFF  # the half of a packed key that is the position
+GREATEST_PACKED = (1 << 63) - 1  # greater than every packed key
+SORTED_BLOCK_ELEMENTS = LANES * LANES  # elements whose runs are sorted at a time
+MOST_SELECTED_ELEMENTS = 32  # up to so many, the first elements are selected without sorting the others
+LOW_WORD = 0xFFFFFFFF  # the half of a packed key that is the position
 
 Item = tuple[Expr, ...]  # (packed key,), or (key, position) of a 64-bit element
 
@@ -129,7 +129,8 @@ def sort(
     if not packed:
         key = Elementwise(lambda x: ordered_key(x, descending), [source], source.shape, int64)
         parts = [key, _Position(source.shape, axis)]
-    select_few = packed and (as_int(k_first) or SELECT_MOST + 1) <= SELECT_MOST and (as_int(n) is None or as_int(n) > 2 * LANES)
+    few = (as_int(k_first) or MOST_SELECTED_ELEMENTS + 1) <= MOST_SELECTED_ELEMENTS
+    select_few = packed and few and (as_int(n) is None or as_int(n) > 2 * LANES)
     memory = [_temp(lo, source.shape, order, 1 if select_few else 2) for _ in parts]
     pointwise(lo, parts, memory, f"{name}_keys")
     rows = as_expr(product([source.shape[a] for a in order[:-1]]))
@@ -143,7 +144,7 @@ def sort(
         result = [replace(a, offset=passes % 2 * (rows * n), shape=out.shape) for a in memory]
     position: Source = Leaf(result[-1])
     if packed:
-        position = Elementwise(lambda v: v & LOW, [position], out.shape, int64)
+        position = Elementwise(lambda v: v & LOW_WORD, [position], out.shape, int64)
     done: list[tuple[Source, Array]] = []
     if values is not None:
         done.append((_as(TakeAlong(source, position, axis), values), values))
@@ -189,14 +190,14 @@ def _launch_sort(lo: Lowering, memory: Sequence[Array], rows: Expr, n: Expr, nam
     the result is in half number `_passes(n)` mod 2."""
     k = lo.kernel(name)
     buffers = [k.write(a) for a in memory]
-    transposed = [k.scratch("turned", int64, BLOCK) for _ in memory]
+    transposed = [k.scratch("turned", int64, SORTED_BLOCK_ELEMENTS) for _ in memory]
     half = k.let(rows * n)
     per = maximum(const(1), 2048 // maximum(const(1), n))
     piece = k.split(cdiv(rows, per))
     with k.loop(piece * per, minimum(piece * per + per, rows), name="row") as r:
         base = k.let(r * n)
-        with k.loop(0, n, BLOCK, name="block") as b:
-            _sort_runs(k, buffers, transposed, base + b, minimum(n - b, const(BLOCK)))
+        with k.loop(0, n, SORTED_BLOCK_ELEMENTS, name="block") as b:
+            _sort_runs(k, buffers, transposed, base + b, minimum(n - b, const(SORTED_BLOCK_ELEMENTS)))
         with k.loop(0, _passes(n), name="pass_") as p:
             width = k.let(const(LANES) << p)
             source, target = k.let(base + p % 2 * half), k.let(base + (p + 1) % 2 * half)
@@ -236,11 +237,11 @@ def _before(a: Item, b: Item) -> Expr:
 def _sort_runs(k: KernelBuilder, buffers: Sequence[Buffer], transposed: Sequence[Buffer], start: Expr, m: Expr) -> None:
     """Sorts each run of 16 of the m elements from index `start` on. In the scratch memory `transposed`, lane l of vector i is
     element i of run l, so one minimum and one maximum of two vectors compare elements of all 16 runs. Elements that do not
-    exist are LAST, so they come last."""
+    exist are GREATEST_PACKED, so they come last."""
     with k.loop(0, LANES) as i:
         count = k.let(maximum(cdiv(m - i, LANES), 0))
         for b, t in zip(buffers, transposed):
-            k.store(t, i * LANES, k.load(b, ramp() * LANES + (start + i), LANES, count, LAST))
+            k.store(t, i * LANES, k.load(b, ramp() * LANES + (start + i), LANES, count, GREATEST_PACKED))
     items: list[Item] = [tuple(k.load(t, i * LANES, LANES) for t in transposed) for i in range(LANES)]
     for i, j in network(LANES):  # items[i], items[j] = the lesser, the greater of them, in each lane
         a, b = items[i], items[j]
@@ -329,10 +330,10 @@ def _launch_select(lo: Lowering, keys: Array, result: Array, rows: Expr, n: Expr
 
     with k.loop(piece * per, minimum(piece * per + per, rows), name="row") as r:
         with k.loop(0, first, name="t") as t:
-            k.store(best, t, const(LAST))
-        worst = k.var(const(LAST), name="worst")
+            k.store(best, t, const(GREATEST_PACKED))
+        worst = k.var(const(GREATEST_PACKED), name="worst")
         for i, count in k.vector_loop(0, n):
-            v = k.load(x, r * n + i, LANES, count, LAST)
+            v = k.load(x, r * n + i, LANES, count, GREATEST_PACKED)
             with k.if_(fold("min", v) < worst.value):
                 with k.loop(0, LANES if count is None else count, name="l") as l:
                     item = k.load(x, r * n + i + l)

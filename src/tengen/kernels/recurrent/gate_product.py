@@ -1,7 +1,7 @@
 """The gate product: a @ b where b's columns are the gates of a recurrent cell, with the cell's arithmetic in the same kernel.
 
     for each piece = (panel: one or two vectors of units, of every gate; block of rows):
-        for group of at most TILES tiles of the block's rows:
+        for group of at most GROUP_TILES tiles of the block's rows:
             for chunk of k:
                 for part of the chunk that stays in L1 with the panel:
                     for tile of the group:                                     # its sums are in registers
@@ -24,22 +24,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tengen.base.dtype import bool_
-from tengen.kernels.contraction.chunks import RUN, Chunks
+from tengen.kernels import numerics
+from tengen.kernels.contraction.chunks import Chunks
 from tengen.kernels.contraction.problem import multiply_add
-from tengen.kernels.contraction.tile import PIECES
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering
-from tengen.kernels.machine import Machine, machine, near_bytes, registers_of
+from tengen.kernels.machine import ENOUGH_PIECES, Machine, machine, near_bytes, registers_of
 from tengen.kernels.source import At
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, as_int, cast, cdiv, const, equal, maximum, minimum, ramp, select, splat
 
 Finish = Callable[[KernelBuilder, Sequence[Expr], At], None]  # (kernel, sums of each part, place (row, units)): stores results
 
-LEAST_ROWS = 4  # rows of a tile, at least: with fewer, too much is loaded for what is multiplied
-TILES = 8  # tiles of a group: they are multiplied with the part of a panel in L1 before the next part is read
-NEAR = 32 << 10  # bytes of a panel, at most, that are multiplied at a time: they stay in L1, beside rows
-SHARES = 8  # shares, at most, of the prefetches for a row: many lines at once would delay a tile's own loads
-BLOCK_ROWS, MOST_BLOCKS = 16, 8  # rows of a block, at least, and blocks, at most, where L2 holds all panels
+LEAST_TILE_ROWS = 4  # rows of a tile, at least: with fewer, too much is loaded for what is multiplied
+GROUP_TILES = 8  # tiles of a group: they are multiplied with the part of a panel in L1 before the next part is read
+L1_PANEL_BYTES = 32 << 10  # bytes of a panel, at most, that are multiplied at a time: they stay in L1, beside rows
+PREFETCH_SHARES = 8  # shares, at most, of the prefetches for a row: many lines at once would delay a tile's own loads
+LEAST_BLOCK_ROWS, MOST_L2_BLOCKS = 16, 8  # rows of a block, at least, and blocks, at most, where L2 holds all panels
 
 
 def tile_of(parts: int, b: Array, target: Machine | None) -> tuple[int, int]:
@@ -52,7 +52,7 @@ def tile_of(parts: int, b: Array, target: Machine | None) -> tuple[int, int]:
     for wide in (2, 1) if parts == 1 and columns > LANES else (1,):
         each = parts * wide * registers_of(b.dtype.compute.size, target)
         rows = (registers - each - 1) // each
-        if rows >= LEAST_ROWS:
+        if rows >= LEAST_TILE_ROWS:
             return rows, wide
     return 0, 0
 
@@ -107,7 +107,7 @@ class _GateProduct:
         self.blocks = self.blocks_of(lo.target)
         self._divide_into_tiles()
         self.k = lo.kernel(name)
-        size = min(as_int(self.tiles) or TILES, TILES) * self.high * self.width
+        size = min(as_int(self.tiles) or GROUP_TILES, GROUP_TILES) * self.high * self.width
         self.sums = self.k.scratch("sums", self.dtype, size)
         self.chunks = as_int(Chunks((self.depth,)).count) or 1
         self.totals = self.sums if self.chunks == 1 else self.k.scratch("totals", self.dtype, size)
@@ -131,18 +131,18 @@ class _GateProduct:
         before. None if consecutive pieces are the blocks of one panel, so that L2 has to hold only the panels of one thread."""
         if self.panels * self.depth * self.width * self.dtype.size > near_bytes(target) // 2:
             return None
-        return maximum(minimum(self.rows // BLOCK_ROWS, MOST_BLOCKS), 1)
+        return maximum(minimum(self.rows // LEAST_BLOCK_ROWS, MOST_L2_BLOCKS), 1)
 
     def pack(self, b: Array, name: str) -> Array:
         """b copied to [panel, k, part, unit], with zeros past the last unit."""
         out = self.lo.temp(self.dtype, (self.panels, self.depth, self.vectors, LANES))
         k = self.lo.kernel(f"{name}_pack")
-        blocks = -(-self.depth // RUN)
+        blocks = -(-self.depth // numerics.CHUNK_TERMS)
         piece = k.split(self.panels * blocks)
-        panel, start = k.let(piece // blocks), k.let(piece % blocks * RUN)
+        panel, start = k.let(piece // blocks), k.let(piece % blocks * numerics.CHUNK_TERMS)
         src, dst, step = k.read(b), k.write(out), b.strides[1]
         whole = self.units % (self.wide * LANES) == 0
-        with k.loop(start, minimum(start + RUN, self.depth)) as i:
+        with k.loop(start, minimum(start + numerics.CHUNK_TERMS, self.depth)) as i:
             for v in range(self.vectors):  # out[panel, i, v, 16 units] = b[i, part of v, 16 units]
                 unit = k.let((panel * self.wide + v % self.wide) * LANES)
                 here = k.let(as_expr(b.index((i, v // self.wide * self.units + unit))))
@@ -156,7 +156,7 @@ class _GateProduct:
         """Writes the kernel and launches it. A piece is one panel by one block of rows."""
         k = self.k
         tiles, along = as_expr(self.tiles), self.blocks is None
-        blocks = as_expr(minimum(as_expr(-(-PIECES // self.panels)), tiles) if self.blocks is None else self.blocks)
+        blocks = as_expr(minimum(as_expr(-(-ENOUGH_PIECES // self.panels)), tiles) if self.blocks is None else self.blocks)
         piece = k.split(self.panels * blocks)
         beside = blocks if along else self.panels
         outer, inner = k.let(piece // beside), k.let(piece % beside)
@@ -164,8 +164,8 @@ class _GateProduct:
         self.unit = k.let(panel * (self.wide * LANES))
         self.b, self.at = k.read(self.packed), k.let(as_expr(self.packed.index((panel, 0, 0, 0))))
         stop = k.let((block + 1) * tiles // blocks)
-        with k.loop(k.let(block * tiles // blocks), stop, TILES, name="group") as first:
-            self.group(first, k.let(minimum(first + TILES, stop)))
+        with k.loop(k.let(block * tiles // blocks), stop, GROUP_TILES, name="group") as first:
+            self.group(first, k.let(minimum(first + GROUP_TILES, stop)))
         self.lo.launch(k)
 
     def row(self, tile: Expr) -> Expr:
@@ -177,8 +177,8 @@ class _GateProduct:
         k = self.k
         size = k.let((stop - first) * (self.high * self.width))
         with k.loop(0, self.chunks, name="chunk") as chunk:
-            begin = k.let(chunk * RUN)
-            end = minimum(begin + RUN, self.depth)
+            begin = k.let(chunk * numerics.CHUNK_TERMS)
+            end = minimum(begin + numerics.CHUNK_TERMS, self.depth)
             end = k.let(end if self.when is None else select(self.when, end, begin))
             with k.loop(0, size, LANES) as i:
                 k.store(self.sums, i, const(0, self.dtype, LANES))
@@ -192,8 +192,8 @@ class _GateProduct:
 
     def near(self) -> int:
         """How many positions of k are multiplied at a time: so many that this part of a panel stays in L1."""
-        run = RUN
-        while run > LANES and run * self.width * self.dtype.size > NEAR:
+        run = numerics.CHUNK_TERMS
+        while run > LANES and run * self.width * self.dtype.size > L1_PANEL_BYTES:
             run //= 2
         return run
 
@@ -223,7 +223,7 @@ class _GateProduct:
         each = 2 * spans  # parts, over all spans of `near` positions, in which one row's elements are prefetched
         with k.loop(*span, part, name="part") as first:
             number = k.let(span[0] // near * parts + (first - span[0]) // part)  # of this part among all of the tile's
-            for share, lines in enumerate(self.prefetched(min(each, SHARES))):
+            for share, lines in enumerate(self.prefetched(min(each, PREFETCH_SHARES))):
                 with k.if_(equal(number % each, share)):
                     self.prefetch(row + number // each, lines)
             with k.loop(first, minimum(span[1], first + part), name="k") as i:

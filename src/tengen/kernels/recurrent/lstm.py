@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from tengen.kernels.axes import store_at
 from tengen.kernels.contraction.contract import contract
-from tengen.kernels.contraction.unpacked import FEW
+from tengen.kernels.contraction.unpacked import FEW_ROWS
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import copy, pointwise
 from tengen.kernels.recurrent.gate_product import gate_product, tile_of
@@ -29,7 +29,7 @@ from tengen.kernels.source import Elementwise, Given, Leaf, Literal, Source
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, call, cast
 
-GRAIN = 1024  # elements of a piece of the pointwise kernels: each takes five functions of dozens of operations
+CELL_PIECE_ELEMENTS = 1024  # elements of a piece of the pointwise kernels: each takes five functions of dozens of operations
 
 
 def lstm(
@@ -55,7 +55,7 @@ def _transposed(lo: Lowering, weight: Array, batch: Index) -> Array:
     """weight.T. Where the batch is small it is a copy, dense along its columns, that the contraction of each step reads without
     packing."""
     transposed, n = weight.permute((1, 0)), as_int(batch)
-    if n is None or n > FEW:
+    if n is None or n > FEW_ROWS:
         return transposed
     dense = lo.temp(weight.dtype, transposed.shape)
     copy(lo, transposed, dense, "lstm_weight")
@@ -72,13 +72,13 @@ def _step(
         before, after: (h, c) before the step, and where those after it are stored.
     """
     n, outs = as_int(z.shape[0]), [*_gates(z), after[1], after[0]]
-    if (n is None or n > FEW) and tile_of(4, transposed, lo.target)[0]:
+    if (n is None or n > FEW_ROWS) and tile_of(4, transposed, lo.target)[0]:
         return _step_as_gate_product(lo, from_input, transposed, before, outs)
 
     of, sums = _Values(z.dtype, before[1].shape), lo.temp(z.dtype.compute, z.shape)
     contract(lo, before[0], transposed, sums, 0, 1, 1, 1, name="lstm_matmul")  # not into z: from_input may be the same memory
     add = [of.stored(of.sum(Leaf(s), x)) for s, x in zip(_gates(sums), _gates(from_input))]
-    pointwise(lo, _cell(add, before[1]), outs, "lstm_gates", elements=GRAIN)
+    pointwise(lo, _cell(add, before[1]), outs, "lstm_gates", elements=CELL_PIECE_ELEMENTS)
 
 
 def _step_as_gate_product(
@@ -148,7 +148,7 @@ def lstm_grad(
         more = None if grad_gates is None else _gates(_at(grad_gates, t))
         return _StepBack(dc, given, more, (_at(cs, old), _at(cs, new)), _gates(_at(gates, t)), _at(dz, t))
 
-    if (n is None or n > FEW) and tile_of(1, weight, lo.target)[0]:
+    if (n is None or n > FEW_ROWS) and tile_of(1, weight, lo.target)[0]:
         pointwise(lo, [zero], [dc], "lstm_grad_zeros")
         touched = [dc, *(a for a in start if a is not None)]
         return _back_as_gate_products(lo, step, first_states, steps, weight, [dh0, dc0], touched)
@@ -156,7 +156,7 @@ def lstm_grad(
     pointwise(lo, [zero, zero], [dh, dc], "lstm_grad_zeros")
     with lo.loop(steps, [weight]) as i:
         back = step(i)
-        pointwise(lo, back.results(Leaf(dh)), back.outs, "lstm_grad_gates", elements=GRAIN)
+        pointwise(lo, back.results(Leaf(dh)), back.outs, "lstm_grad_gates", elements=CELL_PIECE_ELEMENTS)
         contract(lo, back.dz, weight, dh, 0, 1, 1, 1, name="lstm_grad_matmul")
     pointwise(lo, first_states(Leaf(dh)), [dh0, dc0], "lstm_grad_start")
 

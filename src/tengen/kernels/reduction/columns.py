@@ -19,13 +19,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+from tengen.kernels import numerics
 from tengen.kernels.axes import unflatten
 from tengen.kernels.lowering import Array, KernelBuilder, product
+from tengen.kernels.machine import ENOUGH_PIECES
 from tengen.kernels.reduction.folding import (
-    CHUNK,
-    LANE_UNROLL,
-    UNROLLED,
-    UNROLLED_LONG,
+    LANE_UNROLLED_ELEMENTS,
+    UNROLLED_COSTLY_ELEMENTS,
+    UNROLLED_ELEMENTS,
     Fold,
     State,
     in_registers,
@@ -37,10 +38,9 @@ from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source, childr
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cdiv, maximum, minimum, ramp, select, splat
 
-PAGE = 4096  # bytes of a page of memory
+PAGE_BYTES = 4096  # bytes of a page of memory
 PREFETCHED_ELEMENTS = 3  # how many elements of a row ahead are prefetched, where each lies on a page of its own
-MANY = 6  # chunks that are pieces enough for all threads, so that blocks of rows may be large
-MOST_FLAT = 24  # columns, at most, of a dense table that is folded as whole vectors: so many accumulators fit registers
+MOST_FLAT_COLUMNS = 24  # columns, at most, of a dense table that is folded as whole vectors: so many accumulators fit registers
 
 
 class Columns:
@@ -51,7 +51,7 @@ class Columns:
         lanes: scratch memory likewise: `lanes[l * width + j]` is lane l of row j in the current chunk. Empty if `unrolled`.
         flat: the source along one flat axis, if 16 rows of it are `width` whole vectors in memory; else None.
         unrolled: whether rows are so short that all their elements are written out and folded in registers.
-        several: whether LANE_UNROLL elements of each lane are folded at a time.
+        several: whether LANE_UNROLLED_ELEMENTS elements of each lane are folded at a time.
 
     `lanes` may be given: scratch memory of another `Columns` of the same width and dtypes, which is not used at the same time.
     """
@@ -65,14 +65,16 @@ class Columns:
         self.lanes = lanes or ([] if self.unrolled else [k.scratch("lanes", s.dtype, LANES * width + LANES) for s in f.start])
 
     def _folds_several(self, source: Source) -> bool:
-        """Whether rows are long enough, and elements cheap enough, to fold LANE_UNROLL of them at a time."""
-        return not self.frame.gathers and (as_int(self.frame.count) or CHUNK) >= LANE_UNROLL * LANES and not costs(source)
+        """Whether rows are long enough, and elements cheap enough, to fold LANE_UNROLLED_ELEMENTS of them at a time."""
+        long = (as_int(self.frame.count) or numerics.CHUNK_ELEMENTS) >= LANE_UNROLLED_ELEMENTS * LANES
+        return not self.frame.gathers and long and not costs(source)
 
     def _fits_registers(self, source: Source) -> bool:
         """Whether all elements of a row are written out: their number is known and small, smaller still where an element takes
         much code. Elements on pages of their own are rather folded several at a time, with prefetches."""
-        most = UNROLLED_LONG if self.frame.gathers or costs(source) else UNROLLED
-        return (as_int(self.frame.count) or UNROLLED + 1) <= most and not (self.several and _far_apart(self.frame, source))
+        most = UNROLLED_COSTLY_ELEMENTS if self.frame.gathers or costs(source) else UNROLLED_ELEMENTS
+        most = min(numerics.CHUNK_ELEMENTS, most)
+        return (as_int(self.frame.count) or most + 1) <= most and not (self.several and _far_apart(self.frame, source))
 
     def run(self, source: Source, row: Sequence[Index], start: Expr, n: Expr, chunks: tuple[Index, Index]) -> None:
         """Leaves in `total` the states of n rows over the chunks `chunks[0] <= c < chunks[1]`: those with the coordinates `row`
@@ -107,8 +109,8 @@ class Columns:
     def _accumulate(self, source: Source, row: Sequence[Index], start: Expr, n: Expr, c: Expr) -> None:
         """Folds the elements of chunk c into the lanes of n rows."""
         k, frame = self.k, self.frame
-        first = k.let(c * CHUNK)
-        last = k.let(minimum(frame.count, first + CHUNK))
+        first = k.let(c * numerics.CHUNK_ELEMENTS)
+        last = k.let(minimum(frame.count, first + numerics.CHUNK_ELEMENTS))
         run = as_expr(frame.inner[-1])
         if self.flat is not None:
             return self._accumulate_flat(self.flat, first, last)
@@ -142,25 +144,25 @@ class Columns:
         return [a for a in dict.fromkeys(far) if a.ndim == axes and as_int(a.strides[reduced]) != 0]
 
     def _accumulate_several(self, source: Source, row: Sequence[Index], start: Expr, n: Expr, first: Expr, last: Expr) -> Expr:
-        """Folds LANE_UNROLL elements of each lane at a time, so that lanes are loaded and stored less often. Returns the
-        position of the first element that is left over.
+        """Folds LANE_UNROLLED_ELEMENTS elements of each lane at a time, so that lanes are loaded and stored less often. Returns
+        the position of the first element that is left over.
 
-            for r in steps of LANE_UNROLL * 16 elements:
+            for r in steps of LANE_UNROLLED_ELEMENTS * 16 elements:
                 for lane l:
                     for vector j of rows:
                         lanes[l][j] = fold(lanes[l][j], elements r + l, r + l + 16, ... of rows j)
 
         Meanwhile the elements of the next r are prefetched in the order in which they lie in memory, because the processor's
         prefetcher does not follow as many streams as are read here."""
-        k, frame, step = self.k, self.frame, LANE_UNROLL * LANES
+        k, frame, step = self.k, self.frame, LANE_UNROLLED_ELEMENTS * LANES
         whole = k.let(first + (last - first) // step * step)
         prefetched = _prefetched_row_by_row(frame, source)
         with k.loop(first, whole, step, "rows") as r, k.loop(0, LANES, name="lane") as l:
-            soon = k.let(r + step + l * LANE_UNROLL)
+            soon = k.let(r + step + l * LANE_UNROLLED_ELEMENTS)
             for j, count in k.vector_loop(0, n, "j"):
                 state = self._get(self.lanes, l * self.width + j)
-                places = [r + l + i * LANES for i in range(LANE_UNROLL)]
-                for a, i in itertools.product(prefetched, range(LANE_UNROLL)):
+                places = [r + l + i * LANES for i in range(LANE_UNROLLED_ELEMENTS)]
+                for a, i in itertools.product(prefetched, range(LANE_UNROLLED_ELEMENTS)):
                     k.prefetch(k.read(a), a.index(frame.at((*row, start + j), (soon + i,)).coords))
                 found = [spread(source.at(k, frame.at((*row, start + j), (p,), True, count))) for p in places]
                 self._put(self.lanes, l * self.width + j, self.f.fold(state, found, list(map(splat, places))))
@@ -200,15 +202,15 @@ class Columns:
 def _far_apart(frame: Frame, source: Source) -> bool:
     """Whether each element of a row lies on a page of its own, where the processor's prefetcher does not follow."""
     steps = [as_int(a.strides[frame.reduced[-1]]) for a in source.leaves() or () if a.ndim == len(frame.extents)]
-    return len(frame.reduced) == 1 and any(s is not None and abs(s) * source.dtype.size >= PAGE for s in steps)
+    return len(frame.reduced) == 1 and any(s is not None and abs(s) * source.dtype.size >= PAGE_BYTES for s in steps)
 
 
 def _prefetched_row_by_row(frame: Frame, source: Source) -> list[Array]:
     """The arrays that are dense along the rows' axis, and whose consecutive reduced elements lie less than a page apart.
     Further apart, the prefetched lines would share a few cache sets, and be evicted before they are used."""
     found = [a for a in dict.fromkeys(source.leaves() or ()) if a.ndim == len(frame.extents)]
-    steps = {a: as_int(a.strides[frame.reduced[-1]]) or PAGE for a in found if as_int(a.strides[frame.kept[-1]]) == 1}
-    return [a for a, step in steps.items() if step * a.dtype.size < PAGE]
+    steps = {a: as_int(a.strides[frame.reduced[-1]]) or PAGE_BYTES for a in found if as_int(a.strides[frame.kept[-1]]) == 1}
+    return [a for a, step in steps.items() if step * a.dtype.size < PAGE_BYTES]
 
 
 def pure(s: Source) -> bool:
@@ -222,7 +224,7 @@ def flat_source(f: Fold, frame: Frame, source: Source) -> Source | None:
     if len(f.start) != 1 or frame.gathers or len(frame.kept) != 1 or len(frame.reduced) != 1:
         return None
     columns, leaves = as_int(frame.extents[frame.kept[0]]), source.leaves()
-    if columns is None or columns > MOST_FLAT or columns % LANES == 0 or not leaves or not pure(source):
+    if columns is None or columns > MOST_FLAT_COLUMNS or columns % LANES == 0 or not leaves or not pure(source):
         return None
     flat: dict = {}
     for a in leaves:
@@ -234,13 +236,13 @@ def flat_source(f: Fold, frame: Frame, source: Source) -> Source | None:
 
 def columns_width(sizes: Sequence[int], extent: Index, arrays: int = 1, chunks: Index = 1) -> int:
     """How many rows a block of `Columns` has: a multiple of LANES, such that the lanes of all parts of the state take about
-    16 KiB. Where the number of rows is known, all blocks have about the same. Where there are `MANY` chunks to share among
-    threads, lanes take twice as much: fewer blocks read longer runs of memory.
+    16 KiB. Where the number of rows is known, all blocks have about the same. Where there are `ENOUGH_PIECES` chunks to share
+    among threads, lanes take twice as much: fewer blocks read longer runs of memory.
 
     Args:
         sizes: bytes of each part of the state. extent: how many rows there are. arrays: folds that have lanes at the same time.
     """
-    lane = 2048 if (as_int(chunks) or 1) >= MANY else 1024  # bytes of one of the 16 lanes
+    lane = 2048 if (as_int(chunks) or 1) >= ENOUGH_PIECES else 1024  # bytes of one of the 16 lanes
     width = max(LANES, lane // (sum(sizes) * arrays) // LANES * LANES)
     known = as_int(extent)
     if known is None:

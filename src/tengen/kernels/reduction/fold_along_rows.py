@@ -19,9 +19,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tengen.base.dtype import DType
+from tengen.kernels import numerics
 from tengen.kernels.axes import unflatten
 from tengen.kernels.lowering import KernelBuilder
-from tengen.kernels.reduction.folding import CHUNK, LANE_UNROLL, Fold, State, assign, spread
+from tengen.kernels.reduction.folding import LANE_UNROLLED_ELEMENTS, Fold, State, assign, spread
 from tengen.kernels.reduction.frame import Frame
 from tengen.kernels.source import Source, costs
 from tengen.loops.builder import as_expr
@@ -51,12 +52,13 @@ def fold_along_rows(
 def _chunk(k: KernelBuilder, f: Fold, frame: Frame, source: Source, rows: Sequence[Row], c: Expr) -> list[State]:
     """The states of the rows over chunk c alone."""
     states = [[k.var(splat(s), name="lanes") for s in f.start] for _ in rows]
-    first = k.let(c * CHUNK)
-    last = k.let(minimum(frame.count, first + CHUNK))
+    first = k.let(c * numerics.CHUNK_ELEMENTS)
+    last = k.let(minimum(frame.count, first + numerics.CHUNK_ELEMENTS))
     if len(frame.reduced) > 1:
         _runs(k, f, frame, source, rows, states, first, last)
     else:
-        if f.regroups and (as_int(frame.count) or CHUNK) >= LANE_UNROLL * LANES and not costs(source):
+        long = (as_int(frame.count) or numerics.CHUNK_ELEMENTS) >= LANE_UNROLLED_ELEMENTS * LANES
+        if f.regroups and long and not costs(source):
             first = _several(k, f, frame, source, rows, states, first, last)
         for i, count in k.vector_loop(first, last):
             for row, state in zip(rows, states):  # state[row][lane] = step(state[row][lane], source[row, i + lane])
@@ -74,12 +76,12 @@ def _several(
     first: Expr,
     last: Expr,
 ) -> Expr:
-    """Folds `LANE_UNROLL` vectors of each row at a time, which are combined with each other before they meet the state. Returns
-    the position of the first element that is left over."""
-    step = LANE_UNROLL * LANES
+    """Folds `LANE_UNROLLED_ELEMENTS` vectors of each row at a time, which are combined with each other before they meet the
+    state. Returns the position of the first element that is left over."""
+    step = LANE_UNROLLED_ELEMENTS * LANES
     whole = k.let(first + (last - first) // step * step)
     with k.loop(first, whole, step) as i:
-        places = [i + j * LANES for j in range(LANE_UNROLL)]
+        places = [i + j * LANES for j in range(LANE_UNROLLED_ELEMENTS)]
         for row, state in zip(rows, states):
             found = [spread(source.at(k, frame.at(row, (p,), True, None))) for p in places]
             # state[row] = join(state[row], join(join(x[0], x[1]), join(x[2], x[3]))), x the vectors of this row

@@ -1,6 +1,6 @@
 """The order in which a reduction combines its elements, which no strategy can change, and what it combines them with.
 
-The reduced axes, flattened in logical order, are cut into chunks of `CHUNK` elements. For each result:
+The reduced axes, flattened in logical order, are cut into chunks of 4096 (`numerics.CHUNK_ELEMENTS`) elements. For each result:
 
     total = neutral element
     for chunk of the elements:
@@ -29,10 +29,9 @@ from tengen.kernels.lowering import KernelBuilder
 from tengen.kernels.source import Source
 from tengen.loops.lang import LANES, Expr, const, fold, maximum, minimum, splat
 
-CHUNK = 4096  # elements; a multiple of LANES. Part of the numerics contract: changing it changes bits.
-UNROLLED = 64  # elements of a row, at most, that are folded in registers, written out, with vectors across rows
-UNROLLED_LONG = 6  # the same where an element takes much code: a gather, or a mathematical function
-LANE_UNROLL = 4  # elements of a lane that are folded at a time
+UNROLLED_ELEMENTS = 64  # elements of a row, at most, that are folded in registers, written out, with vectors across rows
+UNROLLED_COSTLY_ELEMENTS = 6  # the same where an element takes much code: a gather, or a mathematical function
+LANE_UNROLLED_ELEMENTS = 4  # elements of a lane that are folded at a time
 
 State = tuple[Expr, ...]
 

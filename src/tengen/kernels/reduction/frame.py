@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tengen.kernels import numerics
 from tengen.kernels.axes import memory_order, merge_axes
 from tengen.kernels.lowering import Array, product
-from tengen.kernels.reduction.folding import CHUNK, UNROLLED, Fold, State
+from tengen.kernels.reduction.folding import UNROLLED_ELEMENTS, Fold, State
 from tengen.kernels.source import At, Source
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, equal, select
@@ -67,7 +68,7 @@ class Frame:
     @property
     def chunks(self) -> Expr:
         """The number of chunks of a row."""
-        return as_expr(cdiv(self.count, CHUNK))
+        return as_expr(cdiv(self.count, numerics.CHUNK_ELEMENTS))
 
     def at(self, row: Sequence[Index], position: Sequence[Index], vec: bool = True, count: Expr | None = None) -> At:
         """The place in the sources with these coordinates on the kept and on the reduced axes. `vec`: a vector in the frame's
@@ -156,7 +157,7 @@ def _choose_direction(frame: Frame, arrays: Sequence[Array]) -> None:
         best, frame.gathers = stored, True
     elif best not in frame.kept or (arrays and dense(best) <= dense(last)):
         return
-    if (as_int(frame.extents[best]) or LANES) < LEAST_COLUMNS and (as_int(frame.count) or CHUNK) > LANES:
+    if (as_int(frame.extents[best]) or LANES) < LEAST_COLUMNS and (as_int(frame.count) or numerics.CHUNK_ELEMENTS) > LANES:
         return
     i = frame.kept.index(best)
     frame.kept.append(frame.kept.pop(i))
@@ -167,7 +168,8 @@ def _choose_direction(frame: Frame, arrays: Sequence[Array]) -> None:
 def _shorter_than_a_vector(frame: Frame) -> bool:
     """Whether rows are short, and their last axis does not fill a vector. Then vectors run across rows even if elements have
     to be gathered for that."""
-    short = (as_int(frame.count) or CHUNK) <= UNROLLED and (as_int(frame.extents[frame.reduced[-1]]) or LANES) < LANES
+    short = (as_int(frame.count) or numerics.CHUNK_ELEMENTS) <= UNROLLED_ELEMENTS
+    short = short and (as_int(frame.extents[frame.reduced[-1]]) or LANES) < LANES
     return short and not frame.wholes
 
 

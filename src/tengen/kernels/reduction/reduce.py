@@ -22,7 +22,7 @@ from tengen.base.dtype import DType, bool_
 from tengen.base.errors import VerifyError
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
-from tengen.kernels.machine import SAME_SETS
+from tengen.kernels.machine import L1_SET_BYTES
 from tengen.kernels.pointwise import grain
 from tengen.kernels.reduction.columns import Columns, columns_width, flat_source
 from tengen.kernels.reduction.fold_along_rows import fold_along_row, fold_along_rows
@@ -32,8 +32,8 @@ from tengen.kernels.source import At, Source, View, broadcast, costs
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, cast, cdiv, const, is_const, maximum, minimum, not_equal, select, splat
 
-FEW = 32  # pieces: where there would be fewer, the chunks of long rows become pieces of their own
-ABREAST = 4  # rows that are folded side by side, where enough pieces are left
+LEAST_PIECES = 32  # pieces: where there would be fewer, the chunks of long rows become pieces of their own
+ROWS_ABREAST = 4  # rows that are folded side by side, where enough pieces are left
 
 Finish = Callable[[KernelBuilder, Expr, At], Expr]  # (kernel, reduced value, its place in the output) -> what is stored there
 
@@ -193,7 +193,7 @@ class _Work:
         columns: extent of the last kept axis with vectors across rows; else 1. outer: extents of the kept axes that units are
             numbered by, beside the blocks. blocks: blocks along `columns`.
         units, rows: how many there are. per: units of a piece.
-        abreast: whether the rows of a piece are folded ABREAST at a time.
+        abreast: whether the rows of a piece are folded ROWS_ABREAST at a time.
         split: whether each chunk of a unit is a piece of its own. Then `partial` holds the chunks' states as [chunk, row].
         chunk_pieces: pieces of a unit: its chunks if `split`, else 1.
 
@@ -208,8 +208,8 @@ class _Work:
         size = maximum(const(1), frame.count * minimum(self.columns, const(self.width)))  # elements of a unit
         per = maximum(const(1), some // size)
         if not is_const(self.abreast, False):
-            per = select(self.abreast, maximum(const(ABREAST), per // ABREAST * ABREAST), per)
-        self.split = _both(frame.chunks > 1, cdiv(self.units, per) < FEW)
+            per = select(self.abreast, maximum(const(ROWS_ABREAST), per // ROWS_ABREAST * ROWS_ABREAST), per)
+        self.split = _both(frame.chunks > 1, cdiv(self.units, per) < LEAST_PIECES)
         self.per = select(self.split, const(1), per)
         self.chunk_pieces = select(self.split, frame.chunks, const(1))
         self.pieces = cdiv(self.units, self.per) * self.chunk_pieces
@@ -231,13 +231,13 @@ class _Work:
         self.units = as_expr(product(self.outer)) * self.blocks
 
     def _rows_abreast(self) -> Expr:
-        """Whether rows are folded ABREAST at a time: elements are cheap numbers, there are rows enough for that, and the rows
-        do not begin in the same set of L1, where they would evict each other."""
+        """Whether rows are folded ROWS_ABREAST at a time: elements are cheap numbers, there are rows enough for that, and the
+        rows do not begin in the same set of L1, where they would evict each other."""
         source, start = self.frame.sources[0], self.f.start
         if self.frame.across or len(start) > 1 or not source.leaves() or costs(source):
             return const(False, bool_)
-        other_sets = not_equal(self.frame.count * start[0].dtype.size % SAME_SETS, 0)
-        return _both(self.units >= FEW * ABREAST, other_sets)
+        other_sets = not_equal(self.frame.count * start[0].dtype.size % L1_SET_BYTES, 0)
+        return _both(self.units >= LEAST_PIECES * ROWS_ABREAST, other_sets)
 
     def each(self, k: KernelBuilder) -> tuple[Expr, Expr, Expr, Expr]:
         """What this piece computes: its first unit, the unit after its last, its first chunk, the chunk after its last."""
@@ -267,14 +267,14 @@ def _negate(a: Expr) -> Expr:
 
 
 def _rows_along(k: KernelBuilder, work: _Work, finish) -> None:
-    """Writes a piece whose units are rows, with vectors along them: ABREAST rows at a time, then those left over."""
+    """Writes a piece whose units are rows, with vectors along them: ROWS_ABREAST rows at a time, then those left over."""
     first, last, chunk0, stop = work.each(k)
     source = work.frame.sources[0]
     whole = first
     if not is_const(work.abreast, False):
-        whole = k.let(first + select(work.abreast, last - first, const(0)) // ABREAST * ABREAST)
-        with k.loop(first, whole, ABREAST, "units") as unit:
-            rows = [unflatten(k, k.let(unit + i), work.outer) for i in range(ABREAST)]
+        whole = k.let(first + select(work.abreast, last - first, const(0)) // ROWS_ABREAST * ROWS_ABREAST)
+        with k.loop(first, whole, ROWS_ABREAST, "units") as unit:
+            rows = [unflatten(k, k.let(unit + i), work.outer) for i in range(ROWS_ABREAST)]
             for row, state in zip(rows, fold_along_rows(k, work.f, work.frame, source, rows, (const(0), work.frame.chunks))):
                 finish(k, row, state, False, None)
     with k.loop(whole, last, name="unit") as unit:

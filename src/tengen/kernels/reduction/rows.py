@@ -32,9 +32,9 @@ from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source, broadc
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, as_int, const, maximum, minimum, splat
 
-FEW_ROWS = 8  # known to be fewer than this, rows of LONG elements and more are not fused: there is too little to share out
-LONG = 1 << 16
-KEPT = 1 << 15  # bytes of a row, at most, that stay in scratch memory where its results go past the caches
+LEAST_FUSED_ROWS = 8  # where rows are known to be fewer, long ones are not fused: there is too little to share out
+LONG_ROW_ELEMENTS = 1 << 16  # of such a row at least
+KEPT_ROW_BYTES = 1 << 15  # bytes of a row, at most, that stay in scratch memory where its results go past the caches
 
 
 def rowwise(lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], axes: Sequence[int], name: str = "rowwise") -> None:
@@ -53,7 +53,7 @@ def rowwise(lo: Lowering, sources: Sequence[Source], outs: Sequence[Array], axes
     fits = all(r.axes == axes and r.source.shape == full for r in found)
     rows = as_int(product([d for i, d in enumerate(full) if i not in axes]))
     length = as_int(product([full[i] for i in axes]))
-    if not fits or (rows is not None and length is not None and rows < FEW_ROWS and length >= LONG):
+    if not fits or (rows is not None and length is not None and rows < LEAST_FUSED_ROWS and length >= LONG_ROW_ELEMENTS):
         return _separate(lo, found, sources, outs, name)
     whole = [o.shape == full for o in outs]
     row_outs = [o.permute([i for i in range(o.ndim) if i not in axes]) for o, w in zip(outs, whole) if not w]
@@ -117,7 +117,7 @@ class _Rows:
         out = self.whole[0][1]
         if self.stream:
             length = as_int(self.frame.count)
-            if self.frame.across or length is None or length * out.dtype.size > KEPT:
+            if self.frame.across or length is None or length * out.dtype.size > KEPT_ROW_BYTES:
                 self.stream = False
             else:
                 out = self._scratch_row(out.dtype, length)

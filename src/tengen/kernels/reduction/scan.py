@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.lowering import Array, Lowering, product
-from tengen.kernels.pointwise import GRAIN
+from tengen.kernels.pointwise import PIECE_ELEMENTS
 from tengen.kernels.reduction.columns import columns_width
 from tengen.kernels.reduction.folding import identity, operation
 from tengen.kernels.reduction.frame import make_frame
@@ -61,7 +61,7 @@ def scan(
 
     if not frame.across:
         rows = as_expr(product(frame.rows))
-        per = maximum(const(1), GRAIN // maximum(const(1), n))
+        per = maximum(const(1), PIECE_ELEMENTS // maximum(const(1), n))
         piece = k.split(cdiv(rows, per))
         first = k.let(piece * per)
         with k.loop(first, minimum(first + per, rows), name="row") as r:

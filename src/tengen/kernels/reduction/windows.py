@@ -30,7 +30,7 @@ from operator import and_
 from tengen.base.dtype import DType
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.pointwise import pointwise
-from tengen.kernels.reduction.folding import UNROLLED, Fold, in_registers
+from tengen.kernels.reduction.folding import UNROLLED_ELEMENTS, Fold, in_registers
 from tengen.kernels.reduction.reduce import Finish, drive
 from tengen.kernels.source import At, Source
 from tengen.loops.builder import as_expr
@@ -213,7 +213,7 @@ def fold_windows(lo: Lowering, f: Fold, source: Source, out: Array, finish: Fini
 def _unrolled(source: Source, n: int) -> bool:
     """Whether the last n axes of a source have so few elements that a fold along them is written out."""
     taps = as_int(product(source.shape[-n:]))
-    return taps is not None and taps <= UNROLLED
+    return taps is not None and taps <= UNROLLED_ELEMENTS
 
 
 def fold_holders(

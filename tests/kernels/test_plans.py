@@ -1,0 +1,102 @@
+"""Plans of a register tile: which one each kind of problem takes, that it fits, and what it costs, counted by hand."""
+
+import contextlib
+import io
+
+import numpy as np
+import pytest
+from launching import array_of
+
+from tengen.base.config import config
+from tengen.base.dtype import float32
+from tengen.codegen.targets import Target
+from tengen.kernels.contraction import plans
+from tengen.kernels.contraction.contract import contract
+from tengen.kernels.contraction.problem import Border, normalise
+from tengen.kernels.contraction.tile import fits, sized
+from tengen.kernels.lowering import Array, Lowering
+from tengen.kernels.machine import too_large
+
+TARGETS = [Target.named(name) for name in ("x86-64-v3", "x86-64-v4", "aarch64")]
+V4 = TARGETS[1]
+
+
+def matrices(m, k, n, a_turned=False, b_turned=False):
+    """The product of a dense (m, k) matrix and a dense (k, n) one; turned: dense along the first axis."""
+    array = lambda id, rows, columns, turned: Array(id, float32, (rows, columns), (1, rows) if turned else (columns, 1))
+    a, b, out = array("a", m, k, a_turned), array("b", k, n, b_turned), array("c", m, n, False)
+    return normalise(a, b, out, 0, 1, 1, 1, None, None, "p")
+
+
+def windows(padding):
+    """The gradient of a 3x3 filter, 16 to 96 channels, by a channels-last image of 8 x 8: rows are (3, 3, 16), terms pixels."""
+    space = 6 + 2 * padding
+    a = Array("a", float32, (3, 3, 16, 1, space, space), (8 * 16, 16, 1, 8 * 8 * 16, 8 * 16, 16))
+    steps = ((0, 1), (1, 1), None, None, (0, 1), (1, 1))
+    border = Border(steps, (-padding, -padding), (8, 8)) if padding else None
+    b = Array("b", float32, (1, space, space, 96), (space * space * 96, space * 96, 96, 1))
+    out = Array("c", float32, (3, 3, 16, 96), (3 * 16 * 96, 16 * 96, 96, 1))
+    return normalise(a, b, out, 0, 3, 3, 1, None, None, "p", border)
+
+
+CASES = {
+    "panel by panel": matrices(300, 256, 1024),
+    "waves": matrices(512, 8192, 128, a_turned=True),
+    "rows side by side": matrices(128, 300, 64, a_turned=True),
+    "columns by piece": windows(padding=0),
+    "windows": windows(padding=1),
+    "both packed": matrices(1000, 2000, 1000, a_turned=True),
+    "transposed panels": matrices(40, 300, 64, b_turned=True),
+    "b packed": matrices(1000, 300, 100),
+    "own columns": matrices(50, 300, 100),
+}
+
+
+def test_there_is_a_case_for_every_plan():
+    assert list(CASES) == [x.name for x in plans.PLANS]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_plan_of_each_kind_of_problem(name):
+    p = CASES[name]
+    f = plans.Facts(p, V4, waves=plans.in_waves(p, V4))
+    assert plans.plan(f).name == name
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)
+@pytest.mark.parametrize("name", CASES)
+def test_whatever_fits_has_a_schedule_and_a_cost(name, target):
+    """Also where it does not pay: the table shows it. Rows that are packed have room in scratch memory."""
+    p = CASES[name]
+    for invariant in (False, True):
+        f = plans.Facts(p, target, invariant, plans.in_waves(p, target))
+        for x in plans.PLANS:
+            if not x.fits(f):
+                s = x.schedule(f)
+                assert not too_large(s.rows, s.vectors, 4, target) and x.cost(f).multiply_adds > 0
+                assert sized(p, s, f.waves).direct or x is not plans.plan(f) or not fits(p, s, target)
+
+
+def test_costs_are_counted():
+    """28 rows and 64 columns: whole tiles, all work of one piece for each of so many parts of the columns."""
+    f = plans.Facts(matrices(28, 300, 64), V4)
+    packs, own = plans.PackedB().cost(f), plans.OwnColumns().cost(f)
+    assert packs.multiply_adds == own.multiply_adds == 28 * 300 * 64 // 16
+    assert packs.copied == 300 * 64 and own.copied == 0  # rows of a and columns of b are read where they lie
+    assert packs.moved == own.moved + 2 * 300 * 64 * 4  # b is read and written once more
+
+
+def test_the_table_says_why():
+    text = plans.table(CASES["own columns"], V4)
+    lines = {line[2:20].strip(): line for line in text.split("\n")[1:]}
+    assert set(lines) == set(CASES) and [x for x in lines if lines[x].startswith("*")] == ["own columns"]
+    assert "50 rows use each column of b too seldom" in lines["b packed"] and "multiply-adds" in lines["b packed"]
+    assert "does not fit: rows of a do not lie side by side" in lines["rows side by side"]
+
+
+def test_debugging_prints_it():
+    lo, shapes = Lowering(V4), {"a": (50, 300), "b": (300, 100), "c": (50, 100)}
+    arrays = [array_of(np.ones(shape, "float32"), id)[0] for id, shape in shapes.items()]
+    with config.scope(debug=3), contextlib.redirect_stdout(io.StringIO()) as printed:
+        contract(lo, *arrays, 0, 1, 1, 1)
+    assert "* own columns" in printed.getvalue()
