@@ -87,8 +87,11 @@ def _runner(target: str, arch: str) -> list[str]:
 
 
 def linker(arch: str) -> list[str]:
-    """The command that makes a program of C and object files, to be run by `_runner`. For this machine it takes this machine's libc,
-    where that is glibc (2.17 or newer); otherwise a static one, which zig builds when it is first asked (a minute of processor time, kept)."""
+    """The command that makes a program of C and object files, to be run by `_runner`.
+
+    For this machine it takes this machine's libc, where that is glibc (2.17 or newer); otherwise a static one, which zig builds when
+    it is first asked: a minute of processor time, and then it is kept.
+    """
     own = arch == Target.machine().arch and platform.libc_ver()[0] == "glibc"
     libc = [f"{arch}-linux-gnu.2.17"] if own else [f"{arch}-linux-musl", "-static"]
     return [sys.executable, "-m", "ziglang", "cc", "-O1", "-lpthread", "-target", *libc]
