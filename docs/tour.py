@@ -2,10 +2,10 @@
 
     python docs/tour.py
 
-Read this file from top to bottom, with what it prints beside it. Five things go through the floors of the house, each a little
-larger than the one before: one op, one fused kernel, one training step, one file, one compiled artifact. Each chapter says on which
-floor (folder of src/tengen) it is, shows what that floor has made, and ends by comparing results as bytes: that they agree to the
-last bit is what the house is built for. It takes some seconds, most of them in LLVM, and needs nothing but Tengen.
+Read this file from top to bottom, with what it prints beside it. Five things go through the floors of the house, each a
+little larger than the one before: one op, one fused kernel, one training step, one file, one compiled artifact. Each chapter
+says on which floor (folder of src/tengen) it is, shows what that floor has made, and ends by comparing results as bytes: that
+they agree to the last bit is what the house is built for. It takes some seconds, and needs nothing but Tengen.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def machine_code(program: Program) -> None:
     """LLVM's part: an object file, as a C compiler would write it."""
     code = compile_object(program.text, program.target)
     size = sum(s.size for s in sections(code) if s.executable)
-    floor("runtime", f"LLVM made {size:,} bytes of machine code for {program.target.cpu}, in an object file of {len(code):,} bytes")
+    floor("runtime", f"LLVM made {size:,} bytes of machine code for {program.target.cpu}, in an object of {len(code):,} bytes")
 
 
 # ---- 1. one op --------------------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def softsign(x):
 def one_op(x: np.ndarray) -> None:
     chapter("1. One op: softsign(x) = x / (1 + |x|)")
 
-    # An op is defined once. This one is a scalar expression: the Python function above, called with a variable in place of a number.
+    # An op is defined once. This one is a scalar expression: the function above, called with a variable in place of a number.
     v = var("x", float32)
     floor("ops", "the definition, as an expression of the kernel language", print_expr(softsign(v)))
 
@@ -130,7 +130,7 @@ def one_op(x: np.ndarray) -> None:
     # From here on it is what every compiler does: LLVM IR for a target, machine code, and a call. There is no flag that allows
     # LLVM to reorder or to contract anything: `fdiv`, not `fdiv fast`.
     program = program_of(graph, lowering)
-    floor("codegen", "the kernel for this processor, in LLVM IR", program.text[program.text.index("define ") :].split("\n}")[0], 36)
+    floor("codegen", "the kernel in LLVM IR for this processor", program.text[program.text.index("define") :].split("}")[0], 36)
     machine_code(program)
 
     # A plan is a C function that is called with buffers: it takes memory for the result, runs the program, returns the buffer.
@@ -167,11 +167,12 @@ def one_fused_kernel(x: np.ndarray) -> None:
             before = text
             floor("passes", f"after {name}", text)
 
-    # What was fused is one kernel. It goes over a row three times (for its largest element, for the exponentials and their sum, and
-    # to divide), while the row is in the nearest cache, and stores no value between but the exponentials, where the result will be.
+    # What was fused is one kernel. It goes over a row three times (for its largest element, for the exponentials and their sum,
+    # and to divide) while the row is in the nearest cache, and stores the exponentials where the result will be, nothing else.
     # `first 8`: what is left over behind the last 16 elements. `fold.add`: 16 lanes are added by a fixed tree.
     lowering, _ = lower(optimized, TARGET)
-    floor("kernels", f"{len(graph.nodes)} nodes became {len(lowering.launches)} kernel", print_kernel(lowering.launches[0].kernel), most=44)
+    (launch,) = lowering.launches
+    floor("kernels", f"{len(graph.nodes)} nodes became one kernel", print_kernel(launch.kernel), most=44)
 
     fused = trace(scores)(Tensor(x)).numpy()
     same_bits(op_by_op=scores(Tensor(x)).numpy(), fused=fused)
@@ -220,7 +221,7 @@ def one_trace(x: Tensor, y: Tensor) -> None:
     rows = [f"bytes {at:6} to {at + size:6}   needed by steps {life[0][0]} to {life[-1][1]}"
             for at, size, life in zip(offsets, temps.sizes, temps.lives)]  # fmt: skip
     floor("compiler", f"the memory plan: {sum(temps.sizes):,} bytes of temporaries in {arena:,}", "\n".join(rows), most=12)
-    floor("codegen", f"{program.kernels} kernels and the code that launches them: {program.text.count(chr(10)):,} lines of LLVM IR")
+    floor("codegen", f"{program.kernels} kernels and the code that launches them: {program.text.count(chr(10)):,} lines of IR")
     machine_code(program)
 
     # `trace` is all of this in one line. Three steps with it and three without end in the same parameters.
@@ -243,13 +244,13 @@ def one_file(x: Tensor, path: Path):
     run = trace(net, example_input=x)
     run.dump(path, arg_names=["x"], output_names=["scores"])
 
-    # The file is in the safetensors format, which anybody can read: the length of a header, the header, the numbers. The graph is
-    # a text in it. Nothing in a file is executed, and loading checks every type against the ops' own rules.
+    # The file is in the safetensors format, which anybody can read: the length of a header, the header, the numbers. The graph
+    # is a text in it. Nothing in a file is executed, and loading checks every type against the ops' own rules.
     data = path.read_bytes()
     length = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + length])
     metadata = header.pop("__metadata__")
-    rows = [f"{name}: {t['dtype']}{t['shape']} in bytes {t['data_offsets'][0]} to {t['data_offsets'][1]}" for name, t in header.items()]
+    rows = [f"{name}: {t['dtype']}{t['shape']} in bytes {t['data_offsets']}" for name, t in header.items()]
     rows += [f"{key}: {value}" for key, value in metadata.items()]
     floor("deploy", f"a file of {len(data):,} bytes: tensors, then texts", "\n".join(rows))
 
@@ -268,7 +269,7 @@ def one_artifact(net, x: Tensor, file: Path, folder: Path) -> None:
     # The same kernels, compiled ahead of time, for this processor or another one. The object needs nothing but libc.
     for target in ("x86-64", "aarch64"):
         made = compile_model(file, target, folder / target, "net")
-        floor("deploy", f"{target}: {made.kernels} kernels, {made.code_bytes:,} bytes of machine code, {made.weights_bytes:,} of weights")
+        floor("deploy", f"{target}: {made.kernels} kernels, {made.code_bytes:,} bytes of code, {made.weights_bytes:,} of weights")
     header = Path(made.files[1]).read_text()
     floor("deploy", "what a C program includes", header[header.index("/* Runs") :].split("#ifdef")[0])
 

@@ -246,5 +246,6 @@ def test_the_tour_goes_through_the_house(tmp_path):
     assert done.returncode == 0, done.stderr
     assert re.findall(r"^(\d)\. ", done.stdout, re.MULTILINE) == list("12345") and done.stdout.count("==> the same bits: ") == 5
     shown = dict.fromkeys(re.findall(r"^\[(\w+)\] ", done.stdout, re.MULTILINE))
+    assert "\n[passes] after fuse\n" in done.stdout and "\n[kernels] 11 nodes became one kernel\n" in done.stdout
     assert list(shown) == ["ops", "loops", "ir", "kernels", "codegen", "runtime", "passes", "compiler", "deploy"]
     assert max(map(len, done.stdout.splitlines())) <= 120 and str(ROOT) not in done.stdout

@@ -87,9 +87,11 @@ def _runner(target: str, arch: Architecture) -> list[str]:
 
 
 def linker(arch: Architecture) -> list[str]:
-    """The command that makes a program of C and object files, to be run by `_runner`. For this machine it takes this machine's libc,
-    where that is glibc (2.17 or newer); otherwise a static one, which zig builds when it is first asked (a minute of processor time,
-    kept)."""
+    """The command that makes a program of C and object files, to be run by `_runner`.
+
+    For this machine it takes this machine's libc, where that is glibc (2.17 or newer); otherwise a static one, which zig builds when
+    it is first asked: a minute of processor time, and then it is kept.
+    """
     own = arch.name == Target.machine().arch and platform.libc_ver()[0] == "glibc"
     libc = [f"{arch.name}-linux-gnu.2.17"] if own else [arch.c_triple, "-static"]
     return [sys.executable, "-m", "ziglang", "cc", "-O1", "-lpthread", "-target", *libc]

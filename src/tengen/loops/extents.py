@@ -101,9 +101,8 @@ class Numbers:
 
 class OpenExtent(Expr):
     """An extent that is known when a program runs, as users see it in `Tensor.shape` while a graph is recorded. It is an
-    expression, but for `==`: users compare extents with numbers and with each other, which asks for a value that there is not yet,
-    where between plain expressions `==` asks whether they are the same. What takes extents from users takes the plain expression
-    out (`lang.unguarded`).
+    expression, but for `==`: between plain expressions that asks whether they are the same one; users ask for a value, which there
+    is not yet. What takes extents from users takes the plain expression out (`lang.unguarded`).
 
     Attributes:
         expr: the plain expression.

@@ -188,7 +188,9 @@ def unguarded(e):
     return e.expr if isinstance(e, Expr) and type(e) is not Expr else e
 
 
-NO_VALUE = "help: == and != between expressions say at once whether they are the same one; equal(a, b) and not_equal(a, b) compare values"
+NO_VALUE = (
+    "help: == and != between expressions say at once whether they are the same one; equal(a, b) and not_equal(a, b) compare values"
+)
 
 
 def _check_number(x, y) -> None:

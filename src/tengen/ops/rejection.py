@@ -23,7 +23,8 @@ from tengen.kernels.source import At, Leaf, broadcast
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, as_int, call, cast, cdiv, const, equal, maximum, minimum, select, unary
 from tengen.ops.define import Case, Op, broadcast_shapes, check_floats, primitive
-from tengen.ops.rng import MULTIPLIERS, WEYL, philox
+from tengen.kernels import numerics
+from tengen.ops.rng import philox
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
@@ -218,8 +219,8 @@ def reference_words(key, n: int, r: int) -> list[np.ndarray]:
     seed, draw = (int(v) for v in key)
     c = [i & mask, i >> half, np.full(n, draw & 0xFFFFFFFF, np.uint64), np.full(n, draw >> 32, np.uint64)]
     for t in range(10):
-        k = [np.uint64(((seed >> 32 * j) + t * WEYL[j]) & 0xFFFFFFFF) for j in (0, 1)]
-        p, q = c[0] * np.uint64(MULTIPLIERS[0]), c[2] * np.uint64(MULTIPLIERS[1])
+        k = [np.uint64(((seed >> 32 * j) + t * numerics.PHILOX_KEY_STEPS[j]) & 0xFFFFFFFF) for j in (0, 1)]
+        p, q = c[0] * np.uint64(numerics.PHILOX_MULTIPLIERS[0]), c[2] * np.uint64(numerics.PHILOX_MULTIPLIERS[1])
         c = [(q >> half) ^ c[1] ^ k[0], q & mask, (p >> half) ^ c[3] ^ k[1], p & mask]
     return c
 
