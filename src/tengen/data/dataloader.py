@@ -89,8 +89,8 @@ class DataLoader:
             they change no batch.
 
     Errors:
-        ValueError: a number out of range. TypeError: no number, or two ways to say the same. In iterating: what the dataset, transform or collator raised,
-        with the worker's traceback as a note; WorkerError when a worker died; WorkerTimeout.
+        ValueError: a number out of range. TypeError: no number, or two ways to say the same. In iterating: what the dataset,
+        transform or collator raised, with the worker's traceback as a note; WorkerError when a worker died; WorkerTimeout.
 
     >>> from tengen.data import ArrayDataset, RandomSampler
     >>> numbers = ArrayDataset(np.arange(6))
