@@ -115,8 +115,12 @@ def test_shapes_and_dtypes_of_parameters():
     assert g.beta(2, 1, (2, 3)).shape == (2, 3) and g.poisson(2).shape == () and g.poisson(Tensor([1, 2])).dtype == np.float32
     assert g.exponential(np.ones(3)).dtype == np.float64
     assert random.rand(2, 3).shape == random.randn((2, 3)).shape == (2, 3) and random.rand().shape == ()
-    assert np.isnan(g.gamma(Tensor([-1.0])).numpy()).all() and np.isnan(g.binomial(Tensor([2.5]), 0.5).numpy()).all()
-    for call in (lambda: g.gamma(-1.0), lambda: g.beta(1.0, -2.0), lambda: g.poisson(float("nan")), lambda: g.exponential(-1)):
+    bad = Tensor([-1.0, float("nan")])
+    for x in (g.gamma(bad), g.gamma(1.0, bad), g.exponential(bad), g.poisson(bad), g.bernoulli(bad), g.binomial(Tensor([2.5]), 0.5)):
+        assert np.isnan(x.numpy()).all()
+    wrong = [lambda: g.bernoulli(-0.5), lambda: g.gamma(-1.0), lambda: g.beta(1.0, -2.0)]
+    wrong += [lambda: g.poisson(float("nan")), lambda: g.exponential(-1)]
+    for call in wrong:
         with pytest.raises(ValueError, match="must be finite and not negative"):
             call()
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tengen import functional as F
-from tengen.optimizer.optimizer import Optimizer, refuse
+from tengen.optimizer.optimizer import Optimizer, refuse, zeros
 from tengen.tensor import Tensor, tracing
 
 Evaluate = Callable[[float], tuple[float, Tensor, float]]  # step along a direction -> loss, gradient, slope
@@ -59,7 +59,9 @@ class LBFGS(Optimizer):
         self._memory = Memory()
 
     def add_param_group(self, param_group: dict) -> None:
-        """Adds the parameters; there is one group only."""
+        """Adds the parameters; there is one group only, and it goes down."""
+        if param_group.get("maximize"):
+            refuse(self, "maximize is not there; help: return the loss with another sign")
         if self.param_groups:
             refuse(self, "takes one group of parameters; help: one list of them")
         super().add_param_group(param_group)
@@ -70,9 +72,8 @@ class LBFGS(Optimizer):
     # -- parameters as one vector ------------------------------------------------------------------------------------------
     def _gradient(self) -> Tensor:
         """All gradients, one after the other; zeros where there is none."""
-        parts = [p.detach() * 0.0 if p.grad is None else p.grad.detach() for p, _ in self._params()]
-        flat = F.concat([g.reshape(-1) for g in parts])  # type: ignore[attr-defined]
-        return -flat if self.param_groups[0].get("maximize") else flat
+        parts = [zeros(p) if p.grad is None else p.grad.detach() for p, _ in self._params()]
+        return F.concat([g.reshape(-1) for g in parts])  # type: ignore[attr-defined]
 
     def _move(self, start: list[Tensor], t: float, d: Tensor) -> None:
         """Puts the parameters at start + t d."""

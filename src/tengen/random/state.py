@@ -112,16 +112,16 @@ class RNG:
             raise ValueError("shuffle: a 0-d tensor has no rows")
         inp._reset(inp.detach()[self.permutation(inp.shape[0])])
 
-    # -- distributions with parameters: each may be a number or a tensor; the result has the shape size + their common shape -----
+    # -- distributions with parameters: numbers or tensors; the result has the shape size + their common shape ----------------
     def exponential(self, rate: TensorLike = 1.0, size: Shape | None = None) -> Tensor:
         """Exponentially distributed numbers: -log(u) / rate for a uniform u in (0, 1) of 32 bits."""
         (r,) = self._parameters("exponential", size, rate=rate)
-        return REGISTRY["astype"](-REGISTRY["log"](self.open_uniform(r.shape)), r.dtype) / r
+        return _where(r >= 0, REGISTRY["astype"](-REGISTRY["log"](self.open_uniform(r.shape)), r.dtype) / r)
 
     def gamma(self, shape: TensorLike, scale: TensorLike = 1.0, size: Shape | None = None) -> Tensor:
         """Gamma distributed numbers of a shape parameter and a scale; see the op `random_gamma`."""
         a, s = self._parameters("gamma", size, shape=shape, scale=scale)
-        return self._sample(random_gamma, a) * s
+        return _where(s >= 0, self._sample(random_gamma, a) * s)
 
     def beta(self, alpha: TensorLike, beta: TensorLike, size: Shape | None = None) -> Tensor:
         """Beta distributed numbers, as x / (x + y) of two gamma distributed ones."""
@@ -136,13 +136,14 @@ class RNG:
 
     def binomial(self, n: TensorLike, p: TensorLike, size: Shape | None = None) -> Tensor:
         """Binomially distributed whole numbers, as floats; see the op `random_binomial`."""
-        count, probability = self._parameters("", size, n=n, p=p)
+        count, probability = self._parameters("binomial", size, n=n, p=p)
         return self._sample(random_binomial, count, probability)
 
     def bernoulli(self, p: TensorLike, size: Shape | None = None) -> Tensor:
         """1 with probability p, else 0."""
-        (probability,) = self._parameters("", size, p=p)
-        return REGISTRY["astype"](self._draw(_ops.random_uniform, probability.shape) < probability, probability.dtype)
+        (probability,) = self._parameters("bernoulli", size, p=p)
+        x = REGISTRY["astype"](self._draw(_ops.random_uniform, probability.shape) < probability, probability.dtype)
+        return _where(REGISTRY["logical_and"](probability >= 0, probability <= 1), x)
 
     def multinomial(self, input: Tensor, num_samples: int, replacement: bool = False) -> Tensor:
         """The numbers of outcomes, drawn with probabilities in proportion to the last axis of `input`, (n,) or (batch, n).
@@ -178,11 +179,12 @@ class RNG:
         """float64 in (0, 1), the middles of 2^32 parts."""
         return (REGISTRY["astype"](self._draw(_ops.random_bits, tuple(shape)), "float64") + 0.5) * 2.0**-32
 
-    def _parameters(self, positive: str, size: Shape | None, **given: TensorLike) -> list[Tensor]:
-        """Tensors of floats in the shape of a result. positive: who demands that the numbers among them are."""
+    def _parameters(self, owner: str, size: Shape | None, **given: TensorLike) -> list[Tensor]:
+        """Tensors of floats in the shape of a result. A number among them that is negative is an
+        error; a tensor's element makes a NaN, since its value may not be known yet."""
         for name, value in given.items():
-            if positive and isinstance(value, (int, float)) and not 0 <= value < np.inf:
-                raise ValueError(f"{positive}: {name}={value} must be finite and not negative")
+            if isinstance(value, (int, float)) and not 0 <= value < np.inf:
+                raise ValueError(f"{owner}: {name}={value} must be finite and not negative")
         shape = () if size is None else _SHAPE.plain(size, "size", dispatch.known)
         tensors = [_float(v) for v in given.values()]
         d = functools.reduce(promote, (t.dtype for t in tensors))
@@ -194,6 +196,11 @@ def _float(value: Any) -> Tensor:
     """A parameter as a tensor of floats; numbers and integers are float32."""
     t = value if isinstance(value, Tensor) else Tensor(np.float32(value) if isinstance(value, (int, float)) else value)
     return t if t.dtype.is_float else REGISTRY["astype"](t, "float32")
+
+
+def _where(valid: Tensor, x: Tensor) -> Tensor:
+    """x, and NaN for parameters that are not valid."""
+    return REGISTRY["where"](valid, x, float("nan"))
 
 
 def _is(value, number: int) -> bool:
