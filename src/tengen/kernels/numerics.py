@@ -75,3 +75,15 @@ GRADIENT_RUN_TILES = 16
 PHILOX_MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
 PHILOX_KEY_STEPS = 0x9E3779B9, 0xBB67AE85
 PHILOX_ROUNDS = 10
+
+# Samplers that reject (`ops/rejection.py`): the bit of the counter's second word from which on it holds the number of the round (a
+# tensor has less than 2^58 elements, so the bits above are free); the rounds, each of which accepts more than 0.95 for gamma
+# (Marsaglia and Tsang, 2000) and more than 0.7 for Poisson and binomial (Hormann, 1993), so that none of them accepts with a
+# probability below 1e-30.
+COUNTER_FREE_BIT = 26
+GAMMA_ROUNDS = 24
+COUNT_ROUNDS = 60
+
+# Poisson and binomial with a mean below this number go through so many outcomes in order; the others have less than 2^-53 together.
+SEARCHED_MEAN = 10.0
+SEARCHED_OUTCOMES = 96

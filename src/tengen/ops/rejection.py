@@ -29,12 +29,7 @@ from tengen.ops.rng import philox
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
 
-PER_PIECE = 256  # elements
-FREE_BIT = 26  # a tensor has less than 2^58 elements, so bits from here on of the counter's second word are free
-GAMMA_ROUNDS = 24  # each accepts more than 0.95 (Marsaglia and Tsang, 2000)
-ROUNDS = 60  # of Poisson and binomial: each accepts more than 0.7 (W. Hormann, 1993)
-SEARCHED = 96  # outcomes that a search goes through: for a mean below 10 the others have less than 2^-53 together
-SEARCH_BELOW = 10.0  # the mean
+SAMPLED_PIECE_ELEMENTS = 256  # elements of a piece
 
 Words = Callable[[Expr | int], list[Expr]]  # a round -> four uint32
 
@@ -67,15 +62,15 @@ def _sampler(op: Op, sample: Callable[[KernelBuilder, Words, Sequence[Expr]], Ex
         parameters = [broadcast(Leaf(a), out.shape) for a in ins[1:]]
         k = lo.kernel(op.name)
         n = as_expr(product(out.shape))
-        piece = k.split(cdiv(n, PER_PIECE))
+        piece = k.split(cdiv(n, SAMPLED_PIECE_ELEMENTS))
         seed, draw = (k.let(Leaf(ins[0]).at(k, At((j,)))) for j in (0, 1))
-        with k.loop(piece * PER_PIECE, minimum(piece * PER_PIECE + PER_PIECE, n)) as i:
+        with k.loop(piece * SAMPLED_PIECE_ELEMENTS, minimum(piece * SAMPLED_PIECE_ELEMENTS + SAMPLED_PIECE_ELEMENTS, n)) as i:
             at = At(tuple(unflatten(k, i, out.shape)))
             values = [k.let(cast(p.at(k, at), float64)) for p in parameters]
             flat = k.let(cast(i, uint64))
 
             def words(r: Expr | int) -> list[Expr]:
-                turn = cast(as_expr(r) + 1, uint64) << (32 + FREE_BIT)
+                turn = cast(as_expr(r) + 1, uint64) << (32 + numerics.COUNTER_FREE_BIT)
                 halves = [cast(e, uint32) for w in (flat | turn, draw, seed) for e in (w, w >> 32)]
                 return [k.let(w) for w in philox(halves[:4], halves[4:])]
 
@@ -98,7 +93,7 @@ def _gamma(k: KernelBuilder, words: Words, values: Sequence[Expr]) -> Expr:
     d = k.let(select(small, a + 1.0, a) - 1 / 3)
     c = k.let(1.0 / unary("sqrt", d * 9.0))
     found, open_ = k.var(d, float64), k.var(const(True, bool_), bool_)
-    with k.loop(0, GAMMA_ROUNDS) as r, k.if_(open_.value):
+    with k.loop(0, numerics.GAMMA_ROUNDS) as r, k.if_(open_.value):
         w = words(r)
         z = k.let(unary("sqrt", call("log", uniform(w[0])) * -2.0) * call("cos", uniform(w[1]) * (2 * math.pi)))
         root = k.let(z * c + 1.0)
@@ -108,7 +103,7 @@ def _gamma(k: KernelBuilder, words: Words, values: Sequence[Expr]) -> Expr:
         with k.if_(fits):
             found.set(d * v)
             open_.set(const(False, bool_))
-    power = call("exp", call("log", uniform(words(GAMMA_ROUNDS)[0])) / a)
+    power = call("exp", call("log", uniform(words(numerics.GAMMA_ROUNDS)[0])) / a)
     x = maximum(select(small, found.value * power, found.value), 2.0**-126)
     return select((a > 0.0) & (a < math.inf), x, const(math.nan, float64))
 
@@ -123,7 +118,7 @@ def random_poisson(key: Tensor, rate: Tensor) -> Tensor:
 def _poisson(k: KernelBuilder, words: Words, values: Sequence[Expr]) -> Expr:
     (mean,) = values
     found, open_ = k.var(unary("floor", mean), float64), k.var(const(True, bool_), bool_)
-    with k.if_(mean < SEARCH_BELOW):
+    with k.if_(mean < numerics.SEARCHED_MEAN):
         first = call("exp", -mean)
         _search(k, words, found, first, lambda i: mean / i)
     with k.else_():
@@ -132,7 +127,7 @@ def _poisson(k: KernelBuilder, words: Words, values: Sequence[Expr]) -> Expr:
         a = k.let(b * 0.02483 - 0.059)
         log_height = k.let(call("log", 1.1328 / (b - 3.4) + 1.1239))
         tight = k.let(0.9277 - 3.6224 / (b - 2.0))
-        with k.loop(0, ROUNDS) as r, k.if_(open_.value):
+        with k.loop(0, numerics.COUNT_ROUNDS) as r, k.if_(open_.value):
             u, v, edge = _pair(k, words(r))
             i = k.let(unary("floor", (a * 2.0 / edge + b) * u + mean + 0.43))
             log_density = i * log_mean - mean - call("lgamma", maximum(i, 0.0) + 1.0)
@@ -158,7 +153,7 @@ def _search(k: KernelBuilder, words: Words, found, first: Expr, ratio: Callable[
     p = k.var(first, float64)
     below = k.var(p.value, float64)
     found.set(const(0.0, float64))
-    with k.loop(1, SEARCHED) as n, k.if_(u > below.value):
+    with k.loop(1, numerics.SEARCHED_OUTCOMES) as n, k.if_(u > below.value):
         i = k.let(cast(n, float64))
         p.set(p.value * ratio(i))
         below.set(below.value + p.value)
@@ -178,7 +173,7 @@ def _binomial(k: KernelBuilder, words: Words, values: Sequence[Expr]) -> Expr:
     q = k.let(1.0 - p)
     mean, odds = k.let(n * p), k.let(p / q)
     found, open_ = k.var(unary("floor", mean), float64), k.var(const(True, bool_), bool_)
-    with k.if_(mean < SEARCH_BELOW):
+    with k.if_(mean < numerics.SEARCHED_MEAN):
         first = call("exp", n * call("log1p", -p))
         _search(k, words, found, first, lambda i: odds * maximum(n - i + 1.0, 0.0) / i)
     with k.else_():
@@ -189,7 +184,7 @@ def _binomial(k: KernelBuilder, words: Words, values: Sequence[Expr]) -> Expr:
         tight, height = k.let(0.92 - 4.2 / b), k.let((5.1 / b + 2.83) * width)
         mode = k.let(unary("floor", (n + 1.0) * p))
         log_mode = k.let(call("lgamma", mode + 1.0) + call("lgamma", n - mode + 1.0))
-        with k.loop(0, ROUNDS) as r, k.if_(open_.value):
+        with k.loop(0, numerics.COUNT_ROUNDS) as r, k.if_(open_.value):
             u, v, edge = _pair(k, words(r))
             i = k.let(unary("floor", (a * 2.0 / edge + b) * u + mean + 0.5))
             there = k.let((i >= 0.0) & (i <= n))
@@ -214,7 +209,7 @@ _sampler(random_binomial, _binomial)
 
 def reference_words(key, n: int, r: int) -> list[np.ndarray]:
     """Philox in NumPy's integers: four words of each element in round r."""
-    i = np.arange(n, dtype=np.uint64) | np.uint64((r + 1) << (32 + FREE_BIT))
+    i = np.arange(n, dtype=np.uint64) | np.uint64((r + 1) << (32 + numerics.COUNTER_FREE_BIT))
     mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
     seed, draw = (int(v) for v in key)
     c = [i & mask, i >> half, np.full(n, draw & 0xFFFFFFFF, np.uint64), np.full(n, draw >> 32, np.uint64)]
@@ -249,8 +244,8 @@ def _np_gamma(key, shape):
         v = (1 + z / np.sqrt(9 * d)) ** 3
         return d * v, (v > 0) & (np.log(w[2]) < z**2 / 2 + d - d * v + d * np.log(np.maximum(v, 1e-300)))
 
-    x = _np_accept(a.size, GAMMA_ROUNDS, d, propose)
-    last = _np_uniform(reference_words(key, a.size, GAMMA_ROUNDS)[0])
+    x = _np_accept(a.size, numerics.GAMMA_ROUNDS, d, propose)
+    last = _np_uniform(reference_words(key, a.size, numerics.GAMMA_ROUNDS)[0])
     return np.where(a < 1, x * last ** (1 / a), x).reshape(np.shape(shape))
 
 
@@ -267,7 +262,7 @@ def _np_searched(key, probabilities):
 
 def _np_poisson(key, rate):
     mean = np.asarray(rate, np.float64).ravel()
-    i = np.arange(SEARCHED)[:, None]
+    i = np.arange(numerics.SEARCHED_OUTCOMES)[:, None]
     searched = _np_searched(key, np.exp(i * np.log(np.maximum(mean, 1e-300)) - mean - _log_gamma(i + 1)))
     b = 0.931 + 2.53 * np.sqrt(mean)
     a = -0.059 + 0.02483 * b
@@ -283,14 +278,14 @@ def _np_poisson(key, rate):
         return k, quick | ((k >= 0) & ~((edge < 0.013) & (v > edge)) & inside)
 
     with np.errstate(all="ignore"):
-        found = _np_accept(mean.size, ROUNDS, np.floor(mean), propose)
-    return np.where(mean < SEARCH_BELOW, searched, found).reshape(np.shape(rate))
+        found = _np_accept(mean.size, numerics.COUNT_ROUNDS, np.floor(mean), propose)
+    return np.where(mean < numerics.SEARCHED_MEAN, searched, found).reshape(np.shape(rate))
 
 
 def _np_binomial(key, count, probability):
     n, given = (x.astype(np.float64).ravel() for x in np.broadcast_arrays(count, probability))
     p = np.minimum(given, 1 - given)
-    i = np.arange(SEARCHED)[:, None]
+    i = np.arange(numerics.SEARCHED_OUTCOMES)[:, None]
 
     def log_density(k):
         k = np.clip(k, 0, n)
@@ -311,8 +306,8 @@ def _np_binomial(key, count, probability):
         return k, (k >= 0) & (k <= n) & (((edge >= 0.07) & (v <= 0.92 - 4.2 / b)) | inside)
 
     with np.errstate(all="ignore"):
-        found = _np_accept(n.size, ROUNDS, np.floor(n * p), propose)
-    found = np.where(n * p < SEARCH_BELOW, searched, found)
+        found = _np_accept(n.size, numerics.COUNT_ROUNDS, np.floor(n * p), propose)
+    found = np.where(n * p < numerics.SEARCHED_MEAN, searched, found)
     return np.where(given > 0.5, n - found, found).reshape(np.broadcast_shapes(np.shape(count), np.shape(probability)))
 
 

@@ -150,7 +150,7 @@ class Executable:
         """The call of the same program with its launches logged; its kernels and constants are the same."""
         if extents not in self._recorded:
             if self._recorder is None:
-                how = {"fold": True, "record": True, "schedules": self.schedules, "device": self.device}
+                how = {"fold": True, "log_launches": True, "schedules": self.schedules, "device": self.device}
                 self._recorder, _ = compile_graph(self._source, None, self._symbols, self.name, **how)
             program = self._recorder
             if self.program is None or program.constants != self.program.constants:

@@ -234,10 +234,10 @@ FREE = {  # kernel -> (module, constant, another legal value)
     "by_chunks": [("contraction.contract", "MOST_SHARED_RESULTS", 1), ("contraction.contract", "ADDED_RESULTS", 24)],
     "channelwise": [("contraction.channelwise", "MOST_ABREAST_ROWS", 3)],
     "sum": [("reduction.reduce", "LEAST_PIECES", 1)],
-    "sum_short": [("reduction.folding", "UNROLLED_ELEMENTS", 4)],
+    "sum_short": [("reduction.columns", "UNROLLED_ELEMENTS", 4)],
     "sum_down": [
-        ("reduction.folding", "LANE_UNROLLED_ELEMENTS", 2), ("reduction.folding", "MOST_FLAT_COLUMNS", 64),
-        ("reduction.folding", "PAGE_BYTES", 64),
+        ("reduction.columns", "LANE_UNROLLED_ELEMENTS", 2), ("reduction.columns", "MOST_FLAT_COLUMNS", 64),
+        ("reduction.columns", "PAGE_BYTES", 64),
     ],
     "pointwise": [("pointwise", "PIECE_ELEMENTS", 64), ("axes", "STREAMED_BYTES", 0)],
     "transposed": [
@@ -245,8 +245,8 @@ FREE = {  # kernel -> (module, constant, another legal value)
         ("transposing_copy", "LEAST_TILED_EXTENT", 1 << 20),
     ],
     "attention": [
-        ("attention.tiles", "LANE_BLOCK_BYTES", 1 << 10), ("attention.tiles", "MOST_LANES", 16),
-        ("attention.tiles", "ENOUGH_PIECES", 64), ("attention.tiles", "MOST_FEATURE_VECTORS", 1),
+        ("attention.sizes", "LANE_BLOCK_BYTES", 1 << 10), ("attention.sizes", "MOST_LANES", 16),
+        ("attention.sizes", "ENOUGH_PIECES", 64), ("attention.tiles", "MOST_FEATURE_VECTORS", 1),
         ("attention.forward", "EXPONENTIALS_ABREAST", 1),
     ],
     "winograd": [
