@@ -155,13 +155,13 @@ def test_stores_past_the_caches(dt):
 
 def test_large_outputs_are_written_past_the_caches():
     from tengen import Tensor, trace
-    from tengen.kernels.axes import STREAM
+    from tengen.kernels.axes import STREAMED_BYTES
 
-    a = np.arange(STREAM // 4 + 7, dtype=np.float32)  # not whole vectors
+    a = np.arange(STREAMED_BYTES // 4 + 7, dtype=np.float32)  # not whole vectors
     x = Tensor(a)
     want = (a + 1).tobytes()
     assert (x + 1).numpy().tobytes() == want and trace(lambda x: x + 1)(x).numpy().tobytes() == want
-    square = Tensor(a[: STREAM // 4].reshape(-1, 4096))
+    square = Tensor(a[: STREAMED_BYTES // 4].reshape(-1, 4096))
     assert trace(lambda x: x.T + 1)(square).numpy().tobytes() == (square.numpy().T + 1).tobytes()
 
 

@@ -149,7 +149,7 @@ def test_a_new_architecture_is_one_table(monkeypatch):
 
 
 def test_a_processor_of_no_known_architecture(monkeypatch):
-    monkeypatch.setattr(processor, "recall", lambda identity, ask: ["sparc64-unknown-linux-gnu", "niagara", ""])
+    monkeypatch.setattr(processor.answers, "recall", lambda identity, ask: ["sparc64-unknown-linux-gnu", "niagara", ""])
     with pytest.raises(ConfigError, match="no code generation for sparc64-unknown-linux-gnu; .* x86_64 or aarch64"):
         Target.machine.__wrapped__()
 

@@ -13,6 +13,7 @@ from tengen import module as M
 RNG = np.random.default_rng(0)
 VECTORS, IMAGES, SEQUENCE = (Tensor(RNG.standard_normal(s).astype("f4")) for s in ((4, 6), (2, 6, 9, 9), (5, 2, 6)))
 LINES, VOLUMES = (Tensor(RNG.standard_normal(s).astype("f4")) for s in ((2, 6, 9), (2, 6, 5, 5, 5)))
+SHUFFLED = Tensor(RNG.standard_normal((2, 4, 3, 3)).astype("f4"))
 NUMBERS = Tensor(np.array([[0, 3], [1, 2]], np.int32))
 CONV = {
     "in_channels": (6, 3), "out_channels": (6, 12), "kernel_size": (3, 2), "stride": (1, 2), "padding": (1, 0), "dilation": (1, 2),
@@ -34,28 +35,43 @@ LAYER = {
 }  # fmt: skip
 POOL = {"kernel_size": (3, 2), "stride": (2, 1), "padding": (0, 1)}
 NORM = {"eps": (1e-5, 0.5), "affine": (True, False)}
+LINEAR = {"in_features": (6, 5), "out_features": (3, 2), "bias": (True, False), "compute_mode": ("default", "float32")}
+TRANSPOSED = CONV | {"stride": (2, 3), "output_padding": (0, 1)}
+SLIDING = {"kernel_size": (3, 2), "padding": (0, 1), "stride": (2, 1), "dilation": (1, 2)}
 
 # of every module: the inputs of a call, and for each argument a value to build with and another
 MODULES = {
-    "Linear": ((VECTORS,), {"in_features": (6, 5), "out_features": (3, 2), "bias": (True, False), "compute_mode": ("default", "float32")}),
+    "Linear": ((VECTORS,), LINEAR), "LinearRelu": ((VECTORS,), LINEAR),
     "Embedding": ((NUMBERS,), {
         "num_embeddings": (4, 5), "embedding_dim": (3, 2), "padding_idx": (None, 0), "max_norm": (None, 1.0), "norm_type": (None, 2.0),
         "freeze": (False, True),
     }),
     "Conv1d": ((LINES,), PADDED), "Conv2d": ((IMAGES,), PADDED), "Conv3d": ((VOLUMES,), PADDED),
-    "ConvTranspose2d": ((IMAGES,), CONV | {"stride": (2, 3), "output_padding": (0, 1)}),
+    "ConvRelu2d": ((IMAGES,), PADDED), "ConvTransposeRelu2d": ((IMAGES,), TRANSPOSED),
+    "ConvTranspose1d": ((LINES,), TRANSPOSED), "ConvTranspose2d": ((IMAGES,), TRANSPOSED), "ConvTranspose3d": ((VOLUMES,), TRANSPOSED),
+    "BatchMatMulActivation": ((SEQUENCE.transpose(0, 2, 1),), {
+        "batch": (5, 1), "in_features": (6, 3), "out_features": (3, 2), "bias": (True, False), "nonlinear_mode": ("identity", "relu"),
+    }),
     "BatchNorm1d": ((LINES,), BATCH), "BatchNorm2d": ((IMAGES,), BATCH),
     "LayerNorm": ((VECTORS,), NORM | {"normalized_shape": (6, 3)}),
     "GroupNorm": ((IMAGES,), NORM | {"num_groups": (3, 2), "num_channels": (6, 4)}),
     "InstanceNorm": ((IMAGES,), NORM | {"num_channels": (6, 4)}),
+    "GeneralNorm": ((VECTORS,), NORM | {"normalized_shape": (6, 4), "normalized_axis": (1, 0)}),
+    "RMSNorm": ((VECTORS,), NORM | {"normalized_shape": (6, 3)}),
+    "LocalResponseNorm": ((IMAGES,), {"kernel_size": (3, 5), "k": (2.0, 1.0), "alpha": (0.5, 0.1), "beta": (0.75, 0.5)}),
     "MaxPool2d": ((IMAGES,), POOL), "AvgPool2d": ((IMAGES,), POOL | {"mode": ("average_count_exclude_padding", "average"), "padding": (1, 0)}),
     "AdaptiveAvgPool2d": ((IMAGES,), {"oshp": (2, (3, 1))}), "AdaptiveMaxPool2d": ((IMAGES,), {"oshp": (2, (3, 1))}),
     "LeakyReLU": ((VECTORS,), {"negative_slope": (0.01, 0.5)}),
     "PReLU": ((IMAGES,), {"num_parameters": (1, 6), "init": (0.25, 0.5)}),
-    "Softmax": ((VECTORS,), {"axis": (None, 0)}), "Dropout": ((VECTORS,), {"drop_prob": (0.0, 0.5)}),
+    "Softmax": ((VECTORS,), {"axis": (None, 0)}), "LogSoftmax": ((VECTORS,), {"axis": (-1, 0)}), "GLU": ((VECTORS,), {"axis": (-1, 0)}),
+    "ELU": ((VECTORS,), {"alpha": (1.0, 0.5)}),
+    "Dropout": ((VECTORS,), {"drop_prob": (0.0, 0.5)}), "Dropout2d": ((IMAGES,), {"drop_prob": (0.0, 0.5)}),
+    "Pad": ((VECTORS,), {"pad_width": (((1, 1), (0, 2)), ((0, 0), (1, 1))), "mode": ("constant", "replicate"), "constant_val": (0.0, 2.0)}),
+    "PixelShuffle": ((SHUFFLED,), {"upscale_factor": (2, 1)}), "Elemwise": ((VECTORS,), {"method": ("RELU", "SIGMOID")}),
+    "SlidingWindow": ((IMAGES,), SLIDING),
     "Flatten": ((IMAGES,), {"start_axis": (1, 2), "end_axis": (-1, -2)}),
-    "RNN": ((SEQUENCE,), RECURRENT | {"nonlinearity": ("tanh", "relu")}), "LSTM": ((SEQUENCE,), RECURRENT),
-    "RNNCell": ((VECTORS,), CELL | {"nonlinearity": ("tanh", "relu")}), "LSTMCell": ((VECTORS,), CELL),
+    "RNN": ((SEQUENCE,), RECURRENT | {"nonlinearity": ("tanh", "relu")}), "LSTM": ((SEQUENCE,), RECURRENT), "GRU": ((SEQUENCE,), RECURRENT),
+    "RNNCell": ((VECTORS,), CELL | {"nonlinearity": ("tanh", "relu")}), "LSTMCell": ((VECTORS,), CELL), "GRUCell": ((VECTORS,), CELL),
     "MultiHeadAttention": ((SEQUENCE,), {
         "embed_dim": (6, 4), "num_heads": (2, 3), "attn_dropout": (0.0, 0.5), "out_dropout": (0.0, 0.5), "bias": (True, False),
         "kdim": (None, 5), "vdim": (None, 5),
@@ -63,13 +79,18 @@ MODULES = {
     "TransformerEncoderLayer": ((SEQUENCE,), LAYER), "TransformerDecoderLayer": ((SEQUENCE, SEQUENCE), LAYER),
     "TransformerEncoder": ((SEQUENCE,), {"num_layers": (2, 1)}), "TransformerDecoder": ((SEQUENCE, SEQUENCE), {"num_layers": (2, 1)}),
 }  # fmt: skip
-WITHOUT = {"GELU", "Identity", "Module", "ReLU", "Sequential", "SiLU", "Sigmoid"}  # they take no settings
+WITHOUT = {  # they take no settings, hold modules whose settings they are, or only take settings that fit each other (the last)
+    "Concat", "ConvBn2d", "ConvBnRelu2d", "ConvTransposeBn2d", "ConvTransposeBnRelu2d", "DequantStub", "GELU", "Hardsigmoid", "Hardswish",
+    "Identity", "LinearBn1d", "LinearBnRelu1d", "LogSigmoid", "Mish", "Module", "ModuleDict", "ModuleList", "QuantStub", "ReLU", "ReLU6",
+    "SELU", "Sequential", "SiLU", "Sigmoid", "Softplus", "Tanh",
+    "SlidingWindowTranspose",
+}  # fmt: skip
 VALUES = {"initial_weight", "encoder_layer", "decoder_layer", "norm"}  # arguments that are tensors or modules
 FIXED = {  # what decides which parameters are built; the rest takes effect
     "in_features", "out_features", "compute_mode", "num_embeddings", "embedding_dim", "padding_idx", "max_norm", "norm_type", "in_channels",
     "out_channels", "kernel_size", "groups", "conv_mode", "num_features", "normalized_shape", "num_channels", "num_parameters", "init",
     "input_size", "hidden_size", "num_layers", "bidirectional", "proj_size", "embed_dim", "kdim", "vdim", "d_model", "nhead", "bias",
-    "dim_feedforward", "layer_norm_eps",
+    "dim_feedforward", "layer_norm_eps", "batch", "normalized_axis",
 }  # fmt: skip
 
 
@@ -116,7 +137,8 @@ def test_every_module_and_argument_is_here():
 def test_a_setting_takes_effect_or_is_refused(name, argument):
     a, b = MODULES[name][1][argument]
     net = build(name)
-    fixed = argument in FIXED - ({"kernel_size"} if "Pool" in name else set()) or (name, argument) == ("RNN", "nonlinearity")
+    windows = "Pool" in name or name in ("LocalResponseNorm", "SlidingWindow")  # whose size builds no parameter
+    fixed = argument in FIXED - ({"kernel_size"} if windows else set()) or (name, argument) == ("RNN", "nonlinearity")
     if name.endswith("Layer") and argument == "dropout":
         with pytest.raises(TypeError, match="dropout is a module.*drop_prob"):
             net.dropout = b

@@ -15,6 +15,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +33,7 @@ from ways import agree, arrays
 import tengen.functional as F
 from tengen import Tensor, load_graph, trace
 from tengen.autodiff import GradManager
-from tengen.base.errors import ShapeError, TengenError, TraceError
+from tengen.base.errors import ShapeError, TengenError, TraceError, UsageWarning
 from tengen.codegen.targets import ARCHITECTURES, Target
 from tengen.deploy import CannotRun, compile_model
 from tengen.deploy.compile import Artifact
@@ -113,7 +114,8 @@ def _slopes(op: Op, operands: Sequence) -> list[Tensor]:
     xs = [Tensor(x) if isinstance(x, np.ndarray) else x for x in operands]
     gm = GradManager().attach(xs)
     try:
-        with gm:
+        with gm, warnings.catch_warnings():
+            warnings.simplefilter("ignore", UsageWarning)  # of an op without a gradient
             gm.backward(F.sum(apply(op, xs, {})[0]))
     except TengenError:
         return []

@@ -7,7 +7,7 @@ import numpy as np
 from tengen import Tensor, trace
 from tengen.kernels import numerics
 from tengen.kernels.machine import ENOUGH_PIECES
-from tengen.kernels.reduction.folding import LANES, columns_width
+from tengen.kernels.reduction.columns import LANES, columns_width
 
 
 def test_widths_follow_columns_and_chunks():

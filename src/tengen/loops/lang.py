@@ -122,8 +122,9 @@ def expr(op: str, args: tuple[Expr, ...], dt: DType, lanes: int = 1, attr=None) 
     key = (op, args, dt, lanes, key_attr, type(attr))
     e = _interned.get(key)
     if e is None:
-        if any(type(a) is not Expr for a in args):
-            return expr(op, tuple(map(unguarded, args)), dt, lanes, attr)
+        for a in args:
+            if type(a) is not Expr:
+                return expr(op, tuple(map(unguarded, args)), dt, lanes, attr)
         e = Expr()
         e.op, e.args, e.dtype, e.lanes, e.attr = op, args, dt, lanes, attr
         _interned[key] = e
@@ -205,7 +206,9 @@ def _check_number(x, y) -> None:
 
 def _lift(a, b) -> tuple[Expr, Expr]:
     """Both operands as expressions of one dtype and one lane count; Python numbers take the other's dtype."""
-    if type(a) is not Expr or type(b) is not Expr:
+    if type(a) is Expr and type(b) is int and -(1 << 62) < b < 1 << 62:  # the most frequent case; it fits 64 bits
+        b = const(b, a.dtype)
+    elif type(a) is not Expr or type(b) is not Expr:
         a, b = unguarded(a), unguarded(b)
         _check_number(a, b)
         _check_number(b, a)

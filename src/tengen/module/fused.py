@@ -145,7 +145,7 @@ _NAMES = {
 }  # fmt: skip
 
 
-class Elemwise(Module):
+class Elemwise(Configured):
     """An elementwise operation, as a module.
 
     Args: method: MegEngine's name of the operation in either case, such as ``"ADD"``, ``"MUL"``, ``"RELU"``, ``"FUSE_ADD_RELU"``, or the
@@ -156,14 +156,16 @@ class Elemwise(Module):
     [2.0, 0.0]
     """
 
+    _checked = {"method": lambda m, method: (_elementwise_name(method), method)[1]}
+
     def __init__(self, method: str, **kwargs):
         super().__init__(**kwargs)
         self.method = method
-        self._op_name = _elementwise_name(method)
 
     def forward(self, *inps: Tensor) -> Tensor:
-        after = _FUSED.get(self._op_name)
-        return REGISTRY[self._op_name](*inps) if after is None else REGISTRY[after](REGISTRY["add"](*inps))
+        name = _elementwise_name(self.method)
+        after = _FUSED.get(name)
+        return REGISTRY[name](*inps) if after is None else REGISTRY[after](REGISTRY["add"](*inps))
 
     def _module_info_string(self) -> str:
         return repr(self.method)

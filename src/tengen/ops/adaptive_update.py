@@ -18,6 +18,7 @@ from tengen.ops.logic import logical_and
 from tengen.ops.reduce import sum_
 
 if TYPE_CHECKING:
+    from tengen.ops.attributes import Decay, NonNegative
     from tengen.tensor import Tensor
 
 # ---- what the rules share ----------------------------------------------------------------------------------------------
@@ -59,7 +60,7 @@ def _lerp(mean: Tensor, g: Tensor, beta: float) -> Tensor:
 
 @composite
 def adadelta_update(
-    param: Tensor, grad: Tensor, square: Tensor, delta_square: Tensor, lr: Tensor, rho: float, eps: float, weight_decay: float
+    param: Tensor, grad: Tensor, square: Tensor, delta_square: Tensor, lr: Tensor, rho: NonNegative, eps: NonNegative, weight_decay: float
 ):
     """Adadelta (M. D. Zeiler, arXiv 1212.5701), with g = grad + weight_decay param: v' = rho v + (1 - rho) g^2;
     d = sqrt(u + eps) / sqrt(v' + eps) g; p' = p - lr d; u' = rho u + (1 - rho) d^2. Returns (p', v', u')."""
@@ -72,7 +73,7 @@ def adadelta_update(
 
 @composite
 def adagrad_update(
-    param: Tensor, grad: Tensor, square: Tensor, step: Tensor, lr: Tensor, lr_decay: float, eps: float, weight_decay: float
+    param: Tensor, grad: Tensor, square: Tensor, step: Tensor, lr: Tensor, lr_decay: NonNegative, eps: NonNegative, weight_decay: float
 ):
     """Adagrad (Duchi, Hazan and Singer, JMLR 12, 2011), with g = grad + weight_decay param: v' = v + g^2;
     p' = p - lr / (1 + step lr_decay) g / sqrt(v' + eps). eps is below the root, as in MegEngine. Returns (p', v', step')."""
@@ -87,7 +88,7 @@ def adagrad_update(
 @composite
 def rmsprop_update(
     param: Tensor, grad: Tensor, square: Tensor, mean: Tensor | None, velocity: Tensor | None, lr: Tensor,
-    alpha: float, eps: float, weight_decay: float, momentum: float,
+    alpha: NonNegative, eps: NonNegative, weight_decay: float, momentum: float,
 ):  # fmt: skip
     """RMSprop (T. Tieleman and G. Hinton, 2012; centred: A. Graves, arXiv 1308.0850), as in PyTorch, with g = grad + weight_decay
     param: v' = alpha v + (1 - alpha) g^2; with `mean` a' = alpha a + (1 - alpha) g and r = sqrt(v' - a'^2) + eps, else
@@ -112,7 +113,8 @@ def rmsprop_update(
 
 @composite
 def rprop_update(
-    param: Tensor, grad: Tensor, previous: Tensor, width: Tensor, shrink: float, grow: float, least: float, most: float
+    param: Tensor, grad: Tensor, previous: Tensor, width: Tensor,
+    shrink: NonNegative, grow: NonNegative, least: NonNegative, most: NonNegative,
 ):
     """Rprop (M. Riedmiller and H. Braun, 1993), as in PyTorch: an element's width grows where its gradient keeps its sign, and
     shrinks where the sign turned; there the element stays, and its gradient counts as 0. p' = p - sign(g) width'. Returns
@@ -126,7 +128,7 @@ def rprop_update(
 
 @composite
 def lion_update(
-    param: Tensor, grad: Tensor, mean: Tensor, lr: Tensor, beta1: float, beta2: float, weight_decay: float
+    param: Tensor, grad: Tensor, mean: Tensor, lr: Tensor, beta1: Decay, beta2: Decay, weight_decay: float
 ):  # fmt: skip
     """Lion (X. Chen and others, arXiv 2302.06675): p' = p (1 - lr weight_decay) - lr sign(beta1 m + (1 - beta1) g);
     m' = beta2 m + (1 - beta2) g. Returns (p', m')."""
@@ -143,7 +145,7 @@ def lion_update(
 @composite
 def adamax_update(
     param: Tensor, grad: Tensor, mean: Tensor, largest: Tensor, step: Tensor, lr: Tensor,
-    beta1: float, beta2: float, eps: float, weight_decay: float,
+    beta1: Decay, beta2: Decay, eps: NonNegative, weight_decay: float,
 ):  # fmt: skip
     """Adamax (Kingma and Ba, arXiv 1412.6980, section 7.1), as in PyTorch, with g = grad + weight_decay param:
     m' = beta1 m + (1 - beta1) g; u' = max(beta2 u, |g| + eps); p' = p - lr / (1 - beta1^n) m' / u', in step n. Returns
@@ -158,7 +160,7 @@ def adamax_update(
 @composite
 def nadam_update(
     param: Tensor, grad: Tensor, mean: Tensor, square: Tensor, product: Tensor, step: Tensor, lr: Tensor,
-    beta1: float, beta2: float, eps: float, weight_decay: float, momentum_decay: float, decoupled: bool,
+    beta1: Decay, beta2: Decay, eps: NonNegative, weight_decay: float, momentum_decay: NonNegative, decoupled: bool,
 ):  # fmt: skip
     """NAdam (T. Dozat, "Incorporating Nesterov momentum into Adam", 2016), as in PyTorch. In step n
     mu(n) = beta1 (1 - 0.96^(n momentum_decay) / 2), and `product` is that of all mu until n. With g, m' and v' of Adam:
@@ -183,7 +185,7 @@ def nadam_update(
 @composite
 def radam_update(
     param: Tensor, grad: Tensor, mean: Tensor, square: Tensor, step: Tensor, lr: Tensor,
-    beta1: float, beta2: float, eps: float, weight_decay: float, decoupled: bool,
+    beta1: Decay, beta2: Decay, eps: NonNegative, weight_decay: float, decoupled: bool,
 ):  # fmt: skip
     """RAdam (L. Liu and others, arXiv 1908.03265), as in PyTorch. In step n, with g, m' and v' of Adam,
     rho_inf = 2 / (1 - beta2) - 1 and rho = rho_inf - 2 n beta2^n / (1 - beta2^n):
@@ -210,7 +212,7 @@ def radam_update(
 @composite
 def lamb_update(
     param: Tensor, grad: Tensor, master: Tensor | None, mean: Tensor, square: Tensor, step: Tensor, lr: Tensor,
-    beta1: float, beta2: float, eps: float, weight_decay: float, bias_correction: bool, always_adapt: bool,
+    beta1: Decay, beta2: Decay, eps: NonNegative, weight_decay: float, bias_correction: bool, always_adapt: bool,
 ):  # fmt: skip
     """LAMB (Y. You and others, arXiv 1904.00962), as in MegEngine. With m' and v' of Adam, and in step n:
     r = m' / (1 - beta1^n) / (sqrt(v' / (1 - beta2^n)) + eps) + weight_decay p; p' = p - lr t r. The trust ratio t is |p| / |r|

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -30,6 +31,8 @@ Natural = int  # >= 0, of a padding
 Positive = int  # >= 1, of a stride, a dilation, a window
 Step = int  # not 0
 Number = float  # an int, a float, or an extent that is known when the program runs
+Decay = float  # in [0, 1): what is kept of a running mean
+NonNegative = float  # >= 0
 Shape = int | Sequence[int]  # extents; a number stands for one of them
 NewShape = int | Sequence[int]  # extents, of which one may be -1
 Axes = int | Sequence[int]  # axes; a number stands for one of them
@@ -128,6 +131,21 @@ def _number(v: Any) -> int | float:
     raise _Wrong
 
 
+@dataclass(frozen=True)
+class _Range:
+    """Numbers from `low`, which is one of them, to `high`, which is none; -0.0 counts as 0.0."""
+
+    text: str
+    low: float
+    high: float
+
+    def plain(self, v: Any) -> int | float:
+        x = _number(v)
+        if not self.low <= x < self.high:
+            raise _Outside
+        return x or 0.0
+
+
 def _dtype(v: Any) -> DType:
     if v is None:  # NumPy takes it for float64
         raise _Wrong
@@ -151,6 +169,8 @@ ITEMS = {
     "Mode": _Choice(get_args(Mode)),
     "bool": _Other("a bool", _bool),
     "float": _Other("a number", _number),
+    "Decay": _Range("a number in [0, 1)", 0.0, 1.0),
+    "NonNegative": _Range("a number >= 0", 0.0, math.inf),
     "Number": _Other("a number", lambda v: unguarded(v) if isinstance(v, Expr) else _number(v)),
     "DTypeLike": _Other("a dtype", _dtype),
     "Any": _Other("anything", lambda v: v),
@@ -188,7 +208,8 @@ class Kind:
         words = [w for i in self.items if isinstance(i, _Choice) for w in i.words]
         if words or self.none or not self.items:
             return words[0] if words else None if self.none else ()
-        return True if self.items == (ITEMS["bool"],) else 0.75 if ITEMS["float"] in self.items else 1
+        numbers = ITEMS["float"] in self.items or any(isinstance(i, _Range) for i in self.items)
+        return True if self.items == (ITEMS["bool"],) else 0.75 if numbers else 1
 
     @property
     def counts(self) -> bool:

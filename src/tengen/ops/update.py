@@ -10,6 +10,7 @@ from tengen.ops.define import Case, composite, lookup
 from tengen.ops.elementwise import add, div, mul, sub
 
 if TYPE_CHECKING:
+    from tengen.ops.attributes import Decay, NonNegative
     from tengen.tensor import Tensor
 
 
@@ -29,7 +30,7 @@ def sgd_update(
 @composite
 def adam_update(
     param: Tensor, grad: Tensor, mean: Tensor, square: Tensor, step: Tensor, lr: Tensor,
-    beta1: float, beta2: float, eps: float, weight_decay: float, decoupled: bool,
+    beta1: Decay, beta2: Decay, eps: NonNegative, weight_decay: float, decoupled: bool,
 ):  # fmt: skip
     """One step of Adam (Kingma and Ba, arXiv 1412.6980), or AdamW (Loshchilov and Hutter, arXiv 1711.05101) when `decoupled`.
     `step` counts from 1. Returns (p', m', v')."""

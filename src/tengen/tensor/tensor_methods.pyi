@@ -88,37 +88,74 @@ class TensorMethods:
     def astype(self, dtype: DTypeLike) -> Tensor:
         """x in another dtype: rounds to nearest even, float to int truncates and saturates (NaN gives 0), integers wrap,
         anything to bool is x != 0."""
+    def backward(self, *args: Any, **kwargs: Any) -> Any:
+        """Errors: GradientError always: gradients belong to a manager."""
+    def bfloat16(self) -> Tensor:
+        """`astype` bfloat16."""
+    def bool(self) -> Tensor:
+        """`astype` bool."""
     def broadcast_to(self, shape: Shape) -> Tensor:
         """x repeated along new and unit axes, without copying."""
+    def byte(self) -> Tensor:
+        """`astype` uint8."""
     def ceil(self) -> Tensor:
         """The smallest integer that is not below x. The gradient is 0."""
+    def char(self) -> Tensor:
+        """`astype` int8."""
+    def chunk(self, chunks: int, dim: int = 0) -> list[Tensor]:
+        """At most so many parts along an axis, all but the last of equal extent, as PyTorch cuts them; `split` wants equal
+        parts."""
     def clip(self, lower: TensorLike | None = None, upper: TensorLike | None = None) -> Tensor:
         """min(max(x, lower), upper), with NumPy's promotion; a NaN stays. Where a bound is reached the gradient goes to the
         bound."""
+    def clone(self) -> Tensor:
+        """`copy`: the same values in memory of their own, on the tape."""
+    def contiguous(self) -> Tensor:
+        """The tensor with its elements dense in logical order; itself where they are."""
     def cos(self) -> Tensor:
         """The cosine of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
     def cpu(self) -> Tensor:
         """The tensor on the processor; itself where it lies there."""
+    def cuda(self, device: Any = None) -> Tensor:
+        """The tensor on a GPU. Errors: DeviceError while there is none."""
     def cumsum(self, axis: int, exclusive: bool = False, reverse: bool = False) -> Tensor:
         """Running sums along `axis`, in order; integers and bools give int64, float16 and bfloat16 add in float32."""
+    def dim(self) -> int:
+        """`ndim`: the number of axes."""
+    def double(self) -> Tensor:
+        """`astype` float64."""
     def exp(self) -> Tensor:
         """e to the power x; at most 2 ULP off."""
+    def expand(self, *sizes: Any) -> Tensor:
+        """`broadcast_to`; an extent of -1 is the tensor's own."""
+    def expand_as(self, other: Tensor) -> Tensor:
+        """`broadcast_to` the shape of another tensor."""
     def expand_dims(self, axis: int | Sequence[int]) -> Tensor:
         """A view with unit axes at these places of the result."""
     def flatten(self, start_axis: int = 0, end_axis: int = -1) -> Tensor:
         """Axes start_axis .. end_axis as one."""
     def flip(self, axis: int | Sequence[int] | None = None) -> Tensor:
         """A view with the order of elements turned round along `axis` (all axes by default)."""
+    def float(self) -> Tensor:
+        """`astype` float32."""
     def floor(self) -> Tensor:
         """The largest integer that is not above x. The gradient is 0."""
     def gather(self, axis: int, index: TensorLike) -> Tensor:
         """out[..., i, ...] = inp[..., index[..., i, ...], ...] along `axis` (NumPy's take_along_axis, PyTorch's gather)."""
+    def half(self) -> Tensor:
+        """`astype` float16."""
+    def int(self) -> Tensor:
+        """`astype` int32."""
     def log(self) -> Tensor:
         """The natural logarithm, at most 2 ULP off; -inf at 0, NaN below."""
     def log1p(self) -> Tensor:
         """log(1 + x) without cancellation near 0, at most 2 ULP off; -inf at -1, NaN below."""
     def logsoftmax(self, axis: int | Sequence[int] | None = -1) -> Tensor:
         """log(softmax(x)), without overflow."""
+    def long(self) -> Tensor:
+        """`astype` int64."""
+    def masked_fill(self, mask: Tensor, value: Any) -> Tensor:
+        """`where`: the value where the mask is true, else the tensor's element."""
     def matmul(
         self, inp2: TensorLike, transpose_a: bool = False, transpose_b: bool = False, precision: Precision = 'highest',
     ) -> Tensor:
@@ -134,6 +171,10 @@ class TensorMethods:
         """The smallest element; a NaN wins. The gradient is shared by equal smallest elements. An empty one is an error."""
     def minimum(self, y: TensorLike) -> Tensor:
         """The smaller of x and y; a NaN in either wins. In a tie the gradient goes to y."""
+    def numel(self) -> int:
+        """`size`: the number of elements."""
+    def permute(self, *dims: Any) -> Tensor:
+        """`transpose` with all axes: the axes in another order."""
     def pow(self, y: TensorLike) -> Tensor:
         """x to the power y: of floats at most 2 ULP off with C99's special cases; of integers exact, and wrapping."""
     def prod(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
@@ -149,6 +190,8 @@ class TensorMethods:
         """The nearest integer, halves to even; integers stay. The gradient is 0."""
     def rsqrt(self) -> Tensor:
         """1 / sqrt(x), at most 1 ULP off; infinite at 0, NaN below."""
+    def short(self) -> Tensor:
+        """`astype` int16."""
     def sigmoid(self) -> Tensor:
         """1 / (1 + e^-x), at most 2 ULP off; nothing overflows on the way."""
     def sign(self) -> Tensor:
@@ -175,6 +218,8 @@ class TensorMethods:
         empty sum is 0."""
     def swapaxes(self, axis1: int, axis2: int) -> Tensor:
         """A view with two axes exchanged."""
+    def t(self) -> Tensor:
+        """The tensor with its axes reversed; it has at most two."""
     def tanh(self) -> Tensor:
         """The hyperbolic tangent, at most 2 ULP off."""
     def tile(self, reps: int | Sequence[int]) -> Tensor:
@@ -186,7 +231,15 @@ class TensorMethods:
         """The k largest (smallest, if not descending) elements along `axis` and their positions."""
     def transpose(self, *axes: Any) -> Tensor:
         """The axes in another order (reversed by default)."""
+    def type_as(self, other: Tensor) -> Tensor:
+        """`astype` the dtype of another tensor."""
+    def unsqueeze(self, dim: int) -> Tensor:
+        """`expand_dims`: an axis of extent 1 at a position."""
     def var(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The variance: the mean of the squared distance from the mean (divided by n)."""
+    def view(self, *shape: Any) -> Tensor:
+        """`reshape`: the same elements with another shape; one extent may be -1. Where strides do not allow a view, a copy."""
+    def view_as(self, other: Tensor) -> Tensor:
+        """The same elements in the shape of another tensor."""
     def where(self, x: TensorLike, y: TensorLike) -> Tensor:
         """x where the mask is true (not zero), else y. The dtype is what x and y promote to."""

@@ -1,0 +1,138 @@
+"""Methods of Tensor under the names that PyTorch users type: each is another spelling of what Tengen has.
+
+What PyTorch does to a tensor and Tengen does elsewhere (``loss.backward()``) is an error that says where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from tengen.base.device import Device
+from tengen.base.errors import AxisError, GradientError, ShapeError
+from tengen.ops.calls import all_with_line
+from tengen.ops.define import REGISTRY
+from tengen.tensor.tensor import Tensor, contiguous
+
+
+def view(self: Tensor, *shape) -> Tensor:
+    """`reshape`: the same elements with another shape; one extent may be -1. Where strides do not allow a view, a copy."""
+    return self.reshape(*shape)
+
+
+def view_as(self: Tensor, other: Tensor) -> Tensor:
+    """The same elements in the shape of another tensor."""
+    return self.reshape(other.shape)
+
+
+def permute(self: Tensor, *dims) -> Tensor:
+    """`transpose` with all axes: the axes in another order."""
+    return self.transpose(*dims)
+
+
+def t(self: Tensor) -> Tensor:
+    """The tensor with its axes reversed; it has at most two."""
+    if self.ndim > 2:
+        raise ShapeError(f"t() of a tensor of shape {self.shape}: it takes at most two axes; help: transpose, or swapaxes")
+    return self.transpose()
+
+
+def unsqueeze(self: Tensor, dim: int) -> Tensor:
+    """`expand_dims`: an axis of extent 1 at a position."""
+    return REGISTRY["expand_dims"](self, dim)
+
+
+def expand(self: Tensor, *sizes) -> Tensor:
+    """`broadcast_to`; an extent of -1 is the tensor's own."""
+    wanted = tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+    new = len(wanted) - self.ndim
+    if any(s == -1 for s in wanted[: max(new, 0)]):
+        raise ShapeError(f"expand({', '.join(map(str, wanted))}) of a tensor of shape {self.shape}: -1 stands for an axis that is not there")
+    return REGISTRY["broadcast_to"](self, tuple(self.shape[i - new] if s == -1 else s for i, s in enumerate(wanted)))
+
+
+def expand_as(self: Tensor, other: Tensor) -> Tensor:
+    """`broadcast_to` the shape of another tensor."""
+    return REGISTRY["broadcast_to"](self, other.shape)
+
+
+def chunk(self: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
+    """At most so many parts along an axis, all but the last of equal extent, as PyTorch cuts them; `split` wants equal parts.
+
+    >>> from tengen import functional as F
+    >>> [part.tolist() for part in F.arange(5).chunk(2)]
+    [[0.0, 1.0, 2.0], [3.0, 4.0]]
+    """
+    if not -self.ndim <= dim < self.ndim:
+        raise AxisError(f"chunk(dim={dim}) of a tensor of shape {self.shape}")
+    if chunks < 1:
+        raise ShapeError(f"chunk({chunks}) of a tensor of shape {self.shape}: there must be at least 1")
+    n = self.shape[dim]
+    each = max(-(-n // chunks), 1)
+    return REGISTRY["split"](self, list(range(each, n, each)), dim)
+
+
+def masked_fill(self: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """`where`: the value where the mask is true, else the tensor's element."""
+    return REGISTRY["astype"](REGISTRY["where"](mask, value, self), self.dtype)
+
+
+def clone(self: Tensor) -> Tensor:
+    """`copy`: the same values in memory of their own, on the tape."""
+    return REGISTRY["copy"](self)
+
+
+def contiguous_(self: Tensor) -> Tensor:
+    """The tensor with its elements dense in logical order; itself where they are."""
+    return contiguous(self)
+
+
+def numel(self: Tensor) -> int:
+    """`size`: the number of elements."""
+    return self.size
+
+
+def dim(self: Tensor) -> int:
+    """`ndim`: the number of axes."""
+    return self.ndim
+
+
+def type_as(self: Tensor, other: Tensor) -> Tensor:
+    """`astype` the dtype of another tensor."""
+    return REGISTRY["astype"](self, other.dtype)
+
+
+def cuda(self: Tensor, device: Any = None) -> Tensor:
+    """The tensor on a GPU. Errors: DeviceError while there is none."""
+    Device.named("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
+    return self
+
+
+def backward(self: Tensor, *args: Any, **kwargs: Any) -> NoReturn:
+    """Errors: GradientError always: gradients belong to a manager."""
+    raise GradientError(
+        f"{self._layout.type!r}: a tensor has no backward(); help: gm = GradManager().attach(net.parameters()), compute the loss inside "
+        "of `with gm:`, and call gm.backward(loss)"
+    )
+
+
+def _cast(name: str, dtype: str) -> Callable[[Tensor], Tensor]:
+    def cast(self: Tensor) -> Tensor:
+        return REGISTRY["astype"](self, dtype)
+
+    cast.__name__ = cast.__qualname__ = name
+    cast.__doc__ = f"`astype` {dtype}."
+    return cast
+
+
+CASTS = {
+    "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64", "int": "int32",
+    "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool",
+}  # fmt: skip
+NAMES = [
+    "backward", "chunk", "clone", "contiguous_", "cuda", "dim", "expand", "expand_as", "masked_fill", "numel", "permute", "t", "type_as",
+    "unsqueeze", "view", "view_as",
+]  # fmt: skip
+all_with_line(globals(), NAMES)
+METHODS: dict[str, Callable] = {name.rstrip("_"): globals()[name] for name in NAMES}
+METHODS |= {name: _cast(name, dtype) for name, dtype in CASTS.items()}
