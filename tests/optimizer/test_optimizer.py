@@ -206,3 +206,25 @@ def test_a_momentum_that_was_0_at_first(traced):
         v = 0.5 * v + x
         want = want - 0.125 * v
     assert np.allclose(p.numpy(), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("make", [
+    lambda p: optim.SGD(p, lr=0.125), lambda p: optim.SGD(p, lr=0.125, momentum=0.5, weight_decay=0.25),
+    lambda p: optim.SGD(p, lr=0.125, momentum=0.5, nesterov=True), lambda p: optim.Adam(p, lr=0.125, eps=1e-2),
+    lambda p: optim.AdamW(p, lr=0.125, eps=1e-2),
+])  # fmt: skip
+def test_half_precision_keeps_its_dtype(make, dtype, traced):
+    """A learning rate is float32; parameters and state stay what they are, within the roundings of three steps."""
+    found = []
+    for kind in (dtype, "float32"):
+        p = Parameter(Tensor([1.0, -2.0, 0.5], dtype=kind))
+        opt = make([p])
+        step = trace(lambda opt=opt: opt.step()) if traced else opt.step
+        for g in ([1.0, 0.5, -0.25], [0.5, -1.0, 2.0], [0.25, 0.25, 0.25]):
+            p.grad = Tensor(g, dtype=kind)
+            step()
+        assert p.dtype == kind and {t.dtype.name for name, t in opt.named_states({}) if "step" not in name and name != "lr"} <= {kind}
+        found.append(p.astype("float32").numpy())
+    np.testing.assert_allclose(*found, rtol=0, atol=12 * (2.0**-10 if dtype == "float16" else 2.0**-7))

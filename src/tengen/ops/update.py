@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from tengen.tensor import Tensor
 
 
+def _stored(new: Tensor, old: Tensor) -> Tensor:
+    """A new value in the dtype of the one that it replaces: a learning rate is float32, a parameter may be float16."""
+    return new if new.dtype is old.dtype else lookup("astype")(new, old.dtype)
+
+
 @composite
 def sgd_update(
     param: Tensor, grad: Tensor, velocity: Tensor | None, lr: Tensor, momentum: float, weight_decay: float, nesterov: bool
@@ -22,9 +27,9 @@ def sgd_update(
     v')."""
     g = add(grad, mul(param, weight_decay)) if weight_decay else grad
     if velocity is None:
-        return sub(param, mul(g, lr))
-    v = add(mul(velocity, momentum), g)
-    return sub(param, mul(add(g, mul(v, momentum)) if nesterov else v, lr)), v
+        return _stored(sub(param, mul(g, lr)), param)
+    v = _stored(add(mul(velocity, momentum), g), velocity)
+    return _stored(sub(param, mul(add(g, mul(v, momentum)) if nesterov else v, lr)), param), v
 
 
 @composite
@@ -35,15 +40,15 @@ def adam_update(
     """One step of Adam (Kingma and Ba, arXiv 1412.6980), or AdamW (Loshchilov and Hutter, arXiv 1711.05101) when `decoupled`.
     `step` counts from 1. Returns (p', m', v')."""
     g = grad if decoupled or not weight_decay else add(grad, mul(param, weight_decay))
-    m = add(mul(mean, beta1), mul(g, 1 - beta1))
-    v = add(mul(square, beta2), mul(mul(g, g), 1 - beta2))
+    m = _stored(add(mul(mean, beta1), mul(g, 1 - beta1)), mean)
+    v = _stored(add(mul(square, beta2), mul(mul(g, g), 1 - beta2)), square)
     one = lookup("pow")
     m_hat = div(m, sub(1.0, one(beta1, step)))
     v_hat = div(v, sub(1.0, one(beta2, step)))
     delta = div(m_hat, add(lookup("sqrt")(v_hat), eps))
     if decoupled and weight_decay:
         delta = add(delta, mul(param, weight_decay))
-    return sub(param, mul(delta, lr)), m, v
+    return _stored(sub(param, mul(delta, lr)), param), m, v
 
 
 @composite

@@ -26,6 +26,7 @@ from tengen.base.version import VERSION
 from tengen.codegen.targets import Target, processor
 from tengen.runtime.compile import compile_object
 from tengen.runtime.parallel_compile import compile_parts
+from tengen.runtime.progress import progress
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -325,7 +326,8 @@ def compiled(ir_text: str, target: Target, level: int = 1, parts: bool = True) -
     key_text = _object_key(ir_text, target, level, parts)
     data = get(key_text)
     if data is None:
-        data = compile_parts(ir_text, target, level) if parts else compile_object(ir_text, target, level)
+        with progress.compiling(ir_text):
+            data = compile_parts(ir_text, target, level) if parts else compile_object(ir_text, target, level)
         put(key_text, data)
     return data
 

@@ -1,0 +1,125 @@
+"""One line on a terminal about what LLVM compiles, from the first second of it on. It is erased whenever nothing is compiled.
+
+In: `compiling(text)` around the work on each module. Out: on a terminal, on standard error, a line such as
+
+    tengen: compiling conv_bias_relu, 14 of 38 kernels done, 3 s
+
+and in a pipe or a file, or with TENGEN_PROGRESS=0, nothing. Kernels that are in the cache are not compiled, so a second run of a
+program says nothing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TextIO
+
+from tengen.base.config import config
+
+AFTER_S = 1.0  # of compiling, before a line is shown
+EVERY_S = 0.2  # between two lines
+REST_S = 1.0  # without compiling, after which counts begin anew
+ERASE = "\r\x1b[K"
+_NAME = re.compile(r"^define (?:\w+ )*void @([\w.$]+)", re.M)
+
+
+class Progress:
+    """What is compiled in one go, shown by a thread that lives as long as there is something to show.
+
+    Args:
+        stream: default: standard error, as it is when something is compiled. clock: gives seconds.
+    """
+
+    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.perf_counter):
+        self._given, self._clock = stream, clock
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._active = self._done = self._total = 0  # modules in work; kernels
+        self._began = self._ended = float("-inf")
+        self._name = ""
+        self._shown = False
+
+    @contextlib.contextmanager
+    def compiling(self, text: str) -> Iterator[None]:
+        """Around the compiling of a module of LLVM IR, whichever thread does it."""
+        if not self._wanted():
+            yield
+            return
+        names = _NAME.findall(text)
+        with self._lock:
+            self._begin(names)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._active -= 1
+                self._done += len(names)
+                self._ended = self._clock()
+                if not self._active:
+                    self._erase()
+
+    def line(self) -> str:
+        """What is shown now; "" in the first second."""
+        passed = self._clock() - self._began
+        if passed < AFTER_S or not self._active:
+            return ""
+        return f"tengen: compiling {self._name}, {self._done} of {self._total} kernels done, {passed:.0f} s"
+
+    def _wanted(self) -> bool:
+        stream = self._stream
+        try:
+            return config.progress and stream is not None and stream.isatty()
+        except ValueError:  # it is closed
+            return False
+
+    @property
+    def _stream(self) -> TextIO | None:
+        return sys.stderr if self._given is None else self._given
+
+    def _begin(self, names: list[str]) -> None:
+        now = self._clock()
+        if not self._active and now - self._ended > REST_S:
+            self._began, self._done, self._total = now, 0, 0
+        self._active += 1
+        self._total += len(names)
+        self._name = names[0] if names else "the runtime"
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, name="tengen-progress", daemon=True)
+            self._thread.start()
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(EVERY_S)
+            with self._lock:
+                if not self._active and self._clock() - self._ended > REST_S:
+                    self._thread = None
+                    return
+                if line := self.line():
+                    self._write(ERASE + line)
+                    self._shown = True
+
+    def _erase(self) -> None:
+        if self._shown:
+            self._write(ERASE)
+            self._shown = False
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # the terminal is gone
+            stream = self._stream
+            if stream is not None:
+                stream.write(text)
+                stream.flush()
+
+    def close(self) -> None:
+        """Erases the line, when the process ends."""
+        with self._lock:
+            self._erase()
+
+
+progress = Progress()
+atexit.register(progress.close)

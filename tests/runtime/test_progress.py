@@ -1,0 +1,94 @@
+"""The line about compiling: after a second, on a terminal, gone when done; never in a pipe."""
+
+import io
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tengen.base.config import config
+from tengen.runtime import progress as module
+from tengen.runtime.progress import ERASE, Progress
+
+KERNELS = "declare void @f()\ndefine void @conv(ptr %a) {\n}\n\ndefine dso_local void @relu(ptr %a) {\n}\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def ended(p):
+    """Waits until the watching thread has nothing to show."""
+    for _ in range(500):
+        if p._thread is None:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_the_first_second_shows_nothing_and_the_next_what_is_compiled(monkeypatch):
+    now = [0.0]
+    p = Progress(Terminal(), clock=lambda: now[0])
+    with p.compiling(KERNELS):
+        assert p.line() == ""
+        now[0] = 2.6
+        assert p.line() == "tengen: compiling conv, 0 of 2 kernels done, 3 s"
+        with p.compiling("define void @sum() {\n}\n"):
+            assert p.line() == "tengen: compiling sum, 0 of 3 kernels done, 3 s"
+        now[0] = 4.0
+        assert p.line() == "tengen: compiling sum, 1 of 3 kernels done, 4 s"
+    assert p.line() == ""
+    now[0] = 4.5  # soon after: the same go
+    with p.compiling(KERNELS):
+        assert p.line() == "tengen: compiling conv, 3 of 5 kernels done, 4 s"
+    now[0] = 10.0  # much later: another one
+    with p.compiling(KERNELS):
+        assert p.line() == ""
+
+
+def test_a_thread_writes_it_and_what_is_shown_is_erased(monkeypatch):
+    monkeypatch.setattr(module, "AFTER_S", 0.02)
+    monkeypatch.setattr(module, "EVERY_S", 0.01)
+    monkeypatch.setattr(module, "REST_S", 0.05)
+    out = Terminal()
+    p = Progress(out)
+    with pytest.raises(RuntimeError), p.compiling(KERNELS):
+        for _ in range(500):
+            if "compiling conv" in out.getvalue():
+                break
+            time.sleep(0.01)
+        raise RuntimeError
+    text = out.getvalue()
+    assert text.startswith(ERASE + "tengen: compiling conv, 0 of 2 kernels done") and text.endswith(ERASE)
+    assert ended(p)
+    with p.compiling(KERNELS):  # a thread anew
+        assert p._thread is not None
+    assert ended(p)
+
+
+@pytest.mark.parametrize("stream, on", [(io.StringIO(), True), (Terminal(), False)])
+def test_nothing_in_a_pipe_or_when_it_is_not_wanted(stream, on):
+    with config.scope(progress=on):
+        p = Progress(stream)
+        with p.compiling(KERNELS):
+            assert p._thread is None
+    assert stream.getvalue() == ""
+
+
+def test_a_closed_stream_is_no_error():
+    out = Terminal()
+    p = Progress(out)
+    out.close()
+    with p.compiling(KERNELS):
+        pass
+    p.close()
+
+
+def test_a_program_that_compiles_into_a_pipe_says_nothing(tmp_path):
+    code = "import numpy as np, tengen; print((tengen.Tensor(np.ones(3)) * 2).tolist())"
+    env = {**os.environ, "TENGEN_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert done.returncode == 0 and done.stderr == "" and done.stdout == "[2.0, 2.0, 2.0]\n"
