@@ -78,6 +78,30 @@ def test_nothing_in_a_pipe_or_when_it_is_not_wanted(stream, on):
     assert stream.getvalue() == ""
 
 
+def test_a_line_fits_the_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    now = [0.0]
+    p = Progress(Terminal(), clock=lambda: now[0])
+    with p.compiling(KERNELS.replace("@conv", "@" + "c" * 100)):
+        now[0] = 2.0
+        assert p.line() == "tengen: compiling " + "c" * 11
+
+
+def test_a_forked_child_does_not_wait_for_its_parents_thread():
+    p = Progress(Terminal())
+    with p.compiling(KERNELS), p._lock:  # as the thread has it while it writes
+        p.forget()
+        with p.compiling(KERNELS):
+            assert p._thread is not None
+    code = (
+        "import os\nfrom tengen.runtime.progress import progress\nprogress._lock.acquire()\npid = os.fork()\n"
+        "if not pid:\n    os._exit(0 if progress._lock.acquire(timeout=5) else 1)\nprogress._lock.release()\n"
+        "assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_closed_stream_is_no_error():
     out = Terminal()
     p = Progress(out)

@@ -124,7 +124,7 @@ def cbrt(x: TensorLike) -> Tensor:
 def ceil(x: TensorLike) -> Tensor:
     """The smallest integer that is not below x. The gradient is 0."""
 def clip(x: TensorLike, lower: TensorLike | None = None, upper: TensorLike | None = None) -> Tensor:
-    """min(max(x, lower), upper), with NumPy's promotion; a NaN stays. Where a bound is reached the gradient goes to the
+    """min(max(x, lower), upper), promoted to one dtype; a NaN stays. Where a bound is reached the gradient goes to the
     bound."""
 def concat(inps: Sequence[Tensor], axis: int = 0) -> Tensor:
     """The tensors one after another along `axis`; dtypes are promoted."""

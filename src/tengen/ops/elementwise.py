@@ -164,7 +164,7 @@ maximum.reference(np.maximum)
 
 @composite(functional="elemwise", methods="clip")
 def clip(x: Tensor, lower: Tensor | None = None, upper: Tensor | None = None) -> Tensor:
-    """min(max(x, lower), upper), with NumPy's promotion; a NaN stays. Where a bound is reached the gradient goes to the bound.
+    """min(max(x, lower), upper), promoted to one dtype; a NaN stays. Where a bound is reached the gradient goes to the bound.
 
     Args: lower, upper: numbers or tensors that broadcast with x; None for no bound.
 

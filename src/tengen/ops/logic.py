@@ -1,6 +1,6 @@
 """Comparisons, truth, tests of floats, and bits: elementwise ops without gradients.
 
-Operands are promoted as NumPy does; comparisons and logical ops give bool.
+Operands are promoted as in arithmetic (`base.dtype.promote`); comparisons and logical ops give bool.
 """
 
 from __future__ import annotations

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import re
+import shutil
 import sys
 import threading
 import time
@@ -57,7 +59,7 @@ class Progress:
             yield
         finally:
             with self._lock:
-                self._active -= 1
+                self._active = max(self._active - 1, 0)  # a child that was forked in between begins at 0
                 self._done += len(names)
                 self._ended = self._clock()
                 if not self._active:
@@ -68,7 +70,8 @@ class Progress:
         passed = self._clock() - self._began
         if passed < AFTER_S or not self._active:
             return ""
-        return f"tengen: compiling {self._name}, {self._done} of {self._total} kernels done, {passed:.0f} s"
+        text = f"tengen: compiling {self._name}, {self._done} of {self._total} kernels done, {passed:.0f} s"
+        return text[: shutil.get_terminal_size().columns - 1]  # what wraps could not be erased
 
     def _wanted(self) -> bool:
         stream = self._stream
@@ -115,6 +118,12 @@ class Progress:
                 stream.write(text)
                 stream.flush()
 
+    def forget(self) -> None:
+        """Begins anew, in a forked child: its parent's thread is not there, and may have held the lock."""
+        self._lock, self._thread = threading.Lock(), None
+        self._active, self._shown = 0, False
+        self._ended = float("-inf")
+
     def close(self) -> None:
         """Erases the line, when the process ends."""
         with self._lock:
@@ -123,3 +132,4 @@ class Progress:
 
 progress = Progress()
 atexit.register(progress.close)
+os.register_at_fork(after_in_child=progress.forget)

@@ -27,7 +27,7 @@ from tengen.tensor.tensor import Tensor
 # NumPy's universal functions whose names differ from those of the ops with the same meaning
 UFUNCS = {
     "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2",
-    "arctanh": "atanh", "bitwise_count": None, "divide": "div", "floor_divide": "floor_div", "invert": "bitwise_not", "multiply": "mul",
+    "arctanh": "atanh", "divide": "div", "floor_divide": "floor_div", "invert": "bitwise_not", "multiply": "mul",
     "negative": "neg", "power": "pow", "remainder": "mod", "rint": "round", "subtract": "sub", "true_divide": "div",
 }  # fmt: skip
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from tengen.base.device import Device
 from tengen.base.errors import AxisError, GradientError, ShapeError
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY
@@ -104,8 +103,7 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 
 def cuda(self: Tensor, device: Any = None) -> Tensor:
     """The tensor on a GPU. Errors: DeviceError while there is none."""
-    Device.named("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
-    return self
+    return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
 
 
 def backward(self: Tensor, *args: Any, **kwargs: Any) -> NoReturn:

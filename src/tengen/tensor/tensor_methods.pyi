@@ -106,7 +106,7 @@ class TensorMethods:
         """At most so many parts along an axis, all but the last of equal extent, as PyTorch cuts them; `split` wants equal
         parts."""
     def clip(self, lower: TensorLike | None = None, upper: TensorLike | None = None) -> Tensor:
-        """min(max(x, lower), upper), with NumPy's promotion; a NaN stays. Where a bound is reached the gradient goes to the
+        """min(max(x, lower), upper), promoted to one dtype; a NaN stays. Where a bound is reached the gradient goes to the
         bound."""
     def clone(self) -> Tensor:
         """`copy`: the same values in memory of their own, on the tape."""
