@@ -10,7 +10,7 @@ import tengen.module as M
 from tengen import Parameter, Tensor, trace
 from tengen.autodiff import GradManager
 from tengen.base.errors import UsageWarning, warned
-from tengen.optimizer import SGD, Adam
+from tengen.optimizer import LBFGS, SGD, Adam
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +78,11 @@ def test_a_step_that_updates_nothing(kind, how):
         opt.step()
     with pytest.warns(UsageWarning, match="nothing was updated"):
         trace(lambda x: opt.step() and x)(Tensor(1.0))
+
+
+def test_a_closure_that_computes_no_gradient():
+    with pytest.warns(UsageWarning, match=r"LBFGS\.step\(\): no parameter.*nothing was updated"):
+        LBFGS(net().parameters()).step(lambda: Tensor(1.0))
 
 
 def test_a_warning_comes_once_for_a_line():

@@ -97,6 +97,8 @@ class LBFGS(Optimizer):
         found = closure()
         if any(p.overflow is not None and p.overflow.item() for p, _ in self._params()):
             return found
+        if all(p.grad is None for p, _ in self._params()):
+            self._nothing_to_do()
         group, m = self.param_groups[0], self._memory
         loss, gradient = _number(found), self._gradient()
         m.evaluations += 1

@@ -153,12 +153,16 @@ class Optimizer(Watched):
                 self._step(p, -grad if group.get("maximize") else grad, self._state[id(p)], group)
                 updated = True
         if not updated:
-            warn_once(
-                f"{type(self).__name__}.step(): no parameter that it was given has a gradient, so nothing was updated; help: attach "
-                "the same parameters to the GradManager, and call gm.backward(loss) before step()",
-                UsageWarning,
-            )
+            self._nothing_to_do()
         return self if closure is None else loss
+
+    def _nothing_to_do(self) -> None:
+        """Warns of a step before which no parameter got a gradient."""
+        warn_once(
+            f"{type(self).__name__}.step(): no parameter that it was given has a gradient, so nothing was updated; help: attach "
+            "the same parameters to the GradManager, and call gm.backward(loss) before step()",
+            UsageWarning,
+        )
 
     def _step(self, p: Parameter, grad: Tensor, state: dict[str, Tensor], group: ParamGroup) -> None:
         """One parameter's update, unless its gradients overflowed. A trace cannot decide, and selects between old and new."""
