@@ -1,7 +1,10 @@
-"""Gradients: `GradManager` as MegEngine has it, and `grad`, `value_and_grad`, `vjp` of functions."""
+"""Gradients: `GradManager` as MegEngine has it, and transformations of functions: `grad`, `value_and_grad`, `vjp`, `jvp`,
+`jacobian`, `hessian`, `hvp`, `vmap`."""
 
+from tengen.autodiff.derivatives import hessian, hvp, jacobian, jvp
 from tengen.autodiff.function import Function
 from tengen.autodiff.functions import grad, value_and_grad, vjp
 from tengen.autodiff.manager import GradManager
+from tengen.autodiff.vmap import vmap
 
-__all__ = ["Function", "GradManager", "grad", "value_and_grad", "vjp"]
+__all__ = ["Function", "GradManager", "grad", "hessian", "hvp", "jacobian", "jvp", "value_and_grad", "vjp", "vmap"]

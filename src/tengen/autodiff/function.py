@@ -6,13 +6,17 @@ from types import SimpleNamespace
 from typing import Any
 
 from tengen.base.errors import GradientError
+from tengen.ops.batching import everywhere
+from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
+from tengen.tensor.batched import Mapping, mapping_of
+from tengen.tensor.batching import examples, whole
 from tengen.tensor.nodes import Level, TapeNode, levels, on_tape
 from tengen.tensor.tape import cut
 
 
 def _with_node(x: Tensor) -> Tensor:
-    t = x.detach()
+    t = x._off_tape()
     t._node = x._node
     return t
 
@@ -46,17 +50,20 @@ class Function:
 
     def __call__(self, *inputs: Any) -> Any:
         tensors = [x for x in inputs if isinstance(x, Tensor)]
+        mapping = max((m for x in tensors if (m := mapping_of(x)) is not None), key=lambda m: m.depth, default=None)
+        if mapping is not None:
+            return self._for_all(mapping, inputs, tensors)
         nested = len(levels) > 1  # what forward() keeps may be differentiated
-        given = [x.detach() for x in tensors]
+        given = [x._off_tape() for x in tensors]
         with Level() as level:
             starts = [level.start(t)[0] for t in given] if nested else []
             rest = iter(given)
             out = self.forward(*(next(rest) if isinstance(x, Tensor) else x for x in inputs))
             outs = out if isinstance(out, tuple) else (out,)
-            if any(o._node is not None for o in cut([o for o in outs if isinstance(o, Tensor)], level)):
+            if any(o._node is not None for o in cut(self._made(outs), level)):
                 raise GradientError(
-                    f"{type(self).__name__}.forward() uses a tensor whose gradient is being recorded and that is not among its inputs, "
-                    "so that the gradient would be lost; help: pass it as an input, or detach() it"
+                    f"{self._name()}.forward() uses a tensor whose gradient is being recorded and that is not among its inputs, so that "
+                    "the gradient would be lost; help: pass it as an input, or detach() it"
                 )
             for start, x in zip(starts, tensors):  # now they lead to the inputs
                 start.saved = [(None, x._layout, x._node)] if x._node is not None else []  # type: ignore[union-attr]
@@ -64,10 +71,33 @@ class Function:
             t._node = x._node if nested and t._data is x._data else t._node
         if not any(on_tape(x) for x in tensors):
             return out
-        outs = tuple(o.detach() for o in outs)
+        outs = self._on_tape(tuple(o._off_tape() for o in outs), inputs, tensors)
+        return outs if isinstance(out, tuple) else outs[0]
+
+    def _name(self) -> str:
+        """What messages call it."""
+        return type(self).__name__
+
+    def _made(self, outs: tuple) -> list[Tensor]:
+        """The tensors that forward() has made."""
+        return [o for o in outs if isinstance(o, Tensor)]
+
+    def _on_tape(self, outs: tuple[Tensor, ...], inputs: tuple, tensors: list[Tensor]) -> tuple[Tensor, ...]:
+        """The results, on the tape of the inputs."""
         node = TapeNode(self._rule(len(outs), inputs), tuple(_with_node(x) for x in tensors), ())
         for i, o in enumerate(outs):
             o._node = node if len(outs) == 1 else (node, i)
+        return outs
+
+    def _for_all(self, mapping: Mapping, inputs: tuple, tensors: list[Tensor]) -> Any:
+        """The call inside of `vmap`, for all examples: as one function of the tensors that hold them, which are on the tapes around
+        the `vmap`, and as this one on those inside of it."""
+        pairs = iter([whole(x, mapping) for x in tensors])
+        wholes = [next(pairs) if isinstance(x, Tensor) else (x, False) for x in inputs]
+        out = _ForAll(self, mapping, [b for _, b in wholes])(*(x for x, _ in wholes))
+        outs = tuple(examples(o, mapping) for o in (out if isinstance(out, tuple) else (out,)))
+        if any(on_tape(x) for x in tensors):
+            outs = self._on_tape(outs, inputs, tensors)
         return outs if isinstance(out, tuple) else outs[0]
 
     def _rule(self, n_outs: int, inputs: tuple) -> Any:
@@ -85,3 +115,42 @@ class Function:
             name=type(self).__name__, kind="function", rules=SimpleNamespace(vjp=rule), saves_output=False, n_outputs=n_outs,
             canonical=lambda types, attrs: {}, infer_types=lambda types, attrs: (None,) * n_outs,
         )  # fmt: skip
+
+
+class _ForAll(Function):
+    """A function inside of `vmap` as one of the tensors that hold all examples.
+
+    Attributes:
+        function: the user's, of one example. batched: which inputs have the examples along axis 0.
+    """
+
+    def __init__(self, function: Function, mapping: Mapping, batched: list[bool]):
+        self.function, self.mapping, self.batched = function, mapping, batched
+
+    def forward(self, *inputs: Any) -> Any:
+        self.tensors = [b for x, b in zip(inputs, self.batched) if isinstance(x, Tensor)]
+        with self.mapping:
+            out = self.function.forward(*(examples(x, self.mapping) if b else x for x, b in zip(inputs, self.batched)))
+            outs = out if isinstance(out, tuple) else (out,)
+            self.inside = [o for o in outs if isinstance(o, Tensor)]
+            made = tuple(everywhere(*whole(o, self.mapping), self.mapping.size) for o in outs)
+        return made if isinstance(out, tuple) else made[0]
+
+    def _made(self, outs: tuple) -> list[Tensor]:
+        inside, self.inside = self.inside, []
+        return [*super()._made(outs), *inside]
+
+    def _name(self) -> str:
+        return self.function._name()
+
+    def backward(self, *grads: Any) -> Any:
+        with self.mapping:
+            found = self.function.backward(*(None if g is None else examples(g, self.mapping) for g in grads))
+            found = found if isinstance(found, tuple) else (found,)
+            batched = self.batched if len(found) == len(self.batched) else self.tensors
+            return tuple(None if g is None else self._of_all(g, b) for g, b in zip(found, batched))
+
+    def _of_all(self, g: Tensor, is_batched: bool) -> Tensor:
+        """A gradient for all examples; of an input that is the same in all, the sum."""
+        full = everywhere(*whole(g, self.mapping), self.mapping.size)
+        return full if is_batched else REGISTRY["sum"].call(full, 0)

@@ -84,7 +84,7 @@ def value_and_grad(function: Callable, argnums: int | Sequence[int] = 0) -> Call
             check_outputs([value], [None])
             found = iter(_walked(level, [value], [None], xs, places))
         gs = {i: _mapped(lambda _: next(found), args[i], f"argument {i}") for i in dict.fromkeys(nums)}
-        value = value if on_tape(value) else value.detach()
+        value = value if on_tape(value) else value._off_tape()
         return value, (tuple(gs[i] for i in nums) if several else gs[nums[0]])
 
     return run

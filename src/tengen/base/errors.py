@@ -98,6 +98,10 @@ class TraceError(TengenError, RuntimeError):
     """Something inside a trace that the recorded program could not repeat."""
 
 
+class VmapError(TengenError, RuntimeError):
+    """What a function does cannot be done for all examples of a `vmap` at once."""
+
+
 class TraceWarning(UserWarning):
     """What recording a trace did or read, and its runs will not: a value kept outside of it, a variable that it changed, a random
     number, the contents of an array; or that it is recorded again and again."""

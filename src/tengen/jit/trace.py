@@ -37,6 +37,7 @@ from tengen.jit.observe import ObservedRecorder
 from tengen.passes.extents import at_extents
 from tengen.tensor import Parameter, Tensor, contiguous, from_numpy, tensor_over, tracing
 from tengen.tensor.assignment import own
+from tengen.tensor.batched import innermost
 from tengen.tensor.casting import casting
 from tengen.tensor.executable import Executable
 from tengen.tensor.nodes import on_tape
@@ -311,6 +312,8 @@ class trace:
         if direct is not None and not config.debug and (made := direct.run(args)) is not None:
             self._last = direct.recording
             return made[0] if direct.single else self._finish(direct.recording, args, made)
+        if innermost() is not None:  # inside of vmap the function's ops are those of all examples
+            return self.function(*args, **kwargs)
         recording, leaves, extents = self._find(args, kwargs)
         if recording.open:
             return self.function(*args, **kwargs)

@@ -21,6 +21,8 @@ from tengen.ops.attributes import DTypeLike, Kind, Shape, kind
 from tengen.ops.define import REGISTRY, broadcast_shapes, dispatch
 from tengen.ops.rejection import random_binomial, random_gamma, random_poisson
 from tengen.tensor import Tensor, tensor_over, tracing
+from tengen.tensor.batched import innermost
+from tengen.tensor.batching import drawn
 
 _SHAPE = cast(Kind, kind("Shape"))
 TensorLike = Tensor | np.ndarray | float
@@ -77,7 +79,8 @@ class RNG:
     def _draw(self, op, shape) -> Tensor:
         if type(shape) is not tuple:  # the elements of one are for the op to read
             shape = () if shape is None else _SHAPE.plain(shape, "size", dispatch.known)
-        out = op(self._key.detach(), shape)
+        key = self._key.detach()
+        out = op(key, shape) if innermost() is None else drawn(op, key, (), shape)
         self._key._reset(self._key + self._next)
         return out
 
@@ -171,7 +174,8 @@ class RNG:
         return op["sum"](op["astype"](below, "int64"), -1)
 
     def _sample(self, op, *parameters: Tensor) -> Tensor:
-        out = op(self._key.detach(), *(p.detach() for p in parameters))
+        key, ps = self._key.detach(), [p.detach() for p in parameters]
+        out = op(key, *ps) if innermost() is None else drawn(op, key, ps)
         self._key._reset(self._key + self._next)
         return out
 

@@ -87,7 +87,7 @@ class Level:
 
     def copy(self, x: Tensor) -> Tensor:
         """A tensor of the same value whose gradient this level can compute."""
-        t = x.detach()
+        t = x._off_tape()
         t._node = x._node
         self.start(t)
         return t

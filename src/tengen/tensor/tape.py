@@ -91,7 +91,7 @@ def cut(tensors: Sequence[Any], level: Level) -> list[Any]:
     if all(t is None or t._node is None for t in tensors):
         return list(tensors)
     others = _survey([t for t in tensors if t is not None], {}, level)[1]
-    return [t if t is None or id(node_of(t)[0]) in others else t.detach() for t in tensors]
+    return [t if t is None or id(node_of(t)[0]) in others else t._off_tape() for t in tensors]
 
 
 class _SliceGrad:
@@ -242,7 +242,7 @@ def composite_vjp(op: Op, g: Any, inputs: Sequence[Tensor | None], attrs: dict, 
 def _output(o: Tensor, node: TapeNode, index: int) -> Tensor:
     """A saved output with its place on the tape. The node itself does not have that place: it would be a cycle of
     references."""
-    t = o.detach()
+    t = o._off_tape()
     t._node = node if len(node.outputs) == 1 else (node, index)
     return t
 

@@ -25,6 +25,7 @@ from tengen.ir.types import TensorType
 from tengen.loops.lang import Expr
 from tengen.ops.define import REGISTRY, Op, dispatch
 from tengen.runtime import native
+from tengen.tensor.batched import Batched, check_has_values, check_same_mapping
 from tengen.tensor.nodes import TapeNode, on_tape
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Tensor(TensorMethods):
         else:
             if there is not None:
                 common_device([data.device, there])
-            made = data.detach() if dtype is None else REGISTRY["astype"](data, dtype)
+            made = data._off_tape() if dtype is None else REGISTRY["astype"](data, dtype)
         self._data, self._layout = made._data, made._layout
         self._node = data._node if isinstance(data, Tensor) and dtype is None else made._node
 
@@ -113,6 +114,8 @@ class Tensor(TensorMethods):
     def grad(self, value: Tensor | None) -> None:
         if tracing.recorder is not None:
             tracing.recorder.write_grad(self, getattr(self, "_grad", None))
+        if value is not None and type(value._layout) is Batched:
+            check_same_mapping(self, value)
         self._grad = value
 
     # -- ways out ----------------------------------------------------------------------------------------------------------
@@ -195,7 +198,7 @@ class Tensor(TensorMethods):
 
     def __copy__(self):
         t = type(self).__new__(type(self))
-        same = self.detach()
+        same = self._off_tape()
         t._data, t._layout = same._data, same._layout  # values: a write will copy
         t._node = self._node if type(self) is Tensor else None
         if hasattr(self, "__dict__"):
@@ -207,7 +210,14 @@ class Tensor(TensorMethods):
 
     def detach(self) -> Tensor:
         """The same values, off the tape."""
-        if tracing.active is not None and (recorder := tracing.recorder) is not None:
+        if type(self._layout) is Batched:
+            return tensor_over(self._data.detach(), self._layout)
+        return self._off_tape()
+
+    def _off_tape(self) -> Tensor:
+        """The same tensor without its place on the tape. An example of a `vmap` leaves the tape of its function alone: the tensor
+        of all examples keeps its place on those around the `vmap`."""
+        if tracing.active is not None and (recorder := tracing.recorder) is not None and type(self._layout) is not Batched:
             return recorder.seen(self)
         return tensor_over(self._data, self._layout)
 
@@ -317,7 +327,7 @@ def put_on_tape(op: Op, inputs: tuple, attrs: tuple, out):
     if op.why_no_vjp is not None:
         return out
     outs = out if isinstance(out, tuple) else (out,)
-    node = TapeNode(op, inputs, attrs, tuple(o.detach() for o in outs) if op.saves_output else None)
+    node = TapeNode(op, inputs, attrs, tuple(o._off_tape() for o in outs) if op.saves_output else None)
     if len(outs) == 1:
         outs[0]._node = node
     else:
@@ -352,9 +362,14 @@ def run_slow(op: Op, inputs: tuple, attrs: tuple):
         inputs = _convert(op, inputs)
         op.check_operands(inputs)
         warn_of_float64(op, inputs)
-        if tracing.recorder is not None:
+        if any([x is not None and type(x._layout) is Batched for x in inputs]):
+            from tengen.tensor.batching import run_batched
+
+            out = run_batched(op, inputs, attrs)
+        elif tracing.recorder is not None:
             return tracing.recorder.record(op, inputs, attrs)
-        out = _execute(op, inputs, attrs)
+        else:
+            out = _execute(op, inputs, attrs)
     except Exception as e:
         odd = isinstance(e, (AttributeError, KeyError, ArithmeticError, AssertionError)) and not isinstance(e, OverflowError)
         better = ArgumentError(f"does not take these arguments ({type(e).__name__}: {e})") if odd else e
@@ -551,6 +566,7 @@ def from_numpy(a: np.ndarray, copy: bool = True, device: Device | None = None) -
 
 def view_as_numpy(t: Tensor) -> np.ndarray:
     """A read-only NumPy array over the tensor's memory."""
+    check_has_values(t)
     if type(t._data) is not Buffer:
         raise TraceError(
             f"{user_line()}: the values of {t._layout.type!r} are asked for inside a trace (by numpy(), item(), bool(), float() or the "
@@ -567,6 +583,8 @@ def contiguous(t: Tensor) -> Tensor:
 
 def assign(target: Tensor, value: Tensor) -> None:
     """target takes value's value."""
+    if type(value._layout) is Batched:
+        check_same_mapping(target, value)
     if tracing.recorder is not None and tracing.recorder.assign(target, value):
         return
     target._data, target._layout, target._node = value._data, value._layout, value._node
