@@ -4,8 +4,13 @@ What most programs use at once is imported here; the rest when it is first named
 """
 
 import importlib
+import sys
 from typing import TYPE_CHECKING
 
+if sys.platform != "linux":  # its kernels are ELF objects, its threads glibc's or musl's
+    raise ImportError(f"Tengen runs on Linux, on x86-64 and AArch64; this is {sys.platform}; help: a Linux container, or WSL 2 on Windows")
+
+from tengen.base import tracebacks
 from tengen.base.version import VERSION as __version__
 from tengen.tensor import (
     Parameter,
@@ -51,7 +56,10 @@ def __getattr__(name: str):
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted({*__all__, *_LATER})
+
+
+tracebacks.install()
 
 
 __all__ = [

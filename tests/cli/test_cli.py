@@ -1,5 +1,6 @@
 """The command line, through click's runner and as a process of its own."""
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -14,6 +15,7 @@ from tengen import Tensor, trace
 from tengen.base.config import KNOBS, config
 from tengen.base.version import VERSION
 from tengen.cli.main import main
+from tengen.deploy.verify import Verified
 from tengen.runtime import cache
 from tengen.runtime.report import config_table
 
@@ -43,7 +45,7 @@ def test_version():
 
 
 @pytest.mark.parametrize(
-    "command", ["", "info", "compile", "profile", "tune", "verify", "cache", "cache info", "cache clear", "config"]
+    "command", ["", "info", "compile", "profile", "tune", "verify", "cache", "cache info", "cache clear", "config", "doctor", "completion"]
 )
 def test_help(command):
     text = run(*command.split(), "--help")
@@ -84,8 +86,37 @@ def test_compile_and_verify(model, tmp_path):
     run("compile", model, "-o", tmp_path / "x86")
     assert (tmp_path / "x86" / "soft.o").exists()
     for folder in ("arm", "x86"):
-        text = run("verify", model, tmp_path / folder, "--runs", 2)
-        assert "16 values, 0 differ" in text or "skipped: " in text
+        verified(model, tmp_path / folder, "16 values, 0 differ")
+
+
+def verified(model, folder, found):
+    """Exit code 0 when all bits are equal, 3 where the artifact cannot be run."""
+    result = CliRunner().invoke(main, ["verify", str(model), str(folder), "--runs", "2"])
+    assert (result.exit_code, found in result.output, "skipped: " in result.output) in ((0, True, False), (3, False, True)), result.output
+
+
+def test_verify_tells_its_answers_apart(model, tmp_path, monkeypatch):
+    run("compile", model, "-o", tmp_path)
+    with monkeypatch.context() as m:
+        m.setattr("tengen.cli.main.verify_artifact", lambda *_, **__: Verified("x86-64", "different", 2, 16, 3, "run 0: 1.0 here, 2.0 there"))
+        text = run("verify", model, tmp_path, code=1)
+        assert "16 values, 3 differ" in text and "the artifact is not the model: run 0" in text
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert "skipped: nothing here links a program" in run("verify", model, tmp_path, code=3)
+
+
+def test_doctor(tmp_path, monkeypatch):
+    text = run("doctor")
+    rows = {line.split()[1]: line.split()[0] for line in text.splitlines()}
+    assert rows["kernels"] == "ok" and rows["cache"] in ("ok", "note") and {"python", "processor", "threads", "extras"} <= rows.keys()
+    monkeypatch.setattr("tengen.cli.doctor.softmax", lambda x, axis: x)
+    assert "are wrong by" in run("doctor", code=1)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(shell):
+    assert "_TENGEN_COMPLETE" in run("completion", shell)
 
 
 @pytest.mark.parametrize("target", ["x86-64", "aarch64"])
@@ -97,8 +128,7 @@ def test_compile_and_verify_a_picture(target, tmp_path):
     net(Tensor(np.zeros((2, 3, 8, 6), "f4")))
     net.dump(tmp_path / "conv.tgn", arg_names=["image"], output_names=["picture"])
     run("compile", tmp_path / "conv.tgn", "--target", target, "--extent", "batch=3", "-o", tmp_path / "out")
-    text = run("verify", tmp_path / "conv.tgn", tmp_path / "out", "--runs", 2)
-    assert f"{2 * 3 * 8 * 6 * 4} values, 0 differ" in text or "skipped: " in text
+    verified(tmp_path / "conv.tgn", tmp_path / "out", f"{2 * 3 * 8 * 6 * 4} values, 0 differ")
     assert "float32[3, 8, 6, 4]" in next((tmp_path / "out").glob("*.h")).read_text()
 
 

@@ -68,6 +68,12 @@ def expand_home(path: str) -> str:
     return path if found is None else found + path[1:]
 
 
+def _short_or_full(text: str) -> str:
+    if text not in ("short", "full"):
+        raise ValueError("short or full")
+    return text
+
+
 def _whole(least: int, text: str) -> int:
     if not text.isdecimal() or int(text) < least:
         raise ValueError(f"a whole number, at least {least}")
@@ -91,6 +97,7 @@ KNOBS: dict[str, tuple[str, Callable[[str], Any], Any, str]] = {
     "cache_bytes": ("TENGEN_CACHE_BYTES", _positive, 512 << 20, "size at which the oldest cached kernels are removed"),
     "cache": ("TENGEN_CACHE", _switch, True, "keep compiled kernels on disk"),
     "progress": ("TENGEN_PROGRESS", _switch, True, "on a terminal, a line that says what is compiled, after a second of it"),
+    "traceback": ("TENGEN_TRACEBACK", _short_or_full, "short", "short: Tengen's errors show the user's lines alone; full: all"),
     "winograd": ("TENGEN_WINOGRAD", _switch, True, "0: convolutions never by Winograd (changes bits)"),
     "target": ("TENGEN_TARGET", str, "native", "the instruction set that this process compiles for"),
     "processor": ("TENGEN_PROCESSOR", str, "native", "what this machine is taken for, at most what it is: nothing else is run; for tests"),

@@ -1,5 +1,5 @@
 """The command ``tengen``: look at a model file, profile it, tune it, compile it for another machine, check the result, tidy the
-cache.
+cache, and see whether all that works here.
 
 An error is one line on stderr and exit code 1 (2 for a wrong command line). Without a terminal the output is plain text.
 """
@@ -13,9 +13,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
+from click.shell_completion import get_completion_class
 
 from tengen.base.errors import TengenError
 from tengen.base.version import VERSION
+from tengen.cli.doctor import doctor
 from tengen.codegen.targets import TARGET_NAMES
 from tengen.deploy.compile import compile_model
 from tengen.deploy.dump import dump_model
@@ -29,6 +31,7 @@ from tengen.runtime import cache as kernel_cache
 from tengen.runtime import native, report
 from tengen.tuning.tuner import tune as tune_model
 
+COULD_NOT_RUN = 3  # exit code of `verify`; 2 is click's, for a wrong command line
 HELP = {"help_option_names": ["-h", "--help"]}
 
 
@@ -148,12 +151,12 @@ def compile_(model: Path, target: str, out: Path, threads: int, name: str | None
 def verify(model: Path, folder: Path, name: str | None, runs: int, seed: int) -> None:
     """Runs the artifact in FOLDER and compares its outputs with those of the file MODEL, bit by bit.
 
-    Exit code 0 when all bits are equal, and when it cannot be run here (it then says why); 1 when a bit differs.
+    Exit code 0 when all bits are equal, 1 when a bit differs or on an error, 3 when it cannot be run here (it then says why).
     """
     v = verify_artifact(model, folder, name=name, runs=runs, seed=seed)
     if v.status == "skipped":
         click.echo(f"{v.target}: skipped: {v.how}")
-        return
+        sys.exit(COULD_NOT_RUN)
     where = "" if v.status == "different" else f" ({v.how})"
     click.echo(f"{v.target}: {v.runs} runs, {v.values} values, {v.differing} differ{where}")
     if v.status == "different":
@@ -269,6 +272,23 @@ def cache_clear() -> None:
 def config() -> None:
     """Shows versions, processor, threads, cache and every knob: what a bug report needs."""
     _table(report.config_table())
+
+
+@main.command(context_settings=HELP)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Prints what SHELL needs to complete this command's words.
+
+    \b
+        eval "$(tengen completion bash)"        in ~/.bashrc
+        tengen completion fish > ~/.config/fish/completions/tengen.fish
+    """
+    found = get_completion_class(shell)
+    assert found is not None
+    click.echo(found(main, {}, "tengen", "_TENGEN_COMPLETE").source())
+
+
+main.add_command(doctor)
 
 
 if __name__ == "__main__":

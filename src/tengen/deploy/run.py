@@ -1,4 +1,4 @@
-"""Runs an artifact: links its example program through the `ziglang` wheel, and feeds it, here or under qemu.
+"""Runs an artifact: links its example program by a C compiler of this system or the `ziglang` wheel, and feeds it, here or under qemu.
 
 In: the files that `compile_model` wrote, inputs. Out: outputs, or `CannotRun` with the reason (no linker, no emulator).
 """
@@ -24,6 +24,7 @@ from tengen.base.files import read_regular
 from tengen.codegen.targets import ARCHITECTURES, Architecture, Target
 from tengen.deploy.compile import Artifact
 from tengen.deploy.elf import machine
+from tengen.runtime.progress import progress
 
 LIMIT_S = 600  # for linking, and for running
 
@@ -65,8 +66,6 @@ def run_program(folder: Path, name: str, target: str, data: bytes) -> tuple[byte
     """(what the example program answers to these bytes, how it was run). CannotRun, TengenError."""
     arch = ARCHITECTURES[machine(read_regular(folder / f"{name}.o"))]
     runner = _runner(target, arch)
-    if importlib.util.find_spec("ziglang") is None:
-        raise CannotRun("the wheel `ziglang`, which links it, is not installed; help: pip install 'tengen[deploy]'")
     with tempfile.TemporaryDirectory(prefix="tengen-run-") as build:
         program = _link(folder, name, arch, Path(build))
         out = _run([*runner, str(program), str(folder / f"{name}.bin")], data)
@@ -87,19 +86,32 @@ def _runner(target: str, arch: Architecture) -> list[str]:
 
 
 def linker(arch: Architecture) -> list[str]:
-    """The command that makes a program of C and object files, to be run by `_runner`.
+    """The command that makes a program of C and object files, to be run by `_runner`: a C compiler of this system's, else zig's.
 
-    For this machine it takes this machine's libc, where that is glibc (2.17 or newer); otherwise a static one, which zig builds when
+    zig takes this machine's libc for this machine, where that is glibc (2.17 or newer); otherwise a static one, which it builds when
     it is first asked: a minute of processor time, and then it is kept.
+
+    Errors: CannotRun where there is neither.
     """
-    own = arch.name == Target.machine().arch and platform.libc_ver()[0] == "glibc"
-    libc = [f"{arch.name}-linux-gnu.2.17"] if own else [arch.c_triple, "-static"]
+    own = arch.name == Target.machine().arch
+    names = ("cc", "gcc", "clang") if own else (f"{arch.name}-linux-gnu-gcc",)
+    if found := next(filter(None, map(shutil.which, names)), None):
+        return [found, "-O1", "-pthread", *([] if own else ["-static"])]
+    if importlib.util.find_spec("ziglang") is None:
+        raise CannotRun(
+            f"nothing here links a program for {arch.name}: neither {' nor '.join(names)} is in PATH, nor is the wheel `ziglang` installed; "
+            "help: pip install 'tengen[deploy]'"
+        )
+    libc = [f"{arch.name}-linux-gnu.2.17"] if own and platform.libc_ver()[0] == "glibc" else [arch.c_triple, "-static"]
     return [sys.executable, "-m", "ziglang", "cc", "-O1", "-lpthread", "-target", *libc]
 
 
 def _link(folder: Path, name: str, arch: Architecture, build: Path) -> Path:
     program = build / name
-    done = _call([*linker(arch), "-o", str(program), str(folder / f"{name}_main.c"), str(folder / f"{name}.o")], b"", "linking")
+    command = linker(arch)
+    by = "zig, which builds a C library for it when it is first asked" if "ziglang" in command else command[0]
+    with progress.waiting(f"linking {name} for {arch.name} by {by}"):
+        done = _call([*command, "-o", str(program), str(folder / f"{name}_main.c"), str(folder / f"{name}.o")], b"", "linking")
     if done.returncode:
         raise TengenError(f"linking {folder / name}.o failed: {_last(done.stderr)}")
     return program

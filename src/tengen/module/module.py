@@ -7,6 +7,7 @@ dicts of them are walked too. There is no registration.
 from __future__ import annotations
 
 import difflib
+import html
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -94,7 +95,11 @@ class Module(Watched):
             changed = hook(self, inputs)
             if changed is not None:
                 inputs = changed if isinstance(changed, tuple) else (changed,)
-        out = self.forward(*inputs, **kwargs)
+        try:
+            out = self.forward(*inputs, **kwargs)
+        except Exception as e:
+            _name_layer(e, self)
+            raise
         for hook in self._forward_hooks.values():
             changed = hook(self, inputs, out)
             out = out if changed is None else changed
@@ -286,6 +291,39 @@ class Module(Watched):
         if not lines:
             return f"{type(self).__name__}({info})"
         return f"{type(self).__name__}({info}\n  " + "\n  ".join(lines) + "\n)"
+
+    def _repr_html_(self) -> str:
+        """A tree for notebooks, which folds."""
+        return _html(self, "")
+
+
+def _html(m: Module, name: str) -> str:
+    """A module as a line, which opens to show those inside."""
+    title = html.escape(f"{name}: {type(m).__name__}({m._module_info_string()})" if name else f"{type(m).__name__}({m._module_info_string()})")
+    count = sum(p.size for p in m.parameters())
+    line = f"<code>{title}</code> {count:,} parameters" if count else f"<code>{title}</code>"
+    inside = "".join(_html(c, n) for n, c in m.named_children())
+    if not inside:
+        return f'<div style="margin-left:1.2em">{line}</div>'
+    return f'<details open style="margin-left:1.2em"><summary>{line}</summary>{inside}</details>'
+
+
+def _name_layer(e: Exception, m: Module) -> None:
+    """Notes with an error in which layer it arose, as ``Sequential.2: Linear(64, 32)``: from the module that was called first down
+    to the last."""
+    layers = [m, *getattr(e, "_layers", ())]
+    names = [type(m).__name__]
+    for outer, inner in zip(layers, layers[1:]):
+        names.append(next((name for name, c in outer.named_children() if c is inner), f"({type(inner).__name__})"))
+    last = layers[-1]
+    inside = f": {type(last).__name__}({last._module_info_string()})" if len(layers) > 1 else f"({last._module_info_string()})"
+    note = f"in {'.'.join(names)}{inside}"
+    notes = getattr(e, "__notes__", [])
+    if notes and notes[-1] == getattr(e, "_layer_note", None):
+        notes[-1] = note
+    else:
+        e.add_note(note)
+    e._layers, e._layer_note = layers, note  # type: ignore[attr-defined]
 
 
 def _value(x: Tensor | np.ndarray, shape: tuple[int, ...]) -> Tensor:

@@ -151,6 +151,15 @@ def make_call(op: Op, fn: Callable, parameters: Sequence[Parameter]) -> Callable
     call = _compiled(parameters, [*lines, f"return _dispatch.run(_op, {tensors}, {attrs})"], scope)
     call.__doc__, call.__wrapped__, call.__module__, call.op = fn.__doc__, fn, fn.__module__, op  # type: ignore[attr-defined]
     call.__name__ = call.__qualname__ = op.name
+    return _at_its_definition(call, fn)
+
+
+def _at_its_definition(call: Callable, fn: Callable) -> Callable:
+    """The generated function as one that stands where the function is that it was made of, for tracebacks. A search for the user's
+    line passes over it, as its globals have no `__name__`."""
+    code = getattr(fn, "__code__", None)
+    if code is not None:
+        call.__code__ = call.__code__.replace(co_filename=code.co_filename, co_firstlineno=code.co_firstlineno)
     return call
 
 
@@ -169,7 +178,7 @@ def _compiled(parameters: Sequence[Parameter], lines: Sequence[str], scope: dict
 
 @functools.cache  # many ops have the same parameters
 def _code(text: str) -> CodeType:
-    return compile(text, __file__, "exec")  # under this file's name, so that a search for the user's line passes over it
+    return compile(text, __file__, "exec")
 
 
 def with_line(fn: Callable) -> Callable:
@@ -188,7 +197,7 @@ def with_line(fn: Callable) -> Callable:
         elif p.name == "dtype" and p.default not in (None, _NONE):
             lines.append("    if dtype is None: dtype = _default_dtype")
     lines += [f"    return _fn({', '.join(given)})", "except Exception as e:", "    _tell(e)", "    raise"]
-    return functools.update_wrapper(_compiled(parameters, lines, scope), fn)
+    return functools.update_wrapper(_at_its_definition(_compiled(parameters, lines, scope), fn), fn)
 
 
 def _plain_one(k: Kind, name: str) -> Callable[[Any], Any]:

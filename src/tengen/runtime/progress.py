@@ -43,7 +43,7 @@ class Progress:
         self._thread: threading.Thread | None = None
         self._active = self._done = self._total = 0  # modules in work; kernels
         self._began = self._ended = float("-inf")
-        self._name = ""
+        self._name = self._text = ""
         self._shown = False
 
     @contextlib.contextmanager
@@ -65,12 +65,32 @@ class Progress:
                 if not self._active:
                     self._erase()
 
+    @contextlib.contextmanager
+    def waiting(self, text: str) -> Iterator[None]:
+        """Around the wait for another program: the line is this text and the seconds that passed."""
+        if not self._wanted():
+            yield
+            return
+        with self._lock:
+            self._begin([])
+            self._text = text
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._text = ""
+                self._active = max(self._active - 1, 0)
+                self._ended = self._clock()
+                if not self._active:
+                    self._erase()
+
     def line(self) -> str:
         """What is shown now; "" in the first second."""
         passed = self._clock() - self._began
         if passed < AFTER_S or not self._active:
             return ""
-        text = f"tengen: compiling {self._name}, {self._done} of {self._total} kernels done, {passed:.0f} s"
+        what = self._text or f"compiling {self._name}, {self._done} of {self._total} kernels done"
+        text = f"tengen: {what}, {passed:.0f} s"
         return text[: shutil.get_terminal_size().columns - 1]  # what wraps could not be erased
 
     def _wanted(self) -> bool:

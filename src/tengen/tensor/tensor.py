@@ -193,6 +193,14 @@ class Tensor(TensorMethods):
         shape = f", shape={self.shape}" if self.size == 0 and self.ndim > 1 else ""
         return f"{type(self).__name__}({body}{shape}, dtype={self.dtype.name})"
 
+    def _repr_html_(self) -> str:
+        """A table for notebooks, with colour for the size of the numbers."""
+        if type(self._data) is not Buffer:
+            return f"<code>{type(self).__name__} {self._layout.type!r}</code>, traced"
+        from tengen.tensor.html import table
+
+        return table(self, self.numpy())
+
     def __reduce__(self):
         return (_rebuild, (type(self), np.array(self.numpy()), dict(getattr(self, "__dict__", {}))))
 
