@@ -34,22 +34,8 @@ from tengen.kernels.machine import ENOUGH_PIECES, Machine, machine, registers_of
 from tengen.kernels.schedule import Schedule, outside
 from tengen.kernels.source import At
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import (
-    LANES,
-    Buffer,
-    Expr,
-    Index,
-    as_int,
-    cast,
-    cdiv,
-    const,
-    equal,
-    maximum,
-    minimum,
-    ramp,
-    select,
-    splat,
-)
+from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, maximum, minimum, ramp, select, splat
+from tengen.loops.statements import Buffer
 
 Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
 
