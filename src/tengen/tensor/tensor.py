@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Sequence
-from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from tengen.loops.lang import Expr
 from tengen.ops.define import REGISTRY, Op, dispatch
 from tengen.runtime import native
 from tengen.tensor.nodes import TapeNode, on_tape
+from tengen.tensor.recording import tracing
 
 if TYPE_CHECKING:
     from tengen.tensor.tensor_methods import TensorMethods  # a generated stub of what `methods.py` puts on the class
@@ -324,25 +324,6 @@ def put_on_tape(op: Op, inputs: tuple, attrs: tuple, out):
         for i, o in enumerate(outs):
             o._node = (node, i)
     return out
-
-
-class _Tracing:
-    """Which trace is being recorded, and by which thread; other threads go on computing."""
-
-    active: Any = None
-    thread: int = 0
-
-    @property
-    def recorder(self) -> Any:
-        """The recorder of the calling thread, if it is recording."""
-        return self.active if self.active is not None and self.thread == get_ident() else None
-
-    @recorder.setter
-    def recorder(self, r: Any) -> None:
-        self.active, self.thread = r, get_ident()
-
-
-tracing = _Tracing()
 
 
 def run_slow(op: Op, inputs: tuple, attrs: tuple):
