@@ -1,9 +1,13 @@
-"""Counts the tests that were run against those collected: a run that lost some of them fails, and says how many.
+"""Counts the tests that were run against those collected: a run that lost some of them fails, and says how many. Makes files and
+collections of garbage cheap: see `pytest_configure` and `pytest_collection_finish`.
 
 Under pytest-xdist a worker that dies takes its tests along, and after a few such deaths no worker is left: the rest is never run.
 """
 
 from __future__ import annotations
+
+import gc
+import os
 
 import pytest
 
@@ -46,6 +50,7 @@ class Count:
 
 
 def pytest_configure(config) -> None:
+    os.fsync = lambda fd: None  # no test outlives the machine, and thousands of files are written
     reports = not hasattr(config, "workerinput")  # not a worker of xdist
     if reports:
         config.pluginmanager.register(Count(), "count-of-tests")
@@ -55,6 +60,12 @@ def pytest_configure(config) -> None:
         config.pluginmanager.register(Compiling(), "compiling")
         if reports:
             config.pluginmanager.register(Listing(config.getoption("--compiling")), "compiling-listed")
+
+
+def pytest_collection_finish(session) -> None:
+    """Ten thousand tests stay until the end: the collector of garbage need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser) -> None:

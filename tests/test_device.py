@@ -5,6 +5,7 @@ memory are labelled with.
 """
 
 import copy
+import inspect
 import pickle
 import sys
 
@@ -13,7 +14,7 @@ import pytest
 
 import tengen
 import tengen.functional as F
-from tengen import Parameter, Tensor, load_graph, trace
+from tengen import Parameter, Tensor, load_graph, random, trace
 from tengen.base import device as devices
 from tengen.base.device import Device, common_device, cpu
 from tengen.base.dtype import float32
@@ -177,6 +178,71 @@ def test_memory_figures():
     assert tengen.device.get_allocated_memory() == before <= tengen.device.get_reserved_memory()
     tengen.device.coalesce_free_memory()
     assert tengen.device.get_reserved_memory() == tengen.device.get_allocated_memory()
+
+
+# ---- where tensors are made -------------------------------------------------------------------------------------------
+
+LIKE = Tensor([1.0, 2.0])
+MADE = {
+    F.full: ((2, 3), 1.5), F.zeros: ((2, 3),), F.ones: (4,), F.arange: (5,), F.linspace: (0, 1, 5), F.eye: (3,),
+    F.full_like: (LIKE, 2), F.zeros_like: (LIKE,), F.ones_like: (LIKE,), random.uniform: (0, 1, (2,)), random.normal: (0, 1, (2,)),
+    random.randint: (0, 5, (2,)), random.permutation: (3,), random.rand: (2, 3), random.randn: (2,), random.randperm: (3,),
+}  # fmt: skip
+
+
+def test_every_function_that_makes_tensors_takes_a_device():
+    takes = {f for module in (F, random) for name in module.__all__ if callable(f := getattr(module, name)) and not isinstance(f, type)
+             and "device" in inspect.signature(f).parameters}  # fmt: skip
+    assert takes == set(MADE)
+
+
+@pytest.mark.parametrize("f", MADE, ids=lambda f: f.__name__)
+def test_creation(f):
+    args = MADE[f]
+    for name in ("cpu0", "cpu:0", "xpux", cpu, TorchDevice("cpu"), None):
+        y = f(*args, device=name)
+        assert y.device is cpu and y.shape == f(*args).shape and y.dtype == f(*args).dtype
+    with pytest.raises(DeviceError, match="there is no device 'cuda:0'; devices here: cpu0; help: "):
+        f(*args, device="cuda:0")
+    with pytest.raises(DeviceError, match="'nowhere' names no device"):
+        f(*args, device="nowhere")
+    inside = trace(lambda: f(*args, device="cpu"))
+    assert inside().device is cpu
+
+
+@pytest.mark.parametrize("f", [f for f in MADE if hasattr(F, f.__name__)], ids=lambda f: f.__name__)
+def test_what_is_made_lies_where_it_is_asked_for(f, default_again, monkeypatch):
+    """Were there a second device: it is the default one, or that of the tensor that the result is like, or the one that is named."""
+    monkeypatch.setattr(devices, "HERE", (TEST, cpu))
+    args = MADE[f]
+    with pytest.raises(DeviceError, match="no memory pool for the device test0"):
+        f(*args, device=TEST)
+    if args[0] is LIKE:
+        with pytest.raises(DeviceError, match="no memory pool for the device test0"):
+            f(elsewhere([1.0, 2.0]), *args[1:])
+        assert f(elsewhere([1.0, 2.0]), *args[1:], device="cpu").device is cpu
+    devices.set_default_device(TEST)
+    assert f(*args, device="cpu").device is cpu
+    with pytest.raises(DeviceError, match="one operand lies on cpu0 and another on test0"):
+        trace(lambda x: x + f(*args, device=TEST))(LIKE)
+
+
+def test_a_number_lies_beside_the_tensor(default_again, monkeypatch):
+    """Also where the default device is another one, and for numbers that were used before."""
+    monkeypatch.setattr(devices, "HERE", (TEST, cpu))
+    assert (LIKE * 2.5).tolist() == [2.5, 5.0]
+    devices.set_default_device(TEST)
+    for made in (LIKE * 2.5, LIKE * 3.5, 1 - LIKE, F.maximum(LIKE, 0.5), F.where(LIKE > 1, LIKE, 7.0), LIKE + np.ones(2, "float32")):
+        assert made.device is cpu
+
+
+def test_generators_draw_on_their_own_device(default_again, monkeypatch):
+    rng = RNG(3, device="cpu")
+    assert rng.normal(size=(2,), device="cpu0").device is cpu
+    monkeypatch.setattr(devices, "HERE", (TEST, cpu))
+    for draw in (rng.uniform, rng.normal, lambda device: rng.randint(5, device=device), lambda device: rng.permutation(3, device=device)):
+        with pytest.raises(DeviceError, match=r"this generator draws on cpu0, not on test0; help: RNG\(seed, device='test0'\)"):
+            draw(device=TEST)
 
 
 # ---- who knows its device ----------------------------------------------------------------------------------------------

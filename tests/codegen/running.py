@@ -9,7 +9,7 @@ import numpy as np
 
 from tengen.codegen.llvm import emit_module
 from tengen.codegen.targets import Target
-from tengen.loops.lang import Kernel
+from tengen.loops.statements import Kernel
 from tengen.runtime.cache import compiled
 from tengen.runtime.compile import Loaded, load_object
 

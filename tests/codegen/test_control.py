@@ -17,7 +17,8 @@ from tengen.codegen.llvm import affine, emit_kernel, emit_module
 from tengen.codegen.targets import TARGET_NAMES, Target
 from tengen.loops.builder import Builder
 from tengen.loops.interp import interpret
-from tengen.loops.lang import LANES, Let, Store, cdiv, const, equal, fma, fold, maximum, minimum, ramp, splat, var
+from tengen.loops.lang import LANES, cdiv, const, equal, fma, fold, maximum, minimum, ramp, splat, var
+from tengen.loops.statements import Let, Store
 from tengen.runtime import compile as compiler
 from tengen.runtime import llvm
 

@@ -3,24 +3,8 @@
 from hypothesis import strategies as st
 
 from tengen.base.dtype import ALL, bfloat16, bool_, float16, float32, float64, int32, int64, uint8
-from tengen.loops.lang import (
-    FOLDS,
-    HALVES,
-    LANES,
-    OPS,
-    Assign,
-    Buffer,
-    Declare,
-    For,
-    If,
-    Kernel,
-    Let,
-    Load,
-    Store,
-    const,
-    expr,
-    var,
-)
+from tengen.loops.lang import FOLDS, HALVES, LANES, OPS, const, expr, var
+from tengen.loops.statements import Assign, Buffer, Declare, For, If, Kernel, Let, Load, Store
 from tengen.loops.verify import ROUNDING, typed
 
 DTYPES = (float32, float64, float16, bfloat16, int64, int32, uint8, bool_)

@@ -14,7 +14,8 @@ from tengen.base.errors import VerifyError
 from tengen.loops.builder import Builder
 from tengen.loops.form import form
 from tengen.loops.interp import interpret
-from tengen.loops.lang import Buffer, Expr, Kernel, cast, cdiv, const, expr, maximum, minimum, ramp, splat, var
+from tengen.loops.lang import Expr, cast, cdiv, const, expr, maximum, minimum, ramp, splat, var
+from tengen.loops.statements import Buffer, Kernel
 from tengen.loops.text import parse_expr, parse_kernel, print_expr, print_kernel
 from tengen.loops.verify import typed, verify
 

@@ -4,7 +4,8 @@ import pytest
 
 from tengen.base.dtype import bfloat16, bool_, float32, int32, int64
 from tengen.base.errors import VerifyError
-from tengen.loops.lang import Assign, Buffer, Declare, For, If, Kernel, Let, Load, Store, const, expr, ramp, splat, var
+from tengen.loops.lang import const, expr, ramp, splat, var
+from tengen.loops.statements import Assign, Buffer, Declare, For, If, Kernel, Let, Load, Store
 from tengen.loops.verify import typed, verify
 
 X, Y, S = Buffer("x", float32), Buffer("y", float32, "out"), Buffer("s", float32, "scratch", 8)

@@ -25,7 +25,8 @@ from tengen.kernels.source import Elementwise, Leaf
 from tengen.loops.builder import Builder
 from tengen.loops.cost import cost
 from tengen.loops.interp import evaluate
-from tengen.loops.lang import LANES, For, If, Load, Store, call, fma, fold, minimum, splat, var
+from tengen.loops.lang import LANES, call, fma, fold, minimum, splat, var
+from tengen.loops.statements import For, If, Load, Store
 from tengen.optimizer import SGD
 from tengen.profiling import roof as roofs
 from tengen.profiling.result import Result, _time

@@ -1,6 +1,6 @@
 """Kernels as LLVM IR text.
 
-In: kernels of `loops/lang.py` and a target. Out: a module. A kernel becomes one function,
+In: kernels of `loops/statements.py` and a target. Out: a module. A kernel becomes one function,
 ``void name(ptr buffers, ptr ints, i64 begin, i64 end)``, a loop over the pieces begin <= piece < end. Variables are SSA values:
 loop headers and the ends of branches get phis, and memory is touched only where the kernel says Load or Store. Loops are
 written with the test at the bottom, so that LLVM has nothing to rotate.
@@ -19,24 +19,8 @@ from tengen.base.errors import CompileError
 from tengen.codegen.targets import Target
 from tengen.codegen.values import Values, scalar_type, type_of
 from tengen.loops import lang
-from tengen.loops.lang import (
-    LANES,
-    Assign,
-    Buffer,
-    Declare,
-    Expr,
-    For,
-    If,
-    Kernel,
-    Let,
-    Load,
-    Prefetch,
-    Store,
-    as_int,
-    const,
-    is_const,
-    splat,
-)
+from tengen.loops.lang import LANES, Expr, as_int, const, is_const, splat
+from tengen.loops.statements import Assign, Buffer, Declare, For, If, Kernel, Let, Load, Prefetch, Store
 
 STACK_ALIGN = 64
 MOST_SIFTED = 4  # strided loads up to this stride load all elements between, too, and drop them (`_sift`)

@@ -30,7 +30,8 @@ from tengen.kernels.schedule import Schedule
 from tengen.kernels.steps import Leaf, every_leaf
 from tengen.kernels.steps_text import spelled
 from tengen.loops.extents import Numbers
-from tengen.loops.lang import Expr, Index, Kernel, as_int
+from tengen.loops.lang import Expr, Index, as_int
+from tengen.loops.statements import Kernel
 from tengen.loops.verify import verify
 from tengen.passes.lowered import LOWERED, Lowered
 from tengen.passes.run import Form, Pass, run_passes

@@ -15,7 +15,8 @@ from tengen.compiler.arena import Temporaries
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.steps import Call, Flag, If, Launch, Loop, Step, While, blocks, every_leaf, functions
 from tengen.loops.form import form
-from tengen.loops.lang import Expr, Index, Kernel, as_int
+from tengen.loops.lang import Expr, Index, as_int
+from tengen.loops.statements import Kernel
 
 
 class ProgramText:

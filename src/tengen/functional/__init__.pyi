@@ -86,7 +86,9 @@ def all(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool
     """Whether every element is true (not zero)."""
 def any(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """Whether an element is true (not zero)."""
-def arange(start: Number = 0, stop: Number | None = None, step: Number = 1, dtype: DTypeLike = 'float32') -> Tensor:
+def arange(
+    start: Number = 0, stop: Number | None = None, step: Number = 1, dtype: DTypeLike = 'float32', device: Any = None,
+) -> Tensor:
     """start, start + step, ... below stop; one argument is `stop`. float32 by default, as in MegEngine."""
 def argmax(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The int64 position of the first largest element along `axis` (in the flattened tensor by default); a NaN counts as
@@ -166,7 +168,7 @@ def expand_dims(inp: TensorLike, axis: int | Sequence[int]) -> Tensor:
     """A view with unit axes at these places of the result."""
 def expm1(x: TensorLike) -> Tensor:
     """e^x - 1 without cancellation near 0; at most 2 ULP off."""
-def eye(N: Extent, M: Extent | None = None, k: int = 0, dtype: DTypeLike = 'float32') -> Tensor:
+def eye(N: Extent, M: Extent | None = None, k: int = 0, dtype: DTypeLike = 'float32', device: Any = None) -> Tensor:
     """The N x M (N x N) matrix with ones on its k-th diagonal."""
 def flatten(inp: TensorLike, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     """Axes start_axis .. end_axis as one; a 0-d tensor gets one axis."""
@@ -178,10 +180,10 @@ def floor_div(x: TensorLike, y: TensorLike) -> Tensor:
     """floor(x / y), as Python's //: exact even where x / y would round up to the next integer."""
 def fma(x: TensorLike, y: TensorLike, z: TensorLike) -> Tensor:
     """x * y + z, rounded once (integers wrap)."""
-def full(shape: Shape, value: Any, dtype: DTypeLike | None = None) -> Tensor:
+def full(shape: Shape, value: Any, dtype: DTypeLike | None = None, device: Any = None) -> Tensor:
     """A tensor with `value` everywhere; of the value's dtype by default (Python floats float32, ints int64)."""
-def full_like(inp: TensorLike, value: Any, dtype: DTypeLike | None = None) -> Tensor:
-    """A tensor of inp's shape (and dtype, if none is given) with `value` everywhere."""
+def full_like(inp: TensorLike, value: Any, dtype: DTypeLike | None = None, device: Any = None) -> Tensor:
+    """A tensor of inp's shape (and dtype and device, if none is given) with `value` everywhere."""
 def gather(inp: TensorLike, axis: int, index: TensorLike) -> Tensor:
     """out[..., i, ...] = inp[..., index[..., i, ...], ...] along `axis` (NumPy's take_along_axis, PyTorch's gather)."""
 def gelu(x: TensorLike, approximate: Literal['none', 'tanh'] = 'none') -> Tensor:
@@ -213,7 +215,7 @@ def less_equal(x: TensorLike, y: TensorLike) -> Tensor:
 def lgamma(x: TensorLike) -> Tensor:
     """log|gamma(x)|, at most 3 ULP off (float32: 1) of the result, or of 1/2 where that is more; infinite at 0 and negative
     integers. Below 0 the error is relative to the larger terms of the reflection formula."""
-def linspace(start: Any, stop: Any, num: Count, dtype: DTypeLike = 'float32') -> Tensor:
+def linspace(start: Any, stop: Any, num: Count, dtype: DTypeLike = 'float32', device: Any = None) -> Tensor:
     """`num` numbers from start to stop, both included, evenly spaced; computed in float64."""
 def log(x: TensorLike) -> Tensor:
     """The natural logarithm, at most 2 ULP off; -inf at 0, NaN below."""
@@ -270,10 +272,10 @@ def not_equal(x: TensorLike, y: TensorLike) -> Tensor:
     """x != y, a bool tensor; true where either is NaN."""
 def one_hot(inp: TensorLike, num_classes: Extent, dtype: DTypeLike | None = None) -> Tensor:
     """1 at each index, else 0, along a new last axis; of inp's dtype by default."""
-def ones(shape: Shape, dtype: DTypeLike | None = 'float32') -> Tensor:
+def ones(shape: Shape, dtype: DTypeLike | None = 'float32', device: Any = None) -> Tensor:
     """A tensor of ones."""
-def ones_like(inp: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
-    """A tensor of ones of inp's shape and dtype."""
+def ones_like(inp: TensorLike, dtype: DTypeLike | None = None, device: Any = None) -> Tensor:
+    """A tensor of ones of inp's shape and dtype, on inp's device."""
 def pad(
     src: TensorLike,
     pad_width: Naturals | Sequence[Sequence[Natural]],
@@ -393,7 +395,7 @@ def var(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool
     """The variance: the mean of the squared distance from the mean (divided by n)."""
 def where(mask: TensorLike, x: TensorLike, y: TensorLike) -> Tensor:
     """x where the mask is true (not zero), else y. The dtype is what x and y promote to."""
-def zeros(shape: Shape, dtype: DTypeLike | None = 'float32') -> Tensor:
+def zeros(shape: Shape, dtype: DTypeLike | None = 'float32', device: Any = None) -> Tensor:
     """A tensor of zeros."""
-def zeros_like(inp: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
-    """A tensor of zeros of inp's shape and dtype."""
+def zeros_like(inp: TensorLike, dtype: DTypeLike | None = None, device: Any = None) -> Tensor:
+    """A tensor of zeros of inp's shape and dtype, on inp's device."""

@@ -47,7 +47,7 @@ def merge_axes(shape: Sequence[Index], arrays: Sequence[Array]) -> list[list[int
 
 def store_at(k: KernelBuilder, a: Array, at: At, value: Expr, stream: bool = False) -> None:
     """Stores `value` in `a` at `at`: a scalar, a vector store, or a scatter where the elements of the vector are not neighbours
-    in memory. stream: see `lang.Store`."""
+    in memory. stream: see `statements.Store`."""
     index: Index = a.index(at.coords)
     if at.vec is None:
         k.store(k.write(a), index, value)

@@ -34,7 +34,8 @@ from tengen.kernels.steps import (
     written,
 )
 from tengen.loops.builder import Builder
-from tengen.loops.lang import Buffer, Expr, Index, as_int
+from tengen.loops.lang import Expr, Index, as_int
+from tengen.loops.statements import Buffer
 
 
 def product(dims: Sequence[Index]) -> Index:

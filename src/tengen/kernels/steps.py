@@ -21,7 +21,8 @@ from typing import Union
 
 from tengen.base.dtype import DType, bool_
 from tengen.base.errors import VerifyError
-from tengen.loops.lang import Expr, Index, Kernel, as_int, var
+from tengen.loops.lang import Expr, Index, as_int, var
+from tengen.loops.statements import Kernel
 
 
 def iteration(depth: int, ints: Sequence[Expr] = ()) -> Expr:

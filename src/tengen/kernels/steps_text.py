@@ -31,8 +31,9 @@ from tengen.base.dtype import DType
 from tengen.base.errors import VerifyError
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.steps import Call, Flag, Function, If, Launch, Loop, Step, While, every_leaf, functions, verify_steps
-from tengen.loops.lang import Expr, Index, Kernel, var
+from tengen.loops.lang import Expr, Index, var
 from tengen.loops.parse import NESTING, ExprParser, Line, parse_kernel, split_lines
+from tengen.loops.statements import Kernel
 from tengen.loops.text import print_expr, print_kernel, quote
 
 

@@ -16,31 +16,9 @@ from collections.abc import Callable, Sequence
 
 from tengen.base.dtype import DType, int64
 from tengen.base.errors import VerifyError
-from tengen.loops.lang import (
-    GROUPS,
-    HALVES,
-    LANES,
-    Assign,
-    Buffer,
-    Declare,
-    Expr,
-    For,
-    If,
-    Index,
-    Kernel,
-    Let,
-    Load,
-    Prefetch,
-    Store,
-    const,
-    interleave,
-    is_const,
-    map_expr,
-    rebuild,
-    splat,
-    var,
-)  # fmt: skip
+from tengen.loops.lang import GROUPS, HALVES, LANES, Expr, Index, const, interleave, is_const, map_expr, rebuild, splat, var
 from tengen.loops.math import expand
+from tengen.loops.statements import Assign, Buffer, Declare, For, If, Kernel, Let, Load, Prefetch, Store
 
 
 def as_expr(i: Index) -> Expr:
@@ -185,7 +163,7 @@ class Builder:
         return rows
 
     def load(self, buffer: Buffer, index: Index, lanes: int = 1, count: Index | None = None, other=0, name: str = "v") -> Expr:
-        """buffer[index]; `lanes=LANES`, or a vector index, gives a vector. See `lang.Load`."""
+        """buffer[index]; `lanes=LANES`, or a vector index, gives a vector. See `statements.Load`."""
         index = as_expr(index)
         lanes = max(lanes, index.lanes)
         v = var(self.fresh(name), buffer.dtype, lanes)
@@ -198,13 +176,13 @@ class Builder:
         return v
 
     def load_group(self, buffer: Buffer, index: Index, lanes: int = 1, name: str = "v") -> Expr:
-        """Groups of elements from buffer[index] on, one in each lane, as the dtype of `lang.GROUPS`. See `lang.Load`."""
+        """Groups of elements from buffer[index] on, one in each lane, as the dtype of `lang.GROUPS`. See `statements.Load`."""
         v = var(self.fresh(name), GROUPS[buffer.dtype], lanes)
         self.emit(Load(v, buffer, as_expr(index)))
         return v
 
     def store(self, buffer: Buffer, index: Index, value: Expr, count: Index | None = None, stream: bool = False) -> None:
-        """buffer[index] = value. See `lang.Store`."""
+        """buffer[index] = value. See `statements.Store`."""
         index = as_expr(index)
         if value.dtype is not buffer.dtype:
             raise VerifyError(f"{self.name}: store of {value.dtype} into {buffer.name} of {buffer.dtype}")
@@ -215,7 +193,7 @@ class Builder:
         self.emit(Store(buffer, index, value, None if count is None else as_expr(count), stream))
 
     def prefetch(self, buffer: Buffer, index: Index) -> None:
-        """Says that buffer[index] will be read soon. See `lang.Prefetch`."""
+        """Says that buffer[index] will be read soon. See `statements.Prefetch`."""
         self.emit(Prefetch(buffer, as_expr(index)))
 
     def var(self, value, dt: DType = int64, name: str = "m") -> Variable:

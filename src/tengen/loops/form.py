@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from tengen.loops.lang import For, If, Kernel, Load, Prefetch, Store
+from tengen.loops.statements import For, If, Kernel, Load, Prefetch, Store
 
 
 def form(kernel: Kernel) -> Hashable:

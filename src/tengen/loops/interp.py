@@ -16,7 +16,8 @@ import numpy as np
 from tengen.base.dtype import DType, bool_, float32, float64
 from tengen.base.errors import IndexOutOfRange, VerifyError
 from tengen.loops.exact import convert, dot2, floor_division, fma32, fma64, index_division, shift_left, shift_right
-from tengen.loops.lang import LANES, OPS, Assign, Buffer, Declare, Expr, For, If, Kernel, Let, Load, Prefetch, Store
+from tengen.loops.lang import LANES, OPS, Expr
+from tengen.loops.statements import Assign, Buffer, Declare, For, If, Kernel, Let, Load, Prefetch, Store
 from tengen.loops.verify import describe, verify
 
 # ---- operations -------------------------------------------------------------------------------------------------------

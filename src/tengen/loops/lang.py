@@ -1,13 +1,10 @@
-"""The kernel language: pure scalar expressions, and the few statements that run them.
+"""The kernel language's expressions: pure, scalar or one vector; `statements.py` has the few statements that run them.
 
 A value has a dtype and either one lane or `LANES` lanes, on every target. What an operation means is fixed here,
-in IEEE-754 terms, and not left to a compiler; `interp.py` is the executable definition.
+in IEEE-754 terms, and not left to a compiler; `interp.py` is the executable definition. An `Expr` is hash-consed: structurally
+equal expressions are the same object, and only those are `==`.
 
-    Expr         a pure expression, hash-consed: structurally equal expressions are the same object, and only those are `==`
-    statements   Let, Load, Store, Prefetch, Declare, Assign, For, If
-    Kernel       buffers, integer parameters, and a body that computes one piece; the pieces are independent
-
-Read next: `builder.py` (how kernels are written), `interp.py` (what they mean).
+Read next: `statements.py`, then `builder.py` (how kernels are written) and `interp.py` (what they mean).
 """
 
 from __future__ import annotations
@@ -15,7 +12,6 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from numbers import Number
 from typing import TypeVar, Union
 
@@ -501,120 +497,3 @@ def show(e: Expr) -> str:
         return str(e.attr)
     head = e.op if e.attr is None else f"{e.op}.{e.attr}"
     return f"{head}({', '.join(map(show, e.args))})"
-
-
-# ---- statements -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(eq=False, slots=True)
-class Buffer:
-    """Memory of one dtype. `role`: "in" (read), "out" (written, may be read back), "scratch" (private to a piece,
-    `size` elements, contents undefined at the start of each piece). Distinct buffers never overlap, except that an "out" may be
-    exactly an "in" when each element is written after its last read."""
-
-    name: str
-    dtype: DType
-    role: str = "in"
-    size: int | None = None
-
-
-@dataclass(eq=False, slots=True)
-class Let:
-    """var = value."""
-
-    var: Expr
-    value: Expr
-
-
-@dataclass(eq=False, slots=True)
-class Load:
-    """var = buffer[index]. A vector var reads index .. index + 15, or gathers when the index itself is a vector.
-    With `count`, lanes at and past it are not read and hold `other`. bool is stored as bytes 0 and 1.
-
-    A var of the dtype that `GROUPS` has for the buffer's takes a group of elements: lane i holds the `group` elements from
-    index + group * i on, the first in the lowest bits. The index is then a scalar, and there is no count."""
-
-    var: Expr
-    buffer: Buffer
-    index: Expr
-    count: Expr | None = None
-    other: Expr | None = None
-
-    @property
-    def group(self) -> int:
-        """How many elements are read for each lane."""
-        return self.var.dtype.size // self.buffer.dtype.size if self.var.dtype is GROUPS.get(self.buffer.dtype) else 1
-
-
-@dataclass(eq=False, slots=True)
-class Store:
-    """buffer[index] = value, lanes as in Load. A scatter (vector index) writes lanes in order. `stream` means nothing: it is a
-    hint that the value will not be read again soon, so that it may be written past the caches."""
-
-    buffer: Buffer
-    index: Expr
-    value: Expr
-    count: Expr | None = None
-    stream: bool = False
-
-
-@dataclass(eq=False, slots=True)
-class Prefetch:
-    """buffer[index] will be read soon, or written if the buffer is an output: a hint, which changes nothing. The place may lie
-    outside of the buffer."""
-
-    buffer: Buffer
-    index: Expr
-
-
-@dataclass(eq=False, slots=True)
-class Declare:
-    """A variable that Assign may change."""
-
-    var: Expr
-    value: Expr
-
-
-@dataclass(eq=False, slots=True)
-class Assign:
-    """Gives a declared variable a new value."""
-
-    var: Expr
-    value: Expr
-
-
-@dataclass(eq=False, slots=True)
-class For:
-    """for var in range(start, stop, step), step a positive literal."""
-
-    var: Expr
-    start: Expr
-    stop: Expr
-    step: int
-    body: list = field(default_factory=list)
-
-
-@dataclass(eq=False, slots=True)
-class If:
-    """Runs `body` when cond holds, else `orelse`."""
-
-    cond: Expr
-    body: list = field(default_factory=list)
-    orelse: list = field(default_factory=list)
-
-
-@dataclass(eq=False, slots=True)
-class Kernel:
-    """A loop nest. `body` computes piece number `piece` (an int64 variable) of `pieces` (an expression over `ints`). Pieces
-    may run in any order and at the same time, so they write disjoint elements.
-
-    Compiled signature: ``void name(ptr* buffers, i64* ints, i64 begin, i64 end)``, pieces begin <= piece < end.
-    """
-
-    name: str
-    buffers: list[Buffer]
-    ints: list[Expr]
-    pieces: Expr
-    piece: Expr
-    body: list
-    scratch: list[Buffer] = field(default_factory=list)

@@ -13,24 +13,8 @@ from typing import NoReturn
 
 from tengen.base.dtype import BY_SHORT, DType, bool_, int64
 from tengen.base.errors import VerifyError
-from tengen.loops.lang import (
-    LANES,
-    OPS,
-    Assign,
-    Buffer,
-    Declare,
-    Expr,
-    For,
-    If,
-    Kernel,
-    Let,
-    Load,
-    Prefetch,
-    Store,
-    expr,
-    splat,
-    var,
-)
+from tengen.loops.lang import LANES, OPS, Expr, expr, splat, var
+from tengen.loops.statements import Assign, Buffer, Declare, For, If, Kernel, Let, Load, Prefetch, Store
 from tengen.loops.verify import typed, verify
 
 NESTING = 64  # of blocks, and of parentheses

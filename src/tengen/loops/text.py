@@ -21,8 +21,9 @@ import re
 
 from tengen.base.dtype import DType, int64
 from tengen.base.errors import VerifyError
-from tengen.loops.lang import LANES, Assign, Buffer, Declare, Expr, For, If, Kernel, Let, Load, Prefetch, Store
+from tengen.loops.lang import LANES, Expr
 from tengen.loops.parse import INFIX, parse_expr, parse_kernel
+from tengen.loops.statements import Assign, Buffer, Declare, For, If, Kernel, Let, Load, Prefetch, Store
 
 __all__ = ["print_kernel", "parse_kernel", "print_expr", "parse_expr", "quote"]
 

@@ -10,25 +10,8 @@ from __future__ import annotations
 
 from tengen.base.dtype import DType, bool_, float32, int64, uint32
 from tengen.base.errors import VerifyError
-from tengen.loops.lang import (
-    FOLDS,
-    GROUPS,
-    HALVES,
-    LANES,
-    OPS,
-    Assign,
-    Buffer,
-    Declare,
-    Expr,
-    For,
-    If,
-    Kernel,
-    Let,
-    Load,
-    Prefetch,
-    Store,
-    expr,
-)
+from tengen.loops.lang import FOLDS, GROUPS, HALVES, LANES, OPS, Expr, expr
+from tengen.loops.statements import Assign, Buffer, Declare, For, If, Kernel, Let, Load, Prefetch, Store
 
 # Ops whose result is rounded. 16-bit floats are storage, so these must be computed in float32 (one cast, one rounding).
 ROUNDING = {"add", "sub", "mul", "div", "fma", "sqrt"}

@@ -20,6 +20,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from tengen.base.device import Device
 from tengen.base.dtype import DType, dtype
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from tengen.loops.lang import Expr, as_int, unguarded
@@ -43,6 +44,7 @@ Precision = Literal["highest", "bfloat16"]  # of products
 Algorithm = Literal["auto", "direct", "winograd2", "winograd4"]  # of a convolution
 Mode = Literal["average", "average_count_exclude_padding"]  # of an average over windows
 DTypeLike = Any  # a DType, its name, a NumPy dtype, or Python's float, int, bool
+DeviceLike = Any  # a Device, its name, or what has such a text, as torch.device
 
 LARGEST = (1 << 62) - 1  # of an int: the sum of two still fits 64 bits
 LARGEST_EXTENT = (1 << 63) - 1  # that no memory holds as many elements is found where all extents are known
@@ -173,6 +175,7 @@ ITEMS = {
     "NonNegative": _Range("a number >= 0", 0.0, math.inf),
     "Number": _Other("a number", lambda v: unguarded(v) if isinstance(v, Expr) else _number(v)),
     "DTypeLike": _Other("a dtype", _dtype),
+    "DeviceLike": _Other("a device", Device.named),
     "Any": _Other("anything", lambda v: v),
 }
 ALIASES = {"Naturals": "Natural | Sequence[Natural]", "Positives": "Positive | Sequence[Positive]"}

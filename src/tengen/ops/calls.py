@@ -14,7 +14,6 @@ from math import copysign
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tengen.base.dtype import DType
 from tengen.base.errors import tell
 from tengen.ops.attributes import Kind, kind
 
@@ -31,14 +30,15 @@ class Dispatch:
 
     Attributes:
         run: runs, records or traces a call of an op. slow: the same without a look at the table of plans. tensor: a Tensor of
-            whatever a user may pass for one. scalar: a number as a 0-d tensor of a dtype; a constant inside a trace. known: a
-            tensor's values as a NumPy array; TraceError where only a run knows them. set_item: x[key] = value.
+            whatever a user may pass for one, on a device if one is given. scalar: a number as a 0-d tensor of a dtype, on a device
+            (None: the default one); a constant inside a trace. known: a tensor's values as a NumPy array; TraceError where only a
+            run knows them. set_item: x[key] = value.
     """
 
     run: Run
     slow: Run
-    tensor: Callable[[Any], Any]
-    scalar: Callable[[Any, DType], Any]
+    tensor: Callable[..., Any]
+    scalar: Callable[..., Any]
     known: Callable[[Any], Any]
     set_item: Callable[[Any, Any, Any], None]
 
@@ -52,8 +52,8 @@ class Dispatch:
         *,
         run: Run,
         slow: Run,
-        tensor: Callable[[Any], Any],
-        scalar: Callable[[Any, DType], Any],
+        tensor: Callable[..., Any],
+        scalar: Callable[..., Any],
         known: Callable[[Any], Any],
         set_item: Callable[[Any, Any, Any], None],
     ) -> None:

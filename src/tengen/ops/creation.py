@@ -1,7 +1,8 @@
 """Making tensors: filled, counting, identity matrices, triangles, grids.
 
 Shapes, extents and dtypes are attributes; numbers (what to fill with, where to start) are operands, so one eager kernel serves
-all.
+all. `device` is where the tensor shall lie, a `Device` or a name of one; None is the default device, and for the ``like`` forms
+that of the tensor that the result is like.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from tengen.base.device import Device
 from tengen.base.dtype import bool_, dtype, float32, float64, int64
 from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import TensorType
 from tengen.kernels.indexing.gather import Iota
 from tengen.kernels.source import Elementwise, broadcast
 from tengen.loops.lang import Expr, cast, fma
-from tengen.ops.attributes import Count, DTypeLike, Extent, Number, Shape
+from tengen.ops.attributes import Count, DeviceLike, DTypeLike, Extent, Number, Shape
 from tengen.ops.define import Case, composite, dispatch, lookup, primitive, shorthand
 from tengen.ops.elementwise import add, astype, div, mul, sub
 from tengen.ops.shape import broadcast_to, reshape
@@ -27,6 +29,11 @@ if TYPE_CHECKING:
     from tengen.tensor import Tensor
 
 _dtype = dtype
+
+
+def _place(device: DeviceLike | None) -> Device | None:
+    """The device that a name means; None where there is no name."""
+    return device if device is None or isinstance(device, Device) else Device.named(device)
 
 
 @primitive
@@ -58,73 +65,76 @@ fill.cases(
 
 
 @shorthand(functional="tensor")
-def full(shape: Shape, value: Any, dtype: DTypeLike | None = None) -> Tensor:
+def full(shape: Shape, value: Any, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """A tensor with `value` everywhere; of the value's dtype by default (Python floats float32, ints int64).
+
+    Args: device: where it shall lie, such as "cpu0"; default: the default device. Errors: DeviceError for one that is not here.
 
     >>> from tengen import functional as F
     >>> F.full((2, 2), 7).tolist()
     [[7, 7], [7, 7]]
     """
+    there = _place(device)
     if isinstance(value, (bool, int, float)):
         default = bool_ if isinstance(value, bool) else int64 if isinstance(value, int) else float32
-        value = dispatch.scalar(value, default if dtype is None else _dtype(dtype))
+        value = dispatch.scalar(value, default if dtype is None else _dtype(dtype), there)
     else:
-        value = dispatch.tensor(value)
+        value = dispatch.tensor(value, there)
         value = value if dtype is None or value.dtype is _dtype(dtype) else astype(value, dtype)
     return fill(value, shape) if value.ndim == 0 else lookup("copy")(broadcast_to(value, shape))
 
 
 @shorthand(functional="tensor")
-def zeros(shape: Shape, dtype: DTypeLike | None = "float32") -> Tensor:
+def zeros(shape: Shape, dtype: DTypeLike | None = "float32", device: DeviceLike | None = None) -> Tensor:
     """A tensor of zeros.
 
     >>> from tengen import functional as F
     >>> F.zeros((2, 3)).shape
     (2, 3)
     """
-    return full(shape, 0, dtype)
+    return full(shape, 0, dtype, device)
 
 
 @shorthand(functional="tensor")
-def ones(shape: Shape, dtype: DTypeLike | None = "float32") -> Tensor:
+def ones(shape: Shape, dtype: DTypeLike | None = "float32", device: DeviceLike | None = None) -> Tensor:
     """A tensor of ones."""
-    return full(shape, 1, dtype)
+    return full(shape, 1, dtype, device)
 
 
 @shorthand(functional="tensor")
-def full_like(inp: Tensor, value: Any, dtype: DTypeLike | None = None) -> Tensor:
-    """A tensor of inp's shape (and dtype, if none is given) with `value` everywhere."""
+def full_like(inp: Tensor, value: Any, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
+    """A tensor of inp's shape (and dtype and device, if none is given) with `value` everywhere."""
     x = dispatch.tensor(inp)
-    return full(x.shape, value, x.dtype if dtype is None else dtype)
+    return full(x.shape, value, x.dtype if dtype is None else dtype, x.device if device is None else device)
 
 
 @shorthand(functional="tensor")
-def zeros_like(inp: Tensor, dtype: DTypeLike | None = None) -> Tensor:
-    """A tensor of zeros of inp's shape and dtype."""
-    return full_like(inp, 0, dtype)
+def zeros_like(inp: Tensor, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
+    """A tensor of zeros of inp's shape and dtype, on inp's device."""
+    return full_like(inp, 0, dtype, device)
 
 
 @shorthand(functional="tensor")
-def ones_like(inp: Tensor, dtype: DTypeLike | None = None) -> Tensor:
-    """A tensor of ones of inp's shape and dtype."""
-    return full_like(inp, 1, dtype)
+def ones_like(inp: Tensor, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
+    """A tensor of ones of inp's shape and dtype, on inp's device."""
+    return full_like(inp, 1, dtype, device)
 
 
-full.reference(lambda shape, value, dtype=None: np.full(shape, value, dtype))
+full.reference(lambda shape, value, dtype=None, device=None: np.full(shape, value, dtype))
 full.cases(
     Case(lambda r: (), {"shape": (3, 17), "value": 2.5}), Case(lambda r: (), {"shape": (2, 0), "value": 3, "dtype": "int8"})
 )
 for _op, _f in ((zeros, np.zeros), (ones, np.ones)):
-    _op.reference(lambda shape, dtype="float32", f=_f: f(shape, dtype))
+    _op.reference(lambda shape, dtype="float32", device=None, f=_f: f(shape, dtype))
     _op.cases(
         Case(lambda r: (), {"shape": (3, 17)}),
         Case(lambda r: (), {"shape": (), "dtype": "bool"}),
         Case(lambda r: (), {"shape": 5}),
     )
 for _op, _f in ((zeros_like, np.zeros_like), (ones_like, np.ones_like)):
-    _op.reference(lambda inp, dtype=None, f=_f: f(inp, dtype))
+    _op.reference(lambda inp, dtype=None, device=None, f=_f: f(inp, dtype))
     _op.cases(Case(lambda r: (r.uniform(-1, 1, (3, 5)),)))
-full_like.reference(lambda inp, value, dtype=None: np.full_like(inp, value, dtype))
+full_like.reference(lambda inp, value, dtype=None, device=None: np.full_like(inp, value, dtype))
 full_like.cases(Case(lambda r: (r.uniform(-1, 1, (3, 5)),), {"value": 2.5}))
 
 # ---- counting --------------------------------------------------------------------------------------------------------
@@ -162,7 +172,7 @@ def _(g, start, step, count, dtype):
     if not dtype.is_float:
         return None, None
     total = lookup("sum")
-    return (lambda: total(g)), (lambda: total(mul(g, arange(0, count, 1, g.dtype))))
+    return (lambda: total(g)), (lambda: total(mul(g, arange(0, count, 1, g.dtype, g.device))))
 
 
 iota.reference(lambda start, step, count, dtype: (start + step * np.arange(count)).astype(_dtype(dtype).numpy))
@@ -173,7 +183,13 @@ iota.cases(
 
 
 @shorthand(functional="tensor")
-def arange(start: Number = 0, stop: Number | None = None, step: Number = 1, dtype: DTypeLike = "float32") -> Tensor:
+def arange(
+    start: Number = 0,
+    stop: Number | None = None,
+    step: Number = 1,
+    dtype: DTypeLike = "float32",
+    device: DeviceLike | None = None,
+) -> Tensor:
     """start, start + step, ... below stop; one argument is `stop`. float32 by default, as in MegEngine.
 
     >>> from tengen import functional as F
@@ -190,10 +206,11 @@ def arange(start: Number = 0, stop: Number | None = None, step: Number = 1, dtyp
         count = max(0, math.ceil((stop - start) / step))
     d = _dtype(dtype)
     number = float64 if any(isinstance(v, float) for v in (start, step)) else int64
-    return iota(dispatch.scalar(start, number), dispatch.scalar(step, number), count, d)
+    there = _place(device)
+    return iota(dispatch.scalar(start, number, there), dispatch.scalar(step, number, there), count, d)
 
 
-arange.reference(lambda start=0, stop=None, step=1, dtype="float32": np.arange(start, stop, step).astype(dtype))
+arange.reference(lambda start=0, stop=None, step=1, dtype="float32", device=None: np.arange(start, stop, step).astype(dtype))
 arange.cases(
     Case(lambda r: (), {"start": 17}), Case(lambda r: (), {"start": 2, "stop": 9.5, "step": 0.5}),
     Case(lambda r: (), {"start": 5, "stop": -5, "step": -3, "dtype": "int8"}), Case(lambda r: (), {"start": 3, "stop": 3}),
@@ -216,21 +233,20 @@ even_steps.cases(Case(lambda r: (np.float64(-1.5), np.float64(2)), {"num": 17, "
 
 
 @shorthand(functional="tensor")
-def linspace(start: Any, stop: Any, num: Count, dtype: DTypeLike = "float32") -> Tensor:
+def linspace(start: Any, stop: Any, num: Count, dtype: DTypeLike = "float32", device: DeviceLike | None = None) -> Tensor:
     """`num` numbers from start to stop, both included, evenly spaced; computed in float64.
 
     >>> from tengen import functional as F
     >>> F.linspace(0, 1, 5).tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
-    ends = [
-        dispatch.scalar(float(v), float64) if isinstance(v, (int, float)) else astype(dispatch.tensor(v), "float64")
-        for v in (start, stop)
-    ]
+    there = _place(device)
+    number, other = (lambda v: dispatch.scalar(float(v), float64, there)), (lambda v: astype(dispatch.tensor(v, there), "float64"))
+    ends = [number(v) if isinstance(v, (int, float)) else other(v) for v in (start, stop)]
     return even_steps(*ends, num, _dtype(dtype))
 
 
-linspace.reference(lambda start, stop, num, dtype="float32": np.linspace(start, stop, num).astype(dtype))
+linspace.reference(lambda start, stop, num, dtype="float32", device=None: np.linspace(start, stop, num).astype(dtype))
 linspace.cases(
     Case(lambda r: (), {"start": -1.5, "stop": 7, "num": 33}), Case(lambda r: (), {"start": 2, "stop": 3, "num": 1}),
     Case(lambda r: (), {"start": 2, "stop": 3, "num": 0}), Case(lambda r: (), {"start": 0, "stop": 10, "num": 11, "dtype": "int32"}),
@@ -240,14 +256,16 @@ linspace.cases(
 
 
 @shorthand(functional="tensor")
-def eye(N: Extent, M: Extent | None = None, k: int = 0, dtype: DTypeLike = "float32") -> Tensor:
+def eye(
+    N: Extent, M: Extent | None = None, k: int = 0, dtype: DTypeLike = "float32", device: DeviceLike | None = None
+) -> Tensor:
     """The N x M (N x N) matrix with ones on its k-th diagonal."""
     m = N if M is None else M
     n = max(0, min(N + min(k, 0), m - max(k, 0)))
-    return on_diagonal(ones((n,), dtype), N, m, k)
+    return on_diagonal(ones((n,), dtype, device), N, m, k)
 
 
-eye.reference(lambda N, M=None, k=0, dtype="float32": np.eye(N, M, k, dtype))
+eye.reference(lambda N, M=None, k=0, dtype="float32", device=None: np.eye(N, M, k, dtype))
 eye.cases(
     Case(lambda r: (), {"N": 17}),
     Case(lambda r: (), {"N": 3, "M": 5, "k": 1, "dtype": "int32"}),

@@ -14,10 +14,11 @@ import numpy as np
 from tengen.base.device import Device, default_device
 from tengen.base.dtype import dtype as _dtype
 from tengen.base.dtype import int64, promote, uint64
+from tengen.base.errors import DeviceError
 from tengen.compiler.arrays import new_buffer
 from tengen.compiler.plans import Layout
 from tengen.ops import rng as _ops
-from tengen.ops.attributes import DTypeLike, Kind, Shape, kind
+from tengen.ops.attributes import DeviceLike, DTypeLike, Kind, Shape, kind
 from tengen.ops.define import REGISTRY, broadcast_shapes, dispatch
 from tengen.ops.rejection import random_binomial, random_gamma, random_poisson
 from tengen.tensor import Tensor, tensor_over, tracing
@@ -33,7 +34,7 @@ class RNG:
 
     Args:
         seed: 0 to 2^64 - 1; default: taken from the system. device: where its numbers are made, a `Device` or its name; default:
-            the default device.
+            the default device. A draw's `device=` must be that one.
 
     >>> a, b = RNG(1), RNG(1)
     >>> a.uniform(size=(3,)).tolist() == b.uniform(size=(3,)).tolist()
@@ -76,6 +77,11 @@ class RNG:
         """The tensor that it keeps, with a name for a file."""
         yield "random_state", self._key
 
+    def _check_device(self, device: DeviceLike | None) -> None:
+        """DeviceError where numbers are asked for on another device than the one that this generator draws on."""
+        if device is not None and (there := Device.named(device)) is not self._key.device:
+            raise DeviceError(f"this generator draws on {self._key.device}, not on {there}; help: RNG(seed, device={there.name!r})")
+
     def _draw(self, op, shape) -> Tensor:
         if type(shape) is not tuple:  # the elements of one are for the op to read
             shape = () if shape is None else _SHAPE.plain(shape, "size", dispatch.known)
@@ -84,28 +90,34 @@ class RNG:
         self._key._reset(self._key + self._next)
         return out
 
-    def uniform(self, low: float = 0.0, high: float = 1.0, size: Shape | None = ()) -> Tensor:
+    def uniform(self, low: float = 0.0, high: float = 1.0, size: Shape | None = (), device: DeviceLike | None = None) -> Tensor:
         """float32 in [low, high)."""
+        self._check_device(device)
         u = self._draw(_ops.random_uniform, size)
         return u if _is(low, 0) and _is(high, 1) else u * (high - low) + low
 
-    def normal(self, mean: float = 0.0, std: float = 1.0, size: Shape | None = ()) -> Tensor:
+    def normal(self, mean: float = 0.0, std: float = 1.0, size: Shape | None = (), device: DeviceLike | None = None) -> Tensor:
         """Normal float32."""
+        self._check_device(device)
         if isinstance(std, (int, float)) and std < 0:
             raise ValueError(f"normal: std={std} must not be negative")
         z = self._draw(_ops.random_normal, size)
         return z if _is(mean, 0) and _is(std, 1) else z * std + mean
 
-    def randint(self, low: int, high: int | None = None, size: Shape | None = ()) -> Tensor:
+    def randint(
+        self, low: int, high: int | None = None, size: Shape | None = (), device: DeviceLike | None = None
+    ) -> Tensor:
         """int64 in [low, high), or [0, low)."""
+        self._check_device(device)
         low, high = (0, index(low)) if high is None else (index(low), index(high))
         if high <= low or high - low > 2**32:
             raise ValueError(f"randint: [{low}, {high}) is empty or wider than 2^32")
         bits = self._draw(_ops.random_bits, size)
         return REGISTRY["astype"](REGISTRY["right_shift"](REGISTRY["astype"](bits, "uint64") * (high - low), 32), "int64") + low
 
-    def permutation(self, n: int, dtype: DTypeLike = "int64") -> Tensor:
+    def permutation(self, n: int, dtype: DTypeLike = "int64", device: DeviceLike | None = None) -> Tensor:
         """The numbers 0 .. n - 1 in random order: the order of n random keys (equal keys keep their order)."""
+        self._check_device(device)
         order = REGISTRY["argsort"](self._draw(_ops.random_bits, (n,)))
         return order if _dtype(dtype) is int64 else REGISTRY["astype"](order, dtype)
 
@@ -238,19 +250,19 @@ bernoulli, multinomial, shuffle = default_rng.bernoulli, default_rng.multinomial
 get_state, set_state = default_rng.state, default_rng.set_state
 
 
-def rand(*size: int) -> Tensor:
+def rand(*size: int, device: DeviceLike | None = None) -> Tensor:
     """PyTorch's name: uniform float32 in [0, 1)."""
-    return default_rng.uniform(size=_given(size))
+    return default_rng.uniform(size=_given(size), device=device)
 
 
-def randn(*size: int) -> Tensor:
+def randn(*size: int, device: DeviceLike | None = None) -> Tensor:
     """PyTorch's name: normal float32."""
-    return default_rng.normal(size=_given(size))
+    return default_rng.normal(size=_given(size), device=device)
 
 
-def randperm(n: int) -> Tensor:
+def randperm(n: int, device: DeviceLike | None = None) -> Tensor:
     """PyTorch's name for `permutation`."""
-    return default_rng.permutation(n)
+    return default_rng.permutation(n, device=device)
 
 
 def _given(size: tuple) -> Any:

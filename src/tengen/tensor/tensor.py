@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Sequence
-from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from tengen.ops.define import REGISTRY, Op, dispatch
 from tengen.runtime import native
 from tengen.tensor.batched import Batched, check_has_values, check_same_mapping
 from tengen.tensor.nodes import TapeNode, on_tape
+from tengen.tensor.recording import tracing
 
 if TYPE_CHECKING:
     from tengen.tensor.tensor_methods import TensorMethods  # a generated stub of what `methods.py` puts on the class
@@ -60,7 +60,7 @@ class Tensor(TensorMethods):
     __hash__ = object.__hash__
 
     def __init__(self, data=None, dtype=None, device=None):
-        there = None if device is None else Device.named(device)
+        there = device if device is None or isinstance(device, Device) else Device.named(device)
         if not isinstance(data, Tensor):
             _refuse_taped(data)
             made = from_numpy(as_array(data, dtype), device=there)
@@ -310,7 +310,7 @@ def _binary_slow(table: dict, a: Tensor, b):
         return NotImplemented
     if isinstance(b, (int, float)):  # as a tensor, one of the last that `scalar` has made, it has a plan
         d = promote_scalar(a.dtype, b)
-        b = number(b, d) if d is a.dtype else b  # where the dtype changes, `_convert` casts both
+        b = number(b, d, a._layout.device) if d is a.dtype else b  # where the dtype changes, `_convert` casts both
     return run(op, (a, b), ())
 
 
@@ -342,25 +342,6 @@ def put_on_tape(op: Op, inputs: tuple, attrs: tuple, out):
         for i, o in enumerate(outs):
             o._node = (node, i)
     return out
-
-
-class _Tracing:
-    """Which trace is being recorded, and by which thread; other threads go on computing."""
-
-    active: Any = None
-    thread: int = 0
-
-    @property
-    def recorder(self) -> Any:
-        """The recorder of the calling thread, if it is recording."""
-        return self.active if self.active is not None and self.thread == get_ident() else None
-
-    @recorder.setter
-    def recorder(self, r: Any) -> None:
-        self.active, self.thread = r, get_ident()
-
-
-tracing = _Tracing()
 
 
 def run_slow(op: Op, inputs: tuple, attrs: tuple):
@@ -496,6 +477,7 @@ def _convert(op: Op, inputs: tuple) -> tuple:
     if all(isinstance(x, Tensor) or x is None for x in inputs):
         return inputs
     strong = None  # the dtype that the tensors among the operands promote to
+    device = next((x._layout.device for x in inputs if isinstance(x, Tensor)), None)  # where the others are put
     for i, x in enumerate(inputs):
         if isinstance(x, (Tensor, np.ndarray, np.generic)) and i not in op.own and not isinstance(x, float):
             strong = dtype(x.dtype) if strong is None else promote(strong, dtype(x.dtype))
@@ -509,9 +491,9 @@ def _convert(op: Op, inputs: tuple) -> tuple:
         elif isinstance(x, (bool, int, float)):
             d = promote_scalar(strong, x) if strong is not None and i not in op.own else _default_dtype(x)
             lift = d if strong is not None and d.is_float and not strong.is_float and i not in op.own else lift
-            out.append(number(x, d))
+            out.append(number(x, d, device))
         elif isinstance(x, (np.ndarray, np.generic, list, tuple)):
-            out.append(Tensor(x))
+            out.append(Tensor(x, device=device))
         else:
             raise DTypeError(f"{op.name}: a {type(x).__name__} is not a tensor; help: pass a Tensor, an array or a number")
     if (
@@ -528,25 +510,38 @@ def _default_dtype(x) -> DType:
 _scalars: dict = {}
 
 
-def scalar(value, d: DType) -> Tensor:
-    """A 0-d tensor of a number. The last few thousand of them are cached."""
-    key = (value, d, type(value), str(value) if value == 0 else None)
+def scalar(value, d: DType, device: Device | None = None) -> Tensor:
+    """A 0-d tensor of a number, on a device (None: the default one). The last few thousand of them are cached."""
+    device = device or default_device()
+    key = (value, d, device, type(value), str(value) if value == 0 else None)
     t = _scalars.get(key)
     if t is None:
         if len(_scalars) > 4096:
             _scalars.clear()
-        t = _scalars[key] = from_numpy(scalar_array(value, d))
+        t = _scalars[key] = from_numpy(scalar_array(value, d), device=device)
     return t
 
 
-def number(value, d: DType) -> Tensor:
-    """A 0-d tensor of a number: while a trace is recorded, a constant of the graph."""
-    return scalar(value, d) if tracing.recorder is None else tracing.recorder.literal(value, d)
+def number(value, d: DType, device: Device | None = None) -> Tensor:
+    """A 0-d tensor of a number: while a trace is recorded, a constant of the graph, which lies on the recorder's device."""
+    recorder = tracing.recorder
+    if recorder is None:
+        return scalar(value, d, device)
+    if device is not None and device is not recorder.device:
+        common_device([recorder.device, device])
+    return recorder.literal(value, d)
 
 
-def as_tensor(x) -> Tensor:
-    """x itself, or a Tensor of a number, an array or nested sequences."""
-    return x if isinstance(x, Tensor) else Tensor(x)
+def as_tensor(x, device: Device | None = None) -> Tensor:
+    """x itself, or a Tensor of a number, an array or nested sequences.
+
+    Args: device: where it shall lie. Errors: DeviceError for a tensor that lies elsewhere.
+    """
+    if not isinstance(x, Tensor):
+        return Tensor(x, device=device)
+    if device is not None and device is not x._layout.device:
+        common_device([x._layout.device, device])
+    return x
 
 
 def known_values(t: Tensor) -> np.ndarray:

@@ -23,7 +23,8 @@ from tengen.kernels.axes import unflatten
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.machine import L1_SET_BYTES
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, minimum, ramp, splat
+from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, minimum, ramp, splat
+from tengen.loops.statements import Buffer
 
 MOST_SCORE_TILE_ROWS = 16  # rows of a register tile, at most
 

@@ -30,7 +30,8 @@ from tengen.kernels.source import At
 from tengen.loops.builder import Variable, as_expr
 from tengen.loops.exponential import reduce_exponent
 from tengen.loops.floats import format_of, polynomial, power_of_two
-from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, const, fma, maximum, minimum, ramp, select, splat
+from tengen.loops.lang import LANES, Expr, Index, as_int, cast, const, fma, maximum, minimum, ramp, select, splat
+from tengen.loops.statements import Buffer
 
 MOST_FEATURE_VECTORS = 4  # vectors of features of a tile of results, at most
 

@@ -15,7 +15,8 @@ from tengen.base.dtype import bfloat16, uint32
 from tengen.kernels.contraction.problem import Problem
 from tengen.kernels.contraction.tile import Tile
 from tengen.kernels.lowering import KernelBuilder
-from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, bitcast, cast, const, equal, maximum, pair, ramp, select
+from tengen.loops.lang import LANES, Expr, Index, as_int, bitcast, cast, const, equal, maximum, pair, ramp, select
+from tengen.loops.statements import Buffer
 
 Range = tuple[Expr, Expr]
 Put = Callable[[Index, Index, Union[Expr, None]], None]  # (where to, where from, how many lanes to load; None: all)

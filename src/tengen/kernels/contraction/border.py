@@ -18,7 +18,8 @@ from tengen.kernels.contraction.problem import Axis, Border, Problem, extents
 from tengen.kernels.contraction.tile import MOST_PIECE_BLOCKS, Tile
 from tengen.kernels.lowering import KernelBuilder
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, equal, maximum, minimum, ramp, select
+from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, maximum, minimum, ramp, select
+from tengen.loops.statements import Buffer
 
 Range = tuple[Expr, Expr]
 

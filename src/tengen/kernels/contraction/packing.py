@@ -21,7 +21,8 @@ from tengen.kernels.contraction.problem import Axis, Problem, extents
 from tengen.kernels.contraction.tile import Tile
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, maximum, minimum, ramp, select
+from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, maximum, minimum, ramp, select
+from tengen.loops.statements import Buffer
 
 Range = tuple[Expr, Expr]  # flat positions: the first, and one past the last
 PACKING_PIECES = 16  # pieces of a packing launch: enough to share among threads

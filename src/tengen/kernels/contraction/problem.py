@@ -18,7 +18,8 @@ from tengen.kernels.contraction.formats import DotFormat, dot_format
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.source import At, Ending, Prologue
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import Buffer, Expr, Index, as_int, cast, const, maximum, minimum
+from tengen.loops.lang import Expr, Index, as_int, cast, const, maximum, minimum
+from tengen.loops.statements import Buffer
 
 Epilogue = Callable[[KernelBuilder, Expr, At], Expr]
 

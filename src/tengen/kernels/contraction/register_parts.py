@@ -16,7 +16,8 @@ from tengen.kernels.contraction.sharing import pieces
 from tengen.kernels.contraction.tile import Tile, most_columns
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering
 from tengen.kernels.machine import Machine
-from tengen.loops.lang import LANES, Buffer, Expr, as_int, cdiv
+from tengen.loops.lang import LANES, Expr, as_int, cdiv
+from tengen.loops.statements import Buffer
 
 # Stretches of a tile's loop over k, each after some prefetches: at least as many as a tile has rows, or a chunk cache lines.
 PREFETCH_STRETCHES = 16

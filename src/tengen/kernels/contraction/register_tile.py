@@ -34,7 +34,8 @@ from tengen.kernels.contraction.register_parts import PREFETCH_STRETCHES, Column
 from tengen.kernels.contraction.tile import MOST_PIECE_BLOCKS, Tile
 from tengen.kernels.lowering import Array, Lowering
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cdiv, const, equal, lane, minimum, select, splat
+from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, equal, lane, minimum, select, splat
+from tengen.loops.statements import Buffer
 
 STORED_ROWS = 4  # rows of a tile whose epilogue is computed side by side before they are stored
 WAVE_PREFETCH_SHARES = 4  # of the part of b that all pieces read in the next chunk of waves: each piece prefetches one

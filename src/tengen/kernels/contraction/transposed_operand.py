@@ -25,7 +25,8 @@ from tengen.kernels.lowering import KernelBuilder, Lowering
 from tengen.kernels.machine import Machine, machine
 from tengen.kernels.schedule import Schedule, outside
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, equal, minimum, select, splat
+from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, minimum, select, splat
+from tengen.loops.statements import Buffer
 
 PIECE_ROW_TILES = 4  # tiles of LANES rows of a piece, by rule
 MOST_COLUMNS = 12  # columns at most: each has an accumulator in registers beside a square

@@ -31,7 +31,8 @@ from tengen.kernels.pointwise import copy
 from tengen.kernels.schedule import Schedule, outside
 from tengen.kernels.source import At
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, equal, maximum, minimum, select
+from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, maximum, minimum, select
+from tengen.loops.statements import Buffer
 
 PIECE_RESULTS = 1 << 16  # results of a piece, about, at most, by rule: neighbouring pieces both read the rows at their border
 PIECE_GRADIENTS = 1 << 13  # elements of the gradient that a piece of the filter's gradient reads, about

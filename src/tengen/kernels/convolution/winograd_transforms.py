@@ -13,7 +13,8 @@ from tengen.base.dtype import DType
 from tengen.kernels import numerics
 from tengen.kernels.lowering import Array, KernelBuilder
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, const, fma, maximum, minimum, select, splat
+from tengen.loops.lang import LANES, Expr, Index, as_int, cast, const, fma, maximum, minimum, select, splat
+from tengen.loops.statements import Buffer
 
 FILTER_TAPS = 3  # of the filter along an axis
 P, Q = numerics.WINOGRAD_POINTS  # of F(4, 3)

@@ -25,7 +25,8 @@ from tengen.kernels.lowering import Array, KernelBuilder, Lowering
 from tengen.kernels.machine import Machine, machine, registers_of
 from tengen.kernels.source import At
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cast, cdiv, const, equal, maximum, minimum
+from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, maximum, minimum
+from tengen.loops.statements import Buffer
 
 UNROLLED_TILES = 4  # tiles in the body of the loop over tiles
 

@@ -36,7 +36,6 @@ from tengen.kernels.source import Elementwise, Leaf, Source
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import (
     LANES,
-    Buffer,
     Expr,
     Index,
     as_int,
@@ -53,6 +52,7 @@ from tengen.loops.lang import (
     select,
     splat,
 )
+from tengen.loops.statements import Buffer
 
 GREATEST_PACKED = (1 << 63) - 1  # greater than every packed key
 SORTED_BLOCK_ELEMENTS = LANES * LANES  # elements whose runs are sorted at a time

@@ -31,7 +31,8 @@ from tengen.kernels.lowering import Array, KernelBuilder, Lowering
 from tengen.kernels.machine import ENOUGH_PIECES, Machine, machine, near_bytes, registers_of
 from tengen.kernels.source import At
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Buffer, Expr, as_int, cast, cdiv, const, equal, maximum, minimum, ramp, select, splat
+from tengen.loops.lang import LANES, Expr, as_int, cast, cdiv, const, equal, maximum, minimum, ramp, select, splat
+from tengen.loops.statements import Buffer
 
 Finish = Callable[[KernelBuilder, Sequence[Expr], At], None]  # (kernel, sums of each part, place (row, units)): stores results
 

@@ -36,7 +36,8 @@ from tengen.kernels.reduction.folding import (
 from tengen.kernels.reduction.frame import Frame
 from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source, children, costs
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cdiv, maximum, minimum, ramp, select, splat
+from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, maximum, minimum, ramp, select, splat
+from tengen.loops.statements import Buffer
 
 PAGE_BYTES = 4096  # bytes of a page of memory
 PREFETCHED_ELEMENTS = 3  # how many elements of a row ahead are prefetched, where each lies on a page of its own

@@ -26,7 +26,8 @@ from tengen.kernels.reduction.folding import LANE_UNROLLED_ELEMENTS, Fold, State
 from tengen.kernels.reduction.frame import Frame
 from tengen.kernels.source import Source, costs
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cdiv, const, maximum, minimum, not_equal, ramp, select, splat
+from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum, not_equal, ramp, select, splat
+from tengen.loops.statements import Buffer
 
 Row = Sequence[Index]  # the coordinates of a row on the kept axes
 
