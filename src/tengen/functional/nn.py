@@ -337,6 +337,8 @@ def indexing_one_hot(inp: Tensor, index: Tensor, axis: int = 1, keepdims: bool =
     return REGISTRY["sum"](picked, axis, keepdims)
 
 
+indexing_one_hot.aliases = {"src": "inp"}
+
 def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, is_causal: bool | str = False,
     scale: float | None = None, dropout: float = 0.0,

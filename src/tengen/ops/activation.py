@@ -47,7 +47,7 @@ def relu6(x):
 relu6.reference(lambda x: np.minimum(np.maximum(x, 0), 6))
 
 
-@elementwise(result="float", functional="elemwise nn")
+@elementwise(result="float", functional="elemwise nn", aliases={"inp": "x"})
 def leaky_relu(x, negative_slope: float = 0.01):
     """x where x > 0, else negative_slope * x.
 
@@ -61,7 +61,7 @@ def leaky_relu(x, negative_slope: float = 0.01):
 leaky_relu.reference(lambda x, negative_slope=0.01: np.where(x > 0, x, x * negative_slope))
 
 
-@elementwise(result="float", functional="elemwise nn")
+@elementwise(result="float", functional="elemwise nn", aliases={"y": "weight"})
 def prelu(x, weight):
     """x where x > 0, else weight * x; the weight broadcasts, and has a gradient."""
     return select(x > 0.0, x, x * weight)
@@ -157,7 +157,7 @@ def _np_gelu(x, approximate="none"):
 gelu.reference(_np_gelu)
 
 
-@elementwise(result="float", functional="elemwise nn", autocast="high")
+@elementwise(result="float", functional="elemwise nn", autocast="high", aliases={"inp": "x"})
 def softplus(x):
     """log(1 + e^x), at most 2 ULP off; nothing overflows on the way."""
     return call("softplus", x)
@@ -166,7 +166,7 @@ def softplus(x):
 softplus.reference(lambda x: np.logaddexp(0, x))
 
 
-@elementwise(result="float", functional="elemwise nn", autocast="high")
+@elementwise(result="float", functional="elemwise nn", autocast="high", aliases={"inp": "x"})
 def logsigmoid(x):
     """log(sigmoid(x)) = -softplus(-x)."""
     return -call("softplus", -x)

@@ -566,7 +566,7 @@ astype.cases(
 )
 
 
-@primitive(functional="elemwise tensor")
+@primitive(functional="elemwise tensor", aliases={"inp": "x"})
 def copy(x: Tensor) -> Tensor:
     """x, dense in logical order, in memory of its own."""
 
