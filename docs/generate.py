@@ -174,7 +174,8 @@ def tensor_methods() -> str:
     for name, value in installed():
         ignore = "  # type: ignore[override]" if name in ("__eq__", "__ne__") else ""
         if isinstance(value, property):
-            lines += ["    @property", f"    def {name}(self) -> Tensor:", f'        """{summary(value.__doc__)}"""']
+            made = known(value.fget.__annotations__.get("return", "Tensor"))
+            lines += ["    @property", f"    def {name}(self) -> {made}:", f'        """{summary(value.__doc__)}"""'] if value.__doc__ else []
         elif operands.get(name) == 2:
             lines.append(f"    def {name}(self, other: TensorLike) -> Tensor: ...{ignore}")
         elif operands.get(name) == 1:

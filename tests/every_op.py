@@ -15,6 +15,7 @@ from tengen.ops.define import REGISTRY, Op
 
 COUNTED = {
     "nonzero": "how large its result is depends on values, so it cannot be traced",
+    "non_zero": "how large its result is depends on values, so it cannot be traced",
     "cond_take": "how large its results are depends on values, so it cannot be traced",
 }
 

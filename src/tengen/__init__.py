@@ -11,6 +11,7 @@ if sys.platform != "linux":  # its kernels are ELF objects, its threads glibc's 
     raise ImportError(f"Tengen runs on Linux, on x86-64 and AArch64; this is {sys.platform}; help: a Linux container, or WSL 2 on Windows")
 
 from tengen.base import tracebacks
+from tengen.base.lazy import NoSuchName
 from tengen.base.version import VERSION as __version__
 from tengen.tensor import (
     Parameter,
@@ -20,12 +21,53 @@ from tengen.tensor import (
 from tengen.tensor.dlpack import from_dlpack
 
 if TYPE_CHECKING:
-    from tengen import amp, autodiff, data, deploy, device, distributions, functional, jit, models, module, optimizer, random
+    from tengen import (
+        amp,
+        autodiff,
+        data,
+        deploy,
+        device,
+        distributed,
+        distributions,
+        dtr,
+        functional,
+        hub,
+        jit,
+        logger,
+        models,
+        module,
+        optimizer,
+        random,
+        serialization,
+        utils,
+    )
     from tengen.base.config import config
     from tengen.deploy import load_graph
     from tengen.deploy.checkpoint import load, save
-    from tengen.device import get_default_device, get_device_count, is_cuda_available, set_default_device
+    from tengen.device import (
+        coalesce_free_memory,
+        get_allocated_memory,
+        get_cuda_compute_capability,
+        get_cuda_device_property,
+        get_cuda_driver_version,
+        get_cuda_version,
+        get_cudnn_version,
+        get_default_device,
+        get_device_count,
+        get_max_allocated_memory,
+        get_mem_status_bytes,
+        get_reserved_memory,
+        get_tensorrt_version,
+        is_atlas_available,
+        is_cambricon_available,
+        is_cuda_available,
+        is_rocm_available,
+        reset_max_memory_stats,
+        set_default_device,
+        set_prealloc_config,
+    )
     from tengen.jit import trace  # type: ignore[no-redef]
+    from tengen.logger import enable_debug_log, get_logger, set_log_file, set_log_level
     from tengen.profiling.profiler import profile
     from tengen.runtime.process import set_threads
     from tengen.runtime.report import show_config
@@ -33,22 +75,35 @@ if TYPE_CHECKING:
 
 tensor = Tensor
 
+_SUBMODULES = (
+    "amp", "autodiff", "data", "deploy", "device", "distributed", "distributions", "dtr", "functional", "hub", "jit", "logger", "models",
+    "module", "optimizer", "random", "serialization", "utils",
+)  # fmt: skip
+_OF_MODULES = {  # module -> the names of it that stand here too
+    "tengen.base.config": "config",
+    "tengen.deploy": "load_graph",
+    "tengen.deploy.checkpoint": "load save",
+    "tengen.device": (
+        "coalesce_free_memory get_allocated_memory get_cuda_compute_capability get_cuda_device_property get_cuda_driver_version "
+        "get_cuda_version get_cudnn_version get_default_device get_device_count get_max_allocated_memory get_mem_status_bytes "
+        "get_reserved_memory get_tensorrt_version is_atlas_available is_cambricon_available is_cuda_available is_rocm_available "
+        "reset_max_memory_stats set_default_device set_prealloc_config"
+    ),
+    "tengen.jit": "trace",
+    "tengen.logger": "enable_debug_log get_logger set_log_file set_log_level",
+    "tengen.profiling.profiler": "profile",
+    "tengen.runtime.native": "set_threads",
+    "tengen.runtime.report": "show_config",
+    "tengen.tuning.tuner": "tune",
+}
 # name -> the module that it is, or that defines it
-_LATER = {
-    "amp": "tengen.amp", "autodiff": "tengen.autodiff", "config": "tengen.base.config", "data": "tengen.data",
-    "deploy": "tengen.deploy", "device": "tengen.device", "distributions": "tengen.distributions",
-    "functional": "tengen.functional",
-    "get_default_device": "tengen.device", "get_device_count": "tengen.device", "is_cuda_available": "tengen.device", "jit": "tengen.jit",
-    "models": "tengen.models", "module": "tengen.module", "optimizer": "tengen.optimizer", "random": "tengen.random",
-    "load": "tengen.deploy.checkpoint", "load_graph": "tengen.deploy", "profile": "tengen.profiling.profiler",
-    "save": "tengen.deploy.checkpoint", "set_default_device": "tengen.device",
-    "set_threads": "tengen.runtime.native", "show_config": "tengen.runtime.report", "trace": "tengen.jit", "tune": "tengen.tuning.tuner",
-}  # fmt: skip
+_LATER = {name: f"tengen.{name}" for name in _SUBMODULES}
+_LATER |= {name: module for module, names in _OF_MODULES.items() for name in names.split()}
 
 
 def __getattr__(name: str):
     if name not in _LATER:
-        raise AttributeError(f"module 'tengen' has no attribute {name!r}")
+        raise NoSuchName("tengen", name, __dir__)
     found = importlib.import_module(_LATER[name])
     value = found if found.__name__ == f"tengen.{name}" else getattr(found, name)
     globals()[name] = value
@@ -62,9 +117,14 @@ def __dir__() -> list[str]:
 tracebacks.install()
 
 
-__all__ = [
-    "__version__", "Parameter", "Tensor", "amp", "autodiff", "config", "data", "deploy", "device", "distributions", "from_dlpack",
-    "functional",
-    "get_default_device", "get_device_count", "is_cuda_available", "jit", "load", "load_graph", "models", "module", "optimizer",
-    "profile", "random", "save", "set_default_device", "show_config", "set_threads", "tensor", "trace", "tune",
+__all__ = [  # noqa: F822  (what is imported when it is named)
+    "__version__", "Parameter", "Tensor", "from_dlpack", "tensor",
+    "amp", "autodiff", "data", "deploy", "device", "distributed", "distributions", "dtr", "functional", "hub", "jit", "logger", "models",
+    "module", "optimizer", "random", "serialization", "utils",
+    "coalesce_free_memory", "config", "enable_debug_log", "get_allocated_memory", "get_cuda_compute_capability",
+    "get_cuda_device_property", "get_cuda_driver_version", "get_cuda_version", "get_cudnn_version", "get_default_device",
+    "get_device_count", "get_logger", "get_max_allocated_memory", "get_mem_status_bytes", "get_reserved_memory", "get_tensorrt_version",
+    "is_atlas_available", "is_cambricon_available", "is_cuda_available", "is_rocm_available", "load", "load_graph", "profile",
+    "reset_max_memory_stats", "save", "set_default_device", "set_log_file", "set_log_level", "set_prealloc_config", "set_threads",
+    "show_config", "trace", "tune",
 ]  # fmt: skip

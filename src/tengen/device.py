@@ -5,19 +5,22 @@ In: kinds and names of devices in MegEngine's or PyTorch's spelling. Out: `Devic
 
 from __future__ import annotations
 
+import contextlib
 import re
+from pathlib import Path
 from typing import Any
 
 from tengen.base.device import HERE, KINDS, Device
 from tengen.base.device import default_device as get_default_device
 from tengen.base.device import set_default_device as _set_default
-from tengen.base.errors import DeviceError
+from tengen.base.errors import DeviceError, UsageWarning, warn_once
 from tengen.runtime import native
 
 __all__ = [
     "Device", "coalesce_free_memory", "get_allocated_memory", "get_default_device", "get_device_count", "get_max_allocated_memory",
-    "get_reserved_memory", "is_atlas_available", "is_cambricon_available", "is_cuda_available", "is_rocm_available",
-    "set_default_device", "what_is_xpu",
+    "get_cuda_compute_capability", "get_cuda_device_property", "get_cuda_driver_version", "get_cuda_version", "get_cudnn_version",
+    "get_mem_status_bytes", "get_reserved_memory", "get_tensorrt_version", "is_atlas_available", "is_cambricon_available",
+    "is_cuda_available", "is_rocm_available", "reset_max_memory_stats", "set_default_device", "set_prealloc_config", "what_is_xpu",
 ]  # fmt: skip
 
 
@@ -83,6 +86,64 @@ def get_reserved_memory(device: Any = None) -> int:
 def get_max_allocated_memory(device: Any = None) -> int:
     """The most bytes that tensors have ever held at once."""
     return _statistics(device).peak
+
+
+def reset_max_memory_stats(device: Any = None) -> None:
+    """Lets `get_max_allocated_memory` begin anew, with what tensors hold now."""
+    native.pool_of(Device.named(device)).reset_peak()
+
+
+def get_mem_status_bytes(device: Any = None) -> tuple[int, int]:
+    """(total, free): the bytes of a device's memory, and how many of them a process could still take. Of the processor: the
+    machine's memory as Linux counts it, at most what this process's cgroup allows.
+
+    >>> total, free = get_mem_status_bytes()
+    >>> 0 < free < total
+    True
+    """
+    Device.named(device)
+    with open("/proc/meminfo") as f:
+        kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in f}
+    total, free = 1024 * kilobytes["MemTotal"], 1024 * kilobytes["MemAvailable"]
+    for limit, used in (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")):
+        with contextlib.suppress(OSError, ValueError):  # no such cgroup, or "max"
+            most, now = (int(Path("/sys/fs/cgroup", name).read_text()) for name in (limit, used))
+            total, free = min(total, most), min(free, max(most - now, 0))
+    return total, free
+
+
+def get_cuda_version() -> None:
+    """The version of CUDA that Tengen was built with, as MegEngine's 11040: None, for it was built with none."""
+
+
+def get_cuda_driver_version() -> None:
+    """The version of the CUDA driver that Tengen uses: None, for it uses none."""
+
+
+def get_cudnn_version() -> None:
+    """The version of cuDNN that Tengen was built with: None, for it was built with none."""
+
+
+def get_tensorrt_version() -> None:
+    """The version of TensorRT that Tengen was built with: None, for it was built with none."""
+
+
+def get_cuda_compute_capability(device: int) -> int:
+    """The compute capability of a GPU, as 86. Errors: DeviceError where there is no such GPU."""
+    raise DeviceError(f"there is no device 'cuda:{device}'; devices here: {', '.join(map(str, HERE))}")
+
+
+def get_cuda_device_property(device: int) -> Any:
+    """The properties of a GPU. Errors: DeviceError where there is no such GPU."""
+    return get_cuda_compute_capability(device)
+
+
+def set_prealloc_config(
+    alignment: int = 1, min_req: int = 32 << 20, max_overhead: int = 0, growth_factor: float = 2.0, device_type: Any = "cuda"
+) -> None:
+    """Accepted, with a `UsageWarning`: how MegEngine's pool of a GPU takes memory ahead. The pool of the processor takes what
+    tensors need."""
+    warn_once(f"set_prealloc_config(): it is for a pool of {device_type!r}, and there is none; help: leave it out", UsageWarning)
 
 
 def coalesce_free_memory() -> None:

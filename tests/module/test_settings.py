@@ -53,6 +53,7 @@ MODULES = {
         "batch": (5, 1), "in_features": (6, 3), "out_features": (3, 2), "bias": (True, False), "nonlinear_mode": ("identity", "relu"),
     }),
     "BatchNorm1d": ((LINES,), BATCH), "BatchNorm2d": ((IMAGES,), BATCH),
+    "SyncBatchNorm": ((IMAGES,), BATCH | {"group": (None, object())}),
     "LayerNorm": ((VECTORS,), NORM | {"normalized_shape": (6, 3)}),
     "GroupNorm": ((IMAGES,), NORM | {"num_groups": (3, 2), "num_channels": (6, 4)}),
     "InstanceNorm": ((IMAGES,), NORM | {"num_channels": (6, 4)}),
@@ -74,7 +75,7 @@ MODULES = {
     "RNNCell": ((VECTORS,), CELL | {"nonlinearity": ("tanh", "relu")}), "LSTMCell": ((VECTORS,), CELL), "GRUCell": ((VECTORS,), CELL),
     "MultiHeadAttention": ((SEQUENCE,), {
         "embed_dim": (6, 4), "num_heads": (2, 3), "attn_dropout": (0.0, 0.5), "out_dropout": (0.0, 0.5), "bias": (True, False),
-        "kdim": (None, 5), "vdim": (None, 5),
+        "kdim": (None, 5), "vdim": (None, 5), "add_bias_kv": (False, True), "add_zero_attn": (False, True),
     }),
     "TransformerEncoderLayer": ((SEQUENCE,), LAYER), "TransformerDecoderLayer": ((SEQUENCE, SEQUENCE), LAYER),
     "TransformerEncoder": ((SEQUENCE,), {"num_layers": (2, 1)}), "TransformerDecoder": ((SEQUENCE, SEQUENCE), {"num_layers": (2, 1)}),
@@ -90,7 +91,8 @@ FIXED = {  # what decides which parameters are built; the rest takes effect
     "in_features", "out_features", "compute_mode", "num_embeddings", "embedding_dim", "padding_idx", "max_norm", "norm_type", "in_channels",
     "out_channels", "kernel_size", "groups", "conv_mode", "num_features", "normalized_shape", "num_channels", "num_parameters", "init",
     "input_size", "hidden_size", "num_layers", "bidirectional", "proj_size", "embed_dim", "kdim", "vdim", "d_model", "nhead", "bias",
-    "dim_feedforward", "layer_norm_eps", "batch", "normalized_axis",
+    "dim_feedforward", "layer_norm_eps", "batch", "normalized_axis", "group",
+    "add_bias_kv", "add_zero_attn",
 }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ PyTorch's.
 
 from __future__ import annotations
 
+import copy
 import sys
 import threading
 from types import ModuleType
@@ -13,8 +14,32 @@ from typing import Any
 
 from tengen.amp.autocast import Switch, autocast, current
 from tengen.amp.scaler import GradScaler
+from tengen.base.errors import ShapeError, UsageWarning, warn_once
 
-__all__ = ["GradScaler", "autocast"]
+__all__ = ["GradScaler", "autocast", "convert_module_format", "convert_tensor_format"]
+
+_LAYOUT = "changes nothing: where elements lie in memory is chosen by the compiler, for each value of a program; help: leave it out"
+
+
+def convert_tensor_format(x: Any, inplace: bool = True) -> Any:
+    """Accepted, with a `UsageWarning`: MegEngine lets an image (N, C, H, W) lie as (N, H, W, C) from here on. Its shape stays as it is
+    there, and so does every result.
+
+    Returns: x, or with inplace=False a copy.
+    """
+    if x.ndim != 4:
+        raise ShapeError(f"convert_tensor_format takes an image (N, C, H, W), got {x.shape}")
+    warn_once(f"convert_tensor_format() {_LAYOUT}", UsageWarning)
+    return x if inplace else copy.deepcopy(x)
+
+
+def convert_module_format(module: Any, inplace: bool = True) -> Any:
+    """Accepted, with a `UsageWarning`: MegEngine lets the filters of a network lie as its images do (`convert_tensor_format`).
+
+    Returns: the module, or with inplace=False a copy.
+    """
+    warn_once(f"convert_module_format() {_LAYOUT}", UsageWarning)
+    return module if inplace else copy.deepcopy(module)
 
 
 class _Switches(threading.local):

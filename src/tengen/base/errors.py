@@ -78,6 +78,10 @@ class DeviceError(TengenError, ValueError):
     """A device that is not here, or tensors on several where an operation takes one."""
 
 
+class DistributedError(TengenError, RuntimeError):
+    """More processes than there are, or a rank that is none of theirs."""
+
+
 class AxisError(TengenError, IndexError, ValueError):
     """An axis outside the tensor's dimensions."""
 
@@ -110,6 +114,14 @@ class TraceWarning(UserWarning):
 class UsageWarning(UserWarning):
     """Something that is allowed, and most likely not what the program means: a step that updates nothing, a loss that no parameter
     has a part in, float64 data that makes a float32 network compute in float64."""
+
+
+class DownloadError(TengenError, OSError):
+    """A file that cannot be brought here, or is not the one that was meant."""
+
+
+class HubError(TengenError, ValueError):
+    """A folder without a hubconf.py, or a name that it does not offer."""
 
 
 class FileFormatError(TengenError, ValueError):

@@ -1,24 +1,63 @@
-"""Packages whose modules are imported when they are first named, so that a process starts with few of them."""
+"""Packages whose modules are imported when they are first named, so that a process starts with few of them; and names that are not
+there, which a message answers with the nearest one."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
+
+
+class NoSuchName(AttributeError):
+    """A name that an object or a module does not have. What is near is looked for when somebody reads the message: `hasattr` and
+    `getattr` with a default, which throw it away, take no time for it."""
+
+    def __init__(self, module: str, name: str, known: Callable[[], Iterable[str]]):
+        super().__init__(f"module {module!r} has no attribute {name!r}")
+        self._missing = module, name, known
+        self._text: str | None = None
+
+    def __str__(self) -> str:
+        if self._text is None:
+            from tengen.base.other_names import NAMES
+
+            module, name, known = self._missing
+            self._text = f"{self.args[0]}{nearest(name, known(), NAMES.get(module, {}))}"
+        return self._text
+
+    def __reduce__(self):
+        return AttributeError, (str(self),)
+
+
+def nearest(name: str, known: Iterable[str], others: Mapping[str, str]) -> str:
+    """``; help: ...`` for a name that is not there: what `others` says of it, as of what another library calls it, or those of the known
+    names that are written most alike; "" where nothing is near.
+
+    >>> nearest("sofmax", ["softmax", "softplus", "exp"], {}), nearest("cat", ["concat"], {"cat": "concat"}), nearest("zzz", ["exp"], {})
+    ('; help: is it softmax?', '; help: here it is concat', '')
+    """
+    import difflib  # here, because it is slow to import
+
+    if name in others:
+        return f"; help: here it is {others[name]}"
+    lower = {k.lower(): k for k in known if not k.startswith("_")}
+    near = [lower[n] for n in difflib.get_close_matches(name.lower().replace("_", ""), lower, 2, 0.75)]
+    near += [lower[n] for n in difflib.get_close_matches(name.lower(), lower, 2, 0.7) if lower[n] not in near]
+    return f"; help: is it {' or '.join(near[:2])}?" if near else ""
 
 
 def modules_of(package: str) -> Callable[[str], ModuleType]:
     """A ``__getattr__`` for the package of this name: its modules as attributes, each imported when it is first asked for."""
 
     def find(name: str) -> ModuleType:
-        missing = AttributeError(f"module {package!r} has no attribute {name!r}")
-        if name.startswith("__"):  # what others ask of every module
-            raise missing
+        if name.startswith("_"):  # what others ask of every module
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
         try:
             return importlib.import_module(f"{package}.{name}")
         except ModuleNotFoundError as e:
             if e.name != f"{package}.{name}":  # the module is there, and what it imports is not
                 raise
-            raise missing from e
+        raise NoSuchName(package, name, lambda: dir(sys.modules[package]))
 
     return find

@@ -1,6 +1,6 @@
 """Feeding data: datasets, samplers, transforms, and a loader with worker processes that repeats and resumes exactly."""
 
-from tengen.data import transform
+from tengen.data import dataset, transform
 from tengen.data.collator import Collator
 from tengen.data.dataloader import DataLoader
 from tengen.data.dataset import ArrayDataset, ConcatDataset, Dataset, StreamDataset, Subset, random_split
@@ -19,5 +19,5 @@ from tengen.data.workers import WorkerError, WorkerInfo, WorkerTimeout, get_work
 __all__ = [
     "ArrayDataset", "Collator", "ConcatDataset", "DataLoader", "Dataset", "Infinite", "MapSampler", "RandomSampler",
     "ReplacementSampler", "Sampler", "SequentialSampler", "StreamDataset", "StreamSampler", "Subset", "WorkerError", "WorkerInfo",
-    "WorkerTimeout", "get_worker_info", "random_split", "rng", "transform",
+    "WorkerTimeout", "dataset", "get_worker_info", "random_split", "rng", "transform",
 ]  # fmt: skip

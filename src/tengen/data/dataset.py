@@ -1,10 +1,12 @@
 """Datasets: where samples come from. A map dataset has a length and an index; a stream dataset can only be iterated.
 
-Samples are NumPy arrays, numbers, strings, or tuples and dicts of them; the collator makes batches of them.
+Samples are NumPy arrays, numbers, strings, or tuples and dicts of them; the collator makes batches of them. The readers of published
+datasets (`MNIST`, `COCO`, ...) have files of their own, which load when they are named.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
 import operator
 from abc import ABC, abstractmethod
@@ -16,6 +18,21 @@ from typing import Any
 import numpy as np
 
 from tengen.data.draws import fresh_seed, words
+
+_READERS = {  # name -> the module that defines it
+    "CIFAR10": "digits", "CIFAR100": "digits", "COCO": "scenes", "Cityscapes": "scenes", "ImageFolder": "folders", "ImageNet": "folders",
+    "MNIST": "digits", "Objects365": "scenes", "PascalVOC": "scenes", "VisionDataset": "images",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _READERS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    return getattr(importlib.import_module(f"tengen.data.{_READERS[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_READERS})
 
 
 class Dataset(ABC):

@@ -3,6 +3,7 @@ losses."""
 
 from __future__ import annotations
 
+from tengen.base.lazy import modules_of
 from tengen.functional import elemwise, loss, metric, nn, tensor  # noqa: F401  (the submodules that hold ops alone are names as well)
 from tengen.functional.einsum import einsum
 from tengen.functional.export import export
@@ -14,6 +15,7 @@ from tengen.functional.nn import *  # noqa: F403
 from tengen.functional.nn import __all__ as _nn
 from tengen.ops.define import SUBMODULES
 
+__getattr__ = modules_of(__name__)  # `distributed`, `utils`
 __all__ = [
     "cross_entropy_with_softmax", "einsum", "loss", "metric", "nn", "topk_accuracy", *_math, *_nn, *export(globals(), *SUBMODULES),
 ]  # fmt: skip

@@ -48,6 +48,7 @@ from tengen.functional.nn import max_pool2d as max_pool2d
 from tengen.functional.nn import pixel_shuffle as pixel_shuffle
 from tengen.functional.nn import rms_norm as rms_norm
 from tengen.functional.nn import scaled_dot_product_attention as scaled_dot_product_attention
+from tengen.functional.nn import sync_batch_norm as sync_batch_norm
 from tengen.ops.attributes import Axes, Count, DTypeLike, Extent, Natural, Naturals, NewShape, Number, Positives, Shape
 from tengen.tensor.tensor import Tensor
 
@@ -66,12 +67,13 @@ __all__ = [
     "less", "less_equal", "lgamma", "linear", "linspace", "local_response_norm", "log", "log10", "log1p", "log2",
     "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsoftmax",
     "logsumexp", "loss", "matmul", "max", "max_pool2d", "maximum", "mean", "meshgrid", "metric", "min", "minimum", "mish",
-    "mod", "moveaxis", "mul", "neg", "nn", "nonzero", "norm", "normalize", "not_equal", "one_hot", "ones", "ones_like",
-    "outer", "pad", "permute", "pixel_shuffle", "pow", "prelu", "prod", "reciprocal", "relu", "relu6", "repeat", "reshape",
-    "right_shift", "rms_norm", "roll", "round", "rsqrt", "scaled_dot_product_attention", "scatter", "searchsorted", "selu",
-    "sigmoid", "sign", "silu", "sin", "sinh", "sliding_window", "sliding_window_transpose", "softmax", "softplus", "sort",
-    "split", "sqrt", "square", "square_loss", "squeeze", "stack", "std", "sub", "sum", "swapaxes", "take", "tan", "tanh",
-    "tile", "topk", "topk_accuracy", "transpose", "tril", "triu", "trunc", "unfold", "var", "where", "zeros", "zeros_like"
+    "mod", "moveaxis", "mul", "neg", "nn", "non_zero", "nonzero", "norm", "normalize", "not_equal", "one_hot", "ones",
+    "ones_like", "outer", "pad", "permute", "pixel_shuffle", "pow", "prelu", "prod", "reciprocal", "relu", "relu6", "repeat",
+    "reshape", "right_shift", "rms_norm", "roll", "round", "rsqrt", "scaled_dot_product_attention", "scatter", "searchsorted",
+    "selu", "sigmoid", "sign", "silu", "sin", "sinh", "sliding_window", "sliding_window_transpose", "softmax", "softplus",
+    "sort", "split", "sqrt", "square", "square_loss", "squeeze", "stack", "std", "sub", "sum", "swapaxes", "sync_batch_norm",
+    "take", "tan", "tanh", "tile", "topk", "topk_accuracy", "transpose", "tril", "triu", "trunc", "unfold", "var", "where",
+    "zeros", "zeros_like"
 ]
 
 def abs(x: TensorLike) -> Tensor:
@@ -266,6 +268,9 @@ def mul(x: TensorLike, y: TensorLike) -> Tensor:
     """x * y; of bools, whether both are true."""
 def neg(x: TensorLike) -> Tensor:
     """-x; unsigned integers wrap, as in NumPy."""
+def non_zero(condition: TensorLike, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
+    """The int64 positions of true (not zero) elements: a row for each, a column for each axis; with `as_tuple` what `nonzero`
+    gives. Not inside a trace."""
 def nonzero(inp: TensorLike) -> tuple[Tensor, ...]:
     """The int64 positions of true (not zero) elements, one vector for each axis, in logical order. Not inside a trace."""
 def not_equal(x: TensorLike, y: TensorLike) -> Tensor:

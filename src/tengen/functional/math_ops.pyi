@@ -4,14 +4,21 @@ from tengen.functional import all as all
 from tengen.functional import any as any
 from tengen.functional import argmax as argmax
 from tengen.functional import argmin as argmin
+from tengen.functional import argsort as argsort
+from tengen.functional import isinf as isinf
+from tengen.functional import isnan as isnan
 from tengen.functional import max as max
 from tengen.functional import mean as mean
 from tengen.functional import min as min
 from tengen.functional import prod as prod
+from tengen.functional import sign as sign
+from tengen.functional import sort as sort
 from tengen.functional import std as std
 from tengen.functional import sum as sum
+from tengen.functional import topk as topk
 from tengen.functional import var as var
 
 __all__ = [
-    "all", "any", "argmax", "argmin", "max", "mean", "min", "prod", "std", "sum", "var"
+    "all", "any", "argmax", "argmin", "argsort", "isinf", "isnan", "max", "mean", "min", "prod", "sign", "sort", "std", "sum",
+    "topk", "var"
 ]

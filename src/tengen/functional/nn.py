@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tengen.base.config import config
 from tengen.base.dtype import float64
 from tengen.base.errors import ShapeError
+from tengen.functional.distributed import all_reduce_sum
 from tengen.functional.export import export
 from tengen.functional.loss import (
     binary_cross_entropy,
@@ -16,6 +17,7 @@ from tengen.functional.loss import (
     l1_loss,
     square_loss,
 )  # fmt: skip
+from tengen.functional.math import normalize
 from tengen.ir.types import Dim
 from tengen.kernels import numerics
 from tengen.loops.lang import as_int, maximum
@@ -231,6 +233,22 @@ def batch_norm(
     return y
 
 
+def sync_batch_norm(
+    inp: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None,
+    bias: Tensor | None = None, training: bool = False, momentum: float = 0.9, eps: float = 1e-5, eps_mode: str = "additive",
+    group=None,
+) -> Tensor:  # fmt: skip
+    """`batch_norm` over the batches of all processes of a group; with the one process that there is, `batch_norm`.
+
+    Args: eps_mode: "additive", the variance plus eps; "max", the greater of the variance and eps, is not here. group: see
+        `functional.distributed`.
+    """
+    if eps_mode.lower() != "additive":
+        raise ValueError(f"sync_batch_norm: eps_mode={eps_mode!r} must be 'additive'")
+    inp = all_reduce_sum(inp, group)  # of one process: the tensor, and an error for a group of more
+    return batch_norm(inp, running_mean, running_var, weight, bias, training=training, momentum=momentum, eps=eps)
+
+
 def _unbias(n: Dim, v: Tensor) -> float | Tensor:
     """n / (n - 1), by which a variance divided by n becomes one divided by n - 1."""
     if isinstance(n, int):
@@ -319,6 +337,8 @@ def indexing_one_hot(inp: Tensor, index: Tensor, axis: int = 1, keepdims: bool =
     return REGISTRY["sum"](picked, axis, keepdims)
 
 
+indexing_one_hot.aliases = {"src": "inp"}
+
 def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, is_causal: bool | str = False,
     scale: float | None = None, dropout: float = 0.0,
@@ -350,6 +370,7 @@ __all__ = [
     "adaptive_avg_pool2d", "adaptive_max_pool2d", "avg_pool2d", "batch_norm", "binary_cross_entropy", "conv1d", "conv2d", "conv3d",
     "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cross_entropy", "dropout", "embedding", "general_norm", "glu",
     "group_norm", "hinge_loss", "indexing_one_hot", "instance_norm", "l1_loss", "layer_norm", "linear", "local_response_norm",
-    "max_pool2d", "pixel_shuffle", "rms_norm", "scaled_dot_product_attention", "square_loss", *export(globals(), "nn"),
+    "max_pool2d", "normalize", "pixel_shuffle", "rms_norm", "scaled_dot_product_attention", "square_loss",
+    "sync_batch_norm", *export(globals(), "nn"),
 ]  # fmt: skip
 all_with_line(globals(), __all__)

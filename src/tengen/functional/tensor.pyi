@@ -22,6 +22,7 @@ from tengen.functional import index_select as index_select
 from tengen.functional import linspace as linspace
 from tengen.functional import meshgrid as meshgrid
 from tengen.functional import moveaxis as moveaxis
+from tengen.functional import non_zero as non_zero
 from tengen.functional import nonzero as nonzero
 from tengen.functional import one_hot as one_hot
 from tengen.functional import ones as ones
@@ -54,7 +55,7 @@ from tengen.functional import zeros_like as zeros_like
 __all__ = [
     "arange", "argsort", "astype", "broadcast_to", "concat", "cond_take", "copy", "cumprod", "cumsum", "diag", "diagonal",
     "expand_dims", "eye", "flatten", "flip", "full", "full_like", "gather", "index_select", "linspace", "meshgrid", "moveaxis",
-    "nonzero", "one_hot", "ones", "ones_like", "pad", "permute", "repeat", "reshape", "roll", "scatter", "searchsorted",
-    "sliding_window", "sliding_window_transpose", "sort", "split", "squeeze", "stack", "swapaxes", "take", "tile", "topk",
-    "transpose", "tril", "triu", "unfold", "where", "zeros", "zeros_like"
+    "non_zero", "nonzero", "one_hot", "ones", "ones_like", "pad", "permute", "repeat", "reshape", "roll", "scatter",
+    "searchsorted", "sliding_window", "sliding_window_transpose", "sort", "split", "squeeze", "stack", "swapaxes", "take",
+    "tile", "topk", "transpose", "tril", "triu", "unfold", "where", "zeros", "zeros_like"
 ]

@@ -1,5 +1,9 @@
 """jit: one `trace` line turns eager code into a static program."""
 
+from tengen.base.errors import TraceError
+from tengen.jit.options import DTRConfig, GraphOptimizationConfig, SublinearMemoryConfig, exclude_from_trace, partial_trace
 from tengen.jit.trace import trace
 
-__all__ = ["trace"]
+__all__ = [
+    "DTRConfig", "GraphOptimizationConfig", "SublinearMemoryConfig", "TraceError", "exclude_from_trace", "partial_trace", "trace",
+]  # fmt: skip

@@ -24,7 +24,7 @@ from tengen.autodiff import GradManager
 from tengen.base.changes import WatchedList
 from tengen.base.config import config
 from tengen.base.device import Device, common_device, default_device
-from tengen.base.errors import TraceError, TraceWarning, Undecided, user_line
+from tengen.base.errors import TraceError, TraceWarning, Undecided, UsageWarning, user_line, warn_once
 from tengen.deploy.dump import Dumped, dump
 from tengen.ir.graph import Graph
 from tengen.ir.types import TensorType
@@ -266,6 +266,8 @@ class trace:
         for k in ignored:
             if k not in _MEGENGINE_OPTIONS:
                 raise TypeError(f"trace() has no option {k!r}")
+            if ignored[k] and (why := _MEGENGINE_OPTIONS[k]):
+                warn_once(f"trace({k}=...) changes nothing: {why}", UsageWarning)
         if not callable(function):
             raise TypeError(f"trace() takes a function or a module, got a {type(function).__name__}")
         self.function = function
@@ -544,7 +546,10 @@ _MEGENGINE_DUMP_OPTIONS = {
     "optimize_for_inference", "user_info", "enable_metadata", "dump_format", "model_version", "strip_info_file", "append_json",
 }  # fmt: skip
 
-_MEGENGINE_OPTIONS = {
-    "record_only", "sublinear_memory_config", "dtr_config", "profiling", "opt_level", "graph_opt_config", "symbolic_shape",
-    "without_host",
+_RECOMPUTING = "values are not computed again in place of being kept; a traced program's memory is planned"
+_MEGENGINE_OPTIONS = {  # options of MegEngine's trace that are taken -> why one that is turned on has no effect; "": it is always so
+    "record_only": "a function is recorded when it is called; help: run.trace(x) records and does not run",
+    "sublinear_memory_config": _RECOMPUTING, "dtr_config": _RECOMPUTING,
+    "profiling": "help: `with tengen.profile() as p:` around the call",
+    "opt_level": "", "graph_opt_config": "", "symbolic_shape": "", "without_host": "",
 }  # fmt: skip

@@ -1,5 +1,6 @@
 """Modules: functions with parameters. MegEngine's names, shapes and `state_dict` conventions."""
 
+from tengen.base.lazy import modules_of
 from tengen.module import init
 from tengen.module.activation import (
     ELU,
@@ -55,6 +56,7 @@ from tengen.module.norm import (
     LayerNorm,
     LocalResponseNorm,
     RMSNorm,
+    SyncBatchNorm,
 )
 from tengen.module.pool import AdaptiveAvgPool2d, AdaptiveMaxPool2d, AvgPool2d, MaxPool2d
 from tengen.module.rearrange import Pad, PixelShuffle, SlidingWindow, SlidingWindowTranspose
@@ -67,6 +69,7 @@ from tengen.module.transformer import (
     TransformerEncoderLayer,
 )  # fmt: skip
 
+__getattr__ = modules_of(__name__)
 __all__ = [
     "AdaptiveAvgPool2d", "AdaptiveMaxPool2d", "AvgPool2d", "BatchMatMulActivation", "BatchNorm1d", "BatchNorm2d", "Concat",
     "Conv1d", "Conv2d", "Conv3d", "ConvBn2d", "ConvBnRelu2d", "ConvRelu2d", "ConvTranspose1d", "ConvTranspose2d",
@@ -76,6 +79,6 @@ __all__ = [
     "LinearBn1d", "LinearBnRelu1d", "LinearRelu", "LoadedKeys", "LocalResponseNorm", "LogSigmoid", "LogSoftmax", "MaxPool2d",
     "Mish", "Module", "ModuleDict", "ModuleList", "MultiHeadAttention", "PReLU", "Pad", "PixelShuffle", "QuantStub",
     "RMSNorm", "RNN", "RNNCell", "ReLU", "ReLU6", "SELU", "Sequential", "SiLU", "Sigmoid", "SlidingWindow",
-    "SlidingWindowTranspose", "Softmax", "Softplus", "Tanh", "TransformerDecoder", "TransformerDecoderLayer",
+    "SlidingWindowTranspose", "Softmax", "Softplus", "SyncBatchNorm", "Tanh", "TransformerDecoder", "TransformerDecoderLayer",
     "TransformerEncoder", "TransformerEncoderLayer", "init",
 ]  # fmt: skip

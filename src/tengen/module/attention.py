@@ -20,20 +20,25 @@ class MultiHeadAttention(Configured):
     Shapes: query (N, T, E), key and value (N, S, E) -> (N, T, E)
     Args:
         attn_dropout: probability with which a weight of the softmax is zeroed in training; out_dropout: an element of the result.
+        add_bias_kv, add_zero_attn: MegEngine's; they must be False.
         forward's attn_mask and is_causal: see `functional.scaled_dot_product_attention`.
     Source: Vaswani et al., arXiv 1706.03762
     """
 
-    _fixed = ("embed_dim", "bias", "kdim", "vdim")
+    _fixed = ("embed_dim", "bias", "kdim", "vdim", "add_bias_kv", "add_zero_attn")
     _checked = counts("embed_dim") | {"num_heads": _heads}
 
     def __init__(
         self, embed_dim: int, num_heads: int, attn_dropout: float = 0.0, out_dropout: float = 0.0, bias: bool = True,
-        kdim: int | None = None, vdim: int | None = None, **kwargs,
+        add_bias_kv: bool = False, add_zero_attn: bool = False, kdim: int | None = None, vdim: int | None = None, **kwargs,
     ):  # fmt: skip
         super().__init__(**kwargs)
         self.embed_dim, self.bias, self.kdim, self.vdim = embed_dim, bias, kdim or embed_dim, vdim or embed_dim
         self.num_heads = num_heads
+        for what, wanted in (("add_bias_kv", add_bias_kv), ("add_zero_attn", add_zero_attn)):
+            if wanted:
+                raise ValueError(f"MultiHeadAttention: {what}={wanted!r} must be False; help: concat the rows to key and value yourself")
+        self.add_bias_kv = self.add_zero_attn = False
         self.attn_dropout, self.out_dropout = attn_dropout, out_dropout
         self.query_map = Linear(embed_dim, embed_dim, bias)
         self.key_map = Linear(self.kdim, embed_dim, bias)

@@ -8,6 +8,7 @@ import operator
 import numpy as np
 
 from tengen import functional as F
+from tengen.base.errors import DistributedError
 from tengen.module.settings import PARAMETERS, Configured, counts, needs
 from tengen.tensor import Parameter, Tensor
 
@@ -72,6 +73,22 @@ class BatchNorm2d(_BatchNorm):
     """Batch norm of (N, C, H, W). `momentum` is the share of the old statistics that is kept."""
 
     _axes = (4,)
+
+
+class SyncBatchNorm(_BatchNorm):
+    """Batch norm of (N, C), (N, C, L) or (N, C, H, W) over the batches of all processes of a group. There is one process so far."""
+
+    _axes = (2, 3, 4)
+    _fixed = ("num_features", "group")
+
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: float = 0.9, affine: bool = True, track_running_stats: bool = True,
+        freeze: bool = False, group=None, **kwargs,
+    ):  # fmt: skip
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, freeze, **kwargs)
+        if group is not None and group.size != 1:
+            raise DistributedError(f"SyncBatchNorm: a group of {group.size} processes; there is one process")
+        self.group = group
 
 
 def _shape(shape) -> tuple[int, ...]:

@@ -24,7 +24,7 @@ def _np_sigmoid(x):
     return np.exp(-np.logaddexp(0, -x))
 
 
-@elementwise(functional="elemwise", methods="relu")
+@elementwise(functional="elemwise nn", methods="relu")
 def relu(x):
     """max(x, 0); the gradient at 0 is 0; a NaN stays. Integers are taken as they are.
 
@@ -38,7 +38,7 @@ def relu(x):
 relu.reference(lambda x: np.maximum(x, 0))
 
 
-@elementwise(functional="elemwise")
+@elementwise(functional="elemwise nn")
 def relu6(x):
     """min(max(x, 0), 6); the gradient at 0 and 6 is 0."""
     return lang.minimum(lang.maximum(x, const(0, x.dtype)), const(6, x.dtype))
@@ -47,7 +47,7 @@ def relu6(x):
 relu6.reference(lambda x: np.minimum(np.maximum(x, 0), 6))
 
 
-@elementwise(result="float", functional="elemwise")
+@elementwise(result="float", functional="elemwise nn", aliases={"inp": "x"})
 def leaky_relu(x, negative_slope: float = 0.01):
     """x where x > 0, else negative_slope * x.
 
@@ -61,7 +61,7 @@ def leaky_relu(x, negative_slope: float = 0.01):
 leaky_relu.reference(lambda x, negative_slope=0.01: np.where(x > 0, x, x * negative_slope))
 
 
-@elementwise(result="float", functional="elemwise")
+@elementwise(result="float", functional="elemwise nn", aliases={"y": "weight"})
 def prelu(x, weight):
     """x where x > 0, else weight * x; the weight broadcasts, and has a gradient."""
     return select(x > 0.0, x, x * weight)
@@ -91,7 +91,7 @@ def selu(x):
 selu.reference(lambda x: SELU_SCALE * np.where(x > 0, x, SELU_ALPHA * np.expm1(x)))
 
 
-@elementwise(result="float", functional="elemwise", methods="sigmoid")
+@elementwise(result="float", functional="elemwise nn", methods="sigmoid")
 def sigmoid(x):
     """1 / (1 + e^-x), at most 2 ULP off; nothing overflows on the way."""
     return call("sigmoid", x)
@@ -100,7 +100,7 @@ def sigmoid(x):
 sigmoid.reference(_np_sigmoid)
 
 
-@elementwise(result="float", domain=(-2.5, 2.5), functional="elemwise")
+@elementwise(result="float", domain=(-2.5, 2.5), functional="elemwise nn")
 def hsigmoid(x):
     """relu6(x + 3) / 6: a sigmoid of straight lines."""
     return lang.minimum(lang.maximum(x + 3.0, 0.0), 6.0) / 6.0
@@ -109,7 +109,7 @@ def hsigmoid(x):
 hsigmoid.reference(lambda x: np.clip(x + 3, 0, 6) / 6)
 
 
-@elementwise(result="float", domain=(-2.5, 2.5), functional="elemwise")
+@elementwise(result="float", domain=(-2.5, 2.5), functional="elemwise nn")
 def hswish(x):
     """x hsigmoid(x).
 
@@ -121,7 +121,7 @@ def hswish(x):
 hswish.reference(lambda x: x * (np.clip(x + 3, 0, 6) / 6))
 
 
-@elementwise(result="float", functional="elemwise")
+@elementwise(result="float", functional="elemwise nn")
 def silu(x):
     """x sigmoid(x).
 
@@ -133,7 +133,7 @@ def silu(x):
 silu.reference(lambda x: x * _np_sigmoid(x))
 
 
-@elementwise(result="float", functional="elemwise")
+@elementwise(result="float", functional="elemwise nn")
 def gelu(x, approximate: Literal["none", "tanh"] = "none"):
     """x P(X <= x) for a standard normal X: x (1 + erf(x / sqrt 2)) / 2.
 
@@ -157,7 +157,7 @@ def _np_gelu(x, approximate="none"):
 gelu.reference(_np_gelu)
 
 
-@elementwise(result="float", functional="elemwise", autocast="high")
+@elementwise(result="float", functional="elemwise nn", autocast="high", aliases={"inp": "x"})
 def softplus(x):
     """log(1 + e^x), at most 2 ULP off; nothing overflows on the way."""
     return call("softplus", x)
@@ -166,7 +166,7 @@ def softplus(x):
 softplus.reference(lambda x: np.logaddexp(0, x))
 
 
-@elementwise(result="float", functional="elemwise", autocast="high")
+@elementwise(result="float", functional="elemwise nn", autocast="high", aliases={"inp": "x"})
 def logsigmoid(x):
     """log(sigmoid(x)) = -softplus(-x)."""
     return -call("softplus", -x)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import copysign
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -139,6 +139,59 @@ def negative_zero(a: Any) -> bool:
     return isinstance(a, float) and a == 0 and copysign(1.0, a) < 0
 
 
+# What PyTorch calls parameters -> what they are called here. An op's `aliases` are its own: MegEngine's, where they differ.
+SPELLINGS = {"dim": "axis", "keepdim": "keepdims", "start_dim": "start_axis", "end_dim": "end_axis", "p": "drop_prob", "dims": "axis"}
+
+
+def aliases_of(parameters: Sequence[Parameter], own: Mapping[str, str]) -> dict[str, str]:
+    """Other names of a function's parameters: {another name: the parameter's}. Functions that take any name have none."""
+    names = {p.name for p in parameters}
+    if any(p.kind == "**" for p in parameters):
+        return {}
+    return {other: name for other, name in (SPELLINGS | dict(own)).items() if name in names and other not in names}
+
+
+class _Absent:
+    """What stands for an argument that was not given."""
+
+    def __repr__(self) -> str:
+        return "<not given>"
+
+
+ABSENT: Any = _Absent()
+
+
+def respelled(call: Callable, aliases: Mapping[str, str], given: dict[str, Any], other: Mapping[str, Any], defaults: Mapping[str, Any]) -> Any:
+    """The call with its arguments under their own names. `given`: values of parameters; `other`: arguments under other names.
+
+    Errors: TypeError for a name that is none, an argument that is given twice, or one that is not given.
+    """
+    try:
+        for name, value in other.items():
+            own = aliases.get(name)
+            if own is None:
+                known = difflib_matches(name, [*given, *aliases])
+                help = f"; help: is it {known[0]}?" if known else f"; help: it takes {', '.join(given)}"
+                raise TypeError(f"{call.__name__}() got an unexpected keyword argument {name!r}{help}")
+            if given[own] is not defaults.get(own, ABSENT):
+                raise TypeError(f"{call.__name__}() got {own!r} twice, as {name!r} too")
+            given[own] = value
+        for name, value in given.items():
+            if value is ABSENT:
+                raise TypeError(f"{call.__name__}() misses the argument {name!r}")
+    except TypeError as e:
+        tell(e)
+        raise
+    return call(**given)
+
+
+def difflib_matches(name: str, known: Sequence[str]) -> list[str]:
+    """The nearest of some names; none where none is near."""
+    import difflib  # here, because it is slow to import
+
+    return difflib.get_close_matches(name, known, 1)
+
+
 def make_call(op: Op, fn: Callable, parameters: Sequence[Parameter]) -> Callable:
     """The user's function: binds arguments by a compiled signature (ten times faster than inspect.Signature.bind)."""
     tensors = f"(*{op.tensors[0]},{','.join(op.tensors[1:])})" if op.variadic else f"({''.join(t + ',' for t in op.tensors)})"
@@ -148,9 +201,10 @@ def make_call(op: Op, fn: Callable, parameters: Sequence[Parameter]) -> Callable
     odd = " or ".join(f"_negative_zero({a})" for a in floats)
     lines = [f"if {odd}:\n        return _dispatch.slow(_op, {tensors}, {attrs})"] if odd else []
     scope = {"_op": op, "_dispatch": dispatch, "_negative_zero": negative_zero}
-    call = _compiled(parameters, [*lines, f"return _dispatch.run(_op, {tensors}, {attrs})"], scope)
+    call = _compiled(parameters, [*lines, f"return _dispatch.run(_op, {tensors}, {attrs})"], scope, aliases_of(parameters, op.aliases))
     call.__doc__, call.__wrapped__, call.__module__, call.op = fn.__doc__, fn, fn.__module__, op  # type: ignore[attr-defined]
     call.__name__ = call.__qualname__ = op.name
+    call.aliases = op.aliases  # type: ignore[attr-defined]
     return _at_its_definition(call, fn)
 
 
@@ -163,15 +217,29 @@ def _at_its_definition(call: Callable, fn: Callable) -> Callable:
     return call
 
 
-def _compiled(parameters: Sequence[Parameter], lines: Sequence[str], scope: dict[str, Any]) -> Callable:
-    """A function with these parameters and lines, whose globals are `scope`."""
-    parts, star = [], False
+def _compiled(
+    parameters: Sequence[Parameter], lines: Sequence[str], scope: dict[str, Any], aliases: Mapping[str, str] | None = None
+) -> Callable:
+    """A function with these parameters and lines, whose globals are `scope`. Arguments under other names (`aliases`) arrive in
+    ``**_other``; a parameter that may come so, and those behind it, are looked for there where they are not given."""
+    parts, star, absent = [], False, []
     for p in parameters:
         if p.kind == "named" and not star:
             parts.append("*")
         star = star or p.kind in ("named", "*")
+        if aliases and p.default is _NONE and p.kind == "" and (absent or p.name in aliases.values()):
+            absent.append(p.name)
+            p = p._replace(default=ABSENT)
         scope[f"_default_{p.name}"] = p.default
         parts.append(("" if p.kind == "named" else p.kind) + p.name + ("" if p.default is _NONE else f"=_default_{p.name}"))
+    if aliases:
+        parts.append("**_other")
+        named = [p.name for p in parameters if p.kind != "*"]
+        scope |= {"_respelled": respelled, "_aliases": aliases, "_ABSENT": ABSENT}
+        scope["_defaults"] = {n: scope[f"_default_{n}"] for n in named}
+        test = " or ".join(["_other", *(f"{n} is _ABSENT" for n in absent)])
+        values = "{" + ", ".join(f"{n!r}: {n}" for n in named) + "}"
+        lines = [f"if {test}: return _respelled(call, _aliases, {values}, _other, _defaults)", *lines]
     exec(_code("\n    ".join([f"def call({', '.join(parts)}):", *lines])), scope)
     return scope["call"]
 
@@ -181,9 +249,10 @@ def _code(text: str) -> CodeType:
     return compile(text, __file__, "exec")
 
 
-def with_line(fn: Callable) -> Callable:
+def with_line(fn: Callable, aliases: Mapping[str, str] | None = None) -> Callable:
     """The function, whose errors name the user's line, as those of ops do: for what checks its arguments before it calls ops.
-    Its ints, shapes and axes may be whatever ops take for them: it gets them plain. A `dtype` of None is the function's default."""
+    `aliases` are other names of its parameters. Its ints, shapes and axes may be whatever ops take for them: it gets them plain. A
+    `dtype` of None is the function's default."""
     parameters = signature_of(fn)
     given = [f"{p.name}={p.name}" if p.kind == "named" else p.kind + p.name for p in parameters]
     scope: dict[str, Any] = {"_fn": fn, "_tell": tell}
@@ -197,7 +266,8 @@ def with_line(fn: Callable) -> Callable:
         elif p.name == "dtype" and p.default not in (None, _NONE):
             lines.append("    if dtype is None: dtype = _default_dtype")
     lines += [f"    return _fn({', '.join(given)})", "except Exception as e:", "    _tell(e)", "    raise"]
-    return functools.update_wrapper(_at_its_definition(_compiled(parameters, lines, scope), fn), fn)
+    made = _compiled(parameters, lines, scope, aliases_of(parameters, aliases or {}))
+    return functools.update_wrapper(_at_its_definition(made, fn), fn)
 
 
 def _plain_one(k: Kind, name: str) -> Callable[[Any], Any]:
@@ -220,4 +290,4 @@ def all_with_line(scope: dict[str, Any], names: Iterable[str]) -> None:
     for name in names:
         f = scope[name]
         if inspect.isfunction(f) and f.__module__ == scope["__name__"] and not hasattr(f, "op"):
-            scope[name] = with_line(f)
+            scope[name] = with_line(f, getattr(f, "aliases", None))

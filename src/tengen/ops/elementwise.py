@@ -96,7 +96,7 @@ def abs(x):
 abs.reference(np.abs)
 
 
-@elementwise(functional="elemwise", methods="sign")
+@elementwise(functional="elemwise math", methods="sign")
 def sign(x):
     """-1, 0 or 1; a NaN stays. The gradient is 0."""
     one, zero = const(1, x.dtype), const(0, x.dtype)
@@ -566,7 +566,7 @@ astype.cases(
 )
 
 
-@primitive(functional="elemwise tensor")
+@primitive(functional="elemwise tensor", aliases={"inp": "x"})
 def copy(x: Tensor) -> Tensor:
     """x, dense in logical order, in memory of its own."""
 

@@ -246,7 +246,7 @@ MODES = {
 }
 
 
-@primitive(functional="tensor")
+@primitive(functional="tensor nn")
 def pad(
     src: Tensor, pad_width: Naturals | Sequence[Sequence[Natural]],
     mode: Literal["constant", "edge", "replicate", "reflect", "circular", "wrap"] = "constant", constant_value: float | bool = 0.0,

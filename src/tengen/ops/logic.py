@@ -105,7 +105,7 @@ def logical_not(x):
 logical_not.reference(np.logical_not)
 
 
-@elementwise(result="bool", kinds="fiub", functional="elemwise")
+@elementwise(result="bool", kinds="fiub", functional="elemwise math", aliases={"inp": "x"})
 def isnan(x):
     """Whether x is NaN; no integer is."""
     return lang.not_equal(x, x)
@@ -114,7 +114,7 @@ def isnan(x):
 isnan.reference(np.isnan)
 
 
-@elementwise(result="bool", kinds="fiub", functional="elemwise")
+@elementwise(result="bool", kinds="fiub", functional="elemwise math", aliases={"inp": "x"})
 def isinf(x):
     """Whether x is an infinity; no integer is."""
     return lang.equal(lang.unary("abs", x), const(math.inf, x.dtype)) if x.dtype.is_float else const(False, bool_, x.lanes)

@@ -73,6 +73,23 @@ nonzero.cases(
 
 
 @shorthand(functional="tensor")
+def non_zero(condition: Tensor, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
+    """The int64 positions of true (not zero) elements: a row for each, a column for each axis; with `as_tuple` what `nonzero` gives.
+    Not inside a trace.
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.non_zero(Tensor([[0, 5], [6, 0]])).tolist()
+    [[0, 1], [1, 0]]
+    """
+    found = lookup("nonzero")(condition)
+    return found if as_tuple else lookup("stack")(found, 1)
+
+
+non_zero.reference(lambda condition, as_tuple=False: np.nonzero(condition) if as_tuple else np.argwhere(condition))
+non_zero.cases(Case(lambda r: (r.integers(0, 2, (5, 7)),), grad=False), Case(lambda r: (r.integers(0, 2, 9),), {"as_tuple": True}, grad=False))
+
+
+@shorthand(functional="tensor")
 def cond_take(mask: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     """The elements where the mask is true, as a vector, and their positions in the flattened tensor. Not inside a trace."""
     m, values = dispatch.tensor(mask), dispatch.tensor(x)

@@ -59,6 +59,8 @@ class Op:
             the operands do not take it, and a number in their place keeps its own.
         older: attributes that an older file may lack, and what it means.
         extents: attributes that are shapes: one eager program serves all of them.
+        aliases: other names of its parameters, as MegEngine's: {another name: the parameter's}. PyTorch's `dim` and `keepdim` are
+            understood by all (`calls.SPELLINGS`).
         whole_batch: it is computed for all images of a batch at once (`passes/images.py`): the rows of all are shared out to
             threads better than those of some.
         domain: of an elementwise op, where the tests sample: one interval for all operands, or a list of one for each.
@@ -82,13 +84,14 @@ class Op:
     own: tuple[int, ...] = ()
     older: dict[str, Any] = {}
     extents: tuple[str, ...] = ()
+    aliases: dict[str, str] = {}
     whole_batch: bool = False
     domain: Any = (-2.0, 2.0)
 
     def __init__(
         self, fn: Callable, kind: str, name: str | None = None, *, functional: str = "", methods: str = "", operator: str = "",
         autocast: str | None = None, own: Sequence[int] = (), older: dict[str, Any] | None = None, extents: Sequence[str] = (),
-        whole_batch: bool = False, domain: Any = (-2.0, 2.0),
+        whole_batch: bool = False, domain: Any = (-2.0, 2.0), aliases: dict[str, str] | None = None,
     ):  # fmt: skip
         self.fn, self.kind = fn, kind
         self.name = name or fn.__name__.rstrip("_")
@@ -100,11 +103,11 @@ class Op:
         pairs = (word.partition(".") for word in functional.split())
         self.functional = tuple((submodule, given or self.name) for submodule, _, given in pairs)
         self.own, self.older, self.extents = tuple(own), older or {}, tuple(extents)
-        self.whole_batch, self.domain = whole_batch, domain
+        self.whole_batch, self.domain, self.aliases = whole_batch, domain, aliases or {}
         parameters = signature_of(fn)
         self.tensors, self.attrs, self.variadic, self.optional = tensors_and_attributes(parameters, kind)
         self.notes = {p.name: p.note for p in parameters if p.name in self.attrs}
-        self.call = with_line(fn) if kind == "shorthand" else make_call(self, fn, parameters)
+        self.call = with_line(fn, self.aliases) if kind == "shorthand" else make_call(self, fn, parameters)
         self._register()
 
     def _register(self) -> None:
@@ -116,6 +119,8 @@ class Op:
         if self.operator and not hasattr(python_operators, f"__{self.operator}__"):
             what = f"Python has no operator {self.operator!r}; help: a special method without underscores, as 'add'"
             raise TengenError(f"op {self.name!r}: {what}")
+        if unknown := {*self.aliases.values()} - {*self.tensors, *self.attrs}:
+            raise TengenError(f"op {self.name!r} has no parameter {min(unknown)!r}, which `aliases` names")
         if unknown := {*self.extents, *self.older} - {*self.attrs}:
             raise TengenError(f"op {self.name!r} has no attribute {min(unknown)!r}, only {self.attrs}")
         for submodule, _ in self.functional:

@@ -141,7 +141,7 @@ def _canon_axis(types, descending, axis):
     return {"descending": descending, "axis": line_axis(axis, types[0].ndim)}
 
 
-@primitive(functional="tensor", methods="sort")
+@primitive(functional="tensor math", methods="sort")
 def sort(inp: Tensor, descending: bool = False, axis: int = -1) -> tuple[Tensor, Tensor]:
     """(values in order along `axis`, the int64 positions they come from). Stable, descending too; NaN counts as largest.
 
@@ -196,7 +196,7 @@ sort.cases(
 )
 
 
-@primitive(functional="tensor", methods="argsort")
+@primitive(functional="tensor math", methods="argsort")
 def argsort(inp: Tensor, descending: bool = False, axis: int = -1) -> Tensor:
     """The int64 positions that sort the tensor along `axis`: stable, descending too; NaN counts as largest."""
 
@@ -267,7 +267,7 @@ k_first.cases(
 )
 
 
-@shorthand(functional="tensor", methods="topk")
+@shorthand(functional="tensor math", methods="topk")
 def topk(inp: Tensor, k: int, descending: bool = True, kth_only: bool = False, no_sort: bool = False, axis: int = -1):
     """The k largest (smallest, if not descending) elements along `axis` and their positions.
 

@@ -51,7 +51,7 @@ def normalize_axes(axes, ndim: int) -> tuple[int, ...]:
     return tuple(out) if ndim else ()
 
 
-@primitive(functional="tensor")
+@primitive(functional="tensor", aliases={"inp": "x", "target_shape": "shape"})
 def reshape(x: Tensor, shape: NewShape) -> Tensor:
     """The same elements in logical order with another shape; one extent may be -1. A view where strides allow.
 
@@ -192,7 +192,7 @@ permute.reference(lambda x, axes: np.transpose(x, axes))
 permute.cases(Case(lambda rng: (rng.uniform(-1, 1, (2, 3, 4)),), {"axes": (2, 0, 1)}))
 
 
-@primitive(functional="tensor", methods="broadcast_to")
+@primitive(functional="tensor", methods="broadcast_to", aliases={"inp": "x"})
 def broadcast_to(x: Tensor, shape: Shape) -> Tensor:
     """x repeated along new and unit axes, without copying."""
 

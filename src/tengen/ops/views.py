@@ -440,7 +440,7 @@ windows_grad.cases(
 )
 
 
-@shorthand(functional="tensor")
+@shorthand(functional="tensor nn")
 def sliding_window(
     inp: Tensor, kernel_size: Positives, padding: Naturals = 0, stride: Positives = 1, dilation: Positives = 1
 ) -> Tensor:
@@ -465,7 +465,7 @@ sliding_window.reference(
 sliding_window.cases(Case(_sample(2, 3, 6, 7), {"kernel_size": 3, "padding": 1, "stride": 2}))
 
 
-@shorthand(functional="tensor")
+@shorthand(functional="tensor nn")
 def sliding_window_transpose(
     inp: Tensor, output_size: Extent | Sequence[Extent], kernel_size: Positives, padding: Naturals = 0, stride: Positives = 1,
     dilation: Positives = 1,

@@ -175,6 +175,11 @@ def memory_statistics() -> MemoryStatistics:
     return MemoryStatistics(*_statistics)
 
 
+def reset_peak() -> None:
+    """Lets `memory_statistics().peak` begin anew, with what is in use now."""
+    _statistics[2] = _statistics[0]
+
+
 def trim() -> int:
     """Gives every cached block back to the system, and with them what the C library holds free (small blocks are its own, and
     a compiler leaves much); returns how many bytes of cached blocks that were."""
@@ -189,16 +194,17 @@ class Pool(NamedTuple):
 
     Attributes:
         device: whose memory it hands out. new_buffer: n bytes -> a buffer. statistics: its figures now. trim: gives cached
-            blocks back, and returns their bytes.
+            blocks back, and returns their bytes. reset_peak: the most in use at once is counted anew.
     """
 
     device: Device
     new_buffer: Callable[[int], Any]
     statistics: Callable[[], MemoryStatistics]
     trim: Callable[[], int]
+    reset_peak: Callable[[], None]
 
 
-_cpu_pool = Pool(cpu, new_buffer, memory_statistics, trim)
+_cpu_pool = Pool(cpu, new_buffer, memory_statistics, trim, reset_peak)
 
 
 def pool_of(device: Device) -> Pool:

@@ -13,6 +13,7 @@ from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY, Op, dispatch, each_op
 from tengen.tensor.assignment import set_item
 from tengen.tensor.dlpack import device_of, to_dlpack
+from tengen.tensor.megengine_names import MEMBERS
 from tengen.tensor.numpy_functions import array_function, array_ufunc, rounded
 from tengen.tensor.pytorch_names import METHODS
 from tengen.tensor.tensor import Tensor, as_tensor, known_values, number, run, run_slow
@@ -106,7 +107,7 @@ def install() -> None:
     dispatch.install(run=run, slow=run_slow, tensor=as_tensor, scalar=number, known=known_values, set_item=set_item)
     for f in (reshape, transpose, flatten, to, cpu):
         setattr(Tensor, f.__name__, f)
-    for name, f in METHODS.items():
+    for name, f in [*METHODS.items(), *MEMBERS.items()]:
         setattr(Tensor, name, f)
     Tensor.__dlpack__, Tensor.__dlpack_device__ = to_dlpack, device_of  # type: ignore[attr-defined]
     Tensor.T = property(lambda self: transpose(self), doc="The tensor with its axes reversed.")  # type: ignore[attr-defined]

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from tengen.tensor.megengine_names import refused
 from tengen.tensor.tensor import Tensor
-
-
-def _refused(name: str, instead: str) -> property:
-    """An attribute of PyTorch's that would be set in vain: there is none, and setting it says so."""
-
-    def read(p: Parameter):
-        raise AttributeError(f"'Parameter' object has no attribute {name!r}")
-
-    def write(p: Parameter, value) -> None:
-        raise AttributeError(f"a Parameter has no {name!r} to set; help: {instead}")
-
-    return property(read, write)
 
 
 class Parameter(Tensor):
@@ -31,8 +22,9 @@ class Parameter(Tensor):
 
     overflow: Tensor | None = None
     spatial: int | None = None
-    requires_grad = _refused("requires_grad", "attach to the GradManager, and give the optimizer, only the parameters to train")
-    data = _refused("data", "p[...] = values writes in place")
+    requires_grad = refused("requires_grad", "attach to the GradManager, and give the optimizer, only the parameters to train")
+    data = refused("data", "p[...] = values writes in place")
+    name: Any = None
 
     def __init__(self, data=None, dtype=None, device=None, name: str | None = None):
         super().__init__(data, dtype, device)

@@ -17,6 +17,12 @@ class TensorMethods:
         """`np.sum(t)` and the like."""
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """`np.sin(t)` and the like, and operators of an array and a Tensor."""
+    def __array_wrap__(self, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Tensor:
+        """What NumPy's functions make of results for a subclass of arrays; a Tensor of it."""
+    def __ceil__(self) -> Tensor: ...
+    def __complex__(self) -> complex: ...
+    def __contains__(self, value: Any) -> bool:
+        """Whether an element equals a number, as in NumPy."""
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None,
     ) -> Any:
@@ -25,6 +31,7 @@ class TensorMethods:
         """DLPack's name of the tensor's device: (1, 0) for the processor. Errors: BufferError for one that DLPack does not
         know."""
     def __eq__(self, other: TensorLike) -> Tensor: ...  # type: ignore[override]
+    def __floor__(self) -> Tensor: ...
     def __floordiv__(self, other: TensorLike) -> Tensor: ...
     def __ge__(self, other: TensorLike) -> Tensor: ...
     def __gt__(self, other: TensorLike) -> Tensor: ...
@@ -50,6 +57,7 @@ class TensorMethods:
     def __ne__(self, other: TensorLike) -> Tensor: ...  # type: ignore[override]
     def __neg__(self) -> Tensor: ...
     def __or__(self, other: TensorLike) -> Tensor: ...
+    def __pos__(self) -> Tensor: ...
     def __pow__(self, other: TensorLike) -> Tensor: ...
     def __radd__(self, other: TensorLike) -> Tensor: ...
     def __rand__(self, other: TensorLike) -> Tensor: ...
@@ -67,6 +75,7 @@ class TensorMethods:
     def __rsub__(self, other: TensorLike) -> Tensor: ...
     def __rtruediv__(self, other: TensorLike) -> Tensor: ...
     def __rxor__(self, other: TensorLike) -> Tensor: ...
+    def __trunc__(self) -> Tensor: ...
     def __xor__(self, other: TensorLike) -> Tensor: ...
     @property
     def T(self) -> Tensor:
@@ -140,6 +149,9 @@ class TensorMethods:
         """`astype` float32."""
     def floor(self) -> Tensor:
         """The largest integer that is not above x. The gradient is 0."""
+    @property
+    def format(self) -> str:
+        """How an image's axes lie, in MegEngine: always "default" here, for the compiler chooses."""
     def gather(self, axis: int, index: TensorLike) -> Tensor:
         """out[..., i, ...] = inp[..., index[..., i, ...], ...] along `axis` (NumPy's take_along_axis, PyTorch's gather)."""
     def half(self) -> Tensor:
@@ -171,6 +183,9 @@ class TensorMethods:
         """The smallest element; a NaN wins. The gradient is shared by equal smallest elements. An empty one is an error."""
     def minimum(self, y: TensorLike) -> Tensor:
         """The smaller of x and y; a NaN in either wins. In a tie the gradient goes to y."""
+    @property
+    def name(self) -> str:
+        """What messages and files may call the tensor; "" at first."""
     def numel(self) -> int:
         """`size`: the number of elements."""
     def permute(self, *dims: Any) -> Tensor:
@@ -184,12 +199,17 @@ class TensorMethods:
     def repeat(self, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
         """Each element repeated, as NumPy's repeat: one number for all, or one for each position of `axis`; flattened without
         an axis."""
+    def reset_zero(self) -> None:
+        """Every element becomes 0."""
     def reshape(self, *shape: Any) -> Tensor:
         """The same elements with another shape; one extent may be -1."""
     def round(self) -> Tensor:
         """The nearest integer, halves to even; integers stay. The gradient is 0."""
     def rsqrt(self) -> Tensor:
         """1 / sqrt(x), at most 1 ULP off; infinite at 0, NaN below."""
+    def set_value(self, value: Any) -> None:
+        """Gives the tensor another value, as MegEngine's method of this name: a tensor, an array or a number, whose shape and
+        dtype it takes. ``x[...] = value`` keeps both."""
     def short(self) -> Tensor:
         """`astype` int16."""
     def sigmoid(self) -> Tensor:

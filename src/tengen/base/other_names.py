@@ -1,0 +1,54 @@
+"""What PyTorch and NumPy call things that have another name or another place here: a table for messages about names that are not
+there. A name that comes to exist leaves it (`tests/names/test_other_names.py`)."""
+
+from __future__ import annotations
+
+_MODULE = "tengen.module"
+_F = "tengen.functional"
+
+# owner -> {name: what to write here}
+NAMES: dict[str, dict[str, str]] = {
+    "tengen": {
+        "nn": _MODULE, "optim": "tengen.optimizer", "cuda": "tengen.device", "compile": "tengen.trace", "no_grad": (
+            "not needed: nothing is recorded outside of `with gm:`; x.detach() leaves the tape inside of it"
+        ),
+        "enable_grad": "`with gm:` of a tengen.autodiff.GradManager", "set_grad_enabled": "`with gm:` of a tengen.autodiff.GradManager",
+        "Generator": "tengen.random.RNG", "manual_seed": "tengen.random.seed", "get_rng_state": "tengen.random.get_state",
+        "set_rng_state": "tengen.random.set_state", "dtype": "a text, as 'float32'", "Size": "a tuple",
+        "set_num_threads": "tengen.set_threads", "grad": "tengen.autodiff.grad", "vjp": "tengen.autodiff.vjp",
+        "set_default_dtype": "dtype='float32' where a tensor is made",
+        **{d: f"the text {d!r}" for d in ("float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")},
+        **{d: f"the text {t!r}" for d, t in {"half": "float16", "double": "float64", "long": "int64", "bool_": "bool"}.items()},
+        **{f: f"{_F}.{f}" for f in (
+            "abs", "add", "arange", "argmax", "argmin", "argsort", "clip", "concat", "cos", "cross", "cumsum", "div", "dot", "einsum", "exp",
+            "eye", "flatten", "flip", "floor", "full", "full_like", "gather", "linspace", "log", "matmul", "max", "maximum", "mean",
+            "meshgrid", "min", "minimum", "mul", "norm", "ones", "ones_like", "outer", "pow", "prod", "relu", "repeat", "reshape", "roll",
+            "round", "scatter", "sigmoid", "sin", "softmax", "sort", "split", "sqrt", "square", "squeeze", "stack", "std", "sub", "sum",
+            "tanh", "tile", "topk", "transpose", "tril", "triu", "var", "where", "zeros", "zeros_like", "bmm",
+        )},
+        **{f: f"tengen.random.{f}" for f in ("rand", "randn", "randperm", "randint", "bernoulli", "multinomial", "normal")},
+        "cat": f"{_F}.concat", "from_numpy": "tengen.Tensor", "as_tensor": "tengen.Tensor", "Adam": "tengen.optimizer.Adam",
+        "Module": f"{_MODULE}.Module", "Sequential": f"{_MODULE}.Sequential", "Linear": f"{_MODULE}.Linear",
+        "GradManager": "tengen.autodiff.GradManager", "DataLoader": "tengen.data.DataLoader",
+    },
+    "tengen.functional": {
+        "cat": "concat", "concatenate": "concat", "clamp": "clip", "unsqueeze": "expand_dims", "mm": "matmul",
+        "view": "reshape", "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "negative": "neg",
+        "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "arcsinh": "asinh", "arccosh": "acosh",
+        "arctanh": "atanh", "power": "pow", "remainder": "mod", "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal",
+        "gt": "greater", "ge": "greater_equal", "hardsigmoid": "hsigmoid", "hardswish": "hswish", "swish": "silu",
+        "mse_loss": "loss.square_loss", "binary_cross_entropy_with_logits": "loss.binary_cross_entropy",
+        "conv_transpose": "conv_transpose2d", "log_sigmoid": "logsigmoid",
+        "array": "tengen.Tensor", "pad_sequence": "pad and stack", "fold": "sliding_window_transpose",
+    },
+    "tengen.module": {
+        "Parameter": "tengen.Parameter", "functional": _F, "CrossEntropyLoss": f"the function {_F}.loss.cross_entropy",
+        "MSELoss": f"the function {_F}.loss.square_loss", "L1Loss": f"the function {_F}.loss.l1_loss",
+        "BCELoss": f"the function {_F}.loss.binary_cross_entropy(with_logits=False)",
+        "BCEWithLogitsLoss": f"the function {_F}.loss.binary_cross_entropy", "NLLLoss": f"the function {_F}.loss.nll_loss",
+        "KLDivLoss": f"the function {_F}.loss.kl_div", "SmoothL1Loss": f"the function {_F}.loss.smooth_l1_loss",
+        "HuberLoss": f"the function {_F}.loss.huber_loss", "InstanceNorm2d": "InstanceNorm", "Unfold": "SlidingWindow",
+        "Fold": "SlidingWindowTranspose", "ReflectionPad2d": "Pad(mode='reflect')", "ZeroPad2d": "Pad", "LeakyRelu": "LeakyReLU",
+        "ParameterList": "a list attribute of Parameters", "ParameterDict": "a dict attribute of Parameters",
+    },
+}  # fmt: skip

@@ -1,0 +1,105 @@
+"""MegEngine's objects for options of `trace`, and its other ways to trace.
+
+The options are checked and kept. What they ask for is decided otherwise here (memory is planned, graphs are always fused) or is
+not there (recomputing), which `trace` says once where one is passed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tengen.base.errors import TraceError
+from tengen.jit.trace import trace
+from tengen.tensor import tracing
+
+
+def _at_least(owner: str, least: float, **given: Any) -> None:
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or value < least:
+            raise ValueError(f"{owner}: {name}={value!r} must be a number, at least {least}")
+
+
+@dataclass
+class SublinearMemoryConfig:
+    """How MegEngine searches for values to compute again in place of keeping them (Chen et al., arXiv 1604.06174)."""
+
+    thresh_nr_try: int = 10
+    genetic_nr_iter: int = 0
+    genetic_pool_size: int = 20
+    lb_memory_mb: int = 0
+    num_worker: int = 1
+
+    def __post_init__(self) -> None:
+        _at_least("SublinearMemoryConfig", 0, **{k: v for k, v in vars(self).items() if k != "num_worker"})
+        _at_least("SublinearMemoryConfig", 1, num_worker=self.num_worker)
+
+
+@dataclass
+class DTRConfig:
+    """How MegEngine's static program frees values and computes them again (Kirisame et al., arXiv 2006.09616)."""
+
+    eviction_threshold: int = 0
+    evictee_minimum_size: int = 1 << 20
+    recomp_memory_factor: float = 1
+    recomp_time_factor: float = 1
+
+    def __post_init__(self) -> None:
+        _at_least("DTRConfig", 0, **vars(self))
+        if not self.eviction_threshold:
+            raise ValueError("DTRConfig: eviction_threshold=0 must be a positive number of bytes")
+
+
+@dataclass
+class GraphOptimizationConfig:
+    """Which rewrites MegEngine's graph compiler makes: None, False or True of each."""
+
+    jit_fuse_dimshuffle: bool | None = False
+    jit_fuse_reduce: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value not in (None, False, True):
+                raise ValueError(f"GraphOptimizationConfig: {name}={value!r} must be None, False or True")
+
+
+@contextlib.contextmanager
+def exclude_from_trace() -> Iterator[None]:
+    """A block that is not to be recorded. Outside of a trace it runs as it is.
+
+    Errors: TraceError inside of one: the program runs as a whole, and cannot stop for Python in its middle.
+    """
+    if tracing.recorder is not None:
+        raise TraceError(
+            "exclude_from_trace() inside a trace: its program is native and has no place for Python; help: trace what comes before the "
+            "block and what comes after it as two functions"
+        )
+    yield
+
+
+def partial_trace(func: Any = None, *, backend: str = "default", without_host: bool = True, **trace_options: Any) -> Any:
+    """Traces a part of a program: a function, or a module, whose `forward` is traced then. Also as a decorator with options.
+
+    Inside of a `GradManager` that differentiates through it the part runs eagerly, as any traced function does: trace the whole
+    step to have it fast.
+
+    Args: backend: "default". trace_options: see `trace`.
+    Errors: ValueError for another backend.
+
+    >>> from tengen import functional as F, module as M
+    >>> net = partial_trace(M.Linear(2, 3))
+    >>> type(net).__name__, net(F.ones((1, 2))).shape
+    ('Linear', (1, 3))
+    """
+    if backend != "default":
+        raise ValueError(f"partial_trace(backend={backend!r}): only 'default' is here")
+    if func is None:
+        return functools.partial(partial_trace, backend=backend, without_host=without_host, **trace_options)
+    forward: Callable | None = getattr(func, "forward", None)
+    if forward is None:
+        return trace(func, **trace_options)
+    func.forward = trace(forward, **trace_options)
+    return func

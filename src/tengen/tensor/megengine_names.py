@@ -1,0 +1,81 @@
+"""Members of Tensor under MegEngine's names that NumPy and PyTorch do not have, and Python's own conversions of one element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tengen.ops.define import REGISTRY
+from tengen.tensor.tensor import Tensor
+
+
+def refused(name: str, instead: str) -> property:
+    """An attribute of another library's that would be set in vain: there is none, and setting it says so."""
+
+    def read(t: Tensor):
+        raise AttributeError(f"{type(t).__name__!r} object has no attribute {name!r}; help: {instead}")
+
+    def write(t: Tensor, value) -> None:
+        raise AttributeError(f"a {type(t).__name__} has no {name!r} to set; help: {instead}")
+
+    return property(read, write)
+
+
+def _name(self: Tensor) -> str:
+    """What messages and files may call the tensor; "" at first."""
+    return getattr(self, "_name", "")
+
+
+def _set_name(self: Tensor, value: str | None) -> None:
+    self._name = "" if value is None else str(value)
+
+
+def _format(self: Tensor) -> str:
+    """How an image's axes lie, in MegEngine: always "default" here, for the compiler chooses."""
+    return "default"
+
+
+def set_value(self: Tensor, value: Any) -> None:
+    """Gives the tensor another value, as MegEngine's method of this name: a tensor, an array or a number, whose shape and dtype it
+    takes. ``x[...] = value`` keeps both."""
+    self._reset(value)
+
+
+def reset_zero(self: Tensor) -> None:
+    """Every element becomes 0."""
+    self._reset(REGISTRY["zeros_like"](self))
+
+
+def _contains(self: Tensor, value: Any) -> bool:
+    """Whether an element equals a number, as in NumPy."""
+    return bool(REGISTRY["any"](REGISTRY["equal"](self, value)).item())
+
+
+def _complex(self: Tensor) -> complex:
+    return complex(self.item())
+
+
+def _positive(self: Tensor) -> Tensor:
+    return Tensor(self)
+
+
+def _whole(name: str):
+    def rounded(self: Tensor) -> Tensor:
+        return REGISTRY[name](self) if self.dtype.is_float else Tensor(self)
+
+    return rounded
+
+
+def _wrap(self: Tensor, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Tensor:
+    """What NumPy's functions make of results for a subclass of arrays; a Tensor of it."""
+    return Tensor(array)
+
+
+MEMBERS: dict[str, Any] = {
+    "name": property(_name, _set_name, doc=_name.__doc__), "format": property(_format, doc=_format.__doc__),
+    "requires_grad": refused("requires_grad", "attach to the GradManager, and give the optimizer, only the tensors to train"),
+    "data": refused("data", "x[...] = values writes in place; x.detach() is off the tape"),
+    "set_value": set_value, "reset_zero": reset_zero, "__contains__": _contains, "__complex__": _complex, "__pos__": _positive,
+    "__floor__": _whole("floor"), "__ceil__": _whole("ceil"), "__trunc__": _whole("trunc"), "__array_wrap__": _wrap,
+}  # fmt: skip

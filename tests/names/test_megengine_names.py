@@ -1,0 +1,222 @@
+"""Every public name of MegEngine 1.13 and its last sources (`megengine.txt`): it exists here, or stands in `NOT_HERE` with the reason.
+The list can only become shorter: a name in it that exists is an error, and so is one that neither exists nor is in it."""
+
+import importlib
+import inspect
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tengen
+import tengen.functional as F
+from tengen import Parameter, Tensor
+from tengen.autodiff import GradManager
+
+KERNELS = "needs kernels of its own: planned, issue 16"
+COMPLEX = "complex numbers and linear algebra: planned, issue 16"
+QUANTISED = "quantisation is an issue of its own"
+SEVERAL = "needs several processes: an issue of its own"
+INTERNAL = "MegEngine's own insides or tools, not for programs"
+HARDWARE = "for hardware or a compiler that Tengen has no programs for"
+SETTING = "a setting of MegEngine's runtime"
+AUGMENT = "augmentation of images on the device: planned, issue 16"
+
+# namespace, or namespace: names -> why
+NOT_HERE = {
+    "megengine: async_level benchmark_kernel benchmark_with_subprocess deterministic_kernel disable_memory_forwarding": (
+        f"{SETTING}: every run is synchronous, deterministic and planned"
+    ),
+    "megengine: check_misc": INTERNAL,
+    "megengine: get_max_reserved_memory": "the pool counts the most that tensors held, not the most that it kept",
+    "megengine: quantization": QUANTISED,
+    "megengine: traced_module": "an issue of its own",
+    "device: get_max_reserved_memory": "the pool counts the most that tensors held, not the most that it kept",
+    "functional: complex imag matinv polar real svd": COMPLEX,
+    "functional.math: matinv svd": COMPLEX,
+    "functional.tensor: complex imag polar real": COMPLEX,
+    "functional: deformable_conv2d deformable_psroi_pooling local_conv2d region_restricted_conv remap vision warp_affine "
+    "warp_perspective": KERNELS,
+    "functional.nn: deformable_conv2d deformable_psroi_pooling local_conv2d region_restricted_conv remap warp_affine "
+    "warp_perspective": KERNELS,
+    "functional: multi_head_attention": "its packed weights are cuDNN's; module.MultiHeadAttention and scaled_dot_product_attention are here",
+    "functional.nn: multi_head_attention": "its packed weights are cuDNN's; module.MultiHeadAttention is here",
+    "functional.loss: ctc_loss": KERNELS,
+    "functional.vision": KERNELS,
+    "functional.quantized": QUANTISED,
+    "functional.external": HARDWARE,
+    "functional.debug_param": f"{SETTING}: kernels are chosen by rules, and `tengen.tune` measures",
+    "functional.einsum": INTERNAL,
+    "module: DeformableConv2d DeformablePSROIPooling LocalConv2d RegionRestrictedConv": KERNELS,
+    "module: ActiveBlur AdditiveElemwise AdditiveGaussianNoise AdditiveLaplaceNoise AdditivePoissonNoise CropAndPad Cutmix Dilation Emboss "
+    "FillPoly Flip GaussianBlur LinearContrast Mixup Remap Resize Rot90 Rotate Sharpen": AUGMENT,
+    "module.qat": QUANTISED,
+    "module.quantized": QUANTISED,
+    "module.Module: disable_quantize": QUANTISED,
+    "data.transform: CudaTransform": HARDWARE,
+    "jit: xla_trace": HARDWARE,
+    "quantization": QUANTISED,
+    "traced_module": "an issue of its own",
+    "distributed: Client Server get_client get_mm_server_addr get_py_server_addr group": SEVERAL,
+    "utils.module_stats: disable_receptive_field enable_receptive_field hook_modules preprocess_receptive_field register_hook_module "
+    "register_receptive_field": "a receptive field by MegEngine's rules is right for a chain of convolutions alone",
+    "utils.network": "surgery on MegEngine's model files: an issue of its own",
+    "utils.tensorboard": INTERNAL,
+    "utils.comp_graph_tools": INTERNAL,
+    "utils.hook": INTERNAL,
+    "utils.deprecation": INTERNAL,
+    "tools.network_visualize": INTERNAL,
+    "tools.draw_graph": INTERNAL,
+    "tools.load_network_and_run": INTERNAL,
+    "random.rng": "its names stand in `random`",
+    "core.tensor.dtype": QUANTISED,
+    "xla": HARDWARE,
+    "experimental": HARDWARE,
+    "amp: Xla_GradScaler": HARDWARE,
+    "logger: MegBrainLogFormatter call_countlog_func replace_mgb_log_level set_mgb_log_level": (
+        "of the log that MegEngine's native library writes; here TENGEN_DEBUG prints"
+    ),
+    "serialization: dmap": "maps names of devices in a file; files here name none",
+    "Tensor: dmap_callback": "maps names of devices in a file; files here name none",
+    "Tensor: qparams": QUANTISED,
+}  # fmt: skip
+
+
+def names() -> dict[str, set[str]]:
+    """MegEngine's names by namespace."""
+    text = (Path(__file__).parent / "megengine.txt").read_text()
+    return {ns: set(words.split()) for ns, words in re.findall(r"^([\w.]+):\n((?: +.*\n)+)", text, re.MULTILINE)}
+
+
+def namespace(name: str):
+    """The module or class of a namespace; None where there is none."""
+    if name == "megengine":
+        return tengen
+    try:
+        return importlib.import_module(f"tengen.{name}")
+    except ModuleNotFoundError:
+        value = tengen
+        for part in name.split("."):
+            value = getattr(value, part, None)
+        return value
+
+
+def excused() -> dict[str, set[str]]:
+    """The names of `NOT_HERE` by namespace; of a whole namespace all of its names."""
+    found: dict[str, set[str]] = {}
+    for key in NOT_HERE:
+        ns, _, some = key.partition(":")
+        found.setdefault(ns, set()).update(some.split() or NAMES[ns])
+    return found
+
+
+NAMES = names()
+
+
+@pytest.mark.parametrize("ns", NAMES)
+def test_every_name_is_here_or_excused(ns):
+    home, not_here = namespace(ns), excused().get(ns, set())
+    here = {n for n in NAMES[ns] if home is not None and hasattr(home, n)}
+    if ns not in NOT_HERE:
+        assert home is not None, f"there is no tengen.{ns}"
+        assert NAMES[ns] - here == not_here, "what is not here is not what NOT_HERE says"
+    else:
+        assert not here or ns == "functional.einsum", f"tengen.{ns} has {sorted(here)}: name in NOT_HERE what it lacks"
+
+
+def test_the_list_names_what_megengine_has():
+    for ns, some in excused().items():
+        assert some and not (stray := some - NAMES[ns]), f"{ns}: MegEngine has no {stray}"
+
+
+def test_the_count_grows():
+    """How many of MegEngine's names exist here: raise it with each change that adds some."""
+    here = sum(hasattr(home, n) for ns, some in NAMES.items() if (home := namespace(ns)) is not None for n in some)
+    assert here >= 560, here
+
+
+def parameters() -> dict[str, list[str]]:
+    """The parameters of MegEngine's functions and constructors by their full names."""
+    lines = (Path(__file__).parent / "megengine_parameters.txt").read_text().splitlines()
+    return {name: words.split() for name, _, words in (line.partition(": ") for line in lines)}
+
+
+DEVICE = "functional.arange functional.concat functional.copy functional.eye functional.full functional.linspace functional.ones "
+DEVICE += "functional.stack functional.zeros"
+BN = "module.ConvBn2d module.ConvBnRelu2d module.ConvTransposeBn2d module.ConvTransposeBnRelu2d"  # they take any, and pass it to their layers
+
+
+def taken(f) -> set[str]:
+    """The names that a function's arguments may have."""
+    found = {p.name for p in inspect.signature(f).parameters.values() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+    return found | {*getattr(f, "aliases", ())} | {"name"}
+
+
+def test_every_parameter_is_taken_by_its_name():
+    lacking = {}
+    for full, wanted in parameters().items():
+        ns, _, name = full.rpartition(".")
+        f = getattr(namespace(ns), name, None)
+        if f is not None and full not in BN.split():
+            lack = {*wanted} - taken(f) - ({"device"} if full in DEVICE.split() else set())
+            lacking |= {full: lack} if lack else {}
+    assert not lacking
+
+
+X = np.array([[1.0, -2.0], [3.0, 4.0]], np.float32)
+SPELLED = {  # a call by another name of a parameter, and the same by its own
+    "dim": (lambda x: F.sum(x, dim=0), lambda x: F.sum(x, axis=0)),
+    "x.dim": (lambda x: x.max(dim=1, keepdim=True), lambda x: x.max(1, True)),
+    "of a function": (lambda x: F.norm(x, dim=1), lambda x: F.norm(x, axis=1)),
+    "of a list": (lambda x: F.concat([x, x], dim=1), lambda x: F.concat([x, x], 1)),
+    "target_shape": (lambda x: F.reshape(inp=x, target_shape=(4,)), lambda x: F.reshape(x, (4,))),
+    "inp": (lambda x: F.isnan(inp=x), F.isnan),
+    "y": (lambda x: F.prelu(x, y=0.5), lambda x: F.prelu(x, 0.5)),
+    "sort": (lambda x: F.sort(x, dim=0)[0], lambda x: F.sort(x, axis=0)[0]),
+    "src": (lambda x: F.indexing_one_hot(src=x, index=Tensor([0, 1])), lambda x: F.indexing_one_hot(x, Tensor([0, 1]))),
+    "start_dim": (lambda x: F.flatten(x, start_dim=0), F.flatten), "p": (lambda x: F.dropout(x, p=0.0), lambda x: x),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SPELLED)
+def test_other_spellings(name):
+    one, other = (f(Tensor(X)) for f in SPELLED[name])
+    assert one.shape == other.shape and one.numpy().tobytes() == other.numpy().tobytes()
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda x: x.sum(axes=0), "sum.*unexpected keyword argument 'axes'; help: is it axis"),
+    (lambda x: F.sum(x, 0, dim=1), "'axis' twice, as 'dim' too"), (lambda x: F.reshape(x), r"reshape\(\) misses the argument 'shape'"),
+    (lambda x: F.norm(x, zzz=1), "help: it takes inp, ord, axis, keepdims"),
+])  # fmt: skip
+def test_arguments_that_are_none(call, words):
+    with pytest.raises(TypeError, match=words + r".* \[at .*test_megengine_names.py"):
+        call(Tensor(X))
+
+
+def test_members_of_tensor():
+    x = Tensor(X)
+    assert x.name == "" and x.format == "default" and Parameter([1.0]).name is None and Parameter([1.0], name="w").name == "w"
+    x.name = "pixels"
+    assert x.name == "pixels"
+    y = x
+    x.set_value(np.ones(3, np.float32))
+    assert y.tolist() == [1.0, 1.0, 1.0]
+    x.reset_zero()
+    assert x.tolist() == [0.0] * 3 and x.dtype == "float32"
+    t = Tensor([1.5])
+    assert [f(t).tolist() for f in (math.floor, math.ceil, math.trunc, round)] == [[1.0], [2.0], [1.0], [2.0]] and complex(t) == 1.5
+    assert 3.0 in Tensor(X) and 5 not in Tensor(X) and 2 not in F.zeros((0,)) and math.floor(Tensor([3])).dtype == "int64"
+    plus = +t
+    plus += 1
+    assert t.tolist() == [1.5] and plus.tolist() == [2.5]
+    gm = GradManager().attach(t)
+    with gm:
+        gm.backward((+t * t).sum())
+    assert t.grad.tolist() == [3.0]
+    for name in ("requires_grad", "data"):
+        assert not hasattr(t, name)
+        with pytest.raises(AttributeError, match="help:"):
+            setattr(t, name, True)
