@@ -1,9 +1,9 @@
 """Functions of tensors, under MegEngine's names. `functional.nn` holds networks' building blocks, `functional.loss` the
-losses."""
+losses, `functional.vision` what is done with images."""
 
 from __future__ import annotations
 
-from tengen.functional import elemwise, loss, metric, nn, tensor  # noqa: F401  (the submodules that hold ops alone are names as well)
+from tengen.functional import elemwise, loss, metric, nn, tensor, vision  # noqa: F401  (the submodules that hold ops alone are names as well)
 from tengen.functional.einsum import einsum
 from tengen.functional.export import export
 from tengen.functional.loss import cross_entropy_with_softmax
@@ -15,5 +15,5 @@ from tengen.functional.nn import __all__ as _nn
 from tengen.ops.define import SUBMODULES
 
 __all__ = [
-    "cross_entropy_with_softmax", "einsum", "loss", "metric", "nn", "topk_accuracy", *_math, *_nn, *export(globals(), *SUBMODULES),
+    "cross_entropy_with_softmax", "einsum", "loss", "metric", "nn", "topk_accuracy", "vision", *_math, *_nn, *export(globals(), *SUBMODULES),
 ]  # fmt: skip

@@ -16,6 +16,7 @@ from tengen.functional.loss import (
     l1_loss,
     square_loss,
 )  # fmt: skip
+from tengen.functional.vision import nms, nvof
 from tengen.ir.types import Dim
 from tengen.kernels import numerics
 from tengen.loops.lang import as_int, maximum
@@ -350,6 +351,6 @@ __all__ = [
     "adaptive_avg_pool2d", "adaptive_max_pool2d", "avg_pool2d", "batch_norm", "binary_cross_entropy", "conv1d", "conv2d", "conv3d",
     "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cross_entropy", "dropout", "embedding", "general_norm", "glu",
     "group_norm", "hinge_loss", "indexing_one_hot", "instance_norm", "l1_loss", "layer_norm", "linear", "local_response_norm",
-    "max_pool2d", "pixel_shuffle", "rms_norm", "scaled_dot_product_attention", "square_loss", *export(globals(), "nn"),
+    "max_pool2d", "nms", "nvof", "pixel_shuffle", "rms_norm", "scaled_dot_product_attention", "square_loss", *export(globals(), "nn"),
 ]  # fmt: skip
 all_with_line(globals(), __all__)

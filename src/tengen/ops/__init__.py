@@ -27,6 +27,11 @@ from tengen.ops import (
     shape,
     update,
     views,
+    vision_coords,
+    vision_regions,
+    vision_resize,
+    vision_taps,
+    vision_warp,
 )
 
 __all__ = [
@@ -53,4 +58,9 @@ __all__ = [
     "shape",
     "update",
     "views",
+    "vision_coords",
+    "vision_regions",
+    "vision_resize",
+    "vision_warp",
+    "vision_taps",
 ]
