@@ -1,10 +1,10 @@
 """Functions of tensors, under MegEngine's names. `functional.nn` holds networks' building blocks, `functional.loss` the
-losses."""
+losses, `functional.vision` what is done with images."""
 
 from __future__ import annotations
 
 from tengen.base.lazy import modules_of
-from tengen.functional import elemwise, loss, metric, nn, tensor  # noqa: F401  (the submodules that hold ops alone are names as well)
+from tengen.functional import elemwise, loss, metric, nn, tensor, vision  # noqa: F401  (the submodules that hold ops alone are names as well)
 from tengen.functional.einsum import einsum
 from tengen.functional.export import export
 from tengen.functional.loss import cross_entropy_with_softmax
@@ -17,5 +17,5 @@ from tengen.ops.define import SUBMODULES
 
 __getattr__ = modules_of(__name__)  # `distributed`, `utils`
 __all__ = [
-    "cross_entropy_with_softmax", "einsum", "loss", "metric", "nn", "topk_accuracy", *_math, *_nn, *export(globals(), *SUBMODULES),
+    "cross_entropy_with_softmax", "einsum", "loss", "metric", "nn", "topk_accuracy", "vision", *_math, *_nn, *export(globals(), *SUBMODULES),
 ]  # fmt: skip

@@ -8,6 +8,7 @@ import numpy as np
 from tengen.functional import loss as loss
 from tengen.functional import metric as metric
 from tengen.functional import nn as nn
+from tengen.functional import vision as vision
 from tengen.functional.einsum import einsum as einsum
 from tengen.functional.loss import binary_cross_entropy as binary_cross_entropy
 from tengen.functional.loss import cross_entropy as cross_entropy
@@ -49,31 +50,35 @@ from tengen.functional.nn import pixel_shuffle as pixel_shuffle
 from tengen.functional.nn import rms_norm as rms_norm
 from tengen.functional.nn import scaled_dot_product_attention as scaled_dot_product_attention
 from tengen.functional.nn import sync_batch_norm as sync_batch_norm
-from tengen.ops.attributes import Axes, Count, DTypeLike, Extent, Natural, Naturals, NewShape, Number, Positives, Shape
+from tengen.functional.vision import nms as nms
+from tengen.functional.vision import nvof as nvof
+from tengen.ops.attributes import Axes, Count, DTypeLike, Extent, Natural, Naturals, NewShape, Number, Positive, Positives, Shape
 from tengen.tensor.tensor import Tensor
 
 TensorLike = Tensor | np.ndarray | float
 
 __all__ = [
-    "abs", "acos", "acosh", "adaptive_avg_pool2d", "adaptive_max_pool2d", "add", "all", "any", "arange", "argmax", "argmin",
-    "argsort", "asin", "asinh", "astype", "atan", "atan2", "atanh", "avg_pool2d", "batch_norm", "binary_cross_entropy",
-    "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "bmm", "broadcast_to", "cbrt", "ceil", "clip", "concat",
-    "cond_take", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "copy", "cos",
-    "cosh", "cosine_similarity", "cross", "cross_entropy", "cross_entropy_with_softmax", "cumprod", "cumsum", "diag",
-    "diagonal", "digamma", "div", "dot", "dropout", "einsum", "elu", "embedding", "equal", "erf", "erfc", "exp", "exp2",
-    "expand_dims", "expm1", "eye", "flatten", "flip", "floor", "floor_div", "fma", "full", "full_like", "gather", "gelu",
-    "general_norm", "glu", "greater", "greater_equal", "group_norm", "hinge_loss", "hsigmoid", "hswish", "index_select",
-    "indexing_one_hot", "instance_norm", "isfinite", "isinf", "isnan", "l1_loss", "layer_norm", "leaky_relu", "left_shift",
-    "less", "less_equal", "lgamma", "linear", "linspace", "local_response_norm", "log", "log10", "log1p", "log2",
-    "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsoftmax",
-    "logsumexp", "loss", "matmul", "max", "max_pool2d", "maximum", "mean", "meshgrid", "metric", "min", "minimum", "mish",
-    "mod", "moveaxis", "mul", "neg", "nn", "non_zero", "nonzero", "norm", "normalize", "not_equal", "one_hot", "ones",
-    "ones_like", "outer", "pad", "permute", "pixel_shuffle", "pow", "prelu", "prod", "reciprocal", "relu", "relu6", "repeat",
-    "reshape", "right_shift", "rms_norm", "roll", "round", "rsqrt", "scaled_dot_product_attention", "scatter", "searchsorted",
-    "selu", "sigmoid", "sign", "silu", "sin", "sinh", "sliding_window", "sliding_window_transpose", "softmax", "softplus",
-    "sort", "split", "sqrt", "square", "square_loss", "squeeze", "stack", "std", "sub", "sum", "swapaxes", "sync_batch_norm",
-    "take", "tan", "tanh", "tile", "topk", "topk_accuracy", "transpose", "tril", "triu", "trunc", "unfold", "var", "where",
-    "zeros", "zeros_like"
+    "abs", "acos", "acosh", "adaptive_avg_pool2d", "adaptive_max_pool2d", "add", "affine_grid", "all", "any", "arange",
+    "argmax", "argmin", "argsort", "asin", "asinh", "astype", "atan", "atan2", "atanh", "avg_pool2d", "batch_norm",
+    "binary_cross_entropy", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "bmm", "broadcast_to", "cbrt", "ceil",
+    "clip", "concat", "cond_take", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+    "copy", "correlation", "cos", "cosh", "cosine_similarity", "cross", "cross_entropy", "cross_entropy_with_softmax",
+    "cumprod", "cumsum", "deformable_conv2d", "diag", "diagonal", "digamma", "div", "dot", "dropout", "einsum", "elu",
+    "embedding", "equal", "erf", "erfc", "exp", "exp2", "expand_dims", "expm1", "eye", "flatten", "flip", "floor", "floor_div",
+    "fma", "full", "full_like", "gather", "gelu", "general_norm", "glu", "greater", "greater_equal", "grid_sample",
+    "group_norm", "hinge_loss", "hsigmoid", "hswish", "index_select", "indexing_one_hot", "instance_norm", "interpolate",
+    "isfinite", "isinf", "isnan", "l1_loss", "layer_norm", "leaky_relu", "left_shift", "less", "less_equal", "lgamma",
+    "linear", "linspace", "local_conv2d", "local_response_norm", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp",
+    "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsoftmax", "logsumexp", "loss", "matmul",
+    "max", "max_pool2d", "maximum", "mean", "meshgrid", "metric", "min", "minimum", "mish", "mod", "moveaxis", "mul", "neg",
+    "nms", "nn", "non_zero", "nonzero", "norm", "normalize", "not_equal", "nvof", "one_hot", "ones", "ones_like", "outer",
+    "pad", "permute", "pixel_shuffle", "pow", "prelu", "prod", "reciprocal", "region_restricted_conv", "relu", "relu6",
+    "remap", "repeat", "reshape", "right_shift", "rms_norm", "roi_align", "roi_pooling", "roll", "round", "rsqrt",
+    "scaled_dot_product_attention", "scatter", "searchsorted", "selu", "sigmoid", "sign", "silu", "sin", "sinh",
+    "sliding_window", "sliding_window_transpose", "softmax", "softplus", "sort", "split", "sqrt", "square", "square_loss",
+    "squeeze", "stack", "std", "sub", "sum", "swapaxes", "sync_batch_norm", "take", "tan", "tanh", "tile", "topk",
+    "topk_accuracy", "transpose", "tril", "triu", "trunc", "unfold", "var", "vision", "warp_affine", "warp_perspective",
+    "where", "zeros", "zeros_like"
 ]
 
 def abs(x: TensorLike) -> Tensor:
@@ -84,6 +89,9 @@ def acosh(x: TensorLike) -> Tensor:
     """The inverse hyperbolic cosine, at most 2 ULP off (float64: 4); NaN below 1."""
 def add(x: TensorLike, y: TensorLike) -> Tensor:
     """x + y; of bools, whether either is true."""
+def affine_grid(theta: TensorLike, size: Sequence[Extent], align_corners: bool = False) -> Tensor:
+    """The grid of `grid_sample` for affine maps, as PyTorch's: grid[n, i, j] = theta[n] (x, y, 1), where (x, y) is the place
+    of row i and column j in the result."""
 def all(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """Whether every element is true (not zero)."""
 def any(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
@@ -136,6 +144,18 @@ def cond_take(mask: TensorLike, x: TensorLike) -> tuple[Tensor, Tensor]:
     """The elements where the mask is true, as a vector, and their positions in the flattened tensor. Not inside a trace."""
 def copy(x: TensorLike) -> Tensor:
     """x, dense in logical order, in memory of its own."""
+def correlation(
+    data1: TensorLike,
+    data2: TensorLike,
+    kernel_size: Positive = 1,
+    max_displacement: Count = 1,
+    stride1: Positive = 1,
+    stride2: Positive = 1,
+    pad_size: Count = 0,
+    is_multiply: bool = True,
+) -> Tensor:
+    """How alike the patches of one image are to those of another around them: the mean, over channels and patch, of products
+    (or of absolute differences)."""
 def cos(x: TensorLike) -> Tensor:
     """The cosine of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
 def cosh(x: TensorLike) -> Tensor:
@@ -145,6 +165,20 @@ def cumprod(inp: TensorLike, axis: int, exclusive: bool = False, reverse: bool =
     at 1."""
 def cumsum(inp: TensorLike, axis: int, exclusive: bool = False, reverse: bool = False) -> Tensor:
     """Running sums along `axis`, in order; integers and bools give int64, float16 and bfloat16 add in float32."""
+def deformable_conv2d(
+    inp: TensorLike,
+    weight: TensorLike,
+    offset: TensorLike,
+    mask: TensorLike,
+    bias: TensorLike | None = None,
+    stride: Positives = 1,
+    padding: Naturals = 0,
+    dilation: Positives = 1,
+    groups: Positive = 1,
+    conv_mode: Literal['cross_correlation'] = 'cross_correlation',
+    compute_mode: Literal['default', 'float32'] = 'default',
+) -> Tensor:
+    """Convolution whose windows' pixels are moved by offsets and weighed by a mask."""
 def diag(inp: TensorLike, k: int = 0) -> Tensor:
     """The k-th diagonal of a matrix, or a matrix with the vector `inp` on its k-th diagonal."""
 def diagonal(inp: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
@@ -194,12 +228,28 @@ def greater(x: TensorLike, y: TensorLike) -> Tensor:
     """x > y, a bool tensor; false where either is NaN."""
 def greater_equal(x: TensorLike, y: TensorLike) -> Tensor:
     """x >= y, a bool tensor; false where either is NaN."""
+def grid_sample(
+    inp: TensorLike,
+    grid: TensorLike,
+    mode: Literal['bilinear', 'nearest', 'bicubic'] = 'bilinear',
+    padding_mode: Literal['zeros', 'border', 'reflection'] = 'zeros',
+    align_corners: bool = False,
+) -> Tensor:
+    """Images read at the places of a grid, as PyTorch's: (-1, -1) and (1, 1) are an image's corners."""
 def hsigmoid(x: TensorLike) -> Tensor:
     """relu6(x + 3) / 6: a sigmoid of straight lines."""
 def hswish(x: TensorLike) -> Tensor:
     """x hsigmoid(x)."""
 def index_select(inp: TensorLike, axis: int, index: TensorLike) -> Tensor:
     """inp at a vector of integer indices of one axis (PyTorch's order of arguments)."""
+def interpolate(
+    inp: TensorLike,
+    size: Shape | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: Literal['nearest', 'nearest-exact', 'linear', 'bilinear', 'trilinear', 'bicubic'] = 'bilinear',
+    align_corners: bool | None = None,
+) -> Tensor:
+    """An image made larger or smaller."""
 def isfinite(x: TensorLike) -> Tensor:
     """Whether x is neither an infinity nor NaN; every integer is."""
 def isinf(x: TensorLike) -> Tensor:
@@ -219,6 +269,16 @@ def lgamma(x: TensorLike) -> Tensor:
     integers. Below 0 the error is relative to the larger terms of the reflection formula."""
 def linspace(start: Any, stop: Any, num: Count, dtype: DTypeLike = 'float32', device: Any = None) -> Tensor:
     """`num` numbers from start to stop, both included, evenly spaced; computed in float64."""
+def local_conv2d(
+    inp: TensorLike,
+    weight: TensorLike,
+    bias: TensorLike | None = None,
+    stride: Positives = 1,
+    padding: Naturals = 0,
+    dilation: Positives = 1,
+    conv_mode: Literal['cross_correlation'] = 'cross_correlation',
+) -> Tensor:
+    """Convolution with another filter at each place (a locally connected layer)."""
 def log(x: TensorLike) -> Tensor:
     """The natural logarithm, at most 2 ULP off; -inf at 0, NaN below."""
 def log10(x: TensorLike) -> Tensor:
@@ -298,10 +358,32 @@ def prod(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: boo
     """The product over `axis`; integers and bools give int64. An empty product is 1."""
 def reciprocal(x: TensorLike) -> Tensor:
     """1 / x; integers give float32."""
+def region_restricted_conv(
+    inp: TensorLike,
+    weight: TensorLike,
+    rin: TensorLike,
+    rout: TensorLike,
+    bias: TensorLike | None = None,
+    stride: Positives = 1,
+    padding: Naturals = 0,
+    dilation: Positives = 1,
+    groups: Positive = 1,
+    conv_mode: Literal['cross_correlation'] = 'cross_correlation',
+    compute_mode: Literal['default', 'float32'] = 'default',
+) -> Tensor:
+    """Convolution in which a result sees only pixels of its own region: those with rin[n, y, x] == rout[n, py, px]."""
 def relu(x: TensorLike) -> Tensor:
     """max(x, 0); the gradient at 0 is 0; a NaN stays. Integers are taken as they are."""
 def relu6(x: TensorLike) -> Tensor:
     """min(max(x, 0), 6); the gradient at 0 and 6 is 0."""
+def remap(
+    inp: TensorLike,
+    map_xy: TensorLike,
+    border_mode: Literal['replicate', 'constant', 'reflect', 'reflect_101', 'wrap'] = 'replicate',
+    scalar: float = 0.0,
+    interp_mode: Literal['linear', 'nearest', 'cubic'] = 'linear',
+) -> Tensor:
+    """Images read at the places that a map names: out[n, c, i, j] = inp[n, c] at (x, y) = map_xy[n, i, j]."""
 def repeat(inp: TensorLike, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
     """Each element repeated, as NumPy's repeat: one number for all, or one for each position of `axis`; flattened without an
     axis."""
@@ -309,6 +391,20 @@ def reshape(x: TensorLike, shape: NewShape) -> Tensor:
     """The same elements in logical order with another shape; one extent may be -1. A view where strides allow."""
 def right_shift(x: TensorLike, y: TensorLike) -> Tensor:
     """x shifted right by y bits, with its sign; by the width or more, or by a negative number: 0, or -1 for negative x."""
+def roi_align(
+    inp: TensorLike,
+    rois: TensorLike,
+    output_shape: Positives,
+    mode: Literal['average', 'max'] = 'average',
+    spatial_scale: float = 1.0,
+    sample_points: Positives = 2,
+    aligned: bool = True,
+) -> Tensor:
+    """Regions of images pooled to one size: each bin is the average, or the largest, of samples that lie in it evenly."""
+def roi_pooling(
+    inp: TensorLike, rois: TensorLike, output_shape: Positives, mode: Literal['max', 'average'] = 'max', scale: float = 1.0,
+) -> Tensor:
+    """Regions of images pooled to one size: each bin is the largest, or the average, of the pixels that it touches."""
 def roll(inp: TensorLike, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
     """Elements moved along axes; what leaves at the end comes back at the front. Flattened without an axis."""
 def round(x: TensorLike) -> Tensor:
@@ -398,6 +494,28 @@ def unfold(
     """The windows of images as columns (im2col). Shapes: (N, C, H, W) -> (N, C KH KW, PH PW)."""
 def var(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The variance: the mean of the squared distance from the mean (divided by n)."""
+def warp_affine(
+    inp: TensorLike,
+    mat: TensorLike,
+    out_shape: Shape,
+    border_mode: Literal['replicate', 'constant', 'reflect', 'reflect_101', 'wrap'] = 'replicate',
+    border_val: float = 0.0,
+    format: Literal['NHWC', 'NCHW'] = 'NHWC',
+    interp_mode: Literal['linear', 'nearest', 'cubic'] = 'linear',
+) -> Tensor:
+    """Images under affine maps: the result at row i and column j is the image at (x, y) = mat (j, i, 1)."""
+def warp_perspective(
+    inp: TensorLike,
+    mat: TensorLike,
+    out_shape: Shape,
+    mat_idx: TensorLike | None = None,
+    border_mode: Literal['replicate', 'constant', 'reflect', 'reflect_101', 'wrap'] = 'replicate',
+    border_val: float = 0.0,
+    format: Literal['NHWC', 'NCHW'] = 'NCHW',
+    interp_mode: Literal['linear', 'nearest', 'cubic'] = 'linear',
+) -> Tensor:
+    """Images under perspective maps: the result at row i and column j is the image at (x / z, y / z) with (x, y, z) = mat (j,
+    i, 1)."""
 def where(mask: TensorLike, x: TensorLike, y: TensorLike) -> Tensor:
     """x where the mask is true (not zero), else y. The dtype is what x and y promote to."""
 def zeros(shape: Shape, dtype: DTypeLike | None = 'float32', device: Any = None) -> Tensor:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tengen.base.errors import UsageWarning, warn_once
+import numpy as np
+
+from tengen.base.errors import ShapeError, UsageWarning, warn_once
 from tengen.functional.math import cosine_similarity
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY
@@ -196,8 +198,43 @@ def margin_ranking_loss(x: Tensor, y: Tensor, label: Tensor, margin: float = 0.0
     return _reduce(REGISTRY["relu"](margin - label * (x - y)), reduction)
 
 
+def ctc_loss(
+    pred: Tensor, pred_lengths: Tensor, label: Tensor, label_lengths: Tensor, blank: int = 0, reduction: str = "mean", *,
+    log_probs: bool = False,
+) -> Tensor:  # fmt: skip
+    """Connectionist temporal classification: the negative log-likelihood of labels whose alignment with the scores is not known.
+
+    Shapes:   pred (T, N, C); pred_lengths and label_lengths (N); label (N, S), or all labels one after another, (sum of lengths)
+    Args:
+        pred: probabilities of the C classes at each step; with log_probs=True their logarithms, as PyTorch takes them. blank: the class
+            between labels. reduction: "mean" (each loss divided by its number of labels, at least 1), "sum" or "none".
+    Returns:  inf where labels cannot be aligned with so few steps, where the gradient is 0. Probabilities are taken to be at least the
+        least normal number of their dtype, as in MegEngine
+    Errors:   IndexOutOfRange for labels that are no class and lengths that are out of range. There are no second derivatives
+    Source:   Graves et al., ICML 2006
+
+    >>> from tengen import Tensor, functional as F
+    >>> pred = Tensor([[[0.1, 0.9]], [[0.5, 0.5]]])
+    >>> round(F.loss.ctc_loss(pred, Tensor([2]), Tensor([[1]]), Tensor([1])).item(), 4)
+    0.0513
+    """
+    op = REGISTRY
+    if pred.ndim != 3 or label.ndim not in (1, 2):
+        raise ShapeError(f"ctc_loss takes scores (T, N, C) and labels (N, S) or (sum of lengths), got {pred.shape} and {label.shape}")
+    if label.ndim == 1:  # of each sample as many as there may be, of which the first are read
+        ends = op["cumsum"](op["astype"](label_lengths, "int64"), 0)
+        place = op["expand_dims"](ends - label_lengths, 1) + op["arange"](0, label.shape[0], 1, "int64")
+        label = op["take"](label, op["minimum"](place, label.shape[0] - 1)) if label.size else op["zeros"]((pred.shape[1], 0), "int64")
+    if not log_probs:
+        pred = op["log"](op["maximum"](pred, float(np.finfo(pred.dtype.compute.numpy).tiny)))
+    losses, _ = op["ctc"](pred, label, pred_lengths, label_lengths, blank)
+    if reduction == "mean":
+        losses = losses / op["astype"](op["maximum"](label_lengths, 1), losses.dtype)
+    return _reduce(losses, reduction)
+
+
 __all__ = [
-    "binary_cross_entropy", "cosine_embedding_loss", "cross_entropy", "cross_entropy_with_softmax", "focal_loss", "hinge_loss",
+    "binary_cross_entropy", "cosine_embedding_loss", "cross_entropy", "cross_entropy_with_softmax", "ctc_loss", "focal_loss", "hinge_loss",
     "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "nll_loss", "smooth_l1_loss", "square_loss", "triplet_margin_loss",
 ]  # fmt: skip
 all_with_line(globals(), __all__)

@@ -18,6 +18,7 @@ from tengen.functional.loss import (
     square_loss,
 )  # fmt: skip
 from tengen.functional.math import normalize
+from tengen.functional.vision import nms, nvof
 from tengen.ir.types import Dim
 from tengen.kernels import numerics
 from tengen.loops.lang import as_int, maximum
@@ -370,7 +371,7 @@ __all__ = [
     "adaptive_avg_pool2d", "adaptive_max_pool2d", "avg_pool2d", "batch_norm", "binary_cross_entropy", "conv1d", "conv2d", "conv3d",
     "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cross_entropy", "dropout", "embedding", "general_norm", "glu",
     "group_norm", "hinge_loss", "indexing_one_hot", "instance_norm", "l1_loss", "layer_norm", "linear", "local_response_norm",
-    "max_pool2d", "normalize", "pixel_shuffle", "rms_norm", "scaled_dot_product_attention", "square_loss",
+    "max_pool2d", "nms", "normalize", "nvof", "pixel_shuffle", "rms_norm", "scaled_dot_product_attention", "square_loss",
     "sync_batch_norm", *export(globals(), "nn"),
 ]  # fmt: skip
 all_with_line(globals(), __all__)

@@ -1,9 +1,15 @@
 """The ops of `nn.py`, for editors and type checkers. `python docs/generate.py` writes this file again."""
 
+from tengen.functional import affine_grid as affine_grid
+from tengen.functional import correlation as correlation
+from tengen.functional import deformable_conv2d as deformable_conv2d
 from tengen.functional import gelu as gelu
+from tengen.functional import grid_sample as grid_sample
 from tengen.functional import hsigmoid as hsigmoid
 from tengen.functional import hswish as hswish
+from tengen.functional import interpolate as interpolate
 from tengen.functional import leaky_relu as leaky_relu
+from tengen.functional import local_conv2d as local_conv2d
 from tengen.functional import log_softmax as log_softmax
 from tengen.functional import logsigmoid as logsigmoid
 from tengen.functional import logsoftmax as logsoftmax
@@ -11,16 +17,24 @@ from tengen.functional import logsumexp as logsumexp
 from tengen.functional import one_hot as one_hot
 from tengen.functional import pad as pad
 from tengen.functional import prelu as prelu
+from tengen.functional import region_restricted_conv as region_restricted_conv
 from tengen.functional import relu as relu
 from tengen.functional import relu6 as relu6
+from tengen.functional import remap as remap
+from tengen.functional import roi_align as roi_align
+from tengen.functional import roi_pooling as roi_pooling
 from tengen.functional import sigmoid as sigmoid
 from tengen.functional import silu as silu
 from tengen.functional import sliding_window as sliding_window
 from tengen.functional import sliding_window_transpose as sliding_window_transpose
 from tengen.functional import softmax as softmax
 from tengen.functional import softplus as softplus
+from tengen.functional import warp_affine as warp_affine
+from tengen.functional import warp_perspective as warp_perspective
 
 __all__ = [
-    "gelu", "hsigmoid", "hswish", "leaky_relu", "log_softmax", "logsigmoid", "logsoftmax", "logsumexp", "one_hot", "pad",
-    "prelu", "relu", "relu6", "sigmoid", "silu", "sliding_window", "sliding_window_transpose", "softmax", "softplus"
+    "affine_grid", "correlation", "deformable_conv2d", "gelu", "grid_sample", "hsigmoid", "hswish", "interpolate",
+    "leaky_relu", "local_conv2d", "log_softmax", "logsigmoid", "logsoftmax", "logsumexp", "one_hot", "pad", "prelu",
+    "region_restricted_conv", "relu", "relu6", "remap", "roi_align", "roi_pooling", "sigmoid", "silu", "sliding_window",
+    "sliding_window_transpose", "softmax", "softplus", "warp_affine", "warp_perspective"
 ]

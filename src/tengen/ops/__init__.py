@@ -10,6 +10,7 @@ from tengen.ops import (
     contract,
     conv,
     creation,
+    ctc,
     division,
     elementwise,
     indexing,
@@ -27,6 +28,12 @@ from tengen.ops import (
     shape,
     update,
     views,
+    vision_conv,
+    vision_coords,
+    vision_regions,
+    vision_resize,
+    vision_taps,
+    vision_warp,
 )
 
 __all__ = [
@@ -36,6 +43,7 @@ __all__ = [
     "contract",
     "conv",
     "creation",
+    "ctc",
     "division",
     "elementwise",
     "indexing",
@@ -53,4 +61,10 @@ __all__ = [
     "shape",
     "update",
     "views",
+    "vision_conv",
+    "vision_coords",
+    "vision_regions",
+    "vision_resize",
+    "vision_warp",
+    "vision_taps",
 ]

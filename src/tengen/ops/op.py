@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tengen.ops import rules
 
 REGISTRY: dict[str, Op] = {}
-SUBMODULES = ("elemwise", "math", "nn", "tensor")  # of `tengen.functional`: where ops stand
+SUBMODULES = ("elemwise", "math", "nn", "tensor", "vision")  # of `tengen.functional`: where ops stand
 _taken: dict[str, str] = {}  # a name for users -> the op that has it
 _takers: list[tuple[Callable[[Op], dict[str, Any]], Callable[[str, Any], None]]] = []  # see `each_op`
 

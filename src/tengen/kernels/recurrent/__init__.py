@@ -1,5 +1,7 @@
 """Recurrent cells. `lstm.py`: an LSTM over a sequence, which is a loop of the program with one or two kernels for each step.
 
+`ctc.py`: the likelihood of a labelling over all its alignments.
+
 `gate_product.py` computes a step's matrix product and the cell's arithmetic in one kernel: the sums of all gates of a unit are
 in registers at the same time. It is chosen where the batch has more than a few rows and the registers hold all gates; else a
 step is a contraction and a pointwise kernel.
@@ -12,6 +14,6 @@ from typing import TYPE_CHECKING
 from tengen.base.lazy import modules_of
 
 if TYPE_CHECKING:
-    from tengen.kernels.recurrent import gate_product, lstm  # noqa: F401
+    from tengen.kernels.recurrent import ctc, gate_product, lstm  # noqa: F401
 
 __getattr__ = modules_of(__name__)

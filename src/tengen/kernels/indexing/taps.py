@@ -1,0 +1,172 @@
+"""Sampling: each result is a weighted sum of a few elements of an image, its taps, whose places are computed.
+
+Interpolation, warping and aligned regions differ in where taps lie and what they weigh, which ops compute before; here is what
+they share. `TapSum` is a source, so the loop nest is that of whoever asks for its values:
+
+    for m, c, q, vector of q:
+        v = weight[m, 0, q] * x[m, c, index[m, 0, q]]
+        for t = 1, 2, ...: v = fma(weight[m, t, q], x[m, c, index[m, t, q]], v)
+        out[m, c, q] = v
+
+The value is linear in the image and in the weights. `scatter_taps` computes the gradient of the image, `TapProducts` summed over
+channels is that of the weights. Their own gradients are these three again.
+
+An index below 0 is a tap outside of the image: it counts as 0, whatever its weight. One beyond the last element reads the last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from tengen.base.dtype import int64
+from tengen.kernels.axes import memory_order, store_at
+from tengen.kernels.indexing.gather import in_range, place
+from tengen.kernels.indexing.scatter import OWNED_ELEMENTS
+from tengen.kernels.lowering import Array, KernelBuilder, Lowering
+from tengen.kernels.pointwise import pointwise
+from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source, broadcast
+from tengen.loops.builder import as_expr
+from tengen.loops.lang import Expr, Index, as_int, cast, cdiv, const, equal, fma, maximum, minimum, select, splat
+
+UNROLLED_TAPS = 16  # taps that are written out one after the other; a loop goes through more
+
+
+class _Tap(Source):
+    """x[image[m], c, index[m, t, q]] at (m, c, t, q), as a number that is computed with; 0 for an index below 0.
+
+    Shapes: x (N, C, P); image (M) or None: m itself; index (M or 1, T, *Q), T and M of axes 0 and 1. Result: (M, C, T, *Q).
+    """
+
+    def __init__(self, x: Source, image: Source | None, index: Source, images: Index):
+        self.x, self.image, self.index = x, image, index
+        self.shape = (images, x.shape[1], *index.shape[1:])
+        self.dtype = x.dtype.compute
+
+    def value(self, k, at):
+        i = k.let(cast(self.index.at(k, _beside(self.index, at)), int64))
+        m: Index = at.coord(0)
+        if self.image is not None:
+            of = place((at.coords[0],), 0 if at.vec == 0 else None, at.count)
+            m = k.let(in_range(cast(self.image.at(k, of), int64), self.x.shape[0]))
+        inside = k.let(maximum(minimum(i, as_expr(self.x.shape[2]) - 1), 0))
+        here = place((m, at.coords[1], inside), 1 if at.vec == 1 else None, at.count)
+        wide = (lambda e: splat(e)) if at.lanes > 1 else (lambda e: e)
+        v = wide(cast(self.x.at(k, here), self.dtype))
+        return select(wide(i < 0), const(0, self.dtype, v.lanes), v)
+
+
+def _beside(s: Source, at: At) -> At:
+    """The place (m, t, *q) in `s`, of shape (M or 1, T, *Q), for the place (m, c, t, *q)."""
+    vec = None if at.vec in (None, 1) else 0 if at.vec == 0 else at.vec - 1
+    alone = as_int(s.shape[0]) == 1
+    return place((0 if alone else at.coords[0], *at.coords[2:]), None if alone and vec == 0 else vec, at.count)
+
+
+class TapSum(Source):
+    """The weighted sum of taps, see the top of this file. Shapes as in `_Tap`; weight (M or 1, T, *Q). Result: (M, C, *Q) of x's
+    dtype."""
+
+    def __init__(self, x: Source, image: Source | None, index: Source, weight: Source, images: Index):
+        self.tap, self.weight, self.dtype = _Tap(x, image, index, images), weight, x.dtype
+        self.shape = (*self.tap.shape[:2], *index.shape[2:])
+        self.taps = index.shape[1]
+
+    def value(self, k, at):
+        d, n = self.tap.dtype, as_int(self.taps)
+        if n is not None and n <= UNROLLED_TAPS:
+            total = const(0, d, at.lanes)
+            for t in range(n):
+                v, w = self._tap(k, at, t)
+                total = k.let(fma(w, v, total) if t else w * v)
+            return cast(total, self.dtype)
+        v, w = self._tap(k, at, 0)
+        sum_ = k.var(k.let(w * v), name="sum")
+        with k.loop(1, self.taps, name="tap") as t:
+            v, w = self._tap(k, at, t)
+            sum_.set(k.let(fma(w, v, sum_.value)))
+        return cast(k.let(sum_.value), self.dtype)
+
+    def _tap(self, k: KernelBuilder, at: At, t: Index) -> tuple[Expr, Expr]:
+        """Tap t and its weight."""
+        vec = at.vec if at.vec is None or at.vec < 2 else at.vec + 1
+        there = place((*at.coords[:2], t, *at.coords[2:]), vec, at.count)
+        w = cast(self.weight.at(k, _beside(self.weight, there)), self.tap.dtype)
+        return self.tap.at(k, there), splat(w) if at.lanes > 1 else w
+
+
+class TapProducts(Source):
+    """g[m, c, *q] times the tap (m, c, t, *q) of x, in the dtype that is computed with: summed over c, the gradient of a weight."""
+
+    def __init__(self, x: Source, image: Source | None, index: Source, g: Source, images: Index):
+        self.tap, self.g = _Tap(x, image, index, images), g
+        self.shape, self.dtype = self.tap.shape, self.tap.dtype
+
+    def value(self, k, at):
+        vec = None if at.vec == 2 else at.vec if at.vec is None or at.vec < 2 else at.vec - 1
+        g = cast(self.g.at(k, place((*at.coords[:2], *at.coords[3:]), vec, at.count)), self.dtype)
+        return self.tap.at(k, at) * (splat(g) if at.lanes > 1 else g)
+
+
+def scatter_taps(
+    lo: Lowering, image: Source | None, index: Source, weight: Source, g: Source, out: Array, name: str = "scatter_taps"
+) -> None:
+    """Launches out = zeros; then, in order of (m, q, t), out[image[m], c, index[m, t, q]] = fma(weight[m, t, q], g[m, c, q], itself).
+
+    A piece owns one image and one channel, or OWNED_ELEMENTS channels where out is dense along them, and goes through all taps in
+    order: the bits do not depend on who runs it. 16-bit floats are added in float32, and rounded once at the end.
+    """
+    target = out
+    if out.dtype.compute is not out.dtype:
+        target = lo.temp(out.dtype.compute, out.shape, memory_order(out))
+    pointwise(lo, [broadcast(Literal(0, target.dtype), target.shape)], [target], f"{name}_base")
+    if all(as_int(d) != 0 for d in [*out.shape, *index.shape, g.shape[0]]):
+        _walk(lo, image, index, weight, g, target, name)
+    if target is not out:
+        pointwise(lo, [Elementwise(lambda v: cast(v, out.dtype), [Leaf(target)], out.shape, out.dtype)], [out], f"{name}_round")
+
+
+def _walk(
+    lo: Lowering, image: Source | None, index: Source, weight: Source, g: Source, target: Array, name: str
+) -> None:
+    """Launches the updates of `scatter_taps`."""
+    k = lo.kernel(name)
+    channels = as_expr(target.shape[1])
+    dense = as_int(target.strides[1]) == 1 and as_int(channels) != 1
+    width = OWNED_ELEMENTS if dense else 1
+    blocks = as_expr(cdiv(channels, width))
+    piece = k.split(as_expr(target.shape[0]) * blocks)
+    n, first = k.let(piece // blocks), k.let(piece % blocks * width)
+
+    def update(m: Index, q: Sequence[Expr], t: Expr) -> None:
+        there = At((m, 0, t, *q))
+        i = k.let(cast(index.at(k, _beside(index, there)), int64))
+        with k.if_(i >= 0):
+            to = k.let(minimum(i, as_expr(target.shape[2]) - 1))
+            w = k.let(cast(weight.at(k, _beside(weight, there)), target.dtype))
+            if not dense:
+                return add(At((n, first, to)), At((m, first, *q)), w)
+            for c, count in k.vector_loop(first, minimum(channels, first + width), "c"):
+                add(At((n, c, to), 1, count), At((m, c, *q), 1, count), w)
+
+    def add(at: At, of: At, w: Expr) -> None:
+        v = cast(g.at(k, of), target.dtype)
+        k.write(target)  # declared as an output first: it is read, too
+        old = at.load(k, target)
+        wide = (lambda e: splat(e)) if at.lanes > 1 else (lambda e: e)
+        store_at(k, target, at, fma(wide(w), wide(v), old))
+
+    def taps(m: Index) -> None:
+        with contextlib.ExitStack() as loops:
+            q = [loops.enter_context(k.loop(0, d, name="q")) for d in index.shape[2:]]
+            t = loops.enter_context(k.loop(0, index.shape[1], name="tap"))
+            update(m, q, t)
+
+    if image is None:
+        taps(n)
+    else:
+        with k.loop(0, g.shape[0], name="m") as m:
+            of = k.let(in_range(cast(image.at(k, At((m,))), int64), target.shape[0]))
+            with k.if_(equal(of, n)):
+                taps(m)
+    lo.launch(k)

@@ -1,0 +1,151 @@
+"""From coordinates to taps: along each axis of an image, the pixels that a coordinate lies between, and their weights.
+
+In: coordinates in pixels (0 is the middle of the first pixel), or numbers of rows and columns. Out: for each axis an index and a
+weight of each tap, as tensors in which taps are an axis; `grid` multiplies the axes out for `tap_sum`. All of it is written in
+ops, so gradients with respect to coordinates are those of the weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tengen.base.dtype import DType, float32, int64, promote
+from tengen.base.errors import DTypeError
+from tengen.ir.types import Dim
+from tengen.ops.creation import arange
+from tengen.ops.division import floor_div, mod
+from tengen.ops.elementwise import add, astype, div, floor, fma, maximum, minimum, mul, round, sub, where
+from tengen.ops.joining import stack
+from tengen.ops.logic import greater_equal, less, logical_or
+from tengen.ops.reduce import extent
+from tengen.ops.shape import reshape
+
+if TYPE_CHECKING:
+    from tengen.tensor import Tensor
+
+CUBIC = -0.75  # Keys' parameter a, as in MegEngine and PyTorch
+
+
+def computed_in(*dtypes: DType) -> DType:
+    """The dtype of coordinates and weights beside images of these dtypes: float32, or float64 where one of them is."""
+    d = float32
+    for other in dtypes:
+        d = promote(d, other) if other.is_float else d
+    return d
+
+
+def as_floats(x: Tensor) -> Tensor:
+    """An image whose values can be weighed: integers of up to 16 bits as float32, which holds them exactly."""
+    if x.dtype.is_float:
+        return x
+    if not x.dtype.is_int or x.dtype.bits > 16:
+        raise DTypeError(f"takes images of floats or of integers of up to 16 bits, got {x.dtype}; help: cast it to 'float32'")
+    return astype(x, float32)
+
+
+def as_pixels(x: Tensor, d: DType) -> Tensor:
+    """What was computed for an image of dtype `d`: rounded to even and brought into range, if those are integers."""
+    if d.is_float:
+        return x
+    top = (1 << (d.bits - (d.kind == "i"))) - 1
+    return astype(minimum(maximum(round(x), float(-top - 1 if d.kind == "i" else 0)), float(top)), d)
+
+
+def border(i: Tensor, n: Dim, mode: str) -> Tensor:
+    """Pixel numbers brought into [0, n) as the border mode says; "constant": -1, a tap that counts as 0."""
+    size, top = extent(n, int64), extent(n - 1, int64)
+    if mode == "constant":
+        return where(logical_or(less(i, 0), greater_equal(i, size)), -1, i)
+    if mode == "wrap":
+        return mod(i, size)
+    if mode == "replicate":
+        return minimum(maximum(i, 0), top)
+    period = mul(size, 2) if mode == "reflect" else maximum(mul(top, 2), 1)
+    turn = sub(period, 1) if mode == "reflect" else period
+    folded = mod(i, period)
+    return where(less(folded, size), folded, sub(turn, folded))
+
+
+def cubic_weights(f: Tensor) -> list[Tensor]:
+    """The weights of the pixels at -1, 0, 1, 2 for a coordinate f in [0, 1): Keys' cubic convolution.
+
+    Source: Keys, "Cubic convolution interpolation for digital image processing", 1981
+    """
+    a = CUBIC
+    near = lambda x: fma(mul(x, x), sub(mul(x, a + 2), a + 3), 1.0)  # |x| <= 1: ((a + 2) x - (a + 3)) x^2 + 1
+    far = lambda x: mul(sub(mul(add(mul(sub(x, 5.0), x), 8.0), x), 4.0), a)  # 1 < |x| < 2: a (((x - 5) x + 8) x - 4)
+    g = sub(1.0, f)
+    return [far(add(f, 1.0)), near(f), near(g), far(add(g, 1.0))]
+
+
+def taps_at(c: Tensor, n: Dim, mode: str, interp: str) -> tuple[list[Tensor], list[Tensor]]:
+    """The taps along an axis of n pixels at coordinates c, by a border mode and "nearest" (halves to even), "linear" or "cubic".
+
+    A coordinate that is NaN (or infinite, where the border mode repeats the image) makes its weights NaN.
+    """
+    if mode == "replicate" and interp != "cubic":
+        c = minimum(maximum(c, 0.0), astype(extent(n - 1, int64), c.dtype))
+    elif mode in ("constant", "replicate"):  # beyond this everything is border
+        c = minimum(maximum(c, -3.0), astype(extent(n + 2, int64), c.dtype))
+    first = round(c) if interp == "nearest" else floor(c)
+    i, f = astype(first, int64), sub(c, first)
+    if interp == "nearest":
+        return [border(i, n, mode)], [add(sub(first, first), 1.0)]
+    if interp == "linear":
+        return [border(i, n, mode), border(add(i, 1), n, mode)], [sub(1.0, f), f]
+    return [border(add(i, o), n, mode) for o in (-1, 0, 1, 2)], cubic_weights(f)
+
+
+def taps_between(n: Dim, out: Dim, mode: str, align_corners: bool, d: DType) -> tuple[list[Tensor], list[Tensor]]:
+    """The taps along an axis of n pixels for `out` pixels that are spread over it evenly. Where a pixel lies is a fraction of integers,
+    which is exact; it is rounded once, to a weight of dtype d."""
+    step, many = iota(out), extent(out, int64)
+    if mode == "nearest":
+        return [floor_div(mul(step, extent(n, int64)), many)], [full_weights(step, d)]
+    half = add(mul(step, 2), 1)  # twice the middle of each pixel
+    if mode == "nearest-exact":
+        return [floor_div(mul(half, extent(n, int64)), mul(many, 2))], [full_weights(step, d)]
+    if align_corners:
+        upper, lower = mul(step, extent(n - 1, int64)), maximum(sub(many, 1), 1)
+    else:
+        upper, lower = sub(mul(half, extent(n, int64)), many), mul(many, 2)
+    if mode != "bicubic":  # what lies beyond the middle of a last pixel has its value
+        upper = minimum(maximum(upper, 0), mul(lower, extent(n - 1, int64)))
+    i = floor_div(upper, lower)
+    f = div(astype(sub(upper, mul(i, lower)), d), astype(lower, d))
+    at = lambda o: border(add(i, o), n, "replicate")
+    if mode == "bicubic":
+        return [at(o) for o in (-1, 0, 1, 2)], cubic_weights(f)
+    return [at(0), at(1)], [sub(1.0, f), f]
+
+
+def iota(n: Dim) -> Tensor:
+    """0, 1, ... n - 1."""
+    return arange(0, n, 1, int64)
+
+
+def full_weights(like: Tensor, d: DType) -> Tensor:
+    """Weights of 1."""
+    return add(mul(astype(like, d), 0.0), 1.0)
+
+
+def grid(taps: Sequence[tuple[list[Tensor], list[Tensor]]], sizes: Sequence[Dim]) -> tuple[Tensor, Tensor]:
+    """The taps of all axes multiplied out: (index, weight), both (M, T, *Q), for images whose pixels are flattened.
+
+    Args:
+        taps: of each axis, outermost first, with shapes (M, *Q) that are broadcast together. sizes: the image's extents along them.
+    """
+    index = weight = outside = None
+    for axis, ((indices, weights), n) in enumerate(zip(taps, sizes)):
+        many, own = [1] * len(taps), indices[0].shape
+        many[axis] = len(indices)
+        i, w = (reshape(stack(list(s), 1), (own[0], *many, *own[1:])) for s in (indices, weights))
+        out = less(i, 0)
+        outside = out if outside is None else logical_or(outside, out)
+        index = i if index is None else add(mul(index, extent(n, int64)), i)
+        weight = w if weight is None else mul(weight, w)
+    shape = weight.shape
+    flat = [shape[0], math.prod(len(indices) for indices, _ in taps), *shape[1 + len(taps) :]]
+    return reshape(where(outside, -1, index), flat), reshape(weight, flat)

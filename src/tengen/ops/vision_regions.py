@@ -1,0 +1,283 @@
+"""Parts of images: boxes that suppress one another, and regions that are pooled to one size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from tengen import kernels
+from tengen.base.dtype import bool_, int64
+from tengen.base.errors import ShapeError
+from tengen.ir.types import Dim, TensorType
+from tengen.loops.lang import as_int
+from tengen.ops.attributes import Positives
+from tengen.ops.define import Case, check_floats, composite, lookup, primitive
+from tengen.ops.elementwise import add, astype, div, floor, maximum, mul, sub, where
+from tengen.ops.indexing import index, outside_range
+from tengen.ops.logic import greater, greater_equal, less, logical_and
+from tengen.ops.reduce import max_, mean, sum_
+from tengen.ops.shape import permute, reshape, strided_slice
+from tengen.ops.vision_coords import computed_in, grid, iota, taps_at
+from tengen.ops.vision_taps import tap_sum
+
+if TYPE_CHECKING:
+    from tengen.tensor import Tensor
+
+
+@primitive
+def nms_keep(boxes: Tensor, threshold: float) -> Tensor:
+    """Which boxes are kept: each that overlaps no box kept before it by more than `threshold` of their union.
+
+    Shapes: (N, 4) of (x1, y1, x2, y2), in descending order of scores -> (N), bool
+    """
+
+
+@nms_keep.infer
+def _(boxes, threshold):
+    check_floats(boxes)
+    if boxes.ndim != 2 or as_int(boxes.shape[1]) != 4:
+        raise ShapeError(f"takes boxes (N, 4), got {boxes}")
+    return TensorType((boxes.shape[0],), bool_)
+
+
+@nms_keep.lower
+def _(lo, ins, outs, threshold):
+    kernels.indexing.suppress.suppress(lo, ins[0], threshold, outs[0])
+
+
+nms_keep.no_vjp("a truth value is not differentiable")
+
+
+# ---- regions of interest ---------------------------------------------------------------------------------------------
+
+
+def _column(rois: Tensor, i: int) -> Tensor:
+    """Column i of rois (K, 5), as (K, 1)."""
+    return strided_slice(rois, (0, i), (rois.shape[0], 1), (1, 1))
+
+
+def _check_regions(types) -> None:
+    x, rois = types
+    check_floats(x, rois)
+    if x.ndim != 4 or rois.ndim != 2 or as_int(rois.shape[1]) != 5:
+        raise ShapeError(f"takes images (N, C, H, W) and regions (K, 5) of (image, x1, y1, x2, y2), got {x} and {rois}")
+    if any(as_int(d) == 0 for d in (x.shape[0], *x.shape[2:])) and as_int(rois.shape[0]) != 0:
+        raise ShapeError(f"regions {rois} of images without pixels, {x}")
+
+
+def _image_of(rois: Tensor) -> Tensor:
+    """The numbers of the images, (K)."""
+    return reshape(astype(_column(rois, 0), int64), (rois.shape[0],))
+
+
+def _bad_regions(op: str, inputs):
+    return outside_range(op, _image_of(inputs[1]), inputs[0].shape[0], 0, 0)
+
+
+def _pair(v) -> tuple:
+    return (v, v) if isinstance(v, int) else tuple(v)
+
+
+@composite(functional="vision nn", own=(1,))
+def roi_align(
+    inp: Tensor,
+    rois: Tensor,
+    output_shape: Positives,
+    mode: Literal["average", "max"] = "average",
+    spatial_scale: float = 1.0,
+    sample_points: Positives = 2,
+    aligned: bool = True,
+) -> Tensor:
+    """Regions of images pooled to one size: each bin is the average, or the largest, of samples that lie in it evenly.
+
+    Shapes:   inp (N, C, H, W), rois (K, 5) of (image, x1, y1, x2, y2) -> (K, C, *output_shape)
+    Args:
+        spatial_scale: what coordinates are multiplied by. sample_points: samples of a bin along each axis.
+        aligned: coordinates are shifted by half a pixel, so that pixels are squares.
+    Numerics: a sample is linear between pixels, and what lies outside of the image is 0
+    Gradient: of the image and the regions
+    Errors:   IndexOutOfRange for an image that there is not. MegEngine's sample_points=0, which gives zeros there, is an error here
+    Source:   He et al., arXiv 1703.06870
+
+    >>> from tengen import Tensor, functional as F
+    >>> x = Tensor([[[[0.0, 1.0], [2.0, 3.0]]]])
+    >>> F.vision.roi_align(x, Tensor([[0.0, 0.0, 0.0, 2.0, 2.0]]), 1).tolist()
+    [[[[1.5]]]]
+    """
+    d = computed_in(rois.dtype, inp.dtype)
+    n, c, h, w = inp.shape
+    r = mul(astype(rois, d), spatial_scale)
+    (ph, pw), (sh, sw) = _pair(output_shape), _pair(sample_points)
+    k = rois.shape[0]
+
+    def taps(axis: int, size: Dim, bins: int, points: int):
+        """The taps of all samples along an axis, (K, bins * points)."""
+        start, stop = (sub(_column(r, i), 0.5 if aligned else 0.0) for i in (axis, axis + 2))
+        bin_ = div(sub(stop, start), float(bins))
+        steps = lookup("div")(add(mul(astype(iota(bins * points), d), 2.0), 1.0), 2.0 * points)
+        at = add(start, mul(bin_, reshape(steps, (1, bins * points))))
+        return taps_at(at, size, "constant", "linear")
+
+    (iy, wy), (ix, wx) = taps(2, h, ph, sh), taps(1, w, pw, sw)
+    as_rows = lambda ts: [reshape(t, (k, ph * sh, 1)) for t in ts]
+    as_columns = lambda ts: [reshape(t, (k, 1, pw * sw)) for t in ts]
+    places, weight = grid([(as_rows(iy), as_rows(wy)), (as_columns(ix), as_columns(wx))], [h, w])
+    samples = tap_sum(reshape(inp, (n, c, h * w)), _image_of(rois), places, astype(weight, inp.dtype))
+    samples = reshape(samples, (k, c, ph, sh, pw, sw))
+    return mean(samples, (3, 5)) if mode == "average" else max_(samples, (3, 5))
+
+
+@roi_align.canon
+def _(types, **attrs):
+    _check_regions(types)
+    return attrs
+
+
+@roi_align.check
+def _(inputs, **attrs):
+    return _bad_regions("roi_align", inputs)
+
+
+@composite(functional="vision nn", own=(1,))
+def roi_pooling(
+    inp: Tensor, rois: Tensor, output_shape: Positives, mode: Literal["max", "average"] = "max", scale: float = 1.0
+) -> Tensor:
+    """Regions of images pooled to one size: each bin is the largest, or the average, of the pixels that it touches.
+
+    Shapes:   inp (N, C, H, W), rois (K, 5) of (image, x1, y1, x2, y2) -> (K, C, *output_shape)
+    Args:     scale: what coordinates are multiplied by; they are then rounded to pixels, halves away from 0, and both ends belong to the
+        region.
+    Returns:  a bin without pixels is 0
+    Gradient: of the image; of the regions there is none
+    Errors:   IndexOutOfRange for an image that there is not
+    Source:   Girshick, arXiv 1504.08083
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.vision.roi_pooling(Tensor([[[[0.0, 1.0], [2.0, 3.0]]]]), Tensor([[0.0, 0.0, 0.0, 1.0, 1.0]]), (1, 2)).tolist()
+    [[[[2.0, 3.0]]]]
+    """
+    d = computed_in(rois.dtype)
+    n, c, h, w = inp.shape
+    r = mul(astype(rois, d), scale)
+    r = where(less(r, 0.0), lookup("neg")(floor(sub(0.5, r))), floor(add(r, 0.5)))
+    k, (ph, pw) = rois.shape[0], _pair(output_shape)
+
+    def touched(axis: int, size: Dim, bins: int) -> Tensor:
+        """Which pixels each bin touches, (K, bins, size)."""
+        first, last = (_column(r, i) for i in (axis, axis + 2))
+        length = div(maximum(add(sub(last, first), 1.0), 1.0), float(bins))
+        bin_ = reshape(astype(iota(bins), d), (1, bins))
+        low = add(floor(mul(bin_, length)), first)
+        high = add(lookup("ceil")(mul(add(bin_, 1.0), length)), first)
+        pixel = reshape(astype(iota(size), d), (1, 1, size))
+        return logical_and(greater_equal(pixel, reshape(low, (k, bins, 1))), less(pixel, reshape(high, (k, bins, 1))))
+
+    rows, columns = touched(2, h, ph), touched(1, w, pw)
+    x = index([_image_of(rois)], inp, (0,), 0)
+    inside_columns, inside_rows = reshape(columns, (k, 1, 1, pw, w)), reshape(rows, (k, 1, ph, 1, h))
+    empty = 0.0 if mode == "average" else float("-inf")
+    pooled = sum_ if mode == "average" else max_
+    across = pooled(where(inside_columns, reshape(x, (k, c, h, 1, w)), empty), 4)
+    found = pooled(where(inside_rows, reshape(permute(across, (0, 1, 3, 2)), (k, c, 1, pw, h)), empty), 4)
+    many = mul(*(reshape(sum_(astype(t, int64), 2), shape) for t, shape in ((rows, (k, 1, ph, 1)), (columns, (k, 1, 1, pw)))))
+    found = div(found, astype(maximum(many, 1), inp.dtype)) if mode == "average" else found
+    return where(greater(many, 0), found, 0.0)
+
+
+@roi_pooling.canon
+def _(types, **attrs):
+    _check_regions(types)
+    return attrs
+
+
+@roi_pooling.check
+def _(inputs, **attrs):
+    return _bad_regions("roi_pooling", inputs)
+
+
+# ---- references and samples ------------------------------------------------------------------------------------------
+
+
+def np_overlap(a, b):
+    """The intersection of two boxes over their union."""
+    sides = np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2])
+    both = np.prod(np.maximum(sides, 0))
+    return both / (np.prod(a[2:] - a[:2]) + np.prod(b[2:] - b[:2]) - both)
+
+
+def _np_nms_keep(boxes, threshold):
+    kept = []
+    for i, b in enumerate(boxes):
+        if all(np_overlap(boxes[j], b) <= threshold for j in kept):
+            kept.append(i)
+    return np.isin(np.arange(len(boxes)), kept)
+
+
+def _np_roi_align(x, rois, output_shape, mode="average", spatial_scale=1.0, sample_points=2, aligned=True):
+    (ph, pw), (sh, sw) = np.broadcast_to(output_shape, 2), np.broadcast_to(sample_points, 2)
+    out = np.zeros((len(rois), x.shape[1], ph, pw))
+
+    def read(img, y, x_):
+        total = 0.0
+        for r in (int(np.floor(y)), int(np.floor(y)) + 1):
+            for c in (int(np.floor(x_)), int(np.floor(x_)) + 1):
+                if 0 <= r < img.shape[1] and 0 <= c < img.shape[2]:
+                    total = total + img[:, r, c] * (1 - abs(y - r)) * (1 - abs(x_ - c))
+        return total + np.zeros(len(img))
+
+    for k, (n, *box) in enumerate(rois):
+        x1, y1, x2, y2 = np.array(box) * spatial_scale - (0.5 if aligned else 0)
+        for i, j in np.ndindex(int(ph), int(pw)):
+            ys = [y1 + (y2 - y1) / ph * (i + (s + 0.5) / sh) for s in range(sh)]
+            xs = [x1 + (x2 - x1) / pw * (j + (s + 0.5) / sw) for s in range(sw)]
+            samples = np.array([read(x[int(n)], a, b) for a in ys for b in xs])
+            out[k, :, i, j] = samples.mean(0) if mode == "average" else samples.max(0)
+    return out
+
+
+def _np_roi_pooling(x, rois, output_shape, mode="max", scale=1.0):
+    ph, pw = np.broadcast_to(output_shape, 2)
+    out = np.zeros((len(rois), x.shape[1], ph, pw))
+    away = lambda v: int(np.sign(v) * np.floor(abs(v) + 0.5))
+    for k, (n, *box) in enumerate(rois):
+        x1, y1, x2, y2 = (away(v * scale) for v in box)
+        for i, j in np.ndindex(int(ph), int(pw)):
+            spans = []
+            for at, low, high, bins, size in ((i, y1, y2, ph, x.shape[2]), (j, x1, x2, pw, x.shape[3])):
+                length = max(high - low + 1, 1) / bins
+                a, b = int(np.floor(at * length)) + low, int(np.ceil((at + 1) * length)) + low
+                spans.append(slice(min(max(a, 0), size), min(max(b, 0), size)))
+            part = x[int(n)][:, spans[0], spans[1]]
+            if part.size:
+                out[k, :, i, j] = part.max((1, 2)) if mode == "max" else part.mean((1, 2))
+    return out
+
+
+def _boxes(r, n):
+    return np.concatenate([(at := r.integers(0, 12, (n, 2)) / 4.0), at + r.integers(1, 20, (n, 2)) / 4.0], 1)
+
+
+def _regions(r, images, n):
+    """Regions whose ends and samples lie a little off the pixels, so that differences see one slope."""
+    return np.concatenate([r.integers(0, images, (n, 1)) + 0.25, _boxes(r, n) + 0.0625], 1)
+
+
+nms_keep.reference(_np_nms_keep)
+nms_keep.cases(
+    Case(lambda r: (_boxes(r, 33),), {"threshold": 0.3}),
+    Case(lambda r: (_boxes(r, 7),), {"threshold": 0.0}),
+    Case(lambda r: (_boxes(r, 0),), {"threshold": 0.5}),
+)
+roi_align.reference(_np_roi_align)
+_pooled = lambda r: (r.normal(size=(2, 3, 6, 5)), _regions(r, 2, 4))
+roi_align.cases(
+    Case(_pooled, {"output_shape": (2, 2)}),
+    Case(_pooled, {"output_shape": (3, 2), "mode": "max", "spatial_scale": 0.5, "sample_points": (1, 2), "aligned": False}),
+    Case(lambda r: (r.normal(size=(1, 2, 4, 4)), np.zeros((0, 5))), {"output_shape": 2}),
+)
+roi_pooling.reference(_np_roi_pooling)
+roi_pooling.cases(
+    Case(_pooled, {"output_shape": (2, 2), "scale": 0.5}, grad=False),
+    Case(_pooled, {"output_shape": 2, "mode": "average"}, grad=False),
+)

@@ -1,0 +1,158 @@
+"""Images of another size: `interpolate`, in which each pixel is a weighted sum of those that lie around it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from tengen.base.dtype import DType
+from tengen.base.errors import ArgumentError, ShapeError, Undecided
+from tengen.loops.lang import as_int
+from tengen.ops.attributes import Shape
+from tengen.ops.define import Case, composite
+from tengen.ops.shape import reshape
+from tengen.ops.vision_coords import CUBIC, as_floats, as_pixels, computed_in, grid, taps_between
+from tengen.ops.vision_taps import tap_sum
+
+if TYPE_CHECKING:
+    from tengen.tensor import Tensor
+
+AXES_OF_SPACE = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
+
+
+@composite(functional="vision nn", extents=("size",))
+def interpolate(
+    inp: Tensor,
+    size: Shape | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: Literal["nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic"] = "bilinear",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """An image made larger or smaller.
+
+    Shapes:   (N, C, L), (N, C, H, W) or (N, C, D, H, W) -> (N, C, *size)
+    Args:
+        size: the extents of the result, a number stands for all of them; or scale_factor: what they are divided by those of `inp`,
+            rounded down.
+        mode: "nearest" (the pixel at floor(i n / size)), "nearest-exact" (of the pixel's middle), "linear" for one axis of space,
+            "bilinear" and "bicubic" (Keys, a = -0.75) for two, "trilinear" for three.
+        align_corners: False: pixels are squares, and the images' edges lie on one another. True: the middles of the corner pixels
+            do. Not for "nearest".
+    Returns:  inp's dtype; integers of up to 16 bits are computed in float32 and rounded, halves to even
+    Numerics: where a pixel lies is a fraction of integers, so its weights are rounded once; then a product and an fma for each further
+        pixel, rows first. As in MegEngine, and PyTorch's with recompute_scale_factor=True
+    Errors:   ShapeError where the mode has another number of axes, ArgumentError unless one of size and scale_factor is given
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.vision.interpolate(Tensor([[[[1.0, 2.0], [3.0, 4.0]]]]), (1, 4)).tolist()
+    [[[[2.0, 2.25, 2.75, 3.0]]]]
+    """
+    d = computed_in(inp.dtype)
+    n, c, *space = inp.shape
+    x = as_floats(inp)
+    index, weight = grid(_taps(space, size, mode, bool(align_corners), d), space)
+    weight = weight if weight.dtype is x.dtype else weight.astype(x.dtype)
+    return as_pixels(tap_sum(reshape(x, (n, c, math.prod(space, start=1))), None, index, weight), inp.dtype)
+
+
+def _taps(space, size, mode: str, align_corners: bool, d: DType) -> list[tuple[list[Tensor], list[Tensor]]]:
+    """The taps of each axis, in shapes that are broadcast together."""
+    found = []
+    for axis, (n, out) in enumerate(zip(space, size)):
+        shape = [1, *(out if i == axis else 1 for i in range(len(size)))]
+        indices, weights = taps_between(n, out, mode, align_corners, d)
+        found.append(([reshape(i, shape) for i in indices], [reshape(w, shape) for w in weights]))
+    return found
+
+
+@interpolate.canon
+def _(types, size, scale_factor, mode, align_corners):
+    x = types[0]
+    axes = x.ndim - 2
+    if not 1 <= axes <= 3 or AXES_OF_SPACE.get(mode, axes) != axes:
+        takes = {1: "(N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}.get(AXES_OF_SPACE.get(mode, 0), "(N, C, ...)")
+        raise ShapeError(f"mode {mode!r} takes images {takes}, got {x}")
+    if align_corners is not None and mode.startswith("nearest"):
+        raise ArgumentError(f"align_corners={align_corners} has no meaning for mode {mode!r}; help: leave it out")
+    if (size is None) == (scale_factor is None):
+        raise ArgumentError("takes one of size and scale_factor")
+    if scale_factor is not None:
+        factors = (scale_factor,) * axes if isinstance(scale_factor, float) else tuple(scale_factor)
+        if len(factors) != axes or not all(0 <= f < math.inf for f in factors):
+            raise ShapeError(f"scale_factor={scale_factor} must be {axes} numbers >= 0, or one for all, for {x}")
+        size = tuple(_scaled(a, f) for a, f in zip(x.shape[2:], factors))
+    size = tuple(size) * axes if len(size) == 1 else tuple(size)
+    if len(size) != axes:
+        raise ShapeError(f"size={size} must have {axes} extents, for {x}")
+    if any(as_int(a) == 0 and as_int(b) != 0 for a, b in zip(x.shape[2:], size)):
+        raise ShapeError(f"an image without pixels, {x}, cannot be enlarged to {size}")
+    return {"size": size, "scale_factor": None, "mode": mode, "align_corners": bool(align_corners) if "nearest" not in mode else None}
+
+
+def _scaled(n, factor: float):
+    """The extent n times the factor, rounded down; where n is open, the factor must be whole."""
+    if as_int(n) is not None:
+        return math.floor(n * factor)
+    if factor != int(factor):
+        raise Undecided(f"an extent times {factor}")
+    return n * int(factor)
+
+
+# ---- reference and samples -------------------------------------------------------------------------------------------
+
+
+def np_cubic(x):
+    """Keys' cubic kernel, written as in the paper."""
+    x, a = np.abs(x), CUBIC
+    return np.where(
+        x <= 1, (a + 2) * x**3 - (a + 3) * x**2 + 1, np.where(x < 2, a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a, 0.0)
+    )
+
+
+def _np_matrix(n, out, mode, align):
+    """The (out, n) matrix of one axis."""
+    m = np.zeros((out, n))
+    for o in range(out):
+        if mode == "nearest":
+            m[o, min(o * n // out, n - 1)] = 1
+            continue
+        c = o * (n - 1) / max(out - 1, 1) if align else (o + 0.5) * n / out - 0.5
+        if mode == "nearest-exact":
+            m[o, min(int((2 * o + 1) * n // (2 * out)), n - 1)] = 1
+            continue
+        first = math.floor(c)
+        for i in range(first - 1, first + 3):
+            w = np_cubic(c - i) if mode == "bicubic" else max(0.0, 1 - abs(c - i))
+            m[o, min(max(i, 0), n - 1)] += w
+    return m
+
+
+def _np_interpolate(x, size=None, scale_factor=None, mode="bilinear", align_corners=None):
+    axes = x.ndim - 2
+    if size is None:
+        size = [math.floor(n * f) for n, f in zip(x.shape[2:], np.broadcast_to(scale_factor, axes))]
+    y = x
+    for axis, out in enumerate(np.broadcast_to(size, axes)):
+        m = _np_matrix(x.shape[axis + 2], int(out), mode, align_corners)
+        y = np.moveaxis(np.tensordot(y, m, (axis + 2, 1)), -1, axis + 2)
+    return y if x.dtype.kind == "f" else np.round(y).astype(x.dtype)
+
+
+interpolate.reference(_np_interpolate)
+_image = lambda *shape: lambda r: (r.uniform(-1, 1, shape),)
+interpolate.cases(
+    # weights are multiples of powers of two: integers are then rounded as in the reference, whose ties are the same
+    Case(_image(2, 3, 4, 5), {"size": (8, 4)}),
+    Case(_image(1, 2, 3, 4), {"scale_factor": 2.0, "mode": "bilinear", "align_corners": True}),
+    Case(lambda r: (r.uniform(1, 2, (2, 1, 5, 4)),), {"size": 8, "mode": "bicubic"}),  # far from 0, which uint8 ends at
+    Case(_image(1, 2, 4, 3), {"size": (2, 17), "mode": "bicubic", "align_corners": True}),
+    Case(_image(2, 3, 5), {"size": 8, "mode": "linear"}),
+    Case(_image(1, 2, 3, 2, 4), {"size": (2, 4, 8), "mode": "trilinear"}),
+    Case(_image(2, 2, 5, 3), {"scale_factor": (1.5, 2.0), "mode": "nearest"}),
+    Case(_image(2, 2, 5, 3), {"size": (4, 7), "mode": "nearest-exact"}),
+    Case(_image(0, 2, 5, 3), {"size": (4, 7)}),
+    Case(_image(1, 1, 1, 1), {"size": (3, 2), "align_corners": True}),
+)

@@ -1,0 +1,246 @@
+"""Weighted sums of taps: what interpolation, warping, aligned regions and deformable convolutions share.
+
+In: images as (N, C, P), the pixels in one axis; for each result the places of its taps in that axis, and their weights. Ops that
+compute these are in `vision_resize.py`, `vision_warp.py` and `vision_regions.py`; the kernels in `kernels/indexing/taps.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tengen import kernels
+from tengen.base.errors import DTypeError, ShapeError
+from tengen.ir.types import Dim, TensorType
+from tengen.kernels.axes import memory_order
+from tengen.kernels.source import Leaf
+from tengen.loops.lang import as_int
+from tengen.ops.attributes import Extent
+from tengen.ops.define import Case, Violation, broadcast_shapes, check_floats, primitive
+from tengen.ops.indexing import outside_range
+from tengen.ops.reduce import sum_
+
+if TYPE_CHECKING:
+    from tengen.tensor import Tensor
+
+
+def _images(x: TensorType, image: TensorType | None, index: TensorType) -> Dim:
+    """How many results there are: one for each image, or for each element of `image`. ShapeError where operands do not fit."""
+    if not index.dtype.is_int or (image is not None and not image.dtype.is_int):
+        raise DTypeError(f"places and numbers of images must be integers, got {index}" + ("" if image is None else f" and {image}"))
+    if x.ndim != 3 or index.ndim < 2 or (image is not None and image.ndim != 1):
+        raise ShapeError(f"takes images (N, C, P) and places (M, T, ...), got {x} and {index}")
+    images = x.shape[0] if image is None else image.shape[0]
+    _one_or_all(index, images, "places")
+    if as_int(index.shape[1]) == 0:
+        raise ShapeError(f"places without taps: {index}")
+    return images
+
+
+def _one_or_all(t: TensorType, images: Dim, what: str) -> None:
+    if as_int(t.shape[0]) != 1 and broadcast_shapes((images,), (t.shape[0],)) != (images,):
+        raise ShapeError(f"{what} {t} for {images} images")
+
+
+def _tap_type(x: TensorType, image: TensorType | None, index: TensorType, weight: TensorType) -> TensorType:
+    d = check_floats(x, weight)
+    images = _images(x, image, index)
+    if weight.ndim != index.ndim or weight.shape[1:] != index.shape[1:]:
+        raise ShapeError(f"weights {weight} for places {index}")
+    _one_or_all(weight, images, "weights")
+    out = TensorType((images, x.shape[1], *index.shape[2:]), d)
+    if as_int(x.shape[2]) == 0 or (image is not None and as_int(x.shape[0]) == 0):
+        if all(as_int(n) != 0 for n in out.shape):
+            raise ShapeError(f"nothing can be read from {x}, which has no elements")
+    return out
+
+
+def _bad_images(op: str, image: Tensor | None, count: Any) -> Iterable[Violation]:
+    return outside_range(op, image, count, 0) if image is not None else ()
+
+
+@primitive(own=(1, 2))
+def tap_sum(x: Tensor, image: Tensor | None, index: Tensor, weight: Tensor) -> Tensor:
+    """out[m, c, *q] = sum over t of weight[m, t, *q] * x[image[m], c, index[m, t, *q]].
+
+    Shapes: x (N, C, P); image (M), or None: m itself; index and weight (M, T, *Q), each also (1, T, *Q): the same for all. Result
+        (M, C, *Q).
+    An index below 0 is a tap outside of the image, which counts as 0.
+    Numerics: a product, then T - 1 fma in order of t; float16 and bfloat16 are computed in float32 and rounded once.
+    """
+
+
+tap_sum.infer(_tap_type)
+
+
+@tap_sum.source
+def _(ins, out):
+    return kernels.indexing.taps.TapSum(*ins, out.shape[0])
+
+
+@tap_sum.check
+def _(inputs):
+    return _bad_images("tap_sum", inputs[1], inputs[0].shape[0])
+
+
+@tap_sum.layout
+def _(arrays, out):
+    """The channels where they are in x."""
+    order = memory_order(arrays[0])
+    n = len(out.shape)
+    return [0, *range(2, n), 1] if order.index(1) > order.index(2) else list(range(n))
+
+
+@tap_sum.vjp
+def _(g, x, image, index, weight):
+    n, _, p = x.shape
+    return (
+        (lambda: tap_scatter(image, index, weight, g, n, p)),
+        None,
+        None,
+        (lambda: _weights(tap_products(x, image, index, g), weight)),
+    )
+
+
+def _weights(products: Tensor, weight: Tensor) -> Tensor:
+    """The gradient of weights that are the same for all images is a sum over these."""
+    shared = as_int(weight.shape[0]) == 1 and as_int(products.shape[0]) != 1
+    return sum_(products, 0, True) if shared else products
+
+
+@primitive(own=(0, 1))
+def tap_scatter(image: Tensor | None, index: Tensor, weight: Tensor, grad: Tensor, images: Extent, pixels: Extent) -> Tensor:
+    """The gradient of `tap_sum` with respect to x: zeros (images, C, pixels), to which weight[m, t, *q] * grad[m, c, *q] is added at
+    [image[m], c, index[m, t, *q]] in order of (m, *q, t), each by one fma."""
+
+
+@tap_scatter.infer
+def _(image, index, weight, grad, images, pixels):
+    if grad.ndim != index.ndim:
+        raise ShapeError(f"a gradient {grad} for places {index}")
+    x = TensorType((images, grad.shape[1], pixels), grad.dtype)
+    want = _tap_type(x, image, index, weight).shape
+    if broadcast_shapes(want, grad.shape) != tuple(want) or tuple(grad.shape) != tuple(want):
+        raise ShapeError(f"a gradient {grad}, where {want} is expected")
+    return TensorType(x.shape, check_floats(grad, weight))
+
+
+@tap_scatter.lower
+def _(lo, ins, outs, images, pixels):
+    kernels.indexing.taps.scatter_taps(lo, *(None if a is None else Leaf(a) for a in ins), outs[0])
+
+
+@tap_scatter.check
+def _(inputs, images, pixels):
+    return _bad_images("tap_scatter", inputs[0], images)
+
+
+@tap_scatter.layout
+def _(arrays, out, images, pixels):
+    """The channels where they are in the gradient."""
+    order = memory_order(arrays[3])
+    return [0, 2, 1] if order[-1] == 1 and len(order) > 2 else [0, 1, 2]
+
+
+@tap_scatter.vjp
+def _(g, image, index, weight, grad, images, pixels):
+    return (
+        None,
+        None,
+        (lambda: _weights(tap_products(g, image, index, grad), weight)),
+        (lambda: tap_sum(g, image, index, weight)),
+    )
+
+
+@primitive(own=(1, 2))
+def tap_products(x: Tensor, image: Tensor | None, index: Tensor, grad: Tensor) -> Tensor:
+    """The gradient of `tap_sum` with respect to weights: out[m, t, *q] = sum over c of grad[m, c, *q] * x[image[m], c, index[m, t, *q]]."""
+
+
+@tap_products.infer
+def _(x, image, index, grad):
+    images = _images(x, image, index)
+    if tuple(grad.shape) != (images, x.shape[1], *index.shape[2:]):
+        raise ShapeError(f"a gradient {grad} of {x} read at {index}")
+    out = TensorType((images, *index.shape[1:]), check_floats(x, grad))
+    if as_int(x.shape[2]) == 0 and all(as_int(n) != 0 for n in (*out.shape, x.shape[1])):
+        raise ShapeError(f"nothing can be read from {x}, which has no elements")
+    return out
+
+
+@tap_products.lower
+def _(lo, ins, outs):
+    x, image, index, g = (None if a is None else Leaf(a) for a in ins)
+    source = kernels.indexing.taps.TapProducts(x, image, index, g, outs[0].shape[0])
+    kernels.reduction.reduce.reduce(lo, "add", source, outs[0], (1,), name="tap_products")
+
+
+@tap_products.check
+def _(inputs):
+    return _bad_images("tap_products", inputs[1], inputs[0].shape[0])
+
+
+@tap_products.vjp
+def _(g, x, image, index, grad):
+    n, _, p = x.shape
+    return (lambda: tap_scatter(image, index, g, grad, n, p)), None, None, (lambda: tap_sum(x, image, index, g))
+
+
+# ---- references and samples ------------------------------------------------------------------------------------------
+
+
+def _np_taps(x, image, index):
+    """(which image, places, whether inside) for each (m, c, t, *q), in a form that indexes x."""
+    m = np.arange(x.shape[0]) if image is None else image
+    index = np.broadcast_to(index, (len(m), *index.shape[1:]))[:, None]
+    lead = (slice(None), *(None,) * (index.ndim - 1))
+    c = np.arange(x.shape[1]).reshape(1, -1, *(1,) * (index.ndim - 2))
+    return (m[lead], c, np.maximum(index, 0)), index >= 0
+
+
+def _np_tap_sum(x, image, index, weight):
+    at, inside = _np_taps(x, image, index)
+    return (np.where(inside, x[at], 0) * weight[:, None]).sum(2)
+
+
+def _np_tap_scatter(image, index, weight, grad, images, pixels):
+    out = np.zeros((images, grad.shape[1], pixels))
+    at, inside = _np_taps(out, image, index)
+    np.add.at(out, at, np.where(inside, weight[:, None] * grad[:, :, None], 0))
+    return out
+
+
+def _np_tap_products(x, image, index, grad):
+    at, inside = _np_taps(x, image, index)
+    return (np.where(inside, x[at], 0) * grad[:, :, None]).sum(1)
+
+
+tap_sum.reference(_np_tap_sum)
+tap_scatter.reference(_np_tap_scatter)
+tap_products.reference(_np_tap_products)
+
+
+def _sampled(n, c, p, m, t, *q, shared=False, images=False):
+    def inputs(r):
+        lead = 1 if shared else m
+        x, index, weight = r.normal(size=(n, c, p)), r.integers(-1, p, (lead, t, *q)), r.uniform(-1, 1, (lead, t, *q))
+        return x, r.integers(0, n, m) if images else None, index, weight, r.normal(size=(m, c, *q))
+
+    return inputs
+
+
+_SAMPLES = [
+    _sampled(2, 3, 20, 2, 4, 3, 5),
+    _sampled(2, 17, 6, 2, 2, 18),
+    _sampled(3, 2, 9, 3, 1, 4, shared=True),
+    _sampled(2, 3, 8, 5, 18, 2, 2, images=True),
+    _sampled(2, 3, 8, 4, 2, images=True),
+    _sampled(0, 3, 8, 0, 2, 3),
+]
+tap_sum.cases(*(Case(lambda r, f=f: f(r)[:4]) for f in _SAMPLES))
+tap_products.cases(*(Case(lambda r, f=f: (*f(r)[:3], f(r)[4])) for f in _SAMPLES))
+tap_scatter.cases(
+    *(Case(lambda r, f=f: f(r)[1:], {"images": n, "pixels": p}) for f, n, p in zip(_SAMPLES, (2, 2, 3, 2, 2, 0), (20, 6, 9, 8, 8, 8)))
+)
