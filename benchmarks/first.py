@@ -309,13 +309,6 @@ class Jax(Library):
 
         return step
 
-    def language(self):
-        """The last logits of a text."""
-        from jax_networks import FORWARD
-
-        weights = {k: self.jax.numpy.asarray(a) for k, a in gpt_weights().items()}
-        return lambda ids: np.asarray(FORWARD["GPT"](weights, ids)[:, -1])
-
 
 def drawn(shapes: dict[str, tuple]) -> dict[str, np.ndarray]:
     """Weights of these shapes: scales are ones, biases zeros."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 
 from tengen.base.dtype import DType, int64
 from tengen.base.errors import VerifyError
+from tengen.loops.calls import expand
 from tengen.loops.lang import (
     GROUPS,
     HALVES,
@@ -40,7 +41,6 @@ from tengen.loops.lang import (
     splat,
     var,
 )  # fmt: skip
-from tengen.loops.math import expand
 
 
 def as_expr(i: Index) -> Expr:

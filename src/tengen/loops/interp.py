@@ -15,6 +15,7 @@ import numpy as np
 
 from tengen.base.dtype import DType, bool_, float32, float64
 from tengen.base.errors import IndexOutOfRange, VerifyError
+from tengen.loops.calls import expand
 from tengen.loops.exact import convert, dot2, floor_division, fma32, fma64, index_division, shift_left, shift_right
 from tengen.loops.lang import LANES, OPS, Assign, Buffer, Declare, Expr, For, If, Kernel, Let, Load, Prefetch, Store
 from tengen.loops.verify import describe, verify
@@ -111,8 +112,6 @@ class _Plan:
     def __init__(self, e: Expr, known: Iterable[Expr] = ()):
         known = set(known)
         if _has_call(e, known):
-            from tengen.loops.math import expand
-
             e = expand(e)
         slots: dict[Expr, int] = {}
         self.values: list = []

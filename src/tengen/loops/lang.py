@@ -15,12 +15,13 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from numbers import Number
 from typing import TypeVar, Union
 
 from tengen.base.dtype import DType, bfloat16, bool_, dtype, float32, int64, uint32
 from tengen.base.errors import SizeError, Undecided, VerifyError
+from tengen.base.record import record
 
 LANES = 16
 T = TypeVar("T")
@@ -506,7 +507,7 @@ def show(e: Expr) -> str:
 # ---- statements -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Buffer:
     """Memory of one dtype. `role`: "in" (read), "out" (written, may be read back), "scratch" (private to a piece,
     `size` elements, contents undefined at the start of each piece). Distinct buffers never overlap, except that an "out" may be
@@ -518,7 +519,7 @@ class Buffer:
     size: int | None = None
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Let:
     """var = value."""
 
@@ -526,7 +527,7 @@ class Let:
     value: Expr
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Load:
     """var = buffer[index]. A vector var reads index .. index + 15, or gathers when the index itself is a vector.
     With `count`, lanes at and past it are not read and hold `other`. bool is stored as bytes 0 and 1.
@@ -546,7 +547,7 @@ class Load:
         return self.var.dtype.size // self.buffer.dtype.size if self.var.dtype is GROUPS.get(self.buffer.dtype) else 1
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Store:
     """buffer[index] = value, lanes as in Load. A scatter (vector index) writes lanes in order. `stream` means nothing: it is a
     hint that the value will not be read again soon, so that it may be written past the caches."""
@@ -558,7 +559,7 @@ class Store:
     stream: bool = False
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Prefetch:
     """buffer[index] will be read soon, or written if the buffer is an output: a hint, which changes nothing. The place may lie
     outside of the buffer."""
@@ -567,7 +568,7 @@ class Prefetch:
     index: Expr
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Declare:
     """A variable that Assign may change."""
 
@@ -575,7 +576,7 @@ class Declare:
     value: Expr
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Assign:
     """Gives a declared variable a new value."""
 
@@ -583,7 +584,7 @@ class Assign:
     value: Expr
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class For:
     """for var in range(start, stop, step), step a positive literal."""
 
@@ -594,7 +595,7 @@ class For:
     body: list = field(default_factory=list)
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class If:
     """Runs `body` when cond holds, else `orelse`."""
 
@@ -603,7 +604,7 @@ class If:
     orelse: list = field(default_factory=list)
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Kernel:
     """A loop nest. `body` computes piece number `piece` (an int64 variable) of `pieces` (an expression over `ints`). Pieces
     may run in any order and at the same time, so they write disjoint elements.

@@ -15,13 +15,13 @@ import ast
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from tengen.base.dtype import DType, dtype
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError, TraceError
+from tengen.base.record import record
 from tengen.loops.lang import Expr, as_int, unguarded
 
 Extent = int  # >= 0, or known when the program runs
@@ -59,7 +59,7 @@ class _Outside(Exception):
     """A value out of range."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Ints:
     """Ints of a range, but one of them; `open`: or extents that are known when the program runs."""
 
@@ -84,7 +84,7 @@ class _Ints:
         raise _Wrong
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Choice:
     """One of some words, in any case."""
 
@@ -102,7 +102,7 @@ class _Choice:
         raise _Wrong
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Other:
     """Any other kind of an item."""
 
@@ -131,7 +131,7 @@ def _number(v: Any) -> int | float:
     raise _Wrong
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Range:
     """Numbers from `low`, which is one of them, to `high`, which is none; -0.0 counts as 0.0."""
 
@@ -179,7 +179,7 @@ ALIASES = {"Naturals": "Natural | Sequence[Natural]", "Positives": "Positive | S
 SHAPES = {"Shape": "Extent", "NewShape": "NewExtent", "Axes": "int"}  # sequences, of which an int stands for one
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Kind:
     """What an attribute may be.
 
