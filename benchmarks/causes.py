@@ -86,10 +86,8 @@ class Watch:
         """Each pass that a module runs belongs to a cause by its name."""
         run = module.run_passes
         cause = lambda name: "emission" if name == "emit" else "lowering" if name in LOWERING else "passes"
-        setattr(
-            module, "run_passes",
-            lambda x, passes, *more: run(x, [replace(p, run=self.within(cause(p.name), p.run)) for p in passes], *more),
-        )  # fmt: skip
+        timed = lambda p: replace(p, run=self.within(cause(p.name), p.run))
+        module.run_passes = lambda x, passes, *more: run(x, [timed(p) for p in passes], *more)
 
     def end(self) -> dict[str, float]:
         """Seconds by cause, all since the process began."""

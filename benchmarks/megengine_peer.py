@@ -1,7 +1,8 @@
 """MegEngine's side of the benchmarks of training, in a process of its own: its last release needs Python 3.10.
 
-`first.py` takes networks and `step_of` from here. `bench_training.py` starts it with the interpreter that MEGENGINE_PYTHON names (one with `pip install 'numpy<2' megengine==1.13.0`), sends
-one line for each thing to do, and reads one line back: so the rounds of all contenders take turns in one run.
+`first.py` takes networks and `step_of` from here. `bench_training.py` starts it with the interpreter that MEGENGINE_PYTHON names (one
+with `pip install 'numpy<2' megengine==1.13.0`), sends one line for each thing to do, and reads one line back: so the rounds of all
+contenders take turns in one run.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class BasicBlock(M.Module):
 def resnet18() -> M.Module:
     """The network of this name, for 1000 classes. Source: He et al., 2016."""
     stem = [M.Conv2d(3, 64, 7, 2, 3, bias=False), M.BatchNorm2d(64), M.ReLU(), M.MaxPool2d(3, 2, 1)]
-    blocks = [BasicBlock(i, o, s) for i, o, stride in ((64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2)) for i, s in ((i, stride), (o, 1))]
+    stages = ((64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2))
+    blocks = [BasicBlock(*block) for i, o, stride in stages for block in ((i, o, stride), (o, o, 1))]
 
     class ResNet(M.Module):
         def __init__(self):
