@@ -113,7 +113,8 @@ def make_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict, alone: bool
     else:
         program, values = _general(op, device, arrays, orders, attrs, alone)
     plan = finish_plan(program, sum(a is not None for a in arrays), outs, values)
-    if op.kind == "elementwise" or not values:
+    in_a_row = op.fuses and all(len(a.shape) <= 1 for a in (*layouts, *outs) if a is not None)  # known, its length changes nothing
+    if op.kind == "elementwise" or not values or in_a_row:
         return plan
     return specialise_when_hot(plan, partial(make_plan, op, layouts, attrs, True))
 

@@ -6,6 +6,7 @@ import functools
 import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from operator import index
 from typing import Any, cast
 
@@ -77,7 +78,11 @@ class RNG:
     def _draw(self, op, shape) -> Tensor:
         if type(shape) is not tuple:  # the elements of one are for the op to read
             shape = () if shape is None else _SHAPE.plain(shape, "size", dispatch.known)
-        out = op(self._key.detach(), shape)
+        if tracing.active is None and all(type(d) is int and d >= 0 for d in shape):
+            # in a row, since an element depends on its number alone: all shapes share one program
+            out = REGISTRY["reshape"](op(self._key.detach(), (prod(shape),)), shape)
+        else:
+            out = op(self._key.detach(), shape)
         self._key._reset(self._key + self._next)
         return out
 
