@@ -6,12 +6,15 @@ calls after the first, so that what compiling needs is left out. Caches are the 
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import tempfile
+from pathlib import Path
 
 import compare
 import peers
-from bench_compile import child, export
 from compare import Cell, Row
 from networks import NETWORKS
 
@@ -20,6 +23,8 @@ import tengen
 TRAINING = ("ResNet-18", "ResNet-50", "MobileNetV2", "ViT-Tiny", "GPT", "LSTM", "LeNet", "MLP")
 INFERENCE = ("ResNet-18", "ResNet-50", "MobileNetV2", "ViT-Tiny", "GPT")
 QUICK = {"LeNet, training", "MobileNetV2, inference"}
+CHILD = str(Path(__file__).parent / "child.py")
+PATIENCE_S = 600
 
 
 def opponents(name: str, kind: str, quick: bool) -> list[str]:
@@ -33,6 +38,24 @@ def opponents(name: str, kind: str, quick: bool) -> list[str]:
         found = [who for who in found if who != "torch" or not network.convolutions]
         return found + [who for who in ("onnxruntime", "openvino") if compare.peer(who) and compare.peer("onnx")]
     return found + (["jax"] if name in jax_peer.FORWARD and compare.peer("jax") else [])
+
+
+def child(who: str, name: str, batch: int, kind: str, file: str = "") -> dict:
+    """What `child.py` says of this contender. Errors: RuntimeError where it fails."""
+    command = [sys.executable, CHILD, who, name, str(batch), kind, *([file] if file else [])]
+    env = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE_S)
+    if done.returncode:
+        raise RuntimeError(f"{who}, {name}: {done.stderr.strip().splitlines()[-1]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def export(name: str, batch: int, folder: str) -> str:
+    """The network as an ONNX file; "" where it cannot be had."""
+    if not all(map(compare.peer, ("torch", "onnx"))):
+        return ""
+    network = NETWORKS[name]
+    return peers.onnx_file(network.torch(None).eval(), network.data(batch), folder)
 
 
 def dumped(name: str, batch: int, folder: str) -> str:
@@ -58,7 +81,7 @@ def saved(name: str, who: str, folder: str) -> str:
 def figure(who: str, name: str, batch: int, kind: str, file: str = "") -> float:
     """Bytes above the start; what is compiled is in the cache."""
     for _ in range(2 if who.startswith("tengen") or who == "torch.compile" else 1):
-        found = child(who, name, batch, kind, None, file)
+        found = child(who, name, batch, kind, file)
     return float(found["peak"] - found["base"])
 
 

@@ -1,4 +1,4 @@
-"""One contender alone in a process: what `bench_compile.py` and `bench_memory.py` start.
+"""One contender alone in a process: what `bench_memory.py` starts.
 
     python child.py <contender> <network> <batch> <inference|training> [FILE]
 
@@ -6,28 +6,17 @@ FILE is an ONNX model, for `tengen` a model file, for PyTorch and "tengen, mappe
 the weights are drawn: `tengen` traces a module whose weights are constants, as "tengen, mapped" does, and "tengen, module" one
 whose weights stay the module's, read anew in each run.
 
-Out: one line of JSON on the standard output. `ready`: seconds from the network and its data being there until the first result
-was; `run`: of a later call; `process`: since the process began; `base`: resident bytes after importing and a first small program;
-`peak`: the most while the network was made and the call was run STEPS times after the first, compiling left out; `modules`: how
-many modules Tengen compiled for it.
+Out: one line of JSON on the standard output. `base`: resident bytes after importing and a first small program; `peak`: the most
+while the network was made and the call was run STEPS times after the first, compiling left out.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
-import time
 
 STEPS = 3
-
-
-def process_age() -> float:
-    """Seconds since this process was created."""
-    with open("/proc/self/stat") as f:
-        began = int(f.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - began
 
 
 def resident(field: str) -> int:
@@ -138,22 +127,11 @@ def main() -> None:
     base = resident("VmRSS")
     forget_peak()
     call = make()
-    before = _modules()
-    start = time.perf_counter()
     call()
-    found = {"ready": time.perf_counter() - start, "process": process_age(), "modules": _modules() - before}
     forget_peak()
-    times = []
     for _ in range(STEPS):
-        start = time.perf_counter()
         call()
-        times.append(time.perf_counter() - start)
-    print(json.dumps(found | {"run": min(times), "base": base, "peak": resident("VmHWM")}), flush=True)
-
-
-def _modules() -> int:
-    compiler = sys.modules.get("tengen.runtime.compile")
-    return compiler.compilations if compiler else 0
+    print(json.dumps({"base": base, "peak": resident("VmHWM")}), flush=True)
 
 
 if __name__ == "__main__":

@@ -121,6 +121,7 @@ class Row:
     roof: float | None = None  # work per second that the machine can do at most
     intensity: float | None = None  # operations for each byte that must move
     rounds: int = 0
+    causes: dict[str, float] = field(default_factory=dict)  # seconds of Tengen's by what they were spent on
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Pictures of the results: time against peers, the roofline, growth curves.
+"""Pictures of the results: time against peers, the roofline, growth curves, what a first result's time is spent on.
 
 In: a machine's folder of results. Out: its folder of pictures. Needs matplotlib: `report.py` draws all.
 """
@@ -94,6 +94,33 @@ def growth(rows: list[Row], file: Path) -> None:
     _save(figure, file)
 
 
+def first_minute(rows: list[Row], file: Path) -> None:
+    """Bars: Tengen's seconds until a first result, with the shares of what they were spent on; beside them the peers' seconds."""
+    import matplotlib.pyplot as plt
+
+    tasks = [r.name.removesuffix(", empty caches") for r in rows if r.causes and r.name.endswith(", empty caches")]
+    if not tasks:
+        return
+    figure, grid = plt.subplots(1, 2, figsize=(15, 1.5 + 0.5 * len(tasks)), sharey=True)
+    for axes, state in zip(grid, ("empty caches", "warm caches")):
+        found = {r.name.removesuffix(f", {state}"): r for r in rows if r.name.endswith(f", {state}")}
+        lines = [found[t] for t in tasks]
+        left = [0.0] * len(lines)
+        for i, cause in enumerate(lines[0].causes):
+            wide = [r.causes[cause] for r in lines]
+            axes.barh(range(len(lines)), wide, 0.6, left, label=cause, color=plt.get_cmap("tab20")(i))
+            left = [a + b for a, b in zip(left, wide)]
+        for who in dict.fromkeys(w for r in lines for w in r.seconds if w != "tengen"):
+            at = [(r.seconds[who], i) for i, r in enumerate(lines) if who in r.seconds]
+            axes.scatter(*zip(*at), s=60, marker="|", linewidth=2.5, label=who, color=COLORS.get(who))
+        axes.set_yticks(range(len(lines)), tasks, fontsize=8)
+        axes.set_xlabel("seconds from the start of the process")
+        axes.set_title(f"{state}: Tengen's time by cause, peers' as marks")
+    grid[0].invert_yaxis()
+    grid[1].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+    _save(figure, file)
+
+
 def _save(figure, file: Path) -> None:
     import matplotlib.pyplot as plt
 
@@ -117,4 +144,5 @@ def draw(results: Path, folder: Path, threads: int = 2) -> list[Path]:
             against_peers(rows, title, folder / f"{bench}.png")
     roofline(rows_of(results, "kernels", threads), folder / "roofline.png")
     growth(rows_of(results, "growth", threads), folder / "growth.png")
+    first_minute(rows_of(results, "first_minute", threads), folder / "first_minute.png")
     return sorted(folder.glob("*.png"))

@@ -41,10 +41,8 @@ ROOM_RANK = {floor: {name: -row for row, names in enumerate(rows) for name in na
 
 # (file, imported module): why this one import inside a function is right. Heavy third-party packages need no entry.
 ALLOWED_INSIDE = {
-    ("loops/interp.py", "tengen.loops.math"): "a large table that only kernels with calls need",
-    ("loops/derive.py", "tengen.loops.math"): "the same",
-    ("codegen/values.py", "tengen.loops.math"): "the same; a process that finds its kernels cached never loads it",
     ("base/lazy.py", "tengen.base.other_names"): "a table that only a message needs",
+    ("loops/calls.py", "tengen.loops.math"): "a large table that only kernels with calls need",
     ("ops/shape.py", "tengen.ops.reduce"): "the gradient of a broadcast is a sum, and that of a sum is a broadcast",
     (
         "runtime/native.py",

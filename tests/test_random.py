@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
+import tengen.module as M
 from tengen import Tensor, random, trace
+from tengen.base.errors import TengenError
+from tengen.compiler import plans
 
 
 @pytest.mark.parametrize("size, shape", [(None, ()), ((), ()), (3, (3,)), (np.int64(3), (3,)), ((2, np.int32(3)), (2, 3)), ([2, 3], (2, 3))])
@@ -157,3 +160,30 @@ def test_a_saved_state_resumes_with_equal_bits(name, tmp_path):
         random.set_state(tengen.load(tmp_path / "state")["random"])
         assert [again().numpy().tobytes() for _ in range(3)] == want
         assert (random.get_state() == end).all()
+
+
+def test_draws_of_all_shapes_share_one_program(monkeypatch):
+    """A network's weights have dozens of shapes: making it must not make a program for each."""
+    made = []
+    build = plans.build
+    monkeypatch.setattr(plans, "build", lambda lo, ins, outs, name, *more: made.append(name) or build(lo, ins, outs, name, *more))
+    monkeypatch.setattr(plans, "_programs", {})
+    monkeypatch.setattr(plans, "HOT_AFTER_S", 0.0)
+    g = random.RNG(3)
+    for shape in ((5,), (2, 3), (3, 3), (1, 4, 2), (2, 2, 3, 3), (6, 1, 1), (2, 3)):
+        x = g.normal(0.5, 2.0, shape)
+        assert x.shape == shape and x._layout.contiguous
+        t = Tensor(np.zeros(shape, "float32"))
+        M.init.normal_(t)
+        M.init.uniform_(t)
+    assert made.count("random_normal") == made.count("random_uniform") == 1 and "astype" not in made
+
+
+def test_a_draw_does_not_depend_on_the_shape():
+    rows = [random.RNG(3).normal(size=shape).numpy().ravel().tobytes() for shape in ((24,), (4, 6), (2, 1, 3, 4))]
+    assert rows[0] == rows[1] == rows[2]
+    seeded = random.RNG(3)
+    traced = trace(lambda: seeded.normal(size=(4, 6)))
+    assert traced().numpy().tobytes() == rows[0]
+    with pytest.raises(TengenError, match="random_normal"):
+        random.RNG(3).normal(size=(-2, -3))

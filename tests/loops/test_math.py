@@ -17,9 +17,10 @@ from tengen.base.errors import VerifyError
 from tengen.codegen.llvm import emit_module
 from tengen.codegen.targets import Target
 from tengen.loops.builder import Builder
+from tengen.loops.calls import expand
 from tengen.loops.interp import evaluate
 from tengen.loops.lang import LANES, OPS, call, var
-from tengen.loops.math import FUNCTIONS, expand
+from tengen.loops.math import FUNCTIONS
 from tengen.runtime.cache import compiled
 from tengen.runtime.compile import load_object
 

@@ -21,6 +21,7 @@ import numpy as np
 from tengen.base.dtype import DType, bfloat16, bool_, float16, float32, float64, int64, uint64
 from tengen.base.errors import CompileError
 from tengen.codegen.targets.architecture import VectorForm
+from tengen.loops.calls import expand
 from tengen.loops.lang import LANES, OPS, Expr
 
 _PLAIN = {
@@ -191,8 +192,6 @@ class Values:
 
     def _expanded(self, e: Expr) -> Expr:
         if e not in self._calls:
-            from tengen.loops.math import expand
-
             self._calls[e] = expand(e)
         return self._calls[e]
 

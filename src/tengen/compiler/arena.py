@@ -8,8 +8,9 @@ compiled for it.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tengen.base.record import record
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.steps import Interval, lifetimes
 from tengen.loops.lang import Index, as_int, var
@@ -17,7 +18,7 @@ from tengen.loops.lang import Index, as_int, var
 ALIGN = 64  # bytes; temporaries start on a cache line
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Temporaries:
     """The temporaries that some launch uses, in order of first use.
 

@@ -8,7 +8,6 @@ plan that is hot, because its calls have taken long, gets a program for its numb
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 from time import perf_counter
@@ -17,6 +16,7 @@ from typing import Any
 from tengen.base.device import Device, common_device, cpu
 from tengen.base.dtype import DType
 from tengen.base.errors import ShapeError, Undecided
+from tengen.base.record import record
 from tengen.compiler.program import Program, build, check_bytes, target_of, value_of
 from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import attr_key
@@ -82,7 +82,7 @@ def device_of(layouts: Iterable[Layout | None]) -> Device:
     return common_device(a.device for a in layouts if a is not None)
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Plan:
     """A native callable (buffers in, buffers out) and the layouts of what it returns. The callable may become a faster one."""
 
@@ -113,7 +113,8 @@ def make_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict, alone: bool
     else:
         program, values = _general(op, device, arrays, orders, attrs, alone)
     plan = finish_plan(program, sum(a is not None for a in arrays), outs, values)
-    if op.kind == "elementwise" or not values:
+    in_a_row = op.fuses and all(len(a.shape) <= 1 for a in (*layouts, *outs) if a is not None)  # known, its length changes nothing
+    if op.kind == "elementwise" or not values or in_a_row:
         return plan
     return specialise_when_hot(plan, partial(make_plan, op, layouts, attrs, True))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy as np
 from tengen.base.config import config
 from tengen.base.device import Device, cpu
 from tengen.base.errors import DeviceError, SizeError
+from tengen.base.record import record
 from tengen.codegen.llvm import emit_module
 from tengen.codegen.targets import Target
 from tengen.compiler.arena import Temporaries
@@ -42,7 +43,7 @@ from tengen.runtime.cache import compiled, object_name
 _loading = threading.Lock()
 
 
-@dataclass
+@record
 class Program:
     """A compiled program.
 
@@ -133,7 +134,7 @@ class Program:
         return native.make_plan(self.address, n_inputs, output_bytes, arena, ints, pool, release_gil, owner=self)
 
 
-@dataclass
+@record
 class Folded:
     """Constants that a program computed from others, when another program was compiled.
 
@@ -171,7 +172,7 @@ def target_of(device: Device) -> Target:
 # ---- the last passes: from launches to a program -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Planned:
     """What a program runs, and where its temporaries lie. setup: the same of what runs once, if anything does."""
 

@@ -13,18 +13,19 @@ Read next: `verify.py` (what a graph must obey), `text.py` (how it is written do
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from tengen.base.dtype import DType
 from tengen.base.errors import VerifyError
+from tengen.base.record import record
 from tengen.ir.types import TensorType
 from tengen.loops.lang import Expr
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Value:
     """One tensor of a program, made once.
 
@@ -43,7 +44,7 @@ class Value:
         return f"<{self.name or 'value'}: {self.type}>"
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Node:
     """One application of an op. An input that an op may do without (a bias) can be None.
 
@@ -63,7 +64,7 @@ class Node:
         return f"<node {self.op}({ins})>"
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class State:
     """A named tensor that outlives a run: `read` is its value at the start, `written` (None: unchanged) at the end."""
 
@@ -72,7 +73,7 @@ class State:
     written: Value | None = None
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Constant:
     """A tensor that is known; `data` may be None in a graph whose data is kept apart."""
 
@@ -81,7 +82,7 @@ class Constant:
     data: np.ndarray | None
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Check:
     """What a run must not meet: it raises `error` (a class of `base/errors.py`) with `message` where `bad`, a bool[], is true.
 
@@ -95,7 +96,7 @@ class Check:
     where: str | None = None
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Graph:
     """A program: nodes in an order in which they can run, between inputs and states on one side, outputs on the other.
 

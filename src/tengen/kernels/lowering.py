@@ -12,11 +12,12 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tengen.base.dtype import DType, bool_
 from tengen.base.errors import VerifyError
+from tengen.base.record import record
 from tengen.kernels.schedule import Choice, S, Schedules, answer
 from tengen.kernels.steps import (
     Call,
@@ -56,7 +57,7 @@ def contiguous_strides(shape: Sequence[Index], order: Sequence[int] | None = Non
     return tuple(strides)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Array:
     """A strided window on a buffer of the program.
 
@@ -115,7 +116,7 @@ class Array:
         )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Pattern:
     """What a call of `Lowering.reuse` has launched, with numbers instead of buffers: a buffer's number says when it was first
     met.
@@ -133,7 +134,7 @@ class _Pattern:
     chosen: list[str]
 
 
-@dataclass
+@record
 class _Block:
     """A list of steps that is being written. loop: whether it is the body of a loop. invariant: buffers that the loop does not
     write."""

@@ -8,14 +8,15 @@ epilogue of a contraction) computes the whole expression in its own loops.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tengen.base.dtype import DType
+from tengen.base.record import record
 from tengen.kernels.lowering import Array, KernelBuilder
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, const, ramp, splat, var
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class At:
     """The place at which a source is asked for its value.
 
@@ -100,7 +101,7 @@ class Source:
         return False
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Leaf(Source):
     """The elements of an array."""
 
@@ -123,7 +124,7 @@ class Leaf(Source):
         return Leaf(arrays[self.array])
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Literal(Source):
     """The same number at all coordinates."""
 
@@ -141,7 +142,7 @@ class Literal(Source):
         return self
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Elementwise(Source):
     """`fn` of the operands' values at the same coordinates. Operands are broadcast to `shape` before (see `broadcast`)."""
 
@@ -174,7 +175,7 @@ class Elementwise(Source):
         return arrays[self]
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Given(Source):
     """A value that a kernel has computed already, and has put in the `memo` of the place at which it will be asked for."""
 
@@ -182,7 +183,7 @@ class Given(Source):
     dtype: DType
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class View(Source):
     """Another source, seen with other coordinates.
 
@@ -233,7 +234,7 @@ class View(Source):
         return None
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Ending:
     """An epilogue that is a source: what is stored is `final`, in which `given` stands for the complete sum. place: maps the
     place of the sum to the place at which `final` is asked for, where these differ."""
@@ -253,7 +254,7 @@ class Ending:
         return self.final.reads(self.place(at))
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Prologue:
     """The prologue of an image (a norm and an activation, say): what is computed from each element when it is read.
 

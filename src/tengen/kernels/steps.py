@@ -16,11 +16,12 @@ Read next: `lowering.py`, which writes such a tree, and `steps_text.py`, which p
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Union
 
 from tengen.base.dtype import DType, bool_
 from tengen.base.errors import VerifyError
+from tengen.base.record import record
 from tengen.loops.lang import Expr, Index, as_int, var
 from tengen.loops.statements import Kernel
 
@@ -34,7 +35,7 @@ def iteration(depth: int, ints: Sequence[Expr] = ()) -> Expr:
     return var(name)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Launch:
     """One kernel run on these buffers of the program, in the kernel's order. `where` is the user's line that asked for it,
     `node` the position of the graph's node that it computes; None where there is no graph, or no node."""
@@ -50,7 +51,7 @@ class Launch:
         return {id for id, b in zip(self.ids, self.kernel.buffers) if b.role == "out"}
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Loop:
     """Steps that run `count` times, one iteration after another: the steps of a recurrence, or the images of a batch.
 
@@ -64,7 +65,7 @@ class Loop:
     independent: bool = False
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Flag:
     """One bool in a buffer, `offset` elements from its start."""
 
@@ -72,7 +73,7 @@ class Flag:
     offset: int = 0
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class If:
     """The steps of `then` where the flag is true when they are reached, else those of `otherwise`."""
 
@@ -81,7 +82,7 @@ class If:
     otherwise: tuple[Step, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class While:
     """Runs `condition`, and, if the flag is then true, `body`, and begins again; ends after `limit` iterations at the latest.
 
@@ -96,7 +97,7 @@ class While:
     invariant: frozenset[Hashable] = frozenset()
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Function:
     """Steps that several calls share.
 
@@ -111,7 +112,7 @@ class Function:
     temps: frozenset[Hashable] = frozenset()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Call:
     """A function run on these buffers, in the order of its parameters."""
 
@@ -122,7 +123,7 @@ class Call:
 Step = Union[Launch, Loop, If, While, Call]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Leaf:
     """A launch with the loops that it is inside of, outermost first."""
 
@@ -249,7 +250,7 @@ def _uses(steps: Iterable[Step], known: Mapping[Hashable, Hashable]) -> Iterator
             yield from _uses(block, known)
 
 
-@dataclass
+@record
 class _Lifetimes:
     """A walk over steps.
 

@@ -24,7 +24,6 @@ A buffer is written as it is known to the program: `in.0`, `temp.3`, ``const.`na
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Iterable, Sequence
 
 from tengen.base.dtype import DType
@@ -76,6 +75,8 @@ def _block(lines: list[str], depth: int, steps: Sequence[Step]) -> None:
     for s in steps:
         match s:
             case Launch():
+                import json  # here: who only names arrays (`spelled`) loads nothing
+
                 node = "" if s.node is None else f" node {s.node}"
                 where = "" if s.where is None else f" at {json.dumps(s.where, ensure_ascii=False)}"
                 lines.append(f"{pad}launch {quote(s.kernel.name)}({', '.join(map(spelled, s.ids))}){node}{where}")
@@ -273,6 +274,8 @@ class _StepsParser:
         node = line.integer() if line.accept("node") else None
         where = None
         if line.accept("at"):
+            import json
+
             t = line.next()
             if t.kind != "string":
                 line.fail("expected a string", t)

@@ -14,8 +14,8 @@ walked as one (of a filter, say). Without tiles, each load would touch a cache l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tengen.base.record import record
 from tengen.kernels.axes import memory_order, merge_axes, store_at, streams, unflatten
 from tengen.kernels.lowering import Array, Lowering, product
 from tengen.kernels.source import At, Source
@@ -29,7 +29,7 @@ FAR_PIECE_TILES = 32  # one below the other, where no cache holds the result: op
 LEAST_TILED_EXTENT = 8  # an axis shorter than this is not worth a tile
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TransposingCopy:
     """Which operands are transposed, and how the axes of the result are grouped.
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 
 from tengen.base.dtype import DType, int64
 from tengen.base.errors import VerifyError
+from tengen.loops.calls import expand
 from tengen.loops.lang import GROUPS, HALVES, LANES, Expr, Index, const, interleave, is_const, map_expr, rebuild, splat, var
-from tengen.loops.math import expand
 from tengen.loops.statements import Assign, Buffer, Declare, For, If, Kernel, Let, Load, Prefetch, Store
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tengen.base.errors import GradientError
+from tengen.loops.calls import function
 from tengen.loops.lang import Expr, cast, const, fold, is_const, lane, map_expr, not_equal, select, splat
 
 Operands = tuple["Expr | None", ...]  # the derivatives of an expression's operands: None = zero
@@ -138,8 +139,6 @@ def _winner(e: Expr, ds: Operands) -> Expr | None:
 
 
 def _call(e: Expr, ds: Operands) -> Expr | None:
-    from tengen.loops.math import function
-
     total = None
     for d, partial in zip(ds, function(str(e.attr), len(e.args)).derivatives):
         if d is not None:

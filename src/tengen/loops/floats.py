@@ -7,14 +7,14 @@ bits are the same on every target. Read next: `exponential.py`, `trigonometric.p
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from tengen.base.dtype import DType, float32, float64, int32, int64
+from tengen.base.record import record
 from tengen.loops.lang import Expr, bitcast, cast, const, equal, fma, not_equal, select
 from tengen.loops.polynomials import POLYNOMIALS
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Format:
     """What a function needs to know of a float dtype: its integer twin, its stored significand bits, its exponent bias."""
 

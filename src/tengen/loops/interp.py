@@ -15,6 +15,7 @@ import numpy as np
 
 from tengen.base.dtype import DType, bool_, float32, float64
 from tengen.base.errors import IndexOutOfRange, VerifyError
+from tengen.loops.calls import expand
 from tengen.loops.exact import convert, dot2, floor_division, fma32, fma64, index_division, shift_left, shift_right
 from tengen.loops.lang import LANES, OPS, Expr
 from tengen.loops.statements import Assign, Buffer, Declare, For, If, Kernel, Let, Load, Prefetch, Store
@@ -112,8 +113,6 @@ class _Plan:
     def __init__(self, e: Expr, known: Iterable[Expr] = ()):
         known = set(known)
         if _has_call(e, known):
-            from tengen.loops.math import expand
-
             e = expand(e)
         slots: dict[Expr, int] = {}
         self.values: list = []

@@ -109,21 +109,36 @@ def _quotient(a, b) -> Expr:
     return binary("div", a, b)
 
 
-_interned: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
+class _Entry(weakref.ref):
+    """An expression in the table, as long as somebody holds it. `weakref.WeakValueDictionary` does the same in three times the time."""
+
+    __slots__ = ("key",)
+    key: tuple
+
+
+_interned: dict[tuple, _Entry] = {}
+
+
+def _forget(entry: _Entry) -> None:
+    if _interned.get(entry.key) is entry:  # else another one has taken its place
+        _interned.pop(entry.key, None)
 
 
 def expr(op: str, args: tuple[Expr, ...], dt: DType, lanes: int = 1, attr=None) -> Expr:
     """The one `Expr` with these parts. Call the typed constructors below instead."""
     key_attr = (attr.hex() if attr == attr else "nan") if isinstance(attr, float) else attr
-    key = (op, args, dt, lanes, key_attr, type(attr))
-    e = _interned.get(key)
+    key = (op, args, dt.name, lanes, key_attr, type(attr))  # the name: it hashes without a call
+    entry = _interned.get(key)
+    e = None if entry is None else entry()
     if e is None:
         for a in args:
             if type(a) is not Expr:
                 return expr(op, tuple(map(unguarded, args)), dt, lanes, attr)
         e = Expr()
         e.op, e.args, e.dtype, e.lanes, e.attr = op, args, dt, lanes, attr
-        _interned[key] = e
+        entry = _Entry(e, _forget)
+        entry.key = key
+        _interned[key] = entry
     return e
 
 

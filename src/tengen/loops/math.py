@@ -1,7 +1,7 @@
 """The functions that `lang.call` names: what they compute, how exactly, and their derivatives.
 
-`expand` replaces every call in an expression by the function's body, which is written with `lang.OPS` alone; so interpreter and
-code generators know none of these names, and the bits are the same everywhere. Bodies: `exponential.py`, `powers.py`,
+Bodies are written with `lang.OPS` alone, and `calls.expand` puts them in place of calls; so interpreter and code generators know
+none of these names, and the bits are the same everywhere. Bodies: `exponential.py`, `powers.py`,
 `special.py`, `trigonometric.py`. Domain edges follow C99, annex F; denormal operands and results count like all others.
 """
 
@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from tengen.base.dtype import float32, float64
-from tengen.base.errors import VerifyError
+from tengen.base.record import record
 from tengen.loops import exponential, gamma, powers, special, trigonometric
-from tengen.loops.lang import Expr, call, const, equal, map_expr, rebuild, select, unary
+from tengen.loops.lang import Expr, call, const, equal, select, unary
 from tengen.loops.reals import LN2, LOG2_E, LOG10_E
 
 Derivative = Callable[[tuple[Expr, ...], Expr], Expr]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Function:
     """A scalar function of float32 or float64 operands.
 
@@ -137,26 +135,3 @@ _unary("lgamma", gamma.lgamma, lambda x, y: call("digamma", x), (0.6, 3.0),
 _unary("digamma", gamma.digamma, lambda x, y: gamma.trigamma(x), (0.6, 3.0),
        "The derivative of lgamma; -+inf at +-0, NaN at negative integers and -inf. ULP as for lgamma.", absolute=True)
 # fmt: on
-
-
-def function(name: str, operands: int) -> Function:
-    """The function of that name, checked to take that many operands; VerifyError where there is none."""
-    f = FUNCTIONS.get(name)
-    if f is None:
-        raise VerifyError(f"call of {name!r}, which is no function; help: one of {', '.join(sorted(FUNCTIONS))}")
-    if f.operands != operands:
-        raise VerifyError(f"call of {name} with {operands} operands instead of {f.operands}")
-    return f
-
-
-def expand(e: Expr, memo: dict[Expr, Expr] | None = None) -> Expr:
-    """`e` with every call replaced by the function's body. `memo` may be shared between expressions of one kernel."""
-    return map_expr(e, _expanded, {} if memo is None else memo)
-
-
-def _expanded(e: Expr, args: tuple[Expr, ...]) -> Expr:
-    if e.op != "call":
-        return rebuild(e, args)
-    if e.dtype not in (float32, float64):
-        raise VerifyError(f"call of {e.attr} in {e.dtype}; help: compute in float32 and cast the result")
-    return function(str(e.attr), len(args)).body(*args)

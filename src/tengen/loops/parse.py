@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NoReturn
 
 from tengen.base.dtype import BY_SHORT, DType, bool_, int64
 from tengen.base.errors import VerifyError
+from tengen.base.record import record
 from tengen.loops.lang import LANES, OPS, Expr, expr, splat, var
 from tengen.loops.statements import Assign, Buffer, Declare, For, If, Kernel, Let, Load, Prefetch, Store
 from tengen.loops.verify import typed, verify
@@ -36,7 +36,7 @@ INFIX = {
 _SIGNS = {sign: (op, precedence) for op, (sign, precedence) in INFIX.items()}
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Token:
     """`kind`: "number", "word", "quoted", "temp", "string", "sign" or "end"."""
 

@@ -8,13 +8,14 @@ What they compute with are the expressions of `lang.py`; `builder.py` is how the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tengen.base.dtype import DType
+from tengen.base.record import record
 from tengen.loops.lang import GROUPS, Expr
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Buffer:
     """Memory of one dtype. `role`: "in" (read), "out" (written, may be read back), "scratch" (private to a piece,
     `size` elements, contents undefined at the start of each piece). Distinct buffers never overlap, except that an "out" may be
@@ -26,7 +27,7 @@ class Buffer:
     size: int | None = None
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Let:
     """var = value."""
 
@@ -34,7 +35,7 @@ class Let:
     value: Expr
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Load:
     """var = buffer[index]. A vector var reads index .. index + 15, or gathers when the index itself is a vector.
     With `count`, lanes at and past it are not read and hold `other`. bool is stored as bytes 0 and 1.
@@ -54,7 +55,7 @@ class Load:
         return self.var.dtype.size // self.buffer.dtype.size if self.var.dtype is GROUPS.get(self.buffer.dtype) else 1
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Store:
     """buffer[index] = value, lanes as in Load. A scatter (vector index) writes lanes in order. `stream` means nothing: it is a
     hint that the value will not be read again soon, so that it may be written past the caches."""
@@ -66,7 +67,7 @@ class Store:
     stream: bool = False
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Prefetch:
     """buffer[index] will be read soon, or written if the buffer is an output: a hint, which changes nothing. The place may lie
     outside of the buffer."""
@@ -75,7 +76,7 @@ class Prefetch:
     index: Expr
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Declare:
     """A variable that Assign may change."""
 
@@ -83,7 +84,7 @@ class Declare:
     value: Expr
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Assign:
     """Gives a declared variable a new value."""
 
@@ -91,7 +92,7 @@ class Assign:
     value: Expr
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class For:
     """for var in range(start, stop, step), step a positive literal."""
 
@@ -102,7 +103,7 @@ class For:
     body: list = field(default_factory=list)
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class If:
     """Runs `body` when cond holds, else `orelse`."""
 
@@ -111,7 +112,7 @@ class If:
     orelse: list = field(default_factory=list)
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Kernel:
     """A loop nest. `body` computes piece number `piece` (an int64 variable) of `pieces` (an expression over `ints`). Pieces
     may run in any order and at the same time, so they write disjoint elements.

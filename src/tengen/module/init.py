@@ -11,9 +11,12 @@ from tengen.tensor import Tensor
 
 def fill_(tensor: Tensor, val: float) -> None:
     """Every element becomes val."""
-    tensor._reset(
-        REGISTRY["astype"](REGISTRY["copy"](REGISTRY["broadcast_to"](Tensor(float(val)), tensor.shape)), tensor.dtype)
-    )
+    _put(tensor, REGISTRY["copy"](REGISTRY["broadcast_to"](Tensor(float(val)), tensor.shape)))
+
+
+def _put(tensor: Tensor, values: Tensor) -> None:
+    """Gives a tensor values, in its dtype. Those that have it are not copied."""
+    tensor._reset(values if values.dtype is tensor.dtype else values.astype(tensor.dtype))
 
 
 def zeros_(tensor: Tensor) -> None:
@@ -28,12 +31,12 @@ def ones_(tensor: Tensor) -> None:
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> None:
     """Uniform in [a, b)."""
-    tensor._reset(random.uniform(a, b, tensor.shape).astype(tensor.dtype))
+    _put(tensor, random.uniform(a, b, tensor.shape))
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> None:
     """Normal."""
-    tensor._reset(random.normal(mean, std, tensor.shape).astype(tensor.dtype))
+    _put(tensor, random.normal(mean, std, tensor.shape))
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:

@@ -15,7 +15,6 @@ import ast
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -23,6 +22,7 @@ import numpy as np
 from tengen.base.device import Device
 from tengen.base.dtype import DType, dtype
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError, TraceError
+from tengen.base.record import record
 from tengen.loops.lang import Expr, as_int, unguarded
 
 Extent = int  # >= 0, or known when the program runs
@@ -61,7 +61,7 @@ class _Outside(Exception):
     """A value out of range."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Ints:
     """Ints of a range, but one of them; `open`: or extents that are known when the program runs."""
 
@@ -86,7 +86,7 @@ class _Ints:
         raise _Wrong
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Choice:
     """One of some words, in any case."""
 
@@ -104,7 +104,7 @@ class _Choice:
         raise _Wrong
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Other:
     """Any other kind of an item."""
 
@@ -133,7 +133,7 @@ def _number(v: Any) -> int | float:
     raise _Wrong
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Range:
     """Numbers from `low`, which is one of them, to `high`, which is none; -0.0 counts as 0.0."""
 
@@ -182,7 +182,7 @@ ALIASES = {"Naturals": "Natural | Sequence[Natural]", "Positives": "Positive | S
 SHAPES = {"Shape": "Extent", "NewShape": "NewExtent", "Axes": "int"}  # sequences, of which an int stands for one
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Kind:
     """What an attribute may be.
 

@@ -11,11 +11,11 @@ N batch, C channels, O output channels, G groups, S spatial extents of the image
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from tengen.base.record import record
 from tengen.ir.types import Dim
 from tengen.kernels import contraction, convolution, numerics
 from tengen.kernels.lowering import Array, Lowering
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tengen.kernels.convolution.few_outputs import Sizes
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Convolution:
     """A convolution, or a gradient of one, that is to be computed.
 
@@ -84,7 +84,7 @@ class Convolution:
         return int(self.algorithm[-1])
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Strategy:
     """One way to compute a convolution.
 

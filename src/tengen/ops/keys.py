@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from tengen.base.dtype import bool_
 from tengen.base.errors import DTypeError, IndexOutOfRange, ShapeError
+from tengen.base.record import record
 from tengen.ir.types import Dim
 from tengen.loops.lang import Expr, unguarded
 from tengen.ops.define import dispatch, shorthand
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from tengen.tensor import Tensor
 
 
-@dataclass
+@record
 class Key:
     """A key, read for one shape: first a strided slice of every axis, then `shape` (ints are gone, None made unit axes), then
     indices of some axes of that shape."""

@@ -11,10 +11,11 @@ import functools
 import inspect
 import operator as python_operators
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from tengen.base.errors import ArgumentError, ShapeError, TengenError, Undecided
+from tengen.base.record import record
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
@@ -32,7 +33,7 @@ _taken: dict[str, str] = {}  # a name for users -> the op that has it
 _takers: list[tuple[Callable[[Op], dict[str, Any]], Callable[[str, Any], None]]] = []  # see `each_op`
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Case:
     """Sample inputs, from which the tests of an op are made. `inputs(rng)` gives NumPy arrays (float64 where they stand for
     any float), `grad` says whether finite differences are meaningful there."""
@@ -95,7 +96,6 @@ class Op:
     ):  # fmt: skip
         self.fn, self.kind = fn, kind
         self.name = name or fn.__name__.rstrip("_")
-        self.doc = inspect.getdoc(fn) or ""
         self.rules = Rules()
         self.samples: list[Case] = []
         self.why_no_vjp: str | None = None
@@ -257,6 +257,11 @@ class Op:
         self.samples += cases
 
     # -- what the floors above ask ------------------------------------------------------------------------------------------
+    @functools.cached_property
+    def doc(self) -> str:
+        """What users read of it."""
+        return inspect.getdoc(self.fn) or ""
+
     @functools.cached_property
     def kinds(self) -> dict[str, Kind | None]:
         """What each attribute may be, as its annotation declares it."""

@@ -9,8 +9,10 @@ In a rule's arguments, `**attrs` are the op's attributes by name, in canonical f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any
+
+from tengen.base.record import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     Reference = Callable[..., Any]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Violation:
     """What is wrong with a call where `bad`, a 0-d bool tensor, is true.
 
@@ -62,7 +64,7 @@ class Violation:
 MAKE_NO_PROGRAM = frozenset({"reference", "vjp", "same", "check", "checks", "over", "typed"})  # or are plain data about it
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record(slots=True, eq=False, repr=False)
 class Rules:
     """The rules of one op. A field that does not exist cannot be set."""
 

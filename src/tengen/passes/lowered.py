@@ -7,9 +7,9 @@ In: a `Lowering`. Out: what memory planning and code generation need.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 
 from tengen.base.device import Device, cpu
+from tengen.base.record import record
 from tengen.ir.graph import Graph
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.steps import verify_steps
@@ -17,7 +17,7 @@ from tengen.kernels.steps_text import print_steps
 from tengen.passes.run import Form
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Lowered:
     """What a program runs, and the buffers that it takes.
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from tengen.base.config import config
+from tengen.base.record import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Form:
     """A form that a program has on its way from graph to machine code.
 
@@ -29,7 +29,7 @@ class Form:
     verify: Callable[[Any], None] = lambda x: None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Pass:
     """A step on the way from graph to machine code: a function that takes one form of the program and makes another, or the
     same form anew. What it was given stays as it was.

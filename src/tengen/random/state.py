@@ -6,6 +6,7 @@ import functools
 import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from operator import index
 from typing import Any, cast
 
@@ -86,7 +87,13 @@ class RNG:
         if type(shape) is not tuple:  # the elements of one are for the op to read
             shape = () if shape is None else _SHAPE.plain(shape, "size", dispatch.known)
         key = self._key.detach()
-        out = op(key, shape) if innermost() is None else drawn(op, key, (), shape)
+        if innermost() is not None:
+            out = drawn(op, key, (), shape)
+        elif tracing.active is None and all(type(d) is int and d >= 0 for d in shape):
+            # in a row, since an element depends on its number alone: all shapes share one program
+            out = REGISTRY["reshape"](op(key, (prod(shape),)), shape)
+        else:
+            out = op(key, shape)
         self._key._reset(self._key + self._next)
         return out
 

@@ -16,12 +16,12 @@ import stat
 import warnings
 from _operator import _compare_digest as compare_digest  # of `hmac`, which loads OpenSSL
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tengen.base.config import cache_home, config, expand_home
 from tengen.base.digest import blake2b, sha256
 from tengen.base.files import new_part
+from tengen.base.record import record
 from tengen.base.version import VERSION
 from tengen.codegen.targets import Target, processor
 from tengen.runtime.compile import compile_object
@@ -44,7 +44,7 @@ _unusable: set[str] = set()
 _writes = 0
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Info:
     """What the cache holds.
 

@@ -12,12 +12,13 @@ import ctypes
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from tengen.base.errors import user_line
+from tengen.base.record import record
 from tengen.runtime import native
 from tengen.runtime.compile import Loaded
 
@@ -119,7 +120,7 @@ def _records() -> np.ndarray:
     return np.zeros((CAPACITY, WORDS), np.int64)
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Entry:
     """A plan whose launches are logged.
 
@@ -134,7 +135,7 @@ class Entry:
     where: str | None = None
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Log:
     """What was logged during one profile.
 

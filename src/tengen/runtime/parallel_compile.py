@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 import threading
 
@@ -75,6 +74,8 @@ def _can_help() -> bool:
 
 def _by_helper(text: str, target: Target, level: int) -> bytes | None:
     """The object file of a part; None where its process does not give one in time, which is then ended."""
+    import subprocess  # here: it loads much, and a process that finds its kernels starts no other
+
     import llvmlite
 
     folder = os.path.dirname(os.path.dirname(llvmlite.__file__))

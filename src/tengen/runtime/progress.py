@@ -14,7 +14,6 @@ import atexit
 import contextlib
 import os
 import re
-import shutil
 import sys
 import threading
 import time
@@ -91,6 +90,8 @@ class Progress:
             return ""
         what = self._text or f"compiling {self._name}, {self._done} of {self._total} kernels done"
         text = f"tengen: {what}, {passed:.0f} s"
+        import shutil  # here: it loads three compressors
+
         return text[: shutil.get_terminal_size().columns - 1]  # what wraps could not be erased
 
     def _wanted(self) -> bool:

@@ -10,8 +10,9 @@ float16 and float32 by instructions: a call of a library that does it would be a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+from tengen.base.record import record
 
 
 class Emitter(Protocol):
@@ -86,7 +87,7 @@ class Linking(NamedTuple):
     stub: Callable[[int], bytes]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Architecture:
     """An architecture.
 

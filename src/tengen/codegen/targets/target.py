@@ -12,10 +12,11 @@ asks: it must not need a runtime that works.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tengen.base.config import config
 from tengen.base.errors import ConfigError
+from tengen.base.record import record
 from tengen.codegen.targets import processor
 from tengen.codegen.targets.architecture import Architecture, Level, VectorForm
 from tengen.codegen.targets.registry import ARCHITECTURES
@@ -23,7 +24,7 @@ from tengen.codegen.targets.registry import ARCHITECTURES
 MOST_L2 = 1 << 20  # of a second cache that choices of tiles count on
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Target:
     """An instruction set to compile for.
 

@@ -22,9 +22,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from tengen.base.dtype import DType, bool_
+from tengen.base.record import record
 from tengen.kernels.lowering import KernelBuilder
 from tengen.kernels.source import Source
 from tengen.loops.lang import LANES, Expr, const, fold, maximum, minimum, splat
@@ -36,7 +36,7 @@ LANE_UNROLLED_ELEMENTS = 4  # elements of a lane that are folded at a time
 State = tuple[Expr, ...]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Fold:
     """What a reduction combines its elements with. Its *state* is a tuple of values: one number for a sum, a value and its
     position for an argmax.

@@ -12,8 +12,9 @@ axis), whichever more arrays are dense along. None of this changes the order in 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tengen.base.record import record
 from tengen.kernels import numerics
 from tengen.kernels.axes import memory_order, merge_axes
 from tengen.kernels.lowering import Array, product
@@ -25,7 +26,7 @@ from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, equal, select
 LEAST_COLUMNS = 6  # neighbouring rows, at least, that are worth a vector across them: with fewer, most lanes would idle
 
 
-@dataclass
+@record
 class Frame:
     """Sources over one index space whose axes are divided into kept and reduced ones.
 

@@ -24,10 +24,10 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import and_
 
 from tengen.base.dtype import DType
+from tengen.base.record import record
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.reduction.folding import UNROLLED_ELEMENTS, Fold, in_registers
@@ -39,7 +39,7 @@ from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, 
 Give = Callable[[KernelBuilder, At, list[Expr]], Expr]  # (kernel, place of a window, a pixel's offset in it) -> value
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Geometry:
     """Where windows lie. Along each spatial axis, window p begins at pixel p * stride - padding and has `kernel` pixels.
 

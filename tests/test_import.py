@@ -1,0 +1,138 @@
+"""What `import tengen` may load and do, counted: its time follows from that, and grows unnoticed otherwise."""
+
+import json
+import pickle
+import subprocess
+import sys
+import threading
+from dataclasses import FrozenInstanceError, field, fields, replace
+
+import pytest
+
+from tengen.base.record import record
+
+# Modules from outside that NumPy has not loaded already. What takes long (json, subprocess, shutil, fractions, tempfile) is imported
+# where it is needed.
+ALLOWED = {"__future__", "atexit", "copy", "dataclasses", "errno", "fcntl", "mmap", "ml_dtypes", "threading"}
+
+LOAD = """
+import sys
+import numpy
+before = set(sys.modules)
+import tengen
+new = [m for m in sys.modules if m not in before]
+from tengen.base.record import record
+completed = {
+    c.__qualname__ for name in new if name.startswith("tengen") for c in vars(sys.modules[name]).values()
+    if isinstance(c, type) and c.__module__ == name and "__dataclass_fields__" in vars(c)
+}
+import json
+print(json.dumps([new, sorted(completed)]))
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    """(modules that `import tengen` loads after NumPy, the dataclasses whose methods were written)."""
+    return json.loads(subprocess.run([sys.executable, "-c", LOAD], stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
+def test_nothing_heavy_from_outside(loaded):
+    outside = {m.partition(".")[0] for m in loaded[0]} - {"tengen"}
+    assert not (more := {m for m in outside if not m.startswith("_")} - ALLOWED), f"loads {sorted(more)}"
+
+
+def test_what_only_a_first_program_needs_is_not_loaded(loaded):
+    later = {"tengen.loops.math", "tengen.loops.reals", "tengen.runtime.process", "tengen.tensor.recorder", "tengen.jit", "tengen.module"}
+    assert not later & set(loaded[0])
+    assert len([m for m in loaded[0] if m.startswith("tengen")]) <= 130
+
+
+def test_few_records_are_made(loaded):
+    assert len(loaded[1]) <= 20, f"the methods of {loaded[1]} are written while importing"
+
+
+# ---- records -----------------------------------------------------------------------------------------------------------
+
+
+@record(frozen=True)
+class Point:
+    x: int
+    y: int = 0
+
+
+@record
+class Bag:
+    name: str
+    things: list = field(default_factory=list)
+
+    def __post_init__(self):
+        self.things.append(self.name)
+
+
+@record
+class Sized(Bag):
+    size: int = 1
+
+
+@record(eq=False, slots=True)
+class Slim:
+    a: int
+    b: int | None = None
+
+    @property
+    def both(self):
+        return self.a, self.b
+
+
+def test_a_record_is_a_dataclass():
+    assert Point(1) == Point(1, 0) != Point(2) and hash(Point(1)) == hash(Point(1, 0)) and repr(Point(3)) == "Point(x=3, y=0)"
+    assert [f.name for f in fields(Point)] == ["x", "y"] and replace(Point(1), y=2) == Point(1, 2) and Point.y == 0
+    with pytest.raises(FrozenInstanceError):
+        Point(1).x = 2
+    match Point(5, 6):
+        case Point(x, 6):
+            assert x == 5
+
+
+def test_a_record_derives_from_one_that_was_never_made():
+    s = Sized("a", size=3)
+    assert (s.name, s.things, s.size) == ("a", ["a"], 3) and Bag("b").things == ["b"] and Bag("b") == Bag("b")
+
+
+def test_slots():
+    assert Slim(1).both == (1, None) and Slim(1) != Slim(1) and repr(Slim(1)) == "Slim(a=1, b=None)"
+    with pytest.raises(AttributeError):
+        Slim(1).c = 1
+
+
+def test_a_record_that_is_unpickled_before_any_was_made():
+    code = (
+        "import pickle, sys; sys.path.insert(0, sys.argv[1]); import test_import as t\n"
+        "p, s, b = pickle.loads(bytes.fromhex(sys.argv[2]))\n"
+        "assert p == t.Point(1, 2) and s.both == (3, 4) and b == t.Bag('x')"
+    )
+    data = pickle.dumps((Point(1, 2), Slim(3, 4), Bag("x"))).hex().replace(__name__.encode().hex(), b"test_import".hex())
+    done = subprocess.run([sys.executable, "-c", code, __file__.rpartition("/")[0], data], stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_threads_make_the_first_records_at_once():
+    for _ in range(50):
+        made, start = [], threading.Barrier(4)
+
+        @record(frozen=True)
+        class Fresh:
+            a: int
+            b: tuple = ()
+
+        def make(cls=Fresh, made=made, start=start):
+            start.wait()
+            made.append(cls(1))
+
+        workers = [threading.Thread(target=make) for _ in range(4)]
+        for w in workers:
+            w.start()
+        for w in workers:
+            w.join()
+        assert made == [Fresh(1)] * 4
