@@ -13,6 +13,7 @@ import fcntl
 import functools
 import os
 import stat
+import time
 import warnings
 from _operator import _compare_digest as compare_digest  # of `hmac`, which loads OpenSSL
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from tengen.codegen.targets import Target, processor
 from tengen.runtime.compile import compile_object
 from tengen.runtime.parallel_compile import compile_parts
 from tengen.runtime.progress import progress
+from tengen.runtime.provenance import CACHE, provenance
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +37,7 @@ _HASH_BYTES = 32
 _KEY, _LOCK = "key", "lock"
 _SUFFIX = ".o"
 SCHEDULES = ".s"  # suffix of the files that hold what tuning found
-PROGRAMS = ".p"  # of those that hold the programs of graphs: `compiler/program_cache.py`
+PROGRAMS = ".p"  # of those that hold programs: `compiler/program_record.py`
 FACTS = ".t"  # of those that hold what LLVM says of this machine
 _PRUNE_EVERY = 64  # writes of this process between two looks at the size of the whole cache
 
@@ -326,9 +328,13 @@ def compiled(ir_text: str, target: Target, level: int = 1, parts: bool = True) -
     key_text = _object_key(ir_text, target, level, parts)
     data = get(key_text)
     if data is None:
+        start = time.perf_counter()
         with progress.compiling(ir_text):
             data = compile_parts(ir_text, target, level) if parts else compile_object(ir_text, target, level)
+        provenance.compiled(time.perf_counter() - start)
         put(key_text, data)
+    else:
+        provenance.found(CACHE)
     return data
 
 
