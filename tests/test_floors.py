@@ -50,6 +50,7 @@ ALLOWED_INSIDE = {
         "tengen.runtime.process",
     ): "a process that imports Tengen and makes no tensor does not load the runtime",
     ("tensor/tensor.py", "tengen.tensor.recorder"): "it brings all passes, and a process that runs no composite needs neither",
+    ("cli/main.py", "tengen.cli.packing"): "it runs every network, and two commands need that",
     ("data/dataloader.py", "tengen.tensor"): "workers and users of NumPy batches need no runtime",
 }
 

@@ -195,7 +195,12 @@ def test_ops_from_elsewhere_are_not_kept(fresh, monkeypatch):
 def test_an_entry_that_cannot_be_read_is_made_anew(fresh, monkeypatch):
     kept = []
     put = cache.put
-    monkeypatch.setattr(cache, "put", lambda key, data, suffix=".o": (kept.append(key) if suffix == cache.PROGRAMS else None, put(key, data, suffix)))
+
+    def watched(key, data, suffix=".o"):
+        kept.extend([key] if suffix == cache.PROGRAMS else [])
+        put(key, data, suffix)
+
+    monkeypatch.setattr(cache, "put", watched)
     call = lambda: F.exp(Tensor(X))
     call()
     want = call().numpy().tobytes()

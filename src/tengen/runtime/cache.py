@@ -69,10 +69,11 @@ def directory() -> Path:
     system's directory of temporary files."""
     from pathlib import Path  # it loads much, and what reads the cache needs none of it
 
-    return Path(_directory())
+    return Path(directory_name())
 
 
-def _directory() -> str:
+def directory_name() -> str:
+    """The same as a text."""
     return next((path for path, _ in _places() if path not in _unusable), "") or next(_places())[0]
 
 
@@ -197,7 +198,7 @@ def stamp(key_text: str, suffix: str = _SUFFIX) -> tuple[int, ...] | None:
     if not config.cache:
         return None
     try:
-        st = os.stat(f"{_directory()}/{_name(key_text, suffix)}", follow_symlinks=False)
+        st = os.stat(f"{directory_name()}/{_name(key_text, suffix)}", follow_symlinks=False)
     except OSError:
         return None
     return st.st_ino, st.st_mtime_ns, st.st_size
@@ -291,7 +292,7 @@ def _prune(path: str) -> None:
 
 def info() -> Info:
     """What the cache holds now."""
-    every = _entries(_directory())
+    every = _entries(directory_name())
     found = [e for e in every if e[2].endswith(_SUFFIX)]
     schedules = sum(e[2].endswith(SCHEDULES) for e in every)
     programs = sum(e[2].endswith(PROGRAMS) for e in every)
@@ -301,7 +302,7 @@ def info() -> Info:
 def clear() -> int:
     """Removes every entry; returns how many bytes that were. The key stays."""
     size = 0
-    for _, n, file in _entries(_directory()):
+    for _, n, file in _entries(directory_name()):
         with contextlib.suppress(OSError):
             os.unlink(file)
             size += n
