@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check -q
 CODE := $(wildcard src tests examples benchmarks)
 
-.PHONY: help setup test lint types unit demo bench clean
+.PHONY: help setup test lint types unit demo bench wheel clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -38,8 +38,16 @@ bench: setup  ## measure; see benchmarks/README.md
 	@found=0; for f in $(sort $(wildcard benchmarks/bench_*.py)); do found=1; echo "== $$f"; $(PY) $$f || exit 1; done; \
 	test $$found = 1 || echo "no benchmarks/bench_*.py here"
 
+# A cache of its own: nothing that this user has tuned gets into a pack, and a second wheel compiles what has changed.
+wheel: export TENGEN_CACHE_DIR := $(CURDIR)/build/pack-cache
+wheel: export TENGEN_CACHE_BYTES := 2147483648
+wheel: setup  ## compile the packs, and put everything into a wheel in dist/
+	@mkdir -p build && rm -rf build/lib
+	$(PY) -m tengen cache pack
+	$(PIP) wheel --no-deps -w dist .
+
 clean:  ## remove the environment and everything that was built
-	rm -rf $(VENV) build dist out .pytest_cache .ruff_cache .mypy_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) build dist out src/tengen/runtime/packs .pytest_cache .ruff_cache .mypy_cache .hypothesis src/*.egg-info
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The stamps are older than pyproject.toml exactly when the environment is out of date.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 
 import pytest
 
@@ -70,3 +71,14 @@ def pytest_collection_finish(session) -> None:
 
 def pytest_addoption(parser) -> None:
     parser.addoption("--compiling", type=int, default=0, metavar="N", help="list the N tests that make LLVM compile the most")
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept_of_what_is_patched(request):
+    """What a test patches (a rule of an op, a limit in a strategy) may decide which program a call becomes, and no key of a kept program
+    knows of it: while a test has `monkeypatch`, no program is read back or kept. Tests of that say KEEPS_PROGRAMS = True."""
+    patches = "monkeypatch" in request.fixturenames and not getattr(request.module, "KEEPS_PROGRAMS", False)
+    if patches and "tengen" in sys.modules:
+        from tengen.compiler import program_cache
+
+        request.getfixturevalue("monkeypatch").setattr(program_cache, "in_use", lambda: False)

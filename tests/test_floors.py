@@ -51,6 +51,7 @@ ALLOWED_INSIDE = {
     ("tensor/tensor.py", "tengen.tensor.recorder"): "it brings all passes, and a process that runs no composite needs neither",
     ("tensor/tensor.py", "tengen.tensor.html"): "only notebooks ask for it",
     ("tensor/tensor.py", "tengen.tensor.batching"): "it calls ops, which `tensor.py` runs; and only `vmap` needs it",
+    ("cli/main.py", "tengen.cli.packing"): "it runs every network, and two commands need that",
     ("data/dataloader.py", "tengen.tensor"): "workers and users of NumPy batches need no runtime",
 }
 

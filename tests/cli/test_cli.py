@@ -45,7 +45,9 @@ def test_version():
 
 
 @pytest.mark.parametrize(
-    "command", ["", "info", "compile", "profile", "tune", "verify", "cache", "cache info", "cache clear", "config", "doctor", "completion"]
+    "command",
+    ["", "info", "compile", "profile", "tune", "verify", "cache", "cache info", "cache clear", "cache warm", "cache pack", "config", "doctor",
+     "completion"],
 )
 def test_help(command):
     text = run(*command.split(), "--help")
@@ -151,7 +153,7 @@ def test_cache(tmp_path):
     with config.scope(cache_dir=str(tmp_path / "cache")):
         cache.put("key", b"x" * 2000)
         text = run("cache", "info")
-        assert str(tmp_path / "cache") in text and re.search(r"kernels +1\n", text)
+        assert str(tmp_path / "cache") in text and re.search(r"kernels +1\n", text) and re.search(r"^pack ", text, re.M)
         assert run("cache", "clear") == "2.0 kB removed\n"
         assert re.search(r"kernels +0\n", run("cache", "info"))
 
@@ -160,6 +162,7 @@ def test_config(capsys):
     tengen.show_config()
     shown = capsys.readouterr().out
     assert dict(config_table())["tengen"] == VERSION and all(row[0] in shown for row in KNOBS.values())
+    assert re.search(r"machine code +\d+ from the pack, \d+ from the cache, \d+ compiled", run("config"))
     assert run("config").splitlines()[0].split() == ["tengen", VERSION]
 
 

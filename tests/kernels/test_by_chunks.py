@@ -5,7 +5,6 @@ import pytest
 
 import tengen.functional as F
 from tengen import Tensor, trace
-from tengen.compiler import program_cache
 from tengen.kernels.contraction import contract as contraction
 from tengen.ops.define import REGISTRY
 
@@ -33,7 +32,6 @@ def test_bits(case, dtype, monkeypatch):
         return trace(gradient)(x, g, w).numpy()
 
     monkeypatch.setattr(contraction, "LEAST_WAVE_BYTES", 1 << 12)  # in waves where there are several images
-    monkeypatch.setattr(program_cache, "identity", lambda *a: None)  # a program kept from before would be neither way's
     counted = []
     by_chunks = contraction.by_chunks
     monkeypatch.setattr(contraction, "by_chunks", lambda *a: (counted.append(1), by_chunks(*a)))

@@ -13,14 +13,16 @@ import tengen.functional as F
 from tengen import Tensor
 from tengen.base.config import config
 from tengen.base.dtype import float32
-from tengen.compiler import driver, program_cache
+from tengen.compiler import driver, program_cache, program_record
 from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.text import parse_graph
 from tengen.kernels.schedule import Grain, Schedules
 from tengen.loops import lang
 from tengen.ops.define import REGISTRY, elementwise
 from tengen.passes.run import observing
-from tengen.runtime import cache
+from tengen.runtime import cache, environment
+
+KEEPS_PROGRAMS = True
 
 SCRIPT = """
 import hashlib, json, sys
@@ -140,10 +142,11 @@ def test_what_decides_the_program_is_in_its_key(monkeypatch):
     ]  # fmt: skip
     with config.scope(winograd=not config.winograd):
         keys.append(key_of())
-    monkeypatch.setattr(program_cache, "VERSION", "another")
-    keys.append(key_of())
-    monkeypatch.setattr(program_cache, "_sources", lambda: "other sources")
-    keys.append(key_of())
+    for name, other in (("VERSION", "another"), ("sources", lambda: "other sources"), ("compiler", lambda: "another llvmlite")):
+        monkeypatch.setattr(environment, name, other)
+        environment.environment.cache_clear()
+        keys.append(key_of())
+    environment.environment.cache_clear()
     assert len(set(keys)) == len(keys) and None not in keys
 
 
@@ -175,7 +178,7 @@ def test_ops_from_elsewhere_are_not_kept():
 
 
 def test_every_op_of_tengen_can_be_kept():
-    assert all(program_cache._is_ours(name) for name, op in REGISTRY.items() if op.fn.__module__.startswith("tengen."))
+    assert all(program_cache.is_ours(op) for op in REGISTRY.values() if op.fn.__module__.startswith("tengen."))
 
 
 def test_folding_with_other_weights(own_cache, lowerings):
@@ -213,6 +216,9 @@ def test_an_entry_of_another_time_is_made_anew(own_cache, lowerings):
 
 def test_expressions_come_back_as_they_were():
     n, m = lang.var("n0"), lang.var("offset.3")
-    for e in (n, m, n * 3 + 1, (n + 63) // 64 * 64, lang.minimum(n, 7), n % 5, (n - m) * (m + 2)):
-        written = program_cache._dim(e)
-        assert program_cache._read_dim(written) == e and program_cache._dim(program_cache._read_dim(written)) == written
+    some = [n, m, n * 3 + 1, (n + 63) // 64 * 64, lang.minimum(n, 7), n % 5, (n - m) * (m + 2), lang.select(lang.equal(n, m), n, 4), 5]
+    nodes = program_record.Nodes()
+    written = [nodes.index(e) for e in some]
+    read = program_record.reader(json.loads(json.dumps(nodes.written)))
+    assert all(read(i) is e for i, e in zip(json.loads(json.dumps(written)), some)) and written[-1] == 5
+    assert len(nodes.written) == len({json.dumps(x) for x in nodes.written})  # each part once, however often it occurs

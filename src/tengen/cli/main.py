@@ -11,6 +11,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import click
 from click.shell_completion import get_completion_class
@@ -29,6 +30,7 @@ from tengen.profiling.profiler import profile as profiler
 from tengen.profiling.result import SORTS, Result
 from tengen.runtime import cache as kernel_cache
 from tengen.runtime import native, report
+from tengen.runtime.pack import FOLDER, generic_targets
 from tengen.tuning.tuner import tune as tune_model
 
 COULD_NOT_RUN = 3  # exit code of `verify`; 2 is click's, for a wrong command line
@@ -248,23 +250,97 @@ def _colourful(p: Result, sort: str, limit: int) -> None:
 
 @main.group()
 def cache() -> None:
-    """The compiled kernels that are kept on disk."""
+    """The compiled kernels that are kept on disk: this user's, and those that come with Tengen."""
 
 
 @cache.command("info")
 @_plain_errors
 def cache_info() -> None:
-    """Shows where the kernels are, how many, and how large."""
+    """Shows where the kernels are, how many, and how large: this user's, and the packs that come with Tengen.
+
+    \b
+    A pack is in use, for other processors than this, or stale: Tengen has changed since it was made.
+        tengen cache info
+    """
     i = kernel_cache.info()
     rows = [("path", str(i.path)), ("kernels", str(i.entries)), ("bytes", _size(i.bytes)), ("limit", _size(i.limit))]
-    _table([*rows, ("programs", str(i.programs)), ("tuned", f"{i.schedules} targets and numbers of threads")])
+    rows += [("programs", str(i.programs)), ("tuned", f"{i.schedules} targets and numbers of threads")]
+    _table([*rows, *report.pack_rows()])
 
 
 @cache.command("clear")
 @_plain_errors
 def cache_clear() -> None:
-    """Removes all of them, kept programs, and what tuning found; kernels are compiled again when they are needed."""
+    """Removes this user's kernels, kept programs, and what tuning found; kernels are compiled again when they are needed. Packs stay:
+    they are part of Tengen.
+
+    \b
+        tengen cache clear
+    """
     click.echo(f"{_size(kernel_cache.clear())} removed")
+
+
+_only = click.option("--only", default="", metavar="TEXT", help="Only the calls whose names have this text; default: all.")
+_list = click.option("--list", "listed", is_flag=True, help="List the names of the calls, and do nothing.")
+
+
+def _packing() -> ModuleType:
+    from tengen.cli import packing  # which brings every network: two commands need them
+
+    return packing
+
+
+def _jobs(only: str, listed: bool) -> list:
+    """The jobs with a text in their names; none after they were listed."""
+    found = [job for job in _packing().jobs() if only in job.name]
+    if not found:
+        raise click.BadParameter(f"no calls have {only!r} in their names; help: --list shows them", param_hint="--only")
+    if listed:
+        click.echo("\n".join(job.name for job in found))
+    return [] if listed else found
+
+
+@cache.command("warm")
+@_only
+@_list
+@_plain_errors
+def cache_warm(only: str, listed: bool) -> None:
+    """Compiles what people call first into this user's cache: common ops, and first training steps of common networks.
+
+    For an installation from sources, which comes without packs; afterwards programs start as quickly as with them. It takes some
+    minutes, is stopped by Ctrl-C, and goes on where it stopped.
+
+    \b
+        tengen cache warm
+        tengen cache warm --only ResNet
+    """
+    if run := _jobs(only, listed):
+        w = _packing().warm(run)
+        click.echo(f"{w.compiled} modules compiled, {w.found} were there, in {w.seconds:.1f} s")
+
+
+@cache.command("pack")
+@click.option("--target", "names", multiple=True, type=click.Choice([t.name for t in generic_targets()]), help="A target; default: all.")
+@click.option("-o", "--out", type=click.Path(file_okay=False, path_type=Path), help="The folder to write to; default: Tengen's own.")
+@_only
+@_list
+@_plain_errors
+def cache_pack(names: Sequence[str], out: Path | None, only: str, listed: bool) -> None:
+    """Compiles what people call first for every generic target, into the packs that come with Tengen: for who packages it.
+
+    A process uses the pack for the best target that its processor includes, where the pack was made from the same sources and by the
+    same compiler as are there; `make wheel` puts packs into the wheel.
+
+    \b
+        tengen cache pack
+        tengen cache pack --target x86-64-v3 --out packs
+    """
+    targets = [t for t in generic_targets() if not names or t.name in names]
+    if run := _jobs(only, listed):
+        written = _packing().write_packs(run, targets, out or Path(FOLDER))
+        _table([(t.name, f"{path}: {n} programs, {_size(size)}") for t, (path, n, size) in zip(targets, written)])
+        if (size := sum(size for *_, size in written)) > (most := _packing().MOST_BYTES):
+            raise click.ClickException(f"the packs have {_size(size)}, more than {_size(most)}; help: shorten the list of calls")
 
 
 @main.command()

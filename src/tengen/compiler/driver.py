@@ -19,7 +19,7 @@ from tengen.compiler import program_cache
 from tengen.compiler.arrays import array_over, dense, new_buffer
 from tengen.compiler.plans import Layout, finish_plan
 from tengen.compiler.program import EMIT, MEMORY, Folded, Program, target_of
-from tengen.compiler.program_cache import Made
+from tengen.compiler.program_record import Made
 from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import Graph, Value
 from tengen.kernels.lowering import Array

@@ -17,6 +17,8 @@ from tengen.base.device import Device, common_device, cpu
 from tengen.base.dtype import DType
 from tengen.base.errors import ShapeError, Undecided
 from tengen.base.record import record
+from tengen.codegen.targets import Target
+from tengen.compiler.pattern_cache import Made, Make, Pattern, ready
 from tengen.compiler.program import Program, build, check_bytes, target_of, value_of
 from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import attr_key
@@ -163,12 +165,12 @@ def make_overwrite(op: Op, layouts: Sequence[Layout], attrs: dict, over: int) ->
     sym = Symbols()
     n = len(arrays) if op.variadic else len(op.tensors)
 
-    def make(some: Sequence[Array], names: list[Expr]) -> tuple[Program, None]:
-        lo = Lowering(target_of(device), names, tuned_schedules())
+    def make(some: Sequence[Array], names: list[Expr], target: Target) -> Made:
+        lo = Lowering(target, names, tuned_schedules(target))
         op.lower_to(lo, some[:n], [some[over]], attrs)
         return build(lo, [a.id for a in some], ["nothing"], op.name, recording(), device), None
 
-    program, _, values = by_pattern((op, over), device, attrs, arrays, [named_array(a, sym) for a in arrays], sym, make)
+    program, _, values = by_pattern(op, device, attrs, arrays, [named_array(a, sym) for a in arrays], sym, make, how=(over,))
     return _call(program, len(arrays), [-(over + 1)], values)
 
 
@@ -220,11 +222,15 @@ def _elementwise(op: Op, arrays: Sequence[Array], outs: Sequence[Layout], attrs:
     large = streams([out])
     device = outs[0].device
     key = (op, _frozen(attrs), tuple((a.dtype, a.strides) for a in named), device, large, recording())
-    if key not in _programs:
-        lo = Lowering(target_of(device), sym.names)
+
+    def make(target: Target) -> Made:
+        lo = Lowering(target, sym.names)
         source = op.make_source([Leaf(a) for a in named[:-1]], TensorType(shape, out.dtype), attrs)
         pointwise(lo, [source], [named[-1]], op.name, large)
-        _programs[key] = build(lo, [a.id for a in arrays], ["out0"], op.name, recording(), device), None
+        return build(lo, [a.id for a in arrays], ["out0"], op.name, recording(), device), None
+
+    if key not in _programs:
+        _programs[key] = _ready(Pattern(op, attrs, ("elementwise", large), named, (), len(sym.names)), device, make)
     return _programs[key][0], sym.values
 
 
@@ -236,8 +242,8 @@ def _general(
     named = [None if a is None else named_array(a, sym) for a in arrays]
     generic = {k: tuple(sym.extent(d) for d in v) if k in op.extents else v for k, v in attrs.items()}
 
-    def make(arrays_: Sequence[Array | None], names: list[Expr]) -> tuple[Program, None]:
-        return _program(op, device, arrays_, orders, generic if names else attrs, names), None
+    def make(arrays_: Sequence[Array | None], names: list[Expr], target: Target) -> Made:
+        return _program(op, device, arrays_, orders, generic if names else attrs, names, target), None
 
     known_orders = tuple(None if o is None else tuple(o) for o in orders)
     program, _, values = by_pattern(op, device, attrs, arrays, named, sym, make, generic, known_orders, alone)
@@ -245,26 +251,39 @@ def _general(
 
 
 def by_pattern(
-    op: Op | tuple[Op, Any], device: Device, attrs: dict, arrays, named, sym: Symbols, make: Callable, generic: dict | None = None,
-    orders: tuple = (), alone: bool = False,
+    op: Op, device: Device, attrs: dict, arrays, named, sym: Symbols, make: Callable[..., Made], generic: dict | None = None,
+    orders: tuple = (), alone: bool = False, how: tuple = (),
 ) -> tuple[Program, Any, list[int]]:  # fmt: skip
     """The program of a pattern, and the numbers for its symbols: made shape-generic, or for these numbers alone where that is
-    wanted, where it was before, or where a decision in the op needs them. `make(arrays, symbols)` gives (program, anything)."""
-    numbers = (op, _frozen(attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in arrays), device)
+    wanted, where it was before, or where a decision in the op needs them. `make(arrays, symbols, target)` gives (program,
+    anything). how: what else decides the program: over which operands results are stored."""
+    generic = generic or attrs
+    numbers = ((op, how), _frozen(attrs), tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in arrays), device)
     special = (*numbers, recording())
+
+    def make_special() -> None:
+        pattern = Pattern(op, attrs, how, arrays, orders, 0, alone=True)
+        _programs[special] = _ready(pattern, device, lambda target: make(arrays, [], target))
+
     if special not in _programs and (alone or (*numbers, False) in _programs):
-        _programs[special] = make(arrays, [])
+        make_special()
     if special in _programs:
         return *_programs[special], []
     pattern = tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in named)
-    key = (op, _frozen(generic or attrs), pattern, device, orders, recording())
+    key = ((op, how), _frozen(generic), pattern, device, orders, recording())
     if key not in _programs:
         try:
-            _programs[key] = make(named, sym.names)
+            known = Pattern(op, generic, how, named, orders, len(sym.names))
+            _programs[key] = _ready(known, device, lambda target: make(named, sym.names, target))
         except (Undecided, ShapeError):  # what does not fit is told with numbers
-            _programs[special] = make(arrays, [])
+            make_special()
             return *_programs[special], []
     return *_programs[key], sym.values
+
+
+def _ready(pattern: Pattern, device: Device, make: Make) -> Made:
+    """The program of a pattern: made now if its launches are recorded, else found or made, and kept."""
+    return make(target_of(device)) if recording() else ready(pattern, device, make)
 
 
 def number(e: Index, sym: Symbols, values: Sequence[int]) -> int:
@@ -299,10 +318,10 @@ def named_array(a: Array, sym: Symbols) -> Array:
 
 
 def _program(
-    op: Op, device: Device, arrays: Sequence[Array | None], orders: Sequence, attrs: dict, names: list[Expr]
+    op: Op, device: Device, arrays: Sequence[Array | None], orders: Sequence, attrs: dict, names: list[Expr], target: Target
 ) -> Program:
     types = [None if a is None else TensorType(a.shape, a.dtype) for a in arrays]
-    lo = Lowering(target_of(device), names, tuned_schedules())
+    lo = Lowering(target, names, tuned_schedules(target))
     outs = []
     for i, (t, order) in enumerate(zip(op.infer_types(types, attrs), orders)):
         outs.append(Array(f"out{i}", t.dtype, t.shape, contiguous_strides(t.shape, order)))

@@ -39,6 +39,7 @@ from tengen.passes.run import Form, Pass, run_passes
 from tengen.runtime import compile as compiler
 from tengen.runtime import launch_log, native
 from tengen.runtime.cache import compiled, object_name
+from tengen.runtime.provenance import provenance
 
 _loading = threading.Lock()
 
@@ -63,7 +64,8 @@ class Program:
         data: values of the constants that it and its `setup` read, by id.
         folded: the program that computed some of these constants, until this one is in the program cache.
         checks: those of the graph, in the order in which the last output buffer has their results.
-        object: the name of its machine code in the cache. code: the machine code itself, until it is loaded.
+        object: the name of its machine code in the cache. code: the machine code itself, until it is loaded, if it was read with
+            the program; origin: where from (`runtime/provenance.py`).
     """
 
     name: str
@@ -87,6 +89,7 @@ class Program:
     checks: list[Check] = field(default_factory=list)
     object: str = ""
     code: bytes | None = None
+    origin: str = ""
     _loaded: Any = None
 
     @property
@@ -96,10 +99,13 @@ class Program:
             start = time.perf_counter()
             with _loading:  # threads may load it at once: the first one's code stays, since plans know its address
                 if self._loaded is None:
+                    if self.code is not None:
+                        provenance.found(self.origin)
                     self._loaded = compiler.load_object(self.code or compiled(self.text, self.target), self.target)
                     self.code = None
             if config.debug >= 1:
-                print(f"tengen: {self.name}: {self.kernels} kernels ready in {1e3 * (time.perf_counter() - start):.1f} ms")
+                took = f"{self.kernels} kernels ready in {1e3 * (time.perf_counter() - start):.1f} ms"
+                print(f"tengen: {self.name}: {took}; modules so far: {provenance.summary()}")
         return self._loaded.address("run")
 
     def integers(self, values: Sequence[int]) -> list[int]:

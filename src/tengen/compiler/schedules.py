@@ -39,7 +39,7 @@ def keep(found: Schedules) -> None:
 
 
 def _place(name: str) -> tuple:
-    return config.cache, cache.directory(), name
+    return config.cache, cache.directory_name(), name
 
 
 def _name(target: str, threads: int) -> str:

@@ -13,6 +13,7 @@ import fcntl
 import functools
 import os
 import stat
+import time
 import warnings
 from _operator import _compare_digest as compare_digest  # of `hmac`, which loads OpenSSL
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from tengen.codegen.targets import Target, processor
 from tengen.runtime.compile import compile_object
 from tengen.runtime.parallel_compile import compile_parts
 from tengen.runtime.progress import progress
+from tengen.runtime.provenance import CACHE, provenance
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +37,7 @@ _HASH_BYTES = 32
 _KEY, _LOCK = "key", "lock"
 _SUFFIX = ".o"
 SCHEDULES = ".s"  # suffix of the files that hold what tuning found
-PROGRAMS = ".p"  # of those that hold the programs of graphs: `compiler/program_cache.py`
+PROGRAMS = ".p"  # of those that hold programs: `compiler/program_record.py`
 FACTS = ".t"  # of those that hold what LLVM says of this machine
 _PRUNE_EVERY = 64  # writes of this process between two looks at the size of the whole cache
 
@@ -67,10 +69,11 @@ def directory() -> Path:
     system's directory of temporary files."""
     from pathlib import Path  # it loads much, and what reads the cache needs none of it
 
-    return Path(_directory())
+    return Path(directory_name())
 
 
-def _directory() -> str:
+def directory_name() -> str:
+    """The same as a text."""
     return next((path for path, _ in _places() if path not in _unusable), "") or next(_places())[0]
 
 
@@ -195,7 +198,7 @@ def stamp(key_text: str, suffix: str = _SUFFIX) -> tuple[int, ...] | None:
     if not config.cache:
         return None
     try:
-        st = os.stat(f"{_directory()}/{_name(key_text, suffix)}", follow_symlinks=False)
+        st = os.stat(f"{directory_name()}/{_name(key_text, suffix)}", follow_symlinks=False)
     except OSError:
         return None
     return st.st_ino, st.st_mtime_ns, st.st_size
@@ -289,7 +292,7 @@ def _prune(path: str) -> None:
 
 def info() -> Info:
     """What the cache holds now."""
-    every = _entries(_directory())
+    every = _entries(directory_name())
     found = [e for e in every if e[2].endswith(_SUFFIX)]
     schedules = sum(e[2].endswith(SCHEDULES) for e in every)
     programs = sum(e[2].endswith(PROGRAMS) for e in every)
@@ -299,7 +302,7 @@ def info() -> Info:
 def clear() -> int:
     """Removes every entry; returns how many bytes that were. The key stays."""
     size = 0
-    for _, n, file in _entries(_directory()):
+    for _, n, file in _entries(directory_name()):
         with contextlib.suppress(OSError):
             os.unlink(file)
             size += n
@@ -326,9 +329,13 @@ def compiled(ir_text: str, target: Target, level: int = 1, parts: bool = True) -
     key_text = _object_key(ir_text, target, level, parts)
     data = get(key_text)
     if data is None:
+        start = time.perf_counter()
         with progress.compiling(ir_text):
             data = compile_parts(ir_text, target, level) if parts else compile_object(ir_text, target, level)
+        provenance.compiled(time.perf_counter() - start)
         put(key_text, data)
+    else:
+        provenance.found(CACHE)
     return data
 
 

@@ -1,9 +1,10 @@
 """The native runtime of this process: buffers, the memory pool, threads, and calls of compiled programs.
 
-The IR of `memory.py`, `threads.py` and `native_ir.py` is compiled once, kept in the disk cache, and loaded when this file is
-imported. A buffer is a PyCapsule without a name that points to its first byte, on 64 bytes for those that `new_buffer` makes;
-when its last reference goes, the memory goes back to the pool (or, for a view or foreign memory, the owner is let go).
-A plan is a builtin function: buffers in, buffers out. All of it but programs themselves runs under the interpreter's lock.
+The IR of `memory.py`, `threads.py` and `native_ir.py` is compiled once, for the pack that comes with Tengen or in the disk cache,
+and loaded when this file is imported. A buffer is a PyCapsule without a name that points to its first byte, on 64 bytes for those
+that `new_buffer` makes; when its last reference goes, the memory goes back to the pool (or, for a view or foreign memory, the owner
+is let go). A plan is a builtin function: buffers in, buffers out. All of it but programs themselves runs under the interpreter's
+lock.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from tengen.base.config import config
 from tengen.base.device import Device, cpu
 from tengen.base.errors import DeviceError
 from tengen.codegen.targets import Target
+from tengen.runtime import pack
 from tengen.runtime.cache import compiled
 from tengen.runtime.compile import Loaded, add_symbols, load_object
 from tengen.runtime.memory import memory_ir
 from tengen.runtime.native_ir import PLAN_WORDS, PYTHON_SYMBOLS, python_ir
+from tengen.runtime.provenance import PACK, provenance
 from tengen.runtime.threads import MAX_THREADS, threads_ir
 
 _METH_FASTCALL = 0x80
@@ -45,13 +48,21 @@ def runtime_ir(target: Target) -> str:
 def load_forever(text: str) -> Loaded:
     """A module of LLVM IR for `TARGET`, compiled or from the cache. Never unloaded: capsules may die, and threads may be in it,
     after the last module of Python is gone."""
-    loaded = load_object(compiled(text, TARGET), TARGET)
+    return _forever(load_object(compiled(text, TARGET), TARGET))
+
+
+def _forever(loaded: Loaded) -> Loaded:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(loaded))
     return loaded
 
 
 add_symbols({name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in PYTHON_SYMBOLS})
-_native = load_forever(runtime_ir(TARGET))
+_packed = pack.find(pack.RUNTIME)
+if _packed is None:
+    _native = load_forever(runtime_ir(TARGET))
+else:
+    _native = _forever(load_object(*_packed))
+    provenance.found(PACK)
 _defs: list[_MethodDef] = []  # CPython keeps pointers to them
 
 

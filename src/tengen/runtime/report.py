@@ -9,7 +9,8 @@ import sys
 from tengen.base.config import KNOBS, config
 from tengen.base.version import VERSION
 from tengen.codegen.targets import Target
-from tengen.runtime import cache
+from tengen.runtime import cache, pack
+from tengen.runtime.provenance import provenance
 
 WHEELS = ("numpy", "llvmlite", "ml_dtypes", "click", "ziglang")
 
@@ -29,12 +30,21 @@ def config_table() -> list[tuple[str, str]]:
         ("features", " ".join(f for f in host.architecture.notable if host.has(f)) or "none of note"),
         ("threads", str(config.threads)),
         ("cache", f"{kept.path}: {kept.entries} kernels, {kept.bytes / 1e6:.1f} of {kept.limit / 1e6:.0f} MB"),
+        *pack_rows(),
+        ("machine code", provenance.summary()),
     ]
     return rows + [(f"{variable}", repr(getattr(config, name))) for name, (variable, *_) in KNOBS.items()]
 
 
+def pack_rows() -> list[tuple[str, str]]:
+    """(what, value) of the packs that come with Tengen."""
+    found = [("pack", f"{name}: {state}") for name, state in pack.states()]
+    return found or [("pack", "none came with this installation; help: tengen cache warm compiles what is called first")]
+
+
 def show_config() -> None:
-    """Prints versions, processor, threads, cache and every knob with its value."""
+    """Prints versions, processor, threads, the cache, the packs that come with Tengen, where the machine code of this process came from,
+    and every knob with its value."""
     rows = config_table()
     width = max(len(name) for name, _ in rows)
     for name, value in rows:

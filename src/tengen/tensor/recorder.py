@@ -17,9 +17,10 @@ import numpy as np
 from tengen.base.device import Device, common_device, default_device
 from tengen.base.dtype import DType
 from tengen.base.errors import TraceError, user_line
+from tengen.codegen.targets import Target
 from tengen.compiler import plans
 from tengen.compiler.arrays import dense, new_buffer
-from tengen.compiler.driver import compile_graph, ready_program
+from tengen.compiler.driver import compile_graph
 from tengen.compiler.plans import Layout, Plan
 from tengen.compiler.program import Program
 from tengen.ir.graph import Check, Graph, State, Value
@@ -313,10 +314,10 @@ def composite_plan(
     sym = plans.Symbols(op.known_extents(arrays, attrs))
     named = [None if a is None else plans.named_array(a, sym) for a in arrays]
 
-    def make(arrays_: Sequence[Array | None], names: list[Expr]) -> tuple[Program, list[Array]]:
-        return _composite_program(op, device, arrays_, attrs, names, over)
+    def make(arrays_: Sequence[Array | None], names: list[Expr], target: Target) -> tuple[Program, list[Array]]:
+        return _composite_program(op, device, arrays_, attrs, names, over, target)
 
-    program, outs, values = plans.by_pattern((op, over) if over else op, device, attrs, arrays, named, sym, make, alone=alone)
+    program, outs, values = plans.by_pattern(op, device, attrs, arrays, named, sym, make, alone=alone, how=over)
     found = [
         Layout(
             tuple(plans.number(d, sym, values) for d in o.shape),
@@ -338,7 +339,7 @@ def composite_plan(
 
 
 def _composite_program(
-    op: Op, device: Device, arrays: Sequence[Array | None], attrs: dict, names: list[Expr], over: tuple[int, ...]
+    op: Op, device: Device, arrays: Sequence[Array | None], attrs: dict, names: list[Expr], over: tuple[int, ...], target: Target
 ) -> tuple[Program, list[Array]]:
     rec = Recorder(op.name, constants=True, lines=False, device=device)
     with rec:
@@ -359,7 +360,5 @@ def _composite_program(
             rec.graph.states[f"state{i}"].written = rec.value(o)
         outs = () if over else outs
         graph = rec.finish([(f"output{i}", o) for i, o in enumerate(outs)])
-    if plans.recording():
-        return compile_graph(graph, placed, names, op.name, log_launches=True, device=device)
-    return ready_program(graph, placed, names, op.name, device=device)
+    return compile_graph(graph, placed, names, op.name, target, log_launches=plans.recording(), device=device)
 

@@ -1,0 +1,167 @@
+"""The programs of patterns of eager calls: from the pack that comes with Tengen, from this user's cache, or made now.
+
+In: a pattern, which is everything that decides the program but the environment (`runtime/environment.py`), and a function that
+makes the program for a target. Out: the program. What was found is neither lowered nor emitted, and needs nothing that only
+lowering needs. The records are those of the programs of graphs (`program_record.py`); in a pack the machine code follows the
+record, in the cache it lies in a file of its own.
+
+A pattern may have no program, since a decision in its op needs numbers: that is stored as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tengen.base.config import config
+from tengen.base.device import Device
+from tengen.base.errors import ShapeError, Undecided
+from tengen.codegen.targets import Target
+from tengen.compiler import program_cache
+from tengen.compiler.program import Program, target_of
+from tengen.compiler.program_record import UNREADABLE, Made, from_bytes, program_of, record, to_bytes
+from tengen.compiler.schedules import tuned_schedules
+from tengen.ir.graph import Graph, map_attr
+from tengen.kernels.lowering import Array
+from tengen.ops.define import Op
+from tengen.runtime import cache, pack
+from tengen.runtime.environment import environment, knobs
+
+MOST_CONSTANT_BYTES = 4096  # of a program's constants, which are part of its record; with more it is made in each process
+
+Make = Callable[[Target], Made]
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """A pattern of eager calls.
+
+    Attributes:
+        op, attrs: what is computed. how: what else decides it: which operand the result goes over, how it is stored.
+        arrays: of the operands. orders: of the axes of the results. symbols: how many numbers a call fills in.
+        alone: whether it stands for the numbers of one call, since its op or its user wanted that.
+    """
+
+    op: Op
+    attrs: dict[str, Any]
+    how: Any
+    arrays: Sequence[Array | None]
+    orders: Sequence[Any]
+    symbols: int
+    alone: bool = False
+
+    def facts(self) -> str | None:
+        """Everything that decides the program but the environment. None where a text cannot say it: for an op that is defined
+        outside of Tengen, and for graphs among the attributes."""
+        graphs: list[Graph] = []
+        for a in self.attrs.values():
+            map_attr(a, lambda x: graphs.append(x) if isinstance(x, Graph) else None)
+        if graphs or not program_cache.is_ours(self.op):
+            return None
+        arrays = [None if a is None else (a.id, a.dtype, a.shape, a.strides, a.offset) for a in self.arrays]
+        return repr((self.op.name, self.op.kind, self.attrs, self.how, arrays, self.orders, self.symbols))
+
+
+Seen = Callable[[Pattern, Make], None]
+_watchers: list[Seen] = []
+
+
+@contextlib.contextmanager
+def watching(seen: Seen) -> Iterator[None]:
+    """Calls `seen(pattern, make)` whenever this process needs the program of another pattern, inside of the block."""
+    _watchers.append(seen)
+    try:
+        yield
+    finally:
+        _watchers.remove(seen)
+
+
+def ready(pattern: Pattern, device: Device, make: Make) -> Made:
+    """The program of a pattern. It is kept for later processes where it is made now.
+
+    Args:
+        make: makes it for a target.
+
+    Errors: Undecided where it cannot be made without numbers; what `make` raises.
+    """
+    for seen in _watchers:
+        seen(pattern, make)
+    target = target_of(device)
+    facts = pattern.facts() if program_cache.in_use() else None
+    if facts is None:
+        return make(target)
+    tuned = sorted((k, str(s)) for k, s in tuned_schedules(target).entries.items())
+    packed = None if tuned else pack.find(pack.key(facts))  # a pack knows nothing of what this user has tuned
+    if packed is not None:
+        found = made_of(packed[0], device, packed[1])
+        if found is not None:
+            return found
+    key = f"{environment(target, knobs())} eager {tuned} {device} {facts}"
+    kept = cache.get(key, cache.PROGRAMS)
+    found = None if kept is None else made_of(kept, device)
+    if found is not None:
+        return found
+    try:
+        made = make(target)
+    except (Undecided, ShapeError) as e:
+        cache.put(key, to_bytes(undecided(e)), cache.PROGRAMS)
+        raise
+    if config.cache and (entry := entry_of(*made)) is not None:
+        cache.put(key, to_bytes(entry), cache.PROGRAMS)
+    return made
+
+
+def undecided(e: Exception) -> dict[str, Any]:
+    """What is stored of a pattern that has no program, because of an error."""
+    return {"undecided": str(e)}
+
+
+def entry_of(program: Program, arrays: Sequence[Array] | None) -> dict[str, Any] | None:
+    """What is stored of a program and the arrays of its outputs; None where it cannot be."""
+    values = {id[1]: a for id, a in program.data.items()}  # type: ignore[index]
+    if program.setup is not None or program.checks or sum(a.nbytes for a in values.values()) > MOST_CONSTANT_BYTES:
+        return None
+    return {
+        **record(program, arrays),
+        "values": [[name, str(a.dtype), list(a.shape), np.ascontiguousarray(a).tobytes().hex()] for name, a in values.items()],
+    }
+
+
+def packed_entry(entry: dict[str, Any], code: bytes) -> bytes:
+    """An entry of a pack: the record's bytes, the record, the machine code."""
+    head = to_bytes({**entry, "object": ""} if "object" in entry else entry)
+    return len(head).to_bytes(4, "little") + head + code
+
+
+def made_of(data: bytes, device: Device, target: Target | None = None) -> Made | None:
+    """What an entry says; None for one that cannot be read, or whose machine code is gone.
+
+    Args:
+        target: what a `packed_entry` was compiled for; None: the entry is one of the cache.
+
+    Errors: Undecided where the entry says so.
+    """
+    try:
+        code = None
+        if target is not None:
+            n = 4 + int.from_bytes(data[:4], "little")
+            data, code = data[4:n], data[n:]
+        entry = from_bytes(data)
+        why = entry.get("undecided")
+        if why is None:
+            return _read(entry, device, code, target)
+    except UNREADABLE:
+        return None
+    raise Undecided(why)
+
+
+def _read(entry: dict[str, Any], device: Device, code: bytes | None, target: Target | None) -> Made | None:
+    found = program_of(entry, device, code, target)
+    if found is not None:
+        for name, d, shape, data in entry["values"]:
+            found[0].data["const", name] = np.frombuffer(bytes.fromhex(data), np.dtype(d)).reshape(shape)
+    return found

@@ -1,0 +1,254 @@
+"""Packs: programs that were compiled when Tengen was packaged are found, have the bits of those that are compiled here, and are never
+wrong: a pack of another time and a damaged one are not used."""
+
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import tengen.functional as F
+from tengen import Tensor
+from tengen.base.config import config
+from tengen.cli.common_calls import Job
+from tengen.cli.main import main
+from tengen.cli.packing import patterns, write_packs
+from tengen.codegen.targets import Target
+from tengen.compiler import pattern_cache, plans
+from tengen.runtime import environment, pack, report
+from tengen.runtime.compile import elf_symbols
+from tengen.runtime.provenance import PACK, provenance
+from tengen.tensor import hide_plans, restore_plans
+
+KEEPS_PROGRAMS = True
+X = np.random.default_rng(0).normal(size=(5, 37)).astype("float32")
+W = np.random.default_rng(1).normal(size=(37, 21)).astype("float32")
+
+
+def calls():
+    """An elementwise op, a composite, a product: results of their programs."""
+    x, w = Tensor(X), Tensor(W)
+    return [F.tanh(x) * 3, F.softmax(x, axis=1), F.matmul(x, w), F.cumsum(x, axis=0)]
+
+
+@pytest.fixture(scope="module")
+def packs(tmp_path_factory):
+    """Packs of these calls for all generic targets: their folder."""
+    folder = tmp_path_factory.mktemp("packs")
+    with config.scope(cache_dir=str(tmp_path_factory.mktemp("cache")), threads=1):
+        known, plans._programs = (hide_plans(), plans._programs), {}
+        written = write_packs([Job("some", calls)], pack.generic_targets(), folder)
+        plans._programs = known[1]
+        restore_plans(known[0])
+    assert {n for _, n, _ in written} == {6}  # those of the five calls, and the runtime
+    return folder
+
+
+@pytest.fixture
+def begin(packs, tmp_path, monkeypatch):
+    """Begins anew, as far as programs go, with packs of a folder and an empty cache."""
+    known = hide_plans()
+    monkeypatch.setattr(plans, "HOT_AFTER_S", 1e9)
+
+    def begin(folder=packs):
+        monkeypatch.setattr(pack, "FOLDER", str(folder))
+        monkeypatch.setattr(plans, "_programs", {})
+        pack._usable.cache_clear()
+        restore_plans(({}, {}, known[2]))
+        return provenance.counts[PACK]
+
+    with config.scope(cache_dir=str(tmp_path / "cache")):
+        yield begin
+    pack._usable.cache_clear()
+    restore_plans(known)
+
+
+def bits():
+    return hashlib.sha256(b"".join(t.numpy().tobytes() for t in calls())).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    """The bits of programs that are compiled here, for this processor."""
+    with config.scope(pack=False):
+        return bits()
+
+
+@pytest.mark.parametrize("name", [t.name for t in pack.generic_targets()])
+def test_bits_are_those_of_programs_that_are_compiled_here(name, begin, here, monkeypatch):
+    target = Target.named(name)
+    if why := target.why_not_here():
+        pytest.skip(why)
+    monkeypatch.setattr(pack, "_runnable", lambda: [target])
+    before = begin()
+    assert bits() == here and provenance.counts[PACK] == before + 5
+
+
+def test_code_for_other_processors_is_of_their_kind(packs, monkeypatch):
+    monkeypatch.setattr(pack, "FOLDER", str(packs))
+    for target in pack.generic_targets():
+        p = pack.opened(target)
+        assert p.why_not == "" and p.entries == 6 and "tengen_parallel" in elf_symbols(p.get(pack.RUNTIME))[0]
+        for key in p.keys():
+            data = p.get(key)
+            code = data if key == pack.RUNTIME else data[4 + int.from_bytes(data[:4], "little") :]
+            assert int.from_bytes(code[18:20], "little") == target.architecture.elf_machine
+
+
+def test_a_process_takes_the_best_that_its_processor_includes(packs, monkeypatch):
+    names = [t.name for t in pack._runnable()]
+    assert names == sorted(names, reverse=True) and all(not Target.named(n).why_not_here() for n in names)
+    monkeypatch.setattr(Target, "host", staticmethod(lambda: Target.named("x86-64-v4")))
+    assert [t.name for t in pack._runnable()] == ["x86-64-v4", "x86-64-v3"]
+    monkeypatch.setattr(Target, "host", staticmethod(lambda: Target.named("aarch64")))
+    assert [t.name for t in pack._runnable()] == ["aarch64"]
+
+
+def test_a_stale_pack_is_not_used(begin, here, monkeypatch):
+    for name, other in (("sources", lambda: "0" * 32), ("VERSION", "another"), ("compiler", lambda: "llvmlite 9.9")):
+        with monkeypatch.context() as m:
+            m.setattr(environment, name, other)
+            m.setattr(pack, name, other)
+            environment.environment.cache_clear()
+            before = begin()
+            assert bits() == here and provenance.counts[PACK] == before
+            assert any("stale: it was made with another" in value for _, value in report.pack_rows())
+        environment.environment.cache_clear()
+    before = begin()
+    with config.scope(winograd=not config.winograd):
+        assert pack.current() is None and "made with other knobs" in str(report.pack_rows())
+    with config.scope(pack=False):
+        assert pack.current() is None and "TENGEN_PACK=0" in str(report.pack_rows())
+    assert bits() == here and provenance.counts[PACK] == before + 5
+    assert "in use" in str(report.pack_rows()) and "from the pack" in str(report.config_table())
+
+
+def test_without_packs(begin, tmp_path, here):
+    before = begin(tmp_path / "nowhere")
+    assert bits() == here and provenance.counts[PACK] == before and "tengen cache warm" in report.pack_rows()[0][1]
+
+
+def test_tuned_schedules_come_first(begin, monkeypatch):
+    """A pack knows nothing of what this user has tuned."""
+    begin()
+    monkeypatch.setattr(pattern_cache, "tuned_schedules", lambda target: type("", (), {"entries": {"0" * 32: "grain(elements=1024)"}}))
+    before = provenance.counts[PACK]
+    F.tanh(Tensor(X))
+    assert provenance.counts[PACK] == before
+
+
+def test_damage_costs_compiling_and_no_more(packs, begin, here, tmp_path):
+    """Any byte may be another, and the end may be missing: the same bits, or no pack."""
+    target = pack._runnable()[0]
+    whole = (packs / f"{target.name}.pack").read_bytes()
+    rng, found = random.Random(0), 0
+    folder = tmp_path / "damaged"
+    folder.mkdir()
+    for i in range(60):
+        data = bytearray(whole)
+        for _ in range(rng.choice([1, 1, 3])):
+            data[rng.randrange(min(len(data), rng.choice([64, 1024, len(data)])))] ^= 1 << rng.randrange(8)
+        if i % 5 == 4:
+            data = data[: rng.randrange(len(data))]
+        (folder / f"{target.name}.pack").write_bytes(data)
+        opened = _opened(folder, target)
+        for key in opened.keys():
+            entry = opened.get(key)
+            assert entry is None or entry == _opened(packs, target).get(key)
+            found += entry is not None
+        assert opened.why_not in ("", "damaged") and (opened.why_not == "") == bool(opened.entries)
+        if i % 20 == 0:
+            begin(folder)
+            assert bits() == here
+    assert found
+    for other in (b"", b"\0" * 4096, pack.MAGIC, pack.MAGIC + b"\xff" * 60):
+        (folder / f"{target.name}.pack").write_bytes(other)
+        assert _opened(folder, target).why_not == "damaged"
+    (folder / f"{target.name}.pack").unlink()
+    (folder / f"{target.name}.pack").mkdir()
+    assert "cannot be read" in _opened(folder, target).why_not
+
+
+def _opened(folder, target):
+    was, pack.FOLDER = pack.FOLDER, str(folder)
+    try:
+        return pack.opened(target)
+    finally:
+        pack.FOLDER = was
+
+
+def test_a_pack_that_is_replaced_while_a_process_runs(packs, begin, here, tmp_path):
+    """The index is that of the old file: what does not fit it counts as absent."""
+    target = pack._runnable()[0]
+    folder = tmp_path / "replaced"
+    folder.mkdir()
+    file = folder / f"{target.name}.pack"
+    file.write_bytes((packs / file.name).read_bytes())
+    begin(folder)
+    assert pack.current() is not None
+    file.write_bytes(file.read_bytes()[:700])
+    before = provenance.counts[PACK]
+    assert bits() == here and provenance.counts[PACK] == before
+
+
+def test_a_fresh_process_compiles_nothing(packs, tmp_path):
+    """Not even the runtime."""
+    script = """
+import json, sys
+from tengen.runtime import compile as compiler, pack
+pack.FOLDER = sys.argv[1]
+import numpy as np, tengen.functional as F
+from tengen import Tensor
+x = Tensor(np.ones((5, 37), "float32"))
+F.tanh(x) * 3, F.softmax(x, axis=1)
+from tengen.runtime.provenance import provenance
+print(json.dumps([compiler.compilations, dict(provenance.counts), "llvmlite.binding" in sys.modules]))
+"""
+    env = {**os.environ, "TENGEN_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run([sys.executable, "-c", script, str(packs)], env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)[:2] == [0, {PACK: 4}]
+
+
+# ---- commands ----------------------------------------------------------------------------------------------------------
+
+
+def run(*args, code=0):
+    result = CliRunner().invoke(main, ["cache", *args])
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.output
+
+
+def test_warm_and_pack(tmp_path, monkeypatch, begin):
+    begin(tmp_path / "none")
+    jobs = [Job("two sums", lambda: Tensor(X) + Tensor(X)), Job("a product", lambda: F.matmul(Tensor(X), Tensor(W)))]
+    monkeypatch.setattr("tengen.cli.packing.jobs", lambda: jobs)
+    assert run("warm", "--list") == "two sums\na product\n" and "--list shows them" in run("warm", "--only", "wrong", code=2)
+    assert run("warm", "--only", "sum").startswith("1 modules compiled, 0 were there, in ")
+    begin(tmp_path / "none")
+    assert run("warm").startswith("1 modules compiled, 1 were there, in ")
+    name = pack._runnable()[0].name
+    begin(tmp_path / "none")
+    with config.scope(threads=2):  # in processes of their own
+        text = run("pack", "--target", name, "-o", str(tmp_path / "out"))
+    assert "3 programs" in text and (tmp_path / "out" / f"{name}.pack").stat().st_size < 100_000
+    before = begin(tmp_path / "out")
+    Tensor(X) + Tensor(X)
+    assert provenance.counts[PACK] == before + 1 and in_use(run("info"), name)
+    monkeypatch.setattr("tengen.cli.packing.MOST_BYTES", 1000)
+    assert "shorten the list" in run("pack", "--target", name, "-o", str(tmp_path / "out"), code=1)
+
+
+def in_use(text, name):
+    return any(name in line and "in use" in line for line in text.splitlines())
+
+
+def test_patterns_of_numbers_alone_are_left_out(begin, tmp_path, monkeypatch):
+    begin(tmp_path / "none")
+    monkeypatch.setattr(plans, "HOT_AFTER_S", 0.0)  # the first call of a product makes a program for its numbers too
+    assert len(patterns([Job("a product", lambda: F.matmul(Tensor(X), Tensor(W)))])) == 1
