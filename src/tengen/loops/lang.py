@@ -114,13 +114,15 @@ def _quotient(a, b) -> Expr:
 
 
 _interned: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
+_reference = _interned.data.get  # its own `get` takes several times as long, and most of writing a kernel is this
 
 
 def expr(op: str, args: tuple[Expr, ...], dt: DType, lanes: int = 1, attr=None) -> Expr:
     """The one `Expr` with these parts. Call the typed constructors below instead."""
     key_attr = (attr.hex() if attr == attr else "nan") if isinstance(attr, float) else attr
-    key = (op, args, dt, lanes, key_attr, type(attr))
-    e = _interned.get(key)
+    key = (op, args, dt.name, lanes, key_attr, type(attr))  # the name of a dtype: it is hashed without a call
+    reference = _reference(key)
+    e = None if reference is None else reference()
     if e is None:
         for a in args:
             if type(a) is not Expr:
