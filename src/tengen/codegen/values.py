@@ -129,6 +129,7 @@ class Values:
         self.env: dict[Expr, str] = {}
         self._known: list[dict[str, str]] = [{}]  # emitted instructions, a table for each enclosing block
         self._calls: dict[Expr, Expr] = {}
+        self._leaves: dict[Expr, str] = {}  # literals
         self._count = 0
 
     # ---- lines
@@ -172,6 +173,8 @@ class Values:
 
     def value(self, e: Expr) -> str:
         """The operand that holds `e`. Each node of the expression is visited once; deep ones are fine."""
+        if not e.args:
+            return self._leaf(e)
         done: dict[Expr, str] = {}
         stack = [e]
         while stack:
@@ -179,16 +182,28 @@ class Values:
             if x in done:
                 stack.pop()
                 continue
-            args = x.args
-            if x.op == "call":
-                args = (self._expanded(x),)
-            todo = [a for a in args if a not in done]
-            if todo:
-                stack.extend(reversed(todo))
-                continue
-            done[x] = done[args[0]] if x.op == "call" else self._node(x, [done[a] for a in args])
-            stack.pop()
+            args = x.args if x.op != "call" else (self._expanded(x),)
+            ready = True
+            for a in reversed(args):
+                if a in done:
+                    continue
+                if a.args:
+                    stack.append(a)
+                    ready = False
+                else:
+                    done[a] = self._leaf(a)
+            if ready:
+                done[x] = done[args[0]] if x.op == "call" else self._node(x, [done[a] for a in args])
+                stack.pop()
         return done[e]
+
+    def _leaf(self, e: Expr) -> str:
+        """The operand that holds an expression without operands."""
+        if e.op == "var":
+            return self.variable(e)
+        if (text := self._leaves.get(e)) is None:
+            text = self._leaves[e] = RAMP if e.op == "ramp" else literal(e.dtype, e.attr)
+        return text
 
     def _expanded(self, e: Expr) -> Expr:
         if e not in self._calls:
@@ -202,14 +217,8 @@ class Values:
         if op in OPS:
             return self.op(op, e.args[0].dtype, lanes, args)
         match op:
-            case "const":
-                return literal(dt, e.attr)
-            case "var":
-                return self.variable(e)
             case "splat":
                 return self.splat(args[0], scalar_type(dt))
-            case "ramp":
-                return RAMP
             case "select":
                 return self.choose(args[0], args[1], args[2], type_of(dt, lanes), lanes)
             case "cast":

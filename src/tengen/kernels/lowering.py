@@ -183,8 +183,9 @@ class Condition:
 class KernelBuilder(Builder):
     """A `Builder` whose buffers are the program's; every kernel of a program takes the program's integer parameters."""
 
-    def __init__(self, name: str, ints: Sequence[Expr]):
+    def __init__(self, name: str, ints: Sequence[Expr], target: Any = None):
         super().__init__(name)
+        self.target = target  # what the kernel is compiled for
         for v in ints:
             self.int(str(v.attr))
         self._by_id: dict[Hashable, Buffer] = {}
@@ -274,7 +275,7 @@ class Lowering:
     def kernel(self, name: str) -> KernelBuilder:
         """A new kernel; names are made unique within the program."""
         n = self._begin_kernel(name)
-        return KernelBuilder(f"{name}_{n}" if n else name, [*self.ints, *(iteration(d, self.ints) for d in range(self._depth))])
+        return KernelBuilder(f"{name}_{n}" if n else name, [*self.ints, *(iteration(d, self.ints) for d in range(self._depth))], self.target)
 
     def _begin_kernel(self, name: str) -> int:
         """Counts a kernel, and returns how many of this name were begun before."""

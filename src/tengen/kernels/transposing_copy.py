@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tengen.base.dtype import int64
 from tengen.base.record import record
 from tengen.kernels.axes import memory_order, merge_axes, store_at, streams, unflatten
 from tengen.kernels.lowering import Array, Lowering, product
 from tengen.kernels.source import At, Source
+from tengen.kernels.squares import fits_registers, transpose_square
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum
+from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cdiv, const, maximum, minimum
 
 TILE_SIDE_ELEMENTS = 4 * LANES  # rows and columns of a tile: rows of so many elements load well, and a tile stays in L1
 FAR_TILE_COLUMNS = 2 * LANES  # the same where no cache holds the result: more rows of the operand would share cache sets
@@ -109,12 +111,14 @@ def transposing_copy(lo: Lowering, c: TransposingCopy, sources: Sequence[Source]
 
 class _Tiles:
     """Writes the kernel. outer, dense, last: extents of the axes of these names in `TransposingCopy`. side: columns of a tile.
-    scratch: a tile for each transposed operand."""
+    low: whether the rows are known to be few, and no whole tiles. scratch: a tile for each transposed operand."""
 
     def __init__(self, lo: Lowering, c: TransposingCopy, sources: Sequence[Source], outs: Sequence[Array], name: str):
         self.lo, self.c, self.sources, self.outs, self.stream = lo, c, sources, outs, streams(outs)
         self.k, self.side = lo.kernel(name), FAR_TILE_COLUMNS if self.stream else TILE_SIDE_ELEMENTS
         self.outer, self.dense, self.last = ([outs[0].shape[i] for i in axes] for axes in (c.outer, c.dense, c.last))
+        high = as_int(product(self.dense))  # few rows: the last ones, fewer than LANES, are a part of the work
+        self.low = high is not None and high % TILE_SIDE_ELEMENTS != 0 and high < 4 * TILE_SIDE_ELEMENTS
         self.scratch = [self.k.scratch("tile", a.dtype, TILE_SIDE_ELEMENTS * self.side) for a in c.arrays]
 
     def launch(self) -> None:
@@ -154,13 +158,7 @@ class _Tiles:
                     for x, axis in zip([*lead, *unflatten(k, k.let(minimum(i + j, stop - 1)), self.last)], [*c.outer, *c.last]):
                         at = at + x * a.strides[axis]
                     starts.append(k.let(at))
-                for r, count in k.vector_loop(0, rows):
-                    for at in starts if self.stream else ():
-                        k.prefetch(k.read(a), at + r + TILE_SIDE_ELEMENTS)
-                    # tile[row r + j, columns i .. i + 15] = a[columns i .. i + 15, row r + j]
-                    square = k.transpose([k.load(k.read(a), at + r, LANES, count) for at in starts])
-                    for j, x in enumerate(square):
-                        k.store(tile, (r + j) * self.side + (i - column), x)
+                self.squares(a, tile, starts, rows, i - column)
             id = ("tile", tile.name)
             k.local[id] = tile
             strides = (*(0 for _ in c.outer), *(a.strides[i] * self.side for i in c.dense), 1)
@@ -177,6 +175,27 @@ class _Tiles:
                 values = [s.at(k, here) for s in sources]
                 for o, v in zip(self.outs, values):
                     store_at(k, table[o], here, v, self.stream)
+
+    def squares(self, a: Array, tile: Buffer, starts: Sequence[Expr], rows: Expr, column: Expr) -> None:
+        """Writes tile[row j, columns from `column` on] = a[starts of these columns + j] for all rows j."""
+        k, src, whole = self.k, self.k.read(a), fits_registers(self.k, a.dtype)
+        table = k.scratch("starts", int64, LANES)  # for loops over the columns
+
+        def fill() -> None:
+            for j, at in enumerate(starts):
+                k.store(table, j, at)
+
+        if not whole:
+            fill()
+        for r, count in k.vector_loop(0, rows):
+            seldom = count is not None and not self.low
+            if whole and seldom:
+                fill()
+            for at in starts if self.stream else ():
+                k.prefetch(src, at + r + TILE_SIDE_ELEMENTS)
+            start = lambda i: starts[i] if isinstance(i, int) else k.load(table, i)
+            read = lambda i, r=r, count=count: k.load(src, start(i) + r, LANES, count)
+            transpose_square(k, a.dtype, read, lambda j, x, r=r: k.store(tile, (r + j) * self.side + column, x), seldom)
 
     @property
     def shape(self) -> tuple[Index, ...]:

@@ -155,10 +155,11 @@ class Builder:
 
     def transpose(self, rows: Sequence[Expr]) -> list[Expr]:
         """The columns of LANES vectors: lane j of row i becomes lane i of column j. Each of four rounds interleaves row i with
-        row i + 8, which rotates the bits of an element's place (row, lane) by one."""
-        half = LANES // 2
+        row i + 8, which rotates the bits of an element's place (row, lane) by one. Of four vectors, two of these rounds: rows
+        g, g + 4, g + 8 and g + 12 of a square meet only each other in them, and become rows 4 g to 4 g + 3."""
+        half = len(rows) // 2
         rows = list(rows)
-        for _ in range(LANES.bit_length() - 1):
+        for _ in range(len(rows).bit_length() - 1):
             rows = [self.let(interleave(h, rows[i], rows[i + half])) for i in range(half) for h in HALVES]
         return rows
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 
-from tengen.base.dtype import bfloat16
+from tengen.base.dtype import bfloat16, int64
 from tengen.kernels import numerics
 from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.bf16_pairs import Put, by_position, pad_rows
@@ -20,6 +20,7 @@ from tengen.kernels.contraction.chunks import Walk, runs
 from tengen.kernels.contraction.problem import Axis, Problem, extents
 from tengen.kernels.contraction.tile import Tile
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
+from tengen.kernels.squares import transpose_square
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, maximum, minimum, ramp, select
 from tengen.loops.statements import Buffer
@@ -93,18 +94,24 @@ def _transpose_as_stored(
     start, to, left = k.let(as_expr(base + column * step)), k.let(as_expr(to)), k.let(as_expr(p.columns - column))
     apart = [product(extents(p.k[p.k.index(x) + 1 :])) for x in stored]  # positions from one step along an axis to the next
 
+    places = k.scratch("places", int64, LANES)
+
     def square(f: Expr, count: Expr | None) -> None:
         """Some positions from `f` on (None: all of a square, and there are all of the columns)."""
-        places = []
-        for r in range(LANES):
+        with k.loop(0, LANES, name="r") as r:
             coords = unflatten(k, k.let(f + r), extents(stored))
-            places.append(k.let(to + sum((c * d for c, d in zip(coords, apart)), const(0)) * t.columns))
-        for v in range(0, t.columns, LANES):
-            inside = [None if count is None else k.let(select(left > v + r, count, const(0))) for r in range(LANES)]
-            rows = [k.load(src, start + (v + r) * step + f, LANES, n) for r, n in enumerate(inside)]
-            for r, x in enumerate(k.transpose([cast(x, p.compute) for x in rows])):
+            k.store(places, r, to + sum((c * d for c, d in zip(coords, apart)), const(0)) * t.columns)
+        with k.loop(0, t.columns, LANES, name="v") as v:
+
+            def read(r: Index) -> Expr:
+                some = None if count is None else k.let(select(left > v + r, count, const(0)))
+                return cast(k.load(src, start + (v + r) * step + f, LANES, some), p.compute)
+
+            def write(r: Index, x: Expr) -> None:
                 with contextlib.nullcontext() if count is None else k.if_(count > r):
-                    k.store(dst, places[r] + v, x)
+                    k.store(dst, k.load(places, r) + v, x)
+
+            transpose_square(k, p.compute, read, write, seldom=count is not None)
 
     whole = k.let(select(left >= t.columns, fs[0] + (fs[1] - fs[0]) // LANES * LANES, fs[0]))
     with k.loop(fs[0], whole, LANES, name="square") as f:
@@ -207,9 +214,9 @@ def _transpose_panel(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, d
         squares = k.let(select(length >= LANES, whole, const(0)))
         with k.loop(0, squares, LANES, name="column") as c, k.loop(0, length, LANES, name="square") as i:
             j = k.let(minimum(i, length - LANES))  # the last square overlaps the one before
-            rows = [k.load(src, here + (c + r) * step + j, LANES) for r in range(LANES)]
-            for r, x in enumerate(k.transpose([cast(x, p.compute) for x in rows])):
-                k.store(dst, there + (j + r) * t.columns + c, x)  # packed[k j + r][column c ..] = b[k j + r, column c ..]
+            read = lambda r, c=c, j=j: cast(k.load(src, here + (c + r) * step + j, LANES), p.compute)
+            # packed[k j + r][column c ..] = b[k j + r, column c ..]
+            transpose_square(k, p.compute, read, lambda r, x, c=c, j=j: k.store(dst, there + (j + r) * t.columns + c, x))
         with k.loop(squares, n, name="column") as c:
             mine, theirs = k.let(here + c * step), k.let(there + c)
             for i, count in k.vector_loop(0, length):
@@ -242,8 +249,8 @@ def _transpose_pairs(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, d
             copy(c + r, k.let(r * pitch))
         with k.loop(0, depth, LANES, name="square") as i:
             j = k.let(minimum(i, depth - LANES))  # the last square overlaps the one before
-            for r, x in enumerate(k.transpose([k.load_group(lines, r * pitch + j * 2, LANES) for r in range(LANES)])):
-                k.store(dst, to + (j + r) * t.columns + c, x)
+            read = lambda r, j=j: k.load_group(lines, r * pitch + j * 2, LANES)
+            transpose_square(k, p.packed, read, lambda r, x, c=c, j=j: k.store(dst, to + (j + r) * t.columns + c, x))
     with k.loop(squares, n, name="column") as c:
         copy(c, const(0))
         with k.loop(0, depth) as j:
