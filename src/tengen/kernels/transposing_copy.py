@@ -22,7 +22,8 @@ from tengen.kernels.lowering import Array, Lowering, product
 from tengen.kernels.source import At, Source
 from tengen.kernels.squares import fits_registers, transpose_square
 from tengen.loops.builder import as_expr
-from tengen.loops.lang import LANES, Buffer, Expr, Index, as_int, cdiv, const, maximum, minimum
+from tengen.loops.lang import LANES, Expr, Index, as_int, cdiv, const, maximum, minimum
+from tengen.loops.statements import Buffer
 
 TILE_SIDE_ELEMENTS = 4 * LANES  # rows and columns of a tile: rows of so many elements load well, and a tile stays in L1
 FAR_TILE_COLUMNS = 2 * LANES  # the same where no cache holds the result: more rows of the operand would share cache sets
@@ -185,6 +186,9 @@ class _Tiles:
             for j, at in enumerate(starts):
                 k.store(table, j, at)
 
+        def start(i: Index) -> Index:
+            return starts[i] if isinstance(i, int) else k.load(table, i)
+
         if not whole:
             fill()
         for r, count in k.vector_loop(0, rows):
@@ -193,7 +197,6 @@ class _Tiles:
                 fill()
             for at in starts if self.stream else ():
                 k.prefetch(src, at + r + TILE_SIDE_ELEMENTS)
-            start = lambda i: starts[i] if isinstance(i, int) else k.load(table, i)
             read = lambda i, r=r, count=count: k.load(src, start(i) + r, LANES, count)
             transpose_square(k, a.dtype, read, lambda j, x, r=r: k.store(tile, (r + j) * self.side + column, x), seldom)
 
