@@ -32,7 +32,7 @@ class COCO(VisionDataset):
     Source: https://cocodataset.org/#format-data
     """
 
-    supported_order = ("image", "boxes", "boxes_category", "keypoints", "polygons", "info")
+    supported_order: tuple[str, ...] = ("image", "boxes", "boxes_category", "keypoints", "polygons", "info")
     keypoint_names: tuple[str, ...] = (
         "nose", "left_eye", "right_eye", "left_ear", "right_ear", "left_shoulder", "right_shoulder", "left_elbow", "right_elbow",
         "left_wrist", "right_wrist", "left_hip", "right_hip", "left_knee", "right_knee", "left_ankle", "right_ankle",

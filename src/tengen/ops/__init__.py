@@ -25,6 +25,7 @@ from tengen.ops import (
     rejection,
     rng,
     shape,
+    statistics,
     update,
     views,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "rejection",
     "rng",
     "shape",
+    "statistics",
     "update",
     "views",
 ]

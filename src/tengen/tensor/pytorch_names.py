@@ -71,11 +71,6 @@ def chunk(self: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
     return REGISTRY["split"](self, list(range(each, n, each)), dim)
 
 
-def masked_fill(self: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """`where`: the value where the mask is true, else the tensor's element."""
-    return REGISTRY["astype"](REGISTRY["where"](mask, value, self), self.dtype)
-
-
 def clone(self: Tensor) -> Tensor:
     """`copy`: the same values in memory of their own, on the tape."""
     return REGISTRY["copy"](self)
@@ -128,7 +123,7 @@ CASTS = {
     "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool",
 }  # fmt: skip
 NAMES = [
-    "backward", "chunk", "clone", "contiguous_", "cuda", "dim", "expand", "expand_as", "masked_fill", "numel", "permute", "t", "type_as",
+    "backward", "chunk", "clone", "contiguous_", "cuda", "dim", "expand", "expand_as", "numel", "permute", "t", "type_as",
     "unsqueeze", "view", "view_as",
 ]  # fmt: skip
 all_with_line(globals(), NAMES)
