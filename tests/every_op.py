@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-import tengen  # noqa: F401  (defines all ops)
+import tengen.functional  # noqa: F401  (defines all ops)
 from tengen.ops.define import REGISTRY, Op
 
 COUNTED = {

@@ -37,14 +37,14 @@ CALLS = {
     **{f"quantile, {m}": (lambda x, m=m: F.quantile(x, SHARES, 1, interpolation=m), lambda x, m=m: np.quantile(x, SHARES, 1, method=m))
        for m in ("linear", "lower", "higher", "midpoint", "nearest")},
     "median of all": (lambda x: F.median(x), lambda x: np.median(x)),
-    "x.median": (lambda x: x.median(2, keepdim=True), lambda x: np.median(x, 2, keepdims=True)),
+    "median, keepdim": (lambda x: F.median(x, 2, keepdim=True), lambda x: np.median(x, 2, keepdims=True)),
     "median of several axes": (lambda x: F.median(x, (0, 2)), lambda x: np.median(x, (0, 2))),
     "diff": (lambda x: F.diff(x, 2, 1), lambda x: np.diff(x, 2, 1)), "diff, n 0": (lambda x: F.diff(x, 0), lambda x: x),
     "lerp": (lambda x: F.lerp(x, x * 2, 0.3), lambda x: x + 0.3 * x),
     "masked_fill": (lambda x: F.masked_fill(x, x > 4.05, -1.0), lambda x: np.where(x > 4.05, -1.0, x)),
     "scatter_add": (lambda x: F.scatter_add(F.zeros((2, 4, 5), dtype="float64"), 0, Tensor(PLACES), x), lambda x: added(x)),
     "take_along_axis": (lambda x: F.take_along_axis(x, Tensor(PLACES), 0), lambda x: np.take_along_axis(x, PLACES, 0)),
-    "nan_to_num": (lambda x: x.nan_to_num(), lambda x: x),
+    "nan_to_num": (lambda x: F.nan_to_num(x), lambda x: x),
     "count_nonzero": (lambda x: F.count_nonzero(x - x[0, 0, 0], 0), lambda x: np.count_nonzero(x - x[0, 0, 0], 0)),
 }  # fmt: skip
 PLACES = RNG.integers(0, 2, (3, 4, 5))

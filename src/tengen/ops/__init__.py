@@ -25,7 +25,6 @@ from tengen.ops import (
     rejection,
     rng,
     shape,
-    statistics,
     update,
     views,
 )
@@ -52,7 +51,6 @@ __all__ = [
     "rejection",
     "rng",
     "shape",
-    "statistics",
     "update",
     "views",
 ]

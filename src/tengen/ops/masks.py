@@ -102,3 +102,15 @@ def cond_take(mask: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
 cond_take.reference(lambda mask, x: (x[mask], np.flatnonzero(mask)))
 cond_take.cases(Case(lambda r: (r.integers(0, 2, (4, 9)) > 0, r.uniform(-1, 1, (4, 9)))))
+
+
+@shorthand(functional="tensor", methods="masked_fill")
+def masked_fill(inp: Tensor, mask: Tensor, value: float) -> Tensor:
+    """`where`: the value where the mask is true, else inp's element; in inp's dtype.
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.masked_fill(Tensor([1.0, 2.0]), Tensor([True, False]), 0.0).tolist()
+    [0.0, 2.0]
+    """
+    x = dispatch.tensor(inp)
+    return lookup("astype")(lookup("where")(mask, value, x), x.dtype)

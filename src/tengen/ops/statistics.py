@@ -1,4 +1,7 @@
-"""Medians, quantiles, histograms, distinct values, and what PyTorch and NumPy users reach for besides: compositions of other ops."""
+"""Medians, quantiles, histograms, distinct values, and what PyTorch and NumPy users reach for besides: compositions of other ops.
+
+They are loaded with `tengen.functional`, and no graph holds them, so that `import tengen` need not define them.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def _lines(x: Tensor, axis: int | Sequence[int] | None) -> tuple[Tensor, tuple[i
     return reshape(moved, (*(x.shape[i] for i in kept), -1)), tuple(1 if i in axes else d for i, d in enumerate(x.shape))
 
 
-@shorthand(functional="math", methods="quantile")
+@shorthand(functional="math")
 def quantile(
     inp: Tensor, q: float | Sequence[float], axis: int | Sequence[int] | None = None, keepdims: bool = False, interpolation: str = "linear"
 ) -> Tensor:
@@ -88,7 +91,7 @@ quantile.cases(
 )
 
 
-@shorthand(functional="math", methods="median")
+@shorthand(functional="math")
 def median(inp: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The element in the middle along `axis` (of all by default); of an even number the mean of both, as in NumPy (PyTorch gives the
     lower one). Integers give float32. NaN where an element is NaN.
@@ -251,18 +254,6 @@ def take_along_axis(inp: Tensor, indices: Tensor, axis: int) -> Tensor:
     return gather(inp, axis, indices)
 
 
-@shorthand(functional="tensor", methods="masked_fill")
-def masked_fill(inp: Tensor, mask: Tensor, value: float) -> Tensor:
-    """`where`: the value where the mask is true, else inp's element; in inp's dtype.
-
-    >>> from tengen import Tensor, functional as F
-    >>> F.masked_fill(Tensor([1.0, 2.0]), Tensor([True, False]), 0.0).tolist()
-    [0.0, 2.0]
-    """
-    x = dispatch.tensor(inp)
-    return lookup("astype")(lookup("where")(mask, value, x), x.dtype)
-
-
 @shorthand(functional="elemwise")
 def lerp(start: Tensor, end: Tensor, weight: Tensor) -> Tensor:
     """start + weight (end - start): the point at a share `weight` of the way. The weight may be a number.
@@ -275,7 +266,7 @@ def lerp(start: Tensor, end: Tensor, weight: Tensor) -> Tensor:
     return a + weight * (b - a)
 
 
-@shorthand(functional="elemwise", methods="nan_to_num")
+@shorthand(functional="elemwise")
 def nan_to_num(x: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """x with other numbers for what is none: `nan` for NaNs; for infinities the given ones, else the largest and the least of the dtype.
 

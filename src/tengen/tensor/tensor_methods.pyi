@@ -23,6 +23,7 @@ class TensorMethods:
     def __complex__(self) -> complex: ...
     def __contains__(self, value: Any) -> bool:
         """Whether an element equals a number, as in NumPy."""
+    def __dir__(self) -> Any: ...
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None,
     ) -> Any:
@@ -179,9 +180,6 @@ class TensorMethods:
         """The larger of x and y; a NaN in either wins. In a tie the gradient goes to y."""
     def mean(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The sum divided by the number of elements; integers give float32. NaN where there are none."""
-    def median(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        """The element in the middle along `axis` (of all by default); of an even number the mean of both, as in NumPy (PyTorch
-        gives the lower one). Integers give float32. NaN where an element is NaN."""
     def min(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The smallest element; a NaN wins. The gradient is shared by equal smallest elements. An empty one is an error."""
     def minimum(self, y: TensorLike) -> Tensor:
@@ -189,9 +187,6 @@ class TensorMethods:
     @property
     def name(self) -> str:
         """What messages and files may call the tensor; "" at first."""
-    def nan_to_num(self, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-        """x with other numbers for what is none: `nan` for NaNs; for infinities the given ones, else the largest and the least
-        of the dtype."""
     def numel(self) -> int:
         """`size`: the number of elements."""
     def permute(self, *dims: Any) -> Tensor:
@@ -200,14 +195,6 @@ class TensorMethods:
         """x to the power y: of floats at most 2 ULP off with C99's special cases; of integers exact, and wrapping."""
     def prod(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The product over `axis`; integers and bools give int64. An empty product is 1."""
-    def quantile(
-        self,
-        q: float | Sequence[float],
-        axis: int | Sequence[int] | None = None,
-        keepdims: bool = False,
-        interpolation: str = 'linear',
-    ) -> Tensor:
-        """Values that a share q of the elements along `axis` (all axes by default) is not greater than."""
     def relu(self) -> Tensor:
         """max(x, 0); the gradient at 0 is 0; a NaN stays. Integers are taken as they are."""
     def repeat(self, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
