@@ -236,7 +236,7 @@ FAMILIES = {  # file of src/tengen/ops -> heading, in the order of the page; oth
     "elementwise": "Arithmetic and functions", "division": "Division", "logic": "Comparison, logic, bits",
     "activation": "Activations", "creation": "Making tensors", "shape": "Shapes", "views": "Views", "indexing": "Indexing",
     "reduce": "Reductions", "contract": "Products of matrices", "conv": "Convolutions", "pool": "Pooling",
-    "nn": "Normalisation and losses", "rng": "Random numbers", "update": "Steps of optimizers",
+    "nn": "Normalisation and losses", "rng": "Random numbers", "statistics": "Statistics", "update": "Steps of optimizers",
 }  # fmt: skip
 KINDS = """\
 *Kind*: **elementwise** ops are one scalar expression, **views** share memory where strides allow, **composites** are plain

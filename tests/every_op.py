@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-import tengen  # noqa: F401  (defines all ops)
+import tengen.functional  # noqa: F401  (defines all ops)
 from tengen.ops.define import REGISTRY, Op
 
 COUNTED = {
     "nonzero": "how large its result is depends on values, so it cannot be traced",
     "non_zero": "how large its result is depends on values, so it cannot be traced",
+    "unique": "how large its results are depends on values, so it cannot be traced",
+    "bincount": "how large its result is depends on values, so it cannot be traced",
     "cond_take": "how large its results are depends on values, so it cannot be traced",
 }
 

@@ -187,9 +187,8 @@ def test_other_spellings(name):
 
 
 @pytest.mark.parametrize("call, words", [
-    (lambda x: x.sum(axes=0), "sum.*unexpected keyword argument 'axes'; help: is it axis"),
-    (lambda x: F.sum(x, 0, dim=1), "'axis' twice, as 'dim' too"), (lambda x: F.reshape(x), r"reshape\(\) misses the argument 'shape'"),
-    (lambda x: F.norm(x, zzz=1), "help: it takes inp, ord, axis, keepdims"),
+    (lambda x: F.sum(x, 0, dim=1), "'axis' twice, as 'dim' too"),
+    (lambda x: F.reshape(x), r"reshape\(\) misses the argument 'shape'"), (lambda x: F.norm(x, axis=1, dim=0), "twice"),
 ])  # fmt: skip
 def test_arguments_that_are_none(call, words):
     with pytest.raises(TypeError, match=words + r".* \[at .*test_megengine_names.py"):

@@ -93,6 +93,7 @@ SAYS_ONCE = {
     "sublinear": (lambda: trace(abs, sublinear_memory_config=jit.SublinearMemoryConfig()), "sublinear_memory_config=...* changes nothing"),
     "record_only": (lambda: trace(abs, record_only=True), "run.trace"),
     "profiling": (lambda: trace(abs, profiling=True), "tengen.profile"),
+    "config": (lambda: setattr(tengen.config, "async_level", 2), "async_level = 2 changes nothing: it is 0 here"),
     "tensor format": (lambda: convert_tensor_format(F.ones((1, 2, 3, 4))), "changes nothing"),
     "module format": (lambda: convert_module_format(M.Linear(2, 2)), "changes nothing"),
 }

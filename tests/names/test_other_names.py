@@ -1,6 +1,7 @@
 """What messages say about names that are not there."""
 
 import importlib
+import sys
 
 import pytest
 
@@ -8,6 +9,7 @@ import tengen
 from tengen import functional as F
 from tengen import module as M
 from tengen.base.other_names import NAMES
+from tengen.tensor.pytorch_names import ELSEWHERE
 
 CASES = [
     (lambda: tengen.nn, "module 'tengen' has no attribute 'nn'; help: here it is tengen.module"),
@@ -34,6 +36,33 @@ def test_the_table_names_what_is_not_here_by_what_is(owner):
             value = tengen if name.startswith("tengen.") else home
             for part in name.removeprefix("tengen.").split("."):
                 value = getattr(value, part)
+
+
+ELSEWHERE_OF = {"add_": "x \\+= y", "eq": "x == y", "requires_grad_": "GradManager", "is_cuda": "x.device"}
+
+
+def test_pytorchs_methods_that_are_not_here():
+    x = tengen.Tensor([1.0])
+    for name, words in ELSEWHERE_OF.items():
+        assert not hasattr(x, name) and name not in dir(x)
+        with pytest.raises(AttributeError, match=f"'Tensor' object has no attribute '{name}'; help: {words}|help: .*{words}"):
+            getattr(x, name)
+    for name in ELSEWHERE:
+        assert name in vars(tengen.Tensor), name
+    assert "reshape" in dir(x) and "numpy" in dir(x)
+
+
+@pytest.mark.parametrize("make, wrong, near", [
+    (lambda: tengen.Tensor([1.0]), "resape", "reshape"), (lambda: M.Linear(2, 2), "wieght", "weight"),
+    (lambda: tengen.Parameter([1.0]), "nunpy", "numpy"),
+])  # fmt: skip
+def test_python_names_what_is_near(make, wrong, near, capsys):
+    """Of objects Python itself does, when it prints the traceback, and `hasattr` takes no time for it."""
+    try:
+        getattr(make(), wrong)
+    except AttributeError:
+        sys.__excepthook__(*sys.exc_info())
+    assert f"Did you mean: '{near}'?" in capsys.readouterr().err
 
 
 def test_asking_for_a_name_takes_no_time_for_messages(monkeypatch):

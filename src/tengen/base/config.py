@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tengen.base.errors import ConfigError
+from tengen.base.errors import ConfigError, UsageWarning, warn_once
 
 
 def _cpu_limit() -> int:
@@ -121,12 +121,22 @@ def _warn_of_unknown(environ: Mapping[str, str]) -> None:
         warnings.warn(f"the environment variable {key} is none of Tengen's and is ignored; {hint}", RuntimeWarning, stacklevel=2)
 
 
+# Settings of MegEngine's runtime -> how it is here, always
+MEGENGINE = {
+    "async_level": 0, "benchmark_kernel": False, "benchmark_with_subprocess": False, "deterministic_kernel": True,
+    "disable_memory_forwarding": False,
+}  # fmt: skip
+
+
 class Config:
-    """The knobs as attributes; see `KNOBS` for the table."""
+    """The knobs as attributes; see `KNOBS` for the table. MegEngine's settings may be set, and say once where they change nothing."""
 
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any: ...
+
+    else:
+        locals().update(MEGENGINE)
 
     def __init__(self, environ=os.environ):
         _warn_of_unknown(environ)
@@ -141,6 +151,10 @@ class Config:
         object.__setattr__(self, "threads", min([_cpu_limit(), *asked]))
 
     def __setattr__(self, name, value):
+        if name in MEGENGINE:
+            if value != MEGENGINE[name]:
+                warn_once(f"config.{name} = {value!r} changes nothing: it is {MEGENGINE[name]!r} here", UsageWarning)
+            return
         if name not in KNOBS:
             raise ConfigError(f"no knob named {name!r}; help: one of {', '.join(KNOBS)}")
         object.__setattr__(self, name, value)

@@ -41,6 +41,15 @@ NAMES: dict[str, dict[str, str]] = {
         "conv_transpose": "conv_transpose2d", "log_sigmoid": "logsigmoid",
         "array": "tengen.Tensor", "pad_sequence": "pad and stack", "fold": "sliding_window_transpose",
     },
+    "tengen.optimizer": {
+        "SparseAdam": "Adam", "zero_grad": "the method clear_grad",
+    },
+    "tengen.data": {
+        "TensorDataset": "ArrayDataset", "IterableDataset": "StreamDataset", "BatchSampler": "batch_size of a sampler",
+        "WeightedRandomSampler": "ReplacementSampler", "DistributedSampler": "world_size and rank of a sampler",
+        "default_collate": "Collator", "transforms": "transform", "datasets": "dataset",
+        **{d: f"dataset.{d}" for d in ("MNIST", "CIFAR10", "CIFAR100", "COCO", "ImageFolder", "ImageNet", "PascalVOC", "Cityscapes")},
+    },
     "tengen.module": {
         "Parameter": "tengen.Parameter", "functional": _F, "CrossEntropyLoss": f"the function {_F}.loss.cross_entropy",
         "MSELoss": f"the function {_F}.loss.square_loss", "L1Loss": f"the function {_F}.loss.l1_loss",

@@ -1,5 +1,6 @@
 """Feeding data: datasets, samplers, transforms, and a loader with worker processes that repeats and resumes exactly."""
 
+from tengen.base.lazy import modules_of
 from tengen.data import dataset, transform
 from tengen.data.collator import Collator
 from tengen.data.dataloader import DataLoader
@@ -16,6 +17,7 @@ from tengen.data.sampler import (
 )
 from tengen.data.workers import WorkerError, WorkerInfo, WorkerTimeout, get_worker_info
 
+__getattr__ = modules_of(__name__)
 __all__ = [
     "ArrayDataset", "Collator", "ConcatDataset", "DataLoader", "Dataset", "Infinite", "MapSampler", "RandomSampler",
     "ReplacementSampler", "Sampler", "SequentialSampler", "StreamDataset", "StreamSampler", "Subset", "WorkerError", "WorkerInfo",

@@ -3,6 +3,7 @@ tensors with gradients, eagerly and traced. MegEngine's `Distribution` and `Expo
 
 `sample` has no gradient; `rsample`, where a distribution has it (`has_rsample`), is a smooth function of the parameters."""
 
+from tengen.base.lazy import modules_of
 from tengen.distributions.continuous import (
     Cauchy,
     Exponential,
@@ -17,6 +18,7 @@ from tengen.distributions.discrete import Bernoulli, Binomial, Categorical, Geom
 from tengen.distributions.distribution import Constraint, Distribution, kl_divergence, register_kl
 from tengen.distributions.gamma_family import Beta, Chi2, Dirichlet, Gamma, StudentT
 
+__getattr__ = modules_of(__name__)
 __all__ = [
     "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "Constraint", "Dirichlet", "Distribution", "Exponential", "Gamma",
     "Geometric", "Gumbel", "HalfNormal", "Laplace", "LogNormal", "Normal", "Poisson", "StudentT", "Uniform", "kl_divergence",

@@ -13,9 +13,12 @@ from tengen.functional.math import __all__ as _math
 from tengen.functional.metric import topk_accuracy
 from tengen.functional.nn import *  # noqa: F403
 from tengen.functional.nn import __all__ as _nn
+from tengen.functional.pooling import *  # noqa: F403
+from tengen.functional.pooling import __all__ as _pooling
 from tengen.ops.define import SUBMODULES
 
 __getattr__ = modules_of(__name__)  # `distributed`, `utils`
 __all__ = [
-    "cross_entropy_with_softmax", "einsum", "loss", "metric", "nn", "topk_accuracy", "vision", *_math, *_nn, *export(globals(), *SUBMODULES),
+    "cross_entropy_with_softmax", "einsum", "loss", "metric", "nn", "topk_accuracy", "vision",
+    *_math, *_nn, *_pooling, *export(globals(), *SUBMODULES),
 ]  # fmt: skip

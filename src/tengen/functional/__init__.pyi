@@ -27,6 +27,7 @@ from tengen.functional.math import outer as outer
 from tengen.functional.metric import topk_accuracy as topk_accuracy
 from tengen.functional.nn import adaptive_avg_pool2d as adaptive_avg_pool2d
 from tengen.functional.nn import adaptive_max_pool2d as adaptive_max_pool2d
+from tengen.functional.nn import alpha_dropout as alpha_dropout
 from tengen.functional.nn import avg_pool2d as avg_pool2d
 from tengen.functional.nn import batch_norm as batch_norm
 from tengen.functional.nn import conv1d as conv1d
@@ -50,6 +51,14 @@ from tengen.functional.nn import pixel_shuffle as pixel_shuffle
 from tengen.functional.nn import rms_norm as rms_norm
 from tengen.functional.nn import scaled_dot_product_attention as scaled_dot_product_attention
 from tengen.functional.nn import sync_batch_norm as sync_batch_norm
+from tengen.functional.pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
+from tengen.functional.pooling import adaptive_avg_pool3d as adaptive_avg_pool3d
+from tengen.functional.pooling import adaptive_max_pool1d as adaptive_max_pool1d
+from tengen.functional.pooling import adaptive_max_pool3d as adaptive_max_pool3d
+from tengen.functional.pooling import avg_pool1d as avg_pool1d
+from tengen.functional.pooling import avg_pool3d as avg_pool3d
+from tengen.functional.pooling import max_pool1d as max_pool1d
+from tengen.functional.pooling import max_pool3d as max_pool3d
 from tengen.functional.vision import nms as nms
 from tengen.functional.vision import nvof as nvof
 from tengen.ops.attributes import Axes, Count, DTypeLike, Extent, Natural, Naturals, NewShape, Number, Positive, Positives, Shape
@@ -58,27 +67,29 @@ from tengen.tensor.tensor import Tensor
 TensorLike = Tensor | np.ndarray | float
 
 __all__ = [
-    "abs", "acos", "acosh", "adaptive_avg_pool2d", "adaptive_max_pool2d", "add", "affine_grid", "all", "any", "arange",
-    "argmax", "argmin", "argsort", "asin", "asinh", "astype", "atan", "atan2", "atanh", "avg_pool2d", "batch_norm",
-    "binary_cross_entropy", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "bmm", "broadcast_to", "cbrt", "ceil",
-    "clip", "concat", "cond_take", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
-    "copy", "correlation", "cos", "cosh", "cosine_similarity", "cross", "cross_entropy", "cross_entropy_with_softmax",
-    "cumprod", "cumsum", "deformable_conv2d", "diag", "diagonal", "digamma", "div", "dot", "dropout", "einsum", "elu",
-    "embedding", "equal", "erf", "erfc", "exp", "exp2", "expand_dims", "expm1", "eye", "flatten", "flip", "floor", "floor_div",
-    "fma", "full", "full_like", "gather", "gelu", "general_norm", "glu", "greater", "greater_equal", "grid_sample",
-    "group_norm", "hinge_loss", "hsigmoid", "hswish", "index_select", "indexing_one_hot", "instance_norm", "interpolate",
-    "isfinite", "isinf", "isnan", "l1_loss", "layer_norm", "leaky_relu", "left_shift", "less", "less_equal", "lgamma",
-    "linear", "linspace", "local_conv2d", "local_response_norm", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp",
-    "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsoftmax", "logsumexp", "loss", "matmul",
-    "max", "max_pool2d", "maximum", "mean", "meshgrid", "metric", "min", "minimum", "mish", "mod", "moveaxis", "mul", "neg",
-    "nms", "nn", "non_zero", "nonzero", "norm", "normalize", "not_equal", "nvof", "one_hot", "ones", "ones_like", "outer",
-    "pad", "permute", "pixel_shuffle", "pow", "prelu", "prod", "reciprocal", "region_restricted_conv", "relu", "relu6",
-    "remap", "repeat", "reshape", "right_shift", "rms_norm", "roi_align", "roi_pooling", "roll", "round", "rsqrt",
-    "scaled_dot_product_attention", "scatter", "searchsorted", "selu", "sigmoid", "sign", "silu", "sin", "sinh",
-    "sliding_window", "sliding_window_transpose", "softmax", "softplus", "sort", "split", "sqrt", "square", "square_loss",
-    "squeeze", "stack", "std", "sub", "sum", "swapaxes", "sync_batch_norm", "take", "tan", "tanh", "tile", "topk",
-    "topk_accuracy", "transpose", "tril", "triu", "trunc", "unfold", "var", "vision", "warp_affine", "warp_perspective",
-    "where", "zeros", "zeros_like"
+    "abs", "acos", "acosh", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "add", "affine_grid", "all", "allclose", "alpha_dropout", "any", "arange",
+    "argmax", "argmin", "argsort", "asin", "asinh", "astype", "atan", "atan2", "atanh", "avg_pool1d", "avg_pool2d",
+    "avg_pool3d", "batch_norm", "binary_cross_entropy", "bincount", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
+    "bmm", "broadcast_to", "cbrt", "ceil", "clip", "concat", "cond_take", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
+    "conv_transpose2d", "conv_transpose3d", "copy", "correlation", "cos", "cosh", "cosine_similarity", "count_nonzero",
+    "cross", "cross_entropy", "cross_entropy_with_softmax", "cumprod", "cumsum", "deformable_conv2d", "diag", "diagonal",
+    "diff", "digamma", "div", "dot", "dropout", "einsum", "elu", "embedding", "equal", "erf", "erfc", "exp", "exp2",
+    "expand_dims", "expm1", "eye", "flatten", "flip", "floor", "floor_div", "fma", "full", "full_like", "gather", "gelu",
+    "general_norm", "glu", "greater", "greater_equal", "grid_sample", "group_norm", "hinge_loss", "histogram", "hsigmoid",
+    "hswish", "index_select", "indexing_one_hot", "instance_norm", "interpolate", "isclose", "isfinite", "isinf", "isnan",
+    "l1_loss", "layer_norm", "leaky_relu", "left_shift", "lerp", "less", "less_equal", "lgamma", "linear", "linspace",
+    "local_conv2d", "local_response_norm", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsoftmax", "logsumexp", "loss", "masked_fill", "matmul",
+    "max", "max_pool1d", "max_pool2d", "max_pool3d", "maximum", "mean", "median", "meshgrid", "metric", "min", "minimum",
+    "mish", "mod", "moveaxis", "mul", "nan_to_num", "neg", "nms", "nn", "non_zero", "nonzero", "norm", "normalize",
+    "not_equal", "nvof", "one_hot", "ones", "ones_like", "outer", "pad", "permute", "pixel_shuffle", "pow", "prelu", "prod",
+    "quantile", "reciprocal", "region_restricted_conv", "relu", "relu6", "remap", "repeat", "reshape", "right_shift",
+    "rms_norm", "roi_align", "roi_pooling", "roll", "round", "rsqrt", "scaled_dot_product_attention", "scatter", "scatter_add",
+    "searchsorted", "selu", "sigmoid", "sign", "silu", "sin", "sinh", "sliding_window", "sliding_window_transpose", "softmax",
+    "softplus", "sort", "split", "sqrt", "square", "square_loss", "squeeze", "stack", "std", "sub", "sum", "swapaxes",
+    "sync_batch_norm", "take", "take_along_axis", "tan", "tanh", "tile", "topk", "topk_accuracy", "transpose", "tril", "triu",
+    "trunc", "unfold", "unique", "var", "vision", "warp_affine", "warp_perspective", "where", "zeros", "zeros_like"
 ]
 
 def abs(x: TensorLike) -> Tensor:
@@ -94,6 +105,8 @@ def affine_grid(theta: TensorLike, size: Sequence[Extent], align_corners: bool =
     of row i and column j in the result."""
 def all(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """Whether every element is true (not zero)."""
+def allclose(inp: TensorLike, other: TensorLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+    """Whether all elements are close, see `isclose`: a 0-d bool tensor."""
 def any(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """Whether an element is true (not zero)."""
 def arange(
@@ -121,6 +134,9 @@ def atan2(y: TensorLike, x: TensorLike) -> Tensor:
     """The angle of the point (x, y) in [-pi, pi], at most 2 ULP off; zeros and infinities as in C99."""
 def atanh(x: TensorLike) -> Tensor:
     """The inverse hyperbolic tangent, at most 2 ULP off (float64: 4); infinite at -1 and 1, NaN beyond."""
+def bincount(inp: TensorLike, weights: TensorLike | None = None, minlength: Count = 0) -> Tensor:
+    """How often each of the integers 0, 1, ... occurs in a vector, as int64; with weights their sums. Not inside a trace: how
+    long the result is depends on the largest."""
 def bitwise_and(x: TensorLike, y: TensorLike) -> Tensor:
     """The bits that are in both x and y."""
 def bitwise_not(x: TensorLike) -> Tensor:
@@ -160,6 +176,8 @@ def cos(x: TensorLike) -> Tensor:
     """The cosine of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
 def cosh(x: TensorLike) -> Tensor:
     """The hyperbolic cosine, at most 2 ULP off."""
+def count_nonzero(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """How many elements along `axis` (of all by default) are not 0, as int64."""
 def cumprod(inp: TensorLike, axis: int, exclusive: bool = False, reverse: bool = False) -> Tensor:
     """Running products along `axis`, in order; integers and bools give int64. Arguments as in `cumsum`; exclusive ones start
     at 1."""
@@ -183,6 +201,8 @@ def diag(inp: TensorLike, k: int = 0) -> Tensor:
     """The k-th diagonal of a matrix, or a matrix with the vector `inp` on its k-th diagonal."""
 def diagonal(inp: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """The elements (i, i + offset) of two axes, as a new last axis; a view."""
+def diff(inp: TensorLike, n: Count = 1, axis: int = -1) -> Tensor:
+    """Differences of neighbours along `axis`, n times over."""
 def digamma(x: TensorLike) -> Tensor:
     """The derivative of `lgamma`, as exact as that; NaN at negative integers. Its own derivatives are those of the series of
     trigamma."""
@@ -236,6 +256,11 @@ def grid_sample(
     align_corners: bool = False,
 ) -> Tensor:
     """Images read at the places of a grid, as PyTorch's: (-1, -1) and (1, 1) are an image's corners."""
+def histogram(
+    inp: TensorLike, bins: Positive = 10, range: Sequence[float] | None = None, density: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """(counts, edges): how many elements lie in each of `bins` parts of equal width. A part begins with its lower edge; the
+    last one has its upper edge too. NaNs, and what lies outside of `range`, are not counted."""
 def hsigmoid(x: TensorLike) -> Tensor:
     """relu6(x + 3) / 6: a sigmoid of straight lines."""
 def hswish(x: TensorLike) -> Tensor:
@@ -250,6 +275,8 @@ def interpolate(
     align_corners: bool | None = None,
 ) -> Tensor:
     """An image made larger or smaller."""
+def isclose(inp: TensorLike, other: TensorLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+    """Where |inp - other| <= atol + rtol |other|, or both are equal (infinities too), or with `equal_nan` both are NaN."""
 def isfinite(x: TensorLike) -> Tensor:
     """Whether x is neither an infinity nor NaN; every integer is."""
 def isinf(x: TensorLike) -> Tensor:
@@ -260,6 +287,8 @@ def leaky_relu(x: TensorLike, negative_slope: float = 0.01) -> Tensor:
     """x where x > 0, else negative_slope * x."""
 def left_shift(x: TensorLike, y: TensorLike) -> Tensor:
     """x shifted left by y bits; by the width or more, or by a negative number: 0."""
+def lerp(start: TensorLike, end: TensorLike, weight: TensorLike) -> Tensor:
+    """start + weight (end - start): the point at a share `weight` of the way. The weight may be a number."""
 def less(x: TensorLike, y: TensorLike) -> Tensor:
     """x < y, a bool tensor; false where either is NaN."""
 def less_equal(x: TensorLike, y: TensorLike) -> Tensor:
@@ -305,12 +334,17 @@ def logsoftmax(inp: TensorLike, axis: int | Sequence[int] | None = -1) -> Tensor
     """log(softmax(x)), without overflow."""
 def logsumexp(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """log(sum(exp(x))), without overflow: the largest element is taken out first. -inf where there are none."""
+def masked_fill(inp: TensorLike, mask: TensorLike, value: float) -> Tensor:
+    """`where`: the value where the mask is true, else inp's element; in inp's dtype."""
 def max(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The largest element; a NaN wins. The gradient is shared by equal largest elements. An empty one is an error."""
 def maximum(x: TensorLike, y: TensorLike) -> Tensor:
     """The larger of x and y; a NaN in either wins. In a tie the gradient goes to y."""
 def mean(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The sum divided by the number of elements; integers give float32. NaN where there are none."""
+def median(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """The element in the middle along `axis` (of all by default); of an even number the mean of both, as in NumPy (PyTorch
+    gives the lower one). Integers give float32. NaN where an element is NaN."""
 def meshgrid(*inputs: TensorLike, indexing: Literal['xy', 'ij'] = 'xy') -> list[Tensor]:
     """Coordinate grids of vectors, as views: "xy" puts the second vector along the first axis, "ij" keeps the order."""
 def min(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
@@ -326,6 +360,9 @@ def moveaxis(inp: TensorLike, source: int | Sequence[int], destination: int | Se
     """A view with axes moved to other places; the others keep their order."""
 def mul(x: TensorLike, y: TensorLike) -> Tensor:
     """x * y; of bools, whether both are true."""
+def nan_to_num(x: TensorLike, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+    """x with other numbers for what is none: `nan` for NaNs; for infinities the given ones, else the largest and the least of
+    the dtype."""
 def neg(x: TensorLike) -> Tensor:
     """-x; unsigned integers wrap, as in NumPy."""
 def non_zero(condition: TensorLike, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
@@ -356,6 +393,14 @@ def prelu(x: TensorLike, weight: TensorLike) -> Tensor:
     """x where x > 0, else weight * x; the weight broadcasts, and has a gradient."""
 def prod(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The product over `axis`; integers and bools give int64. An empty product is 1."""
+def quantile(
+    inp: TensorLike,
+    q: float | Sequence[float],
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    interpolation: str = 'linear',
+) -> Tensor:
+    """Values that a share q of the elements along `axis` (all axes by default) is not greater than."""
 def reciprocal(x: TensorLike) -> Tensor:
     """1 / x; integers give float32."""
 def region_restricted_conv(
@@ -415,6 +460,9 @@ def scatter(
     inp: TensorLike, axis: int, index: TensorLike, source: TensorLike, mode: Literal['set', 'add', 'mul', 'max', 'min'] = 'set',
 ) -> Tensor:
     """A copy of inp in which [..., index[..., i, ...], ...] along `axis` takes source[..., i, ...]."""
+def scatter_add(inp: TensorLike, axis: int, index: TensorLike, source: TensorLike) -> Tensor:
+    """`scatter` in mode "add": a copy of inp to whose elements [..., index[..., i, ...], ...] along `axis` source[..., i, ...]
+    is added."""
 def searchsorted(table: TensorLike, values: TensorLike, right: bool = False) -> Tensor:
     """For each value the first position in the ascending last axis of `table` that keeps it sorted (after equal elements with
     `right`); int64. NaNs are largest."""
@@ -470,6 +518,8 @@ def swapaxes(inp: TensorLike, axis1: int, axis2: int) -> Tensor:
     """A view with two axes exchanged."""
 def take(inp: TensorLike, indices: TensorLike, axis: int | None = None) -> Tensor:
     """inp at integer indices of one axis (of the flattened tensor by default): the indices' axes take its place."""
+def take_along_axis(inp: TensorLike, indices: TensorLike, axis: int) -> Tensor:
+    """`gather`, with NumPy's order of arguments: out[..., i, ...] = inp[..., indices[..., i, ...], ...] along `axis`."""
 def tan(x: TensorLike) -> Tensor:
     """The tangent of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
 def tanh(x: TensorLike) -> Tensor:
@@ -492,6 +542,10 @@ def unfold(
     inp: TensorLike, kernel_size: Positives, dilation: Positives = 1, padding: Naturals = 0, stride: Positives = 1,
 ) -> Tensor:
     """The windows of images as columns (im2col). Shapes: (N, C, H, W) -> (N, C KH KW, PH PW)."""
+def unique(
+    inp: TensorLike, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
+) -> Tensor | tuple[Tensor, ...]:
+    """The distinct elements in ascending order, as a vector; all NaNs count as one, as in NumPy. Not inside a trace."""
 def var(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The variance: the mean of the squared distance from the mean (divided by n)."""
 def warp_affine(

@@ -42,6 +42,7 @@ from tengen.functional import isinf as isinf
 from tengen.functional import isnan as isnan
 from tengen.functional import leaky_relu as leaky_relu
 from tengen.functional import left_shift as left_shift
+from tengen.functional import lerp as lerp
 from tengen.functional import less as less
 from tengen.functional import less_equal as less_equal
 from tengen.functional import lgamma as lgamma
@@ -60,6 +61,7 @@ from tengen.functional import minimum as minimum
 from tengen.functional import mish as mish
 from tengen.functional import mod as mod
 from tengen.functional import mul as mul
+from tengen.functional import nan_to_num as nan_to_num
 from tengen.functional import neg as neg
 from tengen.functional import not_equal as not_equal
 from tengen.functional import pow as pow
@@ -89,8 +91,9 @@ __all__ = [
     "abs", "acos", "acosh", "add", "asin", "asinh", "astype", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not",
     "bitwise_or", "bitwise_xor", "cbrt", "ceil", "clip", "copy", "cos", "cosh", "digamma", "div", "elu", "equal", "erf",
     "erfc", "exp", "exp2", "expm1", "floor", "floor_div", "fma", "gelu", "greater", "greater_equal", "hsigmoid", "hswish",
-    "isfinite", "isinf", "isnan", "leaky_relu", "left_shift", "less", "less_equal", "lgamma", "log", "log10", "log1p", "log2",
-    "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "maximum", "minimum", "mish", "mod",
-    "mul", "neg", "not_equal", "pow", "prelu", "reciprocal", "relu", "relu6", "right_shift", "round", "rsqrt", "selu",
-    "sigmoid", "sign", "silu", "sin", "sinh", "softplus", "sqrt", "square", "sub", "tan", "tanh", "trunc", "where"
+    "isfinite", "isinf", "isnan", "leaky_relu", "left_shift", "lerp", "less", "less_equal", "lgamma", "log", "log10", "log1p",
+    "log2", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "maximum", "minimum", "mish",
+    "mod", "mul", "nan_to_num", "neg", "not_equal", "pow", "prelu", "reciprocal", "relu", "relu6", "right_shift", "round",
+    "rsqrt", "selu", "sigmoid", "sign", "silu", "sin", "sinh", "softplus", "sqrt", "square", "sub", "tan", "tanh", "trunc",
+    "where"
 ]

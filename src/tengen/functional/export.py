@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tengen.base.errors import TengenError
+from tengen.ops import statistics  # noqa: F401  (defines the ops that load with `functional`)
 from tengen.ops.define import REGISTRY, Op, each_op
 
 

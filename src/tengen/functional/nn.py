@@ -150,7 +150,9 @@ def avg_pool2d(inp: Tensor, kernel_size, stride=None, padding=0, mode: str = "av
     return _pool.avg_pool(inp, kernel_size, stride, padding, mode)
 
 
-def _adaptive(inp: Tensor, oshp: int | tuple[int | None, ...], pool, over) -> Tensor:
+def adaptive_pool(inp: Tensor, oshp: int | Sequence[int | None], kind: str) -> Tensor:
+    """Pooling ("avg" or "max") to a given output size, over as many axes of space as there are."""
+    pool, over = (_pool.avg_pool, _mean) if kind == "avg" else (_pool.max_pool, REGISTRY["max"])
     n = inp.ndim - 2
     sizes = (oshp,) * n if isinstance(oshp, int) else oshp
     if len(sizes) != n or any(o is not None and o < 1 for o in sizes):
@@ -168,12 +170,12 @@ def _adaptive(inp: Tensor, oshp: int | tuple[int | None, ...], pool, over) -> Te
 
 def adaptive_avg_pool2d(inp: Tensor, oshp: int | Sequence[int | None]) -> Tensor:
     """Average pooling to a given output size; window i of an axis covers [i S // P, ceil((i + 1) S / P))."""
-    return _adaptive(inp, oshp, _pool.avg_pool, _mean)
+    return adaptive_pool(inp, oshp, "avg")
 
 
 def adaptive_max_pool2d(inp: Tensor, oshp: int | Sequence[int | None]) -> Tensor:
     """Max pooling to a given output size; window i of an axis covers [i S // P, ceil((i + 1) S / P))."""
-    return _adaptive(inp, oshp, _pool.max_pool, REGISTRY["max"])
+    return adaptive_pool(inp, oshp, "max")
 
 
 def layer_norm(inp: Tensor, normalized_shape: Shape, affine: bool = True, weight=None, bias=None, eps: float = 1e-5) -> Tensor:
@@ -266,6 +268,22 @@ def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
     if drop_prob == 1:
         return inp * 0
     return inp * uniform_mask(inp.shape, 1 - drop_prob).astype(inp.dtype) * (1 / (1 - drop_prob))
+
+
+def alpha_dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
+    """Dropout for `selu`: sets elements to selu's limit at -inf with probability `drop_prob`, and scales and shifts all so that mean 0 and
+    variance 1 stay. The identity when not training.
+
+    Source: Klambauer et al., arXiv 1706.02515, section 3.
+    """
+    if not 0 <= drop_prob < 1:
+        raise ValueError(f"alpha_dropout: drop_prob={drop_prob} must be in [0, 1)")
+    if not training or drop_prob == 0:
+        return inp
+    low, keep = -1.7580993408473766, 1 - drop_prob
+    scale = (keep + low * low * keep * drop_prob) ** -0.5
+    kept = REGISTRY["where"](uniform_mask(inp.shape, keep), inp, low)
+    return REGISTRY["astype"](kept * scale - scale * low * drop_prob, inp.dtype)
 
 
 _dropout = dropout  # where a parameter has that name
@@ -368,7 +386,8 @@ def scaled_dot_product_attention(
 
 
 __all__ = [
-    "adaptive_avg_pool2d", "adaptive_max_pool2d", "avg_pool2d", "batch_norm", "binary_cross_entropy", "conv1d", "conv2d", "conv3d",
+    "adaptive_avg_pool2d", "adaptive_max_pool2d", "alpha_dropout",
+    "avg_pool2d", "batch_norm", "binary_cross_entropy", "conv1d", "conv2d", "conv3d",
     "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cross_entropy", "dropout", "embedding", "general_norm", "glu",
     "group_norm", "hinge_loss", "indexing_one_hot", "instance_norm", "l1_loss", "layer_norm", "linear", "local_response_norm",
     "max_pool2d", "nms", "normalize", "nvof", "pixel_shuffle", "rms_norm", "scaled_dot_product_attention", "square_loss",

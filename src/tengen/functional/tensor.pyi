@@ -20,6 +20,7 @@ from tengen.functional import full_like as full_like
 from tengen.functional import gather as gather
 from tengen.functional import index_select as index_select
 from tengen.functional import linspace as linspace
+from tengen.functional import masked_fill as masked_fill
 from tengen.functional import meshgrid as meshgrid
 from tengen.functional import moveaxis as moveaxis
 from tengen.functional import non_zero as non_zero
@@ -33,6 +34,7 @@ from tengen.functional import repeat as repeat
 from tengen.functional import reshape as reshape
 from tengen.functional import roll as roll
 from tengen.functional import scatter as scatter
+from tengen.functional import scatter_add as scatter_add
 from tengen.functional import searchsorted as searchsorted
 from tengen.functional import sliding_window as sliding_window
 from tengen.functional import sliding_window_transpose as sliding_window_transpose
@@ -42,6 +44,7 @@ from tengen.functional import squeeze as squeeze
 from tengen.functional import stack as stack
 from tengen.functional import swapaxes as swapaxes
 from tengen.functional import take as take
+from tengen.functional import take_along_axis as take_along_axis
 from tengen.functional import tile as tile
 from tengen.functional import topk as topk
 from tengen.functional import transpose as transpose
@@ -54,8 +57,9 @@ from tengen.functional import zeros_like as zeros_like
 
 __all__ = [
     "arange", "argsort", "astype", "broadcast_to", "concat", "cond_take", "copy", "cumprod", "cumsum", "diag", "diagonal",
-    "expand_dims", "eye", "flatten", "flip", "full", "full_like", "gather", "index_select", "linspace", "meshgrid", "moveaxis",
-    "non_zero", "nonzero", "one_hot", "ones", "ones_like", "pad", "permute", "repeat", "reshape", "roll", "scatter",
-    "searchsorted", "sliding_window", "sliding_window_transpose", "sort", "split", "squeeze", "stack", "swapaxes", "take",
-    "tile", "topk", "transpose", "tril", "triu", "unfold", "where", "zeros", "zeros_like"
+    "expand_dims", "eye", "flatten", "flip", "full", "full_like", "gather", "index_select", "linspace", "masked_fill",
+    "meshgrid", "moveaxis", "non_zero", "nonzero", "one_hot", "ones", "ones_like", "pad", "permute", "repeat", "reshape",
+    "roll", "scatter", "scatter_add", "searchsorted", "sliding_window", "sliding_window_transpose", "sort", "split", "squeeze",
+    "stack", "swapaxes", "take", "take_along_axis", "tile", "topk", "transpose", "tril", "triu", "unfold", "where", "zeros",
+    "zeros_like"
 ]

@@ -7,8 +7,6 @@ from tengen.module.activation import (
     GELU,
     GLU,
     SELU,
-    Dropout,
-    Dropout2d,
     Flatten,
     Hardsigmoid,
     Hardswish,
@@ -29,6 +27,7 @@ from tengen.module.activation import (
 from tengen.module.attention import MultiHeadAttention
 from tengen.module.containers import ModuleDict, ModuleList
 from tengen.module.conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from tengen.module.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d
 from tengen.module.fused import (
     BatchMatMulActivation,
     Concat,
@@ -50,6 +49,7 @@ from tengen.module.module import LoadedKeys, Module
 from tengen.module.norm import (
     BatchNorm1d,
     BatchNorm2d,
+    BatchNorm3d,
     GeneralNorm,
     GroupNorm,
     InstanceNorm,
@@ -58,8 +58,22 @@ from tengen.module.norm import (
     RMSNorm,
     SyncBatchNorm,
 )
-from tengen.module.pool import AdaptiveAvgPool2d, AdaptiveMaxPool2d, AvgPool2d, MaxPool2d
+from tengen.module.pool import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveAvgPool3d,
+    AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d,
+    AdaptiveMaxPool3d,
+    AvgPool1d,
+    AvgPool2d,
+    AvgPool3d,
+    MaxPool1d,
+    MaxPool2d,
+    MaxPool3d,
+)
 from tengen.module.rearrange import Pad, PixelShuffle, SlidingWindow, SlidingWindowTranspose
+from tengen.module.reparametrise import remove_spectral_norm, remove_weight_norm, spectral_norm, weight_norm
 from tengen.module.rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from tengen.module.sequential import Sequential
 from tengen.module.transformer import (
@@ -71,14 +85,16 @@ from tengen.module.transformer import (
 
 __getattr__ = modules_of(__name__)
 __all__ = [
-    "AdaptiveAvgPool2d", "AdaptiveMaxPool2d", "AvgPool2d", "BatchMatMulActivation", "BatchNorm1d", "BatchNorm2d", "Concat",
-    "Conv1d", "Conv2d", "Conv3d", "ConvBn2d", "ConvBnRelu2d", "ConvRelu2d", "ConvTranspose1d", "ConvTranspose2d",
-    "ConvTranspose3d", "ConvTransposeBn2d", "ConvTransposeBnRelu2d", "ConvTransposeRelu2d", "DequantStub", "Dropout",
-    "Dropout2d", "ELU", "Elemwise", "Embedding", "Flatten", "GELU", "GLU", "GRU", "GRUCell", "GeneralNorm", "GroupNorm",
-    "Hardsigmoid", "Hardswish", "Identity", "InstanceNorm", "LSTM", "LSTMCell", "LayerNorm", "LeakyReLU", "Linear",
-    "LinearBn1d", "LinearBnRelu1d", "LinearRelu", "LoadedKeys", "LocalResponseNorm", "LogSigmoid", "LogSoftmax", "MaxPool2d",
-    "Mish", "Module", "ModuleDict", "ModuleList", "MultiHeadAttention", "PReLU", "Pad", "PixelShuffle", "QuantStub",
-    "RMSNorm", "RNN", "RNNCell", "ReLU", "ReLU6", "SELU", "Sequential", "SiLU", "Sigmoid", "SlidingWindow",
-    "SlidingWindowTranspose", "Softmax", "Softplus", "SyncBatchNorm", "Tanh", "TransformerDecoder", "TransformerDecoderLayer",
-    "TransformerEncoder", "TransformerEncoderLayer", "init",
+    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d", "AlphaDropout", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchMatMulActivation", "BatchNorm1d",
+    "BatchNorm2d", "BatchNorm3d", "Concat", "Conv1d", "Conv2d", "Conv3d", "ConvBn2d", "ConvBnRelu2d", "ConvRelu2d",
+    "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "ConvTransposeBn2d", "ConvTransposeBnRelu2d",
+    "ConvTransposeRelu2d", "DequantStub", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "ELU", "Elemwise", "Embedding",
+    "Flatten", "GELU", "GLU", "GRU", "GRUCell", "GeneralNorm", "GroupNorm", "Hardsigmoid", "Hardswish", "Identity",
+    "InstanceNorm", "LSTM", "LSTMCell", "LayerNorm", "LeakyReLU", "Linear", "LinearBn1d", "LinearBnRelu1d", "LinearRelu",
+    "LoadedKeys", "LocalResponseNorm", "LogSigmoid", "LogSoftmax", "MaxPool1d", "MaxPool2d", "MaxPool3d", "Mish", "Module",
+    "ModuleDict", "ModuleList", "MultiHeadAttention", "PReLU", "Pad", "PixelShuffle", "QuantStub", "RMSNorm", "RNN",
+    "RNNCell", "ReLU", "ReLU6", "SELU", "Sequential", "SiLU", "Sigmoid", "SlidingWindow", "SlidingWindowTranspose",
+    "Softmax", "Softplus", "SyncBatchNorm", "Tanh", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
+    "TransformerEncoderLayer", "init", "remove_spectral_norm", "remove_weight_norm", "spectral_norm", "weight_norm",
 ]  # fmt: skip

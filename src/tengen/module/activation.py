@@ -78,20 +78,6 @@ class Softmax(Module):
         return F.softmax(x, axis)
 
 
-class Dropout(Module):
-    """Zeroes elements at random while training. See `functional.dropout`."""
-
-    def __init__(self, drop_prob: float = 0.0, **kwargs):
-        super().__init__(**kwargs)
-        self.drop_prob = drop_prob
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.drop_prob, self.training)
-
-    def _module_info_string(self) -> str:
-        return f"drop_prob={self.drop_prob}"
-
-
 class Identity(Module):
     """x."""
 
@@ -200,14 +186,3 @@ class GLU(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.glu(x, self.axis)
-
-
-class Dropout2d(Dropout):
-    """Zeroes whole channels of (N, C, H, W) at random while training (Tompson et al., arXiv 1411.4280)."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        if x.ndim < 2:
-            raise ValueError(f"Dropout2d takes (N, C, ...), got shape {x.shape}")
-        if not self.training or self.drop_prob == 0:
-            return x
-        return x * F.dropout(F.ones((*x.shape[:2], *(1 for _ in x.shape[2:])), dtype=x.dtype), self.drop_prob)

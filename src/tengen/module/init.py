@@ -39,6 +39,52 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> None:
     _put(tensor, random.normal(mean, std, tensor.shape))
 
 
+def constant_(tensor: Tensor, val: float) -> None:
+    """`fill_`, by PyTorch's name."""
+    fill_(tensor, val)
+
+
+def eye_(tensor: Tensor) -> None:
+    """A matrix becomes the identity."""
+    if tensor.ndim != 2:
+        raise ValueError(f"eye_ takes a matrix, got shape {tensor.shape}")
+    tensor._reset(REGISTRY["eye"](*tensor.shape).astype(tensor.dtype))
+
+
+def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> None:
+    """Normal, of the numbers that lie in [a, b]: what lies outside is drawn again.
+
+    Errors: ValueError where less than a thousandth of all would lie inside.
+    """
+    inside = 0.5 * (math.erf((b - mean) / (std * math.sqrt(2))) - math.erf((a - mean) / (std * math.sqrt(2)))) if std > 0 else 0.0
+    if inside < 1e-3:
+        share = f"a share of {max(inside, 0.0):.2g} of the normal numbers of mean {mean} and std {std}"
+        raise ValueError(f"trunc_normal_: [{a}, {b}] holds {share}")
+    op = REGISTRY
+    x = random.normal(mean, std, tensor.shape)
+    while op["any"](outside := op["logical_or"](op["less"](x, a), op["greater"](x, b))).item():
+        x = op["where"](outside, random.normal(mean, std, tensor.shape), x)
+    tensor._reset(x.astype(tensor.dtype))
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1.0) -> None:
+    """`gain` times a random matrix with orthonormal rows, or columns where there are fewer; of more axes the first against all others
+    (Saxe et al., arXiv 1312.6120). Normal numbers made orthogonal by Gram and Schmidt's method, twice over, in float64."""
+    if tensor.ndim < 2:
+        raise ValueError(f"orthogonal_ takes at least two axes, got shape {tensor.shape}")
+    rows, columns = tensor.shape[0], tensor.size // tensor.shape[0]
+    op, (few, many) = REGISTRY, sorted((rows, columns))
+    a = random.normal(0.0, 1.0, (few, many)).astype("float64")
+    q = op["zeros"]((few, many), "float64")
+    for i in range(few):
+        v = a[i]
+        for _ in range(2):
+            v = v - op["matmul"](op["matmul"](q, v), q)
+        q[i] = v / op["sqrt"](op["sum"](v * v))
+    q = op["permute"](q, (1, 0)) if rows > columns else q
+    tensor._reset((q * gain).reshape(tensor.shape).astype(tensor.dtype))
+
+
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """The factor that keeps a variance through a nonlinearity."""
     if nonlinearity in (
@@ -105,3 +151,6 @@ def msra_uniform_(tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlineari
 def msra_normal_(tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> None:
     """He et al., arXiv 1502.01852."""
     normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(calculate_correct_fan(tensor, mode)))
+
+
+kaiming_uniform_, kaiming_normal_ = msra_uniform_, msra_normal_  # PyTorch's names

@@ -113,6 +113,33 @@ class Module(Watched):
         """Calls hook(module, inputs, outputs) after forward; what it returns, if anything, replaces the outputs."""
         return self._add_hook(self._forward_hooks, hook)
 
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """``self.name = tensor``, in PyTorch's words: a Tensor that is no Parameter. Not persistent: state dicts leave it out."""
+        self._register(name, tensor, Tensor)
+        if isinstance(tensor, Parameter):
+            raise TypeError(f"register_buffer({name!r}): a Parameter is trained; help: register_parameter, or tensor.detach()")
+        hidden = self.__dict__.get("_not_saved", frozenset())
+        self._not_saved = hidden - {name} if persistent else hidden | {name}
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """``self.name = param``, in PyTorch's words."""
+        self._register(name, param, Parameter)
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """``self.name = module``, in PyTorch's words."""
+        self._register(name, module, Module)
+
+    register_module = add_module
+
+    def _register(self, name: str, value: Any, kind: type) -> None:
+        if not isinstance(name, str) or not name or "." in name:
+            raise KeyError(f"{type(self).__name__}: {name!r} is no name of an attribute")
+        if value is not None and not isinstance(value, kind):
+            raise TypeError(f"{type(self).__name__}.{name} must be a {kind.__name__} or None, got a {type(value).__name__}")
+        if hasattr(type(self), name) or (name in self.__dict__ and not isinstance(self.__dict__[name], (Tensor, Module, type(None)))):
+            raise KeyError(f"{type(self).__name__} has an attribute {name!r} already")
+        setattr(self, name, value)
+
     @staticmethod
     def _add_hook(hooks: dict, hook: Callable) -> HookHandle:
         key = max(hooks, default=-1) + 1
@@ -220,7 +247,7 @@ class Module(Watched):
             for n, v in m._attributes():
                 full = f"{prefix}.{n}" if prefix else n
                 if isinstance(v, Tensor):
-                    if id(v) not in seen:
+                    if id(v) not in seen and n not in m.__dict__.get("_not_saved", ()):
                         seen.add(id(v))
                         yield full, m, v
                 else:

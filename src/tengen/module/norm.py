@@ -75,6 +75,12 @@ class BatchNorm2d(_BatchNorm):
     _axes = (4,)
 
 
+class BatchNorm3d(_BatchNorm):
+    """Batch norm of (N, C, D, H, W). `momentum` is the share of the old statistics that is kept."""
+
+    _axes = (5,)
+
+
 class SyncBatchNorm(_BatchNorm):
     """Batch norm of (N, C), (N, C, L) or (N, C, H, W) over the batches of all processes of a group. There is one process so far."""
 

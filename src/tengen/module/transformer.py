@@ -12,8 +12,8 @@ from collections.abc import Callable
 import numpy as np
 
 from tengen import functional as F
-from tengen.module.activation import Dropout
 from tengen.module.attention import MultiHeadAttention
+from tengen.module.dropout import Dropout
 from tengen.module.linear import Linear
 from tengen.module.module import Module
 from tengen.module.norm import LayerNorm

@@ -140,7 +140,7 @@ def negative_zero(a: Any) -> bool:
 
 
 # What PyTorch calls parameters -> what they are called here. An op's `aliases` are its own: MegEngine's, where they differ.
-SPELLINGS = {"dim": "axis", "keepdim": "keepdims", "start_dim": "start_axis", "end_dim": "end_axis", "p": "drop_prob", "dims": "axis"}
+SPELLINGS = {"dim": "axis", "keepdim": "keepdims", "start_dim": "start_axis", "end_dim": "end_axis", "p": "drop_prob"}
 
 
 def aliases_of(parameters: Sequence[Parameter], own: Mapping[str, str]) -> dict[str, str]:
@@ -162,20 +162,17 @@ ABSENT: Any = _Absent()
 
 
 def respelled(call: Callable, aliases: Mapping[str, str], given: dict[str, Any], other: Mapping[str, Any], defaults: Mapping[str, Any]) -> Any:
-    """The call with its arguments under their own names. `given`: values of parameters; `other`: arguments under other names.
+    """The call with its arguments under their own names. `given`: values of parameters; `other`: of their other names.
 
-    Errors: TypeError for a name that is none, an argument that is given twice, or one that is not given.
+    Errors: TypeError for an argument that is given twice, or one that is not given.
     """
     try:
         for name, value in other.items():
-            own = aliases.get(name)
-            if own is None:
-                known = difflib_matches(name, [*given, *aliases])
-                help = f"; help: is it {known[0]}?" if known else f"; help: it takes {', '.join(given)}"
-                raise TypeError(f"{call.__name__}() got an unexpected keyword argument {name!r}{help}")
-            if given[own] is not defaults.get(own, ABSENT):
-                raise TypeError(f"{call.__name__}() got {own!r} twice, as {name!r} too")
-            given[own] = value
+            if value is not ABSENT:
+                own = aliases[name]
+                if given[own] is not defaults[own]:
+                    raise TypeError(f"{call.__name__}() got {own!r} twice, as {name!r} too")
+                given[own] = value
         for name, value in given.items():
             if value is ABSENT:
                 raise TypeError(f"{call.__name__}() misses the argument {name!r}")
@@ -183,13 +180,6 @@ def respelled(call: Callable, aliases: Mapping[str, str], given: dict[str, Any],
         tell(e)
         raise
     return call(**given)
-
-
-def difflib_matches(name: str, known: Sequence[str]) -> list[str]:
-    """The nearest of some names; none where none is near."""
-    import difflib  # here, because it is slow to import
-
-    return difflib.get_close_matches(name, known, 1)
 
 
 def make_call(op: Op, fn: Callable, parameters: Sequence[Parameter]) -> Callable:
@@ -220,8 +210,8 @@ def _at_its_definition(call: Callable, fn: Callable) -> Callable:
 def _compiled(
     parameters: Sequence[Parameter], lines: Sequence[str], scope: dict[str, Any], aliases: Mapping[str, str] | None = None
 ) -> Callable:
-    """A function with these parameters and lines, whose globals are `scope`. Arguments under other names (`aliases`) arrive in
-    ``**_other``; a parameter that may come so, and those behind it, are looked for there where they are not given."""
+    """A function with these parameters and lines, whose globals are `scope`. `aliases` are other names of some parameters, which may be
+    given in their place: those are looked for under both names."""
     parts, star, absent = [], False, []
     for p in parameters:
         if p.kind == "named" and not star:
@@ -233,13 +223,14 @@ def _compiled(
         scope[f"_default_{p.name}"] = p.default
         parts.append(("" if p.kind == "named" else p.kind) + p.name + ("" if p.default is _NONE else f"=_default_{p.name}"))
     if aliases:
-        parts.append("**_other")
-        named = [p.name for p in parameters if p.kind != "*"]
+        # not behind a "*": Python calls functions whose parameters all have places faster
+        parts += [f"{other}=_ABSENT" for other in aliases]
+        own = [p.name for p in parameters if p.kind != "*"]
         scope |= {"_respelled": respelled, "_aliases": aliases, "_ABSENT": ABSENT}
-        scope["_defaults"] = {n: scope[f"_default_{n}"] for n in named}
-        test = " or ".join(["_other", *(f"{n} is _ABSENT" for n in absent)])
-        values = "{" + ", ".join(f"{n!r}: {n}" for n in named) + "}"
-        lines = [f"if {test}: return _respelled(call, _aliases, {values}, _other, _defaults)", *lines]
+        scope["_defaults"] = {n: scope[f"_default_{n}"] for n in own}
+        test = " or ".join([*(f"{other} is not _ABSENT" for other in aliases), *(f"{n} is _ABSENT" for n in absent)])
+        values, others = ("{" + ", ".join(f"{n!r}: {n}" for n in names) + "}" for names in (own, aliases))
+        lines = [f"if {test}: return _respelled(call, _aliases, {values}, {others}, _defaults)", *lines]
     exec(_code("\n    ".join([f"def call({', '.join(parts)}):", *lines])), scope)
     return scope["call"]
 

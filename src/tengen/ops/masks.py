@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def true_positions(mask: Tensor) -> Tensor:
     """The positions of true elements in the flattened mask, int64. Not in a trace: they must be counted first."""
-    if as_int(mask.size) != 0 and not _is_concrete(mask):
+    if as_int(mask.size) != 0 and not is_concrete(mask):
         raise TraceError(
             "a selection by a mask inside a trace: how many elements it has is known only when the program runs; "
             "help: use where(mask, x, 0), or compute the mask outside"
@@ -37,7 +37,8 @@ def true_positions(mask: Tensor) -> Tensor:
     return searchsorted(counts, lookup("arange")(1, total + 1, 1, "int64"))
 
 
-def _is_concrete(x: Tensor) -> bool:
+def is_concrete(x: Tensor) -> bool:
+    """Whether a tensor has values now, and not only when the program that is being recorded runs."""
     try:
         x.numpy()
     except TraceError:
@@ -101,3 +102,15 @@ def cond_take(mask: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
 cond_take.reference(lambda mask, x: (x[mask], np.flatnonzero(mask)))
 cond_take.cases(Case(lambda r: (r.integers(0, 2, (4, 9)) > 0, r.uniform(-1, 1, (4, 9)))))
+
+
+@shorthand(functional="tensor", methods="masked_fill")
+def masked_fill(inp: Tensor, mask: Tensor, value: float) -> Tensor:
+    """`where`: the value where the mask is true, else inp's element; in inp's dtype.
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.masked_fill(Tensor([1.0, 2.0]), Tensor([True, False]), 0.0).tolist()
+    [0.0, 2.0]
+    """
+    x = dispatch.tensor(inp)
+    return lookup("astype")(lookup("where")(mask, value, x), x.dtype)

@@ -15,7 +15,7 @@ from tengen.tensor.assignment import set_item
 from tengen.tensor.dlpack import device_of, to_dlpack
 from tengen.tensor.megengine_names import MEMBERS
 from tengen.tensor.numpy_functions import array_function, array_ufunc, rounded
-from tengen.tensor.pytorch_names import METHODS
+from tengen.tensor.pytorch_names import ELSEWHERE, METHODS, Elsewhere
 from tengen.tensor.tensor import Tensor, as_tensor, known_values, number, run, run_slow
 
 COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}  # they are not reflected, for Python asks the mirrored one, and not in place
@@ -114,6 +114,10 @@ def install() -> None:
     Tensor.__round__ = rounded  # type: ignore[attr-defined]
     Tensor.__array_ufunc__, Tensor.__array_function__ = array_ufunc, array_function  # type: ignore[attr-defined]
     each_op(names_on_tensor, partial(setattr, Tensor))
+    for name, instead in ELSEWHERE.items():
+        if name not in vars(Tensor):
+            setattr(Tensor, name, Elsewhere(name, instead))
+    Tensor.__dir__ = lambda self: [n for n in object.__dir__(self) if n not in ELSEWHERE or hasattr(self, n)]  # type: ignore[method-assign]
     Tensor.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 

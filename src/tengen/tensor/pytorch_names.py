@@ -71,11 +71,6 @@ def chunk(self: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
     return REGISTRY["split"](self, list(range(each, n, each)), dim)
 
 
-def masked_fill(self: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """`where`: the value where the mask is true, else the tensor's element."""
-    return REGISTRY["astype"](REGISTRY["where"](mask, value, self), self.dtype)
-
-
 def clone(self: Tensor) -> Tensor:
     """`copy`: the same values in memory of their own, on the tape."""
     return REGISTRY["copy"](self)
@@ -123,12 +118,37 @@ def _cast(name: str, dtype: str) -> Callable[[Tensor], Tensor]:
     return cast
 
 
+class Elsewhere:
+    """A name of PyTorch's that Tensor does not have: asking for it is an AttributeError that says what to write here."""
+
+    def __init__(self, name: str, instead: str):
+        self.name, self.instead = name, instead
+
+    def __get__(self, tensor: Tensor | None, owner: type) -> Any:
+        raise AttributeError(f"{owner.__name__!r} object has no attribute {self.name!r}; help: {self.instead}")
+
+
+_IN_PLACE = {
+    "add_": "x += y", "sub_": "x -= y", "mul_": "x *= y", "div_": "x /= y", "pow_": "x **= y", "copy_": "x[...] = y", "fill_": "x[...] = v",
+    "zero_": "x.reset_zero()", "clamp_": "x[...] = x.clip(a, b)", "masked_fill_": "x[mask] = v", "normal_": "module.init.normal_(x)",
+    "uniform_": "module.init.uniform_(x)", "index_fill_": "x[index] = v", "scatter_": "x[...] = functional.scatter(x, axis, index, y)",
+    "scatter_add_": "x[...] = functional.scatter_add(x, axis, index, y)",
+}  # fmt: skip
+ELSEWHERE = {
+    **_IN_PLACE, "clamp": "x.clip(a, b)", "eq": "x == y", "ne": "x != y", "lt": "x < y", "le": "x <= y", "gt": "x > y", "ge": "x >= y",
+    "mm": "x @ y", "bmm": "x @ y", "matmul": "x @ y", "mul": "x * y", "add": "x + y", "sub": "x - y", "div": "x / y", "neg": "-x",
+    "requires_grad_": "gm.attach(x), of a tengen.autodiff.GradManager", "retain_grad": "gm.attach(x), of a tengen.autodiff.GradManager",
+    "is_cuda": "x.device", "get_device": "x.device", "nelement": "x.size", "element_size": "x.dtype.size", "stride": "x.strides",
+    "swapdims": "x.swapaxes(a, b)", "narrow": "x[begin:end]", "select": "x[index]", "index_select": "functional.take(x, index, axis)",
+    "unbind": "a loop over x, or functional.split", "is_contiguous": "x.contiguous()", "register_hook": "callbacks of gm.attach(x, ...)",
+    "grad_fn": "nothing: the tape belongs to the GradManager", "is_leaf": "nothing: the tape belongs to the GradManager",
+}  # fmt: skip
 CASTS = {
     "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64", "int": "int32",
     "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool",
 }  # fmt: skip
 NAMES = [
-    "backward", "chunk", "clone", "contiguous_", "cuda", "dim", "expand", "expand_as", "masked_fill", "numel", "permute", "t", "type_as",
+    "backward", "chunk", "clone", "contiguous_", "cuda", "dim", "expand", "expand_as", "numel", "permute", "t", "type_as",
     "unsqueeze", "view", "view_as",
 ]  # fmt: skip
 all_with_line(globals(), NAMES)

@@ -23,6 +23,7 @@ class TensorMethods:
     def __complex__(self) -> complex: ...
     def __contains__(self, value: Any) -> bool:
         """Whether an element equals a number, as in NumPy."""
+    def __dir__(self) -> Any: ...
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None,
     ) -> Any:
@@ -166,8 +167,8 @@ class TensorMethods:
         """log(softmax(x)), without overflow."""
     def long(self) -> Tensor:
         """`astype` int64."""
-    def masked_fill(self, mask: Tensor, value: Any) -> Tensor:
-        """`where`: the value where the mask is true, else the tensor's element."""
+    def masked_fill(self, mask: TensorLike, value: float) -> Tensor:
+        """`where`: the value where the mask is true, else inp's element; in inp's dtype."""
     def matmul(
         self, inp2: TensorLike, transpose_a: bool = False, transpose_b: bool = False, precision: Precision = 'highest',
     ) -> Tensor:
