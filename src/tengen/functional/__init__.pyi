@@ -13,6 +13,7 @@ from tengen.functional.einsum import einsum as einsum
 from tengen.functional.loss import binary_cross_entropy as binary_cross_entropy
 from tengen.functional.loss import cross_entropy as cross_entropy
 from tengen.functional.loss import cross_entropy_with_softmax as cross_entropy_with_softmax
+from tengen.functional.loss import ctc_loss as ctc_loss
 from tengen.functional.loss import hinge_loss as hinge_loss
 from tengen.functional.loss import l1_loss as l1_loss
 from tengen.functional.loss import square_loss as square_loss
@@ -51,7 +52,7 @@ from tengen.functional.nn import rms_norm as rms_norm
 from tengen.functional.nn import scaled_dot_product_attention as scaled_dot_product_attention
 from tengen.functional.vision import nms as nms
 from tengen.functional.vision import nvof as nvof
-from tengen.ops.attributes import Axes, Count, DTypeLike, Extent, Natural, Naturals, NewShape, Number, Positives, Shape
+from tengen.ops.attributes import Axes, Count, DTypeLike, Extent, Natural, Naturals, NewShape, Number, Positive, Positives, Shape
 from tengen.tensor.tensor import Tensor
 
 TensorLike = Tensor | np.ndarray | float
@@ -61,17 +62,18 @@ __all__ = [
     "argmax", "argmin", "argsort", "asin", "asinh", "astype", "atan", "atan2", "atanh", "avg_pool2d", "batch_norm",
     "binary_cross_entropy", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "bmm", "broadcast_to", "cbrt", "ceil",
     "clip", "concat", "cond_take", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
-    "copy", "cos", "cosh", "cosine_similarity", "cross", "cross_entropy", "cross_entropy_with_softmax", "cumprod", "cumsum",
-    "diag", "diagonal", "digamma", "div", "dot", "dropout", "einsum", "elu", "embedding", "equal", "erf", "erfc", "exp",
-    "exp2", "expand_dims", "expm1", "eye", "flatten", "flip", "floor", "floor_div", "fma", "full", "full_like", "gather",
-    "gelu", "general_norm", "glu", "greater", "greater_equal", "grid_sample", "group_norm", "hinge_loss", "hsigmoid", "hswish",
-    "index_select", "indexing_one_hot", "instance_norm", "interpolate", "isfinite", "isinf", "isnan", "l1_loss", "layer_norm",
-    "leaky_relu", "left_shift", "less", "less_equal", "lgamma", "linear", "linspace", "local_response_norm", "log", "log10",
-    "log1p", "log2", "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid",
-    "logsoftmax", "logsumexp", "loss", "matmul", "max", "max_pool2d", "maximum", "mean", "meshgrid", "metric", "min",
-    "minimum", "mish", "mod", "moveaxis", "mul", "neg", "nms", "nn", "nonzero", "norm", "normalize", "not_equal", "nvof",
-    "one_hot", "ones", "ones_like", "outer", "pad", "permute", "pixel_shuffle", "pow", "prelu", "prod", "reciprocal", "relu",
-    "relu6", "remap", "repeat", "reshape", "right_shift", "rms_norm", "roi_align", "roi_pooling", "roll", "round", "rsqrt",
+    "copy", "correlation", "cos", "cosh", "cosine_similarity", "cross", "cross_entropy", "cross_entropy_with_softmax",
+    "ctc_loss", "cumprod", "cumsum", "cvt_color", "deformable_conv2d", "diag", "diagonal", "digamma", "div", "dot", "dropout",
+    "einsum", "elu", "embedding", "equal", "erf", "erfc", "exp", "exp2", "expand_dims", "expm1", "eye", "flatten", "flip",
+    "floor", "floor_div", "fma", "full", "full_like", "gather", "gelu", "general_norm", "glu", "greater", "greater_equal",
+    "grid_sample", "group_norm", "hinge_loss", "hsigmoid", "hswish", "index_select", "indexing_one_hot", "instance_norm",
+    "interpolate", "isfinite", "isinf", "isnan", "l1_loss", "layer_norm", "leaky_relu", "left_shift", "less", "less_equal",
+    "lgamma", "linear", "linspace", "local_conv2d", "local_response_norm", "log", "log10", "log1p", "log2", "log_softmax",
+    "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsoftmax", "logsumexp", "loss",
+    "matmul", "max", "max_pool2d", "maximum", "mean", "meshgrid", "metric", "min", "minimum", "mish", "mod", "moveaxis", "mul",
+    "neg", "nms", "nn", "nonzero", "norm", "normalize", "not_equal", "nvof", "one_hot", "ones", "ones_like", "outer", "pad",
+    "permute", "pixel_shuffle", "pow", "prelu", "prod", "reciprocal", "region_restricted_conv", "relu", "relu6", "remap",
+    "repeat", "reshape", "right_shift", "rms_norm", "roi_align", "roi_pooling", "roll", "round", "rsqrt",
     "scaled_dot_product_attention", "scatter", "searchsorted", "selu", "sigmoid", "sign", "silu", "sin", "sinh",
     "sliding_window", "sliding_window_transpose", "softmax", "softplus", "sort", "split", "sqrt", "square", "square_loss",
     "squeeze", "stack", "std", "sub", "sum", "swapaxes", "take", "tan", "tanh", "tile", "topk", "topk_accuracy", "transpose",
@@ -139,6 +141,18 @@ def cond_take(mask: TensorLike, x: TensorLike) -> tuple[Tensor, Tensor]:
     """The elements where the mask is true, as a vector, and their positions in the flattened tensor. Not inside a trace."""
 def copy(x: TensorLike) -> Tensor:
     """x, dense in logical order, in memory of its own."""
+def correlation(
+    data1: TensorLike,
+    data2: TensorLike,
+    kernel_size: Positive = 1,
+    max_displacement: Count = 1,
+    stride1: Positive = 1,
+    stride2: Positive = 1,
+    pad_size: Count = 0,
+    is_multiply: bool = True,
+) -> Tensor:
+    """How alike the patches of one image are to those of another around them: the mean, over channels and patch, of products
+    (or of absolute differences)."""
 def cos(x: TensorLike) -> Tensor:
     """The cosine of x in radians, at most 2 ULP off for every finite x; NaN at infinity."""
 def cosh(x: TensorLike) -> Tensor:
@@ -148,6 +162,25 @@ def cumprod(inp: TensorLike, axis: int, exclusive: bool = False, reverse: bool =
     at 1."""
 def cumsum(inp: TensorLike, axis: int, exclusive: bool = False, reverse: bool = False) -> Tensor:
     """Running sums along `axis`, in order; integers and bools give int64, float16 and bfloat16 add in float32."""
+def cvt_color(
+    inp: TensorLike,
+    mode: Literal['RGB2GRAY', 'RGB2YUV', 'YUV2RGB', 'GRAY2RGB', 'RGBA2RGB', 'RGBA2BGR', 'RGBA2GRAY', 'RGB2BGR', 'BGR2GRAY', 'BGR2RGB', 'YUV2GRAY_NV21', 'YUV2RGB_NV21', 'YUV2BGR_NV21', 'YUV2GRAY_NV12', 'YUV2RGB_NV12', 'YUV2BGR_NV12', 'YUV2GRAY_YV12', 'YUV2RGB_YV12', 'YUV2BGR_YV12', 'YUV2GRAY_YU12', 'YUV2RGB_YU12', 'YUV2BGR_YU12', 'YCrCb2RGB', 'YCrCb2BGR', 'BT601_YUV2RGB_NV21', 'BT601_YUV2BGR_NV21', 'BT601_YUV2RGB_NV12', 'BT601_YUV2BGR_NV12', 'BT601_YUV2RGB_YV12', 'BT601_YUV2BGR_YV12', 'BT601_YUV2RGB_YU12', 'BT601_YUV2BGR_YU12'],
+) -> Tensor:
+    """Pictures in other colours, channels last."""
+def deformable_conv2d(
+    inp: TensorLike,
+    weight: TensorLike,
+    offset: TensorLike,
+    mask: TensorLike,
+    bias: TensorLike | None = None,
+    stride: Positives = 1,
+    padding: Naturals = 0,
+    dilation: Positives = 1,
+    groups: Positive = 1,
+    conv_mode: Literal['cross_correlation'] = 'cross_correlation',
+    compute_mode: Literal['default', 'float32'] = 'default',
+) -> Tensor:
+    """Convolution whose windows' pixels are moved by offsets and weighed by a mask."""
 def diag(inp: TensorLike, k: int = 0) -> Tensor:
     """The k-th diagonal of a matrix, or a matrix with the vector `inp` on its k-th diagonal."""
 def diagonal(inp: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
@@ -238,6 +271,16 @@ def lgamma(x: TensorLike) -> Tensor:
     integers. Below 0 the error is relative to the larger terms of the reflection formula."""
 def linspace(start: Any, stop: Any, num: Count, dtype: DTypeLike = 'float32') -> Tensor:
     """`num` numbers from start to stop, both included, evenly spaced; computed in float64."""
+def local_conv2d(
+    inp: TensorLike,
+    weight: TensorLike,
+    bias: TensorLike | None = None,
+    stride: Positives = 1,
+    padding: Naturals = 0,
+    dilation: Positives = 1,
+    conv_mode: Literal['cross_correlation'] = 'cross_correlation',
+) -> Tensor:
+    """Convolution with another filter at each place (a locally connected layer)."""
 def log(x: TensorLike) -> Tensor:
     """The natural logarithm, at most 2 ULP off; -inf at 0, NaN below."""
 def log10(x: TensorLike) -> Tensor:
@@ -314,6 +357,20 @@ def prod(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: boo
     """The product over `axis`; integers and bools give int64. An empty product is 1."""
 def reciprocal(x: TensorLike) -> Tensor:
     """1 / x; integers give float32."""
+def region_restricted_conv(
+    inp: TensorLike,
+    weight: TensorLike,
+    rin: TensorLike,
+    rout: TensorLike,
+    bias: TensorLike | None = None,
+    stride: Positives = 1,
+    padding: Naturals = 0,
+    dilation: Positives = 1,
+    groups: Positive = 1,
+    conv_mode: Literal['cross_correlation'] = 'cross_correlation',
+    compute_mode: Literal['default', 'float32'] = 'default',
+) -> Tensor:
+    """Convolution in which a result sees only pixels of its own region: those with rin[n, y, x] == rout[n, py, px]."""
 def relu(x: TensorLike) -> Tensor:
     """max(x, 0); the gradient at 0 is 0; a NaN stays. Integers are taken as they are."""
 def relu6(x: TensorLike) -> Tensor:

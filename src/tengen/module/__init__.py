@@ -66,16 +66,28 @@ from tengen.module.transformer import (
     TransformerEncoder,
     TransformerEncoderLayer,
 )  # fmt: skip
+from tengen.module.vision import (
+    DeformableConv2d,
+    Flip,
+    LocalConv2d,
+    RegionRestrictedConv,
+    Remap,
+    Resize,
+    Rot90,
+    Rotate,
+    Upsample,
+)
 
 __all__ = [
     "AdaptiveAvgPool2d", "AdaptiveMaxPool2d", "AvgPool2d", "BatchMatMulActivation", "BatchNorm1d", "BatchNorm2d", "Concat",
     "Conv1d", "Conv2d", "Conv3d", "ConvBn2d", "ConvBnRelu2d", "ConvRelu2d", "ConvTranspose1d", "ConvTranspose2d",
-    "ConvTranspose3d", "ConvTransposeBn2d", "ConvTransposeBnRelu2d", "ConvTransposeRelu2d", "DequantStub", "Dropout",
-    "Dropout2d", "ELU", "Elemwise", "Embedding", "Flatten", "GELU", "GLU", "GRU", "GRUCell", "GeneralNorm", "GroupNorm",
-    "Hardsigmoid", "Hardswish", "Identity", "InstanceNorm", "LSTM", "LSTMCell", "LayerNorm", "LeakyReLU", "Linear",
-    "LinearBn1d", "LinearBnRelu1d", "LinearRelu", "LoadedKeys", "LocalResponseNorm", "LogSigmoid", "LogSoftmax", "MaxPool2d",
-    "Mish", "Module", "ModuleDict", "ModuleList", "MultiHeadAttention", "PReLU", "Pad", "PixelShuffle", "QuantStub",
-    "RMSNorm", "RNN", "RNNCell", "ReLU", "ReLU6", "SELU", "Sequential", "SiLU", "Sigmoid", "SlidingWindow",
+    "ConvTranspose3d", "ConvTransposeBn2d", "ConvTransposeBnRelu2d", "ConvTransposeRelu2d", "DeformableConv2d",
+    "DequantStub", "Dropout", "Dropout2d", "ELU", "Elemwise", "Embedding", "Flatten", "Flip", "GELU", "GLU", "GRU",
+    "GRUCell", "GeneralNorm", "GroupNorm", "Hardsigmoid", "Hardswish", "Identity", "InstanceNorm", "LSTM", "LSTMCell",
+    "LayerNorm", "LeakyReLU", "Linear", "LinearBn1d", "LinearBnRelu1d", "LinearRelu", "LoadedKeys", "LocalConv2d",
+    "LocalResponseNorm", "LogSigmoid", "LogSoftmax", "MaxPool2d", "Mish", "Module", "ModuleDict", "ModuleList",
+    "MultiHeadAttention", "PReLU", "Pad", "PixelShuffle", "QuantStub", "RMSNorm", "RNN", "RNNCell", "ReLU", "ReLU6",
+    "RegionRestrictedConv", "Remap", "Resize", "Rot90", "Rotate", "SELU", "Sequential", "SiLU", "Sigmoid", "SlidingWindow",
     "SlidingWindowTranspose", "Softmax", "Softplus", "Tanh", "TransformerDecoder", "TransformerDecoderLayer",
-    "TransformerEncoder", "TransformerEncoderLayer", "init",
+    "TransformerEncoder", "TransformerEncoderLayer", "Upsample", "init",
 ]  # fmt: skip
