@@ -52,7 +52,7 @@ from tengen.functional.nn import rms_norm as rms_norm
 from tengen.functional.nn import scaled_dot_product_attention as scaled_dot_product_attention
 from tengen.functional.vision import nms as nms
 from tengen.functional.vision import nvof as nvof
-from tengen.ops.attributes import Axes, Count, DTypeLike, Extent, Natural, Naturals, NewShape, Number, Positive, Positives, Shape
+from tengen.ops.attributes import Axes, Color, Count, DTypeLike, Extent, Natural, Naturals, NewShape, Number, Positive, Positives, Shape
 from tengen.tensor.tensor import Tensor
 
 TensorLike = Tensor | np.ndarray | float
@@ -162,10 +162,7 @@ def cumprod(inp: TensorLike, axis: int, exclusive: bool = False, reverse: bool =
     at 1."""
 def cumsum(inp: TensorLike, axis: int, exclusive: bool = False, reverse: bool = False) -> Tensor:
     """Running sums along `axis`, in order; integers and bools give int64, float16 and bfloat16 add in float32."""
-def cvt_color(
-    inp: TensorLike,
-    mode: Literal['RGB2GRAY', 'RGB2YUV', 'YUV2RGB', 'GRAY2RGB', 'RGBA2RGB', 'RGBA2BGR', 'RGBA2GRAY', 'RGB2BGR', 'BGR2GRAY', 'BGR2RGB', 'YUV2GRAY_NV21', 'YUV2RGB_NV21', 'YUV2BGR_NV21', 'YUV2GRAY_NV12', 'YUV2RGB_NV12', 'YUV2BGR_NV12', 'YUV2GRAY_YV12', 'YUV2RGB_YV12', 'YUV2BGR_YV12', 'YUV2GRAY_YU12', 'YUV2RGB_YU12', 'YUV2BGR_YU12', 'YCrCb2RGB', 'YCrCb2BGR', 'BT601_YUV2RGB_NV21', 'BT601_YUV2BGR_NV21', 'BT601_YUV2RGB_NV12', 'BT601_YUV2BGR_NV12', 'BT601_YUV2RGB_YV12', 'BT601_YUV2BGR_YV12', 'BT601_YUV2RGB_YU12', 'BT601_YUV2BGR_YU12'],
-) -> Tensor:
+def cvt_color(inp: TensorLike, mode: Color) -> Tensor:
     """Pictures in other colours, channels last."""
 def deformable_conv2d(
     inp: TensorLike,

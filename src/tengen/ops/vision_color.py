@@ -6,7 +6,7 @@ packed colours, of 8 bits for planes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from tengen.base.dtype import int32, uint8
 from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import Dim
 from tengen.loops.lang import as_int
+from tengen.ops.attributes import Color
 from tengen.ops.define import Case, composite
 from tengen.ops.elementwise import add, astype, maximum, minimum, mul, sub
 from tengen.ops.joining import stack
@@ -117,16 +118,7 @@ def _doubled(c: Tensor, n: Dim, h: Dim, w: Dim) -> Tensor:
 
 
 @composite(functional="vision nn")
-def cvt_color(
-    inp: Tensor,
-    mode: Literal[
-        "RGB2GRAY", "RGB2YUV", "YUV2RGB", "GRAY2RGB", "RGBA2RGB", "RGBA2BGR", "RGBA2GRAY", "RGB2BGR", "BGR2GRAY", "BGR2RGB",
-        "YUV2GRAY_NV21", "YUV2RGB_NV21", "YUV2BGR_NV21", "YUV2GRAY_NV12", "YUV2RGB_NV12", "YUV2BGR_NV12",
-        "YUV2GRAY_YV12", "YUV2RGB_YV12", "YUV2BGR_YV12", "YUV2GRAY_YU12", "YUV2RGB_YU12", "YUV2BGR_YU12", "YCrCb2RGB", "YCrCb2BGR",
-        "BT601_YUV2RGB_NV21", "BT601_YUV2BGR_NV21", "BT601_YUV2RGB_NV12", "BT601_YUV2BGR_NV12",
-        "BT601_YUV2RGB_YV12", "BT601_YUV2BGR_YV12", "BT601_YUV2RGB_YU12", "BT601_YUV2BGR_YU12",
-    ],
-) -> Tensor:  # fmt: skip
+def cvt_color(inp: Tensor, mode: Color) -> Tensor:
     """Pictures in other colours, channels last.
 
     Shapes:   (N, H, W, C) -> (N, H, W, C'); from planes (NV12, NV21, YU12, YV12, YCrCb) (N, 3 H / 2, W, 1) -> (N, H, W, C')
