@@ -29,7 +29,7 @@ AGAIN = "`python docs/generate.py` writes this file again."
 FOR_TYPES = "for editors and type checkers"
 WIDTH = 128
 DECLARED = (  # names by which ops declare what an attribute may be
-    "Algorithm", "Axes", "Causal", "Count", "DTypeLike", "Extent", "Mode", "Natural", "Naturals", "NewShape", "Number", "Positive",
+    "Algorithm", "Axes", "Causal", "Color", "Count", "DTypeLike", "Extent", "Mode", "Natural", "Naturals", "NewShape", "Number", "Positive",
     "Positives", "Precision", "Shape", "Step",
 )  # fmt: skip
 SOURCES = {  # what annotations may name -> where the stubs import it from, in the order of imports

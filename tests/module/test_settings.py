@@ -19,6 +19,7 @@ CONV = {
     "in_channels": (6, 3), "out_channels": (6, 12), "kernel_size": (3, 2), "stride": (1, 2), "padding": (1, 0), "dilation": (1, 2),
     "groups": (1, 2), "bias": (True, False), "conv_mode": ("cross_correlation", "convolution"), "compute_mode": ("default", "float32"),
 }  # fmt: skip
+LOCAL = {k: v for k, v in CONV.items() if k not in ("bias", "compute_mode")}
 PADDED = CONV | {"padding_mode": ("zeros", "reflect")}
 BATCH = {
     "num_features": (6, 4), "eps": (1e-5, 0.5), "momentum": (0.9, 0.5), "affine": (True, False), "track_running_stats": (True, False),
@@ -78,6 +79,10 @@ MODULES = {
     "Pad": ((VECTORS,), {"pad_width": (((1, 1), (0, 2)), ((0, 0), (1, 1))), "mode": ("constant", "replicate"), "constant_val": (0.0, 2.0)}),
     "PixelShuffle": ((SHUFFLED,), {"upscale_factor": (2, 1)}), "Elemwise": ((VECTORS,), {"method": ("RELU", "SIGMOID")}),
     "SlidingWindow": ((IMAGES,), SLIDING),
+    "LocalConv2d": ((IMAGES,), {"input_height": (9, 8), "input_width": (9, 8)} | LOCAL),
+    "Resize": ((IMAGES,), {"size": ((5, 4), (3, 3)), "format": ("NCHW", "NHWC"), "imode": ("linear", "nearest")}),
+    "Flip": ((IMAGES,), {"vertical": (True, False), "horizontal": (True, False)}), "Rot90": ((IMAGES,), {"clockwise": (True, False)}),
+    "Rotate": ((IMAGES,), {"angle": (10.0, 30.0), "format": ("NCHW", "NHWC"), "interp_mode": ("bilinear", "nearest")}),
     "Flatten": ((IMAGES,), {"start_axis": (1, 2), "end_axis": (-1, -2)}),
     "RNN": ((SEQUENCE,), RECURRENT | {"nonlinearity": ("tanh", "relu")}), "LSTM": ((SEQUENCE,), RECURRENT), "GRU": ((SEQUENCE,), RECURRENT),
     "RNNCell": ((VECTORS,), CELL | {"nonlinearity": ("tanh", "relu")}), "LSTMCell": ((VECTORS,), CELL), "GRUCell": ((VECTORS,), CELL),
@@ -88,11 +93,11 @@ MODULES = {
     "TransformerEncoderLayer": ((SEQUENCE,), LAYER), "TransformerDecoderLayer": ((SEQUENCE, SEQUENCE), LAYER),
     "TransformerEncoder": ((SEQUENCE,), {"num_layers": (2, 1)}), "TransformerDecoder": ((SEQUENCE, SEQUENCE), {"num_layers": (2, 1)}),
 }  # fmt: skip
-WITHOUT = {  # they take no settings, hold modules whose settings they are, or only take settings that fit each other (the last)
+WITHOUT = {  # they take no settings, hold modules whose settings they are, or only take settings that fit each other or operands (the last)
     "Concat", "ConvBn2d", "ConvBnRelu2d", "ConvTransposeBn2d", "ConvTransposeBnRelu2d", "DequantStub", "GELU", "Hardsigmoid", "Hardswish",
     "Identity", "LinearBn1d", "LinearBnRelu1d", "LogSigmoid", "Mish", "Module", "ModuleDict", "ModuleList", "QuantStub", "ReLU", "ReLU6",
     "SELU", "Sequential", "SiLU", "Sigmoid", "Softplus", "Tanh",
-    "SlidingWindowTranspose",
+    "SlidingWindowTranspose", "DeformableConv2d", "RegionRestrictedConv", "Remap", "Upsample",
 }  # fmt: skip
 VALUES = {"initial_weight", "encoder_layer", "decoder_layer", "norm"}  # arguments that are tensors or modules
 FIXED = {  # what decides which parameters are built; the rest takes effect
@@ -100,7 +105,7 @@ FIXED = {  # what decides which parameters are built; the rest takes effect
     "out_channels", "kernel_size", "groups", "conv_mode", "num_features", "normalized_shape", "num_channels", "num_parameters", "init",
     "input_size", "hidden_size", "num_layers", "bidirectional", "proj_size", "embed_dim", "kdim", "vdim", "d_model", "nhead", "bias",
     "dim_feedforward", "layer_norm_eps", "batch", "normalized_axis", "group",
-    "add_bias_kv", "add_zero_attn",
+    "add_bias_kv", "add_zero_attn", "input_height", "input_width",
 }  # fmt: skip
 
 
@@ -149,6 +154,7 @@ def test_a_setting_takes_effect_or_is_refused(name, argument):
     net = build(name)
     windows = "Pool" in name or name in ("LocalResponseNorm", "SlidingWindow")  # whose size builds no parameter
     fixed = argument in FIXED - ({"kernel_size"} if windows else set()) or (name, argument) == ("RNN", "nonlinearity")
+    fixed |= name == "LocalConv2d"  # a filter for each place: everything decides how many there are
     if name.endswith("Layer") and argument == "dropout":
         with pytest.raises(TypeError, match="dropout is a module.*drop_prob"):
             net.dropout = b

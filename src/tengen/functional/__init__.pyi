@@ -13,6 +13,7 @@ from tengen.functional.einsum import einsum as einsum
 from tengen.functional.loss import binary_cross_entropy as binary_cross_entropy
 from tengen.functional.loss import cross_entropy as cross_entropy
 from tengen.functional.loss import cross_entropy_with_softmax as cross_entropy_with_softmax
+from tengen.functional.loss import ctc_loss as ctc_loss
 from tengen.functional.loss import hinge_loss as hinge_loss
 from tengen.functional.loss import l1_loss as l1_loss
 from tengen.functional.loss import square_loss as square_loss
@@ -61,7 +62,7 @@ from tengen.functional.pooling import max_pool1d as max_pool1d
 from tengen.functional.pooling import max_pool3d as max_pool3d
 from tengen.functional.vision import nms as nms
 from tengen.functional.vision import nvof as nvof
-from tengen.ops.attributes import Axes, Count, DTypeLike, Extent, Natural, Naturals, NewShape, Number, Positive, Positives, Shape
+from tengen.ops.attributes import Axes, Color, Count, DTypeLike, Extent, Natural, Naturals, NewShape, Number, Positive, Positives, Shape
 from tengen.tensor.tensor import Tensor
 
 TensorLike = Tensor | np.ndarray | float
@@ -73,16 +74,16 @@ __all__ = [
     "avg_pool3d", "batch_norm", "binary_cross_entropy", "bincount", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
     "bmm", "broadcast_to", "cbrt", "ceil", "clip", "concat", "cond_take", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
     "conv_transpose2d", "conv_transpose3d", "copy", "correlation", "cos", "cosh", "cosine_similarity", "count_nonzero",
-    "cross", "cross_entropy", "cross_entropy_with_softmax", "cumprod", "cumsum", "deformable_conv2d", "diag", "diagonal",
-    "diff", "digamma", "div", "dot", "dropout", "einsum", "elu", "embedding", "equal", "erf", "erfc", "exp", "exp2",
-    "expand_dims", "expm1", "eye", "flatten", "flip", "floor", "floor_div", "fma", "full", "full_like", "gather", "gelu",
-    "general_norm", "glu", "greater", "greater_equal", "grid_sample", "group_norm", "hinge_loss", "histogram", "hsigmoid",
-    "hswish", "index_select", "indexing_one_hot", "instance_norm", "interpolate", "isclose", "isfinite", "isinf", "isnan",
-    "l1_loss", "layer_norm", "leaky_relu", "left_shift", "lerp", "less", "less_equal", "lgamma", "linear", "linspace",
-    "local_conv2d", "local_response_norm", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and",
-    "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsoftmax", "logsumexp", "loss", "masked_fill", "matmul",
-    "max", "max_pool1d", "max_pool2d", "max_pool3d", "maximum", "mean", "median", "meshgrid", "metric", "min", "minimum",
-    "mish", "mod", "moveaxis", "mul", "nan_to_num", "neg", "nms", "nn", "non_zero", "nonzero", "norm", "normalize",
+    "cross", "cross_entropy", "cross_entropy_with_softmax", "ctc_loss", "cumprod", "cumsum", "cvt_color", "deformable_conv2d",
+    "diag", "diagonal", "diff", "digamma", "div", "dot", "dropout", "einsum", "elu", "embedding", "equal", "erf", "erfc",
+    "exp", "exp2", "expand_dims", "expm1", "eye", "flatten", "flip", "floor", "floor_div", "fma", "full", "full_like",
+    "gather", "gelu", "general_norm", "glu", "greater", "greater_equal", "grid_sample", "group_norm", "hinge_loss",
+    "histogram", "hsigmoid", "hswish", "index_select", "indexing_one_hot", "instance_norm", "interpolate", "isclose",
+    "isfinite", "isinf", "isnan", "l1_loss", "layer_norm", "leaky_relu", "left_shift", "lerp", "less", "less_equal", "lgamma",
+    "linear", "linspace", "local_conv2d", "local_response_norm", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp",
+    "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsoftmax", "logsumexp", "loss", "masked_fill",
+    "matmul", "max", "max_pool1d", "max_pool2d", "max_pool3d", "maximum", "mean", "median", "meshgrid", "metric", "min",
+    "minimum", "mish", "mod", "moveaxis", "mul", "nan_to_num", "neg", "nms", "nn", "non_zero", "nonzero", "norm", "normalize",
     "not_equal", "nvof", "one_hot", "ones", "ones_like", "outer", "pad", "permute", "pixel_shuffle", "pow", "prelu", "prod",
     "quantile", "reciprocal", "region_restricted_conv", "relu", "relu6", "remap", "repeat", "reshape", "right_shift",
     "rms_norm", "roi_align", "roi_pooling", "roll", "round", "rsqrt", "scaled_dot_product_attention", "scatter", "scatter_add",
@@ -183,6 +184,8 @@ def cumprod(inp: TensorLike, axis: int, exclusive: bool = False, reverse: bool =
     at 1."""
 def cumsum(inp: TensorLike, axis: int, exclusive: bool = False, reverse: bool = False) -> Tensor:
     """Running sums along `axis`, in order; integers and bools give int64, float16 and bfloat16 add in float32."""
+def cvt_color(inp: TensorLike, mode: Color) -> Tensor:
+    """Pictures in other colours, channels last."""
 def deformable_conv2d(
     inp: TensorLike,
     weight: TensorLike,

@@ -13,6 +13,7 @@ from tengen.functional.export import export
 from tengen.functional.loss import (
     binary_cross_entropy,
     cross_entropy,
+    ctc_loss,
     hinge_loss,
     l1_loss,
     square_loss,
@@ -388,7 +389,7 @@ def scaled_dot_product_attention(
 __all__ = [
     "adaptive_avg_pool2d", "adaptive_max_pool2d", "alpha_dropout",
     "avg_pool2d", "batch_norm", "binary_cross_entropy", "conv1d", "conv2d", "conv3d",
-    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cross_entropy", "dropout", "embedding", "general_norm", "glu",
+    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cross_entropy", "ctc_loss", "dropout", "embedding", "general_norm", "glu",
     "group_norm", "hinge_loss", "indexing_one_hot", "instance_norm", "l1_loss", "layer_norm", "linear", "local_response_norm",
     "max_pool2d", "nms", "normalize", "nvof", "pixel_shuffle", "rms_norm", "scaled_dot_product_attention", "square_loss",
     "sync_batch_norm", *export(globals(), "nn"),

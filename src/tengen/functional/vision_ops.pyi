@@ -2,6 +2,7 @@
 
 from tengen.functional import affine_grid as affine_grid
 from tengen.functional import correlation as correlation
+from tengen.functional import cvt_color as cvt_color
 from tengen.functional import grid_sample as grid_sample
 from tengen.functional import interpolate as interpolate
 from tengen.functional import remap as remap
@@ -11,6 +12,6 @@ from tengen.functional import warp_affine as warp_affine
 from tengen.functional import warp_perspective as warp_perspective
 
 __all__ = [
-    "affine_grid", "correlation", "grid_sample", "interpolate", "remap", "roi_align", "roi_pooling", "warp_affine",
-    "warp_perspective"
+    "affine_grid", "correlation", "cvt_color", "grid_sample", "interpolate", "remap", "roi_align", "roi_pooling",
+    "warp_affine", "warp_perspective"
 ]

@@ -82,6 +82,17 @@ from tengen.module.transformer import (
     TransformerEncoder,
     TransformerEncoderLayer,
 )  # fmt: skip
+from tengen.module.vision import (
+    DeformableConv2d,
+    Flip,
+    LocalConv2d,
+    RegionRestrictedConv,
+    Remap,
+    Resize,
+    Rot90,
+    Rotate,
+    Upsample,
+)
 
 __getattr__ = modules_of(__name__)
 __all__ = [
@@ -89,12 +100,14 @@ __all__ = [
     "AdaptiveMaxPool3d", "AlphaDropout", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchMatMulActivation", "BatchNorm1d",
     "BatchNorm2d", "BatchNorm3d", "Concat", "Conv1d", "Conv2d", "Conv3d", "ConvBn2d", "ConvBnRelu2d", "ConvRelu2d",
     "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "ConvTransposeBn2d", "ConvTransposeBnRelu2d",
-    "ConvTransposeRelu2d", "DequantStub", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "ELU", "Elemwise", "Embedding",
-    "Flatten", "GELU", "GLU", "GRU", "GRUCell", "GeneralNorm", "GroupNorm", "Hardsigmoid", "Hardswish", "Identity",
-    "InstanceNorm", "LSTM", "LSTMCell", "LayerNorm", "LeakyReLU", "Linear", "LinearBn1d", "LinearBnRelu1d", "LinearRelu",
-    "LoadedKeys", "LocalResponseNorm", "LogSigmoid", "LogSoftmax", "MaxPool1d", "MaxPool2d", "MaxPool3d", "Mish", "Module",
-    "ModuleDict", "ModuleList", "MultiHeadAttention", "PReLU", "Pad", "PixelShuffle", "QuantStub", "RMSNorm", "RNN",
-    "RNNCell", "ReLU", "ReLU6", "SELU", "Sequential", "SiLU", "Sigmoid", "SlidingWindow", "SlidingWindowTranspose",
-    "Softmax", "Softplus", "SyncBatchNorm", "Tanh", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
-    "TransformerEncoderLayer", "init", "remove_spectral_norm", "remove_weight_norm", "spectral_norm", "weight_norm",
+    "ConvTransposeRelu2d", "DeformableConv2d", "DequantStub", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "ELU",
+    "Elemwise", "Embedding", "Flatten", "Flip", "GELU", "GLU", "GRU", "GRUCell", "GeneralNorm", "GroupNorm",
+    "Hardsigmoid", "Hardswish", "Identity", "InstanceNorm", "LSTM", "LSTMCell", "LayerNorm", "LeakyReLU", "Linear",
+    "LinearBn1d", "LinearBnRelu1d", "LinearRelu", "LoadedKeys", "LocalConv2d", "LocalResponseNorm", "LogSigmoid",
+    "LogSoftmax", "MaxPool1d", "MaxPool2d", "MaxPool3d", "Mish", "Module", "ModuleDict", "ModuleList",
+    "MultiHeadAttention", "PReLU", "Pad", "PixelShuffle", "QuantStub", "RMSNorm", "RNN", "RNNCell", "ReLU", "ReLU6",
+    "RegionRestrictedConv", "Remap", "Resize", "Rot90", "Rotate", "SELU", "Sequential", "SiLU", "Sigmoid",
+    "SlidingWindow", "SlidingWindowTranspose", "Softmax", "Softplus", "SyncBatchNorm", "Tanh", "TransformerDecoder",
+    "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer", "Upsample", "init",
+    "remove_spectral_norm", "remove_weight_norm", "spectral_norm", "weight_norm",
 ]  # fmt: skip

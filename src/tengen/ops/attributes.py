@@ -43,6 +43,13 @@ Causal = Literal["none", "upper_left", "lower_right"]  # which keys of `attentio
 Precision = Literal["highest", "bfloat16"]  # of products
 Algorithm = Literal["auto", "direct", "winograd2", "winograd4"]  # of a convolution
 Mode = Literal["average", "average_count_exclude_padding"]  # of an average over windows
+Color = Literal[  # from what to what `cvt_color` turns a picture
+    "RGB2GRAY", "RGB2YUV", "YUV2RGB", "GRAY2RGB", "RGBA2RGB", "RGBA2BGR", "RGBA2GRAY", "RGB2BGR", "BGR2GRAY", "BGR2RGB",
+    "YUV2GRAY_NV21", "YUV2RGB_NV21", "YUV2BGR_NV21", "YUV2GRAY_NV12", "YUV2RGB_NV12", "YUV2BGR_NV12",
+    "YUV2GRAY_YV12", "YUV2RGB_YV12", "YUV2BGR_YV12", "YUV2GRAY_YU12", "YUV2RGB_YU12", "YUV2BGR_YU12", "YCrCb2RGB", "YCrCb2BGR",
+    "BT601_YUV2RGB_NV21", "BT601_YUV2BGR_NV21", "BT601_YUV2RGB_NV12", "BT601_YUV2BGR_NV12",
+    "BT601_YUV2RGB_YV12", "BT601_YUV2BGR_YV12", "BT601_YUV2RGB_YU12", "BT601_YUV2BGR_YU12",
+]  # fmt: skip
 DTypeLike = Any  # a DType, its name, a NumPy dtype, or Python's float, int, bool
 DeviceLike = Any  # a Device, its name, or what has such a text, as torch.device
 
@@ -169,6 +176,7 @@ ITEMS = {
     "Precision": _Choice(get_args(Precision)),
     "Algorithm": _Choice(get_args(Algorithm)),
     "Mode": _Choice(get_args(Mode)),
+    "Color": _Choice(get_args(Color)),
     "bool": _Other("a bool", _bool),
     "float": _Other("a number", _number),
     "Decay": _Range("a number in [0, 1)", 0.0, 1.0),

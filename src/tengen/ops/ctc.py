@@ -99,7 +99,9 @@ def _(lo, ins, outs, blank):
     kernels.recurrent.ctc.ctc_backward(lo, g, arrays, loss, alpha, outs[0], blank)
 
 
-ctc_grad.no_vjp("the second derivative of the CTC loss is not implemented")
+@ctc_grad.vjp
+def _(g, *inputs, blank):
+    raise GradientError("the CTC loss has no second derivative here; help: differentiate it once")
 
 
 # ---- reference and samples -------------------------------------------------------------------------------------------
@@ -155,8 +157,7 @@ def _np_ctc_grad(grad, log_probs, labels, steps, lengths, loss, alpha, blank=0):
 
 def _spoken(t, n, c, s, steps, lengths):
     def inputs(r):
-        p = r.uniform(0.1, 1, (t, n, c))
-        log_probs = np.log(p / p.sum(2, keepdims=True))
+        log_probs = r.uniform(-3, -0.25, (t, n, c))
         labels = r.integers(1, c, (n, s))
         labels[0, 1:2] = labels[0, :1]  # the same label twice: a blank must lie between
         return log_probs, labels, np.array(steps), np.array(lengths)
@@ -167,7 +168,8 @@ def _spoken(t, n, c, s, steps, lengths):
 def _with_results(inputs):
     def more(r):
         given = inputs(r)
-        return (r.normal(size=given[0].shape[1]), *given, *_np_ctc(*given))
+        rough = (np.where(np.isfinite(v), np.round(v * 256) / 256, v) for v in _np_ctc(*given))  # the same on every machine
+        return (r.normal(size=given[0].shape[1]), *given, *rough)
 
     return more
 

@@ -18,7 +18,7 @@ from tengen.ops.creation import arange
 from tengen.ops.division import floor_div, mod
 from tengen.ops.elementwise import add, astype, div, floor, fma, maximum, minimum, mul, round, sub, where
 from tengen.ops.joining import stack
-from tengen.ops.logic import greater_equal, less, logical_or
+from tengen.ops.logic import equal, greater_equal, less, logical_or
 from tengen.ops.reduce import extent
 from tengen.ops.shape import reshape
 
@@ -115,10 +115,9 @@ def taps_between(n: Dim, out: Dim, mode: str, align_corners: bool, d: DType) -> 
         upper = minimum(maximum(upper, 0), mul(lower, extent(n - 1, int64)))
     i = floor_div(upper, lower)
     f = div(astype(sub(upper, mul(i, lower)), d), astype(lower, d))
-    at = lambda o: border(add(i, o), n, "replicate")
-    if mode == "bicubic":
-        return [at(o) for o in (-1, 0, 1, 2)], cubic_weights(f)
-    return [at(0), at(1)], [sub(1.0, f), f]
+    offsets, weights = ((-1, 0, 1, 2), cubic_weights(f)) if mode == "bicubic" else ((0, 1), [sub(1.0, f), f])
+    places = [border(add(i, o), n, "replicate") for o in offsets]
+    return [where(equal(w, 0.0), -1, p) for p, w in zip(places, weights)], weights  # a NaN beside a pixel is none of its own
 
 
 def iota(n: Dim) -> Tensor:

@@ -18,6 +18,7 @@ from tengen.loops.lang import as_int
 from tengen.ops.attributes import Extent, Shape
 from tengen.ops.define import Case, composite, differ
 from tengen.ops.elementwise import add, astype, div, fma, mul, sub, where
+from tengen.ops.indexing import outside_range
 from tengen.ops.joining import stack
 from tengen.ops.logic import equal, less
 from tengen.ops.reduce import extent, sum_
@@ -215,6 +216,11 @@ def warp_perspective(
 @warp_perspective.canon
 def _(types, out_shape, format, **attrs):
     return {**attrs, "format": format, "out_shape": _check_warp(types, 3, out_shape, format)}
+
+
+@warp_perspective.check
+def _(inputs, **attrs):
+    return () if inputs[2] is None else outside_range("warp_perspective", inputs[2], inputs[0].shape[0], 0)
 
 
 # ---- PyTorch's grids -------------------------------------------------------------------------------------------------

@@ -1,0 +1,217 @@
+"""Colours: `cvt_color`, in integers for a camera's pictures (uint8), and in floats.
+
+The formulas are those that MegEngine 1.13 computes, found by comparing its results: fixed-point numbers of 14 bits (OpenCV's) for
+packed colours, of 8 bits for planes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tengen.base.dtype import int32, uint8
+from tengen.base.errors import DTypeError, ShapeError
+from tengen.ir.types import Dim
+from tengen.loops.lang import as_int
+from tengen.ops.attributes import Color
+from tengen.ops.define import Case, composite
+from tengen.ops.elementwise import add, astype, maximum, minimum, mul, sub
+from tengen.ops.joining import stack
+from tengen.ops.logic import right_shift
+from tengen.ops.shape import broadcast_to, reshape, strided_slice
+
+if TYPE_CHECKING:
+    from tengen.tensor import Tensor
+
+FLOAT_MODES = ("RGB2GRAY", "BGR2GRAY", "GRAY2RGB", "RGB2YUV", "YUV2RGB")
+CHANNELS = {"RGB": 3, "BGR": 3, "YUV": 3, "RGBA": 4, "GRAY": 1}  # of a packed picture
+PLANES = ("NV12", "NV21", "YU12", "YV12")  # a plane of brightness, then colours at half the size
+
+
+def _channel(x: Tensor, i: int) -> Tensor:
+    """Channel i of (N, H, W, C), as (N, H, W)."""
+    n, h, w, _ = x.shape
+    return reshape(strided_slice(x, (0, 0, 0, i), (n, h, w, 1), (1, 1, 1, 1)), (n, h, w))
+
+
+def _shifted(x: Tensor, bits: int) -> Tensor:
+    """x / 2^bits, rounded to nearest, halves up."""
+    return right_shift(add(x, 1 << (bits - 1)), bits)
+
+
+def _as_picture(channels: list[Tensor]) -> Tensor:
+    return stack([astype(minimum(maximum(c, 0), 255), uint8) for c in channels], 3)
+
+
+def _gray(r: Tensor, g: Tensor, b: Tensor) -> Tensor:
+    if r.dtype.is_float:
+        return add(add(mul(r, 0.299), mul(g, 0.587)), mul(b, 0.114))
+    return _shifted(add(add(mul(r, 4899), mul(g, 9617)), mul(b, 1868)), 14)
+
+
+def _packed(x: Tensor, source: str, target: str) -> Tensor:
+    """A picture (N, H, W, C) in other colours."""
+    if source == "GRAY":
+        return broadcast_to(x, (*x.shape[:3], 3))
+    wide = x if x.dtype.is_float else astype(x, int32)
+    first, second, third = (_channel(wide, i) for i in range(3))
+    if {source, target} == {"RGB", "YUV"}:
+        return _to_yuv(first, second, third) if target == "YUV" else _from_yuv(first, second, third)
+    r, g, b = (third, second, first) if source == "BGR" else (first, second, third)
+    if target == "GRAY":
+        y = reshape(_gray(r, g, b), (*x.shape[:3], 1))
+        return y if x.dtype.is_float else astype(y, uint8)
+    found = [r, g, b] if target == "RGB" else [b, g, r]
+    return stack(found, 3) if x.dtype.is_float else _as_picture(found)
+
+
+def _to_yuv(b: Tensor, g: Tensor, r: Tensor) -> Tensor:
+    """MegEngine's "RGB2YUV" takes the first channel for blue."""
+    y = _gray(r, g, b)
+    if b.dtype.is_float:
+        return stack([y, add(mul(sub(b, y), 0.492), 0.5), add(mul(sub(r, y), 0.877), 0.5)], 3)
+    u, v = (_shifted(add(mul(sub(c, y), k), 128 << 14), 14) for c, k in ((b, 8061), (r, 14369)))
+    return _as_picture([y, u, v])
+
+
+def _from_yuv(y: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    """Its "YUV2RGB" gives blue first."""
+    if y.dtype.is_float:
+        u, v = sub(u, 0.5), sub(v, 0.5)
+        return stack([add(y, mul(u, 2.032)), sub(sub(y, mul(u, 0.395)), mul(v, 0.581)), add(y, mul(v, 1.14))], 3)
+    u, v = sub(u, 128), sub(v, 128)
+    terms = [mul(u, 33292), add(mul(u, -6472), mul(v, -9519)), mul(v, 18678)]
+    return _as_picture([add(y, _shifted(t, 14)) for t in terms])
+
+
+def _from_planes(x: Tensor, planes: str, target: str, studio: bool) -> Tensor:
+    """A picture (N, 3 H / 2, W, 1) of planes. studio: brightness in 16..235 (BT.601), else in 0..255."""
+    n, rows, w, _ = x.shape
+    h = rows // 3 * 2
+    y = strided_slice(x, (0, 0, 0, 0), (n, h, w, 1), (1, 1, 1, 1))
+    if target == "GRAY":
+        return y
+    rest = strided_slice(x, (0, h, 0, 0), (n, h // 2, w, 1), (1, 1, 1, 1))
+    order = (1, 0) if planes in ("NV21", "YV12") else (0, 1)  # V before U, or behind
+    if planes.startswith("NV"):
+        pairs = reshape(rest, (n, h // 2, w // 2, 2))
+        u, v = (strided_slice(pairs, (0, 0, 0, i), (n, h // 2, w // 2, 1), (1,) * 4) for i in order)
+    else:
+        halves = reshape(rest, (n, 2, h // 2, w // 2))
+        u, v = (strided_slice(halves, (0, i, 0, 0), (n, 1, h // 2, w // 2), (1,) * 4) for i in order)
+    y, u, v = reshape(astype(y, int32), (n, h, w)), _doubled(u, n, h, w), _doubled(v, n, h, w)
+    if studio:
+        light = mul(sub(y, 16), 298)
+        r, g, b = add(light, mul(v, 409)), sub(sub(light, mul(u, 100)), mul(v, 208)), add(light, mul(u, 516))
+        r, g, b = (_shifted(c, 8) for c in (r, g, b))
+    else:
+        r, b = add(y, right_shift(mul(v, 359), 8)), add(y, right_shift(mul(u, 454), 8))
+        g = sub(y, right_shift(add(mul(u, 88), mul(v, 183)), 8))
+    return _as_picture([r, g, b] if target == "RGB" else [b, g, r])
+
+
+def _doubled(c: Tensor, n: Dim, h: Dim, w: Dim) -> Tensor:
+    """A plane of half the size, each element four times, without its offset."""
+    wide = broadcast_to(reshape(c, (n, h // 2, 1, w // 2, 1)), (n, h // 2, 2, w // 2, 2))
+    return sub(reshape(astype(wide, int32), (n, h, w)), 128)
+
+
+@composite(functional="vision nn")
+def cvt_color(inp: Tensor, mode: Color) -> Tensor:
+    """Pictures in other colours, channels last.
+
+    Shapes:   (N, H, W, C) -> (N, H, W, C'); from planes (NV12, NV21, YU12, YV12, YCrCb) (N, 3 H / 2, W, 1) -> (N, H, W, C')
+    Args:     mode: from what to what. float32 pictures have "RGB2GRAY", "BGR2GRAY", "GRAY2RGB", "RGB2YUV" and "YUV2RGB".
+    Dtypes:   uint8, or floats
+    Numerics: the bits of MegEngine 1.13 in uint8, also where its "RGB2YUV" and "YUV2RGB" take the first channel of RGB for blue; "BT601_"
+        differ by at most 2. YUV of floats has its middle at 0.5
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.vision.cvt_color(Tensor([[[[10, 20, 30]]]], dtype="uint8"), "RGB2GRAY").tolist()
+    [[[[18]]]]
+    """
+    studio = mode.startswith("BT601_")
+    source, target = mode.removeprefix("BT601_").split("2", 1)
+    if source == "YCrCb":
+        return _from_planes(inp, "NV21", target, False)
+    target, _, planes = target.partition("_")
+    return _from_planes(inp, planes, target, studio) if planes else _packed(inp, source, target)
+
+
+@cvt_color.canon
+def _(types, mode):
+    x = types[0]
+    if x.dtype is not uint8 and not (x.dtype.is_float and mode in FLOAT_MODES):
+        raise DTypeError(f"mode {mode!r} takes uint8{' or floats' if mode in FLOAT_MODES else ''}, got {x}")
+    source = mode.removeprefix("BT601_").split("2", 1)[0]
+    planar = source == "YCrCb" or mode.rpartition("_")[2] in PLANES
+    channels = 1 if planar else CHANNELS[source]
+    if x.ndim != 4 or as_int(x.shape[3]) != channels:
+        raise ShapeError(f"mode {mode!r} takes pictures (N, H, W, {channels}), got {x}")
+    if planar and (as_int(x.shape[1] % 3) not in (0, None) or as_int(x.shape[2] % 2) not in (0, None)):
+        raise ShapeError(f"mode {mode!r} takes planes (N, 3 H / 2, W, 1) with an even W, got {x}")
+    return {"mode": mode}
+
+
+# ---- reference and samples -------------------------------------------------------------------------------------------
+
+
+def _np_planes(x, planes):
+    """(y, u, v) of each pixel, from the file's bytes one by one."""
+    n, rows, w, _ = x.shape
+    h = rows * 2 // 3
+    flat = x.reshape(n, rows * w)
+    y, u, v = (np.zeros((n, h, w)) for _ in range(3))
+    for i, j in np.ndindex(h, w):
+        y[:, i, j] = flat[:, i * w + j]
+        if planes.startswith("NV"):
+            at = [h * w + i // 2 * w + j // 2 * 2 + o for o in (0, 1)]
+        else:
+            at = [h * w + o * (h * w // 4) + i // 2 * (w // 2) + j // 2 for o in (0, 1)]
+        first, second = (flat[:, a] for a in at)
+        u[:, i, j], v[:, i, j] = (second, first) if planes in ("NV21", "YV12") else (first, second)
+    return y, u - 128, v - 128
+
+
+def _np_cvt_color(x, mode):
+    whole, x = x.dtype.kind != "f", x.astype(np.float64)
+    picture = (lambda *c: np.clip(np.stack(c, -1), 0, 255)) if whole else (lambda *c: np.stack(c, -1))
+    name, _, planes = mode.removeprefix("BT601_").partition("_")
+    source, target = name.split("2")
+    turn = (lambda r, g, b: picture(r, g, b)) if target == "RGB" else (lambda r, g, b: picture(b, g, r))
+    if source == "YCrCb" or planes:
+        y, u, v = _np_planes(x, planes or "NV21")
+        if target == "GRAY":
+            return y[..., None]
+        if mode.startswith("BT601_"):
+            y = 298 * (y - 16) + 128
+            return turn(*(np.floor(c / 256) for c in (y + 409 * v, y - 100 * u - 208 * v, y + 516 * u)))
+        return turn(y + np.floor(359 * v / 256), y - np.floor((88 * u + 183 * v) / 256), y + np.floor(454 * u / 256))
+    if source == "GRAY":
+        return np.repeat(x, 3, -1)
+    a, b, c = x[..., 0], x[..., 1], x[..., 2]
+    half = (lambda t: np.floor(t / 2**14 + 0.5)) if whole else None
+    gray = lambda r, g, b: half(4899 * r + 9617 * g + 1868 * b) if half else 0.299 * r + 0.587 * g + 0.114 * b
+    if target == "YUV":
+        y = gray(c, b, a)
+        if half:
+            return picture(y, half((a - y) * 8061 + (128 << 14)), half((c - y) * 14369 + (128 << 14)))
+        return picture(y, (a - y) * 0.492 + 0.5, (c - y) * 0.877 + 0.5)
+    if source == "YUV":
+        if half:
+            u, v = b - 128, c - 128
+            return picture(a + half(33292 * u), a + half(-6472 * u - 9519 * v), a + half(18678 * v))
+        u, v = b - 0.5, c - 0.5
+        return picture(a + 2.032 * u, a - 0.395 * u - 0.581 * v, a + 1.14 * v)
+    r, g, b = (c, b, a) if source == "BGR" else (a, b, c)
+    return gray(r, g, b)[..., None] if target == "GRAY" else turn(r, g, b)
+
+
+cvt_color.reference(_np_cvt_color)
+_bytes = lambda *shape: lambda r: (r.integers(0, 256, shape).astype(np.uint8),)
+cvt_color.cases(
+    *(Case(_bytes(2, 3, 17, CHANNELS[m.split("2")[0]]), {"mode": m}, grad=False) for m in (*FLOAT_MODES, "RGBA2BGR", "BGR2RGB")),
+    *(Case(_bytes(1, 6, 4, 1), {"mode": m}, grad=False) for m in ("YUV2RGB_NV12", "YUV2BGR_YV12", "BT601_YUV2RGB_YU12", "YCrCb2RGB")),
+    *(Case(lambda r, n=CHANNELS[m.split("2")[0]]: (r.uniform(0, 1, (2, 3, 2, n)),), {"mode": m}) for m in FLOAT_MODES),
+)

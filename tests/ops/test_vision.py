@@ -1,0 +1,229 @@
+"""Images against MegEngine's saved results, PyTorch where it is installed, and at their edges."""
+
+import functools
+
+import numpy as np
+import pytest
+import vision_megengine as saved
+
+import tengen
+from tengen import Tensor, trace
+from tengen import functional as F
+from tengen import module as M
+from tengen.autodiff import vjp
+from tengen.base.errors import DeviceError, IndexOutOfRange, TraceError
+
+SAVED = np.load(saved.SAVED)
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize("i", range(len(saved.CALLS)), ids=lambda i: f"{i}-{saved.CALLS[i][0]}")
+def test_as_megengine(i):
+    path, names, arguments = saved.CALLS[i]
+    function = functools.reduce(getattr, path.split("."), F)
+    got, want = function(*(Tensor(SAVED[n]) for n in names), **arguments).numpy(), SAVED[saved.name(i)]
+    assert got.dtype == want.dtype and got.shape == want.shape
+    if want.dtype == np.uint8:
+        # the fixed-point numbers of its BT601 are not known; interpolated pixels may lie half-way between two numbers
+        near = 2 if "BT601" in arguments.get("mode", "") else int("size" in arguments)
+        assert np.abs(got.astype(int) - want.astype(int)).max() <= near
+    else:  # some ten roundings of numbers up to the largest
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=3e-6 * max(1.0, np.abs(want).max()))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic"])
+def test_interpolate_as_torch(mode):
+    torch = pytest.importorskip("torch")
+
+    x = np.random.default_rng(0).normal(size=(2, 3, 5, 4))
+    for align in (False, True) if "nearest" not in mode else (None,):
+        for size in ((7, 3), (1, 1), (10, 8), (4, 13)):
+            t = torch.tensor(x, requires_grad=True)
+            want = torch.nn.functional.interpolate(t, size, mode=mode, align_corners=align)
+            weights = np.random.default_rng(1).normal(size=want.shape)
+            want.backward(torch.tensor(weights))
+            got, pull = vjp(lambda t, s=size, a=align: F.vision.interpolate(t, s, None, mode, a), Tensor(x, dtype="float64"))
+            np.testing.assert_allclose(got.numpy(), want.detach().numpy(), rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(pull(Tensor(weights, dtype="float64"))[0].numpy(), t.grad.numpy(), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_grid_sample_as_torch(mode, padding, align):
+    torch = pytest.importorskip("torch")
+
+    r = np.random.default_rng(0)
+    x, grid = r.normal(size=(2, 3, 5, 4)), r.uniform(-2, 2, (2, 6, 7, 2))
+    grid[0, 0, :2, 0] = NAN  # counts as -1
+    a, b = torch.tensor(x, requires_grad=True), torch.tensor(np.nan_to_num(grid, nan=-1), requires_grad=True)
+    want = torch.nn.functional.grid_sample(a, b, mode, padding, align)
+    weights = r.normal(size=want.shape)
+    want.backward(torch.tensor(weights))
+    got, pull = vjp(
+        lambda x, g: F.vision.grid_sample(x, g, mode, padding, align), Tensor(x, dtype="float64"), Tensor(grid, dtype="float64")
+    )
+    np.testing.assert_allclose(got.numpy(), want.detach().numpy(), rtol=1e-12, atol=1e-12)
+    gx, gg = pull(Tensor(weights, dtype="float64"))
+    np.testing.assert_allclose(gx.numpy(), a.grad.numpy(), rtol=1e-12, atol=1e-12)
+    if mode != "nearest":
+        where = ~np.isnan(grid)
+        np.testing.assert_allclose(gg.numpy()[where], b.grad.numpy()[where], rtol=1e-11, atol=1e-11)
+
+
+def test_affine_grid_as_torch():
+    torch = pytest.importorskip("torch")
+
+    theta = np.random.default_rng(0).normal(size=(2, 2, 3))
+    for align in (False, True):
+        got = F.vision.affine_grid(Tensor(theta, dtype="float64"), (2, 1, 4, 5), align).numpy()
+        want = torch.nn.functional.affine_grid(torch.tensor(theta), (2, 1, 4, 5), align).numpy()
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
+def row(xs, mode, interp="linear", dtype="float32"):
+    at = np.stack([np.array(xs, np.float32), np.zeros(len(xs), np.float32)], -1)[None, None]
+    x = Tensor(np.array([[[[10, 20, 40]]]], dtype))
+    return F.vision.remap(x, Tensor(at), mode, 5.0, interp).numpy().ravel().tolist()
+
+
+def test_coordinates_that_are_no_numbers():
+    for interp in ("linear", "nearest", "cubic"):
+        assert np.isnan(row([NAN], "replicate", interp)).all() and np.isnan(row([NAN], "constant", interp)).all()
+        for mode in ("wrap", "reflect", "reflect_101"):
+            assert np.isnan(row([NAN, INF, -INF], mode, interp)).all()
+            assert np.isfinite(row([1e30, -1e30, 3e9], mode, interp)).all()
+        assert row([INF, -INF, 1e30, -1e30], "constant", interp) == [5.0] * 4
+        assert row([INF, -INF, 1e30, -1e30], "replicate", interp) == [40.0, 10.0, 40.0, 10.0]
+    assert row([NAN, 0.25, 0.75, -INF], "replicate", dtype="uint8") == [0, 12, 18, 10]  # 12.5 and 17.5 to even
+
+
+def test_a_nan_in_the_image_stays_where_it_is():
+    x = Tensor(np.array([[[[1, 2, NAN, 4]]]], np.float32))
+    for mode in ("nearest", "bilinear", "bicubic"):
+        assert np.isnan(F.vision.interpolate(x, (1, 4), None, mode).numpy()).ravel().tolist() == [False, False, True, False]
+    rois = Tensor(np.array([[0, 0, 0, 1, 0]], np.float32))
+    assert F.vision.roi_pooling(x, rois, 1, "average").item() == 1.5 and F.vision.roi_pooling(x, rois, 1).item() == 2.0
+
+
+def test_constants_stay_constant_in_uint8():
+    x = Tensor(np.full((1, 3, 5, 7), 255, np.uint8))
+    for mode in ("nearest", "bilinear", "bicubic"):
+        assert (F.vision.interpolate(x, (9, 4), None, mode).numpy() == 255).all()
+
+
+def test_threads_layouts_and_batches_change_no_bit():
+    r = np.random.default_rng(0)
+    x, at = r.normal(size=(3, 20, 9, 8)).astype("f4"), r.uniform(-2, 10, (3, 7, 6, 2)).astype("f4")
+    g = Tensor(r.normal(size=(3, 20, 7, 6)).astype("f4"))
+
+    def run(x):
+        y, pull = vjp(lambda a, b: F.vision.remap(a, b, "reflect"), x, Tensor(at))
+        return [t.numpy().tobytes() for t in (y, *pull(g))]
+
+    plain = run(Tensor(x))
+    last = Tensor(np.ascontiguousarray(x.transpose(0, 2, 3, 1))).transpose(0, 3, 1, 2)
+    assert run(last) == plain
+    before = tengen.config.threads
+    try:
+        tengen.set_threads(1)
+        assert run(Tensor(x)) == plain
+    finally:
+        tengen.set_threads(before)
+    alone = F.vision.remap(Tensor(x[1:2]), Tensor(at[1:2]), "reflect").numpy()
+    assert F.vision.remap(Tensor(x), Tensor(at), "reflect").numpy()[1:2].tobytes() == alone.tobytes()
+
+
+def test_an_open_batch():
+    run = trace(lambda x: F.vision.interpolate(x, scale_factor=2.0), dynamic_axes={0: "batch"})
+    for n in (1, 3):
+        x = Tensor(np.random.default_rng(n).normal(size=(n, 2, 3, 4)).astype("f4"))
+        assert run(x).numpy().tobytes() == F.vision.interpolate(x, scale_factor=2.0).numpy().tobytes()
+    assert len(run.stats()) == 1
+
+
+def test_empty_batches_and_single_pixels():
+    empty = Tensor(np.zeros((0, 2, 4, 5), np.float32))
+    assert F.vision.interpolate(empty, (3, 3)).shape == (0, 2, 3, 3)
+    assert F.vision.grid_sample(empty, Tensor(np.zeros((0, 3, 3, 2), np.float32))).shape == (0, 2, 3, 3)
+    assert F.vision.roi_align(Tensor(np.ones((1, 2, 4, 5), np.float32)), Tensor(np.zeros((0, 5), np.float32)), 2).shape == (0, 2, 2, 2)
+    assert F.vision.nms(Tensor(np.zeros((0, 4), np.float32)), Tensor(np.zeros(0, np.float32)), 0.5).shape == (0,)
+    one = Tensor(np.full((1, 1, 1, 1), 3, np.float32))
+    for mode in ("nearest", "bilinear", "bicubic"):
+        np.testing.assert_allclose(F.vision.interpolate(one, (2, 3), None, mode).numpy(), np.full((1, 1, 2, 3), 3), rtol=1e-6)
+
+
+def test_non_maximum_suppression():
+    r = np.random.default_rng(0)
+    corners = r.uniform(0, 20, (60, 2)).astype("f4")
+    boxes, scores = np.concatenate([corners, corners + r.uniform(1, 12, (60, 2)).astype("f4")], 1), r.uniform(size=60).astype("f4")
+    from tengen.ops.vision_regions import np_overlap
+
+    kept = []
+    for i in np.argsort(-scores, kind="stable"):
+        if all(np_overlap(boxes[j], boxes[i]) <= 0.4 for j in kept):
+            kept.append(int(i))
+    assert F.vision.nms(Tensor(boxes), Tensor(scores), 0.4).tolist() == kept and len(kept) > 5
+    assert F.nn.nms(Tensor(boxes), Tensor(scores), 0.4, 3).tolist() == kept[:3]
+    with pytest.raises(TraceError, match="known only when the program runs"):
+        trace(F.vision.nms)(Tensor(boxes), Tensor(scores), 0.4)
+
+
+def test_turning_and_resizing():
+    r = np.random.default_rng(0)
+    x = r.normal(size=(2, 4, 5, 3)).astype("f4")
+    t = Tensor(x)
+    np.testing.assert_array_equal(F.vision.flip(t).numpy(), x[:, ::-1, ::-1])
+    assert F.vision.flip(t, False, False).numpy().tobytes() == x.tobytes()
+    np.testing.assert_array_equal(F.vision.rot90(t, False).numpy(), np.rot90(x, axes=(1, 2)))
+    np.testing.assert_array_equal(F.vision.rot90(t).numpy(), np.rot90(x, -1, (1, 2)))
+    square = Tensor(x[:, :, :4])
+    np.testing.assert_allclose(F.vision.rotate(square, 90, "NHWC").numpy(), np.rot90(x[:, :, :4], axes=(1, 2)), atol=1e-5)
+    channels_first = F.vision.resize(t.transpose(0, 3, 1, 2), (3, 7)).numpy()
+    assert F.vision.resize(t, (3, 7), "NHWC").numpy().tobytes() == channels_first.transpose(0, 2, 3, 1).tobytes()
+
+
+def test_modules():
+    r = np.random.default_rng(0)
+    x = Tensor(r.normal(size=(2, 4, 6, 7)).astype("f4"))
+    net = M.DeformableConv2d(4, 6, 3, padding=1)
+    none, all_ = Tensor(np.zeros((2, 18, 6, 7), np.float32)), Tensor(np.ones((2, 9, 6, 7), np.float32))
+    plain = F.conv2d(x, net.weight, net.bias, padding=1, algorithm="direct").numpy()
+    np.testing.assert_allclose(net(x, none, all_).numpy(), plain, rtol=1e-4, atol=1e-5)  # nothing is moved
+    net = M.RegionRestrictedConv(4, 6, 3, padding=1)
+    one = Tensor(np.ones((2, 6, 7), np.int32))
+    plain = F.conv2d(x, net.weight[0], net.bias, padding=1, algorithm="direct").numpy()
+    np.testing.assert_allclose(net(x, one, one).numpy(), plain, rtol=1e-4, atol=1e-5)  # one region
+    with pytest.raises(ValueError, match="padding_mode"):
+        M.RegionRestrictedConv(4, 6, 3, padding_mode="reflect")
+    columns, rows = (Tensor(r.uniform(0, 5, (2, 3, 3)).astype("f4")) for _ in range(2))
+    both = F.stack([columns, rows], 3)
+    assert M.Remap()(x, columns, rows).numpy().tobytes() == F.vision.remap(x, both).numpy().tobytes()
+    assert M.Upsample(size=(3, 3), mode="bilinear")(x).numpy().tobytes() == F.vision.interpolate(x, (3, 3)).numpy().tobytes()
+
+
+@pytest.mark.parametrize("call, error, message", [
+    (lambda x: F.vision.interpolate(x), ValueError, "one of size and scale_factor"),
+    (lambda x: F.vision.interpolate(x, 4, mode="linear"), ValueError, r"mode 'linear' takes images \(N, C, L\)"),
+    (lambda x: F.vision.interpolate(x, 4, mode="nearest", align_corners=True), ValueError, "no meaning for mode 'nearest'"),
+    (lambda x: F.vision.interpolate(x, (4, 4, 4)), ValueError, "must have 2 extents"),
+    (lambda x: F.vision.interpolate(x.astype("int32"), 4), TypeError, "integers of up to 16 bits"),
+    (lambda x: F.vision.interpolate(F.zeros((1, 2, 0, 3)), 4), ValueError, "without pixels"),
+    (lambda x: F.vision.remap(x, F.zeros((2, 3, 3, 2))), ValueError, "takes a map"),
+    (lambda x: F.vision.remap(x, F.zeros((1, 3, 3, 2), "int32")), TypeError, "must be floats"),
+    (lambda x: F.vision.warp_perspective(x, F.zeros((1, 2, 3)), (3, 3)), ValueError, "takes matrices"),
+    (lambda x: F.vision.warp_perspective(x, F.zeros((1, 3, 3)), (3, 3), Tensor([1])), IndexOutOfRange, "index 1 is out of range"),
+    (lambda x: F.vision.roi_align(x, F.ones((1, 5)), 2), IndexOutOfRange, "index 1 is out of range"),
+    (lambda x: F.vision.roi_pooling(x, F.ones((1, 4)), 2), ValueError, "regions"),
+    (lambda x: F.vision.nms(F.ones((2, 4)), F.ones((3,)), 0.5), ValueError, "nms takes boxes"),
+    (lambda x: F.vision.cvt_color(F.ones((1, 2, 2, 3)), "RGB2BGR"), TypeError, "takes uint8"),
+    (lambda x: F.vision.cvt_color(Tensor(np.ones((1, 4, 2, 1), np.uint8)), "YUV2RGB_NV12"), ValueError, "takes planes"),
+    (lambda x: F.vision.correlation(x, x, 2), ValueError, "odd kernel_size"),
+    (lambda x: F.vision.correlation(x, x, 3, 5), ValueError, "no pixel"),
+    (lambda x: F.deformable_conv2d(x, F.ones((1, 2, 2, 2)), F.ones((1, 8, 3, 3)), F.ones((1, 3, 3, 3))), ValueError, "the mask has"),
+    (lambda x: F.local_conv2d(x, F.ones((3, 3, 2, 3, 3, 1))), ValueError, "filter's first part"),
+    (lambda x: F.vision.nvof(x), DeviceError, "NVIDIA"),
+])  # fmt: skip
+def test_errors(call, error, message):
+    with pytest.raises(error, match=message):
+        call(Tensor(np.ones((1, 2, 4, 4), np.float32)))
