@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from tengen.base.device import Device, cpu
 from tengen.base.dtype import DType, bool_
-from tengen.compiler.program import build
+from tengen.compiler.program import build, target_of
 from tengen.ir.graph import Graph
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.schedule import Schedules
@@ -81,12 +82,12 @@ class Bench:
             be copied).
     """
 
-    def __init__(self, graph: Graph, known: Schedules):
-        self.graph, self.target = graph, native.TARGET
+    def __init__(self, graph: Graph, known: Schedules, device: Device = cpu):
+        self.graph, self.target = graph, target_of(device)
         self.lo, _ = lower(graph, self.target, schedules=known)
         self.temps = dict(self.lo.temps)
         sizes = {("const", c.name): prod(c.value.type.shape) * c.value.type.dtype.size for c in graph.constants.values()}
-        setup, _ = hoist(self.lo, sizes)  # type: ignore[arg-type]
+        setup, _ = hoist(self.lo, sizes)
         made = {id for launch in setup.launches for id in launch.writes}
         self._constant = {**sizes, **{id: self._elements(id)[1] * self._elements(id)[0].size for id in made}}
         self.hot = {launch.node for launch in self.lo.launches if launch.node in self.lo.nodes}
@@ -101,7 +102,7 @@ class Bench:
         mini.node = node
         self.lo.nodes[node](mini)
         local = dict(mini.temps)
-        first, prepared = hoist(mini, self._constant)  # type: ignore[arg-type]
+        first, prepared = hoist(mini, self._constant)
         known = self._of(node)
         held = dict.fromkeys(id for launch in [*first.launches, *mini.launches] for id in launch.ids if id not in local)
         for id in held:
@@ -138,7 +139,7 @@ class Bench:
             return bool_, len(self.graph.checks)
         kind: Any
         which: Any
-        kind, which = id  # type: ignore[misc]
+        kind, which = id
         g = self.graph
         types = {"in": lambda: g.inputs[which], "out": lambda: g.outputs[which]}
         types |= {"state": lambda: g.states[which].read, "const": lambda: g.constants[which].value}
