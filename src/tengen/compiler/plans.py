@@ -8,6 +8,7 @@ plan that is hot, because its calls have taken long, gets a program for its numb
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from time import perf_counter
@@ -16,7 +17,6 @@ from typing import Any
 from tengen.base.device import Device, common_device, cpu
 from tengen.base.dtype import DType
 from tengen.base.errors import ShapeError, Undecided
-from tengen.base.record import record
 from tengen.codegen.targets import Target
 from tengen.compiler.pattern_cache import Made, Make, Pattern, ready
 from tengen.compiler.program import Program, build, check_bytes, target_of, value_of
@@ -84,7 +84,7 @@ def device_of(layouts: Iterable[Layout | None]) -> Device:
     return common_device(a.device for a in layouts if a is not None)
 
 
-@record(eq=False)
+@dataclass(eq=False)
 class Plan:
     """A native callable (buffers in, buffers out) and the layouts of what it returns. The callable may become a faster one."""
 
