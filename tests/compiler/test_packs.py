@@ -7,6 +7,8 @@ import os
 import random
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -252,3 +254,12 @@ def test_patterns_of_numbers_alone_are_left_out(begin, tmp_path, monkeypatch):
     begin(tmp_path / "none")
     monkeypatch.setattr(plans, "HOT_AFTER_S", 0.0)  # the first call of a product makes a program for its numbers too
     assert len(patterns([Job("a product", lambda: F.matmul(Tensor(X), Tensor(W)))])) == 1
+
+
+def test_a_wheel_has_the_packs():
+    root = Path(__file__).resolve().parents[2]
+    patterns = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["*"]
+    package = root / "src" / "tengen" / "runtime"
+    for target in pack.generic_targets():
+        file = Path(pack.path_of(target)).relative_to(package)
+        assert any(file.match(p) for p in patterns)

@@ -11,6 +11,7 @@ import pytest
 import tengen.functional as F
 from tengen import Tensor
 from tengen.base.config import config
+from tengen.base.errors import ShapeError, Undecided
 from tengen.compiler import pattern_cache, plans, program
 from tengen.ops.define import REGISTRY, composite, elementwise
 from tengen.runtime import cache, environment
@@ -132,7 +133,8 @@ def test_read_back(call, emitted, fresh, monkeypatch):
     assert (emitted is None or first == emitted) and second == 0
 
 
-def test_numbers_decide_where_a_pattern_cannot(fresh, monkeypatch):
+@pytest.mark.parametrize("error", [Undecided, ShapeError])
+def test_numbers_decide_where_a_pattern_cannot(error, fresh, monkeypatch):
     """Broadcasting an extent against one that may be 1 only numbers can tell: the second process does not try again."""
     asked = []
     op = REGISTRY["cumsum"]
@@ -141,13 +143,28 @@ def test_numbers_decide_where_a_pattern_cannot(fresh, monkeypatch):
     def undecided(lo, ins, outs, **attrs):
         asked.append(lo.ints)
         if lo.ints:
-            raise pattern_cache.Undecided("numbers are needed")
+            raise error("numbers are needed")
         return lower(lo, ins, outs, **attrs)
 
     undecided.__module__ = lower.__module__
     monkeypatch.setattr(op.rules, "lower", undecided)
     assert twice(lambda: F.cumsum(Tensor(X), axis=0), fresh, monkeypatch) == [1, 0]
     assert len(asked) == 2
+
+
+def test_a_wrong_call_raises_the_same_again(fresh, monkeypatch):
+    """What goes wrong with numbers is the call's own error, and nothing is kept of it."""
+    op = REGISTRY["cumsum"]
+
+    def wrong(lo, ins, outs, **attrs):
+        raise ShapeError("does not fit")
+
+    wrong.__module__ = op.rules.lower.__module__
+    monkeypatch.setattr(op.rules, "lower", wrong)
+    for _ in range(2):
+        forget(monkeypatch)
+        with pytest.raises(ShapeError, match="does not fit"):
+            F.cumsum(Tensor(X), axis=0)
 
 
 def facts(monkeypatch, call):

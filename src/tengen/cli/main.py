@@ -280,7 +280,7 @@ def cache_clear() -> None:
     click.echo(f"{_size(kernel_cache.clear())} removed")
 
 
-_only = click.option("--only", default="", metavar="TEXT", help="Only the calls whose names have this text; default: all.")
+_only = click.option("--only", multiple=True, metavar="TEXT", help="Only calls whose names have this text (or another's); default: all.")
 _list = click.option("--list", "listed", is_flag=True, help="List the names of the calls, and do nothing.")
 
 
@@ -290,11 +290,12 @@ def _packing() -> ModuleType:
     return packing
 
 
-def _jobs(only: str, listed: bool) -> list:
-    """The jobs with a text in their names; none after they were listed."""
-    found = [job for job in _packing().jobs() if only in job.name]
-    if not found:
-        raise click.BadParameter(f"no calls have {only!r} in their names; help: --list shows them", param_hint="--only")
+def _jobs(only: Sequence[str], listed: bool) -> list:
+    """The jobs with one of some texts in their names, all if there are none; none after they were listed."""
+    every = _packing().jobs()
+    if missing := [text for text in only if not any(text in job.name for job in every)]:
+        raise click.BadParameter(f"no calls have {missing[0]!r} in their names; help: --list shows them", param_hint="--only")
+    found = [job for job in every if not only or any(text in job.name for text in only)]
     if listed:
         click.echo("\n".join(job.name for job in found))
     return [] if listed else found
@@ -304,7 +305,7 @@ def _jobs(only: str, listed: bool) -> list:
 @_only
 @_list
 @_plain_errors
-def cache_warm(only: str, listed: bool) -> None:
+def cache_warm(only: Sequence[str], listed: bool) -> None:
     """Compiles what people call first into this user's cache: common ops, and first training steps of common networks.
 
     For an installation from sources, which comes without packs; afterwards programs start as quickly as with them. It takes some
@@ -312,7 +313,7 @@ def cache_warm(only: str, listed: bool) -> None:
 
     \b
         tengen cache warm
-        tengen cache warm --only ResNet
+        tengen cache warm --only ResNet-18 --only float32
     """
     if run := _jobs(only, listed):
         w = _packing().warm(run)
@@ -325,7 +326,7 @@ def cache_warm(only: str, listed: bool) -> None:
 @_only
 @_list
 @_plain_errors
-def cache_pack(names: Sequence[str], out: Path | None, only: str, listed: bool) -> None:
+def cache_pack(names: Sequence[str], out: Path | None, only: Sequence[str], listed: bool) -> None:
     """Compiles what people call first for every generic target, into the packs that come with Tengen: for who packages it.
 
     A process uses the pack for the best target that its processor includes, where the pack was made from the same sources and by the

@@ -19,6 +19,7 @@ import numpy as np
 
 from tengen.base.config import config
 from tengen.base.device import Device
+from tengen.base.dtype import dtype
 from tengen.base.errors import ShapeError, Undecided
 from tengen.codegen.targets import Target
 from tengen.compiler import program_cache
@@ -86,7 +87,7 @@ def ready(pattern: Pattern, device: Device, make: Make) -> Made:
     Args:
         make: makes it for a target.
 
-    Errors: Undecided where it cannot be made without numbers; what `make` raises.
+    Errors: what `make` raises: Undecided or ShapeError where it cannot be made without numbers.
     """
     for seen in _watchers:
         seen(pattern, make)
@@ -108,16 +109,17 @@ def ready(pattern: Pattern, device: Device, make: Make) -> Made:
     try:
         made = make(target)
     except (Undecided, ShapeError) as e:
-        cache.put(key, to_bytes(undecided(e)), cache.PROGRAMS)
+        if pattern.symbols:  # else the call is wrong
+            cache.put(key, to_bytes(undecided(e)), cache.PROGRAMS)
         raise
     if config.cache and (entry := entry_of(*made)) is not None:
         cache.put(key, to_bytes(entry), cache.PROGRAMS)
     return made
 
 
-def undecided(e: Exception) -> dict[str, Any]:
-    """What is stored of a pattern that has no program, because of an error."""
-    return {"undecided": str(e)}
+def undecided(e: Undecided | ShapeError) -> dict[str, Any]:
+    """What is stored of a pattern that has no program, because of an error that numbers may answer."""
+    return {"undecided": [isinstance(e, ShapeError), str(e)]}
 
 
 def entry_of(program: Program, arrays: Sequence[Array] | None) -> dict[str, Any] | None:
@@ -127,7 +129,7 @@ def entry_of(program: Program, arrays: Sequence[Array] | None) -> dict[str, Any]
         return None
     return {
         **record(program, arrays),
-        "values": [[name, str(a.dtype), list(a.shape), np.ascontiguousarray(a).tobytes().hex()] for name, a in values.items()],
+        "values": [[name, dtype(a.dtype).name, list(a.shape), np.ascontiguousarray(a).tobytes().hex()] for name, a in values.items()],
     }
 
 
@@ -143,7 +145,7 @@ def made_of(data: bytes, device: Device, target: Target | None = None) -> Made |
     Args:
         target: what a `packed_entry` was compiled for; None: the entry is one of the cache.
 
-    Errors: Undecided where the entry says so.
+    Errors: Undecided or ShapeError where the entry says so.
     """
     try:
         code = None
@@ -154,14 +156,15 @@ def made_of(data: bytes, device: Device, target: Target | None = None) -> Made |
         why = entry.get("undecided")
         if why is None:
             return _read(entry, device, code, target)
+        of_shapes, text = why
     except UNREADABLE:
         return None
-    raise Undecided(why)
+    raise ShapeError(text) if of_shapes else Undecided(text)
 
 
 def _read(entry: dict[str, Any], device: Device, code: bytes | None, target: Target | None) -> Made | None:
     found = program_of(entry, device, code, target)
     if found is not None:
         for name, d, shape, data in entry["values"]:
-            found[0].data["const", name] = np.frombuffer(bytes.fromhex(data), np.dtype(d)).reshape(shape)
+            found[0].data["const", name] = np.frombuffer(bytes.fromhex(data), dtype(d).numpy).reshape(shape)
     return found
