@@ -6,6 +6,7 @@ import functools
 import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from operator import index
 from typing import Any, cast
 
@@ -77,7 +78,10 @@ class RNG:
     def _draw(self, op, shape) -> Tensor:
         if type(shape) is not tuple:  # the elements of one are for the op to read
             shape = () if shape is None else _SHAPE.plain(shape, "size", dispatch.known)
-        out = op(self._key.detach(), shape)
+        if tracing.active is None and len(shape) > 1 and all(type(d) is int and d > 0 for d in shape):
+            out = op(self._key.detach(), (prod(shape),)).reshape(shape)  # one kernel for any number of axes: what is drawn is flat
+        else:
+            out = op(self._key.detach(), shape)
         self._key._reset(self._key + self._next)
         return out
 
