@@ -112,6 +112,9 @@ def make_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict, alone: bool
         return Plan(native.make_plan(0, sum(a is not None for a in arrays), [0] * len(outs), 0, []), tuple(outs))
     if op.kind == "elementwise":
         program, values = _elementwise(op, arrays, outs, attrs)
+    elif op.along_axis and len(layouts[0].shape) > 2 and layouts[0].contiguous and not any(orders):  # type: ignore[union-attr]
+        lines, axis = _lines_along(arrays[0], attrs["axis"])  # type: ignore[arg-type]
+        program, values = _general(op, device, [lines], orders, {**attrs, "axis": axis}, alone)
     else:
         program, values = _general(op, device, arrays, orders, attrs, alone)
     plan = finish_plan(program, sum(a is not None for a in arrays), outs, values)
@@ -144,6 +147,13 @@ def specialise_when_hot(plan: Plan, alone: Callable[[], Plan]) -> Plan:
     if not recording():
         plan.call = call
     return plan
+
+
+def _lines_along(a: Array, axis: int) -> tuple[Array, int]:
+    """A contiguous array with the axes before and after `axis` merged into one each, and that axis's number in it."""
+    parts = prod(a.shape[:axis]), a.shape[axis], prod(a.shape[axis + 1 :])  # type: ignore[arg-type]
+    shape = parts[axis == 0 : 3 - (axis == a.ndim - 1)]
+    return Array(a.id, a.dtype, shape, contiguous_strides(shape), a.offset), int(axis > 0)
 
 
 def make_overwrite(op: Op, layouts: Sequence[Layout], attrs: dict, over: int) -> Callable:

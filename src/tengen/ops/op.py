@@ -64,6 +64,8 @@ class Op:
             understood by all (`calls.SPELLINGS`).
         whole_batch: it is computed for all images of a batch at once (`passes/images.py`): the rows of all are shared out to
             threads better than those of some.
+        along_axis: it treats each line along its attribute `axis` alone: an eager call merges the axes before and after that, so
+            that one program serves tensors of any rank.
         domain: of an elementwise op, where the tests sample: one interval for all operands, or a list of one for each.
 
     Attributes:
@@ -87,12 +89,13 @@ class Op:
     extents: tuple[str, ...] = ()
     aliases: dict[str, str] = {}
     whole_batch: bool = False
+    along_axis: bool = False
     domain: Any = (-2.0, 2.0)
 
     def __init__(
         self, fn: Callable, kind: str, name: str | None = None, *, functional: str = "", methods: str = "", operator: str = "",
         autocast: str | None = None, own: Sequence[int] = (), older: dict[str, Any] | None = None, extents: Sequence[str] = (),
-        whole_batch: bool = False, domain: Any = (-2.0, 2.0), aliases: dict[str, str] | None = None,
+        whole_batch: bool = False, along_axis: bool = False, domain: Any = (-2.0, 2.0), aliases: dict[str, str] | None = None,
     ):  # fmt: skip
         self.fn, self.kind = fn, kind
         self.name = name or fn.__name__.rstrip("_")
@@ -103,7 +106,7 @@ class Op:
         pairs = (word.partition(".") for word in functional.split())
         self.functional = tuple((submodule, given or self.name) for submodule, _, given in pairs)
         self.own, self.older, self.extents = tuple(own), older or {}, tuple(extents)
-        self.whole_batch, self.domain, self.aliases = whole_batch, domain, aliases or {}
+        self.whole_batch, self.along_axis, self.domain, self.aliases = whole_batch, along_axis, domain, aliases or {}
         parameters = signature_of(fn)
         self.tensors, self.attrs, self.variadic, self.optional = tensors_and_attributes(parameters, kind)
         self.notes = {p.name: p.note for p in parameters if p.name in self.attrs}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tengen.tensor import Tensor
 
 
-@primitive(functional="tensor", methods="cumsum", autocast="high")
+@primitive(functional="tensor", methods="cumsum", autocast="high", along_axis=True)
 def cumsum(inp: Tensor, axis: int, exclusive: bool = False, reverse: bool = False) -> Tensor:
     """Running sums along `axis`, in order; integers and bools give int64, float16 and bfloat16 add in float32.
 
@@ -38,7 +38,7 @@ def cumsum(inp: Tensor, axis: int, exclusive: bool = False, reverse: bool = Fals
     """
 
 
-@primitive(functional="tensor", autocast="high")
+@primitive(functional="tensor", autocast="high", along_axis=True)
 def cumprod(inp: Tensor, axis: int, exclusive: bool = False, reverse: bool = False) -> Tensor:
     """Running products along `axis`, in order; integers and bools give int64. Arguments as in `cumsum`; exclusive ones start
     at 1.
@@ -141,7 +141,7 @@ def _canon_axis(types, descending, axis):
     return {"descending": descending, "axis": line_axis(axis, types[0].ndim)}
 
 
-@primitive(functional="tensor math", methods="sort")
+@primitive(functional="tensor math", methods="sort", along_axis=True)
 def sort(inp: Tensor, descending: bool = False, axis: int = -1) -> tuple[Tensor, Tensor]:
     """(values in order along `axis`, the int64 positions they come from). Stable, descending too; NaN counts as largest.
 
@@ -196,7 +196,7 @@ sort.cases(
 )
 
 
-@primitive(functional="tensor math", methods="argsort")
+@primitive(functional="tensor math", methods="argsort", along_axis=True)
 def argsort(inp: Tensor, descending: bool = False, axis: int = -1) -> Tensor:
     """The int64 positions that sort the tensor along `axis`: stable, descending too; NaN counts as largest."""
 
@@ -223,7 +223,7 @@ argsort.cases(
 )
 
 
-@primitive
+@primitive(along_axis=True)
 def k_first(inp: Tensor, k: Extent, descending: bool = True, axis: int = -1) -> tuple[Tensor, Tensor]:
     """The k largest (smallest, if not descending) elements along `axis` in order, and their int64 positions."""
 

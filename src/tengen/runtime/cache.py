@@ -26,9 +26,11 @@ from tengen.base.record import record
 from tengen.base.version import VERSION
 from tengen.codegen.targets import Target, processor
 from tengen.runtime.compile import compile_object
+from tengen.runtime.object_loader import join, objects_of
 from tengen.runtime.parallel_compile import compile_parts
 from tengen.runtime.progress import progress
 from tengen.runtime.provenance import CACHE, provenance
+from tengen.runtime.shared_kernels import apart
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -329,10 +331,13 @@ def compiled(ir_text: str, target: Target, level: int = 1, parts: bool = True) -
     key_text = _object_key(ir_text, target, level, parts)
     data = get(key_text)
     if data is None:
+        rest, kernels = apart(ir_text) if parts and level == 1 else (ir_text, [])
         start = time.perf_counter()
-        with progress.compiling(ir_text):
-            data = compile_parts(ir_text, target, level) if parts else compile_object(ir_text, target, level)
+        with progress.compiling(rest):
+            data = compile_parts(rest, target, level) if parts else compile_object(rest, target, level)
         provenance.compiled(time.perf_counter() - start)
+        if kernels:
+            data = join([*objects_of(data), *(compiled(k, target, level) for k in kernels)])
         put(key_text, data)
     else:
         provenance.found(CACHE)

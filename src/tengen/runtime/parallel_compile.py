@@ -21,8 +21,8 @@ from tengen.runtime.object_loader import join
 LARGE = 1 << 19  # characters of a module of which a helper's part takes longer than to start it
 MOST = 8  # parts
 PATIENCE_S = 300  # that a helper is waited for: many times what any network's part takes
-_FUNCTION = re.compile(r"^define void @([\w.$]+)\(([^\n]*)\)[^\n]*\{\n.*?^\}\n", re.M | re.S)
-_ENTRY = "run"
+FUNCTION = re.compile(r"^define void @([\w.$]+)\(([^\n]*)\)[^\n]*\{\n.*?^\}\n", re.M | re.S)
+ENTRY = "run"
 
 
 def compile_parts(text: str, target: Target, level: int) -> bytes:
@@ -51,13 +51,13 @@ def compile_parts(text: str, target: Target, level: int) -> bytes:
 def split(text: str, n: int) -> list[str]:
     """A module's text as at most n modules' of about the same length, the first with `run`; only itself where it holds more
     than kernels and `run`."""
-    functions = {m[1]: m[0] for m in _FUNCTION.finditer(text)}
-    rest = _FUNCTION.sub("", text)
-    if _ENTRY not in functions or any(line.startswith(("define", "@", "declare")) for line in rest.splitlines()):
+    functions = {m[1]: m[0] for m in FUNCTION.finditer(text)}
+    rest = FUNCTION.sub("", text)
+    if ENTRY not in functions or any(line.startswith(("define", "@", "declare")) for line in rest.splitlines()):
         return [text]
-    shares: list[list[str]] = [[_ENTRY], *([] for _ in range(n - 1))]
-    sizes = [len(functions[_ENTRY])] + [0] * (n - 1)
-    for name in sorted(functions.keys() - {_ENTRY}, key=lambda name: (-len(functions[name]), name)):
+    shares: list[list[str]] = [[ENTRY], *([] for _ in range(n - 1))]
+    sizes = [len(functions[ENTRY])] + [0] * (n - 1)
+    for name in sorted(functions.keys() - {ENTRY}, key=lambda name: (-len(functions[name]), name)):
         least = sizes.index(min(sizes))
         shares[least].append(name)
         sizes[least] += len(functions[name])

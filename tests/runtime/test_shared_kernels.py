@@ -1,0 +1,82 @@
+"""Kernels that programs share: what is taken out of a module, by which name, and that nothing is compiled twice."""
+
+import numpy as np
+import pytest
+
+import tengen.functional as F
+from tengen import Tensor, trace
+from tengen.base.config import config
+from tengen.codegen.targets import Target
+from tengen.compiler.driver import compile_graph
+from tengen.ir.text import parse_graph
+from tengen.runtime import cache, shared_kernels
+from tengen.runtime import compile as compiler
+from tengen.runtime.object_loader import objects_of
+
+HEAD = Target.host().head
+KERNEL = "define void @{}(ptr %buffers, ptr %ints, i64 %begin, i64 %end) noinline nounwind {{\nentry:\n{}  ret void\n}}\n"
+RUN = "define void @run(ptr %buffers, ptr %ints, ptr %parallel) {{\nentry:\n{}  ret void\n}}\n"
+CALL = "  call void @{}(ptr %buffers, ptr %ints, i64 0, i64 1)\n"
+
+
+def long_body(n: int) -> str:
+    """Enough stores for a module of its own; n tells one from another."""
+    lines = [f"  %p.{i} = getelementptr i64, ptr %ints, i64 {i}\n  store i64 {n}, ptr %p.{i}\n" for i in range(400)]
+    return "".join(lines)
+
+
+def module(*kernels: tuple[str, str]) -> str:
+    texts = [KERNEL.format(name, body) for name, body in kernels]
+    return "\n".join([HEAD, *texts, RUN.format("".join(CALL.format(name) for name, _ in kernels))])
+
+
+def test_a_kernel_is_known_by_what_it_computes():
+    same = shared_kernels.apart(module(("conv", long_body(1)), ("conv.d0", long_body(2))))
+    other = shared_kernels.apart(module(("matmul_1", long_body(1)), ("add", "")))
+    assert len(same[1]) == 2 and len(other[1]) == 1 and other[1][0] == same[1][0] != same[1][1]
+    assert "@conv" not in same[0] and same[0].count("call void @kernel_") == same[0].count("declare void @kernel_") == 2
+    assert "define void @add(" in other[0] and "@matmul_1" not in other[0]
+
+
+def test_what_stays_whole():
+    for text in (
+        module(("small", "")),
+        HEAD + "\n" + KERNEL.format("no_run", long_body(1)),
+        module(("foreign", long_body(1) + "  call void @abort()\n")),
+    ):
+        assert shared_kernels.apart(text) == (text, [])
+
+
+def test_a_name_that_begins_another_is_not_its_part():
+    rest, kernels = shared_kernels.apart(module(("relu", long_body(1)), ("relu.d0", ""), ("relu_1", "")))
+    assert len(kernels) == 1 and all(f"call void @{name}(" in rest for name in ("relu.d0", "relu_1"))
+
+
+GRAPH = """\
+graph {name}(x: f32[40,70], w: f32[70,50]):
+    y: f32[40,50] = matmul(x, w, transpose_a=false, transpose_b=false, precision="highest")
+    z: f32[40,50] = {op}(y)
+    return r = {result}
+"""
+
+
+@pytest.mark.parametrize("processor", [Target.host(), Target.named("x86-64-v3"), Target.named("aarch64")], ids=str)
+def test_two_programs_compile_their_common_kernel_once(tmp_path, processor):
+    programs = [
+        compile_graph(parse_graph(GRAPH.format(name=n, op=op, result="z, y = y")), None, [], n, target=processor)[0]
+        for n, op in (("one", "exp"), ("two", "sqrt"))
+    ]
+    with config.scope(cache_dir=str(tmp_path / "cache"), cache=True):
+        before = compiler.compilations
+        objects = [objects_of(cache.compiled(p.text, processor)) for p in programs]
+    shared = set(objects[0][1:]) & set(objects[1][1:])
+    assert shared, "no kernel of the programs is the same"
+    assert compiler.compilations - before == sum(map(len, objects)) - len(shared)
+
+
+def test_results_of_shared_kernels():
+    a, b = (np.random.default_rng(i).normal(size=s).astype("float32") for i, s in enumerate([(37, 53), (53, 29)]))
+    product = a.astype("float64") @ b.astype("float64")
+    for scale in (1, 2):  # two programs with one product, under their own epilogues
+        run = trace(lambda x, w, scale=scale: (F.matmul(x, w) + scale, F.exp(x)))
+        np.testing.assert_allclose(run(Tensor(a), Tensor(b))[0].numpy(), product + scale, rtol=0, atol=1e-5)
