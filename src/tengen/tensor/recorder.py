@@ -312,11 +312,12 @@ def composite_plan(
     arrays = [None if a is None else a.array(("in", i)) for i, a in enumerate(layouts)]
     sym = plans.Symbols(op.known_extents(arrays, attrs))
     named = [None if a is None else plans.named_array(a, sym) for a in arrays]
+    generic = plans.named_attributes(op, attrs, sym)
 
     def make(arrays_: Sequence[Array | None], names: list[Expr]) -> tuple[Program, list[Array]]:
-        return _composite_program(op, device, arrays_, attrs, names, over)
+        return _composite_program(op, device, arrays_, generic if names else attrs, names, over)
 
-    program, outs, values = plans.by_pattern((op, over) if over else op, device, attrs, arrays, named, sym, make, alone=alone)
+    program, outs, values = plans.by_pattern((op, over) if over else op, device, attrs, arrays, named, sym, make, generic, alone=alone)
     found = [
         Layout(
             tuple(plans.number(d, sym, values) for d in o.shape),
