@@ -120,11 +120,11 @@ def expr(op: str, args: tuple[Expr, ...], dt: DType, lanes: int = 1, attr=None) 
     """The one `Expr` with these parts. Call the typed constructors below instead."""
     key_attr = (attr.hex() if attr == attr else "nan") if isinstance(attr, float) else attr
     key = (op, args, dt, lanes, key_attr, type(attr))
-    e = _interned.get(key)
+    try:
+        e = _interned.get(key)
+    except Undecided:  # an extent for users has no hash
+        return expr(op, tuple(map(unguarded, args)), dt, lanes, attr)
     if e is None:
-        for a in args:
-            if type(a) is not Expr:
-                return expr(op, tuple(map(unguarded, args)), dt, lanes, attr)
         e = Expr()
         e.op, e.args, e.dtype, e.lanes, e.attr = op, args, dt, lanes, attr
         _interned[key] = e
