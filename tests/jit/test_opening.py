@@ -148,6 +148,33 @@ def test_what_cannot_be_opened_is_told_once():
     assert len(closed) == closed.programs == 4 and "has no value" in closed[1].fixed and f":{line}" in repr(closed)
 
 
+def test_an_attempt_that_failed_leaves_nothing():
+    """A step that cannot be recorded open is recorded twice: before and after it records its gradient, and updates."""
+
+    def trained(early, wrap):
+        random.seed(1)
+        net = M.Linear(4, 3)
+        gm, opt = GradManager().attach(net.parameters()), Adam(net.parameters(), lr=0.1)
+
+        def step(x):
+            gm.record()
+            k = 1 / x.shape[0] if early else 1
+            loss = (net(x) ** 2).sum() * k
+            gm.backward(loss)
+            opt.step()
+            k = 1 / x.shape[0]
+            opt.clear_grad()
+            return loss * k
+
+        run = wrap(step)
+        return [bits(run(floats(n, 4))) for n in (3, 4, 5, 3)], bits(list(net.parameters()))
+
+    for early in (True, False):
+        with pytest.warns(TraceWarning, match="the quotient 1 / n0 has no value"):
+            traced = trained(early, trace)
+        assert traced == trained(early, lambda f: f)
+
+
 def test_one_axis_opens_where_another_cannot():
     run = trace(lambda x: sum(x[:, i] for i in range(x.shape[1])))
     with pytest.warns(TraceWarning, match="axis 1 of x .3, then 4."):

@@ -159,6 +159,8 @@ def described(pattern: Pattern, parameters: Sequence[str]) -> tuple[str, str]:
         now = pattern.examples[-1][places[0][0]][places[0][1]]
         numbers = f"{first}, then {now}" if first != now else f"{now}"
         said.append(f"{', '.join(where[:-1])}{' and ' if len(where) > 1 else ''}{where[-1]} ({numbers})")
+    if not all(p.isidentifier() for p in parameters):
+        return "; ".join(said), ""
     axes: dict[str, dict[int, str]] = {}
     for i, parameter in enumerate(parameters):
         mine = {axis: n for (j, axis), n in pattern.names.items() if j == i}

@@ -111,6 +111,10 @@ class Recorder:
         return self
 
     def __exit__(self, *exc) -> None:
+        if exc and exc[0] is not None:
+            for manager in self.managers.values():
+                if manager is not self.ended and manager.level is not None:  # began in what was not recorded
+                    manager.release()
         tracing.recorder = self._outer
         restore_plans(self._plans)
         for t, data, layout, node in self._written.values():
