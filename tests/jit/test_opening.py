@@ -148,6 +148,15 @@ def test_what_cannot_be_opened_is_told_once():
     assert len(closed) == closed.programs == 4 and "has no value" in closed[1].fixed and f":{line}" in repr(closed)
 
 
+def test_what_an_op_decides_is_a_condition_too():
+    """How a convolution is computed depends on the size of its images, and its bits on that."""
+    w = floats(16, 16, 3, 3)
+    run = trace(lambda x: F.conv2d(x, w, padding=1), capture_as_const=True)
+    for n in (12, 4, 5, 14, 16, 3):
+        assert bits(run(floats(1, 16, n, n))) == bits(run.function(floats(1, 16, n, n)))
+    assert any(s.conditions for s in run.stats()) and run.stats().programs < 6
+
+
 def test_an_attempt_that_failed_leaves_nothing():
     """A step that cannot be recorded open is recorded twice: before and after it records its gradient, and updates."""
 

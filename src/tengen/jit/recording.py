@@ -13,11 +13,12 @@ from typing import Any
 from weakref import ref
 
 from tengen.autodiff import GradManager
+from tengen.base.errors import Undecided, VerifyError
 from tengen.ir.graph import Graph
 from tengen.jit.guards import Guards
 from tengen.jit.opening import LEAST, Pattern, Shapes, shapes_of
-from tengen.loops.extents import Numbers, decisions
-from tengen.loops.lang import Expr, var
+from tengen.loops.extents import Numbers
+from tengen.loops.lang import Expr, decisions, var
 from tengen.tensor import Tensor
 from tengen.tensor.executable import Executable
 from tengen.tensor.nodes import on_tape
@@ -26,8 +27,11 @@ from tengen.tensor.tape import cut
 
 
 def value_at(condition: Expr, numbers: Mapping[str, int]) -> bool:
-    """What a condition on open extents is for these numbers."""
-    return bool(Numbers({var(e): n for e, n in numbers.items()})(condition))
+    """What a condition on open extents is for these numbers. Errors: Undecided for one on anything else."""
+    try:
+        return bool(Numbers({var(e): n for e, n in numbers.items()})(condition))
+    except VerifyError as e:
+        raise Undecided(f"{e}") from None
 
 
 @contextlib.contextmanager

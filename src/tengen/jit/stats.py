@@ -13,6 +13,8 @@ from tengen.jit.dynamic import parameter_of_each
 from tengen.jit.recording import Recording
 from tengen.loops.lang import Expr
 
+MOST_CHARACTERS = 80  # of a condition that is printed
+
 
 @dataclass(frozen=True)
 class RecordingStats:
@@ -37,7 +39,8 @@ class RecordingStats:
     def __str__(self) -> str:
         at = "" if self.where is None else f" at {self.where}"
         more = f"; {self.programs} programs" if self.programs > 1 else ""
-        more = (f"; if {' and '.join(self.conditions)}" if self.conditions else "") + more
+        short = (c if len(c) < MOST_CHARACTERS else f"{c[:MOST_CHARACTERS]}..." for c in self.conditions)
+        more = (f"; if {' and '.join(short)}" if self.conditions else "") + more
         return f"({self.signature}): {self.cause}{at}{more}" + (f"; not open: {self.fixed}" if self.fixed else "")
 
 

@@ -14,7 +14,7 @@ from numbers import Number
 
 from tengen.base.dtype import bool_, int64
 from tengen.base.errors import SizeError, Undecided, VerifyError
-from tengen.loops.lang import Expr, Index, as_int, equal, fits, unguarded
+from tengen.loops.lang import Expr, Index, as_int, decisions, equal, fits, unguarded
 from tengen.loops.verify import brief
 
 MOST_MESSAGE_CHARACTERS = 300  # characters of an expression in a message
@@ -99,20 +99,6 @@ class Numbers:
         return f"{text} (with {numbers})" if numbers else text
 
 
-class Decisions:
-    """Who answers comparisons of open extents while a graph is recorded.
-
-    Attributes:
-        decide: from a condition to what it is for the numbers of the call that is recorded, which the recording then depends on;
-            None: there are no such numbers, and the comparison is refused.
-    """
-
-    decide: Callable[[Expr], bool] | None = None
-
-
-decisions = Decisions()
-
-
 class OpenExtent(Expr):
     """An extent that is known when a program runs, as users see it in `Tensor.shape` while a graph is recorded. It is an
     expression, but for `==`: between plain expressions that asks whether they are the same one; users ask for a value, which there
@@ -167,19 +153,6 @@ def _guarded(name: str) -> Callable:
     return operator_
 
 
-def _compared(name: str) -> Callable:
-    """A comparison of `Expr`, which is answered where somebody can."""
-    of_expr = getattr(Expr, name)
-
-    def operator_(self, other):
-        condition = of_expr(self.expr, unguarded(other))
-        return condition if decisions.decide is None or not isinstance(condition, Expr) else decisions.decide(condition)
-
-    return operator_
-
-
-for _name in ("lt", "le", "gt", "ge"):
-    setattr(OpenExtent, f"__{_name}__", _compared(f"__{_name}__"))
 for _name in ("add", "sub", "mul", "floordiv", "mod"):
     setattr(OpenExtent, f"__{_name}__", _guarded(f"__{_name}__"))
     setattr(OpenExtent, f"__r{_name}__", _guarded(f"__r{_name}__"))

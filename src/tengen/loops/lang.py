@@ -47,6 +47,20 @@ HALVES = ("low", "high")
 GROUPS = {bfloat16: uint32}  # dtype of a buffer -> dtype of a variable, each lane of which holds several elements; see `Load`
 
 
+class Decisions:
+    """Who answers, while a graph is recorded, what the extents of a run decide.
+
+    Attributes:
+        decide: from a condition to its truth for the numbers of the call that is recorded, on which the recording then depends; None:
+            there are no such numbers, and who asks is told `Undecided`.
+    """
+
+    decide: Callable[[Expr], bool] | None = None
+
+
+decisions = Decisions()
+
+
 class Expr:
     """A pure expression: an op of `OPS`, or one of
     `const` (attr: the value), `var` (attr: its name), `select` (cond, a, b), `cast` (attr: dtype; float to int saturates and
@@ -93,6 +107,8 @@ class Expr:
     def __ge__(self, o): return binary("ge", self, o)  # fmt: skip
 
     def __bool__(self):
+        if decisions.decide is not None:
+            return decisions.decide(self if self.dtype is bool_ else not_equal(self, 0))
         raise Undecided(f"the expression {self!r} has no value while a kernel is being written")
 
     def __index__(self):
