@@ -1,8 +1,8 @@
 """Opening by itself: which axes of a traced function's arguments get a name, because calls differed in them.
 
-In: the shapes of calls that one recording would have served but for the shapes. Out: patterns, which are these shapes with names
-in the place of the extents in which they differ. The trace records the function once more with such a pattern, and the
-program of that serves all calls that match it.
+In: the shapes of calls that one recording would have served but for the shapes. Out: patterns, which are these shapes with
+names in the place of the extents in which they differ. The trace records the function once more with such a pattern, and
+the program of that serves all calls that match it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Pattern:
     """Shapes with names for some extents.
 
     Attributes:
-        examples: the shapes that it was made of; the last are those of the call that it was made for. names: of the extents that
-            are open, by (tensor, axis).
+        examples: the shapes that it was made of; the last are those of the call that it was made for. names: of the extents
+            that are open, by (tensor, axis).
     """
 
     examples: list[Shapes]
@@ -62,8 +62,8 @@ class Pattern:
 
 
 def joined(examples: Sequence[Shapes]) -> Pattern:
-    """The most special pattern that all examples match: where they differ, the extent has a name, and two extents that were equal
-    in each example have one. An extent that is 0 or 1 in the last one stays that number.
+    """The most special pattern that all examples match: where they differ, the extent has a name, and two extents that were
+    equal in each example have one. An extent that is 0 or 1 in the last one stays that number.
 
     >>> joined([((64, 20), (64,)), ((17, 20), (17,))]).names
     {(0, 0): 'n0', (1, 0): 'n0'}

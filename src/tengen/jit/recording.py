@@ -36,8 +36,8 @@ def value_at(condition: Expr, numbers: Mapping[str, int]) -> bool:
 
 @contextlib.contextmanager
 def deciding(numbers: Mapping[str, int] | None) -> Iterator[list[tuple[Expr, bool]]]:
-    """In this block, comparisons of open extents are answered for these numbers. Gives what was asked, and the answers. None: they
-    are refused."""
+    """In this block, comparisons of open extents are answered for these numbers. Gives what was asked, and the answers. None:
+    they are refused."""
     asked: dict[Expr, bool] = {}
     told: list[tuple[Expr, bool]] = []
 

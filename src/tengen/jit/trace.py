@@ -73,16 +73,18 @@ class trace:
         symbolic: accepted for MegEngine's sake; recording never computes, and the program always runs.
         capture_as_const: tensors that the function reaches by itself are baked in as constants; it must not change them.
         example_input: a tensor, or a tuple of arguments, recorded at once.
-        dynamic_axes: axes whose extents stay open. "auto" (default): those in which calls differ. The first call is recorded for its
-            shapes; the second that differs in nothing but extents is recorded with these open, and every later one that differs in
-            no others, and has at least 2 in them, makes no program. A function that has to know such an extent (``if x.shape[0] > 8``)
-            is recorded for each, which a `TraceWarning` says once. Numbers that take much of the time get a program of their own.
+        dynamic_axes: axes whose extents stay open. "auto" (default): those in which calls differ. The first call is recorded
+            for its shapes. The second, if it differs in nothing but extents, is recorded with these open; every later call that
+            differs in no others, and has at least 2 in them, makes no program. Comparisons of such extents
+            (``if x.shape[0] > 8``) become conditions of the recording; a function that has to know the number
+            (``int(x.shape[0])``) is recorded for each, which a `TraceWarning` says once. Numbers whose runs take much of the
+            time get a program of their own. None: each shape is recorded by itself.
             A table gives axes a name from the first call on: ``{0: "batch"}`` for every tensor argument, or by the names of the
-            function's parameters, ``{"data": {0: "batch"}, "mask": {0: "batch", 1: "tokens"}}``. One recording and one compiled program
-            then serve all extents from 1 upwards; extents of one name must agree. None: each shape is recorded by itself. The bits are
-            those of the program for each shape in all cases. See `docs/architecture.md`, "Open extents".
-        max_programs: so many recordings are what is expected. on_excess: "warn": the next one is warned of, once, with the causes of
-            all; "error": it is a `TraceError` instead. With ``max_programs=1, on_excess="error"`` the first recording stays the only one.
+            function's parameters, ``{"data": {0: "batch"}, "mask": {0: "batch", 1: "tokens"}}``. One recording and one compiled
+            program then serve all extents from 1 upwards; extents of one name must agree. The bits are those of the program
+            for each shape in all cases. See `docs/architecture.md`, "Open extents".
+        max_programs: how many recordings are expected. on_excess: "warn": one more is warned of, once, with the causes of all;
+            "error": it is a `TraceError` instead. With ``max_programs=1, on_excess="error"`` the first one stays the only one.
 
     What the function reads besides (`training` flags, hyperparameters, globals, closure variables, defaults, attributes,
     containers) is looked at before each call; where it has changed, the function is recorded again, and both recordings are
@@ -92,7 +94,8 @@ class trace:
     (trace the whole step to have it fast).
 
     Errors: `TraceError` where a value is asked for while the program is recorded (``numpy()``, ``bool()``), or an argument is
-        changed in place; where the number of an open extent is asked for (``int(x.shape[0])``, ``if x.shape[0] > 1``).
+        changed in place; with a table `dynamic_axes`, where the number of an open extent is asked for (``int(x.shape[0])``,
+        ``if x.shape[0] > 1``); for one recording more than `max_programs` with ``on_excess="error"``.
         `ShapeError` where shapes fit only for some numbers of an open extent. `TraceWarning` (tengen.base.errors) when a value
         of the recording is kept outside of it, in a list or an attribute; when the function changes other variables by itself;
         when it reads what cannot be guarded (a NumPy array that is no argument, Python's or NumPy's random numbers, the clock);
@@ -196,13 +199,13 @@ class trace:
 
     @property
     def graph(self) -> Graph:
-        """The graph of the signature that was used last, for what the function would read now. Axes that opened by themselves have
-        the numbers of that call in it."""
+        """The graph of the signature that was used last, for what the function would read now. Axes that opened by themselves
+        have the numbers of that call in it."""
         return self._graph_of(self._now())
 
     def stats(self) -> TraceStats:
-        """The recordings: for each what it was specialised on, which extents are open, why and for which line it was made, how many
-        programs it has. Print it."""
+        """The recordings: for each what it was specialised on, which extents are open, why and for which line it was made, how
+        many programs it has. Print it."""
         return stats_of(self.name, self._parameters, [r for some in self._recordings.values() for r in some])
 
     @property
