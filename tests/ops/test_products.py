@@ -29,14 +29,14 @@ def test_a_transposed_operand_of_any_dtype(dtype):
     assert got.astype("float64").numpy().tolist() == (x @ y.T).tolist()
 
 
-@pytest.mark.parametrize(
-    "shape, launches", [((8, 300), ["matmul"]), ((2, 4, 300), ["matmul"]), ((40, 300), ["matmul_pack", "matmul"])]
-)
-def test_few_rows_pack_nothing(shape, launches):
+@pytest.mark.parametrize("shape", [(8, 300), (2, 4, 300)])
+def test_few_rows_pack_nothing(shape):
+    """In a program that knows them: a trace's, or that of an eager call that is hot. Before, one eager program serves all."""
     x, y = Tensor(np.ones(shape, np.float32)), Tensor(np.ones((300, 200), np.float32))
+    run = tengen.trace(lambda x, y: F.matmul(x, y), example_input=(x, y))
     with tengen.profile() as p:
-        F.matmul(x, y)
-    assert [r.kernel for r in sorted(p.rows, key=lambda r: r.kernel, reverse=True)] == launches
+        run(x, y)
+    assert [r.kernel for r in p.rows] == ["matmul"]
 
 
 @pytest.mark.parametrize("lead, k, n", [((3, 1), 0, 5), ((2, 3), 4, 0), ((0, 3), 4, 5), ((0, 3), 0, 5)])

@@ -250,7 +250,7 @@ def _general(
     # the order of the outputs' axes is part of the pattern: with names for strides an op could not tell it
     sym = Symbols(op.known_extents(arrays, attrs))
     named = [None if a is None else named_array(a, sym) for a in arrays]
-    generic = {k: tuple(sym.extent(d) for d in v) if k in op.extents else v for k, v in attrs.items()}
+    generic = named_attributes(op, attrs, sym)
 
     def make(arrays_: Sequence[Array | None], names: list[Expr], target: Target) -> Made:
         return _program(op, device, arrays_, orders, generic if names else attrs, names, target), None
@@ -282,6 +282,10 @@ def by_pattern(
     pattern = tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in named)
     key = ((op, how), _frozen(generic), pattern, device, orders, recording())
     if key not in _programs:
+        for other, made in list(_programs.items()):
+            if other[0] == key[0] and other[3:] == key[3:] and (values := _matched(other[1:3], made[0].params, numbers[1:3])) is not None:
+                sym.names, sym.values = made[0].params, values
+                return *made, values
         try:
             known = Pattern(op, generic, how, named, orders, len(sym.names))
             _programs[key] = _ready(known, device, lambda target: make(named, sym.names, target))
@@ -294,6 +298,28 @@ def by_pattern(
 def _ready(pattern: Pattern, device: Device, make: Make) -> Made:
     """The program of a pattern: made now if its launches are recorded, else found or made, and kept."""
     return make(target_of(device)) if recording() else ready(pattern, device, make)
+
+
+def _matched(pattern: Any, names: list[Expr], numbers: Any) -> list[int] | None:
+    """The numbers for the names of a pattern (nested tuples with expressions in them) that make it these numbers; None if there are
+    none. Extents of a call that are equal by chance, or equal to one that is known, need no program of their own."""
+    known: dict[Expr, int] = {}
+    derived: list[tuple[Expr, int]] = []
+
+    def same(p: Any, n: Any) -> bool:
+        if isinstance(p, Expr):
+            if p.op != "var":
+                derived.append((p, n))
+                return True
+            return type(n) is int and n > 1 and known.setdefault(p, n) == n
+        if type(p) is tuple and type(n) is tuple:
+            return len(p) == len(n) and all(map(same, p, n))
+        return p == n
+
+    if not same(pattern, numbers) or len(known) != len(names):
+        return None
+    values = [known[e] for e in names]
+    return values if all(value_of(e, names, values) == n for e, n in derived) else None
 
 
 def number(e: Index, sym: Symbols, values: Sequence[int]) -> int:
@@ -325,6 +351,15 @@ def named_array(a: Array, sym: Symbols) -> Array:
     if layout.order is not None and layout.size:
         return Array(a.id, a.dtype, shape, contiguous_strides(shape, layout.order))
     return Array(a.id, a.dtype, shape, tuple(sym.stride(s) for s in a.strides))  # type: ignore[arg-type]
+
+
+def named_attributes(op: Op, attrs: dict, sym: Symbols) -> dict:
+    """The attributes, with names for those that are extents or shapes."""
+
+    def named(v: int | Sequence[int]) -> Index | tuple[Index, ...]:
+        return sym.extent(v) if isinstance(v, int) else tuple(map(sym.extent, v))
+
+    return {k: named(v) if k in op.extents else v for k, v in attrs.items()}
 
 
 def _program(

@@ -17,7 +17,7 @@ from tengen.tensor import Tensor
 from tengen.tensor.assignment import own
 
 if TYPE_CHECKING:
-    from tengen.jit.trace import Recording
+    from tengen.jit.recording import Recording
 
 
 class DirectCall:

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tengen.base.errors import PACKAGE, ArgumentError, ShapeError, TraceError, Undecided
+from tengen.base.errors import PACKAGE, ArgumentError, ShapeError, TengenError, TraceError, Undecided
 from tengen.ir.types import TensorType
 from tengen.loops.lang import var
 from tengen.passes.extents import check_name
@@ -30,7 +30,7 @@ class DynamicAxes:
         by_axis = {k: v for k, v in given.items() if isinstance(k, int)}
         self.every = _axes("every argument", by_axis)
         self.of = {k: _axes(k, v) for k, v in given.items() if k not in by_axis}
-        self.names = _parameters(function)
+        self.names = parameters_of(function)
         if self.every and self.of:
             raise ArgumentError(f"dynamic_axes={dict(given)}: either axes of every argument, or axes by the names of arguments")
         unknown = [k for k in self.of if self.names is not None and k not in self.names]
@@ -65,10 +65,7 @@ class DynamicAxes:
 
     def _by_leaf(self, structure: Any) -> list[tuple[str, Axes]]:
         """(name of the parameter, open axes) for each tensor of a call, in order."""
-        args, kwargs = structure[1]
-        names = self.names or ()
-        given = [(names[min(i, len(names) - 1)] if names else f"{i}", k) for i, k in enumerate(args[1])] + list(kwargs[1])
-        return [(name, self.every or self.of.get(name, {})) for name, k in given for _ in range(_tensors(k))]
+        return [(name, self.every or self.of.get(name, {})) for name in parameter_of_each_tensor(structure, self.names or ())]
 
 
 def _axes(name: str, axes: Any) -> Axes:
@@ -79,12 +76,24 @@ def _axes(name: str, axes: Any) -> Axes:
     return dict(axes)
 
 
-def _parameters(function: Callable) -> tuple[str, ...] | None:
+def parameters_of(function: Callable) -> tuple[str, ...] | None:
     """Names of the parameters, as far as they can be found."""
     try:
         return tuple(inspect.signature(getattr(function, "forward", function)).parameters)
     except (TypeError, ValueError):
         return None
+
+
+def parameter_of_each(structure: Any, parameters: Sequence[str]) -> list[tuple[str, Any]]:
+    """(name of the parameter, structure) for each argument of a call, whose structure `structure.flatten` gave."""
+    args, kwargs = structure[1]
+    last = len(parameters) - 1
+    return [*((parameters[min(i, last)] if parameters else f"{i}", k) for i, k in enumerate(args[1])), *kwargs[1]]
+
+
+def parameter_of_each_tensor(structure: Any, parameters: Sequence[str]) -> list[str]:
+    """The name of the parameter that each tensor of a call came in, in order."""
+    return [name for name, k in parameter_of_each(structure, parameters) for _ in range(_tensors(k))]
 
 
 def _tensors(key: Any) -> int:
@@ -99,10 +108,21 @@ def _tensors(key: Any) -> int:
 
 def undecided(name: str, e: Undecided, extents: Mapping[str, int]) -> TraceError:
     """The error of a recording that asked for the number of an open extent."""
-    lines = [f for f in traceback.extract_tb(e.__traceback__) if not f.filename.startswith(PACKAGE)]
-    line = f"{lines[-1].filename}:{lines[-1].lineno}: " if lines else ""
     names = ", ".join(map(repr, extents))
     return TraceError(
-        f"{line}{name} is recorded for every {names}: {e}; help: arithmetic with + - * // on extents, shapes made of them and "
+        f"{_line_of(e)}{name} is recorded for every {names}: {e}; help: arithmetic with + - * // on extents, shapes made of them and "
         "tensors divided by them are recorded; a Python decision or number is not: leave the axis out of dynamic_axes for that"
     )
+
+
+def reason(e: Exception) -> str:
+    """Why a recording with open extents failed, with the user's line."""
+    said = f"{e}" if isinstance(e, TengenError) else f"{type(e).__name__}: {e}"
+    line = _line_of(e)
+    return f"{'' if line and line.rstrip(': ') in said else line}{said}"
+
+
+def _line_of(e: Exception) -> str:
+    """The user's line at which an error arose, before what is told of it."""
+    lines = [f for f in traceback.extract_tb(e.__traceback__) if not f.filename.startswith(PACKAGE)]
+    return f"{lines[-1].filename}:{lines[-1].lineno}: " if lines else ""

@@ -12,203 +12,56 @@ import copy
 import functools
 import time
 import warnings
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
-from weakref import ref
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
-import numpy as np
-
-from tengen.autodiff import GradManager
-from tengen.base.changes import WatchedList
 from tengen.base.config import config
 from tengen.base.device import Device, common_device, default_device
-from tengen.base.errors import TraceError, TraceWarning, Undecided, UsageWarning, user_line, warn_once
+from tengen.base.errors import ArgumentError, TraceError, TraceWarning, Undecided, UsageWarning, user_line, warn_once
 from tengen.deploy.dump import Dumped, dump
 from tengen.ir.graph import Graph
 from tengen.ir.types import TensorType
 from tengen.jit.direct import DirectCall
-from tengen.jit.dynamic import DynamicAxes, undecided
-from tengen.jit.guards import Guards, Watch
+from tengen.jit.dynamic import DynamicAxes, parameter_of_each_tensor, parameters_of, reason, undecided
+from tengen.jit.guards import Watch
 from tengen.jit.leaks import warn_of_leaks, young_objects
 from tengen.jit.naming import tensor_names
 from tengen.jit.observe import ObservedRecorder
+from tengen.jit.opening import Opening, Pattern, described, family, opened_key, patterns, shapes_of
+from tengen.jit.recording import Recording, attached_to, deciding, held, placed
+from tengen.jit.stats import TraceStats, stats_of
+from tengen.jit.structure import flatten, objects_of, unflatten
 from tengen.passes.extents import at_extents
-from tengen.tensor import Parameter, Tensor, contiguous, from_numpy, tensor_over, tracing
+from tengen.runtime.progress import progress
+from tengen.tensor import Parameter, Tensor, contiguous, tensor_over, tracing
 from tengen.tensor.assignment import own
 from tengen.tensor.batched import innermost
 from tengen.tensor.casting import casting
 from tengen.tensor.executable import Executable
 from tengen.tensor.nodes import on_tape
-from tengen.tensor.recorder import Recorder
-from tengen.tensor.tape import cut
 
-MOST = 32  # recordings of one signature that are kept, and after which a trace warns that it is recorded again and again
+MOST = 32  # recordings of one signature that are kept
 
 
-def flatten(x: Any, leaves: list[Tensor]) -> Any:
-    """The structure of nested tuples, lists and dicts with their tensors (and arrays) taken out, as a hashable key."""
-    if isinstance(x, Tensor):
-        leaves.append(x)
-        return ("T",)
-    if isinstance(x, np.ndarray):
-        leaves.append(from_numpy(x))
-        return ("T",)
-    if isinstance(x, tuple) and hasattr(x, "_fields"):
-        return ("N", type(x), tuple(flatten(v, leaves) for v in x))
-    if type(x) in (tuple, list, WatchedList):
-        return ("tuple" if type(x) is tuple else "list", tuple(flatten(v, leaves) for v in x))
-    if type(x) is dict or type(x) is OrderedDict:
-        return ("dict", tuple((k, flatten(v, leaves)) for k, v in x.items()))
-    if isinstance(x, (int, float, bool, str, bytes, type(None))):
-        return ("V", type(x), x, str(x) if isinstance(x, float) else None)  # 0.0 and -0.0 are equal
-    return ("O", _Same(x))
+class Used(NamedTuple):
+    """A recording, and the numbers of its open extents in a call."""
+
+    recording: Recording
+    extents: tuple[int, ...]
 
 
-class _Same:
-    """An object as a key: equal to itself alone, and kept alive."""
+class Room:
+    """How many more programs a trace may make."""
 
-    __slots__ = ("object",)
+    def __init__(self, left: int):
+        self.left = left
 
-    def __init__(self, object_):
-        self.object = object_
-
-    def __hash__(self):
-        return id(self.object)
-
-    def __eq__(self, other):
-        return isinstance(other, _Same) and self.object is other.object
-
-
-def unflatten(key: Any, leaves: Sequence[Any]) -> Any:
-    """The structure of `flatten` with these leaves."""
-    return _unflatten(key, iter(leaves))
-
-
-def _unflatten(k: Any, leaves: Iterator[Any]) -> Any:
-    # Not a closure that calls itself: that would be a cycle, which holds the results of a run until it is collected.
-    match k[0]:
-        case "T": return next(leaves)  # fmt: skip
-        case "V": return k[2]  # fmt: skip
-        case "O": return k[1].object  # fmt: skip
-        case "N": return k[1](*(_unflatten(v, leaves) for v in k[2]))  # fmt: skip
-        case "tuple": return tuple(_unflatten(v, leaves) for v in k[1])  # fmt: skip
-        case "list": return [_unflatten(v, leaves) for v in k[1]]  # fmt: skip
-        case "dict": return {name: _unflatten(v, leaves) for name, v in k[1]}  # fmt: skip
-    raise TraceError(f"a value of kind {k[0]} cannot be an argument or a result of a traced function")
-
-
-def _objects(key: Any) -> list[Any]:
-    """The objects in a structure of `flatten`."""
-    match key[0]:
-        case "O": return [key[1].object]  # fmt: skip
-        case "N": return [x for v in key[2] for x in _objects(v)]  # fmt: skip
-        case "tuple" | "list": return [x for v in key[1] for x in _objects(v)]  # fmt: skip
-        case "dict": return [x for _, v in key[1] for x in _objects(v)]  # fmt: skip
-    return []
-
-
-def _ref(t: Tensor, rec: Recorder) -> Tensor | int:
-    """A tensor, or the position of the argument that it stands in for."""
-    return rec.arguments.get(id(t), t)
-
-
-def _of(t: Tensor | int, leaves: Sequence[Tensor]) -> Tensor:
-    """The tensor that `_ref` named, among the arguments of this call."""
-    return leaves[t] if isinstance(t, int) else t
-
-
-def _attached(managers: Sequence[GradManager], tensors: Sequence[Tensor]) -> list[list]:
-    """For each manager and tensor: the callbacks that it was attached with, and the first place where the same tensor stands;
-    None where it is not attached."""
-    found: list[list] = []
-    for m in managers:
-        first: dict[int, int] = {}
-        calls = [m.callbacks_of(x) for x in tensors]
-        found.append([c if c is None else (first.setdefault(id(x), i), c) for i, (x, c) in enumerate(zip(tensors, calls))])
-    return found
-
-
-@dataclass
-class Recording:
-    """One recorded and compiled signature."""
-
-    graph: Graph  # as recorded
-    states: list[Tensor]
-    # In the following fields an int in the place of a tensor is the position of an argument.
-    owners: dict[int, Tensor | int]  # position of a state -> the tensor whose gradient it is
-    grads: list[tuple[Tensor | int, bool, Tensor | None]]  # (tensor, whether a run sets its grad or clears it, its overflow)
-    guards: list[tuple[Tensor | int, bool, Tensor | None]]  # (tensor, whether it had a grad when recorded, its overflow)
-    taped: list[bool]  # which arguments and states a gradient was being recorded for
-    open: bool  # the result depends on those: its gradient belongs to a manager outside
-    result: Any  # structure of the result
-    n_results: int
-    objects: list[Any] = field(default_factory=list)  # arguments that are neither tensors nor plain values
-    baked: dict[str, Tensor] = field(default_factory=dict)  # captured as constants, by name
-    run: Executable | None = None
-    extents: tuple[str, ...] = ()  # names of the open extents, in the executable's order
-    managers: list[GradManager] = field(default_factory=list)  # those that recorded inside
-    attached: list[list] = field(default_factory=list)  # and what they knew of arguments and states
-    ended: GradManager | None = None  # began to record outside
-    key: Any = None  # of its signature
-    numbers: dict[str, int] = field(default_factory=dict)  # of its open extents when it was recorded
-    read: Guards = None  # type: ignore[assignment]  # whether what it read is what it was
-    asleep: bool = False  # it holds its tensors weakly, because what it read has changed
-
-    def state(self, i: int, leaves: Sequence[Tensor]) -> Tensor:
-        """The tensor that holds state i now."""
-        return _of(self.owners[i], leaves)._grad if i in self.owners else self.states[i]  # type: ignore[return-value]
-
-    def fits(self, leaves: Sequence[Tensor]) -> bool:
-        """Whether what was recorded still holds: what it read, gradients that are there, types of states, what is on the
-        tape."""
-        if not self.read.hold() or not self.wake():
-            return False
-        for t, there, overflow in self.guards:
-            x = _of(t, leaves)
-            if (getattr(x, "_grad", None) is not None) != there or getattr(x, "overflow", None) is not overflow:
-                return False
-        states = [self.state(i, leaves) for i in range(len(self.states))]
-        if any(s._layout.type is not t.read.type for s, t in zip(states, self.graph.states.values())):
-            return False
-        if self.managers and _attached(self.managers, (*leaves, *self.states)) != self.attached:
-            return False
-        if self.ended is None:
-            return [x._node is not None and on_tape(x) for x in (*leaves, *states)] == self.taped
-        if self.ended.level is None:
-            return False
-        return [x._node is not None for x in cut([*leaves, *states], self.ended.level)] == self.taped
-
-    # A recording that does not fit now keeps no tensor alive (a parameter that was replaced, say). It may fit again while they
-    # live.
-    def sleep(self) -> None:
-        """Replaces the references to tensors by weak ones, until `wake`."""
-        self.read.sleep()
-        if not self.asleep:
-            self._map(lambda t: ref(t) if isinstance(t, Tensor) else t)
-            self.asleep = True
-
-    def wake(self) -> bool:
-        """Makes the references strong again. Returns whether all tensors still exist."""
-        if self.asleep and not self.lost():
-            self._map(lambda t: t() if isinstance(t, ref) else t)
-            self.asleep = False
-        return not self.asleep
-
-    def lost(self) -> bool:
-        """Whether the recording can never be used again, because an object that it needs does not exist any more."""
-        gone: list[Any] = []
-        if self.asleep:
-            self._map(lambda t: gone.append(t) if isinstance(t, ref) and t() is None else t)  # type: ignore[func-returns-value]
-        return bool(gone) or self.read.lost()
-
-    def _map(self, f: Callable[[Any], Any]) -> None:
-        self.states = [f(t) for t in self.states]
-        self.owners = {i: f(t) for i, t in self.owners.items()}
-        self.grads = [(f(t), there, f(overflow)) for t, there, overflow in self.grads]
-        self.guards = [(f(t), there, f(overflow)) for t, there, overflow in self.guards]
-        self.baked = {name: f(t) for name, t in self.baked.items()}
+    def take(self) -> bool:
+        """Whether there is room for one more; if so, it is taken."""
+        there = self.left > 0
+        self.left -= there
+        return there
 
 
 class trace:
@@ -221,10 +74,18 @@ class trace:
         symbolic: accepted for MegEngine's sake; recording never computes, and the program always runs.
         capture_as_const: tensors that the function reaches by itself are baked in as constants; it must not change them.
         example_input: a tensor, or a tuple of arguments, recorded at once.
-        dynamic_axes: axes whose extents stay open, and a name for each: ``{0: "batch"}`` for every tensor argument, or by the
-            names of the function's parameters, ``{"data": {0: "batch"}, "mask": {0: "batch", 1: "tokens"}}``. One recording and
-            one compiled program then serve all extents from 1 upwards, with the bits of the program for each; extents of one
-            name must agree. See `docs/architecture.md`, "Open extents".
+        dynamic_axes: axes whose extents stay open. "auto" (default): those in which calls differ. The first call is recorded
+            for its shapes. The second, if it differs in nothing but extents, is recorded with these open; every later call that
+            differs in no others, and has at least 2 in them, makes no program. Comparisons of such extents
+            (``if x.shape[0] > 8``) become conditions of the recording; a function that has to know the number
+            (``int(x.shape[0])``) is recorded for each, which a `TraceWarning` says once. Numbers whose runs take much of the
+            time get a program of their own. None: each shape is recorded by itself.
+            A table gives axes a name from the first call on: ``{0: "batch"}`` for every tensor argument, or by the names of the
+            function's parameters, ``{"data": {0: "batch"}, "mask": {0: "batch", 1: "tokens"}}``. One recording and one compiled
+            program then serve all extents from 1 upwards; extents of one name must agree. The bits are those of the program
+            for each shape in all cases. See `docs/architecture.md`, "Open extents".
+        max_programs: how many recordings are expected. on_excess: "warn": one more is warned of, once, with the causes of all;
+            "error": it is a `TraceError` instead. With ``max_programs=1, on_excess="error"`` the first one stays the only one.
 
     What the function reads besides (`training` flags, hyperparameters, globals, closure variables, defaults, attributes,
     containers) is looked at before each call; where it has changed, the function is recorded again, and both recordings are
@@ -234,11 +95,12 @@ class trace:
     (trace the whole step to have it fast).
 
     Errors: `TraceError` where a value is asked for while the program is recorded (``numpy()``, ``bool()``), or an argument is
-        changed in place; where the number of an open extent is asked for (``int(x.shape[0])``, ``if x.shape[0] > 1``).
+        changed in place; with a table `dynamic_axes`, where the number of an open extent is asked for (``int(x.shape[0])``,
+        ``if x.shape[0] > 1``); for one recording more than `max_programs` with ``on_excess="error"``.
         `ShapeError` where shapes fit only for some numbers of an open extent. `TraceWarning` (tengen.base.errors) when a value
         of the recording is kept outside of it, in a list or an attribute; when the function changes other variables by itself;
         when it reads what cannot be guarded (a NumPy array that is no argument, Python's or NumPy's random numbers, the clock);
-        when it is recorded 32 times because something keeps changing.
+        when it is recorded more than `max_programs` times; when an axis in which calls differ cannot be opened.
 
     >>> import tengen
     >>> from tengen import Tensor
@@ -250,6 +112,8 @@ class trace:
     >>> scale = trace(lambda x: x / x.shape[0], dynamic_axes={0: "n"})
     >>> scale(Tensor([2.0, 4.0])).tolist(), scale(Tensor([3.0, 6.0, 9.0])).tolist(), len(scale.stats())
     ([1.0, 2.0], [1.0, 2.0, 3.0], 1)
+    >>> f.stats()[0].signature, f(Tensor([1.0, 2.0, 3.0])).tolist(), f(Tensor([1.0] * 4)).tolist(), f.stats()[1].signature
+    ('x: f32[2]', [3.0, 5.0, 7.0], [3.0, 3.0, 3.0, 3.0], 'x: f32[n0]')
     """
 
     enabled = True  # trace.enabled = False runs every traced function eagerly
@@ -261,7 +125,8 @@ class trace:
 
     def __init__(
         self, function, *, symbolic: bool = True, capture_as_const: bool = False, example_input=None, name=None,
-        dynamic_axes: Mapping | None = None, **ignored,
+        dynamic_axes: Mapping | Literal["auto"] | None = "auto", max_programs: int = 8, on_excess: Literal["warn", "error"] = "warn",
+        **ignored,
     ):  # fmt: skip
         for k in ignored:
             if k not in _MEGENGINE_OPTIONS:
@@ -273,11 +138,18 @@ class trace:
         self.function = function
         self.symbolic, self.capture_as_const = symbolic, capture_as_const
         self.name = name or getattr(function, "__name__", type(function).__name__)
-        self.dynamic_axes = DynamicAxes(dynamic_axes, function) if dynamic_axes else None
+        if isinstance(dynamic_axes, str) and dynamic_axes != "auto":
+            raise ArgumentError(f'dynamic_axes={dynamic_axes!r}: "auto", a table such as {{0: "batch"}}, or None')
+        if type(max_programs) is not int or max_programs < 1 or on_excess not in ("warn", "error"):
+            raise ArgumentError(f'max_programs={max_programs!r}, on_excess={on_excess!r}: at least 1; "warn" or "error"')
+        self.max_programs, self.on_excess = max_programs, on_excess
+        self._opening = Opening() if dynamic_axes == "auto" else None
+        self.dynamic_axes = DynamicAxes(dynamic_axes, function) if isinstance(dynamic_axes, Mapping) and dynamic_axes else None
         self._recordings: dict[Any, list[Recording]] = {}
         self._direct: dict[Any, DirectCall] = {}  # by the layouts of arguments
-        self._last: Recording | None = None
-        self._made: dict[Any, int] = {}  # how many recordings of a signature
+        self._used: Used | DirectCall | None = None  # by the last call
+        self._causes: list[tuple[str, str | None]] = []  # of all recordings that were made: (why, the line of the call)
+        self._room = Room(max_programs)
         self._told: set[str] = set()  # what was warned of
         functools.update_wrapper(self, function, updated=()) if hasattr(function, "__name__") else None
         if example_input is not None:
@@ -292,8 +164,9 @@ class trace:
         return bound
 
     def _again(self, function) -> trace:
-        axes = self.dynamic_axes.given if self.dynamic_axes else None
-        return trace(function, symbolic=self.symbolic, capture_as_const=self.capture_as_const, dynamic_axes=axes)
+        axes = self.dynamic_axes.given if self.dynamic_axes else None if self._opening is None else "auto"
+        limits = {"max_programs": self.max_programs, "on_excess": self.on_excess}
+        return trace(function, symbolic=self.symbolic, capture_as_const=self.capture_as_const, dynamic_axes=axes, **limits)
 
     def __deepcopy__(self, memo):
         return self._again(
@@ -312,7 +185,7 @@ class trace:
         except AttributeError:  # an argument is no tensor
             layouts = direct = None
         if direct is not None and not config.debug and (made := direct.run(args)) is not None:
-            self._last = direct.recording
+            self._used = direct
             return made[0] if direct.single else self._finish(direct.recording, args, made)
         if innermost() is not None:  # inside of vmap the function's ops are those of all examples
             return self.function(*args, **kwargs)
@@ -331,12 +204,22 @@ class trace:
 
     @property
     def graph(self) -> Graph:
-        """The graph of the signature that was used last, for what the function would read now."""
-        return self._now().graph
+        """The graph of the signature that was used last, for what the function would read now. Axes that opened by themselves
+        have the numbers of that call in it."""
+        return self._graph_of(self._now())
 
-    def stats(self) -> list[str]:
-        """One line for each recorded signature."""
-        return [f"{self.name}: {r.graph.inputs}" for rs in self._recordings.values() for r in rs]
+    def stats(self) -> TraceStats:
+        """The recordings: for each what it was specialised on, which extents are open, why and for which line it was made, how
+        many programs it has. Print it."""
+        return stats_of(self.name, self._parameters, [r for some in self._recordings.values() for r in some])
+
+    @property
+    def _last(self) -> Recording | None:
+        return None if self._used is None else self._used.recording
+
+    @functools.cached_property
+    def _parameters(self) -> Sequence[str]:
+        return parameters_of(self.function) or ()
 
     # -- recording -------------------------------------------------------------------------------------------------------
     def _find(self, args, kwargs) -> tuple[Recording, list[Tensor], tuple[int, ...]]:
@@ -352,53 +235,125 @@ class trace:
                 device = common_device(x._layout.device for x in leaves)
                 break
         key = (structure, tuple(types), casting.key, device)
-        found = self._fitting(key, leaves) or self._record(key, leaves, extents)
-        self._last = found
-        return found, leaves, tuple(extents[e] for e in found.extents)
+        found = self._fitting(key, leaves)
+        if found is None and self._opening is not None:
+            found, extents = self._opened(self._opening, key, leaves)
+        elif found is None:
+            found = self._record(key, leaves, extents)
+        self._used = Used(found, tuple(extents[e] for e in found.extents))
+        return found, leaves, self._used.extents
 
-    def _fitting(self, key: Any, leaves: list[Tensor]) -> Recording | None:
-        """The recording of a signature that fits now."""
+    def _fitting(self, key: Any, leaves: list[Tensor], numbers: dict[str, int] | None = None) -> Recording | None:
+        """The recording of a signature that fits now; numbers: of extents that opened by themselves."""
         known = self._recordings.get(key, [])
-        found = next((r for r in known if r.fits(leaves)), None)
+        found = next((r for r in known if r.fits(leaves) and (numbers is None or r.serves(numbers))), None)
         if found is not None and found is not known[0]:
             known.remove(found)
             known.insert(0, found)  # the one used last first
         return found
 
-    def _record(self, key: Any, leaves: list[Tensor], extents: dict[str, int]) -> Recording:
+    def _opened(self, opening: Opening, key: Any, leaves: list[Tensor]) -> tuple[Recording, dict[str, int]]:
+        """The recording of a call for whose numbers there is none that fits, and the numbers of its open extents: one with open
+        extents; made now, if a recording fits but for the shapes. Where that cannot be, one for the call's shapes."""
+        for opened, numbers in opening.matching(key):
+            r = self._fitting(opened, leaves, numbers)
+            if r is not None:
+                return r, numbers
+            if any(r.fits(leaves) and r.decides(numbers) for r in self._recordings.get(opened, ())):
+                return self._record(key, leaves, {}), {}  # shapes do not fit with these numbers
+        alike = [r for some in self._recordings.values() for r in some if family(r.key) == family(key) and r.fits(leaves)]
+        wanted = patterns([r.examples() for r in alike], shapes_of(key))
+        pattern = next((p for p in wanted if p.names and not opening.refused(key, p)), None)
+        numbers = pattern and pattern.numbers(shapes_of(key))
+        if pattern is None or numbers is None:
+            return self._record(key, leaves, {}), {}
+        axes, table = described(pattern, parameter_of_each_tensor(key[0], self._parameters))
+        try:
+            r = self._record(opened_key(key, pattern), leaves, numbers, pattern, axes)
+        except Exception as e:  # also what a user's function makes of a shape that is no number
+            why = reason(e)
+        else:
+            if opening.add(key, pattern) and not r.open:
+                how = f"; dynamic_axes={table} opens it in the first call" if table else ""
+                progress.say(f"{self.name}: {axes} is open from now on, one program serves every size{how}")
+            return (r, numbers) if r.serves(numbers) else (self._record(key, leaves, {}), {})
+        r = self._record(key, leaves, {}, cause=axes, fixed=why)
+        opening.refuse(key, pattern)
+        if "open" in self._told:
+            return r, {}
+        self._told.add("open")
+        self._warn(
+            f"{self.name} was called with another number in {axes}, and cannot be recorded with that open: {why}; so each number is "
+            "recorded and compiled by itself; help: arithmetic with + - * // on extents, shapes made of them and tensors divided by them "
+            "are recorded, a Python decision or number is not; dynamic_axes=None records each shape without this warning"
+        )
+        return r, {}
+
+    def _record(
+        self, key: Any, leaves: list[Tensor], extents: dict[str, int], pattern: Pattern | None = None, cause: str = "", fixed: str = ""
+    ) -> Recording:  # fmt: skip
+        """A new recording of a signature. extents: the numbers of its names in the call. pattern: by which it was opened."""
         structure, types, _, device = key
-        watch = Watch(self.function, _objects(structure), self._told)
+        cause = self._cause(key, cause)
+        if len(self._causes) >= self.max_programs and self.on_excess == "error":
+            raise TraceError(self._excess(cause))
+        watch = Watch(self.function, objects_of(structure), self._told)
         with young_objects():
             try:
                 with watch:
-                    r, made, numbers = self._recorded(structure, leaves, types, device, watch)
+                    r, made, numbers = self._recorded(structure, leaves, types, device, watch, None if pattern is None else extents)
             except Undecided as e:
+                if pattern is not None:
+                    raise
                 raise undecided(self.name, e, extents) from e
             if not r.open:
                 warn_of_leaks(made)
             r.read = watch.guards([*r.states, *r.baked.values()], numbers)
             if not r.open:
-                for more in range(2 if extents else 0):  # those of the example, and others: what fits by chance is found now
+                for more in range(2 if extents and pattern is None else 0):  # other numbers too: what fits by chance is found now
                     at_extents(r.graph, {name: n + more for name, n in extents.items()})
-                r.run = Executable(r.graph, self.name, device=device)
+                r.run = Executable(r.graph, self.name, device=device, room=None if pattern is None else self._room.take)
+                if pattern is not None and r.run.undecided is not None:
+                    raise r.run.undecided
                 r.extents = r.run.extents
-        r.key, r.numbers = key, extents
+        r.key, r.numbers, r.pattern, r.cause, r.where, r.fixed = key, extents, pattern, cause, user_line(), fixed
         self._keep(r)
         return r
 
+    def _cause(self, key: Any, differs: str) -> str:
+        """Why a recording is about to be made. differs: in which extents a call differs from others."""
+        if not self._causes:
+            return "the first call"
+        if differs:
+            return f"another number in {differs}"
+        known = self._recordings.get(key)
+        before = known[0] if known else self._last
+        if before is not None and before.key == key:
+            return f"{before.read.difference() or 'a gradient, or the type of a state,'} changed"
+        alike = any(family(r.key) == family(key) for some in self._recordings.values() for r in some)
+        return "another shape" if alike else "arguments of another kind"
+
+    def _excess(self, cause: str) -> str:
+        """What is told of a recording that is one too many, and of those before."""
+        causes = Counter(why for why, _ in [*self._causes[1:], (cause, None)])
+        said = ", ".join(f"{why}{f' ({n} times)' if n > 1 else ''}" for why, n in causes.most_common(5))
+        return (
+            f"{self.name} is recorded and compiled more often than max_programs={self.max_programs} times; after the first call: {said}; help: "
+            "make what keeps changing a Tensor, which every run reads anew, or pass it as a Tensor; its stats() lists the recordings"
+        )
+
+    def _warn(self, text: str) -> None:
+        file, _, line = (user_line() or "unknown:0").rpartition(":")
+        warnings.warn_explicit(text, TraceWarning, file, int(line))
+
     def _keep(self, r: Recording) -> None:
         """Adds a recording, and lets go of what others hold that do not fit now, and of those that never will again."""
+        if len(self._causes) == self.max_programs:
+            self._warn(self._excess(r.cause))
+        if len(self._causes) <= self.max_programs:
+            self._causes.append((r.cause, r.where))
+        self._room.take()
         known = self._recordings.setdefault(r.key, [])
-        self._made[r.key] = self._made.get(r.key, 0) + 1
-        if self._made[r.key] == MOST:
-            before = known[0] if known else self._last
-            changing = (before and before.read.difference()) or "a gradient, or the type of a state"
-            text = (
-                f"{self.name} was recorded and compiled {MOST} times for arguments of the same types, because {changing} keeps changing; "
-                f"the {MOST} programs used last are kept; help: make it a Tensor, which every run reads anew, or pass it as a Tensor"
-            )
-            file, _, line = (user_line() or "unknown:0").rpartition(":")
-            warnings.warn_explicit(text, TraceWarning, file, int(line))
         known.insert(0, r)
         del known[MOST:]
         for some in list(self._recordings.values()):
@@ -421,12 +376,18 @@ class trace:
         if found is None:
             if r.key[2] != casting.key:
                 raise TraceError(f"{self.name} reads other values than when it was recorded under autocast; help: call it once more")
-            found = self._record(r.key, [tensor_over(None, None) for _ in r.key[1]], r.numbers)  # type: ignore[arg-type]  # types do
-        self._last = found
+            leaves = [tensor_over(None, None) for _ in r.key[1]]  # type: ignore[arg-type]  # types do
+            found = self._record(r.key, leaves, r.numbers, r.pattern)
+        self._used = Used(found, self._used.extents)  # type: ignore[union-attr]
         return found
 
+    def _graph_of(self, r: Recording) -> Graph:
+        """The graph of a recording that was used last, with numbers for extents that opened by themselves."""
+        assert self._used is not None
+        return r.graph if r.pattern is None else at_extents(r.graph, dict(zip(r.extents, self._used.extents)))
+
     def _recorded(
-        self, structure, leaves: list[Tensor], types: Sequence[TensorType], device: Device, watch: Watch
+        self, structure, leaves: list[Tensor], types: Sequence[TensorType], device: Device, watch: Watch, decided: dict[str, int] | None
     ) -> tuple[Recording, list, set[int]]:
         """A recording that is not compiled yet, `Recorder.made` and `numbers`; every other reference to what the recorder made is
         gone."""
@@ -434,26 +395,28 @@ class trace:
         with rec:
             stand_ins = [rec.argument(f"arg{i}", x, t) for i, (x, t) in enumerate(zip(leaves, types))]
             args, kwargs = unflatten(structure, stand_ins)
-            result = self.function(*args, **kwargs)
+            with deciding(decided) as conditions:
+                result = self.function(*args, **kwargs)
             outs: list[Tensor] = []
             result_key = flatten(result, outs)
             grads = []
-            guards = {id(t): (_ref(t, rec), there, overflow) for t, there, overflow in rec.reads.values()}
+            guards = {id(t): (placed(t, rec), there, overflow) for t, there, overflow in rec.reads.values()}
             for t, old, overflow in rec.grads.values():
-                guards.setdefault(id(t), (_ref(t, rec), old is not None, overflow))
+                guards.setdefault(id(t), (placed(t, rec), old is not None, overflow))
                 g = getattr(t, "_grad", None)
-                grads.append((_ref(t, rec), g is not None, getattr(t, "overflow", None)))
+                grads.append((placed(t, rec), g is not None, getattr(t, "overflow", None)))
                 if g is not None:
                     outs.append(g)
             open_ = rec.open(outs)
             n_results = len(outs) - sum(there for _, there, _ in grads)
             graph = rec.finish([(f"output{i}", o) for i, o in enumerate(outs)])
-        owners = {i: _ref(rec.owners[id(t)], rec) for i, t in enumerate(rec.captured) if id(t) in rec.owners}
+        owners = {i: placed(rec.owners[id(t)], rec) for i, t in enumerate(rec.captured) if id(t) in rec.owners}
         taped = [on_tape(x) for x in (*leaves, *rec.captured)]
         managers = list(rec.managers.values())
         r = Recording(
             graph, rec.captured, owners, grads, list(guards.values()), taped, open_, result_key, n_results,
-            _objects(structure), rec.baked, managers=managers, attached=_attached(managers, (*leaves, *rec.captured)), ended=rec.ended,
+            objects_of(structure), rec.baked, managers=managers, attached=attached_to(managers, (*leaves, *rec.captured)), ended=rec.ended,
+            conditions=conditions,
         )  # fmt: skip
         return r, rec.made, rec.numbers
 
@@ -483,7 +446,7 @@ class trace:
         if r.grads:
             extra = iter(made[r.n_results :])
             for t, there, overflow in r.grads:
-                x = _of(t, leaves)
+                x = held(t, leaves)
                 x._grad = next(extra) if there else None
                 if isinstance(x, Parameter):
                     x.overflow = overflow
@@ -513,7 +476,7 @@ class trace:
             if k not in _MEGENGINE_DUMP_OPTIONS:
                 raise TypeError(f"dump() has no option {k!r}")
         r = self._now()
-        graph = r.graph
+        graph = self._graph_of(r)
         found = tensor_names(self.function, r.objects)
         data, names = {}, {}
         for i, (name, t) in enumerate(zip(graph.states, r.states)):

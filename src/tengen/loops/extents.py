@@ -14,7 +14,7 @@ from numbers import Number
 
 from tengen.base.dtype import bool_, int64
 from tengen.base.errors import SizeError, Undecided, VerifyError
-from tengen.loops.lang import Expr, Index, as_int, fits, unguarded
+from tengen.loops.lang import Expr, Index, as_int, decisions, equal, fits, unguarded
 from tengen.loops.verify import brief
 
 MOST_MESSAGE_CHARACTERS = 300  # characters of an expression in a message
@@ -117,10 +117,12 @@ class OpenExtent(Expr):
             return True
         if not isinstance(other, (Expr, Number)):
             return NotImplemented
+        if decisions.decide is not None:
+            return decisions.decide(equal(self.expr, other))
         raise Undecided(f"whether the extent {self.expr!r} is {other!r} is not known before the program runs")
 
     def __hash__(self):
-        return hash(self.expr)
+        raise Undecided(f"whether a set or a dict has the extent {self.expr!r} is not known before the program runs")
 
 
 _open: weakref.WeakValueDictionary[Expr, OpenExtent] = weakref.WeakValueDictionary()

@@ -43,6 +43,20 @@ HALVES = ("low", "high")
 GROUPS = {bfloat16: uint32}  # dtype of a buffer -> dtype of a variable, each lane of which holds several elements; see `Load`
 
 
+class Decisions:
+    """Who answers, while a graph is recorded, what the extents of a run decide.
+
+    Attributes:
+        decide: from a condition to its truth for the numbers of the call that is recorded, on which the recording then depends; None:
+            there are no such numbers, and who asks is told `Undecided`.
+    """
+
+    decide: Callable[[Expr], bool] | None = None
+
+
+decisions = Decisions()
+
+
 class Expr:
     """A pure expression: an op of `OPS`, or one of
     `const` (attr: the value), `var` (attr: its name), `select` (cond, a, b), `cast` (attr: dtype; float to int saturates and
@@ -89,6 +103,8 @@ class Expr:
     def __ge__(self, o): return binary("ge", self, o)  # fmt: skip
 
     def __bool__(self):
+        if decisions.decide is not None:
+            return decisions.decide(self if self.dtype is bool_ else not_equal(self, 0))
         raise Undecided(f"the expression {self!r} has no value while a kernel is being written")
 
     def __index__(self):
@@ -128,12 +144,12 @@ def expr(op: str, args: tuple[Expr, ...], dt: DType, lanes: int = 1, attr=None) 
     """The one `Expr` with these parts. Call the typed constructors below instead."""
     key_attr = (attr.hex() if attr == attr else "nan") if isinstance(attr, float) else attr
     key = (op, args, dt.name, lanes, key_attr, type(attr))  # the name: it hashes without a call
-    entry = _interned.get(key)
+    try:
+        entry = _interned.get(key)
+    except Undecided:  # an extent for users has no hash
+        return expr(op, tuple(map(unguarded, args)), dt, lanes, attr)
     e = None if entry is None else entry()
     if e is None:
-        for a in args:
-            if type(a) is not Expr:
-                return expr(op, tuple(map(unguarded, args)), dt, lanes, attr)
         e = Expr()
         e.op, e.args, e.dtype, e.lanes, e.attr = op, args, dt, lanes, attr
         entry = _Entry(e, _forget)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from math import prod
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
@@ -93,17 +92,6 @@ def _(types, transpose_a, **attrs):
     shape = broadcast_shapes(x.shape[:-2], y.shape[:-2])
     rows = [None, lead] if transpose_a else [lead, None]
     return [[*same_axes(x.shape[:-2], shape), *rows], [*same_axes(y.shape[:-2], shape), None, None]]
-
-
-def _few_rows(arrays: Sequence[Array | None], transpose_a: bool = False, **attrs) -> set:
-    """The extents of the first operand's rows, where one register tile holds them all: each element of the second is used in
-    that tile alone, and a kernel that knows it packs nothing."""
-    x, y = arrays[0], arrays[1]
-    rows = x.shape[:-2] * (y.ndim == 2) + x.shape[x.ndim - 2 + transpose_a :][:1] * (x.ndim > 1)
-    return set(rows) if 1 < prod(rows) <= contraction.tile.MOST_TILE_ROWS else set()
-
-
-matmul.known(_few_rows)
 
 
 @matmul.infer

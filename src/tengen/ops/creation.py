@@ -14,7 +14,7 @@ import numpy as np
 
 from tengen.base.device import Device
 from tengen.base.dtype import bool_, dtype, float32, float64, int64
-from tengen.base.errors import DTypeError, ShapeError
+from tengen.base.errors import DTypeError, ShapeError, Undecided
 from tengen.ir.types import TensorType
 from tengen.kernels.indexing.gather import Iota
 from tengen.kernels.source import Elementwise, broadcast
@@ -36,7 +36,7 @@ def _place(device: DeviceLike | None) -> Device | None:
     return device if device is None or isinstance(device, Device) else Device.named(device)
 
 
-@primitive
+@primitive(extents=("shape",))
 def fill(value: Tensor, shape: Shape) -> Tensor:
     """A tensor of `shape` with the 0-d `value` everywhere, in memory of its own."""
 
@@ -140,7 +140,7 @@ full_like.cases(Case(lambda r: (r.uniform(-1, 1, (3, 5)),), {"value": 2.5}))
 # ---- counting --------------------------------------------------------------------------------------------------------
 
 
-@primitive
+@primitive(extents=("count",))
 def iota(start: Tensor, step: Tensor, count: Extent, dtype: DTypeLike) -> Tensor:
     """start + i * step for i = 0 .. count - 1, in `dtype`: floats by one fma of the rounded i; start and step are 0-d."""
 
@@ -198,11 +198,15 @@ def arange(
     """
     if stop is None:
         start, stop = 0, start
-    if isinstance(stop, Expr):  # an extent of a shape-generic program
-        count = stop
+    if step == 0:
+        raise ValueError(f"arange({start}, {stop}, {step}): the step must not be 0")
+    if isinstance(start, Expr):
+        raise Undecided(f"arange({start!r}, {stop!r}): an extent that is known when the program runs can be its end alone")
+    if isinstance(stop, Expr):  # an extent of a shape-generic program, which is not less than start
+        if not (isinstance(start, int) and isinstance(step, int) and step > 0):
+            raise Undecided(f"arange({start}, {stop!r}, {step}): how many these are is not known before the program runs")
+        count = (stop - start + (step - 1)) // step
     else:
-        if step == 0:
-            raise ValueError(f"arange({start}, {stop}, {step}): the step must not be 0")
         count = max(0, math.ceil((stop - start) / step))
     d = _dtype(dtype)
     number = float64 if any(isinstance(v, float) for v in (start, step)) else int64
@@ -217,14 +221,15 @@ arange.cases(
 )  # fmt: skip
 
 
-@composite
+@composite(extents=("num",))
 def even_steps(start: Tensor, stop: Tensor, num: Count, dtype: DTypeLike) -> Tensor:
     """`num` numbers from start to stop, both included, evenly spaced; computed in float64."""
     if start.shape or stop.shape:
         raise ShapeError(f"the ends are numbers, not tensors of shape {tuple(start.shape)} and {tuple(stop.shape)}")
     i = iota(dispatch.scalar(0, int64), dispatch.scalar(1, int64), num, float64)
-    y = lookup("fma")(i, div(sub(stop, start), max(num - 1, 1)), start)
-    last = lookup("equal")(i, float(num - 1)) if num > 1 else lookup("less")(i, 0.0)
+    several = isinstance(num, Expr) or num > 1  # what is known when the program runs is not 1
+    y = lookup("fma")(i, div(sub(stop, start), num - 1 if several else 1), start)
+    last = lookup("equal")(i, num - 1) if several else lookup("less")(i, 0.0)
     return astype(lookup("where")(last, stop, y), dtype)
 
 
@@ -261,7 +266,7 @@ def eye(
 ) -> Tensor:
     """The N x M (N x N) matrix with ones on its k-th diagonal."""
     m = N if M is None else M
-    n = max(0, min(N + min(k, 0), m - max(k, 0)))
+    n = N if M is None and k == 0 else max(0, min(N + min(k, 0), m - max(k, 0)))
     return on_diagonal(ones((n,), dtype, device), N, m, k)
 
 

@@ -242,7 +242,7 @@ def getitem(inp: Tensor, key: Any) -> Tensor:
     """
     x = dispatch.tensor(inp)
     plain = _plain(key)
-    k = read_key(key, x.shape) if plain is None else _read_plain(plain, x.shape)
+    k = read_key(key, x.shape) if plain is None else _read_plain(plain, dims(x))
     y = sliced(x, k)
     if k.indices:
         return index(k.indices, y, tuple(k.axes), k.position)

@@ -228,7 +228,7 @@ class _OnDiagonal(Source):
         return select(hit, v, const(0, self.dtype))
 
 
-@primitive
+@primitive(extents=("rows", "columns"))
 def on_diagonal(x: Tensor, rows: Extent, columns: Extent, offset: int = 0) -> Tensor:
     """Matrices of zeros with x on the diagonal (i, i + offset). Shapes: (..., D) -> (..., rows, columns)."""
 

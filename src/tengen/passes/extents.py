@@ -111,7 +111,8 @@ def at_extents(graph: Graph, extents: Mapping[str, int]) -> Graph:
                 raise SizeError(f"with {_given(extents)}: {n.op}: {e}{_line(n)}") from None
             inputs = [None if v is None else m[v] for v in n.inputs]
             made = [value(v, n) for v in n.outputs]
-            _check(n, inputs, attrs, made, extents)
+            if attrs != n.attrs or any(v.type is not w.type for v, w in zip((*inputs, *made), (*n.inputs, *n.outputs)) if w is not None):
+                _check(n, inputs, attrs, made, extents)
             node = g.add_node(n.op, inputs, attrs, [v.type for v in made], n.where, [v.name for v in made])
             m.update(zip(n.outputs, node.outputs))
         g.take_results(old, m)

@@ -83,6 +83,15 @@ class Progress:
                 if not self._active:
                     self._erase()
 
+    def say(self, text: str) -> None:
+        """A line that stays, where a line about compiling would be shown, or with TENGEN_DEBUG=1."""
+        with self._lock:
+            if config.debug >= 1:
+                print(f"tengen: {text}")
+            elif self._wanted():
+                self._erase()
+                self._write(f"tengen: {text}\n")
+
     def line(self) -> str:
         """What is shown now; "" in the first second."""
         passed = self._clock() - self._began

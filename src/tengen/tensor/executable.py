@@ -7,8 +7,11 @@ are updated in place. The checks of the graph are looked at when the run has end
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from math import inf
+from time import perf_counter
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -24,12 +27,15 @@ from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import Check, Graph
 from tengen.kernels.schedule import Schedules
 from tengen.loops.extents import Numbers
+from tengen.loops.lang import Expr
 from tengen.passes.extents import at_extents, open_extents
 from tengen.passes.pipeline import optimize
 from tengen.runtime import launch_log, mapped, native
 from tengen.tensor.tensor import Tensor, tensor_over
 
 ALIGN = 64
+HOT_RUNS = 10  # numbers get a program of their own when their runs have taken so many times what making one takes
+KERNEL_S = 0.05  # that LLVM takes for a kernel, about: a program that was read from the cache was made faster than another will be
 
 
 class Executable:
@@ -39,10 +45,18 @@ class Executable:
     Attributes:
         program: its kernels; None if a kernel has to know an open extent: then each set of numbers has a program of its own.
         written: positions of the states that a run writes. extents: names of the open extents, in order.
-        schedules: what tuning had found when it was compiled. device: where it runs, and where its results lie.
+        undecided: why `program` is None. schedules: what tuning had found when it was compiled. device: where it runs, and where its
+        results lie.
+
+    Args:
+        room: whether one more program may be made, for numbers that are hot: a program for known numbers alone is faster. It is
+            asked when the runs for these numbers have taken HOT_RUNS times what making a program takes. So at most about a tenth of
+            the time is spent on making them, and sizes that are met a few times make none. Default: none is.
     """
 
-    def __init__(self, graph: Graph, name: str, schedules: Schedules | None = None, device: Device = cpu):
+    def __init__(
+        self, graph: Graph, name: str, schedules: Schedules | None = None, device: Device = cpu, room: Callable[[], bool] | None = None
+    ):  # fmt: skip
         self.name, self.device = name, device
         self.schedules = schedules or tuned_schedules()
         self._source = graph
@@ -55,7 +69,9 @@ class Executable:
         self._recorder: Program | None = None  # the same program built with `log_launches`
         self._recorded: dict[tuple[int, ...], tuple[Any, launch_log.Entry]] = {}
         self.program: Program | None = None
+        self.undecided: errors.Undecided | None = None
         self._checks: list[Check] = []
+        self._room, start = room, perf_counter()
         try:
             self.program, self._arrays = ready_program(graph, None, self._symbols, name, True, self.schedules, device)
         except errors.Undecided as e:
@@ -63,7 +79,9 @@ class Executable:
                 raise
             if config.debug >= 1:
                 print(f"tengen: {name}: compiled for each {', '.join(self.extents)} by itself: {e}")
+            self.undecided = e.with_traceback(None)
             return
+        self._made_s = perf_counter() - start
         self._checks = self.program.checks
         self.constants = [buffer for buffer, _ in constant_buffers(self.program)]
         native.trim()  # what making the network, compiling and the set-up have left in the pool, no run may ever ask for
@@ -90,16 +108,75 @@ class Executable:
         """How many kernels have been compiled for it."""
         return (0 if self.program is None else self.program.kernels) + sum(e.kernels for e in self._alone.values())
 
+    @property
+    def programs(self) -> int:
+        """How many programs have been made for it."""
+        return (self.program is not None) + len(self._alone)
+
     def _prepare(self, values: tuple[int, ...]) -> tuple[Any, list[Layout], list[Any]]:
         """The call for these extents, the layouts of what it returns, and the constants that it takes."""
-        assert self.program is not None
         at_extents(self._source, dict(zip(self.extents, values)))
+        return self._planned(values)
+
+    def _planned(self, values: tuple[int, ...]) -> tuple[Any, list[Layout], list[Any]]:
+        assert self.program is not None
         number = Numbers(dict(zip(self._symbols, values)))
         layouts = [Layout(tuple(map(number, a.shape)), a.dtype, tuple(map(number, a.strides)), self.device) for a in self._arrays]
         if self._checks:
             layouts.append(Layout((len(self._checks),), bool_, None, self.device))
-        made = self._plans[values] = self._plan(self.program, layouts, values), layouts, self.constants
+        call = self._plan(self.program, layouts, values)
+        if self._room is not None and values:
+            call = self._until_hot(call, values)
+        made = self._plans[values] = call, layouts, self.constants
         return made
+
+    def serves(self, values: tuple[int, ...], least: int) -> bool:
+        """Whether shapes fit with these numbers for the open extents, and no extent that depends on them is less than `least`. If
+        so, a run for them is prepared."""
+        if values in self._plans or values in self._alone:
+            return True
+        try:
+            graph = at_extents(self._source, dict(zip(self.extents, values)))
+            for v, w in zip(self._source.values(), graph.values()):
+                if any(isinstance(d, Expr) and n < least for d, n in zip(v.type.shape, w.type.shape)):  # type: ignore[operator]
+                    return False
+            self._planned(values)
+        except errors.ShapeError:
+            return False
+        return True
+
+    def alone(self, values: tuple[int, ...]) -> Executable:
+        """The program for these numbers alone, which runs for them from now on."""
+        if values not in self._alone:
+            graph = at_extents(self._source, dict(zip(self.extents, values)))
+            self._alone[values] = Executable(graph, self.name, self.schedules, self.device)
+        self._plans.pop(values, None)
+        return self._alone[values]
+
+    def _until_hot(self, call: Any, values: tuple[int, ...]) -> Any:
+        """The call for these numbers, whose runs are timed until they are hot."""
+        assert self.program is not None
+        left, me = HOT_RUNS * max(self._made_s, KERNEL_S * self.program.kernels), ref(self)
+
+        def timed(*buffers: Any) -> Any:
+            nonlocal left
+            start = perf_counter()
+            made = call(*buffers)
+            left -= perf_counter() - start
+            if left < 0 and (exe := me()) is not None:
+                left = inf  # for calls of other threads meanwhile
+                exe._close(values, call)
+            return made
+
+        return timed
+
+    def _close(self, values: tuple[int, ...], call: Any) -> None:
+        """Makes a program for these numbers if there is room for one. If not, `call` is no longer timed."""
+        assert self._room is not None
+        if self._room():
+            self.alone(values)
+        elif (plan := self._plans.get(values)) is not None:
+            self._plans[values] = (call, *plan[1:])
 
     def _plan(self, program: Program, layouts: list[Layout], values: tuple[int, ...], entry: launch_log.Entry | None = None) -> Any:
         sizes = [check_bytes(a.size * a.dtype.size, f"a result of type {a.type!r}") for a in layouts]
@@ -120,8 +197,8 @@ class Executable:
         """
         plan = self._plans.get(extents)
         if plan is None:
-            if self.program is None or 0 in extents:  # kernels for no elements are none at all
-                return self._specialised(extents)(buffers)
+            if self.program is None or extents in self._alone or 0 in extents:  # kernels for no elements are none at all
+                return self.alone(extents)(buffers)
             plan = self._prepare(extents)
         call, layouts, constants = plan
         if launch_log.active is not None:
@@ -139,12 +216,6 @@ class Executable:
             line = "" if c.where is None else f" [at {c.where}]"
             raise getattr(errors, c.error)(f"{self.name}: {c.message}{line}")
         return made
-
-    def _specialised(self, extents: tuple[int, ...]) -> Executable:
-        if extents not in self._alone:
-            graph = at_extents(self._source, dict(zip(self.extents, extents)))
-            self._alone[extents] = Executable(graph, self.name, self.schedules, self.device)
-        return self._alone[extents]
 
     def _call_into(self, log: launch_log.Log, extents: tuple[int, ...]) -> Any:
         """The call of the same program with its launches logged; its kernels and constants are the same."""

@@ -112,6 +112,10 @@ class Recorder:
         return self
 
     def __exit__(self, *exc) -> None:
+        if exc and exc[0] is not None:
+            for manager in self.managers.values():
+                if manager is not self.ended and manager.level is not None:  # began in what was not recorded
+                    manager.release()
         tracing.recorder = self._outer
         restore_plans(self._plans)
         for t, data, layout, node in self._written.values():
@@ -313,11 +317,12 @@ def composite_plan(
     arrays = [None if a is None else a.array(("in", i)) for i, a in enumerate(layouts)]
     sym = plans.Symbols(op.known_extents(arrays, attrs))
     named = [None if a is None else plans.named_array(a, sym) for a in arrays]
+    generic = plans.named_attributes(op, attrs, sym)
 
     def make(arrays_: Sequence[Array | None], names: list[Expr], target: Target) -> tuple[Program, list[Array]]:
-        return _composite_program(op, device, arrays_, attrs, names, over, target)
+        return _composite_program(op, device, arrays_, generic if names else attrs, names, over, target)
 
-    program, outs, values = plans.by_pattern(op, device, attrs, arrays, named, sym, make, alone=alone, how=over)
+    program, outs, values = plans.by_pattern(op, device, attrs, arrays, named, sym, make, generic, alone=alone, how=over)
     found = [
         Layout(
             tuple(plans.number(d, sym, values) for d in o.shape),

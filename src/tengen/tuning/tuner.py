@@ -17,7 +17,8 @@ from typing import Any
 from tengen.base.errors import ConfigError, TraceError
 from tengen.compiler.schedules import keep
 from tengen.deploy.model import Model
-from tengen.jit.trace import Recording, trace
+from tengen.jit.recording import Recording
+from tengen.jit.trace import trace
 from tengen.kernels.schedule import Schedules
 from tengen.runtime import native
 from tengen.tensor import contiguous, tracing
@@ -123,7 +124,9 @@ def _of_trace(f: trace, inputs: Sequence | None) -> tuple[Executable, list[Any]]
         known = leaves is not None or not isinstance(r.owners.get(i), int)
         states.append(contiguous(r.state(i, leaves or ()).detach())._data if known else None)
     given = [None] * len(r.graph.inputs) if leaves is None else [contiguous(x.detach())._data for x in leaves]
-    return r.run, [*given, *states]
+    assert f._used is not None
+    run = r.run if r.pattern is None else r.run.alone(f._used.extents)  # what opened by itself is tuned for the numbers of that call
+    return run, [*given, *states]
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import product
 from typing import ClassVar
 
@@ -68,7 +69,8 @@ def pays(c: Index, o: Index, h: Index, w: Index) -> int:
         weights, values = c * o * (tiles + numerics.WEIGHT_MULTIPLICATIONS), numerics.VALUE_MULTIPLICATIONS * tiles * across
         costs[m] = t.points**2 * (weights + values)
     best = 2 if costs[2] < costs[4] else 4
-    return best if costs[best] * numerics.WINOGRAD_LEAST_GAIN < costs[0] else 0
+    gain = Fraction(numerics.WINOGRAD_LEAST_GAIN).limit_denominator(1000)  # in integers, which open extents are too
+    return best if costs[best] * gain.numerator < costs[0] * gain.denominator else 0
 
 
 # ---- sizes -----------------------------------------------------------------------------------------------------------------

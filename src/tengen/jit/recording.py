@@ -1,0 +1,181 @@
+"""A recording: what a traced function computes for one signature, and what has to be unchanged for it to be run.
+
+In: the graph that the recorder made, the tensors that it captured, what was read. Out: whether it fits a call (`fits`), and the
+tensors that are its states now.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import ref
+
+from tengen.autodiff import GradManager
+from tengen.base.errors import Undecided, VerifyError
+from tengen.ir.graph import Graph
+from tengen.jit.guards import Guards
+from tengen.jit.opening import LEAST, Pattern, Shapes, shapes_of
+from tengen.loops.extents import Numbers
+from tengen.loops.lang import Expr, decisions, var
+from tengen.tensor import Tensor
+from tengen.tensor.executable import Executable
+from tengen.tensor.nodes import on_tape
+from tengen.tensor.recorder import Recorder
+from tengen.tensor.tape import cut
+
+
+def value_at(condition: Expr, numbers: Mapping[str, int]) -> bool:
+    """What a condition on open extents is for these numbers. Errors: Undecided for one on anything else."""
+    try:
+        return bool(Numbers({var(e): n for e, n in numbers.items()})(condition))
+    except VerifyError as e:
+        raise Undecided(f"{e}") from None
+
+
+@contextlib.contextmanager
+def deciding(numbers: Mapping[str, int] | None) -> Iterator[list[tuple[Expr, bool]]]:
+    """In this block, comparisons of open extents are answered for these numbers. Gives what was asked, and the answers. None:
+    they are refused."""
+    asked: dict[Expr, bool] = {}
+    told: list[tuple[Expr, bool]] = []
+
+    def decide(condition: Expr) -> bool:
+        assert numbers is not None
+        if condition not in asked:
+            asked[condition] = value_at(condition, numbers)
+            told.append((condition, asked[condition]))
+        return asked[condition]
+
+    before, decisions.decide = decisions.decide, None if numbers is None else decide
+    try:
+        yield told
+    finally:
+        decisions.decide = before
+
+
+def placed(t: Tensor, rec: Recorder) -> Tensor | int:
+    """A tensor, or the position of the argument that it stands in for."""
+    return rec.arguments.get(id(t), t)
+
+
+def held(t: Tensor | int, leaves: Sequence[Tensor]) -> Tensor:
+    """The tensor that `placed` named, among the arguments of this call."""
+    return leaves[t] if isinstance(t, int) else t
+
+
+def attached_to(managers: Sequence[GradManager], tensors: Sequence[Tensor]) -> list[list]:
+    """For each manager and tensor: the callbacks that it was attached with, and the first place where the same tensor stands;
+    None where it is not attached."""
+    found: list[list] = []
+    for m in managers:
+        first: dict[int, int] = {}
+        calls = [m.callbacks_of(x) for x in tensors]
+        found.append([c if c is None else (first.setdefault(id(x), i), c) for i, (x, c) in enumerate(zip(tensors, calls))])
+    return found
+
+
+@dataclass
+class Recording:
+    """One recorded and compiled signature."""
+
+    graph: Graph  # as recorded
+    states: list[Tensor]
+    # In the following fields an int in the place of a tensor is the position of an argument.
+    owners: dict[int, Tensor | int]  # position of a state -> the tensor whose gradient it is
+    grads: list[tuple[Tensor | int, bool, Tensor | None]]  # (tensor, whether a run sets its grad or clears it, its overflow)
+    guards: list[tuple[Tensor | int, bool, Tensor | None]]  # (tensor, whether it had a grad when recorded, its overflow)
+    taped: list[bool]  # which arguments and states a gradient was being recorded for
+    open: bool  # the result depends on those: its gradient belongs to a manager outside
+    result: Any  # structure of the result
+    n_results: int
+    objects: list[Any] = field(default_factory=list)  # arguments that are neither tensors nor plain values
+    baked: dict[str, Tensor] = field(default_factory=dict)  # captured as constants, by name
+    run: Executable | None = None
+    extents: tuple[str, ...] = ()  # names of the open extents, in the executable's order
+    managers: list[GradManager] = field(default_factory=list)  # those that recorded inside
+    attached: list[list] = field(default_factory=list)  # and what they knew of arguments and states
+    ended: GradManager | None = None  # began to record outside
+    key: Any = None  # of its signature
+    numbers: dict[str, int] = field(default_factory=dict)  # of its open extents when it was recorded
+    cause: str = ""  # why it was made
+    where: str | None = None  # the line of the call that it was made for
+    pattern: Pattern | None = None  # it was opened for this one; None: its signature has no names, or the user's
+    conditions: list[tuple[Expr, bool]] = field(default_factory=list)  # what Python code asked of its open extents, and the answers
+    fixed: str = ""  # why extents in which calls differed are numbers
+    read: Guards = None  # type: ignore[assignment]  # whether what it read is what it was
+    asleep: bool = False  # it holds its tensors weakly, because what it read has changed
+
+    def state(self, i: int, leaves: Sequence[Tensor]) -> Tensor:
+        """The tensor that holds state i now."""
+        return held(self.owners[i], leaves)._grad if i in self.owners else self.states[i]  # type: ignore[return-value]
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """The numbers of its open extents when it was recorded, in the executable's order."""
+        return tuple(self.numbers[e] for e in self.extents)
+
+    def serves(self, numbers: Mapping[str, int]) -> bool:
+        """Whether a recording that was opened can be run with these numbers."""
+        if not self.decides(numbers):
+            return False
+        return self.run is None or self.run.serves(tuple(numbers[e] for e in self.extents), LEAST)
+
+    def decides(self, numbers: Mapping[str, int]) -> bool:
+        """Whether Python code that compares open extents takes the same way with these numbers."""
+        return not self.conditions or all(value_at(c, numbers) == answer for c, answer in self.conditions)
+
+    def examples(self) -> list[Shapes]:
+        """The shapes that it was made for."""
+        return self.pattern.examples if self.pattern is not None else [shapes_of(self.key)]
+
+    def fits(self, leaves: Sequence[Tensor]) -> bool:
+        """Whether what was recorded still holds: what it read, gradients that are there, types of states, what is on the
+        tape."""
+        if not self.read.hold() or not self.wake():
+            return False
+        for t, there, overflow in self.guards:
+            x = held(t, leaves)
+            if (getattr(x, "_grad", None) is not None) != there or getattr(x, "overflow", None) is not overflow:
+                return False
+        states = [self.state(i, leaves) for i in range(len(self.states))]
+        if any(s._layout.type is not t.read.type for s, t in zip(states, self.graph.states.values())):
+            return False
+        if self.managers and attached_to(self.managers, (*leaves, *self.states)) != self.attached:
+            return False
+        if self.ended is None:
+            return [x._node is not None and on_tape(x) for x in (*leaves, *states)] == self.taped
+        if self.ended.level is None:
+            return False
+        return [x._node is not None for x in cut([*leaves, *states], self.ended.level)] == self.taped
+
+    # A recording that does not fit now keeps no tensor alive (a parameter that was replaced, say). It may fit again while they
+    # live.
+    def sleep(self) -> None:
+        """Replaces the references to tensors by weak ones, until `wake`."""
+        self.read.sleep()
+        if not self.asleep:
+            self._map(lambda t: ref(t) if isinstance(t, Tensor) else t)
+            self.asleep = True
+
+    def wake(self) -> bool:
+        """Makes the references strong again. Returns whether all tensors still exist."""
+        if self.asleep and not self.lost():
+            self._map(lambda t: t() if isinstance(t, ref) else t)
+            self.asleep = False
+        return not self.asleep
+
+    def lost(self) -> bool:
+        """Whether the recording can never be used again, because an object that it needs does not exist any more."""
+        gone: list[Any] = []
+        if self.asleep:
+            self._map(lambda t: gone.append(t) if isinstance(t, ref) and t() is None else t)  # type: ignore[func-returns-value]
+        return bool(gone) or self.read.lost()
+
+    def _map(self, f: Callable[[Any], Any]) -> None:
+        self.states = [f(t) for t in self.states]
+        self.owners = {i: f(t) for i, t in self.owners.items()}
+        self.grads = [(f(t), there, f(overflow)) for t, there, overflow in self.grads]
+        self.guards = [(f(t), there, f(overflow)) for t, there, overflow in self.guards]
+        self.baked = {name: f(t) for name, t in self.baked.items()}

@@ -1,0 +1,105 @@
+"""What a trace has recorded: `trace.stats()`.
+
+In: recordings. Out: for each what it was specialised on, which extents are open, why and for which line it was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tengen.jit.dynamic import parameter_of_each
+from tengen.jit.recording import Recording
+from tengen.loops.lang import Expr
+
+MOST_CHARACTERS = 80  # of a condition that is printed
+
+
+@dataclass(frozen=True)
+class RecordingStats:
+    """One recording of a traced function.
+
+    Attributes:
+        signature: the arguments that it is for: types of tensors, with names for open extents, and values of all others. cause:
+            why it was made. where: the line of the call that it was made for. extents: name of an open extent -> its number in
+            that call. programs: how many were compiled for it: one, and one for each set of numbers that has one of its own.
+        conditions: on open extents, as Python code asked for them: the recording serves numbers that fulfil them.
+        fixed: why extents that calls differed in are numbers here, or "".
+    """
+
+    signature: str
+    cause: str
+    where: str | None
+    extents: dict[str, int]
+    programs: int
+    conditions: tuple[str, ...] = ()
+    fixed: str = ""
+
+    def __str__(self) -> str:
+        at = "" if self.where is None else f" at {self.where}"
+        more = f"; {self.programs} programs" if self.programs > 1 else ""
+        short = (c if len(c) < MOST_CHARACTERS else f"{c[:MOST_CHARACTERS]}..." for c in self.conditions)
+        more = (f"; if {' and '.join(short)}" if self.conditions else "") + more
+        return f"({self.signature}): {self.cause}{at}{more}" + (f"; not open: {self.fixed}" if self.fixed else "")
+
+
+class TraceStats(tuple[RecordingStats, ...]):
+    """The recordings that a trace keeps, in the order of their signatures.
+
+    Attributes:
+        name: of the traced function. programs: how many programs were compiled for them.
+    """
+
+    name: str
+
+    @property
+    def programs(self) -> int:
+        return sum(r.programs for r in self)
+
+    def __repr__(self) -> str:
+        count = lambda n, what: f"{n} {what}{'' if n == 1 else 's'}"
+        first = f"{self.name}: {count(len(self), 'recording')}, {count(self.programs, 'program')}"
+        return "\n  ".join([first, *map(str, self)])
+
+
+def stats_of(name: str, parameters: Sequence[str], recordings: Sequence[Recording]) -> TraceStats:
+    """What these recordings of a function are."""
+    made = TraceStats(
+        RecordingStats(
+            signature(r.key, parameters), r.cause, r.where, dict(r.numbers), 0 if r.run is None else r.run.programs,
+            tuple(_condition(c, answer) for c, answer in r.conditions), r.fixed,
+        )
+        for r in recordings
+    )
+    made.name = name
+    return made
+
+
+_SIGNS = {"lt": ("<", ">="), "le": ("<=", ">"), "gt": (">", "<="), "ge": (">=", "<"), "eq": ("==", "!=")}
+
+
+def _condition(c: Expr, answer: bool) -> str:
+    """What holds where a condition has this answer."""
+    if c.op in _SIGNS:
+        return f"{c.args[0]!r} {_SIGNS[c.op][not answer]} {c.args[1]!r}"
+    return f"{'' if answer else 'not '}{c!r}"
+
+
+def signature(key: Any, parameters: Sequence[str]) -> str:
+    """The arguments of a signature in words."""
+    structure, types, casts, _ = key
+    left = iter(types)
+    each = ", ".join(f"{name}: {_said(k, left)}" for name, k in parameter_of_each(structure, parameters))
+    return f"{each} under autocast" if casts else each
+
+
+def _said(k: Any, types: Iterator) -> str:
+    match k[0]:
+        case "T": return repr(next(types))  # fmt: skip
+        case "V": return repr(k[2])  # fmt: skip
+        case "O": return f"a {type(k[1].object).__name__}"  # fmt: skip
+        case "N": return f"{k[1].__name__}({', '.join(_said(v, types) for v in k[2])})"  # fmt: skip
+        case "dict": return f"{{{', '.join(f'{name!r}: {_said(v, types)}' for name, v in k[1])}}}"  # fmt: skip
+    inside = ", ".join(_said(v, types) for v in k[1])
+    return f"[{inside}]" if k[0] == "list" else f"({inside})"
