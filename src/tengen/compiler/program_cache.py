@@ -38,7 +38,7 @@ SMALL = 64  # elements: passes look at the values of no larger constant
 
 # Floors whose code decides which program a graph becomes; and knobs that do not decide it, or are in the key in another form.
 _DECIDE = ("base", "loops", "ir", "kernels", "ops", "passes", "codegen", "runtime", "compiler")
-_MOOT = {"debug", "check", "threads", "progress", "cache_dir", "cache_bytes", "cache", "target", "processor"}
+_MOOT = {"debug", "check", "threads", "quick_compile", "progress", "cache_dir", "cache_bytes", "cache", "target", "processor"}
 
 Made = tuple[Program, list[Array]]  # a program, and the arrays of its outputs
 

@@ -317,6 +317,23 @@ def object_name(ir_text: str, target: Target, level: int = 1) -> str:
     return _name(_object_key(ir_text, target, level))
 
 
+def found(ir_text: str, target: Target, level: int = 1) -> bytes | None:
+    """What `compiled` has put into the cache; None if there is nothing."""
+    return get(_object_key(ir_text, target, level))
+
+
+def put_object(ir_text: str, target: Target, level: int, data: bytes) -> None:
+    """Stores what another process has compiled, as `compiled` does."""
+    put(_object_key(ir_text, target, level), data)
+
+
+def discard(ir_text: str, target: Target, level: int) -> None:
+    """Removes an entry that `compiled` has made, if it is there."""
+    if config.cache:
+        with contextlib.suppress(OSError):
+            os.unlink(f"{_directory()}/{_name(_object_key(ir_text, target, level))}")
+
+
 def compiled(ir_text: str, target: Target, level: int = 1, parts: bool = True) -> bytes:
     """The object file of a module: from the cache, or compiled and kept.
 

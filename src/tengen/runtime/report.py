@@ -9,7 +9,7 @@ import sys
 from tengen.base.config import KNOBS, config
 from tengen.base.version import VERSION
 from tengen.codegen.targets import Target
-from tengen.runtime import cache
+from tengen.runtime import cache, tiers
 
 WHEELS = ("numpy", "llvmlite", "ml_dtypes", "click", "ziglang")
 
@@ -28,13 +28,22 @@ def config_table() -> list[tuple[str, str]]:
         ("processor", f"{host.cpu}, vectors of {host.vector_bytes} bytes"),
         ("features", " ".join(f for f in host.architecture.notable if host.has(f)) or "none of note"),
         ("threads", str(config.threads)),
+        ("programs", _programs()),
         ("cache", f"{kept.path}: {kept.entries} kernels, {kept.bytes / 1e6:.1f} of {kept.limit / 1e6:.0f} MB"),
     ]
     return rows + [(f"{variable}", repr(getattr(config, name))) for name, (variable, *_) in KNOBS.items()]
 
 
+def _programs() -> str:
+    s = tiers.statistics
+    return (
+        f"{s.good} loaded with good code, {s.postponed} with good code from the background, {s.quick} with quick code, which was "
+        f"replaced in {s.replaced}; {tiers.background.pending} modules in the background"
+    )
+
+
 def show_config() -> None:
-    """Prints versions, processor, threads, cache and every knob with its value."""
+    """Prints versions, processor, threads, programs of this process and how they were compiled, cache, and every knob with its value."""
     rows = config_table()
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
