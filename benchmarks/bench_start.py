@@ -30,7 +30,7 @@ PROGRAMS = {
     "import openvino": "import openvino",
 }
 DONE = "\nimport time; print(time.process_time(), flush=True)"
-COUNT = "\nfrom tengen.runtime import compile as c; print(c.compilations)"
+COUNT = "\ntengen.jit.wait_for_compilation(); from tengen.runtime import compile as c; print(c.compilations)"
 
 
 def process(code: str, cache: str, after: str = "") -> tuple[float, float, str]:
