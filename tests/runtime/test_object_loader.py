@@ -115,6 +115,41 @@ def test_code_is_replaced_while_it_runs(level):
 
 
 @HERE
+@pytest.mark.parametrize("level", [llvm.QUICK, llvm.GOOD])
+def test_the_next_piece_of_a_kernel_that_runs_is_the_new_code(level):
+    text = """
+define void @run(ptr %buffers, ptr %ints, ptr %parallel) {
+  call void %parallel(ptr @kernel, ptr %buffers, ptr %ints, i64 4)
+  ret void
+}
+define void @kernel(ptr %buffers, ptr %ints, i64 %begin, i64 %end) noinline {
+  %p = getelementptr i64, ptr %buffers, i64 %begin
+  store i64 VALUE, ptr %p
+  ret void
+}
+"""
+    old, new = (
+        compiler.load_object(
+            compiler.compile_object(text.replace("VALUE", str(value)), Target.host(), level), Target.host(), replaceable=value == 1
+        )
+        for value in (1, 2)
+    )
+    kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+    def share(function, buffers, ints, n):
+        for piece in range(n):
+            if piece == 2:
+                old.replace(new)
+            kernel(function)(buffers, ints, piece, piece + 1)
+
+    words = (ctypes.c_int64 * 4)()
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(old.address("run"))
+    run(ctypes.addressof(words), None, ctypes.cast(share, ctypes.c_void_p))
+    assert list(words) == [1, 1, 2, 2]
+
+
+@HERE
 def test_what_defines_less_replaces_nothing():
     text = "define i64 @f() {\n  ret i64 1\n}\n"
     old = compiler.load_object(

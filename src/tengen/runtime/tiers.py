@@ -8,12 +8,13 @@ integers, never vectors, so both tiers call them alike. `Postponed` programs, wh
 that run already, are compiled well in the background at once.
 
 What quick code saves and costs, in seconds of processor time on one thread (AMD EPYC, family 26 model 2; ResNet-18, training,
-batch 2; llvmlite 0.48): code generation for the first step, and a later step. `misched` and `lsr`: without LLVM's machine scheduler,
+batch 2): what LLVM takes for the first step, and a later step, the least of some. `misched` and `lsr`: without LLVM's machine scheduler,
 loop strength reduction and hoisting of machine instructions.
 
 | LLVM's code generation | compile, traced / eager | a later step, traced / eager |
 | --- | --- | --- |
-| level 2 and two passes (good code) | 6.7 / 4.6 | .20 / .25 |
+| level 2 and two passes (good code) | 6.2 / 4.6 | .16 / .25 |
+| the same, no lsr | 3.8 / | .16 / |
 | level 2, no passes, no misched, no lsr | 3.1 / 2.7 | .17 / .27 |
 | level 1, no passes, no misched, no lsr | 2.8 / 2.4 | .16 / .25 |
 | level 1, no passes, the same and the fast register allocator | 2.8 / 2.5 | .26 / .43 |
