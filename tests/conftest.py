@@ -1,6 +1,9 @@
 """Counts the tests that were run against those collected: a run that lost some of them fails, and says how many. Makes files and
 collections of garbage cheap: see `pytest_configure` and `pytest_collection_finish`.
 
+Programs are compiled well at once, so that what a test compiles does not depend on time and no test starts processes; tests of quick
+code (`runtime/test_tiers.py`) turn it on.
+
 Under pytest-xdist a worker that dies takes its tests along, and after a few such deaths no worker is left: the rest is never run.
 """
 
@@ -11,6 +14,8 @@ import os
 import sys
 
 import pytest
+
+os.environ.setdefault("TENGEN_QUICK_COMPILE", "0")  # before Tengen is imported, and for children
 
 LOST = pytest.StashKey[str]()
 

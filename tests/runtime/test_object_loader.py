@@ -4,13 +4,14 @@ import ctypes
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
 from tengen.base.errors import CompileError
 from tengen.codegen.targets import Target, processor
 from tengen.runtime import compile as compiler
-from tengen.runtime import object_loader, parallel_compile
+from tengen.runtime import llvm, object_loader, parallel_compile, workers
 
 HOST = Target.host().architecture
 HERE = pytest.mark.skipif(HOST.linking is None, reason=f"LLVM links code for {HOST.name}")
@@ -66,15 +67,120 @@ def test_the_same_as_llvm():
     assert _calls(again)[0] == 49 and _calls(mine)[0] == 156
 
 
+SPIN = """
+define void @run(ptr %buffers, ptr %ints, ptr %parallel) {
+entry:
+  br label %again
+again:
+  call void @kernel(ptr %buffers, ptr %ints, i64 0, i64 1)
+  %now = load atomic i64, ptr %buffers acquire, align 8
+  %old = icmp eq i64 %now, 1
+  br i1 %old, label %again, label %end
+end:
+  ret void
+}
+define void @kernel(ptr %buffers, ptr %ints, i64 %begin, i64 %end) noinline {
+  store atomic i64 VALUE, ptr %buffers release, align 8
+  ret void
+}
+define ptr @which() {
+  ret ptr @kernel
+}
+"""
+
+
 @HERE
-def test_code_cannot_be_written():
-    loaded = compiler.load_object(compiler.compile_object(IR, Target.host()), Target.host())
-    maps = {}
+@pytest.mark.parametrize("level", [llvm.QUICK, llvm.GOOD])
+def test_code_is_replaced_while_it_runs(level):
+    """A program runs its kernel until that is another one's."""
+    make = lambda value, **how: compiler.load_object(
+        compiler.compile_object(SPIN.replace("VALUE", str(value)), Target.host(), level), Target.host(), **how
+    )
+    old, new = make(1, replaceable=True), make(2)
+    assert old.replaceable and not new.replaceable
+    before = {name: old.address(name) for name in ("run", "kernel", "which")}
+    cell = ctypes.c_int64(0)
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(old.address("run"))
+    thread = threading.Thread(target=run, args=(ctypes.addressof(cell), None, None), daemon=True)
+    thread.start()
+    while not cell.value:
+        pass
+    assert cell.value == 1 and thread.is_alive()
+    old.replace(new)
+    thread.join(60)
+    assert not thread.is_alive() and cell.value == 2
+    assert before == {name: old.address(name) for name in before}
+    which = ctypes.CFUNCTYPE(ctypes.c_void_p)(old.address("which"))
+    assert which() == new.address("kernel")
+
+
+@HERE
+@pytest.mark.parametrize("level", [llvm.QUICK, llvm.GOOD])
+def test_the_next_piece_of_a_kernel_that_runs_is_the_new_code(level):
+    text = """
+define void @run(ptr %buffers, ptr %ints, ptr %parallel) {
+  call void %parallel(ptr @kernel, ptr %buffers, ptr %ints, i64 4)
+  ret void
+}
+define void @kernel(ptr %buffers, ptr %ints, i64 %begin, i64 %end) noinline {
+  %p = getelementptr i64, ptr %buffers, i64 %begin
+  store i64 VALUE, ptr %p
+  ret void
+}
+"""
+    old, new = (
+        compiler.load_object(
+            compiler.compile_object(text.replace("VALUE", str(value)), Target.host(), level), Target.host(), replaceable=value == 1
+        )
+        for value in (1, 2)
+    )
+    kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+    def share(function, buffers, ints, n):
+        for piece in range(n):
+            if piece == 2:
+                old.replace(new)
+            kernel(function)(buffers, ints, piece, piece + 1)
+
+    words = (ctypes.c_int64 * 4)()
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(old.address("run"))
+    run(ctypes.addressof(words), None, ctypes.cast(share, ctypes.c_void_p))
+    assert list(words) == [1, 1, 2, 2]
+
+
+@HERE
+def test_what_defines_less_replaces_nothing():
+    text = "define i64 @f() {\n  ret i64 1\n}\n"
+    old = compiler.load_object(
+        compiler.compile_object(text + text.replace("@f", "@g"), Target.host()), Target.host(), replaceable=True
+    )
+    with pytest.raises(KeyError, match="'g' is not defined"):
+        old.replace(compiler.load_object(compiler.compile_object(text.replace("1", "2"), Target.host()), Target.host()))
+    assert ctypes.CFUNCTYPE(ctypes.c_int64)(old.address("f"))() == 1
+
+
+@HERE
+def test_replaceable_code_cannot_be_written_either():
+    loaded = compiler.load_object(compiler.compile_object(IR, Target.host()), Target.host(), replaceable=True)
+    assert _rights(loaded.address("f")) == "r-xp" and _rights(loaded._cells["f"]) == "rw-p"
+    assert _calls(loaded) == [49, 101, 106]
+
+
+def _rights(address):
     with open("/proc/self/maps") as f:
         for line in f:
             span, rights = line.split()[:2]
-            maps[tuple(int(x, 16) for x in span.split("-"))] = rights
-    rights = lambda name: next(r for (a, b), r in maps.items() if a <= loaded.address(name) < b)
+            first, end = (int(x, 16) for x in span.split("-"))
+            if first <= address < end:
+                return rights
+    raise AssertionError("it is not mapped")
+
+
+@HERE
+def test_code_cannot_be_written():
+    loaded = compiler.load_object(compiler.compile_object(IR, Target.host()), Target.host())
+    rights = lambda name: _rights(loaded.address(name))
     assert rights("f") == "r-xp" and rights("state") == "rw-p"
 
 
@@ -159,14 +265,24 @@ entry:
 """
 
 
+def make_small_parts(monkeypatch, threads):
+    """Modules of 1,000 characters are large; workers are new ones."""
+    pool = workers.Pool("test")
+    workers._pools.remove(pool)
+    monkeypatch.setattr(parallel_compile, "helpers", pool)
+    for limits in (parallel_compile.PART, parallel_compile.LARGE):
+        monkeypatch.setitem(limits, llvm.GOOD, 1000)
+    monkeypatch.setattr(workers, "IDLE_S", 0.0)
+    monkeypatch.setattr(parallel_compile.config, "threads", threads)
+
+
 def test_a_large_module_in_parts(monkeypatch):
     head = Target.host().head
     text = "\n".join([head, *(KERNEL.replace("NAME", f"k{i}") for i in range(5)), RUN, "!0 = !{i32 1}\n"])
     found = parallel_compile.split(text, 3)
     assert len(found) == 3 and sum(t.count("\ndefine ") for t in found) == 6 and "declare void @k" in found[0]
     assert parallel_compile.split(text.replace("!0 =", "@x = global i64 0\n!0 ="), 3)[1:] == []  # more than kernels: it stays whole
-    monkeypatch.setattr(parallel_compile, "LARGE", 1000)
-    monkeypatch.setattr(parallel_compile.config, "threads", 3)
+    make_small_parts(monkeypatch, 3)
     before = compiler.compilations
     several = parallel_compile.compile_parts(text, Target.host(), 1)
     assert len(object_loader.objects_of(several)) == 3 and compiler.compilations == before + 1
@@ -175,7 +291,7 @@ def test_a_large_module_in_parts(monkeypatch):
         with pytest.raises(CompileError):
             compiler.load_object(junk, Target.host())
     whole = compiler.compile_object(text, Target.host())
-    monkeypatch.setattr(parallel_compile, "_can_help", lambda: False)
+    monkeypatch.setattr(workers, "can_start", lambda: False)
     assert parallel_compile.compile_parts(text, Target.host(), 1) == whole and object_loader.objects_of(whole) == [whole]
     share = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
     kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -192,23 +308,19 @@ def test_a_large_module_in_parts(monkeypatch):
         assert value.value == 5 + 3 * sum(range(60))
 
 
-@pytest.mark.parametrize(
-    "program", ["import time; time.sleep(60)", "raise SystemExit(3)", "import os; os.kill(os.getpid(), 9)", ""]
-)
-def test_what_a_helper_that_hangs_or_dies_was_to_do_is_done_here(program, monkeypatch, tmp_path):
+@pytest.mark.parametrize("program", ["import time; time.sleep(60)", "raise SystemExit(3)"])
+def test_what_a_worker_that_hangs_or_dies_was_to_do_is_done_here(program, monkeypatch, tmp_path):
     (tmp_path / "llvm.py").write_text(program)
-    monkeypatch.setattr(parallel_compile.llvm, "__file__", str(tmp_path / "llvm.py"))
-    monkeypatch.setattr(parallel_compile, "LARGE", 1000)
-    monkeypatch.setattr(parallel_compile, "PATIENCE_S", 0.5)
-    monkeypatch.setattr(parallel_compile.config, "threads", 2)
+    monkeypatch.setattr(workers.llvm, "__file__", str(tmp_path / "llvm.py"))
+    monkeypatch.setattr(workers, "PATIENCE_S", 0.5)
+    make_small_parts(monkeypatch, 2)
     text = "\n".join([*(KERNEL.replace("NAME", f"k{i}") for i in range(3)), RUN])
     made = object_loader.objects_of(parallel_compile.compile_parts(text, Target.host(), 1))
     assert made == [compiler.compile_object(part, Target.host()) for part in parallel_compile.split(text, 2)]
 
 
-def test_what_a_helper_cannot_do_is_done_here(monkeypatch):
-    monkeypatch.setattr(parallel_compile, "LARGE", 1000)
-    monkeypatch.setattr(parallel_compile.config, "threads", 2)
+def test_what_a_worker_cannot_do_is_done_here(monkeypatch):
+    make_small_parts(monkeypatch, 2)
     monkeypatch.setattr(sys, "executable", "/nowhere/python3")
     text = "\n".join([KERNEL.replace("NAME", "k0"), KERNEL.replace("NAME", "k1"), KERNEL.replace("NAME", "k2"), RUN])
     assert len(object_loader.objects_of(parallel_compile.compile_parts(text, Target.host(), 1))) == 2

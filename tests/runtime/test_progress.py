@@ -78,6 +78,16 @@ def test_nothing_in_a_pipe_or_when_it_is_not_wanted(stream, on):
     assert stream.getvalue() == ""
 
 
+def test_what_is_compiled_in_the_background_is_counted():
+    now = [0.0]
+    p = Progress(Terminal(), clock=lambda: now[0])
+    with p.compiling(KERNELS):
+        now[0] = 2.0
+        alone = p.line()
+        p.elsewhere = lambda: 5
+        assert p.line() == f"{alone}; 5 modules in the background"
+
+
 def test_a_line_fits_the_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "30")
     now = [0.0]

@@ -30,7 +30,7 @@ from tengen.kernels.source import Leaf
 from tengen.loops.lang import Expr, Index, var
 from tengen.ops.calls import negative_zero
 from tengen.ops.define import Op
-from tengen.runtime import launch_log, native
+from tengen.runtime import launch_log, native, tiers
 
 HOT_AFTER_S = 0.025  # of a plan's calls before its numbers get a program of their own: about what making one takes
 
@@ -128,8 +128,9 @@ def specialise_when_hot(plan: Plan, alone: Callable[[], Plan]) -> Plan:
     """The plan of a shape-generic program, which becomes that of a specialised one when it is hot.
 
     Its calls are timed. When they have taken HOT_AFTER_S in all, which is about what it takes to make a program, `alone` makes
-    one for the numbers of this plan. That program knows more, is faster, and gives the same bits. So sizes that are met a few
-    times make no program, and for any sizes little more time is spent on making programs than on running them."""
+    one for the numbers of this plan; it is compiled in the background (`runtime/tiers.py`), and the plan has it when it is there.
+    That program knows more, is faster, and gives the same bits. So sizes that are met a few times make no program, and for any
+    sizes little more time is spent on making programs than on running them."""
     generic, left = plan.call, HOT_AFTER_S
 
     def call(*data):
@@ -138,11 +139,17 @@ def specialise_when_hot(plan: Plan, alone: Callable[[], Plan]) -> Plan:
         result = generic(*data)
         left -= perf_counter() - start
         if left < 0 and plan.call is call:
-            plan.call = generic  # for calls of other threads meanwhile
-            found = alone()
-            if found.layouts == plan.layouts:
-                plan.call = found.call
+            plan.call = generic  # until then, and for calls of other threads
+            tiers.when_compiled(become, native.TARGET)
         return result
+
+    def become() -> None:
+        if recording():  # a program made now would be recorded; after the block a next call asks again
+            plan.call = call
+            return
+        found = alone()
+        if found.layouts == plan.layouts:
+            plan.call = found.call
 
     if not recording():
         plan.call = call

@@ -37,11 +37,9 @@ from tengen.loops.verify import verify
 from tengen.passes.lowered import LOWERED, Lowered
 from tengen.passes.run import Form, Pass, run_passes
 from tengen.runtime import compile as compiler
-from tengen.runtime import launch_log, native
-from tengen.runtime.cache import compiled, object_name
-from tengen.runtime.provenance import provenance
-
-_loading = threading.Lock()
+from tengen.runtime import launch_log, native, tiers
+from tengen.runtime.cache import object_name
+from tengen.runtime.provenance import CACHE, provenance
 
 
 @record
@@ -91,22 +89,33 @@ class Program:
     code: bytes | None = None
     origin: str = ""
     _loaded: Any = None
+    _loading: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @property
     def address(self) -> int:
-        """The entry point in this process, compiled or loaded from the cache on first use."""
+        """The entry point in this process, compiled or loaded from the cache on first use. Errors: tiers.Postponed where that is
+        to be done in the background first."""
         if self._loaded is None:
-            start = time.perf_counter()
-            with _loading:  # threads may load it at once: the first one's code stays, since plans know its address
-                if self._loaded is None:
-                    if self.code is not None:
-                        provenance.found(self.origin)
-                    self._loaded = compiler.load_object(self.code or compiled(self.text, self.target), self.target)
-                    self.code = None
-            if config.debug >= 1:
-                took = f"{self.kernels} kernels ready in {1e3 * (time.perf_counter() - start):.1f} ms"
-                print(f"tengen: {self.name}: {took}; modules so far: {provenance.summary()}")
+            self._load()
         return self._loaded.address("run")
+
+    def _load(self) -> None:
+        start = time.perf_counter()
+        with self._loading:  # threads may load it at once: the first one's code stays, since plans know its address
+            if self._loaded is not None:
+                return
+            if self.code is None:
+                self._loaded, how = tiers.load(self.text, self.target, self._receive)
+            else:
+                provenance.found(self.origin)
+                self._loaded, how = compiler.load_object(self.code, self.target), f"from the {self.origin}"
+                self.code = None
+        if config.debug >= 1:
+            took = f"{self.kernels} kernels ready in {1e3 * (time.perf_counter() - start):.1f} ms, {how}"
+            print(f"tengen: {self.name}: {took}; modules so far: {provenance.summary()}")
+
+    def _receive(self, code: bytes) -> None:
+        self.code, self.origin = code, CACHE
 
     def integers(self, values: Sequence[int]) -> list[int]:
         """The `ints` array for these parameter values."""

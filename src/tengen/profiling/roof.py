@@ -92,7 +92,8 @@ def _copy(target: Target) -> Program:
 
 def _shortest(program: Program, inputs: Sequence[object]) -> float:
     """Seconds of the shortest of several runs; the first, which maps memory, does not count."""
-    run = program.plan(len(inputs), program.output_bytes)
+    with config.scope(quick_compile=False):
+        run = program.plan(len(inputs), program.output_bytes)
     best = float("inf")
     for _ in range(RUNS + 1):
         start = time.perf_counter()

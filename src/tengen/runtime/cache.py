@@ -25,6 +25,7 @@ from tengen.base.files import new_part
 from tengen.base.record import record
 from tengen.base.version import VERSION
 from tengen.codegen.targets import Target, processor
+from tengen.runtime import llvm
 from tengen.runtime.compile import compile_object
 from tengen.runtime.object_loader import join, objects_of
 from tengen.runtime.parallel_compile import compile_parts
@@ -322,6 +323,23 @@ def object_name(ir_text: str, target: Target, level: int = 1) -> str:
     return _name(_object_key(ir_text, target, level))
 
 
+def found(ir_text: str, target: Target, level: int = 1) -> bytes | None:
+    """What `compiled` has put into the cache; None if there is nothing."""
+    return get(_object_key(ir_text, target, level))
+
+
+def put_object(ir_text: str, target: Target, level: int, data: bytes) -> None:
+    """Stores what another process has compiled, as `compiled` does."""
+    put(_object_key(ir_text, target, level), data)
+
+
+def discard(ir_text: str, target: Target, level: int) -> None:
+    """Removes an entry that `compiled` has made, if it is there."""
+    if config.cache:
+        with contextlib.suppress(OSError):
+            os.unlink(f"{directory()}/{_name(_object_key(ir_text, target, level))}")
+
+
 def compiled(ir_text: str, target: Target, level: int = 1, parts: bool = True) -> bytes:
     """The object file of a module: from the cache, or compiled and kept.
 
@@ -331,11 +349,11 @@ def compiled(ir_text: str, target: Target, level: int = 1, parts: bool = True) -
     key_text = _object_key(ir_text, target, level, parts)
     data = get(key_text)
     if data is None:
-        rest, kernels = apart(ir_text) if parts and level == 1 else (ir_text, [])
+        rest, kernels = apart(ir_text) if parts and level <= llvm.GOOD else (ir_text, [])
         start = time.perf_counter()
         with progress.compiling(rest):
             data = compile_parts(rest, target, level) if parts else compile_object(rest, target, level)
-        provenance.compiled(time.perf_counter() - start)
+        provenance.compiled(time.perf_counter() - start, "compiled quickly" if level == llvm.QUICK else "compiled")
         if kernels:
             data = join([*objects_of(data), *(compiled(k, target, level) for k in kernels)])
         put(key_text, data)

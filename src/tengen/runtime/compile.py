@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
+import os
 import re
 import struct
 import threading
@@ -21,6 +22,15 @@ from tengen.runtime import llvm, object_loader
 
 compilations = 0  # modules that LLVM has compiled in this process
 _lock = threading.Lock()
+
+
+def _forget_lock() -> None:
+    """In a forked child: a thread of its parent may have held it."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_lock)
 
 
 def _culprit(ir_text: str, message: str) -> str:
@@ -50,7 +60,7 @@ def compile_object(ir_text: str, target: Target, level: int = 1, count: bool = T
 
     Args:
         ir_text: LLVM IR. target: what to compile for.
-        level: 0 runs no passes, 1 those that kernels need, 2 LLVM's pipeline, which also inlines (for hand-written IR).
+        level: `llvm.QUICK`, `llvm.GOOD`, or `llvm.PIPELINE`, which also inlines (for hand-written IR).
         count: whether it counts as one of the `compilations`; false for a part of one.
     Errors: CompileError, naming the function, for text that LLVM does not accept.
     """
@@ -95,8 +105,27 @@ def add_symbols(symbols: Mapping[str, int]) -> None:
 class Loaded:
     """Machine code in this process. It stays as long as this object is referenced."""
 
-    def __init__(self, addresses: Any, functions: Collection[str], memory: Any = None):
+    def __init__(self, addresses: Any, functions: Collection[str], memory: Any = None, cells: Mapping[str, int] | None = None):
         self._addresses, self._functions, self._memory = addresses, functions, memory
+        self._cells = cells or {}
+        self._better: Loaded | None = None
+
+    @property
+    def replaceable(self) -> bool:
+        """Whether other code can take the place of this one."""
+        return bool(self._cells)
+
+    def replace(self, better: Loaded) -> None:
+        """From now on, whoever calls a function of this code runs that of `better`, at the next call, in any thread: at the next
+        program, the next kernel, and the next piece of a kernel that runs. Addresses stay. Who is inside of the old code ends
+        there, so it stays as long as this object. Both have to compute the same from the same arguments, and keep no state.
+
+        Errors: KeyError where `better` does not define all functions of this code; then nothing has changed.
+        """
+        found = {cell: better.address(name) for name, cell in self._cells.items()}
+        for cell, address in found.items():
+            ctypes.c_int64.from_address(cell).value = address  # an aligned word, which is written at once
+        self._better = better
 
     def address(self, name: str) -> int:
         """Where a function or variable of the object is.
@@ -108,12 +137,13 @@ class Loaded:
         return self._addresses[name]
 
 
-def load_object(data: bytes, target: Target) -> Loaded:
+def load_object(data: bytes, target: Target, replaceable: bool = False) -> Loaded:
     """Links an object file of `compile_object`, or several of `parallel_compile.py`, into this process: by `object_loader.py`,
     or by LLVM where that cannot.
 
     Args:
-        target: what it was compiled for.
+        target: what it was compiled for. replaceable: whether `Loaded.replace` is wanted; `Loaded.replaceable` says whether it can be
+            had: not where LLVM links.
 
     Errors: CompileError for a target that this processor does not run (its code would end the process), for bytes that are no
     object file of this machine's kind, or a symbol that nobody defines.
@@ -122,15 +152,17 @@ def load_object(data: bytes, target: Target) -> Loaded:
         raise CompileError(f"code for {target.name} cannot run here: {why}; help: compile for 'native'")
     objects = object_loader.objects_of(data)
     addresses: dict[str, int] = {}
+    cells: dict[str, int] = {}
     memory = []
     known = lambda name: addresses[name] if name in addresses else _address(name)
     for one in reversed(objects):  # the first one knows the others
-        code = object_loader.load(one, target.architecture, known)
+        code = object_loader.load(one, target.architecture, known, replaceable)
         if code is None:
             return _load_by_llvm(objects)
         addresses |= code.addresses
+        cells |= code.cells
         memory.append(code.memory)
-    return Loaded(addresses, addresses, memory)
+    return Loaded(addresses, addresses, memory, cells)
 
 
 def _address(name: str) -> int | None:

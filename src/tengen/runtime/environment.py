@@ -27,7 +27,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 # Knobs that do not decide what code is made, or are in a key in another form.
-_MOOT = {"debug", "check", "threads", "progress", "traceback", "cache_dir", "cache_bytes", "cache", "target", "processor", "pack"}
+_MOOT = {
+    "debug", "check", "threads", "progress", "quick_compile", "traceback", "cache_dir", "cache_bytes", "cache", "target", "processor", "pack",
+}  # fmt: skip
 
 
 def knobs() -> tuple[tuple[str, Any], ...]:

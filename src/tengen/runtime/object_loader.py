@@ -29,24 +29,30 @@ _SYMBOL = np.dtype([("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section"
 _RELOCATION = np.dtype([("offset", "<i8"), ("type", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
 _DATA, _SYMBOLS, _RELOCATIONS, _ZEROS = 1, 2, 4, 8  # types of sections
 _WRITE, _ALLOC, _THREAD_LOCAL = 1, 2, 0x400  # flags of sections
-_STUB_BYTES = 8  # room for a jump through a word of the table: libraries may lie farther than a call reaches
+_FUNCTION = 2  # type of symbols
+_STUB_BYTES = 8  # room for a jump through a word of a table: libraries may lie farther than a call reaches
 _READ_EXECUTE = 5
 _SEVERAL = b"tengen objects\0\0"
 
 
 class Code(NamedTuple):
-    """Machine code in this process. addresses: of its global symbols. memory: goes with the last reference."""
+    """Machine code in this process. addresses: of its global symbols. memory: goes with the last reference. cells: where the
+    address stands to which each replaceable function jumps; it may be written at any time."""
 
     addresses: dict[str, int]
     memory: mmap.mmap
+    cells: dict[str, int]
 
 
-def load(data: bytes, architecture: Architecture, find: Callable[[str], int | None]) -> Code | None:
+def load(
+    data: bytes, architecture: Architecture, find: Callable[[str], int | None], replaceable: bool = False
+) -> Code | None:
     """An object file's code, ready to be called; None where it wants what only a whole linker can do.
 
     Args:
         data: the file. architecture: of this process. find: the address of a symbol that the file does not define; None if
-            there is none.
+            there is none. replaceable: whether global functions are reached, from outside and from one another, through jumps
+            that can be turned to other code (the ELF term is symbol interposition).
     """
     linking = architecture.linking
     if linking is None or data[:6] != b"\x7fELF\x02\x01" or len(data) < 64:
@@ -55,12 +61,14 @@ def load(data: bytes, architecture: Architecture, find: Callable[[str], int | No
         return None
     try:
         table, _, count = struct.unpack_from("<Q", data, 40)[0], *struct.unpack_from("<HH", data, 58)
-        return _linked(data, np.frombuffer(data, _SECTION, count, table), linking, find)
+        return _linked(data, np.frombuffer(data, _SECTION, count, table), linking, find, replaceable)
     except (ValueError, IndexError, OverflowError, OSError, struct.error):
         return None  # damaged; a linker says what is wrong
 
 
-def _linked(data: bytes, sections: np.ndarray, linking: Linking, find: Callable[[str], int | None]) -> Code | None:
+def _linked(
+    data: bytes, sections: np.ndarray, linking: Linking, find: Callable[[str], int | None], replaceable: bool
+) -> Code | None:
     (table,) = sections[sections["type"] == _SYMBOLS]
     symbols = np.frombuffer(data, _SYMBOL, int(table["size"]) // _SYMBOL.itemsize, int(table["offset"]))
     strings = int(sections[table["link"]]["offset"])
@@ -73,12 +81,14 @@ def _linked(data: bytes, sections: np.ndarray, linking: Linking, find: Callable[
     if places is None or None in others.values():
         return None
     at, end = places  # of sections; where the code ends and the stubs begin
-    stubs = {i: end + _STUB_BYTES * n for n, i in enumerate(others)}
-    words = end + _STUB_BYTES * len(others)  # the table: a word for each symbol
+    own = [i for i in names if replaceable and symbols["section"][i] and symbols["info"][i] & 15 == _FUNCTION]
+    stubs = {i: end + _STUB_BYTES * n for n, i in enumerate([*others, *own])}
+    words = end + _STUB_BYTES * len(stubs)  # the table: a word for each symbol
     fixed = -(-(words + 8 * len(symbols)) // mmap.PAGESIZE) * mmap.PAGESIZE
     writable = (sections["flags"] & _WRITE > 0) & (at >= 0)
     at[writable] += fixed
-    size = max(fixed, *(at + sections["size"])[at >= 0], 1)
+    cells = -(-max(fixed, *(at + sections["size"])[at >= 0], 1) // 8) * 8  # a word for each function that can be replaced
+    size = cells + 8 * len(own)
     memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     image = np.frombuffer(memory, np.uint8)
     base = image.ctypes.data
@@ -91,7 +101,10 @@ def _linked(data: bytes, sections: np.ndarray, linking: Linking, find: Callable[
     called = known.copy()
     for i, address in others.items():
         known[i], called[i] = address, base + stubs[i]
-        stub = np.frombuffer(linking.stub(words + 8 * i - stubs[i]), np.uint8)
+    image[cells : cells + 8 * len(own)].view("<i8")[:] = known[own]
+    known[own] = called[own] = [base + stubs[i] for i in own]
+    for i, where in [*((i, words + 8 * i) for i in others), *((i, cells + 8 * n) for n, i in enumerate(own))]:
+        stub = np.frombuffer(linking.stub(where - stubs[i]), np.uint8)
         image[stubs[i] : stubs[i] + len(stub)] = stub
     image[words : words + 8 * len(symbols)].view("<i8")[:] = known
     meant = {
@@ -107,7 +120,8 @@ def _linked(data: bytes, sections: np.ndarray, linking: Linking, find: Callable[
                 return None
     if _protect(base, fixed, _READ_EXECUTE):
         return None
-    return Code({name: int(known[i]) for i, name in names.items() if lies[i] and known[i] >= 0}, memory)
+    addresses = {name: int(known[i]) for i, name in names.items() if lies[i] and known[i] >= 0}
+    return Code(addresses, memory, {names[i]: base + cells + 8 * n for n, i in enumerate(own)})
 
 
 def _places(sections: np.ndarray, linking: Linking) -> tuple[np.ndarray, int] | None:

@@ -2,7 +2,7 @@
 
 In: `compiling(text)` around the work on each module. Out: on a terminal, on standard error, a line such as
 
-    tengen: compiling conv_bias_relu, 14 of 38 kernels done, 3 s
+    tengen: compiling conv_bias_relu, 14 of 38 kernels done, 3 s; 5 modules in the background
 
 and in a pipe or a file, or with TENGEN_PROGRESS=0, nothing. Kernels that are in the cache are not compiled, so a second run of a
 program says nothing.
@@ -44,6 +44,7 @@ class Progress:
         self._began = self._ended = float("-inf")
         self._name = self._text = ""
         self._shown = False
+        self.elsewhere: Callable[[], int] = lambda: 0  # how many modules are compiled in the background
 
     @contextlib.contextmanager
     def compiling(self, text: str) -> Iterator[None]:
@@ -99,6 +100,8 @@ class Progress:
             return ""
         what = self._text or f"compiling {self._name}, {self._done} of {self._total} kernels done"
         text = f"tengen: {what}, {passed:.0f} s"
+        if waiting := self.elsewhere():
+            text += f"; {waiting} modules in the background"
         import shutil  # here: it loads three compressors
 
         return text[: shutil.get_terminal_size().columns - 1]  # what wraps could not be erased

@@ -9,7 +9,7 @@ import sys
 from tengen.base.config import KNOBS, config
 from tengen.base.version import VERSION
 from tengen.codegen.targets import Target
-from tengen.runtime import cache, pack
+from tengen.runtime import cache, pack, tiers
 from tengen.runtime.provenance import provenance
 
 WHEELS = ("numpy", "llvmlite", "ml_dtypes", "click", "ziglang")
@@ -29,6 +29,7 @@ def config_table() -> list[tuple[str, str]]:
         ("processor", f"{host.cpu}, vectors of {host.vector_bytes} bytes"),
         ("features", " ".join(f for f in host.architecture.notable if host.has(f)) or "none of note"),
         ("threads", str(config.threads)),
+        ("programs", _programs()),
         ("cache", f"{kept.path}: {kept.entries} kernels, {kept.bytes / 1e6:.1f} of {kept.limit / 1e6:.0f} MB"),
         *pack_rows(),
         ("machine code", provenance.summary()),
@@ -40,6 +41,14 @@ def pack_rows() -> list[tuple[str, str]]:
     """(what, value) of the packs that come with Tengen."""
     found = [("pack", f"{name}: {state}") for name, state in pack.states()]
     return found or [("pack", "none came with this installation; help: tengen cache warm compiles what is called first")]
+
+
+def _programs() -> str:
+    s = tiers.statistics
+    return (
+        f"{s.good} loaded with good code, {s.postponed} with good code from the background, {s.quick} with quick code, which was "
+        f"replaced in {s.replaced}; {tiers.background.pending} modules in the background"
+    )
 
 
 def show_config() -> None:

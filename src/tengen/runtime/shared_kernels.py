@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 
 from tengen.base.digest import blake2b
+from tengen.runtime import llvm
 from tengen.runtime.parallel_compile import ENTRY, FUNCTION, LARGE
 
 LEAST = 1 << 14  # characters of a kernel that has a module of its own: LLVM takes 20 ms for them, and 2 ms for an empty module
+MOST = 2 * LARGE[llvm.GOOD]  # characters of a module that several processes compile, in parts of their own
 _FOREIGN = re.compile(r"@(?!llvm\.)")  # a symbol that is no intrinsic of LLVM's
 
 
@@ -20,7 +22,7 @@ def apart(text: str) -> tuple[str, list[str]]:
     """(the rest of a module, modules of a kernel each); only itself where it has no `run`, or is so large that several processes
     compile it (`parallel_compile.py`)."""
     functions = {m[1]: m[0] for m in FUNCTION.finditer(text)}
-    if ENTRY not in functions or len(text) >= 2 * LARGE:
+    if ENTRY not in functions or len(text) >= MOST:
         return text, []
     head = text[: text.index("define ")]
     names: dict[str, str] = {}  # of kernels: as in the text -> by what they compute

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
 
+from tengen.base.config import config
 from tengen.base.errors import ConfigError, TraceError
 from tengen.compiler.schedules import keep
 from tengen.deploy.model import Model
@@ -21,6 +22,7 @@ from tengen.jit.recording import Recording
 from tengen.jit.trace import trace
 from tengen.kernels.schedule import Schedules
 from tengen.runtime import native
+from tengen.runtime.tiers import wait_for_compilation
 from tengen.tensor import contiguous, tracing
 from tengen.tensor.executable import Executable
 from tengen.tuning.search import Report, Run, Search
@@ -72,7 +74,8 @@ def tune(
         if buffers[i] is None:
             buffers[i] = native.new_buffer(sizes[i])
             native.write(buffers[i], fill(v.type.dtype, prod(v.type.shape), i))
-    with _bar(exe.name, seconds, progress) as tick:
+    wait_for_compilation()  # what is measured is good code
+    with _bar(exe.name, seconds, progress) as tick, config.scope(quick_compile=False):
         search = Search(exe, Run(buffers, sizes, len(g.inputs)), seconds, tick)
         new, report = search.tune()
     if new is not exe:
