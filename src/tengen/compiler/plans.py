@@ -308,8 +308,8 @@ def _ready(pattern: Pattern, device: Device, make: Make) -> Made:
 
 
 def _matched(pattern: Any, names: list[Expr], numbers: Any) -> list[int] | None:
-    """The numbers for the names of a pattern (nested tuples with expressions in them) that make it these numbers; None if there are
-    none. Extents of a call that are equal by chance, or equal to one that is known, need no program of their own."""
+    """The numbers for the names of a pattern (nested tuples with expressions in them) that make it these numbers; None if there
+    are none. Extents of a call that are equal by chance, or equal to one that is known, need no program of their own."""
     known: dict[Expr, int] = {}
     derived: list[tuple[Expr, int]] = []
 

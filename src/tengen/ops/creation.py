@@ -203,9 +203,9 @@ def arange(
     if isinstance(start, Expr):
         raise Undecided(f"arange({start!r}, {stop!r}): an extent that is known when the program runs can be its end alone")
     if isinstance(stop, Expr):  # an extent of a shape-generic program, which is not less than start
-        if not (isinstance(start, int) and isinstance(step, int) and step > 0):
+        if step < 0 or not (float(start).is_integer() and float(step).is_integer()):
             raise Undecided(f"arange({start}, {stop!r}, {step}): how many these are is not known before the program runs")
-        count = (stop - start + (step - 1)) // step
+        count = (stop - int(start) + (int(step) - 1)) // int(step)
     else:
         count = max(0, math.ceil((stop - start) / step))
     d = _dtype(dtype)
