@@ -90,7 +90,7 @@ KNOBS: dict[str, tuple[str, Callable[[str], Any], Any, str]] = {
     "cache_dir": ("TENGEN_CACHE_DIR", str, None, "where compiled kernels are kept; default: tengen in $XDG_CACHE_HOME or ~/.cache"),
     "cache_bytes": ("TENGEN_CACHE_BYTES", _positive, 512 << 20, "size at which the oldest cached kernels are removed"),
     "cache": ("TENGEN_CACHE", _switch, True, "keep compiled kernels on disk"),
-    "quick_compile": ("TENGEN_QUICK_COMPILE", _switch, True, "0: no quick code first and good code in the background; good code at once"),
+    "quick_compile": ("TENGEN_QUICK_COMPILE", _switch, True, "compile quickly at first, and well in the background; 0: well at once"),
     "progress": ("TENGEN_PROGRESS", _switch, True, "on a terminal, a line that says what is compiled, after a second of it"),
     "winograd": ("TENGEN_WINOGRAD", _switch, True, "0: convolutions never by Winograd (changes bits)"),
     "target": ("TENGEN_TARGET", str, "native", "the instruction set that this process compiles for"),
