@@ -139,6 +139,10 @@ def test_a_large_program_is_compiled_in_parts(held, fresh, monkeypatch):
     assert parts[n:] == parts[:n] and cache.found(text_of(f), target) is not None
     assert [data is None for data in found] == [True] * (n - 1) + [i == 1 for i in range(n)]  # the others were there
     assert len(entries(fresh)) == 2
+    tiers.compile_in_background(text_of(f), target, lambda data: None)
+    held.pop()()
+    assert tengen.jit.wait_for_compilation() and len(found) == 3 * n - 1 and None not in found[-n:]  # they are in the whole
+    assert len(entries(fresh)) == 2
     assert [t.numpy().tobytes() for t in f(x)] == quick
 
 
@@ -219,7 +223,7 @@ def test_what_workers_cannot_compile_keeps_its_quick_code_and_says_so(fresh, mon
 
 
 def test_the_warning():
-    with pytest.warns(RuntimeWarning, match="keeps its quick code.*: why; its results are right; help: set TENGEN_QUICK_COMPILE=0"):
+    with pytest.warns(RuntimeWarning, match="keeps the code it has.*: why; its results are right; help: set TENGEN_QUICK_COMPILE=0"):
         tiers._warn("why")
 
 

@@ -337,7 +337,7 @@ def discard(ir_text: str, target: Target, level: int) -> None:
     """Removes an entry that `compiled` has made, if it is there."""
     if config.cache:
         with contextlib.suppress(OSError):
-            os.unlink(f"{directory()}/{_name(_object_key(ir_text, target, level))}")
+            os.unlink(f"{directory_name()}/{_name(_object_key(ir_text, target, level))}")
 
 
 def compiled(ir_text: str, target: Target, level: int = 1, parts: bool = True) -> bytes:

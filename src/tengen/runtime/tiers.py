@@ -176,13 +176,21 @@ class _Parts:
 
     def begin(self) -> None:
         for i, part in enumerate(self.parts):
-            then = lambda answer, i=i: self.receive(i, answer)
-            background.submit(part, self.target, llvm.GOOD, then, lambda part=part: cache.found(part, self.target))  # type: ignore[misc]
+            then, find = lambda answer, i=i: self.receive(i, answer), lambda i=i: self.find(i)  # type: ignore[misc]
+            background.submit(part, self.target, llvm.GOOD, then, find)
+
+    def find(self, i: int) -> bytes | None:
+        """A part that a process, this one or another, has made: alone, or in the whole."""
+        data = cache.found(self.parts[i], self.target)
+        if data is None and len(self.parts) > 1 and (whole := cache.found(self.text, self.target)) is not None:
+            objects = objects_of(whole)
+            data = objects[i] if len(objects) == len(self.parts) else None
+        return data
 
     def receive(self, i: int, answer: Answer) -> None:
         part, data = self.parts[i], answer.data
         if data is None and answer.alone and not self.failed:
-            data = compile_object(part, self.target)
+            data = compile_object(part, self.target, count=i == 0)
         if data is None:
             if not self.failed:
                 self.failed = True
@@ -214,7 +222,7 @@ def compile_in_background(text: str, target: Target, then: Callable[[bytes], Non
 def _warn(why: str) -> None:
     with contextlib.suppress(RuntimeWarning):  # where warnings are errors: a thread has nobody to raise it to
         warnings.warn(
-            f"a program keeps its quick code, since good code could not be compiled in the background: {why}; its results are "
+            f"a program keeps the code it has, since better code could not be compiled in the background: {why}; its results are "
             "right; help: set TENGEN_QUICK_COMPILE=0",
             RuntimeWarning, stacklevel=2,
         )  # fmt: skip
