@@ -55,7 +55,7 @@ def _names_repository(text: str) -> bool:
 
 
 def _entries(module: ModuleType) -> dict[str, Callable]:
-    return {n: f for n, f in vars(module).items() if not n.startswith("_") and callable(f) and not isinstance(f, type(None))}
+    return {n: f for n, f in vars(module).items() if not n.startswith("_") and callable(f)}
 
 
 def _entry(module: ModuleType, repo_info: Any, entry: str) -> Callable:

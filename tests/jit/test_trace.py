@@ -51,7 +51,7 @@ def test_as_a_decorator_with_and_without_options():
 
     assert f(Tensor([1.0, 2.0])).tolist() == [3, 5] and f.__name__ == "f" and f.__doc__ == "The doc."
     assert g(Tensor([1.0])).tolist() == [3] and g(Tensor([1.0]), k=4).tolist() == [4]
-    assert trace(symbolic=False, record_only=True, opt_level=2)(f.function)(Tensor(1.0)).item() == 3
+    assert trace(symbolic=False, without_host=True, opt_level=2)(f.function)(Tensor(1.0)).item() == 3
     with pytest.raises(TypeError, match="no option 'symbolc'"):
         trace(symbolc=True)(f.function)
 

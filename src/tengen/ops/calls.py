@@ -162,13 +162,16 @@ ABSENT: Any = _Absent()
 
 
 def respelled(call: Callable, aliases: Mapping[str, str], given: dict[str, Any], other: Mapping[str, Any], defaults: Mapping[str, Any]) -> Any:
-    """The call with its arguments under their own names. `given`: values of parameters; `other`: of their other names.
+    """The call with its arguments under their own names. `given`: values of parameters; `other`: of their other names, None
+    where one was not used.
 
-    Errors: TypeError for an argument that is given twice, or one that is not given.
+    Errors: TypeError for an argument that is given twice or not at all, and for too many.
     """
     try:
         for name, value in other.items():
-            if value is not ABSENT:
+            if value is not None:
+                if name == "_end":
+                    raise TypeError(f"{call.__name__}() takes {len(given)} arguments by their places, and more were given")
                 own = aliases[name]
                 if given[own] is not defaults[own]:
                     raise TypeError(f"{call.__name__}() got {own!r} twice, as {name!r} too")
@@ -223,14 +226,15 @@ def _compiled(
         scope[f"_default_{p.name}"] = p.default
         parts.append(("" if p.kind == "named" else p.kind) + p.name + ("" if p.default is _NONE else f"=_default_{p.name}"))
     if aliases:
-        # not behind a "*": Python calls functions whose parameters all have places faster
-        parts += [f"{other}=_ABSENT" for other in aliases]
+        # not behind a "*": Python calls functions whose parameters all have places faster. One argument too many is `_end`
+        others = [*([] if star else ["_end"]), *aliases]
+        parts += [f"{other}=None" for other in others]
         own = [p.name for p in parameters if p.kind != "*"]
         scope |= {"_respelled": respelled, "_aliases": aliases, "_ABSENT": ABSENT}
         scope["_defaults"] = {n: scope[f"_default_{n}"] for n in own}
-        test = " or ".join([*(f"{other} is not _ABSENT" for other in aliases), *(f"{n} is _ABSENT" for n in absent)])
-        values, others = ("{" + ", ".join(f"{n!r}: {n}" for n in names) + "}" for names in (own, aliases))
-        lines = [f"if {test}: return _respelled(call, _aliases, {values}, {others}, _defaults)", *lines]
+        test = " or ".join([*(f"{other} is not None" for other in others), *(f"{n} is _ABSENT" for n in absent)])
+        values, more = ("{" + ", ".join(f"{n!r}: {n}" for n in names) + "}" for names in (own, others))
+        lines = [f"if {test}: return _respelled(call, _aliases, {values}, {more}, _defaults)", *lines]
     exec(_code("\n    ".join([f"def call({', '.join(parts)}):", *lines])), scope)
     return scope["call"]
 
