@@ -88,7 +88,7 @@ def _check_bias(bias: TensorType | None, channels: Dim) -> None:
 # ---- deformable ------------------------------------------------------------------------------------------------------
 
 
-@composite(functional="nn", autocast="low")
+@composite(functional="nn", autocast="low", own=(2,))  # offsets are coordinates, which float16 is too coarse for
 def deformable_conv2d(
     inp: Tensor,
     weight: Tensor,

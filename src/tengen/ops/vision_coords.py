@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tengen.base.dtype import DType, float32, int64, promote
 from tengen.base.errors import DTypeError
 from tengen.ir.types import Dim
-from tengen.ops.creation import arange
+from tengen.ops.creation import arange, ones_like
 from tengen.ops.division import floor_div, mod
 from tengen.ops.elementwise import add, astype, div, floor, fma, maximum, minimum, mul, round, sub, where
 from tengen.ops.joining import stack
@@ -103,10 +103,10 @@ def taps_between(n: Dim, out: Dim, mode: str, align_corners: bool, d: DType) -> 
     which is exact; it is rounded once, to a weight of dtype d."""
     step, many = iota(out), extent(out, int64)
     if mode == "nearest":
-        return [floor_div(mul(step, extent(n, int64)), many)], [full_weights(step, d)]
+        return [floor_div(mul(step, extent(n, int64)), many)], [ones_like(step, d)]
     half = add(mul(step, 2), 1)  # twice the middle of each pixel
     if mode == "nearest-exact":
-        return [floor_div(mul(half, extent(n, int64)), mul(many, 2))], [full_weights(step, d)]
+        return [floor_div(mul(half, extent(n, int64)), mul(many, 2))], [ones_like(step, d)]
     if align_corners:
         upper, lower = mul(step, extent(n - 1, int64)), maximum(sub(many, 1), 1)
     else:
@@ -123,11 +123,6 @@ def taps_between(n: Dim, out: Dim, mode: str, align_corners: bool, d: DType) -> 
 def iota(n: Dim) -> Tensor:
     """0, 1, ... n - 1."""
     return arange(0, n, 1, int64)
-
-
-def full_weights(like: Tensor, d: DType) -> Tensor:
-    """Weights of 1."""
-    return add(mul(astype(like, d), 0.0), 1.0)
 
 
 def grid(taps: Sequence[tuple[list[Tensor], list[Tensor]]], sizes: Sequence[Dim]) -> tuple[Tensor, Tensor]:
