@@ -24,8 +24,10 @@ lint: setup  ## ruff alone
 types: setup  ## mypy alone
 	$(VENV)/bin/mypy
 
-# The cache has room for all that the tests compile, so that a second run compiles little.
+# The cache has room for all that the tests compile, so that a second run compiles little. Python keeps its bytecode, whatever the
+# environment says: hundreds of tests start an interpreter, and each would compile all of Tengen's modules.
 unit: export TENGEN_CACHE_BYTES ?= 2147483648
+unit: export PYTHONDONTWRITEBYTECODE :=
 unit: setup  ## pytest alone; make unit ARGS="tests/data -x" for some of it
 	$(PY) -m pytest -n 2 --dist worksteal --durations 10 $(ARGS)
 

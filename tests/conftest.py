@@ -5,6 +5,8 @@ Under pytest-xdist a worker that dies takes its tests along, and after a few suc
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 LOST = pytest.StashKey[str]()
@@ -46,6 +48,7 @@ class Count:
 
 
 def pytest_configure(config) -> None:
+    os.fsync = lambda fd: None  # no test outlives the machine, and thousands of files are written
     reports = not hasattr(config, "workerinput")  # not a worker of xdist
     if reports:
         config.pluginmanager.register(Count(), "count-of-tests")

@@ -46,6 +46,7 @@ def cases() -> list:
 
 
 CASES = cases()
+FIRST = {p.values[0].name: p.id for p in reversed(CASES)}
 
 
 def given(op: Op, case: Case, name: str) -> list | None:
@@ -84,8 +85,11 @@ def recorded(op: Op, case: Case, ins: list) -> tuple[trace, list[np.ndarray], li
 
 
 @pytest.mark.parametrize("op, case", CASES)
-def test_here(op, case):
+def test_here(op, case, request):
+    first = request.node.callspec.id == FIRST[op.name]
     for name in DTYPES:
+        if name == "float16" and not first:  # its kernels are those of float32 between casts, which one case of an op shows
+            continue
         if (name == "int32" and op.kind != "elementwise") or (ins := given(op, case, name)) is None:
             continue
         if (made := recorded(op, case, ins)) is None:

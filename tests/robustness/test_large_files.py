@@ -165,48 +165,58 @@ LARGE = {
 }
 
 MEASURE = """
-import sys, tracemalloc
+import json, sys, tracemalloc
 import test_large_files as t
 import tengen
-kind, name, path = sys.argv[1:]
-if kind == "HOSTILE":
-    make, why = t.HOSTILE[name]
-    reader = tengen.load if name not in ("a long name",) and b'"tengen-model"' not in make()[:3000] else tengen.load_graph
-else:
-    make, reader = t.LARGE[name]
-data = make()
-size = len(data)
-open(path, "wb").write(data)
-del data
-tracemalloc.start()
-try:
-    reader(path)
-    print("loaded")
-except tengen.base.errors.FileFormatError as e:
-    print(str(e)[:3000].replace("\\n", " "))
-print(tracemalloc.get_traced_memory()[1], size)
+for kind, name in json.loads(sys.argv[2]):
+    make = t.HOSTILE[name][0] if kind == "HOSTILE" else t.LARGE[name][0]
+    data = make()
+    size = len(data)
+    if kind == "LARGE":
+        reader = t.LARGE[name][1]
+    else:
+        reader = tengen.load if name != "a long name" and b'"tengen-model"' not in data[:3000] else tengen.load_graph
+    with open(sys.argv[1], "wb") as f:
+        f.write(data)
+    del data
+    tracemalloc.start()
+    try:
+        reader(sys.argv[1])
+        what = "loaded"
+    except tengen.base.errors.FileFormatError as e:
+        what = str(e)[:3000]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    print(json.dumps([kind, name, what, peak, size]), flush=True)
 """
 
 
-def measured(kind, name, path):
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURE, kind, name, path], capture_output=True, text=True, env=CHILD, timeout=300
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    what, numbers = done.stdout.strip().rsplit("\n", 1)
-    peak, size = map(int, numbers.split())
-    assert peak <= 2 * size + (64 << 20), f"{peak} bytes for a file of {size}"
-    return what
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """What became of a file, read in a child that reads all of them, one after the other; its memory is checked."""
+    cases = [("HOSTILE", name) for name in HOSTILE] + [("LARGE", name) for name in LARGE]
+    command = [sys.executable, "-c", MEASURE, str(tmp_path_factory.mktemp("large") / "f"), json.dumps(cases)]
+    done = subprocess.run(command, capture_output=True, text=True, env=CHILD, timeout=600)
+    lines = map(json.loads, done.stdout.splitlines())
+    found = {(kind, name): (what, peak, size) for kind, name, what, peak, size in lines}
+
+    def of(kind: str, name: str) -> str:
+        assert (kind, name) in found, f"the child ended ({done.returncode}) before it had read this file: {done.stderr[-2000:]}"
+        what, peak, size = found[kind, name]
+        assert peak <= 2 * size + (64 << 20), f"{peak} bytes for a file of {size}"
+        return what
+
+    return of
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_memory_of_hostile_files(name, tmp_path):
-    assert re.search(HOSTILE[name][1], measured("HOSTILE", name, tmp_path / "f"))
+def test_memory_of_hostile_files(name, measured):
+    assert re.search(HOSTILE[name][1], measured("HOSTILE", name))
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_memory_of_large_files(name, tmp_path):
-    assert measured("LARGE", name, tmp_path / "f") == "loaded"
+def test_memory_of_large_files(name, measured):
+    assert measured("LARGE", name) == "loaded"
 
 
 # ---- the scale itself
