@@ -179,93 +179,110 @@ def convolve(lo: Lowering, x: Array, w: Array, out: Array, shape: Window, epilog
     _Convolution(lo, x, w, out, shape, epilogue).launch()
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """vectors, wide: of a register tile, vectors of channels and neighbouring results of a row. span, high: of a strip, columns
+    (whole tiles) and rows of results. grain: vector multiply-adds of a piece, about."""
+
+    vectors: int
+    wide: int
+    span: int
+    high: int
+    grain: int
+
+
+def sizes(lo: Lowering, x: Array, out: Array, shape: Window) -> Sizes:
+    """What is chosen for a convolution, and what follows from it."""
+    compute: DType = x.dtype.compute
+    channels, columns = as_int(out.shape[1]), as_int(out.shape[3])
+    vectors = vectors_of(channels, lo.target, compute)
+    most = register_rows(vectors, lo.target, compute)
+    problem_key = lambda: f"convolve {x.dtype} {list(x.shape)} by {list(x.strides)} {shape} to {out.dtype} {list(out.shape)}"
+    s = lo.choose(problem_key, FewChannels(most if columns is None else best_width(columns, most)), FewChannels.fits)
+    span = _span(shape, columns, s.wide, compute.size)
+    high = min(max(1, shape.rows(span, compute.size)), as_int(out.shape[2]) or MOST_TILE_ROWS)
+    return Sizes(vectors, s.wide, span, high, s.grain)
+
+
+def _span(shape: Window, columns: int | None, wide: int, size: int) -> int:
+    """The columns of results of a strip: whole tiles of `wide`, and equally many in each strip where their number is known."""
+    most = wide
+    while (columns is None or most < columns) and shape.rows(most + wide, size):
+        most += wide
+    if columns is None:
+        return most
+    tiles = cdiv(columns, wide)
+    return cdiv(tiles, cdiv(tiles * wide, most)) * wide
+
+
 class _Convolution:
     """Writes the kernel."""
 
     def __init__(self, lo: Lowering, x: Array, w: Array, out: Array, shape: Window, epilogue: Epilogue | None):
-        self.lo, self.x, self.out, self.w, self.epilogue = lo, x, out, shape, epilogue
-        self.compute: DType = x.dtype.compute
-        channels, columns = as_int(out.shape[1]), as_int(out.shape[3])
-        self.vectors = vectors_of(channels, lo.target, self.compute)
-        most = register_rows(self.vectors, lo.target, self.compute)
-        wide = most if columns is None else best_width(columns, most)
-        problem_key = lambda: (
-            f"convolve {x.dtype} {list(x.shape)} by {list(x.strides)} {shape} to {out.dtype} {list(out.shape)}"
-        )
-        self.s = lo.choose(problem_key, FewChannels(wide), FewChannels.fits)
-        self.wide = self.s.wide
-        self.span = self._span(columns)
-        self.high = min(max(1, shape.rows(self.span, self.compute.size)), as_int(out.shape[2]) or MOST_TILE_ROWS)
-        self.packed = packed_filter(lo, w, shape.channels, self.vectors * LANES)
+        self.lo, self.out, self.w, self.epilogue = lo, out, shape, epilogue
+        s = self.s = sizes(lo, x, out, shape)
+        self.packed = packed_filter(lo, w, shape.channels, s.vectors * LANES)
         self.k = lo.kernel("conv")
-        self.strip = Strip(self.k, x, shape, shape.reach(0, self.high), self.span)
-        self.sums = self.k.scratch("sums", self.compute, self.wide * self.vectors * LANES)
-
-    def _span(self, columns: int | None) -> int:
-        """The columns of results of a strip: whole tiles, and equally many in each strip where their number is known."""
-        most = self.wide
-        while (columns is None or most < columns) and self.w.rows(most + self.wide, self.compute.size):
-            most += self.wide
-        if columns is None:
-            return most
-        tiles = cdiv(columns, self.wide)
-        return cdiv(tiles, cdiv(tiles * self.wide, most)) * self.wide
+        self.strip = Strip(self.k, x, shape, shape.reach(0, s.high), s.span)
+        self.sums = self.k.scratch("sums", x.dtype.compute, s.wide * s.vectors * LANES)
 
     def launch(self) -> None:
         """Writes the kernel and launches it: a piece is some rows of results of one image, by the columns of a strip."""
-        k, (n, o, height, width) = self.k, self.out.shape
-        parts = as_expr(cdiv(width, self.span))
-        work = maximum(minimum(as_expr(width), self.span) * cdiv(o, LANES) * self.w.positions, 1)  # of a row
-        shared = cdiv(as_expr(n * height) * parts, STRIP_PIECES)
-        rows = maximum(const(1), minimum(minimum(self.s.grain // work, shared), as_expr(height)))
+        k, s, (images, o, height, width) = self.k, self.s, self.out.shape
+        parts = as_expr(cdiv(width, s.span))
+        work = maximum(minimum(as_expr(width), s.span) * cdiv(o, LANES) * self.w.positions, 1)  # of a row
+        shared = cdiv(as_expr(images * height) * parts, STRIP_PIECES)
+        rows = maximum(const(1), minimum(minimum(s.grain // work, shared), as_expr(height)))
         blocks = as_expr(cdiv(height, rows))
-        piece = k.split(n * blocks * parts)
-        self.n, block, part = unflatten(k, piece, (n, blocks, parts))
-        first, left = k.let(block * rows), k.let(part * self.span)
-        stop, right = k.let(minimum(first + rows, as_expr(height))), k.let(minimum(left + self.span, as_expr(width)))
-        with k.loop(first, stop, self.high, name="block") as y:
-            lines = k.let(minimum(stop - y, self.high))
+        piece = k.split(images * blocks * parts)
+        n, block, part = unflatten(k, piece, (images, blocks, parts))
+        first, left = k.let(block * rows), k.let(part * s.span)
+        stop, right = k.let(minimum(first + rows, as_expr(height))), k.let(minimum(left + s.span, as_expr(width)))
+        with k.loop(first, stop, s.high, name="block") as y:
+            lines = k.let(minimum(stop - y, s.high))
             last = k.let((lines - 1) * self.w.stride[0] + self.w.reach(0, 1))
-            self.strip.copy(self.n, y, left, const(0), (const(0), last))
-            with k.loop(0, cdiv(o, self.vectors * LANES), name="panel") as panel:
-                with k.loop(0, lines, name="row") as i, k.loop(left, right, self.wide, name="tile") as x:
+            self.strip.copy(n, y, left, const(0), (const(0), last))
+            with k.loop(0, cdiv(o, s.vectors * LANES), name="panel") as panel:
+                with k.loop(0, lines, name="row") as i, k.loop(left, right, s.wide, name="tile") as x:
                     at = i * (self.w.stride[0] * self.strip.row) + (x - left) * (self.w.stride[1] * self.strip.pixel)
-                    whole = as_int(width) is not None and as_int(width) % self.wide == 0  # type: ignore[operator]
-                    count = const(self.wide) if whole else k.let(minimum(right - x, self.wide))
-                    self.tile(panel, k.let(y + i), x, k.let(at), count)
+                    whole = as_int(width) is not None and as_int(width) % s.wide == 0  # type: ignore[operator]
+                    count = const(s.wide) if whole else k.let(minimum(right - x, s.wide))
+                    self.tile(panel, (n, k.let(y + i), x), k.let(at), count)
         self.lo.launch(k)
 
-    def tile(self, panel: Expr, y: Expr, x: Expr, at: Expr, count: Expr) -> None:
-        """A register tile: `count` neighbouring results from (y, x) on, whose windows begin at element `at` of the strip."""
-        k, s, (kh, kw), (dy, dx) = self.k, self.strip, self.w.kernel, self.w.dilation
-        acc = [[k.var(const(0, self.compute, LANES), name="acc") for _ in range(self.vectors)] for _ in range(self.wide)]
-        filters, step = k.read(self.packed), self.vectors * LANES
+    def tile(self, panel: Expr, place: tuple[Index, Expr, Expr], at: Expr, count: Expr) -> None:
+        """A register tile: `count` neighbouring results from `place`, (image, row, column), on, whose windows begin at
+        element `at` of the strip."""
+        k, s, (kh, kw), (dy, dx), (n, y, x) = self.k, self.strip, self.w.kernel, self.w.dilation, place
+        zero, vectors = const(0, self.sums.dtype, LANES), range(self.s.vectors)
+        acc = [[k.var(zero, name="acc") for _ in vectors] for _ in range(self.s.wide)]
+        filters, step = k.read(self.packed), self.s.vectors * LANES
         with k.loop(0, kh, name="ky") as ky, k.loop(0, kw, name="kx") as kx:
             here = k.let(at + ky * (dy * s.row) + kx * (dx * s.pixel))
             there = k.let(as_expr(self.packed.index((panel, ky, kx, 0, 0))))
             for c in range(self.w.channels):
-                bs = [k.load(filters, there + c * step + v * LANES, LANES) for v in range(self.vectors)]
+                bs = [k.load(filters, there + c * step + v * LANES, LANES) for v in vectors]
                 for j, row in enumerate(acc):
                     a = splat(k.load(s.buffer, here + c * s.channel + j * self.w.stride[1] * s.pixel))
                     for b, total in zip(bs, row):
                         total.set(multiply_add(a, b, total.value))  # acc[j][v] += strip[pixel of j, c] * filter[ky, kx, c, v]
         if self.epilogue is None and as_int(count) is not None:  # short enough to be written out for each result
             for j, row in enumerate(acc):
-                self.write(panel, y, x + j, [total.value for total in row])
+                self.write(panel, (n, y, x + j), [total.value for total in row])
             return
         for j, row in enumerate(acc):
             for v, total in enumerate(row):
                 k.store(self.sums, j * step + v * LANES, total.value)
         with k.loop(0, count, name="place") as j:
-            self.write(panel, y, x + j, [k.load(self.sums, j * step + v * LANES, LANES) for v in range(self.vectors)])
+            self.write(panel, (n, y, x + j), [k.load(self.sums, j * step + v * LANES, LANES) for v in vectors])
 
-    def write(self, panel: Expr, y: Expr, x: Expr, values: Sequence[Expr]) -> None:
-        """Stores the output channels of the result at (y, x), through the epilogue."""
-        k, o, step = self.k, self.out.shape[1], self.vectors * LANES
+    def write(self, panel: Expr, place: tuple[Index, Expr, Expr], values: Sequence[Expr]) -> None:
+        """Stores the output channels of the result at `place`, (image, row, column), through the epilogue."""
+        k, o, step, (n, y, x) = self.k, self.out.shape[1], self.s.vectors * LANES, place
         whole = as_int(o) is not None and as_int(o) % step == 0  # type: ignore[operator]
         for v, value in enumerate(values):
             channel = k.let(panel * step + v * LANES)
             with k.if_(const(True, bool_) if whole or v == 0 else channel < o):
-                at = At((self.n, channel, y, x), 1, None if whole else as_expr(o) - channel)
+                at = At((n, channel, y, x), 1, None if whole else as_expr(o) - channel)
                 value = cast(value, self.out.dtype) if self.epilogue is None else self.epilogue(k, value, at)
                 store_at(k, self.out, at, value)

@@ -16,6 +16,7 @@ In: an image of gradients, a filter, where the result goes. Out: launches that p
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from tengen.base.dtype import bool_
 from tengen.kernels import numerics
@@ -76,25 +77,68 @@ def transposed(lo: Lowering, y: Array, w: Array, out: Array, stride, padding, di
     _Transposed(lo, y, w, out, phases, tuple(stride), name).launch()
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of a strip and its tiles.
+
+    Attributes:
+        terms: channels of y, which are summed. channels: of results. vectors: of places of a tile. rows: of results of a strip.
+        first: the first line and pixel that any tap reads, from the result's own. reach: how far the last ones are from these.
+    """
+
+    terms: int
+    channels: int
+    vectors: int
+    rows: int
+    first: tuple[int, int]
+    reach: tuple[int, int]
+
+    @property
+    def wide(self) -> int:
+        """Places of a tile."""
+        return self.vectors * LANES
+
+    @property
+    def pitch(self) -> int:
+        """Elements from one channel of a line to the next."""
+        return _pitch(self.wide + self.reach[1])
+
+    @property
+    def line(self) -> int:
+        """Elements of a line."""
+        return _line(self.terms, self.wide + self.reach[1])
+
+
+def sizes(lo: Lowering, w: Array, phases: Sequence[Phase], size: int) -> Sizes:
+    """The sizes for a filter (O, C, *K) and elements of `size` bytes."""
+    terms, channels = as_int(w.shape[0]) or 1, as_int(w.shape[1]) or 1
+    (top, high), (left, right) = _reach(phases)
+    s = Sizes(terms, channels, _vectors(lo, phases, channels, size), 1, (top, left), (high, right))
+    return replace(s, rows=max(1, min(4, L2_STRIP_BYTES // (s.line * size) - high)))
+
+
+def _vectors(lo: Lowering, phases: Sequence[Phase], channels: int, size: int) -> int:
+    """Vectors of places of a tile: what registers hold, and as few tiles to a row as can be, of one size."""
+    _, registers, _ = machine(lo.target)
+    each = registers_of(size, lo.target)
+    most = max(1, min(MOST_PIXEL_VECTORS, (registers - channels - 2 * each) // (channels * each)))
+    row = cdiv(max(1, as_int(phases[0].count[1]) or 1), LANES)
+    return cdiv(row, cdiv(row, most))
+
+
 class _Transposed:
-    """Writes the kernel."""
+    """Writes the kernel. w: the filter as (*K, O, C), dense."""
 
     def __init__(
         self, lo: Lowering, y: Array, w: Array, out: Array, phases: Sequence[Phase], stride: tuple[int, int], name: str
     ):
         self.lo, self.y, self.out, self.phases, self.stride = lo, y, out, phases, stride
-        self.compute = y.dtype.compute
-        self.terms, self.channels = as_int(w.shape[0]) or 1, as_int(w.shape[1]) or 1
-        (top, high), (left, right) = _reach(phases)
-        self.first, self.reach = (top, left), (high, right)
-        self.vectors = self._vectors()
-        self.wide = self.vectors * LANES  # places of a tile
-        self.pitch, self.line = _pitch(self.wide + self.reach[1]), _line(self.terms, self.wide + self.reach[1])
-        self.rows = max(1, min(4, L2_STRIP_BYTES // (self.line * self.compute.size) - self.reach[0]))
+        compute = y.dtype.compute
+        s = self.s = sizes(lo, w, phases, compute.size)
         self.w = lo.once(w, ("strips transposed", w.shape, w.strides), lambda: self.dense(w, name))
         k = self.k = lo.kernel(name)
-        self.strip = k.scratch("strip", self.compute, (self.rows + self.reach[0]) * self.line + LANES)
-        self.sums = k.scratch("sums", self.compute, stride[1] * self.channels * self.wide)
+        self.strip = k.scratch("strip", compute, (s.rows + s.reach[0]) * s.line + LANES)
+        self.sums = k.scratch("sums", compute, stride[1] * s.channels * s.wide)
 
     def dense(self, w: Array, name: str) -> Array:
         """The filter as (*K, O, C)."""
@@ -102,42 +146,34 @@ class _Transposed:
         copy(self.lo, w.permute((2, 3, 0, 1)), out, f"{name}_pack")
         return out
 
-    def _vectors(self) -> int:
-        """Vectors of places of a tile: what registers hold, and as few tiles to a row as can be, of one size."""
-        _, registers, _ = machine(self.lo.target)
-        each = registers_of(self.compute.size, self.lo.target)
-        most = max(1, min(MOST_PIXEL_VECTORS, (registers - self.channels - 2 * each) // (self.channels * each)))
-        row = cdiv(max(1, as_int(self.phases[0].count[1]) or 1), LANES)
-        return cdiv(row, cdiv(row, most))
-
     def launch(self) -> None:
         """Writes and launches it: a piece is some rows of one image, by one tile."""
         k, n = self.k, self.out.shape[0]
         high, wide = (as_int(d) or 0 for d in self.phases[0].count)
-        blocks, parts = cdiv(high, self.rows), cdiv(wide, self.wide)
+        blocks, parts = cdiv(high, self.s.rows), cdiv(wide, self.s.wide)
         piece = k.split(n * blocks * parts)
         image, block, part = unflatten(k, piece, (n, blocks, parts))
-        first, left = k.let(block * self.rows), k.let(part * self.wide)
-        stop = k.let(minimum(first + self.rows, high))
+        first, left = k.let(block * self.s.rows), k.let(part * self.s.wide)
+        stop = k.let(minimum(first + self.s.rows, high))
         self.copy(as_expr(image), first, left, stop)
         with k.loop(first, stop, name="row") as y:
             for lattice in range(self.stride[0]):
                 mine = [p for p in self.phases if p.first[0] == lattice]
                 with k.if_(y < mine[0].count[0] if lattice else const(True, bool_)):
                     for p in mine:
-                        self.phase(p, k.let((y - first) * self.line))
+                        self.phase(p, k.let((y - first) * self.s.line))
                     self.write(mine, as_expr(image), y, left)
         self.lo.launch(k)
 
     def copy(self, n: Expr, first: Expr, left: Expr, stop: Expr) -> None:
         """Fills the strip for rows first..stop: squares of pixels by channels, transposed; zeros beyond the border."""
-        k, o, (high, wide) = self.k, self.terms, self.y.shape[2:]
-        with k.loop(0, k.let(stop - first + self.reach[0]), name="line") as i:
-            y = k.let(first + self.first[0] + i)
+        k, o, (high, wide) = self.k, self.s.terms, self.y.shape[2:]
+        with k.loop(0, k.let(stop - first + self.s.reach[0]), name="line") as i:
+            y = k.let(first + self.s.first[0] + i)
             has = k.let((y >= 0) & (y < high))
-            with k.loop(0, self.wide + self.reach[1], LANES, name="x") as b, k.loop(0, o, LANES, name="o") as c:
-                x = k.let(left + self.first[1] + b)
-                to = k.let(i * self.line + c * self.pitch + b)
+            with k.loop(0, self.s.wide + self.s.reach[1], LANES, name="x") as b, k.loop(0, o, LANES, name="o") as c:
+                x = k.let(left + self.s.first[1] + b)
+                to = k.let(i * self.s.line + c * self.s.pitch + b)
                 here = k.let(as_expr(self.y.index((n, c, y, x))))
                 with k.if_(has & (x >= 0) & (x + LANES <= wide)):
                     self.square(here, to, [None if o % LANES == 0 else o - c] * LANES)
@@ -150,37 +186,38 @@ class _Transposed:
         """Neighbouring pixels from `here` on, of each so many channels, to `to` in the strip."""
         k, src = self.k, self.k.read(self.y)
         pixels = [k.load(src, here + j * self.y.strides[3], LANES, n) for j, n in enumerate(counts)]
-        for j, row in enumerate(k.transpose([cast(p, self.compute) for p in pixels])):
-            k.store(self.strip, to + j * self.pitch, row)
+        for j, row in enumerate(k.transpose([cast(p, self.sums.dtype) for p in pixels])):
+            k.store(self.strip, to + j * self.s.pitch, row)
 
     def phase(self, p: Phase, at: Expr) -> None:
         """A row of one phase, whose strip begins at `at`, left in `sums`."""
-        k, size = self.k, numerics.CHUNK_TERMS // self.terms  # positions of a chunk
-        acc = [[k.var(const(0, self.compute, LANES), name="acc") for _ in range(self.vectors)] for _ in range(self.channels)]
-        base = p.first[1] * self.channels * self.wide
+        k, size = self.k, numerics.CHUNK_TERMS // self.s.terms  # positions of a chunk
+        zero = const(0, self.sums.dtype, LANES)
+        acc = [[k.var(zero, name="acc") for _ in range(self.s.vectors)] for _ in range(self.s.channels)]
+        base = p.first[1] * self.s.channels * self.s.wide
         for start in range(0, max(1, len(p.taps)), size):
             if start:
                 for row in acc:
                     for total in row:
-                        total.set(const(0, self.compute, LANES))
+                        total.set(const(0, self.sums.dtype, LANES))
             for tap in p.taps[start : start + size]:
                 self.tap(tap, at, acc)
             for c, row in enumerate(acc):
                 for v, total in enumerate(row):
-                    place = base + c * self.wide + v * LANES
+                    place = base + c * self.s.wide + v * LANES
                     value = k.load(self.sums, place, LANES) + total.value if start else total.value
                     k.store(self.sums, place, value)
 
     def tap(self, tap: Tap, at: Expr, acc: list[list[Variable]]) -> None:
         """Adds the terms of one position of the filter."""
         k, (_, kw) = self.k, (as_int(d) or 1 for d in self.w.shape[:2])
-        where = k.let(at + ((tap.y - self.first[0]) * self.line + tap.x - self.first[1]))
+        where = k.let(at + ((tap.y - self.s.first[0]) * self.s.line + tap.x - self.s.first[1]))
         weights = k.read(self.w)
-        with k.loop(0, self.terms, name="o") as o:
+        with k.loop(0, self.s.terms, name="o") as o:
             mine = self.w.index((tap.weight // kw, tap.weight % kw, o, 0))
-            ws = [k.let(splat(cast(k.load(weights, mine + c), self.compute))) for c in range(self.channels)]
-            for v in range(self.vectors):
-                pixels = k.load(self.strip, where + o * self.pitch + v * LANES, LANES)
+            ws = [k.let(splat(cast(k.load(weights, mine + c), self.sums.dtype))) for c in range(self.s.channels)]
+            for v in range(self.s.vectors):
+                pixels = k.load(self.strip, where + o * self.s.pitch + v * LANES, LANES)
                 for w, row in zip(ws, acc):
                     row[v].set(multiply_add(pixels, w, row[v].value))  # acc[c][v] += strip[o, pixels v] * w[tap, o, c]
 
@@ -188,9 +225,9 @@ class _Transposed:
         """Stores a row of some phases."""
         k, dst = self.k, self.k.write(self.out)
         for p in phases:
-            count = k.let(maximum(minimum(as_expr(p.count[1]) - left, self.wide), 0))
+            count = k.let(maximum(minimum(as_expr(p.count[1]) - left, self.s.wide), 0))
             with k.loop(0, count, name="x") as x:
                 place = (p.first[0] + y * self.stride[0], p.first[1] + (left + x) * self.stride[1])
-                for c in range(self.channels):
-                    value = k.load(self.sums, (p.first[1] * self.channels + c) * self.wide + x)
+                for c in range(self.s.channels):
+                    value = k.load(self.sums, (p.first[1] * self.s.channels + c) * self.s.wide + x)
                     k.store(dst, self.out.index((n, c, *place)), cast(value, self.out.dtype))

@@ -15,7 +15,9 @@ In: an image, gradients, where the result goes. Out: launches. The bits are thos
 
 from __future__ import annotations
 
-from tengen.base.dtype import bool_, int64
+from dataclasses import dataclass
+
+from tengen.base.dtype import DType, bool_, int64
 from tengen.kernels import numerics
 from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.chunks import Chunks
@@ -59,34 +61,49 @@ def weights(lo: Lowering, x: Array, grad: Array, out: Array, shape: Window, name
     _Weights(lo, x, grad, out, shape, name).launch()
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """outputs, high, wide: extents of the gradients of an image. group: rows of them in a chunk. vectors, positions: of a
+    register tile, vectors of output channels and positions of the filter, at most."""
+
+    outputs: int
+    high: int
+    wide: int
+    group: int
+    vectors: int
+    positions: int
+
+
+def sizes(lo: Lowering, grad: Array, compute: DType) -> Sizes:
+    """The sizes for gradients (N, O, P, Q)."""
+    outputs, high, wide = (as_int(d) or 1 for d in grad.shape[1:])
+    vectors = vectors_of(outputs, lo.target, compute)
+    return Sizes(outputs, high, wide, numerics.CHUNK_TERMS // wide, vectors, register_rows(vectors, lo.target, compute))
+
+
 class _Weights:
-    """Writes the kernel."""
+    """Writes the kernel. partial: the sums of the chunks. places: where a chunk's rows begin, in the strip and in grad."""
 
     def __init__(self, lo: Lowering, x: Array, grad: Array, out: Array, shape: Window, name: str):
         self.lo, self.grad, self.out, self.w, self.name = lo, grad, out, shape, name
-        self.compute = x.dtype.compute
-        self.outputs, self.high, self.wide = (as_int(d) or 1 for d in grad.shape[1:])
-        self.chunks = Chunks((grad.shape[0], self.high, self.wide))
-        self.group = numerics.CHUNK_TERMS // self.wide
-        self.vectors = vectors_of(self.outputs, lo.target, self.compute)
-        self.most = register_rows(self.vectors, lo.target, self.compute)
-        self.partial = lo.temp(self.compute, (self.chunks.count, *out.shape))
+        s = self.s = sizes(lo, grad, x.dtype.compute)
+        self.chunks = Chunks((grad.shape[0], s.high, s.wide))
+        self.partial = lo.temp(x.dtype.compute, (self.chunks.count, *out.shape))
         self.k = lo.kernel(name)
-        self.strip = Strip(self.k, x, shape, _lines(shape, self.group, self.high), self.wide)
-        # Where a chunk's rows begin: in the strip, in grad.
-        self.places = [self.k.scratch("places", int64, self.group) for _ in range(2)]
+        self.strip = Strip(self.k, x, shape, _lines(shape, s.group, s.high), s.wide)
+        self.places = [self.k.scratch("places", int64, s.group) for _ in range(2)]
 
     def launch(self) -> None:
         """Launches the sums of the chunks, a piece some of them, and what adds them."""
         k, chunks = self.k, self.chunks.count
-        some = cdiv(GRADIENT_PIECE_MULTIPLY_ADDS, numerics.CHUNK_TERMS * self.w.positions * cdiv(self.outputs, LANES))
+        some = cdiv(GRADIENT_PIECE_MULTIPLY_ADDS, numerics.CHUNK_TERMS * self.w.positions * cdiv(self.s.outputs, LANES))
         piece = k.split(cdiv(chunks, some))
         with k.loop(piece * some, minimum(chunks, piece * some + some), name="chunk") as chunk:
-            start = k.let(chunk * self.group)
-            stop = k.let(minimum(self.chunks.outer, start + self.group))
+            start = k.let(chunk * self.s.group)
+            stop = k.let(minimum(self.chunks.outer, start + self.s.group))
             self.copy(start, stop)
-            with k.loop(0, cdiv(self.outputs, self.vectors * LANES), name="panel") as panel:
-                tiles, first = cdiv(self.w.positions, self.most), 0
+            with k.loop(0, cdiv(self.s.outputs, self.s.vectors * LANES), name="panel") as panel:
+                tiles, first = cdiv(self.w.positions, self.s.positions), 0
                 for left in range(tiles, 0, -1):
                     last = first + cdiv(self.w.positions - first, left)
                     self.tile(range(first, last), chunk, panel, k.let(stop - start))
@@ -99,7 +116,7 @@ class _Weights:
         k, s, reach = self.k, self.strip, self.w.reach(0, 1)
         end = k.var(0, name="end")
         with k.loop(start, stop, name="row") as r:
-            n, y = unflatten(k, r, (self.grad.shape[0], self.high))
+            n, y = unflatten(k, r, (self.grad.shape[0], self.s.high))
             shared = k.let(select(equal(r, start) | equal(as_expr(y), 0), const(0), const(_overlap(self.w))))
             line = k.let(end.value - shared)
             s.copy(n, as_expr(y), const(0), line, (shared, const(reach)))
@@ -110,18 +127,18 @@ class _Weights:
     def tile(self, positions: range, chunk: Expr, panel: Expr, rows: Expr) -> None:
         """Some positions of the filter by a panel of output channels, summed over the rows of a chunk."""
         k, s, (_, kw), (dy, dx) = self.k, self.strip, self.w.kernel, self.w.dilation
-        acc = [[k.var(const(0, self.compute, LANES), name="acc") for _ in range(self.vectors)] for _ in positions]
+        acc = [[k.var(const(0, self.partial.dtype, LANES), name="acc") for _ in range(self.s.vectors)] for _ in positions]
         at = [(p // (kw * self.w.channels), p // self.w.channels % kw, p % self.w.channels) for p in positions]
-        src, step = k.read(self.grad), self.vectors * LANES
-        columns = [k.let(panel * step + v * LANES) for v in range(self.vectors)]
-        whole = self.outputs % step == 0
-        left = [None if whole else k.let(maximum(self.outputs - c, 0)) for c in columns]
+        src, step = k.read(self.grad), self.s.vectors * LANES
+        columns = [k.let(panel * step + v * LANES) for v in range(self.s.vectors)]
+        whole = self.s.outputs % step == 0
+        left = [None if whole else k.let(maximum(self.s.outputs - c, 0)) for c in columns]
         with k.loop(0, rows, name="row") as r:
             place, pixels = k.load(self.places[0], r), k.load(self.places[1], r)
-            with k.loop(0, self.wide, name="x") as x:
+            with k.loop(0, self.s.wide, name="x") as x:
                 here = k.let(place + x * (self.w.stride[1] * s.pixel))
                 there = k.let(pixels + x * self.grad.strides[3])
-                gs = [k.let(cast(k.load(src, there + c, LANES, n), self.compute)) for c, n in zip(columns, left)]
+                gs = [k.let(cast(k.load(src, there + c, LANES, n), self.partial.dtype)) for c, n in zip(columns, left)]
                 for (ky, kx, c), row in zip(at, acc):
                     value = splat(k.load(s.buffer, here + (ky * dy * s.row + kx * dx * s.pixel + c * s.channel)))
                     for g, total in zip(gs, row):

@@ -22,7 +22,7 @@ from tengen.kernels import numerics
 from tengen.kernels.axes import store_at
 from tengen.kernels.contraction.chunks import Chunks
 from tengen.kernels.contraction.problem import Epilogue, multiply_add
-from tengen.kernels.lowering import Array, Lowering
+from tengen.kernels.lowering import Array, KernelBuilder, Lowering
 from tengen.kernels.machine import machine, registers_of
 from tengen.kernels.pointwise import copy
 from tengen.kernels.source import At
@@ -44,6 +44,19 @@ class Sizes:
     across: int
     pitch: int
     deep: int
+
+
+@dataclass(frozen=True)
+class Filter:
+    """rows, columns: of taps. channels: of the image. outputs: channels of results. before: pixels of zeros before the image,
+    and dilation: pixels from one tap to the next, both along rows and columns of the image."""
+
+    rows: int
+    columns: int
+    channels: int
+    outputs: int
+    before: tuple[int, ...]
+    dilation: tuple[int, ...]
 
 
 def sizes(lo: Lowering, w: Array, out: Array, dilation: Sequence[int]) -> Sizes | None:
@@ -78,26 +91,48 @@ def few_outputs(
     Args:
         epilogue: makes what is stored from the sum, at coordinates (n, o, p, q), a vector along q; default: a cast.
     """
-    _Kernel(lo, s, x, w, out, before, dilation, epilogue, name).launch()
+    rows, columns, channels, outputs = (as_int(d) or 0 for d in w.shape)
+    f = Filter(rows, columns, channels, outputs, tuple(before), tuple(dilation))
+    _Kernel(lo, s, x, w, out, f, epilogue, name).launch()
+
+
+class Planes:
+    """The rows of the image that a piece reads, with zeros around, in scratch memory: a plane of `deep` rows of `pitch` pixels
+    for each channel."""
+
+    def __init__(self, k: KernelBuilder, s: Sizes, x: Array, f: Filter):
+        self.k, self.s, self.x, self.f = k, s, x, f
+        self.elements = s.deep * s.pitch  # of a plane
+        self.buffer = k.scratch("planes", x.dtype.compute, f.channels * self.elements + LANES)
+
+    def fill(self, n: Expr, first: Expr) -> None:
+        """Copies what the results from row `first` of image `n` on read."""
+        k, x, (above, before), dtype = self.k, self.x, self.f.before, self.buffer.dtype
+        height, width = (as_expr(d) for d in x.shape[2:])
+        src, step = k.read(x), x.strides[3]
+        with k.loop(0, self.f.channels * self.elements, LANES) as i:
+            k.store(self.buffer, i, const(0, dtype, LANES))
+        top = k.let(first - above)  # the image's row that is the first of a plane
+        begin, end = k.let(maximum(0 - top, 0)), k.let(minimum(height - top, self.s.deep))
+        left = max(0, before)
+        right = k.let(minimum(width + before, self.s.pitch))
+        with k.loop(begin, end, name="row") as r, k.loop(0, self.f.channels, name="channel") as c:
+            here = k.let(as_expr(x.index((n, c, top + r, 0))) - before * step)
+            there = k.let(c * self.elements + r * self.s.pitch)
+            for i, count in k.vector_loop(left, right):
+                index = here + i if as_int(step) == 1 else ramp() * step + (here + i * step)
+                k.store(self.buffer, there + i, cast(k.load(src, index, LANES, count), dtype), count)
 
 
 class _Kernel:
-    """Writes the kernel of one convolution."""
+    """Writes the kernel of one convolution. w: the filter as (KH, KW, C, O), dense."""
 
-    def __init__(
-        self, lo: Lowering, s: Sizes, x: Array, w: Array, out: Array, before: Sequence[int], dilation: Sequence[int],
-        epilogue: Epilogue | None, name: str,
-    ):  # fmt: skip
-        self.lo, self.s, self.x, self.out, self.before, self.dilation = lo, s, x, out, before, dilation
-        self.epilogue, self.dtype = epilogue, x.dtype.compute
-        self.kh, self.kw, self.c, self.o = (as_int(d) or 0 for d in w.shape)
-        self.p, self.q = (as_int(d) or 0 for d in out.shape[2:])
-        self.plane = s.deep * s.pitch
+    def __init__(self, lo: Lowering, s: Sizes, x: Array, w: Array, out: Array, f: Filter, epilogue: Epilogue | None, name: str):
+        self.lo, self.s, self.f, self.out, self.epilogue = lo, s, f, out, epilogue
         self.w = lo.once(w, ("pixels", w.shape, w.strides), lambda: self.dense(w, name))
-        self.chunks = Chunks((self.kh, self.kw, self.c))
         self.k = lo.kernel(name)
-        self.planes = self.k.scratch("planes", self.dtype, self.c * self.plane + LANES)
-        self.sums = self.k.scratch("sums", self.dtype, s.vectors * self.o * LANES)
+        self.planes = Planes(self.k, s, x, f)
+        self.sums = self.k.scratch("sums", x.dtype.compute, s.vectors * f.outputs * LANES)
 
     def dense(self, w: Array, name: str) -> Array:
         """The filters as (KH, KW, C, O), dense."""
@@ -108,58 +143,40 @@ class _Kernel:
     def launch(self) -> None:
         """Writes and launches it."""
         k, s = self.k, self.s
-        blocks = self.p // s.rows
+        blocks = (as_int(self.out.shape[2]) or 0) // s.rows
         piece = k.split(self.out.shape[0] * blocks)
-        self.n, self.first = k.let(piece // blocks), k.let(piece % blocks * s.rows)
-        self.fill()
+        n, first = k.let(piece // blocks), k.let(piece % blocks * s.rows)
+        self.planes.fill(n, first)
         places = s.rows * s.across
         tiles = -(-places // s.vectors)
         high = -(-places // tiles)
         tall = places - tiles * (high - 1)  # the first tiles have one vector more
         for count, (begin, end), at in ((high, (0, tall), 0), (high - 1, (tall, tiles), tall)):
             with k.loop(begin, end, name="tile") as tile:
-                self.tile(k.let(tile * count + at), count)
+                place = k.let(tile * count + at)
+                if count:
+                    self.tile(place, count)
+                    self.write(n, first, place, count)
         self.lo.launch(k)
 
-    def fill(self) -> None:
-        """Copies the rows of the image that the piece reads to `planes`, with zeros around."""
-        k, x, s = self.k, self.x, self.s
-        height, width = (as_expr(d) for d in x.shape[2:])
-        src, step = k.read(x), x.strides[3]
-        with k.loop(0, self.c * self.plane, LANES) as i:
-            k.store(self.planes, i, const(0, self.dtype, LANES))
-        top = k.let(self.first - self.before[0])  # the image's row that is the first of a plane
-        begin, end = k.let(maximum(0 - top, 0)), k.let(minimum(height - top, s.deep))
-        left = max(0, self.before[1])
-        right = k.let(minimum(width + self.before[1], s.pitch))
-        with k.loop(begin, end, name="row") as r, k.loop(0, self.c, name="channel") as c:
-            here = k.let(as_expr(x.index((self.n, c, top + r, 0))) - self.before[1] * step)
-            there = k.let(c * self.plane + r * s.pitch)
-            for i, count in k.vector_loop(left, right):
-                index = here + i if as_int(step) == 1 else ramp() * step + (here + i * step)
-                k.store(self.planes, there + i, cast(k.load(src, index, LANES, count), self.dtype), count)
-
     def tile(self, place: Expr, count: int) -> None:
-        """`count` vectors of results from number `place` on, for all channels of results."""
-        if not count:
-            return
-        k, s = self.k, self.s
+        """The sums of `count` vectors of results from number `place` on, for all channels of results, left in `sums`."""
+        k, s, f, dtype = self.k, self.s, self.f, self.sums.dtype
         places = [k.let(place + j) for j in range(count)]
         starts = [k.let(at // s.across * s.pitch + at % s.across * LANES) for at in places]
-        weights = k.read(self.w)
-        chunks = as_int(self.chunks.count) or 1
-        group = as_int(self.chunks.group) or 1
+        weights, sizes = k.read(self.w), Chunks((f.rows, f.columns, f.channels))
+        chunks, group = as_int(sizes.count) or 1, as_int(sizes.group) or 1
         with k.loop(0, chunks, name="chunk") as chunk:
-            acc = [[k.var(const(0, self.dtype, LANES), name="acc") for _ in range(self.o)] for _ in places]
-            stop = k.let(minimum(chunk * group + group, self.kh * self.kw))
+            acc = [[k.var(const(0, dtype, LANES), name="acc") for _ in range(f.outputs)] for _ in places]
+            stop = k.let(minimum(chunk * group + group, f.rows * f.columns))
             with k.loop(k.let(chunk * group), stop, name="tap") as tap:
-                at = k.let(tap // self.kw * (self.dilation[0] * s.pitch) + tap % self.kw * self.dilation[1])
+                at = k.let(tap // f.columns * (f.dilation[0] * s.pitch) + tap % f.columns * f.dilation[1])
                 here = [k.let(start + at) for start in starts]
-                with k.loop(0, self.c, name="c") as c:
-                    xs = [k.load(self.planes, start + c * self.plane, LANES) for start in here]
-                    w = k.let((tap * self.c + c) * self.o)
-                    for o in range(self.o):
-                        y = splat(cast(k.load(weights, w + o), self.dtype))
+                with k.loop(0, f.channels, name="c") as c:
+                    xs = [k.load(self.planes.buffer, start + c * self.planes.elements, LANES) for start in here]
+                    w = k.let((tap * f.channels + c) * f.outputs)
+                    for o in range(f.outputs):
+                        y = splat(cast(k.load(weights, w + o), dtype))
                         for x, sums in zip(xs, acc):
                             sums[o].set(multiply_add(x, y, sums[o].value))  # acc[vector][o] += plane[c, pixels] * w[tap, c, o]
             for n, total in enumerate(total for sums in acc for total in sums):
@@ -170,11 +187,16 @@ class _Kernel:
                     k.store(self.sums, n * LANES, total.value)
                 with k.else_():
                     k.store(self.sums, n * LANES, k.load(self.sums, n * LANES, LANES) + total.value)
+
+    def write(self, n: Expr, first: Expr, place: Expr, count: int) -> None:
+        """Stores the results that `tile` has left in `sums`. n, first: the image, and the row of results that the piece begins
+        with."""
+        k, s, columns = self.k, self.s, as_int(self.out.shape[3]) or 0
         with k.loop(0, count, name="place") as j:
-            row, column = k.let(self.first + (place + j) // s.across), k.let((place + j) % s.across * LANES)
-            left = None if self.q % LANES == 0 else k.let(self.q - column)
-            with k.loop(0, self.o, name="o") as o:
-                value = k.load(self.sums, (j * self.o + o) * LANES, LANES)
-                at = At((self.n, o, row, column), 3, left)
+            row, column = k.let(first + (place + j) // s.across), k.let((place + j) % s.across * LANES)
+            left = None if columns % LANES == 0 else k.let(columns - column)
+            with k.loop(0, self.f.outputs, name="o") as o:
+                value = k.load(self.sums, (j * self.f.outputs + o) * LANES, LANES)
+                at = At((n, o, row, column), 3, left)
                 made = cast(value, self.out.dtype) if self.epilogue is None else self.epilogue(k, value, at)
                 store_at(k, self.out, at, made)

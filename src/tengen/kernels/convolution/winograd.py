@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import ClassVar
 
-from tengen.base.dtype import bool_
+from tengen.base.dtype import DType, bool_
 from tengen.kernels import numerics
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.contraction.chunks import Chunks, unrolled_loop
@@ -198,103 +198,48 @@ def winograd(
     _Winograd(lo, x, w, out, TRANSFORMS[outputs], padding, epilogue, name).launch()
 
 
-class _Winograd:
-    """Writes the kernels of one convolution."""
+@dataclass(frozen=True)
+class _Filter:
+    """Writes the kernel that packs the filter `w` (O, C, 3, 3), or transforms it, into panels of `columns` output channels."""
 
-    def __init__(self, lo, x: Array, w: Array, out: Array, t: Transform, padding, epilogue: Epilogue | None, name: str):
-        self.lo, self.t, self.padding, self.epilogue, self.name = lo, t, padding, epilogue, name
-        self.x, self.w, self.out = x, w, out
-        c, o = as_int(w.shape[1]), as_int(w.shape[0])
-        assert c is not None and o is not None
-        self.c, self.o, self.compute = c, o, out.dtype.compute
-        self.grid = (out.shape[0], *(cdiv(d, t.outputs) for d in out.shape[2:]))  # image, row and column of a tile
-        self.tiles = as_expr(self.grid[0] * self.grid[1] * self.grid[2])
-        size = self.compute.size
-        by_rule = rule(t.points, c, o, as_int(self.tiles), size, lo.target)
-        self.b = Blocks(lo.choose(self.problem_key, by_rule, lambda s: fits(s, t.points, c, size, lo.target)), _pitch(c))
-        self.chunks = Chunks((c,))
+    lo: Lowering
+    w: Array
+    t: Transform
+    columns: int
+    compute: DType
+    name: str
 
-    def problem_key(self) -> str:
-        """What is computed, as a text: the key under which tuning finds a schedule."""
-        arrays = "; ".join(f"{a.dtype} {list(a.shape)} by {list(a.strides)}" for a in (self.x, self.w, self.out))
-        return f"winograd F({self.t.outputs}, {FILTER_TAPS}) of {arrays} padding {list(self.padding)}"
+    @property
+    def inputs(self) -> int:
+        """Channels of the image."""
+        return as_int(self.w.shape[1]) or 0
+
+    @property
+    def outputs(self) -> int:
+        """Channels of the result."""
+        return as_int(self.w.shape[0]) or 0
 
     @property
     def panels(self) -> int:
         """Panels of the packed filter."""
-        return -(-self.o // self.b.columns)
+        return -(-self.outputs // self.columns)
 
-    @property
-    def depth(self) -> int:
-        """Channels of the filter that a piece transforms at a time, one row of points after the other; 0 where a launch has
-        transformed it. If all tiles belong to one piece, the filter is transformed once either way, and untransformed it has 9
-        values to store and read for each pair of channels instead of 16 or 36. Also 0 where scratch memory has no room for
-        it."""
-        tiles, b, n = as_int(self.tiles), self.b, self.t.points
-        if tiles is None or tiles > b.tiles:
-            return 0
-        most = max(LANES, L1_FILTER_BYTES // (n * b.columns * self.compute.size))
-        depth = min(1 << most.bit_length() - 1, self.chunks.run)  # whole blocks are a chunk of c
-        sums = 2 if self.c > self.chunks.run else 1
-        values = n * n * (b.image + sums * b.products) + n * (depth * b.columns + LANES) + self.t.outputs * b.columns
-        return depth if values * self.compute.size <= MOST_IMAGE_BYTES else 0
+    def made(self, transformed: bool) -> Array:
+        """The filter, transformed or packed only; made once for all that read it so."""
+        key = ("winograd", self.t.points, not transformed, self.columns, self.compute)
+        return self.lo.once(self.w, key, self.transform if transformed else self.pack)
 
-    def launch(self) -> None:
-        """Writes both kernels and launches them."""
-        make = self.pack_filter if self.depth else self.transform_filter
-        self.filter = self.lo.once(self.w, ("winograd", self.t.points, bool(self.depth), self.b.columns, self.compute), make)
-        b, points, dt = self.b, self.t.points, self.compute
-        k = self.k = self.lo.kernel(self.name)
-        self.image = k.scratch("image", dt, points * points * b.image)
-        sums = 2 if self.depth and self.c > self.chunks.run else 1  # of the first chunk, and of the one that is being added up
-        self.products = k.scratch("products", dt, sums * points * points * b.products)
-        self.row = k.scratch("row", dt, self.t.outputs * b.columns)
-        blocks = as_expr(cdiv(self.tiles, b.tiles))
-        parts = self.parts(blocks)
-        piece = k.split(blocks * parts)
-        first = k.let(piece % blocks * b.tiles)
-        part = k.let(piece // blocks)
-        panel, stop = k.let(part * self.panels // parts), k.let((part + 1) * self.panels // parts)
-        count = k.let(minimum(self.tiles - first, b.tiles))
-        tiles = TileTransform(k, self.x, self.t, dt, self.padding)
-        with k.loop(0, count, name="tile") as i:
-            tile = unflatten(k, k.let(first + i), self.grid)
-            tiles.write(tile, (0, self.c), self.image, k.let(i * b.pitch), b.image)
-        multiply = self.multiply_here if self.depth else self.multiply
-        with k.loop(panel, stop, name="panel") as p:
-            multiply(p, count)
-            self.transform_products(count)
-            with k.loop(0, self.t.outputs, name="a") as a, k.loop(0, count, name="tile") as i:
-                self.store_row(p, a, i, unflatten(k, k.let(first + i), self.grid))
-        self.lo.launch(k)
-
-    def parts(self, blocks: Expr) -> Expr:
-        """How many parts the panels are cut into. Each part transforms the tiles anew, so there are only as many as threads
-        need; where the number of blocks is known a power of two, as numbers of threads usually are."""
-        if self.b.schedule.panels:
-            return const(-(-self.panels // self.b.schedule.panels))
-        number = as_int(blocks)
-        if number is None:
-            return minimum(cdiv(as_expr(ENOUGH_PIECES), maximum(blocks, 1)), self.panels)
-        return const(min(1 << (-(-ENOUGH_PIECES // max(1, number))).bit_length() - 1, self.panels))
-
-    @property
-    def pitch(self) -> int:
-        """Elements from one point's weights to the next one's, where a piece transforms the filter; see `Blocks.image`."""
-        return self.depth * self.b.columns + LANES
-
-    # ---- the filter
-
-    def pack_filter(self) -> Array:
+    def pack(self) -> Array:
         """The filter as [panel, c, tap, column], zeros past the last column."""
-        b, w = self.b, self.w
-        out = self.lo.temp(self.compute, (self.panels, self.c, FILTER_TAPS * FILTER_TAPS, b.columns))
-        k = self.lo.kernel(f"{self.name}_filter")
+        columns, w = self.columns, self.w
+        out = self.lo.temp(self.compute, (self.panels, self.inputs, FILTER_TAPS * FILTER_TAPS, columns))
+        k = self.lo.kernel(self.name)
         src, dst = k.read(w), k.write(out)
-        blocks = -(-self.c // LANES)
+        blocks = -(-self.inputs // LANES)
         piece = k.split(self.panels * blocks)
         panel, start = k.let(piece // blocks), k.let(piece % blocks * LANES)
-        with k.loop(start, minimum(start + LANES, as_expr(self.c)), name="c") as c, k.loop(0, b.columns, LANES, "column") as v:
+        stop = minimum(start + LANES, as_expr(self.inputs))
+        with k.loop(start, stop, name="c") as c, k.loop(0, columns, LANES, "column") as v:
             for at, value in enumerate(self.taps(k, src, panel, c, v)):
                 k.store(dst, as_expr(out.index((panel, c, at, v))), value)
         self.lo.launch(k)
@@ -302,26 +247,27 @@ class _Winograd:
 
     def taps(self, k: KernelBuilder, src: Buffer, panel: Expr, c: Expr, v: Expr) -> Iterator[Expr]:
         """The nine taps of LANES columns from `v` of a panel, row by row, zeros past the last column."""
-        w, column = self.w, k.let(panel * self.b.columns + v)
-        count = None if self.o % self.b.columns == 0 else k.let(maximum(self.o - column, 0))
+        w, column = self.w, k.let(panel * self.columns + v)
+        count = None if self.outputs % self.columns == 0 else k.let(maximum(self.outputs - column, 0))
         base = k.let(as_expr(w.offset + column * w.strides[0] + c * w.strides[1]))
         for i, j in product(range(FILTER_TAPS), repeat=2):
             at = k.let(as_expr(base + i * w.strides[2] + j * w.strides[3]))
             index = at if as_int(w.strides[0]) == 1 else ramp() * w.strides[0] + at
             yield cast(k.load(src, index, LANES, count), self.compute)
 
-    def transform_filter(self) -> Array:
+    def transform(self) -> Array:
         """The transformed filter, as [panel, point, c, column], zeros past the last column."""
-        t, b, n = self.t, self.b, self.t.points
-        depth = self.c + 1  # one more than there are channels, so that points lie in different cache sets
-        out = self.lo.temp(self.compute, (self.panels, n * n, depth, b.columns))
-        k = self.lo.kernel(f"{self.name}_filter")
+        t, columns, n = self.t, self.columns, self.t.points
+        depth = self.inputs + 1  # one more than there are channels, so that points lie in different cache sets
+        out = self.lo.temp(self.compute, (self.panels, n * n, depth, columns))
+        k = self.lo.kernel(self.name)
         half = k.scratch("half", self.compute, FILTER_TAPS * n * LANES)
         src, dst = k.read(self.w), k.write(out)
-        blocks = -(-self.c // LANES)
+        blocks = -(-self.inputs // LANES)
         piece = k.split(self.panels * blocks)
         panel, start = k.let(piece // blocks), k.let(piece % blocks * LANES)
-        with k.loop(start, minimum(start + LANES, as_expr(self.c)), name="c") as c, k.loop(0, b.columns, LANES, "column") as v:
+        stop = minimum(start + LANES, as_expr(self.inputs))
+        with k.loop(start, stop, name="c") as c, k.loop(0, columns, LANES, "column") as v:
             taps = list(self.taps(k, src, panel, c, v))
             for j in range(FILTER_TAPS):
                 for a, value in enumerate(t.weight(taps[j::FILTER_TAPS])):
@@ -334,6 +280,103 @@ class _Winograd:
         self.lo.launch(k)
         return out
 
+
+@dataclass(frozen=True)
+class _Scratch:
+    """Scratch memory of a piece: the transformed tiles, the sums of products, and a row of a tile's results."""
+
+    image: Buffer
+    products: Buffer
+    row: Buffer
+
+
+class _Winograd:
+    """Writes the kernels of one convolution."""
+
+    def __init__(self, lo, x: Array, w: Array, out: Array, t: Transform, padding, epilogue: Epilogue | None, name: str):
+        self.lo, self.x, self.out, self.t, self.padding, self.epilogue = lo, x, out, t, padding, epilogue
+        self.grid = (out.shape[0], *(cdiv(d, t.outputs) for d in out.shape[2:]))  # image, row and column of a tile
+        c, o, size = as_int(w.shape[1]), as_int(w.shape[0]), out.dtype.compute.size
+        assert c is not None and o is not None
+        by_rule = rule(t.points, c, o, as_int(self.tiles), size, lo.target)
+        chosen = lo.choose(lambda: self.problem_key(w), by_rule, lambda s: fits(s, t.points, c, size, lo.target))
+        self.b = Blocks(chosen, _pitch(c))
+        self.chunks = Chunks((c,))
+        self.f = _Filter(lo, w, t, self.b.columns, out.dtype.compute, f"{name}_filter")
+        self.filter = self.f.made(not self.depth)
+        self.k = lo.kernel(name)
+        self.scratch = self._scratch()
+
+    def problem_key(self, w: Array) -> str:
+        """What is computed, as a text: the key under which tuning finds a schedule."""
+        arrays = "; ".join(f"{a.dtype} {list(a.shape)} by {list(a.strides)}" for a in (self.x, w, self.out))
+        return f"winograd F({self.t.outputs}, {FILTER_TAPS}) of {arrays} padding {list(self.padding)}"
+
+    @property
+    def tiles(self) -> Expr:
+        """Tiles of all images."""
+        return as_expr(self.grid[0] * self.grid[1] * self.grid[2])
+
+    @property
+    def depth(self) -> int:
+        """Channels of the filter that a piece transforms at a time, one row of points after the other; 0 where a launch has
+        transformed it. If all tiles belong to one piece, the filter is transformed once either way, and untransformed it has 9
+        values to store and read for each pair of channels instead of 16 or 36. Also 0 where scratch memory has no room for
+        it."""
+        tiles, b, n = as_int(self.tiles), self.b, self.t.points
+        if tiles is None or tiles > b.tiles:
+            return 0
+        most = max(LANES, L1_FILTER_BYTES // (n * b.columns * self.f.compute.size))
+        depth = min(1 << most.bit_length() - 1, self.chunks.run)  # whole blocks are a chunk of c
+        sums = 2 if self.f.inputs > self.chunks.run else 1
+        values = n * n * (b.image + sums * b.products) + n * (depth * b.columns + LANES) + self.t.outputs * b.columns
+        return depth if values * self.f.compute.size <= MOST_IMAGE_BYTES else 0
+
+    def launch(self) -> None:
+        """Writes the kernel and launches it."""
+        k, b, scratch, panels = self.k, self.b, self.scratch, self.f.panels
+        blocks = as_expr(cdiv(self.tiles, b.tiles))
+        parts = self.parts(blocks)
+        piece = k.split(blocks * parts)
+        first = k.let(piece % blocks * b.tiles)
+        part = k.let(piece // blocks)
+        panel, stop = k.let(part * panels // parts), k.let((part + 1) * panels // parts)
+        count = k.let(minimum(self.tiles - first, b.tiles))
+        tiles = TileTransform(k, self.x, self.t, self.f.compute, self.padding)
+        with k.loop(0, count, name="tile") as i:
+            tile = unflatten(k, k.let(first + i), self.grid)
+            tiles.write(tile, (0, self.f.inputs), scratch.image, k.let(i * b.pitch), b.image)
+        multiply = self.multiply_here if self.depth else self.multiply
+        with k.loop(panel, stop, name="panel") as p:
+            multiply(p, count)
+            self.transform_products(count)
+            with k.loop(0, self.t.outputs, name="a") as a, k.loop(0, count, name="tile") as i:
+                self.store_row(p, a, i, unflatten(k, k.let(first + i), self.grid))
+        self.lo.launch(k)
+
+    def _scratch(self) -> _Scratch:
+        """The scratch memory of a piece."""
+        k, b, n, dt = self.k, self.b, self.t.points, self.f.compute
+        image = k.scratch("image", dt, n * n * b.image)
+        sums = 2 if self.depth and self.f.inputs > self.chunks.run else 1  # of the first chunk, and of the one that is added up
+        products = k.scratch("products", dt, sums * n * n * b.products)
+        return _Scratch(image, products, k.scratch("row", dt, self.t.outputs * b.columns))
+
+    def parts(self, blocks: Expr) -> Expr:
+        """How many parts the panels are cut into. Each part transforms the tiles anew, so there are only as many as threads
+        need; where the number of blocks is known a power of two, as numbers of threads usually are."""
+        if self.b.schedule.panels:
+            return const(-(-self.f.panels // self.b.schedule.panels))
+        number = as_int(blocks)
+        if number is None:
+            return minimum(cdiv(as_expr(ENOUGH_PIECES), maximum(blocks, 1)), self.f.panels)
+        return const(min(1 << (-(-ENOUGH_PIECES // max(1, number))).bit_length() - 1, self.f.panels))
+
+    @property
+    def pitch(self) -> int:
+        """Elements from one point's weights to the next one's, where a piece transforms the filter; see `Blocks.image`."""
+        return self.depth * self.b.columns + LANES
+
     # ---- products
 
     def multiply(self, panel: Expr, count: Expr) -> None:
@@ -345,16 +388,16 @@ class _Winograd:
             image, to = k.let(z * b.image + r * b.pitch), k.let(z * b.products + r * b.columns)
             here = k.let(as_expr(self.filter.index((panel, z, 0, 0))))
             share = minimum(r // b.rows * each, b.vectors - each)
-            ahead = k.let(here + (self.c + 1) * b.columns + (share * self.c) * LANES)
+            ahead = k.let(here + (self.f.inputs + 1) * b.columns + (share * self.f.inputs) * LANES)
 
             def prefetch(c: Expr) -> None:
                 for line in range(each):
                     k.prefetch(weights, ahead + (c * each + line) * LANES)
 
-            self.store_tile(self.register_tile(weights, here, image, (0, min(run, self.c)), prefetch), to)
-            if run < self.c:
-                with k.loop(run, self.c, run, name="chunk") as start:
-                    stop = k.let(minimum(start + run, self.c))
+            self.store_tile(self.register_tile(weights, here, image, (0, min(run, self.f.inputs)), prefetch), to)
+            if run < self.f.inputs:
+                with k.loop(run, self.f.inputs, run, name="chunk") as start:
+                    stop = k.let(minimum(start + run, self.f.inputs))
                     self.store_tile(self.register_tile(weights, here, image, (start, stop), prefetch), to, add=True)
 
     def multiply_here(self, panel: Expr, count: Expr) -> None:
@@ -362,26 +405,26 @@ class _Winograd:
         stay in L1. A chunk's sums are stored between blocks and taken up again, so they have the bits of sums without a
         break."""
         k, b, n, run = self.k, self.b, self.t.points, self.chunks.run
-        raw, weights = k.read(self.filter), k.scratch("weights", self.compute, n * self.pitch)
+        raw, weights = k.read(self.filter), k.scratch("weights", self.f.compute, n * self.pitch)
         size = n * n * b.products
         lines = FILTER_TAPS * FILTER_TAPS * b.vectors  # cache lines of the next block, for each channel of this one
-        pair = 2 if n * n * b.schedule.high > lines and self.c % 2 == 0 else 1  # channels for each prefetch of a tile
-        with k.loop(0, self.c, self.depth, name="block") as start:
-            stop = k.let(minimum(start + self.depth, self.c))
+        pair = 2 if n * n * b.schedule.high > lines and self.f.inputs % 2 == 0 else 1  # channels for each prefetch of a tile
+        with k.loop(0, self.f.inputs, self.depth, name="block") as start:
+            stop = k.let(minimum(start + self.depth, self.f.inputs))
             goes_on, later = k.let(start % run > 0), k.let(start >= run)
-            last = k.let(equal(stop % run, 0) | equal(stop, self.c))
+            last = k.let(equal(stop % run, 0) | equal(stop, self.f.inputs))
             following = k.let(as_expr(self.filter.index((panel, stop, 0, 0))))
             with k.loop(0, n, name="a") as a:
                 self.transform_row(raw, panel, a, (start, stop), weights)
                 with k.loop(0, n, name="e") as e, k.loop(0, count, b.rows, name="r") as r:
                     z = k.let(a * n + e)
                     image, to = k.let(z * b.image + r * b.pitch + start), k.let(z * b.products + r * b.columns)
-                    sums = to if self.c <= run else k.let(to + select(later, const(size), const(0)))
+                    sums = to if self.f.inputs <= run else k.let(to + select(later, const(size), const(0)))
                     line = minimum(z * b.schedule.high + r // b.rows, lines * pair - 1)
                     ahead, here = k.let(following + line * (self.depth // pair * LANES)), k.let(e * self.pitch)
                     prefetch = lambda c, ahead=ahead: k.prefetch(raw, ahead + c * LANES)
                     acc = self.register_tile(weights, here, image, (0, k.let(stop - start)), prefetch, (goes_on, sums), pair)
-                    closes = const(False, bool_) if self.c <= run else k.let(later & last)
+                    closes = const(False, bool_) if self.f.inputs <= run else k.let(later & last)
                     with k.if_(closes):
                         self.store_tile(acc, to, add=True)
                     with k.else_():
@@ -411,13 +454,13 @@ class _Winograd:
             prefetch: called once for each `each` channels, whose number is a multiple of it. sums: (whether, where): the sums
                 begin with what lies there in `products`, if the condition holds; default: with zeros.
         """
-        k, b, dt = self.k, self.b, self.compute
+        k, b, dt = self.k, self.b, self.f.compute
         acc = [[k.var(const(0, dt, LANES), name="acc") for _ in range(b.vectors)] for _ in range(b.rows)]
         if sums is not None:
             with k.if_(sums[0]):
                 for r in range(b.rows):
                     for v in range(b.vectors):
-                        acc[r][v].set(k.load(self.products, sums[1] + (r * b.columns + v * LANES), LANES))
+                        acc[r][v].set(k.load(self.scratch.products, sums[1] + (r * b.columns + v * LANES), LANES))
 
         def step(c: Expr) -> None:
             here = k.let(at + c * b.columns)
@@ -425,7 +468,7 @@ class _Winograd:
                 prefetch(c)
             ws = [k.load(weights, here + v * LANES, LANES) for v in range(b.vectors)]  # ws[v] = filter[point, c, vector v]
             for r in range(b.rows):
-                pixel = splat(k.load(self.image, image + r * b.pitch + c))  # image[point, tile r, c] in all lanes
+                pixel = splat(k.load(self.scratch.image, image + r * b.pitch + c))  # image[point, tile r, c] in all lanes
                 for v in range(b.vectors):
                     acc[r][v].set(multiply_add(pixel, ws[v], acc[r][v].value))  # acc[tile r][v] += pixel * ws[v]
 
@@ -444,7 +487,7 @@ class _Winograd:
         for r in range(b.rows):
             for v in range(b.vectors):
                 at, value = to + (r * b.columns + v * LANES), acc[r][v]
-                k.store(self.products, at, k.load(self.products, at, LANES) + value if add else value)
+                k.store(self.scratch.products, at, k.load(self.scratch.products, at, LANES) + value if add else value)
 
     # ---- the result
 
@@ -453,23 +496,25 @@ class _Winograd:
         k, b, t, n = self.k, self.b, self.t, self.t.points
         with k.loop(0, n, name="e") as e, k.loop(0, k.let(count * b.columns), LANES, name="at") as i:
             at = k.let(e * b.products + i)
-            products = [k.load(self.products, at + a * (n * b.products), LANES) for a in range(n)]
+            products = [k.load(self.scratch.products, at + a * (n * b.products), LANES) for a in range(n)]
             for a, value in enumerate(t.result(products)):  # row[a, e][tile, column ..] = R[a, :] products[:, e]
-                k.store(self.products, at + a * (n * b.products), value)
+                k.store(self.scratch.products, at + a * (n * b.products), value)
 
     def store_row(self, panel: Expr, a: Expr, i: Expr, tile: Sequence[Index]) -> None:
         """Transforms row `a` of tile number `i` back along x, and stores its results, which exist inside of the image only."""
         k, b, t, n, m, out = self.k, self.b, self.t, self.t.points, self.t.outputs, self.out
         y, x = k.let(tile[1] * m + a), k.let(as_expr(tile[2] * m))
-        channels = k.let(minimum(self.o - panel * b.columns, b.columns))
+        channels = k.let(minimum(self.f.outputs - panel * b.columns, b.columns))
         with k.if_(y < out.shape[2]):
             with k.loop(0, channels, LANES, name="v") as v:
                 at = k.let(a * (n * b.products) + i * b.columns + v)
-                for j, value in enumerate(t.result([k.load(self.products, at + e * b.products, LANES) for e in range(n)])):
-                    k.store(self.row, v + j * b.columns, value)
+                products = [k.load(self.scratch.products, at + e * b.products, LANES) for e in range(n)]
+                for j, value in enumerate(t.result(products)):
+                    k.store(self.scratch.row, v + j * b.columns, value)
             with k.loop(0, minimum(as_expr(out.shape[3] - x), m), name="j") as j, k.loop(0, channels, LANES, name="v") as v:
                 channel = k.let(panel * b.columns + v)
-                count = None if self.o % LANES == 0 else k.let(self.o - channel)
-                value, place = k.load(self.row, v + j * b.columns, LANES), At((tile[0], channel, y, k.let(x + j)), 1, count)
+                count = None if self.f.outputs % LANES == 0 else k.let(self.f.outputs - channel)
+                value = k.load(self.scratch.row, v + j * b.columns, LANES)
+                place = At((tile[0], channel, y, k.let(x + j)), 1, count)
                 value = cast(value, out.dtype) if self.epilogue is None else self.epilogue(k, value, place)
                 store_at(k, out, place, value)
