@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tengen.base.config import config
+from tengen.base.device import cpu
 from tengen.base.dtype import float32
-from tengen.compiler.program import Program, build
+from tengen.codegen.targets import Target
+from tengen.compiler.program import Program, build, target_of
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.machine import machine, registers_of
 from tengen.kernels.pointwise import copy
@@ -48,17 +50,18 @@ def measure(threads: int) -> Roof:
     before = config.threads
     native.set_threads(threads)
     try:
-        program, flops = _multiply_adds(8 * threads)
-        moved = _copy()
+        target = target_of(cpu)
+        program, flops = _multiply_adds(target, 8 * threads)
+        moved = _copy(target)
         x = moved.plan(1, moved.output_bytes)(native.new_buffer(COPIED))  # a copy: memory nobody wrote is one page of zeros, cached
         return Roof(flops / _shortest(program, []), 2 * COPIED / _shortest(moved, [x]))
     finally:
         native.set_threads(before)
 
 
-def _multiply_adds(pieces: int) -> tuple[Program, float]:
+def _multiply_adds(target: Target, pieces: int) -> tuple[Program, float]:
     """A program that does nothing else, on registers, and how many operations it has."""
-    lo = Lowering(native.TARGET)
+    lo = Lowering(target)
     _, registers, _ = machine(lo.target)
     chains = min(MOST_CHAINS, registers // registers_of(float32.size, lo.target) - 2)  # beside the factor and the term
     k = lo.kernel("peak")
@@ -78,8 +81,8 @@ def _multiply_adds(pieces: int) -> tuple[Program, float]:
     return program, 2.0 * n * STEPS
 
 
-def _copy() -> Program:
-    lo = Lowering(native.TARGET)
+def _copy(target: Target) -> Program:
+    lo = Lowering(target)
     x, y = (Array(id, float32, (COPIED // 4,), (1,)) for id in "xy")
     copy(lo, x, y)
     program = build(lo, ["x"], ["y"], "copy")

@@ -125,7 +125,7 @@ class Search:
         self.exe, self.run, self.seconds, self.tick = exe, run, seconds, tick
         self.start = time.perf_counter()
         self.tried = self.differing = 0
-        self.bench = Bench(exe.graph, exe.schedules)
+        self.bench = Bench(exe.graph, exe.schedules, exe.device)
         self.found: dict[str, Schedule] = {}
 
     @property

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from tengen.base.device import Device, cpu
 from tengen.base.dtype import DType, bool_
-from tengen.compiler.program import build
+from tengen.compiler.program import build, target_of
 from tengen.ir.graph import Graph
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.schedule import Schedules
@@ -81,8 +82,8 @@ class Bench:
             be copied).
     """
 
-    def __init__(self, graph: Graph, known: Schedules):
-        self.graph, self.target = graph, native.TARGET
+    def __init__(self, graph: Graph, known: Schedules, device: Device = cpu):
+        self.graph, self.target = graph, target_of(device)
         self.lo, _ = lower(graph, self.target, schedules=known)
         self.temps = dict(self.lo.temps)
         sizes = {("const", c.name): prod(c.value.type.shape) * c.value.type.dtype.size for c in graph.constants.values()}
