@@ -9,6 +9,7 @@ import weakref
 
 import numpy as np
 import pytest
+from user_net import Net
 
 import tengen
 from tengen import Parameter, Tensor, amp, random, trace
@@ -26,24 +27,6 @@ SCALE = 2.0
 class Config:
     k: float = 2.0
     unread: int = 0
-
-
-class Net(M.Module):
-    """A user's module."""
-
-    width = 2.0
-
-    def __init__(self):
-        super().__init__()
-        self.fc, self.k, self.parts = M.Linear(6, 6), 2.0, [M.Linear(6, 6), M.Linear(6, 6)]
-        self.flags = {"k": 2.0}
-        self.other = 0
-
-    def forward(self, x):
-        x = self.fc(x) * self.k * self.width * self.flags["k"]
-        for p in self.parts:
-            x = p(x)
-        return x if self.training else -x
 
 
 class Trainer:

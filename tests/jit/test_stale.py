@@ -12,6 +12,7 @@ from enum import Enum
 
 import numpy as np
 import pytest
+from user_net import Net
 
 from tengen import Parameter, Tensor, random, trace
 from tengen import functional as F
@@ -60,24 +61,6 @@ class Lazy:
 
     def __getattr__(self, name):
         return self._content[name]
-
-
-class Net(M.Module):
-    """A user's module."""
-
-    width = 2.0
-
-    def __init__(self):
-        super().__init__()
-        self.fc, self.k, self.parts = M.Linear(6, 6), 2.0, [M.Linear(6, 6), M.Linear(6, 6)]
-        self.flags = {"k": 2.0}
-        self.other = 0
-
-    def forward(self, x):
-        x = self.fc(x) * self.k * self.width * self.flags["k"]
-        for p in self.parts:
-            x = p(x)
-        return x if self.training else -x
 
 
 def setter(x, name, value):

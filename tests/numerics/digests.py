@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from exact import Exact, coarse
-from programs import SPECIAL, apply
+from programs import apply, special_numbers
 
 import tengen.functional as F
 import tengen.module as M
@@ -49,19 +49,6 @@ def digest(results) -> str:
 # ---- ops ------------------------------------------------------------------------------------------------------------------
 
 
-def _numbers(op: Op) -> Case:
-    """Of an elementwise op: numbers of its domain with special ones among them; 37 of them, so that a part of a vector is left."""
-
-    def inputs(rng):
-        domains = op.domain if isinstance(op.domain[0], tuple) else [op.domain] * len(op.tensors)
-        xs = [rng.uniform(*d, 37) for d in domains]
-        for x in xs:
-            x[rng.permutation(37)[: len(SPECIAL)]] = SPECIAL
-        return tuple(xs)
-
-    return Case(inputs)
-
-
 def is_ours(op: Op) -> bool:
     """Whether Tengen defines the op: other tests define some for a while."""
     return op.fn.__module__.startswith("tengen.")
@@ -73,7 +60,7 @@ def op_cases() -> list[tuple[str, Op, Case]]:
     for name, op in sorted(REGISTRY.items()):
         if "." in name or not is_ours(op):
             continue
-        own = [_numbers(op)] if op.kind == "elementwise" and not (op.attrs and op.samples) else []
+        own = [special_numbers(op)] if op.kind == "elementwise" and not (op.attrs and op.samples) else []
         found += [(f"{name} {i}", op, case) for i, case in enumerate([*own, *op.samples])]
     return found
 

@@ -14,9 +14,22 @@ import numpy as np
 from tengen import Tensor
 from tengen.base.errors import DTypeError
 from tengen.ir.types import TensorType
-from tengen.ops.define import REGISTRY, Op
+from tengen.ops.define import REGISTRY, Case, Op
 
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-42, 3e38, 1e-30, 88.5, -104.0]
+
+
+def special_numbers(op: Op) -> Case:
+    """Of an elementwise op: numbers of its domain with special ones among them; 37 of them, so that a part of a vector is left."""
+
+    def inputs(rng):
+        domains = op.domain if isinstance(op.domain[0], tuple) else [op.domain] * len(op.tensors)
+        xs = [rng.uniform(*d, 37) for d in domains]
+        for x in xs:
+            x[rng.permutation(37)[: len(SPECIAL)]] = SPECIAL
+        return tuple(xs)
+
+    return Case(inputs)
 
 
 @dataclass

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from needs import needs, on_targets
-from programs import SPECIAL, apply
+from programs import apply, special_numbers
 from test_targets import run_emulated
 from ways import Lowered, agree, arrays, together
 
@@ -20,19 +20,6 @@ TARGETS = [name for name in ("x86-64-v3", "x86-64-v4") if not Target.named(name)
 DTYPES = ("float32", "float16", "int32")
 
 
-def _elementwise_case(op: Op) -> Case:
-    """Numbers from the op's domain with special ones among them; 37 elements, so a part of a vector is left over."""
-
-    def inputs(rng):
-        domains = op.domain if isinstance(op.domain[0], tuple) else [op.domain] * len(op.tensors)
-        x = [rng.uniform(*d, 37) for d in domains]
-        for a in x:
-            a[rng.permutation(37)[: len(SPECIAL)]] = SPECIAL
-        return tuple(x)
-
-    return Case(inputs)
-
-
 def cases() -> list:
     """(op, case) of every op that has sample inputs, or takes plain numbers."""
     found = []
@@ -40,7 +27,7 @@ def cases() -> list:
         if "." in name:
             continue
         if op.kind == "elementwise" and not (op.attrs and op.samples):
-            found.append(pytest.param(op, _elementwise_case(op), id=f"{name}-numbers"))
+            found.append(pytest.param(op, special_numbers(op), id=f"{name}-numbers"))
         found += [pytest.param(op, c, id=f"{name}-{i}") for i, c in enumerate(op.samples)]
     return found
 

@@ -115,7 +115,8 @@ def test_a_model_is_tuned(bad_rule, tmp_path):
     assert m(x).numpy().tobytes() == f(x).numpy().tobytes()
 
 
-def test_states_stay(own_cache):
+def summing():
+    """A state, and a traced step that adds to it; it has run once."""
     total = Tensor(np.zeros(3, "f4"))
 
     @tengen.trace
@@ -125,6 +126,11 @@ def test_states_stay(own_cache):
         return total * 1
 
     step(Tensor(np.ones(3, "f4")))
+    return total, step
+
+
+def test_states_stay(own_cache):
+    total, step = summing()
     before = total.numpy().tolist()
     tengen.tune(step, seconds=0.1)
     assert total.numpy().tolist() == before
@@ -134,15 +140,7 @@ def test_states_stay(own_cache):
 
 def test_programs_are_compared_from_the_same_states(own_cache):
     """The program of now has run more often than the new one when they are compared."""
-    total = Tensor(np.zeros(3, "f4"))
-
-    @tengen.trace
-    def step(x):
-        nonlocal total
-        total += x
-        return total * 1
-
-    step(Tensor(np.ones(3, "f4")))
+    _, step = summing()
     exe = next(iter(step._recordings.values()))[0].run
     buffers = [native.new_buffer(12), native.new_buffer(12)]
     for b in buffers:
