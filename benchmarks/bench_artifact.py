@@ -15,7 +15,7 @@ import tengen
 from tengen import deploy
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
-from lenet import LeNet  # noqa: E402
+from lenet import LeNet
 
 LIMIT = 64 << 10
 

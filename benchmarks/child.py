@@ -118,7 +118,7 @@ def jax_side(network, batch: int):
 
 def main() -> None:
     who, name, batch, kind, *more = sys.argv[1:]
-    import compare  # noqa: F401  (sets the number of threads)
+    import compare  # it sets the number of threads
     from networks import NETWORKS
 
     network, training = NETWORKS[name], kind == "training"

@@ -22,14 +22,14 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "kernels"))
 
-from machine import Compiled  # noqa: E402
+from machine import Compiled
 
-from tengen.base.dtype import float32  # noqa: E402
-from tengen.codegen.targets import Target  # noqa: E402
-from tengen.kernels.contraction.contract import contract  # noqa: E402
-from tengen.kernels.lowering import Array, Lowering, contiguous_strides  # noqa: E402
-from tengen.loops.lang import Expr, Index, var  # noqa: E402
-from tengen.runtime import native  # noqa: E402
+from tengen.base.dtype import float32
+from tengen.codegen.targets import Target
+from tengen.kernels.contraction.contract import contract
+from tengen.kernels.lowering import Array, Lowering, contiguous_strides
+from tengen.loops.lang import Expr, Index, var
+from tengen.runtime import native
 
 ROUNDS = 15
 ROUND_S = 0.02

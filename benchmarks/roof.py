@@ -24,7 +24,7 @@ from tengen.kernels.lowering import Array, Lowering
 from tengen.loops import lang
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "kernels"))
-from machine import Compiled  # noqa: E402
+from machine import Compiled
 
 LANES, CHAINS, STEPS, PIECES = 16, 16, 4096, 32
 BYTES = 64 << 20

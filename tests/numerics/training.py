@@ -13,7 +13,7 @@ from tengen import Tensor, optimizer, trace
 from tengen.autodiff import GradManager
 
 sys.path.append(str(Path(__file__).resolve().parent.parent.parent / "examples"))
-from lenet import LeNet  # noqa: E402
+from lenet import LeNet
 
 
 def network(kind: str) -> tuple[M.Module, tuple[int, ...]]:

@@ -229,7 +229,7 @@ def test_gradients_go_to_the_update_that_stayed():
     assert autodiff.grad(assigned, 1)(x, Tensor(np.float64(1))).item() == 11  # broadcast: both that stayed
     wants = {"set": ([0, 0, 100], [0, 1, 10]), "max": ([0, 10, 100], [0, 1, 0]), "min": ([0, 0, 100], [0, 1, 10])}
     for mode, want in wants.items():
-        f = lambda x, v, m=mode: (F.scatter(x, 0, Tensor([0, 0, 1]), v, m) * weights).sum()  # noqa: E731
+        f = lambda x, v, m=mode: (F.scatter(x, 0, Tensor([0, 0, 1]), v, m) * weights).sum()
         gx, gv = autodiff.grad(f, (0, 1))(x, ones)
         assert (gx.tolist(), gv.tolist()) == want, mode
     with pytest.raises(GradientError, match="mode 'mul'.*help: "):
@@ -238,7 +238,7 @@ def test_gradients_go_to_the_update_that_stayed():
 
 @pytest.mark.parametrize("mode", ["set", "max"])
 def test_gradients_without_updates(mode):
-    f = lambda x, v: F.scatter(x, 0, Tensor(np.zeros((0, 2), int)), v, mode).sum()  # noqa: E731
+    f = lambda x, v: F.scatter(x, 0, Tensor(np.zeros((0, 2), int)), v, mode).sum()
     gx, gv = autodiff.grad(f, (0, 1))(Tensor(np.ones((3, 2))), Tensor(np.ones((0, 2))))
     assert gx.tolist() == [[1, 1]] * 3 and gv.shape == (0, 2)
 

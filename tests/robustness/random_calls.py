@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
-from bounds import beyond, conditions, roundoff  # noqa: E402
+from bounds import beyond, conditions, roundoff
 
-from tengen import Tensor  # noqa: E402
-from tengen.base.dtype import ALL, dtype  # noqa: E402
-from tengen.base.errors import TengenError  # noqa: E402
-from tengen.ops.define import REGISTRY, Op  # noqa: E402
+from tengen import Tensor
+from tengen.base.dtype import ALL, dtype
+from tengen.base.errors import TengenError
+from tengen.ops.define import REGISTRY, Op
 
 PATIENCE = 20
 EXPECTED = (TengenError, ValueError, TypeError, IndexError, OverflowError, MemoryError)

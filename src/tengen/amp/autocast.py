@@ -148,7 +148,7 @@ def _cast(x: Tensor, d: DType) -> Tensor:
 def current() -> tuple[bool, DType | None, DType | None]:
     """(whether the calling thread is inside autocast, the low dtype, the high dtype)."""
     key = casting.key
-    return (False, None, None) if key is None else (True, *key[1:3])  # type: ignore[index, misc]
+    return (False, None, None) if key is None else (True, *key[1:3])
 
 
 class Switch:

@@ -114,7 +114,7 @@ class GradScaler:
                 t.grad, ok = unscale(t.grad, inverse)
                 finite.append(ok)
             else:
-                t.grad = (t.grad * inverse).astype(t.grad.dtype)  # type: ignore[union-attr]
+                t.grad = (t.grad * inverse).astype(t.grad.dtype)
         if finite:
             bad = logical_not(_all(finite))
             self._found._reset(logical_or(self._found, bad))

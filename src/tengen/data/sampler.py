@@ -239,7 +239,7 @@ class Infinite(Sampler):
         return getattr(self.sampler, "batch_size", None)
 
     @property
-    def seed(self) -> int | None:  # type: ignore[override]  # a plain attribute in the base
+    def seed(self) -> int | None:  # a plain attribute in the base
         """The seed of the sampler inside."""
         return getattr(self.sampler, "seed", None)
 

@@ -22,7 +22,7 @@ from tengen.tensor import Tensor
 
 EULER = 0.5772156649015329
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
-log, exp, sqrt, log1p, expm1, where = F.log, F.exp, F.sqrt, F.log1p, F.expm1, F.where  # type: ignore[attr-defined]
+log, exp, sqrt, log1p, expm1, where = F.log, F.exp, F.sqrt, F.log1p, F.expm1, F.where
 
 
 class _LocationScale(Distribution):
@@ -72,7 +72,7 @@ class Normal(_LocationScale):
         return log(self.scale) + (0.5 + HALF_LOG_2PI)
 
     def cdf(self, value):
-        return F.erfc(self._standard(value) * -math.sqrt(0.5)) * 0.5  # type: ignore[attr-defined]
+        return F.erfc(self._standard(value) * -math.sqrt(0.5)) * 0.5
 
 
 class LogNormal(_LocationScale):
@@ -142,15 +142,15 @@ class Cauchy(_LocationScale):
 
     def _draw(self, shape):
         angle = (self._uniform(shape) - 0.5) * math.pi
-        return self.loc + self.scale * F.tan(angle).astype(self.loc.dtype)  # type: ignore[attr-defined]
+        return self.loc + self.scale * F.tan(angle).astype(self.loc.dtype)
 
     @property
     def mean(self):
-        return F.full_like(self.loc, math.nan)  # type: ignore[attr-defined]
+        return F.full_like(self.loc, math.nan)
 
     @property
     def variance(self):
-        return F.full_like(self.loc, math.inf)  # type: ignore[attr-defined]
+        return F.full_like(self.loc, math.inf)
 
     def log_prob(self, value):
         z = self._standard(value)
@@ -160,10 +160,10 @@ class Cauchy(_LocationScale):
         return log(self.scale * (4 * math.pi))
 
     def cdf(self, value):
-        return F.atan(self._standard(value)) * (1 / math.pi) + 0.5  # type: ignore[attr-defined]
+        return F.atan(self._standard(value)) * (1 / math.pi) + 0.5
 
     def icdf(self, value):
-        return self.loc + self.scale * F.tan((as_float(value) - 0.5) * math.pi)  # type: ignore[attr-defined]
+        return self.loc + self.scale * F.tan((as_float(value) - 0.5) * math.pi)
 
 
 class Gumbel(_LocationScale):
@@ -225,7 +225,7 @@ class HalfNormal(Distribution):
         return log(self.scale) + (0.5 + HALF_LOG_2PI - math.log(2))
 
     def cdf(self, value):
-        return F.maximum(F.erf(as_float(value) / self.scale * math.sqrt(0.5)), 0.0)  # type: ignore[attr-defined]
+        return F.maximum(F.erf(as_float(value) / self.scale * math.sqrt(0.5)), 0.0)
 
 
 class Exponential(Distribution):
@@ -258,7 +258,7 @@ class Exponential(Distribution):
         return 1.0 - log(self.rate)
 
     def cdf(self, value):
-        return -expm1(-self.rate * F.maximum(as_float(value), 0.0))  # type: ignore[attr-defined]
+        return -expm1(-self.rate * F.maximum(as_float(value), 0.0))
 
     def icdf(self, value):
         return -log1p(-as_float(value)) / self.rate
@@ -276,7 +276,7 @@ class Uniform(Distribution):
         super().__init__(self.low.shape)
 
     @property
-    def support(self):  # type: ignore[override]
+    def support(self):
         """The interval."""
         return interval(self.low, self.high)
 
@@ -294,14 +294,14 @@ class Uniform(Distribution):
 
     def log_prob(self, value):
         x = as_float(value)
-        inside = F.logical_and(x >= self.low, x < self.high)  # type: ignore[attr-defined]
+        inside = F.logical_and(x >= self.low, x < self.high)
         return within(inside, x, lambda v: v * 0.0 - log(self.high - self.low), 0.0)
 
     def entropy(self):
         return log(self.high - self.low)
 
     def cdf(self, value):
-        return F.clip((as_float(value) - self.low) / (self.high - self.low), 0.0, 1.0)  # type: ignore[attr-defined]
+        return F.clip((as_float(value) - self.low) / (self.high - self.low), 0.0, 1.0)
 
     def icdf(self, value):
         return self.low + (self.high - self.low) * as_float(value)
@@ -338,7 +338,7 @@ def _(p, q):
 @register_kl(Gumbel, Gumbel)
 def _(p, q):
     ratio, shift = p.scale / q.scale, (p.loc - q.loc) / q.scale
-    return -log(ratio) + EULER * (ratio - 1.0) + exp(-shift + F.lgamma(ratio + 1.0)) - 1.0 + shift  # type: ignore[attr-defined]
+    return -log(ratio) + EULER * (ratio - 1.0) + exp(-shift + F.lgamma(ratio + 1.0)) - 1.0 + shift
 
 
 @register_kl(Exponential, Exponential)
@@ -349,5 +349,5 @@ def _(p, q):
 
 @register_kl(Uniform, Uniform)
 def _(p, q):
-    inside = F.logical_and(q.low <= p.low, p.high <= q.high)  # type: ignore[attr-defined]
+    inside = F.logical_and(q.low <= p.low, p.high <= q.high)
     return where(inside, log((q.high - q.low) / (p.high - p.low)), math.inf)

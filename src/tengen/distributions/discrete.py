@@ -23,8 +23,8 @@ from tengen.distributions.distribution import (
 from tengen.random.state import default_rng
 from tengen.tensor import Tensor
 
-log, exp, log1p, lgamma, where = F.log, F.exp, F.log1p, F.lgamma, F.where  # type: ignore[attr-defined]
-softplus = F.softplus  # type: ignore[attr-defined]
+log, exp, log1p, lgamma, where = F.log, F.exp, F.log1p, F.lgamma, F.where
+softplus = F.softplus
 
 
 def _times_log(x: Tensor, p: Tensor) -> Tensor:
@@ -45,7 +45,7 @@ class _Odds(Distribution):
             self._logits = None
         else:
             self._logits, *rest = together(self, {"logits": (logits, real), **more})
-            self.probs = F.sigmoid(self._logits)  # type: ignore[attr-defined]
+            self.probs = F.sigmoid(self._logits)
         super().__init__(self.probs.shape)
         return rest
 
@@ -104,7 +104,7 @@ class Geometric(_Odds):
     def _draw(self, shape):
         u = default_rng.open_uniform(shape)
         p = self.probs.detach().astype("float64")
-        return F.floor(where(p == 1.0, 0.0, log(u) / log1p(-where(p == 1.0, 0.5, p)))).astype(self.probs.dtype)  # type: ignore[attr-defined]
+        return F.floor(where(p == 1.0, 0.0, log(u) / log1p(-where(p == 1.0, 0.5, p)))).astype(self.probs.dtype)
 
     @property
     def mean(self):
@@ -122,8 +122,8 @@ class Geometric(_Odds):
         return self._one_entropy() / self.probs
 
     def cdf(self, value):
-        k = F.floor(F.maximum(as_float(value), -1.0))  # type: ignore[attr-defined]
-        return -F.expm1(_times_log(k + 1.0, 1.0 - self.probs))  # type: ignore[attr-defined]
+        k = F.floor(F.maximum(as_float(value), -1.0))
+        return -F.expm1(_times_log(k + 1.0, 1.0 - self.probs))
 
 
 class Binomial(_Odds):
@@ -135,7 +135,7 @@ class Binomial(_Odds):
         (self.total_count,) = self._take(probs, logits, total_count=(total_count, nonnegative_integer))
 
     @property
-    def support(self):  # type: ignore[override]
+    def support(self):
         """0 to the number of trials."""
         return integers(self.total_count)
 
@@ -207,7 +207,7 @@ class Categorical(Distribution):
         super().__init__(self.probs.shape[:-1])
 
     @property
-    def support(self):  # type: ignore[override]
+    def support(self):
         """The numbers of the outcomes."""
         return integers(self.probs.shape[-1] - 1)
 
@@ -226,9 +226,9 @@ class Categorical(Distribution):
     def log_prob(self, value):
         x = as_float(value)
         inside = self.support.check(x)
-        chosen = F.one_hot(where(inside, x, 0.0).astype("int64"), self.probs.shape[-1])  # type: ignore[attr-defined]
+        chosen = F.one_hot(where(inside, x, 0.0).astype("int64"), self.probs.shape[-1])
         found = where(chosen != 0, self.logits, 0.0).sum(-1)
-        return where(inside, found, where(F.isnan(x), math.nan, -math.inf))  # type: ignore[attr-defined]
+        return where(inside, found, where(F.isnan(x), math.nan, -math.inf))
 
     def entropy(self):
         return -_times_log(self.probs, self.probs).sum(-1)
@@ -238,8 +238,8 @@ class _Weights:
     """Vectors of weights, not all 0."""
 
     def check(self, x: Tensor) -> Tensor:
-        some = F.expand_dims(x.sum(-1) > 0.0, -1)  # type: ignore[attr-defined]
-        return F.logical_and(F.logical_and(x >= 0.0, x < math.inf), some)  # type: ignore[attr-defined]
+        some = F.expand_dims(x.sum(-1) > 0.0, -1)
+        return F.logical_and(F.logical_and(x >= 0.0, x < math.inf), some)
 
     def __repr__(self) -> str:
         return "weights along the last axis, not negative and not all 0"

@@ -30,18 +30,18 @@ class Constraint:
 
 
 def _both(a: Tensor, b: Tensor) -> Tensor:
-    return F.logical_and(a, b)  # type: ignore[attr-defined]
+    return F.logical_and(a, b)
 
 
 def _whole(x: Tensor) -> Tensor:
-    return F.floor(x) == x  # type: ignore[attr-defined]
+    return F.floor(x) == x
 
 
-real = Constraint("real", lambda x: F.isfinite(x))  # type: ignore[attr-defined]
+real = Constraint("real", lambda x: F.isfinite(x))
 positive = Constraint("positive", lambda x: _both(x > 0, x < math.inf))
 nonnegative = Constraint("nonnegative", lambda x: _both(x >= 0, x < math.inf))
 unit_interval = Constraint("unit_interval", lambda x: _both(x >= 0, x <= 1))
-boolean = Constraint("boolean", lambda x: F.logical_or(x == 0, x == 1))  # type: ignore[attr-defined]
+boolean = Constraint("boolean", lambda x: F.logical_or(x == 0, x == 1))
 nonnegative_integer = Constraint("nonnegative_integer", lambda x: _both(_both(x >= 0, x < math.inf), _whole(x)))
 simplex = Constraint("simplex", lambda x: _both((x >= 0).all(-1), abs(x.sum(-1) - 1) < 1e-5))
 
@@ -123,15 +123,15 @@ class Distribution:
     @property
     def stddev(self) -> Tensor:
         """The root of the variance."""
-        return F.sqrt(self.variance)  # type: ignore[attr-defined]
+        return F.sqrt(self.variance)
 
     def prob(self, value: Any) -> Tensor:
         """The density (or probability) at a value."""
-        return F.exp(self.log_prob(value))  # type: ignore[attr-defined]
+        return F.exp(self.log_prob(value))
 
     def perplexity(self) -> Tensor:
         """e to the entropy."""
-        return F.exp(self.entropy())  # type: ignore[attr-defined]
+        return F.exp(self.entropy())
 
     def _extended_shape(self, sample_shape: int | Sequence[int]) -> tuple[int, ...]:
         lead = (sample_shape,) if isinstance(sample_shape, (int, np.integer)) else tuple(sample_shape)
@@ -173,8 +173,8 @@ def as_float(value: Any) -> Tensor:
 def within(inside: Tensor, x: Tensor, formula: Callable[[Tensor], Tensor], harmless: float) -> Tensor:
     """formula(x) where x is inside, -inf elsewhere; NaN stays. Elsewhere the formula sees a harmless number, so that no NaN of
     it comes into gradients."""
-    safe = F.where(inside, x, harmless)  # type: ignore[attr-defined]
-    return F.where(inside, formula(safe), F.where(F.isnan(x), math.nan, -math.inf))  # type: ignore[attr-defined]
+    safe = F.where(inside, x, harmless)
+    return F.where(inside, formula(safe), F.where(F.isnan(x), math.nan, -math.inf))
 
 
 # ---- divergences -------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from tengen.distributions.distribution import (
 from tengen.random.state import default_rng
 from tengen.tensor import Tensor
 
-log, log1p, lgamma, digamma, where = F.log, F.log1p, F.lgamma, F.digamma, F.where  # type: ignore[attr-defined]
+log, log1p, lgamma, digamma, where = F.log, F.log1p, F.lgamma, F.digamma, F.where
 
 
 def _power_term(exponent: Tensor, x: Tensor, of: Any = log) -> Tensor:
@@ -148,9 +148,9 @@ class Dirichlet(Distribution):
     def log_prob(self, value):
         x = as_float(value)
         inside = simplex.check(x)
-        safe = where(F.expand_dims(inside, -1), x, 0.5)  # type: ignore[attr-defined]
+        safe = where(F.expand_dims(inside, -1), x, 0.5)
         density = _power_term(self.concentration - 1.0, safe).sum(-1) - self._log_normalizer()
-        return where(inside, density, where(F.isnan(x.sum(-1)), math.nan, -math.inf))  # type: ignore[attr-defined]
+        return where(inside, density, where(F.isnan(x.sum(-1)), math.nan, -math.inf))
 
     def entropy(self):
         a, total = self.concentration, self.concentration.sum(-1)
@@ -171,7 +171,7 @@ class StudentT(Distribution):
         lead = shape[: len(shape) - len(self.batch_shape)]
         chi = default_rng.gamma(self.df.detach() * 0.5, 2.0, lead)
         z = default_rng.normal(size=shape).astype(chi.dtype)
-        return self.loc.detach() + self.scale.detach() * z * F.sqrt(self.df.detach() / chi)  # type: ignore[attr-defined]
+        return self.loc.detach() + self.scale.detach() * z * F.sqrt(self.df.detach() / chi)
 
     @property
     def mean(self):

@@ -75,7 +75,7 @@ def _dim(d: Dim) -> Dim:
     if isinstance(d, Expr):
         if d.dtype is not int64 or d.lanes != 1:
             raise VerifyError(f"the extent {d!r} is not an int64")
-        return d.attr if d.op == "const" else unguarded(d)  # type: ignore[return-value]
+        return d.attr if d.op == "const" else unguarded(d)
     return int(d)
 
 

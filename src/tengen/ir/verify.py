@@ -152,7 +152,7 @@ def _check_sources(graph: Graph, constants: set[str]) -> set[Value]:
         _check_data(c.name, c.value, c.data)
     named = {**graph.constants, **graph.states}
     for name, x in named.items():
-        if (x.read if name in graph.states else x.value).name != name:  # type: ignore[union-attr]
+        if (x.read if name in graph.states else x.value).name != name:
             raise VerifyError(f"the value of {name!r} has another name")
     return made
 

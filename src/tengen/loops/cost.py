@@ -227,7 +227,7 @@ class _Walk:
 
     def _range(self, e: Expr, args: tuple[_Range, ...]) -> _Range:
         if e.op == "const":
-            return (float(e.attr), float(e.attr)) if e.dtype.is_int else _ANY  # type: ignore[arg-type]
+            return (float(e.attr), float(e.attr)) if e.dtype.is_int else _ANY
         if e.op == "var":
             return self.ranges.get(e, _ANY)
         if e.op == "ramp":

@@ -63,7 +63,7 @@ def _neg(x: Expr | None) -> Expr | None:
     if x is None:
         return None
     if is_const(_bare(x)):
-        return const(-_bare(x).attr, x.dtype, x.lanes)  # type: ignore[operator]
+        return const(-_bare(x).attr, x.dtype, x.lanes)
     return x.args[0] if x.op == "neg" else -x
 
 
@@ -182,6 +182,6 @@ RULES: dict[str, Rule] = {
     "cast": _cast,
     "call": _call,
     "splat": lambda e, ds: None if ds[0] is None else splat(ds[0]),
-    "lane": lambda e, ds: None if ds[0] is None else lane(ds[0], e.attr),  # type: ignore[arg-type]
+    "lane": lambda e, ds: None if ds[0] is None else lane(ds[0], e.attr),
     "fold": _fold,
 }

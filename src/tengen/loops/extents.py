@@ -72,7 +72,7 @@ class Numbers:
 
     def _value(self, x: Expr) -> int:
         if x.op == "const":
-            return x.attr  # type: ignore[return-value]
+            return x.attr
         if x.op == "var" or x.op not in EXTENT_OPS or x.dtype not in (int64, bool_) or x.lanes != 1:
             what = "has no value" if x.op == "var" else "is no arithmetic of extents"
             raise VerifyError(f"{brief(x)} {what}")

@@ -162,7 +162,7 @@ def as_int(e: Index) -> int | None:
     """The value of an index that is known now, else None."""
     if isinstance(e, int):
         return e
-    return e.attr if e.op == "const" else None  # type: ignore[return-value]
+    return e.attr if e.op == "const" else None
 
 
 def fits(n: int) -> bool:
@@ -224,7 +224,7 @@ def unary(op: str, a: Expr) -> Expr:
     n, kinds, _ = OPS[op]
     if n != 1 or a.dtype.kind not in kinds:
         raise VerifyError(f"{op} does not take {a.dtype}")
-    if a.op == "const" and op == "neg" and a.dtype is int64 and fits(-a.attr):  # type: ignore[operator]
+    if a.op == "const" and op == "neg" and a.dtype is int64 and fits(-a.attr):
         return const(-a.attr)
     if a.op == "splat":
         return splat(unary(op, a.args[0]))
@@ -250,12 +250,12 @@ def _fold_index(op: str, a: Expr, b: Expr) -> Expr | None:
             return b
         if is_const(b, 0):
             return a
-        if is_const(b) and a.op == "add" and is_const(a.args[1]) and fits(a.args[1].attr + b.attr):  # type: ignore[operator]
+        if is_const(b) and a.op == "add" and is_const(a.args[1]) and fits(a.args[1].attr + b.attr):
             return a.args[0] + (a.args[1].attr + b.attr)
         if is_const(a):
             return b + a
     elif op == "sub":
-        if is_const(b) and fits(-b.attr):  # type: ignore[operator]
+        if is_const(b) and fits(-b.attr):
             return a + (-b.attr)
         if a is b:
             return const(0)
@@ -282,14 +282,14 @@ def _fold_index(op: str, a: Expr, b: Expr) -> Expr | None:
 
 def _scaled(e: Expr) -> tuple[Expr, int]:
     """e as a product with a literal."""
-    return (e.args[0], e.args[1].attr) if e.op == "mul" and is_const(e.args[1]) else (e, 1)  # type: ignore[return-value]
+    return (e.args[0], e.args[1].attr) if e.op == "mul" and is_const(e.args[1]) else (e, 1)
 
 
 def _fold_product(a: Expr, b: Expr) -> Expr | None:
     """Products have one literal, as the last factor: so extents that are equal are the same expression."""
     if is_const(b):
         x, n = _scaled(a)
-        return None if x is a or not fits(n * b.attr) else x * (n * b.attr)  # type: ignore[operator]
+        return None if x is a or not fits(n * b.attr) else x * (n * b.attr)
     (x, n), (y, m) = _scaled(a), _scaled(b)
     if (x is not a or y is not b) and fits(n * m):
         return (x * y) * (n * m)
@@ -482,11 +482,11 @@ def rebuild(e: Expr, args: tuple[Expr, ...]) -> Expr:
         case "select": return select(*args)  # fmt: skip
         case "cast": return cast(args[0], e.attr)  # fmt: skip
         case "bitcast": return bitcast(args[0], e.attr)  # fmt: skip
-        case "call": return call(e.attr, *args)  # type: ignore[arg-type] # fmt: skip
+        case "call": return call(e.attr, *args) # fmt: skip
         case "splat": return splat(args[0])  # fmt: skip
-        case "lane": return lane(args[0], e.attr)  # type: ignore[arg-type] # fmt: skip
-        case "fold": return fold(e.attr, args[0])  # type: ignore[arg-type] # fmt: skip
-        case "interleave": return interleave(e.attr, *args)  # type: ignore[arg-type] # fmt: skip
+        case "lane": return lane(args[0], e.attr) # fmt: skip
+        case "fold": return fold(e.attr, args[0]) # fmt: skip
+        case "interleave": return interleave(e.attr, *args) # fmt: skip
         case "dot2": return dot2(*args)  # fmt: skip
     raise VerifyError(f"cannot rebuild {e.op}")
 

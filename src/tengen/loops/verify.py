@@ -228,7 +228,7 @@ class _Checker:
         _check_name(name, what)
         if name in self.names:
             raise VerifyError(f"the name {name} is given twice")
-        self.names.add(name)  # type: ignore[arg-type]
+        self.names.add(name)
 
     def define(self, v: object, dt: DType, lanes: int, what: str = "the variable") -> None:
         if not isinstance(v, Expr) or v.op != "var":

@@ -58,7 +58,7 @@ class GPT(M.Module):
         x = self._embedded(tokens, 0 if caches is None else caches[0][0].shape[2])
         longer: list[Cache] = []
         for i, block in enumerate(self.blocks):
-            x, cache = block(x, None, self._empty(x, block.attn.heads) if empty else caches[i])  # type: ignore[index]
+            x, cache = block(x, None, self._empty(x, block.attn.heads) if empty else caches[i])
             longer.append(cache)
         return self._logits(x), longer
 

@@ -98,13 +98,13 @@ class MobileNetV3(M.Module):
     def __init__(self, num_classes: int = 1000, blocks: Sequence[tuple] = V3_LARGE, hidden: int = 1280, drop_prob: float = 0.2):
         super().__init__()
         norm = {"eps": 1e-3, "momentum": 0.99}
-        layers: list[M.Module] = [ConvNorm(3, 16, 3, 2, activation="hswish", **norm)]  # type: ignore[arg-type]
+        layers: list[M.Module] = [ConvNorm(3, 16, 3, 2, activation="hswish", **norm)]
         channels = 16
         for kernel, wide, out, squeeze, activation, stride in blocks:
             inner = rounded(wide // 4) if squeeze else 0
             layers.append(InvertedResidual(channels, wide, out, kernel, stride, activation, inner, **norm))
             channels = out
-        layers.append(ConvNorm(channels, 6 * channels, activation="hswish", **norm))  # type: ignore[arg-type]
+        layers.append(ConvNorm(channels, 6 * channels, activation="hswish", **norm))
         self.features = M.Sequential(*layers)
         self.fc1, self.dropout, self.fc2 = M.Linear(6 * channels, hidden), M.Dropout(drop_prob), M.Linear(hidden, num_classes)
         initialise_linear(self)

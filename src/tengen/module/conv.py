@@ -53,7 +53,7 @@ class _Conv(Configured):
         if self.padding_mode == "zeros" or not any(self.padding):
             return x, self.padding
         widths = ((0, 0), (0, 0), *((p, p) for p in self.padding))
-        return F.pad(x, widths, mode=self.padding_mode), (0,) * self.n  # type: ignore[attr-defined]
+        return F.pad(x, widths, mode=self.padding_mode), (0,) * self.n
 
     def _module_info_string(self) -> str:
         s = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"

@@ -32,7 +32,7 @@ class _Cell(Configured):
             init.uniform_(p, -bound, bound)
 
     def _zeros(self, x: Tensor) -> Tensor:
-        return F.zeros((x.shape[0], self.hidden_size), dtype=x.dtype)  # type: ignore[attr-defined]
+        return F.zeros((x.shape[0], self.hidden_size), dtype=x.dtype)
 
     def _sum(self, projected: Tensor, h: Tensor) -> Tensor:
         return F.linear(h, self.weight_hh) + projected
@@ -49,7 +49,7 @@ class _Cell(Configured):
         for t in reversed(range(projected.shape[0])) if reverse else range(projected.shape[0]):
             state = self.step(projected[t], state)
             outs.append(state[0])
-        return F.stack(outs[::-1] if reverse else outs, 0), state  # type: ignore[attr-defined]
+        return F.stack(outs[::-1] if reverse else outs, 0), state
 
 
 class RNNCell(_Cell):
@@ -81,13 +81,13 @@ class LSTMCell(_Cell):
     def step(self, projected: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """One step from the projected input."""
         h, c = state
-        i, f, g, o = F.split(self._sum(projected, h), 4, axis=1)  # type: ignore[attr-defined]
+        i, f, g, o = F.split(self._sum(projected, h), 4, axis=1)
         sigmoid, tanh = REGISTRY["sigmoid"], REGISTRY["tanh"]
         c = sigmoid(f) * c + sigmoid(i) * tanh(g)
         return sigmoid(o) * tanh(c), c
 
     def forward(self, x: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        return self.step(self.project(x), self.start(x) if hx is None else hx)  # type: ignore[return-value]
+        return self.step(self.project(x), self.start(x) if hx is None else hx)
 
     def start(self, x: Tensor) -> tuple[Tensor, ...]:
         """The state before the first step."""
@@ -162,7 +162,7 @@ class _Recurrent(Configured):
                 y, state = cell.run(cell.project(x), state, d == 1)
                 outs.append(y)
                 finals.append(state)
-            x = outs[0] if len(outs) == 1 else F.concat(outs, -1)  # type: ignore[attr-defined]
+            x = outs[0] if len(outs) == 1 else F.concat(outs, -1)
             if layer + 1 < self.num_layers:
                 x = F.dropout(x, self.dropout, self.training)
         return x, finals
@@ -171,7 +171,7 @@ class _Recurrent(Configured):
         x = x.transpose(1, 0, 2) if self.batch_first else x
         hx = (hx,) if isinstance(hx, Tensor) else hx
         y, finals = self._run(x, hx)
-        last = tuple(F.stack([f[i] for f in finals], 0) for i in range(len(finals[0])))  # type: ignore[attr-defined]
+        last = tuple(F.stack([f[i] for f in finals], 0) for i in range(len(finals[0])))
         return (y.transpose(1, 0, 2) if self.batch_first else y), (last[0] if len(last) == 1 else last)
 
 

@@ -88,9 +88,9 @@ def _seen(mask: Tensor | None, padding: Tensor | None, heads: int, dtype) -> Ten
     if not found:
         return None
     if all(m.dtype.name == "bool" for m in found):
-        hidden = found[0] if len(found) == 1 else F.logical_or(*found)  # type: ignore[attr-defined]
-        return F.logical_not(hidden)  # type: ignore[attr-defined]
-    floats = [F.where(m, float("-inf"), 0.0).astype(dtype) if m.dtype.name == "bool" else m for m in found]  # type: ignore[attr-defined]
+        hidden = found[0] if len(found) == 1 else F.logical_or(*found)
+        return F.logical_not(hidden)
+    floats = [F.where(m, float("-inf"), 0.0).astype(dtype) if m.dtype.name == "bool" else m for m in found]
     return floats[0] if len(floats) == 1 else floats[0] + floats[1]
 
 

@@ -331,7 +331,7 @@ def _kind(e: ast.expr) -> Kind:
             both = a.several, b.several
             inner = Kind(both[0].items + both[1].items, both[0].several or both[1].several)
         else:
-            inner = a.several or b.several  # type: ignore[assignment]
+            inner = a.several or b.several
         return Kind((*a.items, *(i for i in b.items if i not in a.items)), inner, a.none or b.none, a.shape or b.shape)
     if isinstance(e, ast.Constant) and e.value is None:
         return Kind((), none=True)

@@ -105,12 +105,12 @@ def signature_of(fn: Callable) -> list[Parameter]:
     """The parameters of a plain function; what `inspect.signature` says, which would take longer than all else that an op is."""
     code, notes = fn.__code__, fn.__annotations__
     names = code.co_varnames[: code.co_argcount]
-    defaults = dict(zip(reversed(names), reversed(fn.__defaults__ or ())))  # type: ignore[attr-defined]
+    defaults = dict(zip(reversed(names), reversed(fn.__defaults__ or ())))
     named = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     rest = iter(code.co_varnames[code.co_argcount + code.co_kwonlyargcount :])
     found = [(name, "", defaults.get(name, _NONE)) for name in names]
     found += [(next(rest), "*", _NONE)] if code.co_flags & inspect.CO_VARARGS else []
-    found += [(name, "named", (fn.__kwdefaults__ or {}).get(name, _NONE)) for name in named]  # type: ignore[attr-defined]
+    found += [(name, "named", (fn.__kwdefaults__ or {}).get(name, _NONE)) for name in named]
     found += [(next(rest), "**", _NONE)] if code.co_flags & inspect.CO_VARKEYWORDS else []
     return [Parameter(name, kind, default, _text(notes.get(name, ""))) for name, kind, default in found]
 
@@ -149,7 +149,7 @@ def make_call(op: Op, fn: Callable, parameters: Sequence[Parameter]) -> Callable
     lines = [f"if {odd}:\n        return _dispatch.slow(_op, {tensors}, {attrs})"] if odd else []
     scope = {"_op": op, "_dispatch": dispatch, "_negative_zero": negative_zero}
     call = _compiled(parameters, [*lines, f"return _dispatch.run(_op, {tensors}, {attrs})"], scope)
-    call.__doc__, call.__wrapped__, call.__module__, call.op = fn.__doc__, fn, fn.__module__, op  # type: ignore[attr-defined]
+    call.__doc__, call.__wrapped__, call.__module__, call.op = fn.__doc__, fn, fn.__module__, op
     call.__name__ = call.__qualname__ = op.name
     return call
 

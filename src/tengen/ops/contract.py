@@ -100,7 +100,7 @@ def _few_rows(arrays: Sequence[Array | None], transpose_a: bool = False, **attrs
     that tile alone, and a kernel that knows it packs nothing."""
     x, y = arrays[0], arrays[1]
     rows = x.shape[:-2] * (y.ndim == 2) + x.shape[x.ndim - 2 + transpose_a :][:1] * (x.ndim > 1)
-    return set(rows) if 1 < prod(rows) <= contraction.tile.MOST_TILE_ROWS else set()  # type: ignore[type-var]
+    return set(rows) if 1 < prod(rows) <= contraction.tile.MOST_TILE_ROWS else set()
 
 
 matmul.known(_few_rows)

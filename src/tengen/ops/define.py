@@ -248,7 +248,7 @@ def _partial_op(op: Op, body: Callable, i: int, needed: tuple[int, ...]) -> tupl
     params = ", ".join([g, *(op.tensors[j] for j in needed), *notes])
     scope: dict[str, Any] = {"_body": grad_body}
     call = ", ".join([g, *(op.tensors[j] for j in needed), *(f"{a}={a}" for a in op.attrs)])
-    exec(f"def d({params}):\n    return _body({call})", scope)  # noqa: S102
+    exec(f"def d({params}):\n    return _body({call})", scope)
     fn = scope["d"]
     fn.__doc__ = f"The gradient of `{op.name}` with respect to its parameter {op.tensors[i]}, times g."
     fn.__name__ = name

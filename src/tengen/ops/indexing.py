@@ -337,7 +337,7 @@ def _(g, *inputs, axes, position, mode):
     none = [None for _ in axes]
     if mode == "add":
         return *none, g, (lambda: index(indices, g, axes, position))
-    kept = lambda: index_put(indices, g, dispatch.scalar(0, g.dtype), axes, position)  # noqa: E731
+    kept = lambda: index_put(indices, g, dispatch.scalar(0, g.dtype), axes, position)
     return *none, kept, (lambda: where(_stays(indices, g, axes, position), index(indices, g, axes, position), 0))
 
 

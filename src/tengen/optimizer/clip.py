@@ -20,18 +20,18 @@ def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: flo
     params = _with_grad(tensors)
     if not params:
         return Tensor(0.0)
-    norms = [F.norm(t.grad.reshape(-1), ord) for t in params]  # type: ignore[union-attr]
-    total = F.norm(F.stack(norms), ord)  # type: ignore[attr-defined]
-    scale = F.minimum(max_norm / (total + 1e-6), 1.0)  # type: ignore[attr-defined]
+    norms = [F.norm(t.grad.reshape(-1), ord) for t in params]
+    total = F.norm(F.stack(norms), ord)
+    scale = F.minimum(max_norm / (total + 1e-6), 1.0)
     for t in params:
-        t.grad = t.grad * scale  # type: ignore[operator]
+        t.grad = t.grad * scale
     return total
 
 
 def clip_grad_value(tensors: Tensor | Iterable[Tensor], lower: float, upper: float) -> None:
     """Each element of each gradient is brought into [lower, upper]."""
     for t in _with_grad(tensors):
-        t.grad = F.clip(t.grad, lower, upper)  # type: ignore[attr-defined]
+        t.grad = F.clip(t.grad, lower, upper)
 
 
 def clip_grad_norm_(
@@ -50,7 +50,7 @@ def clip_grad_norm_(
         raise RuntimeError("clip_grad_norm_: error_if_nonfinite decides by a value, which a trace does not know; help: leave it out")
     before = [t.grad for t in params]
     total = clip_grad_norm(params, max_norm, norm_type)
-    if not F.isfinite(total).item():  # type: ignore[attr-defined]
+    if not F.isfinite(total).item():
         for t, g in zip(params, before):
             t.grad = g
         raise RuntimeError(f"clip_grad_norm_: the norm of the gradients is {total.item()}")

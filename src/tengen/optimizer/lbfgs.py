@@ -73,7 +73,7 @@ class LBFGS(Optimizer):
     def _gradient(self) -> Tensor:
         """All gradients, one after the other; zeros where there is none."""
         parts = [zeros(p) if p.grad is None else p.grad.detach() for p, _ in self._params()]
-        return F.concat([g.reshape(-1) for g in parts])  # type: ignore[attr-defined]
+        return F.concat([g.reshape(-1) for g in parts])
 
     def _move(self, start: list[Tensor], t: float, d: Tensor) -> None:
         """Puts the parameters at start + t d."""
@@ -226,11 +226,11 @@ def _dot(a: Tensor, b: Tensor) -> float:
 
 
 def _largest(x: Tensor) -> float:
-    return float(F.abs(x).max().item()) if x.size else 0.0  # type: ignore[attr-defined]
+    return float(F.abs(x).max().item()) if x.size else 0.0
 
 
 def _total(x: Tensor) -> float:
-    return float(F.abs(x).sum().item())  # type: ignore[attr-defined]
+    return float(F.abs(x).sum().item())
 
 
 # ---- line search -------------------------------------------------------------------------------------------------------

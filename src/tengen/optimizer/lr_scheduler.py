@@ -50,7 +50,7 @@ class LRScheduler:
 
     def step(self, epoch: float | None = None) -> None:
         """Goes on to the next epoch (or the given one)."""
-        self.current_epoch = self.current_epoch + 1 if epoch is None else epoch  # type: ignore[assignment]
+        self.current_epoch = self.current_epoch + 1 if epoch is None else epoch
         for g, lr in zip(self.optimizer.param_groups, self.get_lr()):
             g["lr"] = lr
 

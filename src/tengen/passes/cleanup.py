@@ -70,9 +70,9 @@ def remove_identities(graph: Graph) -> Graph:
         n.inputs = [table.get(v, v) for v in n.inputs]
         same = len(n.outputs) == 1 and n.inputs and n.inputs[0] is not None and n.outputs[0].type is n.inputs[0].type
         identity = lookup(n.op).rules.identity if same and n.op != "fused" else None
-        if identity is not None and identity(n.inputs[0].type, n.outputs[0].type, **n.attrs):  # type: ignore[union-attr]
+        if identity is not None and identity(n.inputs[0].type, n.outputs[0].type, **n.attrs):
             table[n.outputs[0]] = n.inputs[0]
-        elif n.op == "reshape" and (inner := n.inputs[0].node) is not None and inner.op == "reshape":  # type: ignore[union-attr]
+        elif n.op == "reshape" and (inner := n.inputs[0].node) is not None and inner.op == "reshape":
             n.inputs = [inner.inputs[0]]
             kept.append(n)
         else:

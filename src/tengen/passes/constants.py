@@ -59,7 +59,7 @@ def _known_nodes(g: Graph) -> set[int]:
 
 
 def _size(v: Value) -> int:
-    return 1 << 62 if any(isinstance(d, Expr) for d in v.type.shape) else prod(v.type.shape)  # type: ignore[arg-type]
+    return 1 << 62 if any(isinstance(d, Expr) for d in v.type.shape) else prod(v.type.shape)
 
 
 def _replacements(g: Graph, known: set[int], wanted: Sequence[Value], evaluate: Evaluate) -> list[Value]:

@@ -235,7 +235,7 @@ def _row_value(group: Group, n: Node) -> bool:
             continue
         if lookup(m.op).reduces and tuple(m.attrs["axes"]) == axes and _row_fits(group, m, axes):
             return True
-        if lookup(m.op).fuses and v.type.shape == n.outputs[0].type.shape and _row_value(group, m):  # type: ignore[union-attr]
+        if lookup(m.op).fuses and v.type.shape == n.outputs[0].type.shape and _row_value(group, m):
             return True
     return False
 
@@ -368,15 +368,15 @@ def _fused_node(g: Graph, group: Group, users, results, shared: set[Value], numb
             if v in scalars:
                 table[v] = body.add_constant(f"k{number}_{len(body.constants)}", scalars[v].data, v.type)
             else:
-                table[v] = body.add_input(f"x{len(inputs)}", v.type)  # type: ignore[union-attr]
-                inputs.append(v)  # type: ignore[arg-type]
+                table[v] = body.add_input(f"x{len(inputs)}", v.type)
+                inputs.append(v)
         m = body.add_node(n.op, [table[v] for v in n.inputs], n.attrs, [v.type for v in n.outputs], n.where)
         for v, w in zip(n.outputs, m.outputs):
             table[v] = w
             if v not in shared and (v in results or any(id(r) not in members for r in users.get(v, []))):
                 outs.append(v)
     for v in outs:
-        body.add_output(f"y{len(body.outputs)}", table[v])  # type: ignore[arg-type]
+        body.add_output(f"y{len(body.outputs)}", table[v])
     node = Node("fused", list(inputs), {"body": body}, outs, group.nodes[0].where)
     for i, v in enumerate(outs):
         v.node, v.index = node, i

@@ -52,7 +52,7 @@ def _constant_launches(lo: Lowering, constants: Mapping[Hashable, int]) -> set[i
             continue
         size = sum(s or 0 for s in sources)
         made = [(as_int(n), dtype.size) for dtype, n in (lo.temps[id] for id in outs)]
-        if all(n is not None for n, _ in made) and sum(n * each for n, each in made) <= MOST_GROWTH * size:  # type: ignore[operator]
+        if all(n is not None for n, _ in made) and sum(n * each for n, each in made) <= MOST_GROWTH * size:
             found.add(i)
             bytes_of.update(dict.fromkeys(outs, size))
     return found

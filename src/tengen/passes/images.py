@@ -170,7 +170,7 @@ def _parts(n: Node, batch: int, lies: Mapping[Value, Array], wanted: Mapping[Val
     """Which inputs an image of a node's outputs needs only the same image of. None if the node cannot be in a loop: its outputs
     are not `batch` images one after another in memory, they are states, or its images depend on each other."""
     for v in n.outputs:
-        a, place = lies[v], wanted.get(v, ("temp",))[0]  # type: ignore[index]
+        a, place = lies[v], wanted.get(v, ("temp",))[0]
         if batch < 2 or not a.ndim or a.shape[0] != batch or a.strides[0] != product(a.shape[1:]):
             return None
         if place not in ("temp", "out"):

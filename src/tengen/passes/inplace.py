@@ -53,7 +53,7 @@ def in_logical_order(graph: Graph, where: Mapping[Value, Hashable], outputs: boo
     more in one order than in another. For other outputs a node's own order and a copy cost less."""
     read = {v for n in graph.nodes for v in n.inputs}
     alone = lambda v: v not in read and len(v.node.outputs) == 1 and _is_pointwise(v.node)
-    return {v for v, id in where.items() if id[0] == "state" or (outputs and id[0] == "out" and alone(v))}  # type: ignore[index]
+    return {v for v, id in where.items() if id[0] == "state" or (outputs and id[0] == "out" and alone(v))}
 
 
 def behind_views(graph: Graph, lies: Mapping[Value, Array], where: dict[Value, Hashable], row_major: bool) -> None:
@@ -64,7 +64,7 @@ def behind_views(graph: Graph, lies: Mapping[Value, Array], where: dict[Value, H
         lies: how every value lies. row_major: outputs have to lie in logical order. What `where` would compute into an output
             in another order is then taken out of it, and is a temporary.
     """
-    for v in [v for v, id in where.items() if row_major and id[0] == "out" and not lies[v].is_contiguous()]:  # type: ignore[index]
+    for v in [v for v, id in where.items() if row_major and id[0] == "out" and not lies[v].is_contiguous()]:
         del where[v]
     for i, v in enumerate(graph.outputs):
         root, shown = _shown(v, lies)
@@ -93,7 +93,7 @@ def over_operands(
                 continue
             alone = _reads_once(n, root, views)
             whole = a == lies[result] and product(result.type.shape) == product(root.type.shape)
-            if alone and whole and where.get(result, ("temp",))[0] in ("temp", "out"):  # type: ignore[index]
+            if alone and whole and where.get(result, ("temp",))[0] in ("temp", "out"):
                 if result not in where:
                     where[result] = temp(result)
                 where[root] = where[result]
@@ -116,7 +116,7 @@ def _shown(v: Value, lies: Mapping[Value, Array]) -> tuple[Value, Array | None]:
     n = v.node
     if n is None or n.op == "fused" or lookup(n.op).kind != "view":
         return v, lies[v]
-    root, a = _shown(n.inputs[0], lies)  # type: ignore[arg-type]
+    root, a = _shown(n.inputs[0], lies)
     return root, None if a is None else lookup(n.op).make_view(a, n.outputs[0].type, n.attrs)
 
 

@@ -26,7 +26,7 @@ def assign_layouts(graph: Graph, placed: Mapping[Value, Array], row_major: Colle
     lies: dict[Value, Array] = dict(placed)
     for n in graph.nodes:
         if n.op != "fused" and lookup(n.op).kind == "view":
-            lies[n.outputs[0]] = view(n, lies[n.inputs[0]])  # type: ignore[index]
+            lies[n.outputs[0]] = view(n, lies[n.inputs[0]])
             continue
         ins = [None if v is None else lies[v] for v in n.inputs]
         for v in n.outputs:
@@ -44,8 +44,8 @@ def view(n: Node, a: Array) -> Array:
     op, out = lookup(n.op), n.outputs[0].type
     shown = op.make_view(a, out, n.attrs)
     if shown is None:
-        shown = op.make_view(dense(None, n.inputs[0]), out, n.attrs)  # type: ignore[arg-type]
-    return shown  # type: ignore[return-value]
+        shown = op.make_view(dense(None, n.inputs[0]), out, n.attrs)
+    return shown
 
 
 def _order(n: Node, ins: Sequence[Array | None], v: Value) -> Sequence[int] | None:

@@ -180,7 +180,7 @@ def _write_states(lo: Lowering, graph: Graph, env: dict[Value, Array]) -> None:
         if (src.id, src.strides, src.offset) != (own.id, own.strides, own.offset):
             moves.append((src, own))
     for i, (src, own) in enumerate(moves):
-        if src.id[:1] == ("state",):  # type: ignore[index]
+        if src.id[:1] == ("state",):
             saved = lo.temp(src.dtype, src.shape)
             copy(lo, src, saved, "save_state")
             moves[i] = (saved, own)
@@ -201,7 +201,7 @@ def _lower_node(
     """Lowers one node, and adds the arrays of its outputs to `env`."""
     op = lookup(n.op) if n.op != "fused" else None
     if op is not None and op.kind == "view":
-        src = env[n.inputs[0]]  # type: ignore[index]
+        src = env[n.inputs[0]]
         a = op.make_view(src, n.outputs[0].type, n.attrs)
         if a is None:
             row_major = lo.temp(src.dtype, src.shape)
@@ -222,7 +222,7 @@ def _lower_node(
 def _destination(lo: Lowering, v: Value, wanted: Mapping[Value, Hashable], lies: Mapping[Value, Array]) -> Array:
     """Where a value is computed to."""
     id = wanted[v] if v in wanted else lo.temp(v.type.dtype, v.type.shape).id
-    return _flag(id[1]) if id[0] == CHECKS else replace(lies[v], id=id)  # type: ignore[index]
+    return _flag(id[1]) if id[0] == CHECKS else replace(lies[v], id=id)
 
 
 def _computing(
@@ -274,14 +274,14 @@ def _lower_fused(lo: Lowering, body: Graph, ins: Sequence[Array | None], outs: S
     reductions of one shape, pointwise work over rows with reductions of them, or a pointwise kernel."""
     env: dict[Value, Source] = {v: Leaf(a) for v, a in zip(body.inputs, ins) if a is not None}
     for c in body.constants.values():
-        env[c.value] = Literal(c.data.item(), c.value.type.dtype)  # type: ignore[union-attr]
+        env[c.value] = Literal(c.data.item(), c.value.type.dtype)
     anchor = next((m for m in body.nodes if lookup(m.op).anchors), None)
     last = body.nodes[-1]
     name = "_".join(dict.fromkeys(m.op.replace(".", "_") for m in body.nodes))[:60]
     if anchor is not None:
         return _lower_epilogue(lo, body, anchor, env, outs)
     several = len(body.outputs) > 1 and all(
-        lookup(v.node.op).reduces and v.node.attrs["axes"] for v in body.outputs  # type: ignore[union-attr]
+        lookup(v.node.op).reduces and v.node.attrs["axes"] for v in body.outputs
     )
     for m in body.nodes:
         op = lookup(m.op)

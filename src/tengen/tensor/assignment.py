@@ -71,7 +71,7 @@ def update(op: Op, inputs: tuple[Tensor | None, ...], attrs: tuple, over: tuple[
     if tracing.active is not None or not one_type or not all(t is not None and _alone(t) for t in targets):
         out = op(*(None if x is None else x.detach() for x in inputs), *attrs)
         for t, new in zip(targets, out if isinstance(out, tuple) else (out,)):
-            node = t._node  # type: ignore[union-attr]
+            node = t._node
             assign(t, new)
             if node is not None and node_of(t)[0] is None and getattr(node, "op", node) is None:
                 t._node = node  # an update is not differentiated, and what is attached stays so

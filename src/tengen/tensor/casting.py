@@ -71,6 +71,6 @@ def casts(rule: Rule | None, high: DType | None, key: Hashable) -> Iterator[None
 def wide(x: Any) -> Any:
     """An operand of a function that is to be computed in high precision: under autocast a narrower float is cast, else x
     itself."""
-    if casting.rule is None or not isinstance(x, Tensor) or not x.dtype.is_float or x.dtype.bits >= casting.high.bits:  # type: ignore[union-attr]
+    if casting.rule is None or not isinstance(x, Tensor) or not x.dtype.is_float or x.dtype.bits >= casting.high.bits:
         return x
     return REGISTRY["astype"](x, casting.high)

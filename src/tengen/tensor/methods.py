@@ -108,12 +108,12 @@ def install() -> None:
         setattr(Tensor, f.__name__, f)
     for name, f in METHODS.items():
         setattr(Tensor, name, f)
-    Tensor.__dlpack__, Tensor.__dlpack_device__ = to_dlpack, device_of  # type: ignore[attr-defined]
-    Tensor.T = property(lambda self: transpose(self), doc="The tensor with its axes reversed.")  # type: ignore[attr-defined]
-    Tensor.__round__ = rounded  # type: ignore[attr-defined]
-    Tensor.__array_ufunc__, Tensor.__array_function__ = array_ufunc, array_function  # type: ignore[attr-defined]
+    Tensor.__dlpack__, Tensor.__dlpack_device__ = to_dlpack, device_of
+    Tensor.T = property(lambda self: transpose(self), doc="The tensor with its axes reversed.")
+    Tensor.__round__ = rounded
+    Tensor.__array_ufunc__, Tensor.__array_function__ = array_ufunc, array_function
     each_op(names_on_tensor, partial(setattr, Tensor))
-    Tensor.__hash__ = object.__hash__  # type: ignore[method-assign]
+    Tensor.__hash__ = object.__hash__
 
 
 all_with_line(globals(), ["reshape", "transpose", "flatten", "to", "cpu"])

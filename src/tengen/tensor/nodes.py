@@ -148,7 +148,7 @@ def on_tape(t: Tensor) -> bool:
     """Whether an active level may ask for a gradient through a tensor. If not, the tensor leaves the tape."""
     if t._node is None:
         return False
-    if is_live(node_of(t)[0]):  # type: ignore[arg-type]
+    if is_live(node_of(t)[0]):
         return True
     t._node = None
     return False

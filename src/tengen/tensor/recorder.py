@@ -261,7 +261,7 @@ class Recorder:
         if id(manager) in self.managers:
             return
         outside = [*(t for ts in self.stand_ins.values() for t in ts), *self.captured]
-        if self.ended is not None or any(on_tape(t) and node_of(t)[0].op is not None for t in outside):  # type: ignore[union-attr]
+        if self.ended is not None or any(on_tape(t) and node_of(t)[0].op is not None for t in outside):
             raise TraceError(
                 f"{user_line()}: backward() goes back into what was calculated before the traced function was called, which runs of the "
                 "trace would not calculate anew; help: `with gm:` and gm.backward() are both inside of the traced function, or both outside"

@@ -371,7 +371,7 @@ def explain(e: Exception, op: Op, inputs: tuple, attrs: tuple) -> None:
         return
     text, where = found  # the outermost call names itself, around the first text
     types = [x._layout.type if isinstance(x, Tensor) else None if x is None else type(x).__name__ for x in inputs]
-    call = "" if text.startswith(f"{op.name}(") else f"{op.signature(types, dict(zip(op.attrs, attrs)))}: "  # type: ignore[arg-type]
+    call = "" if text.startswith(f"{op.name}(") else f"{op.signature(types, dict(zip(op.attrs, attrs)))}: "
     e.args = (f"{call}{text} [at {where}]",)
 
 
@@ -409,7 +409,7 @@ def check_values(op: Op, inputs: tuple, types: Sequence) -> None:
 
 def look(op: Op, inputs: tuple, types: Sequence, attrs: tuple) -> None:
     """Checks the operands' values by the op's own rules: raises the error of the first violation."""
-    for v in op.violations(inputs, types, attrs):  # type: ignore[arg-type]
+    for v in op.violations(inputs, types, attrs):
         if v.bad.item():
             raise v.error(v.found() if v.found else v.message)
 
@@ -438,7 +438,7 @@ def _view(op: Op, x: Tensor, attrs: dict, key) -> Tensor:
     a = op.make_view(x._layout.array(0), out, attrs)
     if a is None:
         return _view(op, contiguous(x).detach(), attrs, None)
-    layout = Layout(tuple(a.shape), a.dtype, tuple(a.strides), x.device)  # type: ignore[arg-type]
+    layout = Layout(tuple(a.shape), a.dtype, tuple(a.strides), x.device)
     if key is not None and tracing.active is None:
         offset = a.offset * a.dtype.size
         _plans[key] = Plan((lambda d: native.view(d, offset)) if offset else _same, (layout,))

@@ -87,7 +87,7 @@ class Bench:
         self.lo, _ = lower(graph, self.target, schedules=known)
         self.temps = dict(self.lo.temps)
         sizes = {("const", c.name): prod(c.value.type.shape) * c.value.type.dtype.size for c in graph.constants.values()}
-        setup, _ = hoist(self.lo, sizes)  # type: ignore[arg-type]
+        setup, _ = hoist(self.lo, sizes)
         made = {id for launch in setup.launches for id in launch.writes}
         self._constant = {**sizes, **{id: self._elements(id)[1] * self._elements(id)[0].size for id in made}}
         self.hot = {launch.node for launch in self.lo.launches if launch.node in self.lo.nodes}
@@ -102,7 +102,7 @@ class Bench:
         mini.node = node
         self.lo.nodes[node](mini)
         local = dict(mini.temps)
-        first, prepared = hoist(mini, self._constant)  # type: ignore[arg-type]
+        first, prepared = hoist(mini, self._constant)
         known = self._of(node)
         held = dict.fromkeys(id for launch in [*first.launches, *mini.launches] for id in launch.ids if id not in local)
         for id in held:
@@ -139,7 +139,7 @@ class Bench:
             return bool_, len(self.graph.checks)
         kind: Any
         which: Any
-        kind, which = id  # type: ignore[misc]
+        kind, which = id
         g = self.graph
         types = {"in": lambda: g.inputs[which], "out": lambda: g.outputs[which]}
         types |= {"state": lambda: g.states[which].read, "const": lambda: g.constants[which].value}

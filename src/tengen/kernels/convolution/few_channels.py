@@ -82,7 +82,7 @@ def window(x: Array, kernel: Sequence[Index], channels: Index, stride, padding, 
     """The windows, where this strategy fits: few channels, a sum of one chunk that has more than one pixel, and a strip of
     image `x` that can be copied in runs. Else None."""
     known = [as_int(d) for d in (*kernel, channels)]
-    if len(known) != 3 or None in known or not 0 < known[2] <= MOST_IMAGE_CHANNELS:  # type: ignore[operator]
+    if len(known) != 3 or None in known or not 0 < known[2] <= MOST_IMAGE_CHANNELS:
         return None
     kh, kw, c = (d or 0 for d in known)
     w = Window((kh, kw), c, tuple(stride), tuple(padding), tuple(dilation))
@@ -245,7 +245,7 @@ class _Convolution:
             with k.loop(0, cdiv(o, s.vectors * LANES), name="panel") as panel:
                 with k.loop(0, lines, name="row") as i, k.loop(left, right, s.wide, name="tile") as x:
                     at = i * (self.w.stride[0] * self.strip.row) + (x - left) * (self.w.stride[1] * self.strip.pixel)
-                    whole = as_int(width) is not None and as_int(width) % s.wide == 0  # type: ignore[operator]
+                    whole = as_int(width) is not None and as_int(width) % s.wide == 0
                     count = const(s.wide) if whole else k.let(minimum(right - x, s.wide))
                     self.tile(panel, (n, k.let(y + i), x), k.let(at), count)
         self.lo.launch(k)
@@ -279,7 +279,7 @@ class _Convolution:
     def write(self, panel: Expr, place: tuple[Index, Expr, Expr], values: Sequence[Expr]) -> None:
         """Stores the output channels of the result at `place`, (image, row, column), through the epilogue."""
         k, o, step, (n, y, x) = self.k, self.out.shape[1], self.s.vectors * LANES, place
-        whole = as_int(o) is not None and as_int(o) % step == 0  # type: ignore[operator]
+        whole = as_int(o) is not None and as_int(o) % step == 0
         for v, value in enumerate(values):
             channel = k.let(panel * step + v * LANES)
             with k.if_(const(True, bool_) if whole or v == 0 else channel < o):
