@@ -107,7 +107,7 @@ def jax_side(network, batch: int):
 
 def main() -> None:
     who, name, batch, kind, *more = sys.argv[1:]
-    import compare
+    import compare  # it sets the number of threads
     from networks import NETWORKS
 
     network, training = NETWORKS[name], kind == "training"

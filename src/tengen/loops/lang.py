@@ -222,7 +222,8 @@ NO_VALUE = (
 
 
 def _check_number(x, y) -> None:
-    """Errors: what is wrong with a Python number `x` as the other operand of `y`."""
+    """Raises the error for a Python number `x` that is no operand beside `y`: a bool beside an expression, and beside an extent a
+    float, or an int that does not fit 64 bits."""
     if type(x) is bool:
         raise VerifyError(f"the expression {y!r} beside the Python bool {x}; {NO_VALUE}, and const({x}, bool_) is an operand")
     if isinstance(x, float) and isinstance(y, Expr) and y.dtype is int64:

@@ -258,7 +258,7 @@ class _Checker:
         self.define(k.piece, int64, 1, "the piece")
 
     def block(self, body: object) -> None:
-        """The statements of one block; what they define is gone afterwards."""
+        """Checks the statements of a block. Variables that it defines are not known behind it."""
         if not isinstance(body, list):
             raise VerifyError(f"{body!r} is not a list of statements")
         outer = set(self.scope)

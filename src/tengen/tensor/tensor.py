@@ -477,8 +477,10 @@ def _convert(op: Op, inputs: tuple) -> tuple:
     if all(isinstance(x, Tensor) or x is None for x in inputs):
         return inputs
     strong = None  # the dtype that the tensors among the operands promote to
-    device = next((x._layout.device for x in inputs if isinstance(x, Tensor)), None)  # where the others are put
+    device = None  # of the tensors, and so of the others
     for i, x in enumerate(inputs):
+        if isinstance(x, Tensor):
+            device = x._layout.device
         if isinstance(x, (Tensor, np.ndarray, np.generic)) and i not in op.own and not isinstance(x, float):
             strong = dtype(x.dtype) if strong is None else promote(strong, dtype(x.dtype))
     out: list[Any] = []
@@ -513,7 +515,7 @@ _scalars: dict = {}
 def scalar(value, d: DType, device: Device | None = None) -> Tensor:
     """A 0-d tensor of a number, on a device (None: the default one). The last few thousand of them are cached."""
     device = device or default_device()
-    key = (value, d, device, type(value), str(value) if value == 0 else None)
+    key = (value, d, device.name, type(value), str(value) if value == 0 else None)
     t = _scalars.get(key)
     if t is None:
         if len(_scalars) > 4096:

@@ -166,7 +166,8 @@ class _Transposed:
         self.lo.launch(k)
 
     def copy(self, n: Expr, first: Expr, left: Expr, stop: Expr) -> None:
-        """Fills the strip for rows first..stop: squares of pixels by channels, transposed; zeros beyond the border."""
+        """Fills the strip with what the results of rows first..stop read: LANES pixels by LANES channels of y at a time,
+        transposed, so that pixels fill the lanes. Pixels beyond the image's border are zeros."""
         k, o, (high, wide) = self.k, self.s.terms, self.y.shape[2:]
         with k.loop(0, k.let(stop - first + self.s.reach[0]), name="line") as i:
             y = k.let(first + self.s.first[0] + i)
@@ -183,14 +184,16 @@ class _Transposed:
                     self.square(here, to, [k.let(select(each, some, const(0))) for each in inside])
 
     def square(self, here: Expr, to: Expr, counts: Sequence[Expr | None]) -> None:
-        """Neighbouring pixels from `here` on, of each so many channels, to `to` in the strip."""
+        """Copies LANES neighbouring pixels, LANES channels of each, from element `here` of y on to element `to` of the strip,
+        transposed. counts: how many of the channels each pixel has; the others are zeros, and None stands for all."""
         k, src = self.k, self.k.read(self.y)
         pixels = [k.load(src, here + j * self.y.strides[3], LANES, n) for j, n in enumerate(counts)]
         for j, row in enumerate(k.transpose([cast(p, self.sums.dtype) for p in pixels])):
             k.store(self.strip, to + j * self.s.pitch, row)
 
     def phase(self, p: Phase, at: Expr) -> None:
-        """A row of one phase, whose strip begins at `at`, left in `sums`."""
+        """Computes the results of one phase in a row, from the lines of the strip from element `at` on, and leaves them in
+        `sums`."""
         k, size = self.k, numerics.CHUNK_TERMS // self.s.terms  # positions of a chunk
         zero = const(0, self.sums.dtype, LANES)
         acc = [[k.var(zero, name="acc") for _ in range(self.s.vectors)] for _ in range(self.s.channels)]
@@ -209,7 +212,7 @@ class _Transposed:
                     k.store(self.sums, place, value)
 
     def tap(self, tap: Tap, at: Expr, acc: list[list[Variable]]) -> None:
-        """Adds the terms of one position of the filter."""
+        """Adds the products of one position of the filter, summed over the channels of y, to `acc`."""
         k, (_, kw) = self.k, (as_int(d) or 1 for d in self.w.shape[:2])
         where = k.let(at + ((tap.y - self.s.first[0]) * self.s.line + tap.x - self.s.first[1]))
         weights = k.read(self.w)
@@ -222,7 +225,7 @@ class _Transposed:
                     row[v].set(multiply_add(pixels, w, row[v].value))  # acc[c][v] += strip[o, pixels v] * w[tap, o, c]
 
     def write(self, phases: Sequence[Phase], n: Expr, y: Expr, left: Expr) -> None:
-        """Stores a row of some phases."""
+        """Stores what `phase` has left in `sums`: the results of these phases in one row, from column `left` of each on."""
         k, dst = self.k, self.k.write(self.out)
         for p in phases:
             count = k.let(maximum(minimum(as_expr(p.count[1]) - left, self.s.wide), 0))

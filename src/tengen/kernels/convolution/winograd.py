@@ -321,10 +321,11 @@ class _Winograd:
 
     @property
     def depth(self) -> int:
-        """Channels of the filter that a piece transforms at a time, one row of points after the other; 0 where a launch has
-        transformed it. If all tiles belong to one piece, the filter is transformed once either way, and untransformed it has 9
-        values to store and read for each pair of channels instead of 16 or 36. Also 0 where scratch memory has no room for
-        it."""
+        """How many channels of the filter a piece transforms at a time; 0 where a launch transforms the whole filter before.
+
+        A piece does it where it has all the tiles: then the filter is transformed once either way, and what is stored between
+        the launches are 9 taps for each pair of channels instead of 16 or 36 points. It needs scratch memory for a block of
+        channels, one row of points at a time; where that does not fit, a launch does it."""
         tiles, b, n = as_int(self.tiles), self.b, self.t.points
         if tiles is None or tiles > b.tiles:
             return 0
