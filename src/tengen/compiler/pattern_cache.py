@@ -96,7 +96,7 @@ def ready(pattern: Pattern, device: Device, make: Make) -> Made:
     if facts is None:
         return make(target)
     tuned = sorted((k, str(s)) for k, s in tuned_schedules(target).entries.items())
-    packed = None if tuned else pack.find(pack.key(facts))  # a pack knows nothing of what this user has tuned
+    packed = None if tuned else pack.find(pack.key(facts), target)  # a pack knows nothing of what this user has tuned
     if packed is not None:
         found = made_of(packed[0], device, packed[1])
         if found is not None:

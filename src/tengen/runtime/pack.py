@@ -60,9 +60,8 @@ def generic_targets() -> list[Target]:
     return list({t.key: t for t in map(Target.named, TARGET_NAMES[1:])}.values())
 
 
-def _runnable() -> list[Target]:
-    """The generic targets all of whose features this process compiles for, the one with the most features first."""
-    mine = Target.host()
+def runnable(mine: Target) -> list[Target]:
+    """The generic targets all of whose features a target has, the one with the most features first."""
     found = [t for t in generic_targets() if t.arch == mine.arch and all(map(mine.has, t.needs))]
     return sorted(found, key=lambda t: -len(t.needs))
 
@@ -149,33 +148,35 @@ def _stale(header: dict[str, Any], target: Target) -> str:
 
 
 @functools.cache
-def _usable() -> Pack | None:
-    """The pack that this process uses: of the best generic target for which there is one."""
-    for target in _runnable():
+def _usable(mine: Target) -> Pack | None:
+    """The pack of the best generic target that a target includes and for which there is one."""
+    for target in runnable(mine):
         found = opened(target)
         if found is not None and not found.why_not:
             return found
     return None
 
 
-def current() -> Pack | None:
-    """The pack that is used now; None if there is none, or it was made with other values of the knobs than those of now."""
+def current(mine: Target) -> Pack | None:
+    """The pack that a process uses now, which compiles for this target; None if there is none, or it was made with other values of
+    the knobs than those of now."""
     if not config.pack:
         return None
-    found = _usable()
+    found = _usable(mine)
     return found if found is not None and found.environment == environment(found.target, knobs()) else None
 
 
-def find(key: bytes) -> tuple[bytes, Target] | None:
-    """What the pack has under a key, and the target that it was compiled for; None if it has nothing."""
-    pack = current()
+def find(key: bytes, mine: Target) -> tuple[bytes, Target] | None:
+    """What the pack has under a key, and the target that it was compiled for; None if it has nothing. mine: what this process
+    compiles for."""
+    pack = current(mine)
     data = None if pack is None else pack.get(key)
     return None if pack is None or data is None else (data, pack.target)
 
 
-def states() -> list[tuple[str, str]]:
-    """(target, state) of each pack that is here, for people."""
-    now, found = current(), []
+def states(mine: Target) -> list[tuple[str, str]]:
+    """(target, state) of each pack that is here, for people. mine: what this process compiles for."""
+    now, found = current(mine), []
     for target in generic_targets():
         p = opened(target)
         if p is not None:

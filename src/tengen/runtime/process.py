@@ -57,7 +57,7 @@ def _forever(loaded: Loaded) -> Loaded:
 
 
 add_symbols({name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in PYTHON_SYMBOLS})
-_packed = pack.find(pack.RUNTIME)
+_packed = pack.find(pack.RUNTIME, TARGET)
 if _packed is None:
     _native = load_forever(runtime_ir(TARGET))
 else:

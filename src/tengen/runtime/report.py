@@ -39,7 +39,7 @@ def config_table() -> list[tuple[str, str]]:
 
 def pack_rows() -> list[tuple[str, str]]:
     """(what, value) of the packs that come with Tengen."""
-    found = [("pack", f"{name}: {state}") for name, state in pack.states()]
+    found = [("pack", f"{name}: {state}") for name, state in pack.states(Target.host())]
     return found or [("pack", "none came with this installation; help: tengen cache warm compiles what is called first")]
 
 
