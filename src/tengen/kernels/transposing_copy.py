@@ -185,6 +185,7 @@ class _Tiles:
             for j, at in enumerate(starts):
                 k.store(table, j, at)
 
+        start = lambda i: starts[i] if isinstance(i, int) else k.load(table, i)
         if not whole:
             fill()
         for r, count in k.vector_loop(0, rows):
@@ -193,7 +194,6 @@ class _Tiles:
                 fill()
             for at in starts if self.stream else ():
                 k.prefetch(src, at + r + TILE_SIDE_ELEMENTS)
-            start = lambda i: starts[i] if isinstance(i, int) else k.load(table, i)
             read = lambda i, r=r, count=count: k.load(src, start(i) + r, LANES, count)
             transpose_square(k, a.dtype, read, lambda j, x, r=r: k.store(tile, (r + j) * self.side + column, x), seldom)
 
