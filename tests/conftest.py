@@ -1,5 +1,5 @@
-"""Counts the tests that were run against those collected: a run that lost some of them fails, and says how many. Makes files and
-collections of garbage cheap: see `pytest_configure` and `pytest_collection_finish`.
+"""Counts the tests that were run against those collected: a run that lost some of them fails, and says how many. Makes files
+cheap: see `pytest_configure`.
 
 Programs are compiled well at once, so that what a test compiles does not depend on time and no test starts processes; tests of quick
 code (`runtime/test_tiers.py`) turn it on.
@@ -9,7 +9,6 @@ Under pytest-xdist a worker that dies takes its tests along, and after a few suc
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 
@@ -66,12 +65,6 @@ def pytest_configure(config) -> None:
         config.pluginmanager.register(Compiling(), "compiling")
         if reports:
             config.pluginmanager.register(Listing(config.getoption("--compiling")), "compiling-listed")
-
-
-def pytest_collection_finish(session) -> None:
-    """Ten thousand tests stay until the end: the collector of garbage need not look at them again and again."""
-    gc.collect()
-    gc.freeze()
 
 
 def pytest_addoption(parser) -> None:
