@@ -14,7 +14,7 @@ _completing = threading.RLock()  # two threads may make the first record of a cl
 _OWN = frozenset({"__dict__", "__weakref__", "__slots__", "__doc__", "__init__", "__setstate__", "_complete"})
 
 if TYPE_CHECKING:
-    record = dataclass
+    from dataclasses import dataclass as record
 else:
 
     def record(cls: type | None = None, /, slots: bool = False, **how: bool) -> Any:
