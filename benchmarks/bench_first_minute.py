@@ -127,7 +127,8 @@ def contenders(task: Task, folder: str, quick: bool) -> list[str]:
     found = []
     for who in ("tengen", *task.peers):
         if quick and task.compiled and who in COMPILERS:
-            continue  # it compiles for a minute
+            print(f"skipped: {task.name}: {COMPILERS[who]} compiles for a minute, and this is --quick", flush=True)
+            continue
         try:
             with tempfile.TemporaryDirectory() as cache:
                 process(who, task.method, folder, cache)

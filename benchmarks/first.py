@@ -1,6 +1,6 @@
 """One library does one task in a fresh process, as a user's script would: what `bench_first_minute.py` starts.
 
-    python first.py <library> <task> <folder> [causes]
+    python first.py <library> <task> <folder> <threads> [causes]
 
 Nothing is imported but the library, NumPy, and the definitions of the peers' networks, and this file runs with Python 3.10, which
 MegEngine needs. A class here is a library, a method of it a task; a task that a library has no method for is skipped. The folder has
@@ -341,6 +341,7 @@ class MegEngine(Library):
         import megengine
 
         self.mge = megengine
+        megengine.set_default_device("cpu0" if sys.argv[4] == "1" else f"multithread{sys.argv[4]}:0")
 
     def operation(self) -> None:
         """An addition."""

@@ -100,6 +100,12 @@ def test_a_record_derives_from_one_that_was_never_made():
     assert (s.name, s.things, s.size) == ("a", ["a"], 3) and Bag("b").things == ["b"] and Bag("b") == Bag("b")
 
 
+def test_what_can_change_has_no_hash():
+    assert Bag("a") == Bag("a") and Bag.__hash__ is None and Sized("a").__hash__ is None
+    with pytest.raises(TypeError):
+        hash(Bag("a"))
+
+
 def test_slots():
     assert Slim(1).both == (1, None) and Slim(1) != Slim(1) and repr(Slim(1)) == "Slim(a=1, b=None)"
     with pytest.raises(AttributeError):

@@ -69,7 +69,7 @@ def _complete(cls: Any, defaults: dict[str, Any], how: dict[str, bool]) -> None:
     for name in body.keys() - vars(copy).keys():  # the `field` of a default that is made anew for each record
         delattr(cls, name)
     for name, value in vars(copy).items():
-        if name not in _OWN and name not in slots and vars(cls).get(name) is not value:
+        if name not in _OWN and name not in slots and (name not in vars(cls) or vars(cls)[name] is not value):
             setattr(cls, name, value)
     cls.__init__ = copy.__init__
     del cls.__setstate__, cls._complete

@@ -155,7 +155,7 @@ class Graph:
 
         Errors: VerifyError for an attribute that is not plain data.
         """
-        node = Node(op, list(inputs), {k: plain(v, f"{op}: attribute {k}") for k, v in attrs.items()}, [], where)
+        node = Node(op, list(inputs), _plain_attributes(op, attrs), [], where)
         node.outputs = [Value(t, names[i] if i < len(names) else "", node, i) for i, t in enumerate(out_types)]
         if before is None:
             self.nodes.append(node)
@@ -261,7 +261,8 @@ class Graph:
 def copy_node(g: Graph, n: Node, mapping: Mapping[Value, Value]) -> Node:
     """Adds to `g` a node like `n` whose inputs are looked up in `mapping`; nested graphs are copied."""
     inputs = [None if v is None else mapping[v] for v in n.inputs]
-    attrs = {k: map_attr(v, lambda a: a.copy() if isinstance(a, Graph) else a) for k, v in n.attrs.items()}
+    copied = lambda a: a.copy() if isinstance(a, Graph) else a
+    attrs = {k: v if type(v) in _SIMPLE else map_attr(v, copied) for k, v in n.attrs.items()}
     return g.add_node(n.op, inputs, attrs, [v.type for v in n.outputs], n.where, [v.name for v in n.outputs])
 
 
@@ -277,6 +278,13 @@ def plain(value: Any, what: str = "attribute") -> Any:
     if value is None or type(value) in (bool, int, float, str) or isinstance(value, (DType, Graph, Expr)):
         return value
     raise VerifyError(f"{what} is {value!r}, which is no plain data; help: numbers, strings, dtypes, graphs, tuples of these")
+
+
+_SIMPLE = frozenset({bool, int, float, str, type(None)})  # types of most attributes
+
+
+def _plain_attributes(op: str, attrs: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v if type(v) in _SIMPLE else plain(v, f"{op}: attribute {k}") for k, v in attrs.items()}
 
 
 def map_attr(value: Any, f) -> Any:

@@ -181,8 +181,10 @@ class Watch:
         """The guards of the recording that was made, after the warnings of what they cannot see."""
         executed = self.observer.executed
         reads = Reads(self.function, self.objects, self._code if executed is None else Code(executed), captured, numbers)
-        reads.skip = self._written(reads.walk())
         now, there = changes.last, reads.walk()
+        if skip := self._written(there):
+            reads.skip = skip
+            now, there = changes.last, reads.walk()
         self._warn_of_chance()
         for path, name, what in there.opaque:
             self._warn_of_contents(path, name, what)

@@ -15,9 +15,10 @@ Fusion never changes a bit: the same scalar operations run on the same values.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tengen.ir.graph import Graph, Node, Value
+from tengen.ir.graph import Graph, Node, Value, attrs_key
 from tengen.ir.rewrite import sort_nodes
 from tengen.kernels.axes import STREAMED_BYTES
 from tengen.kernels.lowering import product
@@ -56,12 +57,13 @@ def fuse(graph: Graph) -> Graph:
     g = graph.copy()
     users = g.users()
     results = set(g.results())
+    origins = Origins(g, users, results)
     of: dict[int, list[Group]] = {}
     for n in reversed(g.nodes):
         op = lookup(n.op) if n.op != "fused" else None
         if op is None or len(n.outputs) != 1:
             continue
-        of[id(n)] = _groups_for(n, op, users, results, of)
+        of[id(n)] = _groups_for(n, op, users, results, of, origins)
         for group in of[id(n)]:
             if _joins_prologue(group, n, users.get(n.outputs[0], [])):
                 group.prologue.append(n)
@@ -70,34 +72,82 @@ def fuse(graph: Graph) -> Graph:
     return _rewrite(g, of, users, results)
 
 
-def _groups_for(n: Node, op, users, results, of: dict[int, list[Group]]) -> list[Group]:
+class Origins:
+    """Where the values of a graph come from. It is asked of every value that several groups read, so it is found once for all, in the
+    order of the nodes.
+
+    Attributes:
+        roots: for each value those of its shape that have to be read in order to have it: itself, or what it is computed from if
+            that is cheap and no reader needs it stored.
+        end_products: the nodes which, if they are stored, are the last of a contraction's epilogue, so that the product itself is
+            neither stored nor read.
+    """
+
+    def __init__(self, g: Graph, users, results):
+        self.roots: dict[Value, set[Value]] = {v: {v} for v in g.values()}
+        self.end_products: set[Node] = set()
+        self._cheap: dict[tuple, bool] = {}
+        for n in g.nodes:
+            if n.op == "fused" or len(n.outputs) != 1:
+                continue
+            v = n.outputs[0]
+            if any(self._is_product(x, v, users, results) for x in n.inputs):
+                self.end_products.add(n)
+            read_whole = any(not lookup(r.op).fuses and not lookup(r.op).reduces for r in users.get(v, ()))
+            if v not in results and not read_whole and self.cheap(n):
+                inner = self.of(n.inputs, v.type.shape)
+                self.roots[v] = inner if len(inner) <= MAX_ROOTS else {v}
+
+    def of(self, values: Iterable[Value | None], shape: tuple) -> set[Value]:
+        """The roots of values that have this shape."""
+        return {r for v in values if v is not None and v.type.shape == shape for r in self.roots[v]}
+
+    def cheap(self, n: Node) -> bool:
+        """Whether computing `n` costs little compared with loading its operands: it calls no mathematical function."""
+        op = lookup(n.op)
+        if op.kind != "elementwise":
+            return False
+        key = (op, tuple(None if v is None else v.type.dtype for v in n.inputs), n.outputs[0].type.dtype, attrs_key(n.attrs))
+        if key not in self._cheap:
+            zeros = [None if v is None else Literal(0, v.type.dtype, v.type.shape) for v in n.inputs]
+            s = op.make_source(zeros, n.outputs[0].type, n.attrs)
+            self._cheap[key] = type(s) is Elementwise and not costs(s)
+        return self._cheap[key]
+
+    def _is_product(self, x: Value | None, v: Value, users, results) -> bool:
+        """Whether an operand of `v` is a contraction's product with its epilogue, which nobody else reads."""
+        m = None if x is None or x in results or len(users[x]) > 1 or x.type.shape != v.type.shape else x.node
+        if m is None or m.op == "fused" or len(m.outputs) != 1:
+            return False
+        return lookup(m.op).rules.epilogue is not None or (lookup(m.op).fuses and m in self.end_products)
+
+
+def _groups_for(n: Node, op, users, results, of: dict[int, list[Group]], origins: Origins) -> list[Group]:
     """The groups that node `n` joins: one, or several that each compute it; none if it cannot be fused."""
     out = n.outputs[0]
     readers = users.get(out, [])
     reading = list(dict.fromkeys(group for r in readers for group in of.get(id(r), ())))
     outside = [r for r in readers if not of.get(id(r))]
     shared = len(reading) > 1 and op.fuses and not outside and out not in results
-    if shared and _recomputes(reading, n, readers, users, results):
+    if shared and _recomputes(reading, n, readers, origins):
         return reading
     group = _group_for(n, op, reading, outside, readers, users, results, of)
     return [] if group is None else [group]
 
 
-def _recomputes(groups: list[Group], n: Node, readers: list[Node], users, results) -> bool:
+def _recomputes(groups: list[Group], n: Node, readers: list[Node], origins: Origins) -> bool:
     """Whether each of the groups should compute `n` instead of reading it: it is cheap, and they then move fewer bytes than
     storing and reading it would."""
     joins = lambda g: _fits(g, n, readers) or _joins_prologue(g, n, readers)
     if not all(joins(g) and _room(g, n) and len(g.nodes) < MAX_NODES for g in groups):
         return False
-    if not _cheap(n) and not (_hidden(groups, n) and all(_fits(g, n, readers) for g in groups)):
+    if not origins.cheap(n) and not (_hidden(groups, n) and all(_fits(g, n, readers) for g in groups)):
         return False
-    known: dict[Value, set[Value]] = {}
     shape = n.outputs[0].type.shape
-    roots = lambda values: {r for v in values if v is not None for r in _roots(v, shape, users, results, known)}
-    mine = roots(n.inputs)
+    mine = origins.of(n.inputs, shape)
     others = lambda g: [v for m in g.nodes for v in m.inputs if v is not None and v.node is not n and v.node not in g.nodes]
-    stored = len(mine) + 1 + len(groups) - 2 * _ends_a_product(n, users, results)  # it is stored instead of the product
-    return sum(len(mine - roots(others(g))) for g in groups) < stored
+    stored = len(mine) + 1 + len(groups) - 2 * (n in origins.end_products)  # it is stored instead of the product
+    return sum(len(mine - origins.of(others(g), shape)) for g in groups) < stored
 
 
 def _hidden(groups: list[Group], n: Node) -> bool:
@@ -106,43 +156,6 @@ def _hidden(groups: list[Group], n: Node) -> bool:
     size = as_int(product(n.outputs[0].type.shape))
     large = size is not None and size * n.outputs[0].type.dtype.size >= STREAMED_BYTES
     return large and lookup(n.op).kind == "elementwise" and any(g.anchor and lookup(g.anchor.op).reduces for g in groups)
-
-
-def _ends_a_product(n: Node, users, results) -> bool:
-    """Whether `n`, if it is stored, is the last node of a contraction's epilogue, so that the product itself is neither stored
-    nor read."""
-    for v in n.inputs:
-        m = None if v is None or v in results or len(users[v]) > 1 or v.type.shape != n.outputs[0].type.shape else v.node
-        if m is None or m.op == "fused" or len(m.outputs) != 1:
-            continue
-        if lookup(m.op).rules.epilogue is not None or (lookup(m.op).fuses and _ends_a_product(m, users, results)):
-            return True
-    return False
-
-
-def _roots(v: Value, shape: tuple, users, results, known: dict[Value, set[Value]]) -> set[Value]:
-    """The values of a shape that have to be read in order to have `v`: itself, or what it is computed from if that is cheap and
-    no reader needs it stored. known: what was found before."""
-    if v.type.shape != shape:
-        return set()
-    if v not in known:
-        known[v] = {v}
-        n = v.node
-        read_whole = any(not lookup(r.op).fuses and not lookup(r.op).reduces for r in users.get(v, ()))
-        if n is not None and n.op != "fused" and v not in results and not read_whole and _cheap(n):
-            inner = {r for x in n.inputs if x is not None for r in _roots(x, shape, users, results, known)}
-            known[v] = inner if len(inner) <= MAX_ROOTS else {v}
-    return known[v]
-
-
-def _cheap(n: Node) -> bool:
-    """Whether computing `n` costs little compared with loading its operands: it calls no mathematical function."""
-    op = lookup(n.op)
-    if op.kind != "elementwise":
-        return False
-    zeros = [None if v is None else Literal(0, v.type.dtype, v.type.shape) for v in n.inputs]
-    s = op.make_source(zeros, n.outputs[0].type, n.attrs)
-    return type(s) is Elementwise and not costs(s)
 
 
 def _group_for(n: Node, op, reading: list[Group], outside: list[Node], readers: list[Node], users, results, of) -> Group | None:
@@ -227,16 +240,20 @@ def _row_value(group: Group, n: Node) -> bool:
     if group.anchor is not None or n.outputs[0].type.ndim != len(group.shape) or kept != list(range(len(kept))):
         return False
     axes = tuple(range(len(kept), len(group.shape)))
-    if any(n.outputs[0].type.shape[i] != 1 for i in axes):
+    shape = n.outputs[0].type.shape
+    if any(shape[i] != 1 for i in axes):
         return False
-    for v in n.inputs:
-        m = None if v is None else v.node
-        if m is None or m.op == "fused" or len(m.outputs) != 1:
-            continue
-        if lookup(m.op).reduces and tuple(m.attrs["axes"]) == axes and _row_fits(group, m, axes):
-            return True
-        if lookup(m.op).fuses and v.type.shape == n.outputs[0].type.shape and _row_value(group, m):
-            return True
+    seen, stack = {n}, [n]
+    while stack:
+        for v in stack.pop().inputs:
+            m = None if v is None else v.node
+            if m is None or m in seen or m.op == "fused" or len(m.outputs) != 1:
+                continue
+            if lookup(m.op).reduces and tuple(m.attrs["axes"]) == axes and _row_fits(group, m, axes):
+                return True
+            if lookup(m.op).fuses and v.type.shape == shape:
+                seen.add(m)
+                stack.append(m)
     return False
 
 
@@ -257,18 +274,20 @@ def _room(group: Group, n: Node) -> bool:
 def _join_reductions(g: Graph, of: dict[int, list[Group]], users) -> None:
     """Makes one group of reductions along the same axes of the same shape that read the same value of that shape."""
     place = {id(n): i for i, n in enumerate(g.nodes)}
-    waiting: dict[tuple, list[Group]] = {}
+    waiting: dict[tuple, dict[Group, set[Value]]] = {}  # those that others may join, with what they read
     leads = _leads(g, of, users)
     for n in g.nodes:
         for b in of.get(id(n), ())[:1]:
             if b.anchor is not n or not lookup(n.op).reduces or b.rows is not None or b.extra:
                 continue
-            same_axes = waiting.setdefault((b.shape, tuple(n.attrs["axes"])), [])
-            a = next((a for a in same_axes if _can_join(a, b, leads)), None)
+            same_axes, read = waiting.setdefault((b.shape, tuple(n.attrs["axes"])), {}), _reads_whole(b)
+            near = (a for a, theirs in same_axes.items() if not read.isdisjoint(theirs) and _can_join(a, b, theirs | read, leads))
+            a = next(near, None)
             if a is None:
-                same_axes.append(b)
+                same_axes[b] = read
                 continue
             a.nodes = sorted({*a.nodes, *b.nodes}, key=lambda m: -place[id(m)])
+            same_axes[a] = _reads_whole(a)
             for m in b.nodes:
                 of[id(m)] = list(dict.fromkeys(a if x is b else x for x in of[id(m)]))
             (bit_a, to_a), (bit_b, to_b) = leads[id(a)], leads[id(b)]
@@ -277,10 +296,14 @@ def _join_reductions(g: Graph, of: dict[int, list[Group]], users) -> None:
                     leads[unit] = bit, to | to_a | to_b | (0 if unit == id(a) else bit_a)
 
 
-def _can_join(a: Group, b: Group, leads: dict[int, tuple[int, int]]) -> bool:
-    """Whether two reductions read the same value of their shape, and neither depends on the other."""
-    outside = lambda group: {v for v in group.reads() if v.type.shape == group.shape and v.node not in group.nodes}
-    if not outside(a) & outside(b) or len(a.nodes) + len(b.nodes) > MAX_NODES or len(outside(a) | outside(b)) > MAX_INPUTS:
+def _reads_whole(group: Group) -> set[Value]:
+    """The values of its shape that a group reads."""
+    return {v for v in group.reads() if v.type.shape == group.shape and v.node not in group.nodes}
+
+
+def _can_join(a: Group, b: Group, read: set[Value], leads: dict[int, tuple[int, int]]) -> bool:
+    """Whether two reductions that together read these values can be one group: neither depends on the other."""
+    if len(a.nodes) + len(b.nodes) > MAX_NODES or len(read) > MAX_INPUTS:
         return False
     (bit_a, to_a), (bit_b, to_b) = leads[id(a)], leads[id(b)]
     return not to_a & bit_b and not to_b & bit_a

@@ -34,15 +34,18 @@ def destinations(graph: Graph) -> dict[Value, Hashable]:
             last[v] = i
     position = {id(n): i for i, n in enumerate(graph.nodes)}
     views = _view_sources(graph)
+    late_of = dict(last)  # the last read of a value, or of a view of it
+    for v, root in views.items():
+        late_of[root] = max(late_of.get(root, -1), last.get(v, -1))
+    escaping = {views.get(v, v) for v in graph.results()}
     for s in graph.states.values():
         w = s.written
         if w is None or w.node is None or w in where:
             continue
         made = position[id(w.node)]
-        late = max([last.get(v, -1) for v in [s.read, *(v for v, root in views.items() if root is s.read)]])
+        late = late_of.get(s.read, -1)
         aligned = late < made or (late == made and (_pointwise_in_place(w.node, s.read) or _over(w, s.read, views)))
-        escapes = any(views.get(v, v) is s.read for v in graph.results())
-        if aligned and not escapes:
+        if aligned and s.read not in escaping:
             where[w] = ("state", s.name)
     return where
 

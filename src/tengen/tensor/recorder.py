@@ -101,6 +101,8 @@ class Recorder:
         self.numbers: set[int] = set()  # ids of objects asked for a number that a run reads as a tensor (`group["lr"]`)
         self._by_id: dict[int, Value] = {}  # by the id of a tensor: two that share memory now may differ later
         self._states: dict[int, State] = {}
+        self._named: dict[str, int] = {}  # a name -> the next number behind it that may be free
+        self._checked: set[Value] = set()  # what the graph's checks look at
         self._keep: list = []
         self._written: dict[int, tuple[Tensor, Any, Layout, Any]] = {}
 
@@ -164,11 +166,12 @@ class Recorder:
 
     def _check(self, op: Op, inputs: tuple, types: list, attrs: dict) -> None:
         """What a run must not meet in the operands of a call."""
-        known = {c.bad for c in self.graph.checks}
+        known = len(self.graph.checks)
         for v in op.violations(tuple(None if x is None else x.detach() for x in inputs), types, attrs):
             bad = self.value(v.bad)
-            if bad not in known:
+            if bad not in self._checked:
                 self.graph.checks.append(Check(bad, v.error.__name__, v.message, user_line()))
+        self._checked.update(c.bad for c in self.graph.checks[known:])
 
     def value(self, t: Tensor) -> Value:
         """The graph's value for a tensor: a traced one has one; a concrete one is captured."""
@@ -196,10 +199,12 @@ class Recorder:
         return read
 
     def _fresh(self, hint: str) -> str:
-        g, name, i = self.graph, hint, 0
+        g, i = self.graph, self._named.get(hint, 0)
+        name = f"{hint}_{i}" if i else hint
         while name in g.states or name in g.constants or any(v.name == name for v in g.inputs):
             i += 1
             name = f"{hint}_{i}"
+        self._named[hint] = i + 1
         return name
 
     def add_constant(self, hint: str, data: np.ndarray, t: TensorType) -> Value:
