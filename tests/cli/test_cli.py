@@ -150,6 +150,7 @@ def test_errors_are_one_line(model, tmp_path):
 
 
 def test_cache(tmp_path):
+    config_table()  # facts of the machine and of the sources, which are remembered on the disk when they are first asked for
     with config.scope(cache_dir=str(tmp_path / "cache")):
         cache.put("key", b"x" * 2000)
         text = run("cache", "info")
