@@ -24,7 +24,7 @@ def test_an_unknown_variable_is_a_warning_with_a_guess():
         assert Config({"TENGEN_DEBIG": "1", "OTHER": "1"}).debug == 0
     assert len(seen) == 1
     with pytest.warns(RuntimeWarning, match="is none of Tengen's and is ignored") as seen:
-        assert Config({"TENGEN_": "", "TENGEN_ZZZZZZZZ": "", "TENGEN_DEBUG": "2"}).debug == 2
+        assert Config({"TENGEN_DEBU": "", "TENGEN_ZZZZZZZZ": "", "TENGEN_DEBUG": "2"}).debug == 2
     assert [str(w.message).split("; ")[1] for w in seen] == [
         "did you mean TENGEN_DEBUG?", f"known are {', '.join(row[0] for row in KNOBS.values())}"
     ]  # fmt: skip

@@ -108,6 +108,7 @@ class Program:
                 self._loaded, how = tiers.load(self.text, self.target, self._receive)
             else:
                 provenance.found(self.origin)
+                tiers.statistics.good += not self.text  # else the background has made it
                 self._loaded, how = compiler.load_object(self.code, self.target), f"from the {self.origin}"
                 self.code = None
         if config.debug >= 1:

@@ -9,7 +9,6 @@ same program in a later process, which neither parses nor checks anything again:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -31,11 +30,15 @@ Made = tuple[Program, Any]  # a program, and the arrays of its outputs, where so
 
 def to_bytes(entry: dict[str, Any]) -> bytes:
     """An entry of a cache as JSON."""
+    import json  # here: it is slow to import
+
     return json.dumps(entry, separators=(",", ":")).encode()
 
 
 def from_bytes(data: bytes) -> Any:
     """The entry of `to_bytes`. Errors: ValueError for other bytes."""
+    import json
+
     return json.loads(data)
 
 

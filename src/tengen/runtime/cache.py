@@ -355,7 +355,7 @@ def compiled(ir_text: str, target: Target, level: int = 1, parts: bool = True) -
             data = compile_parts(rest, target, level) if parts else compile_object(rest, target, level)
         provenance.compiled(time.perf_counter() - start, "compiled quickly" if level == llvm.QUICK else "compiled")
         if kernels:
-            data = join([*objects_of(data), *(compiled(k, target, level) for k in kernels)])
+            data = join([*objects_of(data), *(found(k, target) or compiled(k, target, level) for k in kernels)])
         put(key_text, data)
     else:
         provenance.found(CACHE)

@@ -17,18 +17,16 @@ that is replaced or cut short while processes run costs them compiling, and no m
 
 from __future__ import annotations
 
-import bisect
 import functools
 import os
 import struct
-import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tengen.base.config import config
 from tengen.base.digest import blake2b
 from tengen.base.files import replacing
+from tengen.base.record import record
 from tengen.base.version import VERSION
 from tengen.codegen.targets import TARGET_NAMES, Target
 from tengen.runtime.environment import compiler, environment, knobs, sources
@@ -66,7 +64,7 @@ def runnable(mine: Target) -> list[Target]:
     return sorted(found, key=lambda t: -len(t.needs))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Pack:
     """An open pack: its header and index are whole, and its environment is this one, or `why_not` says what is wrong.
 
@@ -86,6 +84,9 @@ class Pack:
 
     def get(self, key: bytes) -> bytes | None:
         """What is stored under a key; None if there is nothing, or it is damaged."""
+        import bisect  # here: most processes read no pack
+        import zlib
+
         where = lambda i: self.index[i * _ENTRY.size : i * _ENTRY.size + KEY_BYTES]
         i = bisect.bisect_left(range(self.entries), key, key=where)
         if i == self.entries or where(i) != key:
@@ -190,6 +191,7 @@ def states(mine: Target) -> list[tuple[str, str]]:
 def write(path: str, target: Target, entries: Mapping[bytes, bytes]) -> int:
     """Writes a pack for a target, made of this environment; returns its bytes."""
     import json
+    import zlib
 
     header = json.dumps(facts(target)).encode()
     dictionary = _dictionary(list(entries.values()))

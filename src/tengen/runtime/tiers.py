@@ -111,7 +111,8 @@ def load(text: str, target: Target, receive: Callable[[bytes], None]) -> tuple[L
 def _replace(quick: Loaded, data: bytes, text: str, target: Target) -> None:
     quick.replace(load_object(data, target))
     statistics.replaced += 1
-    cache.discard(text, target, llvm.QUICK)
+    for module in (text, *apart(text)[1]):
+        cache.discard(module, target, llvm.QUICK)
 
 
 # ---- programs that are wanted when their code is there

@@ -12,16 +12,15 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import select
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from tengen.base.config import config
+from tengen.base.record import record
 from tengen.codegen.targets import Target
 from tengen.runtime import llvm
 
@@ -77,14 +76,14 @@ class Worker:
     def _send(self, data: bytes, until: float) -> None:
         left = memoryview(data)
         while left:
-            _wait(self._to.fileno(), select.POLLOUT, until)
+            _wait(self._to.fileno(), "POLLOUT", until)
             with contextlib.suppress(BlockingIOError):
                 left = left[os.write(self._to.fileno(), left) :]
 
     def _receive(self, n: int, until: float) -> bytes:
         found = bytearray()
         while len(found) < n:
-            _wait(self._from.fileno(), select.POLLIN, until)
+            _wait(self._from.fileno(), "POLLIN", until)
             with contextlib.suppress(BlockingIOError):
                 some = os.read(self._from.fileno(), min(n - len(found), _CHUNK))
                 if not some:
@@ -110,9 +109,11 @@ class Worker:
             self._process.returncode = 0  # it is nobody's here: nothing is to be waited for
 
 
-def _wait(fd: int, event: int, until: float) -> None:
+def _wait(fd: int, event: str, until: float) -> None:
+    import select  # here: who starts no worker needs none of it
+
     poll = select.poll()
-    poll.register(fd, event)
+    poll.register(fd, getattr(select, event))
     if not poll.poll(max(until - time.monotonic(), 0) * 1000):
         raise TimeoutError("a worker process gives no answer")
 
@@ -123,7 +124,7 @@ def can_start() -> bool:
     return name.startswith("python") and not getattr(sys, "frozen", False)
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Answer:
     """What became of a job. data: the object file; None if there is none. why: then, in words. alone: no worker could be started,
     so that the module is the caller's to compile."""
@@ -133,7 +134,7 @@ class Answer:
     alone: bool = False
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class _Job:
     text: str
     target: Target
