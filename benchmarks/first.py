@@ -418,6 +418,8 @@ def main() -> None:
     if who == "tengen" and modules is None and task != "imported":
         modules = library.modules
     print(json.dumps({"seconds": seconds, "modules": modules, "causes": watch.end() if watch else None}), flush=True)
+    if who == "tengen" and task != "imported":
+        library.tengen.jit.wait_for_compilation()  # so that the next process finds good code: the time is over by now
 
 
 if __name__ == "__main__":

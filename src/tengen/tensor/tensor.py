@@ -27,6 +27,7 @@ from tengen.runtime import native
 from tengen.tensor.batched import Batched, check_has_values, check_same_mapping
 from tengen.tensor.nodes import TapeNode, on_tape
 from tengen.tensor.recording import tracing
+from tengen.tensor.values import Values
 
 if TYPE_CHECKING:
     from tengen.tensor.tensor_methods import TensorMethods  # a generated stub of what `methods.py` puts on the class
@@ -38,7 +39,7 @@ _slow_plans: dict = {}  # the same for calls that must not take `run`'s short wa
 _new = object.__new__
 
 
-class Tensor(TensorMethods):
+class Tensor(Values, TensorMethods):
     """An n-dimensional array that computes with Tengen's kernels.
 
     Args:
@@ -123,50 +124,6 @@ class Tensor(TensorMethods):
         """The values as a NumPy array that shares this tensor's memory. The tensor copies before its next write, so the array
         never changes under the caller's hands; it is read-only for the same reason."""
         return view_as_numpy(self)
-
-    def __array__(self, dtype=None, copy=None) -> np.ndarray:
-        a = self.numpy()
-        if dtype is not None and a.dtype != dtype:
-            if copy is False:
-                raise ValueError(
-                    f"a {a.dtype} tensor cannot be seen as {np.dtype(dtype)} without a copy; help: copy=None allows one"
-                )
-            return a.astype(dtype)
-        return a.copy() if copy else a
-
-    def item(self) -> float | int | bool:
-        """The one element as a Python number."""
-        if self.size != 1:
-            raise ValueError(f"item() needs one element, this tensor is {self._layout.type!r}")
-        return self.numpy().reshape(())[()].item()
-
-    def tolist(self):
-        """The values as nested lists."""
-        return self.numpy().tolist()
-
-    def __float__(self) -> float:
-        return float(self.item())
-
-    def __int__(self) -> int:
-        return int(self.item())
-
-    def __bool__(self) -> bool:
-        if self.size != 1:
-            raise ValueError(f"the truth of a tensor of {self.size} elements is ambiguous; help: use any() or all()")
-        return bool(self.item())
-
-    def __index__(self) -> int:
-        if self.dtype.kind not in "iu" or self.size != 1:
-            raise TypeError(f"only an integer tensor of one element is an index, this one is {self._layout.type!r}")
-        return int(self.item())
-
-    def __format__(self, spec: str) -> str:
-        """As ``f"{loss:.3f}"``: of one element its number; of more, only the empty format, which is `str`."""
-        if not spec:
-            return str(self)
-        if self.size != 1:
-            raise TypeError(f"the format {spec!r} is for one number, this tensor is {self._layout.type!r}; help: format x.tolist()")
-        return format(self.item(), spec)
 
     def __len__(self) -> int:
         if not self.shape:

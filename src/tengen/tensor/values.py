@@ -1,0 +1,70 @@
+"""A tensor's values as Python's and NumPy's: numbers, nested lists, arrays, text in a format.
+
+All go through `numpy()`, which refuses a tensor that has no values yet: of a trace that is being recorded, or inside of `vmap`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tengen.base.dtype import DType
+
+
+class Values:
+    """The part of `Tensor` that gives values away."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        _layout: Any
+        dtype: DType
+        size: int
+
+        def numpy(self) -> np.ndarray: ...
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        a = self.numpy()
+        if dtype is not None and a.dtype != dtype:
+            if copy is False:
+                raise ValueError(
+                    f"a {a.dtype} tensor cannot be seen as {np.dtype(dtype)} without a copy; help: copy=None allows one"
+                )
+            return a.astype(dtype)
+        return a.copy() if copy else a
+
+    def item(self) -> float | int | bool:
+        """The one element as a Python number."""
+        if self.size != 1:
+            raise ValueError(f"item() needs one element, this tensor is {self._layout.type!r}")
+        return self.numpy().reshape(())[()].item()
+
+    def tolist(self):
+        """The values as nested lists."""
+        return self.numpy().tolist()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError(f"the truth of a tensor of {self.size} elements is ambiguous; help: use any() or all()")
+        return bool(self.item())
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu" or self.size != 1:
+            raise TypeError(f"only an integer tensor of one element is an index, this one is {self._layout.type!r}")
+        return int(self.item())
+
+    def __format__(self, spec: str) -> str:
+        """As ``f"{loss:.3f}"``: of one element its number; of more, only the empty format, which is `str`."""
+        if not spec:
+            return str(self)
+        if self.size != 1:
+            raise TypeError(f"the format {spec!r} is for one number, this tensor is {self._layout.type!r}; help: format x.tolist()")
+        return format(self.item(), spec)
