@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if sys.platform != "linux":  # its kernels are ELF objects, its threads glibc's or musl's
-    raise ImportError(f"Tengen runs on Linux, on x86-64 and AArch64; this is {sys.platform}; help: a Linux container, or WSL 2 on Windows")
+    raise ImportError(f"Tengen runs on Linux, and this is {sys.platform}; help: a Linux container, or WSL 2 on Windows")
 
 from tengen.base import tracebacks
 from tengen.base.lazy import NoSuchName

@@ -13,7 +13,6 @@ from tengen import Tensor, deploy, load_graph, trace
 from tengen.autodiff import GradManager
 from tengen.base.config import config
 from tengen.codegen.targets import Target
-from tengen.compiler import program_cache
 from tengen.compiler.arena import Temporaries
 from tengen.ir.text import parse_graph
 from tengen.kernels.schedule import Schedules
@@ -21,6 +20,7 @@ from tengen.kernels.steps import Loop, leaves
 from tengen.loops.lang import as_int
 from tengen.passes import images
 from tengen.passes.lower import lower
+from tengen.runtime import environment
 from tengen.tuning.trial import Bench
 
 HUGE = 1 << 60  # everything is kept: no loops
@@ -55,12 +55,12 @@ class Net(M.Module):
 def kept(monkeypatch):
     """Says how many bytes stay in cache. Their number is no part of the key of a kept program: programs are kept under a key of
     this test's own. Machine code comes from the cache that all tests have."""
-    sources = program_cache._sources()
+    sources = environment.sources()
     unique = uuid.uuid4().hex
 
     def put(n):
         monkeypatch.setattr(images, "LAST_CACHE_BYTES", n)
-        monkeypatch.setattr(program_cache, "_sources", lambda: f"{sources} {unique} {n}")
+        monkeypatch.setattr(environment, "sources", lambda: f"{sources} {unique} {n}")
 
     with config.scope(cache=True):
         yield put

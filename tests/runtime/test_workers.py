@@ -187,15 +187,14 @@ def test_the_end_of_the_process_waits_for_nothing_and_says_nothing():
 def test_ctrl_c_reaches_the_parent_alone():
     p, worker = start(
         """
-begin(TEXT[:1] + TEXT[1:])
 try:
+    begin(TEXT[:1] + TEXT[1:])
     pool.wait()
 except KeyboardInterrupt:
     print(pool.pending, os.getpgid(pool.pids()[0]) != os.getpgrp(), flush=True)
     raise SystemExit(5)
 """
     )
-    time.sleep(0.2)
     os.killpg(p.pid, signal.SIGINT)
     out, err = p.communicate(timeout=20)
     assert (p.returncode, out, err) == (5, "1 True\n", "") and gone(worker)

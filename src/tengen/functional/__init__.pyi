@@ -401,7 +401,7 @@ def quantile(
     q: float | Sequence[float],
     axis: int | Sequence[int] | None = None,
     keepdims: bool = False,
-    interpolation: str = 'linear',
+    interpolation: Literal['linear', 'lower', 'higher', 'midpoint', 'nearest'] = 'linear',
 ) -> Tensor:
     """Values that a share q of the elements along `axis` (all axes by default) is not greater than."""
 def reciprocal(x: TensorLike) -> Tensor:

@@ -19,7 +19,7 @@ def _per_axis(name: str, what: str):
     return lambda m, value: per_axis(numbers.plain(value, f"{type(m).__name__}: {name}", dispatch.known), m.n, name)
 
 
-class _Conv(Configured):
+class ConvBase(Configured):
     weights_decay = True
     n = 2
     transposed = False
@@ -63,7 +63,7 @@ class _Conv(Configured):
         return s + (f", groups={self.groups}" if self.groups > 1 else "") + ("" if self.bias is not None else ", bias=False")
 
 
-class Conv1d(_Conv):
+class Conv1d(ConvBase):
     """Convolution of (N, C, L). Initial: normal with variance 1 / fan-in, bias 0."""
 
     n = 1
@@ -73,7 +73,7 @@ class Conv1d(_Conv):
         return F.conv1d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
 
-class Conv2d(_Conv):
+class Conv2d(ConvBase):
     """Convolution of (N, C, H, W). Initial: normal with variance 1 / fan-in, bias 0.
 
     >>> from tengen import functional as F, module as M
@@ -86,7 +86,7 @@ class Conv2d(_Conv):
         return F.conv2d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
 
-class Conv3d(_Conv):
+class Conv3d(ConvBase):
     """Convolution of (N, C, D, H, W). Initial: normal with variance 1 / fan-in, bias 0."""
 
     n = 3
@@ -96,7 +96,7 @@ class Conv3d(_Conv):
         return F.conv3d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
 
-class _ConvTranspose(_Conv):
+class _ConvTranspose(ConvBase):
     transposed = True
 
     def __init__(

@@ -6,13 +6,13 @@ import numpy as np
 
 from tengen import functional as F
 from tengen.module import init
-from tengen.module.conv import _Conv
+from tengen.module.conv import ConvBase
 from tengen.module.module import Module
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Parameter, Tensor
 
 
-class DeformableConv2d(_Conv):
+class DeformableConv2d(ConvBase):
     """Convolution whose pixels are moved: see `functional.deformable_conv2d`. It is called with an image, offsets and a mask."""
 
     def __init__(
@@ -26,7 +26,7 @@ class DeformableConv2d(_Conv):
         return REGISTRY["deformable_conv2d"](inp, self.weight, offset, mask, self.bias, *settings)
 
 
-class RegionRestrictedConv(_Conv):
+class RegionRestrictedConv(ConvBase):
     """Convolution within regions: see `functional.region_restricted_conv`. It is called with an image and the regions of pixels and of
     results; weight (G, O/G, C/G, KH, KW), also for one group."""
 
@@ -45,7 +45,7 @@ class RegionRestrictedConv(_Conv):
         return REGISTRY["region_restricted_conv"](inp, self.weight, rin, rout, self.bias, *settings)
 
 
-class LocalConv2d(_Conv):
+class LocalConv2d(ConvBase):
     """Convolution with another filter at each place: see `functional.local_conv2d`; weight (G, PH, PW, C/G, KH, KW, O/G), no bias.
 
     >>> from tengen import functional as F, module as M
@@ -53,7 +53,7 @@ class LocalConv2d(_Conv):
     (2, 6, 7, 7)
     """
 
-    _fixed = (*_Conv._fixed, "input_height", "input_width", "stride", "padding", "dilation")
+    _fixed = (*ConvBase._fixed, "input_height", "input_width", "stride", "padding", "dilation")
 
     def __init__(
         self, in_channels: int, out_channels: int, input_height: int, input_width: int, kernel_size, stride=1, padding=0, dilation=1,

@@ -6,7 +6,7 @@ They are loaded with `tengen.functional`, and no graph holds them, so that `impo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -38,7 +38,8 @@ def _lines(x: Tensor, axis: int | Sequence[int] | None) -> tuple[Tensor, tuple[i
 
 @shorthand(functional="math")
 def quantile(
-    inp: Tensor, q: float | Sequence[float], axis: int | Sequence[int] | None = None, keepdims: bool = False, interpolation: str = "linear"
+    inp: Tensor, q: float | Sequence[float], axis: int | Sequence[int] | None = None, keepdims: bool = False,
+    interpolation: Literal["linear", "lower", "higher", "midpoint", "nearest"] = "linear",
 ) -> Tensor:
     """Values that a share q of the elements along `axis` (all axes by default) is not greater than.
 

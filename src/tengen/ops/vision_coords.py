@@ -25,7 +25,7 @@ from tengen.ops.shape import reshape
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
 
-CUBIC = -0.75  # Keys' parameter a, as in MegEngine and PyTorch
+CUBIC_GAIN = -0.75  # Keys' parameter a, as in MegEngine and PyTorch
 
 
 def computed_in(*dtypes: DType) -> DType:
@@ -73,7 +73,7 @@ def cubic_weights(f: Tensor) -> list[Tensor]:
 
     Source: Keys, "Cubic convolution interpolation for digital image processing", 1981
     """
-    a = CUBIC
+    a = CUBIC_GAIN
     near = lambda x: fma(mul(x, x), sub(mul(x, a + 2), a + 3), 1.0)  # |x| <= 1: ((a + 2) x - (a + 3)) x^2 + 1
     far = lambda x: mul(sub(mul(add(mul(sub(x, 5.0), x), 8.0), x), 4.0), a)  # 1 < |x| < 2: a (((x - 5) x + 8) x - 4)
     g = sub(1.0, f)

@@ -14,13 +14,13 @@ from tengen.loops.lang import as_int
 from tengen.ops.attributes import Shape
 from tengen.ops.define import Case, composite
 from tengen.ops.shape import reshape
-from tengen.ops.vision_coords import CUBIC, as_floats, as_pixels, computed_in, grid, taps_between
+from tengen.ops.vision_coords import CUBIC_GAIN, as_floats, as_pixels, computed_in, grid, taps_between
 from tengen.ops.vision_taps import tap_sum
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
 
-AXES_OF_SPACE = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
+SPACE_EXTENT_COUNTS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 
 
 @composite(functional="vision nn", extents=("size",))
@@ -72,8 +72,8 @@ def _taps(space, size, mode: str, align_corners: bool, d: DType) -> list[tuple[l
 def _(types, size, scale_factor, mode, align_corners):
     x = types[0]
     axes = x.ndim - 2
-    if not 1 <= axes <= 3 or AXES_OF_SPACE.get(mode, axes) != axes:
-        takes = {1: "(N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}.get(AXES_OF_SPACE.get(mode, 0), "(N, C, ...)")
+    if not 1 <= axes <= 3 or SPACE_EXTENT_COUNTS.get(mode, axes) != axes:
+        takes = {1: "(N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}.get(SPACE_EXTENT_COUNTS.get(mode, 0), "(N, C, ...)")
         raise ShapeError(f"mode {mode!r} takes images {takes}, got {x}")
     if align_corners is not None and mode.startswith("nearest"):
         raise ArgumentError(f"align_corners={align_corners} has no meaning for mode {mode!r}; help: leave it out")
@@ -106,7 +106,7 @@ def _scaled(n, factor: float):
 
 def np_cubic(x):
     """Keys' cubic kernel, written as in the paper."""
-    x, a = np.abs(x), CUBIC
+    x, a = np.abs(x), CUBIC_GAIN
     return np.where(
         x <= 1, (a + 2) * x**3 - (a + 3) * x**2 + 1, np.where(x < 2, a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a, 0.0)
     )

@@ -40,7 +40,7 @@ from tengen.loops.lang import (
     splat,
 )
 
-PAD = 2  # columns of -inf beside the states: before the first one in alpha, behind the last one in beta
+BORDER_COLUMNS = 2  # columns of -inf beside the states: before the first one in alpha, behind the last one in beta
 
 
 class _Samples:
@@ -88,7 +88,7 @@ def _fill(lo: Lowering, a: Array, value: float, name: str) -> None:
 
 
 def ctc_forward(lo: Lowering, arrays: Sequence[Array], loss: Array, alpha: Array, blank: int) -> None:
-    """Launches loss (N) and alpha (N, T, states + PAD) for log_probs (T, N, C), labels (N, S), steps (N) and label counts (N).
+    """Launches loss (N) and alpha (N, T, states + BORDER_COLUMNS) for log_probs (T, N, C), labels (N, S), steps (N) and label counts (N).
 
     A sample that has no alignment has the loss inf; one without steps has none unless it has no labels.
     """
@@ -101,15 +101,15 @@ def ctc_forward(lo: Lowering, arrays: Sequence[Array], loss: Array, alpha: Array
     y, out = k.write(alpha), k.write(loss)
     low = const(-math.inf, d)
     with k.if_(a.steps > 0):
-        first = minimum(a.states, PAD)
-        k.store(y, alpha.index((n, 0, PAD)), a.emitted(0, a.label(const(0), first)[0], first), first)
+        first = minimum(a.states, BORDER_COLUMNS)
+        k.store(y, alpha.index((n, 0, BORDER_COLUMNS)), a.emitted(0, a.label(const(0), first)[0], first), first)
         with k.loop(1, a.steps, name="t") as t:
             for s, count in k.vector_loop(0, a.states, "s"):
                 label, skips = a.label(s, count)
-                one, two, three = (k.load(y, alpha.index((n, t - 1, s + PAD - o)), LANES, count) for o in range(3))
+                one, two, three = (k.load(y, alpha.index((n, t - 1, s + BORDER_COLUMNS - o)), LANES, count) for o in range(3))
                 total = a.log_sum([one, two, k.let(select(skips, three, splat(low)))])
-                k.store(y, alpha.index((n, t, s + PAD)), total + a.emitted(t, label, count), count)
-        ends = [k.load(y, alpha.index((n, a.steps - 1, a.states - 1 + PAD - o))) for o in range(2)]
+                k.store(y, alpha.index((n, t, s + BORDER_COLUMNS)), total + a.emitted(t, label, count), count)
+        ends = [k.load(y, alpha.index((n, a.steps - 1, a.states - 1 + BORDER_COLUMNS - o))) for o in range(2)]
         k.store(out, loss.index((n,)), cast(-a.log_sum([*ends, low]), loss.dtype))
     with k.else_():
         k.store(out, loss.index((n,)), select(equal(a.count, 0), const(0, loss.dtype), const(math.inf, loss.dtype)))
@@ -151,7 +151,7 @@ def _launch_backward(
             after = a.log_sum([one, two, k.let(select(skips, three, low))])
             end = select(ramp() + s >= splat(a.states - 2), const(0, d, LANES), low)
             after = k.let(select(last, end, after))
-            reached = cast(At((n, t, s + PAD), 2, count).load(k, alpha), d)
+            reached = cast(At((n, t, s + BORDER_COLUMNS), 2, count).load(k, alpha), d)
             share = call("exp", reached + after + splat(total)) * splat(scale)
             k.store(z, beta.index((n, 1, s)), share, count)
             k.store(z, beta.index((n, 0, s)), after + a.emitted(t, a.label(s, count)[0], count), count)
