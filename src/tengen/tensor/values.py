@@ -20,8 +20,12 @@ class Values:
 
     if TYPE_CHECKING:
         _layout: Any
-        dtype: DType
-        size: int
+
+        @property
+        def dtype(self) -> DType: ...
+
+        @property
+        def size(self) -> int: ...
 
         def numpy(self) -> np.ndarray: ...
 
