@@ -1,5 +1,7 @@
 """Two tiers of machine code for what this process compiles to run: quick code at once, good code in its place as soon as it is there.
 
+Only where the knob `quick_compile` asks for it: a loop loses more than its first step gains (docs/architecture.md has figures).
+
 In: a program's text (`load`). Out: its code in this process. Good code that the disk cache has is taken. Else the text is
 compiled with little effort (`llvm.QUICK`), and runs; processes in the background (`workers.py`) compile it well, put that into
 the cache, and `Loaded.replace` turns every call to it: of the program, of its kernels, and of the next piece of a kernel that runs.
@@ -24,8 +26,9 @@ loop strength reduction and hoisting of machine instructions.
 
 Switches other than levels are the whole process's, so they would change the code of other users of llvmlite too. Of single
 ops quick code takes 1 to 3.6 times as long (add and pow 1.0, conv2d 1.8 to 2.7, softmax 1.8, matmul 3.4, cumsum 3.6) and
-compiles 3.2 to 9 times as fast. That is why all kernels have quick code first and no work is counted: the loss is bounded by how
-long good code takes, since a long run goes on with good code from its next piece on.
+compiles 3.2 to 9 times as fast. All kernels have quick code first and no work is counted: the loss is bounded by how long good code
+takes, since a long run goes on with good code from its next piece on; on two cores, where workers and the program want the same
+ones, that is seconds.
 """
 
 from __future__ import annotations
@@ -232,8 +235,8 @@ def _warn(why: str) -> None:
 def wait_for_compilation(timeout: float | None = None) -> bool:
     """Waits until every program of this process has good code.
 
-    A program that is met for the first time runs at once with code that LLVM made with little effort, while other processes
-    compile it well (the knob `quick_compile`). Nothing but speed depends on it. Benchmarks call this after their warm-up, and
+    With the knob `quick_compile`, a program that is met for the first time runs at once with code that LLVM made with little effort,
+    while other processes compile it well. Nothing but speed depends on it. Benchmarks call this after their warm-up, and
     then warm up once more, since sizes that have run for long get programs of their own.
 
     Args:
