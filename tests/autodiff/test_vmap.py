@@ -302,3 +302,25 @@ def test_pulling_many_gradients_at_once():
     y, pull = vjp(lambda x: F.relu(x @ w), x)
     many = T(5, 3, 2)
     equal(vmap(lambda g: pull(g)[0])(many), F.stack([pull(many[i])[0] for i in range(5)]))
+
+
+def test_a_backward_is_inside_of_the_vmap_that_pulls_it():
+    """The backward enters the run of `vmap` that its forward was in once more, now inside of another one, whose examples it uses."""
+    scale = []
+
+    class Scaled(Function):
+        def forward(self, x, w):
+            self.w = w
+            return x * w
+
+        def backward(self, dy):
+            return scale[0] * (dy * scale[0]) * self.w, None
+
+    x, w, many, scales = T(4, 3), T(4, 3), T(5, 4, 3), T(5, 3)
+    _, pull = vjp(lambda x: vmap(lambda a, b: Scaled()(a, b))(x, w), x)
+
+    def pulled(g, s):
+        scale[:] = [s]
+        return pull(g)[0]
+
+    equal(vmap(pulled)(many, scales), F.stack([pulled(many[i], scales[i]) for i in range(5)]))

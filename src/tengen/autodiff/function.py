@@ -9,7 +9,7 @@ from tengen.base.errors import GradientError
 from tengen.ops.batching import everywhere
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
-from tengen.tensor.batched import Mapping, mapping_of
+from tengen.tensor.batched import Mapping, innermost_of
 from tengen.tensor.batching import examples, whole
 from tengen.tensor.nodes import Level, TapeNode, levels, on_tape
 from tengen.tensor.tape import cut
@@ -50,7 +50,7 @@ class Function:
 
     def __call__(self, *inputs: Any) -> Any:
         tensors = [x for x in inputs if isinstance(x, Tensor)]
-        mapping = max((m for x in tensors if (m := mapping_of(x)) is not None), key=lambda m: m.depth, default=None)
+        mapping = innermost_of(self._name(), tensors)
         if mapping is not None:
             return self._for_all(mapping, inputs, tensors)
         nested = len(levels) > 1  # what forward() keeps may be differentiated

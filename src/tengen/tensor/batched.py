@@ -9,6 +9,7 @@ around this one, be recorded by a trace, or lie on the tape, so all of these nes
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tengen.base.errors import VmapError, user_line
@@ -31,25 +32,31 @@ class Mapping:
     """One run of `vmap`. As a context manager it is active inside of the block, also a second time.
 
     Attributes:
-        size: how many examples. randomness: "error", "same" or "different". depth: how many runs of `vmap` it is inside of.
+        size: how many examples. randomness: "error", "same" or "different".
     """
 
-    __slots__ = ("size", "randomness", "depth")
+    __slots__ = ("size", "randomness")
 
     def __init__(self, size: Any, randomness: str = "error"):
-        self.size, self.randomness, self.depth = size, randomness, len(_active.mappings)
+        self.size, self.randomness = size, randomness
 
     def __enter__(self) -> Mapping:
         _active.mappings.append(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _active.mappings.remove(self)
+        _active.mappings.pop()
 
     @property
     def active(self) -> bool:
         """Whether its function is being called, by this thread."""
         return self in _active.mappings
+
+    @property
+    def depth(self) -> int:
+        """How many blocks of this thread the latest one of this run is inside of: a backward that enters an ended run once more, in a
+        `vmap` of its own, is inside of that one. The run has to be active."""
+        return len(_active.mappings) - 1 - _active.mappings[::-1].index(self)
 
 
 def innermost() -> Mapping | None:
@@ -81,6 +88,22 @@ def mapping_of(t: Any) -> Mapping | None:
     """The innermost run of `vmap` of which a tensor is an example; None for a tensor that is the same in all."""
     layout = getattr(t, "_layout", None)
     return layout.mapping if type(layout) is Batched else None
+
+
+def innermost_of(what: str, tensors: Iterable[Any]) -> Mapping | None:
+    """The innermost run of `vmap` of which one of the tensors is an example; None where all are the same in all examples.
+
+    Args:
+        what: what they are operands of, for the message.
+    Errors: VmapError for an example of a run that has ended.
+    """
+    found = {m for x in tensors if (m := mapping_of(x)) is not None}
+    if not all(m.active for m in found):
+        raise VmapError(
+            f"{what}: an operand stands for one example of a vmap that has ended; help: return it from the function instead of keeping "
+            "it in an attribute or a list"
+        )
+    return max(found, key=lambda m: m.depth, default=None)
 
 
 def check_same_mapping(target: Tensor, value: Tensor) -> None:

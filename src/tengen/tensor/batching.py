@@ -13,7 +13,7 @@ from tengen.base.errors import VmapError
 from tengen.ir.types import TensorType
 from tengen.ops.batching import batch, everywhere
 from tengen.ops.define import REGISTRY, Op
-from tengen.tensor.batched import Batched, Mapping, mapping_of, mappings
+from tengen.tensor.batched import Batched, Mapping, innermost_of, mapping_of, mappings
 from tengen.tensor.tape import call_body
 from tengen.tensor.tensor import Tensor, tensor_over, tracing
 
@@ -31,12 +31,8 @@ def whole(t: Tensor, mapping: Mapping) -> tuple[Tensor, bool]:
 
 def run_batched(op: Op, inputs: Sequence[Tensor | None], attrs: tuple) -> Any:
     """A call of which an operand is `Batched`: it is a call for all examples of the innermost mapping."""
-    mapping = max((m for x in inputs if (m := mapping_of(x)) is not None), key=lambda m: m.depth)
-    if not mapping.active:
-        raise VmapError(
-            f"{op.name}: an operand stands for one example of a vmap that has ended; help: return it from the function instead of "
-            "keeping it in an attribute or a list"
-        )
+    mapping = innermost_of(op.name, inputs)
+    assert mapping is not None
     types = [None if x is None else x._layout.type for x in inputs]
     canonical = op.canonical(types, attrs)
     if op.kind == "composite":
