@@ -147,7 +147,7 @@ class _Words(M.Module):
 
 
 def _networks():
-    """(name, traced function, arguments): loops of a program, states, checks, gradients, open extents."""
+    """(name, traced function, arguments): loops of a program and of a graph, branches, states, checks, gradients, open extents."""
     batch = {0: "batch"}
     small, words = _Small(), _Words()
     net = M.Linear(5, 3)
@@ -174,6 +174,8 @@ def _networks():
     attention = lambda q, k, v: F.scaled_dot_product_attention(q, k, v)
     yield "attention_grad", plain(lambda q, k, v: _gradients(attention, q, k, v)), tuple(_floats(2, 5, 8) for _ in range(3))
     yield "conv_grad", plain(lambda x: _gradients(lambda x: F.max_pool2d(M.Conv2d(2, 4, 3)(x), 2), x)), (_floats(2, 2, 8, 8),)
+    halved = lambda s, x: F.cond(s.sum() > x.sum(), lambda s: s * 0.5, lambda s: s + x, s)
+    yield "loops", plain(lambda x: F.scan(lambda s, x: (halved(s, x), s @ s.T), x[0], x)), (_floats(3, 2, 4),)
     sums = lambda x: (x.sum(0), F.full((x.shape[0] * 2,), 1.0), F.concat([x, x]), x[:, :2], F.softmax(x, 1))
     yield "sums_open", opened(sums), (_floats(3, 4),)
     index = lambda x, i: (x[i], F.gather(x, 0, F.reshape(i, (-1, 1))))

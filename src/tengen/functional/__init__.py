@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from tengen.base.lazy import modules_of
 from tengen.functional import elemwise, loss, metric, nn, tensor, vision  # noqa: F401  (the submodules that hold ops alone are names as well)
+from tengen.functional.control import cond, fori_loop, scan, while_loop
 from tengen.functional.einsum import einsum
 from tengen.functional.export import export
 from tengen.functional.loss import cross_entropy_with_softmax
@@ -19,6 +20,6 @@ from tengen.ops.define import SUBMODULES
 
 __getattr__ = modules_of(__name__)  # `distributed`, `utils`
 __all__ = [
-    "cross_entropy_with_softmax", "einsum", "loss", "metric", "nn", "topk_accuracy", "vision",
+    "cond", "cross_entropy_with_softmax", "einsum", "fori_loop", "loss", "metric", "nn", "scan", "topk_accuracy", "vision", "while_loop",
     *_math, *_nn, *_pooling, *export(globals(), *SUBMODULES),
 ]  # fmt: skip

@@ -66,6 +66,17 @@ def inline(graph: Graph, inner: Graph, inputs: Sequence[Value], before: Node | N
     return [m[v] for v in inner.outputs]
 
 
+def with_constants_named(graph: Graph, named: Callable[[str], str]) -> Graph:
+    """A copy whose constants, at any depth, have the names that `named` gives for theirs."""
+    g = graph.copy()
+    for inner in g.graphs():
+        constants, inner.constants = list(inner.constants.values()), {}
+        for c in constants:
+            c.name = c.value.name = named(c.name)
+            inner.constants[c.name] = c
+    return g
+
+
 def live_nodes(graph: Graph) -> set[Node]:
     """The nodes that results depend on."""
     live: set[Node] = set()

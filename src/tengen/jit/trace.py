@@ -31,7 +31,6 @@ from tengen.jit.observe import ObservedRecorder
 from tengen.jit.opening import Opening, Pattern, described, family, opened_key, patterns, shapes_of
 from tengen.jit.recording import Recording, attached_to, deciding, held, placed
 from tengen.jit.stats import TraceStats, stats_of
-from tengen.jit.structure import flatten, objects_of, unflatten
 from tengen.passes.extents import at_extents
 from tengen.runtime.progress import progress
 from tengen.tensor import Parameter, Tensor, contiguous, tensor_over, tracing
@@ -40,6 +39,7 @@ from tengen.tensor.batched import innermost
 from tengen.tensor.casting import casting
 from tengen.tensor.executable import Executable
 from tengen.tensor.nodes import on_tape
+from tengen.tensor.structure import flatten, objects_of, unflatten
 
 MOST = 32  # recordings of one signature that are kept
 

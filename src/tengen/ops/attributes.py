@@ -23,6 +23,7 @@ from tengen.base.device import Device
 from tengen.base.dtype import DType, dtype
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from tengen.base.record import record
+from tengen.ir.graph import Graph, graph_key
 from tengen.loops.lang import Expr, as_int, unguarded
 
 Extent = int  # >= 0, or known when the program runs
@@ -164,6 +165,12 @@ def _dtype(v: Any) -> DType:
         raise DTypeError(str(e)) from None
 
 
+def _graph(v: Any) -> Graph:
+    if isinstance(v, Graph):
+        return v
+    raise _Wrong
+
+
 ITEMS = {
     "int": _Ints("an int", -LARGEST, LARGEST),
     "Extent": _Ints("an int >= 0", 0, LARGEST_EXTENT, open=True),
@@ -184,6 +191,7 @@ ITEMS = {
     "Number": _Other("a number", lambda v: unguarded(v) if isinstance(v, Expr) else _number(v)),
     "DTypeLike": _Other("a dtype", _dtype),
     "DeviceLike": _Other("a device", Device.named),
+    "Graph": _Other("a graph", _graph),
     "Any": _Other("anything", lambda v: v),
 }
 ALIASES = {"Naturals": "Natural | Sequence[Natural]", "Positives": "Positive | Sequence[Positive]"}
@@ -285,7 +293,7 @@ class Kind:
 
 def _read(v: Any, name: str, known: Known | None) -> Any:
     """Arrays, tensors and other sequences as lists of numbers, or numbers."""
-    if isinstance(v, (int, float, str, list, tuple, Expr, DType, type, np.dtype)):
+    if isinstance(v, (int, float, str, list, tuple, Expr, DType, type, np.dtype, Graph)):
         return v
     if isinstance(v, (np.generic, np.ndarray)):
         return _numbers(np.asarray(v))
@@ -372,4 +380,6 @@ def same(a: Any, b: Any) -> bool:
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, float):
         return a.hex() == b.hex()
+    if isinstance(a, Graph):
+        return graph_key(a) == graph_key(b)
     return a is b or (type(a) in (int, bool, str) and a == b)

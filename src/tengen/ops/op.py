@@ -402,6 +402,11 @@ class Op:
         """Whether pointwise ops can become part of the op's own kernels, behind it or in front of an operand."""
         return self.rules.epilogue is not None or self.rules.prologue is not None
 
+    @functools.cached_property
+    def has_bodies(self) -> bool:
+        """Whether it is a loop or a branch, with graphs among its attributes."""
+        return any(note.startswith("Graph") for note in self.notes.values() if isinstance(note, str))
+
     @property
     def saves_output(self) -> bool:
         """Whether the gradient rule asks for the output."""

@@ -20,6 +20,7 @@ from tengen.passes.cleanup import merge_common, remove_broadcasts, remove_dead_c
 from tengen.passes.constants import Evaluate, fold_constants
 from tengen.passes.fuse import fuse
 from tengen.passes.narrow import narrow
+from tengen.passes.regions import optimize_regions
 from tengen.passes.run import Form, Pass, run_passes
 
 
@@ -42,7 +43,8 @@ def graph_passes(evaluate: Evaluate | None = None) -> list[Pass]:
     """The passes from graph to graph. Constants are folded when there is somebody who can `evaluate` a graph."""
     folding = [] if evaluate is None else [Pass("fold_constants", partial(fold_constants, evaluate=evaluate), GRAPH)]
     before, after = ([Pass(f.__name__, f, GRAPH) for f in some] for some in ([*CLEANUP, narrow], [remove_dead_code, fuse]))
-    return [*before, *folding, *after]
+    bodies = Pass("optimize_regions", partial(optimize_regions, optimize=optimize), GRAPH)
+    return [*before, *folding, *after, bodies]
 
 
 def optimize(graph: Graph, evaluate: Evaluate | None = None) -> Graph:

@@ -24,6 +24,7 @@ from tengen.compiler.driver import compile_graph
 from tengen.compiler.plans import Layout, Plan
 from tengen.compiler.program import Program
 from tengen.ir.graph import Check, Graph, State, Value
+from tengen.ir.rewrite import with_constants_named
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import Array, contiguous_strides, product
 from tengen.loops.extents import open_extent
@@ -101,6 +102,7 @@ class Recorder:
         self.numbers: set[int] = set()  # ids of objects asked for a number that a run reads as a tensor (`group["lr"]`)
         self._by_id: dict[int, Value] = {}  # by the id of a tensor: two that share memory now may differ later
         self._states: dict[int, State] = {}
+        self._bodies = 0  # how many were recorded
         self._named: dict[str, int] = {}  # a name -> the next number behind it that may be free
         self._checked: set[Value] = set()  # what the graph's checks look at
         self._keep: list = []
@@ -157,6 +159,8 @@ class Recorder:
             out = call_body(op, tuple(None if x is None else x.detach() for x in inputs), canonical)
         else:
             out_types = op.infer_types(types, canonical)
+            if op.has_bodies:
+                canonical = {k: self._own(a) if isinstance(a, Graph) else a for k, a in canonical.items()}
             node = self.graph.add_node(op.name, values, canonical, out_types, user_line() if self.lines else None)
             outs = tuple(traced(v) for v in node.outputs)
             out = outs[0] if len(outs) == 1 else outs
@@ -206,6 +210,11 @@ class Recorder:
             name = f"{hint}_{i}"
         self._named[hint] = i + 1
         return name
+
+    def _own(self, body: Graph) -> Graph:
+        """A body with names of its own for its constants: the same one may be called several times."""
+        self._bodies += 1
+        return with_constants_named(body, lambda name: f"body{self._bodies}.{name}")
 
     def add_constant(self, hint: str, data: np.ndarray, t: TensorType) -> Value:
         """A constant under a name of its own."""
@@ -311,7 +320,8 @@ def _values(t: Tensor) -> np.ndarray:
 def composite_plan(
     op: Op, layouts: Sequence[Layout | None], attrs: dict, over: tuple[int, ...] = (), alone: bool = False
 ) -> Plan:
-    """The plan of an eager call of a composite: its body is recorded for the pattern, optimised, and compiled.
+    """The plan of an eager call of a composite, whose body is recorded for the pattern, optimised, and compiled, or of a loop or a
+    branch, whose bodies are recorded already.
 
     Args:
         over: positions of operands that the results are stored over; they are dense, in logical order. The call takes them
@@ -364,7 +374,7 @@ def _composite_program(
                 v = rec.graph.add_input(f"x{len(placed)}", TensorType(a.shape, a.dtype))
                 placed[v] = a
                 xs.append(traced(v))
-        out = call_body(op, tuple(xs), attrs)
+        out = rec.record(op, tuple(xs), tuple(attrs.values())) if op.has_bodies else call_body(op, tuple(xs), attrs)
         outs = out if isinstance(out, tuple) else (out,)
         for i, o in zip(over, outs):
             rec.graph.states[f"state{i}"].written = rec.value(o)

@@ -395,7 +395,7 @@ def look(op: Op, inputs: tuple, types: Sequence, attrs: tuple) -> None:
 
 
 def planned(op: Op, layouts: Sequence[Layout | None], attrs: dict, over: tuple[int, ...] = ()) -> Plan:
-    if op.kind != "composite":
+    if op.kind != "composite" and not op.has_bodies:
         return make_plan(op, layouts, attrs)
     from tengen.tensor.recorder import composite_plan
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tengen.base.changes import WatchedList
 from tengen.base.errors import TraceError
-from tengen.tensor import Tensor, from_numpy
+from tengen.tensor.tensor import Tensor, from_numpy
 
 
 def flatten(x: Any, leaves: list[Tensor]) -> Any:

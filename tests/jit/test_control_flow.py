@@ -1,0 +1,325 @@
+"""`cond`, `while_loop`, `scan`, `fori_loop`: the bits of the same ops called one after another by Python, eagerly, traced, from a file and
+in an artifact; their gradients, and what cannot be."""
+
+import numpy as np
+import pytest
+
+import tengen
+from tengen import Tensor, load_graph, random, trace
+from tengen import functional as F
+from tengen.autodiff import GradManager, grad, hessian, jvp, vmap
+from tengen.base.errors import ArgumentError, DTypeError, GradientError, IndexOutOfRange, ShapeError, TraceError
+from tengen.deploy import compile_model
+from tengen.deploy.verify import verify
+from tengen.ir.text import parse_graph, print_graph
+from tengen.module import BatchNorm1d, Linear
+from tengen.optimizer import SGD
+from tengen.runtime import compile as compiling
+
+RNG = np.random.default_rng(5)
+
+
+def T(*shape, dtype="float32"):
+    return Tensor(RNG.standard_normal(shape).astype(dtype))
+
+
+def equal(a, b):
+    assert a.shape == b.shape and a.dtype is b.dtype
+    assert a.numpy().tobytes() == b.numpy().tobytes(), np.abs(a.numpy() - b.numpy()).max()
+
+
+def close(a, b, tol=1e-5):
+    np.testing.assert_allclose(a.numpy(), np.asarray(b), rtol=tol, atol=tol)
+
+
+W, U = T(6, 16), T(4, 16)
+
+
+def cell(state, x, W=W, U=U):
+    h, c = state
+    i, f, g, o = F.split(x @ W + h @ U, 4, axis=1)
+    c = F.sigmoid(f) * c + F.sigmoid(i) * F.tanh(g)
+    h = F.sigmoid(o) * F.tanh(c)
+    return (h, c), {"h": h}
+
+
+def zeros(batch):
+    return F.zeros((batch, 4)), F.zeros((batch, 4))
+
+
+def by_python(xs, reverse=False, **more):
+    state, made = zeros(xs.shape[1]), []
+    order = range(xs.shape[0])
+    for i in reversed(order) if reverse else order:
+        state, y = cell(state, xs[i], **more)
+        made.append(y["h"])
+    return state, F.stack(made[::-1] if reverse else made)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scan(reverse):
+    xs = T(7, 3, 6)
+    (h, c), hs = by_python(xs, reverse)
+    run = lambda xs, h, c: F.scan(cell, (h, c), xs, reverse=reverse)
+    for f in (run, trace(run)):
+        for _ in range(2):
+            (h1, c1), made = f(xs, *zeros(3))
+            equal(h1, h), equal(c1, c), equal(made["h"], hs)
+
+
+def test_scan_of_what_it_takes():
+    total, none = F.scan(lambda s, x: (s + 1, None), 0, length=5)
+    assert total.item() == 5 and none is None
+    (a, b), ys = F.scan(lambda s, x: ((s[1], s[0]), s[0] * x["k"][0]), (T(2), T(2)), {"k": [T(3, 2)]})  # exchanged each time
+    assert ys.shape == (3, 2)
+    first, second = T(2), T(2)
+    (a, b), _ = F.scan(lambda s, x: ((s[1], s[0]), None), (first, second), length=3)
+    equal(a, second), equal(b, first)
+    last, ys = F.scan(lambda s, x: (s * x, s), T(4), F.zeros((0, 4)))
+    assert ys.shape == (0, 4)
+    xs = T(5, 3)
+    strided = Tensor(np.arange(24, dtype="float32").reshape(4, 6)).T[::2]
+    equal(F.scan(lambda s, x: (s, x), 0, strided)[1], strided + 0)
+    kept, old = F.scan(lambda s, x: (x, s), xs[0], xs)  # the old state leaves, and the new one is a slice
+    equal(kept, xs[4]), equal(old[1:], xs[:4])
+
+
+def test_loops_in_loops_and_branches():
+    def f(x):
+        def inner(i, s):
+            return F.cond(s.sum() > i, lambda s: s * 0.5, lambda s: F.while_loop(lambda t: t.sum() < 3, lambda t: t + 1.25, s), s)
+
+        return F.scan(lambda s, y: (F.fori_loop(0, 3, inner, s + y), s), F.zeros_like(x[0]), x)
+
+    def python(x):
+        s, made = np.zeros_like(x[0]), []
+        for y in x:
+            made.append(s)
+            s = s + y
+            for i in range(3):
+                if s.sum() > i:
+                    s = s * np.float32(0.5)
+                else:
+                    while s.sum() < 3:
+                        s = s + np.float32(1.25)
+        return s, np.stack(made)
+
+    x = T(5, 2)
+    want = python(x.numpy())
+    for f_ in (f, trace(f)):
+        for got, w in zip(f_(x), want):
+            assert got.numpy().tobytes() == w.tobytes()
+
+
+def test_while_and_fori():
+    steps = lambda n: F.while_loop(lambda n, i: n != 1, lambda n, i: (F.where(n % 2 == 0, n // 2, 3 * n + 1), i + 1), n, 0)[1]
+    assert [steps(Tensor(k)).item() for k in (1, 2, 27)] == [0, 1, 111]
+    f = trace(steps)
+    assert [f(Tensor(k)).item() for k in (1, 2, 27)] == [0, 1, 111]
+    assert F.while_loop(lambda x: x < 100.0, lambda x: x * 2, 1.0, max_iterations=3).item() == 8
+    assert F.while_loop(lambda x: x < 100.0, lambda x: x * 2, 1.0, max_iterations=0).item() == 1
+    for stop in (6, Tensor(6)):
+        assert F.fori_loop(2, stop, lambda i, s: s * i, Tensor(1)).item() == 120
+    assert F.fori_loop(3, 3, lambda i, s: s * i, Tensor(7)).item() == 7
+
+
+def test_cond():
+    x, w = T(5), T(5)
+    f = lambda p, x: F.cond(p, lambda x: {"a": F.sin(x) * w, "b": None}, lambda x: {"a": x**2, "b": None}, x)["a"]
+    for p, want in ((Tensor(True), F.sin(x) * w), (Tensor(0), x**2), (Tensor([[2]]), F.sin(x) * w), (True, F.sin(x) * w)):
+        equal(f(p, x), want)
+    g = trace(f)
+    equal(g(Tensor(True), x), F.sin(x) * w), equal(g(Tensor(False), x), x**2)
+    mine = Tensor([1.0, 2.0])
+
+    def change(p):  # what a branch changes stays changed where it ran
+        F.cond(p, lambda: mine.__setitem__(0, mine[0] * 3), lambda: None)
+        return mine + 0
+
+    assert change(Tensor(False)).tolist() == [1.0, 2.0] and change(Tensor(True)).tolist() == [3.0, 2.0]
+    assert trace(change)(Tensor(True)).tolist() == [9.0, 2.0]
+
+
+def test_gradients():
+    xs = T(4, 3, 6)
+
+    def loss(scan):
+        def f(xs, h, W, U):
+            some = lambda s, x: cell(s, x, W, U)
+            if scan:
+                (h, c), y = F.scan(some, (h, F.zeros_like(h)), xs)
+                return (y["h"] ** 2).sum() + (h * c).sum()
+            state, total = (h, F.zeros_like(h)), 0
+            for x in xs:
+                state, y = some(state, x)
+                total = total + (y["h"] ** 2).sum()
+            return total + (state[0] * state[1]).sum()
+
+        return f
+
+    args = (xs, T(3, 4), W, U)
+    mine, python = (grad(loss(b), (0, 1, 2, 3)) for b in (True, False))
+    got = mine(*args)
+    for a, b in zip(got, python(*args)):
+        close(a, b.numpy(), 2e-5)
+    for a, b in zip(trace(mine)(*args), got):
+        equal(a, b)
+    assert grad(loss(True), 3)(*args).shape == U.shape  # of some operands alone
+
+
+def test_gradients_of_branches_and_unknown_lengths():
+    x, w = Tensor(1.0, dtype="float64"), Tensor(1.5, dtype="float64")
+    f = lambda x, w: F.while_loop(lambda s: s < 100.0, lambda s: s * w, x, max_iterations=20)
+    for run in (lambda f: f, trace):
+        gx, gw = run(grad(f, (0, 1)))(x, w)
+        close(gx, 1.5**12), close(gw, 12 * 1.5**11)
+        close(run(grad(lambda w: grad(f, 1)(x, w)))(w), 132 * 1.5**10)
+    with pytest.raises(GradientError, match="max_iterations"):
+        grad(lambda x: F.while_loop(lambda s: s < 100.0, lambda s: s * w, x))(x)
+    c = lambda p, x: F.cond(p, lambda x: F.sin(x) * w, lambda x: x**3, x).sum()
+    v = T(3, dtype="float64")
+    close(grad(c, 1)(Tensor(True), v), np.cos(v.numpy()) * 1.5), close(grad(c, 1)(Tensor(False), v), 3 * v.numpy() ** 2)
+    close(hessian(lambda v: c(Tensor(False), v))(v), np.diag(6 * v.numpy()))
+    close(jvp(lambda v: c(Tensor(True), v), [v], [F.ones_like(v)])[1], (np.cos(v.numpy()) * 1.5).sum())
+
+
+def test_gradients_by_differences_in_nested_loops():
+    def f(x):
+        inner = lambda s, x: F.scan(lambda t, _: (t * x + F.sin(t), None), s, length=3)[0]
+        return F.scan(lambda s, x: (s + F.cond(s > 0, lambda s: inner(s, x), lambda s: s * s, s), s * x), Tensor(0.5, dtype="float64"), x)
+
+    def total(x):
+        s, ys = f(x)
+        return s + (ys**2).sum()
+
+    x, e = T(4, dtype="float64"), 1e-6
+    moved = [total(Tensor(x.numpy() + d)).item() - total(Tensor(x.numpy() - d)).item() for d in e * np.eye(4)]
+    close(grad(total)(x), np.array(moved) / (2 * e), 1e-6)
+    second = [(grad(total)(Tensor(x.numpy() + d)).numpy() - grad(total)(Tensor(x.numpy() - d)).numpy()) / (2 * e) for d in e * np.eye(4)]
+    close(hessian(total)(x), np.stack(second), 1e-5)
+    per_example = vmap(grad(total))(F.stack([x, x * 2]))
+    equal(per_example[0], grad(total)(x))
+    inside = F.scan(lambda s, x: (s, grad(lambda z: (z**3 * s).sum())(x)), Tensor(2.0, dtype="float64"), x)[1]  # a gradient in a body
+    close(inside, 6 * x.numpy() ** 2)
+
+
+def test_training_through_a_loop():
+    def step(net, x, y, gm, opt):
+        with gm:
+            h = F.scan(lambda h, x: (F.tanh(net(x + h)), None), F.zeros_like(x[0]), x)[0]
+            loss = ((h - y) ** 2).mean()
+            gm.backward(loss)
+        opt.step().clear_grad()
+        return loss
+
+    losses = []
+    for traced in (False, True):
+        random.seed(4)
+        net = Linear(5, 5)
+        gm, opt = GradManager().attach(net.parameters()), SGD(net.parameters(), lr=0.1)
+        x, y = Tensor(np.linspace(-1, 1, 60, dtype="float32").reshape(4, 3, 5)), F.zeros((3, 5))
+        f = trace(step) if traced else step
+        losses.append([f(net, x, y, gm, opt).item() for _ in range(4)])
+    assert losses[0] == losses[1] and losses[0][-1] < losses[0][0]
+
+
+def test_random_numbers_and_running_means():
+    drawn = lambda: F.scan(lambda s, _: (s, F.dropout(F.ones(9), 0.5, True)), 0, length=4)[1]
+    random.seed(3)
+    want = F.stack([F.dropout(F.ones(9), 0.5, True) for _ in range(8)])
+    for f in (drawn, trace(drawn)):
+        random.seed(3)
+        equal(F.concat([f(), f()]), want)
+    norms = [BatchNorm1d(3) for _ in range(3)]
+    x = T(5, 4, 3)
+    for v in x:
+        norms[0](v)
+    F.scan(lambda s, v: (s, norms[1](v)), 0, x)
+    trace(lambda x: F.scan(lambda s, v: (s, norms[2](v)), 0, x)[1])(x)
+    for n in norms[1:]:
+        equal(n.running_mean, norms[0].running_mean), equal(n.running_var, norms[0].running_var)
+
+
+def test_open_extents_and_one_compilation():
+    f = trace(lambda xs, h, c: F.scan(cell, (h, c), xs)[1]["h"], dynamic_axes={"xs": {0: "n", 1: "b"}, "h": {0: "b"}, "c": {0: "b"}})
+    for n, b in ((7, 3), (9, 2), (1, 5), (0, 2)):
+        xs = T(n, b, 6)
+        got, before = f(xs, *zeros(b)), compiling.compilations
+        if n:
+            equal(got, by_python(xs)[1])
+        assert got.shape == (n, b, 4)
+    f(T(30, 4, 6), *zeros(4))
+    assert compiling.compilations == before
+
+
+def test_what_must_not_be_in_a_body_is_found():
+    table, run = T(3), lambda i: F.scan(lambda s, i: (s + table[i], None), 0.0, i)[0]
+    good, bad = Tensor([0, 1, 2]), Tensor([0, 7, 1])
+    f = trace(run)
+    equal(f(good), run(good))
+    for g in (run, f):
+        with pytest.raises(IndexOutOfRange):
+            g(bad)
+    pick = lambda p, i: F.cond(p, lambda i: table[i], lambda i: table[0], i)
+    equal(pick(Tensor(False), Tensor(9)), table[0])  # the branch that does not run looks at nothing
+    with pytest.raises(IndexOutOfRange):
+        pick(Tensor(True), Tensor(9))
+
+
+def test_files_text_and_artifacts(tmp_path):
+    def f(x, n):
+        s = F.while_loop(lambda s, i: i < n, lambda s, i: (F.cond(s.sum() > 1, lambda s: s * 0.5, lambda s: s + 1, s), i + 1), x[0], 0)[0]
+        return F.scan(lambda s, x: (s + x, s), s, x)[1]
+
+    t = trace(f, capture_as_const=True)
+    x, n = T(6, 5), Tensor(9)
+    want = t(x, n)
+    equal(f(x, n), want)
+    t.dump(tmp_path / "f.tgn", arg_names=["x", "n"])
+    model = load_graph(tmp_path / "f.tgn")
+    equal(model(x, n), want)
+    again = parse_graph(print_graph(model.graph), {c.name: c.data for g in model.graph.graphs() for c in g.constants.values()})
+    assert print_graph(again) == print_graph(model.graph)
+    made = compile_model(model, "x86-64", tmp_path / "out")
+    assert made.files and verify(tmp_path / "f.tgn", tmp_path / "out").differing == 0
+
+
+def test_examples_of_vmap():
+    xs = T(4, 3)
+    product = lambda x: F.scan(lambda s, x: (s * x, s), Tensor(1.0), x)
+    last, all_ = vmap(product)(xs)
+    for i in range(4):
+        a, b = product(xs[i])
+        equal(last[i], a), equal(all_[i], b)
+    grads = lambda x: grad(lambda x: sum(y.sum() for y in product(x)))(x)
+    for g in (vmap(grads), trace(vmap(grads)), grad(lambda xs: sum(y.sum() for y in vmap(product)(xs)))):
+        equal(g(xs), F.stack([grads(x) for x in xs]))
+    with pytest.raises(tengen.base.errors.VmapError, match="differs by example"):
+        vmap(lambda x: F.scan(lambda s, _: (s + x, None), Tensor(0.0), length=2)[0])(T(3))
+
+
+BAD = {
+    "state's shape": (lambda: F.scan(lambda s, x: (F.tile(s, 2), None), T(2), length=3), ShapeError, "f32[2] before an iteration and f32[4]"),
+    "state's dtype": (lambda: F.while_loop(lambda s: s < 3, lambda s: s + 0.5, 1), DTypeError, "i64[] before an iteration and f32[]"),
+    "state's structure": (lambda: F.scan(lambda s, x: ((s, s), None), T(2), length=3), ArgumentError, "another structure"),
+    "what scan returns": (lambda: F.scan(lambda s, x: s, T(2), length=3), ArgumentError, r"returns \(state, what to stack\)"),
+    "extents": (lambda: F.scan(lambda s, x: (s, None), 0, (T(2), T(3))), ShapeError, "over 2 slices and over 3"),
+    "no axis": (lambda: F.scan(lambda s, x: (s, None), 0, Tensor(3)), ShapeError, r"i64\[\] has none"),
+    "no length": (lambda: F.scan(lambda s, x: (s, None), 0), ArgumentError, "neither xs nor a length"),
+    "condition": (lambda: F.while_loop(lambda s: s < 3, lambda s: s + 1, T(3)), ShapeError, r"b1\[3\]; help: one bool"),
+    "no state": (lambda: F.while_loop(lambda: True, lambda: ()), ArgumentError, "no state"),
+    "branches' shapes": (lambda: F.cond(Tensor(True), lambda x: x, lambda x: x[0], T(3)), ShapeError, "f32[3]] where the condition is true"),
+    "branches' structures": (lambda: F.cond(Tensor(True), lambda x: x, lambda x: [x], T(3)), ArgumentError, "different structures"),
+    "a result": (lambda: F.cond(Tensor(True), lambda: object(), lambda: object()), ArgumentError, "a result is a object"),
+    "values": (lambda: F.scan(lambda s, x: (s + float(x), None), 0.0, T(3)), TraceError, "inside a trace"),
+    "a grad": (lambda: F.scan(lambda s, x: (s + (W.grad or 0), None), 0.0, T(3)), TraceError, "autodiff.grad"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_cannot_be(case):
+    call, error, text = BAD[case]
+    with pytest.raises(error) as e:
+        call()
+    assert text.replace("\\", "") in str(e.value), str(e.value)
+    assert F.scan(lambda s, x: (s + 1, None), 0, length=2)[0].item() == 2  # nothing is left behind
