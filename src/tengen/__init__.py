@@ -66,7 +66,7 @@ if TYPE_CHECKING:
         set_default_device,
         set_prealloc_config,
     )
-    from tengen.jit import trace  # type: ignore[no-redef]
+    from tengen.jit import trace  # type: ignore[no-redef]  # mypy sees a module of that name, too
     from tengen.logger import enable_debug_log, get_logger, set_log_file, set_log_level
     from tengen.profiling.profiler import profile
     from tengen.runtime.process import set_threads
@@ -117,7 +117,7 @@ def __dir__() -> list[str]:
 tracebacks.install()
 
 
-__all__ = [  # noqa: F822  (what is imported when it is named)
+__all__ = [
     "__version__", "Parameter", "Tensor", "from_dlpack", "tensor",
     "amp", "autodiff", "data", "deploy", "device", "distributed", "distributions", "dtr", "functional", "hub", "jit", "logger", "models",
     "module", "optimizer", "random", "serialization", "utils",

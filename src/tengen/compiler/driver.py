@@ -68,7 +68,7 @@ def _folded(graph: Graph, programs: list[Folded]) -> list[np.ndarray]:
 def compute(made: Made, constants: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The outputs of a program whose only inputs are constants."""
     program, outs = made
-    layouts = [Layout(a.shape, a.dtype, a.strides) for a in outs]  # type: ignore[arg-type]
+    layouts = [Layout(a.shape, a.dtype, a.strides) for a in outs]
     with tiers.postponing(False):
         plan = finish_plan(program, len(constants), layouts, [])
     r = plan.call(*(new_buffer(dense(a)[0]) for a in constants))
@@ -136,7 +136,7 @@ def _finish(program: Program, made: Lowered, folded: list[Folded]) -> None:
     assert made.graph is not None
     constants, lo = made.graph.constants.values(), made.lo
     read = {*made.constants, *(made.setup.constants if made.setup else ())}
-    program.data = {("const", c.name): c.data for c in constants if ("const", c.name) in read}  # type: ignore[misc]
+    program.data = {("const", c.name): c.data for c in constants if ("const", c.name) in read}
     if folded:
         name_of = {id(c.data): c.name for c in constants}
         program.folded = replace(folded[0], names=[name_of.get(id(a)) for a in folded[0].values])

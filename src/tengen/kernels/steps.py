@@ -364,7 +364,7 @@ def _verify(steps: Sequence[Step], temps: Mapping[Hashable, tuple[DType, Index]]
                 if odd := s.invariant & written(s):
                     raise VerifyError(f"a loop writes {sorted(map(str, odd))[0]}, which it says is invariant")
                 count = s.count if isinstance(s, Loop) else s.limit
-                if (n := as_int(count)) is not None and n < 0:  # type: ignore[arg-type]
+                if (n := as_int(count)) is not None and n < 0:
                     raise VerifyError(f"a loop of {n} iterations")
         if isinstance(s, (If, While)) and s.flag.id in temps:
             dtype, n = temps[s.flag.id]

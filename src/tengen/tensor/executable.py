@@ -138,7 +138,7 @@ class Executable:
         try:
             graph = at_extents(self._source, dict(zip(self.extents, values)))
             for v, w in zip(self._source.values(), graph.values()):
-                if any(isinstance(d, Expr) and n < least for d, n in zip(v.type.shape, w.type.shape)):  # type: ignore[operator]
+                if any(isinstance(d, Expr) and n < least for d, n in zip(v.type.shape, w.type.shape)):
                     return False
             self._planned(values)
         except errors.ShapeError:
