@@ -45,8 +45,8 @@ def identity(
     device: Device = cpu,
 ) -> str | None:
     """The key of the program that a graph becomes: two graphs that may become different programs have different keys. None if
-    the program is not to be cached: while passes are printed or checked, or if an op is defined outside of Tengen, where it may
-    change although Tengen's version does not.
+    the program is not to be cached: while passes are printed or checked, or if an op is defined outside of the sources
+    whose digest is in the key (`environment.FLOORS`), where it may change although that does not.
 
     Args: as those of `driver.compile_graph`.
     """
@@ -70,10 +70,10 @@ def _ops(graph: Graph) -> set[str]:
 
 
 def is_ours(op: Op) -> bool:
-    """Whether Tengen defines the op: its sources, and so the key, say what it means."""
+    """Whether sources whose digest is in the key say what the op means: its function, and every rule that decides a program."""
     while op.name.endswith(".vjp"):  # the gradient of a composite: that of the composite's body
         op = lookup(op.name.removesuffix(".vjp"))
-    return all((getattr(f, "__module__", None) or "").startswith("tengen.") for f in (op.fn, *op.rules.of_programs()))
+    return all(environment.covers(getattr(f, "__module__", None)) for f in (op.fn, *op.rules.of_programs()))
 
 
 def _facts(graph: Graph) -> tuple:
