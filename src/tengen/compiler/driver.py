@@ -6,7 +6,7 @@ knows tensors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -47,9 +47,25 @@ def passes(
 ) -> list[Pass]:
     """All passes from a graph to its `Program`, in order; arguments as `compile_graph` and `lowering_passes` have them. With
     `evaluate`, which computes small graphs now, what depends on constants alone is computed once."""
-    hoisting = [] if evaluate is None else [Pass("hoist", partial(hoisted, target=target_of(device)), LOWERED)]
+    hoist = [] if evaluate is None else [hoisting(device)]
     lowering = lowering_passes(target, names, given, schedules, row_major, name, device, log_launches)
-    return [*graph_passes(evaluate), *lowering, *hoisting, MEMORY, EMIT]
+    return [*graph_passes(evaluate), *lowering, *hoist, MEMORY, EMIT]
+
+
+def lowered(graph: Graph, schedules: Schedules, device: Device = cpu) -> Lowered:
+    """The launches of a graph that has been through the passes for graphs: what tuning takes apart."""
+    return run_passes(graph, lowering_passes(target_of(device), schedules=schedules, device=device))
+
+
+def hoisting(device: Device, sizes: Mapping[Hashable, int] | None = None) -> Pass:
+    """The pass that makes a set-up of launches that depend on constants alone; sizes: as `hoisted` has them."""
+    return Pass("hoist", partial(hoisted, target=target_of(device), sizes=sizes), LOWERED)
+
+
+def program_of_launches(x: Lowered, sizes: Mapping[Hashable, int]) -> Program:
+    """The program of launches that were written without a graph. What depends on `x.constants` alone, whose sizes in bytes are
+    given, is its set-up. Nothing is compiled yet."""
+    return run_passes(x, [hoisting(x.device, sizes), MEMORY, EMIT])
 
 
 def evaluate(graph: Graph) -> list[np.ndarray]:

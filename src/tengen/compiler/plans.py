@@ -140,7 +140,7 @@ def specialise_when_hot(plan: Plan, alone: Callable[[], Plan]) -> Plan:
         left -= perf_counter() - start
         if left < 0 and plan.call is call:
             plan.call = generic  # until then, and for calls of other threads
-            tiers.when_compiled(become, native.TARGET)
+            tiers.when_compiled(become, target_of(plan.layouts[0].device))
         return result
 
     def become() -> None:
