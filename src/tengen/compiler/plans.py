@@ -121,10 +121,10 @@ def make_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict, alone: bool
     in_a_row = op.fuses and all(len(a.shape) <= 1 for a in (*layouts, *outs) if a is not None)  # known, its length changes nothing
     if op.kind == "elementwise" or not values or in_a_row:
         return plan
-    return specialise_when_hot(plan, partial(make_plan, op, layouts, attrs, True))
+    return specialise_when_hot(plan, partial(make_plan, op, layouts, attrs, True), device)
 
 
-def specialise_when_hot(plan: Plan, alone: Callable[[], Plan]) -> Plan:
+def specialise_when_hot(plan: Plan, alone: Callable[[], Plan], device: Device = cpu) -> Plan:
     """The plan of a shape-generic program, which becomes that of a specialised one when it is hot.
 
     Its calls are timed. When they have taken HOT_AFTER_S in all, which is about what it takes to make a program, `alone` makes
@@ -140,7 +140,7 @@ def specialise_when_hot(plan: Plan, alone: Callable[[], Plan]) -> Plan:
         left -= perf_counter() - start
         if left < 0 and plan.call is call:
             plan.call = generic  # until then, and for calls of other threads
-            tiers.when_compiled(become, target_of(plan.layouts[0].device))
+            tiers.when_compiled(become, target_of(device))
         return result
 
     def become() -> None:
