@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from tengen.profiling.profiler import profile
     from tengen.runtime.process import set_threads
     from tengen.runtime.report import show_config
+    from tengen.serialization import load_checkpoint, save_checkpoint
     from tengen.tuning.tuner import tune
 
 tensor = Tensor
@@ -94,6 +95,7 @@ _OF_MODULES = {  # module -> the names of it that stand here too
     "tengen.profiling.profiler": "profile",
     "tengen.runtime.native": "set_threads",
     "tengen.runtime.report": "show_config",
+    "tengen.serialization": "load_checkpoint save_checkpoint",
     "tengen.tuning.tuner": "tune",
 }
 # name -> the module that it is, or that defines it
@@ -124,7 +126,7 @@ __all__ = [
     "coalesce_free_memory", "config", "enable_debug_log", "get_allocated_memory", "get_cuda_compute_capability",
     "get_cuda_device_property", "get_cuda_driver_version", "get_cuda_version", "get_cudnn_version", "get_default_device",
     "get_device_count", "get_logger", "get_max_allocated_memory", "get_mem_status_bytes", "get_reserved_memory", "get_tensorrt_version",
-    "is_atlas_available", "is_cambricon_available", "is_cuda_available", "is_rocm_available", "load", "load_graph", "profile",
-    "reset_max_memory_stats", "save", "set_default_device", "set_log_file", "set_log_level", "set_prealloc_config", "set_threads",
-    "show_config", "trace", "tune",
+    "is_atlas_available", "is_cambricon_available", "is_cuda_available", "is_rocm_available", "load", "load_checkpoint", "load_graph",
+    "profile", "reset_max_memory_stats", "save", "save_checkpoint", "set_default_device", "set_log_file", "set_log_level",
+    "set_prealloc_config", "set_threads", "show_config", "trace", "tune",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ from tengen.data.collator import Collator
 from tengen.data.dataset import is_stream
 from tengen.data.draws import Draws, fresh_seed
 from tengen.data.patience import within
-from tengen.data.sampler import RandomSampler, SequentialSampler, StreamSampler
+from tengen.data.sampler import Position, RandomSampler, SequentialSampler, StreamSampler, fitting
 from tengen.data.transform import PseudoTransform
 from tengen.data.workers import Workers
 
@@ -151,9 +151,7 @@ class DataLoader:
         self.prefetch, self.context = prefetch, context
         inherited = getattr(sampler, "seed", None)
         self.seed = int(seed) if seed is not None else inherited if inherited is not None else fresh_seed()
-        self._next = (0, 0)  # (epoch, batch) at which the next iterator begins
-        self._position = (0, 0)  # the batch that the newest iterator gives next
-        self._newest: object = None
+        self._position = Position()
 
     def _sampler(self, dataset: Any, batch_size: int, shuffle: bool, drop_last: bool, seed: int | None) -> Any:
         """The sampler that PyTorch's arguments describe."""
@@ -170,25 +168,18 @@ class DataLoader:
         return len(self.sampler)
 
     def __iter__(self) -> Iterator[Any]:
-        epoch, start = self._position = self._next
-        self._next = (epoch + 1, 0)
-        self._newest = token = object()
-        return self._run(epoch, start, token)
+        return self._position.follow(self._ahead if self.preload else self._batches)
 
-    def _run(self, epoch: int, start: int, token: object) -> Iterator[Any]:
-        batches = self._batches(epoch, start)
-        for k, batch in enumerate(_one_ahead(batches) if self.preload else batches, start + 1):
-            if token is self._newest:
-                self._position = (epoch, k)
-            yield to_tensors(batch) if self.preload else batch
-        if token is self._newest:
-            self._position = (epoch + 1, 0)
+    def _ahead(self, epoch: int, start: int) -> Iterator[Any]:
+        """The batches as Tensors, one prepared ahead."""
+        return map(to_tensors, _one_ahead(self._batches(epoch, start)))
 
     # -- resuming ----------------------------------------------------------------------------------------------------------
     def state_dict(self) -> dict[str, int | None]:
         """Where the newest iteration stands, as plain integers: everything that is needed to go on from there."""
-        epoch, batch = self._position
-        return {"epoch": epoch, "batch": batch, "seed": self.seed} | self._identity()
+        at = self._position
+        seeds = {"seed": self.seed, "sampler_seed": getattr(self.sampler, "seed", None)}
+        return {"epoch": at.epoch, "batch": at.batch, **seeds, **self._identity()}
 
     def load_state_dict(self, state: Mapping[str, int | None]) -> None:
         """Go on where `state` was taken: the next iterator gives the batches that were left of that epoch.
@@ -199,22 +190,18 @@ class DataLoader:
         Errors:
             KeyError: an entry is missing. ValueError: it was taken from a loader with other batches.
         """
-        for key, mine in self._identity().items():
-            if key != "sampler_seed" and state[key] != mine:
-                raise ValueError(f"DataLoader: the state has {key} {state[key]}, this loader has {mine}")
-        epoch, batch, seed, sampler_seed = (state[k] for k in ("epoch", "batch", "seed", "sampler_seed"))
-        if not all(isinstance(n, int) and n >= 0 for n in (epoch, batch)) or not isinstance(seed, int):
-            raise ValueError(f"DataLoader: epoch, batch and seed must be integers, got {epoch!r}, {batch!r}, {seed!r}")
-        if sampler_seed is not None:
-            self.sampler.seed = sampler_seed
-        self.seed = seed
-        self._next = self._position = (epoch, batch)  # type: ignore[assignment]  # checked above
-        self._newest = None
+        fitting("DataLoader", state, self.state_dict(), self._identity())
+        for key in ("seed", "sampler_seed"):
+            if not isinstance(state[key], int) and not (key == "sampler_seed" and state[key] is None):
+                raise ValueError(f"DataLoader: the state's {key} must be an integer, got {state[key]!r}")
+        self._position.resume("DataLoader", state["epoch"], state["batch"])
+        if state["sampler_seed"] is not None:
+            self.sampler.seed = state["sampler_seed"]
+        self.seed = state["seed"]
 
     def _identity(self) -> dict[str, int | None]:
         inner = getattr(self.sampler, "sampler", self.sampler)
         return {
-            "sampler_seed": getattr(self.sampler, "seed", None),
             "batch_size": getattr(self.sampler, "batch_size", None),
             "world_size": getattr(inner, "world_size", 1),
             "samples": None if self.is_stream else len(self.dataset),
