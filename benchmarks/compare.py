@@ -38,7 +38,7 @@ THREADS = int(os.environ.get("BENCH_THREADS", "2"))
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TENGEN_NUM_THREADS", "NPROC"):
     os.environ[_name] = str(THREADS)  # before numpy, torch, tengen and JAX (NPROC) read them
 
-import numpy as np  # noqa: E402
+import numpy as np  # noqa: E402  (after the environment is set)
 
 RESULTS = Path(__file__).parent / "results"
 PEERS = ("torch", "onnxruntime", "openvino", "jax")

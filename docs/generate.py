@@ -172,7 +172,7 @@ def tensor_methods() -> str:
     lines = ["class TensorMethods:"]
     operands = {n: len(op.tensors) for op in REGISTRY.values() for n in operators(op)}
     for name, value in installed():
-        ignore = "  # type: ignore[override]" if name in ("__eq__", "__ne__") else ""
+        ignore = "  # type: ignore[override]  # a tensor, no bool" if name in ("__eq__", "__ne__") else ""
         if isinstance(value, property):
             made = known(value.fget.__annotations__.get("return", "Tensor"))
             lines += ["    @property", f"    def {name}(self) -> {made}:", f'        """{summary(value.__doc__)}"""'] if value.__doc__ else []

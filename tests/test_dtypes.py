@@ -31,7 +31,7 @@ class Raises:
     def __eq__(self, other):
         raise RuntimeError
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # says that it has none
 
 
 @pytest.mark.parametrize("d", ALL, ids=str)

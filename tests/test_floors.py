@@ -4,6 +4,7 @@ Reads the sources with `ast`; nothing is imported. A new folder or top-level fil
 """
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -206,3 +207,31 @@ def test_the_check_lets_pass():
     assert complaints("tengen.ops.x", good) == []
     down = "from tengen.kernels.contraction.tile import rule\nfrom tengen.kernels.lowering import Array\nfrom tengen.kernels import pointwise"
     assert complaints("tengen.kernels.convolution.x", down + "\nfrom tengen.kernels.convolution.halo import image") == []
+
+
+# ---- checks that are told to look away -------------------------------------------------------------------------------
+
+_EXEMPTION = re.compile(r"#\s*(noqa|type:\s*ignore)(?P<codes>:\s*[A-Z]+[0-9]+(?:,\s*[A-Z]+[0-9]+)*|\[[a-z, -]+\])?(?P<rest>.*)")
+
+
+def unexplained(line):
+    """Whether a line exempts itself from ruff or mypy without saying from which rule and why: ``# noqa: F401  (the reason)``,
+    ``# type: ignore[arg-type]  # the reason``. Exemptions that nothing needs are found by ruff's RUF100 and mypy's unused-ignore."""
+    found = _EXEMPTION.search(line)
+    return bool(found) and not (found["codes"] and re.fullmatch(r"\s+(\(\w.*\)|# \w.*)", found["rest"]))
+
+
+@pytest.mark.parametrize("folder", ["src", "tests", "benchmarks", "examples", "docs"])
+def test_exemptions_carry_a_reason(folder):
+    bad = []
+    for path in sorted((ROOT.parent.parent / folder).rglob("*.py*")):
+        if path.suffix in (".py", ".pyi") and path != Path(__file__).resolve():
+            bad += [f"{path}:{i}: {line.strip()}" for i, line in enumerate(path.read_text().splitlines(), 1) if unexplained(line)]
+    assert not bad, "\n".join(bad)
+
+
+def test_exemptions_are_seen():
+    for line in ("import x  # noqa", "import x  # noqa: F401", "f(x)  # type: ignore", "f(x)  # type: ignore[arg-type]", "x # noqa: F401 ("):
+        assert unexplained(line), line
+    for line in ("import x  # noqa: F401  (why)", "f(x)  # type: ignore[arg-type]  # why", "f(x)  # a plain comment"):
+        assert not unexplained(line), line

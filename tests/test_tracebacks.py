@@ -94,7 +94,7 @@ def test_the_layer_is_named_once_for_each_error():
 
 
 def test_hooks_of_others_stay(monkeypatch):
-    own = lambda *args: None  # noqa: E731
+    own = lambda *args: None
     monkeypatch.setattr(sys, "excepthook", own)
     monkeypatch.setattr(threading, "excepthook", own)
     tracebacks.install()

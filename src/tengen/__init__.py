@@ -66,11 +66,12 @@ if TYPE_CHECKING:
         set_default_device,
         set_prealloc_config,
     )
-    from tengen.jit import trace  # type: ignore[no-redef]
+    from tengen.jit import trace  # type: ignore[no-redef]  # mypy sees a module of that name, too
     from tengen.logger import enable_debug_log, get_logger, set_log_file, set_log_level
     from tengen.profiling.profiler import profile
     from tengen.runtime.process import set_threads
     from tengen.runtime.report import show_config
+    from tengen.serialization import load_checkpoint, save_checkpoint
     from tengen.tuning.tuner import tune
 
 tensor = Tensor
@@ -94,6 +95,7 @@ _OF_MODULES = {  # module -> the names of it that stand here too
     "tengen.profiling.profiler": "profile",
     "tengen.runtime.native": "set_threads",
     "tengen.runtime.report": "show_config",
+    "tengen.serialization": "load_checkpoint save_checkpoint",
     "tengen.tuning.tuner": "tune",
 }
 # name -> the module that it is, or that defines it
@@ -117,14 +119,14 @@ def __dir__() -> list[str]:
 tracebacks.install()
 
 
-__all__ = [  # noqa: F822  (what is imported when it is named)
+__all__ = [
     "__version__", "Parameter", "Tensor", "from_dlpack", "tensor",
     "amp", "autodiff", "data", "deploy", "device", "distributed", "distributions", "dtr", "functional", "hub", "jit", "logger", "models",
     "module", "optimizer", "random", "serialization", "utils",
     "coalesce_free_memory", "config", "enable_debug_log", "get_allocated_memory", "get_cuda_compute_capability",
     "get_cuda_device_property", "get_cuda_driver_version", "get_cuda_version", "get_cudnn_version", "get_default_device",
     "get_device_count", "get_logger", "get_max_allocated_memory", "get_mem_status_bytes", "get_reserved_memory", "get_tensorrt_version",
-    "is_atlas_available", "is_cambricon_available", "is_cuda_available", "is_rocm_available", "load", "load_graph", "profile",
-    "reset_max_memory_stats", "save", "set_default_device", "set_log_file", "set_log_level", "set_prealloc_config", "set_threads",
-    "show_config", "trace", "tune",
+    "is_atlas_available", "is_cambricon_available", "is_cuda_available", "is_rocm_available", "load", "load_checkpoint", "load_graph",
+    "profile", "reset_max_memory_stats", "save", "save_checkpoint", "set_default_device", "set_log_file", "set_log_level",
+    "set_prealloc_config", "set_threads", "show_config", "trace", "tune",
 ]  # fmt: skip

@@ -49,7 +49,7 @@ def test_it_nests_with_itself():
 
 def test_gradients_inside_and_outside():
     x, w = T(4, 2, 3), T(3, 6)
-    loss = lambda w, x: (layer(w, x) ** 2).sum()  # noqa: E731
+    loss = lambda w, x: (layer(w, x) ** 2).sum()
     each = [value_and_grad(loss)(w, x[i]) for i in range(4)]
     values, grads = vmap(value_and_grad(loss), (None, 0))(w, x)
     equal(values, F.stack([v for v, _ in each]))
@@ -57,8 +57,8 @@ def test_gradients_inside_and_outside():
     outer = grad(lambda w: vmap(loss, (None, 0))(w, x).sum())(w)
     np.testing.assert_allclose(outer.numpy(), grads.numpy().sum(0), rtol=1e-5, atol=1e-6)
     # the gradient of the norm of the gradients of all examples, which needs both levels
-    norm = lambda w: (vmap(grad(loss), (None, 0))(w, x) ** 2).sum()  # noqa: E731
-    slow = lambda w: sum((grad(loss)(w, x[i]) ** 2).sum() for i in range(4))  # noqa: E731
+    norm = lambda w: (vmap(grad(loss), (None, 0))(w, x) ** 2).sum()
+    slow = lambda w: sum((grad(loss)(w, x[i]) ** 2).sum() for i in range(4))
     np.testing.assert_allclose(grad(norm)(w).numpy(), grad(slow)(w).numpy(), rtol=2e-5, atol=1e-6)
 
 
@@ -86,7 +86,7 @@ def test_a_manager_around_and_inside():
 def test_per_example_gradients_of_a_convolution_are_one_call():
     """Filters of each example are groups, so the number of calls does not grow with the examples."""
     x, w = T(6, 1, 3, 9, 9), T(8, 3, 3, 3)
-    loss = lambda w, x: (F.relu(F.conv2d(x, w, padding=1)) ** 2).sum()  # noqa: E731
+    loss = lambda w, x: (F.relu(F.conv2d(x, w, padding=1)) ** 2).sum()
     calls = []
 
     def counting(run):
@@ -139,7 +139,7 @@ class Clipped(Function):
 
 def test_functions_with_gradients_of_their_own():
     x, w = T(4, 3), T(3)
-    f = lambda x, w: Clipped()(x, w).sum()  # noqa: E731
+    f = lambda x, w: Clipped()(x, w).sum()
     equal(vmap(grad(f), (0, None))(x, w), F.full((4, 3), 100.0))  # inside
     equal(grad(lambda x: vmap(f, (0, None))(x, w).sum())(x), F.full((4, 3), 100.0))  # around
     np.testing.assert_allclose(grad(lambda w: vmap(f, (0, None))(x, w).sum())(w).numpy(), 40 * w.numpy(), rtol=1e-6)  # the same in all
@@ -260,7 +260,7 @@ def numeric(f, x, eps=1e-6):
 def test_jacobians_and_hessians():
     x = RNG.standard_normal(4)
     np.testing.assert_allclose(jacobian(composed)(Tensor(x)).numpy(), numeric(composed, x), rtol=1e-7, atol=1e-9)
-    scalar = lambda x: (composed(x) ** 2).sum()  # noqa: E731
+    scalar = lambda x: (composed(x) ** 2).sum()
     want = numeric(grad(scalar), x)
     got = hessian(scalar)(Tensor(x)).numpy()
     np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-8)

@@ -213,14 +213,17 @@ def test_leaving_an_epoch_begins_the_next():
 def test_a_state_of_other_data_is_refused():
     state = loader().state_dict()
     data = Noisy(12)
-    with pytest.raises(ValueError, match="samples 11, this loader has 12"):
+    with pytest.raises(ValueError, match="samples 11, this one has 12"):
         DataLoader(data, RandomSampler(data, 4)).load_state_dict(state)
     with pytest.raises(ValueError, match="batch_size 4"):
         DataLoader(Noisy(), RandomSampler(Noisy(), 5)).load_state_dict(state)
-    with pytest.raises(ValueError, match="integers"):
-        loader().load_state_dict(state | {"batch": -1})
-    with pytest.raises(KeyError):
+    for key, value, words in (("batch", -1, "batch must be at least 0"), ("epoch", "1", "epoch must be an int"), ("seed", 0.5, "seed must")):
+        with pytest.raises(ValueError, match=words):
+            loader().load_state_dict(state | {key: value})
+    with pytest.raises(KeyError, match="no 'epoch'"):
         loader().load_state_dict({})
+    with pytest.raises(ValueError, match="a state is a dict, got list"):
+        loader().load_state_dict([1])
 
 
 # -- errors ---------------------------------------------------------------------------------------------------------------

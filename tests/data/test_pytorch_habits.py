@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tengen import data
+from tengen import Tensor, data, random
 from tengen.data import ArrayDataset, DataLoader, RandomSampler, SequentialSampler, Subset, random_split
 
 NUMBERS = ArrayDataset(np.arange(10))
@@ -49,7 +49,13 @@ def test_arguments_that_do_not_go_together():
             return iter(range(5))
 
     for call, error, message in [
-        (lambda: DataLoader(NUMBERS, RandomSampler(NUMBERS), batch_size=2), TypeError, "belong to the sampler"),
+        (lambda: DataLoader(NUMBERS, RandomSampler(NUMBERS, 3), batch_size=2), TypeError, "belong to the sampler"),
+        (lambda: DataLoader(NUMBERS, batch_sampler=[[1]], batch_size=2), TypeError, "belong to the sampler"),
+        (lambda: DataLoader(NUMBERS, [[1]], batch_sampler=[[1]]), TypeError, "either sampler or batch_sampler"),
+        (lambda: DataLoader(NUMBERS, 2, seed=1, generator=1), TypeError, "either seed or generator"),
+        (lambda: DataLoader(NUMBERS, 2, generator="x"), TypeError, "generator must be a seed"),
+        (lambda: data.WeightedRandomSampler([1], 1, replacement=False), ValueError, "replacement=False"),
+        (lambda: data.BatchSampler([1], 0), ValueError, "batch_size"),
         (lambda: DataLoader(NUMBERS, RandomSampler(NUMBERS), shuffle=True), TypeError, "belong to the sampler"),
         (lambda: DataLoader(NUMBERS, collator=data.Collator(), collate_fn=total), TypeError, "either collator or collate_fn"),
         (lambda: DataLoader(Stream(), batch_size=2, shuffle=True), ValueError, "cannot be shuffled"),
@@ -71,3 +77,66 @@ def test_splits_are_disjoint_and_whole():
     one, two = ([list(map(int, p)) for p in random_split(NUMBERS, [7, 3], seed=1)] for _ in range(2))
     assert one == two
     assert list(map(int, random_split(NUMBERS, [10], seed=1)[0])) != list(range(10))
+
+
+def test_samplers_of_single_samples():
+    """A loader cuts what they give into batches, in every epoch."""
+    drawn = batches(DataLoader(NUMBERS, batch_size=4, sampler=data.SubsetRandomSampler([1, 3, 5, 7, 9], generator=3)))
+    assert [len(b) for b in drawn] == [4, 1] and sorted(sum(drawn, [])) == [1, 3, 5, 7, 9]
+    for sampler, wanted in [
+        ([9, 8, 7], [[9, 8], [7]]), (range(3), [[0, 1], [2]]), (SequentialSampler(NUMBERS, indices=[4, 2, 0]), [[4, 2], [0]]),
+        (data.WeightedRandomSampler([0.0] * 4 + [1.0], 3), [[4, 4], [4]]),
+    ]:  # fmt: skip
+        loader = DataLoader(NUMBERS, batch_size=2, sampler=sampler)
+        assert batches(loader) == batches(loader) == wanted and len(loader) == 2 and loader.batch_size == 2
+        assert batches(DataLoader(NUMBERS, batch_size=2, drop_last=True, sampler=sampler)) == wanted[:1]
+    assert batches(DataLoader(NUMBERS, batch_sampler=[[1, 2], [3]])) == [[1, 2], [3]]
+    loader = DataLoader(NUMBERS, batch_size=2, sampler=[9, 8, 7])
+    next(it := iter(loader))
+    loader.load_state_dict(loader.state_dict())
+    assert batches(loader) == [b.tolist() for b in it] == [[7]]
+
+
+def test_generators_are_seeds():
+    order = lambda g: batches(DataLoader(NUMBERS, 4, True, generator=g))
+    for make in (lambda: 5, lambda: np.random.default_rng(5), lambda: np.random.RandomState(5), lambda: random.RNG(5)):
+        assert order(make()) == order(make())
+        assert [s.indices for s in random_split(NUMBERS, [7, 3], generator=make())] == [
+            s.indices for s in random_split(NUMBERS, [7, 3], generator=make())
+        ]
+    assert order(5) != order(6)
+
+
+class Marked(data.Dataset):
+    mark = None
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, i):
+        return self.mark
+
+
+def mark(worker):
+    info = data.get_worker_info()
+    assert (info.id, info.num_workers) == (worker, 2)
+    info.dataset.mark = worker
+
+
+def fail(worker):
+    raise OSError(f"no device for {worker}")
+
+
+def test_workers_begin_with_a_function():
+    assert sorted(batches(DataLoader(Marked(), num_workers=2, worker_init_fn=mark, multiprocessing_context="fork"))) == [[0], [0], [1], [1]]
+    with pytest.raises(OSError, match="no device for 0") as e:
+        list(DataLoader(Marked(), num_workers=2, worker_init_fn=fail))
+    assert "in fail" in "".join(e.value.__notes__)  # the worker's own traceback
+
+
+def test_datasets_of_tensors():
+    x, y = Tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), Tensor([1, 2, 3])
+    both = data.TensorDataset(x, y) + data.TensorDataset(x, y)
+    pixels, labels = next(iter(DataLoader(both, batch_size=6, num_workers=1)))
+    assert isinstance(pixels, np.ndarray) and pixels.tolist() == x.tolist() * 2 and labels.tolist() == [1, 2, 3] * 2
+    assert issubclass(data.IterableDataset, data.StreamDataset)

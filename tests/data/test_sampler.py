@@ -157,3 +157,44 @@ def test_bad_arguments(bad):
 def test_bad_weights(weights):
     with pytest.raises(ValueError, match="weights"):
         ReplacementSampler(range(3), weights=weights)
+
+
+@pytest.mark.parametrize("make", [
+    lambda seed=None: RandomSampler(range(11), 4, seed=seed), lambda seed=None: SequentialSampler(range(11), 4),
+    lambda seed=None: ReplacementSampler(range(11), 4, seed=seed),
+    lambda seed=None: RandomSampler(range(11), 2, world_size=2, rank=1, seed=seed),
+    lambda seed=None: Infinite(RandomSampler(range(11), 4, seed=seed)),
+])  # fmt: skip
+@pytest.mark.parametrize("taken", [0, 1, 3, 4])
+def test_a_state_goes_on_where_it_was_taken(make, taken):
+    """In the middle of an epoch, at its end, and in the next one."""
+
+    def epochs(s):
+        while True:
+            yield from s
+
+    s, again = make(7), make(8)
+    it = epochs(s)
+    list(islice(it, taken))
+    again.load_state_dict(s.state_dict())
+    assert list(islice(epochs(again), 7)) == list(islice(it, 7))
+
+
+def test_states_that_do_not_fit():
+    s = RandomSampler(range(11), 4, seed=1)
+    state = s.state_dict()
+    for other, wrong, words in (
+        (RandomSampler(range(12), 4), {}, "samples 11, this one has 12"), (RandomSampler(range(11), 5), {}, "batch_size 4"),
+        (s, {"epoch": -1}, "epoch must be at least 0"), (s, {"seed": "1"}, "seed must be an integer"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            other.load_state_dict(state | wrong)
+    with pytest.raises(KeyError, match="no 'batch'"):
+        s.load_state_dict({"epoch": 1, "seed": 1})
+
+    class Own(Sampler):
+        def __iter__(self):
+            return iter([[0]])
+
+    with pytest.raises(TypeError, match="defines __iter__"):
+        Own().state_dict()

@@ -170,7 +170,7 @@ def test_float_arithmetic_rounds_once(op, d):
 def test_fma_specials():
     for d in (float32, float64):
         a, b, c = (var(n, d) for n in "abc")
-        f = lambda x, y, z: evaluate(fma(a, b, c), {a: x, b: y, c: z})  # noqa: B023
+        f = lambda x, y, z: evaluate(fma(a, b, c), {a: x, b: y, c: z})  # noqa: B023  (called at once)
         big = np.finfo(d.numpy).max
         assert f(big, 2.0, -math.inf) == -math.inf and f(big, 2.0, 0.0) == math.inf and f(big, 2.0, -big) == big
         for args in ((math.inf, 0.0, 1.0), (math.inf, 1.0, -math.inf), (1.0, 1.0, math.nan)):

@@ -12,11 +12,11 @@ import pytest
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
 
-import saved_outputs  # noqa: E402
-from test_models import SHORT, SMALL, first, network, sample  # noqa: E402
+import saved_outputs  # noqa: E402  (after the path is set)
+from test_models import SHORT, SMALL, first, network, sample  # noqa: E402  (after the path is set)
 
-from tengen import Tensor  # noqa: E402
-from tengen.autodiff import GradManager  # noqa: E402
+from tengen import Tensor  # noqa: E402  (after the path is set)
+from tengen.autodiff import GradManager  # noqa: E402  (after the path is set)
 
 SAVED = Path(__file__).with_name("saved.npz")
 TRAINED = [(name, "short" if name in SHORT else "") for name in SMALL if name not in ("resnet18", "resnet34", "resnet50")]

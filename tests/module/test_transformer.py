@@ -13,11 +13,11 @@ import pytest
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
-import saved_outputs  # noqa: E402
+import saved_outputs  # noqa: E402  (after the path is set)
 
-import tengen.module as M  # noqa: E402
-from tengen import Tensor, random, trace  # noqa: E402
-from tengen.autodiff import GradManager  # noqa: E402
+import tengen.module as M  # noqa: E402  (after the path is set)
+from tengen import Tensor, random, trace  # noqa: E402  (after the path is set)
+from tengen.autodiff import GradManager  # noqa: E402  (after the path is set)
 
 SAVED = Path(__file__).with_name("transformer.npz")
 T, S, N, E, HEADS = 5, 4, 2, 8, 2

@@ -11,9 +11,9 @@ import numpy as np
 for folder in ("../kernels", "../codegen"):
     sys.path.append(str(Path(__file__).resolve().parent / folder))
 
-from programs import draw  # noqa: E402
-from training import steps  # noqa: E402
-from ways import eager, traced  # noqa: E402
+from programs import draw  # noqa: E402  (after the path is set)
+from training import steps  # noqa: E402  (after the path is set)
+from ways import eager, traced  # noqa: E402  (after the path is set)
 
 
 def results(seeds) -> dict[str, np.ndarray]:

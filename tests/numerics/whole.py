@@ -83,7 +83,7 @@ def singles(folder: Path, seed: int, part: slice = slice(None)) -> Iterable[Whol
         chosen = random.Random(f"{seed} {p.id}").choice(DTYPES)
         for name in dict.fromkeys([chosen, "float32"]):
             if (ins := given(op, case, name)) is not None:
-                yield from recorded(f"{p.id} {name}", folder, lambda *x: tuple(apply(op, list(x), case.attrs)), ins)  # noqa: B023
+                yield from recorded(f"{p.id} {name}", folder, lambda *x: tuple(apply(op, list(x), case.attrs)), ins)  # noqa: B023  (called at once)
                 break
 
 
@@ -98,7 +98,7 @@ def gradients(folder: Path, at_once: int = 8) -> Iterable[Whole]:
 
         def f(*tensors):
             it = iter(tensors)
-            return tuple(g for op, n in zip(some, counts) for g in _slopes(op, [next(it) for _ in range(n)]))  # noqa: B023
+            return tuple(g for op, n in zip(some, counts) for g in _slopes(op, [next(it) for _ in range(n)]))  # noqa: B023  (called at once)
 
         yield whole(f"gradients of {', '.join(op.name for op in some)}", folder, lambda f=f: f, [a for x in inputs for a in x])
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-import tengen  # noqa: F401
+import tengen  # noqa: F401  (sets up what the mutants import)
 from tengen.base.dtype import ALL, DType, dtype, float32
 from tengen.base.errors import SizeError, TengenError, VerifyError
 from tengen.codegen.targets import Target

@@ -46,7 +46,7 @@ def test_every_op_for_all_examples(op):
     there = [a for a in arrays if a is not None]
     every = (0,) * len(there)
     one = [tuple(0 if i == j else None for j in range(len(there))) for i in range(len(there))] if 1 < len(there) < 4 else []
-    f = lambda *xs: outputs(call(op, refilled(arrays, xs), case.attrs))  # noqa: E731
+    f = lambda *xs: outputs(call(op, refilled(arrays, xs), case.attrs))
     for axes in (every, *one):
         xs = tensors([a if axis == 0 else a[0] for a, axis in zip(there, axes)])
         got = vmap(f, axes)(*xs)

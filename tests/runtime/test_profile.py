@@ -199,8 +199,8 @@ def test_rows():
     with tengen.profile() as p:
         for _ in range(3):
             f(x)
-        y = x + x; line = user_line_here()  # noqa: E702
-        z = x + y  # noqa: F841
+        y = x + x; line = user_line_here()  # noqa: E702  (two statements of one line)
+        z = x + y  # noqa: F841  (only its kernel counts)
     fused, *_ = [r for r in p.rows if r.program == "<lambda>"]
     assert fused.calls == 3 and fused.bytes == 2 * 80000 and fused.exact and __file__ in fused.where
     assert 0 < fused.least <= fused.time / 3 <= fused.most <= p.seconds and fused.busy > 0
@@ -291,7 +291,7 @@ def test_nesting_and_reuse():
         f(x)
     with pytest.raises(ZeroDivisionError), tengen.profile() as p:
         x + x
-        1 / 0  # noqa: B018
+        1 / 0  # noqa: B018  (only its error counts)
     assert launch_log.active is None and len(p.rows) == 1
 
 

@@ -7,6 +7,7 @@ finite. All that changes from step to step are 0-d tensors, so a trace keeps it 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -182,11 +183,17 @@ class GradScaler:
         }  # fmt: skip
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Takes back what `state_dict` gave (MegEngine's, with ``scale_factor``, too)."""
-        self.scale_factor = state_dict["scale"] if "scale" in state_dict else state_dict["scale_factor"]
-        self.growth_factor, self.backoff_factor = state_dict["growth_factor"], state_dict["backoff_factor"]
-        self.growth_interval = int(state_dict["growth_interval"])
-        self._good._reset(Tensor(np.int32(state_dict["_growth_tracker"])))
+        """Takes back what `state_dict` gave (MegEngine's, with ``scale_factor``, too).
+
+        Errors: KeyError where a number is missing, ValueError where one is out of range; nothing is changed then.
+        """
+        scale = state_dict["scale"] if "scale" in state_dict else state_dict["scale_factor"]
+        growth, backoff, interval, good = (state_dict[k] for k in ("growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"))
+        other = GradScaler(float(scale), float(growth), float(backoff), int(interval))  # checks them
+        good = np.int32(operator.index(good))
+        self.growth_factor, self.backoff_factor, self.growth_interval = other.growth_factor, other.backoff_factor, other.growth_interval
+        self.scale_factor = float(scale)
+        self._good._reset(Tensor(good))
 
 
 def _all(flags: list[Tensor]) -> Tensor:

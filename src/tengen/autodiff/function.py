@@ -66,7 +66,7 @@ class Function:
                     "the gradient would be lost; help: pass it as an input, or detach() it"
                 )
             for start, x in zip(starts, tensors):  # now they lead to the inputs
-                start.saved = [(None, x._layout, x._node)] if x._node is not None else []  # type: ignore[union-attr]
+                start.saved = [(None, x._layout, x._node)] if x._node is not None else []
         for t, x in zip(given, tensors):
             t._node = x._node if nested and t._data is x._data else t._node
         if not any(on_tape(x) for x in tensors):

@@ -89,7 +89,7 @@ class GradManager:
     def _start(self, t: Tensor, entry: _Attached) -> None:
         if tracing.recorder is not None:
             entry.stand_ins = tracing.recorder.stand_ins.get(id(t), [])
-        entry.place = self.level.start(t, *entry.stand_ins)  # type: ignore[union-attr]
+        entry.place = self.level.start(t, *entry.stand_ins)
 
     def record(self) -> GradManager:
         """Starts recording; `backward` or `release` ends it. ``with gm:`` does both."""

@@ -59,7 +59,7 @@ def vmap(
         found = [*_axes(args, tuple(axes), "in_axes"), *_axes(kwargs, 0, "in_axes")]
         with Mapping(_examples(found), randomness) as mapping:
             places = iter(found)
-            enter = lambda x: _entering(x, next(places)[1], mapping)  # noqa: E731
+            enter = lambda x: _entering(x, next(places)[1], mapping)
             given, named = _rebuilt(args, enter), _rebuilt(kwargs, enter)
             out = function(*given, **named)
             outs = iter(list(_axes(out, out_axes, "out_axes", Tensor)))

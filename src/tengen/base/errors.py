@@ -25,8 +25,8 @@ def told(e: Exception) -> tuple[str, str | None] | None:
     if isinstance(e, Undecided) or len(e.args) != 1 or not isinstance(e.args[0], str):
         return None
     if not hasattr(e, "_told"):
-        e._told = (e.args[0], user_line())  # type: ignore[attr-defined]
-    return e._told  # type: ignore[attr-defined]
+        e._told = (e.args[0], user_line())  # type: ignore[attr-defined]  # kept with the error
+    return e._told  # type: ignore[attr-defined]  # kept with the error
 
 
 def tell(e: Exception) -> None:

@@ -236,7 +236,7 @@ class Counted:
 def writing(file: File) -> Iterator[Counted]:
     """What takes the bytes of a new file: one that replaces a path, or an open file from where it stands."""
     if is_open(file, "write"):
-        yield Counted(file)  # type: ignore[arg-type]
+        yield Counted(file)  # type: ignore[arg-type]  # by is_open
     else:
-        with replacing(file) as f:  # type: ignore[arg-type]
+        with replacing(file) as f:  # type: ignore[arg-type]  # by is_open
             yield Counted(f)

@@ -45,9 +45,8 @@ NAMES: dict[str, dict[str, str]] = {
         "SparseAdam": "Adam", "zero_grad": "the method clear_grad",
     },
     "tengen.data": {
-        "TensorDataset": "ArrayDataset", "IterableDataset": "StreamDataset", "BatchSampler": "batch_size of a sampler",
-        "WeightedRandomSampler": "ReplacementSampler", "DistributedSampler": "world_size and rank of a sampler",
-        "default_collate": "Collator", "transforms": "transform", "datasets": "dataset",
+        "DistributedSampler": "world_size and rank of a sampler", "ChainDataset": "itertools.chain in a StreamDataset",
+        "transforms": "transform", "datasets": "dataset",
         **{d: f"dataset.{d}" for d in ("MNIST", "CIFAR10", "CIFAR100", "COCO", "ImageFolder", "ImageNet", "PascalVOC", "Cityscapes")},
     },
     "tengen.module": {

@@ -71,7 +71,7 @@ def _thread_ended(args: Any) -> None:
     if e is None:
         threading.__excepthook__(args)
         return
-    again = lambda: threading.ExceptHookArgs((args.exc_type, e, e.__traceback__, args.thread))  # noqa: E731
+    again = lambda: threading.ExceptHookArgs((args.exc_type, e, e.__traceback__, args.thread))
     _told(lambda: threading.__excepthook__(again()), e)
 
 

@@ -385,7 +385,7 @@ class _Function(Values):
         those between."""
         dt, m = s.buffer.dtype, _vector_memory(s.buffer.dtype, LANES)
         ty, line = _memory_type(dt), affine(s.index)
-        first = self.address(self.base(s.buffer), ty, self.value(line[0]))  # type: ignore[index]
+        first = self.address(self.base(s.buffer), ty, self.value(line[0]))
         whole, last, x = None, (LANES - 1) * step, "poison"
         if s.count is not None:
             fill = self.to_memory(self.value(splat(s.other if s.other is not None else const(0, dt))), dt, LANES)
@@ -415,7 +415,7 @@ class _Function(Values):
         """A partial load, element by element into a stack slot."""
         dt, slot = s.buffer.dtype, self.slot("value")
         ty, v = _memory_type(dt), _vector_memory(dt, LANES)
-        limit = self.limit(s.count)  # type: ignore[arg-type]
+        limit = self.limit(s.count)
         at = self._element_in_loop(s.buffer, index)
         self.lines.append(f"  store {v} {other}, ptr {slot}, align {STACK_ALIGN}")
 
@@ -471,7 +471,7 @@ class _Function(Values):
         """A partial store, element by element out of a stack slot, in order."""
         dt, slot = s.buffer.dtype, self.slot("value")
         ty = _memory_type(dt)
-        limit = self.limit(s.count)  # type: ignore[arg-type]
+        limit = self.limit(s.count)
         at = self._element_in_loop(s.buffer, index)
         self.lines.append(f"  store {_vector_memory(dt, LANES)} {value}, ptr {slot}, align {STACK_ALIGN}")
 

@@ -48,7 +48,7 @@ class Temporaries:
     def offsets(self) -> list[Index]:
         """The offset of each: a number, or the variable that stands for it in a program."""
         if self.sizes_known:
-            return list(self.place(self.sizes)[0])  # type: ignore[arg-type]
+            return list(self.place(self.sizes)[0])
         return [var(f"offset.{i}") for i in range(len(self.ids))]
 
     def place(self, sizes: Sequence[int]) -> tuple[tuple[int, ...], int]:

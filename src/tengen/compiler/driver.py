@@ -6,7 +6,7 @@ knows tensors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -47,9 +47,25 @@ def passes(
 ) -> list[Pass]:
     """All passes from a graph to its `Program`, in order; arguments as `compile_graph` and `lowering_passes` have them. With
     `evaluate`, which computes small graphs now, what depends on constants alone is computed once."""
-    hoisting = [] if evaluate is None else [Pass("hoist", partial(hoisted, target=target_of(device)), LOWERED)]
+    hoist = [] if evaluate is None else [hoisting(device)]
     lowering = lowering_passes(target, names, given, schedules, row_major, name, device, log_launches)
-    return [*graph_passes(evaluate), *lowering, *hoisting, MEMORY, EMIT]
+    return [*graph_passes(evaluate), *lowering, *hoist, MEMORY, EMIT]
+
+
+def lowered(graph: Graph, schedules: Schedules, device: Device = cpu) -> Lowered:
+    """The launches of a graph that has been through the passes for graphs: what tuning takes apart."""
+    return run_passes(graph, lowering_passes(target_of(device), schedules=schedules, device=device))
+
+
+def hoisting(device: Device, sizes: Mapping[Hashable, int] | None = None) -> Pass:
+    """The pass that makes a set-up of launches that depend on constants alone; sizes: as `hoisted` has them."""
+    return Pass("hoist", partial(hoisted, target=target_of(device), sizes=sizes), LOWERED)
+
+
+def program_of_launches(x: Lowered, sizes: Mapping[Hashable, int]) -> Program:
+    """The program of launches that were written without a graph. What depends on `x.constants` alone, whose sizes in bytes are
+    given, is its set-up. Nothing is compiled yet."""
+    return run_passes(x, [hoisting(x.device, sizes), MEMORY, EMIT])
 
 
 def evaluate(graph: Graph) -> list[np.ndarray]:
@@ -68,7 +84,7 @@ def _folded(graph: Graph, programs: list[Folded]) -> list[np.ndarray]:
 def compute(made: Made, constants: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The outputs of a program whose only inputs are constants."""
     program, outs = made
-    layouts = [Layout(a.shape, a.dtype, a.strides) for a in outs]  # type: ignore[arg-type]
+    layouts = [Layout(a.shape, a.dtype, a.strides) for a in outs]
     with tiers.postponing(False):
         plan = finish_plan(program, len(constants), layouts, [])
     r = plan.call(*(new_buffer(dense(a)[0]) for a in constants))
@@ -136,7 +152,7 @@ def _finish(program: Program, made: Lowered, folded: list[Folded]) -> None:
     assert made.graph is not None
     constants, lo = made.graph.constants.values(), made.lo
     read = {*made.constants, *(made.setup.constants if made.setup else ())}
-    program.data = {("const", c.name): c.data for c in constants if ("const", c.name) in read}  # type: ignore[misc]
+    program.data = {("const", c.name): c.data for c in constants if ("const", c.name) in read}
     if folded:
         name_of = {id(c.data): c.name for c in constants}
         program.folded = replace(folded[0], names=[name_of.get(id(a)) for a in folded[0].values])

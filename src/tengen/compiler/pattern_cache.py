@@ -124,7 +124,7 @@ def undecided(e: Undecided | ShapeError) -> dict[str, Any]:
 
 def entry_of(program: Program, arrays: Sequence[Array] | None) -> dict[str, Any] | None:
     """What is stored of a program and the arrays of its outputs; None where it cannot be."""
-    values = {id[1]: a for id, a in program.data.items()}  # type: ignore[index]
+    values = {id[1]: a for id, a in program.data.items()}
     if program.setup is not None or program.checks or sum(a.nbytes for a in values.values()) > MOST_CONSTANT_BYTES:
         return None
     return {

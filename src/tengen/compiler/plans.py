@@ -52,12 +52,12 @@ class Layout:
 
     def __new__(cls, shape: tuple[int, ...], dtype: DType, strides: tuple[int, ...] | None = None, device: Device = cpu):
         if strides is None:
-            strides = contiguous_strides(shape)  # type: ignore[assignment]
+            strides = contiguous_strides(shape)
         key = (shape, dtype, strides, device.name)  # the name: it hashes without a call
         self = cls._table.get(key)
         if self is None:
             self = super().__new__(cls)
-            self.shape, self.dtype, self.strides, self.device = shape, dtype, strides, device  # type: ignore[assignment]
+            self.shape, self.dtype, self.strides, self.device = shape, dtype, strides, device
             self.type = TensorType(shape, dtype)
             self.size = prod(shape)
             order = memory_order(self.array(0))
@@ -107,13 +107,13 @@ def make_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict, alone: bool
     out_types = op.infer_types(types, attrs)
     arrays = [None if a is None else a.array(("in", i)) for i, a in enumerate(layouts)]
     orders = [op.axis_order(arrays, t, attrs) for t in out_types]
-    outs = [Layout(t.shape, t.dtype, contiguous_strides(t.shape, o), device) for t, o in zip(out_types, orders)]  # type: ignore[arg-type]
+    outs = [Layout(t.shape, t.dtype, contiguous_strides(t.shape, o), device) for t, o in zip(out_types, orders)]
     if all(o.size == 0 for o in outs):
         return Plan(native.make_plan(0, sum(a is not None for a in arrays), [0] * len(outs), 0, []), tuple(outs))
     if op.kind == "elementwise":
         program, values = _elementwise(op, arrays, outs, attrs)
-    elif op.along_axis and len(layouts[0].shape) > 2 and layouts[0].contiguous and not any(orders):  # type: ignore[union-attr]
-        lines, axis = _lines_along(arrays[0], attrs["axis"])  # type: ignore[arg-type]
+    elif op.along_axis and len(layouts[0].shape) > 2 and layouts[0].contiguous and not any(orders):
+        lines, axis = _lines_along(arrays[0], attrs["axis"])
         program, values = _general(op, device, [lines], orders, {**attrs, "axis": axis}, alone)
     else:
         program, values = _general(op, device, arrays, orders, attrs, alone)
@@ -121,10 +121,10 @@ def make_plan(op: Op, layouts: Sequence[Layout | None], attrs: dict, alone: bool
     in_a_row = op.fuses and all(len(a.shape) <= 1 for a in (*layouts, *outs) if a is not None)  # known, its length changes nothing
     if op.kind == "elementwise" or not values or in_a_row:
         return plan
-    return specialise_when_hot(plan, partial(make_plan, op, layouts, attrs, True))
+    return specialise_when_hot(plan, partial(make_plan, op, layouts, attrs, True), device)
 
 
-def specialise_when_hot(plan: Plan, alone: Callable[[], Plan]) -> Plan:
+def specialise_when_hot(plan: Plan, alone: Callable[[], Plan], device: Device = cpu) -> Plan:
     """The plan of a shape-generic program, which becomes that of a specialised one when it is hot.
 
     Its calls are timed. When they have taken HOT_AFTER_S in all, which is about what it takes to make a program, `alone` makes
@@ -140,7 +140,7 @@ def specialise_when_hot(plan: Plan, alone: Callable[[], Plan]) -> Plan:
         left -= perf_counter() - start
         if left < 0 and plan.call is call:
             plan.call = generic  # until then, and for calls of other threads
-            tiers.when_compiled(become, native.TARGET)
+            tiers.when_compiled(become, target_of(device))
         return result
 
     def become() -> None:
@@ -158,7 +158,7 @@ def specialise_when_hot(plan: Plan, alone: Callable[[], Plan]) -> Plan:
 
 def _lines_along(a: Array, axis: int) -> tuple[Array, int]:
     """A contiguous array with the axes before and after `axis` merged into one each, and that axis's number in it."""
-    parts = prod(a.shape[:axis]), a.shape[axis], prod(a.shape[axis + 1 :])  # type: ignore[arg-type]
+    parts = prod(a.shape[:axis]), a.shape[axis], prod(a.shape[axis + 1 :])
     shape = parts[axis == 0 : 3 - (axis == a.ndim - 1)]
     return Array(a.id, a.dtype, shape, contiguous_strides(shape), a.offset), int(axis > 0)
 
@@ -177,7 +177,7 @@ def make_overwrite(op: Op, layouts: Sequence[Layout], attrs: dict, over: int) ->
         order = memory_order(arrays[over])
         full = [a.expand(arrays[over].shape).permute(order) for a in arrays]
         groups = merge_axes(full[over].shape, full)
-        shape = tuple(prod(full[over].shape[i] for i in g) for g in groups)  # type: ignore[misc]
+        shape = tuple(prod(full[over].shape[i] for i in g) for g in groups)
         arrays = [Array(a.id, a.dtype, shape, tuple(a.strides[g[-1]] for g in groups)) for a in full]
     sym = Symbols()
     n = len(arrays) if op.variadic else len(op.tensors)
@@ -234,8 +234,8 @@ def _elementwise(op: Op, arrays: Sequence[Array], outs: Sequence[Layout], attrs:
     full = [a.expand(out.shape).permute(order) for a in arrays] + [out.permute(order)]
     groups = merge_axes(full[-1].shape, full)
     sym = Symbols()
-    shape = tuple(sym.new(prod(full[-1].shape[i] for i in g)) for g in groups)  # type: ignore[misc]
-    named = [Array(a.id, a.dtype, shape, tuple(sym.stride(a.strides[g[-1]]) for g in groups)) for a in full]  # type: ignore[arg-type]
+    shape = tuple(sym.new(prod(full[-1].shape[i] for i in g)) for g in groups)
+    named = [Array(a.id, a.dtype, shape, tuple(sym.stride(a.strides[g[-1]]) for g in groups)) for a in full]
     large = streams([out])
     device = outs[0].device
     key = (op, _frozen(attrs), tuple((a.dtype, a.strides) for a in named), device, large, recording())
@@ -353,11 +353,11 @@ def _call(program: Program, n_inputs: int, sizes: Sequence[int], values: Sequenc
 
 def named_array(a: Array, sym: Symbols) -> Array:
     """The array with names for its extents; strides follow from them where it is dense."""
-    shape = tuple(sym.extent(d) for d in a.shape)  # type: ignore[arg-type]
-    layout = Layout(a.shape, a.dtype, a.strides)  # type: ignore[arg-type]
+    shape = tuple(sym.extent(d) for d in a.shape)
+    layout = Layout(a.shape, a.dtype, a.strides)
     if layout.order is not None and layout.size:
         return Array(a.id, a.dtype, shape, contiguous_strides(shape, layout.order))
-    return Array(a.id, a.dtype, shape, tuple(sym.stride(s) for s in a.strides))  # type: ignore[arg-type]
+    return Array(a.id, a.dtype, shape, tuple(sym.stride(s) for s in a.strides))
 
 
 def named_attributes(op: Op, attrs: dict, sym: Symbols) -> dict:

@@ -121,7 +121,7 @@ class Program:
     def integers(self, values: Sequence[int]) -> list[int]:
         """The `ints` array for these parameter values."""
         placed = {} if self.temps.sizes_known else dict(zip(self.temps.offsets(), self._place(values)[0]))
-        number = Numbers(dict(zip(self.params, values)) | placed)  # type: ignore[arg-type]
+        number = Numbers(dict(zip(self.params, values)) | placed)
         return [*values, *map(number, self.derived)]
 
     def arena_bytes(self, values: Sequence[int]) -> int:

@@ -45,8 +45,8 @@ def identity(
     device: Device = cpu,
 ) -> str | None:
     """The key of the program that a graph becomes: two graphs that may become different programs have different keys. None if
-    the program is not to be cached: while passes are printed or checked, or if an op is defined outside of Tengen, where it may
-    change although Tengen's version does not.
+    the program is not to be cached: while passes are printed or checked, or if an op is defined outside of the sources
+    whose digest is in the key (`environment.FLOORS`), where it may change although that does not.
 
     Args: as those of `driver.compile_graph`.
     """
@@ -70,10 +70,10 @@ def _ops(graph: Graph) -> set[str]:
 
 
 def is_ours(op: Op) -> bool:
-    """Whether Tengen defines the op: its sources, and so the key, say what it means."""
+    """Whether sources whose digest is in the key say what the op means: its function, and every rule that decides a program."""
     while op.name.endswith(".vjp"):  # the gradient of a composite: that of the composite's body
         op = lookup(op.name.removesuffix(".vjp"))
-    return all((getattr(f, "__module__", None) or "").startswith("tengen.") for f in (op.fn, *op.rules.of_programs()))
+    return all(environment.covers(getattr(f, "__module__", None)) for f in (op.fn, *op.rules.of_programs()))
 
 
 def _facts(graph: Graph) -> tuple:
@@ -114,10 +114,10 @@ def keep(key: str, graph: Graph, program: Program, arrays: list[Array]) -> None:
     entry: dict[str, Any] = {
         **record(program, arrays),
         "checks": [told.index((c.error, c.message, c.where)) for c in program.checks],
-        "data": [id[1] for id in program.data],  # type: ignore[index]
+        "data": [id[1] for id in program.data],
         "setup": None if program.setup is None else record(program.setup, None),
         "folded": f and {
-            **record(f.program, f.arrays), "data": [id[1] for id in f.program.data],  # type: ignore[index]
+            **record(f.program, f.arrays), "data": [id[1] for id in f.program.data],
             "names": f.names, "seen": _seen(f.values),
         },
     }  # fmt: skip
@@ -150,7 +150,7 @@ def _read(entry: dict, graph: Graph, compute: Compute, device: Device) -> Made |
         inner = program_of(f, cpu)
         if inner is None:
             return None
-        made = compute(inner, [known[name] for name in f["data"]])  # type: ignore[misc]
+        made = compute(inner, [known[name] for name in f["data"]])
         if _seen(made) != f["seen"]:
             return None  # folding gave other small constants, from other weights, than those that are part of the kernels
         known.update(zip(f["names"], made))
@@ -159,7 +159,7 @@ def _read(entry: dict, graph: Graph, compute: Compute, device: Device) -> Made |
         if setup is None:
             return None
         program.setup = setup[0]
-    program.data = {("const", name): known[name] for name in entry["data"]}  # type: ignore[misc]
+    program.data = {("const", name): known[name] for name in entry["data"]}
     program.checks = [graph.checks[i] for i in entry["checks"]]
     return program, arrays
 

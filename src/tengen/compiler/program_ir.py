@@ -169,7 +169,7 @@ class _Body:
     def _operand(self, e: Index) -> str:
         if (n := as_int(e)) is not None:
             return str(n)
-        i = self.program.position(e)  # type: ignore[arg-type]
+        i = self.program.position(e)
         r = f"%d{len(self.lines)}"
         self.lines.append(f"  {r}.p = getelementptr i64, ptr %ints, i64 {i}\n  {r} = load i64, ptr {r}.p")
         return r

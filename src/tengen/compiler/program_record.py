@@ -49,7 +49,7 @@ def record(p: Program, arrays: Sequence[Array] | None) -> dict[str, Any]:
     return {
         "name": p.name, "object": p.object, "buffers": [p.n_inputs, p.n_outputs], "params": indices(p.params),
         "derived": indices(p.derived), "kernels": p.kernels, "sizes": indices(temps.sizes),
-        "lives": temps.lives, "placed": temps.place(temps.sizes) if temps.sizes_known else None,  # type: ignore[arg-type]
+        "lives": temps.lives, "placed": temps.place(temps.sizes) if temps.sizes_known else None,
         "constants": p.constants, "output_bytes": p.output_bytes, "schedules": {k: str(s) for k, s in p.schedules.items()},
         "arrays": arrays and [[a.id, a.dtype.name, indices(a.shape), indices(a.strides), index(a.offset)] for a in arrays],
         "nodes": nodes.written,
@@ -76,7 +76,7 @@ def program_of(e: dict[str, Any], device: Device, code: bytes | None = None, tar
     n_inputs, n_outputs = e["buffers"]
     params, derived = list(map(read, e["params"])), list(map(read, e["derived"]))
     program = Program(
-        e["name"], "", target or target_of(device), n_inputs, n_outputs, params, derived,  # type: ignore[arg-type]
+        e["name"], "", target or target_of(device), n_inputs, n_outputs, params, derived,
         temps, e["kernels"], device, constants=list(map(_id, e["constants"])), output_bytes=e["output_bytes"],
         schedules=parsed(e["schedules"]) if e["schedules"] else {}, object=e["object"], code=code, origin=origin,
     )  # fmt: skip

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tengen.base.config import config
+from tengen.base.device import cpu
 from tengen.base.errors import ScheduleError
 from tengen.base.version import VERSION
 from tengen.codegen.targets import Target
+from tengen.compiler.program import target_of
 from tengen.kernels.schedule import KEY_DIGITS, Schedule, Schedules, parse
-from tengen.runtime import cache, native
+from tengen.runtime import cache
 
 MOST = 4096  # schedules that are kept; the oldest go
 WRITTEN = ()  # the stamp of no entry: another process wrote while this one read
@@ -24,7 +26,7 @@ _read: dict[tuple, tuple[object, dict[str, Schedule]]] = {}  # which cache, name
 
 def tuned_schedules(target: Target | None = None, threads: int | None = None) -> Schedules:
     """What tuning found for a target (default: what this process compiles for) and number of threads (default: that of now)."""
-    target, threads = target or native.TARGET, threads or config.threads
+    target, threads = target or target_of(cpu), threads or config.threads
     return Schedules(target.key, threads, _entries(_name(target.key, threads)))
 
 

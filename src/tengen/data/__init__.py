@@ -6,6 +6,7 @@ from tengen.data.collator import Collator
 from tengen.data.dataloader import DataLoader
 from tengen.data.dataset import ArrayDataset, ConcatDataset, Dataset, StreamDataset, Subset, random_split
 from tengen.data.draws import rng
+from tengen.data.pytorch_names import BatchSampler, SubsetRandomSampler, WeightedRandomSampler, default_collate
 from tengen.data.sampler import (
     Infinite,
     MapSampler,
@@ -17,9 +18,12 @@ from tengen.data.sampler import (
 )
 from tengen.data.workers import WorkerError, WorkerInfo, WorkerTimeout, get_worker_info
 
+TensorDataset, IterableDataset = ArrayDataset, StreamDataset  # PyTorch's names
+
 __getattr__ = modules_of(__name__)
 __all__ = [
-    "ArrayDataset", "Collator", "ConcatDataset", "DataLoader", "Dataset", "Infinite", "MapSampler", "RandomSampler",
-    "ReplacementSampler", "Sampler", "SequentialSampler", "StreamDataset", "StreamSampler", "Subset", "WorkerError", "WorkerInfo",
-    "WorkerTimeout", "dataset", "get_worker_info", "random_split", "rng", "transform",
+    "ArrayDataset", "BatchSampler", "Collator", "ConcatDataset", "DataLoader", "Dataset", "Infinite", "IterableDataset", "MapSampler",
+    "RandomSampler", "ReplacementSampler", "Sampler", "SequentialSampler", "StreamDataset", "StreamSampler", "Subset",
+    "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler", "WorkerError", "WorkerInfo", "WorkerTimeout", "dataset",
+    "default_collate", "get_worker_info", "random_split", "rng", "transform",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ interruption change nothing. That is also why a loader can be resumed from four 
 
 from __future__ import annotations
 
+import copy
 import operator
 import threading
 from collections import deque
@@ -17,9 +18,10 @@ import numpy as np
 
 from tengen.data.collator import Collator
 from tengen.data.dataset import is_stream
-from tengen.data.draws import Draws, fresh_seed
+from tengen.data.draws import Draws, fresh_seed, seed_of
 from tengen.data.patience import within
-from tengen.data.sampler import RandomSampler, SequentialSampler, StreamSampler
+from tengen.data.pytorch_names import BatchSampler
+from tengen.data.sampler import MapSampler, Position, RandomSampler, Sampler, SequentialSampler, StreamSampler, fitting
 from tengen.data.transform import PseudoTransform
 from tengen.data.workers import Workers
 
@@ -85,8 +87,11 @@ class DataLoader:
 
         batch_size, shuffle, drop_last: PyTorch's way to say which sampler: a `RandomSampler` (keyed by `seed`) or a
             `SequentialSampler`; the number may also stand in the sampler's place. collate_fn: PyTorch's way to give a collator, a
-            function of a list of samples. prefetch_factor: PyTorch's name for prefetch. pin_memory, persistent_workers: accepted;
-            they change no batch.
+            function of a list of samples. batch_sampler: what gives lists of indices. sampler may also give single indices, where
+            batch_size says how many make a batch. generator: stands for a seed (a number, or a generator of NumPy's, Tengen's or
+            PyTorch's). worker_init_fn: called with its number in each worker, before its first batch. prefetch_factor,
+            multiprocessing_context: PyTorch's names for prefetch and context. pin_memory, persistent_workers, in_order: accepted; they
+            change no batch.
 
     Errors:
         ValueError: a number out of range. TypeError: no number, or two ways to say the same. In iterating: what the dataset,
@@ -121,9 +126,20 @@ class DataLoader:
         drop_last: bool = False,
         collate_fn: Callable[[list], Any] | None = None,
         prefetch_factor: int | None = None,
+        batch_sampler: Any = None,
+        generator: Any = None,
+        worker_init_fn: Callable[[int], Any] | None = None,
+        multiprocessing_context: Any = None,
         pin_memory: bool = False,
+        pin_memory_device: str = "",
         persistent_workers: bool = False,
+        in_order: bool = True,
     ):
+        seed = _either("seed", seed, "generator", None if generator is None else seed_of(generator))
+        context = _either("context", context, "multiprocessing_context", multiprocessing_context)
+        sampler = _either("sampler", sampler, "batch_sampler", batch_sampler)
+        if isinstance(transform, bool):  # PyTorch's third argument
+            transform, shuffle = None, transform
         prefetch = prefetch if prefetch_factor is None else prefetch_factor
         num_workers, prefetch = _whole("num_workers", num_workers, 0), _whole("prefetch", prefetch, 1)
         if not isinstance(timeout, (int, float, np.number)) or not 0 <= timeout < threading.TIMEOUT_MAX:
@@ -134,11 +150,9 @@ class DataLoader:
         if sampler is None:
             sampler = self._sampler(dataset, 1 if batch_size is None else batch_size, shuffle, drop_last, seed)
         elif batch_size is not None or shuffle or drop_last:
-            raise TypeError("DataLoader: batch_size, shuffle and drop_last belong to the sampler, where one is given")
+            sampler = self._cut(sampler, batch_size, shuffle, drop_last, batch_sampler is not None)
         if collate_fn is not None:
-            if collator is not None:
-                raise TypeError("DataLoader takes either collator or collate_fn")
-            collator = _Collating(collate_fn)
+            collator = _either("collator", collator, "collate_fn", _Collating(collate_fn))
         if self.is_stream != isinstance(sampler, StreamSampler):
             kind = "stream" if self.is_stream else "map"
             raise ValueError(f"DataLoader: a {kind} dataset does not go with {type(sampler).__name__}")
@@ -148,12 +162,10 @@ class DataLoader:
         self.dataset, self.sampler, self.transform = dataset, sampler, transform
         self.collator = Collator() if collator is None else collator
         self.num_workers, self.timeout, self.preload, self.divide = num_workers, timeout, preload, divide
-        self.prefetch, self.context = prefetch, context
+        self.prefetch, self.context, self.worker_init_fn = prefetch, context, worker_init_fn
         inherited = getattr(sampler, "seed", None)
         self.seed = int(seed) if seed is not None else inherited if inherited is not None else fresh_seed()
-        self._next = (0, 0)  # (epoch, batch) at which the next iterator begins
-        self._position = (0, 0)  # the batch that the newest iterator gives next
-        self._newest: object = None
+        self._position = Position()
 
     def _sampler(self, dataset: Any, batch_size: int, shuffle: bool, drop_last: bool, seed: int | None) -> Any:
         """The sampler that PyTorch's arguments describe."""
@@ -165,30 +177,45 @@ class DataLoader:
             return RandomSampler(dataset, batch_size, drop_last, seed=seed)
         return SequentialSampler(dataset, batch_size, drop_last)
 
+    @staticmethod
+    def _cut(sampler: Any, batch_size: int | None, shuffle: bool, drop_last: bool, gives_batches: bool) -> Any:
+        """A sampler that gives single samples, as PyTorch's do, with these arguments."""
+        single = not isinstance(sampler, Sampler) or (isinstance(sampler, MapSampler) and sampler.batch_size == 1)
+        if shuffle or gives_batches or not single or batch_size is None:
+            raise TypeError("DataLoader: batch_size, shuffle and drop_last belong to the sampler, where one is given")
+        if not isinstance(sampler, Sampler):
+            return BatchSampler(sampler, batch_size, drop_last)
+        sampler = copy.copy(sampler)
+        sampler.batch_size, sampler.drop_last = _whole("batch_size", batch_size, 1), bool(drop_last)
+        return sampler
+
+    @property
+    def batch_size(self) -> int | None:
+        """Samples in a batch; None where the sampler does not say."""
+        return getattr(self.sampler, "batch_size", None)
+
+    @property
+    def drop_last(self) -> bool:
+        """Whether the last batch is left out when it is short."""
+        return getattr(self.sampler, "drop_last", False)
+
     def __len__(self) -> int:
         """The number of batches in an epoch; TypeError for a stream."""
         return len(self.sampler)
 
     def __iter__(self) -> Iterator[Any]:
-        epoch, start = self._position = self._next
-        self._next = (epoch + 1, 0)
-        self._newest = token = object()
-        return self._run(epoch, start, token)
+        return self._position.follow(self._ahead if self.preload else self._batches)
 
-    def _run(self, epoch: int, start: int, token: object) -> Iterator[Any]:
-        batches = self._batches(epoch, start)
-        for k, batch in enumerate(_one_ahead(batches) if self.preload else batches, start + 1):
-            if token is self._newest:
-                self._position = (epoch, k)
-            yield to_tensors(batch) if self.preload else batch
-        if token is self._newest:
-            self._position = (epoch + 1, 0)
+    def _ahead(self, epoch: int, start: int) -> Iterator[Any]:
+        """The batches as Tensors, one prepared ahead."""
+        return map(to_tensors, _one_ahead(self._batches(epoch, start)))
 
     # -- resuming ----------------------------------------------------------------------------------------------------------
     def state_dict(self) -> dict[str, int | None]:
         """Where the newest iteration stands, as plain integers: everything that is needed to go on from there."""
-        epoch, batch = self._position
-        return {"epoch": epoch, "batch": batch, "seed": self.seed} | self._identity()
+        at = self._position
+        seeds = {"seed": self.seed, "sampler_seed": getattr(self.sampler, "seed", None)}
+        return {"epoch": at.epoch, "batch": at.batch, **seeds, **self._identity()}
 
     def load_state_dict(self, state: Mapping[str, int | None]) -> None:
         """Go on where `state` was taken: the next iterator gives the batches that were left of that epoch.
@@ -199,22 +226,18 @@ class DataLoader:
         Errors:
             KeyError: an entry is missing. ValueError: it was taken from a loader with other batches.
         """
-        for key, mine in self._identity().items():
-            if key != "sampler_seed" and state[key] != mine:
-                raise ValueError(f"DataLoader: the state has {key} {state[key]}, this loader has {mine}")
-        epoch, batch, seed, sampler_seed = (state[k] for k in ("epoch", "batch", "seed", "sampler_seed"))
-        if not all(isinstance(n, int) and n >= 0 for n in (epoch, batch)) or not isinstance(seed, int):
-            raise ValueError(f"DataLoader: epoch, batch and seed must be integers, got {epoch!r}, {batch!r}, {seed!r}")
-        if sampler_seed is not None:
-            self.sampler.seed = sampler_seed
-        self.seed = seed
-        self._next = self._position = (epoch, batch)  # type: ignore[assignment]  # checked above
-        self._newest = None
+        fitting("DataLoader", state, self.state_dict(), self._identity())
+        for key in ("seed", "sampler_seed"):
+            if not isinstance(state[key], int) and not (key == "sampler_seed" and state[key] is None):
+                raise ValueError(f"DataLoader: the state's {key} must be an integer, got {state[key]!r}")
+        self._position.resume("DataLoader", state["epoch"], state["batch"])
+        if state["sampler_seed"] is not None:
+            self.sampler.seed = state["sampler_seed"]
+        self.seed = state["seed"]
 
     def _identity(self) -> dict[str, int | None]:
         inner = getattr(self.sampler, "sampler", self.sampler)
         return {
-            "sampler_seed": getattr(self.sampler, "seed", None),
             "batch_size": getattr(self.sampler, "batch_size", None),
             "world_size": getattr(inner, "world_size", 1),
             "samples": None if self.is_stream else len(self.dataset),
@@ -234,7 +257,7 @@ class DataLoader:
             tasks = within(tasks, self.timeout, f"{many} of the stream {name}, which is read in this process{_HELP}")
         # Workers never read a stream, and it need not survive the way to them.
         remote = Fetch(None, self.transform, self.collator) if self.is_stream else fetch
-        with Workers(remote, self.num_workers, self.seed, remote.dataset, self.context) as workers:
+        with Workers(remote, self.num_workers, self.seed, remote.dataset, self.context, self.worker_init_fn) as workers:
             flying: deque[list[int]] = deque()  # the numbers of each batch's pieces
             numbers = iter(range(1 << 62))
             batch = start
@@ -301,6 +324,13 @@ class _Collating:
 
     def apply(self, inputs: Any) -> Any:
         return self.function(list(inputs))
+
+
+def _either(name: str, value: Any, other_name: str, other: Any) -> Any:
+    """The one that was given of two names of an argument."""
+    if value is not None and other is not None:
+        raise TypeError(f"DataLoader takes either {name} or {other_name}")
+    return other if value is None else value
 
 
 def _whole(name: str, value: Any, least: int) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tengen.data.draws import fresh_seed, words
+from tengen.data.draws import fresh_seed, seed_of, words
 
 _READERS = {  # name -> the module that defines it
     "CIFAR10": "digits", "CIFAR100": "digits", "COCO": "scenes", "Cityscapes": "scenes", "ImageFolder": "folders", "ImageNet": "folders",
@@ -53,6 +53,10 @@ class Dataset(ABC):
     def __len__(self) -> int:
         """The number of samples."""
 
+    def __add__(self, other: Any) -> ConcatDataset:
+        """Both, one after the other."""
+        return ConcatDataset([self, other])
+
 
 class StreamDataset(Dataset):
     """A dataset that can only be read from the front: `iter(dataset)` gives its samples, as often as it is called.
@@ -81,7 +85,7 @@ class ArrayDataset(Dataset):
     """The rows of some arrays: sample i is ``(a[i], b[i], ...)``, or ``a[i]`` for a single array.
 
     Args:
-        arrays: anything with a length and an index, all of one length.
+        arrays: anything with a length and an index, all of one length. Tensors are read as arrays, which share their memory.
 
     Errors:
         ValueError: no array, or lengths that differ.
@@ -97,7 +101,7 @@ class ArrayDataset(Dataset):
         lengths = [len(a) for a in arrays]
         if len(set(lengths)) > 1:
             raise ValueError(f"ArrayDataset: lengths differ: {', '.join(map(str, lengths))}")
-        self.arrays = arrays
+        self.arrays = tuple(a.numpy() if callable(getattr(a, "numpy", None)) else a for a in arrays)
 
     def __getitem__(self, index: int) -> Any:
         if len(self.arrays) == 1:
@@ -166,17 +170,18 @@ class Subset(Dataset):
         return len(self.indices)
 
 
-def random_split(dataset: Any, lengths: Sequence[float], seed: int | None = None) -> list[Subset]:
+def random_split(dataset: Any, lengths: Sequence[float], seed: int | None = None, *, generator: Any = None) -> list[Subset]:
     """Parts of a map dataset in random order, of these lengths: numbers of samples, whose sum is the dataset's length, or shares,
     whose sum is 1. Of shares each part has the whole number below, and the samples left over go to the first parts, one each, as
-    in PyTorch. `seed`: the same parts each time; default: from NumPy's global state.
+    in PyTorch. `seed`: the same parts each time; default: from NumPy's global state. `generator`: PyTorch's way to give one
+    (`seed_of`).
 
     >>> [len(part) for part in random_split(range(10), [0.75, 0.25], seed=0)]
     [8, 2]
     """
     if is_stream(dataset):
         raise TypeError(f"random_split: {type(dataset).__name__} is a stream and has no length")
-    n, sizes = len(dataset), list(lengths)
+    n, sizes, seed = len(dataset), list(lengths), seed_of(generator) if seed is None else seed
     if not all(s >= 0 for s in sizes):
         raise ValueError(f"random_split: lengths must not be negative, got {sizes}")
     if math.isclose(sum(sizes), 1) and sum(sizes) <= 1 + 1e-9 and all(s <= 1 for s in sizes) and not (n == 1 and 1 in sizes):

@@ -102,7 +102,7 @@ def read_idx(path: Path) -> np.ndarray:
             if len(extents) < 4 * head[3] or size > MOST:
                 raise FileFormatError(f"{path}: its header says shape {shape}")
             data = f.read(size + 1)  # no more than it says is unpacked
-    except (OSError, EOFError, gzip.zlib.error) as e:  # type: ignore[attr-defined]
+    except (OSError, EOFError, gzip.zlib.error) as e:  # type: ignore[attr-defined]  # gzip imports zlib
         raise FileFormatError(f"{path}: it cannot be unpacked: {e}") from e
     if len(data) != size:
         raise FileFormatError(f"{path}: {'more' if len(data) > size else len(data)} bytes of data, {size} belong to shape {shape}")

@@ -7,8 +7,10 @@ finish, or on whether the run was interrupted and resumed. `rng()` is what a tra
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +45,28 @@ def words(seed: int, epoch: int, n: int) -> np.ndarray:
 def fresh_seed() -> int:
     """A seed for those who gave none, drawn from NumPy's global state, so that `np.random.seed` still decides."""
     return int(np.random.randint(0, 1 << 62, dtype=np.int64))
+
+
+def seed_of(generator: Any) -> int | None:
+    """The seed that an argument `generator` stands for: a number itself, a draw from a generator of NumPy or `tengen.random.RNG`, the
+    seed of a `torch.Generator`; None for None.
+
+    >>> seed_of(3), seed_of(None), seed_of(np.random.default_rng(1)) == seed_of(np.random.default_rng(1))
+    (3, None, True)
+    """
+    if generator is None:
+        return None
+    if hasattr(generator, "integers"):
+        return int(generator.integers(1 << 62))
+    if hasattr(generator, "initial_seed"):
+        return int(generator.initial_seed())
+    if hasattr(generator, "randint"):
+        drawn = generator.randint(0, 1 << 31)
+        return int(drawn.item() if hasattr(drawn, "item") else drawn)
+    try:
+        return operator.index(generator)
+    except TypeError:
+        raise TypeError(f"generator must be a seed or a generator of random numbers, got a {type(generator).__name__}") from None
 
 
 class Draws:

@@ -6,15 +6,52 @@ start)` gives the same lists every time, from any batch on, which is what makes 
 
 from __future__ import annotations
 
+import functools
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from tengen.data.draws import fresh_seed, words
+
+
+class Position:
+    """Where iterations over epochs stand: in which epoch, and how many batches of it were given out. Each iterator begins the next
+    epoch; while there are several, the newest counts.
+
+    Attributes:
+        epoch, batch: what the newest iterator gives next.
+    """
+
+    def __init__(self) -> None:
+        self.epoch = self.batch = 0
+        self._next = (0, 0)  # where the next iterator begins
+        self._newest: object = None
+
+    def follow(self, begin: Callable[[int, int], Iterator[Any]]) -> Iterator[Any]:
+        """A new iterator, over `begin(epoch, batch)`; the position moves when an item is taken from it."""
+        self.epoch, self.batch = start = self._next
+        self._next = (self.epoch + 1, 0)
+        self._newest = token = object()
+        return self._moving(begin, *start, token)
+
+    def _moving(self, begin: Callable[[int, int], Iterator[Any]], epoch: int, start: int, token: object) -> Iterator[Any]:
+        for k, item in enumerate(begin(epoch, start), start + 1):
+            if token is self._newest:
+                self.epoch, self.batch = epoch, k
+            yield item
+        if token is self._newest:
+            self.epoch, self.batch = epoch + 1, 0
+
+    def resume(self, owner: str, epoch: Any, batch: Any) -> None:
+        """Lets the next iterator begin there. Errors: ValueError unless both are whole numbers from 0 on."""
+        for name, n in (("epoch", epoch), ("batch", batch)):
+            _integer(f"{owner}: the state's", name, n, 0)
+        self.epoch, self.batch = self._next = (epoch, batch)
+        self._newest = None
 
 
 class Sampler:
@@ -29,7 +66,10 @@ class Sampler:
 
     seed: int | None = None
     repeats = False
-    _next_epoch = 0
+
+    @functools.cached_property  # there for a sampler whose __init__ does not call this one's
+    def _position(self) -> Position:
+        return Position()
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[list[int]]:
         """The batches of `epoch`, beginning with number `start`."""
@@ -38,8 +78,43 @@ class Sampler:
     def __iter__(self) -> Iterator[list[int]]:
         if type(self).batches is Sampler.batches:
             raise TypeError(f"{type(self).__name__} defines neither batches() nor __iter__()")
-        self._next_epoch += 1
-        return self.batches(self._next_epoch - 1)
+        return self._position.follow(self.batches)
+
+    # -- resuming ----------------------------------------------------------------------------------------------------------
+    def identity(self) -> dict[str, int | None]:
+        """What has to be the same where a state of it is loaded: numbers that decide how its batches are cut."""
+        return {}
+
+    def state_dict(self) -> dict[str, int | None]:
+        """Where the newest iteration over it stands, and its seed, as plain integers. A `DataLoader` has a position of its own: save
+        the loader's state instead, where a loader asks for the batches.
+
+        Errors: TypeError for a sampler that defines `__iter__`: only that knows where it stands.
+
+        >>> s = RandomSampler(range(10), batch_size=3, seed=1)
+        >>> it = iter(s)
+        >>> first, state = next(it), s.state_dict()
+        >>> again = RandomSampler(range(10), batch_size=3)
+        >>> again.load_state_dict(state)
+        >>> list(again) == list(it)
+        True
+        """
+        if type(self).__iter__ is not Sampler.__iter__:
+            raise TypeError(f"{type(self).__name__} defines __iter__, and so its state; help: define batches(epoch, start) instead")
+        return {"epoch": self._position.epoch, "batch": self._position.batch, "seed": self.seed, **self.identity()}
+
+    def load_state_dict(self, state: Mapping[str, int | None]) -> None:
+        """Goes on where `state` was taken: the next iteration gives the batches that were left of that epoch.
+
+        Errors: KeyError where an entry is missing, ValueError where it was taken from a sampler with other batches.
+        """
+        fitting(f"{type(self).__name__}", state, self.state_dict(), self.identity())
+        seed = state["seed"]
+        if seed is not None:
+            seed = _integer(f"{type(self).__name__}: the state's", "seed", seed, None)
+        self._position.resume(type(self).__name__, state["epoch"], state["batch"])
+        if seed is not None:
+            self.seed = seed
 
 
 class MapSampler(Sampler, ABC):
@@ -98,6 +173,9 @@ class MapSampler(Sampler, ABC):
             return indices
         share = -(-len(indices) // self.world_size)
         return np.resize(indices, share * self.world_size)[self.rank :: self.world_size]
+
+    def identity(self) -> dict[str, int | None]:
+        return {"batch_size": self.batch_size, "world_size": self.world_size, "samples": self.num_samples}
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[list[int]]:
         self.epoch = epoch
@@ -213,6 +291,9 @@ class StreamSampler(Sampler):
         self.batch_size = _integer("StreamSampler", "batch_size", batch_size, 1)
         self.drop_last = bool(drop_last)
 
+    def identity(self) -> dict[str, int | None]:
+        return {"batch_size": self.batch_size}
+
     def batches(self, epoch: int, start: int = 0) -> Iterator[list[int]]:
         size = self.batch_size
         while True:  # positions in the stream; the loader stops when the stream does
@@ -247,6 +328,9 @@ class Infinite(Sampler):
     def seed(self, value: int | None) -> None:
         self.sampler.seed = value
 
+    def identity(self) -> dict[str, int | None]:
+        return self.sampler.identity()
+
     def batches(self, epoch: int, start: int = 0) -> Iterator[list[int]]:
         per_epoch = len(self.sampler)  # type: ignore[arg-type]  # a sampler without length has no epochs to repeat
         if per_epoch == 0:
@@ -260,6 +344,18 @@ class Infinite(Sampler):
 
     def __len__(self) -> int:
         return sys.maxsize
+
+
+def fitting(owner: str, state: Any, wanted: Iterable[str], identity: Mapping[str, Any]) -> None:
+    """Errors: ValueError unless `state` is a mapping, and its entries are those of `identity` where that has them; KeyError where one of
+    the wanted entries is missing."""
+    if not isinstance(state, Mapping):
+        raise ValueError(f"{owner}: a state is a dict, got {type(state).__name__}")
+    if missing := [key for key in wanted if key not in state]:
+        raise KeyError(f"{owner}: the state has no {missing[0]!r}; it has {', '.join(map(repr, state)) or 'nothing'}")
+    for key, mine in identity.items():
+        if state[key] != mine:
+            raise ValueError(f"{owner}: the state has {key} {state[key]}, this one has {mine}")
 
 
 def _integer(owner: str, name: str, value: Any, least: int | None) -> int:

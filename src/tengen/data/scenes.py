@@ -159,7 +159,8 @@ class PascalVOC(VisionDataset):
             found = []
             for node in ElementTree.fromstring(read_regular(path)).iter("object"):
                 box = node.find("bndbox")
-                found.append((str(node.findtext("name")), [float(box.findtext(k)) for k in ("xmin", "ymin", "xmax", "ymax")]))  # type: ignore
+                sides = [float(box.findtext(k)) for k in ("xmin", "ymin", "xmax", "ymax")]  # type: ignore[union-attr, arg-type]  # below
+                found.append((str(node.findtext("name")), sides))
                 if found[-1][0] not in self.class_names:
                     raise ValueError(f"{found[-1][0]!r} is no class of Pascal VOC")
             return found
@@ -206,7 +207,7 @@ class Cityscapes(VisionDataset):
             raise ValueError(f"Cityscapes: mode={mode!r} and image_set={image_set!r}; help: one of {self.SETS}")
         top = needed(Path(root).expanduser(), "Cityscapes", "the folder with leftImg8bit")
         images = needed(top / "leftImg8bit" / image_set, "Cityscapes", "the folder of cities")
-        self.mode, self.images, self.masks = mode, [], []  # type: ignore[var-annotated]
+        self.mode, self.images, self.masks = mode, [], []
         for city in sorted(d.name for d in images.iterdir() if d.is_dir()):
             for path in sorted((images / city).glob("*_leftImg8bit.png")):
                 self.images.append(str(path))

@@ -61,7 +61,7 @@ class _Mapped:
 
     def __init__(self, block: SharedMemory):
         self.block = block
-        window = np.frombuffer(memoryview(block.buf), np.uint8)  # type: ignore[arg-type]  # as above
+        window = np.frombuffer(memoryview(block.buf), np.uint8)  # type: ignore[arg-type]  # None only once it is closed
         self.__array_interface__ = {
             "version": 3, "shape": window.shape, "typestr": "|u1", "data": (window.ctypes.data, False),
         }  # fmt: skip

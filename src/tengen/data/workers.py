@@ -58,6 +58,16 @@ class WorkerInfo:
     seed: int
     dataset: Any
 
+    @property
+    def id(self) -> int:
+        """PyTorch's name for idx."""
+        return self.idx
+
+    @property
+    def num_workers(self) -> int:
+        """PyTorch's name for worker_num."""
+        return self.worker_num
+
 
 _info: WorkerInfo | None = None
 
@@ -85,30 +95,33 @@ class Workers:
         function: what a worker runs; it travels to a spawned worker by pickle.
         count: how many processes.
         seed, dataset: for `get_worker_info`.
-        context: how processes start: "fork", "spawn", "forkserver", or None for Python's default.
+        context: how processes start: "fork", "spawn", "forkserver", a context of `multiprocessing`, or None for Python's default.
+        begin: called in each worker with its number, before its first task.
     """
 
-    def __init__(self, function: Callable, count: int, seed: int, dataset: Any, context: str | None = None):
+    def __init__(
+        self, function: Callable, count: int, seed: int, dataset: Any, context: Any = None, begin: Callable[[int], Any] | None = None
+    ):
         self._done: dict[int, tuple] = {}
         self._workers: list[_Worker] = []
         self._pending: dict[int, _Worker] = {}  # who prepares which task
         self._token = f"tengen-{os.getpid()}-{secrets.token_hex(4)}"
         resource_tracker.ensure_running()  # before a fork, so that all of us report to one
         self._close = weakref.finalize(self, _shut, os.getpid(), self._workers, self._pending, self._token)
-        start = multiprocessing.get_context(context)
+        start = multiprocessing.get_context(context) if context is None or isinstance(context, str) else context
         try:
             for i in range(count):
-                self._start(start, function, WorkerInfo(i, count, seed, dataset))
+                self._start(start, function, WorkerInfo(i, count, seed, dataset), begin)
         except BaseException:
             self.close()
             raise
 
-    def _start(self, context: Any, function: Callable, info: WorkerInfo) -> None:
+    def _start(self, context: Any, function: Callable, info: WorkerInfo, begin: Callable[[int], Any] | None) -> None:
         ours, theirs = context.Pipe()
         is_fork = context.get_start_method() == "fork"
         inherited = [w.pipe for w in self._workers] + [ours] if is_fork else []
         process = context.Process(
-            target=_work, args=(theirs, function, info, self._token, inherited), daemon=True, name=f"tengen-data-{info.idx}"
+            target=_work, args=(theirs, function, info, self._token, inherited, begin), daemon=True, name=f"tengen-data-{info.idx}"
         )
         with warnings.catch_warnings():
             # Python warns of forking beside threads; a worker touches none of the parent's threads or locks.
@@ -231,7 +244,7 @@ def _shut(owner: int, workers: list[_Worker], pending: dict[int, _Worker], token
     pending.clear()
 
 
-def _work(pipe: Any, function: Callable, info: WorkerInfo, token: str, inherited: list) -> None:
+def _work(pipe: Any, function: Callable, info: WorkerInfo, token: str, inherited: list, begin: Callable[[int], Any] | None) -> None:
     """What a worker process does until it is told to stop or its parent is gone."""
     global _info
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
@@ -242,12 +255,21 @@ def _work(pipe: Any, function: Callable, info: WorkerInfo, token: str, inherited
     np.random.seed([info.seed & 0xFFFFFFFF, info.seed >> 32 & 0xFFFFFFFF, info.idx])
     parent = multiprocessing.parent_process()
     assert parent is not None  # we are a child
+    broken = None
+    try:
+        if begin is not None:
+            begin(info.idx)
+    except Exception as e:
+        broken = _describe(e, info.idx)
     with contextlib.suppress(EOFError, OSError):
         while pipe in wait([pipe, parent.sentinel]):
             message = pipe.recv()
             if message is None:
                 return
             number, task = message
+            if broken is not None:
+                pipe.send((number, False, broken))
+                continue
             try:
                 pipe.send((number, True, pack(function(unpack(task)), f"{token}-r{number}")))
             except Exception as e:

@@ -109,7 +109,7 @@ def compile_model(
             f.write(content)
     code = sum(s.size for s in sections(data) if s.executable)
     sizes = (code, len(data), len(blob), face.workspace_bytes)
-    return Artifact(files, prefix, target, threads, program.kernels, *sizes, model.inputs, model.outputs)  # type: ignore[arg-type]
+    return Artifact(files, prefix, target, threads, program.kernels, *sizes, model.inputs, model.outputs)
 
 
 def _message(c: Check) -> str:

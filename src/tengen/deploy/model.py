@@ -100,7 +100,7 @@ class Model:
     def n_parameters(self) -> int:
         """How many numbers its constants and states hold."""
         values = [c.value for c in self.graph.constants.values()] + [s.read for s in self.graph.states.values()]
-        return sum(prod(v.type.shape) for v in values)  # type: ignore[arg-type]
+        return sum(prod(v.type.shape) for v in values)
 
     def ops(self) -> Counter[str]:
         """How many nodes there are of each op."""
@@ -118,7 +118,7 @@ class Model:
             self._prepare()
             found = {}
             for s, buffer in zip(self.graph.states.values(), self._states):
-                layout = Layout(tuple(s.read.type.shape), s.read.type.dtype)  # type: ignore[arg-type]
+                layout = Layout(tuple(s.read.type.shape), s.read.type.dtype)
                 found[s.name] = tensor_over(native.copy(buffer, layout.size * layout.dtype.size), layout)
             return found
 

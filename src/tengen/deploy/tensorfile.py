@@ -129,7 +129,7 @@ def read_tensors(file: File) -> TensorFile:
     if is_open(file, "read"):
         memory = _content(file)
     else:
-        with open_regular(file) as fd:  # type: ignore[arg-type]
+        with open_regular(file) as fd:
             try:
                 memory = mapped.map_file(fd)
             except ValueError:  # an empty file

@@ -9,12 +9,12 @@ from tengen.functional.control import cond, fori_loop, scan, while_loop
 from tengen.functional.einsum import einsum
 from tengen.functional.export import export
 from tengen.functional.loss import cross_entropy_with_softmax
-from tengen.functional.math import *  # noqa: F403
+from tengen.functional.math import *  # noqa: F403  (the names of `__all__`)
 from tengen.functional.math import __all__ as _math
 from tengen.functional.metric import topk_accuracy
-from tengen.functional.nn import *  # noqa: F403
+from tengen.functional.nn import *  # noqa: F403  (the names of `__all__`)
 from tengen.functional.nn import __all__ as _nn
-from tengen.functional.pooling import *  # noqa: F403
+from tengen.functional.pooling import *  # noqa: F403  (the names of `__all__`)
 from tengen.functional.pooling import __all__ as _pooling
 from tengen.ops.define import SUBMODULES
 

@@ -52,7 +52,7 @@ class DynamicAxes:
                     if self.every and not t.ndim:
                         continue  # a number among the arguments
                     raise ShapeError(f"argument {name}: {t!r} has no axis {axis}, which dynamic_axes calls {e!r}")
-                n = int(t.shape[axis])  # type: ignore[arg-type]
+                n = int(t.shape[axis])
                 if extents.setdefault(e, n) != n:
                     raise ShapeError(
                         f"{e!r} is {extents[e]} in tensor {first[e]} of the arguments and {n} in tensor {i} ({name}); "

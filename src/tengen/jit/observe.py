@@ -127,7 +127,7 @@ class Observer:
             if id(code) not in self._seen:
                 self._seen[id(code)] = code
                 if ran_for_users(code, frame.f_globals):
-                    self.executed.append((code, frame.f_globals))  # type: ignore[union-attr]
+                    self.executed.append((code, frame.f_globals))
         elif event == "c_call" and getattr(arg, "__name__", None) in _SUSPECTS:
             self._suspect(arg, frame)
         if self._before is not None:

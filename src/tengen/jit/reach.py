@@ -244,7 +244,7 @@ class Reach:
         held = getattr(x, "__dict__", None)
         names = sorted((held.keys() & self.code.names) - _OWN) if held else []
         if names:
-            self._attributes(path, x, names, held)  # type: ignore[arg-type]
+            self._attributes(path, x, names, held)
 
     def _container(self, path: str, name: str, x: Any) -> None:
         told = is_a(x, Watched)

@@ -104,12 +104,12 @@ class Recording:
     pattern: Pattern | None = None  # it was opened for this one; None: its signature has no names, or the user's
     conditions: list[tuple[Expr, bool]] = field(default_factory=list)  # what Python code asked of its open extents, and the answers
     fixed: str = ""  # why extents in which calls differed are numbers
-    read: Guards = None  # type: ignore[assignment]  # whether what it read is what it was
+    read: Guards = None  # whether what it read is what it was
     asleep: bool = False  # it holds its tensors weakly, because what it read has changed
 
     def state(self, i: int, leaves: Sequence[Tensor]) -> Tensor:
         """The tensor that holds state i now."""
-        return held(self.owners[i], leaves)._grad if i in self.owners else self.states[i]  # type: ignore[return-value]
+        return held(self.owners[i], leaves)._grad if i in self.owners else self.states[i]
 
     @property
     def values(self) -> tuple[int, ...]:
@@ -170,7 +170,7 @@ class Recording:
         """Whether the recording can never be used again, because an object that it needs does not exist any more."""
         gone: list[Any] = []
         if self.asleep:
-            self._map(lambda t: gone.append(t) if isinstance(t, ref) and t() is None else t)  # type: ignore[func-returns-value]
+            self._map(lambda t: gone.append(t) if isinstance(t, ref) and t() is None else t)
         return bool(gone) or self.read.lost()
 
     def _map(self, f: Callable[[Any], Any]) -> None:

@@ -376,9 +376,9 @@ class trace:
         if found is None:
             if r.key[2] != casting.key:
                 raise TraceError(f"{self.name} reads other values than when it was recorded under autocast; help: call it once more")
-            leaves = [tensor_over(None, None) for _ in r.key[1]]  # type: ignore[arg-type]  # types do
+            leaves = [tensor_over(None, None) for _ in r.key[1]]
             found = self._record(r.key, leaves, r.numbers, r.pattern)
-        self._used = Used(found, self._used.extents)  # type: ignore[union-attr]
+        self._used = Used(found, self._used.extents)
         return found
 
     def _graph_of(self, r: Recording) -> Graph:

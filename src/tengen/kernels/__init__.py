@@ -35,6 +35,6 @@ from typing import TYPE_CHECKING
 from tengen.base.lazy import modules_of
 
 if TYPE_CHECKING:
-    from tengen.kernels import attention, contraction, convolution, indexing, pointwise, recurrent, reduction  # noqa: F401
+    from tengen.kernels import attention, contraction, convolution, indexing, pointwise, recurrent, reduction  # noqa: F401  (load when named)
 
 __getattr__ = modules_of(__name__)

@@ -351,7 +351,7 @@ class Lowering:
             self._note_choice(text)
         here = lambda launch: replace(launch, where=self.where, node=self.node)
         for pattern in p.steps:
-            step = mapped(pattern, ids.__getitem__, here)  # type: ignore[arg-type]
+            step = mapped(pattern, ids.__getitem__, here)
             if isinstance(step, Loop):
                 self._forget_all_but(step.invariant)
             self._add(step)
@@ -371,7 +371,7 @@ class Lowering:
             return rule
         text = problem_key()
         taken = answer(self.schedules, text, rule, fits)
-        self.choices.setdefault(text, Choice(text, rule, taken, fits))  # type: ignore[arg-type]
+        self.choices.setdefault(text, Choice(text, rule, taken, fits))
         self._note_choice(text)
         return taken
 
@@ -515,4 +515,4 @@ def _flag(a: Array) -> Flag:
 
 def _at(a: Array, ids: Mapping[Hashable, Hashable] | Sequence[Hashable]) -> Array:
     """The same window on the buffer that `ids` has in the place of its own."""
-    return replace(a, id=ids[a.id])  # type: ignore[index, call-overload]
+    return replace(a, id=ids[a.id])

@@ -56,21 +56,21 @@ class Schedule:
 
     def numbers(self) -> dict[str, int]:
         """The fields by name."""
-        return {f.name: int(getattr(self, f.name)) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return {f.name: int(getattr(self, f.name)) for f in dataclasses.fields(self)}
 
     def near(self) -> Iterator[Schedule]:
         """Schedules that differ little from this one: first those in which one field is one of its `steps` away, then two steps
         away, then those in which two fields are one step away each."""
         moves = [(name, self._beside(name, 1)) for name in self.steps]
         for name, values in [*moves, *((name, self._beside(name, 2)) for name in self.steps)]:
-            yield from (dataclasses.replace(self, **{name: v}) for v in values)  # type: ignore[type-var]
+            yield from (dataclasses.replace(self, **{name: v}) for v in values)  # type: ignore[type-var]  # every Schedule is a dataclass
         for (x, xs), (y, ys) in itertools.combinations(moves, 2):
-            yield from (dataclasses.replace(self, **{x: v, y: w}) for v in xs for w in ys)  # type: ignore[type-var]
+            yield from (dataclasses.replace(self, **{x: v, y: w}) for v in xs for w in ys)  # type: ignore[type-var]  # every Schedule is a dataclass
 
     def far(self, rng: random.Random) -> Schedule:
         """A schedule whose fields are drawn at random from their `steps`."""
         drawn = {name: rng.choice(values) for name, values in self.steps.items()}
-        return dataclasses.replace(self, **drawn)  # type: ignore[type-var]
+        return dataclasses.replace(self, **drawn)  # type: ignore[type-var]  # every Schedule is a dataclass
 
     def _beside(self, name: str, distance: int) -> list[int]:
         """The values that are `distance` of the field's steps above and below its value."""
@@ -168,10 +168,10 @@ def answer(tuned: Schedules | None, problem_key: str, rule: S, fits: Callable[[S
     found = tuned.entries.get(tuned.key(problem_key)) if tuned is not None and tuned.entries else None
     if found is None or type(found) is not type(rule):
         return rule
-    why = fits(found)  # type: ignore[arg-type]
+    why = fits(found)
     if why and tuned is not None and tuned.strict:
         raise ScheduleError(f"{found} cannot be: {why}; what is computed: {problem_key}")
-    return rule if why else found  # type: ignore[return-value]
+    return rule if why else found
 
 
 def outside(s: Schedule, **limits: tuple[int, int]) -> str:

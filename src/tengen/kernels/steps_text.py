@@ -181,7 +181,7 @@ class _StepsParser:
     def index(self, line: Line) -> Index:
         self.exprs.depth = 0
         e = self.exprs.parse(line)
-        return e.attr if e.op == "const" else e  # type: ignore[return-value]
+        return e.attr if e.op == "const" else e
 
     def buffer(self, line: Line) -> Hashable:
         t = line.next()

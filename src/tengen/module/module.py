@@ -350,7 +350,7 @@ def _name_layer(e: Exception, m: Module) -> None:
         notes[-1] = note
     else:
         e.add_note(note)
-    e._layers, e._layer_note = layers, note  # type: ignore[attr-defined]
+    e._layers, e._layer_note = layers, note
 
 
 def _value(x: Tensor | np.ndarray, shape: tuple[int, ...]) -> Tensor:

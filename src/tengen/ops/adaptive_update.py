@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def _wide(*tensors: Tensor | None) -> list:
     """The operands in one dtype, at least float32; DTypeError unless all are floats."""
-    d = promote(float32, check_floats(*tensors))  # type: ignore[arg-type]
+    d = promote(float32, check_floats(*tensors))  # type: ignore[arg-type]  # None is let pass
     return [t if t is None or t.dtype is d else astype(t, d) for t in tensors]
 
 

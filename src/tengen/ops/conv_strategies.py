@@ -144,13 +144,13 @@ def _same(a: Dim, b: Dim) -> bool:
 
 def _winograd(c: Convolution, found) -> None:
     image = convolution.halo.image(c.lo, c.image)
-    convolution.winograd.winograd(c.lo, image, c.filters, c.results, c.outputs, c.padding, c.epilogue)  # type: ignore[arg-type]
+    convolution.winograd.winograd(c.lo, image, c.filters, c.results, c.outputs, c.padding, c.epilogue)  # type: ignore[arg-type]  # numbers here
 
 
 def _depthwise(c: Convolution, found) -> None:
-    phases = convolution.depthwise.convolution(c.kernel, c.padding, c.dilation, c.results.shape[2:])  # type: ignore[arg-type]
+    phases = convolution.depthwise.convolution(c.kernel, c.padding, c.dilation, c.results.shape[2:])  # type: ignore[arg-type]  # numbers here
     w, x = convolution.depthwise.packed_filter(c.lo, c.filters), convolution.halo.image(c.lo, c.image)
-    convolution.depthwise.stencil(c.lo, x, w, c.results, phases, c.stride, (1, 1), c.epilogue)  # type: ignore[arg-type]
+    convolution.depthwise.stencil(c.lo, x, w, c.results, phases, c.stride, (1, 1), c.epilogue)  # type: ignore[arg-type]  # numbers here
 
 
 def _by_role(c: Convolution) -> Array:
@@ -208,7 +208,7 @@ RESULTS = (
 def _winograd_image(c: Convolution, found) -> None:
     before = tuple(2 - p for p in c.padding)
     y, w = convolution.halo.image(c.lo, c.results), _exchanged(c.filters)
-    convolution.winograd.winograd(c.lo, y, w, c.image, c.outputs, before, None, "conv_transposed")  # type: ignore[arg-type]
+    convolution.winograd.winograd(c.lo, y, w, c.image, c.outputs, before, None, "conv_transposed")  # type: ignore[arg-type]  # numbers here
 
 
 def _exchanged(w: Array) -> Array:
@@ -218,9 +218,9 @@ def _exchanged(w: Array) -> Array:
 
 
 def _depthwise_image(c: Convolution, found) -> None:
-    phases = convolution.depthwise.transpose(c.kernel, c.stride, c.padding, c.dilation, c.image.shape[2:])  # type: ignore[arg-type]
+    phases = convolution.depthwise.transpose(c.kernel, c.stride, c.padding, c.dilation, c.image.shape[2:])  # type: ignore[arg-type]  # numbers here
     w, y = convolution.depthwise.packed_filter(c.lo, c.filters), convolution.halo.image(c.lo, c.results)
-    convolution.depthwise.stencil(c.lo, y, w, c.image, phases, (1, 1), c.stride, None, "depthwise_transposed")  # type: ignore[arg-type]
+    convolution.depthwise.stencil(c.lo, y, w, c.image, phases, (1, 1), c.stride, None, "depthwise_transposed")  # type: ignore[arg-type]  # numbers here
 
 
 def _is_few_channels_image(c: Convolution) -> bool | None:
@@ -339,7 +339,7 @@ IMAGE = (
 def _winograd_filters(c: Convolution, found) -> None:
     images = convolution.halo.image(c.lo, c.image), convolution.halo.image(c.lo, c.results)
     run = convolution.winograd_weights.winograd_weights
-    run(c.lo, *images, c.filters, c.outputs, c.padding, "conv_weight_grad")  # type: ignore[arg-type]
+    run(c.lo, *images, c.filters, c.outputs, c.padding, "conv_weight_grad")  # type: ignore[arg-type]  # numbers here
 
 
 def _is_depthwise_in_chunks(c: Convolution) -> bool | None:
@@ -351,10 +351,10 @@ def _is_depthwise_in_chunks(c: Convolution) -> bool | None:
 
 def _depthwise_filters(c: Convolution, found) -> None:
     out = c.filters
-    taps = convolution.depthwise.convolution(c.kernel, c.padding, c.dilation, c.results.shape[2:])[0].taps  # type: ignore[arg-type]
+    taps = convolution.depthwise.convolution(c.kernel, c.padding, c.dilation, c.results.shape[2:])[0].taps  # type: ignore[arg-type]  # numbers here
     flat = Array(out.id, out.dtype, (len(taps), out.shape[0]), (out.strides[-1], out.strides[0]), out.offset)
     images = convolution.halo.image(c.lo, c.image), convolution.halo.image(c.lo, c.results)
-    convolution.depthwise.stencil_weights(c.lo, *images, flat, taps, c.stride)  # type: ignore[arg-type]
+    convolution.depthwise.stencil_weights(c.lo, *images, flat, taps, c.stride)  # type: ignore[arg-type]  # numbers here
 
 
 def _strips_of_chunks(c: Convolution) -> Window | None:

@@ -290,7 +290,7 @@ def shorthand(fn: Callable | None = None, **said: Any) -> Op | Callable[[Callabl
 
     def define(f: Callable) -> Op:
         op = Op(f, "shorthand", **said)
-        f.op = op.call.op = op  # type: ignore[attr-defined]
+        f.op = op.call.op = op  # type: ignore[attr-defined]  # the op, for the one who reads the function
         return op
 
     return define if fn is None else define(fn)

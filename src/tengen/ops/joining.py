@@ -291,7 +291,7 @@ def _widths(pad_width, ndim: int) -> list[tuple[int, int]] | None:
     rows = [pair(row) for row in pad_width] if nested else [pair(pad_width)] * ndim
     if len(rows) > ndim or None in rows:
         return None
-    return [*rows, *[(0, 0)] * (ndim - len(rows))]  # type: ignore[list-item]
+    return [*rows, *[(0, 0)] * (ndim - len(rows))]  # type: ignore[list-item]  # no None is among them
 
 
 @pad.infer

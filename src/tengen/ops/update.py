@@ -25,7 +25,7 @@ def sgd_update(
 ):
     """v' = momentum v + g; p' = p - lr v' (Nesterov: p - lr (g + momentum v')), with g = grad + weight_decay p. Returns (p',
     v')."""
-    check_floats(param, grad, velocity, lr)  # type: ignore[arg-type]
+    check_floats(param, grad, velocity, lr)  # type: ignore[arg-type]  # None is let pass
     g = add(grad, mul(param, weight_decay)) if weight_decay else grad
     if velocity is None:
         return _stored(sub(param, mul(g, lr)), param)
@@ -40,7 +40,7 @@ def adam_update(
 ):  # fmt: skip
     """One step of Adam (Kingma and Ba, arXiv 1412.6980), or AdamW (Loshchilov and Hutter, arXiv 1711.05101) when `decoupled`.
     `step` counts from 1. Returns (p', m', v')."""
-    check_floats(param, grad, mean, square, step, lr)  # type: ignore[arg-type]
+    check_floats(param, grad, mean, square, step, lr)  # type: ignore[arg-type]  # None is let pass
     g = grad if decoupled or not weight_decay else add(grad, mul(param, weight_decay))
     m = _stored(add(mul(mean, beta1), mul(g, 1 - beta1)), mean)
     v = _stored(add(mul(square, beta2), mul(mul(g, g), 1 - beta2)), square)

@@ -29,7 +29,7 @@ Pair = tuple[int, int]
 
 
 def _pair(v: Any) -> Pair:
-    return (v, v) if isinstance(v, int) else tuple(v)  # type: ignore[return-value]
+    return (v, v) if isinstance(v, int) else tuple(v)
 
 
 def _pairs(**given: Any) -> dict[str, Pair]:
@@ -45,7 +45,7 @@ def _numbers(*extents: Dim) -> tuple[int, ...]:
     """Extents of a filter, which decide what the body is: a program for other filters is another one."""
     if any(as_int(d) is None for d in extents):
         raise Undecided(f"the extents {extents} of a filter")
-    return tuple(int(d) for d in extents)  # type: ignore[arg-type]
+    return tuple(int(d) for d in extents)
 
 
 def _outputs(size: Sequence[Dim], kernel: Sequence[Dim], stride: Pair, padding: Pair, dilation: Pair) -> list[Dim]:

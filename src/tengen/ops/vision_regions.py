@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from tengen.base.errors import ShapeError
 from tengen.ir.types import Dim, TensorType
 from tengen.loops.lang import as_int
 from tengen.ops.attributes import Positives
-from tengen.ops.define import Case, check_floats, composite, lookup, primitive
+from tengen.ops.define import Case, Op, check_floats, composite, lookup, primitive
 from tengen.ops.elementwise import add, astype, div, floor, maximum, mul, sub, where
 from tengen.ops.indexing import index, outside_range
 from tengen.ops.logic import greater, greater_equal, less, logical_and
@@ -71,10 +72,6 @@ def _image_of(rois: Tensor) -> Tensor:
     return reshape(astype(_column(rois, 0), int64), (rois.shape[0],))
 
 
-def _bad_regions(op: str, inputs):
-    return outside_range(op, _image_of(inputs[1]), inputs[0].shape[0], 0, 0)
-
-
 def _pair(v) -> tuple:
     return (v, v) if isinstance(v, int) else tuple(v)
 
@@ -128,17 +125,6 @@ def roi_align(
     return mean(samples, (3, 5)) if mode == "average" else max_(samples, (3, 5))
 
 
-@roi_align.canon
-def _(types, **attrs):
-    _check_regions(types)
-    return attrs
-
-
-@roi_align.check
-def _(inputs, **attrs):
-    return _bad_regions("roi_align", inputs)
-
-
 @composite(functional="vision nn", own=(1,))
 def roi_pooling(
     inp: Tensor, rois: Tensor, output_shape: Positives, mode: Literal["max", "average"] = "max", scale: float = 1.0
@@ -185,15 +171,19 @@ def roi_pooling(
     return where(greater(many, 0), found, 0.0)
 
 
-@roi_pooling.canon
-def _(types, **attrs):
-    _check_regions(types)
-    return attrs
+def _takes_regions(op: Op) -> None:
+    """Gives an op of images and regions its checks: of their types, and that the image of each region exists."""
+
+    def canon(types: Sequence[Any], /, **attrs: Any) -> dict[str, Any]:
+        _check_regions(types)
+        return attrs
+
+    op.canon(canon)
+    op.check(lambda inputs, **attrs: outside_range(op.name, _image_of(inputs[1]), inputs[0].shape[0], 0, 0))
 
 
-@roi_pooling.check
-def _(inputs, **attrs):
-    return _bad_regions("roi_pooling", inputs)
+_takes_regions(roi_align)
+_takes_regions(roi_pooling)
 
 
 # ---- references and samples ------------------------------------------------------------------------------------------

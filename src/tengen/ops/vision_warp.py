@@ -28,6 +28,7 @@ from tengen.ops.vision_resize import np_cubic
 from tengen.ops.vision_taps import tap_sum
 
 if TYPE_CHECKING:
+    from tengen.ops.rules import Canon
     from tengen.tensor import Tensor
 
 BORDERS = ("replicate", "constant", "reflect", "reflect_101", "wrap")
@@ -59,6 +60,21 @@ def _check_coordinates(t: TensorType, what: str) -> None:
 def _check_pixels(x: TensorType, size: Sequence[Dim]) -> None:
     if any(as_int(d) == 0 for d in x.shape[2:]) and all(as_int(d) != 0 for d in (*x.shape[:2], *size)):
         raise ShapeError(f"an image without pixels, {x}, cannot be read")
+
+
+def _places_for(what: str) -> Canon:
+    """The rule `canon` of an op that reads images (N, C, H, W) at places (N, PH, PW, 2): it checks both."""
+
+    def canon(types: Sequence[Any], /, **attrs: Any) -> dict[str, Any]:
+        x, at = types
+        _check_image(x)
+        _check_coordinates(at, what)
+        if at.ndim != 4 or as_int(at.shape[3]) != 2 or differ(at.shape[0], x.shape[0]):
+            raise ShapeError(f"takes {what} (N, PH, PW, 2) with one image for each of {x}, got {at}")
+        _check_pixels(x, at.shape[1:3])
+        return attrs
+
+    return canon
 
 
 def _component(t: Tensor, i: int) -> Tensor:
@@ -98,15 +114,7 @@ def remap(
     return sample(inp, None, _component(at, 0), _component(at, 1), border_mode, scalar, interp_mode)
 
 
-@remap.canon
-def _(types, **attrs):
-    x, m = types
-    _check_image(x)
-    _check_coordinates(m, "a map")
-    if m.ndim != 4 or as_int(m.shape[3]) != 2 or differ(m.shape[0], x.shape[0]):
-        raise ShapeError(f"takes a map (N, PH, PW, 2) with one image for each of {x}, got {m}")
-    _check_pixels(x, m.shape[1:3])
-    return attrs
+remap.canon(_places_for("a map"))
 
 
 # ---- matrices --------------------------------------------------------------------------------------------------------
@@ -264,15 +272,7 @@ def grid_sample(
     return sample(inp, None, cx, cy, border, 0.0, {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode))
 
 
-@grid_sample.canon
-def _(types, **attrs):
-    x, m = types
-    _check_image(x)
-    _check_coordinates(m, "a grid")
-    if m.ndim != 4 or as_int(m.shape[3]) != 2 or differ(m.shape[0], x.shape[0]):
-        raise ShapeError(f"takes a grid (N, PH, PW, 2) with one image for each of {x}, got {m}")
-    _check_pixels(x, m.shape[1:3])
-    return attrs
+grid_sample.canon(_places_for("a grid"))
 
 
 @composite(functional="vision nn")

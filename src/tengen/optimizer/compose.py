@@ -118,7 +118,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.best = math.inf if mode == "min" else -math.inf
         self.cooldown_counter = self.num_bad_epochs = 0
 
-    def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
+    def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]  # its step takes a metric
         """Looks at the metric of an epoch: a number or a tensor of one element."""
         metric = float(metrics.item() if hasattr(metrics, "item") else metrics)
         self.current_epoch = self.current_epoch + 1 if epoch is None else epoch

@@ -59,8 +59,18 @@ class LRScheduler:
         return {k: v for k, v in self.__dict__.items() if k != "optimizer" and not _has_functions(v)}
 
     def load_state_dict(self, state_dict: dict) -> None:
-        """Takes back what `state_dict` gave."""
-        self.__dict__.update({k: v for k, v in state_dict.items() if k != "optimizer"})
+        """Takes back what `state_dict` gave. The rates of now are the optimizer's, and come with its state.
+
+        Errors: ValueError where it is that of another kind of schedule, or for another number of groups.
+        """
+        mine = self.state_dict()
+        if state_dict.keys() != mine.keys():
+            missing, more = sorted(mine.keys() - state_dict.keys()), sorted(state_dict.keys() - mine.keys())
+            raise ValueError(f"{type(self).__name__}: the state is another schedule's: it lacks {missing}, and has {more} in their place")
+        for k in mine.keys() & {"base_lrs", "min_lrs"}:
+            if len(state_dict[k]) != len(mine[k]):
+                raise ValueError(f"{type(self).__name__}: {k} of {len(state_dict[k])} groups do not fit {len(mine[k])}")
+        self.__dict__.update(state_dict)
 
 
 def _has_functions(value: Any) -> bool:

@@ -225,22 +225,30 @@ class Optimizer(Watched):
         return {"param_groups": groups, "state": state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what `state_dict` gave."""
+        """Takes back what `state_dict` gave.
+
+        Errors: ValueError where it does not fit the groups, the parameters' shapes, or the kind of optimizer; nothing is changed then.
+        """
         if len(state["param_groups"]) != len(self.param_groups):
             raise ValueError(f"{len(state['param_groups'])} groups do not fit {len(self.param_groups)}")
+        values: list[tuple[Tensor, np.ndarray]] = []
         for group, saved in zip(self.param_groups, state["param_groups"]):
             if len(saved["params"]) != len(group["params"]):
                 raise ValueError(f"a group of {len(saved['params'])} parameters does not fit one of {len(group['params'])}")
-            for k, v in saved.items():
-                if k != "params":
-                    group[k] = v
             for p, i in zip(group["params"], saved["params"]):
                 mine = self._state[id(p)]
                 theirs = state["state"][i] if i in state["state"] else state["state"][str(i)]
                 if mine.keys() != theirs.keys():
                     raise ValueError(f"state {sorted(theirs)} does not fit {type(self).__name__}'s {sorted(mine)}")
                 for k, t in mine.items():
-                    t._reset(Tensor(np.asarray(theirs[k], t.dtype.numpy).reshape(t.shape)))
+                    a = np.asarray(theirs[k], t.dtype.numpy)
+                    if a.shape != t.shape and not a.size == t.size == 1:
+                        raise ValueError(f"{k} of shape {a.shape} does not fit a parameter's of shape {t.shape}")
+                    values.append((t, a.reshape(t.shape)))
+        for group, saved in zip(self.param_groups, state["param_groups"]):
+            group.update({k: v for k, v in saved.items() if k != "params"})
+        for t, a in values:
+            t._reset(Tensor(a))
 
 
 _REQUIRED = object()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 
+from tengen.ir.graph import Graph
 from tengen.kernels.lowering import Lowering, product
 from tengen.kernels.steps import Launch, buffers, written
 from tengen.loops.lang import as_int
@@ -58,14 +59,22 @@ def _constant_launches(lo: Lowering, constants: Mapping[Hashable, int]) -> set[i
     return found
 
 
-def hoisted(x: Lowered, target) -> Lowered:
+def constant_sizes(graph: Graph) -> dict[Hashable, int]:
+    """The buffers of a graph's constants, and their sizes in bytes."""
+    types = {("const", c.name): c.value.type for c in graph.constants.values()}
+    return {id: (as_int(product(t.shape)) or 0) * t.dtype.size for id, t in types.items()}
+
+
+def hoisted(x: Lowered, target, sizes: Mapping[Hashable, int] | None = None) -> Lowered:
     """The same, whose launches that depend on constants alone are a set-up. That runs on this machine, whose target is given,
-    whatever machine the others are for."""
-    assert x.graph is not None
-    sizes: dict[Hashable, int] = {
-        ("const", c.name): (as_int(product(c.value.type.shape)) or 0) * c.value.type.dtype.size for c in
-        x.graph.constants.values()
-    }
+    whatever machine the others are for.
+
+    Args:
+        sizes: `x.constants` and their sizes in bytes; default: the constants of its graph.
+    """
+    if sizes is None:
+        assert x.graph is not None
+        sizes = constant_sizes(x.graph)
     lo = x.lo.copied()
     first, prepared = hoist(lo, sizes)
     read, needed = (set().union(*map(buffers, some.steps)) for some in (lo, first))

@@ -74,6 +74,14 @@ class RNG:
             raise ValueError(f"the state of a generator is two whole numbers, seed and number of the next draw, got {state!r}")
         self._key._reset(Tensor(words.astype(np.uint64)))
 
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """The state in a dict, as `save_checkpoint` asks for it."""
+        return {"state": self.state()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Takes back what `state_dict` gave."""
+        self.set_state(state_dict["state"])
+
     def named_states(self, names: Mapping[int, str]) -> Iterator[tuple[str, Tensor]]:
         """The tensor that it keeps, with a name for a file."""
         yield "random_state", self._key

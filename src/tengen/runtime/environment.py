@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -57,6 +58,16 @@ def environment(target: Target, knobs: tuple[tuple[str, Any], ...]) -> str:
 def sources() -> str:
     """The digest of this installation's sources; "" where there are no files to read, as in an archive."""
     return digest_of(list(_files(ROOT)))
+
+
+@functools.cache
+def covers(module: str | None) -> bool:
+    """Whether the digest of the sources covers a module: it lies on one of the floors below, as the system knows it."""
+    top, _, rest = (module or "").partition(".")
+    if top != "tengen" or rest.partition(".")[0] not in FLOORS:
+        return False
+    file = getattr(sys.modules.get(module or ""), "__file__", None) or ""
+    return file.startswith(ROOT + os.sep)
 
 
 def digest_of(files: list[tuple[str, os.stat_result]]) -> str:

@@ -112,7 +112,7 @@ define void @log_parallel(ptr %kernel, ptr %args, ptr %ints, i64 %pieces) {
 @functools.cache
 def _native() -> Loaded:
     text = _IR.replace("$CAPACITY$", str(CAPACITY)).replace("$WORDS$", str(WORDS))
-    return native.load_forever(native.TARGET.head + text)
+    return native.load_forever(lambda target: target.head + text)
 
 
 @functools.cache

@@ -41,7 +41,7 @@ def compile_parts(text: str, target: Target, level: int) -> bytes:
         ready[i].set()
 
     for i in range(1, len(parts)):
-        helpers.submit(parts[i], target, level, lambda answer, i=i: keep(i, answer))  # type: ignore[misc]
+        helpers.submit(parts[i], target, level, lambda answer, i=i: keep(i, answer))
     objects = [compile_object(parts[0], target, level)]
     for i in range(1, len(parts)):
         ready[i].wait()

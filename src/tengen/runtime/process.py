@@ -45,10 +45,10 @@ def runtime_ir(target: Target) -> str:
     return target.head + memory_ir() + threads_ir(target) + python_ir()
 
 
-def load_forever(text: str) -> Loaded:
-    """A module of LLVM IR for `TARGET`, compiled or from the cache. Never unloaded: capsules may die, and threads may be in it,
-    after the last module of Python is gone."""
-    return _forever(load_object(compiled(text, TARGET), TARGET))
+def load_forever(ir: Callable[[Target], str]) -> Loaded:
+    """The module of LLVM IR that `ir` writes for a target, for this process's, compiled or from the cache. Never unloaded: capsules may
+    die, and threads may be in it, after the last module of Python is gone."""
+    return _forever(load_object(compiled(ir(TARGET), TARGET), TARGET))
 
 
 def _forever(loaded: Loaded) -> Loaded:
@@ -59,7 +59,7 @@ def _forever(loaded: Loaded) -> Loaded:
 add_symbols({name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in PYTHON_SYMBOLS})
 _packed = pack.find(pack.RUNTIME, TARGET)
 if _packed is None:
-    _native = load_forever(runtime_ir(TARGET))
+    _native = load_forever(runtime_ir)
 else:
     _native = _forever(load_object(*_packed))
     provenance.found(PACK)

@@ -121,7 +121,7 @@ def _replace(quick: Loaded, data: bytes, text: str, target: Target) -> None:
 # ---- programs that are wanted when their code is there
 
 
-class Postponed(Exception):  # noqa: N818  no error: what to do instead
+class Postponed(Exception):
     """Raised in a block of `postponing` where code that nobody has compiled is wanted. receive: takes the object file."""
 
     def __init__(self, text: str, target: Target, receive: Callable[[bytes], None]):
@@ -180,7 +180,7 @@ class _Parts:
 
     def begin(self) -> None:
         for i, part in enumerate(self.parts):
-            then, find = lambda answer, i=i: self.receive(i, answer), lambda i=i: self.find(i)  # type: ignore[misc]
+            then, find = lambda answer, i=i: self.receive(i, answer), lambda i=i: self.find(i)
             background.submit(part, self.target, llvm.GOOD, then, find)
 
     def find(self, i: int) -> bytes | None:

@@ -53,7 +53,7 @@ def _check(op: Op, inputs: Sequence[Tensor | None], types: Sequence, attrs: tupl
     """What must not be in a composite's operands, in any example; the ops of a body check theirs themselves."""
     if op.rules.check is None or tracing.recorder is not None:
         return
-    for v in op.violations(inputs, types, attrs):  # type: ignore[arg-type]
+    for v in op.violations(inputs, types, attrs):
         bad = v.bad
         while mapping_of(bad) is not None:
             bad = REGISTRY["any"](bad._data)

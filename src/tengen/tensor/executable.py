@@ -7,7 +7,7 @@ are updated in place. The checks of the graph are looked at when the run has end
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from time import perf_counter
 from typing import Any
@@ -138,7 +138,7 @@ class Executable:
         try:
             graph = at_extents(self._source, dict(zip(self.extents, values)))
             for v, w in zip(self._source.values(), graph.values()):
-                if any(isinstance(d, Expr) and n < least for d, n in zip(v.type.shape, w.type.shape)):  # type: ignore[operator]
+                if any(isinstance(d, Expr) and n < least for d, n in zip(v.type.shape, w.type.shape)):
                     return False
             self._planned(values)
         except errors.ShapeError:
@@ -242,19 +242,20 @@ def constant_buffers(program: Program) -> list[tuple[Any, int]]:
     found = {id: (_buffer(known[id]), known[id].nbytes) for id in program.constants if id in known}
     if program.setup is not None:
         prepared = [id for id in program.constants if id not in known]
-        found.update(zip(prepared, _prepared(program.setup, {id: known[id] for id in program.setup.constants})))
+        found.update(zip(prepared, run_setup(program.setup, [_buffer(known[id]) for id in program.setup.constants])))
     return [found[id] for id in program.constants]
 
 
-def _prepared(setup: Program, constants: dict[Hashable, np.ndarray]) -> list[tuple[Any, int]]:
-    """(buffer, bytes) for each result of a setup. All are parts of one block, as the pool would round up the size of each."""
+def run_setup(setup: Program, constants: Sequence[Any]) -> list[tuple[Any, int]]:
+    """(buffer, bytes) for each result of a program's setup, of the buffers of the constants that it reads. All results are parts of one
+    block, as the pool would round up the size of each."""
     offsets = [0]
     for n in setup.output_bytes:
         offsets.append(offsets[-1] + -(-n // ALIGN) * ALIGN)
     block = native.new_buffer(offsets[-1])
     made = [native.view(block, at) for at in offsets[:-1]]
     plan = setup.plan(setup.n_inputs, [], [1] * len(setup.params))  # nothing here depends on open extents
-    plan(*map(_buffer, constants.values()), *made)
+    plan(*constants, *made)
     return list(zip(made, setup.output_bytes))
 
 

@@ -355,7 +355,7 @@ def composite_plan(
         plan = Plan(lambda *data: call(*data, *constants), plan.layouts)
     if not values or over:
         return plan
-    return plans.specialise_when_hot(plan, functools.partial(composite_plan, op, layouts, attrs, alone=True))
+    return plans.specialise_when_hot(plan, functools.partial(composite_plan, op, layouts, attrs, alone=True), device)
 
 
 def _composite_program(

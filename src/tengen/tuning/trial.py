@@ -18,15 +18,17 @@ import numpy as np
 
 from tengen.base.device import Device, cpu
 from tengen.base.dtype import DType, bool_
-from tengen.compiler.program import build, target_of
+from tengen.compiler import driver
 from tengen.ir.graph import Graph
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.schedule import Schedules
 from tengen.loops.lang import as_int
-from tengen.passes.hoist import hoist
+from tengen.passes.hoist import constant_sizes
 from tengen.passes.inplace import CHECKS
-from tengen.passes.lower import lower
+from tengen.passes.lowered import Lowered
+from tengen.passes.run import run_passes
 from tengen.runtime import native
+from tengen.tensor.executable import run_setup
 
 SAMPLE = 5e-4  # seconds of a measurement, at least
 KEPT = 4  # nodes whose memory is kept
@@ -83,13 +85,11 @@ class Bench:
     """
 
     def __init__(self, graph: Graph, known: Schedules, device: Device = cpu):
-        self.graph, self.target = graph, target_of(device)
-        self.lo, _ = lower(graph, self.target, schedules=known)
-        self.temps = dict(self.lo.temps)
-        sizes = {("const", c.name): prod(c.value.type.shape) * c.value.type.dtype.size for c in graph.constants.values()}
-        setup, _ = hoist(self.lo, sizes)
-        made = {id for launch in setup.launches for id in launch.writes}
-        self._constant = {**sizes, **{id: self._elements(id)[1] * self._elements(id)[0].size for id in made}}
+        whole = driver.lowered(graph, known, device)
+        left = run_passes(whole, [driver.hoisting(device)])
+        self.graph, self.device, self.lo, self.temps = graph, device, left.lo, whole.lo.temps
+        made = set() if left.setup is None else {id for launch in left.setup.lo.launches for id in launch.writes}
+        self._constant = {**constant_sizes(graph), **{id: self._elements(id)[1] * self._elements(id)[0].size for id in made}}
         self.hot = {launch.node for launch in self.lo.launches if launch.node in self.lo.nodes}
         self._memory: dict[int, dict[Hashable, tuple[Any, DType, np.ndarray]]] = {}
 
@@ -98,30 +98,29 @@ class Bench:
 
         Errors: ScheduleError where they are strict and one does not fit.
         """
-        mini = Lowering(self.target, (), schedules, first=len(self.temps))
+        mini = Lowering(self.lo.target, (), schedules, first=len(self.temps))
         mini.node = node
         self.lo.nodes[node](mini)
-        local = dict(mini.temps)
-        first, prepared = hoist(mini, self._constant)
         known = self._of(node)
-        held = dict.fromkeys(id for launch in [*first.launches, *mini.launches] for id in launch.ids if id not in local)
+        held = dict.fromkeys(id for launch in mini.launches for id in launch.ids if id not in mini.temps)
         for id in held:
             if id not in known:
                 dtype, n = self._elements(id)
                 data = fill(dtype, n, zlib.crc32(repr(id).encode()))  # whatever the order in which launches name them
                 known[id] = native.new_buffer(data.nbytes), dtype, data
                 native.write(known[id][0], data)
+        sizes = {id: self._constant[id] for id in held if id in self._constant}
+        varying = [id for id in held if id not in sizes]
+        alone = Lowered(f"node{node}", mini, (*varying, *sizes), ("nothing",), self.device, constants=tuple(sizes))
+        program = driver.program_of_launches(alone, sizes)
         buffers = {id: known[id][0] for id in held}
-        for id in prepared:
-            del mini.temps[id]
-        if prepared:
-            sizes = [(as_int(local[id][1]) or 0) * local[id][0].size for id in prepared]
-            setup = build(first, list(held), prepared, "setup")
-            made = setup.plan(len(held), sizes)(*buffers.values())
-            buffers |= zip(prepared, made if len(prepared) > 1 else [made])
-        program = build(mini, list(buffers), ["nothing"], f"node{node}")
+        if (setup := program.setup) is not None:
+            made = run_setup(setup, [buffers[id] for id in setup.constants])
+            prepared = [id for id in program.constants if id not in held]
+            buffers |= zip(prepared, (buffer for buffer, _ in made))
+        inputs = [buffers[id] for id in (*varying, *program.constants)]
         written = dict.fromkeys(id for launch in mini.launches for id in launch.writes if id in held)
-        return Trial(program.plan(len(buffers), [-1]), list(buffers.values()), [known[id] for id in written])
+        return Trial(program.plan(len(inputs), [-1]), inputs, [known[id] for id in written])
 
     def _of(self, node: int) -> dict:
         """The memory of a node's trials; that of others is given back after a while."""

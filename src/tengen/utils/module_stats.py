@@ -146,12 +146,17 @@ def get_param_stats(param: Tensor) -> dict[str, Any]:
 
 def sum_param_stats(params: list[dict], bar_length_max: int = 20) -> tuple[dict, list[dict]]:
     """(total, rows): the rows of `get_param_stats` with shares, and their sums."""
-    for r in params:
+    return _sum_sizes(params, "param", bar_length_max)
+
+
+def _sum_sizes(rows: list[dict], kind: str, bar_length_max: int) -> tuple[dict, list[dict]]:
+    """(total, rows): the rows of parameters ("param") or results ("act") with shares of their bytes, and the sums."""
+    for r in rows:
         r["bytes"] = r["size"]
-    size = _with_shares(params, "bytes", "B", "size", "size_cum", "size_bar", bar_length_max)
-    dims = sum(r["param_dim"] for r in params)
-    total = {"name": "total", "param_dim": dims, "bytes": size, "size": sizeof_fmt(size), "size_cum": sizeof_fmt(size)}
-    return {"total_param_dims": dims, "total_param_size": size}, [*params, total]
+    size = _with_shares(rows, "bytes", "B", "size", "size_cum", "size_bar", bar_length_max)
+    dims = sum(r[f"{kind}_dim"] for r in rows)
+    total = {"name": "total", f"{kind}_dim": dims, "bytes": size, "size": sizeof_fmt(size), "size_cum": sizeof_fmt(size)}
+    return {f"total_{kind}_dims": dims, f"total_{kind}_size": size}, [*rows, total]
 
 
 def print_param_stats(params: list[dict]) -> None:
@@ -195,12 +200,7 @@ def get_activation_stats(output: Tensor, has_input: bool = False) -> dict[str, A
 
 def sum_activations_stats(activations: list[dict], bar_length_max: int = 20) -> tuple[dict, list[dict]]:
     """(total, rows): the rows of `get_activation_stats` with shares, and their sums."""
-    for r in activations:
-        r["bytes"] = r["size"]
-    size = _with_shares(activations, "bytes", "B", "size", "size_cum", "size_bar", bar_length_max)
-    dims = sum(r["act_dim"] for r in activations)
-    total = {"name": "total", "act_dim": dims, "bytes": size, "size": sizeof_fmt(size), "size_cum": sizeof_fmt(size)}
-    return {"total_act_dims": dims, "total_act_size": size}, [*activations, total]
+    return _sum_sizes(activations, "act", bar_length_max)
 
 
 def print_activations_stats(activations: list[dict], has_input: bool = False) -> None:

@@ -13,6 +13,6 @@ from typing import TYPE_CHECKING
 from tengen.base.lazy import modules_of
 
 if TYPE_CHECKING:
-    from tengen.kernels.attention import backward, blocks, forward, sizes, tiles  # noqa: F401
+    from tengen.kernels.attention import backward, blocks, forward, sizes, tiles  # noqa: F401  (loads when it is named)
 
 __getattr__ = modules_of(__name__)

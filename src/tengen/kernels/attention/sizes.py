@@ -67,7 +67,7 @@ def choose(lo: Lowering, name: str, lanes: Array, rows: Array, features: int, si
         features: how many numbers, of `size` bytes each, a piece holds for each lane.
     """
     groups = [as_int(d) for d in lanes.shape[:-2]]
-    count = None if None in groups else prod(groups)  # type: ignore[arg-type]
+    count = None if None in groups else prod(groups)
     by_rule = rule(as_int(lanes.shape[-2]), count, features, size, lo.target)
 
     def problem_key() -> str:

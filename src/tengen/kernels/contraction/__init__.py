@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from tengen.base.lazy import modules_of
 
 if TYPE_CHECKING:
-    from tengen.kernels.contraction import (  # noqa: F401
+    from tengen.kernels.contraction import (  # noqa: F401  (loads when it is named)
         bf16_pairs,
         border,
         channelwise,

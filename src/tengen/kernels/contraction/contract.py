@@ -110,11 +110,11 @@ def chunk_axes(k: Sequence[Index], m: Sequence[Index], n: Sequence[Index]) -> in
     rows, columns = as_int(product(m)), as_int(product(n))
     if len(extents) < 2 or None in extents or rows is None or columns is None:
         return None
-    if not 0 < extents[-1] < numerics.CHUNK_TERMS:  # type: ignore[operator]
+    if not 0 < extents[-1] < numerics.CHUNK_TERMS:
         return None
-    group = numerics.CHUNK_TERMS // extents[-1]  # type: ignore[operator]
+    group = numerics.CHUNK_TERMS // extents[-1]
     lines = extents[-2] or 0
-    if not lines or lines % group or product(extents[:-2]) * (lines // group) < LEAST_SHARED_CHUNKS:  # type: ignore[operator]
+    if not lines or lines % group or product(extents[:-2]) * (lines // group) < LEAST_SHARED_CHUNKS:
         return None
     return group if rows * columns <= MOST_SHARED_RESULTS else None
 

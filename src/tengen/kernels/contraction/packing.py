@@ -49,7 +49,7 @@ def _as_stored(p: Problem) -> list[Axis] | None:
     strides = [as_int(x.b) for x in p.k]
     if p.format.group > 1 or None in strides or as_int(p.walk("n", "b").step) == 1 or as_int(p.walk("k", "b").step) == 1:
         return None
-    axes = sorted(p.k, key=lambda x: -as_int(x.b))  # type: ignore[operator]
+    axes = sorted(p.k, key=lambda x: -as_int(x.b))
     walk = Walk.of(extents(axes), [x.b for x in axes])
     return axes if len(walk.extents) == 1 and as_int(walk.step) == 1 else None
 

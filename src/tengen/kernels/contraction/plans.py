@@ -359,7 +359,7 @@ class PackedB(Plan):
     def pays(self, f: Facts) -> str:
         few = FEW_DIRECT_ROWS if f.direct_b else FEW_OWN_ROWS
         needed = f.invariant or as_int(f.p.walk("n", "b").step) != 1 or f.m is None
-        if needed or (f.m > few and not (f.direct_b and f.b_in_l2)):  # type: ignore[operator]
+        if needed or (f.m > few and not (f.direct_b and f.b_in_l2)):
             return ""
         return f"{f.m} rows use each column of b too seldom, or b stays in L2"
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from tengen.base.lazy import modules_of
 
 if TYPE_CHECKING:
-    from tengen.kernels.convolution import (  # noqa: F401
+    from tengen.kernels.convolution import (  # noqa: F401  (loads when it is named)
         depthwise,
         few_channels,
         few_channels_transposed,

@@ -97,14 +97,14 @@ def transpose(kernel: Sequence[int], stride, padding, dilation, out: tuple[Index
             taps = tuple(Tap(y, x, i * kernel[1] + j) for y, i in along(0, a) for x, j in along(1, b))
             count = (cdiv(maximum(as_expr(out[0] - a), 0), stride[0]), cdiv(maximum(as_expr(out[1] - b), 0), stride[1]))
             known = tuple(n if as_int(n) is None else as_int(n) for n in count)
-            phases.append(Phase((a, b), known, taps))  # type: ignore[arg-type]
+            phases.append(Phase((a, b), known, taps))
     return phases
 
 
 def fits(w: Array, groups: int) -> bool:
     """Whether a filter (G, 1, 1, *K) or (G, 1, *K) has one filter for each channel, two dimensions and few enough positions."""
     space = [as_int(d) for d in w.shape[-2:]]
-    if groups == 1 or None in space or not 0 < space[0] * space[1] <= MOST_TAPS:  # type: ignore[operator]
+    if groups == 1 or None in space or not 0 < space[0] * space[1] <= MOST_TAPS:
         return False
     ones = w.shape[1:3] if w.ndim == 5 else w.shape[1:2] if w.ndim == 4 and as_int(w.shape[0]) == groups else (0,)
     return all(as_int(d) == 1 for d in ones)

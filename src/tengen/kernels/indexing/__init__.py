@@ -14,6 +14,6 @@ from typing import TYPE_CHECKING
 from tengen.base.lazy import modules_of
 
 if TYPE_CHECKING:
-    from tengen.kernels.indexing import gather, scatter, sort, suppress, taps  # noqa: F401
+    from tengen.kernels.indexing import gather, scatter, sort, suppress, taps  # noqa: F401  (loads when it is named)
 
 __getattr__ = modules_of(__name__)

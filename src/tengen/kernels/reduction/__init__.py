@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from tengen.base.lazy import modules_of
 
 if TYPE_CHECKING:
-    from tengen.kernels.reduction import (  # noqa: F401
+    from tengen.kernels.reduction import (  # noqa: F401  (loads when it is named)
         arg,
         columns,
         fold_along_rows,

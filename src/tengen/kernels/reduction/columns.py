@@ -194,7 +194,7 @@ class Columns:
 
     def _registers(self, source: Source, row: Sequence[Index], count: Expr | None) -> State:
         """The states of 16 short rows from `row` on, their elements written out one by one."""
-        shape = [int(as_int(d)) for d in self.frame.inner]  # type: ignore[arg-type]
+        shape = [int(as_int(d)) for d in self.frame.inner]
         return in_registers(
             self.k, self.f, shape, lambda coords: spread(source.at(self.k, self.frame.at(row, coords, True, count)))
         )

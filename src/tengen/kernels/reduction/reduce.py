@@ -135,14 +135,14 @@ def joint_reduce(lo: Lowering, values: Sequence[Source], outs: Sequence[Array], 
         values: each an `Elementwise` of one `Reduced`.
         outs: an array for each, with the shape of the value, or without the reduced axes.
     """
-    found: list[Reduced] = [v.operands[0] for v in values]  # type: ignore[attr-defined]
+    found: list[Reduced] = [v.operands[0] for v in values]
     axes = found[0].axes
     kept = [i for i in range(len(found[0].shape)) if i not in axes]
     outs = [o.permute(kept) if o.ndim == len(found[0].shape) else o for o in outs]
     whole = Several([r.source for r in found])
 
     def value(k: KernelBuilder, state: State, at: At) -> list[Expr]:
-        return [v.fn(s) for v, s in zip(values, state)]  # type: ignore[attr-defined]
+        return [v.fn(s) for v, s in zip(values, state)]
 
     drive(lo, joint_fold([simple_fold(r.combine, r.dtype) for r in found]), whole, outs, axes, value, True, name)
 

@@ -1,0 +1,260 @@
+"""Checkpoints of a training run: one that is killed again and again, also while it saves, ends with the bits of one that was not; files
+and states that do not fit are refused, and change nothing.
+
+Run as a script, this file is the training run: `test_resume.py FOLDER [MOMENT STEP]`, where it kills itself at a moment of a step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tengen
+import tengen.functional as F
+import tengen.module as M
+from tengen import Tensor, amp, data, optimizer
+from tengen.autodiff import GradManager
+from tengen.base import files
+from tengen.base.errors import FileFormatError
+
+EPOCHS, SAMPLES, BATCH = 3, 23, 5
+STEPS = EPOCHS * -(-SAMPLES // BATCH)
+
+
+# ---- the run ---------------------------------------------------------------------------------------------------------
+
+
+class Images(data.Dataset):
+    """Images that are augmented, by the worker that reads them."""
+
+    def __len__(self):
+        return SAMPLES
+
+    def __getitem__(self, i):
+        rng = data.rng()
+        image = np.random.RandomState(i).normal(size=(8, 8)) + 0.1 * rng.normal(size=(8, 8))
+        return i, (image[:, ::-1] if rng.random() < 0.5 else image).astype(np.float32).ravel(), i % 4
+
+
+class Run:
+    """All that a run has a state of."""
+
+    def __init__(self, seed: int = 1):
+        np.random.seed(seed)
+        random.seed(seed)
+        tengen.random.seed(seed)
+        self.net = M.Sequential(M.Linear(64, 16), M.BatchNorm1d(16), M.ReLU(), M.Dropout(0.5), M.Linear(16, 4))
+        self.opt = optimizer.Adam(optimizer.decay_groups(self.net, 0.01), lr=0.01)
+        warm, then = optimizer.LinearLR(self.opt, 0.25, total_iters=4), optimizer.CosineAnnealingLR(self.opt, 9)
+        self.schedule = optimizer.SequentialLR(self.opt, [warm, then], [4])
+        self.scaler = amp.GradScaler(1024.0, growth_interval=3)
+        self.loader = data.DataLoader(Images(), batch_size=BATCH, shuffle=True, num_workers=2)
+        self.gm = GradManager().attach(self.net.parameters())
+        self.step = tengen.trace(self._step)
+
+    def _step(self, x, y):
+        with self.gm:
+            loss = F.cross_entropy(self.net(x), y)
+            self.scaler.backward(self.gm, loss)
+        self.opt.step().clear_grad()
+        return loss
+
+    def parts(self):
+        return {name: getattr(self, name) for name in ("net", "opt", "schedule", "scaler", "loader")}
+
+    def train(self, path, before=lambda step: None):
+        """The numbers of the samples in order, and the losses. before: is called before each step is saved."""
+        seen, losses, first = [], [], 0
+        if path.exists():
+            found = tengen.load_checkpoint(path, **self.parts())
+            seen, losses, first = found["seen"], found["losses"], found["epoch"]
+        for epoch in range(first, EPOCHS):
+            for indices, x, y in self.loader:
+                x = x + np.float32(np.random.normal() + random.random())  # what users do beside the loader
+                losses.append(self.step(Tensor(x), Tensor(y)).item())
+                self.schedule.step()
+                seen += indices.tolist()
+                before(len(losses))
+                ballast = np.full(1 << 18, len(losses))  # so that writing takes a while
+                tengen.save_checkpoint(path, **self.parts(), seen=seen, losses=losses, epoch=epoch, ballast=ballast)
+        return seen, losses
+
+    def digest(self):
+        h = hashlib.sha256()
+        for states in (self.net.state_dict(), *self.opt.state_dict()["state"].values()):
+            for name, a in states.items():
+                h.update(f"{name} {a.dtype} {a.shape} ".encode() + a.tobytes())
+        h.update(repr([g["lr"] for g in self.opt.param_groups] + [self.scaler.state_dict()]).encode())
+        h.update(tengen.random.get_state().tobytes() + repr([np.random.random(), random.random()]).encode())
+        return h.hexdigest()
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dies(moment: str):
+    """From now on the process kills itself at a moment of saving."""
+    write, replace = files.Counted.write, os.replace
+    if moment == "before":
+        die()
+    if moment == "writing":
+        files.Counted.write = lambda self, b: die() if self.bytes > 1 << 20 else write(self, b)
+    if moment == "replacing":
+        os.replace = lambda *a, **k: die()
+    if moment == "replaced":
+        os.replace = lambda *a, **k: (replace(*a, **k), die())
+
+
+def main(folder: str, moment: str = "", at: str = "0") -> None:
+    def before(step: int) -> None:
+        print(step, flush=True)
+        if step == int(at):
+            dies(moment)
+
+    run = Run()
+    seen, losses = run.train(Path(folder, "run.tgc"), before)
+    print("done", run.digest(), repr((seen, losses)), flush=True)
+
+
+# ---- killed ----------------------------------------------------------------------------------------------------------
+
+
+def start(*args) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, __file__, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_run_that_is_killed_ends_with_the_same_bits(tmp_path):
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    reference, err = start(whole).communicate(timeout=300)
+    assert reference.count("\n") == STEPS + 1, err
+    rng = np.random.default_rng(time.time_ns())  # the promise holds for every moment
+    last = 0
+    for moment, after in [("writing", 3), ("", 2), ("replacing", 2), ("replaced", 3), ("", 1), ("before", 1)]:
+        p = start(tmp_path, moment, last + after)
+        for line in p.stdout:  # each step that is about to be saved
+            last = int(line)
+            if not moment and last >= after:
+                time.sleep(rng.uniform(0, 0.02))
+                p.send_signal(signal.SIGKILL)
+                break
+        _, err = p.communicate(timeout=300)
+        assert p.returncode == -signal.SIGKILL, err
+    out, err = start(tmp_path).communicate(timeout=300)
+    assert out.splitlines()[-1] == reference.splitlines()[-1], (out, err)
+    assert [p.name for p in tmp_path.iterdir() if p != whole] == ["run.tgc"]  # parts of what the dead wrote are gone
+
+
+# ---- what does not fit -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A small checkpoint of a few steps."""
+    path = tmp_path_factory.mktemp("saved") / "run.tgc"
+    run = small()
+    tengen.save_checkpoint(path, **run, epoch=2)
+    return path
+
+
+def small(width: int = 3, lr_scheduler=optimizer.ExponentialLR, kind=optimizer.Adam):
+    net = M.Linear(2, width)
+    opt = kind(net.parameters(), lr=0.1)
+    schedule = lr_scheduler(opt, 0.5)
+    sampler = data.RandomSampler(range(10), 3, seed=4)
+    return {"net": net, "opt": opt, "schedule": schedule, "scaler": amp.GradScaler(), "sampler": sampler, "rng": tengen.random.RNG(5)}
+
+
+def states(run):
+    return repr([x.state_dict() for x in run.values()] + [tengen.random.get_state(), np.random.get_state(), random.getstate()])
+
+
+@pytest.mark.parametrize("other, words", [
+    ({"width": 4}, "'net' does not fit"), ({"lr_scheduler": lambda o, g: optimizer.StepLR(o, 2, g)}, "'schedule' does not fit"),
+    ({"kind": optimizer.SGD}, "'opt' does not fit"),
+])  # fmt: skip
+def test_states_of_other_objects_are_refused_and_nothing_changes(saved, other, words):
+    run = small(**other)
+    before = states(run)
+    with pytest.raises(FileFormatError, match=words):
+        tengen.load_checkpoint(saved, **run)
+    assert states(run) == before
+
+
+def test_names(saved, tmp_path):
+    run = small()
+    with pytest.raises(FileFormatError, match="no state of 'ema'; it has 'net', 'opt'"):
+        tengen.load_checkpoint(saved, ema=run["net"])
+    with pytest.raises(TypeError, match="epoch is a int and takes no state"):
+        tengen.load_checkpoint(saved, epoch=3)
+    found = tengen.load_checkpoint(saved, net=run["net"], random_state=False)
+    assert found["epoch"] == 2 and sorted(found) == ["epoch", "opt", "rng", "sampler", "scaler", "schedule"]
+    for content, words in [({"net": 1}, "no file of save_checkpoint"), ([1], "no file of save_checkpoint")]:
+        tengen.save(content, tmp_path / "other")
+        with pytest.raises(FileFormatError, match=words):
+            tengen.load_checkpoint(tmp_path / "other", **run)
+    with pytest.raises(TypeError, match=r"cannot save values\.f"):
+        tengen.save_checkpoint(saved, f=lambda: 1)
+    assert tengen.load_checkpoint(saved, **run) == {"epoch": 2}
+
+
+def test_damaged_files(saved, tmp_path):
+    """Bytes that were cut off, changed or added give an error of the file, or of a state in it, and change nothing."""
+    good, bad, run = saved.read_bytes(), tmp_path / "bad", small()
+    before, rng = states(run), np.random.default_rng(0)
+    cut = [good[:n] for n in (0, 1, 8, len(good) // 2, len(good) - 1)]
+    flipped = []
+    for at in rng.integers(0, len(good), 60):
+        flipped.append(bytearray(good))
+        flipped[-1][at] ^= 1 << rng.integers(8)
+    for damaged in [*cut, *flipped, good + b"x"]:
+        bad.write_bytes(damaged)
+        with pytest.raises(FileFormatError):
+            tengen.load_checkpoint(bad, **run)
+    assert states(run) == before
+
+
+def test_structures_that_are_not_those_of_save_checkpoint(saved, tmp_path):
+    """Valid files of `save` with one part of a checkpoint replaced by something else."""
+    run, whole = small(), tengen.load(saved)
+    before, rng = states(run), random.Random(0)
+    odd = [None, 1, -1, 1.5, "x", b"x", [], {}, (1, 2), [[]], np.zeros((2, 2)), Tensor([1.0]), 1 << 80, float("nan")]
+
+    def places(x, path=()):
+        yield path
+        for key in x if isinstance(x, dict) else range(len(x)) if isinstance(x, (list, tuple)) and len(x) < 9 else ():
+            yield from places(x[key], (*path, key))
+
+    def replaced(x, path, value):
+        if not path:
+            return value
+        if isinstance(x, dict):
+            return {k: replaced(v, path[1:], value) if k == path[0] else v for k, v in x.items()}
+        return type(x)(replaced(v, path[1:], value) if i == path[0] else v for i, v in enumerate(x))
+
+    refused = 0
+    for path in places(whole):
+        tengen.save(replaced(whole, path, rng.choice(odd)), tmp_path / "odd")
+        try:
+            tengen.load_checkpoint(tmp_path / "odd", **run)
+        except FileFormatError:
+            refused += 1
+            assert states(run) == before, path
+        else:  # another number, of a learning rate say, is a checkpoint as well
+            tengen.load_checkpoint(saved, **run)
+            before = states(run)
+    assert refused > 40
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
