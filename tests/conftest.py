@@ -72,6 +72,17 @@ def pytest_addoption(parser) -> None:
 
 
 @pytest.fixture(autouse=True)
+def same_threads():
+    """The number of threads after a test is that before it: a test need not set it back. Else the tests that follow in the process would
+    run with another, and which they are depends on the order."""
+    config = getattr(sys.modules.get("tengen.base.config"), "config", None)
+    before = config and config.threads
+    yield
+    if config and config.threads != before:
+        sys.modules["tengen"].set_threads(before)
+
+
+@pytest.fixture(autouse=True)
 def nothing_kept_of_what_is_patched(request):
     """What a test patches (a rule of an op, a limit in a strategy) may decide which program a call becomes, and no key of a kept program
     knows of it: while a test has `monkeypatch`, no program is read back or kept. Tests of that say KEEPS_PROGRAMS = True."""

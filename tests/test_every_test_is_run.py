@@ -51,6 +51,12 @@ def test_a_whole_run(tmp_path, args):
     assert code == 0 and "tests were run" not in out, out
 
 
+def test_the_number_of_threads_is_set_back(tmp_path):
+    body = "import tengen; assert tengen.config.threads < 7 + i; tengen.set_threads(7 + i)"
+    code, out = run(tmp_path, body, "-n", "0", "-k", "some[1] or some[2]", "-p", "tengen")
+    assert code == 0 and "2 passed" in out, out
+
+
 def test_a_run_that_was_stopped_says_so(tmp_path):
     code, out = run(tmp_path, "assert i != 3", "-n", "0", "-x")
     assert code == 1 and "only 4 of 40 tests were run; 36 were not: " in out, out

@@ -64,14 +64,7 @@ def test_info(model):
     assert "captured0" in run("info", model, "--weights") and "matmul(data" in run("info", model, "--graph")
 
 
-@pytest.fixture
-def same_threads():
-    before = config.threads
-    yield
-    tengen.set_threads(before)
-
-
-def test_profile(model, tmp_path, same_threads):
+def test_profile(model, tmp_path):
     text = run("profile", model, "--repeat", 3, "--threads", 1, "--sort", "flops", "--trace", tmp_path / "t.json")
     head, *rows, last = text.splitlines()
     assert head.split() == ["kernel", "calls", "time", "share", "each", "GFLOP/s", "GB/s", "roof", "line"]

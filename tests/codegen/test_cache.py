@@ -149,6 +149,19 @@ def test_the_oldest_go_first(place):
     assert [cache.get(name) is not None for name in "abcde"] == [True, False, False, True, True]
 
 
+def test_its_size_is_looked_at_seldom_and_kept(place, monkeypatch):
+    """A look reads the whole directory: some tens of them while as many bytes are written as the cache may have."""
+    looks, entries = [], cache._entries
+    monkeypatch.setattr(cache, "_entries", lambda path: looks.append(found := entries(path)) or found)
+    with config.scope(cache_bytes=1 << 20):
+        for n in range(1000):  # of 500 KB in all
+            cache.put(f"small {n}", bytes(500))
+        assert len(looks) < cache._LOOKS
+        for n in range(400):
+            cache.put(f"large {n}", bytes(4000))
+    assert len(looks) < 4 * cache._LOOKS and sum(n for _, n, _ in entries(place)) < 1.1 * (1 << 20)
+
+
 def test_compiled_once(place):
     target, before = Target.host(), compiler.compilations
     first = cache.compiled(IR.format("f", 41), target)

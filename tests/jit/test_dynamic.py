@@ -11,7 +11,6 @@ import tengen.functional as F
 import tengen.module as M
 from tengen import Tensor, load_graph, random, trace
 from tengen.autodiff import GradManager
-from tengen.base.config import config
 from tengen.base.errors import ConfigError, ShapeError, TraceError
 from tengen.codegen import llvm
 from tengen.compiler import program
@@ -105,16 +104,13 @@ def test_training_steps(name):
 def test_inference_with_any_threads(name):
     make, data = NETWORKS[name]
     net = make().eval()
-    run, before = trace(net, dynamic_axes=BATCH), config.threads
-    try:
-        for n in BATCHES:
-            wanted = bits(trace(net)(data(n)))
-            assert wanted == bits(net(data(n)))
-            for some in (1, 2, 3):
-                tengen.set_threads(some)
-                assert bits(run(data(n))) == wanted
-    finally:
-        tengen.set_threads(before)
+    run = trace(net, dynamic_axes=BATCH)
+    for n in BATCHES:
+        wanted = bits(trace(net)(data(n)))
+        assert wanted == bits(net(data(n)))
+        for some in (1, 2, 3):
+            tengen.set_threads(some)
+            assert bits(run(data(n))) == wanted
     assert len(run.stats()) == 1
 
 

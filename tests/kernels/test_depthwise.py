@@ -47,10 +47,8 @@ def test_the_bits_of_a_contraction(case, monkeypatch):
     mine = results(case, True)
     assert [a.tobytes() for a in results(case, False)] == [a.tobytes() for a in mine]
     set_threads(1)
-    try:
-        assert [a.tobytes() for a in results(case, True)] == [a.tobytes() for a in mine]
-    finally:
-        set_threads(2)
+    assert [a.tobytes() for a in results(case, True)] == [a.tobytes() for a in mine]
+    set_threads(2)
     monkeypatch.setattr(depthwise, "fits", lambda w, groups: False)
     for a, b in zip(results(case, True), mine):
         np.testing.assert_array_equal(a, b)

@@ -52,12 +52,8 @@ def test_programs(group):
 
 @pytest.mark.parametrize("group", ["network", "optimizer", "random"])
 def test_with_another_number_of_threads(group):
-    before = config.threads
-    set_threads(2 if before == 1 else 1)
-    try:
-        check(group)
-    finally:
-        set_threads(before)
+    set_threads(2 if config.threads == 1 else 1)
+    check(group)
 
 
 @needs("ziglang")

@@ -158,6 +158,13 @@ def test_lines_and_large_constants_are_not_in_it():
     assert key(one) == key(two)
 
 
+def test_the_number_of_threads_is_in_it_where_something_was_tuned():
+    """The kernels are the same; a tuned schedule is for one number of threads."""
+    tuned = {"0" * 32: Grain(1024)}
+    assert key_of(schedules=Schedules("t", 1)) == key_of(schedules=Schedules("t", 2))
+    assert key_of(schedules=Schedules("t", 1, tuned)) != key_of(schedules=Schedules("t", 2, tuned))
+
+
 def test_nothing_is_kept_while_passes_are_looked_at():
     for scope in ({"check": True}, {"debug": 2}, {"cache": False}):
         with config.scope(**scope):

@@ -14,13 +14,6 @@ from tengen.runtime import native
 from tengen.runtime.threads import MAX_THREADS, threads_ir
 
 
-@pytest.fixture(autouse=True)
-def same_threads_after():
-    n = config.threads
-    yield
-    native.set_threads(n)
-
-
 def squares(programs, pieces):
     slots = np.full(max(pieces, 1), -1, np.int64)
     native.call(programs.address("squares"), [slots.ctypes.data], [pieces])

@@ -280,12 +280,8 @@ def test_files_with_schedules_that_do_not_fit(tmp_path):
 
 def test_command(bad_rule, tmp_path):
     example().dump(tmp_path / "m.tgn", arg_names=["x"])
-    threads = config.threads
-    try:
-        words = ["tune", tmp_path / "m.tgn", "--seconds", "0.5", "-o", tmp_path / "t.tgn", "--threads", "1"]
-        r = CliRunner().invoke(main, list(map(str, words)))
-    finally:
-        tengen.set_threads(threads)
+    words = ["tune", tmp_path / "m.tgn", "--seconds", "0.5", "-o", tmp_path / "t.tgn", "--threads", "1"]
+    r = CliRunner().invoke(main, list(map(str, words)))
     assert r.exit_code == 0, r.output
     assert "times as fast" in r.output and "t.tgn: 1 schedules" in r.output
     assert len(tengen.load_graph(tmp_path / "t.tgn").schedules) == 1

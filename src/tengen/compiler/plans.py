@@ -93,6 +93,7 @@ class Plan:
 
 
 _programs: dict = {}  # pattern -> (Program, layouts of its outputs for a composite)
+_alike: dict = {}  # a pattern without attributes and arrays -> those of such patterns with names for numbers, as keys, in order
 
 
 def recording() -> bool:
@@ -289,13 +290,16 @@ def by_pattern(
     pattern = tuple(None if a is None else (a.dtype, a.shape, a.strides) for a in named)
     key = ((op, how), _frozen(generic), pattern, device, orders, recording())
     if key not in _programs:
-        for other, made in list(_programs.items()):
-            if other[0] == key[0] and other[3:] == key[3:] and (values := _matched(other[1:3], made[0].params, numbers[1:3])) is not None:
+        alike = _alike.setdefault((key[0], *key[3:]), {})
+        for other in tuple(alike):
+            made = _programs.get((key[0], *other, *key[3:]))
+            if made is not None and (values := _matched(other, made[0].params, numbers[1:3])) is not None:
                 sym.names, sym.values = made[0].params, values
                 return *made, values
         try:
             known = Pattern(op, generic, how, named, orders, len(sym.names))
             _programs[key] = _ready(known, device, lambda target: make(named, sym.names, target))
+            alike[key[1:3]] = None
         except (Undecided, ShapeError):  # what does not fit is told with numbers
             make_special()
             return *_programs[special], []

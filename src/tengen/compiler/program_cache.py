@@ -53,7 +53,9 @@ def identity(
     if not config.cache or not in_use() or not all(is_ours(lookup(name)) for name in _ops(graph)):
         return None
     where = {} if placed is None else {v.name: (a.id, a.shape, a.strides, a.offset) for v, a in placed.items()}
-    tuned = [schedules.threads, schedules.strict, *sorted((k, str(s)) for k, s in schedules.entries.items())]
+    tuned = [schedules.strict, *sorted((k, str(s)) for k, s in schedules.entries.items())]
+    if tuned[1:]:  # only what was tuned asks for how many threads it was
+        tuned.append(schedules.threads)
     facts = (name, fold, list(names), where, tuned, device, _facts(graph))
     digest = blake2b(repr(facts).encode(), digest_size=32).hexdigest()
     return f"{environment.environment(target_of(device), environment.knobs())} program {digest}"

@@ -42,11 +42,10 @@ _SUFFIX = ".o"
 SCHEDULES = ".s"  # suffix of the files that hold what tuning found
 PROGRAMS = ".p"  # of those that hold programs: `compiler/program_record.py`
 FACTS = ".t"  # of those that hold what LLVM says of this machine
-_PRUNE_EVERY = 64  # writes of this process between two looks at the size of the whole cache
+_LOOKS = 64  # looks at the size of the whole cache, on average, while processes write as many bytes as it may have
 
 _keys: dict[str, bytes] = {}  # of directories
 _unusable: set[str] = set()
-_writes = 0
 
 
 @record(frozen=True)
@@ -247,7 +246,6 @@ def get_named(name: str) -> bytes | None:
 
 def put(key_text: str, data: bytes, suffix: str = _SUFFIX) -> None:
     """Stores data under a key. A disk that is full or gone is no error: the data is then not stored."""
-    global _writes
     place = _ready()
     if place is None:
         return
@@ -264,9 +262,15 @@ def put(key_text: str, data: bytes, suffix: str = _SUFFIX) -> None:
         _unusable.add(path)
         warnings.warn(f"the cache {path} cannot be written: {e}", RuntimeWarning, stacklevel=2)
         return
-    _writes += 1
-    if _writes % _PRUNE_EVERY == 1 or len(data) > config.cache_bytes // _PRUNE_EVERY:
+    if _looks(name, len(data)):
         _prune(path)
+
+
+def _looks(name: str, n: int) -> bool:
+    """Whether this write of n bytes looks at the size of the whole cache, which takes the longer the more entries there are: a part of
+    the writes in proportion to their bytes, chosen by the entries' names, which are hashes. So what is written between two looks
+    is bounded on average, however many processes write it, and a small write looks rarely."""
+    return _LOOKS * n > config.cache_bytes * (int(name[:8], 16) / 2**32)
 
 
 def _entries(path: str) -> list[tuple[float, int, str]]:
