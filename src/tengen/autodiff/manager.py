@@ -129,11 +129,18 @@ class GradManager:
         ys = [] if y is None else [y] if isinstance(y, Tensor) else list(y)
         seeds: list[Any] = [None] * len(ys) if dy is None else list(dy) if isinstance(dy, (list, tuple)) else [dy]
         check_outputs(ys, seeds)
+        lost = [i for i, y in enumerate(ys) if y._node is None] if len(ys) > 1 else []
         entries = [(t, list(e.stand_ins), list(e.callbacks), e.place) for t, e in self._entries()]
         found = gradients(ys, seeds, [place for *_, place in entries], self.level)
         self.release()
         if all(g is None for g in found):
             _nothing_found(ys, len(entries))
+        elif lost:
+            warn_once(
+                f"backward(): of {len(ys)} results, that at position {lost[0]} ({ys[lost[0]]._layout.type!r}) was not computed from attached "
+                "tensors, and adds no gradient; help: leave it out; what goes through numpy(), item() or detach() has no gradient",
+                UsageWarning,
+            )
         for (t, stand_ins, callbacks, _), g in zip(entries, found):
             shown = stand_ins[0] if stand_ins else t  # a traced function knows its argument by what stands in for it
             for callback in callbacks:

@@ -77,13 +77,10 @@ class Module(Watched):
         self._name = name
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, np.ndarray) and isinstance(old := self.__dict__.get(name), Tensor):
-            kind = type(old).__name__
-            warn_once(
-                f"{type(self).__name__}.{name} was a {kind} of shape {old.shape} and is now a NumPy array of shape {value.shape}, "
-                f"which is neither trained nor saved; help: net.{name}[...] = array, or net.{name} = {kind}(array)",
-                UsageWarning,
-            )
+        if isinstance(value, (np.ndarray, Tensor)) and isinstance(old := self.__dict__.get(name), Tensor):
+            _warn_of_another_kind(self, name, old, value)
+        elif isinstance(value, (dict, set, frozenset)):
+            _warn_of_what_is_not_found(self, name, value)
         super().__setattr__(name, value)
 
     def forward(self, *inputs, **kwargs):
@@ -149,7 +146,7 @@ class Module(Watched):
     # -- walking ---------------------------------------------------------------------------------------------------------
     def _attributes(self) -> Iterator[tuple[str, Any]]:
         for name in sorted(self.__dict__):
-            if not name.startswith("_forward"):
+            if name not in ("_forward_pre_hooks", "_forward_hooks"):
                 yield from _walk(self.__dict__[name], name)
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
@@ -286,7 +283,8 @@ class Module(Watched):
         if names and len(missing) == len(names):
             warn_once(
                 f"load_state_dict(): none of the {len(names)} tensors of {type(self).__name__} was given a value; it has "
-                f"{missing[0]!r}, ...; the state dict has {', '.join(map(repr, extra[:1])) or 'nothing'}",
+                f"{missing[0]!r}, ...; the state dict has {', '.join(map(repr, extra[:1])) or 'nothing'}; help: rename its keys, or load "
+                "another file",
                 UsageWarning,
             )
         wrong = []
@@ -322,6 +320,35 @@ class Module(Watched):
     def _repr_html_(self) -> str:
         """A tree for notebooks, which folds."""
         return _html(self, "")
+
+
+def _warn_of_another_kind(m: Module, name: str, old: Tensor, value: Any) -> None:
+    """Warns where an array takes a tensor's place, or a tensor that is not trained a parameter's."""
+    kind = type(old).__name__
+    if isinstance(value, np.ndarray):
+        now = f"a NumPy array of shape {value.shape}, which is neither trained nor saved"
+    elif isinstance(old, Parameter) and not isinstance(value, Parameter):
+        now = f"a Tensor of shape {value.shape}, which is a buffer: it is saved, and not trained"
+    else:
+        return
+    warn_once(
+        f"{type(m).__name__}.{name} was a {kind} of shape {old.shape} and is now {now}; help: net.{name}[...] = values, or net.{name} = "
+        f"{kind}(values)",
+        UsageWarning,
+    )
+
+
+def _warn_of_what_is_not_found(m: Module, name: str, value: Any) -> None:
+    """Warns of modules and parameters in a set, or under keys of a dict that are no texts: a walk does not find them."""
+    hidden = [v for k, v in value.items() if not isinstance(k, str)] if isinstance(value, dict) else value
+    lost = next((v for v in hidden if isinstance(v, (Module, Parameter))), None)
+    if lost is not None:
+        where = "under a key that is no text" if isinstance(value, dict) else f"in a {type(value).__name__}"
+        warn_once(
+            f"{type(m).__name__}.{name} holds a {type(lost).__name__} {where}, where it is neither trained nor saved; help: a list, or a "
+            "dict whose keys are texts",
+            UsageWarning,
+        )
 
 
 def _html(m: Module, name: str) -> str:
