@@ -16,8 +16,12 @@ import numpy as np
 
 from tengen.base.changes import Watched, WatchedDict
 from tengen.base.errors import UsageWarning, warn_once
+from tengen.module.hooks import BackwardWatch
 from tengen.runtime import mapped
 from tengen.tensor import Parameter, Tensor, contiguous, from_numpy
+from tengen.tensor.hooks import HookHandle, put
+
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks")
 
 
 def _walk(value: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -30,17 +34,6 @@ def _walk(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, dict):
         for k in sorted(k for k in value if isinstance(k, str)):
             yield from _walk(value[k], f"{name}.{k}")
-
-
-class HookHandle:
-    """Takes a hook off its module."""
-
-    def __init__(self, hooks: dict, key: int):
-        self._hooks, self._key = hooks, key
-
-    def remove(self) -> None:
-        """The hook is not called any more."""
-        self._hooks.pop(self._key, None)
 
 
 class LoadedKeys(NamedTuple):
@@ -65,12 +58,14 @@ class Module(Watched):
     training: bool
     _forward_pre_hooks: dict[int, Callable]
     _forward_hooks: dict[int, Callable]
+    _backward_hooks: dict[int, Callable]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Module:
         """Every module has these, one whose ``__init__`` does not call ``super().__init__()`` too."""
         m = super().__new__(cls)
-        m.__dict__.update(_name=None, training=True, _forward_pre_hooks=WatchedDict(), _forward_hooks=WatchedDict())
+        m.__dict__.update(_name=None, training=True, **{name: WatchedDict() for name in _HOOKS})
         return m
+
     weights_decay: bool | None = None  # what `optimizer.decay_groups` does with parameters that are no biases; None: their shape says
 
     def __init__(self, name: str | None = None):
@@ -92,6 +87,8 @@ class Module(Watched):
             changed = hook(self, inputs)
             if changed is not None:
                 inputs = changed if isinstance(changed, tuple) else (changed,)
+        watch = BackwardWatch(self, tuple(self._backward_hooks.values())) if self._backward_hooks else None
+        inputs = inputs if watch is None else watch.entering(inputs)
         try:
             out = self.forward(*inputs, **kwargs)
         except Exception as e:
@@ -100,7 +97,7 @@ class Module(Watched):
         for hook in self._forward_hooks.values():
             changed = hook(self, inputs, out)
             out = out if changed is None else changed
-        return out
+        return out if watch is None else watch.leaving(out)
 
     def register_forward_pre_hook(self, hook: Callable) -> HookHandle:
         """Calls hook(module, inputs) before forward; what it returns, if anything, replaces the inputs."""
@@ -109,6 +106,24 @@ class Module(Watched):
     def register_forward_hook(self, hook: Callable) -> HookHandle:
         """Calls hook(module, inputs, outputs) after forward; what it returns, if anything, replaces the outputs."""
         return self._add_hook(self._forward_hooks, hook)
+
+    def register_full_backward_hook(self, hook: Callable) -> HookHandle:
+        """Calls hook(module, grad_input, grad_output) when a backward walk has computed the gradients of the inputs: tuples with an
+        entry for each tensor among the positional inputs and the outputs, None where there is no gradient. What it returns, if
+        anything, takes the place of grad_input. Where no gradient of an input is recorded, it is called with Nones as soon as those
+        of the outputs are there.
+
+        Errors: GradientError for a result of another number or type.
+
+        >>> from tengen import autodiff, functional as F, module as M
+        >>> net, seen = M.Sequential(M.Linear(2, 3), M.ReLU()), []
+        >>> handle = net[1].register_full_backward_hook(lambda m, gi, go: seen.append((gi[0].shape, go[0].tolist())))
+        >>> with autodiff.GradManager().attach(net.parameters()) as gm:
+        ...     gm.backward(net(F.ones((1, 2))).sum())
+        >>> seen
+        [((1, 3), [[1.0, 1.0, 1.0]])]
+        """
+        return self._add_hook(self._backward_hooks, hook)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """``self.name = tensor``, in PyTorch's words: a Tensor that is no Parameter. Not persistent: state dicts leave it out."""
@@ -139,14 +154,12 @@ class Module(Watched):
 
     @staticmethod
     def _add_hook(hooks: dict, hook: Callable) -> HookHandle:
-        key = max(hooks, default=-1) + 1
-        hooks[key] = hook
-        return HookHandle(hooks, key)
+        return put(hooks, hook)
 
     # -- walking ---------------------------------------------------------------------------------------------------------
     def _attributes(self) -> Iterator[tuple[str, Any]]:
         for name in sorted(self.__dict__):
-            if name not in ("_forward_pre_hooks", "_forward_hooks"):
+            if name not in _HOOKS:
                 yield from _walk(self.__dict__[name], name)
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
