@@ -27,6 +27,7 @@ from tengen.codegen.targets import Target
 from tengen.deploy import compile as aot
 from tengen.deploy.ctext import c_name
 from tengen.deploy.elf import machine, sections
+from tengen.deploy.run import linker
 from tengen.deploy.verify import differing, random_inputs, verify
 from tengen.runtime.compile import compile_object, elf_symbols, load_object
 
@@ -296,3 +297,18 @@ def test_empty_path(net, tmp_path):
     code = "import sys; from tengen import deploy; deploy.compile_model(sys.argv[1], 'aarch64', sys.argv[2], 'net')"
     subprocess.run([sys.executable, "-c", code, net[2], tmp_path], env={**os.environ, "PATH": ""}, check=True)
     assert sorted(os.listdir(tmp_path)) == ["net.bin", "net.h", "net.o", "net_main.c"]
+
+
+def test_a_compiler_that_makes_no_program_is_passed_over(tmp_path, monkeypatch):
+    arch = Target.machine().architecture
+    for name, lines in (("cc", "echo 'fatal error: stdio.h: No such file' >&2; exit 1"), ("gcc", "exit 0")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{lines}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert linker(arch)[0] == str(tmp_path / "gcc")
+    (tmp_path / "gcc").unlink()
+    if importlib.util.find_spec("ziglang"):
+        assert "ziglang" in linker(arch)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(deploy.CannotRun, match=r"cc does not make a program \(fatal error: stdio\.h: No such file\); help: pip install"):
+        linker(arch)

@@ -1,6 +1,7 @@
 """trace: its spellings, states read anew in each run and updated in place, aliasing, gradients, errors, threads."""
 
 import copy
+import pickle
 import threading
 from collections import OrderedDict, namedtuple
 
@@ -626,3 +627,30 @@ def test_any_number_of_threads_gives_the_same_bits(n):
         assert [t.numpy().tobytes() for t in f(x, w)] == want
     finally:
         tengen.set_threads(old)
+
+
+@trace(symbolic=True, max_programs=3, on_excess="error")
+def halved(x):
+    return x * 0.5
+
+
+def tripled(x):
+    return x * 3
+
+
+def test_copies_have_the_options():
+    run = trace(tripled, name="three", dynamic_axes={0: "n"}, max_programs=1, on_excess="error", capture_as_const=True)
+    for other in (copy.copy(run), copy.deepcopy(run), pickle.loads(pickle.dumps(run))):
+        assert other is not run and other._options() == run._options() and other._options()["name"] == "three"
+        assert other(Tensor([1.0, 2.0])).tolist() == [3, 6] and other(Tensor([1.0])).tolist() == [3] and len(other.stats()) == 1
+        with pytest.raises(TraceError):
+            other(Tensor([[1.0]]))
+    assert pickle.loads(pickle.dumps(halved)) is halved, "a decorated function is found by its name"
+
+
+def test_what_a_trace_shows():
+    run = trace(tripled, max_programs=4)
+    assert repr(run) == "<trace of tripled(max_programs=4): nothing recorded yet>"
+    run(Tensor([1.0]))
+    assert repr(run) == "<trace of tripled(max_programs=4): 1 recording, 1 program>"
+    assert "<li><code>x: f32[1]</code>: the first call</li>" in run._repr_html_()

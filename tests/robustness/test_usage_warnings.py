@@ -1,5 +1,10 @@
 """Programs that most likely do not mean what they do: each is warned of, once, with the cure; and those that do mean it are not."""
 
+import copy
+import pickle
+import random
+import re
+import time
 import warnings
 
 import numpy as np
@@ -105,7 +110,7 @@ def test_a_parameter_replaced_by_an_array():
     n = Scale()
     with pytest.warns(UsageWarning, match=r"Scale\.mean was a Tensor"):
         n.mean = np.zeros(3)
-    with pytest.warns(UsageWarning, match=r"Scale\.weight was a Parameter of shape \(4, 3\) and is now a NumPy array.*Parameter\(array\)"):
+    with pytest.warns(UsageWarning, match=r"Scale\.weight was a Parameter of shape \(4, 3\) and is now a NumPy array.*Parameter\(values\)"):
         n.weight = np.zeros((4, 3), "float32")
     n.weight = Parameter(np.zeros((4, 3), "float32"))
     assert len(list(n.parameters())) == 1
@@ -156,6 +161,104 @@ def test_a_loss_of_other_shapes(loss):
     with pytest.warns(UsageWarning, match=r"pred has shape \(2, 1\), label \(2,\), and they are broadcast"):
         loss(pred, label)
     loss(pred, label.reshape(2, 1))
+
+
+class Holder(M.Module):
+    """A module with one attribute."""
+
+    def __init__(self, held):
+        super().__init__()
+        self.held = held
+
+
+def one_of_two(x):
+    n = net()
+    gm = GradManager().attach(n.parameters())
+    with gm:
+        gm.backward([loss_of(n), Tensor(x)])
+
+
+def frozen(f):
+    return lambda: trace(f)(Tensor([1.0]))
+
+
+STATE = np.random.default_rng(0)
+SILENT = {  # what was silent once -> (the mistake, what the warning says)
+    "a parameter replaced by a tensor": (
+        lambda: setattr(M.Linear(3, 4), "weight", F.zeros((4, 3))), r"Linear\.weight was a Parameter.*a buffer",
+    ),
+    "modules in a set": (lambda: Holder({M.Linear(2, 2)}), r"Holder\.held holds a Linear in a set.*neither trained nor saved; help: a list"),
+    "modules under numbers": (lambda: Holder({1: M.Linear(2, 2)}), r"Holder\.held holds a Linear under a key that is no text"),
+    "a parameter under a number": (lambda: Holder({1: Parameter([1.0])}), r"Holder\.held holds a Parameter under a key"),
+    "a hyperparameter of another name": (
+        lambda: SGD(net().parameters(), lr=0.1).param_groups[0].update(learning_rate=1.0),
+        r"group\['learning_rate'\] = 1\.0 is read by nothing.*it has lr",
+    ),
+    "one of two losses": (lambda: one_of_two(1.0), r"of 2 results, that at position 1 \(f32\[\]\) was not computed from attached tensors"),
+    "Python's random numbers": (frozen(lambda x: x * random.random()), "a random number of Python's is read inside a trace"),
+    "NumPy's random numbers": (frozen(lambda x: x * np.random.rand()), "a random number of NumPy's is read inside a trace"),
+    "a generator's random numbers": (frozen(lambda x: x * STATE.random()), "a random number of STATE is read inside a trace"),
+    "the clock": (frozen(lambda x: x * time.time()), "clock"),
+    "a dict that no name fits": (lambda: net().load_state_dict({}, strict=False), "none of the 4 tensors.*has nothing"),
+    "huber's shapes": (lambda: F.loss.huber_loss(F.zeros(2), F.zeros((2, 1))), r"pred has shape \(2,\), label \(2, 1\), and they are"),
+    "NumPy's float64": (lambda: net()(np.ones((2, 3))), r"f64\[2,3\] meets the float32 parameter"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_what_was_silent(name):
+    mistake, words = SILENT[name]
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            mistake()
+    assert len(seen) == (1 if seen[0].category is UsageWarning else 2), [str(w.message) for w in seen]  # a trace warns for each recording
+    assert re.search(words, str(seen[0].message)) and "help: " in str(seen[0].message), seen[0].message
+
+
+REFUSED = {  # what was taken in silence once -> (the mistake, its error)
+    "a rate of the optimizer": (
+        lambda: setattr(SGD(net().parameters(), lr=0.1), "lr", 1.0), AttributeError, r"SGD\.lr cannot be set.*group\['lr'\] = 1\.0",
+    ),
+    "an attribute of a group": (
+        lambda: setattr(SGD(net().parameters(), lr=0.1).param_groups[0], "momentum", 1.0), AttributeError,
+        r"help: group\['momentum'\] = 1\.0",
+    ),
+    "a group's key": (
+        lambda: SGD([{"params": net().parameters(), "learning_rate": 1.0}], lr=0.1), ValueError, "a group has no 'learning_rate'",
+    ),
+    "axis={} of std": (lambda: F.std(F.zeros(2), axis={}), TypeError, r"axis must be an int.*got \{\}"),
+    "axis={} of std, traced": (frozen(lambda x: F.std(x, axis={})), TypeError, r"axis must be an int.*got \{\}"),
+    "output_padding": (
+        lambda: F.conv_transpose2d(F.ones((1, 1, 3, 3)), F.ones((1, 1, 2, 2)), stride=2, output_padding=2), ValueError, "less than the stride",
+    ),
+    "backward of a tensor": (lambda: Tensor([1.0]).backward(), RuntimeError, r"no backward\(\); help: gm = GradManager\(\)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_was_taken_in_silence(name):
+    mistake, error, words = REFUSED[name]
+    with pytest.raises(error, match=words):
+        mistake()
+
+
+def test_names_that_begin_like_the_hooks_are_found():
+    n = Holder(None)
+    n._forward_net = M.Linear(2, 2)
+    n.register_forward_hook(lambda *_: None)
+    assert [name for name, _ in n.named_parameters()] == ["_forward_net.bias", "_forward_net.weight"]
+
+
+def test_a_group_is_copied_in_silence():
+    opt = SGD([{"params": net().parameters(), "name": "all"}], lr=0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        group = copy.copy(opt.param_groups[0])
+        pickle.loads(pickle.dumps(copy.deepcopy(group)))
+        opt.load_state_dict(opt.state_dict())
+        group["name"], group["momentum"] = "some", 0.5
+    assert group["name"] == "some" and opt.param_groups[0]["name"] == "all"
 
 
 def test_integers_take_the_floats_dtype():

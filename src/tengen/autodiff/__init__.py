@@ -5,6 +5,9 @@ from tengen.autodiff.derivatives import hessian, hvp, jacobian, jvp
 from tengen.autodiff.function import Function
 from tengen.autodiff.functions import grad, value_and_grad, vjp
 from tengen.autodiff.manager import GradManager
+from tengen.autodiff.modes import enable_grad, no_grad
 from tengen.autodiff.vmap import vmap
 
-__all__ = ["Function", "GradManager", "grad", "hessian", "hvp", "jacobian", "jvp", "value_and_grad", "vjp", "vmap"]
+__all__ = [
+    "Function", "GradManager", "enable_grad", "grad", "hessian", "hvp", "jacobian", "jvp", "no_grad", "value_and_grad", "vjp", "vmap",
+]  # fmt: skip

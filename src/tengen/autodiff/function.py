@@ -11,7 +11,7 @@ from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
 from tengen.tensor.batched import Mapping, innermost_of
 from tengen.tensor.batching import examples, whole
-from tengen.tensor.nodes import Level, TapeNode, levels, on_tape
+from tengen.tensor.nodes import Level, TapeNode, levels, limits, on_tape, visible_node
 from tengen.tensor.tape import cut
 
 
@@ -70,7 +70,7 @@ class Function:
         for t, x in zip(given, tensors):
             t._node = x._node if nested and t._data is x._data else t._node
         if not any(on_tape(x) for x in tensors):
-            return out
+            return out if not limits else tuple(o._off_tape() for o in outs) if isinstance(out, tuple) else out._off_tape()
         outs = self._on_tape(tuple(o._off_tape() for o in outs), inputs, tensors)
         return outs if isinstance(out, tuple) else outs[0]
 
@@ -84,7 +84,7 @@ class Function:
 
     def _on_tape(self, outs: tuple[Tensor, ...], inputs: tuple, tensors: list[Tensor]) -> tuple[Tensor, ...]:
         """The results, on the tape of the inputs."""
-        node = TapeNode(self._rule(len(outs), inputs), tuple(_with_node(x) for x in tensors), ())
+        node = (visible_node if limits else TapeNode)(self._rule(len(outs), inputs), tuple(_with_node(x) for x in tensors), ())
         for i, o in enumerate(outs):
             o._node = node if len(outs) == 1 else (node, i)
         return outs

@@ -10,6 +10,7 @@ from tengen.base.changes import changed
 from tengen.base.errors import GradientError, UsageWarning, warn_once
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor, tracing
+from tengen.tensor.hooks import called, hooked, hooks_of
 from tengen.tensor.nodes import Level
 from tengen.tensor.tape import Place, check_outputs, gradients
 
@@ -45,7 +46,7 @@ class GradManager:
     def __init__(self) -> None:
         self._attached: dict[int, _Attached] = {}
         self.level: Level | None = None  # while it records
-        self.version = 0  # counts what was attached
+        self._times = 0  # that something was attached
 
     def attach(self, tensors: Tensor | Iterable[Tensor], callbacks: Callable | Sequence[Callable] | None = None) -> GradManager:
         """Tensors whose gradients are wanted; each callback gets (tensor, gradient) and may return another gradient.
@@ -55,7 +56,7 @@ class GradManager:
         """
         tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
         calls = [] if callbacks is None else [callbacks] if callable(callbacks) else list(callbacks)
-        self.version += 1
+        self._times += 1
         for t in tensors:
             if not isinstance(t, Tensor):
                 raise TypeError(f"attach() takes tensors, got a {type(t).__name__}")
@@ -74,6 +75,11 @@ class GradManager:
                 self._start(t, entry)
         return self
 
+    @property
+    def version(self) -> int:
+        """Another number where other tensors, callbacks or hooks are there."""
+        return self._times + hooked.times
+
     def attached_tensors(self) -> list[Tensor]:
         """The tensors whose gradients are wanted, those of them that still exist."""
         return [t for t, _ in self._entries()]
@@ -82,9 +88,9 @@ class GradManager:
         return [(t, a) for a in list(self._attached.values()) if (t := a.tensor()) is not None]
 
     def callbacks_of(self, t: Tensor) -> tuple[Callable, ...] | None:
-        """The callbacks that a tensor was attached with; None where it is not attached."""
+        """The callbacks that a tensor was attached with, and its hooks; None where it is not attached."""
         entry = self._attached.get(id(t))
-        return None if entry is None else tuple(entry.callbacks)
+        return None if entry is None else (*entry.callbacks, *hooks_of(t).values())
 
     def _start(self, t: Tensor, entry: _Attached) -> None:
         if tracing.recorder is not None:
@@ -129,17 +135,26 @@ class GradManager:
         ys = [] if y is None else [y] if isinstance(y, Tensor) else list(y)
         seeds: list[Any] = [None] * len(ys) if dy is None else list(dy) if isinstance(dy, (list, tuple)) else [dy]
         check_outputs(ys, seeds)
+        lost = [i for i, y in enumerate(ys) if y._node is None] if len(ys) > 1 else []
         entries = [(t, list(e.stand_ins), list(e.callbacks), e.place) for t, e in self._entries()]
         found = gradients(ys, seeds, [place for *_, place in entries], self.level)
         self.release()
         if all(g is None for g in found):
             _nothing_found(ys, len(entries))
+        elif lost:
+            warn_once(
+                f"backward(): of {len(ys)} results, that at position {lost[0]} ({ys[lost[0]]._layout.type!r}) was not computed from attached "
+                "tensors, and adds no gradient; help: leave it out; what goes through numpy(), item() or detach() has no gradient",
+                UsageWarning,
+            )
         for (t, stand_ins, callbacks, _), g in zip(entries, found):
             shown = stand_ins[0] if stand_ins else t  # a traced function knows its argument by what stands in for it
             for callback in callbacks:
                 if g is not None:
                     r = callback(shown, g)
                     g = g if r is None else r
+            for hook in list(hooks_of(t).values()) if g is not None else ():
+                g = called(hook, g)
             if g is not None:
                 g = g if shown.grad is None else REGISTRY["add"](shown.grad, g)
                 for x in stand_ins or [t]:

@@ -9,10 +9,9 @@ _F = "tengen.functional"
 # owner -> {name: what to write here}
 NAMES: dict[str, dict[str, str]] = {
     "tengen": {
-        "nn": _MODULE, "optim": "tengen.optimizer", "cuda": "tengen.device", "compile": "tengen.trace", "no_grad": (
-            "not needed: nothing is recorded outside of `with gm:`; x.detach() leaves the tape inside of it"
-        ),
-        "enable_grad": "`with gm:` of a tengen.autodiff.GradManager", "set_grad_enabled": "`with gm:` of a tengen.autodiff.GradManager",
+        "nn": _MODULE, "optim": "tengen.optimizer", "cuda": "tengen.device", "compile": "tengen.trace",
+        "no_grad": "tengen.autodiff.no_grad", "inference_mode": "tengen.autodiff.no_grad",
+        "enable_grad": "tengen.autodiff.enable_grad", "set_grad_enabled": "tengen.autodiff.no_grad",
         "Generator": "tengen.random.RNG", "manual_seed": "tengen.random.seed", "get_rng_state": "tengen.random.get_state",
         "set_rng_state": "tengen.random.set_state", "dtype": "a text, as 'float32'", "Size": "a tuple",
         "set_num_threads": "tengen.set_threads", "grad": "tengen.autodiff.grad", "vjp": "tengen.autodiff.vjp",
@@ -49,6 +48,7 @@ NAMES: dict[str, dict[str, str]] = {
         "transforms": "transform", "datasets": "dataset",
         **{d: f"dataset.{d}" for d in ("MNIST", "CIFAR10", "CIFAR100", "COCO", "ImageFolder", "ImageNet", "PascalVOC", "Cityscapes")},
     },
+    "tengen.autodiff": {"inference_mode": "no_grad", "set_grad_enabled": "no_grad", "backward": "the method of a GradManager"},
     "tengen.module": {
         "Parameter": "tengen.Parameter", "functional": _F, "CrossEntropyLoss": f"the function {_F}.loss.cross_entropy",
         "MSELoss": f"the function {_F}.loss.square_loss", "L1Loss": f"the function {_F}.loss.l1_loss",

@@ -52,7 +52,7 @@ class _Light(VisionTransform):
         return self._lit(image.astype(np.float32)).clip(0, 255).astype(image.dtype)
 
     def _lit(self, image: np.ndarray) -> np.ndarray:
-        raise NotImplementedError  # each of them says how
+        raise NotImplementedError(f"{type(self).__name__} needs _lit(image)")
 
 
 class BrightnessTransform(_Light):

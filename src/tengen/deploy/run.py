@@ -5,6 +5,7 @@ In: the files that `compile_model` wrote, inputs. Out: outputs, or `CannotRun` w
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import platform
@@ -95,15 +96,34 @@ def linker(arch: Architecture) -> list[str]:
     """
     own = arch.name == Target.machine().arch
     names = ("cc", "gcc", "clang") if own else (f"{arch.name}-linux-gnu-gcc",)
-    if found := next(filter(None, map(shutil.which, names)), None):
-        return [found, "-O1", "-pthread", *([] if own else ["-static"])]
+    cannot = ""  # what a compiler that is there says
+    for found in filter(None, map(shutil.which, names)):
+        command = [found, "-O1", "-pthread", *([] if own else ["-static"])]
+        complaint = _complaint(tuple(command))
+        if not complaint:
+            return command
+        cannot = cannot or f"; {found} does not make a program ({complaint})"
     if importlib.util.find_spec("ziglang") is None:
         raise CannotRun(
-            f"nothing here links a program for {arch.name}: neither {' nor '.join(names)} is in PATH, nor is the wheel `ziglang` installed; "
-            "help: pip install 'tengen[deploy]'"
+            f"nothing here links a program for {arch.name}: {'no' if cannot else 'neither'} {(' or ' if cannot else ' nor ').join(names)} "
+            f"{'that works ' if cannot else ''}is in PATH, nor is the wheel `ziglang` installed{cannot}; help: pip install 'tengen[deploy]'"
         )
     libc = [f"{arch.name}-linux-gnu.2.17"] if own and platform.libc_ver()[0] == "glibc" else [arch.c_triple, "-static"]
     return [sys.executable, "-m", "ziglang", "cc", "-O1", "-lpthread", "-target", *libc]
+
+
+@functools.cache
+def _complaint(command: tuple[str, ...]) -> str:
+    """What a C compiler says where it cannot make a small program with the headers that an example includes, as one without the C
+    library's headers; "" where it can."""
+    with tempfile.TemporaryDirectory(prefix="tengen-cc-") as folder:
+        source = Path(folder, "a.c")
+        source.write_text("#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\nint main(void) { return puts(strerror(0)) < 0; }\n")
+        try:
+            done = _call([*command, "-o", str(Path(folder, "a")), str(source)], b"", "a test of the compiler")
+        except TengenError as e:
+            return str(e)
+        return _last(done.stderr) if done.returncode else ""
 
 
 def _link(folder: Path, name: str, arch: Architecture, build: Path) -> Path:

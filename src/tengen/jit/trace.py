@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import copy
 import functools
+import html
+import inspect
+import sys
 import time
 import warnings
 from collections import Counter
@@ -137,6 +140,7 @@ class trace:
             raise TypeError(f"trace() takes a function or a module, got a {type(function).__name__}")
         self.function = function
         self.symbolic, self.capture_as_const = symbolic, capture_as_const
+        self._given_name = name
         self.name = name or getattr(function, "__name__", type(function).__name__)
         if isinstance(dynamic_axes, str) and dynamic_axes != "auto":
             raise ArgumentError(f'dynamic_axes={dynamic_axes!r}: "auto", a table such as {{0: "batch"}}, or None')
@@ -163,18 +167,42 @@ class trace:
         setattr(instance, self.function.__name__, bound)
         return bound
 
-    def _again(self, function) -> trace:
+    def _options(self) -> dict[str, Any]:
+        """What it was made with, besides the function."""
         axes = self.dynamic_axes.given if self.dynamic_axes else None if self._opening is None else "auto"
-        limits = {"max_programs": self.max_programs, "on_excess": self.on_excess}
-        return trace(function, symbolic=self.symbolic, capture_as_const=self.capture_as_const, dynamic_axes=axes, **limits)
+        return {
+            "symbolic": self.symbolic, "capture_as_const": self.capture_as_const, "name": self._given_name, "dynamic_axes": axes,
+            "max_programs": self.max_programs, "on_excess": self.on_excess,
+        }  # fmt: skip
+
+    def _again(self, function) -> trace:
+        return trace(function, **self._options())
+
+    def __copy__(self):
+        return self._again(self.function)
 
     def __deepcopy__(self, memo):
-        return self._again(
-            copy.deepcopy(self.function, memo)
-        )  # a copied method belongs to the copied object, which records anew
+        return self._again(copy.deepcopy(self.function, memo))  # a copied method belongs to the copied object, which records anew
 
     def __reduce__(self):
-        return (trace, (self.function,))
+        name = getattr(self.function, "__qualname__", None)
+        if name and getattr(sys.modules.get(self.function.__module__), name, None) is self:
+            return name  # a decorated function, which is found by its name, as functions are
+        return functools.partial(trace, **self._options()), (self.function,)
+
+    def __repr__(self) -> str:
+        """The function, the options that differ from the defaults, and what was recorded so far."""
+        names = inspect.signature(trace.__init__).parameters
+        options = ", ".join(f"{k}={v!r}" for k, v in self._options().items() if v != names[k].default)
+        made = self.stats()
+        programs = sum(s.programs for s in made)
+        count = f"{len(made)} {'recording' if len(made) == 1 else 'recordings'}, {programs} {'program' if programs == 1 else 'programs'}"
+        return f"<trace of {self.name}{f'({options})' if options else ''}: {count if made else 'nothing recorded yet'}>"
+
+    def _repr_html_(self) -> str:
+        """The same for notebooks, with a line for each recording."""
+        rows = "".join(f"<li><code>{html.escape(s.signature)}</code>: {html.escape(s.cause)}</li>" for s in self.stats())
+        return f"<code>{html.escape(repr(self))}</code>" + (f"<ul>{rows}</ul>" if rows else "")
 
     def __call__(self, *args, **kwargs):
         if not trace.enabled or (tracing.active is not None and tracing.recorder is not None):

@@ -16,8 +16,12 @@ import numpy as np
 
 from tengen.base.changes import Watched, WatchedDict
 from tengen.base.errors import UsageWarning, warn_once
+from tengen.module.hooks import BackwardWatch
 from tengen.runtime import mapped
 from tengen.tensor import Parameter, Tensor, contiguous, from_numpy
+from tengen.tensor.hooks import HookHandle, put
+
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks")
 
 
 def _walk(value: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -30,17 +34,6 @@ def _walk(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, dict):
         for k in sorted(k for k in value if isinstance(k, str)):
             yield from _walk(value[k], f"{name}.{k}")
-
-
-class HookHandle:
-    """Takes a hook off its module."""
-
-    def __init__(self, hooks: dict, key: int):
-        self._hooks, self._key = hooks, key
-
-    def remove(self) -> None:
-        """The hook is not called any more."""
-        self._hooks.pop(self._key, None)
 
 
 class LoadedKeys(NamedTuple):
@@ -65,25 +58,24 @@ class Module(Watched):
     training: bool
     _forward_pre_hooks: dict[int, Callable]
     _forward_hooks: dict[int, Callable]
+    _backward_hooks: dict[int, Callable]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Module:
         """Every module has these, one whose ``__init__`` does not call ``super().__init__()`` too."""
         m = super().__new__(cls)
-        m.__dict__.update(_name=None, training=True, _forward_pre_hooks=WatchedDict(), _forward_hooks=WatchedDict())
+        m.__dict__.update(_name=None, training=True, **{name: WatchedDict() for name in _HOOKS})
         return m
+
     weights_decay: bool | None = None  # what `optimizer.decay_groups` does with parameters that are no biases; None: their shape says
 
     def __init__(self, name: str | None = None):
         self._name = name
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, np.ndarray) and isinstance(old := self.__dict__.get(name), Tensor):
-            kind = type(old).__name__
-            warn_once(
-                f"{type(self).__name__}.{name} was a {kind} of shape {old.shape} and is now a NumPy array of shape {value.shape}, "
-                f"which is neither trained nor saved; help: net.{name}[...] = array, or net.{name} = {kind}(array)",
-                UsageWarning,
-            )
+        if isinstance(value, (np.ndarray, Tensor)) and isinstance(old := self.__dict__.get(name), Tensor):
+            _warn_of_another_kind(self, name, old, value)
+        elif isinstance(value, (dict, set, frozenset)):
+            _warn_of_what_is_not_found(self, name, value)
         super().__setattr__(name, value)
 
     def forward(self, *inputs, **kwargs):
@@ -95,6 +87,8 @@ class Module(Watched):
             changed = hook(self, inputs)
             if changed is not None:
                 inputs = changed if isinstance(changed, tuple) else (changed,)
+        watch = BackwardWatch(self, tuple(self._backward_hooks.values())) if self._backward_hooks else None
+        inputs = inputs if watch is None else watch.entering(inputs)
         try:
             out = self.forward(*inputs, **kwargs)
         except Exception as e:
@@ -103,7 +97,7 @@ class Module(Watched):
         for hook in self._forward_hooks.values():
             changed = hook(self, inputs, out)
             out = out if changed is None else changed
-        return out
+        return out if watch is None else watch.leaving(out)
 
     def register_forward_pre_hook(self, hook: Callable) -> HookHandle:
         """Calls hook(module, inputs) before forward; what it returns, if anything, replaces the inputs."""
@@ -112,6 +106,24 @@ class Module(Watched):
     def register_forward_hook(self, hook: Callable) -> HookHandle:
         """Calls hook(module, inputs, outputs) after forward; what it returns, if anything, replaces the outputs."""
         return self._add_hook(self._forward_hooks, hook)
+
+    def register_full_backward_hook(self, hook: Callable) -> HookHandle:
+        """Calls hook(module, grad_input, grad_output) when a backward walk has computed the gradients of the inputs: tuples with an
+        entry for each tensor among the positional inputs and the outputs, None where there is no gradient. What it returns, if
+        anything, takes the place of grad_input. Where no gradient of an input is recorded, it is called with Nones as soon as those
+        of the outputs are there.
+
+        Errors: GradientError for a result of another number or type.
+
+        >>> from tengen import autodiff, functional as F, module as M
+        >>> net, seen = M.Sequential(M.Linear(2, 3), M.ReLU()), []
+        >>> handle = net[1].register_full_backward_hook(lambda m, gi, go: seen.append((gi[0].shape, go[0].tolist())))
+        >>> with autodiff.GradManager().attach(net.parameters()) as gm:
+        ...     gm.backward(net(F.ones((1, 2))).sum())
+        >>> seen
+        [((1, 3), [[1.0, 1.0, 1.0]])]
+        """
+        return self._add_hook(self._backward_hooks, hook)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """``self.name = tensor``, in PyTorch's words: a Tensor that is no Parameter. Not persistent: state dicts leave it out."""
@@ -142,14 +154,12 @@ class Module(Watched):
 
     @staticmethod
     def _add_hook(hooks: dict, hook: Callable) -> HookHandle:
-        key = max(hooks, default=-1) + 1
-        hooks[key] = hook
-        return HookHandle(hooks, key)
+        return put(hooks, hook)
 
     # -- walking ---------------------------------------------------------------------------------------------------------
     def _attributes(self) -> Iterator[tuple[str, Any]]:
         for name in sorted(self.__dict__):
-            if not name.startswith("_forward"):
+            if name not in _HOOKS:
                 yield from _walk(self.__dict__[name], name)
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
@@ -286,7 +296,8 @@ class Module(Watched):
         if names and len(missing) == len(names):
             warn_once(
                 f"load_state_dict(): none of the {len(names)} tensors of {type(self).__name__} was given a value; it has "
-                f"{missing[0]!r}, ...; the state dict has {', '.join(map(repr, extra[:1])) or 'nothing'}",
+                f"{missing[0]!r}, ...; the state dict has {', '.join(map(repr, extra[:1])) or 'nothing'}; help: rename its keys, or load "
+                "another file",
                 UsageWarning,
             )
         wrong = []
@@ -322,6 +333,35 @@ class Module(Watched):
     def _repr_html_(self) -> str:
         """A tree for notebooks, which folds."""
         return _html(self, "")
+
+
+def _warn_of_another_kind(m: Module, name: str, old: Tensor, value: Any) -> None:
+    """Warns where an array takes a tensor's place, or a tensor that is not trained a parameter's."""
+    kind = type(old).__name__
+    if isinstance(value, np.ndarray):
+        now = f"a NumPy array of shape {value.shape}, which is neither trained nor saved"
+    elif isinstance(old, Parameter) and not isinstance(value, Parameter):
+        now = f"a Tensor of shape {value.shape}, which is a buffer: it is saved, and not trained"
+    else:
+        return
+    warn_once(
+        f"{type(m).__name__}.{name} was a {kind} of shape {old.shape} and is now {now}; help: net.{name}[...] = values, or net.{name} = "
+        f"{kind}(values)",
+        UsageWarning,
+    )
+
+
+def _warn_of_what_is_not_found(m: Module, name: str, value: Any) -> None:
+    """Warns of modules and parameters in a set, or under keys of a dict that are no texts: a walk does not find them."""
+    hidden = [v for k, v in value.items() if not isinstance(k, str)] if isinstance(value, dict) else value
+    lost = next((v for v in hidden if isinstance(v, (Module, Parameter))), None)
+    if lost is not None:
+        where = "under a key that is no text" if isinstance(value, dict) else f"in a {type(value).__name__}"
+        warn_once(
+            f"{type(m).__name__}.{name} holds a {type(lost).__name__} {where}, where it is neither trained nor saved; help: a list, or a "
+            "dict whose keys are texts",
+            UsageWarning,
+        )
 
 
 def _html(m: Module, name: str) -> str:

@@ -28,16 +28,26 @@ class ParamGroup(Watched, dict):
     the recordings of `trace`, whose programs have the numbers in them."""
 
     in_tensors = frozenset({"lr"})
-    unread = frozenset({"_lr_read"})
+    unread = frozenset({"_lr_read", "_complete"})
     _lr_read = False  # whether a recording asked for the number, and not for the tensor
+    _complete = False  # whether every key is there that the optimizer reads
 
     def __init__(self, values: dict):
         super().__init__()
         self.lr = Tensor(np.float32(0.0))
         self.update(values)
+        self._complete = True
+
+    def __setattr__(self, name, value):
+        if self._complete and name not in self.unread:
+            raise AttributeError(f"a group has no attribute {name!r} to set; help: group[{name!r}] = {value!r}")
+        super().__setattr__(name, value)
 
     def __setitem__(self, key, value):
         old = super().get(key, self)
+        if self._complete and "params" in self and old is self and key not in _FREE:
+            known = [k for k in self if k != "params"]
+            warn_once(f"group[{key!r}] = {value!r} is read by nothing; help: {nearest(str(key), known)}", UsageWarning)
         super().__setitem__(key, value)
         if key == "lr":
             self.lr._reset(Tensor(np.float32(value)))
@@ -65,6 +75,9 @@ class ParamGroup(Watched, dict):
     def __ior__(self, other):
         self.update(other)
         return self
+
+    def __reduce__(self):
+        return ParamGroup, (dict(self),)
 
 
 class Optimizer(Watched):
@@ -94,6 +107,14 @@ class Optimizer(Watched):
             raise ValueError(f"{type(self).__name__} got no parameters; help: pass module.parameters()")
         for g in groups if isinstance(groups[0], dict) else [{"params": groups}]:
             self.add_param_group(g)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__.get("defaults", ()):
+            raise AttributeError(
+                f"{type(self).__name__}.{name} cannot be set: each group has its own; help: for group in opt.param_groups: "
+                f"group[{name!r}] = {value!r}"
+            )
+        super().__setattr__(name, value)
 
     def add_param_group(self, param_group: dict) -> None:
         """Adds parameters with hyperparameters of their own."""

@@ -12,6 +12,7 @@ is live is computed when it is needed, and not noted with each call.
 from __future__ import annotations
 
 import itertools
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -27,10 +28,10 @@ class TapeNode:
     `saved` has each input's memory, layout and node at the time of the call, as the tensor itself may be changed in place
     later. A start node has no op; it has one input without memory, or none; `level` is the level that it belongs to. For a call
     `level` is a level below it that was found active, or None if there is none and never will be; it is not set before that was
-    asked.
+    asked. `hooks`, where there are any: (which output, function of its gradient) by the number of the hook.
     """
 
-    __slots__ = ("op", "saved", "attrs", "outputs", "order", "level")
+    __slots__ = ("op", "saved", "attrs", "outputs", "order", "level", "hooks")
 
     def __init__(self, op, inputs, attrs, outputs=None):
         self.op, self.attrs, self.outputs = op, attrs, outputs
@@ -41,6 +42,34 @@ class TapeNode:
         """The nodes that made the inputs."""
         nodes = [s[2] for s in self.saved if s is not None and s[2] is not None]
         return [n[0] if isinstance(n, tuple) else n for n in nodes]
+
+
+limits: dict[int, int] = {}  # thread -> the order before which nodes are hidden from it: it is inside of `no_grad`
+
+
+def _is_hidden(node: TapeNode | tuple | None) -> bool:
+    """Whether the calling thread is inside of a `no_grad` that began after the node was made."""
+    node = node[0] if isinstance(node, tuple) else node
+    return node is not None and node.order < limits.get(get_ident(), 0)
+
+
+def new_limit() -> int:
+    """The order of what is made from now on."""
+    return next(_counter)
+
+
+def visible_node(op, inputs, attrs, outputs=None) -> TapeNode | None:
+    """A `TapeNode` without the inputs' places that are hidden; None where no place is left."""
+    node = TapeNode(op, inputs, attrs, outputs)
+    node.saved = [s if s is None or not _is_hidden(s[2]) else (s[0], s[1], None) for s in node.saved]
+    return node if node.parents() else None
+
+
+def kept_place(target: Tensor, node: Any) -> Any:
+    """The place of a tensor that takes a value whose place is `node`: an attached tensor that is written inside of `no_grad` stays
+    attached."""
+    own = target._node
+    return own if limits and _is_hidden(own) and getattr(own, "op", own) is None else node
 
 
 def node_of(t: Tensor | None) -> tuple[TapeNode | None, int]:
@@ -151,7 +180,7 @@ def _level_below(n: TapeNode) -> Any:
 
 def on_tape(t: Tensor) -> bool:
     """Whether an active level may ask for a gradient through a tensor. If not, the tensor leaves the tape."""
-    if t._node is None:
+    if t._node is None or (limits and _is_hidden(t._node)):
         return False
     if is_live(node_of(t)[0]):
         return True

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from tengen.tensor.hooks import HookHandle, put
 from tengen.tensor.megengine_names import refused
 from tengen.tensor.tensor import Tensor
 
@@ -30,3 +32,19 @@ class Parameter(Tensor):
         super().__init__(data, dtype, device)
         self._node = None  # it is nobody's result
         self.name = name
+
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
+        """Calls hook(gradient) when a `GradManager` has computed the parameter's gradient, before it is added to ``grad``; what it
+        returns, if anything, takes the gradient's place. Returns a handle, whose `remove()` takes the hook off.
+
+        >>> from tengen import Parameter, autodiff
+        >>> w = Parameter([1.0])
+        >>> gm, handle = autodiff.GradManager().attach(w), w.register_hook(lambda g: g * 10.0)
+        >>> with gm:
+        ...     gm.backward((w * 3.0).sum())
+        >>> w.grad.tolist()
+        [30.0]
+        """
+        if not hasattr(self, "_hooks"):
+            self._hooks: dict[int, Callable] = {}
+        return put(self._hooks, hook)

@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 from tengen.base.errors import AxisError, GradientError, ShapeError
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY
+from tengen.tensor.hooks import HookHandle, put
+from tengen.tensor.nodes import node_of, on_tape
 from tengen.tensor.tensor import Tensor, contiguous
 
 
@@ -109,6 +111,38 @@ def backward(self: Tensor, *args: Any, **kwargs: Any) -> NoReturn:
     )
 
 
+def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
+    """Calls hook(gradient) when a backward walk has computed this tensor's gradient; what it returns, if anything, takes the
+    gradient's place. For a result of the block in which a gradient is being recorded; a Parameter has one that lasts.
+
+    Errors: GradientError for a tensor whose gradient nobody records.
+
+    >>> from tengen import Tensor, autodiff
+    >>> x = Tensor([1.0, 2.0])
+    >>> with autodiff.GradManager().attach(x) as gm:
+    ...     y = x * x
+    ...     handle = y.register_hook(lambda g: g * 10.0)
+    ...     gm.backward(y.sum())
+    >>> x.grad.tolist()
+    [20.0, 40.0]
+    """
+    if not on_tape(self):
+        raise GradientError(
+            f"register_hook() of {self._layout.type!r}: no gradient is being recorded for it; help: inside of `with gm:`, on what was "
+            "computed from attached tensors; or gm.attach(x, callbacks=lambda x, g: ...)"
+        )
+    node, index = node_of(self)
+    if not hasattr(node, "hooks"):
+        node.hooks = {}
+    return put(node.hooks, (index, hook))
+
+
+def detach_(self: Tensor) -> Tensor:
+    """Takes the tensor itself off the tape; returns it. Gradients that were recorded through it before stay."""
+    self._node = None
+    return self
+
+
 def _cast(name: str, dtype: str) -> Callable[[Tensor], Tensor]:
     def cast(self: Tensor) -> Tensor:
         return REGISTRY["astype"](self, dtype)
@@ -140,7 +174,7 @@ ELSEWHERE = {
     "requires_grad_": "gm.attach(x), of a tengen.autodiff.GradManager", "retain_grad": "gm.attach(x), of a tengen.autodiff.GradManager",
     "is_cuda": "x.device", "get_device": "x.device", "nelement": "x.size", "element_size": "x.dtype.size", "stride": "x.strides",
     "swapdims": "x.swapaxes(a, b)", "narrow": "x[begin:end]", "select": "x[index]", "index_select": "functional.take(x, index, axis)",
-    "unbind": "a loop over x, or functional.split", "is_contiguous": "x.contiguous()", "register_hook": "callbacks of gm.attach(x, ...)",
+    "unbind": "a loop over x, or functional.split", "is_contiguous": "x.contiguous()",
     "grad_fn": "nothing: the tape belongs to the GradManager", "is_leaf": "nothing: the tape belongs to the GradManager",
 }  # fmt: skip
 CASTS = {
@@ -148,9 +182,10 @@ CASTS = {
     "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool",
 }  # fmt: skip
 NAMES = [
-    "backward", "chunk", "clone", "contiguous_", "cuda", "dim", "expand", "expand_as", "numel", "permute", "t", "type_as",
-    "unsqueeze", "view", "view_as",
+    "backward", "chunk", "clone", "contiguous_", "cuda", "detach_", "dim", "expand", "expand_as", "numel", "permute", "register_hook",
+    "t", "type_as", "unsqueeze", "view", "view_as",
 ]  # fmt: skip
+_SPELLED = {"contiguous_": "contiguous"}  # functions here that have another name as methods
 all_with_line(globals(), NAMES)
-METHODS: dict[str, Callable] = {name.rstrip("_"): globals()[name] for name in NAMES}
+METHODS: dict[str, Callable] = {_SPELLED.get(name, name): globals()[name] for name in NAMES}
 METHODS |= {name: _cast(name, dtype) for name, dtype in CASTS.items()}

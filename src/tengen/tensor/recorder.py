@@ -31,7 +31,7 @@ from tengen.loops.extents import open_extent
 from tengen.loops.lang import Expr, Index
 from tengen.ops.define import Op
 from tengen.runtime import mapped, native
-from tengen.tensor.nodes import node_of, on_tape
+from tengen.tensor.nodes import kept_place, node_of, on_tape
 from tengen.tensor.parameter import Parameter
 from tengen.tensor.tape import call_body
 from tengen.tensor.tensor import Tensor, hide_plans, put_on_tape, restore_plans, tensor_on_tape, tensor_over, tracing
@@ -254,7 +254,7 @@ class Recorder:
         if id(target) not in self._written:
             self.value(target)
             self._written[id(target)] = (target, target._data, target._layout, target._node)
-        target._data, target._layout, target._node = v, Traced(v.type), value._node
+        target._data, target._layout, target._node = v, Traced(v.type), kept_place(target, value._node)
         return True
 
     def read_grad(self, t: Tensor, g: Tensor | None) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from tengen.base.errors import DTypeError, GradientError, ShapeError
 from tengen.ops.define import REGISTRY, Op, Rules
 from tengen.tensor.casting import casting, casts
+from tengen.tensor.hooks import called
 from tengen.tensor.nodes import Level, TapeNode, is_live, node_of
 from tengen.tensor.tensor import Tensor, dispatch, tensor_on_tape
 
@@ -75,6 +76,10 @@ def _gradients(
         for index, parts in slices.pop(key, {}).items():
             for g in _joined(parts):
                 slot[index] = REGISTRY["add"](slot[index], g) if index in slot else g
+        if (hooks := getattr(node, "hooks", None)) is not None:
+            for index, hook in list(hooks.values()):
+                if index in slot:
+                    slot[index] = called(hook, slot[index])
         for i, index in targets.get(key, ()):
             result[i] = slot.get(index)
         if node.op is not None:

@@ -25,7 +25,7 @@ from tengen.loops.lang import Expr
 from tengen.ops.define import REGISTRY, Op, dispatch
 from tengen.runtime import native
 from tengen.tensor.batched import Batched, check_has_values, check_same_mapping
-from tengen.tensor.nodes import TapeNode, on_tape
+from tengen.tensor.nodes import TapeNode, kept_place, limits, on_tape, visible_node
 from tengen.tensor.recording import tracing
 from tengen.tensor.values import Values
 
@@ -70,7 +70,7 @@ class Tensor(Values, TensorMethods):
                 common_device([data.device, there])
             made = data._off_tape() if dtype is None else REGISTRY["astype"](data, dtype)
         self._data, self._layout = made._data, made._layout
-        self._node = data._node if isinstance(data, Tensor) and dtype is None else made._node
+        self._node = data._node if isinstance(data, Tensor) and dtype is None and (not limits or on_tape(data)) else made._node
 
     # -- what it is ------------------------------------------------------------------------------------------------------
     @property
@@ -159,7 +159,7 @@ class Tensor(Values, TensorMethods):
         return table(self, self.numpy())
 
     def __reduce__(self):
-        return (_rebuild, (type(self), np.array(self.numpy()), dict(getattr(self, "__dict__", {}))))
+        return (_rebuild, (type(self), np.array(self.numpy()), _attributes(self)))
 
     def __copy__(self):
         t = type(self).__new__(type(self))
@@ -167,7 +167,7 @@ class Tensor(Values, TensorMethods):
         t._data, t._layout = same._data, same._layout  # values: a write will copy
         t._node = self._node if type(self) is Tensor else None
         if hasattr(self, "__dict__"):
-            t.__dict__.update(self.__dict__)
+            t.__dict__.update(_attributes(self))
         return t
 
     def __deepcopy__(self, memo):
@@ -218,6 +218,11 @@ def tensor_on_tape(data, layout, node) -> Tensor:
     return t
 
 
+def _attributes(t: Tensor) -> dict[str, Any]:
+    """What a copy of a Parameter has too: not its hooks, which belong to the one that they were put on."""
+    return {k: v for k, v in getattr(t, "__dict__", {}).items() if k != "_hooks"}
+
+
 def _rebuild(cls, array, state):
     t = cls.__new__(cls)
     made = from_numpy(array)
@@ -251,7 +256,7 @@ def _binary(table: dict, a: Tensor, b) -> Tensor:
     out = _new(Tensor)
     out._data = plan.call(a._data, b._data)
     out._layout = plan.layouts[0]
-    out._node = None if a._node is None and b._node is None else TapeNode(table["op"], (a, b), ())
+    out._node = None if a._node is None and b._node is None else (visible_node if limits else TapeNode)(table["op"], (a, b), ())
     return out
 
 
@@ -292,7 +297,10 @@ def put_on_tape(op: Op, inputs: tuple, attrs: tuple, out):
     if op.why_no_vjp is not None:
         return out
     outs = out if isinstance(out, tuple) else (out,)
-    node = TapeNode(op, inputs, attrs, tuple(o._off_tape() for o in outs) if op.saves_output else None)
+    made = visible_node if limits else TapeNode
+    node = made(op, inputs, attrs, tuple(o._off_tape() for o in outs) if op.saves_output else None)
+    if node is None:
+        return out
     if len(outs) == 1:
         outs[0]._node = node
     else:
@@ -549,7 +557,7 @@ def assign(target: Tensor, value: Tensor) -> None:
         check_same_mapping(target, value)
     if tracing.recorder is not None and tracing.recorder.assign(target, value):
         return
-    target._data, target._layout, target._node = value._data, value._layout, value._node
+    target._data, target._layout, target._node = value._data, value._layout, kept_place(target, value._node)
 
 
 # (layout, layout) -> Plan, one table for each operator: a shorter way than that of `run`

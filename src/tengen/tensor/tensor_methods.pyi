@@ -130,6 +130,8 @@ class TensorMethods:
         """The tensor on a GPU. Errors: DeviceError while there is none."""
     def cumsum(self, axis: int, exclusive: bool = False, reverse: bool = False) -> Tensor:
         """Running sums along `axis`, in order; integers and bools give int64, float16 and bfloat16 add in float32."""
+    def detach_(self) -> Tensor:
+        """Takes the tensor itself off the tape; returns it. Gradients that were recorded through it before stay."""
     def dim(self) -> int:
         """`ndim`: the number of axes."""
     def double(self) -> Tensor:
@@ -195,6 +197,10 @@ class TensorMethods:
         """x to the power y: of floats at most 2 ULP off with C99's special cases; of integers exact, and wrapping."""
     def prod(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The product over `axis`; integers and bools give int64. An empty product is 1."""
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Any:
+        """Calls hook(gradient) when a backward walk has computed this tensor's gradient; what it returns, if anything, takes
+        the gradient's place. For a result of the block in which a gradient is being recorded; a Parameter has one that
+        lasts."""
     def relu(self) -> Tensor:
         """max(x, 0); the gradient at 0 is 0; a NaN stays. Integers are taken as they are."""
     def repeat(self, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
