@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from tengen.base.config import config
     from tengen.deploy import load_graph
     from tengen.deploy.checkpoint import load, save
+    from tengen.deploy.predictor import Predictor
     from tengen.device import (
         coalesce_free_memory,
         get_allocated_memory,
@@ -84,6 +85,7 @@ _OF_MODULES = {  # module -> the names of it that stand here too
     "tengen.base.config": "config",
     "tengen.deploy": "load_graph",
     "tengen.deploy.checkpoint": "load save",
+    "tengen.deploy.predictor": "Predictor",
     "tengen.device": (
         "coalesce_free_memory get_allocated_memory get_cuda_compute_capability get_cuda_device_property get_cuda_driver_version "
         "get_cuda_version get_cudnn_version get_default_device get_device_count get_max_allocated_memory get_mem_status_bytes "
@@ -120,7 +122,7 @@ tracebacks.install()
 
 
 __all__ = [
-    "__version__", "Parameter", "Tensor", "from_dlpack", "tensor",
+    "__version__", "Parameter", "Predictor", "Tensor", "from_dlpack", "tensor",
     "amp", "autodiff", "data", "deploy", "device", "distributed", "distributions", "dtr", "functional", "hub", "jit", "logger", "models",
     "module", "optimizer", "random", "serialization", "utils",
     "coalesce_free_memory", "config", "enable_debug_log", "get_allocated_memory", "get_cuda_compute_capability",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -145,12 +145,8 @@ class Model:
         """
         if tracing.recorder is not None:
             raise TraceError(f"the model {self.name} was called inside a trace; help: trace the function that it came from")
-        tensors = [self._argument(p, x) for p, x in zip(self.inputs, self._ordered(args, kwargs))]
-        extents: tuple[int, ...] = ()
-        if self.extents:
-            types, names = [v.type for v in self.graph.inputs], [p.name for p in self.inputs]
-            found = extents_of(types, [t.shape for t in tensors], names)
-            extents = tuple(found[e] for e in self.extents)
+        tensors = [self.argument(p, x) for p, x in zip(self.inputs, self.ordered(args, kwargs))]
+        extents = tuple(self.extents_of(tensors).values())
         with self._lock:
             self._prepare()
             if self._states:
@@ -162,7 +158,22 @@ class Model:
         made = self._executable([*(t._data for t in tensors), *self._states], extents)
         return made[0] if len(made) == 1 else tuple(made)
 
-    def _ordered(self, args: tuple, kwargs: dict) -> list:
+    def extents_of(self, tensors: Sequence[Tensor]) -> dict[str, int]:
+        """The numbers of the open extents in these arguments, in the order of `extents`. Errors: ShapeError where they differ."""
+        if not self.extents:
+            return {}
+        found = extents_of([v.type for v in self.graph.inputs], [t.shape for t in tensors], [p.name for p in self.inputs])
+        return {e: found[e] for e in self.extents}
+
+    def bytes_of_run(self, extents: Mapping[str, int]) -> int:
+        """Bytes of memory that a run takes for scratch and results: with several runs at once each takes as much."""
+        with self._lock:
+            self._prepare()
+        assert self._executable is not None
+        return self._executable.bytes_of_run(tuple(extents[e] for e in self.extents))
+
+    def ordered(self, args: tuple, kwargs: dict) -> list:
+        """The arguments of a call in the order of `inputs`. Errors: TypeError where some are missing, or too many."""
         names = [p.name for p in self.inputs]
         given = dict(zip(names, args))
         twice = [k for k in kwargs if k in given]
@@ -174,7 +185,8 @@ class Model:
             raise TypeError(f"{self.name} takes {', '.join(map(repr, self.inputs)) or 'nothing'}; {what}")
         return [kwargs[n] if n in kwargs else given[n] for n in names]
 
-    def _argument(self, p: Port, x: Any) -> Tensor:
+    def argument(self, p: Port, x: Any) -> Tensor:
+        """What is given for an input, as a dense tensor. Errors: DTypeError, ShapeError where it is not what the input takes."""
         if isinstance(x, (bool, int, float, list, tuple)):
             x = np.asarray(x, p.dtype.numpy)
         t = x if isinstance(x, Tensor) else Tensor(x)

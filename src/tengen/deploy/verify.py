@@ -115,8 +115,8 @@ def random_inputs(ports: Sequence[Port], runs: int, seed: int) -> list[list[np.n
 
 def _set(model: Model, given: Sequence[Any] | Mapping[str, Any]) -> list[np.ndarray]:
     """One set of inputs in order, as dense arrays of the right types."""
-    values = model._ordered((), dict(given)) if isinstance(given, Mapping) else model._ordered(tuple(given), {})
-    return [np.asarray(model._argument(p, v).numpy(), order="C") for p, v in zip(model.inputs, values)]
+    values = model.ordered((), dict(given)) if isinstance(given, Mapping) else model.ordered(tuple(given), {})
+    return [np.asarray(model.argument(p, v).numpy(), order="C") for p, v in zip(model.inputs, values)]
 
 
 def _bytes_of(result: Tensor | tuple[Tensor, ...]) -> list[np.ndarray]:

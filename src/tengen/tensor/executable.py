@@ -94,6 +94,15 @@ class Executable:
         """The graph after all passes: made when it is first asked for, to be looked at."""
         return self._source if self.program is None else optimize(self._source, evaluate)
 
+    def bytes_of_run(self, values: tuple[int, ...]) -> int:
+        """Bytes of the arena and of the results of a run for these extents."""
+        if self.program is None or values in self._alone or 0 in values:
+            return self.alone(values).bytes_of_run(()) if values else 0
+        if values not in self._plans:
+            self._prepare(values)
+        results = sum(a.size * a.dtype.size for a in self._plans[values][1])
+        return self.program.arena_bytes(values) + results
+
     def retuned(self, schedules: Schedules) -> Executable:
         """The same graph with other schedules, compiled anew."""
         return Executable(self._source, self.name, schedules, self.device)

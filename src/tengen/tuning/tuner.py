@@ -104,7 +104,7 @@ def _program(program: Any, inputs: Sequence | None) -> tuple[Executable, list[An
 def _of_model(model: Model, inputs: Sequence | None) -> tuple[Executable, list[Any]]:
     given: list[Any] = [None] * len(model.inputs)
     if inputs is not None:
-        given = [model._argument(p, x)._data for p, x in zip(model.inputs, model._ordered(tuple(inputs), {}))]
+        given = [model.argument(p, x)._data for p, x in zip(model.inputs, model.ordered(tuple(inputs), {}))]
     with model._lock:
         model._prepare()
         assert model._executable is not None
