@@ -173,39 +173,6 @@ def test_indices_that_a_loop_does_not_change_are_computed_before_it():
     assert " mul " in text and " mul " not in inner
 
 
-@pytest.mark.parametrize("n", [0, 1, 4, 5, 7, 10])
-def test_parts_of_a_loop_run_without_asking(n):
-    """A part of a loop that runs has an iteration: the code does not test for it, and nothing is merged behind it."""
-    k = Builder("parts")
-    o, m = k.output("o", int64), k.int("n")
-    total, count = k.var(0), k.var(0)
-    with k.loop(0, m, 5, name="part") as first:
-        with k.loop(first, k.let(minimum(m, first + 5)), name="inner") as i:
-            total.set(total.value + i)
-        with k.loop(0, minimum(m - first, 5), name="inner"):
-            count.set(count.value + 1)
-    for j, v in enumerate((total, count)):
-        k.store(o, j, v.value)
-    kernel = k.build()
-    assert both(kernel, [np.zeros(2, np.int64)], [n])[0].tolist() == [sum(range(n)), n]
-    text = emit_kernel(kernel, Target.host())
-    assert text.count("br i1") == 2 + 2 + 1 + 1  # pieces and parts: before and behind; the inner loops: behind
-
-
-def test_a_loop_whose_end_was_assigned_asks():
-    k = Builder("moved")
-    o = k.output("o", int64)
-    end, count = k.var(3), k.var(0)
-    with k.loop(0, end.value) as i:
-        stop = k.let(minimum(end.value, i + 5))
-        end.set(-1)
-        for last in (end.value, k.let(minimum(end.value, i + 5)), stop):
-            with k.loop(i, last):
-                count.set(count.value + 1)
-    k.store(o, 0, count.value)
-    assert both(k.build(), [np.zeros(1, np.int64)])[0].tolist() == [3]
-
-
 def test_an_assigned_variable_is_read_anew():
     k = Builder("anew")
     o = k.output("o", int64)

@@ -100,9 +100,6 @@ class _Function(Values):
         self._entry: dict[str, str] = {}  # names that the entry block defines -> instruction: parameters, stack memory
         self._depth: dict[str, int] = {}  # name -> how many scopes its definition is inside of; 0 in the entry block
         self._loops: list[tuple[int, list[str]]] = []  # of each open loop: the depth of its body, the lines before it
-        self._stops: dict[Expr, Expr] = {}  # variable of a loop -> where it stops
-        self._lets: dict[Expr, Expr] = {}  # variable of a Let -> its value
-        self._declared: set[Expr] = set()  # variables that may be assigned
 
     def text(self) -> str:
         k = self.kernel
@@ -197,13 +194,10 @@ class _Function(Values):
         """A phi of (value, block) pairs."""
         return self.fresh(f"phi {ty} " + ", ".join(f"[ {v}, %{b} ]" for v, b in edges), hint)
 
-    def loop(
-        self, start: str, stop: str, step: int, carried: list[Expr], body: Callable[[str], None], hint: str, runs: bool = False
-    ) -> None:  # fmt: skip
-        """Emits for i in range(start, stop, step): body(i). carried: the variables that the body assigns. runs: it is known to run
-        at least once."""
+    def loop(self, start: str, stop: str, step: int, carried: list[Expr], body: Callable[[str], None], hint: str) -> None:
+        """Emits for i in range(start, stop, step): body(i). carried: the variables that the body assigns."""
         before, top, done = self.block, self.label("loop"), self.label("done")
-        runs = runs or (start[0] != "%" and stop[0] != "%" and int(start) < int(stop))
+        runs = start[0] != "%" and stop[0] != "%" and int(start) < int(stop)  # it is known to run at least once
         enter = f"  br label %{top}"
         if not runs:
             enter = f"  br i1 {self.pure(f'icmp slt i64 {start}, {stop}')}, label %{top}, label %{done}"
@@ -232,12 +226,8 @@ class _Function(Values):
         self.lines = outer
         self.open(done)
         for v in carried:
-            if runs:  # what the body has computed is there
-                self.env[v] = end[v]
-                self._depth[end[v]] = min(self._depth.get(end[v], 0), len(self._known) - 1)
-            else:
-                edges = [(self.env[v], before), (end[v], latch)]
-                self.env[v] = self.phi(type_of(v.dtype, v.lanes), edges, _register_name(v.attr))
+            edges = [(end[v], latch)] if runs else [(self.env[v], before), (end[v], latch)]
+            self.env[v] = self.phi(type_of(v.dtype, v.lanes), edges, _register_name(v.attr))
 
     def branch(self, cond: str, then: Callable[[], None], orelse: Callable[[], None] | None, changed: list[Expr]) -> None:
         """Emits an if: `then` where cond holds, else `orelse`; and phis for the variables that they assign."""
@@ -265,12 +255,8 @@ class _Function(Values):
         """Emits statements in order."""
         for s in body:
             match s:
-                case Let():
+                case Let() | Declare():
                     self.env[s.var] = self.value(s.value)
-                    self._lets[s.var] = s.value
-                case Declare():
-                    self.env[s.var] = self.value(s.value)
-                    self._declared.add(s.var)
                 case Assign():
                     self.variable(s.var)
                     self.env[s.var] = self.value(s.value)
@@ -299,36 +285,7 @@ class _Function(Values):
             self.statements(s.body)
 
         carried = [v for v in assigned(s.body) if v in self.env]
-        runs = self._above(s.stop, s.start)
-        self._stops[s.var] = s.stop
-        self.loop(self.value(s.start), self.value(s.stop), s.step, carried, body, str(s.var.attr), runs)
-
-    def _above(self, stop: Expr, start: Expr) -> bool:
-        """Whether `stop` is known to be above `start`: above the variable of an enclosing loop is where that loop stops, and what is
-        more than the variable; above 0 is their difference. What a variable that may be assigned takes part in is not known."""
-        if self._stops.get(start) is stop:
-            return not self._changes(stop)
-        stop = self._lets.get(stop, stop)
-        known = as_int(start)
-        match stop.op:
-            case "const":
-                return known is not None and known < int(stop.attr)  # type: ignore[call-overload]
-            case "min":
-                return all(self._above(x, start) for x in stop.args)
-            case "add":
-                return any(a is start and (as_int(b) or 0) > 0 for a, b in (stop.args, stop.args[::-1]))
-            case "sub":
-                end, i = stop.args
-                return known is not None and known <= 0 and self._stops.get(i) is end and not self._changes(end)
-        return False
-
-    def _changes(self, e: Expr) -> bool:
-        """Whether a variable that may be assigned takes part in `e`."""
-        found = dict.fromkeys([e])
-        for x in (stack := [e]):
-            stack += [a for a in x.args if a not in found]
-            found.update(dict.fromkeys(x.args))
-        return not self._declared.isdisjoint(found)
+        self.loop(self.value(s.start), self.value(s.stop), s.step, carried, body, str(s.var.attr))
 
     # ---- memory
 
