@@ -106,7 +106,7 @@ def channels_last(arrays, out, **attrs) -> list[int]:
 def small_filter(arrays, **attrs) -> set[int]:
     """Extents of a filter (the second operand) that a program is compiled for: those of few channels and of windows, where a
     tile's width and unrolled loops matter most. All images and larger channel counts share one program."""
-    whole = attrs.get("algorithm", "direct") != "direct"  # the memory of a piece depends on all channels
+    whole = attrs.get("algorithm", "direct") != "direct" and arrays[1].dtype.compute.size > 4  # scratch memory has no room for any
     return {d for d in arrays[1].shape if whole or d <= 32}
 
 

@@ -142,13 +142,18 @@ def runs(k: KernelBuilder, walk: Walk, start: Index, stop: Index) -> Iterator[tu
         yield first, last, k.let(at)
 
 
-def unrolled_loop(k: KernelBuilder, start: Index, stop: Index, unroll: int, step: Callable[[Expr], None], name: str) -> None:
-    """Runs `step` for start..stop, in order, `unroll` times in a loop's body."""
+def unrolled_loop(
+    k: KernelBuilder, start: Index, stop: Index, unroll: int, step: Callable[[Expr], None], name: str, whole: bool = False
+) -> None:  # fmt: skip
+    """Runs `step` for start..stop, in order, `unroll` times in a loop's body. whole: `unroll` divides the number of times, so that
+    no loop for the rest is written."""
     if unroll > 1:
-        whole = k.let(start + (as_expr(stop) - start) // unroll * unroll)
-        with k.loop(start, whole, unroll, name=name) as i:
+        rest = as_expr(stop) if whole else k.let(start + (as_expr(stop) - start) // unroll * unroll)
+        with k.loop(start, rest, unroll, name=name) as i:
             for ahead in range(unroll):
                 step(k.let(i + ahead) if ahead else i)
-        start = whole
+        if whole:
+            return
+        start = rest
     with k.loop(start, stop, name=name) as i:
         step(i)

@@ -216,7 +216,8 @@ def _transpose_panel(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, d
             j = k.let(minimum(i, length - LANES))  # the last square overlaps the one before
             read = lambda r, c=c, j=j: cast(k.load(src, here + (c + r) * step + j, LANES), p.compute)
             # packed[k j + r][column c ..] = b[k j + r, column c ..]
-            transpose_square(k, p.compute, read, lambda r, x, c=c, j=j: k.store(dst, there + (j + r) * t.columns + c, x))
+            put = lambda r, x, c=c, j=j: k.store(dst, there + (j + r) * t.columns + c, x)
+            transpose_square(k, p.compute, read, put, seldom=t.brief)
         with k.loop(squares, n, name="column") as c:
             mine, theirs = k.let(here + c * step), k.let(there + c)
             for i, count in k.vector_loop(0, length):
@@ -250,7 +251,8 @@ def _transpose_pairs(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, d
         with k.loop(0, depth, LANES, name="square") as i:
             j = k.let(minimum(i, depth - LANES))  # the last square overlaps the one before
             read = lambda r, j=j: k.load_group(lines, r * pitch + j * 2, LANES)
-            transpose_square(k, p.packed, read, lambda r, x, c=c, j=j: k.store(dst, to + (j + r) * t.columns + c, x))
+            put = lambda r, x, c=c, j=j: k.store(dst, to + (j + r) * t.columns + c, x)
+            transpose_square(k, p.packed, read, put, seldom=t.brief)
     with k.loop(squares, n, name="column") as c:
         copy(c, const(0))
         with k.loop(0, depth) as j:

@@ -38,6 +38,7 @@ from tengen.kernels.contraction.operands import (
 from tengen.kernels.contraction.problem import Problem
 from tengen.kernels.contraction.sharing import PACKED_COST, Sharing
 from tengen.kernels.contraction.tile import (
+    BRIEF_TILE_ROWS,
     MOST_BLOCK_TILES,
     MOST_TILE_ROWS,
     PITCH_PAD_ELEMENTS,
@@ -89,6 +90,8 @@ class Facts:
         self.along_k, self.side_by_side = along_k(p), side_by_side(p)
         self.vectors = vectors_of(self.n, target, p.compute)
         tall = MOST_TILE_ROWS if self.along_k or self.side_by_side else MOST_ROWS_ALONG_M
+        if self.n is None:
+            tall = BRIEF_TILE_ROWS
         self.most = register_rows(self.vectors, target, p.compute, tall)
         self.tiles = 1 if self.m is None else max(1, -(-self.m // self.most))
         self.rows = self.most if self.m is None else max(1, -(-self.m // self.tiles))

@@ -154,7 +154,8 @@ class _Kernel:
             copy_panels(k, p, t, self.b_base, (self.column, self.column_stop), (start, stop), self.b.buffer, self.work.depth)
         if self.border is not None and not t.along_k:
             self.border.move(self.g, self.a_base, (start, stop))
-        self.prefetches = self.next_chunk(stop) if self.wave is None else self.next_piece((start, stop))
+        if not t.brief:
+            self.prefetches = self.next_chunk(stop) if self.wave is None else self.next_piece((start, stop))
         high = t.block // t.rows
         with k.loop(self.tile, self.tile_stop, high, name="block") as first:
             self.block(c, (first, k.let(minimum(self.tile_stop, first + high))), (start, stop))
@@ -219,7 +220,7 @@ class _Kernel:
             left = k.let(minimum(self.stop, t.row(tile + 1)) - row)
             packed = (tile - tiles[0]) * t.tile_pitch(self.work.depth)
             base = k.let(packed if t.tiled else begin[1] + (row - begin[0]) * self.a.by_row)
-            next_rows = None if self.a.prefetched else self.next_rows(panel, tile, tiles)
+            next_rows = None if self.a.prefetched or t.brief else self.next_rows(panel, tile, tiles)
             prefetch = partial(self.prefetch, row, tile, panel, next_rows)
             multiply = partial(self.multiply, base=base, panel=panel, number=tile - tiles[0], prefetch=prefetch, row=row, c=c)
             self.lowest(t.small if t.tall is None else (t.rows - 1,), left, multiply, panel)
@@ -284,9 +285,12 @@ class _Kernel:
                 for v in range(vectors):
                     acc[j][v].set(multiply_add(x, bs[v], acc[j][v].value))  # acc[j][v] += a[row j, k i] * b[k i, vector v]
 
-        with k.loop(0, panel.depth, self.work.stretch, name="part") as first:  # some prefetches, then as many positions
-            prefetch(k.let(first // self.work.stretch), vectors)
-            unrolled_loop(k, first, k.let(minimum(panel.depth, first + self.work.stretch)), t.schedule.unroll, step, "k")
+        if t.brief:
+            unrolled_loop(k, 0, panel.depth, t.schedule.unroll, step, "k")
+        else:
+            with k.loop(0, panel.depth, self.work.stretch, name="part") as first:  # some prefetches, then as many positions
+                prefetch(k.let(first // self.work.stretch), vectors)
+                unrolled_loop(k, first, k.let(minimum(panel.depth, first + self.work.stretch)), t.schedule.unroll, step, "k")
         if self.out.straight:
             return self.by_chunk(c, partial(self.write_straight, row, panel.column, [[x.value for x in line] for line in acc]))
         for j in range(rows):
@@ -402,27 +406,20 @@ class _Kernel:
 
     def write(self, r: Expr, left: Expr, column: Expr, c: Expr) -> None:
         """Stores the tile that lies in `sums`: as many of its rows as are `left`, and of its columns as there are, added to the
-        sums of earlier chunks."""
-        p, t, k = self.p, self.t, self.k
-        n, first = as_int(p.columns), equal(c, 0)
-        last = equal(c, p.chunks.count - 1)
-
-        def whole() -> None:
-            self.by_chunk(c, partial(self.write_rows, r, left, column, True))
-
-        def partly() -> None:
-            one = self.work.one_chunk
-            self.write_rows(r, left, column, False, False if one else ~first, True if one else last)
-
-        if n is not None and n % t.columns == 0:
-            whole()
-        elif n is not None and n < t.columns:
-            partly()
-        else:
-            with k.if_(column + t.columns <= p.columns):
-                whole()
-            with k.else_():
-                partly()
+        sums of earlier chunks. The vectors of a row take turns in one loop, so that each way to store one is written once."""
+        p, t, k, one = self.p, self.t, self.k, self.work.one_chunk
+        n, add, last = as_int(p.columns), False if one else k.let(~equal(c, 0)), True if one else k.let(equal(c, p.chunks.count - 1))
+        stop = const(t.columns) if n is not None and n % t.columns == 0 else k.let(minimum(p.columns - column, t.columns))
+        with k.loop(0, left, name="row") as j:
+            number = k.let(r + j)
+            row = self.coordinates(number)
+            with k.loop(0, stop, LANES, name="v") as v:
+                value = k.load(self.sums, j * t.columns + v, LANES)
+                whole: Flag = True if as_int(stop) else False if n is not None and n < LANES else v + LANES <= stop
+                with self.when(whole):
+                    self.write_vector(value, number, row, column + v, LANES, add, last)
+                with self.otherwise(whole):
+                    self.write_vector(value, number, row, column + v, stop - v, add, last)
 
     def by_chunk(self, c: Expr, write: Callable[[Flag, bool], None]) -> None:
         """Calls write(add, last) for chunk `c`, in branches where the kernel has to find out: `add`, whether earlier chunks
@@ -478,19 +475,6 @@ class _Kernel:
         """What is stored for a vector of sums: with those of earlier chunks where `add`, through the epilogue where `last`."""
         value = self.k.let(where.load(self.k, self.out.partial) + value) if add else value
         return where.made(self.k, value) if last else value
-
-    def write_rows(self, r: Expr, left: Expr, column: Expr, full: bool, add: Flag, last: Flag) -> None:
-        """Stores the `left` rows of the tile in `sums`. full: whether all of its columns exist. `add`, `last`: see
-        `by_chunk`."""
-        p, k = self.p, self.k
-        with k.loop(0, left, name="row") as j:
-            number = k.let(r + j)
-            row = self.coordinates(number)
-            for v in range(self.t.vectors):
-                at = column + v * LANES
-                with self.when(True if full or v == 0 else at < p.columns):
-                    value = k.load(self.sums, j * self.t.columns + v * LANES, LANES)
-                    self.write_vector(value, number, row, at, LANES if full else p.columns - at, add, last)
 
     def place(self, number: Expr, row: Sequence[Index], column: Expr, left: Index) -> Place:
         """The place in out of a vector of row `number` that begins at `column`, of which `left` columns exist; a scalar where

@@ -22,6 +22,7 @@ from tengen.loops.lang import LANES, Expr, Index, as_int, minimum
 MOST_ROWS_BYTES = 256 << 10  # bytes of scratch memory, at most, of a piece's packed rows
 MOST_TILE_ROWS = 14  # rows of a tile at most
 SMALL_TILE_ROWS = (4, 8)  # rows of the smaller tiles for the last rows, where the number of rows is open
+BRIEF_TILE_ROWS = 8  # rows of the one tile of a brief kernel, at most: two vectors by 8 rows keep two FMA units busy
 MOST_BLOCK_TILES = 64  # tiles of a block at most
 MOST_PIECE_BLOCKS = 4  # blocks of rows of a piece, at most
 PITCH_PAD_ELEMENTS = LANES  # elements between two packed rows of `a`, so that rows begin in different cache sets
@@ -69,6 +70,9 @@ class Tile:
         exact: whether no tile has rows past the last one. direct, direct_b: whether `a`, and b, are read where they lie.
         tiled: whether rows that are packed along m lie tile by tile: a tile then reads one stream of memory.
         waves: whether all pieces compute a chunk before any begins with the next.
+        brief: whether the kernel is as little code as can be: one tile, and no prefetches but those of a packed panel. It is so where
+            the number of columns is open, as in eager programs, which LLVM takes long to make, and whose numbers get a program of
+            their own where they are met often.
     """
 
     schedule: Register
@@ -82,6 +86,7 @@ class Tile:
     direct_b: bool = False
     tiled: bool = False
     waves: bool = False
+    brief: bool = False
 
     @property
     def rows(self) -> int:
@@ -119,17 +124,19 @@ def sized(p: Problem, s: Register, waves: bool = False) -> Tile:
     m, n = as_int(p.rows), as_int(p.columns)
     block = s.rows * s.high
     pitch = chunk_depth(p) + PITCH_PAD_ELEMENTS if s.along_k else -(-block // LANES) * LANES
-    small = tuple(n for n in SMALL_TILE_ROWS if m is None and n < s.rows)
+    brief = n is None
+    small = tuple(rows for rows in SMALL_TILE_ROWS if m is None and not brief and rows < s.rows)
     narrow = has_narrow_tile(n, s.vectors)
     tiles = 1 if m is None else -(-m // s.rows)
-    tall = None if m is None or m == tiles * s.rows or m < tiles * (s.rows - 1) else m - tiles * (s.rows - 1)
+    even = m is None or brief or m == tiles * s.rows or m < tiles * (s.rows - 1)
+    tall = None if even else m - tiles * (s.rows - 1)  # type: ignore[operator]
     exact = m == tiles * s.rows or tall is not None
     direct_b = not s.packed and readable_columns(p, s.vectors)
     tiled = not s.along_k and side_by_side(p)
     waves = waves and direct_b and exact and not s.along_k
     direct = exact and p.border is None and not waves and readable(p, bool(s.along_k), narrow) and not (tiled and s.packed)
     tiled = tiled and not direct and not waves
-    return Tile(s, block, small, narrow, s.rows if tiled else pitch, tall, exact, direct, direct_b, tiled, waves)
+    return Tile(s, block, small, narrow, s.rows if tiled else pitch, tall, exact, direct, direct_b, tiled, waves, brief)
 
 
 def fits(p: Problem, s: Register, target: Machine | None) -> str:
@@ -178,9 +185,9 @@ def chunk_depth(p: Problem) -> int:
 
 
 def has_narrow_tile(n: int | None, vectors: int) -> bool:
-    """Whether the last of n columns have a tile that is one vector wide."""
+    """Whether the last of n columns have a tile that is one vector wide; not where n is open (None)."""
     columns = vectors * LANES
-    return vectors > 1 and (n is None or (n < 8 * columns and 0 < n % columns <= LANES))
+    return vectors > 1 and n is not None and n < 8 * columns and 0 < n % columns <= LANES
 
 
 def readable_columns(p: Problem, vectors: int) -> bool:

@@ -244,8 +244,10 @@ class _Stencil:
         side = k.let(select(tiles > 0, const(first), as_expr(p.count[1])))  # all of the row where there is no tile
         with k.loop(first, first + tiles, n, name="x") as x:
             self.tile(p, y, x, n)
-        for start, stop in ((const(0), side), (minimum(side + tiles, as_expr(p.count[1])), as_expr(p.count[1]))):
-            with k.loop(start, stop, name="x") as x:
+        behind = k.let(minimum(side + tiles, as_expr(p.count[1])))
+        with k.loop(0, 2, name="side") as number:  # the left one, the right one
+            first_one, stop = k.let(equal(number, 0)), as_expr(p.count[1])
+            with k.loop(k.let(select(first_one, const(0), behind)), k.let(select(first_one, side, stop)), name="x") as x:
                 for c, count in self.each_channel():
                     self.pixel(p, y, x, c, count)
 

@@ -18,13 +18,13 @@ tile's size (F(2x2, 3x3) or F(4x4, 3x3)) alone, which is an attribute of the op.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import product
 from typing import ClassVar
 
 from tengen.base.dtype import DType, bool_
+from tengen.base.errors import Undecided
 from tengen.kernels import numerics
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.contraction.chunks import Chunks, unrolled_loop
@@ -44,7 +44,9 @@ MOST_IMAGE_BYTES = 992 << 10  # bytes of a piece's transformed tiles: a kernel m
 MOST_PRODUCT_ROWS = 12  # rows of a register tile, at most: some registers stay free for what the compiler keeps in them
 MOST_PIECE_TILES = 16  # tiles of a piece, by rule
 L1_FILTER_BYTES = 12 << 10  # bytes of the filter's points that a piece transforms at a time: they stay in L1
-UNROLLED_CHANNELS = 4  # channels in the body of the loop over c, by rule
+UNROLLED_CHANNELS = 4  # channels in the body of the loop over c, by rule, where numbers of channels and of image tiles are known
+OPEN_PRODUCT_ROWS = 8  # rows of a register tile, at most, where they are not
+OPEN_IMAGE_BYTES = 800 << 10  # of a piece's transformed tiles where the number of channels is open: as many as there is room for
 
 
 # ---- the rule ------------------------------------------------------------------------------------------------------------
@@ -99,11 +101,13 @@ class Blocks:
     """Sizes that follow from a schedule.
 
     Attributes:
-        schedule: what was chosen. pitch: elements from one image tile to the next in scratch memory.
+        schedule: what was chosen. pitch: elements from one image tile to the next in scratch memory. room: elements of a point of
+            `image`, which decide how many tiles a piece has where `pitch` is open.
     """
 
     schedule: Winograd
-    pitch: int
+    pitch: Index
+    room: int
 
     @property
     def rows(self) -> int:
@@ -116,9 +120,16 @@ class Blocks:
         return self.schedule.vectors
 
     @property
-    def tiles(self) -> int:
-        """Image tiles of a piece."""
+    def most_tiles(self) -> int:
+        """Image tiles of a piece, at most."""
         return self.schedule.rows * self.schedule.high
+
+    @property
+    def tiles(self) -> Index:
+        """Image tiles of a piece."""
+        if as_int(self.pitch) is not None:
+            return self.most_tiles
+        return minimum(maximum(as_expr((self.room - LANES) // self.pitch), 1), self.most_tiles)
 
     @property
     def columns(self) -> int:
@@ -126,7 +137,7 @@ class Blocks:
         return self.vectors * LANES
 
     @property
-    def image(self) -> int:
+    def image(self) -> Index:
         """Elements from one point to the next in `image`: no multiple of a large power of two, or all points fell into one
         cache set."""
         return self.tiles * self.pitch + LANES
@@ -134,35 +145,38 @@ class Blocks:
     @property
     def products(self) -> int:
         """Elements from one point to the next in `products`."""
-        return self.tiles * self.columns + LANES
+        return self.most_tiles * self.columns + LANES
 
 
-def rule(points: int, c: int, o: int, tiles: int | None, size: int, target: Machine | None) -> Winograd:
-    """The schedule for C and O channels, so many image tiles, if that is known, and elements of `size` bytes."""
+def rule(points: int, c: int | None, o: int | None, tiles: int | None, size: int, target: Machine | None) -> Winograd:
+    """The schedule for C and O channels and so many image tiles, as far as they are known, and elements of `size` bytes."""
     _, registers, _ = machine(target)
     each = registers_of(size, target)
-    vectors = 1 if each > 1 or o <= LANES else 2
+    vectors = 1 if each > 1 or (o is not None and o <= LANES) else 2
     most = max(1, min(MOST_PRODUCT_ROWS, (registers - vectors * each - 1) // (vectors * each)))
+    if c is None:
+        return Winograd(min(most, OPEN_PRODUCT_ROWS), vectors, 1)
     room = max(1, MOST_IMAGE_BYTES // (size * points * points * (_pitch(c) + vectors * LANES)))
-    if tiles is None:
-        n = min(room, most)
-    else:
-        n = min(range(1, max(1, min(room, MOST_PIECE_TILES, tiles)) + 1), key=lambda n: _cost(n, tiles, most))
+    if tiles is None or o is None:  # a little code: numbers that are met often get a program of their own
+        n = min(room, MOST_PIECE_TILES)
+        rows = _rows(n, min(most, OPEN_PRODUCT_ROWS))
+        return Winograd(rows, vectors, -(-n // rows))
+    n = min(range(1, max(1, min(room, MOST_PIECE_TILES, tiles)) + 1), key=lambda n: _cost(n, tiles, most))
     rows = _rows(n, most)
     return Winograd(rows, vectors, -(-n // rows), unroll=UNROLLED_CHANNELS)
 
 
-def _pitch(c: int) -> int:
-    return -(-c // LANES) * LANES + LANES
+def _pitch(c: Index) -> Index:
+    return cdiv(c, LANES) * LANES + LANES
 
 
-def fits(s: Winograd, points: int, c: int, size: int, target: Machine | None) -> str:
-    """Why C channels cannot have the schedule on this target; empty if they can."""
+def fits(s: Winograd, points: int, c: int | None, size: int, target: Machine | None) -> str:
+    """Why C channels (None: an open number of them) cannot have the schedule on this target; empty if they can."""
     why = outside(s, rows=(1, MOST_PRODUCT_ROWS), vectors=(1, 4), high=(1, 64), panels=(0, 1 << 12), unroll=(1, 4))
     if why := why or too_large(s.rows, s.vectors, size, target):
         return why
     tiles = s.rows * s.high
-    scratch = size * points * points * tiles * (_pitch(c) + s.vectors * LANES)
+    scratch = 0 if c is None else size * points * points * tiles * ((as_int(_pitch(c)) or 0) + s.vectors * LANES)
     if tiles > 1 and scratch > MOST_IMAGE_BYTES:
         return f"{tiles} image tiles need {scratch} bytes of scratch memory, more than {MOST_IMAGE_BYTES}"
     return ""
@@ -187,7 +201,8 @@ def winograd(
 ) -> None:  # fmt: skip
     """out[n, o, y, x] = the sum over i, j, c of x[n, c, y + i - padding, x + j - padding] * w[o, c, i, j], with zeros around.
 
-    Shapes:   x (N, C, H, W), w (O, C, 3, 3) of any strides, out (N, O, *any); C and O are known
+    Shapes:   x (N, C, H, W), w (O, C, 3, 3) of any strides, out (N, O, *any); C is known, or there are at most
+              `numerics.WINOGRAD_MOST_CHANNELS` of at most 4 bytes
     Args:
         outputs: 2 or 4, of a tile along an axis: changes bits. padding: may be negative, which crops.
         epilogue: makes what is stored from the value (in the dtype computed in) at coordinates of out; default: a cast.
@@ -212,19 +227,25 @@ class _Filter:
     name: str
 
     @property
-    def inputs(self) -> int:
+    def inputs(self) -> Index:
         """Channels of the image."""
-        return as_int(self.w.shape[1]) or 0
+        return self.w.shape[1]
 
     @property
-    def outputs(self) -> int:
+    def outputs(self) -> Index:
         """Channels of the result."""
-        return as_int(self.w.shape[0]) or 0
+        return self.w.shape[0]
 
     @property
-    def panels(self) -> int:
+    def panels(self) -> Index:
         """Panels of the packed filter."""
-        return -(-self.outputs // self.columns)
+        return cdiv(self.outputs, self.columns)
+
+    @property
+    def several(self) -> bool:
+        """Whether a sum over the image's channels may have several chunks."""
+        n = as_int(self.inputs)
+        return n is None or n > numerics.CHUNK_TERMS
 
     def made(self, transformed: bool) -> Array:
         """The filter, transformed or packed only; made once for all that read it so."""
@@ -237,25 +258,30 @@ class _Filter:
         out = self.lo.temp(self.compute, (self.panels, self.inputs, FILTER_TAPS * FILTER_TAPS, columns))
         k = self.lo.kernel(self.name)
         src, dst = k.read(w), k.write(out)
-        blocks = -(-self.inputs // LANES)
+        blocks = cdiv(self.inputs, LANES)
         piece = k.split(self.panels * blocks)
         panel, start = k.let(piece // blocks), k.let(piece % blocks * LANES)
         stop = minimum(start + LANES, as_expr(self.inputs))
         with k.loop(start, stop, name="c") as c, k.loop(0, columns, LANES, "column") as v:
-            for at, value in enumerate(self.taps(k, src, panel, c, v)):
-                k.store(dst, as_expr(out.index((panel, c, at, v))), value)
+            tap = self.taps(k, src, panel, c, v)
+            with k.loop(0, FILTER_TAPS, name="i") as i, k.loop(0, FILTER_TAPS, name="j") as j:
+                k.store(dst, as_expr(out.index((panel, c, i * FILTER_TAPS + j, v))), tap(i, j))
         self.lo.launch(k)
         return out
 
-    def taps(self, k: KernelBuilder, src: Buffer, panel: Expr, c: Expr, v: Expr) -> Iterator[Expr]:
-        """The nine taps of LANES columns from `v` of a panel, row by row, zeros past the last column."""
+    def taps(self, k: KernelBuilder, src: Buffer, panel: Expr, c: Expr, v: Expr) -> Callable[[Index, Index], Expr]:
+        """A function from row and column of a tap to its values in LANES columns from `v` of a panel, zeros past the last
+        column."""
         w, column = self.w, k.let(panel * self.columns + v)
-        count = None if self.outputs % self.columns == 0 else k.let(maximum(self.outputs - column, 0))
+        count = None if as_int(self.outputs % self.columns) == 0 else k.let(maximum(self.outputs - column, 0))
         base = k.let(as_expr(w.offset + column * w.strides[0] + c * w.strides[1]))
-        for i, j in product(range(FILTER_TAPS), repeat=2):
+
+        def tap(i: Index, j: Index) -> Expr:
             at = k.let(as_expr(base + i * w.strides[2] + j * w.strides[3]))
             index = at if as_int(w.strides[0]) == 1 else ramp() * w.strides[0] + at
-            yield cast(k.load(src, index, LANES, count), self.compute)
+            return cast(k.load(src, index, LANES, count), self.compute)
+
+        return tap
 
     def transform(self) -> Array:
         """The transformed filter, as [panel, point, c, column], zeros past the last column."""
@@ -265,15 +291,15 @@ class _Filter:
         k = self.lo.kernel(self.name)
         half = k.scratch("half", self.compute, FILTER_TAPS * n * LANES)
         src, dst = k.read(self.w), k.write(out)
-        blocks = -(-self.inputs // LANES)
+        blocks = cdiv(self.inputs, LANES)
         piece = k.split(self.panels * blocks)
         panel, start = k.let(piece // blocks), k.let(piece % blocks * LANES)
         stop = minimum(start + LANES, as_expr(self.inputs))
         with k.loop(start, stop, name="c") as c, k.loop(0, columns, LANES, "column") as v:
-            taps = list(self.taps(k, src, panel, c, v))
-            for j in range(FILTER_TAPS):
-                for a, value in enumerate(t.weight(taps[j::FILTER_TAPS])):
-                    k.store(half, (j + a * FILTER_TAPS) * LANES, value)
+            tap = self.taps(k, src, panel, c, v)
+            with k.loop(0, FILTER_TAPS, name="j") as j:
+                for a, value in enumerate(t.weight([tap(i, j) for i in range(FILTER_TAPS)])):
+                    k.store(half, j * LANES + a * (FILTER_TAPS * LANES), value)
             with k.loop(0, n, name="a") as a:
                 taps = [k.load(half, (a * FILTER_TAPS + j) * LANES, LANES) for j in range(FILTER_TAPS)]
                 for e, value in enumerate(t.weight(taps)):
@@ -299,11 +325,12 @@ class _Winograd:
         self.lo, self.x, self.out, self.t, self.padding, self.epilogue = lo, x, out, t, padding, epilogue
         self.grid = (out.shape[0], *(cdiv(d, t.outputs) for d in out.shape[2:]))  # image, row and column of a tile
         c, o, size = as_int(w.shape[1]), as_int(w.shape[0]), out.dtype.compute.size
-        assert c is not None and o is not None
         by_rule = rule(t.points, c, o, as_int(self.tiles), size, lo.target)
         chosen = lo.choose(lambda: self.problem_key(w), by_rule, lambda s: fits(s, t.points, c, size, lo.target))
-        self.b = Blocks(chosen, _pitch(c))
-        self.chunks = Chunks((c,))
+        if c is None and size > 4:
+            raise Undecided(f"{name}: tiles of an open number of channels in {out.dtype} may be too large for scratch memory")
+        self.b = Blocks(chosen, _pitch(w.shape[1]), OPEN_IMAGE_BYTES // (size * t.points**2))
+        self.chunks = Chunks((w.shape[1],))
         self.f = _Filter(lo, w, t, self.b.columns, out.dtype.compute, f"{name}_filter")
         self.filter = self.f.made(not self.depth)
         self.k = lo.kernel(name)
@@ -326,13 +353,13 @@ class _Winograd:
         A piece does it where it has all the tiles: then the filter is transformed once either way, and what is stored between
         the launches are 9 taps for each pair of channels instead of 16 or 36 points. It needs scratch memory for a block of
         channels, one row of points at a time; where that does not fit, a launch does it."""
-        tiles, b, n = as_int(self.tiles), self.b, self.t.points
-        if tiles is None or tiles > b.tiles:
+        tiles, b, n, inputs = as_int(self.tiles), self.b, self.t.points, as_int(self.f.inputs)
+        if tiles is None or inputs is None or tiles > b.most_tiles:
             return 0
         most = max(LANES, L1_FILTER_BYTES // (n * b.columns * self.f.compute.size))
         depth = min(1 << most.bit_length() - 1, self.chunks.run)  # whole blocks are a chunk of c
-        sums = 2 if self.f.inputs > self.chunks.run else 1
-        values = n * n * (b.image + sums * b.products) + n * (depth * b.columns + LANES) + self.t.outputs * b.columns
+        sums = 2 if self.f.several else 1
+        values = n * n * ((as_int(b.image) or 0) + sums * b.products) + n * (depth * b.columns + LANES) + self.t.outputs * b.columns
         return depth if values * self.f.compute.size <= MOST_IMAGE_BYTES else 0
 
     def launch(self) -> None:
@@ -360,8 +387,13 @@ class _Winograd:
     def _scratch(self) -> _Scratch:
         """The scratch memory of a piece."""
         k, b, n, dt = self.k, self.b, self.t.points, self.f.compute
-        image = k.scratch("image", dt, n * n * b.image)
-        sums = 2 if self.depth and self.f.inputs > self.chunks.run else 1  # of the first chunk, and of the one that is added up
+        size = as_int(b.image)
+        if size is None:  # a register tile reads rows past the last tile, whose sums are not stored
+            largest = as_int(_pitch(numerics.WINOGRAD_MOST_CHANNELS)) or 0
+            image = k.scratch("image", dt, n * n * b.room + b.most_tiles * largest)
+        else:
+            image = k.scratch("image", dt, n * n * size)
+        sums = 2 if self.depth and self.f.several else 1  # of the first chunk, and of the one that is added up
         products = k.scratch("products", dt, sums * n * n * b.products)
         return _Scratch(image, products, k.scratch("row", dt, self.t.outputs * b.columns))
 
@@ -369,11 +401,11 @@ class _Winograd:
         """How many parts the panels are cut into. Each part transforms the tiles anew, so there are only as many as threads
         need; where the number of blocks is known a power of two, as numbers of threads usually are."""
         if self.b.schedule.panels:
-            return const(-(-self.f.panels // self.b.schedule.panels))
+            return as_expr(cdiv(self.f.panels, self.b.schedule.panels))
         number = as_int(blocks)
         if number is None:
             return minimum(cdiv(as_expr(ENOUGH_PIECES), maximum(blocks, 1)), self.f.panels)
-        return const(min(1 << (-(-ENOUGH_PIECES // max(1, number))).bit_length() - 1, self.f.panels))
+        return minimum(const(1 << (-(-ENOUGH_PIECES // max(1, number))).bit_length() - 1), self.f.panels)
 
     @property
     def pitch(self) -> int:
@@ -386,7 +418,7 @@ class _Winograd:
         """products[point, tile, column] = the sum over c of image[point, tile, c] * filter[panel, point, c, column]."""
         k, b, n, run = self.k, self.b, self.t.points, self.chunks.run
         weights = k.read(self.filter)
-        each = -(-b.vectors * b.rows // b.tiles)  # cache lines of the next point's weights that a tile prefetches for each c
+        each = -(-b.vectors * b.rows // b.most_tiles)  # cache lines of the next point's weights that a tile prefetches for each c
         with k.loop(0, n * n, name="point") as z, k.loop(0, count, b.rows, name="r") as r:
             image, to = k.let(z * b.image + r * b.pitch), k.let(z * b.products + r * b.columns)
             here = k.let(as_expr(self.filter.index((panel, z, 0, 0))))
@@ -397,11 +429,15 @@ class _Winograd:
                 for line in range(each):
                     k.prefetch(weights, ahead + (c * each + line) * LANES)
 
-            self.store_tile(self.register_tile(weights, here, image, (0, min(run, self.f.inputs)), prefetch), to)
-            if run < self.f.inputs:
-                with k.loop(run, self.f.inputs, run, name="chunk") as start:
-                    stop = k.let(minimum(start + run, self.f.inputs))
-                    self.store_tile(self.register_tile(weights, here, image, (start, stop), prefetch), to, add=True)
+            tile = lambda *cs: self.register_tile(weights, here, image, cs, prefetch)
+            if not self.f.several:
+                return self.store_tile(tile(0, self.f.inputs), to)
+            with k.loop(0, self.f.inputs, run, name="chunk") as start:
+                acc = tile(start, k.let(minimum(start + run, self.f.inputs)))
+                with k.if_(equal(start, 0)):
+                    self.store_tile(acc, to)
+                with k.else_():
+                    self.store_tile(acc, to, add=True)
 
     def multiply_here(self, panel: Expr, count: Expr) -> None:
         """The same by a filter that the piece transforms itself, for a block of channels and a row of points at a time, which
@@ -411,7 +447,7 @@ class _Winograd:
         raw, weights = k.read(self.filter), k.scratch("weights", self.f.compute, n * self.pitch)
         size = n * n * b.products
         lines = FILTER_TAPS * FILTER_TAPS * b.vectors  # cache lines of the next block, for each channel of this one
-        pair = 2 if n * n * b.schedule.high > lines and self.f.inputs % 2 == 0 else 1  # channels for each prefetch of a tile
+        pair = 2 if n * n * b.schedule.high > lines and as_int(self.f.inputs % 2) == 0 else 1  # channels for each prefetch of a tile
         with k.loop(0, self.f.inputs, self.depth, name="block") as start:
             stop = k.let(minimum(start + self.depth, self.f.inputs))
             goes_on, later = k.let(start % run > 0), k.let(start >= run)
@@ -422,12 +458,12 @@ class _Winograd:
                 with k.loop(0, n, name="e") as e, k.loop(0, count, b.rows, name="r") as r:
                     z = k.let(a * n + e)
                     image, to = k.let(z * b.image + r * b.pitch + start), k.let(z * b.products + r * b.columns)
-                    sums = to if self.f.inputs <= run else k.let(to + select(later, const(size), const(0)))
+                    sums = to if not self.f.several else k.let(to + select(later, const(size), const(0)))
                     line = minimum(z * b.schedule.high + r // b.rows, lines * pair - 1)
                     ahead, here = k.let(following + line * (self.depth // pair * LANES)), k.let(e * self.pitch)
                     prefetch = lambda c, ahead=ahead: k.prefetch(raw, ahead + c * LANES)
                     acc = self.register_tile(weights, here, image, (0, k.let(stop - start)), prefetch, (goes_on, sums), pair)
-                    closes = const(False, bool_) if self.f.inputs <= run else k.let(later & last)
+                    closes = const(False, bool_) if not self.f.several else k.let(later & last)
                     with k.if_(closes):
                         self.store_tile(acc, to, add=True)
                     with k.else_():
@@ -476,7 +512,8 @@ class _Winograd:
                     acc[r][v].set(multiply_add(pixel, ws[v], acc[r][v].value))  # acc[tile r][v] += pixel * ws[v]
 
         if each == 1:
-            unrolled_loop(k, *cs, b.schedule.unroll, step, "c")
+            whole = as_int(self.f.inputs % b.schedule.unroll) == 0 == self.chunks.run % b.schedule.unroll
+            unrolled_loop(k, *cs, b.schedule.unroll, step, "c", whole)
         else:
             with k.loop(*cs, each, name="c") as c:
                 prefetch(k.let(c // each))
@@ -516,7 +553,7 @@ class _Winograd:
                     k.store(self.scratch.row, v + j * b.columns, value)
             with k.loop(0, minimum(as_expr(out.shape[3] - x), m), name="j") as j, k.loop(0, channels, LANES, name="v") as v:
                 channel = k.let(panel * b.columns + v)
-                count = None if self.f.outputs % LANES == 0 else k.let(self.f.outputs - channel)
+                count = None if as_int(self.f.outputs % LANES) == 0 else k.let(self.f.outputs - channel)
                 value = k.load(self.scratch.row, v + j * b.columns, LANES)
                 place = At((tile[0], channel, y, k.let(x + j)), 1, count)
                 value = cast(value, out.dtype) if self.epilogue is None else self.epilogue(k, value, place)

@@ -145,47 +145,44 @@ class TileTransform:
         k, x, n = self.k, self.x, self.side
         image, y, z = tile[0], *(k.let(as_expr(g * self.t.outputs - p)) for g, p in zip(tile[1:], self.padding))
         base = k.let(as_expr(x.offset + image * x.strides[0]))
-        inside = (y >= 0) & (y + n <= x.shape[2]) & (z >= 0) & (z + n <= x.shape[3])
-        with k.if_(k.let(inside)):
-            here = k.let(as_expr(base + y * x.strides[2] + z * x.strides[3]))
-            self._channels(lambda a, j: (here + a * x.strides[2] + j * x.strides[3], None), cs, dst, at, between)
-        with k.else_():
-            columns = [k.let(minimum(maximum(z + j, 0), x.shape[3] - 1) * x.strides[3] + base) for j in range(n)]
-            there = [k.let((z + j >= 0) & (z + j < x.shape[3])) for j in range(n)]
-
-            def pixel(a: Expr, j: int):
-                row = minimum(maximum(y + a, 0), x.shape[2] - 1) * x.strides[2]
-                return row + columns[j], there[j] & (y + a >= 0) & (y + a < x.shape[2])
-
-            self._channels(pixel, cs, dst, at, between)
-
-    def _channels(
-        self,
-        pixel: Callable[[Expr, int], tuple[Index, Expr | None]],
-        cs: tuple[Index, Index],
-        dst: Buffer,
-        at: Expr,
-        between: int,
-    ) -> None:
-        """The channels of a tile. `pixel` (row, column): where the pixel lies, and whether it is one or a zero around them."""
-        k, x, n, to = self.k, self.x, self.t.points, self.half
-        axis = self.t.gradient if self.gradient else self.t.image
-        src, whole = k.read(x), (as_int(x.shape[1]) or 1) % LANES == 0
+        inside = k.let((y >= 0) & (y + n <= x.shape[2]) & (z >= 0) & (z + n <= x.shape[3]))
+        here = k.let(as_expr(base + y * x.strides[2] + z * x.strides[3]))
         with k.loop(*cs, READ_CHANNELS, name="c") as start:
             stop = k.let(minimum(start + READ_CHANNELS, cs[1]))
-            with k.loop(0, self.side, name="a") as a, k.loop(start, stop, LANES, name="c") as c:
-                count = None if whole else k.let(x.shape[1] - c)
-                d = []
-                for j in range(self.side):
-                    place, there = pixel(a, j)
-                    v = cast(k.load(src, k.let(as_expr(place + c)), LANES, count), self.compute)
-                    d.append(v if there is None else k.let(select(splat(k.let(there)), v, splat(const(0, self.compute)))))
-                first = k.let(a * READ_CHANNELS + (c - start))
-                for e, v in enumerate(axis(d)):
-                    k.store(to, first + e * (self.side * READ_CHANNELS), v)
-            with k.loop(0, n, name="e") as e, k.loop(start, stop, LANES, name="c") as c:
-                first = k.let(e * (self.side * READ_CHANNELS) + (c - start))
-                d = [k.load(to, first + a * READ_CHANNELS, LANES) for a in range(self.side)]
+            with k.if_(inside):
+                self._rows(lambda a, j: (here + a * x.strides[2] + j * x.strides[3], None), (start, stop))
+            with k.else_():
+                columns = [k.let(minimum(maximum(z + j, 0), x.shape[3] - 1) * x.strides[3] + base) for j in range(n)]
+                there = [k.let((z + j >= 0) & (z + j < x.shape[3])) for j in range(n)]
+
+                def pixel(a: Expr, j: int):
+                    row = minimum(maximum(y + a, 0), x.shape[2] - 1) * x.strides[2]
+                    return row + columns[j], there[j] & (y + a >= 0) & (y + a < x.shape[2])
+
+                self._rows(pixel, (start, stop))
+            with k.loop(0, self.t.points, name="e") as e, k.loop(start, stop, LANES, name="c") as c:
+                first = k.let(e * (n * READ_CHANNELS) + (c - start))
+                d = [k.load(self.half, first + a * READ_CHANNELS, LANES) for a in range(n)]
                 place = k.let(e * between + at + (c - cs[0]))
-                for a, v in enumerate(axis(d)):
-                    k.store(dst, place + a * (n * between), v)
+                for a, v in enumerate(self._axis(d)):
+                    k.store(dst, place + a * (self.t.points * between), v)
+
+    def _axis(self, values: Sequence[Expr]) -> list[Expr]:
+        """The transform of one axis."""
+        return self.t.gradient(values) if self.gradient else self.t.image(values)
+
+    def _rows(self, pixel: Callable[[Expr, int], tuple[Index, Expr | None]], cs: tuple[Expr, Expr]) -> None:
+        """The rows of a tile's channels `cs`, transformed along x, in `half`. `pixel` (row, column): where the pixel lies, and whether
+        it is one or a zero around them."""
+        k, x = self.k, self.x
+        src, whole = k.read(x), (as_int(x.shape[1]) or 1) % LANES == 0
+        with k.loop(0, self.side, name="a") as a, k.loop(*cs, LANES, name="c") as c:
+            count = None if whole else k.let(x.shape[1] - c)
+            d = []
+            for j in range(self.side):
+                place, there = pixel(a, j)
+                v = cast(k.load(src, k.let(as_expr(place + c)), LANES, count), self.compute)
+                d.append(v if there is None else k.let(select(splat(k.let(there)), v, splat(const(0, self.compute)))))
+            first = k.let(a * READ_CHANNELS + (c - cs[0]))
+            for e, v in enumerate(self._axis(d)):
+                k.store(self.half, first + e * (self.side * READ_CHANNELS), v)

@@ -28,13 +28,13 @@ from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, equal, maximum, minimum
 from tengen.loops.statements import Buffer
 
-UNROLLED_TILES = 4  # tiles in the body of the loop over tiles
+UNROLLED_TILES = 4  # tiles in the body of the loop over tiles, where the number of tiles is known
 
 
 def winograd_weights(lo: Lowering, x: Array, g: Array, out: Array, outputs: int, padding: tuple[int, int], name: str) -> None:
     """out[o, c, i, j] = the sum over n, y, x of x[n, c, y + i - padding, x + j - padding] * g[n, o, y, x], with zeros around.
 
-    Shapes:   x (N, C, H, W), g (N, O, P, Q), out (O, C, 3, 3) of any strides; C and O are known
+    Shapes:   x (N, C, H, W), g (N, O, P, Q), out (O, C, 3, 3) of any strides
     Args:
         outputs: 2 or 4, of a tile along an axis: changes bits. name: of the kernels.
     Numerics: image and gradients are transformed along x, then along y, the result along y, then along x. Tiles are counted
@@ -48,8 +48,8 @@ def winograd_weights(lo: Lowering, x: Array, g: Array, out: Array, outputs: int,
     _Weights(lo, x, g, out, TRANSFORMS[outputs], padding, name).launch()
 
 
-def _blocks(channels: int) -> int:
-    return -(-channels // numerics.BLOCK_CHANNELS)
+def _blocks(channels: Index) -> Index:
+    return cdiv(channels, numerics.BLOCK_CHANNELS)
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ class _Runs:
     length: Expr
 
     @staticmethod
-    def of(grid: Sequence[Index], outputs: int, pairs: int) -> _Runs:
+    def of(grid: Sequence[Index], outputs: int, pairs: Index) -> _Runs:
         """The runs of a grid (images, rows and columns of tiles), for so many pairs of blocks of channels."""
         tiles, summed = as_expr(grid[0] * grid[1] * grid[2]), numerics.SUMMED_TILES[outputs]
-        most = max(1, numerics.GRADIENT_RUNS // pairs)
+        most = maximum(as_expr(numerics.GRADIENT_RUNS // pairs), 1)
         of_image = as_expr(grid[1] * grid[2]) // numerics.GRADIENT_RUN_TILES
-        count = const(1) if most == 1 else maximum(minimum(of_image, most), 1)
+        count = const(1) if as_int(most) == 1 else maximum(minimum(of_image, most), 1)
         return _Runs(tiles, summed, count, as_expr(cdiv(cdiv(tiles, count), summed) * summed))
 
 
@@ -94,15 +94,16 @@ class _Sizes:
     sums: int
 
     @staticmethod
-    def of(c: int, o: int, summed: int, size: int, target: Machine | None) -> _Sizes:
-        """The sizes for C and O channels, `summed` tiles at a time, and elements of `size` bytes."""
+    def of(c: int | None, o: int | None, summed: int, size: int, target: Machine | None) -> _Sizes:
+        """The sizes for C and O channels, as far as they are known, `summed` tiles at a time, and elements of `size` bytes."""
         _, registers, _ = machine(target)
         each = registers_of(size, target)
-        vectors = 2 if each == 1 and o > LANES else 1
+        vectors = 2 if each == 1 and (o is None or o > LANES) else 1
         most = max(1, (registers - vectors * each - 1) // (vectors * each))
         rows = 1 << min(most, LANES // 2).bit_length() - 1  # so many divide a vector
         step = vectors * LANES
-        wide, broad = min(numerics.BLOCK_CHANNELS, -(-c // LANES) * LANES), min(numerics.BLOCK_CHANNELS, -(-o // step) * step)
+        wide = min(numerics.BLOCK_CHANNELS, -(-(c or numerics.BLOCK_CHANNELS) // LANES) * LANES)
+        broad = min(numerics.BLOCK_CHANNELS, -(-(o or numerics.BLOCK_CHANNELS) // step) * step)
         return _Sizes(rows, vectors, wide, broad, summed * wide + LANES, summed * broad + LANES, wide * broad + LANES)
 
 
@@ -116,32 +117,41 @@ class _Weights:
 
     def __init__(self, lo: Lowering, x: Array, g: Array, out: Array, t: Transform, padding: tuple[int, int], name: str):
         self.lo, self.x, self.g, self.out, self.t, self.padding, self.name = lo, x, g, out, t, padding, name
-        c, o = as_int(out.shape[1]), as_int(out.shape[0])
-        assert c is not None and o is not None
+        c, o = out.shape[1], out.shape[0]
         self.c, self.o, self.compute, self.points = c, o, out.dtype.compute, t.points**2
         self.grid = (g.shape[0], *(cdiv(d, t.outputs) for d in g.shape[2:]))
         self.runs = _Runs.of(self.grid, t.outputs, _blocks(c) * _blocks(o))
-        self.sizes = _Sizes.of(c, o, self.runs.summed, self.compute.size, lo.target)
+        self.sizes = _Sizes.of(as_int(c), as_int(o), self.runs.summed, self.compute.size, lo.target)
 
     def launch(self) -> None:
         """Writes and launches the kernels."""
         k, dt = self.lo.kernel(self.name), self.compute
         down, across, sums = _blocks(self.c), _blocks(self.o), self.points * self.sizes.sums
-        whole = as_int(self.runs.count) == 1
-        piece = k.split(self.runs.count * down * across)
+        count = self.runs.count
+        whole, channels = as_int(count) == 1, None not in (as_int(down), as_int(across))
+        piece = k.split(count * down * across)
         run, part = k.let(piece // (down * across)), k.let(piece % (down * across))
         c, o = k.let(part // across * numerics.BLOCK_CHANNELS), k.let(part % across * numerics.BLOCK_CHANNELS)
-        if whole:
-            total, at = k.scratch("sums", dt, sums), const(0)
-        else:
-            partial = self.lo.temp(dt, (self.runs.count, down * across, sums))
-            total, at = k.write(partial), k.let(as_expr(partial.index((run, part, 0))))
-        self.sum(k, run, c, o, total, at)
-        if whole:
+        if channels and not whole:
+            partial = self.lo.temp(dt, (count, down * across, sums))
+            self.sum(k, run, c, o, k.write(partial), k.let(as_expr(partial.index((run, part, 0)))))
+            self.lo.launch(k)
+            return self.add(partial, const(1))
+        total = k.scratch("sums", dt, sums)
+        self.sum(k, run, c, o, total, const(0))
+        single = k.let(equal(count, 1))
+        with k.if_(single):
             self.back(k, c, o, lambda i: k.load(total, i, LANES))
+        if whole:
+            return self.lo.launch(k)
+        several = minimum(count - 1, 1)  # 0 where there is one run, which needs no more memory and no second launch
+        partial = self.lo.temp(dt, (several * count, down * across, sums))
+        with k.else_():
+            at, dst = k.let(as_expr(partial.index((run, part, 0)))), k.write(partial)
+            with k.loop(0, sums, LANES, name="i") as i:
+                k.store(dst, at + i, k.load(total, i, LANES))
         self.lo.launch(k)
-        if not whole:
-            self.add(partial)
+        self.add(partial, several)
 
     # ---- the sums
 
@@ -189,7 +199,8 @@ class _Weights:
                 for y, total in zip(ys, row):
                     total.set(multiply_add(value, y, total.value))  # acc[c r][v] += image[tile, c r] * gradient[tile, o v]
 
-        unrolled_loop(k, 0, count, UNROLLED_TILES, step, "tile")
+        tiles = as_int(self.runs.tiles)
+        unrolled_loop(k, 0, count, 1 if tiles is None else UNROLLED_TILES, step, "tile", (tiles or 1) % UNROLLED_TILES == 0)
         return [[total.value for total in row] for row in acc]
 
     def store_tile(self, k: KernelBuilder, acc: list[list[Expr]], total: Buffer, to: Expr, begins: Expr) -> None:
@@ -205,11 +216,11 @@ class _Weights:
 
     # ---- the result
 
-    def add(self, partial: Array) -> None:
-        """Adds the runs in order, and transforms back."""
+    def add(self, partial: Array, several: Expr) -> None:
+        """Adds the runs in order, and transforms back; nothing where `several` is 0."""
         k = self.lo.kernel(f"{self.name}_runs")
         across = _blocks(self.o)
-        piece = k.split(_blocks(self.c) * across * self.sizes.wide)
+        piece = k.split(several * _blocks(self.c) * across * self.sizes.wide)
         part, row = k.let(piece // self.sizes.wide), k.let(piece % self.sizes.wide)
         src = k.read(partial)
 
@@ -234,7 +245,7 @@ class _Weights:
             with k.loop(0, n, name="e") as e:
                 for i, value in enumerate(self.t.weight_gradient([load(k.let((a * n + e) * sums + at)) for a in range(n)])):
                     k.store(half, e * LANES + i * (n * LANES), value)
-            count = None if self.o % LANES == 0 else k.let(maximum(self.o - (o + v), 0))
+            count = None if as_int(self.o % LANES) == 0 else k.let(maximum(self.o - (o + v), 0))
             with k.loop(0, FILTER_TAPS, name="i") as i:
                 points = [k.load(half, i * (n * LANES) + e * LANES, LANES) for e in range(n)]
                 for j, value in enumerate(self.t.weight_gradient(points)):
