@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tengen.base.dtype import DType, bool_, float32, promote
-from tengen.base.errors import DTypeError
+from tengen.base.errors import DTypeError, Undecided
 from tengen.ops import contract, conv, creation, elementwise, indexing, joining, logic, ordering, reduce, shape, views
 from tengen.ops.batching import again
 from tengen.ops.complex_numbers import complex_, imag_part, real_part
@@ -67,6 +67,7 @@ _every = range
 for _op in (
     add, sub, neg, elementwise.copy, joining.concat, shape.slice_grad, views.on_diagonal, views.windows_grad, creation.fill,
     creation.triangle, indexing.set_slice, reduce.sum_, reduce.mean, reduce.sum_to, ordering.cumsum, creation.even_steps,
+    elementwise.round,
 ):  # fmt: skip
     _by_parts(_op, _every)
 _by_parts(where, lambda n: (1, 2))
@@ -150,8 +151,8 @@ def _(x, y):
     (a, b), (c, d) = all_parts(x, y)
     large, small, up = LARGE[c.dtype.name]
     ab, cd = (lookup("maximum")(abs(p), abs(q)) for p, q in ((a, b), (c, d)))
-    by = where(lookup("greater")(ab, large), 0.25, where(lookup("less")(ab, small), up, 1.0))
-    below = where(lookup("greater")(cd, large), 0.25, where(lookup("less")(cd, small), up, 1.0))
+    one = dispatch.scalar(1, ab.dtype)
+    by, below = (where(lookup("greater")(size, large), 0.25, where(lookup("less")(size, small), up, one)) for size in (ab, cd))
     u, v, p, q = mul(a, by), mul(b, by), mul(c, below), mul(d, below)
     turned = lookup("less")(abs(p), abs(q))
     most, least = where(turned, q, p), where(turned, p, q)
@@ -213,12 +214,12 @@ for _op in (reduce.all_, reduce.any_):
 
 
 def _bilinear(op: Op) -> None:
-    """The rule of an op that is linear in each of its first two operands: four products of parts, two where one operand is real."""
+    """The rule of an op that is linear in each of its first two operands: four products of parts, two where one operand is real. Of
+    further operands only the type is used."""
 
     @op.complex
     def _(x: Any, y: Any, *more: Any, **attrs: Any) -> Any:
-        if any(m is not None for m in more):
-            raise DTypeError("takes no third operand beside complex numbers; help: add it afterwards")
+        more = tuple(real_part(m) if m is not None and m.dtype.is_complex else m for m in more)
         (a, b), (c, d) = all_parts(x, y, whole=True)
         product = lambda p, q: again(op, [p, q, *more], attrs)
         if not x.dtype.is_complex:
@@ -237,3 +238,65 @@ _bilinear(conv.conv_transposed)
 def _(inp, weight, bias, precision):
     out = contract.matmul(inp, weight, False, True, precision)
     return out if bias is None else add(out, bias)
+
+
+# ---- products of many --------------------------------------------------------------------------------------------------
+
+
+def _product(z: Any, axis: int, keepdims: bool) -> Any:
+    """The product along an axis: of neighbours, of their products, and so on, the last one alone where their number is odd."""
+    n = z.shape[axis]
+    if not isinstance(n, int):
+        raise Undecided("how often neighbours are multiplied follows from their number")
+    while n > 1:
+        pairs, rest = n // 2, n % 2
+        first, second = (_stepped(z, axis, start, pairs, 2) for start in (0, 1))
+        made = mul(first, second)
+        z = joining.concat([made, _stepped(z, axis, n - 1, 1, 1)], axis) if rest else made
+        n = pairs + rest
+    if n == 0:
+        lengths = tuple(1 if i == axis else d for i, d in enumerate(z.shape))
+        z = shape.broadcast_to(dispatch.scalar(1, z.dtype), lengths)
+    return z if keepdims else shape.reshape(z, tuple(d for i, d in enumerate(z.shape) if i != axis))
+
+
+def _stepped(z: Any, axis: int, start: int, size: int, step: int) -> Any:
+    starts, sizes, steps = [0] * z.ndim, list(z.shape), [1] * z.ndim
+    starts[axis], sizes[axis], steps[axis] = start, size, step
+    return shape.strided_slice(z, tuple(starts), tuple(sizes), tuple(steps))
+
+
+@reduce.prod.complex
+def _(x, axes, keepdims):
+    for axis in reversed(axes):
+        x = _product(x, axis, keepdims)
+    return x
+
+
+@ordering.cumprod.complex
+def _(x, axis, exclusive, reverse):
+    """Products of the last 2, 4, 8 ... elements, each of two of half as many."""
+    x = views.flip(x, axis) if reverse else x
+    n = x.shape[axis]
+    if not isinstance(n, int):
+        raise Undecided("how often elements are multiplied follows from their number")
+    ones = lambda k: shape.broadcast_to(dispatch.scalar(1, x.dtype), tuple(k if i == axis else d for i, d in enumerate(x.shape)))
+    if exclusive and n:
+        x = joining.concat([ones(1), _stepped(x, axis, 0, n - 1, 1)], axis)
+    k = 1
+    while k < n:
+        x = mul(x, joining.concat([ones(k), _stepped(x, axis, 0, n - k, 1)], axis))
+        k *= 2
+    return views.flip(x, axis) if reverse else x
+
+
+@reduce.var.complex
+def _(inp, axis, keepdims):
+    away = sub(inp, reduce.mean(inp, axis, True))
+    re, im = parts(away)
+    return reduce.mean(add(mul(re, re), mul(im, im)), axis, keepdims)
+
+
+@reduce.std.complex
+def _(inp, axis, keepdims):
+    return elementwise.sqrt(reduce.var(inp, axis, keepdims))
