@@ -1,11 +1,17 @@
 """Complex numbers against NumPy: parts as views, everything that moves elements, arithmetic, comparisons, promotion."""
 
+import cmath
+import pickle
+
 import numpy as np
 import pytest
 
+import tengen
 import tengen.functional as F
-from tengen import Tensor, trace
-from tengen.base.errors import DTypeError, ShapeError
+from tengen import Tensor, load_graph, trace
+from tengen.autodiff import GradManager, grad, jacobian, jvp, vmap
+from tengen.base.errors import DTypeError, GradientError, ShapeError
+from tengen.ir.text import parse_graph, print_graph
 from tengen.passes.pipeline import optimize
 
 KINDS = ("complex64", "complex128")
@@ -224,3 +230,148 @@ def test_traced_is_eager_and_fused():
     same(step(a, b, c), (a * b + c).numpy())
     nodes = optimize(step.graph).nodes
     assert [n.op for n in nodes if n.op not in ("real_part", "imag_part")] == ["fused"], [n.op for n in nodes]
+
+
+SPECIAL = [complex(x, y) for x in (0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 2.5) for y in (0.0, -0.0, 1.0, -2.5, np.inf, -np.inf, np.nan)]
+FREE = {  # (function, real part, imaginary part): results whose sign, or a zero, C99 leaves open, or which docs/numerics.md lists
+    "exp": "-inf -inf", "sinh": "-0.0 nan, -inf inf, -inf -inf, -inf nan", "tanh": "0.0 nan, -0.0 nan, inf -inf, -inf -inf",
+    "cosh": "-0.0 inf, -0.0 -inf, -0.0 nan, nan -0.0", "asin": "inf nan, -inf nan", "acos": "inf nan, -inf nan", "atan": "inf nan, -inf nan",
+    "sin": "inf -inf, -inf -inf, nan 0.0, nan inf, nan -0.0, nan -inf", "cos": "inf 0.0, -inf 0.0, nan 0.0, nan -0.0, 0.0 nan",
+    "tan": "-inf inf, -inf -inf, nan 0.0, nan -0.0",
+}  # fmt: skip
+NUMPYS = {"asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "asin": "arcsin", "acos": "arccos", "atan": "arctan"}
+
+
+def _meant(name, z):
+    """By Python's cmath, which follows C99's Annex G; by NumPy where it raises."""
+    try:
+        return getattr(cmath, name)(z)
+    except ValueError:
+        with np.errstate(all="ignore"):
+            return complex(getattr(np, NUMPYS.get(name, name))(z))
+
+
+def _alike(a, b):
+    if np.isnan(a) or np.isnan(b):
+        return np.isnan(a) and np.isnan(b)
+    exact = np.isinf(a) or np.isinf(b) or a == 0 or b == 0
+    return (a == b and np.signbit(a) == np.signbit(b)) if exact else abs(a - b) <= 1e-14 * abs(b)
+
+
+@pytest.mark.parametrize("name", "exp log sqrt sinh cosh tanh sin cos tan asinh acosh atanh asin acos atan".split())
+def test_special_values(name):
+    got = getattr(F, name)(Tensor(np.array(SPECIAL))).numpy()
+    free = [tuple(map(float, pair.split())) for pair in FREE.get(name, "").split(",") if pair]
+    wrong = []
+    for z, g in zip(SPECIAL, got):
+        w = _meant(name, z)
+        open_ = any(_alike(z.real, x) and _alike(z.imag, y) for x, y in free)
+        if not open_ and not (_alike(g.real, w.real) and _alike(g.imag, w.imag)):
+            wrong.append((z, complex(g), w))
+    assert not wrong
+
+
+MEASURED = "exp expm1 log log2 log10 log1p sqrt rsqrt sinh cosh tanh sin cos tan asinh acosh atanh asin acos atan reciprocal"
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+def test_errors_of_functions(dtype):
+    """At most 2.5 roundings of the result's length from mpmath, over the plane, near 0, 1, -1 and i, and for large and small numbers."""
+    mp = pytest.importorskip("mpmath")
+    r = np.random.default_rng(0)
+    turns = np.exp(1j * r.uniform(-np.pi, np.pi, 20))
+    near = 10 ** r.uniform(-7, -1, 20) * turns
+    around = [near, 1 + near, -1 + near, 1j + near, (1 + abs(near)) * turns, 10 ** r.uniform(-30, 30, 20) * turns]
+    points = np.concatenate([sample(20), *around]).astype(dtype)
+    with mp.workprec(400):
+        others = {"rsqrt": lambda z: 1 / mp.sqrt(z), "log1p": lambda z: mp.log(1 + z), "expm1": lambda z: mp.exp(z) - 1}
+        others |= {"log2": lambda z: mp.log(z, 2), "reciprocal": lambda z: 1 / z}
+        for name in MEASURED.split():
+            f = others.get(name) or getattr(mp, name)
+            moderate = abs(points) < (80 if name in ("exp", "expm1", "sinh", "cosh", "tanh", "sin", "cos", "tan") else np.inf)
+            z = points[moderate]
+            for a, g in zip(z, getattr(F, name)(Tensor(z)).numpy()):
+                w = f(mp.mpc(complex(a)))
+                assert abs(mp.mpc(complex(g)) - w) <= 2.5 * float(np.finfo(dtype).eps) * abs(w), (name, a, g, complex(w))
+
+
+def test_gradients_of_real_losses():
+    z = Tensor([0j, 3 + 4j])
+    assert np.allclose(grad(lambda x: F.sum(F.abs(x)))(z).numpy(), [0, 0.6 + 0.8j])
+    assert np.allclose(grad(lambda x: F.sum(F.angle(x)))(z).numpy(), [0, (-4 + 3j) / 25])
+    assert np.allclose(grad(lambda x: F.sum(F.sign(x).real))(z).numpy(), [0, 0.128 - 0.096j])
+    real = Tensor([1.0, 2.0])
+    g = grad(lambda x: F.sum((x * z).real))(real)
+    assert g.dtype == "float32" and g.tolist() == [0, 3]
+    with pytest.raises(GradientError, match="only a real number can be made smaller"):
+        grad(lambda x: F.sum(x))(z)
+    with pytest.raises(GradientError, match="view_as_real"):
+        jacobian(lambda x: x * x)(z)
+    target = Tensor(sample(2, 3, dtype="complex64"))
+    w = Tensor(sample(2, 3, seed=1, dtype="complex64"))
+    gm = GradManager().attach([w])
+
+    @trace
+    def step():
+        with gm:
+            loss = F.sum(F.square(F.abs(w - target)))
+            gm.backward(loss)
+        w._reset(w - 0.25 * w.grad)
+        w.grad = None
+        return loss
+
+    losses = [step().item() for _ in range(30)]
+    assert losses[-1] < 1e-6 * losses[0] and np.allclose(w.numpy(), target.numpy(), atol=1e-3)
+
+
+def test_transformations():
+    a = sample(3, 4)
+    z = Tensor(a)
+    for f, numpys in (
+        (lambda x: x * x + 1j, a * a + 1j), (lambda x: F.sum(F.exp(x)), np.exp(a).sum(1)), (lambda x: F.abs(x)[1], np.abs(a)[:, 1]),
+        (lambda x: F.matmul(x, Tensor(np.eye(4) * 1j)), a * 1j),
+    ):  # fmt: skip
+        near(vmap(f)(z), numpys)
+    near(jvp(F.exp, (z,), (z,))[1], np.exp(a) * a)
+    near(jvp(lambda x: x * F.conj(x), (z,), (z,))[1], (2 * np.abs(a) ** 2).astype("complex128"))
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+def test_memory_is_shared_with_others(dtype):
+    z = Tensor(sample(3, 4, dtype=dtype))
+    out = np.from_dlpack(z)
+    assert np.shares_memory(out, z.numpy())
+    same(out, z.numpy()), same(tengen.from_dlpack(z.numpy().copy()), z.numpy()), same(pickle.loads(pickle.dumps(z)), z.numpy())
+    assert "+" in z._repr_html_() or "-" in z._repr_html_()
+    torch = pytest.importorskip("torch")
+    assert str(torch.from_dlpack(z).dtype) == f"torch.{dtype}"
+    same(tengen.from_dlpack(torch.tensor([1 + 2j], dtype=getattr(torch, dtype))), np.array([1 + 2j], dtype))
+
+
+def test_files(tmp_path):
+    z, wide = Tensor(sample(3, 4, dtype="complex64")), Tensor(sample(3, 4))
+    tengen.save({"w": z}, tmp_path / "w")
+    same(tengen.load(tmp_path / "w")["w"], z.numpy())
+    with pytest.raises(DTypeError, match="no complex128; help"):
+        tengen.save({"w": wide}, tmp_path / "wide")
+    assert not (tmp_path / "wide").exists()
+    for x in (z, wide):
+        f = trace(lambda x: (F.exp(x) * 2 + x.real, F.abs(x)))
+        wanted = f(x)
+        text = print_graph(f.graph)
+        assert print_graph(parse_graph(text)) == text
+    f = trace(lambda x: (F.exp(x) * z + (2 - 1j), F.abs(x)), capture_as_const=True)
+    wanted = f(z)
+    f.dump(tmp_path / "m.tgn", arg_names=["x"], output_names=["y", "n"])
+    got = load_graph(tmp_path / "m.tgn")(x=z)
+    for g, w in zip(got.values() if isinstance(got, dict) else got, wanted):
+        same(g, w.numpy())
+
+
+def test_functions_of_numpy():
+    z = Tensor(sample(3, dtype="complex64"))
+    for f in (np.real, np.imag, np.angle, np.conj, np.abs, np.exp, np.sum):
+        got = f(z)
+        assert type(got) is Tensor
+        near(got, f(z.numpy()))
+    near(F.linspace(0, 1 + 1j, 5, dtype="complex64"), np.linspace(0, 1 + 1j, 5).astype("complex64"))

@@ -194,7 +194,7 @@ def cosh_parts(x: Any, y: Any) -> Parts:
     re, im = mul(mul(e.cosh(u), e.cos(y)), more), mul(mul(e.sinh(u), e.sin(y)), more)
     re = where(logical_and(isinf(x), _odd(y)), math.inf, re)
     im = where(logical_and(equal(x, 0), _odd(y)), x, im)
-    return re, where(equal(y, 0), where(isnan(x), y, mul(e.sign(x), y)), im)
+    return re, where(equal(y, 0), where(isnan(x), y, mul(copysign(1.0, x), y)), im)
 
 
 @_of_parts(e.tanh, lambda x: sub(1, e.square(e.tanh(x))))
@@ -246,7 +246,8 @@ def asinh_parts(x: Any, y: Any) -> Parts:
     a, b = sqrt_parts(add(v, 1.0), neg(u)), sqrt_parts(sub(1.0, v), u)
     re = e.asinh(sub(mul(a[0], b[1]), mul(b[0], a[1])))
     im = atan2(v, sub(mul(a[0], b[0]), mul(a[1], b[1])))
-    return copysign(where(far, _log_twice(x, y), re), x), where(far, atan2(y, abs(x)), im)
+    im = where(far, atan2(y, abs(x)), im)
+    return copysign(where(far, _log_twice(x, y), re), x), where(logical_and(isnan(x), equal(y, 0)), y, im)
 
 
 @_of_parts(e.asin, lambda x: e.reciprocal(mul(e.sqrt(add(1, x)), e.sqrt(sub(1, x)))))
@@ -260,6 +261,7 @@ def _(x: Any, y: Any) -> Parts:
     u, v = where(far, 0.0, x), where(far, 0.0, y)
     a, b = sqrt_parts(sub(1.0, u), neg(v)), sqrt_parts(add(1.0, u), v)
     re, im = mul(atan2(a[0], b[0]), 2.0), e.asinh(sub(mul(b[0], a[1]), mul(b[1], a[0])))
+    re = where(logical_and(equal(x, 0), isnan(y)), math.pi / 2, re)
     return where(far, atan2(abs(y), x), re), where(far, copysign(_log_twice(x, y), neg(y)), im)
 
 
@@ -285,7 +287,8 @@ def atanh_parts(x: Any, y: Any) -> Parts:
     re = where(far, away, where(tight, neg(e.log(div(e.sqrt(aq), math.sqrt(2)))), near))
     im = mul(atan2(mul(q, 2.0), sub(mul(sub(1.0, p), add(p, 1.0)), mul(aq, aq))), 0.5)
     im = where(logical_and(tight, equal(q, 0)), q, im)
-    im = where(far, copysign(math.pi / 2, v), im)
+    im = where(far, where(isnan(v), v, copysign(math.pi / 2, v)), im)
+    re = where(equal(u, 0), u, re)
     turned = copysign(1.0, x)
     return mul(re, turned), mul(im, turned)
 
