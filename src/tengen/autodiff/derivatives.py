@@ -24,7 +24,7 @@ def _check_tangents(name: str, primals: Sequence[Any], tangents: Sequence[Any]) 
         raise GradientError(f"{name}: {len(primals)} arguments and {len(tangents)} tangents")
     for i, (x, t) in enumerate(zip(primals, tangents)):
         for what, v in (("argument", x), ("tangent", t)):
-            if not isinstance(v, Tensor) or not v.dtype.is_float:
+            if not isinstance(v, Tensor) or not v.dtype.is_inexact:
                 found = repr(v._layout.type) if isinstance(v, Tensor) else f"a {type(v).__name__}"
                 raise GradientError(f"{name}: {what} {i} is {found}; help: a float tensor")
         if x.shape != t.shape:
@@ -87,6 +87,10 @@ def jacobian(function: Callable, argnums: int | Sequence[int] = 0) -> Callable:
 
         value, pull = vjp(of_these, *(args[n] for n in places))
         outs = _as_list(value)
+        for t in (*outs, *(args[n] for n in places)):
+            if isinstance(t, Tensor) and t.dtype.is_complex:
+                what = "one number for each pair says not how both parts move both; help: a function of view_as_real(x), to view_as_real(y)"
+                raise GradientError(f"jacobian: {t._layout.type!r} is complex, and {what}")
         found = [_rows(pull, outs, i, [args[n] for n in places]) for i in range(len(outs))]
         each = [tuple(rows) if several else rows[0] for rows in found]
         return type(value)(each) if isinstance(value, (tuple, list)) else each[0]

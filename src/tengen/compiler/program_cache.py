@@ -73,8 +73,8 @@ def _ops(graph: Graph) -> set[str]:
 
 def is_ours(op: Op) -> bool:
     """Whether sources whose digest is in the key say what the op means: its function, and every rule that decides a program."""
-    while op.name.endswith(".vjp"):  # the gradient of a composite: that of the composite's body
-        op = lookup(op.name.removesuffix(".vjp"))
+    while op.name.endswith((".vjp", ".complex")):  # the gradient of a composite's body, and an op's rule for complex numbers
+        op = lookup(op.name.rpartition(".")[0])
     return all(environment.covers(getattr(f, "__module__", None)) for f in (op.fn, *op.rules.of_programs()))
 
 

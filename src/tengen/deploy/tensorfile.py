@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tengen.base.dtype import DType, bool_, dtype
-from tengen.base.errors import FileFormatError, SizeError
+from tengen.base.errors import DTypeError, FileFormatError, SizeError
 from tengen.base.files import File, is_open, name_of, open_regular, writing
 from tengen.base.version import VERSION
 from tengen.ir.plain_json import load_json, weigh
@@ -34,7 +34,7 @@ PADDING = "__padding."
 NO_SUM = "0" * 64
 CODES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32", "I16": "int16",
-    "I8": "int8", "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool",
+    "I8": "int8", "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool", "C64": "complex64",
 }  # fmt: skip
 NAMES = {name: code for code, name in CODES.items()}
 
@@ -72,8 +72,12 @@ def _header(arrays: Mapping[str, np.ndarray], texts: Mapping[str, str]) -> bytes
     for i, (name, a) in enumerate(arrays.items()):
         if name.startswith("__"):
             raise ValueError(f"a tensor cannot be named {name!r}: names that begin with __ belong to the format")
-        check_size(a.shape, dtype(a.dtype))
-        table[name] = {"dtype": NAMES[dtype(a.dtype).name], "shape": list(a.shape), "data_offsets": [at, at + a.nbytes]}
+        d = dtype(a.dtype)
+        if d.name not in NAMES:
+            what = f"the safetensors format has no {d}; help: .astype('complex64'), or view_as_real(), whose pairs it holds"
+            raise DTypeError(f"{name[:60]!r} cannot be saved: {what}")
+        check_size(a.shape, d)
+        table[name] = {"dtype": NAMES[d.name], "shape": list(a.shape), "data_offsets": [at, at + a.nbytes]}
         at += a.nbytes
         if gap := -at % ALIGN:
             table[f"{PADDING}{i}"] = {"dtype": "U8", "shape": [gap], "data_offsets": [at, at + gap]}

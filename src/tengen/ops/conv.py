@@ -69,7 +69,7 @@ def _algorithm(types, a: dict, asked: str) -> str:
         if not fits or not all(isinstance(d, int) and d <= numerics.WINOGRAD_MOST_CHANNELS for d in w.shape):
             raise ShapeError(f"algorithm={asked!r} is for filters of 3x3, stride and dilation 1, one group and at most "
                              f"{numerics.WINOGRAD_MOST_CHANNELS} channels; help: 'auto'")  # fmt: skip
-        if not computed.is_float:
+        if not computed.is_inexact:
             raise DTypeError(f"algorithm={asked!r} is for floats; help: 'auto'")
     if asked == "direct" or not fits or any(as_int(d) == 0 for d in (*x.shape[1:], *w.shape)):
         return "direct"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tengen.base.device import Device
-from tengen.base.dtype import bool_, dtype, float32, float64, int64
+from tengen.base.dtype import bool_, complex64, complex128, dtype, float32, float64, int64
 from tengen.base.errors import DTypeError, ShapeError, Undecided
 from tengen.ir.types import TensorType
 from tengen.kernels.indexing.gather import Iota
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tengen.tensor import Tensor
 
 _dtype = dtype
+_DEFAULTS = ((bool, bool_), (int, int64), (float, float32), (complex, complex64))  # of Python's numbers
 
 
 def _place(device: DeviceLike | None) -> Device | None:
@@ -66,7 +67,7 @@ fill.cases(
 
 @shorthand(functional="tensor")
 def full(shape: Shape, value: Any, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
-    """A tensor with `value` everywhere; of the value's dtype by default (Python floats float32, ints int64).
+    """A tensor with `value` everywhere; of the value's dtype by default (Python floats float32, ints int64, complex complex64).
 
     Args: device: where it shall lie, such as "cpu0"; default: the default device. Errors: DeviceError for one that is not here.
 
@@ -75,8 +76,8 @@ def full(shape: Shape, value: Any, dtype: DTypeLike | None = None, device: Devic
     [[7, 7], [7, 7]]
     """
     there = _place(device)
-    if isinstance(value, (bool, int, float)):
-        default = bool_ if isinstance(value, bool) else int64 if isinstance(value, int) else float32
+    default = next((d for kind, d in _DEFAULTS if isinstance(value, kind)), None)
+    if default is not None:
         value = dispatch.scalar(value, default if dtype is None else _dtype(dtype), there)
     else:
         value = dispatch.tensor(value, there)
@@ -246,8 +247,9 @@ def linspace(start: Any, stop: Any, num: Count, dtype: DTypeLike = "float32", de
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
     there = _place(device)
-    number, other = (lambda v: dispatch.scalar(float(v), float64, there)), (lambda v: astype(dispatch.tensor(v, there), "float64"))
-    ends = [number(v) if isinstance(v, (int, float)) else other(v) for v in (start, stop)]
+    d: Any = complex128 if _dtype(dtype).is_complex else float64
+    number, other = (lambda v: dispatch.scalar(v, d, there)), (lambda v: astype(dispatch.tensor(v, there), d))
+    ends = [number(v) if isinstance(v, (int, float, complex)) else other(v) for v in (start, stop)]
     return even_steps(*ends, num, _dtype(dtype))
 
 

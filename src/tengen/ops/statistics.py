@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def _float(x: Tensor) -> Tensor:
-    return x if x.dtype.is_float else lookup("astype")(x, float32)
+    return x if x.dtype.is_inexact else lookup("astype")(x, float32)
 
 
 def _lines(x: Tensor, axis: int | Sequence[int] | None) -> tuple[Tensor, tuple[int, ...]]:
@@ -270,12 +270,15 @@ def lerp(start: Tensor, end: Tensor, weight: Tensor) -> Tensor:
 @shorthand(functional="elemwise")
 def nan_to_num(x: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """x with other numbers for what is none: `nan` for NaNs; for infinities the given ones, else the largest and the least of the dtype.
+    Of complex numbers, each part by itself.
 
     >>> from tengen import Tensor, functional as F
     >>> F.nan_to_num(Tensor([float("nan"), 1.0, float("-inf")]), neginf=-9.0).tolist()
     [0.0, 1.0, -9.0]
     """
     x = dispatch.tensor(x)
+    if x.dtype.is_complex:
+        return lookup("complex")(*(nan_to_num(lookup(part)(x), nan, posinf, neginf) for part in ("real_part", "imag_part")))
     if not x.dtype.is_float:
         return lookup("copy")(x)
     most = float(_MOST[x.dtype.name])

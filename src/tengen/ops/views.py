@@ -426,7 +426,7 @@ def _(gg, g, space, stride, dilation):
 def _np_windows_grad(g, space, stride, dilation):
     n = len(space)
     lead = g.shape[: g.ndim - 2 * n]
-    out = np.zeros((*lead, *space))
+    out = np.zeros((*lead, *space), np.result_type(g, np.float64))
     for at in np.ndindex(*g.shape[len(lead) :]):
         pixel = tuple(p * s + k * d for p, k, s, d in zip(at[:n], at[n:], stride, dilation))
         out[(..., *pixel)] += g[(..., *at)]

@@ -18,6 +18,7 @@ def table(t: Tensor, values: np.ndarray) -> str:
     """The tensor's type, and a table of its last two axes; of the axes before those, the first element.
 
     Colour: red for positive and blue for negative numbers, the stronger the larger, relative to the largest finite one that is shown.
+    Complex numbers have none.
     """
     head = f"<code>{html.escape(type(t).__name__)} {html.escape(repr(t._layout.type))}</code>"
     if not values.size:
@@ -27,7 +28,7 @@ def table(t: Tensor, values: np.ndarray) -> str:
     where = f" [{', '.join(['0'] * lead)}, :, :]" if lead else ""
     rows, columns = _few(shown.shape[0]), _few(shown.shape[1])
     picked = shown[np.ix_([r for r in rows if r is not None], [c for c in columns if c is not None])]
-    size = np.abs(picked.astype(np.float64))
+    size = np.abs(picked if np.iscomplexobj(picked) else picked.astype(np.float64))
     largest = float(np.max(size, where=np.isfinite(size), initial=0.0)) or 1.0
     lines = ["".join(_cell(None if r is None or c is None else shown[r, c], largest) for c in columns) for r in rows]
     body = "".join(f"<tr>{line}</tr>" for line in lines)
@@ -42,6 +43,8 @@ def _few(n: int) -> list[int | None]:
 def _cell(v: np.generic | None, largest: float) -> str:
     if v is None:
         return "<td>&hellip;</td>"
+    if np.iscomplexobj(v):
+        return f'<td style="padding:1px 6px;text-align:right">{v:.4g}</td>'
     x = float(v)
     strength = 0.0 if np.isnan(x) else min(abs(x) / largest, 1.0)
     colour = "255,200,0" if np.isnan(x) else "200,60,50" if x > 0 else "50,90,200"

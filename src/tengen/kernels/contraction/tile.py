@@ -129,7 +129,7 @@ def sized(p: Problem, s: Register, waves: bool = False) -> Tile:
     narrow = has_narrow_tile(n, s.vectors)
     tiles = 1 if m is None else -(-m // s.rows)
     even = m is None or brief or m == tiles * s.rows or m < tiles * (s.rows - 1)
-    tall = None if even else m - tiles * (s.rows - 1)  # type: ignore[operator]
+    tall = None if even else m - tiles * (s.rows - 1)
     exact = m == tiles * s.rows or tall is not None
     direct_b = not s.packed and readable_columns(p, s.vectors)
     tiled = not s.along_k and side_by_side(p)
