@@ -73,24 +73,25 @@ __all__ = [
     "argmax", "argmin", "argsort", "asin", "asinh", "astype", "atan", "atan2", "atanh", "avg_pool1d", "avg_pool2d",
     "avg_pool3d", "batch_norm", "binary_cross_entropy", "bincount", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
     "bmm", "broadcast_to", "cbrt", "ceil", "clip", "concat", "cond_take", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
-    "conv_transpose2d", "conv_transpose3d", "copy", "correlation", "cos", "cosh", "cosine_similarity", "count_nonzero",
-    "cross", "cross_entropy", "cross_entropy_with_softmax", "ctc_loss", "cumprod", "cumsum", "cvt_color", "deformable_conv2d",
-    "diag", "diagonal", "diff", "digamma", "div", "dot", "dropout", "einsum", "elu", "embedding", "equal", "erf", "erfc",
-    "exp", "exp2", "expand_dims", "expm1", "eye", "flatten", "flip", "floor", "floor_div", "fma", "full", "full_like",
-    "gather", "gelu", "general_norm", "glu", "greater", "greater_equal", "grid_sample", "group_norm", "hinge_loss",
-    "histogram", "hsigmoid", "hswish", "index_select", "indexing_one_hot", "instance_norm", "interpolate", "isclose",
-    "isfinite", "isinf", "isnan", "l1_loss", "layer_norm", "leaky_relu", "left_shift", "lerp", "less", "less_equal", "lgamma",
-    "linear", "linspace", "local_conv2d", "local_response_norm", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp",
-    "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsoftmax", "logsumexp", "loss", "masked_fill",
-    "matmul", "max", "max_pool1d", "max_pool2d", "max_pool3d", "maximum", "mean", "median", "meshgrid", "metric", "min",
-    "minimum", "mish", "mod", "moveaxis", "mul", "nan_to_num", "neg", "nms", "nn", "non_zero", "nonzero", "norm", "normalize",
-    "not_equal", "nvof", "one_hot", "ones", "ones_like", "outer", "pad", "permute", "pixel_shuffle", "pow", "prelu", "prod",
-    "quantile", "reciprocal", "region_restricted_conv", "relu", "relu6", "remap", "repeat", "reshape", "right_shift",
-    "rms_norm", "roi_align", "roi_pooling", "roll", "round", "rsqrt", "scaled_dot_product_attention", "scatter", "scatter_add",
-    "searchsorted", "selu", "sigmoid", "sign", "silu", "sin", "sinh", "sliding_window", "sliding_window_transpose", "softmax",
-    "softplus", "sort", "split", "sqrt", "square", "square_loss", "squeeze", "stack", "std", "sub", "sum", "swapaxes",
-    "sync_batch_norm", "take", "take_along_axis", "tan", "tanh", "tile", "topk", "topk_accuracy", "transpose", "tril", "triu",
-    "trunc", "unfold", "unique", "var", "vision", "warp_affine", "warp_perspective", "where", "zeros", "zeros_like"
+    "conv_transpose2d", "conv_transpose3d", "copy", "copysign", "correlation", "cos", "cosh", "cosine_similarity",
+    "count_nonzero", "cross", "cross_entropy", "cross_entropy_with_softmax", "ctc_loss", "cumprod", "cumsum", "cvt_color",
+    "deformable_conv2d", "diag", "diagonal", "diff", "digamma", "div", "dot", "dropout", "einsum", "elu", "embedding", "equal",
+    "erf", "erfc", "exp", "exp2", "expand_dims", "expm1", "eye", "flatten", "flip", "floor", "floor_div", "fma", "full",
+    "full_like", "gather", "gelu", "general_norm", "glu", "greater", "greater_equal", "grid_sample", "group_norm",
+    "hinge_loss", "histogram", "hsigmoid", "hswish", "hypot", "index_select", "indexing_one_hot", "instance_norm",
+    "interpolate", "isclose", "isfinite", "isinf", "isnan", "l1_loss", "layer_norm", "leaky_relu", "left_shift", "lerp",
+    "less", "less_equal", "lgamma", "linear", "linspace", "local_conv2d", "local_response_norm", "log", "log10", "log1p",
+    "log2", "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsoftmax",
+    "logsumexp", "loss", "masked_fill", "matmul", "max", "max_pool1d", "max_pool2d", "max_pool3d", "maximum", "mean", "median",
+    "meshgrid", "metric", "min", "minimum", "mish", "mod", "moveaxis", "mul", "nan_to_num", "neg", "nextafter", "nms", "nn",
+    "non_zero", "nonzero", "norm", "normalize", "not_equal", "nvof", "one_hot", "ones", "ones_like", "outer", "pad", "permute",
+    "pixel_shuffle", "pow", "prelu", "prod", "quantile", "reciprocal", "region_restricted_conv", "relu", "relu6", "remap",
+    "repeat", "reshape", "right_shift", "rms_norm", "roi_align", "roi_pooling", "roll", "round", "rsqrt",
+    "scaled_dot_product_attention", "scatter", "scatter_add", "searchsorted", "selu", "sigmoid", "sign", "signbit", "silu",
+    "sin", "sinh", "sliding_window", "sliding_window_transpose", "softmax", "softplus", "sort", "split", "sqrt", "square",
+    "square_loss", "squeeze", "stack", "std", "sub", "sum", "swapaxes", "sync_batch_norm", "take", "take_along_axis", "tan",
+    "tanh", "tile", "topk", "topk_accuracy", "transpose", "tril", "triu", "trunc", "unfold", "unique", "var", "vision",
+    "warp_affine", "warp_perspective", "where", "zeros", "zeros_like"
 ]
 
 def abs(x: TensorLike) -> Tensor:
@@ -161,6 +162,8 @@ def cond_take(mask: TensorLike, x: TensorLike) -> tuple[Tensor, Tensor]:
     """The elements where the mask is true, as a vector, and their positions in the flattened tensor. Not inside a trace."""
 def copy(x: TensorLike) -> Tensor:
     """x, dense in logical order, in memory of its own."""
+def copysign(x: TensorLike, y: TensorLike) -> Tensor:
+    """|x| with the sign bit of y; integers give float32."""
 def correlation(
     data1: TensorLike,
     data2: TensorLike,
@@ -268,6 +271,9 @@ def hsigmoid(x: TensorLike) -> Tensor:
     """relu6(x + 3) / 6: a sigmoid of straight lines."""
 def hswish(x: TensorLike) -> Tensor:
     """x hsigmoid(x)."""
+def hypot(x: TensorLike, y: TensorLike) -> Tensor:
+    """The square root of x^2 + y^2, without overflow or underflow in between; at most 1 ULP off. Infinite where either is
+    infinite, beside a NaN too."""
 def index_select(inp: TensorLike, axis: int, index: TensorLike) -> Tensor:
     """inp at a vector of integer indices of one axis (PyTorch's order of arguments)."""
 def interpolate(
@@ -368,6 +374,8 @@ def nan_to_num(x: TensorLike, nan: float = 0.0, posinf: float | None = None, neg
     the dtype."""
 def neg(x: TensorLike) -> Tensor:
     """-x; unsigned integers wrap, as in NumPy."""
+def nextafter(x: TensorLike, y: TensorLike) -> Tensor:
+    """The next number of the dtype after x on the way to y; y where they are equal, NaN where either is."""
 def non_zero(condition: TensorLike, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
     """The int64 positions of true (not zero) elements: a row for each, a column for each axis; with `as_tuple` what `nonzero`
     gives. Not inside a trace."""
@@ -475,6 +483,8 @@ def sigmoid(x: TensorLike) -> Tensor:
     """1 / (1 + e^-x), at most 2 ULP off; nothing overflows on the way."""
 def sign(x: TensorLike) -> Tensor:
     """-1, 0 or 1; a NaN stays. The gradient is 0."""
+def signbit(x: TensorLike) -> Tensor:
+    """Whether the sign bit is set: of negative numbers, and of -0.0 and NaNs that have it."""
 def silu(x: TensorLike) -> Tensor:
     """x sigmoid(x)."""
 def sin(x: TensorLike) -> Tensor:
@@ -546,9 +556,13 @@ def unfold(
 ) -> Tensor:
     """The windows of images as columns (im2col). Shapes: (N, C, H, W) -> (N, C KH KW, PH PW)."""
 def unique(
-    inp: TensorLike, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
+    inp: TensorLike,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    equal_nan: bool = True,
 ) -> Tensor | tuple[Tensor, ...]:
-    """The distinct elements in ascending order, as a vector; all NaNs count as one, as in NumPy. Not inside a trace."""
+    """The distinct elements in ascending order, as a vector. Not inside a trace."""
 def var(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The variance: the mean of the squared distance from the mean (divided by n)."""
 def warp_affine(

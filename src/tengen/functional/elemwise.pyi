@@ -18,6 +18,7 @@ from tengen.functional import cbrt as cbrt
 from tengen.functional import ceil as ceil
 from tengen.functional import clip as clip
 from tengen.functional import copy as copy
+from tengen.functional import copysign as copysign
 from tengen.functional import cos as cos
 from tengen.functional import cosh as cosh
 from tengen.functional import digamma as digamma
@@ -37,6 +38,7 @@ from tengen.functional import greater as greater
 from tengen.functional import greater_equal as greater_equal
 from tengen.functional import hsigmoid as hsigmoid
 from tengen.functional import hswish as hswish
+from tengen.functional import hypot as hypot
 from tengen.functional import isfinite as isfinite
 from tengen.functional import isinf as isinf
 from tengen.functional import isnan as isnan
@@ -63,6 +65,7 @@ from tengen.functional import mod as mod
 from tengen.functional import mul as mul
 from tengen.functional import nan_to_num as nan_to_num
 from tengen.functional import neg as neg
+from tengen.functional import nextafter as nextafter
 from tengen.functional import not_equal as not_equal
 from tengen.functional import pow as pow
 from tengen.functional import prelu as prelu
@@ -75,6 +78,7 @@ from tengen.functional import rsqrt as rsqrt
 from tengen.functional import selu as selu
 from tengen.functional import sigmoid as sigmoid
 from tengen.functional import sign as sign
+from tengen.functional import signbit as signbit
 from tengen.functional import silu as silu
 from tengen.functional import sin as sin
 from tengen.functional import sinh as sinh
@@ -89,11 +93,11 @@ from tengen.functional import where as where
 
 __all__ = [
     "abs", "acos", "acosh", "add", "asin", "asinh", "astype", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not",
-    "bitwise_or", "bitwise_xor", "cbrt", "ceil", "clip", "copy", "cos", "cosh", "digamma", "div", "elu", "equal", "erf",
-    "erfc", "exp", "exp2", "expm1", "floor", "floor_div", "fma", "gelu", "greater", "greater_equal", "hsigmoid", "hswish",
-    "isfinite", "isinf", "isnan", "leaky_relu", "left_shift", "lerp", "less", "less_equal", "lgamma", "log", "log10", "log1p",
-    "log2", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "maximum", "minimum", "mish",
-    "mod", "mul", "nan_to_num", "neg", "not_equal", "pow", "prelu", "reciprocal", "relu", "relu6", "right_shift", "round",
-    "rsqrt", "selu", "sigmoid", "sign", "silu", "sin", "sinh", "softplus", "sqrt", "square", "sub", "tan", "tanh", "trunc",
-    "where"
+    "bitwise_or", "bitwise_xor", "cbrt", "ceil", "clip", "copy", "copysign", "cos", "cosh", "digamma", "div", "elu", "equal",
+    "erf", "erfc", "exp", "exp2", "expm1", "floor", "floor_div", "fma", "gelu", "greater", "greater_equal", "hsigmoid",
+    "hswish", "hypot", "isfinite", "isinf", "isnan", "leaky_relu", "left_shift", "lerp", "less", "less_equal", "lgamma", "log",
+    "log10", "log1p", "log2", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "maximum",
+    "minimum", "mish", "mod", "mul", "nan_to_num", "neg", "nextafter", "not_equal", "pow", "prelu", "reciprocal", "relu",
+    "relu6", "right_shift", "round", "rsqrt", "selu", "sigmoid", "sign", "signbit", "silu", "sin", "sinh", "softplus", "sqrt",
+    "square", "sub", "tan", "tanh", "trunc", "where"
 ]

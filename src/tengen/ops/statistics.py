@@ -110,13 +110,13 @@ median.cases(Case(lambda r: (r.permutation(40).reshape(5, 8) / 3.0,), {"axis": 1
 
 @shorthand(functional="math")
 def unique(
-    inp: Tensor, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False
+    inp: Tensor, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, equal_nan: bool = True
 ) -> Tensor | tuple[Tensor, ...]:
-    """The distinct elements in ascending order, as a vector; all NaNs count as one, as in NumPy. Not inside a trace.
+    """The distinct elements in ascending order, as a vector. Not inside a trace.
 
     Args:
         return_index: also the position of each one's first occurrence in the flattened tensor. return_inverse: also, in inp's shape, which
-            of them each element is. return_counts: also how often each occurs. All int64.
+            of them each element is. return_counts: also how often each occurs. All int64. equal_nan: all NaNs count as one.
 
     >>> from tengen import Tensor, functional as F
     >>> values, counts = F.unique(Tensor([3, 1, 3]), return_counts=True)
@@ -132,7 +132,7 @@ def unique(
     first = lookup("ones")((n,), bool_)
     if n > 1:
         same = lookup("equal")(ordered[1:], ordered[:-1])
-        if x.dtype.is_float:
+        if x.dtype.is_float and equal_nan:
             same = lookup("logical_or")(same, lookup("logical_and")(lookup("isnan")(ordered[1:]), lookup("isnan")(ordered[:-1])))
         first = lookup("concat")([first[:1], lookup("logical_not")(same)], 0)
     at = true_positions(first)
@@ -150,7 +150,9 @@ def unique(
 
 
 unique.reference(
-    lambda x, return_index=False, return_inverse=False, return_counts=False: np.unique(x, return_index, return_inverse, return_counts)
+    lambda x, return_index=False, return_inverse=False, return_counts=False, equal_nan=True: np.unique(
+        x, return_index, return_inverse, return_counts, equal_nan=equal_nan
+    )
 )
 unique.cases(
     Case(lambda r: (r.integers(0, 6, (5, 7)),), {"return_index": True, "return_inverse": True, "return_counts": True}, grad=False),
