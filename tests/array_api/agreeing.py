@@ -8,7 +8,8 @@ import numpy as np
 
 REAL = ("float32", "float64")
 SIGNED, UNSIGNED = ("int8", "int16", "int32", "int64"), ("uint8", "uint16", "uint32", "uint64")
-DTYPES = ("bool", *SIGNED, *UNSIGNED, *REAL)
+COMPLEX = ("complex64", "complex128")
+DTYPES = ("bool", *SIGNED, *UNSIGNED, *REAL, *COMPLEX)
 REFUSALS = (TypeError, ValueError, IndexError, OverflowError, AttributeError, NotImplementedError)
 
 
@@ -21,6 +22,9 @@ def values(name):
         f = np.finfo(name)
         some = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, -2.5, 3.0, -7.0, 0.25, 10.0, np.inf, -np.inf, np.nan]
         return np.array([*some, f.tiny, -f.tiny, f.smallest_subnormal, f.max, -f.max, d(1) + f.eps, d(1) - f.epsneg], name)
+    if name in COMPLEX:  # tests/ops/test_complex.py has infinities and NaNs
+        some = [0.0, 1.0, -1.0, 0.5, -2.5, 3.0]
+        return np.array([complex(x, y) for x in some for y in some], name)
     i = np.iinfo(name)
     return np.array([0, 1, 2, 3, 7, 100, i.max, i.max - 1, i.min, *([-1, -2, -3, -100] if i.min < 0 else [])], name)
 
@@ -30,6 +34,8 @@ def sample(name, shape, seed=0):
     rng = np.random.default_rng([seed, *shape, *name.encode()])
     if name == "bool":
         return rng.integers(0, 2, shape).astype(bool)
+    if name in COMPLEX:
+        return (rng.integers(-9, 10, shape) / 4 + 1j * rng.integers(-9, 10, shape) / 2).astype(name)
     if name in REAL:
         return (rng.integers(-12, 13, shape) / 4).astype(name)
     return rng.integers(-5 if name in SIGNED else 0, 9, shape).astype(name)
@@ -65,11 +71,15 @@ def difference(got, want, ulps=0, scale=None):
     if tuple(got.shape) != tuple(want.shape):
         return f"shape {got.shape}, not {want.shape}"
     a, b = got.numpy(), np.asarray(want._array)
-    same = (a == b) & (np.signbit(a) == np.signbit(b)) | (a != a) & (b != b) if name in REAL else a == b
-    if ulps and name in REAL:
+    same = (a == b) | (a != a) & (b != b)
+    if name in REAL:
+        same &= (np.signbit(a) == np.signbit(b)) | (a != a)
+    if name in COMPLEX:  # what is infinite or NaN in one part is open in the other
+        same |= ~np.isfinite(a) & ~np.isfinite(b)
+    if ulps and name in REAL + COMPLEX:
         with np.errstate(all="ignore"):
-            unit = np.spacing(np.maximum(np.abs(b), scale or 0).astype(name))
-            near = np.abs(a.astype(float) - b.astype(float)) <= ulps * unit
+            unit = np.spacing(np.maximum(np.abs(b), scale or 0).astype(b.real.dtype))
+            near = np.abs(a.astype(complex) - b.astype(complex)) <= ulps * unit
         same = same | near & ((a != 0) | (b != 0))
     if np.all(same):
         return None

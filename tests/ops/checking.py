@@ -19,6 +19,8 @@ INTEGERS = ("int32", "int64", "uint8", "int8")
 # leave. float16 and bfloat16: 4 or 5 roundings to 2^-11 and 2^-8, of what is stored between a composite's ops. float64: rounding is
 # 1e-16, and references in float64 lose some digits of their own where they cancel.
 EPS = {"float64": 1e-12, "float32": 50 * 2.0**-24, "float16": 4 * 2.0**-11, "bfloat16": 5 * 2.0**-8}
+WIDE_ONLY = {"view_as_complex": "no complex dtype has parts of 16 bits"}
+EPS |= {"complex128": EPS["float64"], "complex64": EPS["float32"]}
 
 
 def samples(case):
@@ -36,13 +38,20 @@ def _listed(op, inputs):
 
 
 def takes_any_float(a):
-    """Whether an input stands for any float dtype."""
-    return a is not None and np.asarray(a).dtype == np.float64
+    """Whether an input stands for any float dtype, or for both complex ones."""
+    return a is not None and np.asarray(a).dtype in (np.float64, np.complex128)
+
+
+def is_complex(a):
+    return a is not None and np.asarray(a).dtype.kind == "c"
 
 
 def in_dtype(arrays, name):
     """The float inputs in another dtype (small whole numbers for an integer dtype)."""
     d = dtype(name).numpy
+    if any(map(is_complex, arrays)):
+        kinds = {"f": d, "c": np.result_type(d, np.complex64)}
+        return tuple(np.asarray(a).astype(kinds[np.asarray(a).dtype.kind]) if takes_any_float(a) else a for a in arrays)
     if name in FLOATS:
         return tuple(np.asarray(a).astype(d) if takes_any_float(a) else a for a in arrays)
     scale = (lambda a: np.abs(np.round(a * 3))) if name.startswith("u") or name == "bool" else lambda a: np.round(a * 3)
@@ -65,6 +74,8 @@ def outputs(result):
 def _widest(a):
     if dtype(a.dtype).is_float:
         return a.astype(np.float64)
+    if a.dtype.kind == "c":
+        return a.astype(np.complex128)
     return a if a.dtype.itemsize == 8 or a.dtype == bool else a.astype(np.int64)
 
 
@@ -103,6 +114,7 @@ def strange_layout(a):
 
 def bits(t):
     a = np.ascontiguousarray(t.numpy())
+    a = a.view(a.real.dtype) if a.dtype.kind == "c" else a
     if a.dtype.kind == "f" or a.dtype.name == "bfloat16":
         a = np.where(np.isnan(a.astype(np.float64)), np.array(np.nan, a.dtype), a)
     return a.dtype, a.shape, a.tobytes()
@@ -121,12 +133,24 @@ def traced_call(op, inputs, attrs):
 
 
 def differentiable(op, case, arrays):
-    """Positions of the inputs with a gradient, and of the outputs that are floats."""
+    """Positions of the inputs with a gradient."""
     return [i for i, a in enumerate(arrays) if takes_any_float(a) and np.asarray(a).size]
 
 
 def float_outputs(results):
-    return [i for i, r in enumerate(results) if np.asarray(r).dtype.kind == "f"]
+    """Positions of the outputs that are floats or complex."""
+    return [i for i, r in enumerate(results) if np.asarray(r).dtype.kind in "fc"]
+
+
+def draw(rng, low, high, like):
+    """Numbers between low and high as parts of numbers of the shape and kind of `like`."""
+    x = rng.uniform(low, high, np.shape(like))
+    return x + 1j * rng.uniform(low, high, np.shape(like)) if is_complex(like) else x
+
+
+def inner(a, b):
+    """The sum of products of all parts: how a gradient acts on a direction."""
+    return float(np.real(np.conj(a) * b).sum())
 
 
 def pulled(op, arrays, attrs, wrt, weights, which):
@@ -141,7 +165,7 @@ def pulled(op, arrays, attrs, wrt, weights, which):
         return tuple(out[i] for i in which)
 
     _, pull = vjp(f, *(xs[i] for i in wrt))
-    return pull(tuple(Tensor(w, dtype="float64") for w in weights))
+    return pull(tensors(weights))
 
 
 def slope(f, arrays, i, direction, h=1e-5):
@@ -160,6 +184,9 @@ def slope(f, arrays, i, direction, h=1e-5):
 def close(got, want, name, case):
     got = np.asarray(got)
     assert got.shape == np.shape(want)
+    if got.dtype.kind == "c":
+        assert is_complex(want)
+        return [close(part(got), part(want), name, case) for part in (np.real, np.imag)]
     if got.dtype.kind in "iub":
         np.testing.assert_array_equal(got, np.asarray(want).astype(got.dtype))
         return
@@ -173,6 +200,8 @@ def close(got, want, name, case):
 def dtypes_of(op, case):
     """The dtypes that a case is computed in: every one for an op's first case, for each further one four, in turn, so that every
     strategy meets wide and narrow floats and integers."""
+    if any(map(is_complex, samples(case))) or op.name in WIDE_ONLY:
+        return ("float32", "float64")
     number = next((i for i, c in enumerate(op.samples) if c is case), 0)
     whole = (*INTEGERS, "bool")
     return (*FLOATS, *whole) if not number else ("float32", "float64", FLOATS[2 + number % 2], whole[number % len(whole)])
@@ -180,7 +209,7 @@ def dtypes_of(op, case):
 
 def check_values_in_every_dtype(op, case):
     arrays = samples(case)
-    any_float = any(a is not None and np.asarray(a).dtype == np.float64 for a in arrays)
+    any_float = any(map(takes_any_float, arrays))
     for name in dtypes_of(op, case) if any_float else ("as is",):
         if name not in (*FLOATS, "as is") and not all(a is None or np.isfinite(a).all() for a in arrays):
             continue
@@ -188,7 +217,7 @@ def check_values_in_every_dtype(op, case):
         if name not in FLOATS and not accepts(op, cast, case.attrs):
             continue
         got = outputs(call(op, tensors(cast), case.attrs))
-        of_floats = name not in (*FLOATS, "as is") and all(g.dtype.is_float for g in got)  # it is computed in floats
+        of_floats = name not in (*FLOATS, "as is") and all(g.dtype.is_inexact for g in got)  # it is computed in floats
         want = reference(op, [a.astype(np.float64) if of_floats and takes_any_float(b) else a for a, b in zip(cast, arrays)], case.attrs)
         assert len(got) == len(want)
         for g, w in zip(got, want):
@@ -199,7 +228,7 @@ def check_values_in_every_dtype(op, case):
 
 
 def check_layout_and_trace_change_no_bit(op, case):
-    for name in ("float32", "bfloat16") if case is op.samples[0] else ("float32",):
+    for name in ("float32", "bfloat16") if case is op.samples[0] and op.name not in WIDE_ONLY else ("float32",):
         arrays = in_dtype(samples(case), name)
         xs = tensors(arrays)
         want = [bits(t) for t in outputs(call(op, xs, case.attrs))]
@@ -218,19 +247,19 @@ def check_gradient_against_finite_differences(op, case):
     which = float_outputs(base)
     if not wrt:
         return
-    weights = [rng.uniform(0.5, 1.5, base[i].shape) for i in which]
+    weights = [draw(rng, 0.5, 1.5, base[i]) for i in which]
     found = pulled(op, arrays, case.attrs, wrt, weights, which)
 
     def value(moved):
         out = reference(op, moved, case.attrs)
-        return sum(float((out[i] * w).sum()) for i, w in zip(which, weights))
+        return sum(inner(out[i], w) for i, w in zip(which, weights))
 
     for i, g in zip(wrt, found):
-        assert g.shape == np.shape(arrays[i]) and g.dtype.name == "float64"
+        assert g.shape == np.shape(arrays[i]) and g.dtype.name == np.asarray(arrays[i]).dtype
         for _ in range(2):
-            d = rng.uniform(-1, 1, np.shape(arrays[i]))
+            d = draw(rng, -1, 1, arrays[i])
             np.testing.assert_allclose(
-                (g.numpy() * d).sum(), slope(value, arrays, i, d), rtol=1e-6, atol=1e-7, err_msg=f"input {i}"
+                inner(g.numpy(), d), slope(value, arrays, i, d), rtol=1e-6, atol=1e-7, err_msg=f"input {i}"
             )
 
 
@@ -242,12 +271,12 @@ def check_gradient_of_gradient(op, case):
     which = float_outputs(base)
     if not wrt or sum(np.size(a) for a in arrays if a is not None) > 2000:
         return
-    weights = [rng.uniform(0.5, 1.5, base[i].shape) for i in which]
-    seeds = [rng.uniform(0.5, 1.5, np.shape(arrays[i])) for i in wrt]
+    weights = [draw(rng, 0.5, 1.5, base[i]) for i in which]
+    seeds = [draw(rng, 0.5, 1.5, arrays[i]) for i in wrt]
 
     def first(moved):
         gs = pulled(op, moved, case.attrs, wrt, weights, which)
-        return sum(float((g.numpy() * s).sum()) for g, s in zip(gs, seeds))
+        return sum(inner(g.numpy(), s) for g, s in zip(gs, seeds))
 
     xs = tensors(arrays)
 
@@ -256,19 +285,19 @@ def check_gradient_of_gradient(op, case):
         for i, t in zip(wrt, wanted):
             full[i] = t
 
-        def inner(*again):
+        def once_more(*again):
             mixed = list(full)
             for i, t in zip(wrt, again):
                 mixed[i] = t
             out = outputs(call(op, mixed, case.attrs))
             return tuple(out[i] for i in which)
 
-        return vjp(inner, *wanted)[1](tuple(Tensor(w, dtype="float64") for w in weights))
+        return vjp(once_more, *wanted)[1](tensors(weights))
 
     _, pull = vjp(gradient, *(xs[i] for i in wrt))
-    found = pull(tuple(Tensor(s, dtype="float64") for s in seeds))
+    found = pull(tensors(seeds))
     for i, g in zip(wrt, found):
-        d = rng.uniform(-1, 1, np.shape(arrays[i]))
+        d = draw(rng, -1, 1, arrays[i])
         np.testing.assert_allclose(
-            (g.numpy() * d).sum(), slope(first, arrays, i, d), rtol=1e-5, atol=1e-6, err_msg=f"input {i}"
+            inner(g.numpy(), d), slope(first, arrays, i, d), rtol=1e-5, atol=1e-6, err_msg=f"input {i}"
         )

@@ -57,7 +57,8 @@ def test_an_op_means_one_thing(op):
     given = [name for name in MEANINGS if getattr(op.rules, name) is not None]
     assert len(given) == (op.kind in ("elementwise", "primitive", "view")), given
     assert (op.kind == "view") == (given == ["view"])
-    assert (op.rules.reduced is not None) == (given == ["lower_values"])
+    reduces = given == ["lower_values"] and op.name != "complex"  # which stores two values at each place
+    assert (op.rules.reduced is not None) == reduces
     assert (op.rules.infer is not None) == bool(given)
     assert op.rules.checks is None or op.rules.check is not None
     assert op.rules.vjp is None or op.rules.same is None

@@ -53,8 +53,6 @@ def asarray(obj: Any, /, *, dtype: DType | None = None, device: Any = None, copy
             found = from_dlpack(obj)
         elif copy is False:
             found = from_dlpack(np.asarray(obj))
-        elif isinstance(obj, complex):
-            found = Tensor(np.asarray(obj, "complex64"))
         else:
             found = Tensor(np.asarray(obj) if _has_buffer(obj) else obj, dtype=dtype)
     if dtype is not None and found.dtype is not dtype:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tengen.arrays.rules import DTYPES, array, common, scalar
 from tengen.base.device import HERE, Device, default_device
-from tengen.base.dtype import DType, float32, int64
+from tengen.base.dtype import DType, complex64, float32, int64, promote_scalar
 from tengen.base.errors import DTypeError
 from tengen.base.record import record
 from tengen.ops.define import REGISTRY
@@ -19,12 +19,7 @@ KINDS = {
     "bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu", "real floating": "f", "complex floating": "c",
     "numeric": "iufc",
 }  # fmt: skip
-DEFAULTS = {
-    "real floating": float32,
-    "complex floating": next((d for d in DTYPES if d.name == "complex64"), None),
-    "integral": int64,
-    "indexing": int64,
-}
+DEFAULTS = {"real floating": float32, "complex floating": complex64, "integral": int64, "indexing": int64}
 
 
 def _dtype(name: str, d: Any) -> DType:
@@ -93,8 +88,7 @@ def finfo(type: DType | Tensor, /) -> FloatInfo:
     d = _of("finfo", type)
     if d.kind not in "fc":
         raise DTypeError(f"finfo: {d} is no float dtype; help: iinfo")
-    part = {"complex64": "float32", "complex128": "float64"}.get(d.name, d.name)
-    own = next(p for p in DTYPES if p.name == part)
+    own = d.part
     found = np.finfo(own.numpy)
     largest, eps = float(found.max), float(found.eps)
     return FloatInfo(own.bits, eps, largest, -largest, float(found.smallest_normal), own)
@@ -142,10 +136,8 @@ def result_type(*arrays_and_dtypes: Tensor | DType | complex) -> DType:
         raise ValueError("result_type: needs an array or a dtype")
     found = common("result_type", *dtypes)
     for v in numbers:
-        if type(v) is complex and found.kind == "f":  # a number that makes the array complex
-            wide = "complex128" if found.bits == 64 else "complex64"
-            found = next((d for d in DTYPES if d.name == wide), found)
         scalar("result_type", v, found)
+        found = promote_scalar(found, v)
     return found
 
 
@@ -167,7 +159,7 @@ class Info:
     def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
         """The dtypes of what is made without naming one: float32, complex64, int64."""
         Device.named(device)
-        return {k: d for k, d in DEFAULTS.items() if d is not None}
+        return dict(DEFAULTS)
 
     def dtypes(self, *, device: Any = None, kind: str | tuple[str, ...] | None = None) -> dict[str, DType]:
         """The dtypes of a kind (see `isdtype`), or of several, by name. float16 and bfloat16 are not the standard's."""

@@ -8,6 +8,7 @@ The namespace is strict where the operators of Tensor are lenient:
 | an integer or bool beside a float; a bool beside an integer | TypeError | the float's dtype; the integer's |
 | uint64 beside a signed integer | TypeError | float64, as in NumPy |
 | a Python number of the array's kind, or an int beside floats | the array's dtype | the same |
+| a complex number of Python's beside floats | the complex dtype of the same precision | the same |
 | a Python float beside integers, a Python int beside bools | TypeError | float32, int64 |
 | NumPy's arrays and lists | TypeError | become tensors |
 """
@@ -16,12 +17,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tengen.base.dtype import ALL, DType, promote
+from tengen.base.dtype import ALL, COMPLEX, DType, promote, promote_scalar
 from tengen.base.errors import AxisError, DTypeError
 from tengen.ops.define import dispatch
 from tengen.tensor import Tensor
 
-DTYPES = tuple(d for d in ALL if d.name not in ("float16", "bfloat16"))  # those of the standard
+DTYPES = tuple(d for d in ALL + COMPLEX if d.name not in ("float16", "bfloat16"))  # those of the standard
 # what the standard calls them -> `DType.kind` of their members
 CATEGORIES = {
     "all": "biufc", "numeric": "iufc", "real numeric": "iuf", "integer": "iu", "integer or boolean": "iub", "boolean": "b",
@@ -66,14 +67,14 @@ def scalar(name: str, value: Any, d: DType) -> Tensor:
 
     Errors: DTypeError for a number of another kind; OverflowError for an integer that the dtype does not have.
     """
-    kinds = {bool: "b", int: "iufc", float: "fc", complex: "c"}.get(type(value))
+    kinds = {bool: "b", int: "iufc", float: "fc", complex: "fc"}.get(type(value))
     if kinds is None:
         raise DTypeError(f"{name}: a {type(value).__name__} is neither an array of this namespace nor a Python number")
     if d.kind not in kinds:
         raise DTypeError(f"{name}: the standard combines no {type(value).__name__} with an array of {d}; help: cast the array")
     if d.is_int and not 0 <= value + (1 << (d.bits - 1)) * (d.kind == "i") < 1 << d.bits:
         raise OverflowError(f"{name}: {value} does not fit {d}")
-    return dispatch.scalar(value, d)
+    return dispatch.scalar(value, promote_scalar(d, value))
 
 
 def two(name: str, x1: Any, x2: Any, category: str) -> tuple[Tensor, Tensor]:

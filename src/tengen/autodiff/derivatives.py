@@ -24,7 +24,7 @@ def _check_tangents(name: str, primals: Sequence[Any], tangents: Sequence[Any]) 
         raise GradientError(f"{name}: {len(primals)} arguments and {len(tangents)} tangents")
     for i, (x, t) in enumerate(zip(primals, tangents)):
         for what, v in (("argument", x), ("tangent", t)):
-            if not isinstance(v, Tensor) or not v.dtype.is_float:
+            if not isinstance(v, Tensor) or not v.dtype.is_inexact:
                 found = repr(v._layout.type) if isinstance(v, Tensor) else f"a {type(v).__name__}"
                 raise GradientError(f"{name}: {what} {i} is {found}; help: a float tensor")
         if x.shape != t.shape:

@@ -15,7 +15,7 @@ from tengen.tensor.tape import check_outputs, cut, gradients
 
 def _mapped(f: Callable[[Tensor], Any], x: Any, what: str) -> Any:
     """x with f of its tensors, which may be nested in tuples, lists and dicts."""
-    if isinstance(x, Tensor) and x.dtype.is_float:
+    if isinstance(x, Tensor) and x.dtype.is_inexact:
         return f(x)
     if isinstance(x, tuple) and hasattr(x, "_fields"):
         return type(x)(*(_mapped(f, v, what) for v in x))

@@ -59,7 +59,7 @@ class GradManager:
         for t in tensors:
             if not isinstance(t, Tensor):
                 raise TypeError(f"attach() takes tensors, got a {type(t).__name__}")
-            if not t.dtype.is_float:
+            if not t.dtype.is_inexact:
                 raise GradientError(f"a tensor of {t.dtype} has no gradient; help: attach float tensors")
             entry = self._attached.get(id(t))
             if entry is None:

@@ -1,7 +1,8 @@
 """The dtypes of tensors and of kernel values, and the promotion between them.
 
 A `DType` is an interned singleton: compare with `is`. `float16` and `bfloat16` are storage: kernels
-load them, compute in float32, and round once when they store.
+load them, compute in float32, and round once when they store. Complex numbers are two floats next to each other: kernels see the
+floats.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class DType:
     Attributes:
         name: NumPy's name, such as ``"float32"``.
         short: the name in printed IR, such as ``"f32"``.
-        kind: ``"f"`` float, ``"i"`` signed, ``"u"`` unsigned, ``"b"`` bool.
+        kind: ``"f"`` float, ``"c"`` complex, ``"i"`` signed, ``"u"`` unsigned, ``"b"`` bool.
         bits: width of a value in a register.
         size: bytes of one element in memory.
     """
@@ -58,6 +59,15 @@ class DType:
         return self.kind == "f"
 
     @property
+    def is_complex(self) -> bool:
+        return self.kind == "c"
+
+    @property
+    def is_inexact(self) -> bool:
+        """Whether it is float or complex: what has gradients."""
+        return self.kind in "fc"
+
+    @property
     def is_int(self) -> bool:
         return self.kind in "iu"
 
@@ -77,7 +87,14 @@ class DType:
         """The dtype that arithmetic on this storage is done in."""
         return float32 if self is float16 or self is bfloat16 else self
 
+    @property
+    def part(self) -> DType:
+        """The dtype of the real and of the imaginary part; of what is not complex, itself."""
+        return float32 if self is complex64 else float64 if self is complex128 else self
 
+
+complex128 = DType("complex128", "c128", "c", 128)
+complex64 = DType("complex64", "c64", "c", 64)
 float64 = DType("float64", "f64", "f", 64)
 float32 = DType("float32", "f32", "f", 32)
 float16 = DType("float16", "f16", "f", 16)
@@ -92,13 +109,14 @@ uint16 = DType("uint16", "u16", "u", 16)
 uint8 = DType("uint8", "u8", "u", 8)
 bool_ = DType("bool", "b1", "b", 1)
 
-ALL = (float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool_)
-BY_SHORT = {d.short: d for d in ALL}  # of printed IR
-BY_NAME = {d.short: d for d in ALL if d.short not in ("i8", "u8")} | {d.name: d for d in ALL}  # NumPy's i8 and u8 have 8 bytes
+ALL = (float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool_)  # of values in kernels
+COMPLEX = (complex128, complex64)  # of tensors alone
+BY_SHORT = {d.short: d for d in ALL + COMPLEX}  # of printed IR
+BY_NAME = {k: d for k, d in BY_SHORT.items() if k not in ("i8", "u8")} | {d.name: d for d in BY_SHORT.values()}  # NumPy's i8 has 8 bytes
 
 
 def dtype(x) -> DType:
-    """The `DType` that `x` names: a DType, a name or a code of NumPy's, a NumPy dtype, or Python's float, int, bool.
+    """The `DType` that `x` names: a DType, a name or a code of NumPy's, a NumPy dtype, or Python's float, int, bool, complex.
 
     Errors:
         TypeError: it names none; None does not either.
@@ -116,24 +134,31 @@ def dtype(x) -> DType:
         return int64
     if x is bool:
         return bool_
+    if x is complex:
+        return complex64
     try:
         if x is None:  # NumPy's default, which is not ours
             raise TypeError
         return BY_NAME[np.dtype(x).name]
     except Exception as e:  # NumPy parses strings: it also raises ValueError, SyntaxError and warnings that are errors
-        raise TypeError(f"{x!r} is not a dtype of Tengen; help: one of {', '.join(d.name for d in ALL)}") from e
+        raise TypeError(f"{x!r} is not a dtype of Tengen; help: one of {', '.join(d.name for d in ALL + COMPLEX)}") from e
 
 
 @functools.cache
 def promote(a: DType, b: DType) -> DType:
     """The dtype of what is computed from arrays of two dtypes: of a float and an integer or bool, the float's, as in MegEngine and
-    PyTorch (NumPy gives float64 for int32 and float32); of two floats or two integers NumPy's; of bfloat16 and float16 float32.
+    PyTorch (NumPy gives float64 for int32 and float32); of two floats or two integers NumPy's; of bfloat16 and float16 float32. Beside
+    complex numbers: complex128 if either is complex128 or float64, else complex64.
 
     >>> promote(int8, uint8), promote(int64, float32), promote(bfloat16, int8), promote(bfloat16, float16)
     (int16, float32, bfloat16, float32)
+    >>> promote(complex64, float32), promote(complex64, float64), promote(int64, complex64)
+    (complex64, complex128, complex64)
     """
     if a is b:
         return a
+    if a.is_complex or b.is_complex:
+        return complex128 if {a, b} & {complex128, float64} else complex64
     if a.is_float != b.is_float:
         return a if a.is_float else b
     if bfloat16 in (a, b):
@@ -142,14 +167,16 @@ def promote(a: DType, b: DType) -> DType:
     return dtype(np.promote_types(a.numpy, b.numpy))
 
 
-def promote_scalar(d: DType, value: bool | int | float) -> DType:
+def promote_scalar(d: DType, value: bool | int | float | complex) -> DType:
     """The dtype of an array of dtype `d` combined with a weak Python scalar (NEP 50).
 
-    >>> promote_scalar(int8, 3), promote_scalar(int8, 1.5), promote_scalar(float16, 2)
-    (int8, float32, float16)
+    >>> promote_scalar(int8, 3), promote_scalar(int8, 1.5), promote_scalar(float16, 2), promote_scalar(float64, 1j)
+    (int8, float32, float16, complex128)
     """
-    if isinstance(value, bool):
+    if isinstance(value, bool) or d.is_complex:
         return d
+    if isinstance(value, complex):
+        return promote(d, complex64)
     if isinstance(value, int):
         return int64 if d is bool_ else d
     return d if d.is_float else float32

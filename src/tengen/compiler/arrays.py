@@ -16,15 +16,16 @@ from tengen.runtime import native
 
 
 def as_array(data: Any, d: Any = None) -> np.ndarray:
-    """Numbers, nested sequences and arrays as an array; Python floats give float32 where no dtype is asked for."""
+    """Numbers, nested sequences and arrays as an array; Python floats give float32 where no dtype is asked for, and complex numbers
+    complex64."""
     if data is None:
         raise TypeError("Tensor() needs data; help: Tensor(0.0), or functional.zeros(shape)")
     weak = not isinstance(data, (np.ndarray, np.generic)) and not hasattr(data, "__array__")
     a = np.asarray(data)
     if d is not None:
         return a.astype(dtype(d).numpy)
-    if weak and a.dtype == np.float64:
-        return a.astype(np.float32)
+    if weak and a.dtype in (np.float64, np.complex128):
+        return a.astype(np.float32 if a.dtype == np.float64 else np.complex64)
     return a
 
 
@@ -71,7 +72,7 @@ def array_over(data: Any, layout: Layout) -> np.ndarray:
     return a.view(layout.dtype.numpy) if layout.dtype.name == "bfloat16" else a
 
 
-def scalar_array(value: bool | int | float, d: DType) -> np.ndarray:
+def scalar_array(value: bool | int | float | complex, d: DType) -> np.ndarray:
     """A number as a 0-d array; OverflowError for an integer that the dtype cannot hold."""
     if d.kind in "iu" and not isinstance(value, bool):
         low, high = (0, (1 << d.bits) - 1) if d.kind == "u" else (-(1 << (d.bits - 1)), (1 << (d.bits - 1)) - 1)

@@ -71,8 +71,8 @@ def _ops(graph: Graph) -> set[str]:
 
 def is_ours(op: Op) -> bool:
     """Whether Tengen defines the op: its sources, and so the key, say what it means."""
-    while op.name.endswith(".vjp"):  # the gradient of a composite: that of the composite's body
-        op = lookup(op.name.removesuffix(".vjp"))
+    while op.name.endswith((".vjp", ".complex")):  # the gradient of a composite's body, and an op's rule for complex numbers
+        op = lookup(op.name.rpartition(".")[0])
     return all((getattr(f, "__module__", None) or "").startswith("tengen.") for f in (op.fn, *op.rules.of_programs()))
 
 

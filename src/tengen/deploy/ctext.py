@@ -17,9 +17,12 @@ FIRST_CHECK = 3  # the code that a run returns for its first check
 C_TYPES = {
     "float64": "double", "float32": "float", "float16": "uint16_t", "bfloat16": "uint16_t", "int64": "int64_t",
     "int32": "int32_t", "int16": "int16_t", "int8": "int8_t", "uint64": "uint64_t", "uint32": "uint32_t", "uint16": "uint16_t",
-    "uint8": "uint8_t", "bool": "uint8_t",
+    "uint8": "uint8_t", "bool": "uint8_t", "complex64": "float", "complex128": "double",
 }  # fmt: skip
-NOTES = {"float16": "bits of an IEEE half", "bfloat16": "the upper 16 bits of a float", "bool": "0 or 1"}
+NOTES = {
+    "float16": "bits of an IEEE half", "bfloat16": "the upper 16 bits of a float", "bool": "0 or 1",
+    "complex64": "two floats each: real, imaginary", "complex128": "two doubles each: real, imaginary",
+}  # fmt: skip
 KEYWORDS = set(
     "auto break case char const continue default do double else enum extern float for goto if inline int long register "
     "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while main bool true false "

@@ -107,6 +107,8 @@ def random_inputs(ports: Sequence[Port], runs: int, seed: int) -> list[list[np.n
     rng = np.random.default_rng(seed)
 
     def one(p: Port) -> np.ndarray:
+        if p.dtype.is_complex:
+            return rng.standard_normal((*p.shape, 2)).astype(p.dtype.part.numpy).view(p.dtype.numpy)[..., 0]
         a = rng.standard_normal(p.shape) if p.dtype.is_float else rng.integers(0, 2, p.shape)
         return np.asarray(a).astype(p.dtype.numpy)
 
@@ -125,6 +127,9 @@ def _bytes_of(result: Tensor | tuple[Tensor, ...]) -> list[np.ndarray]:
 
 def differing(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Where two arrays of one shape and dtype differ in their bits; two NaNs do not."""
+    if a.dtype.kind == "c":
+        parts = lambda z: np.atleast_1d(z)[..., None].view(z.real.dtype)
+        return differing(parts(a), parts(b)).any(-1)
     bits = f"u{a.dtype.itemsize}"
     odd = np.atleast_1d(a).view(bits) != np.atleast_1d(b).view(bits)
     if np.dtype(a.dtype).kind in "iub":

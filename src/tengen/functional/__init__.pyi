@@ -69,29 +69,30 @@ TensorLike = Tensor | np.ndarray | float
 
 __all__ = [
     "abs", "acos", "acosh", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
-    "adaptive_max_pool2d", "adaptive_max_pool3d", "add", "affine_grid", "all", "allclose", "alpha_dropout", "any", "arange",
-    "argmax", "argmin", "argsort", "asin", "asinh", "astype", "atan", "atan2", "atanh", "avg_pool1d", "avg_pool2d",
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "add", "affine_grid", "all", "allclose", "alpha_dropout", "angle", "any",
+    "arange", "argmax", "argmin", "argsort", "asin", "asinh", "astype", "atan", "atan2", "atanh", "avg_pool1d", "avg_pool2d",
     "avg_pool3d", "batch_norm", "binary_cross_entropy", "bincount", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
-    "bmm", "broadcast_to", "cbrt", "ceil", "clip", "concat", "cond_take", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
-    "conv_transpose2d", "conv_transpose3d", "copy", "copysign", "correlation", "cos", "cosh", "cosine_similarity",
-    "count_nonzero", "cross", "cross_entropy", "cross_entropy_with_softmax", "ctc_loss", "cumprod", "cumsum", "cvt_color",
-    "deformable_conv2d", "diag", "diagonal", "diff", "digamma", "div", "dot", "dropout", "einsum", "elu", "embedding", "equal",
-    "erf", "erfc", "exp", "exp2", "expand_dims", "expm1", "eye", "flatten", "flip", "floor", "floor_div", "fma", "full",
-    "full_like", "gather", "gelu", "general_norm", "glu", "greater", "greater_equal", "grid_sample", "group_norm",
-    "hinge_loss", "histogram", "hsigmoid", "hswish", "hypot", "index_select", "indexing_one_hot", "instance_norm",
-    "interpolate", "isclose", "isfinite", "isinf", "isnan", "l1_loss", "layer_norm", "leaky_relu", "left_shift", "lerp",
-    "less", "less_equal", "lgamma", "linear", "linspace", "local_conv2d", "local_response_norm", "log", "log10", "log1p",
-    "log2", "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsoftmax",
-    "logsumexp", "loss", "masked_fill", "matmul", "max", "max_pool1d", "max_pool2d", "max_pool3d", "maximum", "mean", "median",
-    "meshgrid", "metric", "min", "minimum", "mish", "mod", "moveaxis", "mul", "nan_to_num", "neg", "nextafter", "nms", "nn",
-    "non_zero", "nonzero", "norm", "normalize", "not_equal", "nvof", "one_hot", "ones", "ones_like", "outer", "pad", "permute",
-    "pixel_shuffle", "pow", "prelu", "prod", "quantile", "reciprocal", "region_restricted_conv", "relu", "relu6", "remap",
-    "repeat", "reshape", "right_shift", "rms_norm", "roi_align", "roi_pooling", "roll", "round", "rsqrt",
-    "scaled_dot_product_attention", "scatter", "scatter_add", "searchsorted", "selu", "sigmoid", "sign", "signbit", "silu",
-    "sin", "sinh", "sliding_window", "sliding_window_transpose", "softmax", "softplus", "sort", "split", "sqrt", "square",
-    "square_loss", "squeeze", "stack", "std", "sub", "sum", "swapaxes", "sync_batch_norm", "take", "take_along_axis", "tan",
-    "tanh", "tile", "topk", "topk_accuracy", "transpose", "tril", "triu", "trunc", "unfold", "unique", "var", "vision",
-    "warp_affine", "warp_perspective", "where", "zeros", "zeros_like"
+    "bmm", "broadcast_to", "cbrt", "ceil", "clip", "complex", "concat", "cond_take", "conj", "conv1d", "conv2d", "conv3d",
+    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "copy", "copysign", "correlation", "cos", "cosh",
+    "cosine_similarity", "count_nonzero", "cross", "cross_entropy", "cross_entropy_with_softmax", "ctc_loss", "cumprod",
+    "cumsum", "cvt_color", "deformable_conv2d", "diag", "diagonal", "diff", "digamma", "div", "dot", "dropout", "einsum",
+    "elu", "embedding", "equal", "erf", "erfc", "exp", "exp2", "expand_dims", "expm1", "eye", "flatten", "flip", "floor",
+    "floor_div", "fma", "full", "full_like", "gather", "gelu", "general_norm", "glu", "greater", "greater_equal",
+    "grid_sample", "group_norm", "hinge_loss", "histogram", "hsigmoid", "hswish", "hypot", "imag", "index_select",
+    "indexing_one_hot", "instance_norm", "interpolate", "isclose", "isfinite", "isinf", "isnan", "l1_loss", "layer_norm",
+    "leaky_relu", "left_shift", "lerp", "less", "less_equal", "lgamma", "linear", "linspace", "local_conv2d",
+    "local_response_norm", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "logsigmoid", "logsoftmax", "logsumexp", "loss", "masked_fill", "matmul", "max", "max_pool1d",
+    "max_pool2d", "max_pool3d", "maximum", "mean", "median", "meshgrid", "metric", "min", "minimum", "mish", "mod", "moveaxis",
+    "mul", "nan_to_num", "neg", "nextafter", "nms", "nn", "non_zero", "nonzero", "norm", "normalize", "not_equal", "nvof",
+    "one_hot", "ones", "ones_like", "outer", "pad", "permute", "pixel_shuffle", "polar", "pow", "prelu", "prod", "quantile",
+    "real", "reciprocal", "region_restricted_conv", "relu", "relu6", "remap", "repeat", "reshape", "right_shift", "rms_norm",
+    "roi_align", "roi_pooling", "roll", "round", "rsqrt", "scaled_dot_product_attention", "scatter", "scatter_add",
+    "searchsorted", "selu", "sigmoid", "sign", "signbit", "silu", "sin", "sinh", "sliding_window", "sliding_window_transpose",
+    "softmax", "softplus", "sort", "split", "sqrt", "square", "square_loss", "squeeze", "stack", "std", "sub", "sum",
+    "swapaxes", "sync_batch_norm", "take", "take_along_axis", "tan", "tanh", "tile", "topk", "topk_accuracy", "transpose",
+    "tril", "triu", "trunc", "unfold", "unique", "var", "view_as_complex", "view_as_real", "vision", "warp_affine",
+    "warp_perspective", "where", "zeros", "zeros_like"
 ]
 
 def abs(x: TensorLike) -> Tensor:
@@ -109,6 +110,9 @@ def all(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool
     """Whether every element is true (not zero)."""
 def allclose(inp: TensorLike, other: TensorLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
     """Whether all elements are close, see `isclose`: a 0-d bool tensor."""
+def angle(inp: TensorLike) -> Tensor:
+    """The argument of complex numbers in [-pi, pi], by `atan2`; of real numbers 0 or pi, and NaN of NaN, as in NumPy. Where a
+    number is 0 so is its gradient."""
 def any(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """Whether an element is true (not zero)."""
 def arange(
@@ -156,10 +160,14 @@ def ceil(x: TensorLike) -> Tensor:
 def clip(x: TensorLike, lower: TensorLike | None = None, upper: TensorLike | None = None) -> Tensor:
     """min(max(x, lower), upper), promoted to one dtype; a NaN stays. Where a bound is reached the gradient goes to the
     bound."""
+def complex(real: TensorLike, imag: TensorLike) -> Tensor:
+    """The complex numbers real + i imag; the parts broadcast. float64 parts give complex128, all others complex64."""
 def concat(inps: Sequence[Tensor], axis: int = 0) -> Tensor:
     """The tensors one after another along `axis`; dtypes are promoted."""
 def cond_take(mask: TensorLike, x: TensorLike) -> tuple[Tensor, Tensor]:
     """The elements where the mask is true, as a vector, and their positions in the flattened tensor. Not inside a trace."""
+def conj(inp: TensorLike) -> Tensor:
+    """The complex conjugate x - iy of x + iy; what is not complex, as it is."""
 def copy(x: TensorLike) -> Tensor:
     """x, dense in logical order, in memory of its own."""
 def copysign(x: TensorLike, y: TensorLike) -> Tensor:
@@ -274,6 +282,8 @@ def hswish(x: TensorLike) -> Tensor:
 def hypot(x: TensorLike, y: TensorLike) -> Tensor:
     """The square root of x^2 + y^2, without overflow or underflow in between; at most 1 ULP off. Infinite where either is
     infinite, beside a NaN too."""
+def imag(inp: TensorLike) -> Tensor:
+    """The imaginary parts: a view of complex numbers; zeros of what is not complex."""
 def index_select(inp: TensorLike, axis: int, index: TensorLike) -> Tensor:
     """inp at a vector of integer indices of one axis (PyTorch's order of arguments)."""
 def interpolate(
@@ -398,6 +408,8 @@ def pad(
     """src with more elements around it."""
 def permute(x: TensorLike, axes: Axes) -> Tensor:
     """The axes in another order: axis j of the result is axis axes[j] of x. A view."""
+def polar(abs: TensorLike, angle: TensorLike) -> Tensor:
+    """The complex numbers of these absolute values and arguments, abs (cos(angle) + i sin(angle))."""
 def pow(x: TensorLike, y: TensorLike) -> Tensor:
     """x to the power y: of floats at most 2 ULP off with C99's special cases; of integers exact, and wrapping."""
 def prelu(x: TensorLike, weight: TensorLike) -> Tensor:
@@ -412,6 +424,8 @@ def quantile(
     interpolation: Literal['linear', 'lower', 'higher', 'midpoint', 'nearest'] = 'linear',
 ) -> Tensor:
     """Values that a share q of the elements along `axis` (all axes by default) is not greater than."""
+def real(inp: TensorLike) -> Tensor:
+    """The real parts: a view of complex numbers; what is not complex, as it is."""
 def reciprocal(x: TensorLike) -> Tensor:
     """1 / x; integers give float32."""
 def region_restricted_conv(
@@ -562,9 +576,14 @@ def unique(
     return_counts: bool = False,
     equal_nan: bool = True,
 ) -> Tensor | tuple[Tensor, ...]:
-    """The distinct elements in ascending order, as a vector. Not inside a trace."""
+    """The distinct elements in ascending order (complex ones by their real parts, then the imaginary ones), as a vector. Not
+    inside a trace."""
 def var(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The variance: the mean of the squared distance from the mean (divided by n)."""
+def view_as_complex(x: TensorLike) -> Tensor:
+    """Pairs of floats along the last axis as complex numbers: a view, where the two of each pair are neighbours in memory."""
+def view_as_real(x: TensorLike) -> Tensor:
+    """Complex numbers as pairs of floats: a view with one axis more, of the real and the imaginary part."""
 def warp_affine(
     inp: TensorLike,
     mat: TensorLike,

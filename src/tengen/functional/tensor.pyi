@@ -1,11 +1,14 @@
 """The ops of `tensor.py`, for editors and type checkers. `python docs/generate.py` writes this file again."""
 
+from tengen.functional import angle as angle
 from tengen.functional import arange as arange
 from tengen.functional import argsort as argsort
 from tengen.functional import astype as astype
 from tengen.functional import broadcast_to as broadcast_to
+from tengen.functional import complex as complex
 from tengen.functional import concat as concat
 from tengen.functional import cond_take as cond_take
+from tengen.functional import conj as conj
 from tengen.functional import copy as copy
 from tengen.functional import cumprod as cumprod
 from tengen.functional import cumsum as cumsum
@@ -18,6 +21,7 @@ from tengen.functional import flip as flip
 from tengen.functional import full as full
 from tengen.functional import full_like as full_like
 from tengen.functional import gather as gather
+from tengen.functional import imag as imag
 from tengen.functional import index_select as index_select
 from tengen.functional import linspace as linspace
 from tengen.functional import masked_fill as masked_fill
@@ -30,6 +34,8 @@ from tengen.functional import ones as ones
 from tengen.functional import ones_like as ones_like
 from tengen.functional import pad as pad
 from tengen.functional import permute as permute
+from tengen.functional import polar as polar
+from tengen.functional import real as real
 from tengen.functional import repeat as repeat
 from tengen.functional import reshape as reshape
 from tengen.functional import roll as roll
@@ -51,15 +57,17 @@ from tengen.functional import transpose as transpose
 from tengen.functional import tril as tril
 from tengen.functional import triu as triu
 from tengen.functional import unfold as unfold
+from tengen.functional import view_as_complex as view_as_complex
+from tengen.functional import view_as_real as view_as_real
 from tengen.functional import where as where
 from tengen.functional import zeros as zeros
 from tengen.functional import zeros_like as zeros_like
 
 __all__ = [
-    "arange", "argsort", "astype", "broadcast_to", "concat", "cond_take", "copy", "cumprod", "cumsum", "diag", "diagonal",
-    "expand_dims", "eye", "flatten", "flip", "full", "full_like", "gather", "index_select", "linspace", "masked_fill",
-    "meshgrid", "moveaxis", "non_zero", "nonzero", "one_hot", "ones", "ones_like", "pad", "permute", "repeat", "reshape",
-    "roll", "scatter", "scatter_add", "searchsorted", "sliding_window", "sliding_window_transpose", "sort", "split", "squeeze",
-    "stack", "swapaxes", "take", "take_along_axis", "tile", "topk", "transpose", "tril", "triu", "unfold", "where", "zeros",
-    "zeros_like"
+    "angle", "arange", "argsort", "astype", "broadcast_to", "complex", "concat", "cond_take", "conj", "copy", "cumprod",
+    "cumsum", "diag", "diagonal", "expand_dims", "eye", "flatten", "flip", "full", "full_like", "gather", "imag",
+    "index_select", "linspace", "masked_fill", "meshgrid", "moveaxis", "non_zero", "nonzero", "one_hot", "ones", "ones_like",
+    "pad", "permute", "polar", "real", "repeat", "reshape", "roll", "scatter", "scatter_add", "searchsorted", "sliding_window",
+    "sliding_window_transpose", "sort", "split", "squeeze", "stack", "swapaxes", "take", "take_along_axis", "tile", "topk",
+    "transpose", "tril", "triu", "unfold", "view_as_complex", "view_as_real", "where", "zeros", "zeros_like"
 ]

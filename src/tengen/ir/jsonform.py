@@ -14,14 +14,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tengen.base.dtype import DType
+from tengen.base.dtype import BY_SHORT, DType
 from tengen.base.errors import FileFormatError, VerifyError
 from tengen.ir.graph import Check, Constant, Graph, Node, State, Value
 from tengen.ir.plain_json import depth, load_json
 from tengen.ir.types import TensorType, parse_type
 from tengen.ir.verify import verify
 from tengen.loops.lang import Expr
-from tengen.loops.parse import DTYPES, parse_expr
+from tengen.loops.parse import parse_expr
 from tengen.loops.text import print_expr
 
 FORMAT, VERSION = "tengen-graph", 1
@@ -194,8 +194,8 @@ class _Reader:
         ((tag, x),) = a.items()
         if tag == "tuple" and isinstance(x, list):
             return tuple(self.attr(y) for y in x)
-        if tag == "dtype" and isinstance(x, str) and x in DTYPES:
-            return DTYPES[x]
+        if tag == "dtype" and isinstance(x, str) and x in BY_SHORT:
+            return BY_SHORT[x]
         if tag == "float" and x in ("nan", "inf", "-inf"):
             return float(x)
         if tag == "dim" and isinstance(x, str):

@@ -24,14 +24,14 @@ from typing import Any
 
 import numpy as np
 
-from tengen.base.dtype import DType
+from tengen.base.dtype import BY_SHORT, DType
 from tengen.base.errors import VerifyError
 from tengen.ir.graph import Check, Constant, Graph, Node, State, Value
 from tengen.ir.jsonform import from_json, to_json
 from tengen.ir.types import read_dim, read_type
 from tengen.ir.verify import verify
 from tengen.loops.lang import Expr
-from tengen.loops.parse import DTYPES, NESTING, Line, split_lines
+from tengen.loops.parse import NESTING, Line, split_lines
 from tengen.loops.text import print_expr, quote
 
 __all__ = ["print_graph", "parse_graph", "to_json", "from_json", "constant_data", "labels"]
@@ -63,7 +63,7 @@ def labels(graph: Graph) -> dict[Value, str]:
 
 
 def _quote(name: str) -> str:
-    return f"`{name}`" if name in _WORDS or name in _STATEMENTS or name in DTYPES else quote(name)
+    return f"`{name}`" if name in _WORDS or name in _STATEMENTS or name in BY_SHORT else quote(name)
 
 
 def _attr(a: Any, graphs: list[Graph]) -> str:
@@ -288,8 +288,8 @@ class _Parser:
             return slots[-1]
         if t.kind == "word" and t.text in ("none", "true", "false"):
             return {"none": None, "true": True, "false": False}[t.text]
-        if t.kind == "word" and t.text in DTYPES:
-            return DTYPES[t.text]
+        if t.kind == "word" and t.text in BY_SHORT:
+            return BY_SHORT[t.text]
         sign = -1 if t.kind == "sign" and t.text == "-" else 1
         return self.number(line, line.next() if sign < 0 else t, sign)
 

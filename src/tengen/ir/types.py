@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tengen.base.dtype import DType, dtype, int64
+from tengen.base.dtype import BY_SHORT, DType, dtype, int64
 from tengen.base.errors import SizeError, VerifyError
 from tengen.loops.extents import TERMS, terms
 from tengen.loops.lang import Expr, Index, unguarded, var
@@ -81,7 +81,7 @@ def _dim(d: Dim) -> Dim:
 
 def read_type(line: Line) -> TensorType:
     """The type that comes next on a line: ``f32[N,3,2 * N]``. Names are int64 symbols."""
-    dt = line.dtype()
+    dt = line.dtype(BY_SHORT)
     line.expect("[")
     dims: list[Dim] = []
     at = line.peek()

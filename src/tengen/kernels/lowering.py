@@ -109,6 +109,12 @@ class Array:
         strides.insert(axis, 0)
         return replace(self, shape=tuple(shape), strides=tuple(strides))
 
+    def parts(self) -> tuple[Array, Array]:
+        """The real and the imaginary parts of complex elements, as two windows on the same buffer."""
+        d = self.dtype.part
+        real = replace(self, dtype=d, strides=tuple(s * 2 for s in self.strides), offset=self.offset * 2)
+        return real, replace(real, offset=real.offset + 1)
+
     def is_contiguous(self) -> bool:
         """Whether the elements are known to be dense in logical order."""
         return self.strides == contiguous_strides(self.shape) or all(

@@ -198,4 +198,6 @@ def stored(lo: Lowering, a: Array) -> Array:
 
 def copy(lo: Lowering, src: Array, dst: Array, name: str = "copy") -> None:
     """Launches dst[...] = src, element by element, with broadcasting."""
+    if src.dtype.is_complex:
+        return pointwise(lo, [Leaf(a) for a in src.parts()], dst.parts(), name)
     pointwise(lo, [Leaf(src)], [dst], name)

@@ -7,10 +7,10 @@ no text makes the parser fail in another way.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NoReturn
 
-from tengen.base.dtype import BY_SHORT, DType, bool_, int64
+from tengen.base.dtype import ALL, DType, bool_, int64
 from tengen.base.errors import VerifyError
 from tengen.base.record import record
 from tengen.loops.lang import LANES, OPS, Expr, expr, splat, var
@@ -18,7 +18,7 @@ from tengen.loops.statements import Assign, Buffer, Declare, For, If, Kernel, Le
 from tengen.loops.verify import typed, verify
 
 NESTING = 64  # of blocks, and of parentheses
-DTYPES = BY_SHORT
+DTYPES = {d.short: d for d in ALL}
 
 _TOKEN = re.compile(
     r"""(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?(?:[a-z]\w*)?) | (?P<word>[A-Za-z_][\w.]*) | `(?P<quoted>[^`]+)`
@@ -94,11 +94,12 @@ class Line:
             self.fail(f"expected {what}", t)
         return t.text
 
-    def dtype(self) -> DType:
+    def dtype(self, known: Mapping[str, DType] = DTYPES) -> DType:
+        """The dtype that comes next, by its name among those known: of values in kernels, or of tensors."""
         t = self.next()
-        if t.kind != "word" or t.text not in DTYPES:
-            self.fail(f"expected a dtype, one of {', '.join(DTYPES)}", t)
-        return DTYPES[t.text]
+        if t.kind != "word" or t.text not in known:
+            self.fail(f"expected a dtype, one of {', '.join(known)}", t)
+        return known[t.text]
 
     def integer(self) -> int:
         """A plain literal of at most 19 digits."""

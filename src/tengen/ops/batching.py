@@ -18,6 +18,7 @@ from tengen.base.dtype import int64
 from tengen.base.errors import ShapeError
 from tengen.ops import (
     attention,
+    complex_numbers,
     contract,
     conv,
     creation,
@@ -294,6 +295,7 @@ def _fill(op: Op, xs: Whole, batched: Sequence[bool], size: Any, attrs: dict[str
 _RULES: dict[Callable, list[Op]] = {
     as_it_is: [
         elementwise.astype, elementwise.copy, indexing.one_hot,
+        complex_numbers.real_part, complex_numbers.imag_part, complex_numbers.view_as_real, complex_numbers.view_as_complex,
         views.last_diagonal, views.on_diagonal, views.windows, views.windows_grad,
     ],
     _axes_shifted: [reduce.sum_, reduce.mean, reduce.prod, reduce.max_, reduce.min_, reduce.all_, reduce.any_],
@@ -301,6 +303,7 @@ _RULES: dict[Callable, list[Op]] = {
     _images: [pool.max_pool, pool.avg_pool, pool.avg_pool_grad, pool.max_pool_grad, pool.max_pool_gather],
     _attention: [attention.attention],
     _attention_grad: [attention.attention_grad],
+    broadcasting: [complex_numbers.complex_],
     _reshape: [shape.reshape],
     _permute: [shape.permute],
     _broadcast_to: [shape.broadcast_to],

@@ -291,6 +291,7 @@ def shorthand(fn: Callable | None = None, **said: Any) -> Op | Callable[[Callabl
     def define(f: Callable) -> Op:
         op = Op(f, "shorthand", **said)
         f.op = op.call.op = op  # type: ignore[attr-defined]
+        op.call.aliases = op.aliases  # type: ignore[attr-defined]
         return op
 
     return define if fn is None else define(fn)

@@ -251,7 +251,7 @@ scatter.cases(
 # `axes` says which axis each index belongs to; the indices' common shape stands at `position` among the axes that are left.
 
 
-def _indexed_shape(indices: Sequence[TensorType], x: TensorType, axes, position) -> tuple[Dim, ...]:
+def indexed_shape(indices: Sequence[TensorType], x: TensorType, axes, position) -> tuple[Dim, ...]:
     for t in indices:
         _integers(t)
     common = broadcast_shapes(*(t.shape for t in indices))
@@ -275,7 +275,7 @@ def index(indices: list[Tensor], x: Tensor, axes: Sequence[int], position: Count
 
 @index.infer
 def _(*types, axes, position):
-    return TensorType(_indexed_shape(types[:-1], types[-1], axes, position), types[-1].dtype)
+    return TensorType(indexed_shape(types[:-1], types[-1], axes, position), types[-1].dtype)
 
 
 @index.source
@@ -307,7 +307,7 @@ def index_put(
 def _(*types, axes, position, mode):
     x, value = types[-2:]
     _numbers(x, mode)
-    shape = _indexed_shape(types[:-2], x, axes, position)
+    shape = indexed_shape(types[:-2], x, axes, position)
     if not broadcasts_to(value.shape, shape):
         raise ShapeError(f"a value of shape {value.shape} does not broadcast to {shape}")
     if value.dtype is not x.dtype:

@@ -21,7 +21,7 @@ from tengen.ir.types import Dim
 from tengen.loops.lang import Expr, unguarded
 from tengen.ops.define import dispatch, shorthand
 from tengen.ops.elementwise import astype, where
-from tengen.ops.indexing import broadcasts_to, index, index_put, set_slice
+from tengen.ops.indexing import broadcasts_to, index, index_put, indexed_shape, set_slice
 from tengen.ops.masks import nonzero
 from tengen.ops.shape import broadcast_to, reshape, strided_slice
 
@@ -251,7 +251,8 @@ def getitem(inp: Tensor, key: Any) -> Tensor:
 
 def value_for(x: Tensor, value: Any) -> Tensor:
     """A value that x takes at some key, as a tensor; its dtype may differ. A number is rounded once."""
-    weak = x.dtype.is_float and isinstance(value, (int, float)) and not isinstance(value, np.generic)
+    numbers = (int, float, complex) if x.dtype.is_complex else (int, float)
+    weak = x.dtype.is_inexact and isinstance(value, numbers) and not isinstance(value, np.generic)
     return dispatch.scalar(value, x.dtype) if weak else dispatch.tensor(value)
 
 
@@ -282,8 +283,8 @@ def setitem(inp: Tensor, key: Any, value: Any) -> Tensor:
     if not k.indices:
         return set_slice(x, fitted(v, k.shape, sizes), tuple(k.starts), sizes, tuple(k.steps))
     inside = sliced(x, k)
-    axes, types = tuple(k.axes), [t._layout.type for t in (*k.indices, inside)]
-    ndim = index.infer_types(types, {"axes": axes, "position": k.position})[0].ndim
+    axes = tuple(k.axes)
+    ndim = len(indexed_shape([i._layout.type for i in k.indices], inside._layout.type, axes, k.position))
     new = index_put(k.indices, inside, dropped(v, ndim), axes, k.position)
     if k.whole and tuple(k.shape) == dims(x):
         return new

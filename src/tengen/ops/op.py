@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from tengen.base.errors import ArgumentError, ShapeError, TengenError, Undecided
+from tengen.base.errors import ArgumentError, DTypeError, ShapeError, TengenError, Undecided
 from tengen.base.record import record
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import Array, Lowering
@@ -246,6 +246,16 @@ class Op:
         """A composite that computes the same, and whose gradient is taken."""
         self.rules.same = composite
 
+    def complex(self, f: rules.Complex) -> rules.Complex:
+        """The meaning for complex numbers, in ops on their parts: (*operands, **attrs) -> results."""
+        self.rules.complex = f
+        return f
+
+    def slope(self, f: rules.Complex) -> rules.Complex:
+        """The complex derivative of a holomorphic op: (*operands, **attrs) -> one for each operand."""
+        self.rules.slope = f
+        return f
+
     def no_vjp(self, why: str) -> None:
         """Declares that the op has no gradient, and why; it is then a constant for differentiation."""
         self.why_no_vjp = why
@@ -307,9 +317,16 @@ class Op:
             raise TengenError(f"{self.name} is a {self.kind}: it has no node of its own in a graph of primitives")
         out = self._told(self.rules.infer, types, attrs, *types)
         out = out if isinstance(out, tuple) else (out,)
+        if self.kind != "view" and self.name != "complex" and any(t is not None and t.dtype.is_complex for t in (*types, *out)):
+            raise self.not_complex(types, attrs)
         for t in out:
             self._check_size(t, types, attrs)
         return out
+
+    def not_complex(self, types: Sequence[TensorType | None], attrs: dict | None = None) -> DTypeError:
+        """The error for a call of an op without the rule "complex" that has to do with complex numbers."""
+        what = "has no meaning for complex numbers here; help: call it of real(), imag(), abs() or angle()"
+        return DTypeError(f"{self.signature(types, attrs)}: {what}")
 
     def _check_size(self, t: TensorType, types: Sequence[TensorType | None], attrs: dict) -> None:
         """MemoryError for a result whose bytes 63 bits do not count, ShapeError for an extent below 0."""

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     Checks = Callable[[Types], bool]
     VJP = Callable[Concatenate[Any, ...], Any]
     Reference = Callable[..., Any]
+    Complex = Callable[..., Any]
 
 
 @record(frozen=True)
@@ -61,7 +62,7 @@ class Violation:
     found: Callable[[], str] | None = None
 
 
-MAKE_NO_PROGRAM = frozenset({"reference", "vjp", "same", "check", "checks", "over", "typed"})  # or are plain data about it
+MAKE_NO_PROGRAM = frozenset({"reference", "vjp", "slope", "same", "check", "checks", "over", "typed"})  # or are plain data about it
 
 
 @record(slots=True, eq=False, repr=False)
@@ -143,6 +144,15 @@ class Rules:
 
     same: Op | None = None
     """A composite that computes the same from the same arguments. Its gradient is taken where there is no `vjp`."""
+
+    # -- complex numbers ---------------------------------------------------------------------------------------------------
+    complex: Complex | None = None
+    """(*operands as tensors, **attrs) -> the results: what the op means where an operand, or the dtype that an attribute names, is
+    complex, in ops on real and imaginary parts. Default: a DTypeError. A view needs none: elements stay whole."""
+
+    slope: Complex | None = None
+    """(*operands, **attrs) -> the complex derivative by each operand, or one for a single operand, of an op with a rule "complex" that is
+    holomorphic. Where there is none, the gradient is that of the rule's ops."""
 
     # -- tests -------------------------------------------------------------------------------------------------------------
     reference: Reference | None = None

@@ -5,9 +5,11 @@ A pass is a verb; it takes a graph, works on a copy, and returns it.
 
 from __future__ import annotations
 
-from tengen.ir.graph import Graph, Value, attr_key
+from tengen.ir.graph import Graph, Node, Value, attr_key
 from tengen.ir.rewrite import live_nodes
 from tengen.ops.define import lookup
+
+PARTS = ("real_part", "imag_part")  # the ops that take complex numbers apart
 
 
 def remove_dead_code(graph: Graph) -> Graph:
@@ -58,7 +60,8 @@ def merge_common(graph: Graph) -> Graph:
 
 def remove_identities(graph: Graph) -> Graph:
     """Ops that change nothing, by the rule "identity" (a reshape to the same shape, a cast to the same dtype), and all but the
-    last of reshapes in a row: a reshape knows its elements' logical order alone.
+    last of reshapes in a row: a reshape knows its elements' logical order alone. Parts of a complex number that was made of known ones
+    are those.
 
     before: ``%a = reshape(%x, shape=(2, 3))`` of an f32[2,3]
     after:  ``%x``
@@ -72,6 +75,8 @@ def remove_identities(graph: Graph) -> Graph:
         identity = lookup(n.op).rules.identity if same and n.op != "fused" else None
         if identity is not None and identity(n.inputs[0].type, n.outputs[0].type, **n.attrs):
             table[n.outputs[0]] = n.inputs[0]
+        elif (part := _known_part(n)) is not None:
+            table[n.outputs[0]] = part
         elif n.op == "reshape" and (inner := n.inputs[0].node) is not None and inner.op == "reshape":
             n.inputs = [inner.inputs[0]]
             kept.append(n)
@@ -80,6 +85,17 @@ def remove_identities(graph: Graph) -> Graph:
     g.nodes = kept
     g.redirect_results(table)
     return g
+
+
+def _known_part(n: Node) -> Value | None:
+    """What was made a part of a complex number that has that part taken again, and a complex number that is made of its own parts."""
+    if n.op in PARTS and (made := n.inputs[0].node) is not None and made.op == "complex":
+        part = made.inputs[PARTS.index(n.op)]
+        return part if part.type is n.outputs[0].type else None
+    if n.op == "complex" and [v.node and v.node.op for v in n.inputs] == list(PARTS):
+        first, second = (v.node.inputs[0] for v in n.inputs)
+        return first if first is second else None
+    return None
 
 
 def remove_examples(graph: Graph) -> Graph:

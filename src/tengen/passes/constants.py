@@ -53,7 +53,8 @@ def _known_nodes(g: Graph) -> set[int]:
     kept = {id(n) for n in nodes}
     users = g.users()
     for n in reversed(nodes):
-        if lookup(n.op).kind == "view" and not any(id(u) in kept for u in users[n.outputs[0]]):
+        shows = n.inputs and n.inputs[0] is not None and n.inputs[0].type.dtype is n.outputs[0].type.dtype  # not a part of a number
+        if shows and lookup(n.op).kind == "view" and not any(id(u) in kept for u in users[n.outputs[0]]):
             kept.discard(id(n))
     return kept
 

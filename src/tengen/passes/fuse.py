@@ -163,6 +163,8 @@ def _group_for(n: Node, op, reading: list[Group], outside: list[Node], readers: 
     out = n.outputs[0]
     only = reading[0] if len(reading) == 1 else None
     contraction = op.rules.epilogue is not None
+    if op.rules.lower_values is not None and not op.reduces:
+        return Group(tuple(out.type.shape), anchor=n)
     if op.fuses:
         if only is not None and (_fits(only, n, readers) or _row_value(only, n)) and _room(only, n):
             if not outside and out not in results:

@@ -124,7 +124,9 @@ def _shown(v: Value, lies: Mapping[Value, Array]) -> tuple[Value, Array | None]:
 
 
 def _all_of(a: Array, root: Array) -> bool:
-    """Whether a view is known to have every element of a dense array once."""
+    """Whether a view is known to have every element of a dense array once, as it is."""
+    if a.dtype is not root.dtype:  # a part of complex numbers
+        return False
     a = a.permute([i for i in range(a.ndim) if as_int(a.shape[i]) != 1])
     if as_int(a.offset) != 0 or any(as_int(s) is None for s in a.strides) or product(a.shape) != product(root.shape):
         return False

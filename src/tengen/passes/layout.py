@@ -54,7 +54,8 @@ def _order(n: Node, ins: Sequence[Array | None], v: Value) -> Sequence[int] | No
     body: Graph = n.attrs["body"]
     for m in body.nodes:
         op = lookup(m.op)
-        if op.rules.layout is not None and op.kind != "elementwise" and m.outputs[0].type.shape == v.type.shape:
+        pointwise = op.kind == "elementwise" or op.rules.lower_values is not None
+        if op.rules.layout is not None and not pointwise and m.outputs[0].type.shape == v.type.shape:
             env = dict(zip(body.inputs, ins))
             return op.axis_order([env.get(x) for x in m.inputs], m.outputs[0].type, m.attrs)
     for a in ins:

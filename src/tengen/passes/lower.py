@@ -286,7 +286,7 @@ def _lower_fused(lo: Lowering, body: Graph, ins: Sequence[Array | None], outs: S
     for m in body.nodes:
         op = lookup(m.op)
         sources = [None if v is None else env[v] for v in m.inputs]
-        if op.reduces and m is last and len(body.outputs) == 1:
+        if op.rules.lower_values is not None and m is last and len(body.outputs) == 1:
             return op.lower_from(lo, sources, outs, m.attrs)
         env[m.outputs[0]] = op.make_source(sources, m.outputs[0].type, m.attrs)
     values = [env[v] for v in body.outputs]

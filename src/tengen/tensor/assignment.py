@@ -11,11 +11,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from tengen.base.dtype import DType
 from tengen.compiler.plans import exact_key, make_overwrite
 from tengen.ops.calls import with_line
+from tengen.ops.complex_numbers import imag_part, real_part
 from tengen.ops.define import REGISTRY, Op
 from tengen.ops.elementwise import astype, where
-from tengen.ops.indexing import index, index_put
+from tengen.ops.indexing import index_put, indexed_shape
 from tengen.ops.keys import dropped, fitted, masks_whole, read_key, sliced, value_for
 from tengen.ops.shape import reshape, strided_slice
 from tengen.runtime import native
@@ -41,6 +43,8 @@ def set_item(x: Tensor, key: Any, value: Any) -> None:
     if tracing.active is not None or x._node is not None or v._node is not None or type(x._data) is not Buffer or type(v._data) is not Buffer:
         return assign(x, REGISTRY["setitem"].call(x, key, value))
     v = _apart(v, x)
+    if v.dtype.is_complex is not x.dtype.is_complex:
+        v = astype(v, x.dtype)
     mask = masks_whole(x, key, v)
     if mask is not None:
         mask = reshape(_apart(mask, x), (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
@@ -55,7 +59,7 @@ def set_item(x: Tensor, key: Any, value: Any) -> None:
     indices, axes = [_apart(i, x) for i in k.indices], tuple(k.axes)
     own(x)
     inside = sliced(x, k)
-    ndim = index.infer_types([t._layout.type for t in (*indices, inside)], {"axes": axes, "position": k.position})[0].ndim
+    ndim = len(indexed_shape([i._layout.type for i in indices], inside._layout.type, axes, k.position))
     v = dropped(v if v.dtype is x.dtype else astype(v, x.dtype), ndim)
     _run_over(index_put, (*indices, inside, v), (axes, k.position, "set"), len(indices))
 
@@ -101,6 +105,11 @@ def _apart(t: Tensor, x: Tensor) -> Tensor:
 
 def _run_over(op: Op, inputs: tuple, attrs: tuple, over: int) -> None:
     """Runs a call whose result is stored over one of `inputs`: an operand, or the last one, which is no operand."""
+    if inputs[over].dtype.is_complex:  # part by part
+        attrs = tuple([a.part if isinstance(a, DType) else a for a in attrs])
+        for part in (real_part, imag_part):
+            _run_over(op, tuple([part(t) if t.dtype.is_complex else t for t in inputs]), attrs, over)
+        return
     layouts = tuple([t._layout for t in inputs])
     types = [a.type for a in layouts]
 

@@ -20,7 +20,7 @@ from tengen.tensor.tensor import Buffer, Tensor, tensor_over, view_as_numpy
 CPU, PINNED = 1, 3  # DLPack's numbers of the processor, and of its memory that a GPU reads too
 KINDS = {"cpu": CPU}  # of `Device` -> of DLPack
 READ_ONLY, COPIED = 1, 2
-CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
+CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 BFLOAT = 4
 
 
@@ -175,8 +175,7 @@ def _dtype_of(dl: _DLTensor) -> DType:
     kinds = {code: kind for kind, code in CODES.items()} | {BFLOAT: "bf"}
     name = f"{kinds.get(dl.code, '?')}{1 if dl.code == CODES['b'] else dl.bits}"
     if dl.lanes != 1 or name not in BY_SHORT:
-        what = {5: "complex"}.get(dl.code, f"DLPack type code {dl.code}")
-        raise TypeError(f"{what} of {dl.bits} bits (lanes: {dl.lanes}) is no dtype of Tengen")
+        raise TypeError(f"DLPack type code {dl.code} of {dl.bits} bits (lanes: {dl.lanes}) is no dtype of Tengen")
     return BY_SHORT[name]
 
 

@@ -58,6 +58,12 @@ def transpose(self: Tensor, *axes) -> Tensor:
     return REGISTRY["permute"](self, axes)
 
 
+def _matrices(self: Tensor, name: str) -> Tensor:
+    if self.ndim < 2:
+        raise ShapeError(f".{name} of a tensor of shape {self.shape}: it has to have two axes")
+    return REGISTRY["swapaxes"](self, -1, -2)
+
+
 def flatten(self: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     """Axes start_axis .. end_axis as one."""
     n = max(self.ndim, 1)
@@ -112,6 +118,9 @@ def install() -> None:
         setattr(Tensor, name, f)
     Tensor.__dlpack__, Tensor.__dlpack_device__ = to_dlpack, device_of
     Tensor.T = property(lambda self: transpose(self), doc="The tensor with its axes reversed.")
+    Tensor.real = property(REGISTRY["real"].call, doc="The real parts: a view of complex numbers.")
+    Tensor.imag = property(REGISTRY["imag"].call, doc="The imaginary parts: a view of complex numbers; zeros of what is not complex.")
+    Tensor.mH = property(lambda self: REGISTRY["conj"](_matrices(self, "mH")), doc="Each matrix transposed and conjugated.")
     Tensor.__round__ = rounded
     Tensor.__array_ufunc__, Tensor.__array_function__ = array_ufunc, array_function
     each_op(names_on_tensor, partial(setattr, Tensor))

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tengen.base.errors import DTypeError, GradientError, ShapeError
+from tengen.ops.complex_numbers import formed
 from tengen.ops.define import REGISTRY, Op, Rules
 from tengen.tensor.casting import casting, casts
 from tengen.tensor.nodes import Level, TapeNode, is_live, node_of
@@ -135,12 +136,15 @@ def check_outputs(outputs: Sequence[Any], seeds: Sequence[Any]) -> None:
     if len(seeds) != len(outputs):
         raise GradientError(f"{len(outputs)} outputs and {len(seeds)} gradients")
     for t, seed in zip(outputs, seeds):
-        if not isinstance(t, Tensor) or not t.dtype.is_float:
+        if not isinstance(t, Tensor) or not t.dtype.is_inexact:
             found = repr(t._layout.type) if isinstance(t, Tensor) else f"a {type(t).__name__}"
             raise GradientError(f"{found} has no gradient; help: only a float tensor has one")
         if seed is None:
+            if t.dtype.is_complex:
+                what = "is complex, and only a real number can be made smaller; help: abs(), real() or imag() of it, or give dy"
+                raise GradientError(f"{t._layout.type!r} {what}")
             continue
-        same = isinstance(seed, Tensor) and seed.dtype.is_float and seed.ndim == t.ndim
+        same = isinstance(seed, Tensor) and seed.dtype.is_inexact and seed.ndim == t.ndim
         if not same or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(seed.shape, t.shape)):
             found = repr(seed._layout.type) if isinstance(seed, Tensor) else f"a {type(seed).__name__}"
             raise GradientError(f"the gradient of {t._layout.type!r} is given as {found}; help: dy is a float tensor of its shape")
@@ -174,6 +178,8 @@ def _survey(starts: Sequence[Tensor], targets: dict, level: Level) -> tuple[set[
 
 
 def _fit_dtype(g: Tensor, t: Tensor) -> Tensor:
+    if g.dtype.is_complex and not t.dtype.is_complex:  # what a real operand of a complex call moves
+        g = REGISTRY["real_part"](g)
     return g if g.dtype is t.dtype else REGISTRY["astype"](g, t.dtype)
 
 
@@ -184,10 +190,12 @@ def _fit(g: Tensor, t: Tensor) -> Tensor:
 
 
 @functools.lru_cache(4096)  # each training step asks for the same ops and types
-def _call_facts(op: Op, attrs: tuple, types: tuple) -> tuple[dict[str, Any], int | None]:
-    """(the attributes in canonical form, how many outputs; None for a composite, which may have any number)."""
+def _call_facts(op: Op, attrs: tuple, types: tuple) -> tuple[Op, dict[str, Any], int | None]:
+    """(what computes the call, its attributes in canonical form, how many outputs; None for a composite, which may have any
+    number)."""
+    op, attrs = formed(op, types, attrs)
     canonical = op.canonical(types, attrs)
-    return canonical, None if op.kind == "composite" else len(op.infer_types(types, canonical))
+    return op, canonical, None if op.kind == "composite" else len(op.infer_types(types, canonical))
 
 
 def _step(node: TapeNode, slot: dict[int, Tensor], give: Any, useful: set[int], others: set[int]) -> None:
@@ -199,10 +207,10 @@ def _step(node: TapeNode, slot: dict[int, Tensor], give: Any, useful: set[int], 
     inputs = tuple([None if x is None else x if taped and id(node_of(x)[0]) in others else _off(x) for x in saved])
     types = tuple([None if x is None else x._layout.type for x in inputs])
     try:
-        attrs, n_outs = _call_facts(op, node.attrs, types)
+        op, attrs, n_outs = _call_facts(op, node.attrs, types)
     except TypeError:  # an attribute that has no hash
-        attrs, n_outs = _call_facts.__wrapped__(op, node.attrs, types)
-    wants = tuple([i for i, x in enumerate(saved) if x is not None and x.dtype.is_float and id(node_of(x)[0]) in useful])
+        op, attrs, n_outs = _call_facts.__wrapped__(op, node.attrs, types)
+    wants = tuple([i for i, x in enumerate(saved) if x is not None and x.dtype.is_inexact and id(node_of(x)[0]) in useful])
     n_outs = n_outs or max(slot) + 1
     g: Any = slot[0] if n_outs == 1 else tuple(slot.get(i) for i in range(n_outs))
     if op.rules.vjp is None:

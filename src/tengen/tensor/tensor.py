@@ -16,12 +16,13 @@ import numpy as np
 
 from tengen import ops  # noqa: F401  (registers all ops)
 from tengen.base.device import Device, common_device, cpu, default_device
-from tengen.base.dtype import DType, bool_, dtype, float32, float64, int64, promote, promote_scalar
+from tengen.base.dtype import DType, bool_, complex64, dtype, float32, float64, int64, promote, promote_scalar
 from tengen.base.errors import ArgumentError, DTypeError, GradientError, TraceError, UsageWarning, told, user_line, warn_once
 from tengen.compiler.arrays import array_over, as_array, buffer_over, dense, new_buffer, scalar_array
 from tengen.compiler.plans import Layout, Plan, exact_key, make_plan
 from tengen.ir.types import TensorType
 from tengen.loops.lang import Expr
+from tengen.ops.complex_numbers import formed
 from tengen.ops.define import REGISTRY, Op, dispatch
 from tengen.runtime import native
 from tengen.tensor.batched import Batched, check_has_values, check_same_mapping
@@ -205,7 +206,7 @@ def _refuse_taped(data) -> None:
     if isinstance(data, (list, tuple)):
         for v in data:
             _refuse_taped(v)
-    elif isinstance(data, Tensor) and data.dtype.is_float and on_tape(data):
+    elif isinstance(data, Tensor) and data.dtype.is_inexact and on_tape(data):
         raise GradientError(
             f"the numbers of {data._layout.type!r} are asked for, and its gradient, which is being recorded, would be lost; "
             "help: join tensors with functional.stack() or concat(); or detach() it first"
@@ -263,9 +264,9 @@ def _binary_slow(table: dict, a: Tensor, b):
         if plan is not None:
             table[a._layout, b._layout] = plan
         return out
-    if not isinstance(b, (int, float, bool, np.ndarray, np.generic, Expr)):
+    if not isinstance(b, (int, float, complex, np.ndarray, np.generic, Expr)):
         return NotImplemented
-    if isinstance(b, (int, float)):  # as a tensor, one of the last that `scalar` has made, it has a plan
+    if isinstance(b, (int, float, complex)):  # as a tensor, one of the last that `scalar` has made, it has a plan
         d = promote_scalar(a.dtype, b)
         b = number(b, d, a._layout.device) if d is a.dtype else b  # where the dtype changes, `_convert` casts both
     return run(op, (a, b), ())
@@ -308,6 +309,9 @@ def run_slow(op: Op, inputs: tuple, attrs: tuple):
         inputs = _convert(op, inputs)
         op.check_operands(inputs)
         warn_of_float64(op, inputs)
+        of, given = formed(op, [None if x is None else x._layout.type for x in inputs], attrs)
+        if of is not op:
+            return _run_form(op, of, inputs, attrs, given)
         if any([x is not None and type(x._layout) is Batched for x in inputs]):
             from tengen.tensor.batching import run_batched
 
@@ -325,6 +329,21 @@ def run_slow(op: Op, inputs: tuple, attrs: tuple):
         raise
     if any(x is not None and x._node is not None for x in inputs):
         put_on_tape(op, inputs, attrs, out)
+    return out
+
+
+def _run_form(op: Op, form: Op, inputs: tuple, attrs: tuple, given: tuple):
+    """Runs a call's form for complex numbers; the next call of the same kind finds the form's plan."""
+    layouts = tuple(None if x is None else x._layout for x in inputs)
+    eager = tracing.recorder is None and not any(type(a) is Batched for a in layouts)
+    types = [None if a is None else a.type for a in layouts]
+    checked = op.rules.check is not None and (op.rules.checks is None or op.rules.checks(types))
+    if eager and checked:  # the form's ops are not looked at once more
+        check_values(op, inputs, types)
+        look(op, inputs, types, attrs)
+    out = run(form, inputs, given)
+    if eager and not checked and tracing.active is None and (plan := _plans.get((form, exact_key(given), layouts))) is not None:
+        _plans[op, exact_key(attrs), layouts] = plan
     return out
 
 
@@ -438,7 +457,7 @@ def _convert(op: Op, inputs: tuple) -> tuple:
     for i, x in enumerate(inputs):
         if isinstance(x, Tensor):
             device = x._layout.device
-        if isinstance(x, (Tensor, np.ndarray, np.generic)) and i not in op.own and not isinstance(x, float):
+        if isinstance(x, (Tensor, np.ndarray, np.generic)) and i not in op.own and not isinstance(x, (float, complex)):
             strong = dtype(x.dtype) if strong is None else promote(strong, dtype(x.dtype))
     out: list[Any] = []
     lift = None
@@ -447,7 +466,7 @@ def _convert(op: Op, inputs: tuple) -> tuple:
             out.append(x)
         elif isinstance(x, Expr):  # an open extent: as weak as the number that it will be
             out.append(REGISTRY["extent_op"](x, promote_scalar(strong, 1) if strong is not None and i not in op.own else int64))
-        elif isinstance(x, (bool, int, float)):
+        elif isinstance(x, (bool, int, float, complex)):
             d = promote_scalar(strong, x) if strong is not None and i not in op.own else _default_dtype(x)
             lift = d if strong is not None and d.is_float and not strong.is_float and i not in op.own else lift
             out.append(number(x, d, device))
@@ -463,7 +482,7 @@ def _convert(op: Op, inputs: tuple) -> tuple:
 
 
 def _default_dtype(x) -> DType:
-    return bool_ if isinstance(x, bool) else int64 if isinstance(x, int) else float32
+    return bool_ if isinstance(x, bool) else int64 if isinstance(x, int) else complex64 if isinstance(x, complex) else float32
 
 
 _scalars: dict = {}
@@ -472,7 +491,7 @@ _scalars: dict = {}
 def scalar(value, d: DType, device: Device | None = None) -> Tensor:
     """A 0-d tensor of a number, on a device (None: the default one). The last few thousand of them are cached."""
     device = device or default_device()
-    key = (value, d, device.name, type(value), str(value) if value == 0 else None)
+    key = (value, d, device.name, type(value), str(value) if value == 0 or type(value) is complex else None)
     t = _scalars.get(key)
     if t is None:
         if len(_scalars) > 4096:

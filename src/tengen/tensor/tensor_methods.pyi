@@ -89,6 +89,9 @@ class TensorMethods:
         """|x|; the gradient at 0 is 0. The least integer of a dtype stays, as in NumPy."""
     def all(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Whether every element is true (not zero)."""
+    def angle(self) -> Tensor:
+        """The argument of complex numbers in [-pi, pi], by `atan2`; of real numbers 0 or pi, and NaN of NaN, as in NumPy.
+        Where a number is 0 so is its gradient."""
     def any(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Whether an element is true (not zero)."""
     def argmax(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
@@ -124,6 +127,8 @@ class TensorMethods:
         bound."""
     def clone(self) -> Tensor:
         """`copy`: the same values in memory of their own, on the tape."""
+    def conj(self) -> Tensor:
+        """The complex conjugate x - iy of x + iy; what is not complex, as it is."""
     def contiguous(self) -> Tensor:
         """The tensor with its elements dense in logical order; itself where they are."""
     def cos(self) -> Tensor:
@@ -161,6 +166,9 @@ class TensorMethods:
         """out[..., i, ...] = inp[..., index[..., i, ...], ...] along `axis` (NumPy's take_along_axis, PyTorch's gather)."""
     def half(self) -> Tensor:
         """`astype` float16."""
+    @property
+    def imag(self) -> Tensor:
+        """The imaginary parts: a view of complex numbers; zeros of what is not complex."""
     def int(self) -> Tensor:
         """`astype` int32."""
     def log(self) -> Tensor:
@@ -171,6 +179,9 @@ class TensorMethods:
         """log(softmax(x)), without overflow."""
     def long(self) -> Tensor:
         """`astype` int64."""
+    @property
+    def mH(self) -> Tensor:
+        """Each matrix transposed and conjugated."""
     @property
     def mT(self) -> Tensor:
         """The tensor with its last two axes exchanged."""
@@ -202,6 +213,9 @@ class TensorMethods:
         """x to the power y: of floats at most 2 ULP off with C99's special cases; of integers exact, and wrapping."""
     def prod(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The product over `axis`; integers and bools give int64. An empty product is 1."""
+    @property
+    def real(self) -> Tensor:
+        """The real parts: a view of complex numbers."""
     def relu(self) -> Tensor:
         """max(x, 0); the gradient at 0 is 0; a NaN stays. Integers are taken as they are."""
     def repeat(self, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
@@ -271,5 +285,10 @@ class TensorMethods:
         """`reshape`: the same elements with another shape; one extent may be -1. Where strides do not allow a view, a copy."""
     def view_as(self, other: Tensor) -> Tensor:
         """The same elements in the shape of another tensor."""
+    def view_as_complex(self) -> Tensor:
+        """Pairs of floats along the last axis as complex numbers: a view, where the two of each pair are neighbours in
+        memory."""
+    def view_as_real(self) -> Tensor:
+        """Complex numbers as pairs of floats: a view with one axis more, of the real and the imaginary part."""
     def where(self, x: TensorLike, y: TensorLike) -> Tensor:
         """x where the mask is true (not zero), else y. The dtype is what x and y promote to."""

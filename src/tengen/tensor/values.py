@@ -39,7 +39,7 @@ class Values:
             return a.astype(dtype)
         return a.copy() if copy else a
 
-    def item(self) -> float | int | bool:
+    def item(self) -> float | int | bool | complex:
         """The one element as a Python number."""
         if self.size != 1:
             raise ValueError(f"item() needs one element, this tensor is {self._layout.type!r}")

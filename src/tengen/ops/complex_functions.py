@@ -1,0 +1,1 @@
+"""What functions of mathematics mean for complex numbers, in ops on real and imaginary parts."""
