@@ -16,6 +16,7 @@ FLOORS = [
     "__main__ cli serve visual",
     "hub models interop utils",
     "module optimizer data quantization amp distributed",
+    "array_api arrays fft",
     "device functional random distributions autodiff jit tuning dtr logger serialization",
     "deploy",
     "profiling",

@@ -31,7 +31,7 @@ CALLS = [pytest.param(op, {}, id=op.name) for op in OPS]
 CALLS += [pytest.param(op, {name: v}, id=f"{op.name}-{v}") for op in OPS for name in op.attrs for v in every_op.others(op, name)]
 TYPES = (*FLOATS, *INTEGERS, "int16", "uint16", "uint32", "uint64", "bool")
 # The value of these jumps, and depends on every bit of the operands: NumPy's own, in the operands' dtype, is the reference.
-SAME_DTYPE = {"floor_div", "mod"}
+SAME_DTYPE = {"floor_div", "mod", "nextafter"}
 
 
 def interval(op, i):

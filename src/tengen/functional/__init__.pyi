@@ -575,9 +575,14 @@ def unfold(
 ) -> Tensor:
     """The windows of images as columns (im2col). Shapes: (N, C, H, W) -> (N, C KH KW, PH PW)."""
 def unique(
-    inp: TensorLike, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
+    inp: TensorLike,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    equal_nan: bool = True,
 ) -> Tensor | tuple[Tensor, ...]:
-    """The distinct elements in ascending order, as a vector; all NaNs count as one, as in NumPy. Not inside a trace."""
+    """The distinct elements in ascending order (complex ones by their real parts, then the imaginary ones), as a vector. Not
+    inside a trace."""
 def var(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The variance: the mean of the squared distance from the mean (divided by n)."""
 def view_as_complex(x: TensorLike) -> Tensor:

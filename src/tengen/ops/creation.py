@@ -304,13 +304,16 @@ def triangle(x: Tensor, k: int, compare: Literal["less_equal", "greater_equal"])
     """x where column `compare` row + k, else 0."""
     r, c = x.shape[-2:]
     rows, columns = reshape(arange(0, r, 1, "int64"), (r, 1)), reshape(arange(0, c, 1, "int64"), (1, c))
-    return lookup("where")(lookup(compare)(columns, add(rows, k)), x, 0)
+    return lookup("where")(lookup(compare)(columns, add(rows, k)), x, dispatch.scalar(0, x.dtype))
 
 
 tril.reference(lambda x, k=0: np.tril(x, k))
 triu.reference(lambda x, k=0: np.triu(x, k))
 triangle.reference(lambda x, k, compare: np.tril(x, k) if compare == "less_equal" else np.triu(x, k))
-triangle.cases(Case(lambda r: (r.uniform(-1, 1, (4, 17)),), {"k": 2, "compare": "less_equal"}))
+triangle.cases(
+    Case(lambda r: (r.uniform(-1, 1, (4, 17)),), {"k": 2, "compare": "less_equal"}),
+    Case(lambda r: (r.integers(0, 2, (4, 5)) > 0,), {"k": 0, "compare": "greater_equal"}, grad=False),
+)
 for _op in (tril, triu):
     _op.cases(Case(lambda r: (r.uniform(-1, 1, (2, 5, 4)),)), Case(lambda r: (r.uniform(-1, 1, (4, 17)),), {"k": -2}))
 

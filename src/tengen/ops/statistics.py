@@ -108,15 +108,24 @@ median.reference(lambda x, axis=None, keepdims=False: np.median(x, axis=axis, ke
 median.cases(Case(lambda r: (r.permutation(40).reshape(5, 8) / 3.0,), {"axis": 1}), Case(lambda r: (r.permutation(15).reshape(3, 5) / 3.0,)))
 
 
+def _places_in_order(x: Tensor) -> Tensor:
+    """The positions that sort a vector; equal elements keep their order."""
+    if not x.dtype.is_complex:
+        return argsort(x, False, 0)
+    first = argsort(lookup("imag_part")(x), False, 0)
+    return gather(first, 0, argsort(gather(lookup("real_part")(x), 0, first), False, 0))
+
+
 @shorthand(functional="math")
 def unique(
-    inp: Tensor, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False
+    inp: Tensor, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, equal_nan: bool = True
 ) -> Tensor | tuple[Tensor, ...]:
-    """The distinct elements in ascending order, as a vector; all NaNs count as one, as in NumPy. Not inside a trace.
+    """The distinct elements in ascending order (complex ones by their real parts, then the imaginary ones), as a vector. Not inside a
+    trace.
 
     Args:
         return_index: also the position of each one's first occurrence in the flattened tensor. return_inverse: also, in inp's shape, which
-            of them each element is. return_counts: also how often each occurs. All int64.
+            of them each element is. return_counts: also how often each occurs. All int64. equal_nan: all NaNs count as one.
 
     >>> from tengen import Tensor, functional as F
     >>> values, counts = F.unique(Tensor([3, 1, 3]), return_counts=True)
@@ -127,12 +136,12 @@ def unique(
     flat = reshape(x, (-1,))
     n = int(flat.shape[0])
     numbers = flat if x.dtype.kind != "b" else lookup("astype")(flat, "uint8")
-    places = argsort(numbers, False, 0)
-    ordered = gather(numbers, 0, places)
+    places = _places_in_order(numbers)
+    ordered = index([places], numbers, (0,), 0) if n else numbers
     first = lookup("ones")((n,), bool_)
     if n > 1:
         same = lookup("equal")(ordered[1:], ordered[:-1])
-        if x.dtype.is_float:
+        if x.dtype.is_inexact and equal_nan:
             same = lookup("logical_or")(same, lookup("logical_and")(lookup("isnan")(ordered[1:]), lookup("isnan")(ordered[:-1])))
         first = lookup("concat")([first[:1], lookup("logical_not")(same)], 0)
     at = true_positions(first)
@@ -150,7 +159,9 @@ def unique(
 
 
 unique.reference(
-    lambda x, return_index=False, return_inverse=False, return_counts=False: np.unique(x, return_index, return_inverse, return_counts)
+    lambda x, return_index=False, return_inverse=False, return_counts=False, equal_nan=True: np.unique(
+        x, return_index, return_inverse, return_counts, equal_nan=equal_nan
+    )
 )
 unique.cases(
     Case(lambda r: (r.integers(0, 6, (5, 7)),), {"return_index": True, "return_inverse": True, "return_counts": True}, grad=False),

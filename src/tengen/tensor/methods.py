@@ -11,6 +11,7 @@ from tengen.base.device import Device
 from tengen.base.errors import DeviceError, ShapeError, TengenError
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY, Op, dispatch, each_op
+from tengen.tensor.array_protocol import PROTOCOL
 from tengen.tensor.assignment import set_item
 from tengen.tensor.dlpack import device_of, to_dlpack
 from tengen.tensor.megengine_names import MEMBERS
@@ -113,7 +114,7 @@ def install() -> None:
     dispatch.install(run=run, slow=run_slow, tensor=as_tensor, scalar=number, known=known_values, set_item=set_item)
     for f in (reshape, transpose, flatten, to, cpu):
         setattr(Tensor, f.__name__, f)
-    for name, f in [*METHODS.items(), *MEMBERS.items()]:
+    for name, f in [*METHODS.items(), *MEMBERS.items(), *PROTOCOL.items()]:
         setattr(Tensor, name, f)
     Tensor.__dlpack__, Tensor.__dlpack_device__ = to_dlpack, device_of
     Tensor.T = property(lambda self: transpose(self), doc="The tensor with its axes reversed.")

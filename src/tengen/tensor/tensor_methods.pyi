@@ -15,10 +15,14 @@ class TensorMethods:
     def __and__(self, other: TensorLike) -> Tensor: ...
     def __array_function__(self, func: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
         """`np.sum(t)` and the like."""
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """The functions of the array API standard, `tengen.array_api`."""
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """`np.sin(t)` and the like, and operators of an array and a Tensor."""
     def __array_wrap__(self, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Tensor:
         """What NumPy's functions make of results for a subclass of arrays; a Tensor of it."""
+    def __buffer__(self, flags: int) -> memoryview:
+        """A read-only view of the tensor's memory, by Python's buffer protocol (Python 3.12 and newer ask for it)."""
     def __ceil__(self) -> Tensor: ...
     def __complex__(self) -> complex: ...
     def __contains__(self, value: Any) -> bool:
@@ -180,6 +184,9 @@ class TensorMethods:
     @property
     def mH(self) -> Tensor:
         """Each matrix transposed and conjugated."""
+    @property
+    def mT(self) -> Tensor:
+        """The tensor with its last two axes exchanged."""
     def masked_fill(self, mask: TensorLike, value: float) -> Tensor:
         """`where`: the value where the mask is true, else inp's element; in inp's dtype."""
     def matmul(
@@ -268,6 +275,8 @@ class TensorMethods:
     def to(self, device: Any) -> Tensor:
         """The tensor on a device, in MegEngine's or PyTorch's spelling; itself where it lies there. The processor is the only
         device so far."""
+    def to_device(self, device: Any, *, stream: Any = None) -> Tensor:
+        """The tensor on a device, `to` by the array API's name. `stream` must be None: a processor has none."""
     def topk(self, k: int, descending: bool = True, kth_only: bool = False, no_sort: bool = False, axis: int = -1) -> Tensor:
         """The k largest (smallest, if not descending) elements along `axis` and their positions."""
     def transpose(self, *axes: Any) -> Tensor:
