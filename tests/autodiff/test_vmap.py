@@ -324,3 +324,58 @@ def test_a_backward_is_inside_of_the_vmap_that_pulls_it():
         return pull(g)[0]
 
     equal(vmap(pulled)(many, scales), F.stack([pulled(many[i], scales[i]) for i in range(5)]))
+class Power(Function):
+    """x^n w, with a rule for all examples that is wrong by a factor, so that it is seen to be used."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def forward(self, x, w):
+        self.x, self.w = x, w
+        return x**self.n * w
+
+    def backward(self, g):
+        return g * self.w * self.n * self.x ** (self.n - 1), g * self.x**self.n
+
+    @staticmethod
+    def vmap(size, in_axes, x, w):
+        x = x if in_axes[0] == 0 else F.broadcast_to(x, (size, *x.shape))
+        w = w if in_axes[1] == 0 else F.expand_dims(w, 0)
+        return F.moveaxis(2.0 * x * x * w, 0, -1), -1
+
+
+def test_functions_with_a_rule_of_their_own():
+    x, w = T(4, 3), T(3)
+    f = lambda x, w: Power(2)(x, w)
+    want = 2.0 * x * x * w
+    equal(vmap(f, (0, None))(x, w), want)
+    each = vmap(grad(lambda x, w: f(x, w).sum(), (0, 1)), (0, None))(x, w)  # inside
+    np.testing.assert_allclose(each[0].numpy(), (4.0 * x * w).numpy(), rtol=1e-6)
+    np.testing.assert_allclose(each[1].numpy(), (2.0 * x * x).numpy(), rtol=1e-6)
+    around = grad(lambda x, w: vmap(f, (0, None))(x, w).sum(), (0, 1))(x, w)
+    np.testing.assert_allclose(around[0].numpy(), each[0].numpy(), rtol=1e-6)
+    np.testing.assert_allclose(around[1].numpy(), each[1].numpy().sum(0), rtol=1e-5)
+    _, moved = vmap(lambda x: jvp(lambda x: f(x, w), [x], [x]))(x)
+    np.testing.assert_allclose(moved.numpy(), (4.0 * x * x * w).numpy(), rtol=1e-5)
+    second = vmap(lambda x: grad(lambda x: grad(lambda x: f(x, w).sum())(x).sum())(x))(x)
+    np.testing.assert_allclose(second.numpy(), np.broadcast_to(4.0 * w.numpy(), (4, 3)), rtol=1e-6)
+    equal(vmap(lambda a: vmap(f, (0, None))(x * a, w))(F.ones(2))[1], want)
+    equal(trace(vmap(f, (0, None)))(x, w), want)
+    equal(f(x[0], w), x[0] ** 2 * w)
+
+
+@pytest.mark.parametrize("made, words", [
+    (lambda x: x, r"Odd\.vmap\(\) returned a Tensor; help: a pair"), (lambda x: (x, (0, 0)), r"gave 1 outputs and the axes \(0, 0\)"),
+    (lambda x: (x[:2], 0), r"gave f32\[2,3\], which has not 4 examples along axis 0"), (lambda x: (1.0, None), "gave a float, which"),
+])  # fmt: skip
+def test_rules_that_are_none(made, words):
+    class Odd(Function):
+        def forward(self, x):
+            return x
+
+        @staticmethod
+        def vmap(size, in_axes, x):
+            return made(x)
+
+    with pytest.raises(GradientError, match=words):
+        vmap(Odd())(T(4, 3))

@@ -25,22 +25,22 @@ def _as(x: Tensor, dtype: DType | None) -> Tensor:
     return x if dtype is None or x.dtype is dtype else REGISTRY["astype"](x, dtype)
 
 
-def all(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:  # noqa: A001
+def all(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Whether every element along axes is true (not zero)."""
     return REGISTRY["all"](_along("all", x, axis), axis, keepdims)
 
 
-def any(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:  # noqa: A001
+def any(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Whether an element along axes is true (not zero)."""
     return REGISTRY["any"](_along("any", x, axis), axis, keepdims)
 
 
-def max(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:  # noqa: A001
+def max(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The largest element; a NaN wins. Errors: ShapeError where there is none."""
     return REGISTRY["max"](_along("max", x, axis, "real numeric"), axis, keepdims)
 
 
-def min(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:  # noqa: A001
+def min(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The smallest element; a NaN wins. Errors: ShapeError where there is none."""
     return REGISTRY["min"](_along("min", x, axis, "real numeric"), axis, keepdims)
 
@@ -55,7 +55,7 @@ def prod(x: Tensor, /, *, axis: Axis = None, dtype: DType | None = None, keepdim
     return _as(REGISTRY["prod"](_as(_along("prod", x, axis, "numeric"), dtype), axis, keepdims), dtype)
 
 
-def sum(x: Tensor, /, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False) -> Tensor:  # noqa: A001
+def sum(x: Tensor, /, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False) -> Tensor:
     """The sum: of integers as int64 or uint64, of floats in their dtype, or in `dtype`."""
     return _as(REGISTRY["sum"](_as(_along("sum", x, axis, "numeric"), dtype), axis, keepdims), dtype)
 

@@ -1,6 +1,7 @@
 """Gradients: `GradManager` as MegEngine has it, and transformations of functions: `grad`, `value_and_grad`, `vjp`, `jvp`,
 `jacobian`, `hessian`, `hvp`, `vmap`."""
 
+from tengen.autodiff.checkpointing import checkpoint
 from tengen.autodiff.derivatives import hessian, hvp, jacobian, jvp
 from tengen.autodiff.function import Function
 from tengen.autodiff.functions import grad, value_and_grad, vjp
@@ -9,5 +10,6 @@ from tengen.autodiff.modes import enable_grad, no_grad
 from tengen.autodiff.vmap import vmap
 
 __all__ = [
-    "Function", "GradManager", "enable_grad", "grad", "hessian", "hvp", "jacobian", "jvp", "no_grad", "value_and_grad", "vjp", "vmap",
+    "Function", "GradManager", "checkpoint", "enable_grad", "grad", "hessian", "hvp", "jacobian", "jvp", "no_grad", "value_and_grad",
+    "vjp", "vmap",
 ]  # fmt: skip

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from tengen.autodiff.functions import vjp
 from tengen.base.errors import GradientError
 from tengen.ops.batching import everywhere
 from tengen.ops.define import REGISTRY
@@ -26,6 +28,11 @@ class Function:
     gradient of each input, or None; what it needs, `forward` keeps on self.
 
     Gradients of gradients differentiate `backward`, also by what `forward` kept.
+
+    Inside of `vmap` its ops are those of all examples. A class may have a way of its own: a static method `vmap(size, in_axes, *inputs)`,
+    which is given how many examples there are, for each input the axis of the examples, 0, or None, and the whole inputs; it returns
+    (outputs, out_axes), with an axis or None for each output. Gradients of all examples, inside and around, are those of what it calls:
+    ops, or another `Function`. There its inputs are tensors of floats.
 
     Errors: `GradientError` where `forward` uses a tensor that a gradient is recorded for and that is not among the inputs:
     `backward` has no place for it. Pass it as an input, or `detach()` it. Also for a number of gradients that does not fit.
@@ -52,7 +59,8 @@ class Function:
         tensors = [x for x in inputs if isinstance(x, Tensor)]
         mapping = innermost_of(self._name(), tensors)
         if mapping is not None:
-            return self._for_all(mapping, inputs, tensors)
+            own = getattr(self, "vmap", None)
+            return self._for_all(mapping, inputs, tensors) if own is None else self._by_its_rule(own, mapping, inputs, tensors)
         nested = len(levels) > 1  # what forward() keeps may be differentiated
         given = [x._off_tape() for x in tensors]
         with Level() as level:
@@ -100,6 +108,46 @@ class Function:
             outs = self._on_tape(outs, inputs, tensors)
         return outs if isinstance(out, tuple) else outs[0]
 
+    def _by_its_rule(self, rule: Any, mapping: Mapping, inputs: tuple, tensors: list[Tensor]) -> Any:
+        """The call inside of `vmap` by the class's own rule, whose ops are those of the tensors that hold all examples."""
+        wholes = [whole(x, mapping) for x in tensors]
+        several = True
+
+        def run(*given: Tensor) -> tuple[Tensor, ...]:
+            nonlocal several
+            found, left = iter(given), iter(wholes)
+            pairs = [next(left) if isinstance(x, Tensor) else (x, False) for x in inputs]
+            full = [next(found) if isinstance(x, Tensor) else x for x in inputs]
+            several, outs = self._outputs(rule(mapping.size, tuple(0 if b else None for _, b in pairs), *full), mapping.size)
+            return outs
+
+        if not any(on_tape(x) for x in tensors):
+            outs = tuple(examples(o, mapping) for o in run(*(x for x, _ in wholes)))
+            return outs if several else outs[0]
+        wholes = [(everywhere(x, b, mapping.size), True) for x, b in wholes]  # each example has a gradient of its own
+        made, pull = vjp(run, *(x for x, _ in wholes))
+        outs = tuple(examples(o, mapping) for o in made)
+        outs = _Ruled(mapping, run, pull, made)._on_tape(outs, inputs, tensors)
+        return outs if several else outs[0]
+
+    def _outputs(self, made: Any, size: Any) -> tuple[bool, tuple[Tensor, ...]]:
+        """(Whether a rule returned a tuple of outputs, the outputs with all examples along axis 0). Errors: GradientError for what is
+        no (outputs, out_axes)."""
+        if not isinstance(made, tuple) or len(made) != 2:
+            raise GradientError(f"{self._name()}.vmap() returned a {type(made).__name__}; help: a pair, (outputs, out_axes)")
+        out, axes = made
+        outs, places = (out, axes) if isinstance(out, tuple) else ((out,), (axes,))
+        if not isinstance(places, tuple) or len(places) != len(outs) or not all(a is None or isinstance(a, int) for a in places):
+            raise GradientError(f"{self._name()}.vmap() gave {len(outs)} outputs and the axes {axes!r}; help: an axis or None for each")
+        found = []
+        for o, axis in zip(outs, places):
+            fits = isinstance(o, Tensor) and (axis is None or (-o.ndim <= axis < o.ndim and o.shape[axis] == size))
+            if not fits:
+                said = repr(o._layout.type) if isinstance(o, Tensor) else f"a {type(o).__name__}"
+                raise GradientError(f"{self._name()}.vmap() gave {said}, which has not {size} examples along axis {axis}")
+            found.append(everywhere(o if axis in (0, None) else REGISTRY["moveaxis"].call(o, axis, 0), axis is not None, size))
+        return isinstance(out, tuple), tuple(found)
+
     def _rule(self, n_outs: int, inputs: tuple) -> Any:
         """What the backward walk asks of an op."""
         which = [i for i, x in enumerate(inputs) if isinstance(x, Tensor)]
@@ -115,6 +163,43 @@ class Function:
             name=type(self).__name__, kind="function", rules=SimpleNamespace(vjp=rule), saves_output=False, n_outputs=n_outs,
             canonical=lambda types, attrs: {}, infer_types=lambda types, attrs: (None,) * n_outs,
         )  # fmt: skip
+
+
+class _Ruled(Function):
+    """The gradient, for each example, of what a rule for `vmap` computed.
+
+    Attributes:
+        run: the rule, of the tensors that hold all examples. pull: its pullback. made: what it computed.
+    """
+
+    def __init__(self, mapping: Mapping, run: Callable, pull: Callable, made: Sequence[Tensor]):
+        self.mapping, self.run, self.pull, self.made = mapping, run, pull, made
+
+    def _rule(self, n_outs: int, inputs: tuple) -> Any:
+        node = super()._rule(n_outs, inputs)
+
+        def rule(g: Any, *xs: Tensor, **attrs: Any) -> tuple:
+            gs = [g] if isinstance(g, Tensor) else list(g)
+            gs = [examples(REGISTRY["zeros_like"](o), self.mapping) if g is None else g for g, o in zip(gs, self.made)]
+            if any(on_tape(t) for t in (*gs, *xs)):  # a gradient of the gradient is being recorded
+                return _Pull(self.run, len(gs))(*gs, *xs)
+            full = [everywhere(*whole(g, self.mapping), self.mapping.size) for g in gs]
+            return tuple(examples(r, self.mapping) for r in self.pull(full))
+
+        node.rules.vjp = rule
+        return node
+
+
+class _Pull(Function):
+    """The pullback of a rule for `vmap` as a function of gradients of its outputs and of its inputs, which has a rule itself."""
+
+    def __init__(self, run: Callable, n_outs: int):
+        def rule(size: Any, in_axes: tuple, *tensors: Tensor) -> tuple:
+            full = [everywhere(x, axis is not None, size) for x, axis in zip(tensors, in_axes)]
+            found = vjp(run, *full[n_outs:])[1](full[:n_outs])
+            return found, (0,) * len(found)
+
+        self.vmap = rule
 
 
 class _ForAll(Function):

@@ -52,6 +52,7 @@ from tengen.functional.nn import layer_norm as layer_norm
 from tengen.functional.nn import linear as linear
 from tengen.functional.nn import local_response_norm as local_response_norm
 from tengen.functional.nn import max_pool2d as max_pool2d
+from tengen.functional.nn import multi_head_attention as multi_head_attention
 from tengen.functional.nn import pixel_shuffle as pixel_shuffle
 from tengen.functional.nn import rms_norm as rms_norm
 from tengen.functional.nn import scaled_dot_product_attention as scaled_dot_product_attention
@@ -88,15 +89,15 @@ __all__ = [
     "local_response_norm", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and", "logical_not",
     "logical_or", "logical_xor", "logsigmoid", "logsoftmax", "logsumexp", "loss", "masked_fill", "matmul", "max", "max_pool1d",
     "max_pool2d", "max_pool3d", "maximum", "mean", "median", "meshgrid", "metric", "min", "minimum", "mish", "mod", "moveaxis",
-    "mul", "nan_to_num", "neg", "nextafter", "nms", "nn", "non_zero", "nonzero", "norm", "normalize", "not_equal", "nvof",
-    "one_hot", "ones", "ones_like", "outer", "pad", "permute", "pixel_shuffle", "polar", "pow", "prelu", "prod", "quantile",
-    "real", "reciprocal", "region_restricted_conv", "relu", "relu6", "remap", "repeat", "reshape", "right_shift", "rms_norm",
-    "roi_align", "roi_pooling", "roll", "round", "rsqrt", "scaled_dot_product_attention", "scan", "scatter", "scatter_add",
-    "searchsorted", "selu", "sigmoid", "sign", "signbit", "silu", "sin", "sinh", "sliding_window", "sliding_window_transpose",
-    "softmax", "softplus", "sort", "split", "sqrt", "square", "square_loss", "squeeze", "stack", "std", "sub", "sum",
-    "swapaxes", "sync_batch_norm", "take", "take_along_axis", "tan", "tanh", "tile", "topk", "topk_accuracy", "transpose",
-    "tril", "triu", "trunc", "unfold", "unique", "var", "view_as_complex", "view_as_real", "vision", "warp_affine",
-    "warp_perspective", "where", "while_loop", "zeros", "zeros_like"
+    "mul", "multi_head_attention", "nan_to_num", "neg", "nextafter", "nms", "nn", "non_zero", "nonzero", "norm", "normalize",
+    "not_equal", "nvof", "one_hot", "ones", "ones_like", "outer", "pad", "permute", "pixel_shuffle", "polar", "pow", "prelu",
+    "prod", "quantile", "real", "reciprocal", "region_restricted_conv", "relu", "relu6", "remap", "repeat", "reshape",
+    "right_shift", "rms_norm", "roi_align", "roi_pooling", "roll", "round", "rsqrt", "scaled_dot_product_attention", "scan",
+    "scatter", "scatter_add", "searchsorted", "selu", "sigmoid", "sign", "signbit", "silu", "sin", "sinh", "sliding_window",
+    "sliding_window_transpose", "softmax", "softplus", "sort", "split", "sqrt", "square", "square_loss", "squeeze", "stack",
+    "std", "sub", "sum", "swapaxes", "sync_batch_norm", "take", "take_along_axis", "tan", "tanh", "tile", "topk",
+    "topk_accuracy", "transpose", "tril", "triu", "trunc", "unfold", "unique", "var", "view_as_complex", "view_as_real",
+    "vision", "warp_affine", "warp_perspective", "where", "while_loop", "zeros", "zeros_like"
 ]
 
 def abs(x: TensorLike) -> Tensor:

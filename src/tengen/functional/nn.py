@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, Any
 
 from tengen.base.config import config
 from tengen.base.dtype import float64
-from tengen.base.errors import ShapeError
+from tengen.base.errors import ArgumentError, ShapeError
 from tengen.functional.distributed import all_reduce_sum
 from tengen.functional.export import export
 from tengen.functional.loss import (
@@ -386,12 +387,132 @@ def scaled_dot_product_attention(
     return REGISTRY["matmul"](_dropout(weights, dropout), value)
 
 
+def multi_head_attention(
+    query: Tensor, key: Tensor, value: Tensor, embed_dim: int, num_heads: int, attn_drop: float, out_drop: float,
+    io_weight_bias: Tensor | None, qproj_size: int | None = None, kproj_size: int | None = None, vproj_size: int | None = None,
+    oproj_size: int | None = None, qbias: bool = False, kbias: bool = False, vbias: bool = False, obias: bool = False,
+    bias_k: Tensor | None = None, bias_v: Tensor | None = None, add_zero_attn: bool = False, key_padding_mask: Tensor | None = None,
+    attn_mask: Tensor | None = None, need_weights: bool = False, average_attn_weights: bool = False, is_causal: bool = False,
+    maybe_cudnn_style_mask: bool = False, reslink: bool = False, training: bool = True,
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """Attention of `num_heads` heads between linear maps x @ W + b, whose W and b lie one after the other in `io_weight_bias`.
+
+    Shapes: query (N, T, Q), key (N, S, K), value (N, S, V), or without N -> ((N, T, O), weights or None)
+    Args:
+        embed_dim: what the heads share. io_weight_bias: the numbers of the maps (Q, qproj_size) of the queries, (K, kproj_size) of the keys,
+            (V, vproj_size) of the values, (vproj_size, oproj_size) of the output, then the biases that there are. A size of None is
+            embed_dim, 0: there is no map. qbias, kbias, vbias, obias: which maps have a bias. attn_drop, out_drop: the share of weights, and
+            of outputs, that are zeroed where `training` is set. key_padding_mask: (N, S), bool, true where a key is NOT seen, or a float that
+            is added to the scores. attn_mask: (T, S) or (N num_heads, T, S), of the same kinds. is_causal: query t sees the keys 0..t.
+            maybe_cudnn_style_mask: an attn_mask (2, T) holds the first key that a query sees, and the first behind the last; a
+            key_padding_mask (2, N) the lengths of queries and of keys. need_weights: return the weights too, (N num_heads, T, S), or their
+            average over heads (N, T, S) where average_attn_weights is set. bias_k, bias_v, add_zero_attn, reslink: MegEngine's, which must be
+            left as they are, there too.
+    Numerics: scores are divided by the root of embed_dim / num_heads (of embed_dim without a map of the queries)
+    Errors:   ShapeError for sizes that do not fit
+    Source:   Vaswani et al., arXiv 1706.03762
+
+    >>> from tengen import functional as F
+    >>> x = F.ones((2, 3, 4))
+    >>> y, weights = F.multi_head_attention(x, x, x, 4, 2, 0.0, 0.0, F.ones(64), need_weights=True)
+    >>> y.shape, weights.shape
+    ((2, 3, 4), (4, 3, 3))
+    """
+    for name, wanted in (("bias_k", bias_k), ("bias_v", bias_v), ("add_zero_attn", add_zero_attn), ("reslink", reslink)):
+        if wanted is not None and wanted is not False:
+            raise ArgumentError(f"multi_head_attention: {name} must be left as it is; help: concat rows to key and value, or add the query")
+    if query.ndim not in (2, 3) or not query.ndim == key.ndim == value.ndim:
+        shapes = f"{query.shape}, {key.shape}, {value.shape}"
+        raise ShapeError(f"multi_head_attention takes query, key and value of 3 axes, or 2 without a batch; got {shapes}")
+    alone = query.ndim == 2
+    if alone:
+        query, key, value = (x.reshape(1, *x.shape) for x in (query, key, value))
+        key_padding_mask = key_padding_mask if key_padding_mask is None or key_padding_mask.ndim == 2 else key_padding_mask.reshape(1, -1)
+    sizes = [embed_dim if s is None else s for s in (qproj_size, kproj_size, vproj_size, oproj_size)]
+    inner = sizes[2] or value.shape[-1]
+    maps = _packed_maps(io_weight_bias, [query.shape[-1], key.shape[-1], value.shape[-1], inner], sizes, [qbias, kbias, vbias, obias])
+    n, t, s = query.shape[0], query.shape[1], key.shape[1]
+    q, k, v = (_as_heads(_through_map(x, m), num_heads) for x, m in zip((query, key, value), maps))
+    if q.shape[-1] != k.shape[-1]:
+        raise ShapeError(f"multi_head_attention: heads of queries have {q.shape[-1]} features, those of keys {k.shape[-1]}")
+    scale = float(embed_dim // num_heads if sizes[0] else embed_dim) ** -0.5
+    mask = _added_mask(key_padding_mask, attn_mask, is_causal, maybe_cudnn_style_mask, (n, num_heads, t, s), q)
+    share = attn_drop if training else 0.0
+    weights = None
+    if need_weights:
+        scores = REGISTRY["matmul"](q, REGISTRY["swapaxes"].call(k, -1, -2)) * scale
+        weights = REGISTRY["softmax"](scores if mask is None else scores + mask, -1)
+        y = REGISTRY["matmul"](dropout(weights, share, training), v)
+        weights = weights.mean(1) if average_attn_weights else weights.reshape(n * num_heads, t, s)
+    else:
+        y = scaled_dot_product_attention(q, k, v, mask, scale=scale, dropout=share)
+    y = _through_map(y.transpose(0, 2, 1, 3).reshape(n, t, inner), maps[3])
+    y = dropout(y, out_drop, training)
+    return (y.reshape(*y.shape[1:]) if alone else y), weights
+
+
+def _packed_maps(packed: Tensor | None, given: list, sizes: list[int], biases: list[bool]) -> list[tuple]:
+    """(weight, bias) of the four maps, None for what is not there."""
+    shapes = [(i, o) if o else None for i, o in zip(given, sizes)] + [(o,) if b and o else None for o, b in zip(sizes, biases)]
+    for what, o, b in zip(("query", "key", "value", "output"), sizes, biases):
+        if b and not o:
+            raise ArgumentError(f"multi_head_attention: the {what} has a bias and no map (its size is 0); help: leave the bias out")
+    needed, there = sum(prod(s) for s in shapes if s is not None), 0 if packed is None else packed.size
+    if needed != there:
+        raise ShapeError(f"multi_head_attention: io_weight_bias has {there} numbers, {shapes} take {needed}")
+    parts: list[Any] = []
+    at, flat = 0, None if packed is None else packed.reshape(-1)
+    for s in shapes:
+        parts.append(None if s is None or flat is None else flat[at : at + prod(s)].reshape(*s))
+        at += 0 if s is None else prod(s)
+    return list(zip(parts[:4], parts[4:]))
+
+
+def _through_map(x: Tensor, m: tuple) -> Tensor:
+    weight, bias = m
+    x = x if weight is None else REGISTRY["matmul"](x, weight)
+    return x if bias is None else x + bias
+
+
+def _as_heads(x: Tensor, heads: int) -> Tensor:
+    n, t, e = x.shape
+    if e % heads:
+        raise ShapeError(f"multi_head_attention: {e} features cannot be shared out to {heads} heads")
+    return x.reshape(n, t, heads, e // heads).transpose(0, 2, 1, 3)
+
+
+def _added_mask(padding: Tensor | None, mask: Tensor | None, causal: bool, ranges: bool, shape: tuple, q: Tensor) -> Tensor | None:
+    """What is added to the scores (N, heads, T, S): all masks together."""
+    n, heads, t, s = shape
+    arange, found = REGISTRY["arange"].call, []
+    if causal:
+        found.append(arange(s).reshape(1, s) > arange(t).reshape(t, 1))
+    if mask is not None and ranges and mask.shape == (2, t) and t != 2:
+        keys = arange(s).reshape(1, s)
+        mask = (keys < mask[0].reshape(t, 1)) | (keys >= mask[1].reshape(t, 1))
+    if mask is not None:
+        if mask.shape not in ((t, s), (n * heads, t, s)):
+            raise ShapeError(f"multi_head_attention: attn_mask {mask.shape} must have the shape {(t, s)} or {(n * heads, t, s)}")
+        found.append(mask.reshape(n, heads, t, s) if mask.ndim == 3 else mask)
+    if padding is not None:
+        if ranges and padding.shape == (2, n) and s != n:
+            padding = arange(s).reshape(1, s) >= padding[1].reshape(n, 1)
+        if padding.shape != (n, s):
+            raise ShapeError(f"multi_head_attention: key_padding_mask {padding.shape} must have the shape {(n, s)}")
+        found.append(padding.reshape(n, 1, 1, s))
+    added = [REGISTRY["where"](m, float("-inf"), 0.0).astype(q.dtype) if m.dtype == "bool" else m.astype(q.dtype) for m in found]
+    total = None
+    for m in added:
+        total = m if total is None else total + m
+    return total if total is None else REGISTRY["broadcast_to"](total, shape)
+
+
 __all__ = [
     "adaptive_avg_pool2d", "adaptive_max_pool2d", "alpha_dropout",
     "avg_pool2d", "batch_norm", "binary_cross_entropy", "conv1d", "conv2d", "conv3d",
     "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cross_entropy", "ctc_loss", "dropout", "embedding", "general_norm", "glu",
     "group_norm", "hinge_loss", "indexing_one_hot", "instance_norm", "l1_loss", "layer_norm", "linear", "local_response_norm",
-    "max_pool2d", "nms", "normalize", "nvof", "pixel_shuffle", "rms_norm", "scaled_dot_product_attention", "square_loss",
-    "sync_batch_norm", *export(globals(), "nn"),
+    "max_pool2d", "multi_head_attention", "nms", "normalize", "nvof", "pixel_shuffle", "rms_norm", "scaled_dot_product_attention",
+    "square_loss", "sync_batch_norm", *export(globals(), "nn"),
 ]  # fmt: skip
 all_with_line(globals(), __all__)

@@ -25,6 +25,20 @@ from tengen.module.activation import (
     Tanh,
 )  # fmt: skip
 from tengen.module.attention import MultiHeadAttention
+from tengen.module.augment import (
+    ActiveBlur,
+    AdditiveElemwise,
+    AdditiveGaussianNoise,
+    AdditiveLaplaceNoise,
+    AdditivePoissonNoise,
+    CropAndPad,
+    Cutmix,
+    Emboss,
+    GaussianBlur,
+    LinearContrast,
+    Mixup,
+    Sharpen,
+)  # fmt: skip
 from tengen.module.containers import ModuleDict, ModuleList
 from tengen.module.conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from tengen.module.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d
@@ -109,5 +123,7 @@ __all__ = [
     "RegionRestrictedConv", "Remap", "Resize", "Rot90", "Rotate", "SELU", "Sequential", "SiLU", "Sigmoid",
     "SlidingWindow", "SlidingWindowTranspose", "Softmax", "Softplus", "SyncBatchNorm", "Tanh", "TransformerDecoder",
     "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer", "Upsample", "init",
+    "ActiveBlur", "AdditiveElemwise", "AdditiveGaussianNoise", "AdditiveLaplaceNoise", "AdditivePoissonNoise", "CropAndPad",
+    "Cutmix", "Emboss", "GaussianBlur", "LinearContrast", "Mixup", "Sharpen",
     "remove_spectral_norm", "remove_weight_norm", "spectral_norm", "weight_norm",
 ]  # fmt: skip

@@ -28,7 +28,7 @@ def gradients(
     """Gradients of sum(output * seed) with respect to the `wanted` places; None where no output depends on one.
 
     Args:
-        outputs: recorded tensors. seeds: their gradients; None stands for ones. wanted: places that `level` has started.
+        outputs: recorded tensors. seeds: their gradients; None stands for ones. wanted: places that `level` has started, or older ones.
         again: whether the same walk may be asked for once more. If not, what a call has saved for its gradient is freed as soon
             as that is computed, unless another level may need it.
 
@@ -83,6 +83,8 @@ def _gradients(
                     slot[index] = called(hook, slot[index])
         for i, index in targets.get(key, ()):
             result[i] = slot.get(index)
+        if node.order < level.order:
+            continue
         if node.op is not None:
             _step(node, slot, give, useful, others)
             if not again and key not in others:
@@ -167,7 +169,7 @@ def _survey(starts: Sequence[Tensor], targets: dict, level: Level) -> tuple[set[
             stack.pop()
             continue
         if n.order < level.order:  # the level's own nodes are younger
-            useful[id(n)], others[id(n)] = False, is_live(n)
+            useful[id(n)], others[id(n)] = id(n) in targets, is_live(n)
             stack.pop()
             continue
         below = n.parents()

@@ -29,6 +29,7 @@ from tengen.tensor.batched import Batched, check_has_values, check_same_mapping
 from tengen.tensor.nodes import TapeNode, kept_place, limits, on_tape, visible_node
 from tengen.tensor.recording import tracing
 from tengen.tensor.values import Values
+from tengen.tensor.writes import note, watching
 
 if TYPE_CHECKING:
     from tengen.tensor.tensor_methods import TensorMethods  # a generated stub of what `methods.py` puts on the class
@@ -572,6 +573,8 @@ def contiguous(t: Tensor) -> Tensor:
 
 def assign(target: Tensor, value: Tensor) -> None:
     """target takes value's value."""
+    if watching:
+        note(target)
     if type(value._layout) is Batched:
         check_same_mapping(target, value)
     if tracing.recorder is not None and tracing.recorder.assign(target, value):
