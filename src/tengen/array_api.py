@@ -14,16 +14,16 @@ Source: https://data-apis.org/array-api/2024.12
 
 from __future__ import annotations
 
-from tengen.arrays.creation import *  # noqa: F403
+from tengen.arrays.creation import *  # noqa: F403  (the names of `__all__`)
 from tengen.arrays.creation import __all__ as _creation
-from tengen.arrays.dtypes import *  # noqa: F403
+from tengen.arrays.dtypes import *  # noqa: F403  (the names of `__all__`)
 from tengen.arrays.dtypes import __all__ as _dtypes
-from tengen.arrays.elementwise import *  # noqa: F403
+from tengen.arrays.elementwise import *  # noqa: F403  (the names of `__all__`)
 from tengen.arrays.elementwise import __all__ as _elementwise
-from tengen.arrays.reductions import *  # noqa: F403
+from tengen.arrays.reductions import *  # noqa: F403  (the names of `__all__`)
 from tengen.arrays.reductions import __all__ as _reductions
 from tengen.arrays.rules import DTYPES as _DTYPES
-from tengen.arrays.shapes import *  # noqa: F403
+from tengen.arrays.shapes import *  # noqa: F403  (the names of `__all__`)
 from tengen.arrays.shapes import __all__ as _shapes
 
 __array_api_version__ = "2024.12"
