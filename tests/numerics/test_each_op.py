@@ -3,6 +3,8 @@ dtypes."""
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 from needs import needs, on_targets
@@ -18,6 +20,8 @@ from tengen.ops.define import REGISTRY, Case, Op
 
 TARGETS = [name for name in ("x86-64-v3", "x86-64-v4") if not Target.named(name).why_not_here()]
 DTYPES = ("float32", "float16", "int32")
+OF_ARTIFACTS = ["float32"] * 4 + ["float16", "bfloat16", "float64", "int32"]
+SEED = 11
 
 
 def cases() -> list:
@@ -34,6 +38,12 @@ def cases() -> list:
 
 CASES = cases()
 FIRST = {p.values[0].name: p.id for p in reversed(CASES)}
+
+
+def of_artifact(id: str, seed: int = SEED) -> str:
+    """The dtype, chosen by chance, in which `test_artifacts.py` compiles a case for x86-64-v3 and AArch64, if the op takes it. What it
+    runs there is not compiled for that target here once more: its artifact has the same kernels, and is held to the same results."""
+    return random.Random(f"{seed} {id}").choice(OF_ARTIFACTS)
 
 
 def given(op: Op, case: Case, name: str) -> list | None:
@@ -73,7 +83,8 @@ def recorded(op: Op, case: Case, ins: list) -> tuple[trace, list[np.ndarray], li
 
 @pytest.mark.parametrize("op, case", CASES)
 def test_here(op, case, request):
-    first = request.node.callspec.id == FIRST[op.name]
+    id = request.node.callspec.id
+    first = id == FIRST[op.name]
     for name in DTYPES:
         if name == "float16" and not first:  # its kernels are those of float32 between casts, which one case of an op shows
             continue
@@ -84,7 +95,7 @@ def test_here(op, case, request):
         t, there, want = made
         agree(f"{op.name} {name} interpreted", Lowered(t.graph, there).interpret(), want)
         if name != "float16":
-            for target in TARGETS:
+            for target in [t for t in TARGETS if (t, name) != ("x86-64-v3", of_artifact(id))]:
                 agree(f"{op.name} {name} {target}", Lowered(t.graph, there, Target.named(target)).compiled(), want)
 
 
@@ -99,8 +110,9 @@ def test_every_instruction_set_is_among_those_compared(name):
 def test_on_arm(name, tmp_path):
     target = Target.named("aarch64")
     parts, wanted = [], []
-    for op, case in (p.values for p in CASES):
-        if (name != "int32" or op.kind == "elementwise") and (ins := given(op, case, name)) is not None:
+    for p in CASES:
+        op, case = p.values
+        if name != of_artifact(p.id) and (name != "int32" or op.kind == "elementwise") and (ins := given(op, case, name)) is not None:
             if (made := recorded(op, case, ins)) is None:
                 continue
             t, there, want = made

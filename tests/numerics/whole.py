@@ -26,7 +26,7 @@ if __name__ == "__main__":
     sys.path += [str(here.parent / folder) for folder in ("kernels", "codegen", "ops")]
 
 from programs import apply
-from test_each_op import CASES, given
+from test_each_op import CASES, OF_ARTIFACTS, given, of_artifact
 from ways import agree, arrays
 
 import tengen.functional as F
@@ -45,7 +45,6 @@ from tengen.runtime.compile import load_object
 ALIGN, MARGIN = 64, 64
 RUNS = 2
 TARGETS = ("x86-64", "aarch64")
-DTYPES = ["float32"] * 4 + ["float16", "bfloat16", "float64", "int32"]
 
 
 @dataclass
@@ -80,8 +79,7 @@ def singles(folder: Path, seed: int, part: slice = slice(None)) -> Iterable[Whol
     """Every op on each of its sample inputs, in a dtype by chance, or in float32 where it does not take that one."""
     for p in CASES[part]:
         op, case = p.values
-        chosen = random.Random(f"{seed} {p.id}").choice(DTYPES)
-        for name in dict.fromkeys([chosen, "float32"]):
+        for name in dict.fromkeys([of_artifact(p.id, seed), "float32"]):
             if (ins := given(op, case, name)) is not None:
                 yield from recorded(f"{p.id} {name}", folder, lambda *x: tuple(apply(op, list(x), case.attrs)), ins)  # noqa: B023  (called at once)
                 break
@@ -145,7 +143,7 @@ def pairs(folder: Path, seed: int, count: int) -> Iterable[Whole]:
     rng = random.Random(seed)
     found = 0
     while found < count:
-        (first, second), name = (rng.choice(CASES) for _ in range(2)), rng.choice(DTYPES)
+        (first, second), name = (rng.choice(CASES) for _ in range(2)), rng.choice(OF_ARTIFACTS)
         for w in pair(folder, first, second, name, rng.random() < 0.5):
             found += 1
             yield w
