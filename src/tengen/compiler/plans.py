@@ -258,7 +258,7 @@ def _general(
     # the order of the outputs' axes is part of the pattern: with names for strides an op could not tell it
     sym = Symbols(op.known_extents(arrays, attrs))
     named = [None if a is None else named_array(a, sym) for a in arrays]
-    generic = named_attributes(op, attrs, sym)
+    generic = named_attributes(op, arrays, attrs, sym)
 
     def make(arrays_: Sequence[Array | None], names: list[Expr], target: Target) -> Made:
         return _program(op, device, arrays_, orders, generic if names else attrs, names, target), None
@@ -364,13 +364,14 @@ def named_array(a: Array, sym: Symbols) -> Array:
     return Array(a.id, a.dtype, shape, tuple(sym.stride(s) for s in a.strides))
 
 
-def named_attributes(op: Op, attrs: dict, sym: Symbols) -> dict:
+def named_attributes(op: Op, arrays: Sequence[Array | None], attrs: dict, sym: Symbols) -> dict:
     """The attributes, with names for those that are extents or shapes."""
+    extents = op.named_extents(arrays, attrs)
 
     def named(v: int | Sequence[int]) -> Index | tuple[Index, ...]:
         return sym.extent(v) if isinstance(v, int) else tuple(map(sym.extent, v))
 
-    return {k: named(v) if k in op.extents else v for k, v in attrs.items()}
+    return {k: named(v) if k in extents else v for k, v in attrs.items()}
 
 
 def _program(

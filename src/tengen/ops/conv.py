@@ -20,7 +20,7 @@ from tengen.kernels.source import Literal
 from tengen.loops.lang import as_int
 from tengen.ops.attributes import Algorithm, Naturals, Positive, Positives, Precision
 from tengen.ops.contract import chosen_precision, in_dtype
-from tengen.ops.conv_parts import filter_extents, out_extent, per_axis, prologue_operand, readable, tall
+from tengen.ops.conv_parts import filter_extents, grouped, out_extent, per_axis, prologue_operand, readable, tall
 from tengen.ops.conv_strategies import FILTERS, IMAGE, RESULTS, Convolution, lower
 from tengen.ops.define import Case, composite, primitive
 from tengen.ops.elementwise import add
@@ -110,6 +110,12 @@ def small_filter(arrays, **attrs) -> set[int]:
     return {d for d in arrays[1].shape if whole or d <= 32}
 
 
+def one_of_each(arrays, groups, stride, **attrs) -> tuple[str, ...]:
+    """The number of groups is an extent where there is one filter (the second operand) of each channel: then all numbers of channels
+    share a program."""
+    return ("groups",) if len(stride) == 2 and convolution.depthwise.fits(arrays[1], groups) else ()
+
+
 # ---- the three ops -------------------------------------------------------------------------------------------------------
 
 
@@ -139,6 +145,7 @@ conv.canon(_canon)
 conv.layout(channels_last)
 conv.parts(lambda types, **attrs: [[0, *[None] * (types[0].ndim - 1)], [None] * types[1].ndim])
 conv.known(small_filter)
+conv.named(one_of_each)
 conv.prologue(prologue_operand)
 
 
@@ -193,6 +200,7 @@ def conv_transposed(
 conv_transposed.canon(_canon)
 conv_transposed.layout(channels_last)
 conv_transposed.known(small_filter)
+conv_transposed.named(one_of_each)
 conv_transposed.typed(2)
 
 
@@ -256,6 +264,7 @@ def conv_weight_grad(
 
 conv_weight_grad.canon(lambda types, **attrs: _canon(types[::2], **attrs))
 conv_weight_grad.known(lambda arrays, **attrs: small_filter(arrays[1:], **attrs))
+conv_weight_grad.named(lambda arrays, **attrs: one_of_each(arrays[1:], **attrs))
 conv_weight_grad.typed(2)
 conv_weight_grad.prologue(prologue_operand)
 
@@ -283,7 +292,7 @@ def _(lo, ins, outs, stride, padding, dilation, groups, algorithm="direct", prec
     out = outs[0]
     if any(as_int(d) == 0 for d in ins[1].shape[2:]):  # no pixel, no term
         return pointwise(lo, [Literal(0, out.dtype)], [out], "zero")
-    image = readable(lo, ins[0], 1 if groups > 1 else out.strides[0])
+    image = readable(lo, ins[0], 1 if grouped(groups) else out.strides[0])
     x, g = in_dtype(lo, image, out.dtype), in_dtype(lo, ins[1], out.dtype)
     lower(FILTERS, Convolution(lo, x, out, g, stride, padding, dilation, groups, algorithm, precision))
 
@@ -313,6 +322,7 @@ def _(types, **attrs):
 
 
 conv_bias.known(small_filter)
+conv_bias.named(one_of_each)
 
 
 # ---- references and samples ------------------------------------------------------------------------------------------------

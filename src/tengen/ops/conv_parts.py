@@ -26,7 +26,17 @@ STREAMED_ZERO_BYTES = 4 << 20  # bytes of a gradient at least whose zeros are wr
 Part = tuple[list, list, list]  # axes of an operand: extents, strides, and what `Border` calls steps
 
 
-def filter_extents(w: TensorType | Array, n: int, groups: int) -> tuple[Dim, Dim, tuple[Dim, ...]]:
+def grouped(groups: Dim) -> bool:
+    """Whether there are several groups, as there are where their number is open."""
+    return as_int(groups) != 1
+
+
+def of_group(channels: Dim, groups: Dim) -> Dim:
+    """Channels of a group."""
+    return 1 if channels is groups else channels // groups
+
+
+def filter_extents(w: TensorType | Array, n: int, groups: Dim) -> tuple[Dim, Dim, tuple[Dim, ...]]:
     """(O / G, C / G, K) of a filter (O, C, *K), grouped (G, O/G, C/G, *K) or, as PyTorch has it, (O, C/G, *K)."""
     s = w.shape
     if any(as_int(d) == 0 for d in s[len(s) - n :]):
@@ -39,9 +49,9 @@ def filter_extents(w: TensorType | Array, n: int, groups: int) -> tuple[Dim, Dim
         raise ShapeError(
             f"a filter of {len(s)} axes for an image of {n + 2}; help: (O, C, *K), or (G, O/G, C/G, *K) with groups"
         )
-    if isinstance(s[0], int) and s[0] % groups:
+    if isinstance(s[0], int) and isinstance(groups, int) and s[0] % groups:
         raise ShapeError(f"{s[0]} output channels cannot be shared out to {groups} groups")
-    return s[0] // groups, s[1], tuple(s[2:])
+    return of_group(s[0], groups), s[1], tuple(s[2:])
 
 
 def per_axis(value: int | tuple[int, ...], n: int, name: str) -> tuple[int, ...]:
@@ -86,26 +96,26 @@ def windows(x: Array, parts: list[Part], first: Sequence[Dim], inside: bool = Fa
     return a, border if not inside and border.reached(a.shape) else None
 
 
-def by_role(x: Array, out: Sequence[Dim], k: Sequence[Dim], stride, dilation, groups: int) -> tuple[Part, Part, Part]:
+def by_role(x: Array, out: Sequence[Dim], k: Sequence[Dim], stride, dilation, groups: Dim) -> tuple[Part, Part, Part]:
     """x by windows: the axes [G], [N, *P] and [*K, C/G]."""
-    c, n = x.shape[1] // groups, len(stride)
+    c, n = of_group(x.shape[1], groups), len(stride)
     space = x.strides[2:]
-    g = part([groups], [c * x.strides[1]]) if groups > 1 else part()
+    g = part([groups], [c * x.strides[1]]) if grouped(groups) else part()
     m = part([x.shape[0], *out], [x.strides[0], *(s * st for s, st in zip(space, stride))], [None, *zip(range(n), stride)])
     kk = part([*k, c], [*(s * d for s, d in zip(space, dilation)), x.strides[1]], [*zip(range(n), dilation), None])
     return g, m, kk
 
 
-def dense_image(lo: Lowering, x: Array, padding: Sequence[int], w: Array, groups: int) -> tuple[Array, tuple[int, ...]]:
+def dense_image(lo: Lowering, x: Array, padding: Sequence[int], w: Array, groups: Dim) -> tuple[Array, tuple[int, ...]]:
     """The image and the pixel at which the first window begins. One filter of each channel in other than two dimensions reads a
     padded copy: its products are made lane by lane."""
-    if groups > 1 and any(padding) and as_int(filter_extents(w, len(padding), groups)[0]) == 1:
+    if grouped(groups) and any(padding) and as_int(filter_extents(w, len(padding), groups)[0]) == 1:
         extents = tuple(s + 2 * p for s, p in zip(x.shape[2:], padding))
         return convolution.halo.padded(lo, x, tuple(padding), extents, (1,) * len(padding)), (0,) * len(padding)
     return convolution.halo.image(lo, x), tuple(-p for p in padding)
 
 
-def filter_parts(w: Array, n: int, groups: int) -> dict[str, Part]:
+def filter_parts(w: Array, n: int, groups: Dim) -> dict[str, Part]:
     """The filter's axes by role: g groups, o output channels of a group, c input channels of a group, k space."""
     o, c, k = filter_extents(w, n, groups)
     st = w.strides
@@ -113,15 +123,15 @@ def filter_parts(w: Array, n: int, groups: int) -> dict[str, Part]:
         parts = {"g": part([groups], st[:1]), "o": part([o], st[1:2]), "c": part([c], st[2:3]), "k": part(k, st[3:])}
     else:
         parts = {"g": part([groups], [o * st[0]]), "o": part([o], st[:1]), "c": part([c], st[1:2]), "k": part(k, st[2:])}
-    if groups == 1:
+    if not grouped(groups):
         parts["g"] = part()
     return parts
 
 
-def image_parts(y: Array, groups: int) -> dict[str, Part]:
+def image_parts(y: Array, groups: Dim) -> dict[str, Part]:
     """An image's axes by role: g groups, p batch and space, c channels of a group."""
-    c = y.shape[1] // groups
-    g = part([groups], [c * y.strides[1]]) if groups > 1 else part()
+    c = of_group(y.shape[1], groups)
+    g = part([groups], [c * y.strides[1]]) if grouped(groups) else part()
     return {"g": g, "p": part([y.shape[0], *y.shape[2:]], [y.strides[0], *y.strides[2:]]), "c": part([c], y.strides[1:2])}
 
 
@@ -157,7 +167,7 @@ def prologue_operand(types, stride, padding, dilation, groups, precision="highes
         return None
     if convolution.depthwise.fits(Array(None, w.dtype, tuple(w.shape), (0,) * w.ndim), groups):
         return 0 if not gradient or types[1].shape[-1] < numerics.CHUNK_TERMS else None
-    if groups > 1 or tuple(w.shape[2:]) != (1, 1) or max(stride) > 1 or any(padding) or min(w.shape[:2]) < LANES:
+    if grouped(groups) or tuple(w.shape[2:]) != (1, 1) or max(stride) > 1 or any(padding) or min(w.shape[:2]) < LANES:
         return None
     return None if gradient and tall(w.shape[:2], stride) else 0
 

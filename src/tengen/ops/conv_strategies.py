@@ -29,6 +29,7 @@ from tengen.ops.conv_parts import (
     by_role,
     dense_image,
     filter_parts,
+    grouped,
     image_parts,
     part,
     windows,
@@ -58,7 +59,7 @@ class Convolution:
     stride: tuple[int, ...]
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
-    groups: int
+    groups: Dim
     algorithm: str = "direct"
     precision: str = "highest"
     epilogue: Any = None
@@ -121,7 +122,7 @@ def _is_depthwise(c: Convolution) -> bool | None:
 def _strips(c: Convolution) -> Window | None:
     """The windows, where an image of few channels is read in strips that stay in L1: packed rows of so short sums would be
     copied once for each position of the filter."""
-    if c.n != 2 or c.groups > 1 or c.filters.ndim != 4 or c.format.group > 1:
+    if c.n != 2 or grouped(c.groups) or c.filters.ndim != 4 or c.format.group > 1:
         return None
     channels, kernel = c.filters.shape[1], c.filters.shape[2:]
     return convolution.few_channels.window(c.image, kernel, channels, c.stride, c.padding, c.dilation)
@@ -130,7 +131,7 @@ def _strips(c: Convolution) -> Window | None:
 def _few_outputs(c: Convolution, filters: Array, out: Array, before: Sequence[Dim]) -> Sizes | None:
     """The sizes, where there are so few output channels that pixels fill vectors better than they do. filters: (*K, C, O).
     before: pixels in front of the image at which the first window begins."""
-    if max(c.stride) > 1 or c.groups > 1 or c.format.group > 1 or out.ndim != 4 or None in map(as_int, before):
+    if max(c.stride) > 1 or grouped(c.groups) or c.format.group > 1 or out.ndim != 4 or None in map(as_int, before):
         return None
     return convolution.few_outputs.sizes(c.lo, filters, out, c.dilation)
 
@@ -177,19 +178,19 @@ def _by_windows(c: Convolution, found) -> None:
     a, border = windows(x, parts, first, not any(first))
     in_image = partial(_in_image, n, c.groups, f["o"][0][0])
     contraction.contract.contract(
-        c.lo, a, _by_role(c), array(c.results, [y["g"], y["p"], y["c"]]), g=int(c.groups > 1), m=n + 1, k=n + 1, n=1,
+        c.lo, a, _by_role(c), array(c.results, [y["g"], y["p"], y["c"]]), g=int(grouped(c.groups)), m=n + 1, k=n + 1, n=1,
         epilogue=None if c.epilogue is None else moved(c.epilogue, in_image), name="conv", border=border, format=c.format,
     )  # fmt: skip
 
 
-def _in_image(n: int, groups: int, per_group: Dim, at: At) -> At:
+def _in_image(n: int, groups: Dim, per_group: Dim, at: At) -> At:
     """Coordinates of the contraction, ([g], n, *p, o), as those of the image, (n, c, *p)."""
-    g, rest = (at.coords[0], at.coords[1:]) if groups > 1 else (0, at.coords)
+    g, rest = (at.coords[0], at.coords[1:]) if grouped(groups) else (0, at.coords)
     batch, space, o = rest[0], rest[1:-1], rest[-1]
-    channel = o + g * per_group if groups > 1 else o
+    channel = o + g * per_group if grouped(groups) else o
     vec = None
     if at.vec is not None:
-        j = at.vec - (groups > 1)
+        j = at.vec - (grouped(groups))
         vec = 1 if j in (-1, n + 1) else 0 if j == 0 else j + 1
     return At((batch, channel, *space), vec, at.count)
 
@@ -225,7 +226,7 @@ def _depthwise_image(c: Convolution, found) -> None:
 
 def _is_few_channels_image(c: Convolution) -> bool | None:
     """Whether a strided convolution of an image of few channels is transposed: pixels of the image lie in the lanes."""
-    if c.n != 2 or max(c.stride) == 1 or c.groups > 1 or c.filters.ndim != 4 or c.format.group > 1:
+    if c.n != 2 or max(c.stride) == 1 or grouped(c.groups) or c.filters.ndim != 4 or c.format.group > 1:
         return None
     fits = convolution.few_channels_transposed.fits
     return True if fits(c.results, c.filters, c.image, c.stride, c.padding, c.dilation) else None
@@ -273,7 +274,7 @@ def _by_phases(c: Convolution, found) -> None:
         a, border = windows(y, [gradient["g"], m, k], begins)
         contraction.contract.contract(
             lo, a, array(w, [f["g"], filter_k, f["o"], f["c"]], at_w), array(out, [x["g"], place, x["c"]], at_out),
-            g=int(c.groups > 1), m=n + 1, k=n + 1, n=1, name="conv_transposed", border=border, format=c.format, zeros=zeros,
+            g=int(grouped(c.groups)), m=n + 1, k=n + 1, n=1, name="conv_transposed", border=border, format=c.format, zeros=zeros,
         )  # fmt: skip
 
 
@@ -310,7 +311,7 @@ def _by_windows_image(c: Convolution, found) -> None:
     n, out, y, before = c.n, c.image, c.results, _before(c)
     f = filter_parts(c.filters, n, c.groups)
     extents = tuple(s + h for s, h in zip(out.shape[2:], _halo(c)))
-    if max(c.stride) > 1 or (c.groups > 1 and as_int(f["c"][0][0]) == 1):
+    if max(c.stride) > 1 or (grouped(c.groups) and as_int(f["c"][0][0]) == 1):
         y, before = convolution.halo.padded(c.lo, y, before, extents, c.stride), (0,) * n
     else:
         y = convolution.halo.image(c.lo, y)
@@ -319,7 +320,7 @@ def _by_windows_image(c: Convolution, found) -> None:
     a, border = windows(y, parts, [0 - b for b in before], inside)
     x = image_parts(out, c.groups)
     contraction.contract.contract(
-        c.lo, a, _reversed(c), array(out, [x["g"], x["p"], x["c"]]), g=int(c.groups > 1), m=n + 1, k=n + 1, n=1,
+        c.lo, a, _reversed(c), array(out, [x["g"], x["p"], x["c"]]), g=int(grouped(c.groups)), m=n + 1, k=n + 1, n=1,
         name="conv_transposed", border=border, format=c.format,
     )  # fmt: skip
 
@@ -376,7 +377,7 @@ def _by_windows_filters(c: Convolution, found) -> None:
     group, pixels, window = by_role(x, g.shape[2:], f["k"][0], c.stride, c.dilation, c.groups)
     a, border = windows(x, [group, window, pixels], first, not any(first))
     contraction.contract.contract(
-        c.lo, a, array(g, [y["g"], y["p"], y["c"]]), array(out, [f["g"], f["k"], f["c"], f["o"]]), g=int(c.groups > 1),
+        c.lo, a, array(g, [y["g"], y["p"], y["c"]]), array(out, [f["g"], f["k"], f["c"], f["o"]]), g=int(grouped(c.groups)),
         m=n + 1, k=n + 1, n=1, name="conv_weight_grad", border=border, format=c.format,
     )  # fmt: skip
 

@@ -214,6 +214,11 @@ class Op:
         self.rules.known = f
         return f
 
+    def named(self, f: rules.Named) -> rules.Named:
+        """Attributes that are extents of the operands: (arrays, **attrs) -> their names."""
+        self.rules.named = f
+        return f
+
     def over(self, operands: dict[int, int]) -> None:
         """Results that may be computed over operands: {result: operand}."""
         self.rules.over = operands
@@ -393,6 +398,10 @@ class Op:
     def known_extents(self, arrays: Sequence[Array | None], attrs: dict) -> frozenset[int]:
         """The extents that an eager program is compiled for, rather than taking them at run time: by the rule "known"."""
         return frozenset() if self.rules.known is None else frozenset(self.rules.known(arrays, **attrs))
+
+    def named_extents(self, arrays: Sequence[Array | None], attrs: dict) -> tuple[str, ...]:
+        """The attributes that an eager program takes at run time, as extents: shapes, and by the rule "named"."""
+        return self.extents if self.rules.named is None else (*self.extents, *self.rules.named(arrays, **attrs))
 
     def axis_order(self, arrays: Sequence[Array | None], out: TensorType, attrs: dict) -> Sequence[int] | None:
         """The order of an output's axes in memory, by the rule "layout"; None: logical order."""

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     Layout = Callable[Concatenate[Arrays, TensorType, ...], Sequence[int]]
     Parts = Callable[Concatenate[Types, ...], Sequence[Sequence[int | None]]]
     Known = Callable[Concatenate[Arrays, ...], Iterable[Any]]
+    Named = Callable[Concatenate[Arrays, ...], Iterable[str]]
     Identity = Callable[Concatenate[TensorType, TensorType, ...], bool]
     Check = Callable[Concatenate[Sequence[Any], ...], Iterable["Violation"]]
     Checks = Callable[[Types], bool]
@@ -116,6 +117,10 @@ class Rules:
 
     known: Known | None = None
     """(arrays, **attrs) -> the extents that an eager program is compiled for. It takes all others at run time."""
+
+    named: Named | None = None
+    """(arrays, **attrs) -> the attributes that are extents of these operands: the eager program takes them at run time, too.
+    Beside those that always are shapes (`extents` of the op)."""
 
     over: Mapping[int, int] = field(default_factory=dict)
     """{position of a result: position of the operand over which it may be computed}: a place of the operand is not read

@@ -332,7 +332,7 @@ def composite_plan(
     arrays = [None if a is None else a.array(("in", i)) for i, a in enumerate(layouts)]
     sym = plans.Symbols(op.known_extents(arrays, attrs))
     named = [None if a is None else plans.named_array(a, sym) for a in arrays]
-    generic = plans.named_attributes(op, attrs, sym)
+    generic = plans.named_attributes(op, arrays, attrs, sym)
 
     def make(arrays_: Sequence[Array | None], names: list[Expr], target: Target) -> tuple[Program, list[Array]]:
         return _composite_program(op, device, arrays_, generic if names else attrs, names, over, target)

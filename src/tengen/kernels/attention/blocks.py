@@ -22,6 +22,7 @@ from tengen.kernels.attention.sizes import LANE_BLOCK_BYTES, Sizes
 from tengen.kernels.axes import unflatten
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.machine import L1_SET_BYTES
+from tengen.kernels.squares import transpose_square
 from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, Index, as_int, cast, cdiv, const, minimum, ramp, splat
 from tengen.loops.statements import Buffer
@@ -126,14 +127,20 @@ class Blocks:
         src, start, last = k.read(a), self.base(a, self.first, 0), k.let(self.n - 1)
 
         def square(lane: Expr, d: Index, count: int) -> None:
-            """Transposes 16 lanes from `lane` on by `count` features from `d` on, in registers."""
-            xs = []
-            for i in range(LANES):
+            """Transposes 16 lanes from `lane` on by `count` features from `d` on, in registers; in loops where the number of lanes is
+            open."""
+
+            def read(i: Index) -> Expr:
                 here = start + minimum(lane + i, last) * a.strides[-2]
-                xs.append(k.load(src, _vector_index(here, d, a.strides[-1]), LANES, None if count == LANES else const(count)))
+                some = None if count == LANES else const(count)
+                return cast(k.load(src, _vector_index(here, d, a.strides[-1]), LANES, some), self.compute)
+
             there = k.let(lane // z.wide * (z.wide * width) + lane % z.wide + d * z.wide)
-            for i, x in enumerate(k.transpose([cast(x, self.compute) for x in xs])[:count]):
-                k.store(b.buffer, there + i * z.wide, x)  # block[tile, d + i, 16 lanes] = a[16 lanes, d + i]
+            write = lambda i, x: k.store(b.buffer, there + i * z.wide, x)  # block[tile, d + i, 16 lanes] = a[16 lanes, d + i]
+            if count == LANES and as_int(self.lanes) is None:
+                return transpose_square(k, self.compute, read, write, seldom=True)
+            for i, x in enumerate(k.transpose([read(i) for i in range(LANES)])[:count]):
+                write(i, x)
 
         with k.loop(0, cdiv(self.n, z.wide) * z.wide, LANES, name="lane") as lane:
             with k.loop(0, whole, LANES, name="d") as d:

@@ -218,9 +218,9 @@ class Tiles(Blocks):
 
     def by_width(self, write: Callable[..., None], at: Expr, *more: Expr) -> None:
         """Writes `write((at, vectors), *more)` for the tile from lane `at` of the block on, with one vector where the lanes
-        that are left fit one. The kernel decides that when it runs, where the number of lanes is not known."""
+        that are left fit one; but where the number of lanes is not known, all tiles are of one width, which is less code."""
         lanes, z = as_int(self.lanes), self.z
-        if z.vectors == 1 or (lanes is not None and not 0 < lanes % z.wide <= LANES):
+        if z.vectors == 1 or lanes is None or not 0 < lanes % z.wide <= LANES:
             return write((at, z.vectors), *more)
         with self.k.if_(self.n - at > LANES):
             write((at, z.vectors), *more)

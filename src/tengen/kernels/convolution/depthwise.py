@@ -101,12 +101,13 @@ def transpose(kernel: Sequence[int], stride, padding, dilation, out: tuple[Index
     return phases
 
 
-def fits(w: Array, groups: int) -> bool:
+def fits(w: Array, groups: Index) -> bool:
     """Whether a filter (G, 1, 1, *K) or (G, 1, *K) has one filter for each channel, two dimensions and few enough positions."""
     space = [as_int(d) for d in w.shape[-2:]]
-    if groups == 1 or None in space or not 0 < space[0] * space[1] <= MOST_TAPS:
+    if as_int(groups) == 1 or None in space or not 0 < space[0] * space[1] <= MOST_TAPS:
         return False
-    ones = w.shape[1:3] if w.ndim == 5 else w.shape[1:2] if w.ndim == 4 and as_int(w.shape[0]) == groups else (0,)
+    each = w.shape[0] is groups or (as_int(groups) is not None and as_int(w.shape[0]) == as_int(groups))
+    ones = w.shape[1:3] if w.ndim == 5 else w.shape[1:2] if w.ndim == 4 and each else (0,)
     return all(as_int(d) == 1 for d in ones)
 
 
