@@ -251,7 +251,8 @@ def floor_div(x: TensorLike, y: TensorLike) -> Tensor:
 def fma(x: TensorLike, y: TensorLike, z: TensorLike) -> Tensor:
     """x * y + z, rounded once (integers wrap)."""
 def full(shape: Shape, value: Any, dtype: DTypeLike | None = None, device: Any = None) -> Tensor:
-    """A tensor with `value` everywhere; of the value's dtype by default (Python floats float32, ints int64)."""
+    """A tensor with `value` everywhere; of the value's dtype by default (Python floats float32, ints int64, complex
+    complex64)."""
 def full_like(inp: TensorLike, value: Any, dtype: DTypeLike | None = None, device: Any = None) -> Tensor:
     """A tensor of inp's shape (and dtype and device, if none is given) with `value` everywhere."""
 def gather(inp: TensorLike, axis: int, index: TensorLike) -> Tensor:
@@ -381,7 +382,7 @@ def mul(x: TensorLike, y: TensorLike) -> Tensor:
     """x * y; of bools, whether both are true."""
 def nan_to_num(x: TensorLike, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """x with other numbers for what is none: `nan` for NaNs; for infinities the given ones, else the largest and the least of
-    the dtype."""
+    the dtype. Of complex numbers, each part by itself."""
 def neg(x: TensorLike) -> Tensor:
     """-x; unsigned integers wrap, as in NumPy."""
 def nextafter(x: TensorLike, y: TensorLike) -> Tensor:
