@@ -234,9 +234,9 @@ PARTS = {m: m if m in ("elemwise", "tensor") else f"{m}_ops" for m in SUBMODULES
 # ---- tables ------------------------------------------------------------------------------------------------------------
 
 FAMILIES = {  # file of src/tengen/ops -> heading, in the order of the page; others follow by name
-    "complex_numbers": "Complex numbers", "float_parts": "Signs, neighbours, lengths",
     "elementwise": "Arithmetic and functions", "division": "Division", "logic": "Comparison, logic, bits",
     "activation": "Activations", "creation": "Making tensors", "shape": "Shapes", "views": "Views", "indexing": "Indexing",
+    "complex_numbers": "Complex numbers", "float_parts": "Signs, neighbours, lengths",
     "reduce": "Reductions", "contract": "Products of matrices", "conv": "Convolutions", "pool": "Pooling",
     "nn": "Normalisation and losses", "rng": "Random numbers", "statistics": "Statistics", "update": "Steps of optimizers",
 }  # fmt: skip
