@@ -13,8 +13,9 @@ import builtins
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 
 import tengen
 from tengen import functional
@@ -235,6 +236,7 @@ PARTS = {m: m if m in ("elemwise", "tensor") else f"{m}_ops" for m in SUBMODULES
 FAMILIES = {  # file of src/tengen/ops -> heading, in the order of the page; others follow by name
     "elementwise": "Arithmetic and functions", "division": "Division", "logic": "Comparison, logic, bits",
     "activation": "Activations", "creation": "Making tensors", "shape": "Shapes", "views": "Views", "indexing": "Indexing",
+    "complex_numbers": "Complex numbers", "float_parts": "Signs, neighbours, lengths",
     "reduce": "Reductions", "contract": "Products of matrices", "conv": "Convolutions", "pool": "Pooling",
     "nn": "Normalisation and losses", "rng": "Random numbers", "statistics": "Statistics", "update": "Steps of optimizers",
 }  # fmt: skip
@@ -294,13 +296,22 @@ def math_table() -> str:
     return "\n".join(out)
 
 
-def between(path: Path, mark: str, content: str) -> str:
+def complex_list() -> str:
+    """The ops that have a rule for complex numbers, or for which they are elements like any others."""
+    known = lambda op: op.rules.complex is not None or op.kind == "view" or op.name == "complex"
+    there = [op for name, op in sorted(REGISTRY.items()) if "." not in name and op.fn.__module__.startswith("tengen.ops.")]
+    return fill(", ".join(f"`{op.name}`" for op in there if known(op)) + ".", 128, break_long_words=False, break_on_hyphens=False)
+
+
+def between(path: Path, contents: Mapping[str, str]) -> str:
     """The page with what stands between its marks replaced."""
-    begin, end = f"<!-- generated: {mark} -->", f"<!-- end: {mark} -->"
-    pattern = re.escape(begin) + r".*?" + re.escape(end)
-    text, n = re.subn(pattern, lambda m: f"{begin}\n{content}\n{end}", path.read_text(), flags=re.DOTALL)
-    if n != 1:
-        raise ValueError(f"{path}: expected one pair of marks {begin} ... {end}, found {n}")
+    text = path.read_text()
+    for mark, content in contents.items():
+        begin, end = f"<!-- generated: {mark} -->", f"<!-- end: {mark} -->"
+        pattern = re.escape(begin) + r".*?" + re.escape(end)
+        text, n = re.subn(pattern, lambda m, new=f"{begin}\n{content}\n{end}": new, text, flags=re.DOTALL)
+        if n != 1:
+            raise ValueError(f"{path}: expected one pair of marks {begin} ... {end}, found {n}")
     return text
 
 
@@ -308,7 +319,7 @@ def pages() -> dict[Path, str]:
     """Every generated file with what it should hold."""
     return {
         ROOT / "docs" / "ops.md": ops_page(),
-        ROOT / "docs" / "numerics.md": between(ROOT / "docs" / "numerics.md", "math", math_table()),
+        ROOT / "docs" / "numerics.md": between(ROOT / "docs" / "numerics.md", {"math": math_table(), "complex": complex_list()}),
         PACKAGE / "tensor" / "tensor_methods.pyi": tensor_methods(),
         PACKAGE / "functional" / "__init__.pyi": functional_stub(),
         **{PACKAGE / "functional" / f"{file}.pyi": functional_part(module) for module, file in PARTS.items()},

@@ -38,6 +38,7 @@ def digest(results) -> str:
     for r in results:
         a = np.array(r.numpy() if isinstance(r, Tensor) else r, order="C")
         h.update(f"{a.dtype.name} {a.shape} ".encode())
+        a = a[..., None].view(a.real.dtype) if a.dtype.kind == "c" else a
         if a.dtype.kind not in "iub":  # bfloat16 is of kind V
             with np.errstate(invalid="ignore"):
                 nan = np.isnan(a.astype(np.float64))
@@ -78,7 +79,7 @@ def _inputs(case: Case, name: str) -> list:
 def _gradients(op: Op, arrays: list, attrs: dict) -> list:
     """Of all float results, weighted, with respect to all float inputs; none where the op has none."""
     xs = [None if a is None else Tensor(a) for a in arrays]
-    wrt = [i for i, x in enumerate(xs) if x is not None and x.dtype.is_float]
+    wrt = [i for i, x in enumerate(xs) if x is not None and x.dtype.is_inexact]
     which: list[int] = []
 
     def f(*given):
@@ -86,7 +87,7 @@ def _gradients(op: Op, arrays: list, attrs: dict) -> list:
         for i, x in zip(wrt, given):
             full[i] = x
         out = apply(op, full, attrs)
-        which[:] = [i for i, y in enumerate(out) if y.dtype.is_float]
+        which[:] = [i for i, y in enumerate(out) if y.dtype.is_inexact]
         return tuple(out[i] for i in which)
 
     if not wrt or op.why_no_vjp is not None:
@@ -112,6 +113,18 @@ def of_op(name: str, op: Op, case: Case) -> Found:
         yield f"op {name} {kind}", out
         if kind == "float32" and (found := _gradients(op, arrays, case.attrs)):
             yield f"op {name} {kind} gradient", found
+
+
+def of_complex() -> Found:
+    """Elementwise ops and products of complex numbers."""
+    rng = Exact(7)
+    z, w = (coarse(rng.uniform(-2, 2, (6, 11))) + 1j * coarse(rng.uniform(-2, 2, (6, 11))) for _ in range(2))
+    for kind in ("complex64", "complex128"):
+        x, y = Tensor(z.astype(kind)), Tensor(w.astype(kind))
+        for name, op in sorted(REGISTRY.items()):
+            if op.kind == "elementwise" and op.rules.complex is not None and is_ours(op) and not op.own:
+                yield f"complex {name} {kind}", [op(*(x, y, x)[: len(op.tensors)])]
+        yield f"complex products {kind}", [x @ y.mH, F.prod(x, 1), F.cumprod(x, 1), F.sum(x), F.var(x)]
 
 
 # ---- random numbers -------------------------------------------------------------------------------------------------------
@@ -263,7 +276,7 @@ def groups() -> dict[str, Callable[[], Found]]:
         found[f"op {name}"] = lambda a=(name, op, case): of_op(*a)
     found |= {f"network {name}": lambda n=name: of_network(n) for name in NETWORKS}
     found |= {f"optimizer {name}": lambda n=name: of_optimizer(n) for name in OPTIMIZERS}
-    return found | {"random": of_random, "init": of_initialisers, "amp": of_amp, "artifact": of_artifact}
+    return found | {"complex": of_complex, "random": of_random, "init": of_initialisers, "amp": of_amp, "artifact": of_artifact}
 
 
 def computed(which: Callable[[str], bool] = lambda name: True) -> dict[str, str]:

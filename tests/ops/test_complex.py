@@ -374,4 +374,5 @@ def test_functions_of_numpy():
         got = f(z)
         assert type(got) is Tensor
         near(got, f(z.numpy()))
+    near(F.norm(z), np.linalg.norm(z.numpy())), near(F.var(z), np.var(z.numpy())), near(F.std(z), np.std(z.numpy()))
     near(F.linspace(0, 1 + 1j, 5, dtype="complex64"), np.linspace(0, 1 + 1j, 5).astype("complex64"))

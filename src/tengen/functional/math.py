@@ -53,6 +53,7 @@ def norm(inp: Tensor, ord: float | None = None, axis: int | Sequence[int] | None
     """
     op = REGISTRY
     size = op["abs"](inp)
+    inp = size if inp.dtype.is_complex else inp
     if ord is None or ord == 2:
         return op["sqrt"](_sum(inp * inp, axis, keepdims))
     if ord == float("inf"):

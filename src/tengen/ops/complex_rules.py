@@ -234,10 +234,8 @@ _bilinear(conv.conv)
 _bilinear(conv.conv_transposed)
 
 
-@contract.linear.complex
-def _(inp, weight, bias, precision):
-    out = contract.matmul(inp, weight, False, True, precision)
-    return out if bias is None else add(out, bias)
+for _op in (contract.linear, conv.conv_bias):  # made of these products: their bodies hold
+    _op.complex(_op.fn)
 
 
 # ---- products of many --------------------------------------------------------------------------------------------------
