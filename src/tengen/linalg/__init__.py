@@ -6,8 +6,8 @@ array API says so.
 """
 
 from tengen.linalg import products, spectra, systems
-from tengen.linalg.products import *  # noqa: F403
-from tengen.linalg.spectra import *  # noqa: F403
-from tengen.linalg.systems import *  # noqa: F403
+from tengen.linalg.products import *  # noqa: F403  (the names of `__all__`)
+from tengen.linalg.spectra import *  # noqa: F403  (the names of `__all__`)
+from tengen.linalg.systems import *  # noqa: F403  (the names of `__all__`)
 
 __all__ = [*products.__all__, *spectra.__all__, *systems.__all__]

@@ -15,6 +15,6 @@ from typing import TYPE_CHECKING
 from tengen.base.lazy import modules_of
 
 if TYPE_CHECKING:
-    from tengen.kernels.linalg import bidiagonal, factor, reflectors, stacks, sweeps, triangular, tridiagonal  # noqa: F401
+    from tengen.kernels.linalg import bidiagonal, factor, reflectors, stacks, sweeps, triangular, tridiagonal  # noqa: F401  (for type checkers)
 
 __getattr__ = modules_of(__name__)
