@@ -323,3 +323,29 @@ def test_what_cannot_be(case):
         call()
     assert text.replace("\\", "") in str(e.value), str(e.value)
     assert F.scan(lambda s, x: (s + 1, None), 0, length=2)[0].item() == 2  # nothing is left behind
+
+
+def test_complex_numbers():
+    x, w = (Tensor(RNG.standard_normal((n, 2)).astype("float32") + 1j * RNG.standard_normal((n, 2)).astype("float32")) for n in (3, 1))
+    assert x.dtype == "complex64"
+
+    def loss(scan):
+        def f(x, w):
+            s, made = F.zeros_like(w), []
+            if scan:
+                s, ys = F.scan(lambda s, y: (s * w + y, s * y), s, x)
+            else:
+                for y in x:
+                    made.append(s * y)
+                    s = s * w + y
+                ys = F.stack(made)
+            return F.square(F.abs(s)).sum() + F.square(F.abs(ys)).sum()
+
+        return f
+
+    got = grad(loss(True), (0, 1))(x, w)
+    for a, b, c in zip(got, grad(loss(False), (0, 1))(x, w), trace(grad(loss(True), (0, 1)))(x, w)):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5)
+        equal(a, c)
+    with tengen.config.scope(check=True):
+        assert F.while_loop(lambda z: F.abs(z) < 4, lambda z: z * (1 + 1j), Tensor(1 + 0j)).item() == -4

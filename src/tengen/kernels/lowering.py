@@ -279,7 +279,7 @@ class Lowering:
     def temp(self, dtype: DType, shape: Sequence[Index], order: Sequence[int] | None = None) -> Array:
         """A new dense temporary. Its memory is its own from the first to the last launch that uses it."""
         id = ("temp", self._first + len(self.temps))
-        self.temps[id] = (dtype, product(shape))
+        self.temps[id] = (dtype.part, product(shape) * 2) if dtype.is_complex else (dtype, product(shape))  # kernels know no complex
         return Array(id, dtype, tuple(shape), contiguous_strides(shape, order))
 
     def kernel(self, name: str) -> KernelBuilder:

@@ -300,7 +300,7 @@ def formed(op: Op, types: Sequence[TensorType | None], attrs: Sequence) -> tuple
     """
     if not any([t is not None and t.dtype.kind == "c" for t in types]) and not any([type(a) is DType and a.kind == "c" for a in attrs]):
         return op, tuple(attrs)
-    if op.kind == "view" or op.optional is None or op.name == "complex":  # elements stay whole; made of such a form; of parts
+    if op.kind == "view" or op.optional is None or op.name == "complex" or op.has_bodies:  # whole; made of such a form; of parts; inside
         return op, tuple(attrs)
     if op.rules.complex is None:
         raise op.not_complex(types, dict(zip(op.attrs, attrs)))

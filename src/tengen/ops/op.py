@@ -322,7 +322,8 @@ class Op:
             raise TengenError(f"{self.name} is a {self.kind}: it has no node of its own in a graph of primitives")
         out = self._told(self.rules.infer, types, attrs, *types)
         out = out if isinstance(out, tuple) else (out,)
-        if self.kind != "view" and self.name != "complex" and any(t is not None and t.dtype.is_complex for t in (*types, *out)):
+        whole = self.kind == "view" or self.name == "complex" or self.has_bodies  # they take complex numbers as they are
+        if not whole and any(t is not None and t.dtype.is_complex for t in (*types, *out)):
             raise self.not_complex(types, attrs)
         for t in out:
             self._check_size(t, types, attrs)

@@ -78,11 +78,6 @@ def node_of(t: Tensor | None) -> tuple[TapeNode | None, int]:
     return n if isinstance(n, tuple) else (n, 0)
 
 
-def moment() -> int:
-    """Now, as an `order`: nodes that are made later have a larger one."""
-    return next(_counter)
-
-
 levels: list[Level] = []  # the active ones of all threads
 
 

@@ -26,7 +26,7 @@ from tengen.ops.batching import RULES, again, everywhere
 from tengen.ops.define import REGISTRY, Op, lookup
 from tengen.tensor.batched import Mapping, mapping_of
 from tengen.tensor.batching import examples, whole
-from tengen.tensor.nodes import Level, moment, node_of, on_tape
+from tengen.tensor.nodes import Level, new_limit, node_of, on_tape
 from tengen.tensor.recorder import Recorder, Traced, traced
 from tengen.tensor.tape import gradients
 from tengen.tensor.tensor import Tensor, as_tensor, assign, run, tensor_over, tracing
@@ -48,7 +48,7 @@ class Region(Recorder):
         super().__init__(name, device=None if outer is None else outer.device)
         self.outside: dict[int, tuple[Tensor, Value]] = {}
         self.changed: dict[int, Tensor] = {}
-        self.begun = moment()
+        self.begun = new_limit()
 
     def take(self, t: TensorType) -> Tensor:
         """A new argument of the body."""
@@ -181,7 +181,7 @@ def _false() -> Tensor:
 
 def _call(op: Op, operands: Sequence[Tensor], attrs: dict[str, Any], made: int) -> list[Tensor]:
     """The first `made` results of a call; on the tape, it keeps what its gradient needs."""
-    wants = tuple(i for i, x in enumerate(operands) if x.dtype.is_float and _taped(x))
+    wants = tuple(i for i, x in enumerate(operands) if x.dtype.is_inexact and _taped(x))
     attrs = attrs | {"wants": wants}
     if "keep" in op.attrs:
         attrs["keep"] = bool(wants) and attrs.get("limit", 0) is not None
@@ -329,17 +329,17 @@ def _pulled(graph: Graph, inputs: Sequence[Tensor], which: Sequence[int], seeds:
     with Level() as level:
         xs = [level.copy(x) if i in which else x for i, x in enumerate(inside)]
         outs = replayed(graph, xs)
-        pairs = [(o, g) for o, g in zip(outs, seeds) if g is not None and o.dtype.is_float and o._node is not None]
+        pairs = [(o, g) for o, g in zip(outs, seeds) if g is not None and o.dtype.is_inexact and o._node is not None]
         found = gradients([o for o, _ in pairs], [g for _, g in pairs], [node_of(xs[i]) for i in which], level)
     return [_zeros(xs[i]) if g is None else g for i, g in zip(which, found)]
 
 
 def _zeros(x: Tensor) -> Tensor:
-    return REGISTRY["broadcast_to"](Tensor(0.0, dtype=x.dtype), x.shape)
+    return REGISTRY["broadcast_to"](Tensor(0, dtype=x.dtype), x.shape)
 
 
 def _floats(xs: Sequence[Tensor], start: int = 0) -> list[int]:
-    return [i for i, x in enumerate(xs, start) if x.dtype.is_float]
+    return [i for i, x in enumerate(xs, start) if x.dtype.is_inexact]
 
 
 def _tuple(x: Any) -> tuple:
