@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from tengen.runtime.process import set_threads
     from tengen.runtime.report import show_config
     from tengen.tuning.tuner import tune
+    from tengen.utils.summary import summary
 
 tensor = Tensor
 
@@ -95,6 +96,7 @@ _OF_MODULES = {  # module -> the names of it that stand here too
     "tengen.runtime.native": "set_threads",
     "tengen.runtime.report": "show_config",
     "tengen.tuning.tuner": "tune",
+    "tengen.utils.summary": "summary",
 }
 # name -> the module that it is, or that defines it
 _LATER = {name: f"tengen.{name}" for name in _SUBMODULES}
@@ -126,5 +128,5 @@ __all__ = [  # noqa: F822  (what is imported when it is named)
     "get_device_count", "get_logger", "get_max_allocated_memory", "get_mem_status_bytes", "get_reserved_memory", "get_tensorrt_version",
     "is_atlas_available", "is_cambricon_available", "is_cuda_available", "is_rocm_available", "load", "load_graph", "profile",
     "reset_max_memory_stats", "save", "set_default_device", "set_log_file", "set_log_level", "set_prealloc_config", "set_threads",
-    "show_config", "trace", "tune",
+    "show_config", "summary", "trace", "tune",
 ]  # fmt: skip
