@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from tengen.runtime.report import show_config
     from tengen.serialization import load_checkpoint, save_checkpoint
     from tengen.tuning.tuner import tune
+    from tengen.utils.summary import summary
 
 tensor = Tensor
 
@@ -101,6 +102,7 @@ _OF_MODULES = {  # module -> the names of it that stand here too
     "tengen.runtime.report": "show_config",
     "tengen.serialization": "load_checkpoint save_checkpoint",
     "tengen.tuning.tuner": "tune",
+    "tengen.utils.summary": "summary",
 }
 # name -> the module that it is, or that defines it
 _LATER = {name: f"tengen.{name}" for name in _SUBMODULES}
@@ -132,5 +134,5 @@ __all__ = [
     "get_device_count", "get_logger", "get_max_allocated_memory", "get_mem_status_bytes", "get_reserved_memory", "get_tensorrt_version",
     "is_atlas_available", "is_cambricon_available", "is_cuda_available", "is_rocm_available", "load", "load_checkpoint", "load_graph",
     "profile", "reset_max_memory_stats", "save", "save_checkpoint", "set_default_device", "set_log_file", "set_log_level",
-    "set_prealloc_config", "set_threads", "show_config", "trace", "tune",
+    "set_prealloc_config", "set_threads", "show_config", "summary", "trace", "tune",
 ]  # fmt: skip

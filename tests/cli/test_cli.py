@@ -46,14 +46,28 @@ def test_version():
 
 @pytest.mark.parametrize(
     "command",
-    ["", "info", "compile", "profile", "tune", "verify", "cache", "cache info", "cache clear", "cache warm", "cache pack", "config", "doctor",
-     "completion"],
+    ["", "info", "summary", "compile", "profile", "tune", "verify", "cache", "cache info", "cache clear", "cache warm", "cache pack", "config",
+     "doctor", "completion"],
 )
 def test_help(command):
     text = run(*command.split(), "--help")
     assert text.startswith("Usage: ") and len(text.splitlines()) > 4
     for option, rest in re.findall(r"^  (?:-\w, )?(--[\w-]+)(.*(?:\n {20,}.*)*)", text, re.M):
         assert len(rest.strip()) > 10, f"{option} says nothing"
+
+
+def test_summary(tmp_path):
+    source = "import tengen.module as M\ndef small():\n    return M.Sequential(M.Linear(4, 3), M.ReLU())\nready = small()\n"
+    (tmp_path / "net.py").write_text(source)
+    for name in ("small", "ready"):
+        text = run("summary", f"{tmp_path}/net.py:{name}", "--shape", "2,4")
+        assert re.search(r"^  0: Linear\(.*\) +2x3 +15 +30.000 OPs$", text, re.M) and "inputs       f32[2,4]" in text
+    assert "parameters" in run("summary", "resnet18", "--shape", "1x3x32x32")
+    for args, words in (
+        (("resnet18", "--shape", "a"), "'a' is not of the form"), (("nothing", "--shape", "1"), "help: a name in tengen.models"),
+        (("no_such_module:Net", "--shape", "1"), "No module named"), (("resnet18",), "Missing option '--shape'"),
+    ):  # fmt: skip
+        assert words in run("summary", *args, code=2)
 
 
 def test_info(model):

@@ -1,6 +1,7 @@
 """What messages say about names that are not there."""
 
 import importlib
+import re
 import sys
 
 import pytest
@@ -16,6 +17,8 @@ CASES = [
     (lambda: tengen.zeros, "here it is tengen.functional.zeros"),
     (lambda: tengen.funtional, "is it functional?"), (lambda: F.cat, "here it is concat"), (lambda: F.sofmax, "is it softmax"),
     (lambda: M.Conv2D, "is it Conv2d"), (lambda: M.CrossEntropyLoss, "tengen.functional.loss.cross_entropy"),
+    (lambda: tengen.allclose, "here it is tengen.functional.allclose"), (lambda: F.Linear, "here it is tengen.module.Linear"),
+    (lambda: M.AdamW, "here it is tengen.optimizer.AdamW"), (lambda: tengen.vmap, "here it is tengen.autodiff.vmap"),
     (lambda: F.qqqqq, "module 'tengen.functional' has no attribute 'qqqqq'$"),
 ]  # fmt: skip
 
@@ -68,3 +71,30 @@ def test_python_names_what_is_near(make, wrong, near, capsys):
 def test_asking_for_a_name_takes_no_time_for_messages(monkeypatch):
     monkeypatch.setattr("tengen.base.lazy.nearest", lambda *_: pytest.fail("the nearest name was looked for"))
     assert not hasattr(tengen, "zeros") and getattr(F, "cat", 3) == 3
+
+
+def test_what_is_said_of_methods_is_there():
+    """Of names that are said to be functions: they are."""
+    for name, text in ELSEWHERE.items():
+        for function in re.findall(r"functional\.(\w+)", text):
+            assert hasattr(F, function), (name, text)
+
+
+COMMON = """zeros ones cat stack relu nn optim cuda no_grad manual_seed float32 compile from_numpy as_tensor vmap func arange where matmul
+    einsum autograd concatenate allclose isclose equal randn_like rand_like array is_floating_point numel export jvp grad AdamW Dropout"""
+COMMON_OF = {
+    "tengen": (tengen, COMMON), "F": (F, "mse_loss smooth_l1_loss binary_cross_entropy_with_logits clamp cat unsqueeze masked_select Linear"),
+    "M": (M, "MSELoss CrossEntropyLoss CosineSimilarity Hardtanh ConstantPad2d BatchNorm2D ParameterList InstanceNorm2d relu"),
+    "x": (tengen.Tensor([1.0]), "clamp add_ zero_ cat unique norm type new_zeros masked_select nonzero tril isnan ravel requires_grad_ data is_leaf"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("owner", COMMON_OF)
+def test_common_names_are_here_or_answered(owner):
+    home, names = COMMON_OF[owner]
+    assert sum(len(n.split()) for _, n in COMMON_OF.values()) >= 60
+    for name in names.split():
+        try:
+            getattr(home, name)
+        except AttributeError as e:
+            assert "; help: " in str(e), e

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from weakref import ref
@@ -162,6 +163,23 @@ class GradManager:
 
     def __enter__(self) -> GradManager:
         return self.record()
+
+    def _said(self) -> str:
+        tensors = self.attached_tensors()
+        count = f"{len(tensors)} {'tensor' if len(tensors) == 1 else 'tensors'} attached, {sum(t.size for t in tensors):,} numbers"
+        there = sum(getattr(t, "_grad", None) is not None for t in tensors)
+        return f"{count}, {there} with a gradient; {'recording' if self.level is not None else 'not recording'}"
+
+    def __repr__(self) -> str:
+        """What is attached, and whether it records."""
+        return f"<GradManager: {self._said()}>"
+
+    def _repr_html_(self) -> str:
+        """The same for notebooks, with the first few tensors."""
+        tensors = self.attached_tensors()
+        rows = "".join(f"<li><code>{html.escape(f'{t.name or type(t).__name__}: {t._layout.type!r}')}</code></li>" for t in tensors[:20])
+        rows += f"<li>&hellip; {len(tensors) - 20} more</li>" if len(tensors) > 20 else ""
+        return f"<div><code>GradManager</code> {self._said()}" + (f"<details><ul>{rows}</ul></details></div>" if rows else "</div>")
 
     def __exit__(self, *exc) -> None:
         self.release()

@@ -23,11 +23,27 @@ class NoSuchName(AttributeError):
             from tengen.base.other_names import NAMES
 
             module, name, known = self._missing
-            self._text = f"{self.args[0]}{nearest(name, known(), NAMES.get(module, {}))}"
+            others = NAMES.get(module, {})
+            place = None if name in others or name in known() else _same_name(module, name)
+            self._text = f"{self.args[0]}" + (f"; help: here it is {place}" if place else nearest(name, known(), others))
         return self._text
 
     def __reduce__(self):
         return AttributeError, (str(self),)
+
+
+_HOMES = ("functional", "functional.loss", "functional.vision", "module", "module.init", "optimizer", "data", "random", "autodiff", "utils")
+
+
+def _same_name(module: str, name: str) -> str | None:
+    """Another of Tengen's modules that has a name; None where none has."""
+    for home in _HOMES:
+        full = f"tengen.{home}"
+        if full != module and not name.startswith("_"):
+            found = importlib.import_module(full)
+            if name in getattr(found, "__all__", ()):
+                return f"{full}.{name}"
+    return None
 
 
 def nearest(name: str, known: Iterable[str], others: Mapping[str, str]) -> str:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import runpy
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import click
 from click.shell_completion import get_completion_class
@@ -26,12 +28,14 @@ from tengen.deploy.loader import load_graph
 from tengen.deploy.verify import random_inputs
 from tengen.deploy.verify import verify as verify_artifact
 from tengen.ir.text import print_graph
+from tengen.module import Module
 from tengen.profiling.profiler import profile as profiler
 from tengen.profiling.result import SORTS, Result
 from tengen.runtime import cache as kernel_cache
 from tengen.runtime import native, report
 from tengen.runtime.pack import FOLDER, generic_targets
 from tengen.tuning.tuner import tune as tune_model
+from tengen.utils.summary import summary as summarise
 
 COULD_NOT_RUN = 3  # exit code of `verify`; 2 is click's, for a wrong command line
 HELP = {"help_option_names": ["-h", "--help"]}
@@ -115,6 +119,52 @@ def info(model: Path, graph: bool, weights: bool) -> None:
     if graph:
         click.echo()
         click.echo(print_graph(m.graph))
+
+
+def _shape(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> list[tuple[int, ...]]:
+    """``--shape 1,3,224,224`` as a tuple."""
+    found = []
+    for text in given:
+        parts = text.replace("x", ",").split(",")
+        if not all(p.strip().isdecimal() for p in parts):
+            raise click.BadParameter(f"{text!r} is not of the form 1,3,224,224")
+        found.append(tuple(int(p) for p in parts))
+    return found
+
+
+@main.command()
+@click.argument("network")
+@click.option(
+    "--shape", "shapes", multiple=True, required=True, callback=_shape, metavar="N,C,H,W", help="The shape of an input; again for more inputs."
+)
+@_plain_errors
+def summary(network: str, shapes: list[tuple[int, ...]]) -> None:
+    """Shows the modules of NETWORK: what each returns, holds and computes.
+
+    NETWORK is a name in tengen.models, or MODULE:NAME or FILE.py:NAME of a network, or of a function or class that makes one without
+    arguments. That code is run. It is called with zeros, in evaluation.
+
+    \b
+        tengen summary resnet18 --shape 1,3,224,224
+        tengen summary net.py:Net --shape 8,28
+    """
+    click.echo(repr(summarise(_network(network), input_shapes=shapes)))
+
+
+def _network(text: str) -> Any:
+    """The network that a command's argument names."""
+    where, _, name = text.rpartition(":")
+    try:
+        if where.endswith(".py"):
+            home: Any = ModuleType("network")
+            home.__dict__.update(runpy.run_path(where))
+        else:
+            sys.path.insert(0, "")
+            home = importlib.import_module(where or "tengen.models")
+        found = getattr(home, name)
+    except (ImportError, AttributeError) as e:
+        raise click.BadParameter(f"{text!r}: {e}; help: a name in tengen.models, MODULE:NAME, or FILE.py:NAME", param_hint="NETWORK") from e
+    return found if isinstance(found, Module) or not callable(found) else found()
 
 
 @main.command("compile")

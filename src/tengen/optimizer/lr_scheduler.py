@@ -7,6 +7,7 @@ to another, and be part of others (`compose.py`). The values are PyTorch's up to
 
 from __future__ import annotations
 
+import html
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
@@ -71,6 +72,18 @@ class LRScheduler:
             if len(state_dict[k]) != len(mine[k]):
                 raise ValueError(f"{type(self).__name__}: {k} of {len(state_dict[k])} groups do not fit {len(mine[k])}")
         self.__dict__.update(state_dict)
+
+    def __repr__(self) -> str:
+        """Its settings, the epoch, and the learning rates that it has given."""
+        plain = (bool, int, float, str, list, tuple)
+        shown = {k: v for k, v in self.__dict__.items() if not k.startswith("_") and k not in ("current_epoch", "base_lrs")}
+        settings = "".join(f"{k}={v!r}, " for k, v in shown.items() if isinstance(v, plain) and not _has_functions(v))
+        rates = ", ".join(f"{lr:.6g}" for lr in self.get_last_lr())
+        return f"{type(self).__name__}({settings}{type(self.optimizer).__name__}, epoch {self.current_epoch}, lr {rates})"
+
+    def _repr_html_(self) -> str:
+        """The same for notebooks."""
+        return f"<code>{html.escape(repr(self))}</code>"
 
 
 def _has_functions(value: Any) -> bool:

@@ -6,6 +6,7 @@ A learning rate lives in a tensor, so a traced step reads its present value and 
 from __future__ import annotations
 
 import difflib
+import html
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn
@@ -216,6 +217,25 @@ class Optimizer(Watched):
         if self._manager is None:
             raise RuntimeError("backward() without zero_grad(); help: call opt.zero_grad() before the forward pass")
         self._manager.backward(loss)
+
+    # -- for people ------------------------------------------------------------------------------------------------------
+    def _said(self) -> list[tuple[str, str]]:
+        """(A group's name, its hyperparameters and how many parameters it has) for each group."""
+        found = []
+        for i, g in enumerate(self.param_groups):
+            values = ", ".join(f"{k}={v!r}" for k, v in g.items() if k not in ("params", "name") and not (k == "maximize" and not v))
+            count = f"{len(g['params'])} {'parameter' if len(g['params']) == 1 else 'parameters'}"
+            found.append((str(g.get("name") or f"group {i}"), f"{values}; {count}, {sum(p.size for p in g['params']):,} numbers"))
+        return found
+
+    def __repr__(self) -> str:
+        """Its groups, a line each."""
+        return f"{type(self).__name__}(\n" + "".join(f"  {name}: {text}\n" for name, text in self._said()) + ")"
+
+    def _repr_html_(self) -> str:
+        """The same for notebooks."""
+        rows = "".join(f"<li>{html.escape(name)}: <code>{html.escape(text)}</code></li>" for name, text in self._said())
+        return f"<div><code>{type(self).__name__}</code><ul>{rows}</ul></div>"
 
     def bcast_param(self) -> NoReturn:
         """MegEngine 1.0; as there since, an error that names what to use."""

@@ -175,6 +175,16 @@ ELSEWHERE = {
     "is_cuda": "x.device", "get_device": "x.device", "nelement": "x.size", "element_size": "x.dtype.size", "stride": "x.strides",
     "swapdims": "x.swapaxes(a, b)", "narrow": "x[begin:end]", "select": "x[index]", "index_select": "functional.take(x, index, axis)",
     "unbind": "a loop over x, or functional.split", "is_contiguous": "x.contiguous()",
+    **{f: f"functional.{f}(x, ...)" for f in (
+        "cumprod", "diag", "dot", "isfinite", "isinf", "isnan", "logsumexp", "norm", "roll", "take", "tril", "triu", "unique",
+    )},
+    "cat": "functional.concat([x, y], axis)", "log_softmax": "functional.logsoftmax(x, axis)", "nonzero": "functional.non_zero(x)",
+    "masked_select": "x[mask]", "addmm": "x + a @ b", "index_add_": "x[...] = functional.scatter_add(x, axis, index, y)",
+    "new_zeros": "functional.zeros(shape, dtype=x.dtype)", "new_ones": "functional.ones(shape, dtype=x.dtype)",
+    "new_full": "functional.full(shape, value, dtype=x.dtype)", "new_tensor": "Tensor(values, dtype=x.dtype)", "type": "x.astype(dtype)",
+    "ravel": "x.flatten()", "fill": "x[...] = v", "apply_": "functions of whole tensors: x[...] = f(x)",
+    "pin_memory": "x itself: there is no GPU",
+    "share_memory_": "x.numpy(), and multiprocessing.shared_memory", "storage": "x.numpy()", "ptp": "x.max(axis) - x.min(axis)",
     "grad_fn": "nothing: the tape belongs to the GradManager", "is_leaf": "nothing: the tape belongs to the GradManager",
 }  # fmt: skip
 CASTS = {

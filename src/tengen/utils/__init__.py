@@ -3,4 +3,4 @@
 from tengen.base.lazy import modules_of
 
 __getattr__ = modules_of(__name__)
-__all__ = ["bn_fusion", "dlpack", "module_stats", "profiler"]
+__all__ = ["bn_fusion", "dlpack", "module_stats", "profiler", "summary"]

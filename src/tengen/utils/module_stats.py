@@ -214,13 +214,15 @@ def print_summary(**kwargs: Any) -> None:
     get_logger().info("summary\n" + _text([{"item": k, "value": v} for k, v in kwargs.items()], ["item", "value"]))
 
 
-def _tensors(x: Any) -> list[Tensor]:
+def tensors_in(x: Any) -> list[Tensor]:
+    """The tensors in tuples, lists and dicts."""
     parts = x.values() if isinstance(x, dict) else x if isinstance(x, (tuple, list)) else ()
-    return [x] if isinstance(x, Tensor) else [t for p in parts for t in _tensors(p)]
+    return [x] if isinstance(x, Tensor) else [t for p in parts for t in tensors_in(p)]
 
 
 @contextmanager
-def _evaluated(model: M.Module) -> Iterator[None]:
+def evaluated(model: M.Module) -> Iterator[None]:
+    """A block in which a network evaluates; then each module has its mode again."""
     modes = [(m, m.training) for m in model.modules()]
     model.eval()
     try:
@@ -228,6 +230,16 @@ def _evaluated(model: M.Module) -> Iterator[None]:
     finally:
         for m, mode in modes:
             m.training = mode
+
+
+def given_inputs(owner: str, inputs: Any, input_shapes: Any) -> list[Any]:
+    """The inputs, or zeros of the shapes. Errors: ValueError without either, or with both."""
+    if (inputs is None) == (input_shapes is None):
+        raise ValueError(f"{owner}: give inputs, or input_shapes in their place")
+    if inputs is None:
+        several = isinstance(input_shapes[0], (tuple, list))
+        inputs = [np.zeros(s, np.float32) for s in (input_shapes if several else [input_shapes])]
+    return [inputs] if isinstance(inputs, (np.ndarray, Tensor)) else list(inputs)
 
 
 def module_stats(
@@ -248,26 +260,21 @@ def module_stats(
     >>> total.flops, total.param_dims, tables.flops[0]["class_name"]
     (180, 90, 'Linear')
     """
-    if (inputs is None) == (input_shapes is None):
-        raise ValueError("module_stats: give inputs, or input_shapes in their place")
-    if inputs is None:
-        several = isinstance(input_shapes[0], (tuple, list))
-        inputs = [np.zeros(s, np.float32) for s in (input_shapes if several else [input_shapes])]
-    given = [inputs] if isinstance(inputs, (np.ndarray, Tensor)) else list(inputs)
+    given = given_inputs("module_stats", inputs, input_shapes)
     names = {id(m): n or type(m).__name__ for n, m in model.named_modules()}
     flops: list[dict] = []
     activations: list[dict] = []
 
     def look(module: M.Module, ins: Any, outs: Any) -> None:
         about = {"name": names[id(module)], "class_name": type(module).__name__}
-        found = get_op_stats(module, _tensors(ins), _tensors(outs))
+        found = get_op_stats(module, tensors_in(ins), tensors_in(outs))
         if found is not None:
             flops.append(about | found)
-            activations.append(about | get_activation_stats(_tensors(outs)[0], True))
+            activations.append(about | get_activation_stats(tensors_in(outs)[0], True))
 
     hooks = [m.register_forward_hook(look) for m in model.modules()]
     try:
-        with _evaluated(model):
+        with evaluated(model):
             model(*(x if isinstance(x, Tensor) else Tensor(x) for x in given))
     finally:
         for h in hooks:
