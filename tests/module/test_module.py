@@ -101,6 +101,29 @@ def test_batch_norm_keeps_ninety_percent():
         bn(Tensor([[1.0, 2.0]]))
 
 
+def test_what_only_pytorch_counts_is_no_surprise_in_strict_loading():
+    """`num_batches_tracked` of batch norms, as in the files of torchvision's networks; anywhere else it is unexpected."""
+    net = M.Sequential(M.Conv2d(2, 3, 1), M.BatchNorm2d(3), M.ReLU())
+    theirs = net.state_dict() | {"1.num_batches_tracked": np.array(7)}
+    assert net.load_state_dict(theirs) == ([], [])
+    assert M.BatchNorm1d(4).load_state_dict(M.BatchNorm1d(4).state_dict() | {"num_batches_tracked": np.array(0)}) == ([], [])
+    with pytest.raises(KeyError, match="unexpected: 0.num_batches_tracked"):
+        net.load_state_dict(theirs | {"0.num_batches_tracked": np.array(7)})
+    assert "1.num_batches_tracked" not in net.state_dict()
+
+
+def test_strict_loading_of_pytorchs_own_state_dict():
+    torch = pytest.importorskip("torch")
+    theirs = torch.nn.Sequential(torch.nn.Conv2d(2, 3, 1), torch.nn.BatchNorm2d(3), torch.nn.Flatten(), torch.nn.Linear(12, 5))
+    theirs(torch.randn(4, 2, 2, 2))  # moves the statistics
+    ours = M.Sequential(M.Conv2d(2, 3, 1), M.BatchNorm2d(3), M.Flatten(), M.Linear(12, 5))
+    ours.load_state_dict(theirs.state_dict())
+    x = np.random.default_rng(0).normal(size=(2, 2, 2, 2)).astype(np.float32)
+    with torch.no_grad():
+        wanted = theirs.eval()(torch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(ours.eval()(Tensor(x)).numpy(), wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_strict_loading_names_everything_that_is_wrong():
     net = M.Sequential(M.Linear(2, 3), M.Linear(3, 1))
     good = net.state_dict()

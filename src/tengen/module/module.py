@@ -66,6 +66,7 @@ class Module(Watched):
         m.__dict__.update(_name=None, training=True, **{name: WatchedDict() for name in _HOOKS})
         return m
 
+    _unused_states: tuple[str, ...] = ()  # names in a state dict of PyTorch's that say nothing to this module
     weights_decay: bool | None = None  # what `optimizer.decay_groups` does with parameters that are no biases; None: their shape says
 
     def __init__(self, name: str | None = None):
@@ -275,7 +276,8 @@ class Module(Watched):
     def load_state_dict(self, state_dict, strict: bool = True) -> LoadedKeys:
         """Takes values by name: a dict of arrays or tensors, or a function (name, tensor) -> array or None.
 
-        Args:   strict: an error where a name is missing or unexpected; else such names are left as they are.
+        Args:   strict: an error where a name is missing or unexpected; else such names are left as they are. What PyTorch's modules
+            count and these do not (``num_batches_tracked`` of batch norms) is expected, and left out.
         Returns: `LoadedKeys`, the names that did not match; both lists are empty with `strict`.
 
         Arrays are copied, but not those of a mapped file (`tengen.load(path, mmap=True)`); nor are tensors, which are values.
@@ -289,7 +291,8 @@ class Module(Watched):
         else:
             values = dict(state_dict)
         names = {name for name, _, _ in owned}
-        missing, extra = sorted(names - values.keys()), sorted(values.keys() - names)
+        unused = {f"{prefix}.{n}" if prefix else n for prefix, m in self.named_modules() for n in m._unused_states}
+        missing, extra = sorted(names - values.keys()), sorted(values.keys() - names - unused)
         if strict and (missing or extra):
             lines = [f"  missing: {n}" + _near(n, extra) for n in missing] + [f"  unexpected: {n}" for n in extra]
             raise KeyError("the state dict does not fit " + type(self).__name__ + ":\n" + "\n".join(lines))

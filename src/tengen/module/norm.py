@@ -33,6 +33,7 @@ class _Norm(Configured):
 
 class _BatchNorm(_Norm):
     _fixed = ("num_features",)
+    _unused_states = ("num_batches_tracked",)  # only PyTorch's momentum=None reads it
     _checked = _Norm._checked | {"track_running_stats": needs("track_running_stats", "running_mean")}
 
     def __init__(
