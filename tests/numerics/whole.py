@@ -25,8 +25,8 @@ if __name__ == "__main__":
     here = Path(__file__).resolve().parent
     sys.path += [str(here.parent / folder) for folder in ("", "kernels", "codegen", "ops")]
 
-from dumping import dumped
 from programs import apply
+from recorded import dumped
 from test_each_op import CASES, OF_ARTIFACTS, given, of_artifact
 from ways import agree, arrays
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
-from dumping import dumped
+from recorded import dumped
 
 import tengen
 import tengen.functional as F
