@@ -72,14 +72,18 @@ def pytest_addoption(parser) -> None:
 
 
 @pytest.fixture(autouse=True)
-def same_threads():
-    """The number of threads after a test is that before it: a test need not set it back. Else the tests that follow in the process would
-    run with another, and which they are depends on the order."""
-    config = getattr(sys.modules.get("tengen.base.config"), "config", None)
-    before = config and config.threads
+def whatever_ran_before():
+    """A test begins with the same random numbers and number of threads, which it need not set back: else both would depend on which tests
+    the process has run before it."""
+    tengen = sys.modules.get("tengen")
+    if tengen is None:
+        yield
+        return
+    threads = tengen.config.threads
+    tengen.random.manual_seed(1)
     yield
-    if config and config.threads != before:
-        sys.modules["tengen"].set_threads(before)
+    if tengen.config.threads != threads:
+        tengen.set_threads(threads)
 
 
 @pytest.fixture(autouse=True)

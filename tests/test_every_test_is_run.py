@@ -51,8 +51,13 @@ def test_a_whole_run(tmp_path, args):
     assert code == 0 and "tests were run" not in out, out
 
 
-def test_the_number_of_threads_is_set_back(tmp_path):
-    body = "import tengen; assert tengen.config.threads < 7 + i; tengen.set_threads(7 + i)"
+@pytest.mark.parametrize(
+    "body", [
+        "import tengen; assert tengen.config.threads < 7; tengen.set_threads(7)",
+        "import sys, tengen; x = tengen.random.uniform(size=(3,)).tolist(); assert x == sys.__dict__.setdefault('seen', x)",
+    ],
+)  # fmt: skip
+def test_no_test_knows_what_ran_before(tmp_path, body):
     code, out = run(tmp_path, body, "-n", "0", "-k", "some[1] or some[2]", "-p", "tengen")
     assert code == 0 and "2 passed" in out, out
 

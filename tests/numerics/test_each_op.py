@@ -12,11 +12,13 @@ from programs import apply, special_numbers
 from test_targets import run_emulated
 from ways import Lowered, agree, arrays, together
 
-from tengen import Tensor, trace
+from tengen import Tensor
 from tengen.base.dtype import dtype
 from tengen.base.errors import TengenError, TraceError
 from tengen.codegen.targets import Target
+from tengen.ir.graph import Graph
 from tengen.ops.define import REGISTRY, Case, Op
+from tengen.tensor.recorder import Recorder
 
 TARGETS = [name for name in ("x86-64-v3", "x86-64-v4") if not Target.named(name).why_not_here()]
 DTYPES = ("float32", "float16", "int32")
@@ -65,20 +67,16 @@ def given(op: Op, case: Case, name: str) -> list | None:
     return ins
 
 
-def recorded(op: Op, case: Case, ins: list) -> tuple[trace, list[np.ndarray], list[np.ndarray]] | None:
-    """The call as a trace of its tensors; these; its eager results."""
+def recorded(op: Op, case: Case, ins: list) -> tuple[Graph, list[np.ndarray], list[np.ndarray]] | None:
+    """The graph of the call, which is not compiled here as a trace would be; its tensors; its eager results."""
     there = [a for a in ins if a is not None]
-    given = [a is not None for a in ins]
-
-    def f(*tensors):
-        it = iter(tensors)
-        return tuple(apply(op, [next(it) if here else None for here in given], case.attrs))
-
-    want = arrays(f(*map(Tensor, there)))
+    want = arrays(apply(op, [None if a is None else Tensor(a) for a in ins], case.attrs))
     try:
-        return trace(f).trace(*map(Tensor, there)), there, want
+        with Recorder(op.name, lines=False) as rec:
+            out = apply(op, [None if a is None else rec.argument(f"x{i}", Tensor(a)) for i, a in enumerate(ins)], case.attrs)
     except TraceError:  # the shape of its result depends on values
         return None
+    return rec.finish([(f"y{i}", t) for i, t in enumerate(out)]), there, want
 
 
 @pytest.mark.parametrize("op, case", CASES)
@@ -92,11 +90,11 @@ def test_here(op, case, request):
             continue
         if (made := recorded(op, case, ins)) is None:
             pytest.skip("it cannot be traced")
-        t, there, want = made
-        agree(f"{op.name} {name} interpreted", Lowered(t.graph, there).interpret(), want)
+        graph, there, want = made
+        agree(f"{op.name} {name} interpreted", Lowered(graph, there).interpret(), want)
         if name != "float16":
             for target in [t for t in TARGETS if (t, name) != ("x86-64-v3", of_artifact(id))]:
-                agree(f"{op.name} {name} {target}", Lowered(t.graph, there, Target.named(target)).compiled(), want)
+                agree(f"{op.name} {name} {target}", Lowered(graph, there, Target.named(target)).compiled(), want)
 
 
 @pytest.mark.parametrize("name", on_targets())
@@ -115,8 +113,8 @@ def test_on_arm(name, tmp_path):
         if name != of_artifact(p.id) and (name != "int32" or op.kind == "elementwise") and (ins := given(op, case, name)) is not None:
             if (made := recorded(op, case, ins)) is None:
                 continue
-            t, there, want = made
-            parts.append(Lowered(t.graph, there, target))
+            graph, there, want = made
+            parts.append(Lowered(graph, there, target))
             wanted.append((op, want))
     lo, memory = together(parts, target)
     run_emulated(tmp_path, lo, memory)

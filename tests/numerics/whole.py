@@ -23,14 +23,15 @@ import numpy as np
 
 if __name__ == "__main__":
     here = Path(__file__).resolve().parent
-    sys.path += [str(here.parent / folder) for folder in ("kernels", "codegen", "ops")]
+    sys.path += [str(here.parent / folder) for folder in ("", "kernels", "codegen", "ops")]
 
 from programs import apply
+from recorded import dumped
 from test_each_op import CASES, OF_ARTIFACTS, given, of_artifact
 from ways import agree, arrays
 
 import tengen.functional as F
-from tengen import Tensor, load_graph, trace
+from tengen import Tensor, load_graph
 from tengen.autodiff import GradManager
 from tengen.base.errors import ShapeError, TengenError, TraceError, UsageWarning
 from tengen.codegen.targets import ARCHITECTURES, Target
@@ -65,7 +66,7 @@ def whole(name: str, folder: Path, make: Callable[[], Callable], inputs: Sequenc
     for _ in range(RUNS):
         want = arrays(eager(*map(Tensor, inputs)))
     file = folder / "model.tgn"
-    trace(make()).trace(*map(Tensor, inputs)).dump(file)
+    dumped(make(), list(map(Tensor, inputs)), file)
     model, ran = load_graph(file), load_graph(file)
     for _ in range(RUNS if model.initial else 0):
         ran(*inputs)

@@ -1,6 +1,7 @@
 """Layouts: a network converts its image once, pointwise values follow what they read, views are strides."""
 
 import numpy as np
+from recorded import graph_of
 
 import tengen.functional as F
 from tengen import Tensor, models, trace
@@ -18,8 +19,8 @@ def normal(*shape):
     return Tensor(np.random.default_rng(len(shape)).normal(size=shape).astype("float32"))
 
 
-def graph_of(f, *inputs):
-    return optimize(trace(f).trace(*inputs).graph)
+def optimized(f, *inputs):
+    return optimize(graph_of(f, *inputs))
 
 
 def layouts(g):
@@ -29,7 +30,7 @@ def layouts(g):
 def test_an_image_is_converted_once():
     w, v = normal(24, 20, 1, 1), normal(20, 24, 5, 5)
     f = lambda x: F.conv2d(F.relu(F.conv2d(F.conv2d(x, w), v, padding=2) + 1.0), w)
-    g = graph_of(f, normal(2, 20, 9, 11))
+    g = optimized(f, normal(2, 20, 9, 11))
     lies = layouts(g)
     assert all(memory_order(lies[n.outputs[0]]) == LAST for n in g.nodes if n.outputs[0].type.ndim == 4)
     names = [launch.kernel.name for launch in lower(g, None)[0].launches]
@@ -39,12 +40,12 @@ def test_an_image_is_converted_once():
 def test_what_is_put_before_rows_does_not_turn_them():
     """A vision transformer's class token, one vector spread out over the batch, comes before rows that are dense."""
     f = lambda token, x: F.concat([F.broadcast_to(token, (4, 1, 20)), F.exp(x)], 1) + 1.0
-    g = graph_of(f, normal(1, 1, 20), normal(4, 9, 20))
+    g = optimized(f, normal(1, 1, 20), normal(4, 9, 20))
     assert memory_order(layouts(g)[g.outputs[0]]) == [0, 1, 2]
 
 
 def test_a_view_is_strides():
-    g = graph_of(lambda x: F.exp(F.transpose(x, (2, 0, 1))), normal(3, 4, 5))
+    g = optimized(lambda x: F.exp(F.transpose(x, (2, 0, 1))), normal(3, 4, 5))
     (v,) = [n.outputs[0] for n in g.nodes if n.op == "permute"]
     assert layouts(g)[v].strides == (1, 20, 5) and memory_order(layouts(g)[g.outputs[0]]) == [1, 2, 0]
 
@@ -55,7 +56,7 @@ def test_a_state_keeps_its_layout():
     def f(x, w):
         total._reset(F.conv2d(x, w))
 
-    g = graph_of(f, normal(2, 5, 9, 11), normal(20, 5, 1, 1))
+    g = optimized(f, normal(2, 5, 9, 11), normal(20, 5, 1, 1))
     (s,) = g.states.values()
     assert memory_order(layouts(g)[s.written]) == [0, 1, 2, 3]
 
@@ -71,7 +72,7 @@ def test_an_output_that_is_a_view_is_not_copied():
         (lambda x: F.transpose(x, (1, 0, 2, 3)), 1),  # the caller's own
     ):
         x = normal(2, 5, 9, 11)
-        names = [launch.kernel.name for launch in lower(graph_of(f, x), None)[0].launches]
+        names = [launch.kernel.name for launch in lower(optimized(f, x), None)[0].launches]
         assert sum(name.startswith("write_output") for name in names) == copies
         y = trace(f)(x)
         assert y.shape == f(x).shape and y.numpy().tobytes() == f(x).numpy().tobytes()
@@ -91,7 +92,7 @@ def test_rows_of_outputs_are_copied_only_where_a_node_lays_them_otherwise():
         (lambda x: (z := (y := picture(x)) - F.mean(y, (0, 2, 3), keepdims=True), F.max_pool2d(z, 2)), 2),  # but read again
         (lambda x: (F.mean(picture(x), (2, 3)), F.exp(x)), 0),
     ):
-        lo, outs = lower(graph_of(f, x), None, row_major=True)
+        lo, outs = lower(optimized(f, x), None, row_major=True)
         names = [launch.kernel.name for launch in lo.launches]
         assert sum(name.startswith("write_output") for name in names) == copies, names
         assert all(a.is_contiguous() and a.id == ("out", i) for i, a in outs.items())
@@ -99,7 +100,7 @@ def test_rows_of_outputs_are_copied_only_where_a_node_lays_them_otherwise():
 
 def test_a_classifier_takes_no_launch_more_for_rows():
     for net, shape in ((models.lenet(), (2, 1, 32, 32)), (models.resnet18(num_classes=10), (1, 3, 64, 64))):
-        g = optimize(trace(net.eval()).trace(normal(*shape)).graph)
+        g = optimized(net.eval(), normal(*shape))
         rows, any_order = (lower(g, Target.named("x86-64-v3"), row_major=r)[0] for r in (True, False))
         assert len(rows.launches) == len(any_order.launches) > 5
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from recorded import graph_of
 
 import tengen.functional as F
 from tengen import Tensor, trace
@@ -154,7 +155,7 @@ def rand(*shape: int) -> Tensor:
 
 def kernels(f, *inputs: Tensor) -> list[str]:
     """The names of a traced function's launches."""
-    g = optimize(trace(f).trace(*inputs).graph)
+    g = optimize(graph_of(f, *inputs))
     return [launch.kernel.name for launch in lower(g, TARGET)[0].launches]
 
 
@@ -262,7 +263,7 @@ def test_a_chain_needs_two_temporaries():
                 x = x @ x
             return x
 
-        lo, _ = lower(optimize(trace(f).trace(rand(64, 64)).graph), TARGET)
+        lo, _ = lower(optimize(graph_of(f, rand(64, 64))), TARGET)
         temps = Temporaries.of(lo)
         return temps.place(temps.sizes)[1]
 
@@ -281,7 +282,7 @@ def test_the_check_knob():
 
 
 def kernels_of(f, *inputs):
-    return [launch.kernel.name for launch in lower(optimize(trace(f).trace(*inputs).graph), TARGET)[0].launches]
+    return [launch.kernel.name for launch in lower(optimize(graph_of(f, *inputs)), TARGET)[0].launches]
 
 
 def test_what_is_cheap_is_computed_again_instead_of_stored():
@@ -315,7 +316,7 @@ def test_a_sum_that_ends_a_product_is_stored():
             x = x + F.matmul(F.softmax(x, 1), w)
         return x
 
-    launches = lower(optimize(trace(f).trace(x).graph), TARGET)[0].launches
+    launches = lower(optimize(graph_of(f, x)), TARGET)[0].launches
     products = [n for n in launches if n.kernel.name.startswith("matmul") and "pack" not in n.kernel.name]
     assert len(products) == len(ws) and all(sum(b.role == "in" for b in n.kernel.buffers) == 3 for n in products)
     assert trace(f)(x).numpy().tobytes() == f(x).numpy().tobytes()

@@ -22,6 +22,9 @@ from pathlib import Path
 
 import numpy as np
 
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+from recorded import dumped
+
 import tengen
 import tengen.functional as F
 import tengen.module as M
@@ -191,9 +194,7 @@ def make_seeds(folder: Path, of_each: int = 5) -> list[str]:
         for i, part in enumerate([group, *([one] for one in group)]):
             f, xs = _of_samples(part)
             try:
-                t = trace(f)
-                t(*xs)
-                t.dump(folder / f"samples{number:03}_{i}.tgn")
+                dumped(f, xs, folder / f"samples{number:03}_{i}.tgn")
             except Exception as e:
                 if len(part) == 1:
                     missing.append(f"{part[0][0].name}: {type(e).__name__}: {str(e)[:100]}")
