@@ -54,7 +54,7 @@ def test_winograd(programs, algorithm):
         assert all_three(numbers(n, c, h, w), numbers(o, c, 3, 3), padding=1, algorithm=algorithm) == [True] * 3, (n, c, o, h, w)
         if c == o:
             equal_channels = len(programs)
-    assert len(programs) == equal_channels <= 9  # three ops, in three patterns at most: what is equal is told when a program is made
+    assert len(programs) == equal_channels <= 9  # three ops, in three patterns at most
 
 
 def test_a_filter_of_each_channel(programs):

@@ -103,11 +103,16 @@ def channels_last(arrays, out, **attrs) -> list[int]:
     return [0, *range(2, len(out.shape)), 1]
 
 
-def small_filter(arrays, **attrs) -> set[int]:
-    """Extents of a filter (the second operand) that a program is compiled for: those of few channels and of windows, where a
-    tile's width and unrolled loops matter most. All images and larger channel counts share one program."""
+def small_filter(arrays, stride, **attrs) -> set[int]:
+    """Extents of a filter (the second operand) that a program is compiled for: those of windows, which loops are unrolled for, and of
+    channels so few that strategies ask for them. All images and larger channel counts share one program."""
+    shape, n = arrays[1].shape, len(stride)
     whole = attrs.get("algorithm", "direct") != "direct" and arrays[1].dtype.compute.size > 4  # scratch memory has no room for any
-    return {d for d in arrays[1].shape if whole or d <= 32}
+    windows, channels = {d for d in shape[-n:] if d <= MOST_WINDOW}, shape[:-n]
+    return windows | {d for d in channels if whole or d <= convolution.few_channels.MOST_IMAGE_CHANNELS}
+
+
+MOST_WINDOW = 32  # pixels of a window along an axis, at most, that an eager program is compiled for
 
 
 def one_of_each(arrays, groups, stride, **attrs) -> tuple[str, ...]:

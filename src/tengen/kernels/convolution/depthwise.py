@@ -247,8 +247,8 @@ class _Stencil:
             self.tile(p, y, x, n)
         behind = k.let(minimum(side + tiles, as_expr(p.count[1])))
         with k.loop(0, 2, name="side") as number:  # the left one, the right one
-            first_one, stop = k.let(equal(number, 0)), as_expr(p.count[1])
-            with k.loop(k.let(select(first_one, const(0), behind)), k.let(select(first_one, side, stop)), name="x") as x:
+            leftmost, stop = k.let(equal(number, 0)), as_expr(p.count[1])
+            with k.loop(k.let(select(leftmost, const(0), behind)), k.let(select(leftmost, side, stop)), name="x") as x:
                 for c, count in self.each_channel():
                     self.pixel(p, y, x, c, count)
 
