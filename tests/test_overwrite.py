@@ -234,3 +234,20 @@ def test_a_profile_sees_the_writes():
         t[2] = 3.0
     assert "astype" in str(p)
     np.testing.assert_array_equal(t.numpy(), written(written(X, 1, 2.0), 2, 3.0))
+
+
+def test_a_state_is_not_written_over_what_is_read_at_other_places():
+    """Its new value reads the old one through a view: transposed, reversed."""
+    for view in (lambda x: x.T, lambda x: x[::-1], lambda x: x[:, ::-1].T):
+        want = np.arange(16, dtype="float32").reshape(4, 4)
+        x = Tensor(want)
+
+        @trace
+        def step(x=x, view=view):
+            x._reset(view(x) + 1)
+            return x.sum()
+
+        for _ in range(3):
+            step()
+            want = view(want) + 1
+            assert np.array_equal(x.numpy(), want)

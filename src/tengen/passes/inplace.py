@@ -44,7 +44,8 @@ def destinations(graph: Graph) -> dict[Value, Hashable]:
             continue
         made = position[id(w.node)]
         late = late_of.get(s.read, -1)
-        aligned = late < made or (late == made and (_pointwise_in_place(w.node, s.read) or _over(w, s.read, views)))
+        shown = any(views.get(v) is s.read for v in _reads(w.node))  # at other places than it lies, a transposed state say
+        aligned = late < made or (late == made and (not shown and _pointwise_in_place(w.node, s.read) or _over(w, s.read, views)))
         if aligned and s.read not in escaping:
             where[w] = ("state", s.name)
     return where
