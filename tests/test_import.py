@@ -142,3 +142,14 @@ def test_threads_make_the_first_records_at_once():
         for w in workers:
             w.join()
         assert made == [Fresh(1)] * 4
+
+
+@pytest.mark.parametrize("change, words", [
+    ("sys.platform = 'win32'", "Tengen runs on Linux, and this is win32; help: a Linux container, or WSL 2 on Windows"),
+    ("sys.platform = 'darwin'", "Tengen runs on Linux, and this is darwin"),
+    ("sys.version_info = (3, 10, 13)", "Tengen needs CPython 3.11 or newer, and this is cpython"),
+    ("sys.implementation.name = 'pypy'", "Tengen needs CPython 3.11 or newer, and this is pypy"),
+])  # fmt: skip
+def test_what_is_not_supported_is_one_sentence(change, words):
+    done = subprocess.run([sys.executable, "-c", f"import sys; {change}; import tengen"], capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith(f"ImportError: {words}")

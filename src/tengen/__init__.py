@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 if sys.platform != "linux":  # its kernels are ELF objects, its threads glibc's or musl's
     raise ImportError(f"Tengen runs on Linux, and this is {sys.platform}; help: a Linux container, or WSL 2 on Windows")
+if sys.version_info < (3, 11) or sys.implementation.name != "cpython":  # from a checkout any Python imports this
+    raise ImportError(f"Tengen needs CPython 3.11 or newer, and this is {sys.implementation.name} {sys.version.split()[0]}")
 
 from tengen.base import tracebacks
 from tengen.base.lazy import NoSuchName

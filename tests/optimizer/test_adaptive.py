@@ -275,6 +275,19 @@ def test_half_precision_keeps_its_dtype(make, dtype):
     np.testing.assert_allclose(p.astype("float64").numpy(), want, rtol=0, atol=4 * eps * roundings)
 
 
+def test_a_float32_parameter_of_a_mixed_network_has_the_bits_of_lamb():
+    """`LAMBFp16` keeps a second value of it, and its results do not stand in the order of the operands that they replace."""
+    found = []
+    for make in (optim.LAMB, optim.LAMBFp16):
+        start, grads = (a.astype(np.float32) for a in sample())
+        opt = make([p := Parameter(start)], lr=0.1, weight_decay=0.1)
+        for g in grads:
+            p.grad = Tensor(g)
+            opt.step()
+        found.append([p.numpy().tobytes(), *(opt.state_dict()["state"][0][k].tobytes() for k in ("exp_avg", "exp_avg_sq", "step"))])
+    assert found[0] == found[1] and opt.state_dict()["state"][0]["param_fp32"].tobytes() == found[1][0]
+
+
 def test_arguments_out_of_range():
     p = Parameter([1.0])
     for call, error, message in [

@@ -155,6 +155,64 @@ def test_a_run_that_is_killed_ends_with_the_same_bits(tmp_path):
     assert [p.name for p in tmp_path.iterdir() if p != whole] == ["run.tgc"]  # parts of what the dead wrote are gone
 
 
+# ---- every optimizer and every schedule ------------------------------------------------------------------------------
+
+
+def kinds(base):
+    found = {n: getattr(optimizer, n) for n in optimizer.__all__}
+    return [n for n, k in found.items() if isinstance(k, type) and issubclass(k, base) and k is not base]
+
+
+def stepped(run, n, seed):
+    """Some steps with drawn gradients; the parameters' bytes and the rates after each."""
+    rng, found = np.random.default_rng(seed), []
+    opt = run["opt"]
+
+    def closure():
+        for g in opt.param_groups:
+            for p in g["params"]:
+                p.grad = Tensor(rng.normal(size=p.shape).astype(np.float32))
+        return Tensor(float(rng.normal()))
+
+    for _ in range(n):
+        opt.step(closure)
+        if (s := run.get("schedule")) is not None:
+            s.step(*([float(rng.random())] if isinstance(s, optimizer.ReduceLROnPlateau) else []))
+        groups = [{k: v for k, v in g.items() if k != "params"} for g in opt.param_groups]
+        found.append((repr(groups), [p.numpy().tobytes() for g in opt.param_groups for p in g["params"]]))
+    return found
+
+
+SCHEDULES = {
+    "ChainedScheduler": lambda o: optimizer.ChainedScheduler([optimizer.StepLR(o, 2), optimizer.ConstantLR(o, 0.5, 3)]),
+    "SequentialLR": lambda o: optimizer.SequentialLR(o, [optimizer.LinearLR(o, 0.5, total_iters=3), optimizer.ExponentialLR(o, 0.5)], [3]),
+    "ReduceLROnPlateau": lambda o: optimizer.ReduceLROnPlateau(o, patience=0), "CyclicLR": lambda o: optimizer.CyclicLR(o, 0.01, 0.1, 2),
+    "OneCycleLR": lambda o: optimizer.OneCycleLR(o, 0.1, 9), "MultiStepLR": lambda o: optimizer.MultiStepLR(o, [1, 3]),
+    "StepLR": lambda o: optimizer.StepLR(o, 2), "CosineAnnealingLR": lambda o: optimizer.CosineAnnealingLR(o, 4),
+    "CosineAnnealingWarmRestarts": lambda o: optimizer.CosineAnnealingWarmRestarts(o, 2, 2),
+    "LambdaLR": lambda o: optimizer.LambdaLR(o, lambda e: 1 / (e + 1)), "ExponentialLR": lambda o: optimizer.ExponentialLR(o, 0.5),
+    "MultiplicativeLR": lambda o: optimizer.MultiplicativeLR(o, lambda e: 1 / (e + 1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind, schedule", [
+    *[(n, None) for n in kinds(optimizer.Optimizer)], *[("SGD", n) for n in kinds(optimizer.LRScheduler)],
+])  # fmt: skip
+def test_every_optimizer_and_schedule_goes_on_from_a_file(kind, schedule, tmp_path):
+    def made():
+        net = M.Linear(2, 3)
+        options = {"momentum": 0.9} if kind == "SGD" else {}
+        opt = getattr(optimizer, kind)(net.parameters(), lr=0.1, **options)
+        more = {} if schedule is None else {"schedule": SCHEDULES.get(schedule, getattr(optimizer, schedule))(opt)}
+        return {"net": net, "opt": opt, **more}
+
+    run, again = made(), made()
+    stepped(run, 3, 0)
+    tengen.save_checkpoint(tmp_path / "c", **run)
+    assert tengen.load_checkpoint(tmp_path / "c", **again) == {}
+    assert stepped(again, 3, 1) == stepped(run, 3, 1)
+
+
 # ---- what does not fit -----------------------------------------------------------------------------------------------
 
 

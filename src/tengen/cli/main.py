@@ -308,8 +308,9 @@ def cache() -> None:
 def cache_info() -> None:
     """Shows where the kernels are, how many, and how large: this user's, and the packs that come with Tengen.
 
-    \b
     A pack is in use, for other processors than this, or stale: Tengen has changed since it was made.
+
+    \b
         tengen cache info
     """
     i = kernel_cache.info()

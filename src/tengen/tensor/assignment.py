@@ -90,7 +90,8 @@ def update(op: Op, inputs: tuple[Tensor | None, ...], attrs: tuple, over: tuple[
         return planned(op, layouts, canonical, over).call
 
     plan = slow_plan(("over", op, exact_key(attrs), layouts), make)
-    plan(*[x._data for i, x in enumerate(inputs) if x is not None and i not in over], *[t._data for t in targets])
+    kept = [x._data for i, x in enumerate(inputs) if x is not None and i not in over]
+    plan(*kept, *[inputs[i]._data for i in sorted(over)])  # the program has its states in the order of the operands
 
 
 def _alone(t: Tensor) -> bool:

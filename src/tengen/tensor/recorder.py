@@ -325,7 +325,7 @@ def composite_plan(
 
     Args:
         over: positions of operands that the results are stored over; they are dense, in logical order. The call takes them
-            after the others, and returns nothing.
+            after the others, in the order of the operands, and returns nothing.
         alone: whether the program is for the numbers of this call alone.
     """
     device = plans.device_of(layouts)
