@@ -19,8 +19,9 @@ from tengen.kernels.source import Leaf
 from tengen.loops.lang import as_int
 from tengen.ops.contract import matmul
 from tengen.ops.creation import tril, triu
-from tengen.ops.define import Case, Violation, broadcast_shapes, check_floats, composite, lookup, primitive
+from tengen.ops.define import Case, Violation, broadcast_shapes, check_floats, composite, dispatch, lookup, primitive
 from tengen.ops.elementwise import add, mul, neg
+from tengen.ops.indexing import outside
 from tengen.ops.reduce import sum_to
 from tengen.ops.shape import reshape
 from tengen.ops.views import last_diagonal, on_diagonal, swapaxes
@@ -99,7 +100,8 @@ def _(inputs, what) -> Iterator[Violation]:
         place = f" {tuple(int(i) for i in where)}" if len(where) else ""
         return f"{what}: matrix{place} of shape {tuple(inputs[0].shape[-2:])}, pivot {int(values[tuple(where)])}, counted from 1"
 
-    yield Violation(lookup("any")(lookup("not_equal")(info, 0)), LinAlgError, f"{what}: a matrix of {inputs[0]._layout.type}", found)
+    bad = outside(info, dispatch.scalar(0, int64), dispatch.scalar(1, int64))
+    yield Violation(bad, LinAlgError, f"{what}: a matrix of {inputs[0]._layout.type}", found)
 
 
 @checked.vjp
