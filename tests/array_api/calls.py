@@ -248,3 +248,22 @@ ONCE = {
     "constants": [lambda xp: (xp.e, xp.pi, xp.inf, xp.newaxis)],
     "from_dlpack": [lambda xp: xp.from_dlpack(xp.asarray([1, 2]))],
 }
+FFT = {
+    name: [
+        lambda xp, a, d, f=name: getattr(xp.fft, f)(a(d, (3, 4))),
+        lambda xp, a, d, f=name: getattr(xp.fft, f)(a(d, (3, 5)), n=7, axis=0, norm="ortho"),
+        lambda xp, a, d, f=name: getattr(xp.fft, f)(a(d, (5,)), n=3, norm="forward"),
+    ]
+    for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
+}
+FFT |= {
+    name: [
+        lambda xp, a, d, f=name: getattr(xp.fft, f)(a(d, (3, 4, 2))),
+        lambda xp, a, d, f=name: getattr(xp.fft, f)(a(d, (3, 5)), s=(2, 4), axes=(0, 1), norm="forward"),
+    ]
+    for name in ("fftn", "ifftn", "rfftn", "irfftn")
+}
+FFT["fftshift"] = [lambda xp, a, d: xp.fft.fftshift(a(d, (3, 4))), lambda xp, a, d: xp.fft.fftshift(a(d, (3, 4)), axes=1)]
+FFT["ifftshift"] = [lambda xp, a, d: xp.fft.ifftshift(a(d, (3, 4))), lambda xp, a, d: xp.fft.ifftshift(a(d, (3, 4)), axes=0)]
+FFT["fftfreq"] = [lambda xp, a, d, n=n: xp.fft.fftfreq(n, d=0.5, dtype=getattr(xp, d)) for n in (1, 4, 5)]
+FFT["rfftfreq"] = [lambda xp, a, d, n=n: xp.fft.rfftfreq(n, d=0.5, dtype=getattr(xp, d)) for n in (1, 4, 5)]

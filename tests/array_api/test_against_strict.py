@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 from agreeing import COMPLEX, DTYPES, REAL, REFUSALS, difference, flat, outcome, sample, values
-from calls import CALLS, ONCE
+from calls import CALLS, FFT, ONCE
 
 import tengen.array_api as xp
 from tengen.arrays.elementwise import BINARY, UNARY
@@ -128,6 +128,15 @@ def test_functions(name):
         d = DTYPES[(i + turn) % len(DTYPES)]
         found = compared(name, made_of(call, d))
         assert found is None, f"{name}, call {i}, of {d}: {found}"
+
+
+@pytest.mark.parametrize("name", FFT)
+def test_fft(name):
+    for call in FFT[name]:
+        for d in (*REAL, *COMPLEX, "int32"):
+            found = compared("matmul", made_of(call, d))  # as much may be rounded
+            assert found is None, f"{name} of {d}: {found}"
+    assert {*FFT} == {*dir(xp.fft)}
 
 
 @pytest.mark.parametrize("name", ONCE)

@@ -6,8 +6,9 @@ Winograd's convolutions and pairs of bfloat16 have others, and are chosen by att
 
 In this folder lies what all strategies share. Read `lowering.py` (arrays and launches), `source.py` (values at coordinates),
 `schedule.py` (what may be tuned), `pointwise.py` (the simplest strategy; `transposing_copy.py` is for operands that are dense
-along another axis than the result), then a folder: `contraction`, `convolution`, `reduction`, `attention`, `recurrent`,
-`indexing`. `axes.py` and `machine.py` are small tools; `numerics.py` holds the constants that decide bits.
+along another axis than the result), `fourier.py` (Fourier transforms, with the tables of `roots.py`), then a folder:
+`contraction`, `convolution`, `reduction`, `attention`, `recurrent`, `indexing`. `axes.py` and `machine.py` are small tools;
+`numerics.py` holds the constants that decide bits.
 tests/test_floors.py says which folder may import which.
 
 Words that mean the same thing in every file:
@@ -35,6 +36,6 @@ from typing import TYPE_CHECKING
 from tengen.base.lazy import modules_of
 
 if TYPE_CHECKING:
-    from tengen.kernels import attention, contraction, convolution, indexing, pointwise, recurrent, reduction  # noqa: F401  (load when named)
+    from tengen.kernels import attention, contraction, convolution, fourier, indexing, pointwise, recurrent, reduction, roots  # noqa: F401  (load when named)
 
 __getattr__ = modules_of(__name__)

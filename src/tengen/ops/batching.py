@@ -23,6 +23,7 @@ from tengen.ops import (
     conv,
     creation,
     elementwise,
+    fourier,
     indexing,
     joining,
     linalg_factor,
@@ -307,6 +308,16 @@ def _searchsorted(op: Op, xs: Whole, batched: Sequence[bool], size: Any, attrs: 
     return None if batched[0] else again(op, xs, attrs)
 
 
+def _lines_of_all(op: Op, xs: Whole, batched: Sequence[bool], size: Any, attrs: dict[str, Any]) -> Any:
+    """Fourier transforms: the lines of all examples."""
+    if batched[2]:
+        return None
+    parts = [everywhere(x, b, size) for x, b in zip(xs[:2], batched)]
+    count, n = parts[0].shape[1:]
+    made = again(op, [*(reshape(x, (size * count, n)) for x in parts), xs[2]], attrs)
+    return tuple(reshape(y, (size, count, n)) for y in made)
+
+
 def _fill(op: Op, xs: Whole, batched: Sequence[bool], size: Any, attrs: dict[str, Any]) -> Any:
     return broadcast_to(_wide(xs[0], True, len(attrs["shape"])), (size, *attrs["shape"]))
 
@@ -342,6 +353,7 @@ _RULES: dict[Callable, list[Op]] = {
     _class_mask: [nn.class_mask],
     _searchsorted: [indexing.searchsorted],
     _fill: [creation.fill],
+    _lines_of_all: [fourier.dft],
 }
 
 RULES: dict[str, Callable] = {op.name: rule for rule, ops in _RULES.items() for op in ops}

@@ -154,7 +154,9 @@ def from_dlpack(x: Any, /, *, device=None, copy: bool | None = None) -> Tensor:
         raise BufferError(f"the memory is on DLPack's device {tuple(map(int, kind))}; help: move it to the processor first")
     try:
         capsule = x.__dlpack__(max_version=(1, 0))
-    except TypeError:
+    except TypeError as e:
+        if "argument" not in str(e):  # it knows the argument, and refuses for a reason of its own
+            raise
         capsule = x.__dlpack__()
     versioned = bool(_is_valid(capsule, _NAMES[True]))
     if not versioned and not _is_valid(capsule, _NAMES[False]):

@@ -1,0 +1,323 @@
+"""Discrete Fourier transforms along axes, of any length, with NumPy's names.
+
+A length that is a product of 2, 3, 5, 7, 11 and 13 is transformed by stages of these factors (`kernels/fourier.py`); any other one as a
+convolution of twice the length or more (Bluestein). Roots of unity are rounded correctly, so errors grow as the logarithm of the length.
+Results are complex64, of float64 and complex128 numbers complex128; integers count as float32. Gradients and `vmap` go through. All
+functions take `norm`: "backward" divides inverse transforms by their length n, "forward" the others, "ortho" both by the root of n.
+
+Source: Cooley and Tukey, 1965; Bluestein, "A linear filtering approach to the computation of discrete Fourier transform", 1970
+
+>>> from tengen import Tensor, fft
+>>> fft.fft(Tensor([1.0, 0.0, 0.0, 0.0])).tolist()
+[(1+0j), (1+0j), (1+0j), (1+0j)]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tengen.base.dtype import dtype as named
+from tengen.base.dtype import float32, float64
+from tengen.base.errors import ArgumentError, DTypeError, ShapeError, Undecided
+from tengen.kernels.fourier import factors
+from tengen.kernels.roots import roots_of_unity
+from tengen.loops.lang import as_int
+from tengen.ops.attributes import DeviceLike, DTypeLike
+from tengen.ops.calls import all_with_line
+from tengen.ops.define import REGISTRY, dispatch
+from tengen.ops.shape import normalize_axis
+from tengen.tensor import Tensor
+
+Parts = tuple[Tensor, Tensor]  # real, imaginary
+EXCHANGED = {"backward": "forward", "forward": "backward", "ortho": "ortho"}  # the norm of the transform in the other direction
+
+
+# ---- along one axis ----------------------------------------------------------------------------------------------------
+
+
+def _parts(x: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The real and the imaginary parts, as floats; None for the imaginary ones of real numbers."""
+    if x.dtype.is_complex:
+        return REGISTRY["real_part"](x), REGISTRY["imag_part"](x)
+    return (x if x.dtype in (float32, float64) else REGISTRY["astype"](x, float32)), None
+
+
+def _length(x: Tensor, n: int | None, axis: int) -> int:
+    found = as_int(x.shape[axis] if n is None else n)
+    if found is None:
+        raise Undecided(f"the length {x.shape[axis]} of a Fourier transform must be known when it is compiled")
+    if found < 1:
+        raise ShapeError(f"a Fourier transform of {found} points along axis {axis} of {x.shape}; help: n must be at least 1")
+    return found
+
+
+def _sized(x: Tensor, n: int, axis: int) -> Tensor:
+    """x with n elements along an axis: the first ones, with zeros behind where there are fewer."""
+    have = x.shape[axis]
+    if have > n:
+        return x[(slice(None),) * axis + (slice(0, n),)]
+    return x if have == n else REGISTRY["pad"](x, [(0, n - have if a == axis else 0) for a in range(x.ndim)])
+
+
+def _scale(n: int, norm: str | None, inverse: bool) -> float:
+    norm = "backward" if norm is None else norm
+    if norm not in EXCHANGED:
+        raise ArgumentError(f"norm={norm!r} must be 'backward', 'ortho' or 'forward'")
+    return 1 / math.sqrt(n) if norm == "ortho" else 1 / n if (norm == "backward") == inverse else 1.0
+
+
+def _roots(n: int, like: Tensor) -> Tensor:
+    return dispatch.tensor(roots_of_unity(n).astype(like.dtype.numpy))
+
+
+def _transform(parts: tuple[Tensor, Tensor | None], n: int, axis: int, norm: str | None, inverse: bool) -> Parts:
+    """The transform along an axis, of n elements. The inverse one is the other with real and imaginary parts exchanged."""
+    real, imag = (None if p is None else REGISTRY["moveaxis"](_sized(p, n, axis), axis, -1) for p in parts)
+    assert real is not None
+    imag = REGISTRY["zeros_like"](real) if imag is None else imag
+    shape, scale = real.shape, _scale(n, norm, inverse)
+    count = math.prod(shape[:-1])
+    a, b = (REGISTRY["reshape"](p, (count, n)) for p in ((imag, real) if inverse else (real, imag)))
+    made = REGISTRY["dft"](a, b, _roots(n, real), scale) if factors(n) is not None else _bluestein(a, b, n, scale)
+    first, second = (REGISTRY["moveaxis"](REGISTRY["reshape"](p, shape), -1, axis) for p in made)
+    return (second, first) if inverse else (first, second)
+
+
+def _product(a: Parts, b: Parts) -> Parts:
+    return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
+
+
+def _bluestein(real: Tensor, imag: Tensor, n: int, scale: float) -> Parts:
+    """Lines of any length: j k = (j^2 + k^2 - (j - k)^2) / 2 makes the transform a convolution with w[k] = exp(-pi i k^2 / n), which is
+    computed by transforms of m >= 2 n - 1 points, a power of two."""
+    m = 1 << (2 * n - 2).bit_length()
+    chirp = roots_of_unity(2 * n)[:, np.arange(n, dtype=np.int64) ** 2 % (2 * n)]
+    around = np.zeros((2, m))
+    around[0, :n], around[1, :n] = chirp[0], -chirp[1]
+    around[:, m - n + 1 :] = around[:, n - 1 : 0 : -1]
+    dft, to = REGISTRY["dft"], real.dtype.numpy
+    table = _roots(m, real)
+    w = tuple(dispatch.tensor(v.astype(to)) for v in chirp)
+    filtered = dft(*(dispatch.tensor(v[None].astype(to)) for v in around), table, 1 / m)
+    lines = tuple(REGISTRY["pad"](p, [(0, 0), (0, m - n)]) for p in _product((real, imag), w))
+    far = _product(dft(*lines, table), filtered)
+    b, a = dft(far[1], far[0], table, scale)
+    return _product((a[:, :n], b[:, :n]), w)
+
+
+def _joined(parts: Parts) -> Tensor:
+    return REGISTRY["complex"](*parts)
+
+
+def _along(x: Any, n: int | None, axis: int, norm: str | None, inverse: bool) -> Tensor:
+    x = dispatch.tensor(x)
+    a = normalize_axis(axis, x.ndim) if x.ndim else _no_axis(x)
+    return _joined(_transform(_parts(x), _length(x, n, a), a, norm, inverse))
+
+
+def _no_axis(x: Tensor) -> int:
+    raise ShapeError(f"a Fourier transform of a 0-d tensor, {x.dtype}[]; help: it needs an axis")
+
+
+def fft(x: Tensor, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
+    """The sums over k of x[k] exp(-2 pi i j k / n) along an axis.
+
+    Args: n: the first n elements, with zeros behind where there are fewer; default: all. norm: see the module.
+    Returns: complex, with n elements along the axis. Errors: ShapeError for n < 1 or a 0-d tensor.
+
+    >>> from tengen import Tensor
+    >>> fft(Tensor([1.0, 2.0])).tolist()
+    [(3+0j), (-1+0j)]
+    """
+    return _along(x, n, axis, norm, False)
+
+
+def ifft(x: Tensor, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
+    """The inverse of `fft`: the sums over k of x[k] exp(2 pi i j k / n), divided by n.
+
+    >>> from tengen import Tensor
+    >>> ifft(fft(Tensor([1.0, 2.0]))).tolist()
+    [(1+0j), (2+0j)]
+    """
+    return _along(x, n, axis, norm, True)
+
+
+def rfft(x: Tensor, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
+    """`fft` of real numbers: its first n // 2 + 1 elements, of which the others are the conjugates. Errors: DTypeError for complex ones.
+
+    >>> from tengen import Tensor
+    >>> rfft(Tensor([1.0, 2.0, 3.0])).shape
+    (2,)
+    """
+    x = dispatch.tensor(x)
+    if x.dtype.is_complex:
+        raise DTypeError(f"rfft takes real numbers, got {x.dtype}; help: fft takes complex ones")
+    a = normalize_axis(axis, x.ndim) if x.ndim else _no_axis(x)
+    length = _length(x, n, a)
+    made = _transform(_parts(x), length, a, norm, False)
+    return _joined(tuple(_sized(p, length // 2 + 1, a) for p in made))
+
+
+def irfft(x: Tensor, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
+    """The inverse of `rfft`: n real numbers, by default 2 (m - 1) of m. The imaginary parts of the first element, and for an even n of the
+    last one, are not read.
+
+    >>> from tengen import Tensor
+    >>> irfft(rfft(Tensor([1.0, 2.0, 3.0])), 3).tolist()
+    [1.0, 2.0, 3.0]
+    """
+    x = dispatch.tensor(x)
+    a = normalize_axis(axis, x.ndim) if x.ndim else _no_axis(x)
+    length = _length(x, 2 * (as_int(x.shape[a]) or 1) - 2 if n is None else n, a)
+    real, imag = _parts(x)
+    imag = REGISTRY["zeros_like"](real) if imag is None else imag
+    front = (slice(None),) * a
+    whole = []
+    for p, sign in ((real, 1), (imag, -1)):
+        p = _sized(p, length // 2 + 1, a)
+        rest = REGISTRY["flip"](p[(*front, slice(1, (length + 1) // 2))], a)
+        whole.append(REGISTRY["concat"]([p, rest if sign > 0 else -rest], a))
+    return _transform((whole[0], whole[1]), length, a, norm, True)[0]
+
+
+def hfft(x: Tensor, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
+    """The transform of a sequence whose second half is the conjugate of its first, which is given: n real numbers."""
+    x = dispatch.tensor(x)
+    return irfft(REGISTRY["conj"](x) if x.dtype.is_complex else x, n, axis, EXCHANGED.get(norm or "backward", norm))
+
+
+def ihfft(x: Tensor, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
+    """The inverse of `hfft`: n // 2 + 1 complex numbers."""
+    return REGISTRY["conj"](rfft(x, n, axis, EXCHANGED.get(norm or "backward", norm)))
+
+
+# ---- along several axes ------------------------------------------------------------------------------------------------
+
+
+def _sizes(x: Tensor, s: Sequence[int] | None, axes: Sequence[int] | None) -> list[tuple[int, int | None]]:
+    """(axis, length or None) for each axis of a transform."""
+    if axes is None:
+        axes = range(x.ndim) if s is None else range(x.ndim - len(s), x.ndim)
+    lengths: Sequence[int | None] = [None] * len(axes) if s is None else list(s)
+    if len(lengths) != len(axes) or not axes:
+        raise ShapeError(f"a Fourier transform of {x.shape} along axes {tuple(axes)} with lengths s={s}: a length for each axis is needed")
+    return [(normalize_axis(a, x.ndim) if x.ndim else _no_axis(x), n) for a, n in zip(axes, lengths)]
+
+
+def _over(x: Any, s: Sequence[int] | None, axes: Sequence[int] | None, norm: str | None, inverse: bool) -> Tensor:
+    x = dispatch.tensor(x)
+    parts: tuple[Tensor, Tensor | None] = _parts(x)
+    for a, n in reversed(_sizes(x, s, axes)):
+        parts = _transform(parts, _length(x, n, a), a, norm, inverse)
+    return _joined(parts)
+
+
+def fftn(x: Tensor, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Tensor:
+    """`fft` along several axes, all by default. s: the length along each, as `n` of `fft`; without axes those of the last ones."""
+    return _over(x, s, axes, norm, False)
+
+
+def ifftn(x: Tensor, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Tensor:
+    """`ifft` along several axes: the inverse of `fftn`."""
+    return _over(x, s, axes, norm, True)
+
+
+def rfftn(x: Tensor, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Tensor:
+    """`fftn` of real numbers: `rfft` along the last of the axes, then `fft` along the others."""
+    x = dispatch.tensor(x)
+    *others, (last, n) = _sizes(x, s, axes)
+    y = rfft(x, n, last, norm)
+    return y if not others else _over(y, [y.shape[a] if k is None else k for a, k in others], [a for a, _ in others], norm, False)
+
+
+def irfftn(x: Tensor, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Tensor:
+    """The inverse of `rfftn`: `ifft` along all axes but the last one, then `irfft` along that."""
+    x = dispatch.tensor(x)
+    *others, (last, n) = _sizes(x, s, axes)
+    if others:
+        x = _over(x, [x.shape[a] if k is None else k for a, k in others], [a for a, _ in others], norm, True)
+    return irfft(x, n, last, norm)
+
+
+def fft2(x: Tensor, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Tensor:
+    """`fftn` along two axes, the last ones by default."""
+    return fftn(x, s, axes, norm)
+
+
+def ifft2(x: Tensor, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Tensor:
+    """`ifftn` along two axes, the last ones by default."""
+    return ifftn(x, s, axes, norm)
+
+
+def rfft2(x: Tensor, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Tensor:
+    """`rfftn` along two axes, the last ones by default."""
+    return rfftn(x, s, axes, norm)
+
+
+def irfft2(x: Tensor, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Tensor:
+    """`irfftn` along two axes, the last ones by default."""
+    return irfftn(x, s, axes, norm)
+
+
+# ---- frequencies -------------------------------------------------------------------------------------------------------
+
+
+def _frequencies(k: np.ndarray, n: int, d: float, dtype: DTypeLike | None, device: DeviceLike | None) -> Tensor:
+    kind = float32 if dtype is None else named(dtype)
+    if not kind.is_float:
+        raise DTypeError(f"frequencies are floats, not {kind}")
+    return Tensor((k / (n * d)).astype(kind.numpy), device=device)
+
+
+def fftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
+    """The frequencies of `fft`'s results for n samples at a distance d: 0, 1, ... and then the negative ones, divided by n d.
+
+    >>> fftfreq(4, d=0.25).tolist()
+    [0.0, 1.0, -2.0, -1.0]
+    """
+    if n < 1:
+        raise ShapeError(f"fftfreq({n}): n must be at least 1")
+    return _frequencies((np.arange(n) + n // 2) % n - n // 2, n, d, dtype, device)
+
+
+def rfftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
+    """The frequencies of `rfft`'s results for n samples at a distance d.
+
+    >>> rfftfreq(4, d=0.25).tolist()
+    [0.0, 1.0, 2.0]
+    """
+    if n < 1:
+        raise ShapeError(f"rfftfreq({n}): n must be at least 1")
+    return _frequencies(np.arange(n // 2 + 1), n, d, dtype, device)
+
+
+def _shifted(x: Any, axes: int | Sequence[int] | None, towards: int) -> Tensor:
+    x = dispatch.tensor(x)
+    found = range(x.ndim) if axes is None else (axes,) if isinstance(axes, int) else tuple(axes)
+    shifts = [n // 2 if towards > 0 else -(n // 2) for n in (x.shape[normalize_axis(a, x.ndim)] for a in found)]
+    return REGISTRY["roll"](x, shifts, tuple(found)) if shifts else x
+
+
+def fftshift(x: Tensor, axes: int | Sequence[int] | None = None) -> Tensor:
+    """The zero frequency moved to the middle of axes (all by default).
+
+    >>> fftshift(fftfreq(4)).tolist()
+    [-0.5, -0.25, 0.0, 0.25]
+    """
+    return _shifted(x, axes, 1)
+
+
+def ifftshift(x: Tensor, axes: int | Sequence[int] | None = None) -> Tensor:
+    """The inverse of `fftshift`."""
+    return _shifted(x, axes, -1)
+
+
+__all__ = [
+    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft", "irfft2", "irfftn", "rfft",
+    "rfft2", "rfftfreq", "rfftn",
+]  # fmt: skip
+all_with_line(globals(), __all__)
