@@ -26,7 +26,7 @@ WRAPPED = {
     "programs kept": [("tengen.compiler.program_cache", name) for name in ("identity", "find", "keep")],
     "files": [("tengen.runtime.cache", "get_named"), ("tengen.runtime.cache", "put")],
     "LLVM's passes": [("tengen.runtime.llvm", "optimised")],
-    "code generation": [("tengen.runtime.cache", "compile_parts"), ("tengen.runtime.cache", "compile_object")],
+    "code generation": [("tengen.runtime.parallel_compile", "Build.finish"), ("tengen.runtime.cache", "compile_object")],
     "linking": [("tengen.runtime.compile", "load_object")],
 }  # fmt: skip
 LOWERING = {"destinations", "layouts", "aliases", "image_loops", "launches", "hoist", "memory"}  # passes from a graph to its launches

@@ -8,10 +8,11 @@ import threading
 
 import pytest
 
+from tengen.base.config import config
 from tengen.base.errors import CompileError
 from tengen.codegen.targets import Target, processor
+from tengen.runtime import cache, llvm, module_parts, object_loader, parallel_compile, workers
 from tengen.runtime import compile as compiler
-from tengen.runtime import llvm, object_loader, parallel_compile, workers
 
 HOST = Target.host().architecture
 HERE = pytest.mark.skipif(HOST.linking is None, reason=f"LLVM links code for {HOST.name}")
@@ -265,34 +266,40 @@ entry:
 """
 
 
-def make_small_parts(monkeypatch, threads):
-    """Modules of 1,000 characters are large; workers are new ones."""
+def make_small_parts(monkeypatch, threads, size=2000):
+    """Modules of 1,000 characters are large, and their parts have `size`; workers are new ones."""
     pool = workers.Pool("test")
     workers._pools.remove(pool)
-    monkeypatch.setattr(parallel_compile, "helpers", pool)
-    for limits in (parallel_compile.PART, parallel_compile.LARGE):
-        monkeypatch.setitem(limits, llvm.GOOD, 1000)
+    monkeypatch.setattr(parallel_compile, "background", pool)
+    for limits, n in ((parallel_compile.PART, size), (parallel_compile.SOME, 1000), (parallel_compile.LARGE, 1000)):
+        monkeypatch.setitem(limits, llvm.GOOD, n)
     monkeypatch.setattr(workers, "IDLE_S", 0.0)
     monkeypatch.setattr(parallel_compile.config, "threads", threads)
+
+
+def made_of_parts(text):
+    """The object files of a module that nobody has compiled."""
+    with config.scope(cache=False):
+        return parallel_compile.Build(text, Target.host(), llvm.GOOD, cache).finish()
 
 
 def test_a_large_module_in_parts(monkeypatch):
     head = Target.host().head
     text = "\n".join([head, *(KERNEL.replace("NAME", f"k{i}") for i in range(5)), RUN, "!0 = !{i32 1}\n"])
-    found = parallel_compile.split(text, 3)
+    found = module_parts.split(text, 3)
     assert len(found) == 3 and sum(t.count("\ndefine ") for t in found) == 6 and "declare void @k" in found[0]
-    assert parallel_compile.split(text.replace("!0 =", "@x = global i64 0\n!0 ="), 3)[1:] == []  # more than kernels: it stays whole
-    make_small_parts(monkeypatch, 3)
+    assert module_parts.split(text.replace("!0 =", "@x = global i64 0\n!0 ="), 3)[1:] == []  # more than kernels: it stays whole
+    make_small_parts(monkeypatch, 3, len(text) // 3)
     before = compiler.compilations
-    several = parallel_compile.compile_parts(text, Target.host(), 1)
-    assert len(object_loader.objects_of(several)) == 3 and compiler.compilations == before + 1
+    several = made_of_parts(text)
+    assert len(object_loader.objects_of(several)) == 3 and compiler.compilations <= before + 1
     for junk in (several[:20], several[:-1], several + b"x", several[:15] + b"\xff" * 30):
         assert object_loader.objects_of(junk) == [junk]
         with pytest.raises(CompileError):
             compiler.load_object(junk, Target.host())
     whole = compiler.compile_object(text, Target.host())
     monkeypatch.setattr(workers, "can_start", lambda: False)
-    assert parallel_compile.compile_parts(text, Target.host(), 1) == whole and object_loader.objects_of(whole) == [whole]
+    assert made_of_parts(text) == whole and object_loader.objects_of(whole) == [whole]
     share = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
     kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
     serial = share(lambda f, buffers, ints, n: kernel(f)(buffers, ints, 0, n))
@@ -315,15 +322,15 @@ def test_what_a_worker_that_hangs_or_dies_was_to_do_is_done_here(program, monkey
     monkeypatch.setattr(workers, "PATIENCE_S", 0.5)
     make_small_parts(monkeypatch, 2)
     text = "\n".join([*(KERNEL.replace("NAME", f"k{i}") for i in range(3)), RUN])
-    made = object_loader.objects_of(parallel_compile.compile_parts(text, Target.host(), 1))
-    assert made == [compiler.compile_object(part, Target.host()) for part in parallel_compile.split(text, 2)]
+    made = object_loader.objects_of(made_of_parts(text))
+    assert made == [compiler.compile_object(part, Target.host()) for part in module_parts.split(text, 2)]
 
 
 def test_what_a_worker_cannot_do_is_done_here(monkeypatch):
     make_small_parts(monkeypatch, 2)
     monkeypatch.setattr(sys, "executable", "/nowhere/python3")
     text = "\n".join([KERNEL.replace("NAME", "k0"), KERNEL.replace("NAME", "k1"), KERNEL.replace("NAME", "k2"), RUN])
-    assert len(object_loader.objects_of(parallel_compile.compile_parts(text, Target.host(), 1))) == 2
+    assert len(object_loader.objects_of(made_of_parts(text))) == 2
     bad = KERNEL.replace("NAME", "k1").replace("%x59, ptr %p", "%x60, ptr %p")
     with pytest.raises(CompileError, match="in k1"):
-        parallel_compile.compile_parts(text.replace(KERNEL.replace("NAME", "k1"), bad), Target.host(), 1)
+        made_of_parts(text.replace(KERNEL.replace("NAME", "k1"), bad))

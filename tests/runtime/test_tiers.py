@@ -17,7 +17,7 @@ from tengen.codegen.targets import Target
 from tengen.compiler import plans
 from tengen.compiler.program import Program
 from tengen.deploy.compile import compile_model
-from tengen.runtime import cache, llvm, shared_kernels, tiers, workers
+from tengen.runtime import cache, llvm, module_parts, parallel_compile, tiers, workers
 from tengen.runtime import compile as compiler
 from tengen.runtime.report import config_table
 from tengen.tensor import hide_plans, restore_plans
@@ -31,7 +31,8 @@ def fresh(monkeypatch, tmp_path):
     monkeypatch.setattr(plans, "_programs", {})
     monkeypatch.setattr(tiers, "statistics", tiers.Statistics())
     monkeypatch.setattr(tiers.background, "_delay_s", 0.0)
-    monkeypatch.setattr(shared_kernels, "LEAST", 1 << 40)  # a program is one module; see the test of shared kernels
+    monkeypatch.setattr(tiers, "SMALL", 0)
+    monkeypatch.setattr(module_parts, "LEAST", 1 << 40)  # a program is one module; see the test of shared kernels
     (tmp_path / "cache").mkdir(mode=0o700)
     known = hide_plans()
     noise(1)  # the runtime is there
@@ -45,8 +46,9 @@ def fresh(monkeypatch, tmp_path):
 def held(fresh, monkeypatch):
     """The same, and what would be compiled in the background: it is compiled when the list's members are called."""
     jobs = []
-    begin = tiers._Parts.begin
-    monkeypatch.setattr(tiers._Parts, "begin", lambda self: jobs.append(lambda: begin(self)))
+    submit = parallel_compile.Build._submit
+    monkeypatch.setattr(parallel_compile.Build, "_submit", lambda self: jobs.append(lambda: submit(self)))
+    monkeypatch.setattr(tiers, "SHARE", float("inf"))
     return jobs
 
 
@@ -98,7 +100,7 @@ def test_good_code_takes_the_place_of_quick_code(held, fresh):
 
 def test_kernels_that_programs_share_are_compiled_once_in_each_tier(held, fresh, monkeypatch):
     """Two programs of one product, which differ in what comes behind: their kernel is a module of its own."""
-    monkeypatch.setattr(shared_kernels, "LEAST", 1 << 14)
+    monkeypatch.setattr(module_parts, "LEAST", 1 << 14)
     x, y = noise(19, 33), noise(33, 21)
     before = compiler.compilations
     one = trace(lambda x, y: F.matmul(x, y), name="one")
@@ -110,7 +112,47 @@ def test_kernels_that_programs_share_are_compiled_once_in_each_tier(held, fresh,
         job()
     assert tengen.jit.wait_for_compilation()
     assert tiers.statistics.replaced == tiers.statistics.quick and one(x, y).numpy().tobytes() == quick == two(x, y).numpy().tobytes()
-    assert not any(cache.found(k, Target.host(), llvm.QUICK) for k in shared_kernels.apart(text_of(one))[1])
+    assert not any(cache.found(k, Target.host(), llvm.QUICK) for k in module_parts.apart(text_of(one))[1])
+
+
+def test_a_call_waits_when_quick_code_has_run_for_long(held, fresh, monkeypatch):
+    """Never the first one; who waits compiles what no worker has begun with."""
+    x, y = noise(19, 33), noise(33, 21)
+    monkeypatch.setattr(tiers, "SHARE", 0.0)
+    before = compiler.compilations
+    quick = F.matmul(x, y).numpy().tobytes()
+    assert tiers.statistics == tiers.Statistics(quick=1) and compiler.compilations == before + 1
+    assert F.matmul(x, y).numpy().tobytes() == quick
+    assert tiers.statistics == tiers.Statistics(quick=1, replaced=1, waited=1) and compiler.compilations == before + 2
+    assert F.matmul(x, y).numpy().tobytes() == quick and tiers.statistics.waited == 1 and not tiers._upgrades
+    held.clear()
+
+
+def test_calls_are_timed_until_good_code_is_there(held, fresh):
+    x = noise(40, 48)
+    F.exp(x)
+    (plan,) = [p for p in restored_plans() if type(p.call) is tiers.Timed]
+    upgrade = plan.call.upgrade
+    F.exp(x)
+    assert 0 < upgrade.spent < 60 and tiers.bare(plan.call) is plan.call
+    held[0]()
+    assert tengen.jit.wait_for_compilation()
+    assert upgrade.done and type(plan.call).__name__ == "builtin_function_or_method" and not upgrade._then
+
+
+def restored_plans():
+    """The plans that there are."""
+    known = hide_plans()
+    restore_plans(known)
+    import gc
+
+    return [o for o in gc.get_objects() if isinstance(o, plans.Plan)]
+
+
+def test_what_is_small_is_compiled_well_at_once(held, fresh, monkeypatch):
+    monkeypatch.setattr(tiers, "SMALL", 1 << 40)
+    F.matmul(noise(19, 33), noise(33, 21))
+    assert tiers.statistics == tiers.Statistics(good=1) and not held
 
 
 def test_a_process_that_ended_too_early_leaves_its_quick_code(held, fresh):
@@ -129,7 +171,8 @@ def test_a_process_that_ended_too_early_leaves_its_quick_code(held, fresh):
 
 
 def test_a_large_program_is_compiled_in_parts(held, fresh, monkeypatch):
-    monkeypatch.setattr(tiers, "PART", 8000)
+    for limits in (parallel_compile.PART, parallel_compile.LARGE):
+        monkeypatch.setitem(limits, llvm.GOOD, 8000)
 
     @trace
     def f(x):
@@ -140,16 +183,19 @@ def test_a_large_program_is_compiled_in_parts(held, fresh, monkeypatch):
     parts, found = [], []
     submit = tiers.background.submit
 
-    def counted(text, target, level, then, find):
-        parts.append(text)
-        if len(parts) != 2:  # the second is lost with its process
-            submit(text, target, level, then, lambda: found.append(find()) or found[-1])
+    def counted(*jobs):
+        parts.extend(job.text for job in jobs)
+        for i, job in enumerate(jobs):
+            find = job.find
+            job.find = lambda find=find: found.append(find()) or found[-1]
+            if len(parts) > len(jobs) or i != 1:  # the second is lost with its process
+                submit(job)
 
     monkeypatch.setattr(tiers.background, "submit", counted)
     held.pop()()
     assert tengen.jit.wait_for_compilation()
     n = len(parts)
-    assert 2 < n <= workers.MOST and tiers.statistics.replaced == 0 and len(entries(fresh)) == 1 + n - 1
+    assert n > 2 and tiers.statistics.replaced == 0 and len(entries(fresh)) == 1 + n - 1
     target = Target.host()
     tiers.compile_in_background(text_of(f), target, lambda data: None)
     held.pop()()
@@ -249,6 +295,10 @@ def test_a_hot_plan_gets_its_program_from_the_background(held, fresh, monkeypatc
     monkeypatch.setattr(plans, "HOT_AFTER_S", 0.0)
     x, y = noise(19, 33), noise(33, 21)
     first = F.matmul(x, y).numpy().tobytes()
+    assert F.matmul(x, y).numpy().tobytes() == first and len(programs()) == 1  # the time of quick code does not count
+    held[0]()
+    assert tengen.jit.wait_for_compilation()
+    assert F.matmul(x, y).numpy().tobytes() == first
     assert len(programs()) == 2 and len(held) == 2  # the pattern's good code, and the program for these numbers
     generic, special = programs()
     assert generic._loaded is not None and special._loaded is None and special.text
@@ -258,11 +308,10 @@ def test_a_hot_plan_gets_its_program_from_the_background(held, fresh, monkeypatc
     held[1]()
     assert tengen.jit.wait_for_compilation()
     assert special._loaded is not None and not special._loaded.replaceable
-    assert tiers.statistics == tiers.Statistics(quick=1, postponed=1)
+    assert tiers.statistics == tiers.Statistics(quick=1, replaced=1, postponed=1)
     ran = []
     monkeypatch.setattr(Program, "plan", lambda *a, **k: ran.append(a))
     assert F.matmul(x, y).numpy().tobytes() == first and not ran
-    held[0]()
 
 
 def test_hot_plans_of_many_kinds(fresh, monkeypatch):
@@ -326,9 +375,9 @@ first = F.matmul(x, x.T).numpy().tobytes()
 """
 
 
-def ran(script, directory, **environ):
+def ran(script, directory, before="", **environ):
     env = {**os.environ, "TENGEN_QUICK_COMPILE": "1", "TENGEN_CACHE_DIR": str(directory), **environ}
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", SCRIPT + script]
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", before + SCRIPT + script]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=env)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return done.stdout.split()
@@ -340,6 +389,18 @@ def test_a_short_process_starts_no_other(tmp_path):
     assert ran("tengen.jit.wait_for_compilation(); " + script, tmp_path / "c") == ["1", "0", "1"]
     assert ran(script, tmp_path / "c") == ["0", "1", "0"]
     assert ran(script, tmp_path / "d", TENGEN_QUICK_COMPILE="0") == ["0", "1", "0"]
+
+
+def test_the_next_process_has_the_text_that_one_left(tmp_path):
+    """It lowers and emits nothing, has quick code at once, and makes it good. What it leaves is good code alone."""
+    files = lambda: sorted(f.suffix for f in (tmp_path / "c").iterdir() if f.name not in ("key", "lock"))
+    ran("", tmp_path / "c")
+    assert ".l" in files()
+    script = "print(tiers.statistics.quick, tiers.statistics.good, tengen.jit.wait_for_compilation(), tiers.statistics.replaced)"
+    no_emission = "import tengen.compiler.program as p; p.emit_module = None\n"
+    assert ran(script, tmp_path / "c", before=no_emission) == ["1", "0", "True", "1"]
+    assert ".l" not in files()
+    assert ran(script, tmp_path / "c", before=no_emission) == ["0", "1", "True", "0"]
 
 
 def test_a_forked_child_makes_its_own_code_good(tmp_path):

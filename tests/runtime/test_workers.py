@@ -28,7 +28,7 @@ def pool():
 def answer(pool, text=TEXT, level=llvm.GOOD):
     """The answer to a job."""
     found = []
-    pool.submit(text, HOST, level, found.append)
+    pool.submit(workers.Job(text, HOST, level, found.append))
     assert pool.wait(60)
     return found[0]
 
@@ -57,7 +57,7 @@ def test_jobs_are_shared_by_several_workers(pool, monkeypatch):
     monkeypatch.setattr(workers.config, "threads", 3)
     found = {}
     for i in range(9):
-        pool.submit(TEXT.replace("3", str(i)), HOST, llvm.QUICK, lambda a, i=i: found.setdefault(i, a.data))
+        pool.submit(workers.Job(TEXT.replace("3", str(i)), HOST, llvm.QUICK, lambda a, i=i: found.update({i: a.data})))
     assert pool.wait(60) and pool.pending == 0
     assert sorted(found) == list(range(9)) and None not in found.values() and 1 <= pool.started <= 2
 
@@ -143,8 +143,39 @@ def test_they_end_without_work(pool, monkeypatch):
 def test_a_defect_in_what_takes_the_answer_is_shown_and_stops_nothing(pool, monkeypatch):
     shown = []
     monkeypatch.setattr(threading, "excepthook", shown.append)
-    pool.submit(TEXT, HOST, llvm.QUICK, lambda a: 1 / 0)
+    pool.submit(workers.Job(TEXT, HOST, llvm.QUICK, lambda a: 1 / 0))
     assert answer(pool).data and [s.exc_type for s in shown] == [ZeroDivisionError]
+
+
+def test_who_waits_may_do_a_job(monkeypatch):
+    """One that no worker has begun with; if he is interrupted it waits again. Of those in work he waits for the answer."""
+    pool, told = workers.Pool("test", delay_s=60), []
+    try:
+        mine, other = (workers.Job(TEXT, HOST, llvm.QUICK, told.append) for _ in range(2))
+        pool.submit(other, mine)
+        assert pool.claim({mine: 1}) is mine and pool.pending == 2
+        with pytest.raises(KeyboardInterrupt), pool.released(mine):
+            raise KeyboardInterrupt
+        assert pool.claim([mine]) is mine
+        with pool.released(mine):
+            pass
+        assert pool.claim([mine]) is None and pool.pending == 1 and not told and not pool.pids()
+        waiting = threading.Thread(target=pool.wait)
+        waiting.start()
+        assert pool.claim([other]) in (None, other)
+        waiting.join(0.1)
+    finally:
+        pool.close()
+        workers._pools.remove(pool)
+
+
+def test_what_follows_an_answer_may_wait_for_other_answers(pool, monkeypatch):
+    """Programs are made there, which takes locks that a thread may hold that waits."""
+    monkeypatch.setattr(workers.config, "threads", 3)
+    second, found = threading.Event(), []
+    pool.submit(workers.Job(TEXT, HOST, llvm.QUICK, lambda a: lambda: found.append(second.wait(60))))
+    pool.submit(workers.Job(TEXT, HOST, llvm.QUICK, lambda a: second.set()))
+    assert pool.wait(60) and found == [True]
 
 
 SCRIPT = """
@@ -155,7 +186,7 @@ TEXT = "define i64 @f(i64 %x) {\\n" + "".join(f"  %y{i} = mul i64 %{f'y{i - 1}' 
 TEXT += "  ret i64 %y19999\\n}\\n"  # takes LLVM seconds
 pool = workers.Pool("test")
 def begin(text=TEXT):
-    pool.submit(text, Target.host(), llvm.PIPELINE, print)
+    pool.submit(workers.Job(text, Target.host(), llvm.PIPELINE, print))
     while not pool.pids():
         time.sleep(0.01)
     print(*pool.pids(), flush=True)
@@ -205,6 +236,7 @@ def test_a_forked_child_has_its_own():
     p, worker = start(
         """
 SHORT = "define void @g() {\\n  ret void\\n}\\n"
+told = lambda who: workers.Job(SHORT, Target.host(), llvm.QUICK, lambda a: print(who, len(a.data or b""), flush=True))
 begin(SHORT)
 pool.wait()
 mine = pool.pids()
@@ -212,11 +244,11 @@ child = os.fork()
 if not child:
     inherited = [f for f in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{f}") and "pipe" in os.readlink(f"/proc/self/fd/{f}")]
     assert pool.pids() == [] and len(inherited) <= 2, inherited
-    pool.submit(SHORT, Target.host(), llvm.QUICK, lambda a: os.write(1, b"child %d\\n" % len(a.data or b"")))
+    pool.submit(told("child"))
     assert pool.wait(60) and not set(pool.pids()) & set(mine)
     sys.exit(0)
 assert os.waitpid(child, 0)[1] == 0 and pool.pids() == mine
-pool.submit(SHORT, Target.host(), llvm.QUICK, lambda a: os.write(1, b"parent %d\\n" % len(a.data or b"")))
+pool.submit(told("parent"))
 assert pool.wait(60) and pool.started == 1
 """
     )

@@ -47,7 +47,8 @@ class Program:
     """A compiled program.
 
     Attributes:
-        text: its LLVM IR; "" if it was read from the program cache, which has only its machine code.
+        text: its LLVM IR; "" if it was read from the program cache, which has only its machine code (or, until there is good
+            code, its text).
         n_inputs, n_outputs: how many buffers `run` is given of each kind. params: the integer parameters, in order.
         derived: expressions over the parameters, and offsets of temporaries, that follow the parameters in `ints`.
         temps: the temporaries, which lie in the arena. kernels: how many different ones it has.
@@ -147,7 +148,8 @@ class Program:
         pool: bool | int = True
         if entry is not None:
             ints, pool = [*ints, entry.number], launch_log.logging_parallel()
-        return native.make_plan(self.address, n_inputs, output_bytes, arena, ints, pool, release_gil, owner=self)
+        call = native.make_plan(self.address, n_inputs, output_bytes, arena, ints, pool, release_gil, owner=self)
+        return tiers.timed(call, self._loaded)
 
 
 @record

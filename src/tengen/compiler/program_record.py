@@ -21,7 +21,7 @@ from tengen.compiler.program import Program, target_of
 from tengen.compiler.schedules import parsed
 from tengen.kernels.lowering import Array
 from tengen.loops.lang import Expr, Index, expr
-from tengen.runtime import cache
+from tengen.runtime import cache, tiers
 from tengen.runtime.provenance import CACHE, PACK
 
 UNREADABLE = (ValueError, KeyError, IndexError, TypeError, AttributeError, TengenError)  # what reading a strange record raises
@@ -57,14 +57,14 @@ def record(p: Program, arrays: Sequence[Array] | None) -> dict[str, Any]:
 
 
 def program_of(e: dict[str, Any], device: Device, code: bytes | None = None, target: Target | None = None) -> Made | None:
-    """The program of a record, and the arrays of its outputs; None if its machine code is gone.
+    """The program of a record, and the arrays of its outputs; None if its machine code is gone, and its text with it.
 
     Args:
         code: its machine code, where that is not in the cache. target: what it was compiled for, where that is another than this
             process compiles for.
     """
-    origin = CACHE if code is None else PACK
-    if code is None and (code := cache.get_named(e["object"])) is None:
+    origin, text = CACHE if code is None else PACK, ""
+    if code is None and (code := cache.get_named(e["object"])) is None and (text := tiers.text_of(e["object"])) == "":
         return None
     read = reader(e["nodes"])
     sizes = tuple(map(read, e["sizes"]))
@@ -76,7 +76,7 @@ def program_of(e: dict[str, Any], device: Device, code: bytes | None = None, tar
     n_inputs, n_outputs = e["buffers"]
     params, derived = list(map(read, e["params"])), list(map(read, e["derived"]))
     program = Program(
-        e["name"], "", target or target_of(device), n_inputs, n_outputs, params, derived,
+        e["name"], text, target or target_of(device), n_inputs, n_outputs, params, derived,
         temps, e["kernels"], device, constants=list(map(_id, e["constants"])), output_bytes=e["output_bytes"],
         schedules=parsed(e["schedules"]) if e["schedules"] else {}, object=e["object"], code=code, origin=origin,
     )  # fmt: skip

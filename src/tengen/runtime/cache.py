@@ -13,6 +13,7 @@ import fcntl
 import functools
 import os
 import stat
+import sys
 import time
 import warnings
 from _operator import _compare_digest as compare_digest  # of `hmac`, which loads OpenSSL
@@ -27,11 +28,9 @@ from tengen.base.version import VERSION
 from tengen.codegen.targets import Target, processor
 from tengen.runtime import llvm
 from tengen.runtime.compile import compile_object
-from tengen.runtime.object_loader import join, objects_of
-from tengen.runtime.parallel_compile import compile_parts
+from tengen.runtime.parallel_compile import Build
 from tengen.runtime.progress import progress
 from tengen.runtime.provenance import CACHE, provenance
-from tengen.runtime.shared_kernels import apart
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +42,7 @@ SCHEDULES = ".s"  # suffix of the files that hold what tuning found
 PROGRAMS = ".p"  # of those that hold programs: `compiler/program_record.py`
 FACTS = ".t"  # of those that hold what LLVM says of this machine
 _LOOKS = 64  # looks at the size of the whole cache, on average, while processes write as many bytes as it may have
+TEXTS = ".l"  # of those that hold the text of a program whose good code is not there yet: `tiers.py`
 
 _keys: dict[str, bytes] = {}  # of directories
 _unusable: set[str] = set()
@@ -246,11 +246,15 @@ def get_named(name: str) -> bytes | None:
 
 def put(key_text: str, data: bytes, suffix: str = _SUFFIX) -> None:
     """Stores data under a key. A disk that is full or gone is no error: the data is then not stored."""
+    put_named(_name(key_text, suffix), data)
+
+
+def put_named(name: str, data: bytes) -> None:
+    """The same under an entry's file name."""
     place = _ready()
     if place is None:
         return
     path, key = place
-    name = _name(key_text, suffix)
     try:
         part = _write_beside(path, name, _seal(key, name, data) + data)
         try:
@@ -278,7 +282,7 @@ def _entries(path: str) -> list[tuple[float, int, str]]:
     found = []
     with contextlib.suppress(OSError), os.scandir(path) as files:
         for f in files:
-            if f.name.endswith((_SUFFIX, SCHEDULES, PROGRAMS, FACTS)) or (f.name.startswith(".") and f.name.endswith(".part")):
+            if f.name.endswith((_SUFFIX, SCHEDULES, PROGRAMS, FACTS, TEXTS)) or (f.name.startswith(".") and f.name.endswith(".part")):
                 with contextlib.suppress(OSError):
                     st = f.stat(follow_symlinks=False)
                     found.append((st.st_mtime, st.st_size, f.path))
@@ -337,30 +341,40 @@ def put_object(ir_text: str, target: Target, level: int, data: bytes) -> None:
     put(_object_key(ir_text, target, level), data)
 
 
+def text_name(object_name: str) -> str:
+    """The name of the entry that has the text of which an object file is to be made."""
+    return object_name.removesuffix(_SUFFIX) + TEXTS
+
+
 def discard(ir_text: str, target: Target, level: int) -> None:
     """Removes an entry that `compiled` has made, if it is there."""
+    discard_named(object_name(ir_text, target, level))
+
+
+def discard_named(name: str) -> None:
+    """Removes an entry by its file's name, if it is there."""
     if config.cache:
         with contextlib.suppress(OSError):
-            os.unlink(f"{directory_name()}/{_name(_object_key(ir_text, target, level))}")
+            os.unlink(f"{directory_name()}/{name}")
 
 
 def compiled(ir_text: str, target: Target, level: int = 1, parts: bool = True) -> bytes:
     """The object file of a module: from the cache, or compiled and kept.
 
     Args:
-        parts: whether it may be several objects in one, which this process loads and no linker reads. See `compile_parts`.
+        parts: whether it may be several objects in one, which this process loads and no linker reads. See `Build`.
     """
     key_text = _object_key(ir_text, target, level, parts)
     data = get(key_text)
     if data is None:
-        rest, kernels = apart(ir_text) if parts and level <= llvm.GOOD else (ir_text, [])
         start = time.perf_counter()
-        with progress.compiling(rest):
-            data = compile_parts(rest, target, level) if parts else compile_object(rest, target, level)
+        with progress.compiling(ir_text):
+            if parts:
+                data = Build(ir_text, target, level, sys.modules[__name__]).finish()
+            else:
+                data = compile_object(ir_text, target, level)
+                put(key_text, data)
         provenance.compiled(time.perf_counter() - start, "compiled quickly" if level == llvm.QUICK else "compiled")
-        if kernels:
-            data = join([*objects_of(data), *(found(k, target) or compiled(k, target, level) for k in kernels)])
-        put(key_text, data)
     else:
         provenance.found(CACHE)
     return data

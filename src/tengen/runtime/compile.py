@@ -103,12 +103,17 @@ def add_symbols(symbols: Mapping[str, int]) -> None:
 
 
 class Loaded:
-    """Machine code in this process. It stays as long as this object is referenced."""
+    """Machine code in this process. It stays as long as this object is referenced.
+
+    Attributes:
+        upgrade: what brings better code into its place (`tiers.py`), if anything does.
+    """
 
     def __init__(self, addresses: Any, functions: Collection[str], memory: Any = None, cells: Mapping[str, int] | None = None):
         self._addresses, self._functions, self._memory = addresses, functions, memory
         self._cells = cells or {}
         self._better: Loaded | None = None
+        self.upgrade: Any = None
 
     @property
     def replaceable(self) -> bool:

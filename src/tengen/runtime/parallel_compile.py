@@ -1,71 +1,154 @@
-"""A module in parts, which as many processes compile at the same time: LLVM takes most of a cold start, and one thread.
+"""A module's object file in the making, in parts: LLVM takes most of a cold start, and llvmlite uses one thread of a process.
 
-In: a module's text and a target. Out: the object files of its parts in one entry of bytes, which `compile.load_object` takes
-like a single one. The functions are the same in any part, so their code is, too; the first part has `run`, which knows the
-others' kernels by name. This process compiles the first part, `workers.py` the others.
+In: a module's text, a target, a level, and a store of object files. Out: the object files of the parts in one entry of bytes, which
+`compile.load_object` takes like a single one. Parts that the store has are taken from it. The others are done by workers
+(`workers.py`), and by whoever waits for the whole, one after the other, so that no processor is idle and no worker is needed.
 """
 
 from __future__ import annotations
 
-import re
-import threading
+from collections.abc import Callable
+from typing import Protocol
 
 from tengen.base.config import config
+from tengen.base.errors import CompileError
 from tengen.codegen.targets import Target
 from tengen.runtime import llvm, workers
 from tengen.runtime.compile import compile_object
-from tengen.runtime.object_loader import join
-from tengen.runtime.workers import Answer, Pool
+from tengen.runtime.module_parts import apart, split
+from tengen.runtime.object_loader import join, objects_of
+from tengen.runtime.workers import After, Answer, Job, Pool, follow
 
-# Characters of a part: what takes longer to compile than to send to a worker that is there, and than to start one.
-PART = {llvm.QUICK: 1 << 17, llvm.GOOD: 1 << 16}
-LARGE = {llvm.QUICK: 1 << 19, llvm.GOOD: 1 << 18}
-FUNCTION = re.compile(r"^define void @([\w.$]+)\(([^\n]*)\)[^\n]*\{\n.*?^\}\n", re.M | re.S)
-ENTRY = "run"
+# Characters. LLVM takes about 1 s for a million of them, .25 s for quick code; a worker's start takes .15 s of another processor.
+PART = {llvm.QUICK: 1 << 18, llvm.GOOD: 1 << 16}  # of a part, which one process compiles at a time
+LARGE = {llvm.QUICK: 1 << 19, llvm.GOOD: 1 << 18}  # of a module for which workers are started
+SOME = {llvm.QUICK: 1 << 18, llvm.GOOD: 1 << 17}  # of one for which workers are asked that are there
+NICENESS = 5  # of workers: a program has most of a processor that it wants as well
+DELAY_S = 0.3  # that little work waits before a worker is started: a process that ends sooner starts none
 
-helpers = Pool("compile")
-
-
-def compile_parts(text: str, target: Target, level: int) -> bytes:
-    """Compiles a module, with the help of other processes where it is large. See `compile_object`."""
-    least = PART if helpers.pids() else LARGE
-    n = min(config.threads, workers.MOST, len(text) // least.get(level, len(text) + 1))
-    parts = split(text, n) if n > 1 and workers.can_start() else [text]
-    if len(parts) == 1:
-        return compile_object(text, target, level)
-    found: list[Answer | None] = [None] * len(parts)
-    ready = [threading.Event() for _ in parts]
-
-    def keep(i: int, answer: Answer) -> None:
-        found[i] = answer
-        ready[i].set()
-
-    for i in range(1, len(parts)):
-        helpers.submit(parts[i], target, level, lambda answer, i=i: keep(i, answer))
-    objects = [compile_object(parts[0], target, level)]
-    for i in range(1, len(parts)):
-        ready[i].wait()
-        answer = found[i]
-        if answer is None or answer.data is None:  # no worker could; or LLVM refuses the part, and says why here
-            objects.append(compile_object(parts[i], target, level, count=False))
-        else:
-            objects.append(answer.data)
-    return join(objects)
+background = Pool("compile", NICENESS, DELAY_S, inherited=True)
 
 
-def split(text: str, n: int) -> list[str]:
-    """A module's text as at most n modules' of about the same length, the first with `run`; only itself where it holds more
-    than kernels and `run`."""
-    functions = {m[1]: m[0] for m in FUNCTION.finditer(text)}
-    rest = FUNCTION.sub("", text)
-    if ENTRY not in functions or any(line.startswith(("define", "@", "declare")) for line in rest.splitlines()):
-        return [text]
-    shares: list[list[str]] = [[ENTRY], *([] for _ in range(n - 1))]
-    sizes = [len(functions[ENTRY])] + [0] * (n - 1)
-    for name in sorted(functions.keys() - {ENTRY}, key=lambda name: (-len(functions[name]), name)):
-        least = sizes.index(min(sizes))
-        shares[least].append(name)
-        sizes[least] += len(functions[name])
-    elsewhere = [f"declare void @{name}(ptr, ptr, i64, i64)\n" for share in shares[1:] for name in sorted(share)]
-    texts = ["\n".join([rest, *(functions[name] for name in share)]) for share in shares if share]
-    return ["".join([texts[0], "\n", *elsewhere]), *texts[1:]]
+class Store(Protocol):
+    """Where object files are kept: `cache.py`."""
+
+    def object_name(self, ir_text: str, target: Target, level: int = ...) -> str: ...
+    def get_named(self, name: str) -> bytes | None: ...
+    def put_object(self, ir_text: str, target: Target, level: int, data: bytes) -> None: ...
+    def discard(self, ir_text: str, target: Target, level: int) -> None: ...
+
+
+class Build:
+    """The object file of a module, in the making.
+
+    Args:
+        text, target, level: as for `compile_object`. store: keeps the whole, and kernels that other modules may have.
+        then: is called with the whole, once, by the thread that makes its last part, as `Job.then` is.
+        failed: is called with a reason where a worker could not make a part. Who waits makes it; if nobody does, it is never there.
+        begun: whether workers begin at once; else they help where a module is so large that it is worth it.
+
+    Attributes:
+        parts: the modules; `run` is in the first. Those that workers make are in the store as soon as they are there, so a
+            process that ends too early leaves less to the next. left: characters of those that are not made.
+    """
+
+    def __init__(
+        self, text: str, target: Target, level: int, store: Store,
+        then: Callable[[bytes], After] = lambda data: None, failed: Callable[[str], None] = lambda why: None, begun: bool = False,
+    ):  # fmt: skip
+        self.text, self.target, self.level, self._store, self._then, self._failed = text, target, level, store, then, failed
+        rest, self.shared = apart(text) if level in PART else (text, [])
+        self._by_workers = begun or _worth_helpers(len(rest), level)
+        self.parts = [*split(rest, len(rest) // PART[level] if self._by_workers else 1), *self.shared]
+        self.left = sum(map(len, self.parts))
+        self._objects: list[bytes | None] = [None] * len(self.parts)
+        self._name = store.object_name(text, target, level)
+        self._jobs: dict[Job, int] = {}
+        self._last = [True]  # taken by who makes the last part
+        if self._by_workers:
+            self._submit()
+
+    def _submit(self) -> None:
+        for i, part in enumerate(self.parts):
+            then, find = lambda answer, i=i: self._receive(i, answer), lambda i=i: self._find(i)
+            self._jobs[Job(part, self.target, self.level, then, find)] = i
+        background.submit(*self._jobs)
+
+    def finish(self) -> bytes:
+        """The object file. Parts that no worker has begun with are made here.
+
+        Errors: CompileError for text that LLVM does not accept.
+        """
+        while (job := background.claim(self._jobs)) is not None:
+            with background.released(job):
+                self._make(self._jobs[job])
+        for i in range(len(self.parts)):  # what no job stands for, and what workers could not do
+            self._make(i)
+        return self._whole()
+
+    def _make(self, i: int) -> None:
+        if self._objects[i] is None:
+            data = self._find(i)
+            follow(self._put(i, data or self._compiled(i), made=data is None))
+
+    def _compiled(self, i: int) -> bytes:
+        return compile_object(self.parts[i], self.target, self.level, count=i == 0 or self._is_shared(i))
+
+    def _is_shared(self, i: int) -> bool:
+        return i >= len(self.parts) - len(self.shared)
+
+    def _find(self, i: int) -> bytes | None:
+        """A part that a process, this one or another, has made: alone, well, or in the whole."""
+        if len(self.parts) == 1:
+            return self._store.get_named(self._name)
+        levels = (llvm.GOOD, self.level) if self._is_shared(i) else (self.level,)
+        for level in dict.fromkeys(levels):
+            if (data := self._store.get_named(self._store.object_name(self.parts[i], self.target, level))) is not None:
+                return data
+        whole = self._store.get_named(self._name)
+        objects = [] if whole is None else objects_of(whole)
+        return objects[i] if len(objects) == len(self.parts) else None
+
+    def _receive(self, i: int, answer: Answer) -> After:
+        """In a thread of the pool."""
+        data, why = answer.data, answer.why
+        if self._objects[i] is not None:  # a forked child does the parent's jobs again
+            return None
+        if data is None and answer.alone:
+            try:
+                data = self._compiled(i)
+            except CompileError as e:  # who waits is told
+                why = str(e)
+        if data is None:
+            self._failed(why)
+            return None
+        return self._put(i, data, made=True)
+
+    def _put(self, i: int, data: bytes, made: bool) -> After:
+        if made and len(self.parts) > 1 and (self._by_workers or self._is_shared(i)):
+            self._store.put_object(self.parts[i], self.target, self.level, data)
+        self._objects[i] = data
+        self.left -= len(self.parts[i])
+        if None in self._objects:
+            return None
+        try:
+            self._last.pop()
+        except IndexError:  # another thread has
+            return None
+        whole = self._whole()
+        self._store.put_object(self.text, self.target, self.level, whole)
+        if len(self.parts) > 1 and self._by_workers:
+            for part in self.parts[: len(self.parts) - len(self.shared)]:
+                self._store.discard(part, self.target, self.level)
+        return self._then(whole)
+
+    def _whole(self) -> bytes:
+        objects = [one for data in self._objects if data is not None for one in objects_of(data)]
+        return objects[0] if len(objects) == 1 else join(objects)
+
+
+def _worth_helpers(characters: int, level: int) -> bool:
+    """Whether workers should help with a module: not a thread of the pool, which would wait for its own kind."""
+    least = SOME if background.pids() else LARGE
+    able = config.threads > 1 and workers.can_start() and not workers.serving()
+    return able and level in PART and characters >= least[level]

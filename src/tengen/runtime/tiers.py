@@ -1,60 +1,65 @@
-"""Two tiers of machine code for what this process compiles to run: quick code at once, good code in its place as soon as it is there.
-
-Only where the knob `quick_compile` asks for it: a loop loses more than its first step gains (docs/architecture.md has figures).
+"""Two tiers of machine code for what this process compiles to run: quick code at once, good code in its place when it is there.
 
 In: a program's text (`load`). Out: its code in this process. Good code that the disk cache has is taken. Else the text is
 compiled with little effort (`llvm.QUICK`), and runs; processes in the background (`workers.py`) compile it well, put that into
-the cache, and `Loaded.replace` turns every call to it: of the program, of its kernels, and of the next piece of a kernel that runs.
-A kernel's bits are the same in both tiers: LLVM may change no rounding at any level. Functions that can be replaced take pointers and
-integers, never vectors, so both tiers call them alike. `Postponed` programs, which replace others
-that run already, are compiled well in the background at once.
+the cache, and `Loaded.replace` turns every call to it: of the program, of its kernels, and of the next piece of a kernel that
+runs. A kernel's bits are the same in both tiers: LLVM may change no rounding at any level. Functions that can be replaced take
+pointers and integers, never vectors, so both tiers call them alike. `Postponed` programs, which replace others that run
+already, are compiled well in the background at once.
 
-What quick code saves and costs, in seconds of processor time on one thread (AMD EPYC, family 26 model 2; ResNet-18, training,
-batch 2): what LLVM takes for the first step, and a later step, the least of some. `misched` and `lsr`: without LLVM's machine scheduler,
-loop strength reduction and hoisting of machine instructions.
+What that costs a program that runs on is bounded. Its calls are timed until good code is there. The first one never waits. When
+all together have taken `SHARE` of what LLVM needs for the rest of the good code (by characters, `S_PER_CHARACTER`), the next
+call waits, and compiles meanwhile what no worker has begun with: every processor compiles, and none runs slow code. So the N-th
+call is done at most (Q + SHARE * G) / P later than if all had been compiled well at once, for every N: Q and G are the
+processor time that LLVM takes for quick and for good code, P is the number of processors. Where programs are many and small, as
+in eager code, it is done earlier for every N, since one process compiles them one after the other, and the workers beside it.
+What is smaller than `SMALL` is compiled well at once: that takes no longer than to do it twice. A process that ends before good
+code is there leaves the text behind (`_leave_texts`), and what was made of it: the next one lowers and emits nothing either.
 
-| LLVM's code generation | compile, traced / eager | a later step, traced / eager |
-| --- | --- | --- |
-| level 2 and two passes (good code) | 6.2 / 4.6 | .16 / .25 |
-| the same, no lsr | 3.8 / | .16 / |
-| level 2, no passes, no misched, no lsr | 3.1 / 2.7 | .17 / .27 |
-| level 1, no passes, no misched, no lsr | 2.8 / 2.4 | .16 / .25 |
-| level 1, no passes, the same and the fast register allocator | 2.8 / 2.5 | .26 / .43 |
-| level 1, no passes, FastISel | 4.7 / 3.1 | .16 / .26 |
-| level 0, the two passes | 2.0 / 2.2 | .45 / .45 |
-| level 0, no passes (quick code) | 1.4 / 1.3 | .32 / .45 |
+Seconds of LLVM's processor time on one thread (AMD EPYC, family 25 model 17, AVX-512, a busy machine; every fourth kernel of
+the traced training steps of `benchmarks/first.py`, scaled to the whole text):
 
-Switches other than levels are the whole process's, so they would change the code of other users of llvmlite too. Of single
-ops quick code takes 1 to 3.6 times as long (add and pow 1.0, conv2d 1.8 to 2.7, softmax 1.8, matmul 3.4, cumsum 3.6) and
-compiles 3.2 to 9 times as fast. All kernels have quick code first and no work is counted: the loss is bounded by how long good code
-takes, since a long run goes on with good code from its next piece on; on two cores, where workers and the program want the same
-ones, that is seconds.
+| program | characters | quick code | good code | good code, no lsr |
+| --- | --- | --- | --- | --- |
+| LeNet | 1.5 million | .5 | 1.4 | |
+| GPT of two layers | 2.4 | .5 | 2.1 | |
+| ResNet-18 | 4.5 | 1.1 | 4.2 | 2.9 |
+| MobileNetV2 | 8.8 | 1.7 | 7.4 | |
+
+"lsr" is LLVM's loop strength reduction, with the analysis that it asks for: a third of the time for good code; the selection of
+instructions is a quarter, the two passes an eighth, all others are below a twentieth each. Without lsr (`-disable-lsr`, which
+can be turned between modules of one process) kernels are slower, one thread, sums of the least times of each kernel:
+MobileNetV2's training step 4 %, EfficientNet-B0's 4 %, ResNet-18's 1.5 % (gradients of filters 1 to 8 %, those of depthwise
+ones 9 to 16 %, elementwise ones 3 to 6 %). So it stays on. No other switch saves more than noise hides (5 %): the machine
+scheduler, the one after register allocation, `-regalloc=basic`, CodeGenPrepare, hoisting of constants, placement of blocks,
+sinking, common subexpressions, the pre-RA schedulers, limits of lsr.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from tengen.base.config import config
 from tengen.codegen.targets import Target
 from tengen.runtime import cache, launch_log, llvm, workers
-from tengen.runtime.compile import Loaded, compile_object, load_object
-from tengen.runtime.object_loader import join, objects_of
-from tengen.runtime.parallel_compile import split
+from tengen.runtime.compile import Loaded, load_object
+from tengen.runtime.module_parts import apart
+from tengen.runtime.parallel_compile import Build, background
 from tengen.runtime.progress import progress
 from tengen.runtime.provenance import CACHE, provenance
-from tengen.runtime.shared_kernels import apart
-from tengen.runtime.workers import Answer, Pool
+from tengen.runtime.workers import After
 
-PART = 1 << 16  # characters of a part of a large module that is compiled in the background
-NICENESS = 5  # of workers in the background: a quarter of a processor that programs want as well
-DELAY_S = 0.3  # before the first worker is started: a process that ends sooner starts none
+SMALL = 1 << 13  # characters of a program that is compiled well at once: LLVM takes 10 ms
+S_PER_CHARACTER = 1e-6  # of LLVM's processor time for good code
+SHARE = 0.125  # of the time that the rest of its good code takes: so long a program may run quick code
 
-background = Pool("background", NICENESS, DELAY_S, inherited=True)
 progress.elsewhere = lambda: background.pending
 
 
@@ -64,13 +69,14 @@ class Statistics:
 
     Attributes:
         quick: loaded as quick code. good: loaded as good code at once, from the cache or compiled. replaced: whose good code has
-            come into the place of quick code. postponed: that were compiled in the background before they were loaded. failed: of
-            which the background could make no good code.
+            come into the place of quick code. waited: calls that waited for it. postponed: that were compiled in the background
+            before they were loaded. failed: of which the background could make no good code.
     """
 
     quick: int = 0
     good: int = 0
     replaced: int = 0
+    waited: int = 0
     postponed: int = 0
     failed: int = 0
 
@@ -97,11 +103,11 @@ def load(text: str, target: Target, receive: Callable[[bytes], None]) -> tuple[L
     data, how = cache.found(text, target), "from the cache"
     if data is None and getattr(_here, "postpones", False):
         raise Postponed(text, target, receive)
-    if data is None and quick_first(target):
+    if data is None and len(text) >= SMALL and quick_first(target):
         quick = load_object(cache.compiled(text, target, llvm.QUICK), target, replaceable=True)
         if quick.replaceable:
             statistics.quick += 1
-            compile_in_background(text, target, lambda data: _replace(quick, data, text, target))
+            quick.upgrade = Upgrade(quick, text, target)
             return quick, "with quick code"
     if data is None:
         data, how = cache.compiled(text, target), "compiled"
@@ -109,13 +115,6 @@ def load(text: str, target: Target, receive: Callable[[bytes], None]) -> tuple[L
         provenance.found(CACHE)
     statistics.good += 1
     return load_object(data, target), how
-
-
-def _replace(quick: Loaded, data: bytes, text: str, target: Target) -> None:
-    quick.replace(load_object(data, target))
-    statistics.replaced += 1
-    for module in (text, *apart(text)[1]):
-        cache.discard(module, target, llvm.QUICK)
 
 
 # ---- programs that are wanted when their code is there
@@ -134,7 +133,7 @@ _here = threading.local()
 
 @contextlib.contextmanager
 def postponing(on: bool = True) -> Iterator[None]:
-    """In the block, this thread wants code only where it has been compiled (off: as always, for what runs while something is made)."""
+    """In the block, this thread wants code only where it has been compiled (off: as always, for what runs while one is made)."""
     before = getattr(_here, "postpones", False)
     _here.postpones = on
     try:
@@ -155,72 +154,144 @@ def when_compiled(make: Callable[[], None], target: Target) -> None:
     except Postponed as p:
         wanted = p
 
-        def go_on(data: bytes) -> None:
+        def received(data: bytes) -> After:
             statistics.postponed += 1
             wanted.receive(data)
-            when_compiled(make, target)
+            return lambda: when_compiled(make, target)
 
-        compile_in_background(wanted.text, target, go_on)
+        compile_in_background(wanted.text, target, received)
 
 
 # ---- good code
 
 
-class _Parts:
-    """A module that is compiled in the background in parts, and kernels that other modules may have too (`shared_kernels.py`). Each is
-    in the cache as soon as it is there, so that a process which ends too early leaves less to the next."""
+class Upgrade:
+    """What brings good code into the place of a program's quick code, and bounds what is lost until it is there.
 
-    def __init__(self, text: str, target: Target, then: Callable[[bytes], None]):
-        self.text, self.target, self.then = text, target, then
-        rest, self.shared = apart(text)
-        n = min(workers.MOST, len(rest) // PART)
-        self.parts = [*(split(rest, n) if n > 1 else [rest]), *self.shared]
-        self.objects: list[bytes | None] = [None] * len(self.parts)
-        self.failed = False
+    Attributes:
+        done: whether nothing is to be waited for: good code is there, or cannot be made. spent: seconds of calls of quick code.
+    """
 
-    def begin(self) -> None:
-        for i, part in enumerate(self.parts):
-            then, find = lambda answer, i=i: self.receive(i, answer), lambda i=i: self.find(i)
-            background.submit(part, self.target, llvm.GOOD, then, find)
+    def __init__(self, quick: Loaded, text: str, target: Target):
+        self._quick, self._text, self._target = quick, text, target
+        self.done, self.spent = False, 0.0
+        self._then: list[Callable[[], None]] = []
+        _upgrades.add(self)
+        self._build = Build(text, target, llvm.GOOD, cache, self._received, self._failed, begun=True)
 
-    def find(self, i: int) -> bytes | None:
-        """A part that a process, this one or another, has made: alone, or in the whole."""
-        data = cache.found(self.parts[i], self.target)
-        if data is None and len(self.parts) > 1 and (whole := cache.found(self.text, self.target)) is not None:
-            objects = objects_of(whole)
-            data = objects[i] if len(objects) == len(self.parts) else None
-        return data
-
-    def receive(self, i: int, answer: Answer) -> None:
-        part, data = self.parts[i], answer.data
-        if data is None and answer.alone and not self.failed:
-            data = compile_object(part, self.target, count=i == 0)
-        if data is None:
-            if not self.failed:
-                self.failed = True
-                statistics.failed += 1
-                _warn(answer.why)
+    def before_call(self) -> None:
+        """Waits for good code if calls of quick code have taken so long that this is worth it."""
+        share = SHARE * S_PER_CHARACTER * self._build.left / config.threads
+        if self.spent <= share or workers.serving():
             return
-        if answer.data is not None and len(self.parts) > 1:
-            cache.put_object(part, self.target, llvm.GOOD, data)
-        self.put(i, data)
+        statistics.waited += 1
+        with progress.compiling(self._text):
+            self._build.finish()
+        self.done = True
 
-    def put(self, i: int, data: bytes) -> None:
-        self.objects[i] = data
-        found = [d for d in self.objects if d is not None]
-        if len(found) < len(self.parts):
-            return
-        whole = found[0] if len(found) == 1 else join([one for data in found for one in objects_of(data)])
-        cache.put_object(self.text, self.target, llvm.GOOD, whole)
-        if len(self.parts) > 1:
-            for part in self.parts[: len(self.parts) - len(self.shared)]:
-                cache.discard(part, self.target, llvm.GOOD)
-        self.then(whole)
+    def when_done(self, then: Callable[[], None]) -> None:
+        """Calls `then` when nothing is to be waited for any more."""
+        self._then.append(then)
+        if self.done:
+            self._end()
+
+    def leave_text(self) -> None:
+        """For a later process: the program's text, until there is good code."""
+        import zlib
+
+        if config.cache:
+            name = cache.text_name(cache.object_name(self._text, self._target))
+            cache.put_named(name, zlib.compress(self._text.encode(), 1))
+
+    def _received(self, data: bytes) -> None:
+        self._quick.replace(load_object(data, self._target))
+        statistics.replaced += 1
+        for module in (self._text, *apart(self._text)[1]):
+            cache.discard(module, self._target, llvm.QUICK)
+        cache.discard_named(cache.text_name(cache.object_name(self._text, self._target)))
+        self._end()
+
+    def _failed(self, why: str) -> None:
+        if not self.done:
+            statistics.failed += 1
+            _warn(why)
+        self._end()
+
+    def _end(self) -> None:
+        self.done = True
+        _upgrades.discard(self)
+        while self._then:
+            self._then.pop()()
 
 
-def compile_in_background(text: str, target: Target, then: Callable[[bytes], None]) -> None:
+class Timed:
+    """A call of a program that has quick code.
+
+    Attributes:
+        call: the call alone. upgrade: of the program.
+    """
+
+    __slots__ = ("call", "upgrade")
+
+    def __init__(self, call: Callable, upgrade: Upgrade):
+        self.call, self.upgrade = call, upgrade
+
+    def __call__(self, *buffers: Any) -> Any:
+        upgrade = self.upgrade
+        if upgrade.done:
+            return self.call(*buffers)
+        upgrade.before_call()
+        start = time.perf_counter()
+        try:
+            return self.call(*buffers)
+        finally:
+            upgrade.spent += time.perf_counter() - start
+
+
+def timed(call: Callable, code: Loaded) -> Callable:
+    """A call of a program's code; as long as that is quick code, its calls are timed and may wait."""
+    upgrade = code.upgrade
+    return call if upgrade is None or upgrade.done else Timed(call, upgrade)
+
+
+def bare(call: Callable) -> Callable:
+    """The call without a clock, where that is no longer needed."""
+    return call.call if type(call) is Timed and call.upgrade.done else call
+
+
+def when_bare(call: Callable, then: Callable[[Callable], None]) -> None:
+    """Calls `then` with the call without a clock, when that is no longer needed; never for one without."""
+    if type(call) is Timed:
+        call.upgrade.when_done(lambda: then(call.call))
+
+
+_upgrades: set[Upgrade] = set()  # that are not done
+
+
+def text_of(object_name: str) -> str:
+    """The text of a program whose good code is to have this name in the cache, which a process has left; "" if none has."""
+    import zlib
+
+    data = cache.get_named(cache.text_name(object_name)) if object_name else None
+    return "" if data is None else zlib.decompress(data).decode()
+
+
+def _leave_texts() -> None:
+    for upgrade in list(_upgrades):
+        upgrade.leave_text()
+
+
+atexit.register(_leave_texts)
+
+
+def compile_in_background(text: str, target: Target, then: Callable[[bytes], After]) -> None:
     """Has a module compiled well and put into the cache; `then` gets its object file, in another thread."""
-    _Parts(text, target, then).begin()
+
+    def failed(why: str) -> None:
+        statistics.failed += 1
+        _warn(why)
+
+    Build(text, target, llvm.GOOD, cache, then, failed, begun=True)
 
 
 def _warn(why: str) -> None:
@@ -235,8 +306,8 @@ def _warn(why: str) -> None:
 def wait_for_compilation(timeout: float | None = None) -> bool:
     """Waits until every program of this process has good code.
 
-    With the knob `quick_compile`, a program that is met for the first time runs at once with code that LLVM made with little effort,
-    while other processes compile it well. Nothing but speed depends on it. Benchmarks call this after their warm-up, and
+    With the knob `quick_compile`, a program that is met for the first time runs at once with code that LLVM made with little
+    effort, while other processes compile it well. Nothing but speed depends on it. Benchmarks call this after their warm-up, and
     then warm up once more, since sizes that have run for long get programs of their own.
 
     Args:

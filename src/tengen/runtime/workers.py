@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from tengen.base.config import config
@@ -24,9 +24,10 @@ from tengen.base.record import record
 from tengen.codegen.targets import Target
 from tengen.runtime import llvm
 
-MOST = 8  # workers of a pool, and parts of a module
+MOST = 8  # workers of a pool
 IDLE_S = 5.0  # without work, after which a worker ends
 PATIENCE_S = 300.0  # that an answer is waited for: many times what any network's module takes
+MUCH = 1 << 16  # characters of waiting modules, .07 s of LLVM's work, for which a worker is started at once
 TRIES = 2  # workers that are given a module before it is given up
 _CHUNK = 1 << 20  # bytes that are read at once
 
@@ -134,35 +135,62 @@ class Answer:
     alone: bool = False
 
 
+After = Callable[[], Any] | None
+
+
 @record(eq=False)
-class _Job:
+class Job:
+    """A module to be compiled.
+
+    Attributes:
+        text, target, level: as for `compile_object`.
+        then: is called with the answer, once, in a thread of the pool or, where none can be started, in that of who submits. What it
+            returns, if anything, is called afterwards, one at a time: what takes long and may take locks.
+        find: gives the object file if somebody has made it by the time when it would be compiled.
+    """
+
     text: str
     target: Target
     level: int
-    then: Callable[[Answer], None]
-    find: Callable[[], bytes | None]
+    then: Callable[[Answer], After]
+    find: Callable[[], bytes | None] = lambda: None
+
+
+_here = threading.local()
+
+
+def serving() -> bool:
+    """Whether this thread is one of a pool."""
+    return getattr(_here, "serves", False)
+
+
+def follow(after: After) -> None:
+    """Does what follows from an answer, if anything does."""
+    if after is not None:
+        after()
 
 
 class Pool:
     """Threads with a worker each, which take jobs in order. Threads and workers come with jobs, and go when there are none.
 
     Args:
-        niceness: of the workers. delay_s: that the first job of a pool at rest waits before a worker is started. inherited:
-            whether a forked child does its parent's jobs too, when it gets one itself or waits.
+        niceness: of the workers. delay_s: that jobs wait before the first worker is started, unless they are `MUCH` together or
+            somebody waits. inherited: whether a forked child does its parent's jobs too, when it gets one itself or waits.
     """
 
     def __init__(self, name: str, niceness: int = 0, delay_s: float = 0.0, inherited: bool = False):
         self._name, self._niceness, self._delay_s, self._inherited = name, niceness, delay_s, inherited
         self.started = 0  # workers, ever
-        self._forking = False
+        self._forking: list[threading.Lock] = []
         self._forget()
         self._swap = threading.Lock()  # held by a thread that tells what came of a job, and around a fork
+        self._after = threading.Lock()  # held by a thread that does what follows from it, and around a fork
         _pools.append(self)
 
     def _forget(self) -> None:
         self._changed = threading.Condition()
-        self._queue: deque[_Job] = deque()
-        self._busy: list[_Job] = []
+        self._queue: deque[Job] = deque()
+        self._busy: list[Job] = []
         self._threads: list[threading.Thread] = []
         self._workers: list[Worker] = []
         self._hurried = self._closed = False
@@ -172,30 +200,57 @@ class Pool:
         """Jobs that are waiting or in work."""
         return len(self._queue) + len(self._busy)
 
-    def submit(
-        self, text: str, target: Target, level: int, then: Callable[[Answer], None], find: Callable[[], bytes | None] = lambda: None
-    ) -> None:
-        """Has a module compiled; `then` is called with the answer, once, in a thread of the pool or, where no thread can be
-        started, here. find: gives the object file if somebody has made it by the time when it would be compiled."""
-        job = _Job(text, target, level, then, find)
+    def submit(self, *jobs: Job) -> None:
+        """Has modules compiled."""
         with self._changed:
-            self._queue.append(job)
+            self._queue.extend(jobs)
             if self._start():
                 return
-            self._queue.remove(job)
-        then(Answer(None, "no thread can be started", alone=True))
+            for job in jobs:
+                self._queue.remove(job)
+        for job in jobs:
+            follow(job.then(Answer(None, "no thread can be started", alone=True)))
+
+    def claim(self, jobs: Collection[Job]) -> Job | None:
+        """One of these jobs that no thread has begun with: it is the caller's, until `released`. If there is none, waits for those
+        that are in work; None when all are done."""
+        with self._changed:
+            while True:
+                for job in self._queue:
+                    if job in jobs:
+                        self._queue.remove(job)
+                        self._busy.append(job)
+                        return job
+                if not any(job in jobs for job in self._busy):
+                    return None
+                self._changed.wait()
+
+    @contextlib.contextmanager
+    def released(self, job: Job) -> Iterator[None]:
+        """Around the work on a job that was claimed. If it fails, the job waits again."""
+        done = False
+        try:
+            yield
+            done = True
+        finally:
+            with self._changed:
+                if job in self._busy:
+                    self._busy.remove(job)
+                if not done:
+                    self._queue.appendleft(job)
+                self._changed.notify_all()
 
     def _start(self) -> bool:
         """A further thread if one is wanted; whether there is any. The lock is held."""
-        free = len(self._threads) - len(self._busy)
         most = min(max(config.threads - 1, 1), MOST)  # one processor is this process's
-        if free < len(self._queue) and len(self._threads) < most:
+        while len(self._threads) < min(most, len(self._queue) + len(self._busy)):
             thread = threading.Thread(target=self._serve, name=f"tengen-{self._name}", daemon=True)
             self._threads.append(thread)
             try:
                 thread.start()
             except RuntimeError:  # a limit of this process
                 self._threads.remove(thread)
+                break
         self._changed.notify_all()
         return bool(self._threads)
 
@@ -214,8 +269,9 @@ class Pool:
     # -- the threads ---------------------------------------------------------------------------------------------------------
     def _serve(self) -> None:
         me, worker = threading.current_thread(), None
+        _here.serves = True
         with self._changed:
-            self._changed.wait_for(lambda: self._hurried or self._closed, self._delay_s)
+            self._changed.wait_for(self._worth_a_worker, self._delay_s)
         try:
             while (job := self._next(me)) is not None:
                 try:
@@ -230,19 +286,29 @@ class Pool:
             if worker is not None:
                 self._end(worker)
 
-    def _tell(self, job: _Job, answer: Answer) -> None:
+    def _worth_a_worker(self) -> bool:
+        return self._hurried or self._closed or bool(self._workers) or sum(len(job.text) for job in self._queue) >= MUCH
+
+    def _tell(self, job: Job, answer: Answer) -> None:
         try:
+            after = None
             with self._swap:
                 if not self._closed:
-                    job.then(answer)
+                    after = job.then(answer)
+            if after is not None:
+                with self._changed:
+                    self._changed.notify_all()
+                with self._after:
+                    after()
         except Exception:  # a defect: it is shown, and the thread goes on
             threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
         finally:
             with self._changed:
-                self._busy.remove(job)
+                if job in self._busy:
+                    self._busy.remove(job)
                 self._changed.notify_all()
 
-    def _next(self, me: threading.Thread) -> _Job | None:
+    def _next(self, me: threading.Thread) -> Job | None:
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._closed, IDLE_S)
             if self._closed or not self._queue:
@@ -252,7 +318,7 @@ class Pool:
             self._busy.append(job)
             return job
 
-    def _compiled(self, worker: Worker | None, job: _Job) -> tuple[Worker | None, Answer]:
+    def _compiled(self, worker: Worker | None, job: Job) -> tuple[Worker | None, Answer]:
         if (found := job.find()) is not None:
             return worker, Answer(found)
         why = ""
@@ -313,12 +379,12 @@ class Pool:
 
     def before_fork(self) -> None:
         """No thread takes an answer or starts a worker while the process forks, unless that takes very long."""
-        self._forking = self._swap.acquire(timeout=5)
+        self._forking = [lock for lock in (self._after, self._swap) if lock.acquire(timeout=5)]
 
     def after_fork(self) -> None:
         """In the parent."""
-        if self._forking:
-            self._swap.release()
+        for lock in self._forking:
+            lock.release()
 
     def after_fork_in_child(self) -> None:
         """The parent's workers stay the parent's."""
@@ -326,7 +392,8 @@ class Pool:
         self._forget()
         if self._inherited:
             self._queue.extend(jobs)
-        self._swap = threading.Lock()
+        self._swap, self._after = threading.Lock(), threading.Lock()
+        _here.serves = False
         for w in workers:
             w.abandon()
 

@@ -30,7 +30,7 @@ from tengen.loops.extents import Numbers
 from tengen.loops.lang import Expr
 from tengen.passes.extents import at_extents, open_extents
 from tengen.passes.pipeline import optimize
-from tengen.runtime import launch_log, mapped, native
+from tengen.runtime import launch_log, mapped, native, tiers
 from tengen.tensor.tensor import Tensor, tensor_over
 
 ALIGN = 64
@@ -168,7 +168,10 @@ class Executable:
         left, me = HOT_RUNS * max(self._made_s, KERNEL_S * self.program.kernels), ref(self)
 
         def timed(*buffers: Any) -> Any:
-            nonlocal left
+            nonlocal left, call
+            call = tiers.bare(call)
+            if type(call) is tiers.Timed:  # it has quick code, whose time says nothing, and may wait
+                return call(*buffers)
             start = perf_counter()
             made = call(*buffers)
             left -= perf_counter() - start

@@ -9,7 +9,7 @@ from tengen.base.config import config
 from tengen.codegen.targets import Target
 from tengen.compiler.driver import compile_graph
 from tengen.ir.text import parse_graph
-from tengen.runtime import cache, shared_kernels
+from tengen.runtime import cache, module_parts
 from tengen.runtime import compile as compiler
 from tengen.runtime.object_loader import objects_of
 
@@ -31,8 +31,8 @@ def module(*kernels: tuple[str, str]) -> str:
 
 
 def test_a_kernel_is_known_by_what_it_computes():
-    same = shared_kernels.apart(module(("conv", long_body(1)), ("conv.d0", long_body(2))))
-    other = shared_kernels.apart(module(("matmul_1", long_body(1)), ("add", "")))
+    same = module_parts.apart(module(("conv", long_body(1)), ("conv.d0", long_body(2))))
+    other = module_parts.apart(module(("matmul_1", long_body(1)), ("add", "")))
     assert len(same[1]) == 2 and len(other[1]) == 1 and other[1][0] == same[1][0] != same[1][1]
     assert "@conv" not in same[0] and same[0].count("call void @kernel_") == same[0].count("declare void @kernel_") == 2
     assert "define void @add(" in other[0] and "@matmul_1" not in other[0]
@@ -44,11 +44,11 @@ def test_what_stays_whole():
         HEAD + "\n" + KERNEL.format("no_run", long_body(1)),
         module(("foreign", long_body(1) + "  call void @abort()\n")),
     ):
-        assert shared_kernels.apart(text) == (text, [])
+        assert module_parts.apart(text) == (text, [])
 
 
 def test_a_name_that_begins_another_is_not_its_part():
-    rest, kernels = shared_kernels.apart(module(("relu", long_body(1)), ("relu.d0", ""), ("relu_1", "")))
+    rest, kernels = module_parts.apart(module(("relu", long_body(1)), ("relu.d0", ""), ("relu_1", "")))
     assert len(kernels) == 1 and all(f"call void @{name}(" in rest for name in ("relu.d0", "relu_1"))
 
 
