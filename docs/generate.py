@@ -20,6 +20,7 @@ from textwrap import fill
 import tengen
 from tengen import functional
 from tengen.loops.math import FUNCTIONS
+from tengen.ops.complex_numbers import load_rules
 from tengen.ops.define import REGISTRY, SUBMODULES, Op
 from tengen.tensor import Tensor
 from tengen.tensor.methods import operators
@@ -298,6 +299,7 @@ def math_table() -> str:
 
 def complex_list() -> str:
     """The ops that have a rule for complex numbers, or for which they are elements like any others."""
+    load_rules()
     known = lambda op: op.rules.complex is not None or op.kind == "view" or op.name == "complex"
     there = [op for name, op in sorted(REGISTRY.items()) if "." not in name and op.fn.__module__.startswith("tengen.ops.")]
     return fill(", ".join(f"`{op.name}`" for op in there if known(op)) + ".", 128, break_long_words=False, break_on_hyphens=False)

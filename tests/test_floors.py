@@ -45,6 +45,7 @@ ROOM_RANK = {floor: {name: -row for row, names in enumerate(rows) for name in na
 ALLOWED_INSIDE = {
     ("base/lazy.py", "tengen.base.other_names"): "a table that only a message needs",
     ("loops/calls.py", "tengen.loops.math"): "a large table that only kernels with calls need",
+    ("ops/complex_numbers.py", "tengen.ops.complex_functions"): "rules over most ops, which only complex numbers need",
     ("ops/shape.py", "tengen.ops.reduce"): "the gradient of a broadcast is a sum, and that of a sum is a broadcast",
     (
         "runtime/native.py",

@@ -26,6 +26,7 @@ from tengen.autodiff import GradManager, vjp
 from tengen.base.dtype import dtype
 from tengen.base.errors import GradientError, TengenError
 from tengen.module import init
+from tengen.ops.complex_numbers import load_rules
 from tengen.ops.define import REGISTRY, Case, Op
 
 FILE = Path(__file__).with_name("digests.json")
@@ -117,6 +118,7 @@ def of_op(name: str, op: Op, case: Case) -> Found:
 
 def of_complex() -> Found:
     """Elementwise ops and products of complex numbers."""
+    load_rules()
     rng = Exact(7)
     z, w = (coarse(rng.uniform(-2, 2, (6, 11))) + 1j * coarse(rng.uniform(-2, 2, (6, 11))) for _ in range(2))
     for kind in ("complex64", "complex128"):

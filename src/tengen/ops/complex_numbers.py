@@ -11,6 +11,7 @@ The gradient of a real loss L by a complex z = x + iy is dL/dx + i dL/dy, as in 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -302,9 +303,16 @@ def formed(op: Op, types: Sequence[TensorType | None], attrs: Sequence) -> tuple
         return op, tuple(attrs)
     if op.kind == "view" or op.optional is None or op.name == "complex" or op.has_bodies:  # whole; made of such a form; of parts; inside
         return op, tuple(attrs)
+    load_rules()
     if op.rules.complex is None:
         raise op.not_complex(types, dict(zip(op.attrs, attrs)))
     return form(op), (tuple(op.canonical(types, attrs).items()),)
+
+
+@functools.cache
+def load_rules() -> None:
+    """Registers the rules of ops for complex numbers, which most processes never ask for."""
+    from tengen.ops import complex_functions  # noqa: F401  (and with it `complex_rules`)
 
 
 def form(op: Op) -> Op:
