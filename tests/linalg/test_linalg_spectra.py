@@ -5,9 +5,9 @@ import pytest
 from mpmath import mp
 
 import tengen.functional as F
-from tengen import Tensor, config, linalg, set_threads, trace
+from tengen import Tensor, config, linalg, load_graph, set_threads, trace
 from tengen.autodiff import vjp, vmap
-from tengen.base.errors import ArgumentError, GradientError, ShapeError
+from tengen.base.errors import ArgumentError, GradientError, LinAlgError, ShapeError
 
 RNG = np.random.default_rng(4)
 DTYPES = ("float32", "float64")
@@ -163,6 +163,23 @@ def test_batches_traces_layouts_and_threads_change_no_bit():
             assert parts(f(Tensor(x))) == want
         finally:
             set_threads(before)
+
+
+def test_a_saved_program_has_the_same_bits_and_the_same_errors(tmp_path):
+    a = RNG.normal(size=(2, 20, 20))
+
+    @trace(capture_as_const=True)
+    def f(x):
+        return (*linalg.svd(x), *linalg.eigh(x), linalg.inv(x), linalg.cholesky(x @ x.transpose(0, 2, 1)), *linalg.qr(x))
+
+    want = [y.numpy().tobytes() for y in f(Tensor(a))]
+    names = [f"y{i}" for i in range(len(want))]
+    f.dump(tmp_path / "f.tgn", arg_names=["x"], output_names=names)
+    model = load_graph(tmp_path / "f.tgn")
+    made = model(x=Tensor(a))
+    assert [y.numpy().tobytes() for y in (made.values() if isinstance(made, dict) else made)] == want
+    with pytest.raises(LinAlgError, match="inv: singular"):
+        model(x=Tensor(np.ones((2, 20, 20))))
 
 
 def test_pseudo_inverses_ranks_and_least_squares():

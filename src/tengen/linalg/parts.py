@@ -11,14 +11,14 @@ from tengen.tensor import Tensor
 Matrix = Any  # a Tensor, or what makes one
 
 
-def stack_of(x: Matrix) -> Tensor:
+def as_tensor(x: Matrix) -> Tensor:
     """An argument as a Tensor."""
     return dispatch.tensor(x)
 
 
 def matrices(name: str, x: Matrix, square: bool = False, floats: bool = True) -> Tensor:
     """An argument as matrices; an error that names the function unless it is such (`square`, `floats`)."""
-    x = stack_of(x)
+    x = as_tensor(x)
     if x.ndim < 2:
         raise ShapeError(f"{name}: takes matrices (..., rows, columns), got {x.dtype} of shape {tuple(x.shape)}")
     if square and x.shape[-1] != x.shape[-2]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError
-from tengen.linalg.parts import Matrix, matrices, stack_of
+from tengen.linalg.parts import Matrix, as_tensor, matrices
 from tengen.linalg.spectra import svdvals
 from tengen.linalg.systems import solve
 from tengen.ops.calls import all_with_line
@@ -23,7 +23,7 @@ def matmul(x1: Matrix, x2: Matrix, /) -> Tensor:
     >>> linalg.matmul(Tensor([[1, 2]]), Tensor([[3], [4]])).tolist()
     [[11]]
     """
-    return REGISTRY["matmul"](stack_of(x1), stack_of(x2))
+    return REGISTRY["matmul"](as_tensor(x1), as_tensor(x2))
 
 
 def matrix_transpose(x: Matrix, /) -> Tensor:
@@ -68,7 +68,7 @@ def outer(x1: Matrix, x2: Matrix, /) -> Tensor:
     >>> linalg.outer(Tensor([1, 2]), Tensor([3, 4])).tolist()
     [[3, 4], [6, 8]]
     """
-    x1, x2 = stack_of(x1), stack_of(x2)
+    x1, x2 = as_tensor(x1), as_tensor(x2)
     if x1.ndim != 1 or x2.ndim != 1:
         raise ShapeError(f"outer: both must have one axis, got shapes {tuple(x1.shape)} and {tuple(x2.shape)}")
     return REGISTRY["expand_dims"](x1, 1) * REGISTRY["expand_dims"](x2, 0)
@@ -81,7 +81,7 @@ def cross(x1: Matrix, x2: Matrix, /, *, axis: int = -1) -> Tensor:
     >>> linalg.cross(Tensor([1.0, 0.0, 0.0]), Tensor([0.0, 1.0, 0.0])).tolist()
     [0.0, 0.0, 1.0]
     """
-    x1, x2 = stack_of(x1), stack_of(x2)
+    x1, x2 = as_tensor(x1), as_tensor(x2)
     shape = broadcast_shapes(x1.shape, x2.shape)
     if axis >= 0:  # counted from the front of the result
         axis -= len(shape)
@@ -99,7 +99,7 @@ def vecdot(x1: Matrix, x2: Matrix, /, *, axis: int = -1) -> Tensor:
     >>> linalg.vecdot(Tensor([[1, 2], [3, 4]]), Tensor([1, 1])).tolist()
     [3, 7]
     """
-    x1, x2 = stack_of(x1), stack_of(x2)
+    x1, x2 = as_tensor(x1), as_tensor(x2)
     if min(x1.ndim, x2.ndim) == 0 or x1.shape[axis] != x2.shape[axis]:
         raise ShapeError(f"vecdot: axis {axis} of shapes {tuple(x1.shape)} and {tuple(x2.shape)} must be equally long")
     product = x1 * x2
@@ -120,7 +120,7 @@ def tensordot(x1: Matrix, x2: Matrix, /, *, axes: int | Sequence[Sequence[int]] 
     >>> linalg.tensordot(Tensor([[1, 2], [3, 4]]), Tensor([[1, 0], [0, 1]])).item()
     5
     """
-    x1, x2 = stack_of(x1), stack_of(x2)
+    x1, x2 = as_tensor(x1), as_tensor(x2)
     if isinstance(axes, int):
         if not 0 <= axes <= min(x1.ndim, x2.ndim):
             raise ShapeError(f"tensordot: axes={axes} does not fit shapes {tuple(x1.shape)} and {tuple(x2.shape)}")
@@ -148,7 +148,7 @@ def vector_norm(x: Matrix, /, *, axis: int | Sequence[int] | None = None, keepdi
     >>> linalg.vector_norm(Tensor([3.0, 4.0])).item()
     5.0
     """
-    x = stack_of(x)
+    x = as_tensor(x)
     if not x.dtype.is_float:
         raise DTypeError(f"vector_norm: takes floats, got {x.dtype}; help: cast with .astype('float32')")
     axes = tuple(range(x.ndim)) if axis is None else normalize_axes(axis, x.ndim)

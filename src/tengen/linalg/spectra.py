@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 from tengen.base.errors import ArgumentError, ShapeError
-from tengen.linalg.parts import Matrix, matrices, stack_of
+from tengen.linalg.parts import Matrix, as_tensor, matrices
 from tengen.ops import linalg_factor as _factor
 from tengen.ops import linalg_spectra as _ops
 from tengen.ops.calls import all_with_line
@@ -126,7 +126,7 @@ def _tolerance(x: Tensor, rtol: Any) -> Tensor:
     if rtol is None:
         eps = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}[x.dtype.name]
         rtol = max(x.shape[-2:]) * eps
-    return REGISTRY["astype"](stack_of(rtol), x.dtype).detach()
+    return REGISTRY["astype"](as_tensor(rtol), x.dtype).detach()
 
 
 def matrix_rank(x: Matrix, /, *, rtol: Any = None) -> Tensor:
@@ -171,7 +171,7 @@ def lstsq(a: Matrix, b: Matrix, /, *, rtol: Any = None) -> LstsqResult:
     >>> linalg.lstsq(Tensor([[1.0], [1.0]]), Tensor([1.0, 3.0])).solution.numpy().round(4).tolist()
     [2.0]
     """
-    a, b = matrices("lstsq", a), stack_of(b)
+    a, b = matrices("lstsq", a), as_tensor(b)
     if b.ndim == 0 or b.shape[-2 if b.ndim > 1 else -1] != a.shape[-2]:
         raise ShapeError(f"lstsq: a of shape {tuple(a.shape)} does not fit b of shape {tuple(b.shape)}")
     y = REGISTRY["matmul"](pinv(a, rtol=rtol), b)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tengen.linalg.parts import Matrix, matrices, stack_of
+from tengen.linalg.parts import Matrix, as_tensor, matrices
 from tengen.ops import linalg_factor as _ops
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY
@@ -65,7 +65,7 @@ def solve(x1: Matrix, x2: Matrix, /) -> Tensor:
     [1.0, 0.5]
     """
     x1, factors, order, _ = _factored("solve", x1)
-    b = stack_of(x2)
+    b = as_tensor(x2)
     column = b.ndim == 1
     y = _ops.lu_solve(x1, factors, order, REGISTRY["expand_dims"](b, -1) if column else b)
     return REGISTRY["squeeze"](y, -1) if column else y
@@ -131,7 +131,7 @@ def lu_solve(lu_and_order: tuple[Tensor, Tensor], b: Matrix, /) -> Tensor:
     Shapes: (..., n, n), (..., n, k) -> (..., n, k); a vector (n,) gives (..., n)
     """
     factors, order = lu_and_order
-    b = stack_of(b)
+    b = as_tensor(b)
     column = b.ndim == 1
     f = factors.detach()
     y = _ops.lu_solve(f, f, order, REGISTRY["expand_dims"](b, -1) if column else b)
@@ -170,7 +170,7 @@ def solve_triangular(a: Matrix, b: Matrix, /, *, upper: bool = True, unitriangul
     >>> linalg.solve_triangular(Tensor([[2.0, 0.0], [1.0, 1.0]]), Tensor([2.0, 3.0]), upper=False).tolist()
     [1.0, 2.0]
     """
-    a, b = matrices("solve_triangular", a, square=True), stack_of(b)
+    a, b = matrices("solve_triangular", a, square=True), as_tensor(b)
     column = b.ndim == 1
     y = _ops.triangular_solve(a, REGISTRY["expand_dims"](b, -1) if column else b, not upper, unitriangular, transposed)
     return REGISTRY["squeeze"](y, -1) if column else y

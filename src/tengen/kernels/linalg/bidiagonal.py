@@ -15,24 +15,20 @@ Demmel and Kahan, "Accurate singular values of bidiagonal matrices", 1990.
 
 from __future__ import annotations
 
-import math
-
 from tengen.base.dtype import float64
-from tengen.kernels import numerics
-from tengen.kernels.linalg.reflectors import Reflectors, form, make_factors, make_reflector, zero
+from tengen.kernels.linalg.reflectors import Reflectors, form, make_factors, make_reflector
 from tengen.kernels.linalg.stacks import converted, dense, in_tiles, known, stack, tile_rows, transposed
 from tengen.kernels.linalg.sweeps import (
     TINY,
-    UNFINISHED,
     Band,
     Panels,
     Sweeper,
     band,
+    begin,
     finish,
     hypot,
     iterate,
     order_vectors,
-    scale_down,
     signed,
 )
 from tengen.kernels.lowering import Array, Lowering
@@ -55,15 +51,15 @@ def svd(lo: Lowering, a: Array, u: Array | None, values: Array, v: Array | None)
         left, right = Reflectors(lo, count, n, m, d), Reflectors(lo, count, n, n, d)
         if not known(n):
             return form(lo, left, stack(made[1])) if len(made) > 1 else None
-        of = band(lo, count, n, d, len(made) - 1)
-        _bidiagonal(lo, work, left, right, of)
+        of, floor = band(lo, count, n, d, len(made) - 1), lo.temp(float64, (count,))
+        _bidiagonal(lo, work, left, right, of, floor)
         rows = []
         for r, out in zip((left, right), made[1:]):
             make_factors(lo, r)
             product = lo.temp(d, (count, *out.shape[-2:]))
             form(lo, r, product)
             rows.append(Panels(lo, product))
-        iterate(lo, of, lambda: _sweeps(lo, of), rows[::-1])
+        iterate(lo, of, lambda: _sweeps(lo, of, floor), rows[::-1])
         order = finish(lo, of, Array(made[0].id, d, (count, n), (n, 1), made[0].offset), True)
         if rows:
             ordered = lo.temp(d, (count, rows[0].rows, rows[0].columns))
@@ -71,8 +67,11 @@ def svd(lo: Lowering, a: Array, u: Array | None, values: Array, v: Array | None)
             converted(lo, transposed(ordered), stack(made[1]))
 
 
-def _bidiagonal(lo: Lowering, a: Array, left: Reflectors, right: Reflectors, of: Band) -> None:
-    """Launches the bidiagonal form: reflectors, and the band. What is left in `a` means nothing."""
+def _bidiagonal(lo: Lowering, a: Array, left: Reflectors, right: Reflectors, of: Band, floor: Array) -> None:
+    """Launches the bidiagonal form: reflectors, and the band. What is left in `a` means nothing.
+
+    floor: (count,) float64, where the magnitude up to which an element of the band counts as 0 is stored.
+    """
     n, d = of.n, a.dtype
     m = as_expr(a.shape[1])
     sums = lo.temp(d, (of.count, n))
@@ -80,17 +79,8 @@ def _bidiagonal(lo: Lowering, a: Array, left: Reflectors, right: Reflectors, of:
     b = k.split(of.count)
     y, z = k.write(a), k.write(sums)
     x, taus, v, more_taus = k.write(left.vectors), k.write(left.tau), k.write(right.vectors), k.write(right.tau)
-    diagonal, beside, scale, state = k.write(of.d), k.write(of.e), k.write(of.scale), k.write(of.state)
     base, row = k.let(b * m * n), k.let(b * n)
-    unit, finite = scale_down(k, y, base, k.let(m * n))
-    k.store(scale, b, select(finite, cast(unit, float64), const(math.nan, float64)))
-    k.store(state, b * 2 + UNFINISHED, select(finite, n - 1, const(0)))
-    padded = k.let(left.blocks * numerics.REFLECTOR_BLOCK)
-    for r, vectors, factors in ((left, x, taus), (right, v, more_taus)):
-        zero(k, vectors, r.row(b, const(0)), r.row(b, const(0)) + padded * r.length)
-        zero(k, factors, r.scale(b, const(0)), r.scale(b, const(0)) + padded)
-    for memory in (diagonal, beside):
-        zero(k, memory, row, row + n)
+    finite, diagonal, beside = begin(k, of, y, base, m * n, ((left, x, taus), (right, v, more_taus)))
     rows = tile_rows(d, lo.target)
     with k.if_(finite), k.loop(0, n, name="step") as step:
         column = k.let(left.row(b, step))
@@ -130,6 +120,10 @@ def _bidiagonal(lo: Lowering, a: Array, left: Reflectors, right: Reflectors, of:
                         k.store(y, at, fma(-splat(product), along, k.load(y, at, LANES, count)), count)
 
             in_tiles(k, first, m, rows, some, "i")
+    largest = k.var(const(0, float64), name="largest")
+    with k.loop(0, n, name="i") as i:
+        largest.set(maximum(largest.value, maximum(abs(k.load(diagonal, row + i)), abs(k.load(beside, row + i)))))
+    k.store(k.write(floor), b, maximum(largest.value * (of.eps() / 16), const(TINY, float64)))
     lo.launch(k)
 
 
@@ -163,16 +157,12 @@ def _least_singular_value(q: Sweeper, f: Expr, g: Expr, h: Expr) -> Expr:
     return k.let(select(equal(least, 0.0), const(0, float64), select(g < most, c, other)))
 
 
-def _sweeps(lo: Lowering, of: Band) -> None:
+def _sweeps(lo: Lowering, of: Band, floor: Array) -> None:
     """Launches sweeps: QR from the first place to the last, with the least singular value of the last two places as shift. Turns 0 are
     of the right vectors, turns 1 of the left ones."""
     q = Sweeper(lo, of, "bidiagonal_sweeps")
     k, eps = q.k, of.eps()
-    zero_ = const(0, float64)
-    largest = k.var(zero_, name="largest")
-    with k.loop(0, of.n, name="i") as i:
-        largest.set(maximum(largest.value, maximum(abs(q.d(i)), abs(q.e(i)))))
-    absolute = k.let(maximum(largest.value * (eps / 16), const(TINY, float64)))
+    absolute = k.load(k.read(floor), q.b)
 
     def negligible(i: Expr) -> Expr:
         return abs(q.e(i)) <= maximum((abs(q.d(i)) + abs(q.d(i + 1))) * (eps / 2), absolute)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from tengen.base.dtype import DType, bool_, float64, int64
 from tengen.base.record import record
 from tengen.kernels import numerics
+from tengen.kernels.linalg.reflectors import Reflectors, zero
 from tengen.kernels.linalg.stacks import power_of_two
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering
 from tengen.kernels.pointwise import pointwise
@@ -97,6 +98,25 @@ def scale_down(k: KernelBuilder, y: Buffer, base: Expr, size: Expr) -> tuple[Exp
     for i, count in k.vector_loop(0, size, "i"):
         k.store(y, base + i, k.load(y, base + i, LANES, count) / splat(unit), count)
     return unit, finite
+
+
+def begin(
+    k: KernelBuilder, of: Band, y: Buffer, base: Expr, size: Expr, made: Sequence[tuple[Reflectors, Buffer, Buffer]]
+) -> tuple[Expr, Buffer, Buffer]:
+    """Begins a kernel that makes the band of a matrix of `size` elements from y[base] on: scales it down, and clears the band and the
+    vectors and factors of reflectors. Returns (whether all elements are finite, the memory of d and e)."""
+    b, n = k.piece, of.n
+    diagonal, beside, scale, state = k.write(of.d), k.write(of.e), k.write(of.scale), k.write(of.state)
+    unit, finite = scale_down(k, y, base, k.let(size))
+    k.store(scale, b, select(finite, cast(unit, float64), const(math.nan, float64)))
+    k.store(state, b * 2 + UNFINISHED, select(finite, n - 1, const(0)))
+    for r, vectors, taus in made:
+        padded, row, place = k.let(r.blocks * numerics.REFLECTOR_BLOCK), k.let(r.row(b, const(0))), k.let(r.scale(b, const(0)))
+        zero(k, vectors, row, row + padded * r.length)
+        zero(k, taus, place, place + padded)
+    for memory in (diagonal, beside):
+        zero(k, memory, b * n, b * n + n)
+    return finite, diagonal, beside
 
 
 def hypot(f: Expr, g: Expr) -> Expr:

@@ -13,24 +13,20 @@ Source: Bowdler, Martin, Reinsch and Wilkinson, "The QR and QL algorithms for sy
 
 from __future__ import annotations
 
-import math
-
 from tengen.base.dtype import float64
-from tengen.kernels import numerics
 from tengen.kernels.linalg.reflectors import Reflectors, dot, form, make_factors, make_reflector, zero
 from tengen.kernels.linalg.stacks import Triangle, converted, dense, in_tiles, known, stack, tile_rows, transposed
 from tengen.kernels.linalg.sweeps import (
     TINY,
-    UNFINISHED,
     Band,
     Panels,
     Sweeper,
     band,
+    begin,
     finish,
     hypot,
     iterate,
     order_vectors,
-    scale_down,
     signed,
 )
 from tengen.kernels.lowering import Array, Lowering
@@ -78,17 +74,9 @@ def _tridiagonal(lo: Lowering, s: Array, r: Reflectors, of: Band) -> None:
     k = lo.kernel("tridiagonal")
     b = k.split(of.count)
     y, v, taus, product, kept = k.write(s), k.write(r.vectors), k.write(r.tau), k.write(p), k.write(w)
-    diagonal, beside, scale, state = k.write(of.d), k.write(of.e), k.write(of.scale), k.write(of.state)
     base, row = k.let(b * n * n), k.let(b * n)
-    unit, finite = scale_down(k, y, base, k.let(n * n))
-    k.store(scale, b, select(finite, cast(unit, float64), const(math.nan, float64)))
-    k.store(state, b * 2 + UNFINISHED, select(finite, n - 1, const(0)))
+    finite, diagonal, beside = begin(k, of, y, base, n * n, ((r, v, taus),))
     zero(k, kept, row, row + n)
-    padded = k.let(r.blocks * numerics.REFLECTOR_BLOCK)
-    zero(k, v, r.row(b, const(0)), r.row(b, const(0)) + padded * n)
-    zero(k, taus, r.scale(b, const(0)), r.scale(b, const(0)) + padded)
-    for memory in (diagonal, beside):
-        zero(k, memory, row, row + n)
     rows = tile_rows(d, lo.target)
 
     def updated(i: Expr, c: Expr, count, before: Expr, factors: tuple[Expr, Expr]) -> Expr:
