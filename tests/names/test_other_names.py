@@ -85,7 +85,7 @@ COMMON = """zeros ones cat stack relu nn optim cuda no_grad manual_seed float32 
 COMMON_OF = {
     "tengen": (tengen, COMMON), "F": (F, "mse_loss smooth_l1_loss binary_cross_entropy_with_logits clamp cat unsqueeze masked_select Linear"),
     "M": (M, "MSELoss CrossEntropyLoss CosineSimilarity Hardtanh ConstantPad2d BatchNorm2D ParameterList InstanceNorm2d relu"),
-    "x": (tengen.Tensor([1.0]), "clamp add_ zero_ cat unique norm type new_zeros masked_select nonzero tril isnan ravel requires_grad_ data is_leaf"),
+    "x": (tengen.Tensor([1.0]), "clamp add_ zero_ cat unique norm type new_zeros masked_select nonzero tril isnan ravel data is_leaf"),
 }  # fmt: skip
 
 
