@@ -40,9 +40,9 @@ def test_construction_from_tensors_and_dtypes():
 
 
 @pytest.mark.parametrize("data, dtype, error, message", [
-    (None, None, TypeError, "needs data"), ("text", None, TypeError, "is not a dtype"), ([1, "a"], None, TypeError, "is not a dtype"),
+    (None, None, TypeError, "needs data"), ("text", None, TypeError, "among the data is text"), ([1, "a"], None, TypeError, "is text"),
     (np.zeros(1, "clongdouble"), None, TypeError, "complex256"),
-    ([1], "float31", TypeError, "float31"), ([[1], [1, 2]], None, ValueError, "inhomogeneous"),
+    ([1], "float31", TypeError, "float31"), ([[1], [1, 2]], None, ValueError, "different lengths"),
 ])  # fmt: skip
 def test_construction_errors(data, dtype, error, message):
     with pytest.raises(error, match=message):

@@ -89,14 +89,31 @@ def test_crop_and_pad():
 
 @pytest.mark.parametrize("call, words", [
     (lambda: M.Emboss(True, 1.0), r"Emboss: alpha=True must be a number"), (lambda: M.Sharpen(1.0, (1, 2, 3)), "two ends"),
-    (lambda: M.GaussianBlur(4), "kernel_size=4"), (lambda: M.GaussianBlur(3, border_mode="x"), "must be one of REPLICATE"),
+    (lambda: M.GaussianBlur(4), "kernel_size=4"), (lambda: M.GaussianBlur(3, border_mode="x"), "must be 'REPLICATE' or"),
     (lambda: M.CropAndPad("cubic"), "mode='cubic'"),
     (lambda: M.AdditiveGaussianNoise()(F.ones((3, 4))), r"images \(N, C, H, W\), got f32\[3,4\]"),
     (lambda: M.AdditiveElemwise(0.5), "per_channel=0.5"), (lambda: M.CropAndPad()(F.ones((2, 1, 4, 4)), F.ones(3)), r"percent \(3,\)"),
 ])  # fmt: skip
 def test_mistakes(call, words):
-    with pytest.raises((ArgumentError, ShapeError), match=words):
+    with pytest.raises((ArgumentError, ShapeError, ValueError), match=words):
         call()
+
+
+def test_settings_may_be_changed():
+    for a, b, names in (
+        (M.Emboss(0.1, 0.2), M.Emboss(0.6, 0.7), {"alpha": 0.6, "strength": (0.7, 0.7)}),
+        (M.Sharpen(0.1, 0.2), M.Sharpen(0.6, 0.7), {"alpha": 0.6, "lightness": 0.7}),
+        (M.LinearContrast(0.1, False, 3), M.LinearContrast((0.2, 0.7), True, 3), {"alpha": (0.2, 0.7), "per_channel": True}),
+        (M.GaussianBlur(3, 1.0), M.GaussianBlur((1, 3), 2.0, 1.0, "CONSTANT"), {"kernel_size": (1, 3), "sigma_x": 2.0, "sigma_y": 1.0,
+                                                                                "border_mode": "CONSTANT"}),
+        (M.AdditiveGaussianNoise(seed=1), M.AdditiveGaussianNoise(1.0, 2.0, True, 1), {"mean": 1.0, "std": 2.0, "per_channel": True}),
+        (M.AdditivePoissonNoise(seed=1), M.AdditivePoissonNoise(5.0, seed=1), {"lam": 5.0}),
+    ):  # fmt: skip
+        for name, value in names.items():
+            setattr(a, name, value)
+        assert a(Tensor(X)).numpy().tobytes() == b(Tensor(X)).numpy().tobytes(), a
+    with pytest.raises(ArgumentError, match="alpha='a'"):
+        M.Emboss(0.1, 0.2).alpha = "a"
 
 
 def packed(m):

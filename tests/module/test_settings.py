@@ -98,6 +98,9 @@ WITHOUT = {  # they take no settings, hold modules whose settings they are, or o
     "Identity", "LinearBn1d", "LinearBnRelu1d", "LogSigmoid", "Mish", "Module", "ModuleDict", "ModuleList", "QuantStub", "ReLU", "ReLU6",
     "SELU", "Sequential", "SiLU", "Sigmoid", "Softplus", "Tanh",
     "SlidingWindowTranspose", "DeformableConv2d", "RegionRestrictedConv", "Remap", "Upsample",
+    # their settings: test_augment.py, since two calls draw different numbers
+    "ActiveBlur", "AdditiveElemwise", "AdditiveGaussianNoise", "AdditiveLaplaceNoise", "AdditivePoissonNoise", "CropAndPad", "Cutmix", "Emboss",
+    "GaussianBlur", "LinearContrast", "Mixup", "Sharpen",
 }  # fmt: skip
 VALUES = {"initial_weight", "encoder_layer", "decoder_layer", "norm"}  # arguments that are tensors or modules
 FIXED = {  # what decides which parameters are built; the rest takes effect

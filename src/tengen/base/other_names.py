@@ -67,7 +67,7 @@ NAMES: dict[str, dict[str, str]] = {
         "CosineSimilarity": f"the function {_F}.cosine_similarity", "TripletMarginLoss": f"the function {_F}.loss.triplet_margin_loss",
         "Hardtanh": f"the function {_F}.clip", "Softsign": "a function: x / (1 + abs(x))", "UpsamplingNearest2d": "Upsample",
         "ConstantPad2d": "Pad", "DataParallel": "nothing: all threads work on a batch", "utils": "the module itself, and optimizer",
-        "PairwiseDistance": f"the function {_F}.norm of a difference", "Threshold": f"the function {_F}.where",
+        "PairwiseDistance": f"the function {_F}.norm", "Threshold": f"the function {_F}.where",
         "ParameterList": "a list attribute of Parameters", "ParameterDict": "a dict attribute of Parameters",
     },
 }  # fmt: skip

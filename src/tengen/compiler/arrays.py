@@ -11,6 +11,7 @@ import numpy as np
 
 from tengen.base.device import Device, cpu
 from tengen.base.dtype import DType, dtype
+from tengen.base.errors import DTypeError, ShapeError
 from tengen.compiler.plans import Layout
 from tengen.runtime import native
 
@@ -21,7 +22,15 @@ def as_array(data: Any, d: Any = None) -> np.ndarray:
     if data is None:
         raise TypeError("Tensor() needs data; help: Tensor(0.0), or functional.zeros(shape)")
     weak = not isinstance(data, (np.ndarray, np.generic)) and not hasattr(data, "__array__")
-    a = np.asarray(data)
+    try:
+        a = np.asarray(data)
+    except ValueError as e:
+        if "inhomogeneous" not in str(e):
+            raise
+        raise ShapeError("Tensor(): the nested sequences have different lengths; help: rows must be equally long; pad them") from None
+    if a.dtype.kind in "OUS" and a.size:
+        what = f"an object, as a {type(a.flat[0]).__name__}" if a.dtype.kind == "O" else "text"
+        raise DTypeError(f"Tensor(): among the data is {what}; help: numbers, nested sequences of numbers, or arrays of numbers")
     if d is not None:
         return a.astype(dtype(d).numpy)
     if weak and a.dtype in (np.float64, np.complex128):

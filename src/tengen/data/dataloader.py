@@ -144,6 +144,8 @@ class DataLoader:
         num_workers, prefetch = _whole("num_workers", num_workers, 0), _whole("prefetch", prefetch, 1)
         if not isinstance(timeout, (int, float, np.number)) or not 0 <= timeout < threading.TIMEOUT_MAX:
             raise ValueError(f"DataLoader: timeout must be a number of seconds, or 0 to wait for ever, got {timeout!r}")
+        if not hasattr(dataset, "__getitem__") and not hasattr(dataset, "__iter__"):
+            raise TypeError(f"DataLoader: a {type(dataset).__name__} is no dataset; help: what has an index and a length, or iterates")
         self.is_stream = is_stream(dataset)
         if isinstance(sampler, (int, np.integer)) and batch_size is None:  # PyTorch's second argument
             sampler, batch_size = None, int(sampler)

@@ -124,6 +124,10 @@ def nll_loss(pred: Tensor, label: Tensor, axis: int = 1, reduction: str = "mean"
     Shapes: pred (N, C, ...) with the classes along `axis`, label (N, ...) integers
     """
     op = REGISTRY
+    at = axis % pred.ndim if pred.ndim else 0
+    wanted = (*pred.shape[:at], *pred.shape[at + 1 :])
+    if label.shape != wanted:
+        raise ShapeError(f"nll_loss: labels of shape {label.shape} do not fit pred {pred._layout.type!r}; help: {wanted} is expected")
     picked = op["gather"](pred, axis, op["expand_dims"](label, axis))
     return _reduce(op["neg"](op["squeeze"](picked, axis)), reduction)
 

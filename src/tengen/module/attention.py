@@ -10,7 +10,7 @@ from tengen.tensor import Tensor
 
 def _heads(m: MultiHeadAttention, heads: int) -> int:
     if heads < 1 or m.embed_dim % heads:
-        raise ValueError(f"{m.embed_dim} features cannot be shared out to {heads} heads")
+        raise ValueError(f"MultiHeadAttention: {m.embed_dim} features cannot be shared out to {heads} heads; help: a divisor of embed_dim")
     return heads
 
 

@@ -5,6 +5,8 @@ Images are (N, C, H, W). Each module draws from a generator of its own, `tengen.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ import numpy as np
 from tengen import functional as F
 from tengen.base.errors import ArgumentError, DTypeError, ShapeError
 from tengen.module.module import Module
+from tengen.module.settings import Configured, one_of
 from tengen.ops.define import REGISTRY
 from tengen.random import RNG
 from tengen.tensor import Tensor
@@ -24,15 +27,32 @@ def _images(owner: Module, x: Any) -> Tensor:
     return x
 
 
-def _limits(owner: Module, name: str, value: Any) -> Any:
-    """A setting that is a number, or the ends of an interval to draw it from."""
-    pair = value if isinstance(value, (tuple, list)) else (value, value)
-    if len(pair) != 2 or any(isinstance(v, bool) or not isinstance(v, (int, float, np.number)) for v in pair):
-        raise ArgumentError(f"{type(owner).__name__}: {name}={value!r} must be a number, or the two ends of an interval")
-    return tuple(map(float, pair))
+def _limits(*names: str) -> dict[str, Callable[[Any, Any], Any]]:
+    """Checks for settings that are a number, or the ends of an interval to draw it from: the ends."""
+
+    def check(name: str, owner: Module, value: Any) -> Any:
+        pair = value if isinstance(value, (tuple, list)) else (value, value)
+        if len(pair) != 2 or any(isinstance(v, bool) or not isinstance(v, (int, float, np.number)) for v in pair):
+            raise ArgumentError(f"{type(owner).__name__}: {name}={value!r} must be a number, or the two ends of an interval")
+        return tuple(map(float, pair))
+
+    return {name: functools.partial(check, name) for name in names}
 
 
-class _Random(Module):
+def _choice(owner: Module, value: Any) -> Any:
+    if not isinstance(value, bool):
+        raise ArgumentError(f"{type(owner).__name__}: per_channel={value!r} must be True or False")
+    return value
+
+
+def _odd(owner: Module, value: Any) -> tuple[int, ...]:
+    size = (value, value) if isinstance(value, int) else tuple(value)
+    if len(size) != 2 or any(not isinstance(k, int) or k < 1 or k % 2 == 0 for k in size):
+        raise ArgumentError(f"{type(owner).__name__}: kernel_size={value!r} must be one or two odd numbers of pixels")
+    return size
+
+
+class _Random(Configured):
     """A module with a generator; `seed` may be set again."""
 
     def __init__(self, seed: int | None = None, **kwargs: Any):
@@ -61,10 +81,10 @@ class AdditiveElemwise(_Random):
         per_channel: whether each channel has noise of its own; else all channels of an image share it.
     """
 
+    _checked = {"per_channel": _choice}
+
     def __init__(self, per_channel: bool = False, seed: int | None = None, **kwargs: Any):
         super().__init__(seed, **kwargs)
-        if not isinstance(per_channel, bool):
-            raise ArgumentError(f"{type(self).__name__}: per_channel={per_channel!r} must be True or False")
         self.per_channel = per_channel
 
     def forward(self, inp: Tensor) -> Tensor:
@@ -151,9 +171,11 @@ class Emboss(ActiveBlur):
             an interval from which one is drawn for each call. seed: of the draws.
     """
 
+    _checked = _limits("alpha", "strength")
+
     def __init__(self, alpha: Any, strength: Any, seed: int | None = None):
         super().__init__(seed)
-        self.alpha, self.strength = _limits(self, "alpha", alpha), _limits(self, "strength", strength)
+        self.alpha, self.strength = alpha, strength
 
     def get_kernel(self, inp: Tensor, c: int) -> Tensor:
         """The filters for c channels."""
@@ -170,9 +192,11 @@ class Sharpen(ActiveBlur):
             an interval from which one is drawn for each call. seed: of the draws.
     """
 
+    _checked = _limits("alpha", "lightness")
+
     def __init__(self, alpha: Any, lightness: Any, seed: int | None = None):
         super().__init__(seed)
-        self.alpha, self.lightness = _limits(self, "alpha", alpha), _limits(self, "lightness", lightness)
+        self.alpha, self.lightness = alpha, lightness
 
     def get_kernel(self, inp: Tensor, c: int) -> Tensor:
         """The filters for c channels."""
@@ -194,9 +218,11 @@ class LinearContrast(_Random):
     [[[[77, 127, 177]]]]
     """
 
+    _checked = {**_limits("alpha"), "per_channel": _choice}
+
     def __init__(self, alpha: Any, per_channel: bool = False, seed: int | None = None):
         super().__init__(seed)
-        self.alpha, self.per_channel = _limits(self, "alpha", alpha), per_channel
+        self.alpha, self.per_channel = alpha, per_channel
 
     def forward(self, inp: Tensor) -> Tensor:
         n, c = _images(self, inp).shape[:2]
@@ -259,7 +285,7 @@ class Cutmix(Mixup):
         return F.where(inside[0] & inside[1], data2, data1), share * label1 + (1.0 - share) * label2
 
 
-class GaussianBlur(Module):
+class GaussianBlur(Configured):
     """Blurs images by the filter of a normal distribution, for images (N, H, W, C).
 
     Args:
@@ -273,15 +299,11 @@ class GaussianBlur(Module):
     """
 
     _PADS = {"REPLICATE": "edge", "REFLECT": "symmetric", "REFLECT_101": "reflect", "CONSTANT": "constant"}
+    _checked = {"kernel_size": _odd, "border_mode": one_of("border_mode", *_PADS)}
 
     def __init__(self, kernel_size: int | tuple[int, int], sigma_x: float = 0, sigma_y: float = 0, border_mode: str = "REPLICATE"):
         super().__init__()
-        size = (kernel_size, kernel_size) if isinstance(kernel_size, int) else tuple(kernel_size)
-        if len(size) != 2 or any(not isinstance(k, int) or k < 1 or k % 2 == 0 for k in size):
-            raise ArgumentError(f"GaussianBlur: kernel_size={kernel_size!r} must be one or two odd numbers of pixels")
-        if border_mode not in self._PADS:
-            raise ArgumentError(f"GaussianBlur: border_mode={border_mode!r} must be one of {', '.join(self._PADS)}")
-        self.kernel_size, self.sigma_x, self.sigma_y, self.border_mode = size, sigma_x, sigma_y, border_mode
+        self.kernel_size, self.sigma_x, self.sigma_y, self.border_mode = kernel_size, sigma_x, sigma_y, border_mode
 
     def _weights(self, size: int, sigma: float) -> np.ndarray:
         sigma = sigma if sigma > 0 else 0.3 * ((size - 1) / 2 - 1) + 0.8
@@ -309,7 +331,7 @@ def _bordered(x: Tensor, pads: tuple[int, int], mode: str) -> Tensor:
     return x
 
 
-class CropAndPad(Module):
+class CropAndPad(Configured):
     """Crops or pads each image by a share of its size on each side, and brings it back to its size.
 
     Args:
@@ -323,10 +345,10 @@ class CropAndPad(Module):
     4.0
     """
 
+    _checked = {"mode": one_of("mode", "bilinear", "nearest")}
+
     def __init__(self, mode: str = "bilinear", align_corners: bool = False):
         super().__init__()
-        if mode not in ("bilinear", "nearest"):
-            raise ArgumentError(f"CropAndPad: mode={mode!r} must be 'bilinear' or 'nearest'")
         self.mode, self.align_corners = mode, align_corners
 
     def forward(self, inp: Tensor, percent: Tensor, pad_val: Tensor | None = None) -> Tensor:

@@ -40,7 +40,8 @@ class ConvBase(Configured):
         self.conv_mode, self.compute_mode = conv_mode, compute_mode
         self.kernel_size, self.stride, self.padding, self.dilation = kernel_size, stride, padding, dilation
         if in_channels % groups or out_channels % groups:
-            raise ValueError(f"{in_channels} and {out_channels} channels cannot be shared out to {groups} groups")
+            what = f"{in_channels} and {out_channels} channels cannot be shared out to {groups} groups"
+            raise ValueError(f"{type(self).__name__}: {what}; help: a divisor of both")
         a, b = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
         shape = (a // groups, b // groups, *self.kernel_size)
         self.weight = Parameter(np.zeros(shape if groups == 1 else (groups, *shape), np.float32))

@@ -12,6 +12,8 @@ class Dropout(Module):
 
     def __init__(self, drop_prob: float = 0.0, **kwargs):
         super().__init__(**kwargs)
+        if not 0 <= drop_prob <= 1:
+            raise ValueError(f"{type(self).__name__}: drop_prob={drop_prob!r} is not a probability; help: a number from 0 to 1")
         self.drop_prob = drop_prob
 
     def forward(self, x: Tensor) -> Tensor:

@@ -80,7 +80,7 @@ def _(types, size, scale_factor, mode, align_corners):
     if (size is None) == (scale_factor is None):
         raise ArgumentError("takes one of size and scale_factor")
     if scale_factor is not None:
-        factors = (scale_factor,) * axes if isinstance(scale_factor, float) else tuple(scale_factor)
+        factors = (scale_factor,) * axes if isinstance(scale_factor, (int, float)) else tuple(scale_factor)
         if len(factors) != axes or not all(0 <= f < math.inf for f in factors):
             raise ShapeError(f"scale_factor={scale_factor} must be {axes} numbers >= 0, or one for all, for {x}")
         size = tuple(_scaled(a, f) for a, f in zip(x.shape[2:], factors))
