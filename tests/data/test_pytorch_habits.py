@@ -79,6 +79,14 @@ def test_splits_are_disjoint_and_whole():
     assert list(map(int, random_split(NUMBERS, [10], seed=1)[0])) != list(range(10))
 
 
+class Noise(data.Dataset):
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, i):
+        return i + data.rng().random()
+
+
 def test_samplers_of_single_samples():
     """A loader cuts what they give into batches, in every epoch."""
     drawn = batches(DataLoader(NUMBERS, batch_size=4, sampler=data.SubsetRandomSampler([1, 3, 5, 7, 9], generator=3)))
@@ -91,6 +99,15 @@ def test_samplers_of_single_samples():
         assert batches(loader) == batches(loader) == wanted and len(loader) == 2 and loader.batch_size == 2
         assert batches(DataLoader(NUMBERS, batch_size=2, drop_last=True, sampler=sampler)) == wanted[:1]
     assert batches(DataLoader(NUMBERS, batch_sampler=[[1, 2], [3]])) == [[1, 2], [3]]
+    with pytest.raises(ValueError, match="RandomSampler gives batches"):
+        data.BatchSampler(RandomSampler(NUMBERS, 3), 2)
+    cut = DataLoader(Noise(), batch_sampler=data.BatchSampler(RandomSampler(NUMBERS, seed=5), 3), num_workers=1)
+    whole = DataLoader(Noise(), RandomSampler(NUMBERS, 3, seed=5))
+    for _ in range(2):  # two epochs, whose orders and draws are keyed by the epoch
+        assert len(cut) == 4 and batches(cut) == batches(whole)
+    next(it := iter(cut))
+    cut.load_state_dict(cut.state_dict())
+    assert batches(cut) == [b.tolist() for b in it]
     loader = DataLoader(NUMBERS, batch_size=2, sampler=[9, 8, 7])
     next(it := iter(loader))
     loader.load_state_dict(loader.state_dict())

@@ -6,7 +6,6 @@ interruption change nothing. That is also why a loader can be resumed from four 
 
 from __future__ import annotations
 
-import copy
 import operator
 import threading
 from collections import deque
@@ -185,11 +184,7 @@ class DataLoader:
         single = not isinstance(sampler, Sampler) or (isinstance(sampler, MapSampler) and sampler.batch_size == 1)
         if shuffle or gives_batches or not single or batch_size is None:
             raise TypeError("DataLoader: batch_size, shuffle and drop_last belong to the sampler, where one is given")
-        if not isinstance(sampler, Sampler):
-            return BatchSampler(sampler, batch_size, drop_last)
-        sampler = copy.copy(sampler)
-        sampler.batch_size, sampler.drop_last = _whole("batch_size", batch_size, 1), bool(drop_last)
-        return sampler
+        return BatchSampler(sampler, batch_size, drop_last)
 
     @property
     def batch_size(self) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from tengen.data.collator import Collator
@@ -29,30 +29,44 @@ class BatchSampler(Sampler):
     """Batches of the single indices that something gives.
 
     Args:
-        sampler: what gives indices when it is iterated, once for each epoch. batch_size: samples in a batch. drop_last: leave out the
-            last batch when it is short.
+        sampler: a sampler of here with ``batch_size=1``, or anything that gives indices when it is iterated, once for each epoch.
+        batch_size: samples in a batch. drop_last: leave out the last batch when it is short.
 
-    A random order of its own repeats in a resumed run only if the sampler gives the same one again: `RandomSampler` does.
+    A run that is resumed in mid-epoch asks the sampler for its order once more: samplers of here give the same; one that draws another
+    order each time does not go on where it was.
+
+    Errors: ValueError for a batch_size below 1, and for a sampler that gives batches.
 
     >>> list(BatchSampler([5, 3, 1], 2))
     [[5, 3], [1]]
     """
 
-    repeats = True
-
-    def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool = False):
+    def __init__(self, sampler: Iterable[int] | Sampler, batch_size: int, drop_last: bool = False):
         self.sampler, self.batch_size, self.drop_last = sampler, operator.index(batch_size), bool(drop_last)
+        self.repeats = getattr(sampler, "repeats", True)
         if self.batch_size < 1:
             raise ValueError(f"BatchSampler: batch_size must be at least 1, got {batch_size}")
+        if isinstance(sampler, Sampler) and getattr(sampler, "batch_size", None) != 1:
+            raise ValueError(f"BatchSampler: the {type(sampler).__name__} gives batches; help: one with batch_size=1, or itself")
+
+    @property
+    def seed(self) -> int | None:  # a plain attribute in the base
+        """The seed of the sampler inside."""
+        return getattr(self.sampler, "seed", None)
+
+    @seed.setter
+    def seed(self, value: int | None) -> None:
+        self.sampler.seed = value  # type: ignore[union-attr]  # whoever has a seed can be given one
 
     def identity(self) -> dict[str, int | None]:
         return {"batch_size": self.batch_size}
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[list[int]]:
-        return islice(self._cut(), start, None)
+        return islice(self._cut(epoch), start, None)
 
-    def _cut(self) -> Iterator[list[int]]:
-        indices = iter(self.sampler)
+    def _cut(self, epoch: int) -> Iterator[list[int]]:
+        s = self.sampler
+        indices: Iterator[int] = chain.from_iterable(s.batches(epoch)) if isinstance(s, Sampler) else iter(s)
         while batch := [operator.index(i) for i in islice(indices, self.batch_size)]:
             if len(batch) == self.batch_size or not self.drop_last:
                 yield batch

@@ -159,7 +159,7 @@ class PascalVOC(VisionDataset):
             found = []
             for node in ElementTree.fromstring(read_regular(path)).iter("object"):
                 box = node.find("bndbox")
-                sides = [float(box.findtext(k)) for k in ("xmin", "ymin", "xmax", "ymax")]  # type: ignore[union-attr, arg-type]  # below
+                sides = [float(box.findtext(k)) for k in ("xmin", "ymin", "xmax", "ymax")]  # type: ignore[union-attr, arg-type]  # caught
                 found.append((str(node.findtext("name")), sides))
                 if found[-1][0] not in self.class_names:
                     raise ValueError(f"{found[-1][0]!r} is no class of Pascal VOC")
