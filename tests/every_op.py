@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-import tengen.functional  # noqa: F401  (defines all ops)
+import tengen.functional
 import tengen.ops.complex_functions  # noqa: F401  (rules of ops for complex numbers)
 from tengen.ops.define import REGISTRY, Op
 

@@ -58,7 +58,7 @@ def test_dcgan():
     netG, netD = Generator(), Discriminator()
     netG.apply(weights_init)
     netD.apply(weights_init)
-    criterion = lambda p, y: F.loss.binary_cross_entropy(p, y, with_logits=False)  # noqa: E731
+    criterion = lambda p, y: F.loss.binary_cross_entropy(p, y, with_logits=False)
     optimizerD = optim.Adam(netD.parameters(), lr=0.01, betas=(0.5, 0.999))
     optimizerG = optim.Adam(netG.parameters(), lr=0.01, betas=(0.5, 0.999))
     gmD, gmG = GradManager().attach(netD.parameters()), GradManager().attach(netG.parameters())
@@ -248,7 +248,7 @@ def test_deeplab_head():
     class ASPP(M.Module):
         def __init__(self, in_channels, out_channels, dr=1):
             super().__init__()
-            conv = lambda k, d: M.Sequential(  # noqa: E731
+            conv = lambda k, d: M.Sequential(
                 M.Conv2d(in_channels, out_channels, k, 1, padding=0 if k == 1 else d * dr, dilation=d * dr, bias=False),
                 M.BatchNorm2d(out_channels), M.ReLU(),
             )  # fmt: skip
