@@ -10,11 +10,12 @@ already, are compiled well in the background at once.
 What that costs a program that runs on is bounded. Its calls are timed until good code is there. The first one never waits. When
 all together have taken `SHARE` of what LLVM needs for the rest of the good code (by characters, `S_PER_CHARACTER`), the next
 call waits, and compiles meanwhile what no worker has begun with: every processor compiles, and none runs slow code. So the N-th
-call is done at most (Q + SHARE * G) / P later than if all had been compiled well at once, for every N: Q and G are the
-processor time that LLVM takes for quick and for good code, P is the number of processors. Where programs are many and small, as
-in eager code, it is done earlier for every N, since one process compiles them one after the other, and the workers beside it.
-What is smaller than `SMALL` is compiled well at once: that takes no longer than to do it twice. A process that ends before good
-code is there leaves the text behind (`_leave_texts`), and what was made of it: the next one lowers and emits nothing either.
+call is done at most (Q + SHARE * G) / P, and what a call of quick code loses, later than if all had been compiled well at once,
+for every N: Q and G are the processor time that LLVM takes for quick and for good code, P is the number of processors. Where
+programs are many and small, as in eager code, it is done earlier for every N, since one process compiles them one after the
+other, and the workers beside it. What is smaller than `SMALL` is compiled well at once: that takes no longer than to do it
+twice. A process that ends before good code is there leaves the text behind (`_leave_texts`), and what was made of it: the next
+one lowers and emits nothing either.
 
 Seconds of LLVM's processor time on one thread (AMD EPYC, family 25 model 17, AVX-512, a busy machine; every fourth kernel of
 the traced training steps of `benchmarks/first.py`, scaled to the whole text):
@@ -306,7 +307,7 @@ def _warn(why: str) -> None:
 def wait_for_compilation(timeout: float | None = None) -> bool:
     """Waits until every program of this process has good code.
 
-    With the knob `quick_compile`, a program that is met for the first time runs at once with code that LLVM made with little
+    Unless the knob `quick_compile` is off, a program that is met for the first time runs at once with code that LLVM made with little
     effort, while other processes compile it well. Nothing but speed depends on it. Benchmarks call this after their warm-up, and
     then warm up once more, since sizes that have run for long get programs of their own.
 
