@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 import tengen  # noqa: F401  (sets up what the mutants import)
-from tengen.base.dtype import ALL, DType, dtype, float32
+from tengen.base.dtype import ALL, COMPLEX, DType, dtype, float32
 from tengen.base.errors import SizeError, TengenError, VerifyError
 from tengen.codegen.targets import Target
 from tengen.ir.types import TensorType
@@ -134,7 +134,7 @@ def _alike(r: random.Random, types: list, attrs: dict) -> tuple[list, dict]:
     """One extent, or one dtype, replaced wherever it is; an extent sometimes in attributes, too."""
     there = [t for t in types if t is not None]
     if r.random() < 0.3 and there:
-        old, new = r.choice(there).dtype, r.choice(ALL)
+        old, new = r.choice(there).dtype, r.choice(ALL + COMPLEX)
         return [t if t is None or t.dtype is not old else _typed(t.shape, new, t) for t in types], attrs
     extents = sorted({d for t in there for d in t.shape})
     if not extents:
@@ -278,6 +278,7 @@ def _view(op: Op, a: Array, out: TensorType, attrs: dict) -> str:
         ends = [s * (d - 1) for s, d in zip(v.strides, v.shape)]
         low, high = v.offset + sum(min(e, 0) for e in ends), v.offset + sum(max(e, 0) for e in ends)
         size = int(np.prod(a.shape, dtype=object))
+        size = size * a.dtype.size // v.dtype.size  # in elements of the view, which may be parts of complex numbers
         assert 0 <= low <= high < size, f"elements {low} to {high} of {size}"
     lo = Lowering(TARGETS[0])
     if int(np.prod(v.shape, dtype=object)) <= MOST_ELEMENTS:
@@ -286,18 +287,18 @@ def _view(op: Op, a: Array, out: TensorType, attrs: dict) -> str:
 
 
 def _values(t: TensorType, rng) -> np.ndarray:
-    """Any elements; indices are out of range now and then."""
-    n = int(np.prod(t.shape))
+    """Any elements; indices are out of range now and then. Of complex numbers the parts, which is what kernels see."""
+    n = int(np.prod(t.shape)) * (1 + t.dtype.is_complex)
     with np.errstate(all="ignore"):
         if t.dtype.kind == "b":
             return rng.integers(0, 2, n).astype(bool)
         if t.dtype.is_int:
             return rng.choice(np.array([-(2**62), -9, -3, -2, -1, 0, 0, 1, 1, 2, 3, 4, 9, 2**62]), n).astype(t.dtype.numpy)
-        return rng.choice(np.array([0.0, -0.0, 0.5, -0.5, 1, -2, 3, 1e-3, np.nan, np.inf]), n).astype(t.dtype.numpy)
+        return rng.choice(np.array([0.0, -0.0, 0.5, -0.5, 1, -2, 3, 1e-3, np.nan, np.inf]), n).astype(t.dtype.part.numpy)
 
 
 def _held(d: DType, n: int, byte: int) -> np.ndarray:
-    return np.full(n, byte == 0x55, bool) if d.kind == "b" else np.full(n * d.size, byte, np.uint8).view(d.numpy)
+    return np.full(n, byte == 0x55, bool) if d.kind == "b" else np.full(n * d.size, byte, np.uint8).view(d.part.numpy)
 
 
 def _bytes(a: np.ndarray) -> np.ndarray:

@@ -236,7 +236,8 @@ def _partial_op(op: Op, body: Callable, i: int, needed: tuple[int, ...]) -> tupl
         fresh = [var(f"_x{j}", g.dtype, g.lanes) for j in range(len(op.tensors))]
         for j in needed:
             xs[j] = fresh[j]
-        d = derive(body(*xs, **attrs), xs[i])
+        e = body(*xs, **attrs)
+        d = derive(e, xs[i]) if e.dtype.is_float else None  # a truth value has none, whatever bits it looks at
         if d is None:
             return const(0.0, g.dtype)
         return g * substitute(d, dict(zip((fresh[j] for j in needed), some)))
