@@ -203,3 +203,18 @@ def test_what_is_no_matrix():
         linalg.solve(Tensor(np.eye(3)), Tensor(np.zeros((4, 2))))
     with pytest.raises(GradientError, match="not square"):
         vjp(lambda x: linalg.lu(x).U, Tensor(np.ones((2, 3))))[1](Tensor(np.ones((2, 3))))
+
+
+def test_the_array_apis_names_are_here():
+    names = (
+        "cholesky cross det diagonal eigh eigvalsh inv matmul matrix_norm matrix_power matrix_rank matrix_transpose outer pinv qr slogdet "
+        "solve svd svdvals tensordot trace vecdot vector_norm"
+    )
+    assert {*names.split()} <= {*linalg.__all__}
+
+
+def test_factors_are_used_again():
+    a, b = RNG.uniform(-1, 1, (5, 5)), RNG.uniform(-1, 1, (5, 2))
+    factors = linalg.lu_factor(Tensor(a))
+    assert linalg.lu_solve(factors, Tensor(b)).numpy().tobytes() == linalg.solve(Tensor(a), Tensor(b)).numpy().tobytes()
+    np.testing.assert_allclose(a @ linalg.lu_solve(factors, Tensor(b[:, 0])).numpy(), b[:, 0], rtol=1e-10)
