@@ -25,7 +25,7 @@ import plots
 from compare import RESULTS, Row, duration, kind_of, markdown
 
 HERE = Path(__file__).parent
-BENCHES = ["inference", "training", "kernels", "first_minute", "eager", "memory", "growth", "tune", "amp", "artifact"]
+BENCHES = ["inference", "training", "kernels", "first_minute", "eager", "memory", "growth", "tune", "amp", "artifact", "linalg"]
 README = HERE / "README.md"
 ROOT_README = HERE.parent / "README.md"
 HOW = {2: "2 threads, by the clock", 1: "one thread, in processor time"}
@@ -34,7 +34,7 @@ PICTURES = {
     "growth": "Growth: time for a unit of work", "first_minute": "The first minute: what Tengen's time is spent on",
 }  # fmt: skip
 
-WITH_ONE_THREAD = ["inference", "training", "kernels", "eager"]  # processor time of this process says something there
+WITH_ONE_THREAD = ["inference", "training", "kernels", "eager", "linalg"]  # processor time of this process says something there
 
 
 def run(names: list[str], more: list[str], threads: int) -> list[str]:

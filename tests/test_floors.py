@@ -16,7 +16,7 @@ FLOORS = [
     "hub models interop utils",
     "module optimizer data quantization amp distributed",
     "array_api arrays fft",
-    "device functional random distributions autodiff jit tuning dtr logger serialization",
+    "device functional linalg random distributions autodiff jit tuning dtr logger serialization",
     "deploy",
     "profiling",
     "tensor",
@@ -35,7 +35,7 @@ RANK = {name: -row for row, names in enumerate(FLOORS) for name in names.split()
 # The folders inside of a floor, top row first; "." are the files that lie in the floor's own folder. A file imports from its own
 # folder and from rows below it: two folders of one row know nothing of each other. A new folder needs its place here.
 ROOMS = {
-    "kernels": ["attention convolution indexing recurrent", "contraction reduction", "."],
+    "kernels": ["linalg", "attention convolution indexing recurrent", "contraction reduction", "."],
     "codegen": [".", "targets"],
 }
 ROOM_RANK = {floor: {name: -row for row, names in enumerate(rows) for name in names.split()} for floor, rows in ROOMS.items()}

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         functional,
         hub,
         jit,
+        linalg,
         logger,
         models,
         module,
@@ -79,7 +80,7 @@ tensor = Tensor
 
 _SUBMODULES = (
     "amp", "array_api", "autodiff", "data", "deploy", "device", "distributed", "distributions", "dtr", "fft", "functional", "hub", "jit",
-    "logger", "models", "module", "optimizer", "random", "serialization", "utils",
+    "linalg", "logger", "models", "module", "optimizer", "random", "serialization", "utils",
 )  # fmt: skip
 _OF_MODULES = {  # module -> the names of it that stand here too
     "tengen.base.config": "config",
@@ -122,7 +123,7 @@ tracebacks.install()
 __all__ = [  # noqa: F822  (what is imported when it is named)
     "__version__", "Parameter", "Tensor", "from_dlpack", "tensor",
     "amp", "array_api", "autodiff", "data", "deploy", "device", "distributed", "distributions", "dtr", "fft", "functional", "hub", "jit",
-    "logger", "models", "module", "optimizer", "random", "serialization", "utils",
+    "linalg", "logger", "models", "module", "optimizer", "random", "serialization", "utils",
     "coalesce_free_memory", "config", "enable_debug_log", "get_allocated_memory", "get_cuda_compute_capability",
     "get_cuda_device_property", "get_cuda_driver_version", "get_cuda_version", "get_cudnn_version", "get_default_device",
     "get_device_count", "get_logger", "get_max_allocated_memory", "get_mem_status_bytes", "get_reserved_memory", "get_tensorrt_version",

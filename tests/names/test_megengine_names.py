@@ -16,7 +16,6 @@ from tengen import Parameter, Tensor
 from tengen.autodiff import GradManager
 
 KERNELS = "needs kernels of its own: planned, issue 16"
-ALGEBRA = "linear algebra: planned, issue 16"
 QUANTISED = "quantisation is an issue of its own"
 SEVERAL = "needs several processes: an issue of its own"
 INTERNAL = "MegEngine's own insides or tools, not for programs"
@@ -34,8 +33,6 @@ NOT_HERE = {
     "megengine: quantization": QUANTISED,
     "megengine: traced_module": "an issue of its own",
     "device: get_max_reserved_memory": "the pool counts the most that tensors held, not the most that it kept",
-    "functional: matinv svd": ALGEBRA,
-    "functional.math: matinv svd": ALGEBRA,
     "functional: deformable_psroi_pooling": KERNELS,
     "functional.nn: deformable_psroi_pooling": KERNELS,
     "functional: multi_head_attention": "its packed weights are cuDNN's; module.MultiHeadAttention and scaled_dot_product_attention are here",

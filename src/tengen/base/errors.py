@@ -94,6 +94,10 @@ class NegativePower(TengenError, ValueError):
     """An integer raised to a negative integer."""
 
 
+class LinAlgError(TengenError, ValueError):
+    """A matrix that an operation of linear algebra cannot take: singular, or not positive definite. (NumPy's is a ValueError too.)"""
+
+
 class GradientError(TengenError, RuntimeError):
     """A gradient that was asked for and cannot be had."""
 

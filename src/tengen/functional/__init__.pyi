@@ -21,10 +21,12 @@ from tengen.functional.math import bmm as bmm
 from tengen.functional.math import cosine_similarity as cosine_similarity
 from tengen.functional.math import cross as cross
 from tengen.functional.math import dot as dot
+from tengen.functional.math import matinv as matinv
 from tengen.functional.math import matmul as matmul
 from tengen.functional.math import norm as norm
 from tengen.functional.math import normalize as normalize
 from tengen.functional.math import outer as outer
+from tengen.functional.math import svd as svd
 from tengen.functional.metric import topk_accuracy as topk_accuracy
 from tengen.functional.nn import adaptive_avg_pool2d as adaptive_avg_pool2d
 from tengen.functional.nn import adaptive_max_pool2d as adaptive_max_pool2d
@@ -82,17 +84,17 @@ __all__ = [
     "indexing_one_hot", "instance_norm", "interpolate", "isclose", "isfinite", "isinf", "isnan", "l1_loss", "layer_norm",
     "leaky_relu", "left_shift", "lerp", "less", "less_equal", "lgamma", "linear", "linspace", "local_conv2d",
     "local_response_norm", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and", "logical_not",
-    "logical_or", "logical_xor", "logsigmoid", "logsoftmax", "logsumexp", "loss", "masked_fill", "matmul", "max", "max_pool1d",
-    "max_pool2d", "max_pool3d", "maximum", "mean", "median", "meshgrid", "metric", "min", "minimum", "mish", "mod", "moveaxis",
-    "mul", "nan_to_num", "neg", "nextafter", "nms", "nn", "non_zero", "nonzero", "norm", "normalize", "not_equal", "nvof",
-    "one_hot", "ones", "ones_like", "outer", "pad", "permute", "pixel_shuffle", "polar", "pow", "prelu", "prod", "quantile",
-    "real", "reciprocal", "region_restricted_conv", "relu", "relu6", "remap", "repeat", "reshape", "right_shift", "rms_norm",
-    "roi_align", "roi_pooling", "roll", "round", "rsqrt", "scaled_dot_product_attention", "scatter", "scatter_add",
-    "searchsorted", "selu", "sigmoid", "sign", "signbit", "silu", "sin", "sinh", "sliding_window", "sliding_window_transpose",
-    "softmax", "softplus", "sort", "split", "sqrt", "square", "square_loss", "squeeze", "stack", "std", "sub", "sum",
-    "swapaxes", "sync_batch_norm", "take", "take_along_axis", "tan", "tanh", "tile", "topk", "topk_accuracy", "transpose",
-    "tril", "triu", "trunc", "unfold", "unique", "var", "view_as_complex", "view_as_real", "vision", "warp_affine",
-    "warp_perspective", "where", "zeros", "zeros_like"
+    "logical_or", "logical_xor", "logsigmoid", "logsoftmax", "logsumexp", "loss", "masked_fill", "matinv", "matmul", "max",
+    "max_pool1d", "max_pool2d", "max_pool3d", "maximum", "mean", "median", "meshgrid", "metric", "min", "minimum", "mish",
+    "mod", "moveaxis", "mul", "nan_to_num", "neg", "nextafter", "nms", "nn", "non_zero", "nonzero", "norm", "normalize",
+    "not_equal", "nvof", "one_hot", "ones", "ones_like", "outer", "pad", "permute", "pixel_shuffle", "polar", "pow", "prelu",
+    "prod", "quantile", "real", "reciprocal", "region_restricted_conv", "relu", "relu6", "remap", "repeat", "reshape",
+    "right_shift", "rms_norm", "roi_align", "roi_pooling", "roll", "round", "rsqrt", "scaled_dot_product_attention", "scatter",
+    "scatter_add", "searchsorted", "selu", "sigmoid", "sign", "signbit", "silu", "sin", "sinh", "sliding_window",
+    "sliding_window_transpose", "softmax", "softplus", "sort", "split", "sqrt", "square", "square_loss", "squeeze", "stack",
+    "std", "sub", "sum", "svd", "swapaxes", "sync_batch_norm", "take", "take_along_axis", "tan", "tanh", "tile", "topk",
+    "topk_accuracy", "transpose", "tril", "triu", "trunc", "unfold", "unique", "var", "view_as_complex", "view_as_real",
+    "vision", "warp_affine", "warp_perspective", "where", "zeros", "zeros_like"
 ]
 
 def abs(x: TensorLike) -> Tensor:

@@ -10,6 +10,7 @@ from tengen.functional.export import export
 from tengen.ops.calls import all_with_line
 from tengen.ops.contract import matmul as _matmul
 from tengen.ops.define import REGISTRY
+from tengen.ops.linalg_factor import identity_like
 from tengen.ops.reduce import max_, min_, sum_
 from tengen.tensor import Tensor
 
@@ -122,5 +123,31 @@ def cosine_similarity(x: Tensor, y: Tensor, axis: int = 1, eps: float = 1e-8) ->
     return _sum(normalize(x, 2, axis, eps) * normalize(y, 2, axis, eps), axis)
 
 
-__all__ = ["bmm", "cosine_similarity", "cross", "dot", "matmul", "norm", "normalize", "outer", *export(globals(), "math")]
+def matinv(inp: Tensor) -> Tensor:
+    """The inverse matrices: `tengen.linalg.inv` under MegEngine's name.
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.matinv(Tensor([[2.0, 0.0], [0.0, 4.0]])).tolist()
+    [[0.5, 0.0], [0.0, 0.25]]
+    """
+    factors, order, _, info = REGISTRY["lu"](inp)
+    return REGISTRY["lu_solve"](inp, REGISTRY["checked"](factors, info, "matinv: singular"), order, identity_like(inp))
+
+
+def svd(inp: Tensor, full_matrices: bool = False, compute_uv: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+    """(U, S, V) with inp = (U * S) @ V, as MegEngine's: `tengen.linalg.svd`, whose V is called Vh.
+
+    Args: compute_uv: without it, U and V are empty.
+
+    >>> from tengen import Tensor, functional as F
+    >>> F.svd(Tensor([[0.0, 2.0], [1.0, 0.0]]))[1].tolist()
+    [2.0, 1.0]
+    """
+    if compute_uv:
+        return REGISTRY["svd"](inp, full_matrices)
+    none = REGISTRY["zeros"]((0,), inp.dtype)
+    return none, REGISTRY["svdvals"](inp), none
+
+
+__all__ = ["bmm", "cosine_similarity", "cross", "dot", "matinv", "matmul", "norm", "normalize", "outer", "svd", *export(globals(), "math")]
 all_with_line(globals(), __all__)

@@ -87,3 +87,13 @@ COUNT_ROUNDS = 60
 # Poisson and binomial with a mean below this number go through so many outcomes in order; the others have less than 2^-53 together.
 SEARCHED_MEAN = 10.0
 SEARCHED_OUTCOMES = 96
+
+# ---- linear algebra ----------------------------------------------------------------------------------------------------------
+
+# Householder reflectors that are applied together (`linalg/reflectors.py`): the compact form of their product rounds otherwise than one
+# reflector after the other.
+REFLECTOR_BLOCK = 16
+
+# A QR iteration (`linalg/sweeps.py`) takes at most so many sweeps for each eigenvalue or singular value; what has not converged by then
+# is NaN. Two are usual.
+MOST_SWEEPS = 30

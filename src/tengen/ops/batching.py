@@ -26,6 +26,8 @@ from tengen.ops import (
     fourier,
     indexing,
     joining,
+    linalg_factor,
+    linalg_spectra,
     nn,
     ordering,
     pool,
@@ -123,6 +125,23 @@ def _attention(op: Op, xs: Whole, batched: Sequence[bool], size: Any, attrs: dic
     """Leading axes broadcast."""
     ndim = max(_ndims(xs, batched))
     return again(op, [_wide(x, b, ndim) for x, b in zip(xs, batched)], attrs)
+
+
+def _matrices(op: Op, xs: Whole, batched: Sequence[bool], size: Any, attrs: dict[str, Any]) -> Any:
+    """Stacks of matrices (of the order of their rows: a line for each matrix), whose leading axes broadcast."""
+    lead = max(n - (1 if i in op.own else 2) for i, n in enumerate(_ndims(xs, batched)))
+    return again(op, [_wide(x, b, lead + (1 if i in op.own else 2)) for i, (x, b) in enumerate(zip(xs, batched))], attrs)
+
+
+def _lu_solve(op: Op, xs: Whole, batched: Sequence[bool], size: Any, attrs: dict[str, Any]) -> Any:
+    """The factors are those of every matrix."""
+    some = any(batched[:3])
+    full = [everywhere(x, b, size) if some else x for x, b in zip(xs[:3], batched)]
+    return _matrices(op, [*full, xs[3]], [some] * 3 + [batched[3]], size, attrs)
+
+
+def _checked(op: Op, xs: Whole, batched: Sequence[bool], size: Any, attrs: dict[str, Any]) -> Any:
+    return again(op, [everywhere(xs[0], batched[0], size), everywhere(xs[1], batched[1], size)], attrs)
 
 
 def _attention_grad(op: Op, xs: Whole, batched: Sequence[bool], size: Any, attrs: dict[str, Any]) -> Any:
@@ -308,6 +327,8 @@ _RULES: dict[Callable, list[Op]] = {
         elementwise.astype, elementwise.copy, indexing.one_hot,
         complex_numbers.real_part, complex_numbers.imag_part, complex_numbers.view_as_real, complex_numbers.view_as_complex,
         views.last_diagonal, views.on_diagonal, views.windows, views.windows_grad,
+        linalg_factor.lu, linalg_factor.cholesky, linalg_factor.mirrored,
+        linalg_spectra.qr, linalg_spectra.eigh, linalg_spectra.eigvalsh, linalg_spectra.svd, linalg_spectra.svdvals,
     ],
     _axes_shifted: [reduce.sum_, reduce.mean, reduce.prod, reduce.max_, reduce.min_, reduce.all_, reduce.any_],
     _axis_shifted: [ordering.cumsum, ordering.cumprod, ordering.sort, ordering.argsort, ordering.k_first, joining.concat],
@@ -315,6 +336,9 @@ _RULES: dict[Callable, list[Op]] = {
     _attention: [attention.attention],
     _attention_grad: [attention.attention_grad],
     broadcasting: [complex_numbers.complex_],
+    _matrices: [linalg_factor.triangular_solve, linalg_factor.ordered],
+    _lu_solve: [linalg_factor.lu_solve],
+    _checked: [linalg_factor.checked],
     _reshape: [shape.reshape],
     _permute: [shape.permute],
     _broadcast_to: [shape.broadcast_to],

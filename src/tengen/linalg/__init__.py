@@ -1,0 +1,13 @@
+"""Linear algebra: the functions of the array API's extension `linalg`, and those of NumPy, SciPy and PyTorch that users reach for.
+
+All take stacks of matrices, (..., rows, columns), and compute each matrix alike and alone: its bits depend on no other, and not on
+threads. Kernels are Tengen's own (`tengen.kernels.linalg`). float16 and bfloat16 are computed in float32; integers are errors where the
+array API says so.
+"""
+
+from tengen.linalg import products, spectra, systems
+from tengen.linalg.products import *  # noqa: F403
+from tengen.linalg.spectra import *  # noqa: F403
+from tengen.linalg.systems import *  # noqa: F403
+
+__all__ = [*products.__all__, *spectra.__all__, *systems.__all__]  # noqa: PLE0604
