@@ -14,7 +14,7 @@ Source: https://data-apis.org/array-api/2024.12
 
 from __future__ import annotations
 
-from tengen.arrays import fft
+from tengen.arrays import fft, linalg
 from tengen.arrays.creation import *  # noqa: F403  (the names of `__all__`)
 from tengen.arrays.creation import __all__ as _creation
 from tengen.arrays.dtypes import *  # noqa: F403  (the names of `__all__`)
@@ -31,7 +31,7 @@ __array_api_version__ = "2024.12"
 
 globals().update({d.name: d for d in _DTYPES})
 
-__all__ = ["__array_api_version__", "fft", *(d.name for d in _DTYPES), *_creation, *_dtypes, *_elementwise, *_reductions, *_shapes]
+__all__ = ["__array_api_version__", "fft", "linalg", *(d.name for d in _DTYPES), *_creation, *_dtypes, *_elementwise, *_reductions, *_shapes]
 
 
 def __dir__() -> list[str]:

@@ -267,3 +267,53 @@ FFT["fftshift"] = [lambda xp, a, d: xp.fft.fftshift(a(d, (3, 4))), lambda xp, a,
 FFT["ifftshift"] = [lambda xp, a, d: xp.fft.ifftshift(a(d, (3, 4))), lambda xp, a, d: xp.fft.ifftshift(a(d, (3, 4)), axes=0)]
 FFT["fftfreq"] = [lambda xp, a, d, n=n: xp.fft.fftfreq(n, d=0.5, dtype=getattr(xp, d)) for n in (1, 4, 5)]
 FFT["rfftfreq"] = [lambda xp, a, d, n=n: xp.fft.rfftfreq(n, d=0.5, dtype=getattr(xp, d)) for n in (1, 4, 5)]
+
+
+def _square(a, d, *lead):
+    """Well-conditioned matrices."""
+    return a(d, (*lead, 3, 3)) + a(d, (*lead, 3, 3)).mT
+
+
+def _positive(xp, a, d):
+    x = a(d, (2, 3, 3))
+    return xp.matmul(x, x.mT) + xp.eye(3, dtype=getattr(xp, d)) * 4 if d.startswith("f") else x
+
+
+# name -> calls whose values are compared; where factors are not unique, what is made of them is
+LINALG = {
+    "cholesky": [
+        lambda xp, a, d: xp.linalg.cholesky(_positive(xp, a, d)),
+        lambda xp, a, d: xp.linalg.cholesky(_positive(xp, a, d), upper=True),
+    ],
+    "det": [lambda xp, a, d: xp.linalg.det(a(d, (2, 3, 3)))],
+    "slogdet": [lambda xp, a, d: tuple(xp.linalg.slogdet(_positive(xp, a, d)))],
+    "diagonal": [
+        lambda xp, a, d: xp.linalg.diagonal(a(d, (2, 3, 4))),
+        lambda xp, a, d: xp.linalg.diagonal(a(d, (3, 4)), offset=-1),
+    ],
+    "trace": [lambda xp, a, d: xp.linalg.trace(a(d, (2, 3, 3))), lambda xp, a, d: xp.linalg.trace(a(d, (3, 4)), offset=1)],
+    "eigvalsh": [lambda xp, a, d: xp.linalg.eigvalsh(_square(a, d, 2))],
+    "eigh": [lambda xp, a, d: xp.linalg.eigh(_square(a, d)).eigenvalues],
+    "inv": [lambda xp, a, d: xp.linalg.inv(_positive(xp, a, d))],
+    "pinv": [lambda xp, a, d: xp.linalg.pinv(a(d, (4, 3)))],
+    "solve": [lambda xp, a, d: xp.linalg.solve(_positive(xp, a, d), a(d, (2, 3, 2)))],
+    "matrix_norm": [
+        lambda xp, a, d, o=o: xp.linalg.matrix_norm(a(d, (2, 3, 4)), ord=o) for o in ("fro", "nuc", 1, -1, 2, float("inf"))
+    ],
+    "vector_norm": [
+        lambda xp, a, d, o=o: xp.linalg.vector_norm(a(d, (3, 4)), axis=1, ord=o)
+        for o in (2, 1, 0, 3, float("inf"), float("-inf"))
+    ]
+    + [lambda xp, a, d: xp.linalg.vector_norm(a(d, (3, 4)), keepdims=True)],
+    "matrix_power": [lambda xp, a, d, n=n: xp.linalg.matrix_power(_positive(xp, a, d), n) for n in (0, 1, 3, -1)],
+    "matrix_rank": [lambda xp, a, d: xp.linalg.matrix_rank(a(d, (2, 3, 4)))],
+    "qr": [lambda xp, a, d: xp.abs(xp.linalg.qr(a(d, (2, 4, 3))).R)],
+    "svd": [lambda xp, a, d: xp.linalg.svd(a(d, (2, 4, 3)), full_matrices=False).S],
+    "svdvals": [lambda xp, a, d: xp.linalg.svdvals(a(d, (2, 4, 3)))],
+    "cross": [lambda xp, a, d: xp.linalg.cross(a(d, (2, 3)), a(d, (1, 3)))],
+    "outer": [lambda xp, a, d: xp.linalg.outer(a(d, (3,)), a(d, (2,)))],
+    "matmul": [lambda xp, a, d: xp.linalg.matmul(a(d, (3, 4)), a(d, (4,)))],
+    "matrix_transpose": [lambda xp, a, d: xp.linalg.matrix_transpose(a(d, (2, 3)))],
+    "tensordot": [lambda xp, a, d: xp.linalg.tensordot(a(d, (3, 4)), a(d, (3, 4)), axes=2)],
+    "vecdot": [lambda xp, a, d: xp.linalg.vecdot(a(d, (3, 4)), a(d, (4,)))],
+}

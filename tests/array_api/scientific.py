@@ -13,7 +13,7 @@ import array_api_compat
 import numpy as np
 import sklearn
 from scipy import integrate, signal, special, stats
-from sklearn import metrics, preprocessing
+from sklearn import decomposition, metrics, preprocessing
 
 import tengen.array_api as xp
 from tengen import Tensor
@@ -33,6 +33,7 @@ CALLS = {
     "sklearn.metrics.r2_score": lambda a: metrics.r2_score(a(A[:, 0]), a(A[:, 0] + 0.1 * A[:, 1])),
     "sklearn.metrics.confusion_matrix": lambda a: metrics.confusion_matrix(a(LABELS), a(OTHERS)),
     "sklearn.metrics.pairwise.euclidean_distances": lambda a: metrics.pairwise.euclidean_distances(a(A)),
+    "sklearn.decomposition.PCA": lambda a: decomposition.PCA(2, svd_solver="full").fit_transform(a(A)),
     "sklearn.preprocessing.StandardScaler": lambda a: preprocessing.StandardScaler().fit_transform(a(A)),
 }
 NUMBERS = {"sklearn.metrics.r2_score"}  # what gives Python's numbers

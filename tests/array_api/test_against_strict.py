@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 from agreeing import COMPLEX, DTYPES, REAL, REFUSALS, difference, flat, outcome, sample, values
-from calls import CALLS, FFT, ONCE
+from calls import CALLS, FFT, LINALG, ONCE
 
 import tengen.array_api as xp
 from tengen.arrays.elementwise import BINARY, UNARY
@@ -60,7 +60,7 @@ NOT_YET = {
 OPEN = {("pow", "float32", 0.5): "pow(-0.0, 0.5) is 0.0 in C99, and sqrt(-0.0) in NumPy", ("pow", "float64", 0.5): "the same"}
 
 
-def compared(name, call, *arrays):
+def compared(name, call, *arrays, ulps=None):
     """What differs between the call's outcome for Tengen and for array_api_strict, or None."""
     both = []
     for ns in (xp, strict):
@@ -78,9 +78,9 @@ def compared(name, call, *arrays):
     got, want = flat(got), flat(want)
     if len(got) != len(want):
         return f"{len(got)} results, not {len(want)}"
-    ulps, scale = (8, 1.0) if name in CALLS or name in ONCE else (4, None)
+    some, scale = (4, None) if name in UNARY or name in BINARY else (8, 1.0)
     rounded = ROUNDED | OF_COMPLEX if any(str(a.dtype) in COMPLEX for a in arrays) else ROUNDED
-    found = (difference(a, b, ulps if name in rounded else 0, scale) for a, b in zip(got, want))
+    found = (difference(a, b, ulps or (some if name in rounded else 0), scale) for a, b in zip(got, want))
     return next(filter(None, found), None)
 
 
@@ -137,6 +137,15 @@ def test_fft(name):
             found = compared("matmul", made_of(call, d))  # as much may be rounded
             assert found is None, f"{name} of {d}: {found}"
     assert {*FFT} == {*dir(xp.fft)}
+
+
+@pytest.mark.parametrize("name", LINALG)
+def test_linalg(name):
+    for i, call in enumerate(LINALG[name]):
+        for d in REAL if name == "matrix_rank" else (*REAL, "int32"):  # of integers it is not defined
+            found = compared("linalg", made_of(call, d), ulps=400)
+            assert found is None, f"{name}, call {i}, of {d}: {found}"
+    assert {*LINALG} == {*dir(xp.linalg)}
 
 
 @pytest.mark.parametrize("name", ONCE)

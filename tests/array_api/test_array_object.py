@@ -293,6 +293,9 @@ def test_copies():
     shared = xp.asarray(a, copy=False)
     a[0] = 7
     assert shared[0].item() == 7 and shared.dtype is xp.float64
+    assert xp.asarray(np.arange(3, dtype=">i4")).tolist() == [0, 1, 2] and xp.asarray(np.float64(2.5)).dtype is xp.float64
+    with pytest.raises(ValueError, match="copy=False"):
+        xp.asarray(np.arange(3, dtype=">i4"), copy=False)
     b = xp.asarray(memoryview(np.arange(3, dtype="int16")))
     assert b.dtype is xp.int16 and b.tolist() == [0, 1, 2]
     for call in (

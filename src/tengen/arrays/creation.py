@@ -49,17 +49,26 @@ def asarray(obj: Any, /, *, dtype: DType | None = None, device: Any = None, copy
         raise ValueError(f"asarray(copy=False): a {type(obj).__name__} has no memory that an array can show")
     found = obj
     if not isinstance(obj, Tensor):
-        if copy is not True and hasattr(obj, "__dlpack__") and not isinstance(obj, np.generic):
-            found = from_dlpack(obj)
-        elif copy is False:
-            found = from_dlpack(np.asarray(obj))
-        else:
+        found = _shared(obj) if copy is not True else None
+        if found is None and copy is False:
+            raise ValueError(f"asarray(copy=False): the memory of this {type(obj).__name__} cannot be shared")
+        if found is None:
             found = Tensor(np.asarray(obj) if _has_buffer(obj) else obj, dtype=dtype)
     if dtype is not None and found.dtype is not dtype:
         if copy is False:
             raise ValueError(f"asarray(copy=False): {found.dtype} as {dtype} needs a copy")
         return REGISTRY["astype"](found, dtype)
     return Tensor(found) if copy and found is obj else found
+
+
+def _shared(obj: Any) -> Tensor | None:
+    """A tensor over the memory of an object that shows it; None where it shows none, or in a form that no tensor has."""
+    if isinstance(obj, np.generic) or not (hasattr(obj, "__dlpack__") or _has_buffer(obj)):
+        return None
+    try:
+        return from_dlpack(obj if hasattr(obj, "__dlpack__") else np.asarray(obj))
+    except (BufferError, TypeError):  # bytes in the other order, on another device, of another dtype: the copy says what cannot be
+        return None
 
 
 def _has_buffer(obj: Any) -> bool:
