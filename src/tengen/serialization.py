@@ -36,7 +36,7 @@ def save_checkpoint(file: File, /, **parts: Any) -> int:
 
     Returns: the size in bytes. A file at a path is replaced whole or not at all, also when the process is killed meanwhile.
 
-    Errors: those of `save`.
+    Errors: those of `save`; TypeError for a part that is called random_state.
 
     >>> import os, tempfile
     >>> from tengen import module as M, optimizer
@@ -47,6 +47,8 @@ def save_checkpoint(file: File, /, **parts: Any) -> int:
     >>> load_checkpoint(path, net=net, opt=opt)
     {'epoch': 3}
     """
+    if "random_state" in parts:
+        raise TypeError("save_checkpoint: no part can be called random_state, which is an argument of load_checkpoint")
     states = {name: x.state_dict() for name, x in parts.items() if _has_state(x)}
     values = {name: x for name, x in parts.items() if name not in states}
     generators = {name: state() for name, (state, _) in _GENERATORS.items()}

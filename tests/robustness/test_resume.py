@@ -263,6 +263,8 @@ def test_names(saved, tmp_path):
             tengen.load_checkpoint(tmp_path / "other", **run)
     with pytest.raises(TypeError, match=r"cannot save values\.f"):
         tengen.save_checkpoint(saved, f=lambda: 1)
+    with pytest.raises(TypeError, match="no part can be called random_state"):
+        tengen.save_checkpoint(saved, random_state=1)
     assert tengen.load_checkpoint(saved, **run) == {"epoch": 2}
 
 
