@@ -8,7 +8,7 @@ from typing import Any
 
 import tengen.linalg as ours
 from tengen.arrays.rules import array, common
-from tengen.arrays.shapes import matmul, matrix_transpose, tensordot, vecdot  # noqa: F401  (the main namespace's)
+from tengen.arrays.shapes import matmul, matrix_transpose, tensordot, vecdot
 from tengen.tensor import Tensor
 
 FLOATS, NUMBERS = "floating-point", "numeric"
