@@ -135,11 +135,13 @@ class Blocks:
                 some = None if count == LANES else const(count)
                 return cast(k.load(src, _vector_index(here, d, a.strides[-1]), LANES, some), self.compute)
 
+            loops = count == LANES and as_int(self.lanes) is None
+            xs = [] if loops else [read(i) for i in range(LANES)]
             there = k.let(lane // z.wide * (z.wide * width) + lane % z.wide + d * z.wide)
             write = lambda i, x: k.store(b.buffer, there + i * z.wide, x)  # block[tile, d + i, 16 lanes] = a[16 lanes, d + i]
-            if count == LANES and as_int(self.lanes) is None:
+            if loops:
                 return transpose_square(k, self.compute, read, write, seldom=True)
-            for i, x in enumerate(k.transpose([read(i) for i in range(LANES)])[:count]):
+            for i, x in enumerate(k.transpose(xs)[:count]):
                 write(i, x)
 
         with k.loop(0, cdiv(self.n, z.wide) * z.wide, LANES, name="lane") as lane:
