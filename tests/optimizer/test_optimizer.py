@@ -1,11 +1,15 @@
 """Optimizers against their formulas in NumPy's float64, schedules, clipping, states."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
 from tengen import Parameter, Tensor, trace
 from tengen import optimizer as optim
 from tengen.autodiff import GradManager
+from tengen.module import Linear
 
 
 def sgd(p, grads, lr, momentum=0.0, nesterov=False, weight_decay=0.0):
@@ -228,3 +232,21 @@ def test_half_precision_keeps_its_dtype(make, dtype, traced):
         assert p.dtype == kind and {t.dtype.name for name, t in opt.named_states({}) if "step" not in name and name != "lr"} <= {kind}
         found.append(p.astype("float32").numpy())
     np.testing.assert_allclose(*found, rtol=0, atol=12 * (2.0**-10 if dtype == "float16" else 2.0**-7))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["deepcopy", "pickle"])
+def test_a_copy_of_a_network_and_its_optimizer_goes_on_alike(copied):
+    net = Linear(3, 2)
+    opt = optim.Adam(net.parameters(), lr=0.1)
+
+    def step(net, opt):
+        gm = GradManager().attach(net.parameters())
+        with gm:
+            gm.backward((net(Tensor(np.ones((4, 3), "float32"))) ** 2).sum())
+        opt.step().clear_grad()
+        return net.weight.numpy().tobytes()
+
+    step(net, opt)
+    other = copied((net, opt))
+    first = step(net, opt)
+    assert step(*other) == first and step(net, opt) != first

@@ -109,6 +109,13 @@ class Optimizer(Watched):
         for g in groups if isinstance(groups[0], dict) else [{"params": groups}]:
             self.add_param_group(g)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy and a pickle hold: states beside their parameters, which are other objects there."""
+        return vars(self) | {"_state": [(p, self._state[id(p)]) for p, _ in self._params()], "_manager": None}
+
+    def __setstate__(self, found: dict[str, Any]) -> None:
+        self.__dict__.update(found, _state={id(p): state for p, state in found["_state"]})
+
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__.get("defaults", ()):
             raise AttributeError(
