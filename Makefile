@@ -13,10 +13,14 @@ help:  ## show this list
 
 setup: $(VENV)/.all  ## make .venv and install Tengen with everything that tests and examples need
 
+# Types are checked beside the tests, on a processor that would wait for the longest of them; what was found is shown at the end.
 test: setup  ## style, types and every test; fails when any of them fails
-	@status=0; \
-	for step in lint types unit; do $(MAKE) --no-print-directory $$step || { status=1; echo "make test: $$step failed" >&2; }; done; \
-	exit $$status
+	@status=0; found=$$(mktemp); \
+	$(MAKE) --no-print-directory types >$$found 2>&1 & types=$$!; \
+	trap 'kill $$types 2>/dev/null; rm -f $$found; exit 130' INT TERM; \
+	for step in lint unit; do $(MAKE) --no-print-directory $$step || { status=1; echo "make test: $$step failed" >&2; }; done; \
+	wait $$types || { status=1; echo "make test: types failed" >&2; }; \
+	cat $$found; rm -f $$found; exit $$status
 
 lint: setup  ## ruff alone
 	$(VENV)/bin/ruff check $(CODE)
