@@ -25,7 +25,7 @@ from tengen.ir.types import TensorType
 from tengen.ir.verify import check_attr, check_type
 from tengen.kernels.lowering import Array, Lowering, contiguous_strides
 from tengen.kernels.pointwise import copy
-from tengen.kernels.steps import Loop, Step
+from tengen.kernels.steps import Loop, Step, While
 from tengen.loops.interp import TooLong, evaluate, interpret
 from tengen.loops.lang import as_int
 from tengen.ops.define import REGISTRY, Op, lookup
@@ -312,6 +312,12 @@ def _launch(steps: Iterable[Step], memory: dict, iterations: tuple[int, ...] = (
     for s in steps:
         if isinstance(s, Loop):
             for i in range(as_int(s.count)):
+                _launch(s.body, memory, (*iterations, i))
+        elif isinstance(s, While):
+            for i in range(as_int(s.limit)):  # every one here has a limit
+                _launch(s.condition, memory, (*iterations, i))
+                if not memory[s.flag.id][s.flag.offset]:
+                    break
                 _launch(s.body, memory, (*iterations, i))
         else:
             ints = dict(zip((str(v.attr) for v in s.kernel.ints), iterations))

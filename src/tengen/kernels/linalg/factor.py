@@ -178,6 +178,7 @@ def order_rows(lo: Lowering, source: Array, order: Array, out: Array, back: bool
     rows = order.expand(out.shape[:-1])
     if back:
         placed = lo.temp(order.dtype, rows.shape)
+        fill(lo, placed, 0, "lu_no_places")
         if known(*rows.shape):
             k = lo.kernel("lu_places")
             n = as_expr(rows.shape[-1])
@@ -185,7 +186,8 @@ def order_rows(lo: Lowering, source: Array, order: Array, out: Array, back: bool
             coords = unflatten(k, b, rows.shape[:-1]) if rows.ndim > 1 else []
             x, y = k.read(rows), k.write(placed)
             with k.loop(0, n, name="i") as i:
-                k.store(y, b * n + k.load(x, rows.index((*coords, i))), i)
+                place = minimum(maximum(k.load(x, rows.index((*coords, i))), 0), n - 1)  # of no permutation: somewhere inside
+                k.store(y, b * n + place, i)
             lo.launch(k)
         rows = placed
     places = Leaf(rows.unsqueeze(rows.ndim).expand(out.shape))
