@@ -9,6 +9,10 @@ from tengen.functional import loss as loss
 from tengen.functional import metric as metric
 from tengen.functional import nn as nn
 from tengen.functional import vision as vision
+from tengen.functional.control import cond as cond
+from tengen.functional.control import fori_loop as fori_loop
+from tengen.functional.control import scan as scan
+from tengen.functional.control import while_loop as while_loop
 from tengen.functional.einsum import einsum as einsum
 from tengen.functional.loss import binary_cross_entropy as binary_cross_entropy
 from tengen.functional.loss import cross_entropy as cross_entropy
@@ -50,6 +54,7 @@ from tengen.functional.nn import layer_norm as layer_norm
 from tengen.functional.nn import linear as linear
 from tengen.functional.nn import local_response_norm as local_response_norm
 from tengen.functional.nn import max_pool2d as max_pool2d
+from tengen.functional.nn import multi_head_attention as multi_head_attention
 from tengen.functional.nn import pixel_shuffle as pixel_shuffle
 from tengen.functional.nn import rms_norm as rms_norm
 from tengen.functional.nn import scaled_dot_product_attention as scaled_dot_product_attention
@@ -74,27 +79,28 @@ __all__ = [
     "adaptive_max_pool2d", "adaptive_max_pool3d", "add", "affine_grid", "all", "allclose", "alpha_dropout", "angle", "any",
     "arange", "argmax", "argmin", "argsort", "asin", "asinh", "astype", "atan", "atan2", "atanh", "avg_pool1d", "avg_pool2d",
     "avg_pool3d", "batch_norm", "binary_cross_entropy", "bincount", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
-    "bmm", "broadcast_to", "cbrt", "ceil", "clip", "complex", "concat", "cond_take", "conj", "conv1d", "conv2d", "conv3d",
-    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "copy", "copysign", "correlation", "cos", "cosh",
+    "bmm", "broadcast_to", "cbrt", "ceil", "clip", "complex", "concat", "cond", "cond_take", "conj", "conv1d", "conv2d",
+    "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "copy", "copysign", "correlation", "cos", "cosh",
     "cosine_similarity", "count_nonzero", "cross", "cross_entropy", "cross_entropy_with_softmax", "ctc_loss", "cumprod",
     "cumsum", "cvt_color", "deformable_conv2d", "diag", "diagonal", "diff", "digamma", "div", "dot", "dropout", "einsum",
     "elu", "embedding", "equal", "erf", "erfc", "exp", "exp2", "expand_dims", "expm1", "eye", "flatten", "flip", "floor",
-    "floor_div", "fma", "full", "full_like", "gather", "gelu", "general_norm", "glu", "greater", "greater_equal",
+    "floor_div", "fma", "fori_loop", "full", "full_like", "gather", "gelu", "general_norm", "glu", "greater", "greater_equal",
     "grid_sample", "group_norm", "hinge_loss", "histogram", "hsigmoid", "hswish", "hypot", "imag", "index_select",
     "indexing_one_hot", "instance_norm", "interpolate", "isclose", "isfinite", "isinf", "isnan", "l1_loss", "layer_norm",
     "leaky_relu", "left_shift", "lerp", "less", "less_equal", "lgamma", "linear", "linspace", "local_conv2d",
     "local_response_norm", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and", "logical_not",
     "logical_or", "logical_xor", "logsigmoid", "logsoftmax", "logsumexp", "loss", "masked_fill", "matinv", "matmul", "max",
     "max_pool1d", "max_pool2d", "max_pool3d", "maximum", "mean", "median", "meshgrid", "metric", "min", "minimum", "mish",
-    "mod", "moveaxis", "mul", "nan_to_num", "neg", "nextafter", "nms", "nn", "non_zero", "nonzero", "norm", "normalize",
-    "not_equal", "nvof", "one_hot", "ones", "ones_like", "outer", "pad", "permute", "pixel_shuffle", "polar", "pow", "prelu",
-    "prod", "quantile", "real", "reciprocal", "region_restricted_conv", "relu", "relu6", "remap", "repeat", "reshape",
-    "right_shift", "rms_norm", "roi_align", "roi_pooling", "roll", "round", "rsqrt", "scaled_dot_product_attention", "scatter",
-    "scatter_add", "searchsorted", "selu", "sigmoid", "sign", "signbit", "silu", "sin", "sinh", "sliding_window",
-    "sliding_window_transpose", "softmax", "softplus", "sort", "split", "sqrt", "square", "square_loss", "squeeze", "stack",
-    "std", "sub", "sum", "svd", "swapaxes", "sync_batch_norm", "take", "take_along_axis", "tan", "tanh", "tile", "topk",
-    "topk_accuracy", "transpose", "tril", "triu", "trunc", "unfold", "unique", "var", "view_as_complex", "view_as_real",
-    "vision", "warp_affine", "warp_perspective", "where", "zeros", "zeros_like"
+    "mod", "moveaxis", "mul", "multi_head_attention", "nan_to_num", "neg", "nextafter", "nms", "nn", "non_zero", "nonzero",
+    "norm", "normalize", "not_equal", "nvof", "one_hot", "ones", "ones_like", "outer", "pad", "permute", "pixel_shuffle",
+    "polar", "pow", "prelu", "prod", "quantile", "real", "reciprocal", "region_restricted_conv", "relu", "relu6", "remap",
+    "repeat", "reshape", "right_shift", "rms_norm", "roi_align", "roi_pooling", "roll", "round", "rsqrt",
+    "scaled_dot_product_attention", "scan", "scatter", "scatter_add", "searchsorted", "selu", "sigmoid", "sign", "signbit",
+    "silu", "sin", "sinh", "sliding_window", "sliding_window_transpose", "softmax", "softplus", "sort", "split", "sqrt",
+    "square", "square_loss", "squeeze", "stack", "std", "sub", "sum", "svd", "swapaxes", "sync_batch_norm", "take",
+    "take_along_axis", "tan", "tanh", "tile", "topk", "topk_accuracy", "transpose", "tril", "triu", "trunc", "unfold",
+    "unique", "var", "view_as_complex", "view_as_real", "vision", "warp_affine", "warp_perspective", "where", "while_loop",
+    "zeros", "zeros_like"
 ]
 
 def abs(x: TensorLike) -> Tensor:
@@ -253,7 +259,8 @@ def floor_div(x: TensorLike, y: TensorLike) -> Tensor:
 def fma(x: TensorLike, y: TensorLike, z: TensorLike) -> Tensor:
     """x * y + z, rounded once (integers wrap)."""
 def full(shape: Shape, value: Any, dtype: DTypeLike | None = None, device: Any = None) -> Tensor:
-    """A tensor with `value` everywhere; of the value's dtype by default (Python floats float32, ints int64)."""
+    """A tensor with `value` everywhere; of the value's dtype by default (Python floats float32, ints int64, complex
+    complex64)."""
 def full_like(inp: TensorLike, value: Any, dtype: DTypeLike | None = None, device: Any = None) -> Tensor:
     """A tensor of inp's shape (and dtype and device, if none is given) with `value` everywhere."""
 def gather(inp: TensorLike, axis: int, index: TensorLike) -> Tensor:
@@ -383,7 +390,7 @@ def mul(x: TensorLike, y: TensorLike) -> Tensor:
     """x * y; of bools, whether both are true."""
 def nan_to_num(x: TensorLike, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """x with other numbers for what is none: `nan` for NaNs; for infinities the given ones, else the largest and the least of
-    the dtype."""
+    the dtype. Of complex numbers, each part by itself."""
 def neg(x: TensorLike) -> Tensor:
     """-x; unsigned integers wrap, as in NumPy."""
 def nextafter(x: TensorLike, y: TensorLike) -> Tensor:
