@@ -151,6 +151,7 @@ def _finish(program: Program, made: Lowered, folded: list[Folded]) -> None:
     """Fills in what a program has of the graph that it was made of."""
     assert made.graph is not None
     constants, lo = made.graph.constants.values(), made.lo
+    program.updates = any(s.written is not None for s in made.graph.states.values())
     read = {*made.constants, *(made.setup.constants if made.setup else ())}
     program.data = {("const", c.name): c.data for c in constants if ("const", c.name) in read}
     if folded:

@@ -63,6 +63,7 @@ class Program:
         data: values of the constants that it and its `setup` read, by id.
         folded: the program that computed some of these constants, until this one is in the program cache.
         checks: those of the graph, in the order in which the last output buffer has their results.
+        updates: whether it updates states, as a step of a loop does: it will run again, so good code is made at once.
         object: the name of its machine code in the cache. code: the machine code itself, until it is loaded, if it was read with
             the program; origin: where from (`runtime/provenance.py`).
     """
@@ -86,6 +87,7 @@ class Program:
     data: dict[Hashable, np.ndarray] = field(default_factory=dict)
     folded: Folded | None = None
     checks: list[Check] = field(default_factory=list)
+    updates: bool = False
     object: str = ""
     code: bytes | None = None
     origin: str = ""
@@ -106,7 +108,7 @@ class Program:
             if self._loaded is not None:
                 return
             if self.code is None:
-                self._loaded, how = tiers.load(self.text, self.target, self._receive)
+                self._loaded, how = tiers.load(self.text, self.target, self._receive, again=self.updates)
             else:
                 provenance.found(self.origin)
                 tiers.statistics.good += not self.text  # else the background has made it

@@ -14,8 +14,8 @@ call is done at most (Q + SHARE * G) / P, and what a call of quick code loses, l
 for every N: Q and G are the processor time that LLVM takes for quick and for good code, P is the number of processors. Where
 programs are many and small, as in eager code, it is done earlier for every N, since one process compiles them one after the
 other, and the workers beside it. What is smaller than `SMALL` is compiled well at once: that takes no longer than to do it
-twice. A process that ends before good code is there leaves the text behind (`_leave_texts`), and what was made of it: the next
-one lowers and emits nothing either.
+twice. So is a traced program that updates states, which is a step of a loop. A process that ends before good code is there leaves
+the text behind (`_leave_texts`), and what was made of it: the next one lowers and emits nothing either.
 
 Seconds of LLVM's processor time on one thread (AMD EPYC, family 25 model 17, AVX-512, a busy machine; every fourth kernel of
 the traced training steps of `benchmarks/first.py`, scaled to the whole text):
@@ -92,19 +92,20 @@ def quick_first(target: Target) -> bool:
     return config.quick_compile and able and launch_log.active is None
 
 
-def load(text: str, target: Target, receive: Callable[[bytes], None]) -> tuple[Loaded, str]:
+def load(text: str, target: Target, receive: Callable[[bytes], None], again: bool = False) -> tuple[Loaded, str]:
     """The code of a program in this process, and in words where it comes from: good code from the cache, else quick code that is
     replaced later.
 
     Args:
         text: LLVM IR without state: no data but constants. target: this machine. receive: takes good code that is postponed.
+        again: whether it will surely run again and again, so that quick code would cost more than it saves.
 
     Errors: Postponed where good code has to be made and this thread is `postponing`.
     """
     data, how = cache.found(text, target), "from the cache"
     if data is None and getattr(_here, "postpones", False):
         raise Postponed(text, target, receive)
-    if data is None and len(text) >= SMALL and quick_first(target):
+    if data is None and not again and len(text) >= SMALL and quick_first(target):
         quick = load_object(cache.compiled(text, target, llvm.QUICK), target, replaceable=True)
         if quick.replaceable:
             statistics.quick += 1
