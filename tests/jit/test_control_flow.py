@@ -1,6 +1,10 @@
 """`cond`, `while_loop`, `scan`, `fori_loop`: the bits of the same ops called one after another by Python, eagerly, traced, from a file and
 in an artifact; their gradients, and what cannot be."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -349,3 +353,13 @@ def test_complex_numbers():
         equal(a, c)
     with tengen.config.scope(check=True):
         assert F.while_loop(lambda z: F.abs(z) < 4, lambda z: z * (1 + 1j), Tensor(1 + 0j)).item() == -4
+
+
+def test_a_later_process_finds_the_programs_of_eager_loops(tmp_path):
+    code = (
+        "from tengen import Tensor, functional as F; from tengen.runtime import compile as c;"
+        "print(F.scan(lambda s, x: (s + x * 0.5, s), 0.0, Tensor([1.0, 2.0]))[0].item(), c.compilations)"
+    )
+    env = {**os.environ, "TENGEN_CACHE_DIR": str(tmp_path), "TENGEN_QUICK_COMPILE": "0"}
+    found = [subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True).stdout.split() for _ in range(2)]
+    assert [v for v, _ in found] == ["1.5", "1.5"] and int(found[0][1]) > 0 and found[1][1] == "0"

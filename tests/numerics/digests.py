@@ -258,6 +258,18 @@ def of_amp() -> Found:
         yield f"amp {low} step", [y, loss, *(t for _, t in sorted(net.named_tensors()))]
 
 
+def of_loops() -> Found:
+    """Loops and branches, whose ops have no samples: their bodies are graphs."""
+    w, u = (Tensor(Exact(i).uniform(-1, 1, (7, 7)).astype(np.float32)) for i in (1, 2))
+    xs = Tensor(Exact(3).uniform(-1, 1, (5, 3, 7)).astype(np.float32))
+    cell = lambda h, x: F.cond((h * x).sum() > 0, lambda h: F.tanh(x @ w + h @ u), lambda h: F.sigmoid(h @ u - x), h)
+    by_scan = lambda xs: F.scan(lambda h, x: (cell(h, x), h), F.zeros_like(xs[0]), xs)
+    grown = lambda xs: F.while_loop(lambda s: s.max() < 9, lambda s: s * 1.25 + F.abs(s), xs, max_iterations=9)
+    for name, f in (("scan", by_scan), ("while", lambda xs: (grown(xs),))):
+        y, pull = vjp(f, xs)
+        yield f"loops {name}", [*y, *trace(f)(xs), *pull(tuple(F.cos(t) for t in y))]
+
+
 def shipped() -> tuple[trace, np.ndarray]:
     """The model that tests compile ahead of time, traced, and its input."""
     return trace(network("lenet").eval(), capture_as_const=True), sample("lenet", 2).numpy()
@@ -278,7 +290,8 @@ def groups() -> dict[str, Callable[[], Found]]:
         found[f"op {name}"] = lambda a=(name, op, case): of_op(*a)
     found |= {f"network {name}": lambda n=name: of_network(n) for name in NETWORKS}
     found |= {f"optimizer {name}": lambda n=name: of_optimizer(n) for name in OPTIMIZERS}
-    return found | {"complex": of_complex, "random": of_random, "init": of_initialisers, "amp": of_amp, "artifact": of_artifact}
+    found |= {"complex": of_complex, "random": of_random, "init": of_initialisers, "amp": of_amp}
+    return found | {"loops": of_loops, "artifact": of_artifact}
 
 
 def computed(which: Callable[[str], bool] = lambda name: True) -> dict[str, str]:

@@ -27,8 +27,9 @@ from tengen.compiler.program import Program, target_of
 from tengen.compiler.program_record import UNREADABLE, Made, from_bytes, program_of, record, to_bytes
 from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import Graph, map_attr
+from tengen.ir.text import print_graph
 from tengen.kernels.lowering import Array
-from tengen.ops.define import Op
+from tengen.ops.define import Op, lookup
 from tengen.runtime import cache, pack
 from tengen.runtime.environment import environment, knobs
 
@@ -57,14 +58,21 @@ class Pattern:
 
     def facts(self) -> str | None:
         """Everything that decides the program but the environment. None where a text cannot say it: for an op that is defined
-        outside of Tengen, and for graphs among the attributes."""
-        graphs: list[Graph] = []
-        for a in self.attrs.values():
-            map_attr(a, lambda x: graphs.append(x) if isinstance(x, Graph) else None)
-        if graphs or not program_cache.is_ours(self.op):
+        outside of Tengen, also inside of a body."""
+        bodies: list[Graph] = []
+
+        def told(a: Any) -> Any:
+            if not isinstance(a, Graph):
+                return a
+            bodies.append(a)
+            return print_graph(a), [None if c.data is None else c.data.tobytes() for g in a.graphs() for c in g.constants.values()]
+
+        attrs = {k: map_attr(a, told) for k, a in self.attrs.items()}
+        ops = {n.op for body in bodies for g in body.graphs() for n in g.nodes}
+        if not all(map(program_cache.is_ours, (self.op, *map(lookup, sorted(ops))))):
             return None
         arrays = [None if a is None else (a.id, a.dtype, a.shape, a.strides, a.offset) for a in self.arrays]
-        return repr((self.op.name, self.op.kind, self.attrs, self.how, arrays, self.orders, self.symbols))
+        return repr((self.op.name, self.op.kind, attrs, self.how, arrays, self.orders, self.symbols))
 
 
 Seen = Callable[[Pattern, Make], None]

@@ -165,6 +165,12 @@ def _dtype(v: Any) -> DType:
         raise DTypeError(str(e)) from None
 
 
+def _text(v: Any) -> str:
+    if isinstance(v, str):
+        return str(v)
+    raise _Wrong
+
+
 def _graph(v: Any) -> Graph:
     if isinstance(v, Graph):
         return v
@@ -191,6 +197,7 @@ ITEMS = {
     "Number": _Other("a number", lambda v: unguarded(v) if isinstance(v, Expr) else _number(v)),
     "DTypeLike": _Other("a dtype", _dtype),
     "DeviceLike": _Other("a device", Device.named),
+    "str": _Other("a text", _text),
     "Graph": _Other("a graph", _graph),
     "Any": _Other("anything", lambda v: v),
 }
@@ -227,6 +234,8 @@ class Kind:
         words = [w for i in self.items if isinstance(i, _Choice) for w in i.words]
         if words or self.none or not self.items:
             return words[0] if words else None if self.none else ()
+        if self.items == (ITEMS["str"],):
+            return "a text"
         numbers = ITEMS["float"] in self.items or any(isinstance(i, _Range) for i in self.items)
         return True if self.items == (ITEMS["bool"],) else 0.75 if numbers else 1
 

@@ -141,7 +141,7 @@ def _(x):
     return complex_(where(zero, 0, div(re, safe)), where(zero, 0, div(im, safe)))
 
 
-LARGE = {"float32": (2.0**126, 2.0**-80, 2.0**48), "float64": (2.0**1022, 2.0**-915, 2.0**106)}
+LARGE_DIVISORS = {"float32": (2.0**126, 2.0**-80, 2.0**48), "float64": (2.0**1022, 2.0**-915, 2.0**106)}
 
 
 @div.complex
@@ -149,7 +149,7 @@ def _(x, y):
     """Smith's method, over numbers that were scaled by powers of two so that nothing overflows or vanishes on the way (Baudin and
     Smith, "A robust complex division in Scilab", 2012). A finite number over an infinite one is 0, one over 0 is infinite, or NaN."""
     (a, b), (c, d) = all_parts(x, y)
-    large, small, up = LARGE[c.dtype.name]
+    large, small, up = LARGE_DIVISORS[c.dtype.name]
     ab, cd = (lookup("maximum")(abs(p), abs(q)) for p, q in ((a, b), (c, d)))
     one = dispatch.scalar(1, ab.dtype)
     by, below = (where(lookup("greater")(size, large), 0.25, where(lookup("less")(size, small), up, one)) for size in (ab, cd))

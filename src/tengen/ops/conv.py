@@ -108,11 +108,11 @@ def small_filter(arrays, stride, **attrs) -> set[int]:
     channels so few that strategies ask for them. All images and larger channel counts share one program."""
     shape, n = arrays[1].shape, len(stride)
     whole = attrs.get("algorithm", "direct") != "direct" and arrays[1].dtype.compute.size > 4  # scratch memory has no room for any
-    windows, channels = {d for d in shape[-n:] if d <= MOST_WINDOW}, shape[:-n]
+    windows, channels = {d for d in shape[-n:] if d <= MOST_KNOWN_PIXELS}, shape[:-n]
     return windows | {d for d in channels if whole or d <= convolution.few_channels.MOST_IMAGE_CHANNELS}
 
 
-MOST_WINDOW = 32  # pixels of a window along an axis, at most, that an eager program is compiled for
+MOST_KNOWN_PIXELS = 32  # pixels of a window along an axis, at most, that an eager program is compiled for
 
 
 def one_of_each(arrays, groups, stride, **attrs) -> tuple[str, ...]:
@@ -327,7 +327,6 @@ def _(types, **attrs):
 
 
 conv_bias.known(small_filter)
-conv_bias.named(one_of_each)
 
 
 # ---- references and samples ------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Cholesky's factorisation, and LU with partial pivoting: right-looking, by blocks of BLOCK columns.
+"""Cholesky's factorisation, and LU with partial pivoting: right-looking, by blocks of BLOCK_COLUMNS columns.
 
     for block of columns, an iteration of the program:
         a kernel factors the block: a piece is a matrix                        # LU: with the search of pivots, which swaps whole rows
@@ -36,7 +36,7 @@ from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, cast, cdiv, const, equal, fma, maximum, minimum, not_equal, select, splat, unary
 from tengen.loops.statements import Buffer
 
-BLOCK = 2 * LANES  # columns that are factored before what is right of them gets their products
+BLOCK_COLUMNS = 2 * LANES  # columns that are factored before what is right of them gets their products
 
 
 class _Count(Source):
@@ -58,8 +58,8 @@ class _Chunk:
         chunks = cdiv(n, LANES)
         piece = k.split(count * chunks)
         self.k, self.n, self.base = k, n, k.let(piece // chunks * (m * n) + a.offset)
-        self.start = k.let(step * BLOCK)
-        self.stop = k.let(minimum(self.start + BLOCK, most))
+        self.start = k.let(step * BLOCK_COLUMNS)
+        self.stop = k.let(minimum(self.start + BLOCK_COLUMNS, most))
         first = piece % chunks * LANES
         self.first = k.let(maximum(first, self.stop))
         self.end = k.let(minimum(first + LANES, n))
@@ -114,7 +114,7 @@ def lu(lo: Lowering, a: Array, out: Array, order: Array, sign: Array, info: Arra
         u = stack(factors)
         m, n = as_expr(u.shape[1]), as_expr(u.shape[2])
         most = minimum(m, n)
-        with lo.loop(cdiv(most, BLOCK)) as step:
+        with lo.loop(cdiv(most, BLOCK_COLUMNS)) as step:
             _lu_panel(lo, u, rows, parity, failed, step, most)
             k = lo.kernel("lu_update")
             c = _Chunk(k, u, step, most)
@@ -131,8 +131,8 @@ def _lu_panel(lo: Lowering, u: Array, rows: Array, parity: Array, failed: Array,
     m, n = as_expr(u.shape[1]), as_expr(u.shape[2])
     a, order, sign, info = k.write(u), k.write(rows), k.write(parity), k.write(failed)
     base, ordered = k.let(b * (m * n) + u.offset), k.let(b * m + rows.offset)
-    start = k.let(step * BLOCK)
-    stop = k.let(minimum(start + BLOCK, most))
+    start = k.let(step * BLOCK_COLUMNS)
+    stop = k.let(minimum(start + BLOCK_COLUMNS, most))
     at = lambda i, j: k.load(a, base + i * n + j)
     zero = const(0, u.dtype)
     with k.loop(start, stop, name="j") as j:
@@ -216,7 +216,7 @@ def cholesky(lo: Lowering, a: Array, out: Array, info: Array, upper: bool) -> No
 def _cholesky_in_place(lo: Lowering, u: Array, failed: Array) -> None:
     """u = U with the upper triangle of u = that of U^T U; by rows, which lie densely."""
     n = as_expr(u.shape[1])
-    with lo.loop(cdiv(n, BLOCK)) as step:
+    with lo.loop(cdiv(n, BLOCK_COLUMNS)) as step:
         _cholesky_block(lo, u, failed, step)
         k = lo.kernel("cholesky_rows")
         c = _Chunk(k, u, step, n)
@@ -236,8 +236,8 @@ def _cholesky_block(lo: Lowering, u: Array, failed: Array, step: Expr) -> None:
     b = k.split(as_expr(u.shape[0]))
     n = as_expr(u.shape[1])
     a, info = k.write(u), k.write(failed)
-    base, start = k.let(b * (n * n) + u.offset), k.let(step * BLOCK)
-    stop = k.let(minimum(start + BLOCK, n))
+    base, start = k.let(b * (n * n) + u.offset), k.let(step * BLOCK_COLUMNS)
+    stop = k.let(minimum(start + BLOCK_COLUMNS, n))
     with k.loop(start, stop, name="j") as j:
         pivot = k.load(a, base + j * n + j)
         good = k.let(pivot > const(0, u.dtype))

@@ -13,13 +13,13 @@ from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source, broadc
 from tengen.loops.builder import Variable
 from tengen.loops.lang import Expr, Index, as_int, bitcast, cast, const, fma, maximum, select, splat
 
-MOST_TILE_ROWS = 4  # rows of a tile of results, where the registers hold them
+STACK_TILE_ROWS = 4  # rows of a tile of results, where the registers hold them
 
 
 def tile_rows(d: DType, target) -> int:
     """How many rows of LANES results a kernel computes side by side."""
     registers = machine(target)[1] // registers_of(d.size, target)
-    return MOST_TILE_ROWS if registers > 2 * MOST_TILE_ROWS + 2 else 2
+    return STACK_TILE_ROWS if registers > 2 * STACK_TILE_ROWS + 2 else 2
 
 
 def stack(a: Array) -> Array:
