@@ -100,7 +100,8 @@ hypot.reference(np.hypot)
 
 @elementwise(kinds="f", functional="elemwise")
 def nextafter(x, y):
-    """The next number of the dtype after x on the way to y; y where they are equal, NaN where either is.
+    """The next number of the dtype after x on the way to y; y where they are equal, NaN where either is. The
+    gradient is that of x alone.
 
     Errors: DTypeError for float16 and bfloat16, which are computed in float32.
 
@@ -130,7 +131,7 @@ def _(*types):
 
 @nextafter.vjp
 def _(g, x, y):
-    """It is x but for one rounding, and y says no more than in which direction."""
+    """The result is x but for one unit in the last place; y decides its direction alone."""
     return (lambda: g), None
 
 
