@@ -43,24 +43,30 @@ def traced(f: Callable, inputs: Sequence[np.ndarray]) -> tuple[trace, list[np.nd
         return t, arrays(t(*map(Tensor, inputs)))
 
 
+def _flat(a: np.ndarray) -> np.ndarray:
+    """A copy of an array's elements as kernels see them: of complex numbers the parts."""
+    flat = np.array(a).reshape(-1)
+    return flat.view(f"f{flat.itemsize // 2}") if flat.dtype.kind == "c" else flat
+
+
 class Lowered:
     """A graph without states, lowered for a target, with flat memory for its inputs, constants and outputs."""
 
     def __init__(self, graph: Graph, inputs: Sequence[np.ndarray], target: Target | None = None):
         g = optimize(graph)
         self.lo, outs = lower(g, target or Target.host())
-        self.memory = {("in", i): np.array(a).reshape(-1) for i, a in enumerate(inputs)}
-        self.memory |= {("const", c.name): np.array(c.data).reshape(-1) for c in g.constants.values()}
+        self.memory = {("in", i): _flat(a) for i, a in enumerate(inputs)}
+        self.memory |= {("const", c.name): _flat(c.data) for c in g.constants.values()}
         self.memory[CHECKS] = np.zeros(len(g.checks), bool)
         self.outs = [outs[i] for i in range(len(outs))]
         for o in self.outs:
-            self.memory[o.id] = np.zeros(int(np.prod(o.shape)), o.dtype.numpy)
+            self.memory[o.id] = _flat(np.zeros(o.shape, o.dtype.numpy))
 
     def results(self) -> list[np.ndarray]:
         """The outputs in logical order."""
         found = []
         for o in self.outs:
-            flat = self.memory[o.id]
+            flat = self.memory[o.id].view(o.dtype.numpy)
             strides = [s * flat.itemsize for s in o.strides]
             whole = (
                 flat.reshape(o.shape) if not flat.size else np.lib.stride_tricks.as_strided(flat[o.offset :], o.shape, strides)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -109,13 +110,45 @@ def _several(x) -> tuple:
     return tuple(x) if isinstance(x, (tuple, list)) else (x,)
 
 
+def _parts(x: np.ndarray) -> np.ndarray:
+    """Of complex numbers the real and the imaginary parts, along one more axis."""
+    return np.stack([x.real, x.imag], -1) if x.dtype.kind == "c" else x
+
+
+# Factors of a matrix A whose error is normwise: they are those of a matrix within some roundings of |A|, so that vectors are off by
+# |A| / gap times as much, whatever the algorithm: float32 LAPACK is off by more here. By name: (A as it is read, left, values, right).
+FACTORS = {
+    "eigh": lambda a, values, v: (np.tril(a) + np.swapaxes(np.tril(a, -1), -1, -2), v, values, np.swapaxes(v, -1, -2)),
+    "svd": lambda a, u, values, vh: (a, u, values, vh),
+}
+
+
+def _no_factors(name: str, found: list, a: np.ndarray, wants: Sequence[np.ndarray]) -> str | None:
+    """Why some factors are none of a matrix: their product is another one, they are not orthogonal, or values are not the reference's."""
+    u = ROUNDINGS * roundoff(found[0].dtype)
+    whole, left, values, right = FACTORS[name](a, *(x.astype(np.float64) for x in found))
+    best = FACTORS[name](a, *wants)[2]
+    k = values.shape[-1]
+    size = np.abs(best).max(-1, keepdims=True, initial=0)
+    if not (np.abs(values - best) <= u * size).all():
+        return f"values {values}, the reference has {best}"
+    off = np.abs((left[..., :k] * values[..., None, :]) @ right[..., :k, :] - whole)
+    if not (off <= u * size[..., None]).all():
+        return f"a product of factors that is off by {off.max()}"
+    for q in (left, np.swapaxes(right, -1, -2)):
+        off = np.abs(np.swapaxes(q, -1, -2) @ q - np.eye(q.shape[-1]))
+        if not (off <= u).all():
+            return f"vectors that are not orthonormal by {off.max()}"
+    return None
+
+
 def differs(op: Op, arrays: list, attrs: dict, out) -> str | None:
     """What is wrong with a result, by the op's independent reference; None where nothing is, or nothing is known. Every element
     counts; integers and truth values are exact."""
     plain = all(a is not None and a.dtype in (np.float32, np.float64) and np.isfinite(a).all() for a in arrays)
     if op.rules.reference is None or not plain or op.variadic:
         return None
-    meaning = lambda *xs: tuple(map(np.asarray, _several(op.rules.reference(*xs, **attrs))))
+    meaning = lambda *xs: tuple(_parts(np.asarray(y)) for y in _several(op.rules.reference(*xs, **attrs)))
     wide = [a.astype(np.float64) for a in arrays]
     with np.errstate(all="ignore"):
         try:
@@ -123,10 +156,13 @@ def differs(op: Op, arrays: list, attrs: dict, out) -> str | None:
         except Exception:  # a reference need not take what the op takes (an attribute in another form)
             return None
         slopes = conditions(meaning, wide)
-    for t, want, slope in zip(_several(out), wants, slopes):
-        got = np.asarray(t.numpy())
+    found = [_parts(np.asarray(t.numpy())) for t in _several(out)]
+    for got, want in zip(found, wants):
         if got.shape != want.shape:
             return f"shape {got.shape}, the reference has {want.shape}"
+    if op.name in FACTORS:
+        return _no_factors(op.name, found, wide[0], wants)
+    for got, want, slope in zip(found, wants, slopes):
         if got.dtype.kind == "f":
             coarsest = max((got.dtype, *(a.dtype for a in arrays)), key=roundoff)
             wrong = beyond(got, want.astype(np.float64), slope, ROUNDINGS, coarsest)

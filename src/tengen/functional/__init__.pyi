@@ -394,7 +394,8 @@ def nan_to_num(x: TensorLike, nan: float = 0.0, posinf: float | None = None, neg
 def neg(x: TensorLike) -> Tensor:
     """-x; unsigned integers wrap, as in NumPy."""
 def nextafter(x: TensorLike, y: TensorLike) -> Tensor:
-    """The next number of the dtype after x on the way to y; y where they are equal, NaN where either is."""
+    """The next number of the dtype after x on the way to y; y where they are equal, NaN where either is. The gradient is that
+    of x alone."""
 def non_zero(condition: TensorLike, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
     """The int64 positions of true (not zero) elements: a row for each, a column for each axis; with `as_tuple` what `nonzero`
     gives. Not inside a trace."""

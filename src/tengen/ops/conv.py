@@ -322,7 +322,7 @@ def conv_bias(
 def _(types, **attrs):
     """Here, where extents are numbers: in the body they may be names, of which nobody can say that they do not fit."""
     canonical = _canon(types, **attrs)
-    conv.infer_types(types[:2], canonical)
+    conv.infer_of_any(types[:2], canonical)
     return canonical
 
 

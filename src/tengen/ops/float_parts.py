@@ -100,7 +100,8 @@ hypot.reference(np.hypot)
 
 @elementwise(kinds="f", functional="elemwise")
 def nextafter(x, y):
-    """The next number of the dtype after x on the way to y; y where they are equal, NaN where either is.
+    """The next number of the dtype after x on the way to y; y where they are equal, NaN where either is. The
+    gradient is that of x alone.
 
     Errors: DTypeError for float16 and bfloat16, which are computed in float32.
 
@@ -128,5 +129,10 @@ def _(*types):
     return out
 
 
-nextafter.no_vjp("it moves by one unit in the last place")
+@nextafter.vjp
+def _(g, x, y):
+    """The result is x but for one unit in the last place; y decides its direction alone."""
+    return (lambda: g), None
+
+
 nextafter.reference(np.nextafter)

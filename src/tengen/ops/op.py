@@ -317,14 +317,19 @@ class Op:
                 raise ArgumentError(f"needs a tensor for {name}, got None")
 
     def infer_types(self, types: Sequence[TensorType | None], attrs: dict) -> tuple[TensorType, ...]:
-        """The output types; an error names the op and its arguments."""
+        """The output types of a node of this op; an error names the op and its arguments."""
+        out = self.infer_of_any(types, attrs)
+        whole = self.kind == "view" or self.name == "complex" or self.has_bodies  # they take complex numbers as they are
+        if not whole and any(t is not None and t.dtype.is_complex for t in (*types, *out)):
+            raise self.not_complex(types, attrs)
+        return out
+
+    def infer_of_any(self, types: Sequence[TensorType | None], attrs: dict) -> tuple[TensorType, ...]:
+        """The output types of a call, which may be of complex numbers where no node of this op may: nodes on their parts compute it."""
         if self.rules.infer is None:
             raise TengenError(f"{self.name} is a {self.kind}: it has no node of its own in a graph of primitives")
         out = self._told(self.rules.infer, types, attrs, *types)
         out = out if isinstance(out, tuple) else (out,)
-        whole = self.kind == "view" or self.name == "complex" or self.has_bodies  # they take complex numbers as they are
-        if not whole and any(t is not None and t.dtype.is_complex for t in (*types, *out)):
-            raise self.not_complex(types, attrs)
         for t in out:
             self._check_size(t, types, attrs)
         return out
