@@ -39,8 +39,8 @@ class Region(Recorder):
     """Records a body. Tensors from outside become inputs of its graph.
 
     Attributes:
-        arguments_: the body's own inputs. outside: by an identity, each tensor from outside that it reads, and its input. changed:
-            of those to which it gives another value, by the same identity, the tensor.
+        outside: by an identity, each tensor from outside that the body reads, and its input. changed: by the same identity, those to
+            which it gives another value. begun: the order of what is put on the tape from its beginning on.
     """
 
     def __init__(self, name: str):
