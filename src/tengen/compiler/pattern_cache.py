@@ -27,7 +27,6 @@ from tengen.compiler.program import Program, target_of
 from tengen.compiler.program_record import UNREADABLE, Made, from_bytes, program_of, record, to_bytes
 from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import Graph, map_attr
-from tengen.ir.text import print_graph
 from tengen.kernels.lowering import Array
 from tengen.ops.define import Op, lookup
 from tengen.runtime import cache, pack
@@ -64,6 +63,8 @@ class Pattern:
         def told(a: Any) -> Any:
             if not isinstance(a, Graph):
                 return a
+            from tengen.ir.text import print_graph
+
             bodies.append(a)
             return print_graph(a), [None if c.data is None else c.data.tobytes() for g in a.graphs() for c in g.constants.values()]
 
