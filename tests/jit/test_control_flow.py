@@ -11,7 +11,7 @@ import pytest
 import tengen
 from tengen import Tensor, load_graph, random, trace
 from tengen import functional as F
-from tengen.autodiff import GradManager, grad, hessian, jvp, vmap
+from tengen.autodiff import Function, GradManager, enable_grad, grad, hessian, jvp, no_grad, vmap
 from tengen.base.errors import ArgumentError, DTypeError, GradientError, IndexOutOfRange, ShapeError, TraceError
 from tengen.deploy import compile_model
 from tengen.deploy.verify import verify
@@ -363,3 +363,44 @@ def test_a_later_process_finds_the_programs_of_eager_loops(tmp_path):
     env = {**os.environ, "TENGEN_CACHE_DIR": str(tmp_path), "TENGEN_QUICK_COMPILE": "0"}
     found = [subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True).stdout.split() for _ in range(2)]
     assert [v for v, _ in found] == ["1.5", "1.5"] and int(found[0][1]) > 0 and found[1][1] == "0"
+
+
+def test_what_a_body_hides_from_gradients_stays_hidden():
+    """A body is differentiated as a graph: `detach` and `no_grad` are in it; a Function's own gradient is not, and is refused."""
+    xs, w = T(5, 3, 4), T(4, 4)
+
+    def loops(step):
+        def python(w):
+            h = F.zeros((3, 4))
+            for x in xs:
+                h = step(h, x, w)
+            return h.sum()
+
+        branch = lambda w: F.cond(Tensor(True), lambda w: step(xs[1], xs[0] @ w, w), lambda w: w[:3], w).sum()
+        plain = lambda w: step(xs[1], xs[0] @ w, w).sum()
+        return lambda w: F.scan(lambda h, x: (step(h, x, w), None), F.zeros((3, 4)), xs)[0].sum(), python, branch, plain
+
+    def hidden(h, x, w):
+        with no_grad():
+            z = x @ w
+            with enable_grad():
+                z = z + h @ w * 0.5
+        return F.tanh(z + h @ w)
+
+    for step in (lambda h, x, w: F.tanh((x @ w).detach() + h @ w), hidden):
+        a, b, branch, plain = loops(step)
+        close(grad(a)(w), grad(b)(w).numpy()), close(hessian(a)(w), hessian(b)(w).numpy(), 1e-4)
+        equal(trace(grad(a))(w), grad(a)(w))
+        close(grad(branch)(w), grad(plain)(w).numpy())
+
+    class Own(Function):
+        def forward(self, x):
+            return x * 2
+
+        def backward(self, dy):
+            return dy * 100
+
+    twice = lambda x: F.scan(lambda s, _: (F.fori_loop(0, 1, lambda i, s: Own()(s), s), None), x, length=2)[0]
+    assert twice(Tensor([1.0])).tolist() == [4.0]
+    with pytest.raises(GradientError, match="calls Own, an autodiff.Function, whose own gradient would be lost"):
+        grad(lambda x: twice(x).sum())(T(3))

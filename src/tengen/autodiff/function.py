@@ -14,6 +14,7 @@ from tengen.tensor import Tensor
 from tengen.tensor.batched import Mapping, innermost_of
 from tengen.tensor.batching import examples, whole
 from tengen.tensor.nodes import Level, TapeNode, levels, limits, on_tape, visible_node
+from tengen.tensor.recording import tracing
 from tengen.tensor.tape import cut
 
 
@@ -56,6 +57,8 @@ class Function:
         raise NotImplementedError(f"{type(self).__name__} needs backward()")
 
     def __call__(self, *inputs: Any) -> Any:
+        if (recorder := tracing.recorder) is not None and recorder.of_a_body:
+            recorder.function = self._name()
         tensors = [x for x in inputs if isinstance(x, Tensor)]
         mapping = innermost_of(self._name(), tensors)
         if mapping is not None:

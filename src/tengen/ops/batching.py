@@ -326,7 +326,7 @@ _RULES: dict[Callable, list[Op]] = {
     as_it_is: [
         elementwise.astype, elementwise.copy, indexing.one_hot,
         complex_numbers.real_part, complex_numbers.imag_part, complex_numbers.view_as_real, complex_numbers.view_as_complex,
-        views.last_diagonal, views.on_diagonal, views.windows, views.windows_grad,
+        views.last_diagonal, views.on_diagonal, views.stop_gradient, views.windows, views.windows_grad,
         linalg_factor.lu, linalg_factor.cholesky, linalg_factor.mirrored,
         linalg_spectra.qr, linalg_spectra.eigh, linalg_spectra.eigvalsh, linalg_spectra.svd, linalg_spectra.svdvals,
     ],

@@ -178,6 +178,27 @@ def _diagonal_extent(rows: Dim, columns: Dim, offset: int) -> Dim:
 
 
 @primitive
+def stop_gradient(x: Tensor) -> Tensor:
+    """x itself, through which no gradient goes: how the body of a loop or a branch, which is differentiated as a graph, says `detach`."""
+
+
+@stop_gradient.infer
+def _(x):
+    return x
+
+
+@stop_gradient.view
+def _(a, out):
+    return a
+
+
+stop_gradient.identity(lambda x, out: True)
+stop_gradient.no_vjp("that is its purpose")
+stop_gradient.reference(lambda x: x)
+stop_gradient.cases(Case(lambda r: (r.uniform(-1, 1, (3, 5)),), grad=False))
+
+
+@primitive
 def last_diagonal(x: Tensor, offset: int = 0) -> Tensor:
     """The diagonal of the last two axes, as a view: elements (i, i + offset). Shapes: (..., R, C) -> (..., D)."""
 

@@ -80,8 +80,11 @@ class Recorder:
         baked: the concrete tensors that are constants, by name.
         grads: id of a tensor whose `grad` was set -> (tensor, its `grad` before, its `Parameter.overflow` then).
         reads: id of a tensor whose `grad` was read -> (tensor, whether there was one, its `Parameter.overflow` then).
-        made: weak references to the layouts of all traced tensors.
+        made: weak references to the layouts of all traced tensors. of_a_body: whether it records the body of a loop or a branch, which
+            is differentiated as a graph (`regions.py`).
     """
+
+    of_a_body = False
 
     def __init__(self, name: str = "graph", constants: bool = False, lines: bool = True, device: Device | None = None):
         self.graph = Graph(name)
@@ -156,7 +159,7 @@ class Recorder:
         if self.lines and op.rules.check is not None:  # the eager call of a composite has checked what it was given
             self._check(op, inputs, types, attrs)
         if op.kind == "composite":
-            out = call_body(op, tuple(None if x is None else x.detach() for x in inputs), canonical)
+            out = call_body(op, tuple(None if x is None else x._off_tape() for x in inputs), canonical)
         else:
             out_types = op.infer_types(types, canonical)
             if op.has_bodies:
@@ -171,7 +174,7 @@ class Recorder:
     def _check(self, op: Op, inputs: tuple, types: list, attrs: dict) -> None:
         """What a run must not meet in the operands of a call."""
         known = len(self.graph.checks)
-        for v in op.violations(tuple(None if x is None else x.detach() for x in inputs), types, attrs):
+        for v in op.violations(tuple(None if x is None else x._off_tape() for x in inputs), types, attrs):
             bad = self.value(v.bad)
             if bad not in self._checked:
                 self.graph.checks.append(Check(bad, v.error.__name__, v.message, user_line()))

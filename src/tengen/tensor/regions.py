@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from tengen.ops.batching import RULES, again, everywhere
 from tengen.ops.define import REGISTRY, Op, lookup
 from tengen.tensor.batched import Mapping, mapping_of
 from tengen.tensor.batching import examples, whole
-from tengen.tensor.nodes import Level, new_limit, node_of, on_tape
+from tengen.tensor.nodes import Level, limits, new_limit, node_of, on_tape
 from tengen.tensor.recorder import Recorder, Traced, traced
 from tengen.tensor.tape import gradients
 from tengen.tensor.tensor import Tensor, as_tensor, assign, run, tensor_over, tracing
@@ -40,8 +41,11 @@ class Region(Recorder):
 
     Attributes:
         outside: by an identity, each tensor from outside that the body reads, and its input. changed: by the same identity, those to
-            which it gives another value. begun: the order of what is put on the tape from its beginning on.
+            which it gives another value. begun: the order of what is put on the tape from its beginning on. function: the name of an
+            `autodiff.Function` that was called in it, whose own gradient a graph does not hold.
     """
+
+    of_a_body = True
 
     def __init__(self, name: str):
         outer = tracing.recorder
@@ -49,6 +53,7 @@ class Region(Recorder):
         self.outside: dict[int, tuple[Tensor, Value]] = {}
         self.changed: dict[int, Tensor] = {}
         self.begun = new_limit()
+        self.function = ""
 
     def take(self, t: TensorType) -> Tensor:
         """A new argument of the body."""
@@ -77,7 +82,10 @@ class Region(Recorder):
         return self.outside[key][1]
 
     def record(self, op: Op, inputs: tuple, attrs: tuple) -> Any:
-        return super().record(op, tuple(None if x is None else self.here(x) for x in inputs), attrs)
+        out = super().record(op, tuple(None if x is None else self.here(x) for x in inputs), attrs)
+        if op.why_no_vjp is None and limits.get(get_ident(), 0) > self.begun:  # in a `no_grad` of the body
+            return tuple(t.detach() for t in out) if isinstance(out, tuple) else out.detach()
+        return out
 
     def here(self, x: Tensor) -> Tensor:
         """A tensor as the body sees it: on the tape where a gradient was begun in the body alone. Gradients that are recorded
@@ -133,6 +141,7 @@ class Recorded:
     outside: dict[int, tuple[Tensor, Value]]
     changes: dict[int, tuple[Tensor, Value]]  # by the same identity: what is changed, and its new value
     checks: list[Check]
+    function: str
 
 
 def recorded(name: str, body: Body, types: Sequence[TensorType]) -> Recorded:
@@ -143,7 +152,9 @@ def recorded(name: str, body: Body, types: Sequence[TensorType]) -> Recorded:
         results = [region.value(as_tensor(x)) for x in body(list(arguments))]
         changes = {key: (t, t._data) for key, t in region.changed.items()}
         checks, region.graph.checks = region.graph.checks, []
-    return Recorded(region.graph, [x._data for x in arguments], results, region.outside, changes, checks)
+    if region.function and tracing.recorder is not None and tracing.recorder.of_a_body:
+        tracing.recorder.function = region.function
+    return Recorded(region.graph, [x._data for x in arguments], results, region.outside, changes, checks, region.function)
 
 
 _known: dict[Any, Graph] = {}
@@ -179,9 +190,14 @@ def _false() -> Tensor:
     return as_tensor(False)
 
 
-def _call(op: Op, operands: Sequence[Tensor], attrs: dict[str, Any], made: int) -> list[Tensor]:
-    """The first `made` results of a call; on the tape, it keeps what its gradient needs."""
+def _call(op: Op, operands: Sequence[Tensor], attrs: dict[str, Any], made: int, function: str = "") -> list[Tensor]:
+    """The first `made` results of a call; on the tape, it keeps what its gradient needs. function: of a body; see `Region`."""
     wants = tuple(i for i, x in enumerate(operands) if x.dtype.is_inexact and _taped(x))
+    if wants and function:
+        raise GradientError(
+            f"{user_line()}: the body of a {op.name} calls {function}, an autodiff.Function, whose own gradient would be lost: a body is "
+            "differentiated by its ops; help: call it outside of the loop, or use ops (and detach()) that have the gradient"
+        )
     attrs = attrs | {"wants": wants}
     if "keep" in op.attrs:
         attrs["keep"] = bool(wants) and attrs.get("limit", 0) is not None
@@ -225,7 +241,7 @@ def run_scan(
     graph = _closed(r, [*carried, *r.arguments[n:], *(v for _, v in same)], [*after, *r.results[n:]])
     operands = [*state, *(t for t, _ in r.changes.values()), *(_false() for _ in now), *sliced, *(t for t, _ in same)]
     attrs = {"body": graph, "carries": len(carried), "slices": len(sliced), "length": length, "reverse": reverse}
-    out = _call(REGISTRY["scan"], operands, attrs, len(graph.outputs))
+    out = _call(REGISTRY["scan"], operands, attrs, len(graph.outputs), r.function)
     _finish(r, out[n : len(carried)])
     return out[:n], out[len(carried) :]
 
@@ -256,7 +272,7 @@ def run_while(condition: Callable[[list[Tensor]], Tensor], body: Body, state: Se
     after = [*r.results[: n + 1], *(v for _, v in r.changes.values()), *now, *counts[1]]
     graph = _closed(r, [*carried, *(v for _, v in same)], after)
     operands = [*first[: n + 1], *(t for t, _ in r.changes.values()), *(_false() for _ in now), *count, *(t for t, _ in same)]
-    out = _call(REGISTRY["while_loop"], operands, {"body": graph, "carries": len(carried), "limit": limit}, len(carried))
+    out = _call(REGISTRY["while_loop"], operands, {"body": graph, "carries": len(carried), "limit": limit}, len(carried), r.function)
     _finish(r, out[n + 1 : len(carried) - len(count)])
     return out[1 : n + 1]
 
@@ -296,7 +312,8 @@ def run_cond(pred: Tensor, then: Body, otherwise: Body, operands: Sequence[Tenso
         found = [c.bad if p is r else r.graph.add_constant(f"holds{i}", np.array(False)) for i, (p, c) in enumerate(checks)]
         graphs.append(_closed(r, [*r.arguments, *reads.values()], [*r.results, *new, *found]))
     given = [_decision("the condition of cond", pred), *operands, *outside.values()]
-    out = _call(REGISTRY["cond"], given, {"then": graphs[0], "otherwise": graphs[1]}, len(graphs[0].outputs))
+    attrs = {"then": graphs[0], "otherwise": graphs[1]}
+    out = _call(REGISTRY["cond"], given, attrs, len(graphs[0].outputs), parts[0].function or parts[1].function)
     n = len(a)
     for t, new in zip(changes.values(), out[n:]):
         assign(t, new)
@@ -325,7 +342,7 @@ def replayed(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
 
 def _pulled(graph: Graph, inputs: Sequence[Tensor], which: Sequence[int], seeds: Sequence[Tensor | None]) -> list[Tensor]:
     """Inside of a body: the gradients of a graph with respect to some inputs; zeros where nothing depends on one."""
-    inside = [tracing.recorder.here(x).detach() for x in inputs]
+    inside = [tracing.recorder.here(x)._off_tape() for x in inputs]
     with Level() as level:
         xs = [level.copy(x) if i in which else x for i, x in enumerate(inside)]
         outs = replayed(graph, xs)

@@ -179,6 +179,8 @@ class Tensor(Values, TensorMethods):
         """The same values, off the tape."""
         if type(self._layout) is Batched:
             return tensor_over(self._data.detach(), self._layout)
+        if tracing.active is not None and (recorder := tracing.recorder) is not None and recorder.of_a_body:
+            return REGISTRY["stop_gradient"](self)
         return self._off_tape()
 
     def _off_tape(self) -> Tensor:
@@ -445,7 +447,7 @@ def _view(op: Op, x: Tensor, attrs: dict, key) -> Tensor:
     out = op.infer_types([x._layout.type], attrs)[0]
     a = op.make_view(x._layout.array(0), out, attrs)
     if a is None:
-        return _view(op, contiguous(x).detach(), attrs, None)
+        return _view(op, contiguous(x)._off_tape(), attrs, None)
     layout = Layout(tuple(a.shape), a.dtype, tuple(a.strides), x.device)
     if key is not None and tracing.active is None:
         offset = a.offset * a.dtype.size
