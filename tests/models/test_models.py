@@ -1,6 +1,9 @@
 """The networks: published numbers of parameters, and one meaning in every way of running. See `test_against_torch.py` for their values."""
 
+import copy
+import pickle
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -194,6 +197,28 @@ def test_text_from_a_traced_step(monkeypatch):
     monkeypatch.setattr(sys.modules["tengen.models.gpt"], "TRACED", 1)
     assert (net.generate(ids, 12) == text).all() and (net.generate(ids, 12, temperature=1.0, seed=3) == drawn).all()
     assert (net.generate(ids, 0) == ids).all() and (net.generate(ids[:, :1], 1) == net.generate(ids[:, :1], 2)[:, :2]).all()
+
+
+def test_the_traced_step_is_recorded_once_for_many_texts(monkeypatch):
+    """Later texts of any length in the room take the same recording, with caches that hold nothing of the text before."""
+    net = network("gpt").eval()
+    ids = sample("gpt", 2)[:, :4]
+    want = [net.generate(ids[:, :t], 16 - t) for t in (4, 2)]
+    weight = net.blocks[0].attn.qkv.weight
+    plain = weight.numpy().copy()
+    monkeypatch.setattr(sys.modules["tengen.models.gpt"], "TRACED", 1)
+    net.generate(ids, 12)
+    decode = net._decoder_of_last_call
+    weight[:] = np.float32("inf")  # fills the caches with NaN
+    net.generate(ids, 12)
+    weight[:] = plain
+    assert [net.generate(ids[:, :t], 16 - t).tolist() for t in (4, 2)] == [w.tolist() for w in want]
+    assert net._decoder_of_last_call is decode and len(decode.run.stats()) == 1
+    assert net.generate(ids[:1], 12).tolist() == want[0][:1].tolist() and net._decoder_of_last_call is not decode, "other batches"
+    copied = pickle.loads(pickle.dumps(copy.deepcopy(net)))
+    assert not hasattr(copied, "_decoder_of_last_call") and copied.generate(ids, 12).tolist() == want[0].tolist()
+    with ThreadPoolExecutor(2) as pool:
+        assert all(t.tolist() == want[0].tolist() for t in pool.map(lambda _: net.generate(ids, 12), range(4)))
 
 
 def test_drawn_text():

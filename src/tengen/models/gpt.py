@@ -5,8 +5,6 @@ Source: Radford et al., 2019 (GPT-2).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 import tengen.functional as F
@@ -74,6 +72,7 @@ class GPT(M.Module):
         Returns: ids (N, T + count), int32.
         Numerics: the first tokens are computed together, each later one from the caches; a row's sum does not depend on the other
             rows, so the logits have the bits of `forward`. From `TRACED` tokens on, the step is traced, which changes no bit.
+        Memory: the traced step and its caches, 2 x layers x N x width numbers for each place, stay with the network for the next call.
         """
         ids = np.asarray(tokens.numpy() if isinstance(tokens, Tensor) else tokens, np.int32)
         if ids.ndim != 2 or not ids.shape[1] or ids.shape[1] + count > self.context:
@@ -89,29 +88,23 @@ class GPT(M.Module):
                 decode = self._decoder(caches, t + count) if count >= TRACED else None
             new = _chosen(logits[:, -1].numpy(), temperature, top_k, top_p, rng)[:, None]
             ids = np.concatenate([ids, new], 1)
+        if decode is not None:
+            self.__dict__["_decoder_of_last_call"] = decode
         return ids
 
-    def _decoder(self, held: list[Cache], total: int) -> Callable[[np.ndarray, int], Tensor]:
-        """The step as one program, with caches for `total` tokens that begin with those held: tokens (N, 1) and their place ->
-        logits (N, 1, vocabulary)."""
+    def _decoder(self, held: list[Cache], total: int) -> Decoder:
+        """A decoder with room for `total` tokens, whose caches begin with those held: the last call's, if it fits. It is taken out
+        of the network meanwhile, so that another thread that generates makes its own."""
         room = min(-(-self.context // SEEN) * SEEN, max(SEEN, 1 << (total - 1).bit_length()))  # few sizes make few programs
         room += SEEN  # a recording is checked for more of them than it was made with
-        caches = [(_with_room(k, room), _with_room(v, room)) for k, v in held]
+        decode = self.__dict__.pop("_decoder_of_last_call", None)
+        if decode is None or not decode.fits(held, room):
+            decode = Decoder(self, held, room)
+        decode.begin(held)
+        return decode
 
-        def decode(tokens: Tensor, at: Tensor, seen: Tensor) -> Tensor:
-            x = self.dropout(self.tokens(tokens) + self.positions(at))
-            mask = (seen <= at).reshape(1, 1, 1, seen.shape[0])
-            for block, cache in zip(self.blocks, caches):
-                x, _ = block(x, mask, cache, at)
-            return self._logits(x)
-
-        run = trace(decode, dynamic_axes={"seen": {0: "seen"}})
-
-        def step(tokens: np.ndarray, place: int) -> Tensor:
-            seen = np.arange(-(-(place + 1) // SEEN) * SEEN, dtype=np.int32)
-            return run(Tensor(tokens), Tensor(np.array([place], np.int32)), Tensor(seen))
-
-        return step
+    def __getstate__(self) -> dict:
+        return {k: v for k, v in self.__dict__.items() if k != "_decoder_of_last_call"}  # a copy makes its own
 
     def _embedded(self, tokens: Tensor, start: int) -> Tensor:
         t = tokens.shape[1]
@@ -129,12 +122,44 @@ class GPT(M.Module):
         return nothing, nothing
 
 
-def _with_room(x: Tensor, room: int) -> Tensor:
-    """Keys or values at the beginning of a cache for more."""
-    n, heads, t, width = x.shape
-    cache = F.zeros((n, heads, room, width), dtype=x.dtype)
-    cache[:, :, :t] = x
-    return cache
+class Decoder:
+    """A network's step for one token as one program, with caches that it writes in place.
+
+    Attributes:
+        caches: keys and values of each block, (N, heads, room, width / heads). run: the traced step.
+    """
+
+    def __init__(self, net: GPT, held: list[Cache], room: int):
+        zeros = lambda x: F.zeros((*x.shape[:2], room, x.shape[3]), dtype=x.dtype)
+        self.caches = caches = [(zeros(k), zeros(v)) for k, v in held]
+
+        def decode(tokens: Tensor, at: Tensor, seen: Tensor) -> Tensor:
+            x = net.dropout(net.tokens(tokens) + net.positions(at))
+            mask = (seen <= at).reshape(1, 1, 1, seen.shape[0])
+            for block, cache in zip(net.blocks, caches):
+                x, _ = block(x, mask, cache, at)
+            return net._logits(x)
+
+        self.run = trace(decode, dynamic_axes={"seen": {0: "seen"}})
+
+    def fits(self, held: list[Cache], room: int) -> bool:
+        """Whether the caches are of the shapes and dtypes of those held, with this room."""
+        kind = lambda x: (x.shape[0], x.shape[1], x.shape[3], x.dtype, x.device)
+        mine, theirs = ([kind(x) for pair in caches for x in pair] for caches in (self.caches, held))
+        return mine == theirs and all(k.shape[2] == room for k, _ in self.caches)
+
+    def begin(self, held: list[Cache]) -> None:
+        """Makes the caches those held, and zeros after them: what an earlier text left there may be infinite, and times a weight of
+        zero it would be NaN."""
+        for pair, kept in zip(self.caches, held):
+            for cache, x in zip(pair, kept):
+                cache[:, :, : x.shape[2]] = x
+                cache[:, :, x.shape[2] :] = 0
+
+    def __call__(self, tokens: np.ndarray, place: int) -> Tensor:
+        """Tokens (N, 1) and their place -> logits (N, 1, vocabulary)."""
+        seen = np.arange(-(-(place + 1) // SEEN) * SEEN, dtype=np.int32)
+        return self.run(Tensor(tokens), Tensor(np.array([place], np.int32)), Tensor(seen))
 
 
 def _chosen(
