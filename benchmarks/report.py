@@ -25,7 +25,10 @@ import plots
 from compare import RESULTS, Row, duration, kind_of, markdown
 
 HERE = Path(__file__).parent
-BENCHES = ["inference", "training", "kernels", "first_minute", "eager", "memory", "growth", "tune", "amp", "artifact", "linalg", "control_flow"]
+BENCHES = [
+    "inference", "training", "kernels", "first_minute", "eager", "memory", "growth", "tune", "amp", "artifact", "linalg", "control_flow",
+    "generate",
+]  # fmt: skip
 README = HERE / "README.md"
 ROOT_README = HERE.parent / "README.md"
 HOW = {2: "2 threads, by the clock", 1: "one thread, in processor time"}
