@@ -115,6 +115,33 @@ def test_loops_in_loops_and_branches():
             assert got.numpy().tobytes() == w.tobytes()
 
 
+@pytest.mark.parametrize("n", [2, 8, 40])
+def test_products_with_slices_that_differ_in_each_iteration(n):
+    """What a product packs of a slice is packed anew in each iteration, and in each loop over the same sequence."""
+    rng = np.random.default_rng(n)
+    ks = Tensor(rng.standard_normal((3, 2, n, n), np.float32))
+    q = Tensor(rng.standard_normal((2, n, n), np.float32))
+    step = lambda s, k: (s + F.matmul(q, k), F.matmul(s, k))
+
+    def twice(q, ks):
+        a, ys = F.scan(step, q, ks)
+        b, zs = F.scan(step, q * 2, ks, reverse=True)
+        return a, ys, b, zs
+
+    def plainly(q, ks):
+        found = []
+        for first, order in ((q, range(3)), (q * 2, reversed(range(3)))):
+            s, ys = first, {}
+            for t in order:
+                s, ys[t] = step(s, ks[t])
+            found += [s, F.stack([ys[t] for t in range(3)], 0)]
+        return found
+
+    want = [x.numpy().tobytes() for x in plainly(q, ks)]
+    assert [x.numpy().tobytes() for x in twice(q, ks)] == want
+    assert [x.numpy().tobytes() for x in trace(twice)(q, ks)] == want
+
+
 def test_while_and_fori():
     steps = lambda n: F.while_loop(lambda n, i: n != 1, lambda n, i: (F.where(n % 2 == 0, n // 2, 3 * n + 1), i + 1), n, 0)[1]
     assert [steps(Tensor(k)).item() for k in (1, 2, 27)] == [0, 1, 111]

@@ -35,7 +35,7 @@ from tengen.kernels.steps import (
     written,
 )
 from tengen.loops.builder import Builder
-from tengen.loops.lang import Expr, Index, as_int
+from tengen.loops.lang import Expr, Index, as_int, map_expr
 from tengen.loops.statements import Buffer
 
 
@@ -142,12 +142,21 @@ class _Pattern:
 
 @record
 class _Block:
-    """A list of steps that is being written. loop: whether it is the body of a loop. invariant: buffers that the loop does not
-    write."""
+    """A list of steps that is being written. number: of the iteration, where it is the body of a loop. invariant: buffers that the
+    loop does not write."""
 
     steps: list[Step]
-    loop: bool = False
+    number: Expr | None = None
     invariant: frozenset[Hashable] = frozenset()
+
+    @property
+    def loop(self) -> bool:
+        """Whether it is the body of a loop."""
+        return self.number is not None
+
+    def varies(self, a: Array) -> bool:
+        """Whether the elements of an array differ from iteration to iteration: the loop writes it, or moves its window."""
+        return a.id not in self.invariant or _mentions(a, self.number)
 
 
 class Branches:
@@ -410,16 +419,16 @@ class Lowering:
         return self._depth > 0
 
     def invariant(self, a: Array) -> bool:
-        """Whether the current place is inside of a loop that does not write `a`."""
+        """Whether the current place is inside of a loop in which `a` stays what it is."""
         return self._outside(a) < len(self._blocks)
 
     def _outside(self, a: Array) -> int:
-        """How many of the open blocks enclose all loops around the current place that do not write `a`: what is launched in the
-        innermost of these blocks comes before those loops."""
+        """How many of the open blocks enclose all loops around the current place in which `a` stays what it is: what is launched in
+        the innermost of these blocks comes before those loops."""
         n = len(self._blocks)
         for i in range(n - 1, 0, -1):
             if self._blocks[i].loop:
-                if a.id not in self._blocks[i].invariant:
+                if self._blocks[i].varies(a):
                     break
                 n = i
         return n
@@ -436,9 +445,9 @@ class Lowering:
         """
         number, ids = iteration(self._depth, self.ints), frozenset(a.id for a in invariant)
         self._forget_all_but(ids)
-        with self._block(_Block([], True, ids)) as block:
+        with self._block(_Block([], number, ids)) as block:
             yield number
-        self._forget_all_but(ids)
+        self._forget_all_but(ids, number)
         self._blocks[-1].steps.append(Loop(count, tuple(block.steps), ids, independent))
 
     @contextlib.contextmanager
@@ -449,11 +458,11 @@ class Lowering:
         number, ids = iteration(self._depth, self.ints), frozenset(a.id for a in invariant)
         condition = Condition(self, number)
         self._forget_all_but(ids)
-        with self._block(_Block([], True, ids)) as block:
+        with self._block(_Block([], number, ids)) as block:
             yield condition
         if condition.steps is None or condition.flag is None:
             raise VerifyError("a while needs a condition; help: call holds(flag) in its block")
-        self._forget_all_but(ids)
+        self._forget_all_but(ids, number)
         self._blocks[-1].steps.append(While(tuple(condition.steps), condition.flag, tuple(block.steps), limit, ids))
 
     @contextlib.contextmanager
@@ -499,8 +508,9 @@ class Lowering:
         steps, block.steps = block.steps, []
         return steps
 
-    def _forget_all_but(self, ids: frozenset[Hashable]) -> None:
-        self._made = {key: made for key, made in self._made.items() if key[0] in ids}
+    def _forget_all_but(self, ids: frozenset[Hashable], number: Expr | None = None) -> None:
+        """Forgets what was made of other buffers, and of windows that this number of an iteration, now past, has placed."""
+        self._made = {key: made for key, made in self._made.items() if key[0] in ids and not _mentions(key[1], number)}
 
     def _before(self, source: Array, make: Callable[[], Array]) -> Array:
         """Calls `make`; what it launches is put before the loops that do not write `source`."""
@@ -510,6 +520,15 @@ class Lowering:
             return make()
         finally:
             self._blocks = blocks
+
+
+def _mentions(a: Array, number: Expr | None) -> bool:
+    """Whether a window's place, shape or strides depend on the number of an iteration."""
+    if number is None:
+        return False
+    memo: dict[Expr, bool] = {}
+    parts = (x for x in (a.offset, *a.shape, *a.strides) if isinstance(x, Expr))
+    return any(map_expr(x, lambda e, inner: e is number or any(inner), memo) for x in parts)
 
 
 def _flag(a: Array) -> Flag:
