@@ -31,6 +31,7 @@ from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY, dispatch
 from tengen.ops.shape import normalize_axis
 from tengen.tensor import Tensor
+from tengen.tensor.numpy_functions import FUNCTIONS
 
 Parts = tuple[Tensor, Tensor]  # real, imaginary
 EXCHANGED = {"backward": "forward", "forward": "backward", "ortho": "ortho"}  # the norm of the transform in the other direction
@@ -321,3 +322,15 @@ __all__ = [
     "rfft2", "rfftfreq", "rfftn",
 ]  # fmt: skip
 all_with_line(globals(), __all__)
+
+
+def _numpy(name: str) -> Any:
+    f = globals()[name]
+
+    def call(a: Any, *args: Any, **kwargs: Any) -> Tensor:
+        return f(a, *args, **kwargs)
+
+    return call
+
+
+FUNCTIONS.update({getattr(np.fft, name): _numpy(name) for name in __all__ if not name.endswith("freq")})

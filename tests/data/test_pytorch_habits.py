@@ -157,3 +157,39 @@ def test_datasets_of_tensors():
     pixels, labels = next(iter(DataLoader(both, batch_size=6, num_workers=1)))
     assert isinstance(pixels, np.ndarray) and pixels.tolist() == x.tolist() * 2 and labels.tolist() == [1, 2, 3] * 2
     assert issubclass(data.IterableDataset, data.StreamDataset)
+
+
+class Numbers(data.IterableDataset):
+    """A stream of range(start, stop)."""
+
+    def __init__(self, start, stop):
+        self.start, self.stop = start, stop
+
+    def __iter__(self):
+        return iter(range(self.start, self.stop))
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_chain_of_streams(num_workers):
+    chain = data.ChainDataset([Numbers(0, 3), data.ArrayDataset(np.arange(3, 5)), Numbers(5, 7)])
+    for _ in range(2):  # each epoch begins from the front
+        assert [b.tolist() for b in data.DataLoader(chain, batch_size=3, num_workers=num_workers)] == [[0, 1, 2], [3, 4, 5], [6]]
+    assert list(Numbers(0, 2) + Numbers(5, 6)) == [0, 1, 5] and len(data.ChainDataset([[1, 2], [3]])) == 3
+    with pytest.raises(TypeError, match="has no length"):
+        len(chain)
+    with pytest.raises(ValueError, match="at least one"):
+        data.ChainDataset([])
+
+
+def test_datasets_side_by_side():
+    both = data.StackDataset(x=np.arange(4), y=[10, 20, 30, 40])
+    batch = next(iter(data.DataLoader(both, batch_size=2)))
+    assert batch["x"].tolist() == [0, 1] and batch["y"].tolist() == [10, 20]
+    assert len(both) == 4 and data.StackDataset([1], [2])[0] == (1, 2)
+    for error, match, call in (
+        (ValueError, "by position", data.StackDataset), (ValueError, "by name", lambda: data.StackDataset([1], y=[1])),
+        (ValueError, "lengths differ: 1, 2", lambda: data.StackDataset([1], [1, 2])),
+        (TypeError, "is a stream", lambda: data.StackDataset(Numbers(0, 2))),
+    ):  # fmt: skip
+        with pytest.raises(error, match=match):
+            call()

@@ -51,7 +51,7 @@ NAMES: dict[str, dict[str, str]] = {
         "SparseAdam": "Adam", "zero_grad": "the method clear_grad",
     },
     "tengen.data": {
-        "DistributedSampler": "world_size and rank of a sampler", "ChainDataset": "itertools.chain in a StreamDataset",
+        "DistributedSampler": "world_size and rank of a sampler",
         "transforms": "transform", "datasets": "dataset",
         **{d: f"dataset.{d}" for d in ("MNIST", "CIFAR10", "CIFAR100", "COCO", "ImageFolder", "ImageNet", "PascalVOC", "Cityscapes")},
     },

@@ -80,6 +80,10 @@ class StreamDataset(Dataset):
     def __len__(self) -> int:
         raise TypeError(f"{type(self).__name__} is a stream: it has no length")
 
+    def __add__(self, other: Any) -> Dataset:
+        """Both, one after the other: a stream."""
+        return ChainDataset([self, other])
+
 
 class ArrayDataset(Dataset):
     """The rows of some arrays: sample i is ``(a[i], b[i], ...)``, or ``a[i]`` for a single array.
@@ -142,6 +146,63 @@ class ConcatDataset(Dataset):
 
     def __len__(self) -> int:
         return self._ends[-1]
+
+
+class ChainDataset(StreamDataset):
+    """Streams one after the other: PyTorch's name. A map dataset counts as the stream of its samples.
+
+    Errors:
+        ValueError: no dataset.
+
+    >>> class Lines(StreamDataset):
+    ...     def __iter__(self): yield from ["a", "b"]
+    >>> list(ChainDataset([Lines(), Lines()]))
+    ['a', 'b', 'a', 'b']
+    """
+
+    def __init__(self, datasets: Iterable[Any]):
+        self.datasets = list(datasets)
+        if not self.datasets:
+            raise ValueError("ChainDataset: give at least one dataset")
+
+    def __iter__(self) -> Iterator[Any]:
+        for d in self.datasets:
+            yield from d if is_stream(d) else (d[i] for i in range(len(d)))
+
+    def __len__(self) -> int:
+        """The sum of the lengths; TypeError where one of them is a stream that has none."""
+        return sum(len(d) for d in self.datasets)
+
+
+class StackDataset(Dataset):
+    """Map datasets side by side: sample i is the tuple of their samples i, or the dict, where they were given by name. PyTorch's name.
+
+    Errors:
+        ValueError: no dataset, lengths that differ, or some by name and some not. TypeError: one of them is a stream.
+
+    >>> StackDataset([1, 2], [3, 4])[1], StackDataset(x=[1, 2], y=[3, 4])[0]
+    ((2, 4), {'x': 1, 'y': 3})
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        if bool(args) == bool(kwargs):
+            raise ValueError("StackDataset: give datasets, all of them by position or all by name")
+        self.datasets: Any = kwargs or args
+        every = [*args, *kwargs.values()]
+        for d in every:
+            if is_stream(d):
+                raise TypeError(f"StackDataset: {type(d).__name__} is a stream and has no index")
+        if len({len(d) for d in every}) > 1:
+            raise ValueError(f"StackDataset: lengths differ: {', '.join(str(len(d)) for d in every)}")
+        self._length = len(every[0])
+
+    def __getitem__(self, index: int) -> Any:
+        if isinstance(self.datasets, dict):
+            return {k: d[index] for k, d in self.datasets.items()}
+        return tuple(d[index] for d in self.datasets)
+
+    def __len__(self) -> int:
+        return self._length
 
 
 class Subset(Dataset):

@@ -192,7 +192,7 @@ def _rounding(op: str, x: Expr) -> Expr:
     return lang.unary(op, x) if x.dtype.is_float else x
 
 
-@elementwise(functional="elemwise", methods="round")
+@elementwise(functional="elemwise")
 def round(x):
     """The nearest integer, halves to even; integers stay. The gradient is 0.
 

@@ -121,7 +121,7 @@ def install() -> None:
     Tensor.real = property(REGISTRY["real"].call, doc="The real parts: a view of complex numbers.")
     Tensor.imag = property(REGISTRY["imag"].call, doc="The imaginary parts: a view of complex numbers; zeros of what is not complex.")
     Tensor.mH = property(lambda self: REGISTRY["conj"](_matrices(self, "mH")), doc="Each matrix transposed and conjugated.")
-    Tensor.__round__ = rounded
+    Tensor.__round__ = Tensor.round = rounded
     Tensor.__array_ufunc__, Tensor.__array_function__ = array_ufunc, array_function
     each_op(names_on_tensor, partial(setattr, Tensor))
     for name, instead in ELSEWHERE.items():

@@ -13,6 +13,7 @@ In: a function of NumPy and its arguments. Out: a Tensor, or what NumPy returns.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -44,9 +45,13 @@ def _reduction(name: str) -> Callable:
 
 
 def rounded(x: Tensor, decimals: int = 0) -> Tensor:
-    """x rounded to so many decimal digits, halves to even; negative: to tens, hundreds, ..."""
-    if decimals == 0 or not x.dtype.is_float and decimals > 0:
-        return REGISTRY["round"](x) if x.dtype.is_float else x
+    """x rounded to so many decimal digits, halves to even; negative: to tens, hundreds, ... Integers stay integers.
+
+    >>> Tensor([0.125, 2.5]).round(2).tolist()
+    [0.11999999731779099, 2.5]
+    """
+    if decimals == 0 or x.dtype.kind in "iub" and decimals > 0:
+        return x if x.dtype.kind in "iub" else REGISTRY["round"](x)
     scale = 10.0 ** abs(decimals)
     if decimals > 0:
         return REGISTRY["round"](x * scale) / scale
@@ -130,10 +135,16 @@ def array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
     return _over_arrays(whole, getattr(ufunc, method), inputs, kwargs)
 
 
+# NumPy's modules -> what holds our functions for them, in `FUNCTIONS`, and stands floors above: it is imported for the first such call
+_ABOVE = {"numpy.linalg": "tengen.linalg.numpy_names", "numpy.fft": "tengen.fft"}
+
+
 def array_function(self: Tensor, func: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
     """`np.sum(t)` and the like."""
     if not all(issubclass(t, (Tensor, np.ndarray)) for t in types):
         return NotImplemented
+    if func.__module__ in _ABOVE:
+        importlib.import_module(_ABOVE[func.__module__])
     ours = FUNCTIONS.get(func)
     if ours is None or (func is np.where and len(args) == 1) or isinstance(kwargs.get("out"), np.ndarray):
         return _over_arrays(func.__name__, func, args, kwargs)

@@ -5,12 +5,13 @@ What PyTorch does to a tensor and Tengen does elsewhere (``loss.backward()``) is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from tengen.base.errors import AxisError, GradientError, ShapeError
 from tengen.ops.calls import all_with_line
-from tengen.ops.define import REGISTRY
+from tengen.ops.define import REGISTRY, broadcast_shapes
 from tengen.tensor.hooks import HookHandle, put
 from tengen.tensor.nodes import node_of, on_tape
 from tengen.tensor.tensor import Tensor, contiguous
@@ -137,6 +138,130 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Hook
     return put(node.hooks, (index, hook))
 
 
+def is_complex(self: Tensor) -> bool:
+    """Whether the dtype is complex64 or complex128."""
+    return self.dtype.is_complex
+
+
+def is_floating_point(self: Tensor) -> bool:
+    """Whether the dtype is one of floats; complex numbers are not."""
+    return self.dtype.is_float
+
+
+def is_signed(self: Tensor) -> bool:
+    """Whether the dtype has negative numbers."""
+    return self.dtype.kind not in "ub"
+
+
+def is_contiguous(self: Tensor) -> bool:
+    """Whether the elements lie densely in logical order."""
+    return contiguous(self) is self
+
+
+def element_size(self: Tensor) -> int:
+    """The bytes of an element."""
+    return self.dtype.size
+
+
+def _axis(self: Tensor, name: str, dim: int) -> int:
+    if not -self.ndim <= dim < self.ndim:
+        raise AxisError(f"{name}: axis {dim} of a tensor of shape {self.shape}")
+    return dim % self.ndim
+
+
+def narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """`length` elements along an axis from `start` on: a view. A negative start counts from the end.
+
+    Errors: AxisError for an axis that there is not, ShapeError where they do not lie inside of it.
+    """
+    dim = _axis(self, "narrow", dim)
+    first = start + self.shape[dim] if start < 0 else start
+    if length < 0 or not 0 <= first <= first + length <= self.shape[dim]:
+        raise ShapeError(f"narrow({dim}, {start}, {length}) of a tensor of shape {self.shape} reaches beyond its axis")
+    return self[(*(slice(None),) * dim, slice(first, first + length))]
+
+
+def select(self: Tensor, dim: int, index: int) -> Tensor:
+    """The elements at an index of an axis, which is gone: a view.
+
+    Errors: AxisError for an axis that there is not, IndexOutOfRange for such an index.
+    """
+    return self[(*(slice(None),) * _axis(self, "select", dim), index)]
+
+
+def unbind(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """The elements at each index of an axis, which is gone: views.
+
+    Errors: AxisError for an axis that there is not.
+    """
+    dim = _axis(self, "unbind", dim)
+    return tuple(self[(*(slice(None),) * dim, i)] for i in range(self.shape[dim]))
+
+
+def unflatten(self: Tensor, dim: int, sizes: tuple[int, ...]) -> Tensor:
+    """An axis as several; one of their extents may be -1.
+
+    Errors: AxisError for an axis that there is not, ShapeError for extents of another product.
+    """
+    dim = _axis(self, "unflatten", dim)
+    known = math.prod(s for s in sizes if s != -1)
+    whole = tuple(self.shape[dim] // max(known, 1) if s == -1 else s for s in sizes)
+    if math.prod(whole) != self.shape[dim]:
+        raise ShapeError(f"unflatten({dim}, {tuple(sizes)}) of a tensor of shape {self.shape}: {self.shape[dim]} elements do not fit")
+    return REGISTRY["reshape"](self, (*self.shape[:dim], *whole, *self.shape[dim + 1 :]))
+
+
+def masked_select(self: Tensor, mask: Tensor) -> Tensor:
+    """The elements where the mask is true, `x[mask]`; both broadcast. Inside of a trace their number is not known: a TraceError."""
+    x = REGISTRY["broadcast_to"](self, broadcast_shapes(self.shape, mask.shape))
+    return x[REGISTRY["broadcast_to"](mask, x.shape)]
+
+
+def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None) -> Tensor:
+    """A tensor of one value, of this tensor's dtype unless another is given."""
+    return REGISTRY["full"](size, fill_value, dtype=dtype or self.dtype)
+
+
+def new_zeros(self: Tensor, *size: Any, dtype: Any = None) -> Tensor:
+    """A tensor of zeros, of this tensor's dtype unless another is given."""
+    return new_full(self, _extents(size), 0, dtype=dtype)
+
+
+def new_ones(self: Tensor, *size: Any, dtype: Any = None) -> Tensor:
+    """A tensor of ones, of this tensor's dtype unless another is given."""
+    return new_full(self, _extents(size), 1, dtype=dtype)
+
+
+def new_tensor(self: Tensor, data: Any, *, dtype: Any = None) -> Tensor:
+    """A tensor of these values, of this tensor's dtype unless another is given."""
+    return Tensor(data, dtype=dtype or self.dtype)
+
+
+def _extents(size: tuple) -> tuple:
+    return tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+
+
+# PyTorch's name of a method -> the op that it is, called with the same arguments
+OF_OPS = {
+    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "mm": "matmul",
+    "bmm": "matmul", "mv": "matmul", "mul": "mul", "add": "add", "sub": "sub", "div": "div", "neg": "neg",
+    "log_softmax": "logsoftmax", "nonzero": "non_zero", "movedim": "moveaxis", "swapdims": "swapaxes", "clamp": "clip",
+    **{f: f for f in (
+        "cumprod", "diag", "diagonal", "index_select", "isfinite", "isinf", "isnan", "lerp", "logsumexp", "reciprocal", "roll", "take",
+        "tril", "triu", "trunc", "unique",
+    )},
+}  # fmt: skip
+
+
+def _of_op(name: str, op: str) -> Callable[..., Any]:
+    def call(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return REGISTRY[op](self, *args, **kwargs)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"`functional.{op}` of the tensor."
+    return call
+
+
 def detach_(self: Tensor) -> Tensor:
     """Takes the tensor itself off the tape; returns it. Gradients that were recorded through it before stay."""
     self._node = None
@@ -169,19 +294,10 @@ _IN_PLACE = {
     "scatter_add_": "x[...] = functional.scatter_add(x, axis, index, y)",
 }  # fmt: skip
 ELSEWHERE = {
-    **_IN_PLACE, "clamp": "x.clip(a, b)", "eq": "x == y", "ne": "x != y", "lt": "x < y", "le": "x <= y", "gt": "x > y", "ge": "x >= y",
-    "mm": "x @ y", "bmm": "x @ y", "matmul": "x @ y", "mul": "x * y", "add": "x + y", "sub": "x - y", "div": "x / y", "neg": "-x",
-    "requires_grad_": "gm.attach(x), of a tengen.autodiff.GradManager", "retain_grad": "gm.attach(x), of a tengen.autodiff.GradManager",
-    "is_cuda": "x.device", "get_device": "x.device", "nelement": "x.size", "element_size": "x.dtype.size", "stride": "x.strides",
-    "swapdims": "x.swapaxes(a, b)", "narrow": "x[begin:end]", "select": "x[index]", "index_select": "functional.take(x, index, axis)",
-    "unbind": "a loop over x, or functional.split", "is_contiguous": "x.contiguous()",
-    **{f: f"functional.{f}(x, ...)" for f in (
-        "cumprod", "diag", "dot", "isfinite", "isinf", "isnan", "logsumexp", "norm", "roll", "take", "tril", "triu", "unique",
-    )},
-    "cat": "functional.concat([x, y], axis)", "log_softmax": "functional.logsoftmax(x, axis)", "nonzero": "functional.non_zero(x)",
-    "masked_select": "x[mask]", "addmm": "x + a @ b", "index_add_": "x[...] = functional.scatter_add(x, axis, index, y)",
-    "new_zeros": "functional.zeros(shape, dtype=x.dtype)", "new_ones": "functional.ones(shape, dtype=x.dtype)",
-    "new_full": "functional.full(shape, value, dtype=x.dtype)", "new_tensor": "Tensor(values, dtype=x.dtype)", "type": "x.astype(dtype)",
+    **_IN_PLACE, "requires_grad_": "gm.attach(x), of a tengen.autodiff.GradManager",
+    "retain_grad": "gm.attach(x), of a tengen.autodiff.GradManager", "is_cuda": "x.device", "get_device": "x.device",
+    "stride": "x.strides", "dot": "functional.dot(x, y)", "norm": "functional.norm(x, ...)", "cat": "functional.concat([x, y], axis)",
+    "addmm": "x + a @ b", "index_add_": "x[...] = functional.scatter_add(x, axis, index, y)", "type": "x.astype(dtype)",
     "ravel": "x.flatten()", "fill": "x[...] = v", "apply_": "functions of whole tensors: x[...] = f(x)",
     "pin_memory": "x itself: there is no GPU",
     "share_memory_": "x.numpy(), and multiprocessing.shared_memory", "storage": "x.numpy()", "ptp": "x.max(axis) - x.min(axis)",
@@ -189,13 +305,16 @@ ELSEWHERE = {
 }  # fmt: skip
 CASTS = {
     "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64", "int": "int32",
-    "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool",
+    "cfloat": "complex64", "cdouble": "complex128", "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool",
 }  # fmt: skip
 NAMES = [
-    "backward", "chunk", "clone", "contiguous_", "cuda", "detach_", "dim", "expand", "expand_as", "numel", "permute", "register_hook",
-    "t", "type_as", "unsqueeze", "view", "view_as",
+    "backward", "chunk", "clone", "contiguous_", "cuda", "detach_", "dim", "element_size", "expand", "expand_as", "is_complex",
+    "is_contiguous", "is_floating_point", "is_signed", "masked_select", "narrow", "new_full", "new_ones", "new_tensor", "new_zeros", "numel",
+    "permute", "register_hook", "select", "t", "type_as", "unbind", "unflatten", "unsqueeze", "view", "view_as",
 ]  # fmt: skip
 _SPELLED = {"contiguous_": "contiguous"}  # functions here that have another name as methods
 all_with_line(globals(), NAMES)
 METHODS: dict[str, Callable] = {_SPELLED.get(name, name): globals()[name] for name in NAMES}
+METHODS["nelement"] = METHODS["numel"]
 METHODS |= {name: _cast(name, dtype) for name, dtype in CASTS.items()}
+METHODS |= {name: _of_op(name, op) for name, op in OF_OPS.items()}

@@ -73,7 +73,7 @@ class TensorMethods:
     def __rmul__(self, other: TensorLike) -> Tensor: ...
     def __ror__(self, other: TensorLike) -> Tensor: ...
     def __round__(self, decimals: int = 0) -> Tensor:
-        """x rounded to so many decimal digits, halves to even; negative: to tens, hundreds, ..."""
+        """x rounded to so many decimal digits, halves to even; negative: to tens, hundreds, ... Integers stay integers."""
     def __rpow__(self, other: TensorLike) -> Tensor: ...
     def __rrshift__(self, other: TensorLike) -> Tensor: ...
     def __rshift__(self, other: TensorLike) -> Tensor: ...
@@ -87,6 +87,8 @@ class TensorMethods:
         """The tensor with its axes reversed."""
     def abs(self) -> Tensor:
         """|x|; the gradient at 0 is 0. The least integer of a dtype stays, as in NumPy."""
+    def add(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.add` of the tensor."""
     def all(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Whether every element is true (not zero)."""
     def angle(self) -> Tensor:
@@ -109,19 +111,27 @@ class TensorMethods:
         """Errors: GradientError always: gradients belong to a manager."""
     def bfloat16(self) -> Tensor:
         """`astype` bfloat16."""
+    def bmm(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.matmul` of the tensor."""
     def bool(self) -> Tensor:
         """`astype` bool."""
     def broadcast_to(self, shape: Shape) -> Tensor:
         """x repeated along new and unit axes, without copying."""
     def byte(self) -> Tensor:
         """`astype` uint8."""
+    def cdouble(self) -> Tensor:
+        """`astype` complex128."""
     def ceil(self) -> Tensor:
         """The smallest integer that is not below x. The gradient is 0."""
+    def cfloat(self) -> Tensor:
+        """`astype` complex64."""
     def char(self) -> Tensor:
         """`astype` int8."""
     def chunk(self, chunks: int, dim: int = 0) -> list[Tensor]:
         """At most so many parts along an axis, all but the last of equal extent, as PyTorch cuts them; `split` wants equal
         parts."""
+    def clamp(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.clip` of the tensor."""
     def clip(self, lower: TensorLike | None = None, upper: TensorLike | None = None) -> Tensor:
         """min(max(x, lower), upper), promoted to one dtype; a NaN stays. Where a bound is reached the gradient goes to the
         bound."""
@@ -137,14 +147,26 @@ class TensorMethods:
         """The tensor on the processor; itself where it lies there."""
     def cuda(self, device: Any = None) -> Tensor:
         """The tensor on a GPU. Errors: DeviceError while there is none."""
+    def cumprod(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.cumprod` of the tensor."""
     def cumsum(self, axis: int, exclusive: bool = False, reverse: bool = False) -> Tensor:
         """Running sums along `axis`, in order; integers and bools give int64, float16 and bfloat16 add in float32."""
     def detach_(self) -> Tensor:
         """Takes the tensor itself off the tape; returns it. Gradients that were recorded through it before stay."""
+    def diag(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.diag` of the tensor."""
+    def diagonal(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.diagonal` of the tensor."""
     def dim(self) -> int:
         """`ndim`: the number of axes."""
+    def div(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.div` of the tensor."""
     def double(self) -> Tensor:
         """`astype` float64."""
+    def element_size(self) -> int:
+        """The bytes of an element."""
+    def eq(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.equal` of the tensor."""
     def exp(self) -> Tensor:
         """e to the power x; at most 2 ULP off."""
     def expand(self, *sizes: Any) -> Tensor:
@@ -166,21 +188,51 @@ class TensorMethods:
         """How an image's axes lie, in MegEngine: always "default" here, for the compiler chooses."""
     def gather(self, axis: int, index: TensorLike) -> Tensor:
         """out[..., i, ...] = inp[..., index[..., i, ...], ...] along `axis` (NumPy's take_along_axis, PyTorch's gather)."""
+    def ge(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.greater_equal` of the tensor."""
+    def gt(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.greater` of the tensor."""
     def half(self) -> Tensor:
         """`astype` float16."""
     @property
     def imag(self) -> Tensor:
         """The imaginary parts: a view of complex numbers; zeros of what is not complex."""
+    def index_select(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.index_select` of the tensor."""
     def int(self) -> Tensor:
         """`astype` int32."""
+    def is_complex(self) -> bool:
+        """Whether the dtype is complex64 or complex128."""
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie densely in logical order."""
+    def is_floating_point(self) -> bool:
+        """Whether the dtype is one of floats; complex numbers are not."""
+    def is_signed(self) -> bool:
+        """Whether the dtype has negative numbers."""
+    def isfinite(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.isfinite` of the tensor."""
+    def isinf(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.isinf` of the tensor."""
+    def isnan(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.isnan` of the tensor."""
+    def le(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.less_equal` of the tensor."""
+    def lerp(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.lerp` of the tensor."""
     def log(self) -> Tensor:
         """The natural logarithm, at most 2 ULP off; -inf at 0, NaN below."""
     def log1p(self) -> Tensor:
         """log(1 + x) without cancellation near 0, at most 2 ULP off; -inf at -1, NaN below."""
+    def log_softmax(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.logsoftmax` of the tensor."""
     def logsoftmax(self, axis: int | Sequence[int] | None = -1) -> Tensor:
         """log(softmax(x)), without overflow."""
+    def logsumexp(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.logsumexp` of the tensor."""
     def long(self) -> Tensor:
         """`astype` int64."""
+    def lt(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.less` of the tensor."""
     @property
     def mH(self) -> Tensor:
         """Each matrix transposed and conjugated."""
@@ -189,6 +241,9 @@ class TensorMethods:
         """The tensor with its last two axes exchanged."""
     def masked_fill(self, mask: TensorLike, value: float) -> Tensor:
         """`where`: the value where the mask is true, else inp's element; in inp's dtype."""
+    def masked_select(self, mask: Tensor) -> Tensor:
+        """The elements where the mask is true, `x[mask]`; both broadcast. Inside of a trace their number is not known: a
+        TraceError."""
     def matmul(
         self, inp2: TensorLike, transpose_a: bool = False, transpose_b: bool = False, precision: Precision = 'highest',
     ) -> Tensor:
@@ -204,9 +259,35 @@ class TensorMethods:
         """The smallest element; a NaN wins. The gradient is shared by equal smallest elements. An empty one is an error."""
     def minimum(self, y: TensorLike) -> Tensor:
         """The smaller of x and y; a NaN in either wins. In a tie the gradient goes to y."""
+    def mm(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.matmul` of the tensor."""
+    def movedim(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.moveaxis` of the tensor."""
+    def mul(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.mul` of the tensor."""
+    def mv(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.matmul` of the tensor."""
     @property
     def name(self) -> str:
         """What messages and files may call the tensor; "" at first."""
+    def narrow(self, dim: int, start: int, length: int) -> Tensor:
+        """`length` elements along an axis from `start` on: a view. A negative start counts from the end."""
+    def ne(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.not_equal` of the tensor."""
+    def neg(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.neg` of the tensor."""
+    def nelement(self) -> int:
+        """`size`: the number of elements."""
+    def new_full(self, size: Any, fill_value: Any, *, dtype: Any = None) -> Tensor:
+        """A tensor of one value, of this tensor's dtype unless another is given."""
+    def new_ones(self, *size: Any, dtype: Any = None) -> Tensor:
+        """A tensor of ones, of this tensor's dtype unless another is given."""
+    def new_tensor(self, data: Any, *, dtype: Any = None) -> Tensor:
+        """A tensor of these values, of this tensor's dtype unless another is given."""
+    def new_zeros(self, *size: Any, dtype: Any = None) -> Tensor:
+        """A tensor of zeros, of this tensor's dtype unless another is given."""
+    def nonzero(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.non_zero` of the tensor."""
     def numel(self) -> int:
         """`size`: the number of elements."""
     def permute(self, *dims: Any) -> Tensor:
@@ -218,6 +299,8 @@ class TensorMethods:
     @property
     def real(self) -> Tensor:
         """The real parts: a view of complex numbers."""
+    def reciprocal(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.reciprocal` of the tensor."""
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Any:
         """Calls hook(gradient) when a backward walk has computed this tensor's gradient; what it returns, if anything, takes
         the gradient's place. For a result of the block in which a gradient is being recorded; a Parameter has one that
@@ -231,10 +314,14 @@ class TensorMethods:
         """Every element becomes 0."""
     def reshape(self, *shape: Any) -> Tensor:
         """The same elements with another shape; one extent may be -1."""
-    def round(self) -> Tensor:
-        """The nearest integer, halves to even; integers stay. The gradient is 0."""
+    def roll(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.roll` of the tensor."""
+    def round(self, decimals: int = 0) -> Tensor:
+        """x rounded to so many decimal digits, halves to even; negative: to tens, hundreds, ... Integers stay integers."""
     def rsqrt(self) -> Tensor:
         """1 / sqrt(x), at most 1 ULP off; infinite at 0, NaN below."""
+    def select(self, dim: int, index: int) -> Tensor:
+        """The elements at an index of an axis, which is gone: a view."""
     def set_value(self, value: Any) -> None:
         """Gives the tensor another value, as MegEngine's method of this name: a tensor, an array or a number, whose shape and
         dtype it takes. ``x[...] = value`` keeps both."""
@@ -261,13 +348,19 @@ class TensorMethods:
         """A view without these unit axes (all unit axes by default)."""
     def std(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The standard deviation: the square root of `var`."""
+    def sub(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.sub` of the tensor."""
     def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """The sum over `axis` (all axes by default). Integers and bools give int64; float16 and bfloat16 add in float32. An
         empty sum is 0."""
     def swapaxes(self, axis1: int, axis2: int) -> Tensor:
         """A view with two axes exchanged."""
+    def swapdims(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.swapaxes` of the tensor."""
     def t(self) -> Tensor:
         """The tensor with its axes reversed; it has at most two."""
+    def take(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.take` of the tensor."""
     def tanh(self) -> Tensor:
         """The hyperbolic tangent, at most 2 ULP off."""
     def tile(self, reps: int | Sequence[int]) -> Tensor:
@@ -281,8 +374,20 @@ class TensorMethods:
         """The k largest (smallest, if not descending) elements along `axis` and their positions."""
     def transpose(self, *axes: Any) -> Tensor:
         """The axes in another order (reversed by default)."""
+    def tril(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.tril` of the tensor."""
+    def triu(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.triu` of the tensor."""
+    def trunc(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.trunc` of the tensor."""
     def type_as(self, other: Tensor) -> Tensor:
         """`astype` the dtype of another tensor."""
+    def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:
+        """The elements at each index of an axis, which is gone: views."""
+    def unflatten(self, dim: int, sizes: tuple[int, ...]) -> Tensor:
+        """An axis as several; one of their extents may be -1."""
+    def unique(self, *args: Any, **kwargs: Any) -> Any:
+        """`functional.unique` of the tensor."""
     def unsqueeze(self, dim: int) -> Tensor:
         """`expand_dims`: an axis of extent 1 at a position."""
     def var(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
