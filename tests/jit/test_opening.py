@@ -1,6 +1,7 @@
 """Axes that open by themselves: the second shape opens them, later ones make no program, and the bits are those of eager calls."""
 
 import gc
+import itertools
 import warnings
 import weakref
 
@@ -17,6 +18,9 @@ from tengen.base.errors import ArgumentError, ShapeError, TraceError, TraceWarni
 from tengen.codegen import llvm
 from tengen.compiler import plans, program
 from tengen.jit.opening import joined, patterns
+from tengen.kernels.convolution.winograd import pays, pays_for_any
+from tengen.loops.extents import Numbers
+from tengen.loops.lang import var
 from tengen.optimizer import SGD, Adam
 from tengen.runtime.progress import progress
 from tengen.tensor import executable
@@ -149,13 +153,35 @@ def test_what_cannot_be_opened_is_told_once():
     assert len(closed) == closed.programs == 4 and "has no value" in closed[1].fixed and f":{line}" in repr(closed)
 
 
-def test_what_an_op_decides_is_a_condition_too():
-    """How a convolution is computed depends on the size of its images, and its bits on that."""
-    w = floats(16, 16, 3, 3)
+def test_a_program_holds_every_algorithm_of_a_convolution(made, tmp_path):
+    """How a convolution is computed depends on the size of its images, and its bits on that: a program branches by it."""
+    w = floats(32, 32, 3, 3)
     run = trace(lambda x: F.conv2d(x, w, padding=1), capture_as_const=True)
-    for n in (12, 4, 5, 14, 16, 3):
-        assert bits(run(floats(1, 16, n, n))) == bits(run.function(floats(1, 16, n, n)))
-    assert any(s.conditions for s in run.stats()) and run.stats().programs < 6
+    sizes, algorithms = [(12, 12), (4, 5), (5, 9), (14, 2), (2, 40), (3, 3), (40, 30)], set()
+    for h, v in sizes:
+        x = floats(1, 32, h, v)
+        assert bits(run(x)) == bits(run.function(x))
+        algorithms.add(trace(run.function, example_input=x, dynamic_axes=None).graph.nodes[0].attrs["algorithm"])
+    first, opened = run.stats()
+    assert algorithms == {"direct", "winograd2", "winograd4"} and opened.conditions == () and run.stats().programs == 2
+    named = trace(run.function, dynamic_axes={2: "h", 3: "w"}, capture_as_const=True, example_input=floats(1, 32, 6, 7))
+    named.dump(tmp_path / "m.tgn")
+    model = load_graph(tmp_path / "m.tgn")
+    for h, v in sizes:
+        x = floats(1, 32, h, v)
+        assert bits(named(x)) == bits(model(x)) == bits(model.at(h=h, w=v)(x)) == bits(run.function(x))
+    channels = (3, 16, 32, 40, 200)
+    for c, o, h, v in itertools.product(channels, channels, (1, 2, 4, 5, 9, 30), (1, 3, 4, 7, 18, 41)):
+        chosen = pays_for_any(c, o, var("h"), var("w"), values=(0, 2, 4))
+        assert Numbers({var("h"): h, var("w"): v})(chosen) == pays(c, o, h, v)
+    assert model.at(h=40, w=30).graph.nodes[0].attrs["algorithm"] == "winograd4"
+    assert len(named.stats()) == 1 and set_up(named) >= 3, "filters are packed and transformed once"
+
+
+def set_up(run):
+    """How many kernels of a traced function run once, when it is compiled."""
+    program = run._last.run.program
+    return 0 if program.setup is None else program.setup.kernels
 
 
 def test_an_attempt_that_failed_leaves_nothing():
