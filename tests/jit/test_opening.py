@@ -337,3 +337,35 @@ def test_a_line_on_a_terminal(monkeypatch):
         "tengen: score: axis 0 of x and axis 0 of y (3, then 5) is open from now on, one program serves every size; "
         'dynamic_axes={"x": {0: "n0"}, "y": {0: "n0"}} opens it in the first call\n'
     )
+
+
+def skip(x):
+    """A skip connection, past a pooling and what makes images as large as they were."""
+    return F.concat([x, F.vision.interpolate(F.max_pool2d(x, 2), scale_factor=2)], 1) * F.adaptive_avg_pool2d(x, 1).mean(1, True)
+
+
+@pytest.mark.parametrize("axes", ["auto", {2: "h", 3: "w"}])
+def test_what_must_be_equal_is_looked_at_in_every_run(made, axes, tmp_path):
+    """2 (h // 2) is h where h is even, and a run with another h is refused as an eager call is."""
+    run, sizes = trace(skip, dynamic_axes=axes), [(8, 12), (6, 6), (10, 4), (14, 40)]
+    for h, w in sizes:
+        x = floats(2, 3, h, w)
+        assert bits(run(x)) == bits(skip(x))
+    assert len(run.stats()) == (2 if axes == "auto" else 1) and run.stats()[-1].conditions == ()
+    with pytest.raises(ShapeError, match="[(]2, 3, 8, 4[)].*[(]2, 3, 9, 4[)]|with h = 9, w = 4: reshape"):
+        run(floats(2, 3, 9, 4))
+    if axes != "auto":
+        run.dump(tmp_path / "m.tgn")
+        model = load_graph(tmp_path / "m.tgn")
+        assert bits(model(floats(2, 3, 18, 20))) == bits(skip(floats(2, 3, 18, 20)))
+        with pytest.raises(ShapeError, match="with h = 9, w = 4: reshape"):
+            model(floats(2, 3, 9, 4))
+
+
+def test_adaptive_pools(made):
+    """How an extent is shared out to windows is a condition of the recording; a window that is the whole axis is open."""
+    run = trace(lambda x: (F.adaptive_avg_pool2d(x, (3, None)), F.adaptive_max_pool2d(x, 1)))
+    for h, w in ((12, 8), (9, 20), (6, 6), (33, 32), (10, 9), (11, 7)):
+        x = floats(2, 5, h, w)
+        assert bits(run(x)) == bits(run.function(x))
+    assert {s.conditions for s in run.stats()} == {(), ("rem(n0, 3) == 0",), ("rem(n0, 3) != 0",)}

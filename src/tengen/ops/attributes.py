@@ -38,6 +38,8 @@ NonNegative = float  # >= 0
 Shape = int | Sequence[int]  # extents; a number stands for one of them
 NewShape = int | Sequence[int]  # extents, of which one may be -1
 Axes = int | Sequence[int]  # axes; a number stands for one of them
+Window = int  # >= 1, or known when the program runs: the extent of a window that pools
+WindowSizes = int | Sequence[int]  # one for all, or one for each axis
 Naturals = int | Sequence[int]  # one for all, or one for each axis
 Positives = int | Sequence[int]  # one for all, or one for each axis
 Causal = Literal["none", "upper_left", "lower_right"]  # which keys of `attention` a query sees
@@ -194,6 +196,7 @@ ITEMS = {
     "Count": _Ints("an int >= 0", 0, LARGEST),
     "Natural": _Ints("an int >= 0", 0, LARGEST_SIZE),
     "Positive": _Ints("a positive int", 1, LARGEST_SIZE),
+    "Window": _Ints("a positive int", 1, LARGEST_SIZE, open=True),
     "Step": _Ints("an int that is not 0", -LARGEST, LARGEST, but=0),
     "Causal": _Choice(get_args(Causal)),
     "Precision": _Choice(get_args(Precision)),
@@ -211,7 +214,9 @@ ITEMS = {
     "Graph": _Other("a graph", _graph),
     "Any": _Other("anything", lambda v: v),
 }
-ALIASES = {"Naturals": "Natural | Sequence[Natural]", "Positives": "Positive | Sequence[Positive]"}
+ALIASES = {
+    "Naturals": "Natural | Sequence[Natural]", "Positives": "Positive | Sequence[Positive]", "WindowSizes": "Window | Sequence[Window]",
+}  # fmt: skip
 SHAPES = {"Shape": "Extent", "NewShape": "NewExtent", "Axes": "int"}  # sequences, of which an int stands for one
 
 
