@@ -1,6 +1,7 @@
 """Axes that open by themselves: the second shape opens them, later ones make no program, and the bits are those of eager calls."""
 
 import gc
+import itertools
 import warnings
 import weakref
 
@@ -17,6 +18,9 @@ from tengen.base.errors import ArgumentError, ShapeError, TraceError, TraceWarni
 from tengen.codegen import llvm
 from tengen.compiler import plans, program
 from tengen.jit.opening import joined, patterns
+from tengen.kernels.convolution.winograd import pays, pays_for_any
+from tengen.loops.extents import Numbers
+from tengen.loops.lang import var
 from tengen.optimizer import SGD, Adam
 from tengen.runtime.progress import progress
 from tengen.tensor import executable
@@ -149,13 +153,35 @@ def test_what_cannot_be_opened_is_told_once():
     assert len(closed) == closed.programs == 4 and "has no value" in closed[1].fixed and f":{line}" in repr(closed)
 
 
-def test_what_an_op_decides_is_a_condition_too():
-    """How a convolution is computed depends on the size of its images, and its bits on that."""
-    w = floats(16, 16, 3, 3)
+def test_a_program_holds_every_algorithm_of_a_convolution(made, tmp_path):
+    """How a convolution is computed depends on the size of its images, and its bits on that: a program branches by it."""
+    w = floats(32, 32, 3, 3)
     run = trace(lambda x: F.conv2d(x, w, padding=1), capture_as_const=True)
-    for n in (12, 4, 5, 14, 16, 3):
-        assert bits(run(floats(1, 16, n, n))) == bits(run.function(floats(1, 16, n, n)))
-    assert any(s.conditions for s in run.stats()) and run.stats().programs < 6
+    sizes, algorithms = [(12, 12), (4, 5), (5, 9), (14, 2), (2, 40), (3, 3), (40, 30)], set()
+    for h, v in sizes:
+        x = floats(1, 32, h, v)
+        assert bits(run(x)) == bits(run.function(x))
+        algorithms.add(trace(run.function, example_input=x, dynamic_axes=None).graph.nodes[0].attrs["algorithm"])
+    first, opened = run.stats()
+    assert algorithms == {"direct", "winograd2", "winograd4"} and opened.conditions == () and run.stats().programs == 2
+    named = trace(run.function, dynamic_axes={2: "h", 3: "w"}, capture_as_const=True, example_input=floats(1, 32, 6, 7))
+    named.dump(tmp_path / "m.tgn")
+    model = load_graph(tmp_path / "m.tgn")
+    for h, v in sizes:
+        x = floats(1, 32, h, v)
+        assert bits(named(x)) == bits(model(x)) == bits(model.at(h=h, w=v)(x)) == bits(run.function(x))
+    channels = (3, 16, 32, 40, 200)
+    for c, o, h, v in itertools.product(channels, channels, (1, 2, 4, 5, 9, 30), (1, 3, 4, 7, 18, 41)):
+        chosen = pays_for_any(c, o, var("h"), var("w"), values=(0, 2, 4))
+        assert Numbers({var("h"): h, var("w"): v})(chosen) == pays(c, o, h, v)
+    assert model.at(h=40, w=30).graph.nodes[0].attrs["algorithm"] == "winograd4"
+    assert len(named.stats()) == 1 and set_up(named) >= 3, "filters are packed and transformed once"
+
+
+def set_up(run):
+    """How many kernels of a traced function run once, when it is compiled."""
+    program = run._last.run.program
+    return 0 if program.setup is None else program.setup.kernels
 
 
 def test_an_attempt_that_failed_leaves_nothing():
@@ -311,3 +337,35 @@ def test_a_line_on_a_terminal(monkeypatch):
         "tengen: score: axis 0 of x and axis 0 of y (3, then 5) is open from now on, one program serves every size; "
         'dynamic_axes={"x": {0: "n0"}, "y": {0: "n0"}} opens it in the first call\n'
     )
+
+
+def skip(x):
+    """A skip connection, past a pooling and what makes images as large as they were."""
+    return F.concat([x, F.vision.interpolate(F.max_pool2d(x, 2), scale_factor=2)], 1) * F.adaptive_avg_pool2d(x, 1).mean(1, True)
+
+
+@pytest.mark.parametrize("axes", ["auto", {2: "h", 3: "w"}])
+def test_what_must_be_equal_is_looked_at_in_every_run(made, axes, tmp_path):
+    """2 (h // 2) is h where h is even, and a run with another h is refused as an eager call is."""
+    run, sizes = trace(skip, dynamic_axes=axes), [(8, 12), (6, 6), (10, 4), (14, 40)]
+    for h, w in sizes:
+        x = floats(2, 3, h, w)
+        assert bits(run(x)) == bits(skip(x))
+    assert len(run.stats()) == (2 if axes == "auto" else 1) and run.stats()[-1].conditions == ()
+    with pytest.raises(ShapeError, match="[(]2, 3, 8, 4[)].*[(]2, 3, 9, 4[)]|with h = 9, w = 4: reshape"):
+        run(floats(2, 3, 9, 4))
+    if axes != "auto":
+        run.dump(tmp_path / "m.tgn")
+        model = load_graph(tmp_path / "m.tgn")
+        assert bits(model(floats(2, 3, 18, 20))) == bits(skip(floats(2, 3, 18, 20)))
+        with pytest.raises(ShapeError, match="with h = 9, w = 4: reshape"):
+            model(floats(2, 3, 9, 4))
+
+
+def test_adaptive_pools(made):
+    """How an extent is shared out to windows is a condition of the recording; a window that is the whole axis is open."""
+    run = trace(lambda x: (F.adaptive_avg_pool2d(x, (3, None)), F.adaptive_max_pool2d(x, 1)))
+    for h, w in ((12, 8), (9, 20), (6, 6), (33, 32), (10, 9), (11, 7)):
+        x = floats(2, 5, h, w)
+        assert bits(run(x)) == bits(run.function(x))
+    assert {s.conditions for s in run.stats()} == {(), ("rem(n0, 3) == 0",), ("rem(n0, 3) != 0",)}

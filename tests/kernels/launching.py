@@ -66,7 +66,7 @@ def _run_steps(steps: Sequence[Step], memory: dict, ints: list, values: dict[Exp
     """What each kind of step means. iterations: the numbers of those that the steps are inside of."""
     number = lambda e: as_int(e) if as_int(e) is not None else int(evaluate(e, values))
     again = lambda some, *more: _run_steps(some, memory, ints, values, (*iterations, *more), backwards)
-    holds = lambda flag: bool(memory[flag.id][flag.offset])
+    holds = lambda flag: bool(number(flag) if isinstance(flag, Expr) else memory[flag.id][flag.offset])
     for s in steps:
         match s:
             case Launch():

@@ -101,7 +101,8 @@ class Chance:
         self.steps.pop()
 
     def branch(self, depth):
-        flag, ready = self.flag(), list(self.ready)
+        ready, numbers = list(self.ready), self.lo.ints and self.rng.integers(2)
+        flag = self.lo.ints[0] > int(self.rng.integers(4)) if numbers else self.flag()
         with self.lo.branch(flag) as branches:
             self.block(depth + 1, 2)
             if self.rng.integers(2):
@@ -168,6 +169,7 @@ def test_random_programs(seed):
 def test_numbers_of_iterations_are_parameters(seed, n):
     v = var("n")
     lo = Chance(1000 + seed, [v]).program()
+    assert " number " in print_steps(lo) or seed  # a branch by it
     assert results(compile_and_run, lo, {v: n}) == results(run, lo, {v: n})
     again = parse_steps(print_steps(lo), Target.host())
     assert print_steps(again) == print_steps(lo)

@@ -9,6 +9,7 @@ import pytest
 import tengen
 import tengen.functional as F
 from tengen import Tensor
+from tengen.autodiff import vjp
 from tengen.compiler import plans
 from tengen.runtime import native
 from tengen.tensor import hide_plans, restore_plans
@@ -70,6 +71,9 @@ CALLS = {
     "strided conv2d": lambda n, m: F.conv2d(z(n, 6, m, m), z(8, 6, 3, 3), None, stride=2),
     "max_pool2d": lambda n, m: F.max_pool2d(z(n, 6, m, m), 2),
     "avg_pool2d": lambda n, m: F.avg_pool2d(z(n, 6, m, m), 2),
+    "global average": lambda n, m: F.adaptive_avg_pool2d(z(n, 6, m, m), 1),
+    "large windows": lambda n, m: F.max_pool2d(z(n, 6, 3 * m, 2 * m), m),
+    "gradient of large windows": lambda n, m: vjp(lambda x: F.avg_pool2d(x, m), z(n, 6, 3 * m, 2 * m))[1](z(n, 6, 3, 2)),
     "layer_norm": lambda n, m: F.layer_norm(z(n, m, 24), (24,), True, z(24), z(24)),
     "batch_norm": lambda n, m: F.batch_norm(z(n, 6, m, m), *(z(1, 6, 1, 1) for _ in range(4)), training=True),
     "cross_entropy": lambda n, m: F.loss.cross_entropy(z(n, m), ids(n)),

@@ -149,4 +149,12 @@ class ScheduleError(TengenError, ValueError):
 
 
 class Undecided(TengenError, TypeError):
-    """A decision that depends on an extent which is only known when the program runs. Eager dispatch then specialises."""
+    """A decision that depends on an extent which is only known when the program runs. Eager dispatch then specialises.
+
+    Attributes:
+        equal: two extents that have to be equal, where that is all that is not known.
+    """
+
+    def __init__(self, *args: object, equal: tuple | None = None):
+        super().__init__(*args)
+        self.equal = equal

@@ -18,12 +18,13 @@ from typing import Any
 import click
 from click.shell_completion import get_completion_class
 
-from tengen.base.errors import TengenError
+from tengen.base.errors import ConfigError, TengenError
 from tengen.base.version import VERSION
 from tengen.cli.doctor import doctor
 from tengen.codegen.targets import TARGET_NAMES
 from tengen.deploy.compile import compile_model
 from tengen.deploy.dump import dump_model
+from tengen.deploy.extents import parse_range
 from tengen.deploy.loader import load_graph
 from tengen.deploy.verify import random_inputs
 from tengen.deploy.verify import verify as verify_artifact
@@ -67,6 +68,24 @@ def _extents(context: click.Context, parameter: click.Parameter, given: Sequence
             raise click.BadParameter(f"{text!r} is not of the form batch=8")
         found[name] = int(n)
     return found
+
+
+def _ranges(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, int | range]:
+    """``--extent batch=8``, or ``--extent batch=1..64``, as a table."""
+    found = {}
+    for text in given:
+        name, _, n = text.partition("=")
+        try:
+            found[name] = parse_range(n)
+        except ConfigError as e:
+            raise click.BadParameter(f"{text!r} is not of the form batch=8 or batch=1..64") from e
+    return found
+
+
+_extent_or_range = click.option(
+    "--extent", "extents", multiple=True, callback=_ranges, metavar="NAME=N|A..B[:STEP]",
+    help="A number for an extent that is open, or a range: then it is an argument of the C function.",
+)  # fmt: skip
 
 
 _extent = click.option(
@@ -173,12 +192,13 @@ def _network(text: str) -> Any:
 @click.option("-o", "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The folder to write to.")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads that the program may use.")
 @click.option("--name", help="Prefix of the C names and files; default: the model's name.")
-@_extent
+@_extent_or_range
 @_plain_errors
-def compile_(model: Path, target: str, out: Path, threads: int, name: str | None, extents: dict[str, int]) -> None:
+def compile_(model: Path, target: str, out: Path, threads: int, name: str | None, extents: dict[str, int | range]) -> None:
     """Compiles the file MODEL to an object file, a C header, a weights blob and an example in C.
 
-    A model whose batch is open (tengen info shows names for such extents) is compiled for one: --extent batch=8.
+    A model whose batch is open (tengen info shows names for such extents) is compiled for one, --extent batch=8, or for a
+    range, --extent batch=1..64 or --extent height=32..512:32.
     """
     a = compile_model(load_graph(model), target, out, name, threads, extents)
     _table(

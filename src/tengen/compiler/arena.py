@@ -65,7 +65,7 @@ class Temporaries:
         return self._placed[key]
 
 
-def _meet(a: Sequence[Interval], b: Sequence[Interval]) -> bool:
+def meet(a: Sequence[Interval], b: Sequence[Interval]) -> bool:
     """Whether two temporaries hold something at the same time."""
     return any(f <= last and first <= l for f, l in a for first, last in b)
 
@@ -79,7 +79,7 @@ def _place(sizes: Sequence[int], lives: Sequence[Sequence[Interval]], order: Seq
         first, last = life[0][0], life[-1][1]
         busy = sorted(  # bytes of those that are alive at the same time; with one interval each, comparing the ends is enough
             (o, e) for o, e, f, l, other in placed
-            if f <= last and first <= l and (len(life) + len(other) == 2 or _meet(life, other))
+            if f <= last and first <= l and (len(life) + len(other) == 2 or meet(life, other))
         )  # fmt: skip
         best, best_gap, at = None, None, 0
         for o, e in busy:

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Sequence
 
 from tengen.compiler.arena import Temporaries
 from tengen.kernels.lowering import Lowering
-from tengen.kernels.steps import Call, Flag, If, Launch, Loop, Step, While, blocks, every_leaf, functions
+from tengen.kernels.steps import Call, Flag, If, Launch, Loop, Step, While, blocks, every_leaf, flags, functions
 from tengen.loops.form import form
 from tengen.loops.lang import Expr, Index, as_int
 from tengen.loops.statements import Kernel
@@ -158,8 +158,12 @@ class _Body:
         slot = f"%s{len(self.lines)}"
         self.lines.append(f"  {slot} = getelementptr ptr, ptr %args, i64 {i}\n  store ptr {address}, ptr {slot}")
 
-    def _flag(self, flag: Flag) -> str:
+    def _flag(self, flag: Flag | Expr) -> str:
         r = f"%f{len(self.lines)}"
+        if isinstance(flag, Expr):
+            number = self._operand(flag)
+            self.lines.append(f"  {r} = icmp ne i64 {number}, 0")
+            return r
         self.lines.append(
             f"  {r}.p = getelementptr i8, ptr {self.where[flag.id]}, i64 {flag.offset}\n  {r}.b = load i8, ptr {r}.p\n"
             f"  {r} = icmp ne i8 {r}.b, 0"
@@ -208,7 +212,7 @@ def _used(steps: Sequence[Step]) -> set[Hashable]:
         if isinstance(s, (Launch, Call)):
             found.update(s.ids)
         elif isinstance(s, (If, While)):
-            found.add(s.flag.id)
+            found.update(flags(s))
     return found
 
 

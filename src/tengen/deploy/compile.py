@@ -10,21 +10,24 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from tengen.base.errors import CompileError, ConfigError
 from tengen.base.files import File, replacing
+from tengen.codegen.llvm import emit_kernel
 from tengen.codegen.targets import Target
 from tengen.compiler.driver import compile_graph
 from tengen.compiler.program import Program
 from tengen.compiler.schedules import tuned_schedules
-from tengen.deploy.ctext import FIRST_CHECK, Interface, Region, c_name, example_text, header_text
+from tengen.deploy.ctext import FIRST_CHECK, OUTSIDE, Interface, Region, c_name, example_text, header_text
 from tengen.deploy.elf import sections
+from tengen.deploy.extents import Computed, as_ranges, check_shapes
 from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model, Port
 from tengen.ir.graph import Check
+from tengen.loops.lang import var
 from tengen.runtime import native
 from tengen.runtime.cache import compiled
 from tengen.runtime.compile import elf_symbols
@@ -43,7 +46,8 @@ class Artifact:
     Attributes:
         files: their paths: object, header, weights, example. target, name: as compiled. kernels: how many it holds.
         code_bytes: of machine code. object_bytes, weights_bytes, workspace_bytes: of the object, the blob, the scratch memory.
-        inputs, outputs: what it takes and gives.
+        inputs, outputs: what it takes and gives. extents: the ranges of extents that are open in it; workspace_bytes is for the
+        largest.
     """
 
     files: tuple[str, str, str, str]
@@ -57,6 +61,7 @@ class Artifact:
     workspace_bytes: int
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+    extents: dict[str, range] = field(default_factory=dict)
 
 
 def compile_model(
@@ -65,7 +70,7 @@ def compile_model(
     out_dir: str | os.PathLike = ".",
     name: str | None = None,
     threads: int = 1,
-    extents: Mapping[str, int] | None = None,
+    extents: Mapping[str, int | range] | None = None,
 ) -> Artifact:
     """Writes ``name.o``, ``name.h``, ``name.bin`` and ``name_main.c``.
 
@@ -73,16 +78,23 @@ def compile_model(
         model: a model, or its file (a path, or open for reading bytes).
         target: ``x86-64`` (v3, the floor), ``x86-64-v4``, ``aarch64``, ``native``.
         name: prefix of every C name; default: the model's. threads: how many the program may use; with 1 it needs no pthread.
-        extents: a number for each of the model's open extents: an artifact is compiled for one set of shapes, which its header
-            says.
+        extents: a number or a range for each of the model's open extents. With numbers alone the artifact is compiled for these
+            shapes. An extent with a range stays open: it is an argument of the C function, which looks whether it is in the range,
+            and what it decides (bytes of scratch memory, of arrays) are functions in the header.
 
-    Errors: ConfigError for an unknown target, an impossible name, or missing extents; CompileError; OSError when a file cannot be written.
+    Errors: ConfigError for an unknown target, an impossible name, missing extents, or ranges that are none; ShapeError where shapes
+        do not fit with numbers of a range; CompileError; OSError when a file cannot be written.
 
     Numerics: the same bits as the model has in this process, on every target and with any number of threads.
     """
     if not isinstance(model, Model):
         model = load_graph(model)
-    given, model = dict(extents or {}), model.at(**(extents or {}))
+    given, ranges = dict(extents or {}), {}
+    if any(isinstance(n, range) for n in given.values()):
+        ranges, given = as_ranges(model.graph, given), {}
+        check_shapes(model.graph, ranges)
+    else:
+        model = model.at(**given)
     if not 1 <= threads <= MAX_THREADS:
         raise ConfigError(f"threads={threads}: a number from 1 to {MAX_THREADS} is needed")
     chosen = Target.named(target)
@@ -90,14 +102,16 @@ def compile_model(
     if c_name(prefix) != prefix:
         raise ConfigError(f"{prefix!r} cannot begin names in C; help: {c_name(prefix)!r} can")
     schedules = tuned_schedules(chosen, threads).also(model.schedules)
-    program, _ = compile_graph(model.graph, None, [], model.name, chosen, fold=True, schedules=schedules, row_major=True)
+    names = [var(e) for e in ranges]
+    program, _ = compile_graph(model.graph, None, names, model.name, chosen, fold=True, schedules=schedules, row_major=True)
+    made = Computed.of(program, ranges)
     blob, constants, states, state_offset, state_bytes = _layout(program, model)
     face = Interface(
-        prefix, target, chosen.cpu, threads, model.inputs, model.outputs, len(blob), checksum(blob), program.arena_bytes([]),
+        prefix, target, chosen.cpu, threads, model.inputs, model.outputs, len(blob), checksum(blob), made.arena,
         tuple(constants), tuple(states), state_offset, state_bytes, model.checksum, tuple(map(_message, program.checks)),
-        given,
+        given, ranges,
     )  # fmt: skip
-    text = _internal(program.text) + entry_ir(face, program)
+    text = _internal(program.text) + entry_ir(face, program, made)
     if threads > 1:
         text += _internal(threads_ir(chosen, prefix, threads, at_fork=True), keep=("set_threads", "stop_threads"))
     data = compiled(text, chosen, parts=False)
@@ -108,8 +122,8 @@ def compile_model(
         with replacing(file) as f:
             f.write(content)
     code = sum(s.size for s in sections(data) if s.executable)
-    sizes = (code, len(data), len(blob), face.workspace_bytes)
-    return Artifact(files, prefix, target, threads, program.kernels, *sizes, model.inputs, model.outputs)
+    sizes = code, len(data), len(blob), made.at(face.workspace_bytes, made.largest)
+    return Artifact(files, prefix, target, threads, program.kernels, *sizes, model.inputs, model.outputs, ranges)
 
 
 def _message(c: Check) -> str:
@@ -161,18 +175,54 @@ def _internal(text: str, keep: Sequence[str] = ()) -> str:
     return re.sub(r"^define ([^@\n]*)@([\w.$]+)\(", one, text, flags=re.M)
 
 
-def entry_ir(face: Interface, program: Program) -> str:
-    """``name_run``, ``name_check`` and, with states, ``name_reset``."""
+def _numbers_ir(face: Interface, program: Program, made: Computed) -> str:
+    """The kernel that computes a run's numbers from open extents; ``name.numbers``, which fills them in behind the extents and
+    returns whether these are in their ranges; and the functions that give one of the sizes."""
+    p, n, total = face.prefix, len(made.ranges), len(made.integers)
+    opened = [a for a in face.arguments() if a.open]
+    kernel = made.kernel("open_numbers", [a.bytes for a in opened])
+    lines = [f"define internal i1 @{p}.numbers(ptr %ints) nounwind {{\n  %args = alloca ptr\n  %ok0 = icmp eq i1 true, true"]
+    for i, r in enumerate(made.ranges.values()):
+        lines.append(f"  %p{i} = getelementptr i64, ptr %ints, i64 {i}\n  %v{i} = load i64, ptr %p{i}\n  %d{i} = sub i64 %v{i}, {r[0]}")
+        lines.append(f"  %in{i} = icmp ule i64 %d{i}, {r[-1] - r[0]}\n  %rem{i} = urem i64 %d{i}, {r.step}\n  %is{i} = icmp eq i64 %rem{i}, 0")
+        lines.append(f"  %both{i} = and i1 %in{i}, %is{i}\n  %ok{i + 1} = and i1 %ok{i}, %both{i}")
+    lines.append(f"  br i1 %ok{n}, label %inside, label %outside\ninside:\n  %to = getelementptr i64, ptr %ints, i64 {n}")
+    lines.append(f"  store ptr %to, ptr %args\n  call void @{kernel.name}(ptr %args, ptr %ints, i64 0, i64 1)")
+    lines.append("  ret i1 true\noutside:\n  ret i1 false\n}")
+    parameters = ", ".join(f"i64 %e{i}" for i in range(n))
+    for j, a in enumerate(opened):
+        lines.append(f"define i64 @{p}_{a.name}_bytes({parameters}) nounwind {{\n{_ints_ir(n, total + len(opened))}")
+        lines.append(f"  %ok = call i1 @{p}.numbers(ptr %ints)\n  %at = getelementptr i64, ptr %ints, i64 {n + total + j}")
+        lines.append("  br i1 %ok, label %inside, label %outside\ninside:\n  %size = load i64, ptr %at\n  ret i64 %size")
+        lines.append(f"outside:\n  ret i64 {OUTSIDE}\n}}")
+    return _internal(emit_kernel(kernel, program.target)) + "\n" + "\n".join(lines) + "\n"
+
+
+def _ints_ir(extents: int, more: int) -> str:
+    """A run's integers in memory: the extents, and room for those that follow."""
+    lines = [f"  %ints = alloca [{extents + more} x i64], align {ALIGN}"]
+    lines += [f"  %e{i}.p = getelementptr i64, ptr %ints, i64 {i}\n  store i64 %e{i}, ptr %e{i}.p" for i in range(extents)]
+    return "\n".join(lines)
+
+
+def entry_ir(face: Interface, program: Program, made: Computed) -> str:
+    """``name_run``, ``name_check`` and, with states, ``name_reset``; with open extents, functions of sizes."""
     p = face.prefix
-    ints = program.integers([])
+    opened = len(made.ranges)
+    ints = [] if opened else program.integers([])
     arguments = face.arguments()
     flags = len(face.checks)
     n_buffers = len(face.inputs) + len(face.states) + len(face.constants) + len(face.outputs) + bool(flags) + 1
-    lines = [f"define i32 @{p}_run({', '.join(f'ptr %a{i}' for i in range(len(arguments)))}) nounwind {{"]
+    parameters = [*(f"i64 %e{i}" for i in range(opened)), *(f"ptr %a{i}" for i in range(len(arguments)))]
+    lines = [f"define i32 @{p}_run({', '.join(parameters)}) nounwind {{"]
+    if opened:
+        lines.append(_ints_ir(opened, len(made.integers) + sum(a.open for a in arguments)))
+        lines.append(f"  %ok = call i1 @{p}.numbers(ptr %ints)\n  br i1 %ok, label %inside, label %outside")
+        lines.append(f"outside:\n  ret i32 {OUTSIDE}\ninside:")
     lines += [f"  %buffers = alloca [{n_buffers} x ptr], align 16"]
     where = {a.key: f"%a{i}" for i, a in enumerate(arguments)}
     for i, a in enumerate(arguments):
-        if a.bytes:
+        if a.open or a.bytes:
             lines.append(f"  %null{i} = icmp eq ptr %a{i}, null\n  br i1 %null{i}, label %missing, label %has{i}\nhas{i}:")
             lines.append(f"  %i{i} = ptrtoint ptr %a{i} to i64\n  %low{i} = and i64 %i{i}, {a.align - 1}")
             lines.append(f"  %odd{i} = icmp ne i64 %low{i}, 0\n  br i1 %odd{i}, label %unaligned, label %good{i}\ngood{i}:")
@@ -193,18 +243,20 @@ def entry_ir(face: Interface, program: Program) -> str:
     for i, s in enumerate(slots):
         lines.append(f"  %slot{i} = getelementptr ptr, ptr %buffers, i64 {i}\n  store ptr {s}, ptr %slot{i}")
     parallel = f"{p}_parallel" if face.threads > 1 else f"{p}.serial"
-    lines.append(f"  call void @run(ptr %buffers, ptr @{p}.ints, ptr @{parallel})\n  %code{flags} = add i32 0, 0")
+    where_ints = "%ints" if opened else f"@{p}.ints"
+    lines.append(f"  call void @run(ptr %buffers, ptr {where_ints}, ptr @{parallel})\n  %code{flags} = add i32 0, 0")
     for i in reversed(range(flags)):  # the first check that failed is what is returned
         lines.append(f"  %flag{i}.p = getelementptr i8, ptr %flags, i64 {i}\n  %flag{i} = load i8, ptr %flag{i}.p")
         lines.append(f"  %failed{i} = icmp ne i8 %flag{i}, 0")
         lines.append(f"  %code{i} = select i1 %failed{i}, i32 {FIRST_CHECK + i}, i32 %code{i + 1}")
     lines.append("  ret i32 %code0")
-    if any(a.bytes for a in arguments):
+    if any(a.open or a.bytes for a in arguments):
         lines.append("missing:\n  ret i32 1\nunaligned:\n  ret i32 2")
     lines.append("}")
     numbers = ", ".join(f"i64 {n}" for n in ints)
     table = f"[{max(len(ints), 1)} x i64] {f'[{numbers}]' if ints else 'zeroinitializer'}"
-    text = f"@{p}.ints = internal constant {table}, align 64\n" + "\n".join(lines) + "\n"
+    text = "\n".join(lines) + "\n"
+    text = text + _numbers_ir(face, program, made) if opened else f"@{p}.ints = internal constant {table}, align 64\n{text}"
     if face.threads == 1:
         text += _SERIAL.replace("$P$", p)
     if face.weights_bytes:

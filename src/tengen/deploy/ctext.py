@@ -11,9 +11,11 @@ from math import prod
 
 from tengen.base.version import VERSION
 from tengen.deploy.model import Port
+from tengen.loops.lang import Expr, Index
 
 ALIGN = 64
 FIRST_CHECK = 3  # the code that a run returns for its first check
+OUTSIDE = -1  # the code for an extent that is not in its range
 C_TYPES = {
     "float64": "double", "float32": "float", "float16": "uint16_t", "bfloat16": "uint16_t", "int64": "int64_t",
     "int32": "int32_t", "int16": "int16_t", "int8": "int8_t", "uint64": "uint64_t", "uint32": "uint32_t", "uint16": "uint16_t",
@@ -58,9 +60,14 @@ class Argument:
     key: tuple[str, int]
     name: str
     c_type: str
-    bytes: int
+    bytes: Index
     align: int
     note: str
+
+    @property
+    def open(self) -> bool:
+        """Whether its size follows from open extents."""
+        return isinstance(self.bytes, Expr)
 
 
 @dataclass(frozen=True)
@@ -75,24 +82,30 @@ class Interface:
     outputs: tuple[Port, ...]
     weights_bytes: int
     weights_sum: int
-    workspace_bytes: int
+    workspace_bytes: Index
     constants: tuple[Region, ...]
     states: tuple[Region, ...]
     state_offset: int
     state_bytes: int
     model_sum: str | None
     checks: tuple[str, ...] = ()  # what is wrong when a run returns FIRST_CHECK and more
-    extents: dict[str, int] = field(default_factory=dict)  # the numbers of the model's open extents
+    extents: dict[str, int] = field(default_factory=dict)  # the numbers of the model's open extents, where it has numbers
+    ranges: dict[str, range] = field(default_factory=dict)  # and their ranges, where they are open here too
+
+    def names(self) -> list[str]:
+        """The open extents as parameters, which come first."""
+        taken: set[str] = set()
+        return [_free(c_name(e), taken) for e in self.ranges]
 
     def arguments(self) -> list[Argument]:
         """The parameters of ``name_run``, in order; memory that is not needed is no parameter."""
-        taken: set[str] = set()
+        taken = {name.upper() for name in self.names()}
         found = []
         if self.weights_bytes:
             found.append(Argument(("weights", 0), "weights", "const void", self.weights_bytes, ALIGN, "the content of .bin"))
         if self.states:
             found.append(Argument(("state", 0), "state", "void", self.state_bytes, ALIGN, "read and updated by every run"))
-        if self.workspace_bytes:
+        if isinstance(self.workspace_bytes, Expr) or self.workspace_bytes:
             found.append(Argument(("workspace", 0), "workspace", "void", self.workspace_bytes, ALIGN, "scratch memory"))
         for kind, ports in (("in", self.inputs), ("out", self.outputs)):
             for i, p in enumerate(ports):
@@ -119,9 +132,19 @@ def header_text(f: Interface) -> str:
     p, P = f.prefix, f.prefix.upper()
     arguments = f.arguments()
     width = max((len(a.name) for a in arguments), default=0)
-    doc = "\n".join(f" *   {a.name:<{width}}  {a.note}; {a.bytes} bytes, aligned to {a.align}" for a in arguments)
-    macros = [f'#define {P}_EXTENTS "{",".join(f"{k}={n}" for k, n in f.extents.items())}"'] if f.extents else []
-    macros += [f"#define {P}_{a.name.upper()}_BYTES {a.bytes}" for a in arguments]
+    sizes = lambda a: f"{p}_{a.name}_bytes({', '.join(f.names())})" if a.open else a.bytes
+    doc = "\n".join(f" *   {a.name:<{width}}  {a.note}; {sizes(a)} bytes, aligned to {a.align}" for a in arguments)
+    said = [f"{k}={n}" for k, n in f.extents.items()] + [f"{k}={r[0]}..{r[-1]}:{r.step}" for k, r in f.ranges.items()]
+    macros = [f'#define {P}_EXTENTS "{",".join(said)}"'] if said else []
+    for name, r in zip(f.names(), f.ranges.values()):
+        macros += [f"#define {P}_{name.upper()}_{what} {n}" for what, n in (("MIN", r[0]), ("MAX", r[-1]), ("STEP", r.step))]
+    macros += [f"#define {P}_{a.name.upper()}_BYTES {a.bytes}" for a in arguments if not a.open]
+    extents = [f"int64_t {name}" for name in f.names()]
+    functions = "".join(f"int64_t {p}_{a.name}_bytes({', '.join(extents)});\n" for a in arguments if a.open)
+    if functions:
+        functions = f"""
+/* Extents are numbers from their MIN to their MAX in steps. The bytes of what they decide; {OUTSIDE} where one is not in its range. */
+{functions}"""
     threads = f"""
 /* Sets how many threads a run may use (now {f.threads}); ends the workers when it changes. Returns the number that is set. */
 int64_t {p}_set_threads(int64_t threads);
@@ -142,6 +165,7 @@ void {p}_reset(const void *weights, void *state);
     checks = f"\n * A value that is out of range is brought into it, the run goes on, and returns{lines}" if lines else ""
     shared = " but its workers", " and pthread", " One of them uses the workers."
     kept, pthread, alone = shared if f.threads > 1 else ("", "", "")
+    outside = f", {OUTSIDE} when an extent is not in its range" if f.ranges else ""
     source = f" from the model with SHA-256\n * {f.model_sum}" if f.model_sum else ""
     return f"""/* {p}: a neural network, compiled by Tengen {VERSION}{source}.
  * For {f.target} ({f.cpu}) under Linux. It allocates nothing, keeps nothing between runs{kept},
@@ -160,13 +184,13 @@ extern "C" {{
 #define {P}_THREADS {f.threads}
 #define {P}_ALIGN {ALIGN}
 {chr(10).join(macros)}
-{sums}
+{sums}{functions}
 /* Runs the network once. Arrays are dense, in row-major order; they must not overlap.
 {doc}
- * Returns 0; 1 when a pointer is NULL, 2 when one is not aligned: then nothing was computed.{checks}
+ * Returns 0; 1 when a pointer is NULL, 2 when one is not aligned{outside}: then nothing was computed.{checks}
  * Several threads may run it at once, each on other {"state, " if f.states else ""}workspace and arrays.{alone}
  */
-int {p}_run({", ".join(f"{a.c_type} *{a.name}" for a in arguments) or "void"});
+int {p}_run({", ".join([*extents, *(f"{a.c_type} *{a.name}" for a in arguments)]) or "void"});
 {check}{reset}{threads}
 #ifdef __cplusplus
 }}
@@ -187,10 +211,23 @@ def example_text(f: Interface) -> str:
     arguments = f.arguments()
     ins = [a for a in arguments if a.key[0] == "in"]
     outs = [a for a in arguments if a.key[0] == "out"]
-    size = lambda a: f"{P}_{a.name.upper()}_BYTES"
+    size = lambda a: f"{a.name}_bytes" if a.open else f"{P}_{a.name.upper()}_BYTES"
+    extents = "".join(
+        f"    int64_t {name} = argc > {i} ? atoll(argv[{i}]) : {P}_{name.upper()}_MIN;\n" for i, name in enumerate(f.names(), 2)
+    )
+    names = ", ".join(f.names())
+    opened = [a for a in arguments if a.open]
+    for a in opened:
+        extents += f"    size_t {size(a)} = (size_t){p}_{a.name}_bytes({names});\n"
+    if opened:
+        extents += f"""    if ({size(opened[0])} == (size_t){OUTSIDE}) {{
+        fprintf(stderr, "an extent is not in its range\\n");
+        return 2;
+    }}
+"""
     memory = "\n".join(f"    {a.c_type.removeprefix('const ')} *{a.name} = take({size(a)});" for a in arguments)
     missing = " || ".join(f"!{a.name}" for a in arguments) or "0"
-    reads = " && ".join(f"fread({a.name}, 1, {size(a)}, stdin) == {size(a)}" for a in ins if a.bytes)
+    reads = " && ".join(f"fread({a.name}, 1, {size(a)}, stdin) == {size(a)}" for a in ins if a.open or a.bytes)
     writes = "\n".join(f"        fwrite({a.name}, 1, {size(a)}, stdout);" for a in outs)
     head = f"while ({reads}) {{ /* one run for each set of inputs */" if reads else "{"
     load = f"""    FILE *file = fopen(argc > 1 ? argv[1] : "{p}.bin", "rb");
@@ -200,10 +237,11 @@ def example_text(f: Interface) -> str:
     }}
     fclose(file);
 """ if f.weights_bytes else "    (void)argc, (void)argv;\n"  # fmt: skip
+    numbers = "".join(f" {r[0]}" for r in f.ranges.values())
     reset = f"    {p}_reset(weights, state);\n" if f.states else ""
     pthread = " -pthread" if f.threads > 1 else ""
     return f"""/* Reads inputs from standard input, writes outputs to standard output, as the bytes that memory holds.
- * Build: cc {p}_main.c {p}.o -o {p}{pthread}     Run: ./{p} {p}.bin < inputs > outputs */
+ * Build: cc {p}_main.c {p}.o -o {p}{pthread}     Run: ./{p} {p}.bin{numbers} < inputs > outputs */
 #include <stdio.h>
 #include <stdlib.h>
 #include "{p}.h"
@@ -212,13 +250,13 @@ def example_text(f: Interface) -> str:
 static void *take(size_t bytes) {{ return aligned_alloc({P}_ALIGN, (bytes / {P}_ALIGN + 1) * {P}_ALIGN); }}
 
 int main(int argc, char **argv) {{
-{memory}
+{extents}{memory}
     if ({missing}) {{
         fprintf(stderr, "not enough memory\\n");
         return 2;
     }}
 {load}{reset}    {head}
-        int code = {p}_run({", ".join(a.name for a in arguments)});
+        int code = {p}_run({", ".join([*f.names(), *(a.name for a in arguments)])});
         if (code) {{
             fprintf(stderr, "{p}_run returned %d; {p}.h says what that means\\n", code);
             return 1;

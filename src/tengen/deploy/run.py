@@ -25,6 +25,10 @@ from tengen.base.files import read_regular
 from tengen.codegen.targets import ARCHITECTURES, Architecture, Target
 from tengen.deploy.compile import Artifact
 from tengen.deploy.elf import machine
+from tengen.ir.types import TensorType
+from tengen.loops.extents import Numbers
+from tengen.loops.lang import var
+from tengen.passes.extents import extents_of
 from tengen.runtime.progress import progress
 
 LIMIT_S = 600  # for linking, and for running
@@ -49,27 +53,36 @@ def run_artifact(artifact: Artifact, inputs: Sequence[Any]) -> list[np.ndarray]:
     for p, a in zip(artifact.inputs, arrays):
         if a.dtype != p.dtype.numpy:
             raise DTypeError(f"{artifact.name}: input {p!r} was given {a.dtype}")
-        if a.shape != p.shape:
+        if not artifact.extents and a.shape != p.shape:
             raise ShapeError(f"{artifact.name}: input {p!r} was given shape {a.shape}")
+    types = [TensorType(p.shape, p.dtype) for p in artifact.inputs]
+    extents = extents_of(types, [a.shape for a in arrays], [f"{artifact.name}: input {p.name}" for p in artifact.inputs])
+    for name, r in artifact.extents.items():
+        if extents[name] not in r:
+            raise ShapeError(f"{artifact.name} is compiled for {name} in {r}, it was given {extents[name]}")
+    number = Numbers({var(name): n for name, n in extents.items()})
+    outputs = [(tuple(map(number, p.shape)), p.dtype) for p in artifact.outputs]
     folder = Path(artifact.files[0]).parent
-    got = run_program(folder, artifact.name, artifact.target, b"".join(a.tobytes() for a in arrays))[0]
-    if len(got) != sum(prod(p.shape) * p.dtype.size for p in artifact.outputs):
+    numbers = [extents[name] for name in artifact.extents]
+    got = run_program(folder, artifact.name, artifact.target, b"".join(a.tobytes() for a in arrays), numbers)[0]
+    if len(got) != sum(prod(shape) * dtype.size for shape, dtype in outputs):
         raise TengenError(f"{artifact.name}: the program wrote {len(got)} bytes, not {artifact.outputs}")
     found, at = [], 0
-    for p in artifact.outputs:
-        n = prod(p.shape) * p.dtype.size
-        found.append(np.frombuffer(got, np.uint8, n, at).view(p.dtype.numpy).reshape(p.shape))
+    for shape, dtype in outputs:
+        n = prod(shape) * dtype.size
+        found.append(np.frombuffer(got, np.uint8, n, at).view(dtype.numpy).reshape(shape))
         at += n
     return found
 
 
-def run_program(folder: Path, name: str, target: str, data: bytes) -> tuple[bytes, str]:
-    """(what the example program answers to these bytes, how it was run). CannotRun, TengenError."""
+def run_program(folder: Path, name: str, target: str, data: bytes, extents: Sequence[int] = ()) -> tuple[bytes, str]:
+    """(what the example program answers to these bytes, how it was run). extents: numbers for those that are open. CannotRun,
+    TengenError."""
     arch = ARCHITECTURES[machine(read_regular(folder / f"{name}.o"))]
     runner = _runner(target, arch)
     with tempfile.TemporaryDirectory(prefix="tengen-run-") as build:
         program = _link(folder, name, arch, Path(build))
-        out = _run([*runner, str(program), str(folder / f"{name}.bin")], data)
+        out = _run([*runner, str(program), str(folder / f"{name}.bin"), *map(str, extents)], data)
     return out, " ".join(os.path.basename(r) for r in runner) or "natively"
 
 

@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from tengen.base.errors import FileFormatError, TengenError
+from tengen.base.errors import ConfigError, FileFormatError, TengenError
 from tengen.base.files import File, read_regular
+from tengen.deploy.extents import parse_range
 from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model, Port
 from tengen.deploy.run import CannotRun, run_program
@@ -63,13 +64,29 @@ def verify(
     model = Model(model.graph, model.initial, model.checksum, model.bytes) if isinstance(model, Model) else load_graph(model)
     folder, name = _artifact(out_dir, name)
     target, extents = _target(folder / f"{name}.h", model)
+    if inputs is not None or not any(isinstance(n, range) for n in extents.values()):
+        return _verify_at(model, folder, name, target, extents, inputs, runs, seed)
+    ranges = [n if isinstance(n, range) else range(n, n + 1) for n in extents.values()]
+    some = [[r[i] for r in ranges for i in (j * (len(r) - 1) // 2,)] for j in range(3)]  # the least, the largest, one between
+    each = [_verify_at(model, folder, name, target, dict(zip(extents, x)), None, -(-runs // 3), seed + i, True) for i, x in enumerate(some)]
+    odd = next((v for v in each if v.status != "equal"), each[0])
+    count = lambda what: sum(getattr(v, what) for v in each)
+    return Verified(target, odd.status, count("runs"), count("values"), count("differing"), odd.how)
+
+
+def _verify_at(
+    model: Model, folder: Path, name: str, target: str, extents: Mapping, inputs, runs: int, seed: int, opened: bool = False
+) -> Verified:
+    """The same for these extents. opened: they are arguments of the program."""
+    if any(isinstance(n, range) for n in extents.values()):
+        raise ConfigError(f"{name} has open extents; help: verify it with random inputs, which are of several sizes")
     model = model.at(**extents)
     sets = random_inputs(model.inputs, runs, seed) if inputs is None else [_set(model, x) for x in inputs]
     if not any(prod(p.shape) for p in model.inputs):
         sets = sets[:1]  # the program then has nothing to wait for, and runs once
     data = b"".join(a.tobytes() for x in sets for a in x)
     try:
-        got, how = run_program(folder, name, target, data)
+        got, how = run_program(folder, name, target, data, list(extents.values()) if opened else ())
     except CannotRun as e:
         return Verified(target, "skipped", len(sets), 0, 0, str(e))
     return _compare(model, target, [_bytes_of(model(*x)) for x in sets], got, how)
@@ -88,8 +105,11 @@ def _artifact(out_dir: str | os.PathLike, name: str | None) -> tuple[Path, str]:
     return folder, names[0]
 
 
-def _target(header: Path, model: Model) -> tuple[str, dict[str, int]]:
-    """The target that a header names, and the extents that it was compiled for. FileFormatError when it was made from another model."""
+def _target(header: Path, model: Model) -> tuple[str, dict[str, int | range]]:
+    """The target that a header names, and the extents, or their ranges, that it was compiled for.
+
+    Errors: FileFormatError when it was made from another model.
+    """
     text = read_regular(header).decode(errors="replace")
     m = re.search(r'^#define \w+_TARGET "([\w.-]+)"$', text, re.M)
     if m is None:
@@ -97,9 +117,9 @@ def _target(header: Path, model: Model) -> tuple[str, dict[str, int]]:
     made_from = re.search(r"^ \* ([0-9a-f]{64})\.$", text, re.M)
     if made_from and model.checksum and made_from[1] != model.checksum:
         raise FileFormatError(f"{header.parent} was compiled from another model than {model.name}")
-    extents = re.search(r'^#define \w+_EXTENTS "([\w=,]+)"$', text, re.M)
+    extents = re.search(r'^#define \w+_EXTENTS "([\w=,.:]+)"$', text, re.M)
     pairs = [e.partition("=") for e in extents[1].split(",")] if extents else []
-    return m[1], {name: int(n) for name, _, n in pairs}
+    return m[1], {name: parse_range(n) for name, _, n in pairs}
 
 
 def random_inputs(ports: Sequence[Port], runs: int, seed: int) -> list[list[np.ndarray]]:

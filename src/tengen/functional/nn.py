@@ -160,10 +160,14 @@ def adaptive_pool(inp: Tensor, oshp: int | Sequence[int | None], kind: str) -> T
     if len(sizes) != n or any(o is not None and o < 1 for o in sizes):
         raise ShapeError(f"pooling of an image of shape {inp.shape} to {oshp!r}: a positive int is needed, or one for each axis of space")
     sizes = tuple(s if o is None else o for o, s in zip(sizes, inp.shape[2:]))
-    if all(as_int(s % o) == 0 for s, o in zip(inp.shape[2:], sizes)):  # where it is not known, windows are cut one by one
-        return pool(inp, tuple(s // o for s, o in zip(inp.shape[2:], sizes)))
+    if all(s is o or s % o == 0 for s, o in zip(inp.shape[2:], sizes)):  # of an open extent, it is a condition of the recording
+        made = pool(inp, tuple(s // o for s, o in zip(inp.shape[2:], sizes)))
+        known = all(as_int(d) is not None for d in made.shape[2:])
+        return made if known else made.reshape(*inp.shape[:2], *sizes)  # which they are
     for axis, o in enumerate(sizes, 2):
         s = inp.shape[axis]
+        if s is o and as_int(s) is None:
+            continue
         bounds = [(i * s // o, -(-(i + 1) * s // o)) for i in range(o)]
         key = [slice(None)] * axis
         inp = REGISTRY["concat"]([over(inp[(*key, slice(a, b))], axis, True) for a, b in bounds], axis)

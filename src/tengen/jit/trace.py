@@ -34,7 +34,7 @@ from tengen.jit.observe import ObservedRecorder
 from tengen.jit.opening import Opening, Pattern, described, family, opened_key, patterns, shapes_of
 from tengen.jit.recording import Recording, attached_to, deciding, held, placed
 from tengen.jit.stats import TraceStats, stats_of
-from tengen.passes.extents import at_extents
+from tengen.passes.extents import at_extents, check_other_extents
 from tengen.runtime.progress import progress
 from tengen.tensor import Parameter, Tensor, contiguous, tensor_over, tracing
 from tengen.tensor.assignment import own
@@ -338,8 +338,8 @@ class trace:
                 warn_of_leaks(made)
             r.read = watch.guards([*r.states, *r.baked.values()], numbers)
             if not r.open:
-                for more in range(2 if extents and pattern is None else 0):  # other numbers too: what fits by chance is found now
-                    at_extents(r.graph, {name: n + more for name, n in extents.items()})
+                if extents and pattern is None:
+                    check_other_extents(r.graph, extents)
                 r.run = Executable(r.graph, self.name, device=device, room=None if pattern is None else self._room.take)
                 if pattern is not None and r.run.undecided is not None:
                     raise r.run.undecided

@@ -35,7 +35,7 @@ from tengen.kernels.steps import (
     written,
 )
 from tengen.loops.builder import Builder
-from tengen.loops.lang import Expr, Index, as_int, map_expr
+from tengen.loops.lang import Expr, Index, as_int, const, map_expr, select
 from tengen.loops.statements import Buffer
 
 
@@ -466,15 +466,15 @@ class Lowering:
         self._blocks[-1].steps.append(While(tuple(condition.steps), condition.flag, tuple(block.steps), limit, ids))
 
     @contextlib.contextmanager
-    def branch(self, flag: Array) -> Iterator[Branches]:
-        """What is launched in this context runs where the flag, one bool in memory, is true; what is launched after
-        `Branches.otherwise` runs where it is false."""
+    def branch(self, flag: Array | Expr) -> Iterator[Branches]:
+        """What is launched in this context runs where the flag is true: one bool in memory, or a condition on the program's
+        parameters. What is launched after `Branches.otherwise` runs where it is false."""
         branches = Branches(self)
         with self._block(_Block([])) as block:
             yield branches
         first, second = (block.steps, []) if branches.then is None else (branches.then, block.steps)
         self._made = branches._made
-        self._add(If(_flag(flag), tuple(first), tuple(second)))
+        self._add(If(_flag(flag) if isinstance(flag, Array) else select(flag, const(1), const(0)), tuple(first), tuple(second)))
 
     def function(self, name: str, parameters: Sequence[Array], write: Callable[[], None]) -> Function:
         """The steps that `write` launches, as a function of the buffers of `parameters`. All other buffers that they use are

@@ -2,7 +2,7 @@
 
     Launch      one kernel on buffers of the program
     Loop        steps that run a number of times, one iteration after another
-    If          one of two lists of steps, by a bool in a buffer
+    If          one of two lists of steps, by a bool in a buffer, or by an integer that is known before the program runs
     While       steps that run as long as steps of its own find a bool true
     Call        a `Function`: steps that are written once and run on other buffers in each call
 
@@ -19,7 +19,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import field, replace
 from typing import Union
 
-from tengen.base.dtype import DType, bool_
+from tengen.base.dtype import DType, bool_, int64
 from tengen.base.errors import VerifyError
 from tengen.base.record import record
 from tengen.loops.lang import Expr, Index, as_int, var
@@ -75,9 +75,10 @@ class Flag:
 
 @record(frozen=True, eq=False)
 class If:
-    """The steps of `then` where the flag is true when they are reached, else those of `otherwise`."""
+    """The steps of `then` where the flag is true when they are reached, else those of `otherwise`. An int64 expression over the
+    program's parameters is a flag too: true where it is not 0."""
 
-    flag: Flag
+    flag: Flag | Expr
     then: tuple[Step, ...]
     otherwise: tuple[Step, ...] = ()
 
@@ -178,7 +179,7 @@ def every_leaf(steps: Sequence[Step]) -> list[Leaf]:
 def mapped(step: Step, ids: Callable[[Hashable], Hashable], launch: Callable[[Launch], Launch] = lambda x: x) -> Step:
     """The same step on other buffers. launch: what becomes of a launch besides."""
     again = lambda steps: tuple(mapped(s, ids, launch) for s in steps)
-    flag = lambda f: replace(f, id=ids(f.id))
+    flag = lambda f: replace(f, id=ids(f.id)) if isinstance(f, Flag) else f
     match step:
         case Launch():
             return launch(replace(step, ids=tuple(map(ids, step.ids))))
@@ -192,13 +193,18 @@ def mapped(step: Step, ids: Callable[[Hashable], Hashable], launch: Callable[[La
     return replace(step, ids=tuple(map(ids, step.ids)))
 
 
+def flags(step: If | While) -> set[Hashable]:
+    """The buffer that a branch or a loop reads its flag from, if it lies in one."""
+    return {step.flag.id} if isinstance(step.flag, Flag) else set()
+
+
 def buffers(step: Step) -> set[Hashable]:
     """All buffers that a step reads or writes."""
     match step:
         case Launch() | Call():
             found = set(step.ids)
         case If() | While():
-            found = {step.flag.id}
+            found = flags(step)
         case _:
             found = set()
     return found.union(*(buffers(s) for block in blocks(step) for s in block))
@@ -245,7 +251,7 @@ def _uses(steps: Iterable[Step], known: Mapping[Hashable, Hashable]) -> Iterator
         elif isinstance(s, Call):
             yield from _uses(s.function.body, dict(zip(s.function.parameters, (known.get(id, id) for id in s.ids))))
         elif isinstance(s, (If, While)):
-            yield known.get(s.flag.id, s.flag.id)
+            yield from (known.get(id, id) for id in flags(s))
         for block in blocks(s):
             yield from _uses(block, known)
 
@@ -289,10 +295,11 @@ class _Lifetimes:
                 first, _ = self.found.get(id, [(self.position, 0)])[0]
                 self.found[id] = [(first, self.position)]
 
-    def _flag(self, flag: Flag, known: Mapping[Hashable, Hashable]) -> None:
+    def _flag(self, flag: Flag | Expr, known: Mapping[Hashable, Hashable]) -> None:
         """Reading a flag has a position of its own."""
-        self._use([known.get(flag.id, flag.id)])
-        self.position += 1
+        if isinstance(flag, Flag):
+            self._use([known.get(flag.id, flag.id)])
+            self.position += 1
 
     def _inside(self, parts: Iterable[tuple[Step, ...]], flag: Flag | None, known: Mapping[Hashable, Hashable]):
         """(the intervals of the buffers that these lists of steps use, as if there were nothing else in the program; the
@@ -366,7 +373,10 @@ def _verify(steps: Sequence[Step], temps: Mapping[Hashable, tuple[DType, Index]]
                 count = s.count if isinstance(s, Loop) else s.limit
                 if count is not None and (n := as_int(count)) is not None and n < 0:
                     raise VerifyError(f"a loop of {n} iterations")
-        if isinstance(s, (If, While)) and s.flag.id in temps:
+        if isinstance(s, If) and isinstance(s.flag, Expr):
+            if s.flag.dtype is not int64 or s.flag.lanes != 1:
+                raise VerifyError(f"the flag {s.flag!r} of a branch is no integer")
+        elif isinstance(s, (If, While)) and s.flag.id in temps:
             dtype, n = temps[s.flag.id]
             size = as_int(n)
             if dtype is not bool_ or (size is not None and not 0 <= s.flag.offset < size):

@@ -30,6 +30,7 @@ from tengen.base.dtype import DType
 from tengen.base.errors import VerifyError
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.steps import Call, Flag, Function, If, Launch, Loop, Step, While, every_leaf, functions, verify_steps
+from tengen.loops.builder import as_expr
 from tengen.loops.lang import Expr, Index, var
 from tengen.loops.parse import NESTING, ExprParser, Line, parse_kernel, split_lines
 from tengen.loops.statements import Kernel
@@ -86,7 +87,8 @@ def _block(lines: list[str], depth: int, steps: Sequence[Step]) -> None:
                 lines.append(f"{pad}loop {_index(s.count)}{' independent' * s.independent}{_invariant(s.invariant)}:")
                 _block(lines, depth + 1, s.body)
             case If():
-                lines.append(f"{pad}if {spelled(s.flag.id)}[{s.flag.offset}]:")
+                flag = f"{spelled(s.flag.id)}[{s.flag.offset}]" if isinstance(s.flag, Flag) else f"number {_index(s.flag)}"
+                lines.append(f"{pad}if {flag}:")
                 _block(lines, depth + 1, s.then)
                 if s.otherwise:
                     lines.append(f"{pad}else:")
@@ -254,7 +256,7 @@ class _StepsParser:
                 self.end(line)
                 return Loop(count, tuple(self.block(inside, depth + 1)), invariant, independent)
             case "if":
-                flag = self.flag(line)
+                flag = as_expr(self.index(line)) if line.accept("number") else self.flag(line)
                 self.end(line)
                 then = tuple(self.block(inside, depth + 1))
                 other = self.peek(line.indent)

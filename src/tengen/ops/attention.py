@@ -15,7 +15,17 @@ from tengen.kernels.axes import memory_order
 from tengen.loops.lang import as_int
 from tengen.ops.attributes import Causal
 from tengen.ops.contract import in_dtype, matmul
-from tengen.ops.define import Case, broadcast_shapes, check_floats, check_shape, composite, lookup, primitive, same_axes
+from tengen.ops.define import (
+    Case,
+    broadcast_shapes,
+    check_floats,
+    check_shape,
+    composite,
+    lookup,
+    primitive,
+    same_axes,
+    same_extent,
+)
 from tengen.ops.elementwise import add, div, exp, mul, sub
 from tengen.ops.reduce import max_, sum_
 from tengen.ops.shape import reshape
@@ -66,9 +76,7 @@ def _results(q: TensorType, k: TensorType, v: TensorType, mask: TensorType | Non
         raise ShapeError("query, key and value need two axes at least: (..., positions, features)")
     (t, d), (s, d2), (s2, e) = (x.shape[-2:] for x in (q, k, v))
     for a, b, what in ((d, d2, "features of query and key"), (s, s2, "positions of key and value")):
-        if a is not b and not (isinstance(a, int) and isinstance(b, int)):
-            raise Undecided(f"the extents {a} and {b} can only be compared by a run")
-        if a is not b and a != b:
+        if not same_extent(a, b):
             raise ShapeError(f"{what} differ: {a} and {b}")
     most = numerics.ATTENTION_MOST_FEATURES
     if isinstance(d, int) and isinstance(e, int) and d + e > most:

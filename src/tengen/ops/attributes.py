@@ -38,11 +38,13 @@ NonNegative = float  # >= 0
 Shape = int | Sequence[int]  # extents; a number stands for one of them
 NewShape = int | Sequence[int]  # extents, of which one may be -1
 Axes = int | Sequence[int]  # axes; a number stands for one of them
+Window = int  # >= 1, or known when the program runs: the extent of a window that pools
+WindowSizes = int | Sequence[int]  # one for all, or one for each axis
 Naturals = int | Sequence[int]  # one for all, or one for each axis
 Positives = int | Sequence[int]  # one for all, or one for each axis
 Causal = Literal["none", "upper_left", "lower_right"]  # which keys of `attention` a query sees
 Precision = Literal["highest", "bfloat16"]  # of products
-Algorithm = Literal["auto", "direct", "winograd2", "winograd4"]  # of a convolution
+Algorithm = Literal["auto", "direct", "winograd2", "winograd4"]  # of a convolution; or an extent: the number of the word
 Mode = Literal["average", "average_count_exclude_padding"]  # of an average over windows
 Color = Literal[  # from what to what `cvt_color` turns a picture
     "RGB2GRAY", "RGB2YUV", "YUV2RGB", "GRAY2RGB", "RGBA2RGB", "RGBA2BGR", "RGBA2GRAY", "RGB2BGR", "BGR2GRAY", "BGR2RGB",
@@ -96,20 +98,30 @@ class _Ints:
 
 @record(frozen=True)
 class _Choice:
-    """One of some words, in any case."""
+    """One of some words, in any case; `open`: or an extent, that is known when the program runs, whose number counts the words."""
 
     words: tuple[str, ...]
+    open: bool = False
 
     @property
     def text(self) -> str:
         return "one of " + ", ".join(map(repr, self.words))
 
-    def plain(self, v: Any) -> str:
+    def plain(self, v: Any) -> str | Expr:
         if isinstance(v, str):
             for w in (str(v), v.lower()):
                 if w in self.words:
                     return w
+        if isinstance(v, Expr) and self.open:
+            n = as_int(v)
+            return unguarded(v) if n is None else self.word(n)
         raise _Wrong
+
+    def word(self, n: int) -> str:
+        """The word that a number stands for."""
+        if not 0 <= n < len(self.words):
+            raise _Wrong
+        return self.words[n]
 
 
 @record(frozen=True)
@@ -184,10 +196,11 @@ ITEMS = {
     "Count": _Ints("an int >= 0", 0, LARGEST),
     "Natural": _Ints("an int >= 0", 0, LARGEST_SIZE),
     "Positive": _Ints("a positive int", 1, LARGEST_SIZE),
+    "Window": _Ints("a positive int", 1, LARGEST_SIZE, open=True),
     "Step": _Ints("an int that is not 0", -LARGEST, LARGEST, but=0),
     "Causal": _Choice(get_args(Causal)),
     "Precision": _Choice(get_args(Precision)),
-    "Algorithm": _Choice(get_args(Algorithm)),
+    "Algorithm": _Choice(get_args(Algorithm), open=True),
     "Mode": _Choice(get_args(Mode)),
     "Color": _Choice(get_args(Color)),
     "bool": _Other("a bool", _bool),
@@ -201,7 +214,9 @@ ITEMS = {
     "Graph": _Other("a graph", _graph),
     "Any": _Other("anything", lambda v: v),
 }
-ALIASES = {"Naturals": "Natural | Sequence[Natural]", "Positives": "Positive | Sequence[Positive]"}
+ALIASES = {
+    "Naturals": "Natural | Sequence[Natural]", "Positives": "Positive | Sequence[Positive]", "WindowSizes": "Window | Sequence[Window]",
+}  # fmt: skip
 SHAPES = {"Shape": "Extent", "NewShape": "NewExtent", "Axes": "int"}  # sequences, of which an int stands for one
 
 
@@ -269,6 +284,14 @@ class Kind:
             raise DTypeError(f"{name}: {e}") from None
         except _Wrong:
             raise ArgumentError(f"{name} must be {self.text}, got {shown(v)}") from None
+
+    def decided(self, n: int, name: str) -> Any:
+        """What an open attribute is where its extent is this number."""
+        choice = next((i for i in self.items if isinstance(i, _Choice) and i.open), None)
+        try:
+            return n if choice is None else choice.word(n)
+        except _Wrong:
+            raise ShapeError(f"{name} must be {self.text}, and its extent is {n}") from None
 
     @functools.cached_property
     def _ints(self) -> _Ints | None:

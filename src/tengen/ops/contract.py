@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 
 from tengen.base.dtype import DType, float32, promote
-from tengen.base.errors import DTypeError, ShapeError, Undecided
+from tengen.base.errors import DTypeError, ShapeError
 from tengen.ir.types import TensorType
 from tengen.kernels import contraction
 from tengen.kernels.lowering import Array, Lowering, product
@@ -17,7 +17,7 @@ from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Elementwise, Leaf, moved
 from tengen.loops.lang import cast
 from tengen.ops.attributes import Precision
-from tengen.ops.define import Case, broadcast_shapes, composite, primitive, same_axes
+from tengen.ops.define import Case, broadcast_shapes, composite, primitive, same_axes, same_extent
 from tengen.ops.elementwise import add
 from tengen.ops.reduce import sum_to
 from tengen.ops.shape import reshape
@@ -97,9 +97,7 @@ def _(types, transpose_a, **attrs):
 @matmul.infer
 def _(x, y, transpose_a, transpose_b, precision):
     (ba, m, k), (bb, k2, n) = _matrix(x, True, transpose_a), _matrix(y, False, transpose_b)
-    if k is not k2 and not (isinstance(k, int) and isinstance(k2, int)):
-        raise Undecided(f"the inner extents {k} and {k2} can only be compared by a run")
-    if k is not k2 and k != k2:
+    if not same_extent(k, k2, "inner extents"):
         hint = "; help: transpose_b=True contracts the last axis of both" if y.ndim > 1 and y.shape[-1] == k else ""
         raise ShapeError(f"the inner extents {k} and {k2} differ{hint}")
     if x.dtype.kind == "b" or y.dtype.kind == "b":

@@ -17,11 +17,12 @@ from tengen.ir.types import TensorType
 from tengen.kernels import convolution, numerics
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Literal
-from tengen.loops.lang import as_int
+from tengen.loops.extents import TERMS, terms
+from tengen.loops.lang import Expr, as_int, const, equal, select
 from tengen.ops.attributes import Algorithm, Naturals, Positive, Positives, Precision
 from tengen.ops.contract import chosen_precision, in_dtype
 from tengen.ops.conv_parts import filter_extents, grouped, out_extent, per_axis, prologue_operand, readable, tall
-from tengen.ops.conv_strategies import FILTERS, IMAGE, RESULTS, Convolution, lower
+from tengen.ops.conv_strategies import DIRECT, FILTERS, IMAGE, RESULTS, WINOGRAD2, WINOGRAD4, WORDS, Convolution, lower
 from tengen.ops.define import Case, composite, primitive
 from tengen.ops.elementwise import add
 from tengen.ops.shape import reshape, strided_slice
@@ -56,16 +57,17 @@ def _precision(types, a: dict, asked: str) -> str:
     return chosen_precision("highest" if alone else asked, *types[:2])
 
 
-def _algorithm(types, a: dict, asked: str) -> str:
+def _algorithm(types, a: dict, asked: str | Expr) -> str | Expr:
     """The algorithm, from what is asked for: "auto" is decided by `winograd.pays` from the extents of channels and space.
-    Batch, threads and target are not looked at: the choice changes bits.
+    Batch, threads and target are not looked at: the choice changes bits. Where extents of space are open it is an expression of
+    them, which a graph keeps: its number is the position of the word in `Algorithm`.
 
     Errors: ShapeError, DTypeError where Winograd is asked for and cannot be.
     """
     x, w = types[:2]
     fits = x.ndim == w.ndim == 4 and w.shape[2:] == (3, 3) and a["groups"] == 1 and a["stride"] == a["dilation"] == (1, 1)
     computed = _check_dtypes(x, w).compute
-    if asked.startswith("winograd"):
+    if asked not in ("auto", "direct"):
         if not fits or not all(isinstance(d, int) and d <= numerics.WINOGRAD_MOST_CHANNELS for d in w.shape):
             raise ShapeError(f"algorithm={asked!r} is for filters of 3x3, stride and dilation 1, one group and at most "
                              f"{numerics.WINOGRAD_MOST_CHANNELS} channels; help: 'auto'")  # fmt: skip
@@ -78,14 +80,23 @@ def _algorithm(types, a: dict, asked: str) -> str:
     if computed is not float32:
         return "direct"
     grows = -2 if "output_padding" in a else 2  # for each pixel of padding
-    results = (s - grows + grows * p for s, p in zip(x.shape[2:], a["padding"]))
+    results = [s - grows + grows * p for s, p in zip(x.shape[2:], a["padding"])]
+    o, c = map(as_int, w.shape[:2])
+    if o is not None and c is not None and None in map(as_int, results):
+        chosen = convolution.winograd.pays_for_any(c, o, *results, values=(DIRECT, WINOGRAD2, WINOGRAD4))
+        if isinstance(chosen, int):
+            return WORDS[chosen]
+        if terms(chosen) <= TERMS:
+            return chosen
     outputs = convolution.winograd.pays(w.shape[1], w.shape[0], *results)
     return f"winograd{outputs}" if outputs else "direct"
 
 
-def _of_weights(algorithm: str) -> str:
+def _of_weights(algorithm: str | Expr) -> str | Expr:
     """The algorithm of the filter's gradient, from the convolution's: Winograd's with 4x4 gradients in a tile, which saves most, and
     whose error a sum over batch and space hides."""
+    if isinstance(algorithm, Expr):
+        return select(equal(algorithm, DIRECT), const(DIRECT), const(WINOGRAD4))
     return "direct" if algorithm == "direct" else "winograd4"
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tengen.base.errors import ShapeError
 from tengen.ir.types import Dim, TensorType
@@ -54,7 +54,7 @@ def filter_extents(w: TensorType | Array, n: int, groups: Dim) -> tuple[Dim, Dim
     return of_group(s[0], groups), s[1], tuple(s[2:])
 
 
-def per_axis(value: int | tuple[int, ...], n: int, name: str) -> tuple[int, ...]:
+def per_axis(value: Any, n: int, name: str) -> tuple:
     """One number for each of n spatial axes, from such numbers, or one for all."""
     t = value if isinstance(value, tuple) else (value,) * n
     if len(t) != n:
@@ -62,8 +62,10 @@ def per_axis(value: int | tuple[int, ...], n: int, name: str) -> tuple[int, ...]
     return t
 
 
-def out_extent(s: Dim, k: Dim, stride: int, padding: int, dilation: int) -> Dim:
+def out_extent(s: Dim, k: Dim, stride: Dim, padding: int, dilation: int) -> Dim:
     """How many windows fit."""
+    if s is k and stride is k and not padding and dilation == 1:
+        return 1  # the whole axis, also where its extent is open
     span = s + 2 * padding - dilation * (k - 1) - 1
     if isinstance(span, int) and span < 0:
         raise ShapeError(

@@ -11,9 +11,10 @@ N batch, C channels, O output channels, G groups, S spatial extents of the image
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from tengen.base.record import record
 from tengen.ir.types import Dim
@@ -21,7 +22,8 @@ from tengen.kernels import contraction, convolution, numerics
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import At, Literal, moved
-from tengen.loops.lang import as_int
+from tengen.loops.lang import Expr, as_int, equal
+from tengen.ops.attributes import Algorithm
 from tengen.ops.conv_parts import (
     add_axis,
     array,
@@ -48,7 +50,8 @@ class Convolution:
     Attributes:
         image: (N, C, *S). filters: (O, C/G, *K) or (G, O/G, C/G, *K). results: (N, O, *P). One of the three is computed from
             the other two. stride, padding, dilation: of each spatial axis.
-        algorithm: "direct", "winograd2" or "winograd4". precision: of the products, as of `matmul`.
+        algorithm: "direct", "winograd2" or "winograd4", or an extent that is the position of the word in `WORDS`.
+        precision: of the products, as of `matmul`.
         epilogue: makes what is stored of the results; None: a cast.
     """
 
@@ -60,7 +63,7 @@ class Convolution:
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
     groups: Dim
-    algorithm: str = "direct"
+    algorithm: str | Expr = "direct"
     precision: str = "highest"
     epilogue: Any = None
 
@@ -82,6 +85,7 @@ class Convolution:
     @property
     def outputs(self) -> int:
         """The results of a Winograd tile along an axis."""
+        assert isinstance(self.algorithm, str)
         return int(self.algorithm[-1])
 
 
@@ -99,11 +103,37 @@ class Strategy:
     lower: Callable[[Convolution, Any], None]
 
 
+WORDS = get_args(Algorithm)
+DIRECT, WINOGRAD2, WINOGRAD4 = (WORDS.index(word) for word in ("direct", "winograd2", "winograd4"))
+
+
 def lower(strategies: Sequence[Strategy], c: Convolution) -> None:
-    """Launches the first strategy that fits."""
+    """Launches the first strategy that fits. Where the run's extents decide the algorithm, the program branches by them, and has the
+    strategies of each."""
+    if isinstance(c.algorithm, Expr):
+        return _branch(strategies, c, c.algorithm, values(c.algorithm))
     for s in strategies:
         if (found := s.match(c)) is not None:
             return s.lower(c, found)
+
+
+def values(e: Expr) -> list[int]:
+    """The numbers that an expression which selects among literals may have."""
+    if e.op == "select":
+        return sorted({*values(e.args[1]), *values(e.args[2])})
+    n = as_int(e)
+    return [DIRECT, WINOGRAD2, WINOGRAD4] if n is None else [n]
+
+
+def _branch(strategies: Sequence[Strategy], c: Convolution, number: Expr, words: Sequence[int]) -> None:
+    first, *others = words
+    one = replace(c, algorithm=WORDS[first])
+    if not others:
+        return lower(strategies, one)
+    with c.lo.branch(equal(number, first)) as branches:
+        lower(strategies, one)
+        branches.otherwise()
+        _branch(strategies, c, number, others)
 
 
 # ---- what more than one of the three asks ------------------------------------------------------------------------------------

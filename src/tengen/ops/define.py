@@ -28,7 +28,7 @@ from tengen.ops.rules import Rules, Violation
 
 __all__ = [
     "REGISTRY", "SUBMODULES", "Case", "Op", "Rules", "Violation", "broadcast_shapes", "check_floats", "check_shape",
-    "composite", "differ", "dispatch", "each_op", "elementwise", "lookup", "primitive", "same_axes", "shorthand",
+    "composite", "differ", "dispatch", "each_op", "elementwise", "lookup", "primitive", "same_axes", "same_extent", "shorthand",
 ]  # fmt: skip
 
 
@@ -73,11 +73,18 @@ def broadcast_shapes(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
             elif d is s[j] or (isinstance(d, int) and d == s[j]):
                 continue
             elif as_int(d) is None or as_int(s[j]) is None:
-                raise Undecided(f"axis {i - ndim} has extents {d} and {s[j]}, which only a run can compare")
+                raise Undecided(f"axis {i - ndim} has extents {d} and {s[j]}, which only a run can compare", equal=(d, s[j]))
             else:
                 raise ShapeError(f"axis {i - ndim} has extents {d} and {s[j]}; help: extents must be equal, or 1")
         out.append(d)
     return tuple(out)
+
+
+def same_extent(a: Dim, b: Dim, what: str = "extents") -> bool:
+    """Whether two extents are equal; Undecided where only a run can tell."""
+    if a is b or (isinstance(a, int) and isinstance(b, int)):
+        return a == b
+    raise Undecided(f"the {what} {a} and {b} can only be compared by a run", equal=(a, b))
 
 
 def differ(a: Dim, b: Dim) -> bool:

@@ -20,7 +20,7 @@ from tengen.kernels.indexing import gather
 from tengen.kernels.source import Elementwise, Leaf
 from tengen.loops.lang import as_int, cast
 from tengen.ops.attributes import Natural, Naturals
-from tengen.ops.define import Case, dispatch, lookup, primitive, shorthand
+from tengen.ops.define import Case, dispatch, lookup, primitive, same_extent, shorthand
 from tengen.ops.elementwise import add
 from tengen.ops.shape import broadcast_to, normalize_axis, reshape, slice_grad, strided_slice
 from tengen.ops.views import expand_dims, flip
@@ -59,7 +59,7 @@ def _(types, axis):
 def _(*types, axis):
     first, total, d = types[0], types[0].shape[axis], types[0].dtype
     for i, t in enumerate(types[1:], 1):
-        same = t.ndim == first.ndim and all(a is b or a == b for j, (a, b) in enumerate(zip(t.shape, first.shape)) if j != axis)
+        same = t.ndim == first.ndim and all(same_extent(a, b) for j, (a, b) in enumerate(zip(t.shape, first.shape)) if j != axis)
         if not same:
             raise ShapeError(f"tensor {i} has shape {t.shape}, the first {first.shape}; help: all axes but {axis} must agree")
         total, d = total + t.shape[axis], promote(d, t.dtype)

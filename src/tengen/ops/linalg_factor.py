@@ -13,13 +13,23 @@ import numpy as np
 
 from tengen import kernels
 from tengen.base.dtype import DType, int64
-from tengen.base.errors import DTypeError, GradientError, LinAlgError, ShapeError, Undecided
-from tengen.ir.types import Dim, TensorType
+from tengen.base.errors import DTypeError, GradientError, LinAlgError, ShapeError
+from tengen.ir.types import TensorType
 from tengen.kernels.source import Leaf
 from tengen.loops.lang import as_int
 from tengen.ops.contract import matmul
 from tengen.ops.creation import tril, triu
-from tengen.ops.define import Case, Violation, broadcast_shapes, check_floats, composite, dispatch, lookup, primitive
+from tengen.ops.define import (
+    Case,
+    Violation,
+    broadcast_shapes,
+    check_floats,
+    composite,
+    dispatch,
+    lookup,
+    primitive,
+    same_extent,
+)
 from tengen.ops.elementwise import add, mul, neg
 from tengen.ops.indexing import outside
 from tengen.ops.reduce import sum_to
@@ -38,18 +48,11 @@ def check_matrices(*types: TensorType) -> DType:
     return check_floats(*types)
 
 
-def same_extent(a: Dim, b: Dim) -> bool:
-    """Whether two extents are equal; Undecided where only a run can tell."""
-    if a is b or (isinstance(a, int) and isinstance(b, int)):
-        return a == b
-    raise Undecided(f"the extents {a} and {b} can only be compared by a run")
-
-
 def check_square(*types: TensorType) -> DType:
     """The dtype of square matrices."""
     d = check_matrices(*types)
     for t in types:
-        if not same_extent(*t.shape[-2:]):
+        if not same_extent(t.shape[-2], t.shape[-1]):
             raise ShapeError(f"takes square matrices (..., n, n), got {t}")
     return d
 
@@ -121,7 +124,7 @@ def mirrored(x: Tensor, lower: bool = True) -> Tensor:
 
 @mirrored.infer
 def _(x, lower):
-    if x.ndim < 2 or not same_extent(*x.shape[-2:]):
+    if x.ndim < 2 or not same_extent(x.shape[-2], x.shape[-1]):
         raise ShapeError(f"takes square matrices (..., n, n), got {x}")
     return x
 
@@ -247,7 +250,7 @@ def _(g, a, *, out):
     """Source: Murray, "Differentiation of the Cholesky decomposition", 2016, whose way this is."""
     if g[0] is None:
         return None
-    if not same_extent(*a.shape[-2:]):
+    if not same_extent(a.shape[-2], a.shape[-1]):
         raise GradientError("lu: the factors of matrices that are not square have no gradient here")
     f = out[0]
     left = matmul(add(tril(f, -1), identity_like(f)), tril(g[0], -1), True)

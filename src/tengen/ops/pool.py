@@ -17,11 +17,11 @@ from tengen.kernels.axes import memory_order
 from tengen.kernels.lowering import Array, product
 from tengen.kernels.pointwise import pointwise
 from tengen.kernels.reduction.arg import NOWHERE, arg_fold
-from tengen.kernels.reduction.folding import lowest, simple_fold
+from tengen.kernels.reduction.folding import UNROLLED_ELEMENTS, lowest, simple_fold
 from tengen.kernels.reduction.windows import Geometry, Windows, fold_holders, fold_windows
 from tengen.kernels.source import At, Elementwise, Leaf, Literal, Source
 from tengen.loops.lang import Expr, as_int, cast, const, equal, maximum, minimum, not_equal, select, splat
-from tengen.ops.attributes import Mode, Naturals, Positives
+from tengen.ops.attributes import Mode, Naturals, WindowSizes
 from tengen.ops.conv_parts import out_extent, per_axis
 from tengen.ops.define import Case, primitive
 
@@ -39,7 +39,7 @@ def _canon(types, kernel_size, stride, padding, **more):
         "stride": k if stride is None else per_axis(stride, n, "stride"),
         "padding": per_axis(padding, n, "padding"),
     }
-    if any(2 * p > kk for p, kk in zip(a["padding"], k)):
+    if any(p and 2 * p > kk for p, kk in zip(a["padding"], k)):
         raise ShapeError(f"padding must be at most half the kernel: {a}")
     return a | more
 
@@ -68,6 +68,16 @@ def _layout(arrays, out, **attrs):
     return memory_order(arrays[0])
 
 
+def _large_windows(arrays, kernel_size, stride, padding, **more) -> tuple[str, ...]:
+    """Eager programs take the size of windows at run time where loops go over their pixels: then all sizes share a program."""
+    return () if product(kernel_size) <= UNROLLED_ELEMENTS else ("kernel_size", "stride")
+
+
+def _large_windows_apart(arrays, kernel_size, stride, padding, **more) -> tuple[str, ...]:
+    """The same for gradients, where each pixel is in one window."""
+    return _large_windows(arrays, kernel_size, stride, padding) if stride == kernel_size and not any(padding) else ()
+
+
 def _geometry(image: Array, pooled: Array, kernel_size, stride, padding) -> Geometry:
     return Geometry(tuple(image.shape[2:]), tuple(pooled.shape[2:]), kernel_size, stride, padding)
 
@@ -83,7 +93,7 @@ def _stored(out: Array, epilogue=None):
 
 
 @primitive
-def max_pool(inp: Tensor, kernel_size: Positives, stride: Positives | None = None, padding: Naturals = 0) -> Tensor:
+def max_pool(inp: Tensor, kernel_size: WindowSizes, stride: WindowSizes | None = None, padding: Naturals = 0) -> Tensor:
     """The largest element of each window; padding never wins. The gradient goes to the first largest one.
 
     Shapes: (N, C, *S) -> (N, C, *P), P = (S + 2 padding - kernel_size) // stride + 1; stride is the kernel's size by default
@@ -93,6 +103,7 @@ def max_pool(inp: Tensor, kernel_size: Positives, stride: Positives | None = Non
 max_pool.canon(_canon)
 max_pool.infer(_infer)
 max_pool.layout(_layout)
+max_pool.named(_large_windows)
 max_pool.parts(lambda types, **attrs: [[0, *[None] * (types[0].ndim - 1)]])
 
 
@@ -110,7 +121,7 @@ def _(g, x, **a):
 
 @primitive
 def avg_pool(
-    inp: Tensor, kernel_size: Positives, stride: Positives | None = None, padding: Naturals = 0,
+    inp: Tensor, kernel_size: WindowSizes, stride: WindowSizes | None = None, padding: Naturals = 0,
     mode: Mode = "average_count_exclude_padding",
 ) -> Tensor:  # fmt: skip
     """The mean of each window: over the pixels inside the image, or with mode="average" over all, padding counted as zeros.
@@ -132,6 +143,7 @@ def _(x, **a):
 
 
 avg_pool.layout(_layout)
+avg_pool.named(_large_windows)
 avg_pool.parts(lambda types, **attrs: [[0, *[None] * (types[0].ndim - 1)]])
 
 
@@ -172,7 +184,7 @@ def _float_grad(g: TensorType):
 
 @primitive
 def avg_pool_grad(
-    grad: Tensor, like: Tensor, kernel_size: Positives, stride: Positives | None, padding: Naturals, mode: Mode
+    grad: Tensor, like: Tensor, kernel_size: WindowSizes, stride: WindowSizes | None, padding: Naturals, mode: Mode
 ) -> Tensor:
     """The gradient of `avg_pool`: each pixel collects its share of every window it is in. Only the type of `like` is used."""
 
@@ -181,6 +193,7 @@ avg_pool_grad.canon(_canon_avg)
 
 avg_pool_grad.infer(_infer_adjoint)
 avg_pool_grad.layout(_layout)
+avg_pool_grad.named(_large_windows_apart)
 
 
 @avg_pool_grad.epilogue
@@ -201,13 +214,14 @@ def _(gg, g, like, **a):
 
 
 @primitive
-def max_pool_grad(grad: Tensor, inp: Tensor, kernel_size: Positives, stride: Positives | None, padding: Naturals) -> Tensor:
+def max_pool_grad(grad: Tensor, inp: Tensor, kernel_size: WindowSizes, stride: WindowSizes | None, padding: Naturals) -> Tensor:
     """The gradient of `max_pool`: each pixel collects the gradients of the windows of which it is the first largest element."""
 
 
 max_pool_grad.canon(_canon)
 
 max_pool_grad.infer(_infer_adjoint)
+max_pool_grad.named(_large_windows_apart)
 
 
 @max_pool_grad.layout
@@ -218,7 +232,7 @@ def _(arrays, out, **a):
 def _first_largest(lo, x: Array, g: Array, kernel_size, stride, padding) -> Array:
     """Which position of each window of `x` holds the first largest element, in memory as `x` lies."""
     size = product(kernel_size)
-    index = lo.temp(int8 if size < 128 else int32, g.shape, memory_order(x))
+    index = lo.temp(int8 if (as_int(size) or 128) < 128 else int32, g.shape, memory_order(x))
     w = _computed(Windows(x, _geometry(x, g, kernel_size, stride, padding), lowest(x.dtype)))
 
     def inside(k, v, at):
@@ -310,7 +324,8 @@ class _Through(Source):
 @max_pool_grad.epilogue
 def _(lo, ins, outs, epilogue, kernel_size, stride, padding):
     g, x, out = ins[0], ins[1], outs[0]
-    if stride == kernel_size and not any(padding) and product(kernel_size) <= MOST_WINDOW_PIXELS:
+    pixels = as_int(product(kernel_size))
+    if stride == kernel_size and not any(padding) and pixels is not None and pixels <= MOST_WINDOW_PIXELS:
         return _unpool_apart(lo, g, x, out, epilogue, kernel_size)
     index = _first_largest(lo, x, g, kernel_size, stride, padding)
     d = g.dtype.compute
@@ -329,7 +344,7 @@ def _(gg, g, x, **a):
 
 
 @primitive
-def max_pool_gather(values: Tensor, inp: Tensor, kernel_size: Positives, stride: Positives | None, padding: Naturals) -> Tensor:
+def max_pool_gather(values: Tensor, inp: Tensor, kernel_size: WindowSizes, stride: WindowSizes | None, padding: Naturals) -> Tensor:
     """Of each window, the element of `values` where `inp` is first largest: what `max_pool_grad` is the transpose of."""
 
 

@@ -99,6 +99,13 @@ def at_extents(graph: Graph, extents: Mapping[str, int]) -> Graph:
     def attribute(a: Any) -> Any:
         return number(a) if isinstance(a, Expr) else inside(a) if isinstance(a, Graph) else a
 
+    def attributes(n: Node) -> dict[str, Any]:
+        made = {k: map_attr(a, attribute) for k, a in n.attrs.items()}
+        for k, a in n.attrs.items():
+            if isinstance(a, Expr) and (kind := lookup(n.op).kinds.get(k)) is not None:
+                made[k] = kind.decided(made[k], k)
+        return made
+
     def inside(old: Graph) -> Graph:
         m = {v: value(v) for v in old.sources()}
         g = Graph(old.name, [m[v] for v in old.inputs])
@@ -106,7 +113,7 @@ def at_extents(graph: Graph, extents: Mapping[str, int]) -> Graph:
         g.states = {s.name: State(s.name, m[s.read]) for s in old.states.values()}
         for n in old.nodes:
             try:
-                attrs = {k: map_attr(a, attribute) for k, a in n.attrs.items()}
+                attrs = attributes(n)
             except SizeError as e:
                 raise SizeError(f"with {_given(extents)}: {n.op}: {e}{_line(n)}") from None
             inputs = [None if v is None else m[v] for v in n.inputs]
@@ -119,6 +126,21 @@ def at_extents(graph: Graph, extents: Mapping[str, int]) -> Graph:
         return g
 
     return inside(graph)
+
+
+def check_other_extents(graph: Graph, extents: Mapping[str, int]) -> None:
+    """ShapeError where shapes do not fit with these numbers, or fit with none that are larger by a power of two up to 32: what
+    fits by chance is found when it is recorded, and what fits only multiples is not refused."""
+    at_extents(graph, extents)
+    errors = []
+    for power in range(6):
+        try:
+            at_extents(graph, {name: n + (1 << power) for name, n in extents.items()})
+        except ShapeError as e:
+            errors.append(e)
+        else:
+            return
+    raise errors[0]
 
 
 def _given(extents: Mapping[str, int]) -> str:

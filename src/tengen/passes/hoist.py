@@ -6,12 +6,12 @@ contractions that use them, transformed filters. No bit changes, only the time a
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tengen.ir.graph import Graph
 from tengen.kernels.lowering import Lowering, product
-from tengen.kernels.steps import Launch, buffers, written
+from tengen.kernels.steps import If, Launch, Step, buffers, written
 from tengen.loops.lang import as_int
 from tengen.passes.lowered import Lowered
 
@@ -27,9 +27,10 @@ def hoist(lo: Lowering, constants: Mapping[Hashable, int]) -> tuple[Lowering, li
     Returns: the lowering of the launches that were moved, and the buffers of it that `lo` now reads.
     """
     moved = _constant_launches(lo, constants)
+    known = {id(step) for step in moved}
     setup = Lowering(lo.target, lo.ints)
-    setup.steps = [step for i, step in enumerate(lo.steps) if i in moved]
-    lo.steps = [step for i, step in enumerate(lo.steps) if i not in moved]
+    setup.steps = moved
+    lo.steps = _without(lo.steps, known)
     read = set().union(*map(buffers, lo.steps))
     made = set().union(*map(written, setup.steps))
     setup.temps = {id: t for id, t in lo.temps.items() if id in made and id not in read}
@@ -37,16 +38,40 @@ def hoist(lo: Lowering, constants: Mapping[Hashable, int]) -> tuple[Lowering, li
     return setup, prepared
 
 
-def _constant_launches(lo: Lowering, constants: Mapping[Hashable, int]) -> set[int]:
-    """The positions of the launches to move: they read only constants and results of other launches to move, and what they
-    write is a temporary that no other step writes. Launches in loops and branches stay there."""
+def _without(steps: Sequence[Step], moved: set[int]) -> list[Step]:
+    """The steps without those that were moved, also in branches."""
+    some: list[Step] = []
+    for step in steps:
+        if isinstance(step, If):
+            then, otherwise = (tuple(_without(block, moved)) for block in (step.then, step.otherwise))
+            step = replace(step, then=then, otherwise=otherwise)
+        if id(step) not in moved:
+            some.append(step)
+    return some
+
+
+def _in_branches(steps: Sequence[Step]) -> Iterator[Step]:
+    """The steps that run at most once: those of the program, and those in its branches."""
+    for step in steps:
+        if isinstance(step, If):
+            yield from _in_branches(step.then)
+            yield from _in_branches(step.otherwise)
+        else:
+            yield step
+
+
+def _constant_launches(lo: Lowering, constants: Mapping[Hashable, int]) -> list[Step]:
+    """The launches to move: they read only constants and results of other launches to move, and what they write is a temporary
+    that no other step writes. Launches in loops stay there; those in branches are moved, since what they compute harms nobody
+    where the other branch is taken."""
+    candidates = list(_in_branches(lo.steps))
     writers: dict[Hashable, list[int]] = {}
-    for i, step in enumerate(lo.steps):
+    for i, step in enumerate(candidates):
         for id in written(step):
             writers.setdefault(id, []).append(i)
     bytes_of = dict(constants)  # buffers that depend on constants alone -> bytes of the constants that they are computed from
-    found: set[int] = set()
-    for i, step in enumerate(lo.steps):
+    found: list[Step] = []
+    for i, step in enumerate(candidates):
         outs = written(step)
         sources = [bytes_of.get(id) for id in step.ids if id not in outs] if isinstance(step, Launch) else []
         if not sources or None in sources or not all(id in lo.temps and writers[id] == [i] for id in outs):
@@ -54,7 +79,7 @@ def _constant_launches(lo: Lowering, constants: Mapping[Hashable, int]) -> set[i
         size = sum(s or 0 for s in sources)
         made = [(as_int(n), dtype.size) for dtype, n in (lo.temps[id] for id in outs)]
         if all(n is not None for n, _ in made) and sum(n * each for n, each in made) <= MOST_GROWTH * size:
-            found.add(i)
+            found.append(step)
             bytes_of.update(dict.fromkeys(outs, size))
     return found
 

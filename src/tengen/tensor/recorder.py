@@ -16,7 +16,7 @@ import numpy as np
 
 from tengen.base.device import Device, common_device, default_device
 from tengen.base.dtype import DType
-from tengen.base.errors import TraceError, user_line
+from tengen.base.errors import TraceError, Undecided, user_line
 from tengen.codegen.targets import Target
 from tengen.compiler import plans
 from tengen.compiler.arrays import dense, new_buffer
@@ -27,9 +27,9 @@ from tengen.ir.graph import Check, Graph, State, Value
 from tengen.ir.rewrite import with_constants_named
 from tengen.ir.types import TensorType
 from tengen.kernels.lowering import Array, contiguous_strides, product
-from tengen.loops.extents import open_extent
-from tengen.loops.lang import Expr, Index
-from tengen.ops.define import Op
+from tengen.loops.extents import open_extent, terms
+from tengen.loops.lang import Expr, Index, as_int
+from tengen.ops.define import Op, dispatch, lookup
 from tengen.runtime import mapped, native
 from tengen.tensor.nodes import kept_place, node_of, on_tape
 from tengen.tensor.parameter import Parameter
@@ -152,7 +152,20 @@ class Recorder:
 
     # -- called by the dispatcher ----------------------------------------------------------------------------------------
     def record(self, op: Op, inputs: tuple, attrs: tuple):
-        """Adds a call to the graph (the body's calls, for a composite), and to the tape where a gradient is being recorded."""
+        """Adds a call to the graph (the body's calls, for a composite), and to the tape where a gradient is being recorded. Where it
+        needs two open extents to be equal, that is taken for granted: each run looks at the numbers (`at_extents`)."""
+        try:
+            return self._record(op, inputs, attrs)
+        except Undecided as e:
+            if not self.lines or e.equal is None or any(as_int(d) is not None for d in e.equal):
+                raise
+            shorter, longer = sorted(e.equal, key=terms)
+            changed = tuple(None if x is None else _with_extent(x, longer, shorter) for x in inputs)
+            if all(x is y for x, y in zip(inputs, changed)):
+                raise
+        return self.record(op, changed, attrs)
+
+    def _record(self, op: Op, inputs: tuple, attrs: tuple):
         types = [None if x is None else x._layout.type for x in inputs]
         canonical = op.canonical(types, attrs)
         values = [None if x is None else self.value(x) for x in inputs]
@@ -310,6 +323,15 @@ class Recorder:
         for name, t in outputs:
             self.graph.add_output(name, self.value(t))
         return self.graph
+
+
+def _with_extent(x: Tensor, old: Expr, new: Expr) -> Tensor:
+    """A tensor with another name for an extent. A reshape for each axis says that the two are equal."""
+    for axis, d in enumerate(x._layout.type.shape):
+        if d is old:
+            shape = x._layout.type.shape
+            x = dispatch.run(lookup("reshape"), (x,), ((*shape[:axis], new, *shape[axis + 1 :]),))
+    return x
 
 
 def _values(t: Tensor) -> np.ndarray:

@@ -64,15 +64,37 @@ def pays(c: Index, o: Index, h: Index, w: Index) -> int:
 
     if c > numerics.WINOGRAD_MOST_CHANNELS or o > numerics.WINOGRAD_MOST_CHANNELS:
         return 0
-    across = sum(cdiv(n, LANES) * LANES for n in (c, o))
-    costs = {0: FILTER_TAPS * FILTER_TAPS * c * o * (h * w + numerics.WEIGHT_MULTIPLICATIONS)}
-    for m, t in TRANSFORMS.items():
-        tiles = cdiv(h, m) * cdiv(w, m)
-        weights, values = c * o * (tiles + numerics.WEIGHT_MULTIPLICATIONS), numerics.VALUE_MULTIPLICATIONS * tiles * across
-        costs[m] = t.points**2 * (weights + values)
+    costs = {m: each * cdiv(h, m) * cdiv(w, m) + once for m, (each, once) in _costs(c, o).items()}
     best = 2 if costs[2] < costs[4] else 4
-    gain = Fraction(numerics.WINOGRAD_LEAST_GAIN).limit_denominator(1000)  # in integers, which open extents are too
-    return best if costs[best] * gain.numerator < costs[0] * gain.denominator else 0
+    return best if costs[best] * GAIN.numerator < costs[1] * GAIN.denominator else 0
+
+
+GAIN = Fraction(numerics.WINOGRAD_LEAST_GAIN).limit_denominator(1000)  # in integers, which open extents are too
+
+
+def _costs(c: Index, o: Index) -> dict[int, tuple[Index, Index]]:
+    """What computing with tiles of m results along an axis costs: for each tile, and once; 1: a direct convolution."""
+    pairs, across = c * o, sum(cdiv(n, LANES) * LANES for n in (c, o))
+    direct = FILTER_TAPS * FILTER_TAPS * pairs
+    costs = {1: (direct, direct * numerics.WEIGHT_MULTIPLICATIONS)}
+    for m, t in TRANSFORMS.items():
+        points = t.points**2
+        costs[m] = points * (pairs + numerics.VALUE_MULTIPLICATIONS * across), points * pairs * numerics.WEIGHT_MULTIPLICATIONS
+    return costs
+
+
+def pays_for_any(c: int, o: int, h: Index, w: Index, values: tuple[int, int, int]) -> Index:
+    """What `pays` says, as an expression of the results' extents: the first of three values where it says 0, the second where 2,
+    the third where 4. What no extents make it say is not in it."""
+    costs = _costs(c, o)
+    whole = {m: as_expr(each * cdiv(h, m) * cdiv(w, m) + once) for m, (each, once) in costs.items()}
+    # An image has at least h w / m^2 tiles, and reading the weights alone costs more than for a direct convolution.
+    may = [m for m, (each, _) in costs.items() if m > 1 and each * GAIN.numerator < costs[1][0] * m * m * GAIN.denominator]
+    if not may or max(c, o) > numerics.WINOGRAD_MOST_CHANNELS:
+        return values[0]
+    least = minimum(whole[2], whole[4]) if len(may) == 2 else whole[may[0]]
+    best = select(whole[2] < whole[4], const(values[1]), const(values[2])) if len(may) == 2 else const(values[1 + (may == [4])])
+    return select(least * GAIN.numerator < whole[1] * GAIN.denominator, best, const(values[0]))
 
 
 # ---- sizes -----------------------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from collections.abc import Callable, Sequence
 from operator import and_
 
 from tengen.base.dtype import DType
+from tengen.base.errors import Undecided
 from tengen.base.record import record
 from tengen.kernels.lowering import Array, KernelBuilder, Lowering, product
 from tengen.kernels.pointwise import pointwise
@@ -50,9 +51,14 @@ class Geometry:
 
     space: tuple[Index, ...]
     count: tuple[Index, ...]
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...]
+    kernel: tuple[Index, ...]
+    stride: tuple[Index, ...]
     padding: tuple[int, ...]
+
+    @property
+    def open(self) -> bool:
+        """Whether the size of windows is known only when the program runs."""
+        return None in map(as_int, (*self.kernel, *self.stride))
 
 
 class Windows(Source):
@@ -91,12 +97,16 @@ class Windows(Source):
             pixel = as_expr(window * stride + offset - padding)
             number, pixels, windows = (as_int(d) for d in (offset, space, count))
             first = 0 if number is None else number  # the smallest offset that this one may be, and the largest
-            last = geo.kernel[axis] - 1 if number is None else number
+            last = as_int(geo.kernel[axis] - 1 if number is None else number)
             begin = as_expr(at.coords[2 + axis] * stride + at.coords[2 + n + axis] - padding)  # the pixel of the first lane
             if first < padding:
                 checks.append(pixel >= 0)
                 ends.append(begin >= 0)
-            if pixels is None or windows is None or (windows - 1) * stride + last - padding >= pixels:
+            whole = count == 1 and geo.kernel[axis] is space and not padding
+            step = as_int(stride)
+            if whole:
+                pass
+            elif None in (pixels, windows, last, step) or (windows - 1) * step + last - padding >= pixels:
                 checks.append(pixel < space)
                 ends.append(begin + (pixel.lanes - 1) * stride < space)
             place.append(pixel)
@@ -140,6 +150,44 @@ class Holders(Source):
         where, inside = _guarded(k, at, place, geo.count, checks)
         v = self.give(k, where, offsets)
         return v if inside is None else select(inside, v, const(0, self.dtype, v.lanes))
+
+    def leaves(self):
+        return None
+
+
+class Holder(Source):
+    """What the one window that holds a pixel gives back to it, where windows touch and do not overlap, and their size is open: the value
+    at (n, c, *s). Where a pixel is in no window it is 0."""
+
+    def __init__(self, give: Give, shape: Sequence[Index], geometry: Geometry, dtype: DType):
+        self.give, self.shape, self.geometry, self.dtype = give, tuple(shape), geometry, dtype
+
+    def value(self, k, at):
+        geo, place, offsets, checks = self.geometry, [], [], []
+        for axis, (size, count, space) in enumerate(zip(geo.kernel, geo.count, geo.space)):
+            pixel = as_expr(_coordinate(at, 2 + axis))
+            window = const(0) if as_int(count) == 1 else k.let(pixel // size)
+            offsets.append(as_expr(pixel - window * size))
+            place.append(window)
+            if as_int(count) != 1 or size is not space:
+                checks.append(pixel < count * size)
+        where, inside = _guarded(k, at, place, geo.count, checks)
+        v = self.give(k, where, offsets)
+        v = splat(v) if at.lanes > 1 else v
+        return v if inside is None else select(inside, v, const(0, self.dtype, v.lanes))
+
+    def leaves(self):
+        return None
+
+
+class _Finished(Source):
+    """finish(a source)."""
+
+    def __init__(self, source: Source, finish: Finish, dtype: DType):
+        self.source, self.finish, self.dtype, self.shape = source, finish, dtype, source.shape
+
+    def value(self, k, at):
+        return self.finish(k, self.source.at(k, at), at)
 
     def leaves(self):
         return None
@@ -222,9 +270,15 @@ def fold_holders(
     """Launches out (N, C, *S) = finish(fold of what the windows that hold each pixel give back), see `Holders`.
 
     It is done for each phase of the stride: pixels whose coordinates have the same remainders by the stride have the same
-    offsets in the windows that hold them. Phases with equally many pixels are one kernel.
+    offsets in the windows that hold them. Phases with equally many pixels are one kernel. Where the size of windows is open they
+    touch and do not overlap, else it is `Undecided`.
     """
     n = len(geometry.kernel)
+    if geometry.open:
+        if geometry.stride != geometry.kernel or any(geometry.padding):
+            raise Undecided(f"windows of the open size {geometry.kernel} with strides of {geometry.stride}: which of them hold a pixel")
+        pointwise(lo, [_Finished(Holder(give, out.shape, geometry, dtype), finish, out.dtype)], [out], name)
+        return
     by_shape: dict[tuple, list[tuple[Source, Array, tuple[int, ...]]]] = {}
     for phase in itertools.product(*map(range, geometry.stride)):
         source = Holders(give, out.shape[:2], geometry, phase, dtype)
