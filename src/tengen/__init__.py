@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from tengen.base.config import config
     from tengen.deploy import load_graph
     from tengen.deploy.checkpoint import load, save
+    from tengen.deploy.graphs import Graph
     from tengen.deploy.predictor import Predictor
     from tengen.device import (
         coalesce_free_memory,
@@ -91,6 +92,7 @@ _OF_MODULES = {  # module -> the names of it that stand here too
     "tengen.base.config": "config",
     "tengen.deploy": "load_graph",
     "tengen.deploy.checkpoint": "load save",
+    "tengen.deploy.graphs": "Graph",
     "tengen.deploy.predictor": "Predictor",
     "tengen.device": (
         "coalesce_free_memory get_allocated_memory get_cuda_compute_capability get_cuda_device_property get_cuda_driver_version "
@@ -129,7 +131,7 @@ tracebacks.install()
 
 
 __all__ = [
-    "__version__", "Parameter", "Predictor", "Tensor", "from_dlpack", "tensor",
+    "__version__", "Graph", "Parameter", "Predictor", "Tensor", "from_dlpack", "tensor",
     "amp", "array_api", "autodiff", "data", "deploy", "device", "distributed", "distributions", "dtr", "fft", "functional", "hub", "jit",
     "linalg", "logger", "models", "module", "optimizer", "random", "serialization", "utils",
     "coalesce_free_memory", "config", "enable_debug_log", "get_allocated_memory", "get_cuda_compute_capability",

@@ -51,9 +51,7 @@ NOT_HERE = {
     "distributed: Client Server get_client get_mm_server_addr get_py_server_addr group": SEVERAL,
     "utils.module_stats: disable_receptive_field enable_receptive_field hook_modules preprocess_receptive_field register_hook_module "
     "register_receptive_field": "a receptive field by MegEngine's rules is right for a chain of convolutions alone",
-    "utils.network": "surgery on MegEngine's model files: an issue of its own",
     "utils.tensorboard": INTERNAL,
-    "utils.comp_graph_tools": INTERNAL,
     "utils.hook": INTERNAL,
     "utils.deprecation": INTERNAL,
     "tools.network_visualize": INTERNAL,

@@ -87,7 +87,7 @@ def _facts(graph: Graph) -> tuple:
     attribute = lambda a: _facts(a) if isinstance(a, Graph) else a
     nodes = []
     for n in graph.nodes:
-        attrs = [(k, map_attr(a, attribute) if type(a) in (tuple, Graph) else a) for k, a in n.attrs.items()]
+        attrs = [(k, map_attr(a, attribute) if isinstance(a, (tuple, Graph)) else a) for k, a in n.attrs.items()]
         nodes.append((n.op, [number[v] for v in n.inputs], attrs, [v.type for v in n.outputs]))
         for v in n.outputs:
             number[v] = len(number)

@@ -63,7 +63,7 @@ def model_of(content: TensorFile) -> Model:
     _complete(graph)
     _check_data(graph, content)
     try:
-        verify(graph, _infer)
+        verify(graph, derived_types)
     except VerifyError as e:
         fail(str(e))
     except RecursionError:
@@ -105,7 +105,7 @@ def _check_data(graph: Graph, content: TensorFile) -> None:
             fail(f"the tensor {name[:60]!r} is {a.dtype}{list(a.shape)}, the graph says {t!r}")
 
 
-def _infer(name: str, types: list[TensorType | None], attrs: dict[str, Any]) -> Sequence[TensorType]:
+def derived_types(name: str, types: list[TensorType | None], attrs: dict[str, Any]) -> Sequence[TensorType]:
     """The types that a node's op derives; VerifyError when it cannot, whatever the reason."""
     try:
         op = lookup(name)

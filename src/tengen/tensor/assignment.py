@@ -22,6 +22,7 @@ from tengen.ops.keys import dropped, fitted, masks_whole, read_key, sliced, valu
 from tengen.ops.shape import reshape, strided_slice
 from tengen.runtime import native
 from tengen.tensor.batched import Batched
+from tengen.tensor.elsewhere import refuse_writing
 from tengen.tensor.nodes import node_of
 from tengen.tensor.tensor import Buffer, Tensor, assign, check_values, explain, look, planned, slow_plan, tracing
 from tengen.tensor.writes import watching
@@ -123,7 +124,8 @@ def _run_over(op: Op, inputs: tuple, attrs: tuple, over: int) -> None:
         return make_overwrite(op, layouts, canonical, over) if layouts[over].size else lambda *buffers: None
 
     try:
-        check_values(op, inputs, types)
+        if check_values(op, inputs, types) is not None:
+            refuse_writing()
         plan = slow_plan(("over", op, attrs, layouts), make)
         look(op, inputs, types, attrs)
         plan(*[t._data for t in inputs])

@@ -26,6 +26,7 @@ from tengen.ops.complex_numbers import formed
 from tengen.ops.define import REGISTRY, Op, dispatch
 from tengen.runtime import native
 from tengen.tensor.batched import Batched, check_has_values, check_same_mapping
+from tengen.tensor.elsewhere import Elsewhere, Owner, refuse_writing
 from tengen.tensor.nodes import TapeNode, kept_place, limits, on_tape, visible_node
 from tengen.tensor.recording import tracing
 from tengen.tensor.values import Values
@@ -350,8 +351,8 @@ def _run_form(op: Op, form: Op, inputs: tuple, attrs: tuple, given: tuple):
     types = [None if a is None else a.type for a in layouts]
     checked = op.rules.check is not None and (op.rules.checks is None or op.rules.checks(types))
     if eager and checked:  # the form's ops are not looked at once more
-        check_values(op, inputs, types)
-        look(op, inputs, types, attrs)
+        if check_values(op, inputs, types) is None:
+            look(op, inputs, types, attrs)
     out = run(form, inputs, given)
     if eager and not checked and tracing.active is None and (plan := _plans.get((form, exact_key(given), layouts))) is not None:
         _plans[op, exact_key(attrs), layouts] = plan
@@ -389,7 +390,8 @@ def _execute(op: Op, inputs: tuple, attrs: tuple):
     """Runs off the tape."""
     layouts = tuple(None if x is None else x._layout for x in inputs)
     types = [None if a is None else a.type for a in layouts]
-    check_values(op, inputs, types)
+    if (owner := check_values(op, inputs, types)) is not None:
+        return owner.record(op, inputs, attrs)
     checked = op.rules.check is not None and (op.rules.checks is None or op.rules.checks(types))
     plans = _slow_plans if checked or None in layouts else _plans
     key = (op, exact_key(attrs), layouts)
@@ -407,14 +409,18 @@ def _execute(op: Op, inputs: tuple, attrs: tuple):
     return tensor_over(r, plan.layouts[0]) if len(plan.layouts) == 1 else tuple(map(tensor_over, r, plan.layouts))
 
 
-def check_values(op: Op, inputs: tuple, types: Sequence) -> None:
-    """TraceError if an operand has no value."""
+def check_values(op: Op, inputs: tuple, types: Sequence) -> Owner | None:
+    """Who owns the graph that an operand stands for a value of; None if all have values. TraceError for one that has none and never
+    will."""
     for x in inputs:
         if x is not None and type(x._data) is not Buffer:
+            if type(x._layout) is Elsewhere:
+                return x._layout.owner
             raise TraceError(
                 f"{op.signature(types)}: an operand was made inside a trace that has ended, so it has no value; help: return it "
                 "from the traced function instead of keeping it in an attribute or a list"
             )
+    return None
 
 
 def look(op: Op, inputs: tuple, types: Sequence, attrs: tuple) -> None:
@@ -579,6 +585,8 @@ def assign(target: Tensor, value: Tensor) -> None:
         note(target)
     if type(value._layout) is Batched:
         check_same_mapping(target, value)
+    elif type(value._layout) is Elsewhere:
+        refuse_writing()
     if tracing.recorder is not None and tracing.recorder.assign(target, value):
         return
     target._data, target._layout, target._node = value._data, value._layout, kept_place(target, value._node)
