@@ -499,6 +499,10 @@ class Lowering:
         steps, block.steps = block.steps, []
         return steps
 
+    def forget_prepared(self) -> None:
+        """What `once` has made of anything but constants is not used again."""
+        self._made = {key: made for key, made in self._made.items() if key[0][:1] == ("const",)}
+
     def _forget_all_but(self, ids: frozenset[Hashable]) -> None:
         self._made = {key: made for key, made in self._made.items() if key[0] in ids}
 
