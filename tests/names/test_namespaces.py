@@ -90,7 +90,6 @@ def test_hardware_that_is_not_there():
 SAYS_ONCE = {
     "dtr": (lambda: dtr.enable(), "does not free values"),
     "prealloc": (lambda: tengen.set_prealloc_config(growth_factor=3.0), "a pool of 'cuda'"),
-    "sublinear": (lambda: trace(abs, sublinear_memory_config=jit.SublinearMemoryConfig()), "sublinear_memory_config=...* changes nothing"),
     "record_only": (lambda: trace(abs, record_only=True), "run.trace"),
     "profiling": (lambda: trace(abs, profiling=True), "tengen.profile"),
     "config": (lambda: setattr(tengen.config, "async_level", 2), "async_level = 2 changes nothing: it is 0 here"),

@@ -106,6 +106,10 @@ class TraceError(TengenError, RuntimeError):
     """Something inside a trace that the recorded program could not repeat."""
 
 
+class BudgetError(TengenError, MemoryError, ValueError):
+    """A budget of memory that cannot be met. The message names the smallest that can."""
+
+
 class VmapError(TengenError, RuntimeError):
     """What a function does cannot be done for all examples of a `vmap` at once."""
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import field
 
+import numpy as np
+
 from tengen.base.record import record
 from tengen.kernels.lowering import Lowering
 from tengen.kernels.steps import Interval, lifetimes
@@ -72,20 +74,23 @@ def meet(a: Sequence[Interval], b: Sequence[Interval]) -> bool:
 
 def _place(sizes: Sequence[int], lives: Sequence[Sequence[Interval]], order: Sequence[int]) -> tuple[tuple[int, ...], int]:
     """(offsets, bytes of the arena) if temporaries are placed in this order, by best fit."""
-    placed: list[tuple[int, int, int, int, Sequence[Interval]]] = []  # offset, end, first and last position, life
-    offsets = [0] * len(sizes)
+    count = len(sizes)
+    firsts, lasts = (np.array([life[end][side] for life in lives], np.int64) for end, side in ((0, 0), (-1, 1)))
+    single = np.array([len(life) == 1 for life in lives], bool)
+    starts, ends = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    placed = np.zeros(count, bool)
     for i in order:
         size, life = max(sizes[i], ALIGN), lives[i]
-        first, last = life[0][0], life[-1][1]
-        busy = sorted(  # bytes of those that are alive at the same time; with one interval each, comparing the ends is enough
-            (o, e) for o, e, f, l, other in placed
-            if f <= last and first <= l and (len(life) + len(other) == 2 or meet(life, other))
-        )  # fmt: skip
+        near = np.flatnonzero(placed & (firsts <= lasts[i]) & (firsts[i] <= lasts))  # alive at the same time, by their ends
+        if not (single[i] and single[near].all()):
+            near = near[[bool(single[i] and single[j]) or meet(life, lives[j]) for j in near.tolist()]]
+        by_place = near[np.lexsort((ends[near], starts[near]))]
         best, best_gap, at = None, None, 0
-        for o, e in busy:
+        for o, e in zip(starts[by_place].tolist(), ends[by_place].tolist()):
             if o - at >= size and (best_gap is None or o - at < best_gap):
                 best, best_gap = at, o - at
             at = max(at, e)
-        offsets[i] = at if best is None else best
-        placed.append((offsets[i], offsets[i] + size, first, last, life))
-    return tuple(offsets), max((e for _, e, *_ in placed), default=0)
+        starts[i] = at if best is None else best
+        ends[i] = starts[i] + size
+        placed[i] = True
+    return tuple(starts.tolist()), int(ends.max(initial=0))

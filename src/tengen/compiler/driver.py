@@ -6,6 +6,7 @@ knows tensors.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,6 +18,8 @@ from tengen.base.device import Device, cpu
 from tengen.codegen.targets import Target
 from tengen.compiler import program_cache
 from tengen.compiler.arrays import array_over, dense, new_buffer
+from tengen.compiler.budget import within
+from tengen.compiler.memory_plan import Budget
 from tengen.compiler.plans import Layout, finish_plan
 from tengen.compiler.program import EMIT, MEMORY, Folded, Program, target_of
 from tengen.compiler.program_record import Made
@@ -47,9 +50,17 @@ def passes(
 ) -> list[Pass]:
     """All passes from a graph to its `Program`, in order; arguments as `compile_graph` and `lowering_passes` have them. With
     `evaluate`, which computes small graphs now, what depends on constants alone is computed once."""
-    hoist = [] if evaluate is None else [hoisting(device)]
-    lowering = lowering_passes(target, names, given, schedules, row_major, name, device, log_launches)
-    return [*graph_passes(evaluate), *lowering, *hoist, MEMORY, EMIT]
+    made = _to_program(target, names, given, schedules, row_major, name, device, log_launches, evaluate is not None)
+    return [*graph_passes(evaluate), *made]
+
+
+def _to_program(
+    target: Target, names: Sequence[Expr], given: Mapping[str, Array] | None, schedules: Schedules | None, row_major: bool, name: str,
+    device: Device, log_launches: bool, fold: bool, frugal: bool = False,
+) -> list[Pass]:  # fmt: skip
+    """The passes from a graph that has been through those for graphs to its `Program`."""
+    lowering = lowering_passes(target, names, given, schedules, row_major, name, device, log_launches, frugal)
+    return [*lowering, *([hoisting(device)] if fold else []), MEMORY, EMIT]
 
 
 def lowered(graph: Graph, schedules: Schedules, device: Device = cpu) -> Lowered:
@@ -93,16 +104,16 @@ def compute(made: Made, constants: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 def ready_program(
     graph: Graph, placed: dict[Value, Array] | None, names: list[Expr], name: str, fold: bool = False,
-    schedules: Schedules | None = None, device: Device = cpu,
+    schedules: Schedules | None = None, device: Device = cpu, budget: Budget | None = None,
 ) -> Made:  # fmt: skip
     """What `compile_graph` makes for a device of this machine: read from the program cache, or made now and stored in it."""
     schedules = schedules or tuned_schedules()
-    key = program_cache.identity(graph, placed, names, name, fold, schedules, device)
+    key = program_cache.identity(graph, placed, names, name, fold, schedules, device, budget)
     if key is None:
-        return compile_graph(graph, placed, names, name, fold=fold, schedules=schedules, device=device)
+        return compile_graph(graph, placed, names, name, fold=fold, schedules=schedules, device=device, budget=budget)
     found = program_cache.find(key, graph, compute, device)
     if found is None:
-        found = compile_graph(graph, placed, names, name, fold=fold, schedules=schedules, device=device)
+        found = compile_graph(graph, placed, names, name, fold=fold, schedules=schedules, device=device, budget=budget)
         program_cache.keep(key, graph, *found)
     found[0].folded = None
     return found
@@ -119,6 +130,7 @@ def compile_graph(
     schedules: Schedules | None = None,
     row_major: bool = False,
     device: Device = cpu,
+    budget: Budget | None = None,
 ) -> Made:
     """Runs `passes`. Returns the program and the arrays of its outputs. The program's buffers are the inputs, the states and
     `program.constants`; then the outputs, and the results of the graph's checks, if it has any.
@@ -131,16 +143,29 @@ def compile_graph(
         schedules: what tuning found; default: what this user's cache has for the target.
         row_major: whether outputs have to be dense in logical order.
         device: where the program runs.
+        budget: what memory it may need, for a graph whose extents are numbers: what is not kept then is computed again. Errors:
+            BudgetError where that is too little.
     """
     folded: list[Folded] = []
-    *first, emit = passes(
-        target or target_of(device), names, {v.name: a for v, a in (placed or {}).items()}, schedules or tuned_schedules(target), row_major,
-        (lambda g: _folded(g, folded)) if fold else None, name, device, log_launches,
-    )  # fmt: skip
+    chosen = target or target_of(device)
+    of_graph = graph_passes((lambda g: _folded(g, folded)) if fold else None)
+    how = {
+        "names": names, "given": {v.name: a for v, a in (placed or {}).items()}, "schedules": schedules or tuned_schedules(target),
+        "row_major": row_major, "name": name, "device": device, "log_launches": log_launches, "fold": fold,
+    }  # fmt: skip
     times: list[tuple[str, float]] = []
     timed = lambda p, before, after, seconds: times.append((p.name, seconds))
-    planned = run_passes(graph, first, timed)
+    *lowering, emit = _to_program(chosen, **how)
+    memory = None
+    if budget is None:
+        planned = run_passes(graph, [*of_graph, *lowering], timed)
+    else:
+        at = next(i for i, p in enumerate(lowering) if p.name == "launches")
+        fused, start = run_passes(graph, of_graph, timed), time.perf_counter()
+        planned, memory = within(fused, budget, lowering[:at], lowering[at:], _to_program(chosen, **how, frugal=True)[at:-1], name)
+        times.append(("within a budget", time.perf_counter() - start))
     program: Program = run_passes(planned, [emit], timed)
+    program.memory = memory
     _finish(program, planned.lowered, folded)
     if config.debug >= 1:
         print(f"tengen: {name}: {_report(times)}")

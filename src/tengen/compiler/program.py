@@ -64,6 +64,7 @@ class Program:
         folded: the program that computed some of these constants, until this one is in the program cache.
         checks: those of the graph, in the order in which the last output buffer has their results.
         updates: whether it updates states, as a step of a loop does: it will run again, so good code is made at once.
+        memory: what it needs and computes again (`memory_plan.MemoryPlan`), if it was made for a budget.
         object: the name of its machine code in the cache. code: the machine code itself, until it is loaded, if it was read with
             the program; origin: where from (`runtime/provenance.py`).
     """
@@ -88,6 +89,7 @@ class Program:
     folded: Folded | None = None
     checks: list[Check] = field(default_factory=list)
     updates: bool = False
+    memory: Any = None
     object: str = ""
     code: bytes | None = None
     origin: str = ""

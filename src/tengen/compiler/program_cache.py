@@ -18,6 +18,7 @@ import numpy as np
 from tengen.base.config import config
 from tengen.base.device import Device, cpu
 from tengen.base.digest import blake2b
+from tengen.compiler.memory_plan import Budget, MemoryPlan
 from tengen.compiler.program import Program, target_of
 from tengen.compiler.program_record import UNREADABLE, Made, from_bytes, program_of, record, to_bytes
 from tengen.ir.graph import Graph, Value, map_attr
@@ -43,6 +44,7 @@ def identity(
     fold: bool,
     schedules: Schedules,
     device: Device = cpu,
+    budget: Budget | None = None,
 ) -> str | None:
     """The key of the program that a graph becomes: two graphs that may become different programs have different keys. None if
     the program is not to be cached: while passes are printed or checked, or if an op is defined outside of the sources
@@ -56,7 +58,7 @@ def identity(
     tuned = [schedules.strict, *sorted((k, str(s)) for k, s in schedules.entries.items())]
     if tuned[1:]:  # only what was tuned asks for how many threads it was
         tuned.append(schedules.threads)
-    facts = (name, fold, list(names), where, tuned, device, _facts(graph))
+    facts = (name, fold, list(names), where, tuned, device, _facts(graph), *([] if budget is None else [repr(budget)]))
     digest = blake2b(repr(facts).encode(), digest_size=32).hexdigest()
     return f"{environment.environment(target_of(device), environment.knobs())} program {digest}"
 
@@ -117,6 +119,7 @@ def keep(key: str, graph: Graph, program: Program, arrays: list[Array]) -> None:
         **record(program, arrays),
         "checks": [told.index((c.error, c.message, c.where)) for c in program.checks],
         "data": [id[1] for id in program.data],
+        "memory": program.memory and program.memory.to_data(),
         "setup": None if program.setup is None else record(program.setup, None),
         "folded": f and {
             **record(f.program, f.arrays), "data": [id[1] for id in f.program.data],
@@ -162,6 +165,8 @@ def _read(entry: dict, graph: Graph, compute: Compute, device: Device) -> Made |
             return None
         program.setup = setup[0]
     program.data = {("const", name): known[name] for name in entry["data"]}
+    if entry.get("memory") is not None:
+        program.memory = MemoryPlan.of_data(entry["memory"])
     program.checks = [graph.checks[i] for i in entry["checks"]]
     return program, arrays
 

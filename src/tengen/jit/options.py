@@ -1,7 +1,6 @@
 """MegEngine's objects for options of `trace`, and its other ways to trace.
 
-The options are checked and kept. What they ask for is decided otherwise here (memory is planned, graphs are always fused) or is
-not there (recomputing), which `trace` says once where one is passed.
+Graphs are always fused: `GraphOptimizationConfig` is checked and kept. Those for memory are in `memory_options.py`.
 """
 
 from __future__ import annotations
@@ -13,44 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tengen.base.errors import TraceError
+from tengen.jit.memory_options import DTRConfig, SublinearMemoryConfig
 from tengen.jit.trace import trace
 from tengen.tensor import tracing
 
-
-def _at_least(owner: str, least: float, **given: Any) -> None:
-    for name, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value < least:
-            raise ValueError(f"{owner}: {name}={value!r} must be a number, at least {least}")
-
-
-@dataclass
-class SublinearMemoryConfig:
-    """How MegEngine searches for values to compute again in place of keeping them (Chen et al., arXiv 1604.06174)."""
-
-    thresh_nr_try: int = 10
-    genetic_nr_iter: int = 0
-    genetic_pool_size: int = 20
-    lb_memory_mb: int = 0
-    num_worker: int = 1
-
-    def __post_init__(self) -> None:
-        _at_least("SublinearMemoryConfig", 0, **{k: v for k, v in vars(self).items() if k != "num_worker"})
-        _at_least("SublinearMemoryConfig", 1, num_worker=self.num_worker)
-
-
-@dataclass
-class DTRConfig:
-    """How MegEngine's static program frees values and computes them again (Kirisame et al., arXiv 2006.09616)."""
-
-    eviction_threshold: int = 0
-    evictee_minimum_size: int = 1 << 20
-    recomp_memory_factor: float = 1
-    recomp_time_factor: float = 1
-
-    def __post_init__(self) -> None:
-        _at_least("DTRConfig", 0, **vars(self))
-        if not self.eviction_threshold:
-            raise ValueError("DTRConfig: eviction_threshold=0 must be a positive number of bytes")
+__all__ = ["DTRConfig", "GraphOptimizationConfig", "SublinearMemoryConfig", "exclude_from_trace", "partial_trace"]
 
 
 @dataclass

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tengen.compiler.memory_plan import MemoryPlan
 from tengen.jit.dynamic import parameter_of_each
 from tengen.jit.recording import Recording
 from tengen.loops.lang import Expr
@@ -25,7 +26,8 @@ class RecordingStats:
             why it was made. where: the line of the call that it was made for. extents: name of an open extent -> its number in
             that call. programs: how many were compiled for it: one, and one for each set of numbers that has one of its own.
         conditions: on open extents, as Python code asked for them: the recording serves numbers that fulfil them.
-        fixed: why extents that calls differed in are numbers here, or "".
+        fixed: why extents that calls differed in are numbers here, or "". memory: what its program needs and computes again, where
+            a budget was given.
     """
 
     signature: str
@@ -35,13 +37,15 @@ class RecordingStats:
     programs: int
     conditions: tuple[str, ...] = ()
     fixed: str = ""
+    memory: MemoryPlan | None = None
 
     def __str__(self) -> str:
         at = "" if self.where is None else f" at {self.where}"
         more = f"; {self.programs} programs" if self.programs > 1 else ""
         short = (c if len(c) < MOST_CHARACTERS else f"{c[:MOST_CHARACTERS]}..." for c in self.conditions)
         more = (f"; if {' and '.join(short)}" if self.conditions else "") + more
-        return f"({self.signature}): {self.cause}{at}{more}" + (f"; not open: {self.fixed}" if self.fixed else "")
+        more += f"; not open: {self.fixed}" if self.fixed else ""
+        return f"({self.signature}): {self.cause}{at}{more}" + ("" if self.memory is None else f"; memory: {self.memory}")
 
 
 class TraceStats(tuple[RecordingStats, ...]):
@@ -69,6 +73,7 @@ def stats_of(name: str, parameters: Sequence[str], recordings: Sequence[Recordin
         RecordingStats(
             signature(r.key, parameters), r.cause, r.where, dict(r.numbers), 0 if r.run is None else r.run.programs,
             tuple(_condition(c, answer) for c, answer in r.conditions), r.fixed,
+            None if r.run is None or r.run.program is None else r.run.program.memory,
         )
         for r in recordings
     )

@@ -29,6 +29,7 @@ from tengen.jit.direct import DirectCall
 from tengen.jit.dynamic import DynamicAxes, parameter_of_each_tensor, parameters_of, reason, undecided
 from tengen.jit.guards import Watch
 from tengen.jit.leaks import warn_of_leaks, young_objects
+from tengen.jit.memory_options import budget_of
 from tengen.jit.naming import tensor_names
 from tengen.jit.observe import ObservedRecorder
 from tengen.jit.opening import Opening, Pattern, described, family, opened_key, patterns, shapes_of
@@ -89,6 +90,9 @@ class trace:
             for each shape in all cases. See `docs/architecture.md`, "Open extents".
         max_programs: how many recordings are expected. on_excess: "warn": one more is warned of, once, with the causes of all;
             "error": it is a `TraceError` instead. With ``max_programs=1, on_excess="error"`` the first one stays the only one.
+        memory_budget: bytes, an int or a text as "400MB", that a run may need: temporaries, states and results. What does not fit is
+            computed again when it is needed, with the same bits; each shape is then recorded by itself. `stats()` says what that costs.
+            sublinear_memory_config, dtr_config: MegEngine's ways to ask for the same. See `docs/memory.md`.
 
     What the function reads besides (`training` flags, hyperparameters, globals, closure variables, defaults, attributes,
     containers) is looked at before each call; where it has changed, the function is recorded again, and both recordings are
@@ -100,6 +104,7 @@ class trace:
     Errors: `TraceError` where a value is asked for while the program is recorded (``numpy()``, ``bool()``), or an argument is
         changed in place; with a table `dynamic_axes`, where the number of an open extent is asked for (``int(x.shape[0])``,
         ``if x.shape[0] > 1``); for one recording more than `max_programs` with ``on_excess="error"``.
+        `BudgetError` where `memory_budget` cannot be met; it names the smallest that can.
         `ShapeError` where shapes fit only for some numbers of an open extent. `TraceWarning` (tengen.base.errors) when a value
         of the recording is kept outside of it, in a list or an attribute; when the function changes other variables by itself;
         when it reads what cannot be guarded (a NumPy array that is no argument, Python's or NumPy's random numbers, the clock);
@@ -129,7 +134,7 @@ class trace:
     def __init__(
         self, function, *, symbolic: bool = True, capture_as_const: bool = False, example_input=None, name=None,
         dynamic_axes: Mapping | Literal["auto"] | None = "auto", max_programs: int = 8, on_excess: Literal["warn", "error"] = "warn",
-        **ignored,
+        memory_budget: int | str | None = None, sublinear_memory_config=None, dtr_config=None, **ignored,
     ):  # fmt: skip
         for k in ignored:
             if k not in _MEGENGINE_OPTIONS:
@@ -147,7 +152,9 @@ class trace:
         if type(max_programs) is not int or max_programs < 1 or on_excess not in ("warn", "error"):
             raise ArgumentError(f'max_programs={max_programs!r}, on_excess={on_excess!r}: at least 1; "warn" or "error"')
         self.max_programs, self.on_excess = max_programs, on_excess
-        self._opening = Opening() if dynamic_axes == "auto" else None
+        self._memory = {"memory_budget": memory_budget, "sublinear_memory_config": sublinear_memory_config, "dtr_config": dtr_config}
+        self._budget = budget_of(memory_budget, sublinear_memory_config, dtr_config, dynamic_axes)
+        self._opening = Opening() if dynamic_axes == "auto" and self._budget is None else None
         self.dynamic_axes = DynamicAxes(dynamic_axes, function) if isinstance(dynamic_axes, Mapping) and dynamic_axes else None
         self._recordings: dict[Any, list[Recording]] = {}
         self._direct: dict[Any, DirectCall] = {}  # by the layouts of arguments
@@ -169,10 +176,10 @@ class trace:
 
     def _options(self) -> dict[str, Any]:
         """What it was made with, besides the function."""
-        axes = self.dynamic_axes.given if self.dynamic_axes else None if self._opening is None else "auto"
+        axes = self.dynamic_axes.given if self.dynamic_axes else None if self._opening is self._budget is None else "auto"
         return {
             "symbolic": self.symbolic, "capture_as_const": self.capture_as_const, "name": self._given_name, "dynamic_axes": axes,
-            "max_programs": self.max_programs, "on_excess": self.on_excess,
+            "max_programs": self.max_programs, "on_excess": self.on_excess, **self._memory,
         }  # fmt: skip
 
     def _again(self, function) -> trace:
@@ -340,7 +347,8 @@ class trace:
             if not r.open:
                 if extents and pattern is None:
                     check_other_extents(r.graph, extents)
-                r.run = Executable(r.graph, self.name, device=device, room=None if pattern is None else self._room.take)
+                room = None if pattern is None else self._room.take
+                r.run = Executable(r.graph, self.name, device=device, room=room, budget=self._budget)
                 if pattern is not None and r.run.undecided is not None:
                     raise r.run.undecided
                 r.extents = r.run.extents
@@ -537,10 +545,8 @@ _MEGENGINE_DUMP_OPTIONS = {
     "optimize_for_inference", "user_info", "enable_metadata", "dump_format", "model_version", "strip_info_file", "append_json",
 }  # fmt: skip
 
-_RECOMPUTING = "values are not computed again in place of being kept; a traced program's memory is planned"
 _MEGENGINE_OPTIONS = {  # options of MegEngine's trace that are taken -> why one that is turned on has no effect; "": it is always so
     "record_only": "a function is recorded when it is called; help: run.trace(x) records and does not run",
-    "sublinear_memory_config": _RECOMPUTING, "dtr_config": _RECOMPUTING,
     "profiling": "help: `with tengen.profile() as p:` around the call",
     "opt_level": "", "graph_opt_config": "", "symbolic_shape": "", "without_host": "",
 }  # fmt: skip

@@ -508,6 +508,10 @@ class Lowering:
         steps, block.steps = block.steps, []
         return steps
 
+    def forget_prepared(self) -> None:
+        """What `once` has made of anything but constants is not used again."""
+        self._made = {key: made for key, made in self._made.items() if key[0][:1] == ("const",)}
+
     def _forget_all_but(self, ids: frozenset[Hashable], number: Expr | None = None) -> None:
         """Forgets what was made of other buffers, and of windows that this number of an iteration, now past, has placed."""
         self._made = {key: made for key, made in self._made.items() if key[0] in ids and not _mentions(key[1], number)}

@@ -71,7 +71,7 @@ def behind_views(graph: Graph, lies: Mapping[Value, Array], where: dict[Value, H
     for v in [v for v, id in where.items() if row_major and id[0] == "out" and not lies[v].is_contiguous()]:
         del where[v]
     for i, v in enumerate(graph.outputs):
-        root, shown = _shown(v, lies)
+        root, shown = memory_of(v, lies)
         whole = shown is not None and _all_of(shown, lies[root]) and (shown.is_contiguous() or not row_major)
         if root is not v and root.node is not None and root not in where and whole:
             where[root] = ("out", i)
@@ -92,7 +92,7 @@ def over_operands(
     for i, n in reversed(list(enumerate(graph.nodes))):  # what is over a result of an earlier node is over that one's operand
         over = {} if n.op == "fused" else lookup(n.op).rules.over
         for result, operand in ((n.outputs[r], n.inputs[o]) for r, o in over.items()):
-            root, a = (None, None) if operand is None else _shown(operand, lies)
+            root, a = (None, None) if operand is None else memory_of(operand, lies)
             if root is None or root.node is None or root in where or late[root] > i:
                 continue
             alone = _reads_once(n, root, views)
@@ -115,12 +115,12 @@ def _reads_once(n: Node, root: Value, views: Mapping[Value, Value]) -> bool:
     return [views.get(v, v) for v in _reads(n)].count(root) == 1
 
 
-def _shown(v: Value, lies: Mapping[Value, Array]) -> tuple[Value, Array | None]:
+def memory_of(v: Value, lies: Mapping[Value, Array]) -> tuple[Value, Array | None]:
     """The value whose memory `v` shows, and how; None where a view takes a copy."""
     n = v.node
     if n is None or n.op == "fused" or lookup(n.op).kind != "view":
         return v, lies[v]
-    root, a = _shown(n.inputs[0], lies)
+    root, a = memory_of(n.inputs[0], lies)
     return root, None if a is None else lookup(n.op).make_view(a, n.outputs[0].type, n.attrs)
 
 

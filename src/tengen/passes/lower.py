@@ -76,13 +76,15 @@ def lowering_passes(
     name: str = "",
     device: Device = cpu,
     log_launches: bool = False,
+    frugal: bool = False,
 ) -> list[Pass]:
     """The passes from a graph to launches.
 
     Args:
         given: how inputs lie, by name (default: dense). schedules: what tuning found. row_major: every output is dense in
-            logical order; otherwise it may lie as suits what computes it. name, device, log_launches: see `Lowered`. Buffers are
-            called ("in", i), ("state", name), ("const", name), ("out", i); CHECKS holds one bool for each check.
+            logical order; otherwise it may lie as suits what computes it. name, device, log_launches: see `Lowered`. frugal: what
+            a node prepares of an operand (packed filters) is not kept for later nodes, where it would take memory meanwhile. Buffers
+            are called ("in", i), ("state", name), ("const", name), ("out", i); CHECKS holds one bool for each check.
     """
     empty = lambda: Lowering(target, ints, schedules)
     return [
@@ -90,7 +92,7 @@ def lowering_passes(
         Pass("layouts", partial(_lay_out, row_major=row_major), PLACED),
         Pass("aliases", partial(_alias, row_major=row_major), PLACED),
         Pass("image_loops", partial(_find_loops, open_extents=bool(ints)), PLACED),
-        Pass("launches", partial(_launch, empty=empty, name=name, device=device, log_launches=log_launches), LOWERED),
+        Pass("launches", partial(_launch, empty=empty, name=name, device=device, log_launches=log_launches, frugal=frugal), LOWERED),
     ]
 
 
@@ -142,7 +144,7 @@ def _find_loops(p: Placed, open_extents: bool) -> Placed:
 # ---- launches --------------------------------------------------------------------------------------------------------
 
 
-def _launch(p: Placed, empty: Callable[[], Lowering], name: str, device: Device, log_launches: bool) -> Lowered:
+def _launch(p: Placed, empty: Callable[[], Lowering], name: str, device: Device, log_launches: bool, frugal: bool) -> Lowered:
     graph, lo, env = p.graph, empty(), dict(p.given)
     for v in p.shared:  # the first temporaries: they have the numbers that `_alias` gave them
         lo.temp(v.type.dtype, v.type.shape)
@@ -151,6 +153,8 @@ def _launch(p: Placed, empty: Callable[[], Lowering], name: str, device: Device,
     ends = {loop.nodes[-1]: loop for loop in p.loops}  # views between its nodes come before it
     for i, n in enumerate(graph.nodes):
         lo.where, lo.node = n.where, i
+        if frugal:
+            lo.forget_prepared()
         if i in ends:
             _lower_loop(lo, graph, ends[i], env, p.wanted, p.lies)
         elif i not in looped:

@@ -21,6 +21,7 @@ from tengen.base.device import Device, cpu
 from tengen.base.dtype import bool_
 from tengen.compiler.arrays import buffer_over, dense, new_buffer
 from tengen.compiler.driver import compile_graph, evaluate, ready_program
+from tengen.compiler.memory_plan import Budget
 from tengen.compiler.plans import Layout
 from tengen.compiler.program import Program, check_bytes
 from tengen.compiler.schedules import tuned_schedules
@@ -52,12 +53,14 @@ class Executable:
         room: whether one more program may be made, for numbers that are hot: a program for known numbers alone is faster. It is
             asked when the runs for these numbers have taken HOT_RUNS times what making a program takes. So at most about a tenth of
             the time is spent on making them, and sizes that are met a few times make none. Default: none is.
+        budget: what memory a run may need, for a graph without open extents. Errors: BudgetError where that is too little.
     """
 
     def __init__(
-        self, graph: Graph, name: str, schedules: Schedules | None = None, device: Device = cpu, room: Callable[[], bool] | None = None
+        self, graph: Graph, name: str, schedules: Schedules | None = None, device: Device = cpu, room: Callable[[], bool] | None = None,
+        budget: Budget | None = None,
     ):  # fmt: skip
-        self.name, self.device = name, device
+        self.name, self.device, self.budget = name, device, budget
         self.schedules = schedules or tuned_schedules()
         self._source = graph
         self._symbols = open_extents(graph)
@@ -73,7 +76,7 @@ class Executable:
         self._checks: list[Check] = []
         self._room, start = room, perf_counter()
         try:
-            self.program, self._arrays = ready_program(graph, None, self._symbols, name, True, self.schedules, device)
+            self.program, self._arrays = ready_program(graph, None, self._symbols, name, True, self.schedules, device, budget)
         except errors.Undecided as e:
             if not self.extents:
                 raise
@@ -105,7 +108,7 @@ class Executable:
 
     def retuned(self, schedules: Schedules) -> Executable:
         """The same graph with other schedules, compiled anew."""
-        return Executable(self._source, self.name, schedules, self.device)
+        return Executable(self._source, self.name, schedules, self.device, budget=self.budget)
 
     def take(self, other: Executable) -> None:
         """Runs another's kernels from now on: one that `retuned` made."""
@@ -158,7 +161,7 @@ class Executable:
         """The program for these numbers alone, which runs for them from now on."""
         if values not in self._alone:
             graph = at_extents(self._source, dict(zip(self.extents, values)))
-            self._alone[values] = Executable(graph, self.name, self.schedules, self.device)
+            self._alone[values] = Executable(graph, self.name, self.schedules, self.device, budget=self.budget)
         self._plans.pop(values, None)
         return self._alone[values]
 
@@ -233,7 +236,7 @@ class Executable:
         """The call of the same program with its launches logged; its kernels and constants are the same."""
         if extents not in self._recorded:
             if self._recorder is None:
-                how = {"fold": True, "log_launches": True, "schedules": self.schedules, "device": self.device}
+                how = {"fold": True, "log_launches": True, "schedules": self.schedules, "device": self.device, "budget": self.budget}
                 self._recorder, _ = compile_graph(self._source, None, self._symbols, self.name, **how)
             program = self._recorder
             if self.program is None or program.constants != self.program.constants:
