@@ -6,7 +6,7 @@ knows tensors.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -34,6 +34,9 @@ from tengen.passes.run import Pass, run_passes
 from tengen.runtime import tiers
 
 
+GraphPasses = Callable[[Evaluate | None], Sequence[Pass]]
+
+
 def passes(
     target: Target,
     names: Sequence[Expr] = (),
@@ -44,12 +47,13 @@ def passes(
     name: str = "",
     device: Device = cpu,
     log_launches: bool = False,
+    of_graphs: GraphPasses = graph_passes,
 ) -> list[Pass]:
     """All passes from a graph to its `Program`, in order; arguments as `compile_graph` and `lowering_passes` have them. With
     `evaluate`, which computes small graphs now, what depends on constants alone is computed once."""
     hoist = [] if evaluate is None else [hoisting(device)]
     lowering = lowering_passes(target, names, given, schedules, row_major, name, device, log_launches)
-    return [*graph_passes(evaluate), *lowering, *hoist, MEMORY, EMIT]
+    return [*of_graphs(evaluate), *lowering, *hoist, MEMORY, EMIT]
 
 
 def lowered(graph: Graph, schedules: Schedules, device: Device = cpu) -> Lowered:
@@ -119,6 +123,7 @@ def compile_graph(
     schedules: Schedules | None = None,
     row_major: bool = False,
     device: Device = cpu,
+    of_graphs: GraphPasses = graph_passes,
 ) -> Made:
     """Runs `passes`. Returns the program and the arrays of its outputs. The program's buffers are the inputs, the states and
     `program.constants`; then the outputs, and the results of the graph's checks, if it has any.
@@ -130,12 +135,12 @@ def compile_graph(
         log_launches: see `program.build`.
         schedules: what tuning found; default: what this user's cache has for the target.
         row_major: whether outputs have to be dense in logical order.
-        device: where the program runs.
+        device: where the program runs. of_graphs: the passes from graph to graph.
     """
     folded: list[Folded] = []
     *first, emit = passes(
         target or target_of(device), names, {v.name: a for v, a in (placed or {}).items()}, schedules or tuned_schedules(target), row_major,
-        (lambda g: _folded(g, folded)) if fold else None, name, device, log_launches,
+        (lambda g: _folded(g, folded)) if fold else None, name, device, log_launches, of_graphs,
     )  # fmt: skip
     times: list[tuple[str, float]] = []
     timed = lambda p, before, after, seconds: times.append((p.name, seconds))

@@ -83,6 +83,7 @@ class Interface:
     model_sum: str | None
     checks: tuple[str, ...] = ()  # what is wrong when a run returns FIRST_CHECK and more
     extents: dict[str, int] = field(default_factory=dict)  # the numbers of the model's open extents
+    operators: tuple[str, ...] = ()  # files that define C functions of users' operators
 
     def arguments(self) -> list[Argument]:
         """The parameters of ``name_run``, in order; memory that is not needed is no parameter."""
@@ -142,10 +143,11 @@ void {p}_reset(const void *weights, void *state);
     checks = f"\n * A value that is out of range is brought into it, the run goes on, and returns{lines}" if lines else ""
     shared = " but its workers", " and pthread", " One of them uses the workers."
     kept, pthread, alone = shared if f.threads > 1 else ("", "", "")
+    own = f" and what {', '.join(f.operators)} define" if f.operators else ""
     source = f" from the model with SHA-256\n * {f.model_sum}" if f.model_sum else ""
     return f"""/* {p}: a neural network, compiled by Tengen {VERSION}{source}.
  * For {f.target} ({f.cpu}) under Linux. It allocates nothing, keeps nothing between runs{kept},
- * and needs only libc{pthread}. */
+ * and needs only libc{pthread}{own}. */
 #ifndef {P}_H
 #define {P}_H
 
@@ -202,8 +204,10 @@ def example_text(f: Interface) -> str:
 """ if f.weights_bytes else "    (void)argc, (void)argv;\n"  # fmt: skip
     reset = f"    {p}_reset(weights, state);\n" if f.states else ""
     pthread = " -pthread" if f.threads > 1 else ""
+    pthread += " -lm" if f.operators else ""
+    own = "".join(f"{word} " for word in ("-O2", "-ffp-contract=off", *f.operators)) if f.operators else ""
     return f"""/* Reads inputs from standard input, writes outputs to standard output, as the bytes that memory holds.
- * Build: cc {p}_main.c {p}.o -o {p}{pthread}     Run: ./{p} {p}.bin < inputs > outputs */
+ * Build: cc {own}{p}_main.c {p}.o -o {p}{pthread}     Run: ./{p} {p}.bin < inputs > outputs */
 #include <stdio.h>
 #include <stdlib.h>
 #include "{p}.h"
