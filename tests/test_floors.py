@@ -16,7 +16,7 @@ FLOORS = [
     "__main__ cli serve visual",
     "hub models interop utils",
     "module optimizer data quantization amp distributed",
-    "array_api arrays fft",
+    "array_api arrays fft custom_ops debug",
     "device functional linalg random distributions autodiff jit tuning dtr logger serialization",
     "deploy",
     "profiling",

@@ -95,11 +95,14 @@ def test_a_filter_stays_as_long_as_somebody_wants_it():
     d.add_filter(around)
     d.add_filter(around)
     assert d.run(None, (), ()) == ["filtered", "run"] and d.slow(None, (), ()) == ["filtered", "slow"]  # once, however often
-    with pytest.raises(RuntimeError, match="another filter"):
-        d.add_filter(lambda go: go)
-    d.remove_filter()
+    outer = lambda go: lambda *call: ["outer", *go(*call)]
+    d.add_filter(outer)
+    assert d.run(None, (), ()) == ["outer", "filtered", "run"]
+    d.remove_filter(around)
+    assert d.slow(None, (), ()) == ["outer", "filtered", "slow"]
+    d.remove_filter(outer)
     assert d.run(None, (), ()) == ["filtered", "run"]
-    d.remove_filter()
+    d.remove_filter(around)
     assert (d.run, d.slow) == own
     d.add_filter(lambda go: lambda *call: "other")
     assert d.run(None, (), ()) == "other"

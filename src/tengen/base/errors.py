@@ -98,6 +98,10 @@ class LinAlgError(TengenError, ValueError):
     """A matrix that an operation of linear algebra cannot take: singular, or not positive definite. (NumPy's is a ValueError too.)"""
 
 
+class CustomOpError(TengenError, RuntimeError):
+    """An operator of the user's own whose C function returned an error, or that was defined wrongly (see `tengen.custom_ops`)."""
+
+
 class GradientError(TengenError, RuntimeError):
     """A gradient that was asked for and cannot be had."""
 

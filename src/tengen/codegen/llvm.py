@@ -20,7 +20,7 @@ from tengen.codegen.targets import Target
 from tengen.codegen.values import Values, scalar_type, type_of
 from tengen.loops import lang
 from tengen.loops.lang import LANES, Expr, as_int, const, is_const, splat
-from tengen.loops.statements import Assign, Buffer, Declare, For, If, Kernel, Let, Load, Prefetch, Store
+from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store
 
 STACK_ALIGN = 64
 MOST_SIFTED = 4  # strided loads up to this stride load all elements between, too, and drop them (`_sift`)
@@ -28,6 +28,7 @@ STREAM_ALIGN = 64  # bytes: addresses of stores past the caches are multiples of
 _SLOT = LANES * 8  # bytes of a stack slot that holds any vector
 _INDEX = ("mul i64 ", "add i64 ", "sub i64 ")  # what indices are made of
 _NAME = re.compile(r"%[\w.]+")
+_EXTERNAL = re.compile(r" = call i32 @(\w+)\((.*)\)$", re.M)
 
 
 def emit_kernel(kernel: Kernel, target: Target) -> str:
@@ -41,7 +42,18 @@ def emit_kernel(kernel: Kernel, target: Target) -> str:
 def emit_module(kernels: Sequence[Kernel], target: Target, extra: str = "") -> str:
     """A whole module: target, data layout, the kernels, and `extra` (more functions, as text)."""
     texts = [emit_kernel(k, target) for k in kernels]
+    extra += _declarations("\n".join(texts), {k.name for k in kernels})
     return "\n".join([target.head, *texts, extra, *(["!0 = !{i32 1}\n"] if any("!nontemporal !0" in t for t in texts) else [])])
+
+
+def _declarations(text: str, taken: set[str]) -> str:
+    """Of the C functions that kernels call. Errors: CompileError for one of the name of a kernel, or that is called in two ways."""
+    found: dict[str, str] = {}
+    for name, arguments in _EXTERNAL.findall(text):
+        types = ", ".join(a.split(" ", 1)[0] for a in arguments.split(", "))
+        if name in taken or name == "run" or found.setdefault(name, types) != types:
+            raise CompileError(f"the C function {name} has a name that stands for something else, too; help: rename it, as mylib_{name}")
+    return "".join(f"declare i32 @{name}({types})\n" for name, types in found.items())
 
 
 def assigned(body: Iterable) -> list[Expr]:
@@ -268,6 +280,8 @@ class _Function(Values):
                     p = self.address(self.base(s.buffer), _memory_type(s.buffer.dtype), self.value(s.index))
                     how = "i32 1, i32 3" if s.buffer.role == "out" else "i32 0, i32 2"  # to write, into L1; to read, into L2
                     self.lines.append(f"  call void @llvm.prefetch.p0(ptr {p}, {how}, i32 1)")
+                case External():
+                    self.external(s)
                 case For():
                     self.for_(s)
                 case If():
@@ -276,6 +290,20 @@ class _Function(Values):
                     self.branch(self.value(s.cond), then, orelse if s.orelse else None, changed)
                 case _:
                     raise CompileError(f"{self.name}: {type(s).__name__} is not a statement")
+
+    def external(self, s: External) -> None:
+        """Emits a call of a C function. The numbers of shapes lie on the stack."""
+        arguments = []
+        for b, i in s.places:
+            arguments.append(f"ptr {self.address(self.base(b), _memory_type(b.dtype), self.value(i))}")
+        table = f"%shapes{len(self._entry)}"
+        self._entry[table] = f"alloca [{max(len(s.shapes), 1)} x i64], align 8"
+        for j, n in enumerate(s.shapes):
+            p = self.address(table, "i64", str(j))
+            self.lines.append(f"  store i64 {self.value(n)}, ptr {p}, align 8")
+        arguments.append(f"ptr {table}")
+        arguments += [f"{scalar_type(n.dtype)} {self.value(n)}" for n in s.numbers]
+        self.env[s.var] = self.fresh(f"call i32 @{s.symbol}({', '.join(arguments)})", _register_name(s.var.attr))
 
     def for_(self, s: For) -> None:
         """Emits a loop."""

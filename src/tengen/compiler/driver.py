@@ -7,7 +7,7 @@ knows tensors.
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -36,6 +36,8 @@ from tengen.passes.pipeline import graph_passes
 from tengen.passes.run import Pass, run_passes
 from tengen.runtime import tiers
 
+GraphPasses = Callable[[Evaluate | None], Sequence[Pass]]
+
 
 def passes(
     target: Target,
@@ -47,11 +49,12 @@ def passes(
     name: str = "",
     device: Device = cpu,
     log_launches: bool = False,
+    of_graphs: GraphPasses = graph_passes,
 ) -> list[Pass]:
     """All passes from a graph to its `Program`, in order; arguments as `compile_graph` and `lowering_passes` have them. With
     `evaluate`, which computes small graphs now, what depends on constants alone is computed once."""
     made = _to_program(target, names, given, schedules, row_major, name, device, log_launches, evaluate is not None)
-    return [*graph_passes(evaluate), *made]
+    return [*of_graphs(evaluate), *made]
 
 
 def _to_program(
@@ -131,6 +134,7 @@ def compile_graph(
     row_major: bool = False,
     device: Device = cpu,
     budget: Budget | None = None,
+    of_graphs: GraphPasses = graph_passes,
 ) -> Made:
     """Runs `passes`. Returns the program and the arrays of its outputs. The program's buffers are the inputs, the states and
     `program.constants`; then the outputs, and the results of the graph's checks, if it has any.
@@ -144,11 +148,11 @@ def compile_graph(
         row_major: whether outputs have to be dense in logical order.
         device: where the program runs.
         budget: what memory it may need, for a graph whose extents are numbers: what is not kept then is computed again. Errors:
-            BudgetError where that is too little.
+            BudgetError where that is too little. of_graphs: the passes from graph to graph.
     """
     folded: list[Folded] = []
     chosen = target or target_of(device)
-    of_graph = graph_passes((lambda g: _folded(g, folded)) if fold else None)
+    of_graph = of_graphs((lambda g: _folded(g, folded)) if fold else None)
     how = {
         "names": names, "given": {v.name: a for v, a in (placed or {}).items()}, "schedules": schedules or tuned_schedules(target),
         "row_major": row_major, "name": name, "device": device, "log_launches": log_launches, "fold": fold,

@@ -96,6 +96,13 @@ _programs: dict = {}  # pattern -> (Program, layouts of its outputs for a compos
 _alike: dict = {}  # a pattern without attributes and arrays -> those of such patterns with names for numbers, as keys, in order
 
 
+def forget_programs() -> None:
+    """Forgets the programs of all patterns in this process: an op has become another one. Those of Tengen's own ops are read from the
+    cache when they are needed again."""
+    _programs.clear()
+    _alike.clear()
+
+
 def recording() -> bool:
     """Whether programs that are made now have their launches recorded."""
     return launch_log.active is not None

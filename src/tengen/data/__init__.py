@@ -4,7 +4,16 @@ from tengen.base.lazy import modules_of
 from tengen.data import dataset, transform
 from tengen.data.collator import Collator
 from tengen.data.dataloader import DataLoader
-from tengen.data.dataset import ArrayDataset, ChainDataset, ConcatDataset, Dataset, StackDataset, StreamDataset, Subset, random_split
+from tengen.data.dataset import (
+    ArrayDataset,
+    ChainDataset,
+    ConcatDataset,
+    Dataset,
+    StackDataset,
+    StreamDataset,
+    Subset,
+    random_split,
+)
 from tengen.data.draws import rng
 from tengen.data.pytorch_names import BatchSampler, SubsetRandomSampler, WeightedRandomSampler, default_collate
 from tengen.data.sampler import (

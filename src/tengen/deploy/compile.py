@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from tengen.base.errors import CompileError, ConfigError
-from tengen.base.files import File, replacing
+from tengen.base.files import File, read_regular, replacing
 from tengen.codegen.llvm import emit_kernel
 from tengen.codegen.targets import Target
 from tengen.compiler.driver import compile_graph
@@ -28,6 +29,7 @@ from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model, Port
 from tengen.ir.graph import Check
 from tengen.loops.lang import var
+from tengen.ops.define import lookup
 from tengen.runtime import native
 from tengen.runtime.cache import compiled
 from tengen.runtime.compile import elf_symbols
@@ -36,6 +38,7 @@ from tengen.tensor.executable import constant_buffers
 
 ALIGN = 64
 LIBC = {"memcpy", "memset", "memmove", "clock_gettime", "sched_yield"}  # and pthread_*: all that an object may ask for
+OPERATORS = r"_ops\d+\.(c|obj)"  # ends of the names of files that define users' operators
 _GOLDEN, _MIX1, _MIX2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # splitmix64's
 
 
@@ -47,7 +50,8 @@ class Artifact:
         files: their paths: object, header, weights, example. target, name: as compiled. kernels: how many it holds.
         code_bytes: of machine code. object_bytes, weights_bytes, workspace_bytes: of the object, the blob, the scratch memory.
         inputs, outputs: what it takes and gives. extents: the ranges of extents that are open in it; workspace_bytes is for the
-        largest.
+            largest. operators: paths of the C and object files that define the C functions of users' operators, which are linked with
+            it.
     """
 
     files: tuple[str, str, str, str]
@@ -62,6 +66,7 @@ class Artifact:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     extents: dict[str, range] = field(default_factory=dict)
+    operators: tuple[str, ...] = ()
 
 
 def compile_model(
@@ -106,24 +111,54 @@ def compile_model(
     program, _ = compile_graph(model.graph, None, names, model.name, chosen, fold=True, schedules=schedules, row_major=True)
     made = Computed.of(program, ranges)
     blob, constants, states, state_offset, state_bytes = _layout(program, model)
+    operators = _operators(model, chosen, prefix)
     face = Interface(
         prefix, target, chosen.cpu, threads, model.inputs, model.outputs, len(blob), checksum(blob), made.arena,
         tuple(constants), tuple(states), state_offset, state_bytes, model.checksum, tuple(map(_message, program.checks)),
-        given, ranges,
+        given, ranges, tuple(operators),
     )  # fmt: skip
     text = _internal(program.text) + entry_ir(face, program, made)
     if threads > 1:
         text += _internal(threads_ir(chosen, prefix, threads, at_fork=True), keep=("set_threads", "stop_threads"))
     data = compiled(text, chosen, parts=False)
-    _check_symbols(data)
+    _check_symbols(data, {f.symbol for f in _c_functions(model)})
     os.makedirs(out_dir, exist_ok=True)
+    for old in os.listdir(out_dir):
+        if re.fullmatch(re.escape(prefix) + OPERATORS, old):
+            os.remove(os.path.join(out_dir, old))
     files = tuple(os.path.join(out_dir, prefix + end) for end in (".o", ".h", ".bin", "_main.c"))
-    for file, content in zip(files, (data, header_text(face).encode(), blob, example_text(face).encode())):
+    beside = tuple(os.path.join(out_dir, f) for f in operators)
+    contents = (data, header_text(face).encode(), blob, example_text(face).encode(), *operators.values())
+    for file, content in zip((*files, *beside), contents):
         with replacing(file) as f:
             f.write(content)
     code = sum(s.size for s in sections(data) if s.executable)
     sizes = code, len(data), len(blob), made.at(face.workspace_bytes, made.largest)
-    return Artifact(files, prefix, target, threads, program.kernels, *sizes, model.inputs, model.outputs, ranges)
+    return Artifact(files, prefix, target, threads, program.kernels, *sizes, model.inputs, model.outputs, ranges, beside)
+
+
+def _c_functions(model: Model) -> list[Any]:
+    """The C functions of users' operators in a model, each once."""
+    ops = dict.fromkeys(n.op for g in model.graph.graphs() for n in g.nodes if n.op != "fused")
+    return [f for name in ops if (f := lookup(name).c_function) is not None]
+
+
+def _operators(model: Model, target: Target, prefix: str) -> dict[str, bytes]:
+    """The files that define the C functions of a model: their names and contents. Errors: CompileError for a function that has none
+    for the target."""
+    found: dict[bytes, str] = {}
+    for f in _c_functions(model):
+        if (file := f.objects.get(target.arch)) is not None:
+            content, end = read_regular(file), ".obj"
+        elif f.source is not None:
+            content, end = f.source.encode(), ".c"
+        else:
+            raise CompileError(
+                f"the C function {f.symbol} is known in this process alone; help: give its operator source=, or objects= with an object "
+                f"file for {target.arch}"
+            )
+        found.setdefault(content, f"{prefix}_ops{len(found)}{end}")
+    return {name: content for content, name in found.items()}
 
 
 def _message(c: Check) -> str:
@@ -327,7 +362,7 @@ def _check_text(face: Interface) -> str:
     return text
 
 
-def _check_symbols(data: bytes) -> None:
-    needed = {s for s in elf_symbols(data)[1] if s not in LIBC and not s.startswith("pthread_")}
+def _check_symbols(data: bytes, known: Set[str] = frozenset()) -> None:
+    needed = {s for s in elf_symbols(data)[1] if s not in LIBC and s not in known and not s.startswith("pthread_")}
     if needed:
         raise CompileError(f"the object would need {', '.join(sorted(needed))} from elsewhere; help: report it with the model")

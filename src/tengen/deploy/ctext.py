@@ -91,6 +91,7 @@ class Interface:
     checks: tuple[str, ...] = ()  # what is wrong when a run returns FIRST_CHECK and more
     extents: dict[str, int] = field(default_factory=dict)  # the numbers of the model's open extents, where it has numbers
     ranges: dict[str, range] = field(default_factory=dict)  # and their ranges, where they are open here too
+    operators: tuple[str, ...] = ()  # files that define C functions of users' operators
 
     def names(self) -> list[str]:
         """The open extents as parameters, which come first."""
@@ -166,10 +167,11 @@ void {p}_reset(const void *weights, void *state);
     shared = " but its workers", " and pthread", " One of them uses the workers."
     kept, pthread, alone = shared if f.threads > 1 else ("", "", "")
     outside = f", {OUTSIDE} when an extent is not in its range" if f.ranges else ""
+    own = f" and what {', '.join(f.operators)} define" if f.operators else ""
     source = f" from the model with SHA-256\n * {f.model_sum}" if f.model_sum else ""
     return f"""/* {p}: a neural network, compiled by Tengen {VERSION}{source}.
  * For {f.target} ({f.cpu}) under Linux. It allocates nothing, keeps nothing between runs{kept},
- * and needs only libc{pthread}. */
+ * and needs only libc{pthread}{own}. */
 #ifndef {P}_H
 #define {P}_H
 
@@ -240,8 +242,10 @@ def example_text(f: Interface) -> str:
     numbers = "".join(f" {r[0]}" for r in f.ranges.values())
     reset = f"    {p}_reset(weights, state);\n" if f.states else ""
     pthread = " -pthread" if f.threads > 1 else ""
+    pthread += " -lm" if f.operators else ""
+    own = "".join(f"{word} " for word in ("-O2", "-ffp-contract=off", *f.operators)) if f.operators else ""
     return f"""/* Reads inputs from standard input, writes outputs to standard output, as the bytes that memory holds.
- * Build: cc {p}_main.c {p}.o -o {p}{pthread}     Run: ./{p} {p}.bin{numbers} < inputs > outputs */
+ * Build: cc {own}{p}_main.c {p}.o -o {p}{pthread}     Run: ./{p} {p}.bin{numbers} < inputs > outputs */
 #include <stdio.h>
 #include <stdlib.h>
 #include "{p}.h"

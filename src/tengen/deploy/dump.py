@@ -128,7 +128,8 @@ def _short(where: str | None) -> str | None:
 
 
 def _needed_checks(g: Graph) -> list[Check]:
-    """The checks of operands that something else of the graph reads: a loss that is left out needs no label in range."""
+    """The checks of operands that something else of the graph reads, and of what a call says of itself beside its results: a loss that is
+    left out needs no label in range."""
     checks, g.checks = g.checks, []
     live = live_nodes(g)
     read = {v for n in live for v in n.inputs}
@@ -141,7 +142,8 @@ def _needed_checks(g: Graph) -> list[Check]:
                 looked_at.add(v)
             else:
                 stack.extend(x for x in v.node.inputs if x is not None)
-        if looked_at & read:
+        told = (v for v in looked_at if v.node in live and len(v.node.outputs) > 1 and v not in g.outputs)  # a code beside results
+        if looked_at & read or any(told):
             found.append(c)
     return found
 

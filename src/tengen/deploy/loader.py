@@ -105,12 +105,23 @@ def _check_data(graph: Graph, content: TensorFile) -> None:
             fail(f"the tensor {name[:60]!r} is {a.dtype}{list(a.shape)}, the graph says {t!r}")
 
 
+def _unknown(name: str) -> str:
+    """What is said of an op that is not registered."""
+    space, of_a_user, _ = name[:60].partition("::")
+    if not of_a_user:
+        return f"no op named {name[:60]!r} in this Tengen"
+    return (
+        f"it needs the operator {name[:60]!r}, which is not registered; help: before loading, import the Python module that defines the "
+        f"operators of {space!r} with tengen.custom_ops"
+    )
+
+
 def derived_types(name: str, types: list[TensorType | None], attrs: dict[str, Any]) -> Sequence[TensorType]:
     """The types that a node's op derives; VerifyError when it cannot, whatever the reason."""
     try:
         op = lookup(name)
     except (TengenError, RecursionError):
-        raise VerifyError(f"no op named {name[:60]!r} in this Tengen") from None
+        raise VerifyError(_unknown(name)) from None
     if op.rules.infer is None:
         raise VerifyError(f"the op {name!r} does not stand in files")
     if len(attrs) != len(op.attrs):

@@ -9,6 +9,7 @@ import functools
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -23,7 +24,7 @@ import numpy as np
 from tengen.base.errors import DTypeError, ShapeError, TengenError
 from tengen.base.files import read_regular
 from tengen.codegen.targets import ARCHITECTURES, Architecture, Target
-from tengen.deploy.compile import Artifact
+from tengen.deploy.compile import OPERATORS, Artifact
 from tengen.deploy.elf import machine
 from tengen.ir.types import TensorType
 from tengen.loops.extents import Numbers
@@ -144,7 +145,11 @@ def _link(folder: Path, name: str, arch: Architecture, build: Path) -> Path:
     command = linker(arch)
     by = "zig, which builds a C library for it when it is first asked" if "ziglang" in command else command[0]
     with progress.waiting(f"linking {name} for {arch.name} by {by}"):
-        done = _call([*command, "-o", str(program), str(folder / f"{name}_main.c"), str(folder / f"{name}.o")], b"", "linking")
+        own = sorted(str(p) for p in folder.iterdir() if re.fullmatch(re.escape(name) + OPERATORS, p.name))
+        command += ["-O2", "-ffp-contract=off"] if own else []
+        more = [*own, "-lm"] if own else []
+        files = [str(folder / f"{name}_main.c"), str(folder / f"{name}.o"), *more]
+        done = _call([*command, "-o", str(program), *files], b"", "linking")
     if done.returncode:
         raise TengenError(f"linking {folder / name}.o failed: {_last(done.stderr)}")
     return program

@@ -104,6 +104,7 @@ class Recording:
     pattern: Pattern | None = None  # it was opened for this one; None: its signature has no names, or the user's
     conditions: list[tuple[Expr, bool]] = field(default_factory=list)  # what Python code asked of its open extents, and the answers
     fixed: str = ""  # why extents in which calls differed are numbers
+    gradient_of: dict[int, tuple[str, str | None]] = field(default_factory=dict)  # see `Executable`
     read: Guards = None  # whether what it read is what it was
     asleep: bool = False  # it holds its tensors weakly, because what it read has changed
 

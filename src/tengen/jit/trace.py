@@ -15,8 +15,9 @@ import inspect
 import sys
 import time
 import warnings
+import weakref
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Literal, NamedTuple
 
 from tengen.base.config import config
@@ -53,6 +54,15 @@ class Used(NamedTuple):
 
     recording: Recording
     extents: tuple[int, ...]
+
+
+_traces: weakref.WeakSet[trace] = weakref.WeakSet()
+
+
+def forget_recordings(ops: Set[str]) -> None:
+    """Drops the recordings of all traces that have a node of one of these ops: they have become other ones."""
+    for t in list(_traces):
+        t.drop(lambda r: any(n.op in ops for g in r.graph.graphs() for n in g.nodes))
 
 
 class Room:
@@ -162,6 +172,7 @@ class trace:
         self._causes: list[tuple[str, str | None]] = []  # of all recordings that were made: (why, the line of the call)
         self._room = Room(max_programs)
         self._told: set[str] = set()  # what was warned of
+        _traces.add(self)
         functools.update_wrapper(self, function, updated=()) if hasattr(function, "__name__") else None
         if example_input is not None:
             self.trace(*(example_input if isinstance(example_input, tuple) else (example_input,)))
@@ -236,6 +247,16 @@ class trace:
         """Records (and compiles) the signature of these arguments without running it."""
         self._find(args, kwargs)
         return self
+
+    def drop(self, which: Callable[[Recording], bool]) -> None:
+        """Forgets some of its recordings: the next call for which one of them was used is recorded anew."""
+        found = {id(r) for some in self._recordings.values() for r in some if which(r)}
+        if not found:
+            return
+        for key, some in list(self._recordings.items()):
+            self._recordings[key] = [r for r in some if id(r) not in found]
+        self._direct.clear()
+        self._used = None
 
     @property
     def graph(self) -> Graph:
@@ -351,7 +372,7 @@ class trace:
                 r.run = Executable(r.graph, self.name, device=device, room=room, budget=self._budget)
                 if pattern is not None and r.run.undecided is not None:
                     raise r.run.undecided
-                r.extents = r.run.extents
+                r.extents, r.run.gradient_of = r.run.extents, r.gradient_of
         r.key, r.numbers, r.pattern, r.cause, r.where, r.fixed = key, extents, pattern, cause, user_line(), fixed
         self._keep(r)
         return r
@@ -452,7 +473,7 @@ class trace:
         r = Recording(
             graph, rec.captured, owners, grads, list(guards.values()), taped, open_, result_key, n_results,
             objects_of(structure), rec.baked, managers=managers, attached=attached_to(managers, (*leaves, *rec.captured)), ended=rec.ended,
-            conditions=conditions,
+            conditions=conditions, gradient_of=rec.gradient_of,
         )  # fmt: skip
         return r, rec.made, rec.numbers
 

@@ -36,7 +36,7 @@ from tengen.kernels.steps import (
 )
 from tengen.loops.builder import Builder
 from tengen.loops.lang import Expr, Index, as_int, const, map_expr, select
-from tengen.loops.statements import Buffer
+from tengen.loops.statements import Buffer, Kernel
 
 
 def product(dims: Sequence[Index]) -> Index:
@@ -293,6 +293,7 @@ class Lowering:
 
     def kernel(self, name: str) -> KernelBuilder:
         """A new kernel; names are made unique within the program."""
+        name = name.replace(":", "_")  # of a namespace
         n = self._begin_kernel(name)
         return KernelBuilder(f"{name}_{n}" if n else name, [*self.ints, *(iteration(d, self.ints) for d in range(self._depth))], self.target)
 
@@ -303,9 +304,9 @@ class Lowering:
         self._names[name] = n + 1
         return n
 
-    def launch(self, k: KernelBuilder) -> None:
-        """Runs the kernel after all launched before."""
-        self._add(Launch(k.build(), k.ids, self.where, self.node))
+    def launch(self, k: KernelBuilder, kernel: Kernel | None = None) -> None:
+        """Runs the kernel after all launched before. kernel: on k's buffers, where k did not write it."""
+        self._add(Launch(kernel or k.build(), k.ids, self.where, self.node))
 
     def call(self, function: Function, arrays: Sequence[Array]) -> None:
         """Runs a function on the buffers of these arrays."""

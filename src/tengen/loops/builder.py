@@ -14,11 +14,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
-from tengen.base.dtype import DType, int64
+from tengen.base.dtype import DType, int32, int64
 from tengen.base.errors import VerifyError
 from tengen.loops.calls import expand
 from tengen.loops.lang import GROUPS, HALVES, LANES, Expr, Index, const, interleave, is_const, map_expr, rebuild, splat, var
-from tengen.loops.statements import Assign, Buffer, Declare, For, If, Kernel, Let, Load, Prefetch, Store
+from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store
 
 
 def as_expr(i: Index) -> Expr:
@@ -196,6 +196,15 @@ class Builder:
     def prefetch(self, buffer: Buffer, index: Index) -> None:
         """Says that buffer[index] will be read soon. See `statements.Prefetch`."""
         self.emit(Prefetch(buffer, as_expr(index)))
+
+    def external(
+        self, symbol: str, places: Sequence[tuple[Buffer, Index]], shapes: Sequence[Index], numbers: Sequence[Expr], name: str = "code"
+    ) -> Expr:  # fmt: skip
+        """What a C function returns. See `statements.External`."""
+        v = var(self.fresh(name), int32)
+        at = tuple((b, as_expr(i)) for b, i in places)
+        self.emit(External(v, symbol, at, tuple(map(as_expr, shapes)), tuple(numbers)))
+        return v
 
     def var(self, value, dt: DType = int64, name: str = "m") -> Variable:
         """A mutable variable."""

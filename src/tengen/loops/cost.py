@@ -16,7 +16,7 @@ import numpy as np
 from tengen.loops.calls import expand
 from tengen.loops.interp import evaluate
 from tengen.loops.lang import LANES, Expr, const, map_expr
-from tengen.loops.statements import Assign, Buffer, Declare, For, If, Kernel, Let, Load, Store
+from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Store
 
 _FLOPS = {"add": 1, "sub": 1, "mul": 1, "div": 1, "fma": 2, "min": 1, "max": 1, "neg": 1, "abs": 1, "sqrt": 1, "dot2": 4}
 _FLOPS |= dict.fromkeys(("floor", "ceil", "trunc", "rint"), 1)
@@ -158,6 +158,9 @@ class _Walk:
                 case Store():
                     self.arithmetic(s.value, total, seen)
                     self.memory(s, max(s.value.lanes, s.index.lanes), env, weight)
+                case External():  # nobody knows what it costs
+                    self.exact = False
+                    self.ranges[s.var] = _ANY
                 case For():
                     start, stop = self.value(s.start, env, len(weight)), self.value(s.stop, env, len(weight))
                     if start is None or stop is None:  # they depend on data: one iteration is counted

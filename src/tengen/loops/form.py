@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from tengen.loops.statements import For, If, Kernel, Load, Prefetch, Store
+from tengen.loops.statements import External, For, If, Kernel, Load, Prefetch, Store
 
 
 def form(kernel: Kernel) -> Hashable:
@@ -33,4 +33,6 @@ def _statement(s) -> Hashable:
         return kind, s.buffer.name, s.index, s.value, s.count, s.stream
     if kind is Prefetch:
         return kind, s.buffer.name, s.index
+    if kind is External:
+        return kind, s.var, s.symbol, tuple([(b.name, i) for b, i in s.places]), s.shapes, s.numbers
     return kind, s.var, s.value

@@ -15,10 +15,11 @@ import numpy as np
 
 from tengen.base.dtype import DType, bool_, float32, float64
 from tengen.base.errors import IndexOutOfRange, VerifyError
+from tengen.loops import external
 from tengen.loops.calls import expand
 from tengen.loops.exact import convert, dot2, floor_division, fma32, fma64, index_division, shift_left, shift_right
 from tengen.loops.lang import LANES, OPS, Expr
-from tengen.loops.statements import Assign, Buffer, Declare, For, If, Kernel, Let, Load, Prefetch, Store
+from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store
 from tengen.loops.verify import describe, verify
 
 # ---- operations -------------------------------------------------------------------------------------------------------
@@ -225,12 +226,23 @@ class _Machine:
                     self.store(s)
                 case Prefetch():
                     pass
+                case External():
+                    self.external(s)
                 case For():
                     for i in range(int(self.value(s.start)), int(self.value(s.stop)), s.step):
                         self.env[s.var] = np.int64(i)
                         self.block(s.body)
                 case If():
                     self.block(s.body if self.value(s.cond) else s.orelse)
+
+    def external(self, s: External) -> None:
+        addresses = []
+        for buffer, index in s.places:
+            a, i = self.memory[buffer], int(self.value(index))
+            addresses.append(a.ctypes.data + i * a.itemsize)
+        shapes = np.array([self.value(n) for n in s.shapes], np.int64)
+        code = external.call(s.symbol, [*addresses, shapes.ctypes.data], [self.value(n).item() for n in s.numbers])
+        self.env[s.var] = np.int32(code)
 
     def places(self, s: Load | Store, lanes: int):
         """The indices that are touched (one number for a scalar), checked against the buffer's size."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from tengen.base.dtype import ALL, DType, bool_, int64
+from tengen.base.dtype import ALL, DType, bool_, int32, int64
 from tengen.base.errors import VerifyError
 from tengen.base.record import record
 from tengen.loops.lang import LANES, OPS, Expr, expr, splat, var
-from tengen.loops.statements import Assign, Buffer, Declare, For, If, Kernel, Let, Load, Prefetch, Store
+from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store
 from tengen.loops.verify import typed, verify
 
 NESTING = 64  # of blocks, and of parentheses
@@ -383,6 +383,8 @@ class _KernelParser:
                 buffer, index = self.place(line)
                 line.done()
                 return Prefetch(buffer, index)
+            case "extern":
+                return self.external(line)
             case "for":
                 return self.loop(line, depth)
             case "if":
@@ -413,6 +415,24 @@ class _KernelParser:
             other = self.expr(line)
         line.done()
         return Load(self.define(line, name, DTYPES[short], LANES if x else 1), buffer, index, count, other)
+
+    def external(self, line: Line) -> External:
+        name = line.name("a name")
+        line.expect("=")
+        symbol = line.name("the name of a C function")
+        places, shapes, numbers = (self.several(line, one) for one in (self.place, self.expr, self.expr))
+        line.done()
+        return External(self.define(line, name, int32), symbol, places, shapes, numbers)
+
+    def several(self, line: Line, one: Callable[[Line], Any]) -> tuple:
+        """What stands between parentheses, with commas."""
+        line.expect("(")
+        found: list = []
+        while not line.accept(")"):
+            if found:
+                line.expect(",")
+            found.append(one(line))
+        return tuple(found)
 
     def place(self, line: Line) -> tuple[Buffer, Expr]:
         name = line.name("a buffer's name")

@@ -1,6 +1,6 @@
 """The kernel language's statements, and the kernel: a body of statements over buffers and integer parameters.
 
-    statements   Let, Load, Store, Prefetch, Declare, Assign, For, If
+    statements   Let, Load, Store, Prefetch, External, Declare, Assign, For, If
     Kernel       buffers, integer parameters, and a body that computes one piece; the pieces are independent
 
 What they compute with are the expressions of `lang.py`; `builder.py` is how they are written, `interp.py` what they mean.
@@ -74,6 +74,25 @@ class Prefetch:
 
     buffer: Buffer
     index: Expr
+
+
+@record(eq=False, slots=True)
+class External:
+    """var = symbol(address of each place, shapes, numbers...): a call of a C function that is not the kernel language's. What it
+    computes, and with which bits, is its author's promise. It may read each buffer from its place on, and write those that are
+    no "in".
+
+        int32_t symbol(const T *in, ..., T *out, ..., const int64_t *shapes, int64_t or double number, ...)
+
+    Attributes:
+        var: an int32, what it returns. places: (buffer, the index of an element), one for each address. shapes: int64 numbers, of which
+            it gets the address of the first. numbers: int64 and float64 numbers."""
+
+    var: Expr
+    symbol: str
+    places: tuple[tuple[Buffer, Expr], ...]
+    shapes: tuple[Expr, ...] = ()
+    numbers: tuple[Expr, ...] = ()
 
 
 @record(eq=False, slots=True)

@@ -23,7 +23,7 @@ from tengen.base.dtype import DType, int64
 from tengen.base.errors import VerifyError
 from tengen.loops.lang import LANES, Expr
 from tengen.loops.parse import INFIX, parse_expr, parse_kernel
-from tengen.loops.statements import Assign, Buffer, Declare, For, If, Kernel, Let, Load, Prefetch, Store
+from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store
 
 __all__ = ["print_kernel", "parse_kernel", "print_expr", "parse_expr", "quote"]
 
@@ -105,6 +105,11 @@ class _Writer:
                 self.line(d, f"store {quote(s.buffer.name)}[{index}] = {value}{tail}")
             case Prefetch():
                 self.line(d, f"prefetch {quote(s.buffer.name)}[{self.exprs(d, s.index)[0]}]")
+            case External():
+                texts = self.exprs(d, *(i for _, i in s.places), *s.shapes, *s.numbers)
+                places = ", ".join(f"{quote(b.name)}[{texts.pop(0)}]" for b, _ in s.places)
+                shapes, numbers = ", ".join(texts[: len(s.shapes)]), ", ".join(texts[len(s.shapes) :])
+                self.line(d, f"extern {quote(str(s.var.attr))} = {quote(s.symbol)}({places}) ({shapes}) ({numbers})")
             case For():
                 start, stop = self.exprs(d, s.start, s.stop)
                 self.line(d, f"for {quote(str(s.var.attr))} in range({start}, {stop}, {s.step}):")

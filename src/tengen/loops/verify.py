@@ -8,10 +8,10 @@ Read next: `interp.py` (what a kernel that passes means).
 
 from __future__ import annotations
 
-from tengen.base.dtype import DType, bool_, float32, int64, uint32
+from tengen.base.dtype import DType, bool_, float32, float64, int32, int64, uint32
 from tengen.base.errors import VerifyError
 from tengen.loops.lang import FOLDS, GROUPS, HALVES, LANES, OPS, Expr, expr
-from tengen.loops.statements import Assign, Buffer, Declare, For, If, Kernel, Let, Load, Prefetch, Store
+from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store
 
 # Ops whose result is rounded. 16-bit floats are storage, so these must be computed in float32 (one cast, one rounding).
 ROUNDING = {"add", "sub", "mul", "div", "fma", "sqrt"}
@@ -38,6 +38,8 @@ def describe(s: object) -> str:
             return f"store {s.buffer.name}[{brief(s.index)}] = {brief(s.value)}"
         case Prefetch():
             return f"prefetch {s.buffer.name}[{brief(s.index)}]"
+        case External():
+            return f"extern {brief(s.var)} = {s.symbol}"
         case Declare():
             return f"var {brief(s.var)} = {brief(s.value)}"
         case Assign():
@@ -303,6 +305,8 @@ class _Checker:
                     raise VerifyError(f"buffer {s.buffer.name} is read only")
             case Prefetch():
                 self.access(s.buffer, s.index, None, 1)
+            case External():
+                self.external(s)
             case For():
                 self.value(s.start, int64, 1, "the start")
                 self.value(s.stop, int64, 1, "the stop")
@@ -316,6 +320,18 @@ class _Checker:
             case _:
                 raise VerifyError("this is not a statement")
         return []
+
+    def external(self, s: External) -> None:
+        if not isinstance(s.symbol, str) or not s.symbol.isascii() or not s.symbol.isidentifier():
+            raise VerifyError(f"{s.symbol!r} is no name of a C function")
+        for buffer, index in s.places:
+            self.access(buffer, index, None, 1)
+        for n in s.shapes:
+            self.value(n, int64, 1, "a number of the shapes")
+        for n in s.numbers:
+            if self.value(n, None, 1, "a number").dtype not in (int64, float64):
+                raise VerifyError(f"the number {brief(n)} is {n.dtype}, not i64 or f64")
+        self.define(s.var, int32, 1)
 
     def access(self, buffer: object, index: object, count: object, lanes: int) -> None:
         if buffer not in self.buffers:

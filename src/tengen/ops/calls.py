@@ -44,8 +44,7 @@ class Dispatch:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._filter: Callable[[Run], Run] | None = None
-        self._filters = 0  # how often it was added, by all threads, and not yet removed
+        self._filters: dict[Callable[[Run], Run], int] = {}  # how often each was added, by all threads, and not yet removed
 
     def install(
         self,
@@ -64,25 +63,26 @@ class Dispatch:
         self._own = run, slow
 
     def add_filter(self, around: Callable[[Run], Run]) -> None:
-        """Calls of all threads go to `around(run)` and `around(slow)` until `remove_filter` has been called as often as this. While
-        there is no filter, calls take no time for it.
-
-        Errors: RuntimeError where another filter is in place.
-        """
+        """Calls of all threads go to `around(run)` and `around(slow)` until `remove_filter` has been called as often as this. Of several
+        filters the one that was added first is the innermost. While there is none, calls take no time for it."""
         with self._lock:
-            if self._filters and self._filter is not around:
-                raise RuntimeError("calls of ops go through another filter already")
-            if not self._filters:
-                self._filter = around
-                self.run, self.slow = map(around, self._own)
-            self._filters += 1
+            self._filters[around] = self._filters.get(around, 0) + 1
+            if self._filters[around] == 1:
+                self._compose()
 
-    def remove_filter(self) -> None:
+    def remove_filter(self, around: Callable[[Run], Run]) -> None:
         """Takes back one `add_filter`."""
         with self._lock:
-            self._filters -= 1
-            if not self._filters:
-                self.run, self.slow = self._own
+            self._filters[around] -= 1
+            if not self._filters[around]:
+                del self._filters[around]
+                self._compose()
+
+    def _compose(self) -> None:
+        run, slow = self._own
+        for around in self._filters:
+            run, slow = around(run), around(slow)
+        self.run, self.slow = run, slow
 
 
 dispatch = Dispatch()

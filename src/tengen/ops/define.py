@@ -130,11 +130,16 @@ def elementwise(
 
     def define(f: Callable) -> Op:
         op = Op(f, "elementwise", own=range(own), **said)
-        _elementwise_rules(op, f, result, kinds)
-        op.vjp(_derived_vjp(op, f, result))
+        install_elementwise(op, f, result, kinds)
         return op
 
     return define if fn is None else define(fn)
+
+
+def install_elementwise(op: Op, body: Callable, result: str, kinds: str) -> None:
+    """Gives an op the rules that follow from its scalar expression; arguments as `elementwise` has them."""
+    _elementwise_rules(op, body, result, kinds)
+    Op.vjp(op, _derived_vjp(op, body, result))
 
 
 _KIND_EXAMPLE = {"f": "float32", "i": "int32", "u": "uint32", "b": "bool"}

@@ -91,6 +91,7 @@ class Op:
     whole_batch: bool = False
     along_axis: bool = False
     domain: Any = (-2.0, 2.0)
+    c_function: Any = None  # what computes an op of a user's, where that is a C function: `custom_ops.c_functions.CFunction`
 
     def __init__(
         self, fn: Callable, kind: str, name: str | None = None, *, functional: str = "", methods: str = "", operator: str = "",
@@ -444,6 +445,14 @@ class Op:
         """Whether the gradient rule asks for the output."""
         rule = self.rules.vjp
         return rule is not None and _takes_out(rule)
+
+
+def forget_op(name: str) -> None:
+    """Takes an op out of `REGISTRY`, with the gradients that were derived from it: one of the same name takes its place."""
+    for known in [known for known in REGISTRY if known == name or known.startswith(f"{name}.")]:
+        del REGISTRY[known]
+    for taken in [taken for taken, op in _taken.items() if op == name]:
+        del _taken[taken]
 
 
 def each_op(find: Callable[[Op], dict[str, Any]], put: Callable[[str, Any], None]) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 from tengen.base.errors import CompileError
 from tengen.codegen.targets import Target
+from tengen.loops import external
 from tengen.runtime import llvm, object_loader
 
 compilations = 0  # modules that LLVM has compiled in this process
@@ -174,6 +175,8 @@ def _address(name: str) -> int | None:
     """The address of a symbol that the process or its libraries define."""
     if name in _extra_symbols:
         return _extra_symbols[name]
+    if (there := external.address(name)) is not None:
+        return there
     found = getattr(_process(), name, None)
     return None if found is None else ctypes.cast(found, ctypes.c_void_p).value
 
@@ -194,8 +197,10 @@ def _load_by_llvm(objects: list[bytes]) -> Loaded:
             library.add_object_img(data)
         for name in defined:
             library.export_symbol(name)
-        for name in wanted & _extra_symbols.keys():
-            library.import_symbol(name, _extra_symbols[name])
+        for name in wanted:
+            there = _extra_symbols.get(name) or external.address(name)
+            if there is not None:
+                library.import_symbol(name, there)
         try:
             tracker = library.link(linker, f"tengen{next(_serial)}")
         except RuntimeError as e:

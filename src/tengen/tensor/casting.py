@@ -65,7 +65,7 @@ def casts(rule: Rule | None, high: DType | None, key: Hashable) -> Iterator[None
         yield
     finally:
         casting.rule, casting.high, casting.key = before
-        dispatch.remove_filter()
+        dispatch.remove_filter(_by_rule)
 
 
 def wide(x: Any) -> Any:

@@ -7,7 +7,7 @@ are updated in place. The checks of the graph are looked at when the run has end
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from time import perf_counter
 from typing import Any
@@ -39,6 +39,20 @@ HOT_RUNS = 10  # numbers get a program of their own when their runs have taken s
 KERNEL_S = 0.05  # that LLVM takes for a kernel, about: a program that was read from the cache was made faster than another will be
 
 
+class Looking:
+    """Who looks into runs (`tengen.debug`). around: (executable, buffers, extents) -> outputs, in place of a run; None: nobody."""
+
+    around: Callable[[Executable, Sequence[Any], tuple[int, ...]], list[Tensor]] | None = None
+
+    def by(self, around: Callable[[Executable, Sequence[Any], tuple[int, ...]], list[Tensor]] | None) -> Any:
+        """Says who looks from now on, in all threads. Returns who did before."""
+        before, self.around = self.around, around
+        return before
+
+
+looking = Looking()
+
+
 class Executable:
     """A compiled graph. If it has open extents, one program is compiled for all numbers; for each new set of numbers a plan is
     made, which checks the shapes and places the temporaries.
@@ -46,6 +60,8 @@ class Executable:
     Attributes:
         program: its kernels; None if a kernel has to know an open extent: then each set of numbers has a program of its own.
         written: positions of the states that a run writes. extents: names of the open extents, in order.
+        gradient_of: for nodes of the graph before all passes, by position, that belong to a gradient: the op that it is of,
+            and the user's line that called that.
         undecided: why `program` is None. schedules: what tuning had found when it was compiled. device: where it runs, and where its
         results lie.
 
@@ -63,6 +79,7 @@ class Executable:
         self.name, self.device, self.budget = name, device, budget
         self.schedules = schedules or tuned_schedules()
         self._source = graph
+        self.gradient_of: Mapping[int, tuple[str, str | None]] = {}
         self._symbols = open_extents(graph)
         self.extents = tuple(str(e.attr) for e in self._symbols)
         self.written = [i for i, s in enumerate(graph.states.values()) if s.written is not None]
@@ -91,6 +108,11 @@ class Executable:
         mapped.trim()  # nor what the set-up has read
         if not self.extents:
             self._prepare(())
+
+    @property
+    def source(self) -> Graph:
+        """The graph before all passes."""
+        return self._source
 
     @functools.cached_property
     def graph(self) -> Graph:
@@ -210,10 +232,16 @@ class Executable:
         Errors: what a check of the graph says. States have then been written. ShapeError where shapes do not fit with these
         extents.
         """
+        if looking.around is not None:
+            return looking.around(self, buffers, extents)
+        return self.run(buffers, extents)
+
+    def run(self, buffers: Sequence[Any], extents: tuple[int, ...] = ()) -> list[Tensor]:
+        """One run into which nobody looks; as a call otherwise."""
         plan = self._plans.get(extents)
         if plan is None:
             if self.program is None or extents in self._alone or 0 in extents:  # kernels for no elements are none at all
-                return self.alone(extents)(buffers)
+                return self.alone(extents).run(buffers)
             plan = self._prepare(extents)
         call, layouts, constants = plan
         if launch_log.active is not None:

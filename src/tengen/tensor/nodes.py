@@ -12,6 +12,7 @@ is live is computed when it is needed, and not noted with each call.
 from __future__ import annotations
 
 import itertools
+import threading
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -28,10 +29,11 @@ class TapeNode:
     `saved` has each input's memory, layout and node at the time of the call, as the tensor itself may be changed in place
     later. A start node has no op; it has one input without memory, or none; `level` is the level that it belongs to. For a call
     `level` is a level below it that was found active, or None if there is none and never will be; it is not set before that was
-    asked. `hooks`, where there are any: (which output, function of its gradient) by the number of the hook.
+    asked. `hooks`, where there are any: (which output, function of its gradient) by the number of the hook. `where`, where somebody
+    wanted to know it: the user's line that made the call.
     """
 
-    __slots__ = ("op", "saved", "attrs", "outputs", "order", "level", "hooks")
+    __slots__ = ("op", "saved", "attrs", "outputs", "order", "level", "hooks", "where")
 
     def __init__(self, op, inputs, attrs, outputs=None):
         self.op, self.attrs, self.outputs = op, attrs, outputs
@@ -44,6 +46,18 @@ class TapeNode:
         return [n[0] if isinstance(n, tuple) else n for n in nodes]
 
 
+class Walking(threading.local):
+    """node: the call whose gradient this thread computes now; None outside of a backward walk."""
+
+    node: TapeNode | None = None
+
+    def go_to(self, node: TapeNode | None) -> TapeNode | None:
+        """Says which call it is from now on. Returns the one before."""
+        before, self.node = self.node, node
+        return before
+
+
+walking = Walking()
 limits: dict[int, int] = {}  # thread -> the order before which nodes are hidden from it: it is inside of `no_grad`
 
 

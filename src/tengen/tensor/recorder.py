@@ -14,12 +14,13 @@ from weakref import ref
 
 import numpy as np
 
+from tengen.base import errors
 from tengen.base.device import Device, common_device, default_device
-from tengen.base.dtype import DType
+from tengen.base.dtype import DType, bool_
 from tengen.base.errors import TraceError, Undecided, user_line
 from tengen.codegen.targets import Target
 from tengen.compiler import plans
-from tengen.compiler.arrays import dense, new_buffer
+from tengen.compiler.arrays import array_over, dense, new_buffer
 from tengen.compiler.driver import compile_graph
 from tengen.compiler.plans import Layout, Plan
 from tengen.compiler.program import Program
@@ -31,7 +32,7 @@ from tengen.loops.extents import open_extent, terms
 from tengen.loops.lang import Expr, Index, as_int
 from tengen.ops.define import Op, dispatch, lookup
 from tengen.runtime import mapped, native
-from tengen.tensor.nodes import kept_place, node_of, on_tape
+from tengen.tensor.nodes import kept_place, node_of, on_tape, walking
 from tengen.tensor.parameter import Parameter
 from tengen.tensor.tape import call_body
 from tengen.tensor.tensor import Tensor, hide_plans, put_on_tape, restore_plans, tensor_on_tape, tensor_over, tracing
@@ -105,6 +106,7 @@ class Recorder:
         self.numbers: set[int] = set()  # ids of objects asked for a number that a run reads as a tensor (`group["lr"]`)
         self._by_id: dict[int, Value] = {}  # by the id of a tensor: two that share memory now may differ later
         self._states: dict[int, State] = {}
+        self.gradient_of: dict[int, tuple[str, str | None]] = {}  # see `Executable`
         self._bodies = 0  # how many were recorded
         self._named: dict[str, int] = {}  # a name -> the next number behind it that may be free
         self._checked: set[Value] = set()  # what the graph's checks look at
@@ -177,11 +179,16 @@ class Recorder:
             out_types = op.infer_types(types, canonical)
             if op.has_bodies:
                 canonical = {k: self._own(a) if isinstance(a, Graph) else a for k, a in canonical.items()}
+            if self.lines and (of := walking.node) is not None:
+                self.gradient_of[len(self.graph.nodes)] = of.op.name, getattr(of, "where", None)
             node = self.graph.add_node(op.name, values, canonical, out_types, user_line() if self.lines else None)
             outs = tuple(traced(v) for v in node.outputs)
             out = outs[0] if len(outs) == 1 else outs
         if any(x is not None and x._node is not None for x in inputs):
             put_on_tape(op, tuple(None if x is None else self.seen(x, x._node) for x in inputs), attrs, out)
+            first = node_of(out[0] if isinstance(out, tuple) else out)[0]
+            if self.lines and first is not None and walking.node is None:
+                first.where = user_line()
         return out
 
     def _check(self, op: Op, inputs: tuple, types: list, attrs: dict) -> None:
@@ -374,13 +381,32 @@ def composite_plan(
     ]
     constants = [new_buffer(dense(program.data[id])[0], device) for id in program.constants]
     n = sum(a is not None for a in arrays)
+    if program.checks:
+        found.append(Layout((len(program.checks),), bool_, None, device))
     plan = plans.finish_plan(program, n + len(constants), found, values)
+    if program.checks:
+        plan = _checked(plan, program.checks)
     if constants:
         call = plan.call
         plan = Plan(lambda *data: call(*data, *constants), plan.layouts)
     if not values or over:
         return plan
     return plans.specialise_when_hot(plan, functools.partial(composite_plan, op, layouts, attrs, alone=True), device)
+
+
+def _checked(plan: Plan, checks: Sequence[Check]) -> Plan:
+    """The plan of a program whose last result is those of its checks, which are looked at after each call."""
+    *layouts, flags = plan.layouts
+
+    def call(*data: Any) -> Any:
+        *made, found = plan.call(*data) if layouts else (plan.call(*data),)
+        violated = array_over(found, flags)
+        if violated.any():
+            c = checks[int(violated.argmax())]
+            raise getattr(errors, c.error)(c.message)
+        return made[0] if len(made) == 1 else tuple(made)
+
+    return Plan(call, tuple(layouts))
 
 
 def _composite_program(

@@ -16,7 +16,7 @@ from tengen.ops.complex_numbers import formed
 from tengen.ops.define import REGISTRY, Op, Rules
 from tengen.tensor.casting import casting, casts
 from tengen.tensor.hooks import called
-from tengen.tensor.nodes import Level, TapeNode, is_live, node_of
+from tengen.tensor.nodes import Level, TapeNode, is_live, node_of, walking
 from tengen.tensor.tensor import Tensor, dispatch, tensor_on_tape
 
 Place = tuple[TapeNode | None, int]  # a node and which of its outputs: what `node_of` gives
@@ -86,7 +86,11 @@ def _gradients(
         if node.order < level.order:
             continue
         if node.op is not None:
-            _step(node, slot, give, useful, others)
+            before = walking.go_to(node)
+            try:
+                _step(node, slot, give, useful, others)
+            finally:
+                walking.go_to(before)
             if not again and key not in others:
                 node.saved, node.outputs = [], None
         elif node.saved:

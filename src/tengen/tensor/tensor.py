@@ -19,7 +19,7 @@ from tengen.base.device import Device, common_device, cpu, default_device
 from tengen.base.dtype import DType, bool_, complex64, dtype, float32, float64, int64, promote, promote_scalar
 from tengen.base.errors import ArgumentError, DTypeError, GradientError, TraceError, UsageWarning, told, user_line, warn_once
 from tengen.compiler.arrays import array_over, as_array, buffer_over, dense, new_buffer, scalar_array
-from tengen.compiler.plans import Layout, Plan, exact_key, make_plan
+from tengen.compiler.plans import Layout, Plan, exact_key, forget_programs, make_plan
 from tengen.ir.types import TensorType
 from tengen.loops.lang import Expr
 from tengen.ops.complex_numbers import formed
@@ -610,6 +610,31 @@ def hide_plans() -> tuple:
         t.clear()
         t["op"] = op
     return saved
+
+
+_short_ways = {name: vars(Tensor)[f"__{name}__"] for name in ("add", "sub", "mul", "truediv")}
+
+
+def see_operators(seen: Callable[[Op, tuple, Any], None] | None) -> None:
+    """From now on `seen(op, operands, result)` is told of each call of + - * /, which goes past `dispatch`; None: nobody is."""
+    for (name, way), table in zip(_short_ways.items(), _tables):
+        setattr(Tensor, f"__{name}__", way if seen is None else _seen_by(seen, way, table))
+
+
+def _seen_by(seen: Callable[[Op, tuple, Any], None], way: Callable, table: dict) -> Callable:
+    def operator(self: Tensor, other: Any) -> Any:
+        out = way(self, other)
+        if out is not NotImplemented:
+            seen(table["op"], (self, other), out)
+        return out
+
+    return operator
+
+
+def forget_plans() -> None:
+    """Forgets all plans and the programs behind them: an op has become another one."""
+    hide_plans()
+    forget_programs()
 
 
 def restore_plans(saved: tuple) -> None:

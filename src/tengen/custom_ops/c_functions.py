@@ -1,0 +1,117 @@
+"""C functions as operators: where a function is in this process, and what an artifact takes in its place.
+
+In: a function of `ctypes`, `cffi` or Numba, an address, C source or object files. Out: a `CFunction`, whose address kernels call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from tengen.base.errors import CustomOpError
+from tengen.base.record import record
+from tengen.codegen.targets import ARCHITECTURES, Target
+from tengen.deploy.run import CannotRun, linker
+from tengen.loops import external
+
+FLAGS = ["-O2", "-ffp-contract=off"]  # no multiplication and addition is contracted, so that targets agree where C's rules let them
+LIMIT_S = 300
+C_SUFFIXES = (".c", ".h")
+
+
+@record(frozen=True, eq=False)
+class CFunction:
+    """A C function that computes an operator.
+
+    Attributes:
+        symbol: its name in C. source: C text that defines it, or None. objects: an object file that does, by architecture.
+    """
+
+    symbol: str
+    source: str | None = None
+    objects: Mapping[str, str] = field(default_factory=dict)
+
+
+def c_function_of(symbol: str, function: Any, source: str | os.PathLike | None, objects: Mapping[str, str | os.PathLike]) -> CFunction:
+    """A C function, which this process can call from now on. Errors: CustomOpError where it is nowhere, or has a name of others."""
+    if unknown := objects.keys() - ARCHITECTURES.keys() - {"x86-64"}:
+        raise CustomOpError(f"objects for {sorted(unknown)[0]!r}; help: one of {', '.join(ARCHITECTURES)}")
+    files = {k.replace("-", "_"): os.fspath(v) for k, v in objects.items()}
+    text = _text(source)
+    here = Target.machine().arch
+    owner: Any = function
+    if function is not None:
+        address = address_of(function)
+    elif text is not None or here in files:
+        owner = _library(text, None if text is not None else files[here])
+        try:
+            address = address_of(getattr(owner, symbol))
+        except AttributeError:
+            raise CustomOpError(f"the C code defines no function {symbol}; help: symbol= names it") from None
+    else:
+        raise CustomOpError("no C function is given; help: function= (of ctypes, cffi or Numba, or an address), source=, or objects=")
+    _check_symbol(symbol, address)
+    external.define(symbol, address, owner)
+    return CFunction(symbol, text, files)
+
+
+def _text(source: str | os.PathLike | None) -> str | None:
+    if source is None or (isinstance(source, str) and "\n" in source):
+        return source
+    if isinstance(source, str) and not source.endswith(C_SUFFIXES):
+        return source
+    return Path(source).read_text()
+
+
+def address_of(function: Any) -> int:
+    """Where a C function is: of `ctypes`, of `cffi`, of Numba's `cfunc`, or a number. Errors: CustomOpError for anything else."""
+    if isinstance(function, ctypes._CFuncPtr):
+        found = ctypes.cast(function, ctypes.c_void_p).value
+    elif type(function).__module__ == "_cffi_backend":
+        import _cffi_backend
+
+        found = int(_cffi_backend.cast(_cffi_backend.new_primitive_type("intptr_t"), function))
+    elif isinstance(address := getattr(function, "address", function), int) and not isinstance(address, bool):
+        found = address
+    else:
+        raise CustomOpError(f"a {type(function).__name__} is no C function; help: one of ctypes, cffi or Numba's cfunc, or its address")
+    if not found or found < 0:
+        raise CustomOpError(f"the address of the C function is {found}")
+    return found
+
+
+def _check_symbol(symbol: str, address: int) -> None:
+    if not (symbol.isascii() and symbol.isidentifier()) or symbol.startswith(("tengen_", "Py", "_", "llvm")) or symbol == "run":
+        raise CustomOpError(f"{symbol!r} cannot be the name of the C function; help: symbol='mylib_name'")
+    own = getattr(ctypes.CDLL(None), symbol, None)
+    if own is not None and ctypes.cast(own, ctypes.c_void_p).value != address:
+        raise CustomOpError(f"the C library has a function {symbol} already; help: another name, as symbol='mylib_{symbol}'")
+
+
+@functools.lru_cache(64)
+def _library(text: str | None, file: str | None) -> ctypes.CDLL:
+    """C source, or an object file, as a library in this process."""
+    try:
+        command = linker(Target.machine().architecture)
+    except CannotRun as e:
+        raise CustomOpError(f"C source needs a C compiler: {e}") from None
+    with tempfile.TemporaryDirectory(prefix="tengen-c-") as folder:
+        if text is not None:
+            Path(file := os.path.join(folder, "ops.c")).write_text(text)
+        assert file is not None
+        made = os.path.join(folder, "ops.so")
+        call = [*command, *FLAGS, "-fPIC", "-shared", "-o", made, file, "-lm"]
+        try:
+            done = subprocess.run(call, capture_output=True, timeout=LIMIT_S)
+        except (OSError, subprocess.TimeoutExpired) as e:
+            raise CustomOpError(f"the C compiler {command[0]} failed: {e}") from None
+        if done.returncode:
+            raise CustomOpError(f"the C compiler {command[0]} refuses the source:\n{done.stderr.decode(errors='replace').strip()[:4000]}")
+        return ctypes.CDLL(made)
