@@ -124,7 +124,7 @@ def traced_call(op, inputs, attrs):
     """The op's results from a traced program."""
     present = [x for x in inputs if x is not None]
 
-    @trace
+    @trace(symbolic=True)
     def f(xs):
         it = iter(xs)
         return call(op, [None if x is None else next(it) for x in inputs], attrs)

@@ -163,7 +163,7 @@ def test_non_maximum_suppression():
     assert F.vision.nms(Tensor(boxes), Tensor(scores), 0.4).tolist() == kept and len(kept) > 5
     assert F.nn.nms(Tensor(boxes), Tensor(scores), 0.4, 3).tolist() == kept[:3]
     with pytest.raises(TraceError, match="known only when the program runs"):
-        trace(F.vision.nms)(Tensor(boxes), Tensor(scores), 0.4)
+        trace(F.vision.nms, symbolic=True)(Tensor(boxes), Tensor(scores), 0.4)
 
 
 def test_turning_and_resizing():

@@ -34,16 +34,37 @@ class GraphOptimizationConfig:
 
 @contextlib.contextmanager
 def exclude_from_trace() -> Iterator[None]:
-    """A block that is not to be recorded. Outside of a trace it runs as it is.
+    """A block that is not recorded. In a traced function it ends one part of it, is run as it is in every call, and another part
+    begins behind it; see `trace`, symbolic. Outside of a trace it runs as it is.
 
-    Errors: TraceError inside of one: the program runs as a whole, and cannot stop for Python in its middle.
+    Errors: TraceError where a function is recorded as a whole: with symbolic=True, for a file, and in the body of a loop.
+
+    >>> from tengen import Tensor
+    >>> log = []
+    >>> @trace
+    ... def f(x):
+    ...     y = x * 2
+    ...     with exclude_from_trace():
+    ...         log.append(y)
+    ...     return y + 1
+    >>> f(Tensor([1.0])).tolist(), f(Tensor([2.0])).tolist(), [y.tolist() for y in log]
+    ([3.0], [5.0], [[2.0], [4.0]])
     """
-    if tracing.recorder is not None:
+    recorder = tracing.recorder
+    if recorder is None:
+        yield
+        return
+    if not recorder.answers:
         raise TraceError(
-            "exclude_from_trace() inside a trace: its program is native and has no place for Python; help: trace what comes before the "
-            "block and what comes after it as two functions"
+            "exclude_from_trace() inside a trace that is recorded as a whole: its program is native and has no place for Python; help: trace "
+            "with symbolic=False, or what comes before the block and what comes after it as two functions"
         )
-    yield
+    recorder.asked()
+    recorder.pause()
+    try:
+        yield
+    finally:
+        recorder.begin()
 
 
 def partial_trace(func: Any = None, *, backend: str = "default", without_host: bool = True, **trace_options: Any) -> Any:

@@ -5,12 +5,13 @@ In: recordings. Out: for each what it was specialised on, which extents are open
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tengen.compiler.memory_plan import MemoryPlan
 from tengen.jit.dynamic import parameter_of_each
+from tengen.jit.parts import Parts, PartStats
 from tengen.jit.recording import Recording
 from tengen.loops.lang import Expr
 
@@ -52,10 +53,13 @@ class TraceStats(tuple[RecordingStats, ...]):
     """The recordings that a trace keeps, in the order of their signatures.
 
     Attributes:
-        name: of the traced function. programs: how many programs were compiled for them.
+        name: of the traced function. programs: how many programs were compiled for them. parts: of a function that asks for values,
+            in the order in which they were met. cuts: the lines that asked -> how often they did.
     """
 
     name: str
+    parts: tuple[PartStats, ...] = ()
+    cuts: Mapping[str, int] = {}
 
     @property
     def programs(self) -> int:
@@ -64,11 +68,14 @@ class TraceStats(tuple[RecordingStats, ...]):
     def __repr__(self) -> str:
         count = lambda n, what: f"{n} {what}{'' if n == 1 else 's'}"
         first = f"{self.name}: {count(len(self), 'recording')}, {count(self.programs, 'program')}"
-        return "\n  ".join([first, *map(str, self)])
+        if self.parts:
+            first += f", {count(len(self.parts), 'part')} with {count(sum(p.programs for p in self.parts), 'program')}"
+        asked = (f"asks for values at {where}: {count(n, 'time')}" for where, n in self.cuts.items())
+        return "\n  ".join([first, *map(str, self), *map(str, self.parts), *asked])
 
 
-def stats_of(name: str, parameters: Sequence[str], recordings: Sequence[Recording]) -> TraceStats:
-    """What these recordings of a function are."""
+def stats_of(name: str, parameters: Sequence[str], recordings: Sequence[Recording], parts: Parts) -> TraceStats:
+    """What these recordings of a function, and its parts, are."""
     made = TraceStats(
         RecordingStats(
             signature(r.key, parameters), r.cause, r.where, dict(r.numbers), 0 if r.run is None else r.run.programs,
@@ -77,7 +84,7 @@ def stats_of(name: str, parameters: Sequence[str], recordings: Sequence[Recordin
         )
         for r in recordings
     )
-    made.name = name
+    made.name, made.parts, made.cuts = name, parts.stats(), {str(where): n for where, n in parts.cuts.items()}
     return made
 
 

@@ -34,6 +34,7 @@ from tengen.jit.memory_options import budget_of
 from tengen.jit.naming import tensor_names
 from tengen.jit.observe import ObservedRecorder
 from tengen.jit.opening import Opening, Pattern, described, family, opened_key, patterns, shapes_of
+from tengen.jit.parts import Cut, Parts, PartsRecorder
 from tengen.jit.recording import Recording, attached_to, deciding, held, placed
 from tengen.jit.stats import TraceStats, stats_of
 from tengen.passes.extents import at_extents, check_other_extents
@@ -44,7 +45,9 @@ from tengen.tensor.batched import innermost
 from tengen.tensor.casting import casting
 from tengen.tensor.executable import Executable
 from tengen.tensor.nodes import on_tape
+from tengen.tensor.recorder import Recorder
 from tengen.tensor.structure import flatten, objects_of, unflatten
+from tengen.tensor.tensor import settled
 
 MOST = 32  # recordings of one signature that are kept
 
@@ -85,7 +88,10 @@ class trace:
 
     Args:
         function: a function or a module. Its tensors may be nested in tuples, lists and dicts.
-        symbolic: accepted for MegEngine's sake; recording never computes, and the program always runs.
+        symbolic: False (default): the function may ask for values (``item()``, ``if loss > 1``, ``x[mask]``, ``print``). Then it is run
+            in parts: what is computed up to a question is recorded, found again by its structure, and run as one program; Python
+            goes on from there, in every call. A function that asks for nothing is one program, and Python is not run again. True: a
+            question is a `TraceError`, also while a function is recorded for `dump`, `graph` or `trace`.
         capture_as_const: tensors that the function reaches by itself are baked in as constants; it must not change them.
         example_input: a tensor, or a tuple of arguments, recorded at once.
         dynamic_axes: axes whose extents stay open. "auto" (default): those in which calls differ. The first call is recorded
@@ -111,9 +117,10 @@ class trace:
     Called while a `GradManager` outside records a gradient through it, the function runs eagerly, so that the gradient is whole
     (trace the whole step to have it fast).
 
-    Errors: `TraceError` where a value is asked for while the program is recorded (``numpy()``, ``bool()``), or an argument is
-        changed in place; with a table `dynamic_axes`, where the number of an open extent is asked for (``int(x.shape[0])``,
-        ``if x.shape[0] > 1``); for one recording more than `max_programs` with ``on_excess="error"``.
+    Errors: `TraceError` where a value is asked for (``numpy()``, ``bool()``) with symbolic=True, or while the program is recorded
+        without being run; where an argument is changed in place before anything was asked for; with a table `dynamic_axes`, where
+        a value or the number of an open extent is asked for (``int(x.shape[0])``, ``if x.shape[0] > 1``); for one recording more
+        than `max_programs` with ``on_excess="error"``.
         `BudgetError` where `memory_budget` cannot be met; it names the smallest that can.
         `ShapeError` where shapes fit only for some numbers of an open extent. `TraceWarning` (tengen.base.errors) when a value
         of the recording is kept outside of it, in a list or an attribute; when the function changes other variables by itself;
@@ -142,7 +149,7 @@ class trace:
         return super().__new__(cls)
 
     def __init__(
-        self, function, *, symbolic: bool = True, capture_as_const: bool = False, example_input=None, name=None,
+        self, function, *, symbolic: bool = False, capture_as_const: bool = False, example_input=None, name=None,
         dynamic_axes: Mapping | Literal["auto"] | None = "auto", max_programs: int = 8, on_excess: Literal["warn", "error"] = "warn",
         memory_budget: int | str | None = None, sublinear_memory_config=None, dtr_config=None, **ignored,
     ):  # fmt: skip
@@ -171,6 +178,7 @@ class trace:
         self._used: Used | DirectCall | None = None  # by the last call
         self._causes: list[tuple[str, str | None]] = []  # of all recordings that were made: (why, the line of the call)
         self._room = Room(max_programs)
+        self._parts = Parts(self.name, max_programs)
         self._told: set[str] = set()  # what was warned of
         _traces.add(self)
         functools.update_wrapper(self, function, updated=()) if hasattr(function, "__name__") else None
@@ -235,7 +243,11 @@ class trace:
             return made[0] if direct.single else self._finish(direct.recording, args, made)
         if innermost() is not None:  # inside of vmap the function's ops are those of all examples
             return self.function(*args, **kwargs)
-        recording, leaves, extents = self._find(args, kwargs)
+        try:
+            recording, leaves, extents = self._find(args, kwargs, answers=not self.symbolic)
+        except Cut as cut:
+            self._used = None
+            return cut.result
         if recording.open:
             return self.function(*args, **kwargs)
         made = self._run(recording, leaves, extents)
@@ -267,7 +279,7 @@ class trace:
     def stats(self) -> TraceStats:
         """The recordings: for each what it was specialised on, which extents are open, why and for which line it was made, how
         many programs it has. Print it."""
-        return stats_of(self.name, self._parameters, [r for some in self._recordings.values() for r in some])
+        return stats_of(self.name, self._parameters, [r for some in self._recordings.values() for r in some], self._parts)
 
     @property
     def _last(self) -> Recording | None:
@@ -278,9 +290,12 @@ class trace:
         return parameters_of(self.function) or ()
 
     # -- recording -------------------------------------------------------------------------------------------------------
-    def _find(self, args, kwargs) -> tuple[Recording, list[Tensor], tuple[int, ...]]:
+    def _find(self, args, kwargs, answers: bool = False) -> tuple[Recording, list[Tensor], tuple[int, ...]]:
+        """The recording of a call. answers: whether the function may ask for values; if it does, `Cut` has its result."""
         leaves: list[Tensor] = []
         structure = flatten((args, kwargs), leaves)
+        for x in leaves:
+            settled(x)
         types = [x._layout.type for x in leaves]
         extents: dict[str, int] = {}
         if self.dynamic_axes is not None:
@@ -292,10 +307,12 @@ class trace:
                 break
         key = (structure, tuple(types), casting.key, device)
         found = self._fitting(key, leaves)
+        if found is None and answers and self._parts:
+            raise Cut(self._parts.call(self.function, args, kwargs, device))
         if found is None and self._opening is not None:
-            found, extents = self._opened(self._opening, key, leaves)
+            found, extents = self._opened(self._opening, key, leaves, answers)
         elif found is None:
-            found = self._record(key, leaves, extents)
+            found = self._record(key, leaves, extents, answers=answers and self.dynamic_axes is None)
         self._used = Used(found, tuple(extents[e] for e in found.extents))
         return found, leaves, self._used.extents
 
@@ -308,7 +325,9 @@ class trace:
             known.insert(0, found)  # the one used last first
         return found
 
-    def _opened(self, opening: Opening, key: Any, leaves: list[Tensor]) -> tuple[Recording, dict[str, int]]:
+    def _opened(
+        self, opening: Opening, key: Any, leaves: list[Tensor], answers: bool = False
+    ) -> tuple[Recording, dict[str, int]]:  # fmt: skip
         """The recording of a call for whose numbers there is none that fits, and the numbers of its open extents: one with open
         extents; made now, if a recording fits but for the shapes. Where that cannot be, one for the call's shapes."""
         for opened, numbers in opening.matching(key):
@@ -316,13 +335,13 @@ class trace:
             if r is not None:
                 return r, numbers
             if any(r.fits(leaves) and r.decides(numbers) for r in self._recordings.get(opened, ())):
-                return self._record(key, leaves, {}), {}  # shapes do not fit with these numbers
+                return self._record(key, leaves, {}, answers=answers), {}  # shapes do not fit with these numbers
         alike = [r for some in self._recordings.values() for r in some if family(r.key) == family(key) and r.fits(leaves)]
         wanted = patterns([r.examples() for r in alike], shapes_of(key))
         pattern = next((p for p in wanted if p.names and not opening.refused(key, p)), None)
         numbers = pattern and pattern.numbers(shapes_of(key))
         if pattern is None or numbers is None:
-            return self._record(key, leaves, {}), {}
+            return self._record(key, leaves, {}, answers=answers), {}
         axes, table = described(pattern, parameter_of_each_tensor(key[0], self._parameters))
         try:
             r = self._record(opened_key(key, pattern), leaves, numbers, pattern, axes)
@@ -332,8 +351,8 @@ class trace:
             if opening.add(key, pattern) and not r.open:
                 how = f"; dynamic_axes={table} opens it in the first call" if table else ""
                 progress.say(f"{self.name}: {axes} is open from now on, one program serves every size{how}")
-            return (r, numbers) if r.serves(numbers) else (self._record(key, leaves, {}), {})
-        r = self._record(key, leaves, {}, cause=axes, fixed=why)
+            return (r, numbers) if r.serves(numbers) else (self._record(key, leaves, {}, answers=answers), {})
+        r = self._record(key, leaves, {}, cause=axes, fixed=why, answers=answers)
         opening.refuse(key, pattern)
         if "open" in self._told:
             return r, {}
@@ -346,9 +365,11 @@ class trace:
         return r, {}
 
     def _record(
-        self, key: Any, leaves: list[Tensor], extents: dict[str, int], pattern: Pattern | None = None, cause: str = "", fixed: str = ""
+        self, key: Any, leaves: list[Tensor], extents: dict[str, int], pattern: Pattern | None = None, cause: str = "", fixed: str = "",
+        answers: bool = False,
     ) -> Recording:  # fmt: skip
-        """A new recording of a signature. extents: the numbers of its names in the call. pattern: by which it was opened."""
+        """A new recording of a signature. extents: the numbers of its names in the call. pattern: by which it was opened. answers: as
+        `_find` has it."""
         structure, types, _, device = key
         cause = self._cause(key, cause)
         if len(self._causes) >= self.max_programs and self.on_excess == "error":
@@ -357,7 +378,7 @@ class trace:
         with young_objects():
             try:
                 with watch:
-                    r, made, numbers = self._recorded(structure, leaves, types, device, watch, None if pattern is None else extents)
+                    r, made, numbers = self._recorded(structure, leaves, types, device, watch, None if pattern is None else extents, answers)
             except Undecided as e:
                 if pattern is not None:
                     raise
@@ -425,6 +446,8 @@ class trace:
         """The recording for the signature that was used last that fits what the function would read now; made if there is
         none."""
         r = self._last
+        if r is None and self._parts:
+            raise TraceError(f"{self.name} {self._parts.said()}")
         if r is None:
             raise TraceError(f"{self.name} has not been traced; help: call it, or .trace(...), with example arguments first")
         if r.read.hold() and r.wake():
@@ -444,16 +467,21 @@ class trace:
         return r.graph if r.pattern is None else at_extents(r.graph, dict(zip(r.extents, self._used.extents)))
 
     def _recorded(
-        self, structure, leaves: list[Tensor], types: Sequence[TensorType], device: Device, watch: Watch, decided: dict[str, int] | None
+        self, structure, leaves: list[Tensor], types: Sequence[TensorType], device: Device, watch: Watch, decided: dict[str, int] | None,
+        answers: bool,
     ) -> tuple[Recording, list, set[int]]:
         """A recording that is not compiled yet, `Recorder.made` and `numbers`; every other reference to what the recorder made is
         gone."""
-        rec = ObservedRecorder(self.name, self.capture_as_const, watch.observer, device)
+        rec: Recorder
+        if answers:
+            rec = PartsRecorder(self._parts, device, self.capture_as_const, watch.observer)
+        else:
+            rec = ObservedRecorder(self.name, self.capture_as_const, watch.observer, device)
         with rec:
             stand_ins = [rec.argument(f"arg{i}", x, t) for i, (x, t) in enumerate(zip(leaves, types))]
             args, kwargs = unflatten(structure, stand_ins)
             with deciding(decided) as conditions:
-                result = self.function(*args, **kwargs)
+                result = rec.called(self.function, args, kwargs)
             outs: list[Tensor] = []
             result_key = flatten(result, outs)
             grads = []

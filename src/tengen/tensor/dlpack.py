@@ -15,7 +15,7 @@ from tengen.base.dtype import BY_SHORT, DType
 from tengen.base.errors import TraceError
 from tengen.compiler.plans import Layout
 from tengen.runtime import native
-from tengen.tensor.tensor import Buffer, Tensor, tensor_over, view_as_numpy
+from tengen.tensor.tensor import Tensor, settled, tensor_over, view_as_numpy
 
 CPU, PINNED = 1, 3  # DLPack's numbers of the processor, and of its memory that a GPU reads too
 KINDS = {"cpu": CPU}  # of `Device` -> of DLPack
@@ -92,7 +92,7 @@ def to_dlpack(self: Tensor, *, stream: Any = None, max_version=None, dl_device=N
         raise BufferError(f"__dlpack__(stream={stream!r}): a processor has no streams; help: pass None")
     if dl_device is not None and tuple(dl_device) != device_of(self):
         raise BufferError(f"__dlpack__(dl_device={dl_device!r}): the tensor is on {self.device}, DLPack's {device_of(self)}")
-    if type(self._data) is not Buffer:
+    if not settled(self):
         view_as_numpy(self)  # raises the error that names the user's line
         raise TraceError("a traced tensor has no memory")
     t = Tensor(self.numpy()) if copy else self.detach()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import ref
 
@@ -35,23 +35,34 @@ from tengen.runtime import mapped, native
 from tengen.tensor.nodes import kept_place, node_of, on_tape, walking
 from tengen.tensor.parameter import Parameter
 from tengen.tensor.tape import call_body
-from tengen.tensor.tensor import Tensor, hide_plans, put_on_tape, restore_plans, tensor_on_tape, tensor_over, tracing
+from tengen.tensor.tensor import Tensor, hide_plans, put_on_tape, restore_plans, settled, tensor_on_tape, tensor_over, tracing
 
 
 class Traced:
     """What stands in for a `Layout` while recording: the type alone; memory comes later. `graph` is whose value it is. Shape, size and
-    strides are what users see."""
+    strides are what users see. `value` is the graph's value; `done` a tensor that holds what a run has computed of it."""
 
-    __slots__ = ("shape", "dtype", "type", "size", "strides", "device", "contiguous", "graph", "__weakref__")
+    __slots__ = ("shape", "dtype", "type", "size", "strides", "device", "contiguous", "graph", "value", "done", "__weakref__")
 
-    def __init__(self, t: TensorType):
-        recorder = tracing.active
+    def __init__(self, v: Value):
+        recorder = tracing.recorder
         self.graph = recorder.graph  # not the recorder: a tensor that is kept must not keep all others
         self.device = recorder.device
         recorder.made.append(ref(self))
-        self.type, self.dtype = t, t.dtype
-        self.shape, self.size, self.strides = _seen(t)
+        self.value, self.type, self.dtype = v, v.type, v.type.dtype
+        self.shape, self.size, self.strides = _seen(v.type)
         self.contiguous = True
+        self.done: Tensor | None = None
+
+    def settle(self, t: Tensor) -> bool:
+        """Gives a tensor, which has this in place of its layout, its values: they were computed, or are now, where a recorder answers
+        questions. Returns whether it has them."""
+        if self.done is None and (recorder := tracing.recorder) is not None and recorder.answers and recorder.graph is self.graph:
+            recorder.asked()
+        if self.done is None:
+            return False
+        t._data, t._layout = self.done._data, self.done._layout
+        return True
 
 
 @functools.lru_cache(4096)
@@ -63,10 +74,35 @@ def _seen(t: TensorType) -> tuple[tuple[Index, ...], Index, tuple[Index, ...]]:
 
 def traced(v: Value) -> Tensor:
     """A tensor that stands for a value of the graph."""
-    return tensor_over(v, Traced(v.type))
+    return tensor_over(v, Traced(v))
 
 
 recording_lock = threading.RLock()  # held while a graph is recorded, and while the tables of plans are exchanged
+
+
+class _Hidden:
+    """The plans that are hidden while a thread records: taken by the first recorder of all threads, given back by the last."""
+
+    def __init__(self) -> None:
+        self._lock, self._recorders, self._plans = threading.Lock(), 0, ()
+
+    def take(self) -> None:
+        """One recorder more."""
+        with self._lock:
+            if not self._recorders:
+                self._plans = hide_plans()
+            self._recorders += 1
+
+    def give_back(self) -> None:
+        """One recorder less."""
+        with self._lock:
+            self._recorders -= 1
+            if not self._recorders:
+                plans, self._plans = self._plans, ()
+                restore_plans(plans)
+
+
+_hidden = _Hidden()
 
 
 class Recorder:
@@ -82,10 +118,12 @@ class Recorder:
         grads: id of a tensor whose `grad` was set -> (tensor, its `grad` before, its `Parameter.overflow` then).
         reads: id of a tensor whose `grad` was read -> (tensor, whether there was one, its `Parameter.overflow` then).
         made: weak references to the layouts of all traced tensors. of_a_body: whether it records the body of a loop or a branch, which
-            is differentiated as a graph (`regions.py`).
+            is differentiated as a graph (`regions.py`). answers: whether it can run what is recorded so far when a value is asked for
+            (`jit/parts.py`).
     """
 
     of_a_body = False
+    answers = False
 
     def __init__(self, name: str = "graph", constants: bool = False, lines: bool = True, device: Device | None = None):
         self.graph = Graph(name)
@@ -115,18 +153,26 @@ class Recorder:
 
     def __enter__(self) -> Recorder:
         recording_lock.acquire()
-        self._outer = tracing.active  # the lock's holder is this thread
-        self._plans = hide_plans()
-        tracing.recorder = self
+        self.begin()
         return self
+
+    def begin(self) -> None:
+        """From now on the calling thread's calls come here."""
+        self._outer = tracing.recorder
+        _hidden.take()
+        tracing.recorder = self
+
+    def pause(self) -> None:
+        """Undoes `begin`."""
+        tracing.recorder = self._outer
+        _hidden.give_back()
 
     def __exit__(self, *exc) -> None:
         if exc and exc[0] is not None:
             for manager in self.managers.values():
                 if manager is not self.ended and manager.level is not None:  # began in what was not recorded
                     manager.release()
-        tracing.recorder = self._outer
-        restore_plans(self._plans)
+        self.pause()
         for t, data, layout, node in self._written.values():
             t._data, t._layout, t._node = data, layout, node
             on_tape(t)
@@ -135,6 +181,10 @@ class Recorder:
             if isinstance(t, Parameter):
                 t.overflow = overflow
         recording_lock.release()
+
+    def called(self, function: Callable, args: tuple, kwargs: dict) -> Any:
+        """Calls the function that is recorded."""
+        return function(*args, **kwargs)
 
     def argument(self, name: str, like: Tensor, type_: TensorType | None = None) -> Tensor:
         """A stand-in for an argument of the traced function, which lies on the recorder's device. type_: if extents of it are
@@ -150,7 +200,7 @@ class Recorder:
     def seen(self, t: Tensor, node: Any = None) -> Tensor:
         """Another tensor with the value that `t` has now, in the recording and in every run."""
         v = self.value(t)
-        return tensor_on_tape(v, t._layout if t._data is v else Traced(v.type), node)
+        return tensor_on_tape(v, t._layout if t._data is v else Traced(v), node)
 
     # -- called by the dispatcher ----------------------------------------------------------------------------------------
     def record(self, op: Op, inputs: tuple, attrs: tuple):
@@ -202,7 +252,7 @@ class Recorder:
 
     def value(self, t: Tensor) -> Value:
         """The graph's value for a tensor: a traced one has one; a concrete one is captured."""
-        if isinstance(t._data, Value):
+        if isinstance(t._data, Value) and (t._layout.graph is self.graph or not t._layout.settle(t)):
             if t._layout.graph is not self.graph:
                 raise TraceError(
                     f"a tensor {t._layout.type!r} was made inside another trace; help: return it from that function and pass it on"
@@ -265,7 +315,8 @@ class Recorder:
                 "which the caller would not see; help: work on a copy (x = x + 0) and return it"
             )
         if isinstance(target._data, Value) and id(target) not in self._written:
-            return False
+            if target._layout.graph is self.graph or not settled(target):
+                return False
         if value._layout.type is not target._layout.type:
             raise TraceError(
                 f"a tensor of type {target._layout.type!r} was given a value of type {value._layout.type!r} inside a trace; "
@@ -277,7 +328,7 @@ class Recorder:
         if id(target) not in self._written:
             self.value(target)
             self._written[id(target)] = (target, target._data, target._layout, target._node)
-        target._data, target._layout, target._node = v, Traced(v.type), kept_place(target, value._node)
+        target._data, target._layout, target._node = v, Traced(v), kept_place(target, value._node)
         return True
 
     def read_grad(self, t: Tensor, g: Tensor | None) -> None:

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from threading import get_ident
+from threading import Lock, get_ident
 from typing import Any
 
 
 class _Tracing:
-    """Which trace is being recorded, and by which thread; other threads go on computing."""
+    """Which recorders record the calls of which threads; other threads go on computing.
 
-    active: Any = None
-    thread: int = 0
+    Attributes:
+        active: a recorder of any thread; None where no thread records.
+    """
+
+    def __init__(self) -> None:
+        self.active: Any = None
+        self._of: dict[int, Any] = {}
+        self._lock = Lock()
 
     @property
     def recorder(self) -> Any:
         """The recorder of the calling thread, if it is recording."""
-        return self.active if self.active is not None and self.thread == get_ident() else None
+        return None if self.active is None else self._of.get(get_ident())
 
     @recorder.setter
     def recorder(self, r: Any) -> None:
-        self.active, self.thread = r, get_ident()
+        with self._lock:
+            if r is None:
+                self._of.pop(get_ident(), None)
+            else:
+                self._of[get_ident()] = r
+            self.active = r if r is not None else next(iter(self._of.values()), None)
 
 
 tracing = _Tracing()

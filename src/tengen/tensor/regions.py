@@ -93,7 +93,7 @@ class Region(Recorder):
         if self._is_inside(x):
             return x
         v = self.value(x)
-        seen = tensor_over(v, Traced(v.type))
+        seen = tensor_over(v, Traced(v))
         node = node_of(x)[0]
         seen._node = x._node if node is not None and node.order > self.begun else None
         return seen
@@ -112,7 +112,7 @@ class Region(Recorder):
                 "help: what it changes keeps its shape and dtype"
             )
         v = self.value(value)
-        target._data, target._layout, target._node = v, Traced(v.type), None
+        target._data, target._layout, target._node = v, Traced(v), None
         return True
 
     def _refuse_grad(self) -> None:

@@ -147,7 +147,7 @@ class Tensor(Values, TensorMethods):
         dispatch.set_item(self, key, value)
 
     def __repr__(self) -> str:
-        if type(self._data) is not Buffer:
+        if not settled(self):
             return f"{type(self).__name__}({self._layout.type!r}, traced)"
         body = np.array2string(self.numpy(), separator=", ", prefix=f"{type(self).__name__}(", threshold=200, precision=4)
         shape = f", shape={self.shape}" if self.size == 0 and self.ndim > 1 else ""
@@ -155,7 +155,7 @@ class Tensor(Values, TensorMethods):
 
     def _repr_html_(self) -> str:
         """A table for notebooks, with colour for the size of the numbers."""
-        if type(self._data) is not Buffer:
+        if not settled(self):
             return f"<code>{type(self).__name__} {self._layout.type!r}</code>, traced"
         from tengen.tensor.html import table
 
@@ -386,8 +386,18 @@ def explain(e: Exception, op: Op, inputs: tuple, attrs: tuple) -> None:
     e.args = (f"{call}{text} [at {where}]",)
 
 
-def _execute(op: Op, inputs: tuple, attrs: tuple):
-    """Runs off the tape."""
+def computed(op: Op, inputs: Sequence[Tensor | None], attrs: dict[str, Any]) -> tuple[Tensor, ...]:
+    """The outputs of a node of a graph, off the tape; what must not be in its operands is not looked at. attrs: canonical."""
+    given = {"axis": attrs.get("axes"), **attrs}  # reductions name their axes `axis` when they are called
+    out = _execute(op, tuple(inputs), tuple([given[name] for name in op.attrs]), looking=False)
+    return out if isinstance(out, tuple) else (out,)
+
+
+def _execute(op: Op, inputs: tuple, attrs: tuple, looking: bool = True):
+    """Runs off the tape. looking: whether the operands' values are checked."""
+    for x in inputs:
+        if x is not None and type(x._data) is not Buffer:
+            settled(x)
     layouts = tuple(None if x is None else x._layout for x in inputs)
     types = [None if a is None else a.type for a in layouts]
     if (owner := check_values(op, inputs, types)) is not None:
@@ -403,7 +413,7 @@ def _execute(op: Op, inputs: tuple, attrs: tuple):
         plan = planned(op, layouts, canonical)
         if tracing.active is None:  # else another thread records, and must find no plans
             plans[key] = plan
-    if checked:
+    if checked and looking:
         look(op, inputs, types, attrs)
     r = plan.call(*[x._data for x in inputs if x is not None])
     return tensor_over(r, plan.layouts[0]) if len(plan.layouts) == 1 else tuple(map(tensor_over, r, plan.layouts))
@@ -413,7 +423,7 @@ def check_values(op: Op, inputs: tuple, types: Sequence) -> Owner | None:
     """Who owns the graph that an operand stands for a value of; None if all have values. TraceError for one that has none and never
     will."""
     for x in inputs:
-        if x is not None and type(x._data) is not Buffer:
+        if x is not None and not settled(x):
             if type(x._layout) is Elsewhere:
                 return x._layout.owner
             raise TraceError(
@@ -565,13 +575,20 @@ def from_numpy(a: np.ndarray, copy: bool = True, device: Device | None = None) -
 def view_as_numpy(t: Tensor) -> np.ndarray:
     """A read-only NumPy array over the tensor's memory."""
     check_has_values(t)
-    if type(t._data) is not Buffer:
+    if not settled(t):
         raise TraceError(
             f"{user_line()}: the values of {t._layout.type!r} are asked for inside a trace (by numpy(), item(), bool(), float() or the "
-            "like), and do not exist while the program is recorded; help: return the tensor from the traced function, or use "
-            "functional.where and friends instead of Python decisions"
+            "like), and do not exist while the program is recorded as a whole; help: return the tensor from the traced function; decide by "
+            "functional.where or functional.cond, or let jit.script compile the function's ifs and loops; a call of a function that is "
+            "traced with symbolic=False, and not dumped, may ask"
         )
     return array_over(t._data, t._layout)
+
+
+def settled(t: Tensor) -> bool:
+    """Whether a tensor has values; one that stands for a result of a part of a trace gets them, and the part is run first where it
+    was not."""
+    return type(t._data) is Buffer or ((settle := getattr(t._layout, "settle", None)) is not None and settle(t))
 
 
 def contiguous(t: Tensor) -> Tensor:
