@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import sys
 import warnings
@@ -54,6 +55,11 @@ def warn_once(text: str, category: type[Warning], of: str | None = None) -> None
     warnings.warn_explicit(text, category, file, int(line))
 
 
+def class_of_check(name: str) -> type[Exception]:
+    """The error that a check of a graph raises: one of this file, or one of Python's."""
+    return globals()[name] if name in globals() else getattr(builtins, name)
+
+
 class TengenError(Exception):
     """The base of every error that Tengen raises on purpose."""
 
@@ -104,6 +110,10 @@ class GradientError(TengenError, RuntimeError):
 
 class TraceError(TengenError, RuntimeError):
     """Something inside a trace that the recorded program could not repeat."""
+
+
+class ScriptError(TengenError, SyntaxError):
+    """Something in a function that `jit.script` does not take: the message shows the line, and says what to write instead."""
 
 
 class VmapError(TengenError, RuntimeError):

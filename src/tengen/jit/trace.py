@@ -205,7 +205,7 @@ class trace:
         return f"<code>{html.escape(repr(self))}</code>" + (f"<ul>{rows}</ul>" if rows else "")
 
     def __call__(self, *args, **kwargs):
-        if not trace.enabled or (tracing.active is not None and tracing.recorder is not None):
+        if not (trace.enabled and config.jit) or (tracing.active is not None and tracing.recorder is not None):
             return self.function(*args, **kwargs)
         try:
             layouts = None if kwargs else (casting.key, *[x._layout for x in args])
@@ -424,7 +424,7 @@ class trace:
             stand_ins = [rec.argument(f"arg{i}", x, t) for i, (x, t) in enumerate(zip(leaves, types))]
             args, kwargs = unflatten(structure, stand_ins)
             with deciding(decided) as conditions:
-                result = self.function(*args, **kwargs)
+                result = self._called(args, kwargs)
             outs: list[Tensor] = []
             result_key = flatten(result, outs)
             grads = []
@@ -447,6 +447,10 @@ class trace:
             conditions=conditions,
         )  # fmt: skip
         return r, rec.made, rec.numbers
+
+    def _called(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The function's result, while it is recorded."""
+        return self.function(*args, **kwargs)
 
     # -- running ---------------------------------------------------------------------------------------------------------
     def _run(self, r: Recording, leaves: list[Tensor], extents: tuple[int, ...]) -> list[Tensor]:
