@@ -23,6 +23,7 @@ from tengen.ir.jsonform import to_json
 from tengen.ir.plain_json import weigh
 from tengen.ir.rewrite import live_nodes
 from tengen.ir.text import constant_data
+from tengen.ir.verify import OP_ERRORS
 from tengen.kernels.schedule import Schedule
 from tengen.passes.cleanup import remove_dead_code
 
@@ -128,7 +129,8 @@ def _short(where: str | None) -> str | None:
 
 
 def _needed_checks(g: Graph) -> list[Check]:
-    """The checks of operands that something else of the graph reads: a loss that is left out needs no label in range."""
+    """The checks of operands that something else of the graph reads: a loss that is left out needs no label in range. What a user's
+    function raises, and what a loop has found, is needed always."""
     checks, g.checks = g.checks, []
     live = live_nodes(g)
     read = {v for n in live for v in n.inputs}
@@ -141,7 +143,7 @@ def _needed_checks(g: Graph) -> list[Check]:
                 looked_at.add(v)
             else:
                 stack.extend(x for x in v.node.inputs if x is not None)
-        if looked_at & read:
+        if looked_at & read or c.bad.node in live or c.error not in OP_ERRORS:
             found.append(c)
     return found
 

@@ -22,8 +22,9 @@ from tengen.loops.verify import brief, check_expr
 NESTING = 64  # of graphs in graphs, and of tuples in tuples
 OPERANDS = 1 << 14  # of one node
 LONGEST_TEXT = 2000  # characters of an attribute
-CHECK_ERRORS = (  # what a check may raise: errors of ops, and Python's own, which users raise
-    "IndexOutOfRange", "NegativePower", "LinAlgError", "AssertionError", "ValueError", "IndexError", "KeyError", "LookupError",
+OP_ERRORS = ("IndexOutOfRange", "NegativePower", "LinAlgError")  # what checks of operands raise
+CHECK_ERRORS = (  # what a check may raise: these, and Python's own, which users raise in scripts
+    *OP_ERRORS, "AssertionError", "ValueError", "IndexError", "KeyError", "LookupError",
     "OverflowError", "ZeroDivisionError", "FloatingPointError", "ArithmeticError", "TypeError", "StopIteration", "NotImplementedError",
     "RuntimeError",
 )  # fmt: skip

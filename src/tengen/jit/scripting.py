@@ -16,11 +16,13 @@ from threading import get_ident
 from typing import Any
 
 from tengen.base.config import config
-from tengen.base.errors import ScriptError
+from tengen.base.errors import ScriptError, TraceError
+from tengen.jit.recording import Recording
 from tengen.jit.script import runtime
 from tengen.jit.script.checks import Raised
 from tengen.jit.script.convert import converted
 from tengen.jit.script.lanes import with_lists
+from tengen.jit.script.python_calls import CallsPython
 from tengen.jit.trace import trace
 from tengen.tensor import tracing
 
@@ -81,7 +83,7 @@ class script(trace):
     def __init__(self, function: Any, **options: Any):
         self.plain: Any = function.plain if isinstance(function, script) else function
         self._example = options.pop("example_input", None)
-        super().__init__(self._compiled(), **options)
+        super().__init__(self._compiled(), **{"symbolic": True} | options)
         if self._example is not None:
             self.trace(*(self._example if isinstance(self._example, tuple) else (self._example,)))
 
@@ -106,8 +108,28 @@ class script(trace):
         return super().__call__(*args, **kwargs)
 
     def _called(self, args: Any, kwargs: Any) -> Any:
-        with _scripting(self.name):
-            return with_lists(self.function(*args, **kwargs))
+        self.calls_python = ""
+        try:
+            with _scripting(self.name):
+                return with_lists(self.function(*args, **kwargs))
+        except CallsPython as e:
+            self.calls_python = f"{e.what} at {e.where}"
+        if "python" not in self._told:
+            self._told.add("python")
+            self._warn(
+                f"{self.name} calls Python ({self.calls_python}), which a program cannot, so it runs op by op; help: jit.unused, or return the "
+                "tensor and call it outside"
+            )
+        return None
+
+    def _now(self) -> Recording:
+        r = super()._now()
+        if self.calls_python:
+            raise TraceError(
+                f"{self.name} calls Python ({self.calls_python}), and a graph or a file holds no Python; help: leave the call out, or make the "
+                "function jit.unused where a script does not need it"
+            )
+        return r
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """A scripted method: one set of recordings for each instance."""

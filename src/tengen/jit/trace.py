@@ -119,6 +119,7 @@ class trace:
     ('x: f32[2]', [3.0, 5.0, 7.0], [3.0, 3.0, 3.0, 3.0], 'x: f32[n0]')
     """
 
+    calls_python = ""  # what a script calls in every run, which no program can; set while it is recorded
     enabled = True  # trace.enabled = False runs every traced function eagerly
 
     def __new__(cls, function=None, **options):
@@ -435,7 +436,7 @@ class trace:
                 grads.append((placed(t, rec), g is not None, getattr(t, "overflow", None)))
                 if g is not None:
                     outs.append(g)
-            open_ = rec.open(outs)
+            open_ = rec.open(outs) or bool(self.calls_python)
             n_results = len(outs) - sum(there for _, there, _ in grads)
             graph = rec.finish([(f"output{i}", o) for i, o in enumerate(outs)])
         owners = {i: placed(rec.owners[id(t)], rec) for i, t in enumerate(rec.captured) if id(t) in rec.owners}

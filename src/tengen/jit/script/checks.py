@@ -46,4 +46,5 @@ def record_check(bad: Tensor, raised: Raised, where: str) -> None:
         if bad.item():
             raise e
         return
-    recorder.graph.checks.append(Check(recorder.value(bad), name, str(e) or type(e).__name__, where))
+    text = e.args[0] if len(e.args) == 1 and isinstance(e.args[0], str) else str(e)  # the text of a KeyError has quotes
+    recorder.graph.checks.append(Check(recorder.value(bad), name, text or type(e).__name__, where))

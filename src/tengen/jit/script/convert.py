@@ -13,7 +13,7 @@ import types
 from typing import Any
 
 from tengen.base.errors import ScriptError
-from tengen.jit.script.rewrite import RUNTIME, Rewriter
+from tengen.jit.script.rewrite import MADE, RUNTIME, Rewriter
 from tengen.jit.script.subset import Refuse, check
 
 
@@ -71,6 +71,7 @@ def _code(f: types.FunctionType) -> types.CodeType:
     parts = f.__qualname__.split(".")
     owner = parts[-2] if len(parts) > 1 and parts[-2] != "<locals>" else ""
     made = Rewriter(node, owner).function(node)
+    made.name = MADE + "function"  # the user's name may be that of a variable in it
     free = sorted({*f.__code__.co_freevars, RUNTIME})
     args = ast.arguments([], [ast.arg(n) for n in free], None, [], [], None, [])
     outer = ast.FunctionDef("__script_factory", args, [made, ast.Return(ast.Name(made.name, ast.Load()))], [], None)
@@ -78,9 +79,19 @@ def _code(f: types.FunctionType) -> types.CodeType:
         outer.type_params = []
     module = ast.fix_missing_locations(ast.Module([ast.copy_location(outer, node)], []))
     factory = _inner(compile(module, file, "exec", dont_inherit=True), "__script_factory")
-    code = _inner(factory, node.name)
+    code = _named(_inner(factory, made.name), f.__name__, f.__qualname__)
     _note(code)
     return code
+
+
+def _named(code: types.CodeType, name: str, qualname: str) -> types.CodeType:
+    """The code under the user's name, and so its parts: a traceback shows the user's function."""
+    parts = tuple(_named(c, name, qualname) if _is_part(c) else c for c in code.co_consts)
+    return code.replace(co_consts=parts, co_name=name, co_qualname=qualname)
+
+
+def _is_part(c: Any) -> bool:
+    return isinstance(c, types.CodeType) and c.co_name.startswith(MADE)
 
 
 def _source(f: types.FunctionType) -> tuple[list[str], int]:

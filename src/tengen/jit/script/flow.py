@@ -82,6 +82,7 @@ def branch(
     variables; None: both are."""
     variables = Variables((then, other) if holder is None else (holder,), site.names)
     where = user_line() or "?"
+    test = decision("the condition", test)
     merge, template = Merge(where), {}
     for n in site.changed:
         if isinstance(variables.objects.get(n), Stacked):
@@ -115,8 +116,7 @@ def branch(
         if n not in template["values"] and n in variables.cells and n not in site.changed:
             variables.put(n, UNSET)
     for is_then, e in template["raised"]:
-        yes = decision("the condition of if", test)
-        record_check(yes if is_then else REGISTRY["logical_not"].call(yes), e, where)
+        record_check(test if is_then else REGISTRY["logical_not"].call(test), e, where)
     code, value = built(template["code"], made), built(template["value"], made)
     return None if isinstance(code, int) and code == 0 else Signal(code, value)
 

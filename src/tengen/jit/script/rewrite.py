@@ -148,6 +148,11 @@ class Expressions(ast.NodeTransformer):
         n.operand = self.visit(n.operand)
         return _call("not_", n.operand) if isinstance(n.op, ast.Not) else n
 
+    def visit_FormattedValue(self, n: ast.FormattedValue) -> ast.expr:
+        if not (isinstance(n.value, ast.Call) and isinstance(n.value.func, ast.Attribute) and n.value.func.attr == "shown"):
+            n.value = ast.copy_location(_call("formatted", self.visit(n.value)), n.value)
+        return n
+
     def visit_IfExp(self, n: ast.IfExp) -> ast.expr:
         return _call("choose", self.visit(n.test), _lambda(self.visit(n.body)), _lambda(self.visit(n.orelse)))
 

@@ -23,14 +23,15 @@ from tengen.jit.script.lanes import Stacked, backwards, counted, enumerated, unk
 from tengen.jit.script.lanes import pieces as pieces_of
 from tengen.jit.script.liveness import MUTATORS
 from tengen.jit.script.numbers import Number, resolved, strong
+from tengen.jit.script.python_calls import formatted, printed
 from tengen.jit.script.signals import BREAK, returned
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor, tracing
 from tengen.tensor.regions import decision
 
 __all__ = [
-    "BREAK", "after", "and_", "chain", "choose", "error", "fn", "for_", "if_", "method", "not_", "or_", "owner", "pieces", "returned", "shown",
-    "value", "while_",
+    "BREAK", "after", "and_", "chain", "choose", "error", "fn", "for_", "formatted", "if_", "method", "not_", "or_", "owner", "pieces",
+    "returned", "shown", "value", "while_",
 ]  # fmt: skip
 
 
@@ -226,6 +227,6 @@ def _refused(name: str) -> Callable:
 
 _BUILTIN: dict[Any, Callable] = {
     range: counted, enumerate: enumerated, zip: zipped, reversed: backwards, int: _to_int, float: _to_float, bool: _to_bool, list: _list,
-    max: _extreme(max, lambda a, b: a > b), min: _extreme(min, lambda a, b: a < b),
+    print: printed, max: _extreme(max, lambda a, b: a > b), min: _extreme(min, lambda a, b: a < b),
     **{getattr(builtins, name): _refused(name) for name in ("locals", "eval", "exec", "globals", "input", "breakpoint")},
 }  # fmt: skip
