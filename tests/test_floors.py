@@ -38,6 +38,7 @@ RANK = {name: -row for row, names in enumerate(FLOORS) for name in names.split()
 ROOMS = {
     "kernels": ["linalg", "attention convolution indexing recurrent", "contraction reduction", "."],
     "codegen": [".", "targets"],
+    "jit": [".", "script"],
 }
 ROOM_RANK = {floor: {name: -row for row, names in enumerate(rows) for name in names.split()} for floor, rows in ROOMS.items()}
 

@@ -19,6 +19,7 @@ CALLS = {
     "expand": (lambda x: x[:, :1].expand(5, -1, 3, -1), np.broadcast_to(X[:, :1], (5, 2, 3, 4))),
     "expand_as": (lambda x: x[:1].expand_as(x), np.broadcast_to(X[:1], X.shape)),
     "chunk": (lambda x: x.chunk(3, dim=2)[1], X[:, :, 2:4]),
+    "split": (lambda x: x.split(3, dim=2)[1], X[:, :, 3:]),
     "masked_fill": (lambda x: x.masked_fill(x > 5, -1.0), np.where(X > 5, -1.0, X)),
     "clone": (lambda x: x.clone(), X),
     "contiguous": (lambda x: x.transpose().contiguous(), X.T),
@@ -103,6 +104,14 @@ def test_chunk_cuts_as_pytorch(n, chunks):
     assert [p.tolist() for p in F.arange(n).chunk(chunks)] == want
 
 
+@pytest.mark.parametrize("n, size", [(5, 2), (5, 5), (6, 3), (3, 7), (1, 1), (0, 2), (5, [2, 3]), (5, [0, 5]), (0, [])])
+def test_split_cuts_as_pytorch(n, size):
+    each = size if isinstance(size, list) else [size] * (n // size) + [n % size] * (n % size > 0 or n == 0)
+    ends = np.cumsum(each)
+    want = [list(range(b - k, b)) for k, b in zip(each, ends)]
+    assert [p.tolist() for p in F.arange(n).split(size)] == (want or [[]])
+
+
 def test_errors():
     x = Tensor(X)
     for error, message, call in (
@@ -111,7 +120,9 @@ def test_errors():
         (ShapeError, "at most two axes", lambda: x.t()), (AxisError, r"chunk\(dim=3\)", lambda: x.chunk(2, 3)),
         (ShapeError, r"narrow\(0, 1, 2\)", lambda: x.narrow(0, 1, 2)), (AxisError, "select: axis 3", lambda: x.select(3, 0)),
         (ShapeError, r"unflatten\(2, \(3, -1\)\)", lambda: x.unflatten(2, (3, -1))),
-        (ShapeError, "at least 1", lambda: x.chunk(0)), (ShapeError, "not there", lambda: x.expand(-1, 2, 3, 4)),
+        (ShapeError, "at least 1", lambda: x.chunk(0)), (AxisError, r"split\(dim=-4\)", lambda: x.split(2, -4)),
+        (ShapeError, "at least 1", lambda: x.split(0)), (ShapeError, "the parts have 4 elements, axis 1 has 3", lambda: x.split([1, 3], 1)),
+        (ShapeError, "not there", lambda: x.expand(-1, 2, 3, 4)),
     ):  # fmt: skip
         with pytest.raises(error, match=message):
             call()

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         set_default_device,
         set_prealloc_config,
     )
+    from tengen.jit import script as script  # type: ignore[no-redef]  # mypy sees a folder of that name, too
     from tengen.jit import trace  # type: ignore[no-redef]  # mypy sees a module of that name, too
     from tengen.logger import enable_debug_log, get_logger, set_log_file, set_log_level
     from tengen.profiling.profiler import profile
@@ -101,7 +102,7 @@ _OF_MODULES = {  # module -> the names of it that stand here too
         "get_reserved_memory get_tensorrt_version is_atlas_available is_cambricon_available is_cuda_available is_rocm_available "
         "reset_max_memory_stats set_default_device set_prealloc_config"
     ),
-    "tengen.jit": "trace",
+    "tengen.jit": "script trace",
     "tengen.logger": "enable_debug_log get_logger set_log_file set_log_level",
     "tengen.profiling.profiler": "profile",
     "tengen.runtime.native": "set_threads",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import sys
 import warnings
@@ -52,6 +53,11 @@ def warn_once(text: str, category: type[Warning], of: str | None = None) -> None
     warned.add(key)
     file, _, line = where.rpartition(":")
     warnings.warn_explicit(text, category, file, int(line))
+
+
+def class_of_check(name: str) -> type[Exception]:
+    """The error that a check of a graph raises: one of this file, or one of Python's."""
+    return globals()[name] if name in globals() else getattr(builtins, name)
 
 
 class TengenError(Exception):
@@ -112,6 +118,10 @@ class TraceError(TengenError, RuntimeError):
 
 class BudgetError(TengenError, MemoryError, ValueError):
     """A budget of memory that cannot be met. The message names the smallest that can."""
+
+
+class ScriptError(TengenError, SyntaxError):
+    """Something in a function that `jit.script` does not take: the message shows the line, and says what to write instead."""
 
 
 class VmapError(TengenError, RuntimeError):

@@ -23,6 +23,7 @@ from tengen.ir.jsonform import to_json
 from tengen.ir.plain_json import weigh
 from tengen.ir.rewrite import live_nodes
 from tengen.ir.text import constant_data
+from tengen.ir.verify import OP_ERRORS
 from tengen.kernels.schedule import Schedule
 from tengen.passes.cleanup import remove_dead_code
 
@@ -129,7 +130,7 @@ def _short(where: str | None) -> str | None:
 
 def _needed_checks(g: Graph) -> list[Check]:
     """The checks of operands that something else of the graph reads, and of what a call says of itself beside its results: a loss that is
-    left out needs no label in range."""
+    left out needs no label in range. What a user's function raises, and what a loop has found, is needed always."""
     checks, g.checks = g.checks, []
     live = live_nodes(g)
     read = {v for n in live for v in n.inputs}
@@ -143,7 +144,7 @@ def _needed_checks(g: Graph) -> list[Check]:
             else:
                 stack.extend(x for x in v.node.inputs if x is not None)
         told = (v for v in looked_at if v.node in live and len(v.node.outputs) > 1 and v not in g.outputs)  # a code beside results
-        if looked_at & read or any(told):
+        if looked_at & read or any(told) or c.bad.node in live or c.error not in OP_ERRORS:
             found.append(c)
     return found
 

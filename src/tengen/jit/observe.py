@@ -12,26 +12,14 @@ import dis
 import functools
 import random
 import sys
-import sysconfig
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from tengen.base.device import Device
-from tengen.base.errors import PACKAGE
+from tengen.base.users import is_users
 from tengen.ops.define import Op
 from tengen.tensor.recorder import Recorder
-
-_LIBRARIES = tuple({p for name, p in sysconfig.get_paths().items() if name in ("stdlib", "platstdlib", "purelib", "platlib")})
-_INSTALLED = ("/site-packages/", "/dist-packages/")
-
-
-@functools.lru_cache(4096)
-def is_users(file: str) -> bool:
-    """Whether a source file is neither Tengen's nor a library's."""
-    if file.startswith((PACKAGE, "<frozen ", *(f"{p}/" for p in _LIBRARIES))):
-        return False
-    return not any(part in file for part in _INSTALLED)
 
 
 def ran_for_users(code: types.CodeType, scope: dict) -> bool:

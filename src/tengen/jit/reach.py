@@ -23,8 +23,9 @@ import numpy as np
 
 from tengen.autodiff import GradManager
 from tengen.base.changes import Watched
+from tengen.base.users import is_users
 from tengen.compiler.arrays import BufferMemory
-from tengen.jit.observe import Facts, facts, is_users
+from tengen.jit.observe import Facts, facts
 from tengen.tensor import Tensor
 
 LARGEST = 1000  # elements of a container that are looked at, one by one, in each call

@@ -141,6 +141,7 @@ class trace:
     ('x: f32[2]', [3.0, 5.0, 7.0], [3.0, 3.0, 3.0, 3.0], 'x: f32[n0]')
     """
 
+    calls_python = ""  # what a script calls in every run, which no program can; set while it is recorded
     enabled = True  # trace.enabled = False runs every traced function eagerly
 
     def __new__(cls, function=None, **options):
@@ -231,7 +232,7 @@ class trace:
         return f"<code>{html.escape(repr(self))}</code>" + (f"<ul>{rows}</ul>" if rows else "")
 
     def __call__(self, *args, **kwargs):
-        if not trace.enabled or (tracing.active is not None and tracing.recorder is not None):
+        if not (trace.enabled and config.jit) or (tracing.active is not None and tracing.recorder is not None):
             return self.function(*args, **kwargs)
         try:
             layouts = None if kwargs else (casting.key, *[x._layout for x in args])
@@ -481,7 +482,7 @@ class trace:
             stand_ins = [rec.argument(f"arg{i}", x, t) for i, (x, t) in enumerate(zip(leaves, types))]
             args, kwargs = unflatten(structure, stand_ins)
             with deciding(decided) as conditions:
-                result = rec.called(self.function, args, kwargs)
+                result = rec.called(lambda *args, **kwargs: self._called(args, kwargs), args, kwargs)
             outs: list[Tensor] = []
             result_key = flatten(result, outs)
             grads = []
@@ -492,7 +493,7 @@ class trace:
                 grads.append((placed(t, rec), g is not None, getattr(t, "overflow", None)))
                 if g is not None:
                     outs.append(g)
-            open_ = rec.open(outs)
+            open_ = rec.open(outs) or bool(self.calls_python)
             n_results = len(outs) - sum(there for _, there, _ in grads)
             graph = rec.finish([(f"output{i}", o) for i, o in enumerate(outs)])
         owners = {i: placed(rec.owners[id(t)], rec) for i, t in enumerate(rec.captured) if id(t) in rec.owners}
@@ -504,6 +505,10 @@ class trace:
             conditions=conditions, gradient_of=rec.gradient_of,
         )  # fmt: skip
         return r, rec.made, rec.numbers
+
+    def _called(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The function's result, while it is recorded."""
+        return self.function(*args, **kwargs)
 
     # -- running ---------------------------------------------------------------------------------------------------------
     def _run(self, r: Recording, leaves: list[Tensor], extents: tuple[int, ...]) -> list[Tensor]:

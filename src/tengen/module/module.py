@@ -18,7 +18,7 @@ from tengen.base.changes import Watched, WatchedDict
 from tengen.base.errors import UsageWarning, warn_once
 from tengen.module.hooks import BackwardWatch
 from tengen.runtime import mapped
-from tengen.tensor import Parameter, Tensor, contiguous, from_numpy
+from tengen.tensor import Parameter, Tensor, contiguous, from_numpy, tracing
 from tengen.tensor.hooks import HookHandle, put
 
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks")
@@ -91,7 +91,8 @@ class Module(Watched):
         watch = BackwardWatch(self, tuple(self._backward_hooks.values())) if self._backward_hooks else None
         inputs = inputs if watch is None else watch.entering(inputs)
         try:
-            out = self.forward(*inputs, **kwargs)
+            forward = tracing.in_place(self.forward) if tracing.scripts else self.forward
+            out = forward(*inputs, **kwargs)
         except Exception as e:
             _name_layer(e, self)
             raise

@@ -114,7 +114,7 @@ stack.cases(
 )
 
 
-@shorthand(functional="tensor", methods="split")
+@shorthand(functional="tensor")
 def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """Equal parts (a number), or the parts between these positions (a list), as views.
 

@@ -257,7 +257,7 @@ class Executable:
         if flags.any():
             c = self._checks[int(flags.argmax())]
             line = "" if c.where is None else f" [at {c.where}]"
-            raise getattr(errors, c.error)(f"{self.name}: {c.message}{line}")
+            raise errors.class_of_check(c.error)(f"{self.name}: {c.message}{line}")
         return made
 
     def _call_into(self, log: launch_log.Log, extents: tuple[int, ...]) -> Any:

@@ -5,8 +5,9 @@ What PyTorch does to a tensor and Tengen does elsewhere (``loss.backward()``) is
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from tengen.base.errors import AxisError, GradientError, ShapeError
@@ -59,7 +60,7 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 def chunk(self: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
-    """At most so many parts along an axis, all but the last of equal extent, as PyTorch cuts them; `split` wants equal parts.
+    """At most so many parts along an axis, all but the last of equal extent, as PyTorch cuts them; `functional.split` wants equal parts.
 
     >>> from tengen import functional as F
     >>> [part.tolist() for part in F.arange(5).chunk(2)]
@@ -72,6 +73,26 @@ def chunk(self: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
     n = self.shape[dim]
     each = max(-(-n // chunks), 1)
     return REGISTRY["split"](self, list(range(each, n, each)), dim)
+
+
+def split(self: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> list[Tensor]:
+    """Parts of so many elements along an axis, the last of what is left; or of these extents, whose sum is the axis's. As PyTorch's;
+    `functional.split` is MegEngine's, of a number of equal parts, or positions.
+
+    >>> from tengen import functional as F
+    >>> [part.tolist() for part in F.arange(5).split(2)], [part.tolist() for part in F.arange(5).split([1, 4])]
+    ([[0.0, 1.0], [2.0, 3.0], [4.0]], [[0.0], [1.0, 2.0, 3.0, 4.0]])
+    """
+    if not -self.ndim <= dim < self.ndim:
+        raise AxisError(f"split(dim={dim}) of a tensor of shape {self.shape}")
+    n, size = self.shape[dim], split_size_or_sections
+    if isinstance(size, int):
+        if size < 1:
+            raise ShapeError(f"split({size}) of a tensor of shape {self.shape}: a part has at least 1 element")
+        return REGISTRY["split"](self, list(range(size, n, size)), dim)
+    if sum(size) != n or min(size, default=0) < 0:
+        raise ShapeError(f"split({list(size)}) of a tensor of shape {self.shape}: the parts have {sum(size)} elements, axis {dim} has {n}")
+    return REGISTRY["split"](self, list(itertools.accumulate(size))[:-1], dim)
 
 
 def clone(self: Tensor) -> Tensor:
@@ -310,7 +331,7 @@ CASTS = {
 NAMES = [
     "backward", "chunk", "clone", "contiguous_", "cuda", "detach_", "dim", "element_size", "expand", "expand_as", "is_complex",
     "is_contiguous", "is_floating_point", "is_signed", "masked_select", "narrow", "new_full", "new_ones", "new_tensor", "new_zeros", "numel",
-    "permute", "register_hook", "select", "t", "type_as", "unbind", "unflatten", "unsqueeze", "view", "view_as",
+    "permute", "register_hook", "select", "split", "t", "type_as", "unbind", "unflatten", "unsqueeze", "view", "view_as",
 ]  # fmt: skip
 _SPELLED = {"contiguous_": "contiguous"}  # functions here that have another name as methods
 all_with_line(globals(), NAMES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Lock, get_ident
 from typing import Any
 
@@ -11,10 +12,12 @@ class _Tracing:
 
     Attributes:
         active: a recorder of any thread; None where no thread records.
+        scripts: of each thread that records a script, by its id: what is called in the place of a module's `forward`.
     """
 
     def __init__(self) -> None:
         self.active: Any = None
+        self.scripts: dict[int, Callable[[Any], Any]] = {}
         self._of: dict[int, Any] = {}
         self._lock = Lock()
 
@@ -31,6 +34,11 @@ class _Tracing:
             else:
                 self._of[get_ident()] = r
             self.active = r if r is not None else next(iter(self._of.values()), None)
+
+    def in_place(self, forward: Any) -> Any:
+        """What is called in the place of a module's `forward` now."""
+        script = self.scripts.get(get_ident())
+        return forward if script is None else script(forward)
 
 
 tracing = _Tracing()

@@ -146,15 +146,33 @@ class Recorded:
 
 def recorded(name: str, body: Body, types: Sequence[TensorType]) -> Recorded:
     """Calls a body once, with tensors of these types."""
-    region = Region(name)
-    with region:
-        arguments = [region.take(t) for t in types]
-        results = [region.value(as_tensor(x)) for x in body(list(arguments))]
-        changes = {key: (t, t._data) for key, t in region.changed.items()}
-        checks, region.graph.checks = region.graph.checks, []
-    if region.function and tracing.recorder is not None and tracing.recorder.of_a_body:
-        tracing.recorder.function = region.function
-    return Recorded(region.graph, [x._data for x in arguments], results, region.outside, changes, checks, region.function)
+    draft = _Draft(name, body, types)
+    return draft.finished(draft.made)
+
+
+class _Draft:
+    """A body that has been called, and may go on being recorded: the results are not fixed yet.
+
+    Attributes:
+        made: what the body returned.
+    """
+
+    def __init__(self, name: str, body: Callable[[list[Tensor]], Any], types: Sequence[TensorType]):
+        self.region = Region(name)
+        with self.region as region:
+            self.arguments = [region.take(t) for t in types]
+            self.made = body(list(self.arguments))
+            self.changes = {key: (t, t._data) for key, t in region.changed.items()}
+
+    def finished(self, results: Sequence[Tensor] | Callable[[], Sequence[Tensor]]) -> Recorded:
+        """The body with these results; a function makes them inside of the body."""
+        with self.region as region:
+            values = [region.value(as_tensor(x)) for x in (results() if callable(results) else results)]
+            checks, region.graph.checks = region.graph.checks, []
+        if region.function and tracing.recorder is not None and tracing.recorder.of_a_body:
+            tracing.recorder.function = region.function
+        arguments = [x._data for x in self.arguments]
+        return Recorded(region.graph, arguments, values, region.outside, self.changes, checks, region.function)
 
 
 _known: dict[Any, Graph] = {}
@@ -183,7 +201,7 @@ def _report(checks: Sequence[Check], violated: Sequence[Tensor]) -> None:
         if recorder is not None:
             recorder.graph.checks.append(Check(recorder.value(bad), c.error, c.message, c.where))
         elif bad.item():
-            raise getattr(errors, c.error)(f"{c.message} [at {c.where}]")
+            raise errors.class_of_check(c.error)(f"{c.message} [at {c.where}]")
 
 
 def _false() -> Tensor:
@@ -259,10 +277,10 @@ def run_while(condition: Callable[[list[Tensor]], Tensor], body: Body, state: Se
 
     def step(xs: list[Tensor]) -> list[Tensor]:
         new = [as_tensor(x) for x in body(xs[1 : n + 1])]
-        return [_decision("the condition of while_loop", condition(list(new))), *new, *(x + 1 for x in xs[n + 1 :])]
+        return [decision("the condition of while_loop", condition(list(new))), *new, *(x + 1 for x in xs[n + 1 :])]
 
     count = [] if limit is None else [Tensor(0, dtype="int64")]
-    first = [_decision("the condition of while_loop", condition(list(state))), *state, *count]
+    first = [decision("the condition of while_loop", condition(list(state))), *state, *count]
     r = recorded("while_loop", step, [x._layout.type for x in first])
     _check_state("while_loop", types, r.results[1 : len(r.results) - len(count)])
     before, now = _noted(r)
@@ -277,7 +295,7 @@ def run_while(condition: Callable[[list[Tensor]], Tensor], body: Body, state: Se
     return out[1 : n + 1]
 
 
-def _decision(what: str, x: Any) -> Tensor:
+def decision(what: str, x: Any) -> Tensor:
     """One bool."""
     x = as_tensor(x)
     if x.ndim and all(d == 1 for d in x.shape):
@@ -292,10 +310,20 @@ def _input(r: Recorded, name: str, key: int, t: Tensor) -> Value:
     return r.outside[key][1] if key in r.outside else r.graph.add_input(name, t._layout.type)
 
 
-def run_cond(pred: Tensor, then: Body, otherwise: Body, operands: Sequence[Tensor]) -> list[Tensor]:
-    """What one of two bodies makes of the operands."""
+def run_cond(
+    pred: Tensor, then: Callable[[list[Tensor]], Any], otherwise: Callable[[list[Tensor]], Any], operands: Sequence[Tensor],
+    settle: Callable[[Any, Any], tuple[Callable[[], Sequence[Tensor]], Callable[[], Sequence[Tensor]]]] | None = None,
+) -> list[Tensor]:  # fmt: skip
+    """What one of two bodies makes of the operands.
+
+    Args:
+        settle: of what both bodies returned, gives for each a function that makes its results, which is called inside of it. None:
+            the bodies return them.
+    """
     types = [x._layout.type for x in operands]
-    parts = [recorded(name, f, types) for name, f in (("then", then), ("otherwise", otherwise))]
+    drafts = [_Draft(name, f, types) for name, f in (("then", then), ("otherwise", otherwise))]
+    results = [d.made for d in drafts] if settle is None else settle(drafts[0].made, drafts[1].made)
+    parts = [d.finished(made) for d, made in zip(drafts, results)]
     a, b = ([v.type for v in r.results] for r in parts)
     if a != b:
         raise (ShapeError if [t.shape for t in a] != [t.shape for t in b] else DTypeError)(
@@ -311,7 +339,9 @@ def run_cond(pred: Tensor, then: Body, otherwise: Body, operands: Sequence[Tenso
         new = [r.changes[key][1] if key in r.changes else reads[key] for key in changes]
         found = [c.bad if p is r else r.graph.add_constant(f"holds{i}", np.array(False)) for i, (p, c) in enumerate(checks)]
         graphs.append(_closed(r, [*r.arguments, *reads.values()], [*r.results, *new, *found]))
-    given = [_decision("the condition of cond", pred), *operands, *outside.values()]
+    given = [decision("the condition of cond", pred), *operands, *outside.values()]
+    if not graphs[0].outputs:
+        return []  # neither of the two does anything
     attrs = {"then": graphs[0], "otherwise": graphs[1]}
     out = _call(REGISTRY["cond"], given, attrs, len(graphs[0].outputs), parts[0].function or parts[1].function)
     n = len(a)

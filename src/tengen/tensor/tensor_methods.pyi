@@ -128,8 +128,8 @@ class TensorMethods:
     def char(self) -> Tensor:
         """`astype` int8."""
     def chunk(self, chunks: int, dim: int = 0) -> list[Tensor]:
-        """At most so many parts along an axis, all but the last of equal extent, as PyTorch cuts them; `split` wants equal
-        parts."""
+        """At most so many parts along an axis, all but the last of equal extent, as PyTorch cuts them; `functional.split`
+        wants equal parts."""
     def clamp(self, *args: Any, **kwargs: Any) -> Any:
         """`functional.clip` of the tensor."""
     def clip(self, lower: TensorLike | None = None, upper: TensorLike | None = None) -> Tensor:
@@ -338,8 +338,9 @@ class TensorMethods:
     def sort(self, descending: bool = False, axis: int = -1) -> tuple[Tensor, Tensor]:
         """(values in order along `axis`, the int64 positions they come from). Stable, descending too; NaN counts as
         largest."""
-    def split(self, nsplits_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
-        """Equal parts (a number), or the parts between these positions (a list), as views."""
+    def split(self, split_size_or_sections: int | Sequence[int], dim: int = 0) -> list[Tensor]:
+        """Parts of so many elements along an axis, the last of what is left; or of these extents, whose sum is the axis's. As
+        PyTorch's; `functional.split` is MegEngine's, of a number of equal parts, or positions."""
     def sqrt(self) -> Tensor:
         """The square root, correctly rounded; NaN below 0, -0.0 stays."""
     def square(self) -> Tensor:

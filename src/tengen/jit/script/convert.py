@@ -1,0 +1,115 @@
+"""From a user's function to the function that a script records.
+
+In: a function with a source. Out: one with the same parameters, globals, defaults and cells of closures, whose code is that of
+`rewrite.py` under the user's file and lines. Each source is rewritten once.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import types
+from typing import Any
+
+from tengen.base.errors import ScriptError
+from tengen.jit.script.rewrite import MADE, RUNTIME, Rewriter
+from tengen.jit.script.subset import Refuse, check
+
+
+class NoSource(ScriptError):
+    """A function whose source is not there."""
+
+
+_factories: dict[types.CodeType, types.CodeType] = {}  # the user's code -> that of the function which is recorded
+_made: set[types.CodeType] = set()  # code that was made here: of whole functions, and of those inside of them
+
+
+def is_converted(f: types.FunctionType) -> bool:
+    """Whether a function was made here."""
+    return f.__code__ in _made
+
+
+def converted(f: types.FunctionType, runtime: Any) -> types.FunctionType:
+    """The function that is recorded in place of f.
+
+    Args:
+        runtime: what the free variable `__script__` of the code holds.
+
+    Errors: ScriptError for a source that is not there, or holds what no script has.
+    """
+    code = _factories.get(f.__code__)
+    if code is None:
+        code = _factories[f.__code__] = _code(f)
+    cells = dict(zip(f.__code__.co_freevars, f.__closure__ or ()))
+    cells[RUNTIME] = types.CellType(runtime)
+    made = types.FunctionType(code, f.__globals__, f.__name__, f.__defaults__, tuple(cells[n] for n in code.co_freevars))
+    made.__kwdefaults__, made.__qualname__, made.__module__ = f.__kwdefaults__, f.__qualname__, f.__module__
+    made.__dict__.update({k: v for k, v in f.__dict__.items() if k != "__wrapped__"})
+    return made
+
+
+def _code(f: types.FunctionType) -> types.CodeType:
+    file, (lines, first) = f.__code__.co_filename, _source(f)
+    text = textwrap.dedent("".join(lines))
+    indent = len(lines[0]) - len(lines[0].lstrip()) if lines else 0
+    tree = ast.parse(text)
+    ast.increment_lineno(tree, first - 1)
+    refuse = Refuse(file, lines, first, indent)
+    node = tree.body[0] if len(tree.body) == 1 else tree
+    if not isinstance(node, ast.FunctionDef) or node.name != f.__code__.co_name:
+        refuse(node, f"{f.__name__} is no function with a `def`; help: def f(x): ...")
+    assert isinstance(node, ast.FunctionDef)
+    check(node, refuse)
+    node.decorator_list = []
+    node.args.defaults = [ast.copy_location(ast.Constant(None), d) for d in node.args.defaults]
+    node.args.kw_defaults = [d and ast.copy_location(ast.Constant(None), d) for d in node.args.kw_defaults]
+    for n in ast.walk(node):
+        if isinstance(n, ast.arg):
+            n.annotation = None
+    node.returns = None
+    parts = f.__qualname__.split(".")
+    owner = parts[-2] if len(parts) > 1 and parts[-2] != "<locals>" else ""
+    made = Rewriter(node, owner).function(node)
+    made.name = MADE + "function"  # the user's name may be that of a variable in it
+    free = sorted({*f.__code__.co_freevars, RUNTIME})
+    args = ast.arguments([], [ast.arg(n) for n in free], None, [], [], None, [])
+    outer = ast.FunctionDef("__script_factory", args, [made, ast.Return(ast.Name(made.name, ast.Load()))], [], None)
+    if "type_params" in ast.FunctionDef._fields:
+        outer.type_params = []
+    module = ast.fix_missing_locations(ast.Module([ast.copy_location(outer, node)], []))
+    factory = _inner(compile(module, file, "exec", dont_inherit=True), "__script_factory")
+    code = _named(_inner(factory, made.name), f.__name__, f.__qualname__)
+    _note(code)
+    return code
+
+
+def _named(code: types.CodeType, name: str, qualname: str) -> types.CodeType:
+    """The code under the user's name, and so its parts: a traceback shows the user's function."""
+    parts = tuple(_named(c, name, qualname) if _is_part(c) else c for c in code.co_consts)
+    return code.replace(co_consts=parts, co_name=name, co_qualname=qualname)
+
+
+def _is_part(c: Any) -> bool:
+    return isinstance(c, types.CodeType) and c.co_name.startswith(MADE)
+
+
+def _source(f: types.FunctionType) -> tuple[list[str], int]:
+    try:
+        return inspect.getsourcelines(f.__code__)
+    except (OSError, TypeError):
+        raise NoSource(
+            f"{f.__code__.co_filename}:{f.__code__.co_firstlineno}: the source of {f.__name__} is not there, and script compiles sources; "
+            "help: define it in a file or a notebook's cell, not by exec"
+        ) from None
+
+
+def _inner(code: types.CodeType, name: str) -> types.CodeType:
+    return next(c for c in code.co_consts if isinstance(c, types.CodeType) and c.co_name == name)
+
+
+def _note(code: types.CodeType) -> None:
+    _made.add(code)
+    for c in code.co_consts:
+        if isinstance(c, types.CodeType):
+            _note(c)

@@ -1,0 +1,320 @@
+"""Conditions and loops of a function that is being recorded: what the code of `rewrite.py` calls.
+
+A condition that is known decides at once, and a loop over what is known runs in Python. A condition that is a tensor, a tensor that is
+gone over, and a bound that is a tensor become regions (`tensor/regions.py`). What leaves a part of the user's function early is a
+`Signal`, whose code is a tensor where that depends on values.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from tengen.base.errors import ScriptError, user_line
+from tengen.jit.script.checks import Raised, record_check
+from tengen.jit.script.lanes import Count, Lanes, Stacked, lanes, numbers, unknown
+from tengen.jit.script.loops import Unstable, run_lanes, run_while_region
+from tengen.jit.script.merge import UNSET, Merge, built
+from tengen.jit.script.numbers import Number, strong
+from tengen.jit.script.signals import RETURN, STOP, Signal, consumed, returned
+from tengen.jit.script.variables import Variables
+from tengen.ops.define import REGISTRY
+from tengen.tensor import Tensor
+from tengen.tensor.regions import decision, run_cond
+
+PEELED = 2  # iterations that a loop may have by themselves, in which a variable takes its type
+
+
+class Branch(NamedTuple):
+    """What is known of an `if`: names that are set or changed in it, those of them that are read behind it, those that are changed in
+    place alone, the last lines that set a name in both branches, whether a loop with a condition is around."""
+
+    names: tuple[str, ...]
+    live: tuple[str, ...]
+    changed: tuple[str, ...]
+    then_lines: tuple[tuple[str, int], ...]
+    else_lines: tuple[tuple[str, int], ...]
+    stops: bool
+
+
+class Loop(NamedTuple):
+    """What is known of a loop: names that are set or changed in it; those of them that an iteration reads before it sets them; those
+    that are read behind it; those of which it only appends; those that are changed in place alone; the last lines that set a name;
+    whether a loop with a condition is around."""
+
+    names: tuple[str, ...]
+    inner: tuple[str, ...]
+    after: tuple[str, ...]
+    grows: tuple[str, ...]
+    changed: tuple[str, ...]
+    lines: tuple[tuple[str, int], ...]
+    stops: bool
+
+    def branch(self) -> Branch:
+        """The loop, or what is left of it, as a branch that may not be taken."""
+        live = tuple(n for n in self.names if n in self.inner or n in self.after)
+        return Branch(self.names, live, self.changed, self.lines, (), self.stops)
+
+
+# ---- branches --------------------------------------------------------------------------------------------------------
+
+
+def if_(test: Any, then: Callable[[], Any], other: Callable[[], Any], site: tuple) -> Signal | None:
+    """``if test: then() else: other()``"""
+    if not unknown(test):
+        return then() if test else other()
+    return branch(test, then, other, Branch(*site), "return")
+
+
+class _Side(NamedTuple):
+    """How a branch has ended."""
+
+    signal: Any  # None, a Signal, or what was raised
+    values: dict[str, Any]  # of the live variables
+    same: dict[str, bool]  # whether they are the objects that they were
+
+
+def branch(
+    test: Tensor, then: Callable[[], Any], other: Callable[[], Any], site: Branch, what: str, holder: Callable | None = None
+) -> Signal | None:
+    """One of two functions, by a tensor. what: a name of what both return, for messages. holder: a function with the cells of the
+    variables; None: both are."""
+    variables = Variables((then, other) if holder is None else (holder,), site.names)
+    where = user_line() or "?"
+    test = decision("the condition", test)
+    merge, template = Merge(where), {}
+    for n in site.changed:
+        if isinstance(variables.objects.get(n), Stacked):
+            raise ScriptError(
+                f"{where}: `{n}`, which a loop has filled, is changed where a condition is a tensor; help: F.stack it first"
+            )
+
+    def side(f: Callable[[], Any]) -> Callable[[list[Tensor]], _Side]:
+        def body(_: list[Tensor]) -> _Side:
+            variables.restore()
+            try:
+                signal = f()
+            except Raised as e:
+                signal = e
+            live = [n for n in site.live if n in variables.cells]
+            return _Side(signal, variables.now(live), {n: variables.are_same(n) for n in live})
+
+        return body
+
+    def settle(a: _Side, b: _Side) -> tuple:
+        template.update(_settled(merge, a, b, site, what))
+        return tuple((lambda i=i: [pair[i]() for pair in merge.pairs]) for i in (0, 1))
+
+    try:
+        made = run_cond(test, side(then), side(other), [], settle)
+    finally:
+        variables.restore()
+    for n, (value, in_place) in template["values"].items():
+        variables.put(n, built(value, made), in_place)
+    for n in site.names:
+        if n not in template["values"] and n in variables.cells and n not in site.changed:
+            variables.put(n, UNSET)
+    for is_then, e in template["raised"]:
+        record_check(test if is_then else REGISTRY["logical_not"].call(test), e, where)
+    code, value = built(template["code"], made), built(template["value"], made)
+    return None if isinstance(code, int) and code == 0 else Signal(code, value)
+
+
+def _settled(merge: Merge, a: _Side, b: _Side, site: Branch, what: str) -> dict[str, Any]:
+    """What both sides have in common: templates of the variables, and of how they end."""
+    raised = [isinstance(s.signal, Raised) for s in (a, b)]
+    if all(raised):
+        raise ScriptError(f"{merge.where}: both branches raise an error; help: raise it before the `if`")
+    gone = [isinstance(s.signal, Raised) or _is_last(s.signal) for s in (a, b)]
+    values = {}
+    lines = dict(site.then_lines), dict(site.else_lines)
+    for n in a.values.keys() & b.values.keys():
+        if (
+            a.same[n]
+            and b.same[n]
+            and n in site.changed
+            and isinstance(a.values[n], Tensor)
+            and not isinstance(a.values[n], Number)
+        ):
+            continue  # the region has noted what was written to it
+        x, y = (UNSET if g else s.values[n] for g, s in zip(gone, (a, b)))
+        if any(gone) and not all(gone):
+            values[n] = merge.either(x, y, n, (0, 0)), a.same[n] and b.same[n]
+        elif not (x is UNSET and y is UNSET):
+            values[n] = merge.both(x, y, n, (lines[0].get(n), lines[1].get(n))), a.same[n] and b.same[n]
+    ends = [Signal(STOP if site.stops else None, UNSET) if r else s.signal or Signal(0, UNSET) for r, s in zip(raised, (a, b))]
+    codes = [e.code for e in ends]
+    if None in codes:
+        codes = [c for c in codes if c is not None] * 2
+    code = (
+        codes[0]
+        if all(isinstance(c, int) for c in codes) and codes[0] == codes[1]
+        else merge.both(_int(codes[0]), _int(codes[1]), what, (0, 0))
+    )
+    at = lines[0].get("return"), lines[1].get("return")
+    value = merge.either(ends[0].value, ends[1].value, what, at)
+    return {
+        "values": values,
+        "code": code,
+        "value": value,
+        "raised": [(i == 0, s.signal) for i, s in enumerate((a, b)) if raised[i]],
+    }
+
+
+def _is_last(signal: Signal | None) -> bool:
+    """Whether a branch ends the function, so that no variable is read behind it."""
+    return signal is not None and isinstance(signal.code, int) and signal.code in (RETURN, STOP)
+
+
+def _int(code: Any) -> Any:
+    return code if isinstance(code, int) else Number.of(code)
+
+
+def choose(test: Any, then: Callable[[], Any], other: Callable[[], Any], what: str = "the value") -> Any:
+    """``then() if test else other()``"""
+    if not unknown(test):
+        return then() if test else other()
+    made = branch(test, lambda: returned(then()), lambda: returned(other()), Branch((), (), (), (), (), False), what)
+    return None if made is None else made.value
+
+
+def after(signal: Signal | None, rest: Callable[[], Any], site: tuple) -> Signal | None:
+    """What follows a part that may have left the function."""
+    return _unless(signal, rest, Branch(*site), rest)
+
+
+def _unless(signal: Signal | None, rest: Callable[[], Any], site: Branch, holder: Callable) -> Signal | None:
+    """``rest()`` where a part has not been left."""
+    if signal is None:
+        return rest()
+    if isinstance(signal.code, int):
+        return signal
+    return branch(strong(signal.code) == 0, rest, lambda: signal, site, "return", holder)
+
+
+def value(signal: Signal | None) -> Any:
+    """What the whole function returns."""
+    return None if signal is None or signal.value is UNSET else signal.value
+
+
+# ---- loops -----------------------------------------------------------------------------------------------------------
+
+
+def for_(xs: Any, body: Callable[[Any], Any], site: tuple) -> Signal | None:
+    """``for item in xs: body(item)``"""
+    loop, over = Loop(*site), lanes(xs)
+    if isinstance(over, Lanes):
+        made = _over_lanes(over, body, loop, 0)
+        return consumed(
+            made if not over.tail else _unless(made, lambda: _known(iter(over.tail), body, loop), loop.branch(), body),
+            loop.stops,
+        )
+    if isinstance(over, Count):
+        return consumed(_over_count(over, body, loop), loop.stops)
+    if isinstance(xs, range):
+        return consumed(_over_range(xs, body, loop), loop.stops)
+    return consumed(_known(iter(xs), body, loop), loop.stops)
+
+
+def _known(items: Iterator[Any], body: Callable[[Any], Any], loop: Loop) -> Signal | None:
+    """A loop over what is known: the body is recorded for each item."""
+    for item in items:
+        signal = body(item)
+        if signal is not None:
+            return _unless(signal, lambda: _known(items, body, loop), loop.branch(), body)
+    return None
+
+
+def _over_range(xs: range, body: Callable[[Any], Any], loop: Loop) -> Signal | None:
+    """A range, which stays a loop from where it depends on a tensor whether it goes on."""
+    for i in xs:
+        signal = body(i)
+        if signal is not None:
+            left = range(i + xs.step, xs.stop, xs.step)
+            if isinstance(signal.code, int) or not len(left):
+                return signal
+            return _unless(signal, functools.partial(_over_lanes, numbers(left), body, loop, 0), loop.branch(), body)
+    return None
+
+
+def _over_lanes(over: Lanes, body: Callable[[Any], Any], loop: Loop, peeled: int) -> Signal | None:
+    """A loop over slices: a scan, or, where it may be left early, a loop with a condition."""
+    if isinstance(over.length, int) and over.length <= 0:
+        return None
+    variables = Variables((body,), loop.names)
+    try:
+        return run_lanes(over, body, loop, variables)
+    except Unstable as e:
+        if peeled == PEELED:
+            raise e.told(user_line()) from None
+    variables.restore()
+    rest = over.behind(1)
+    return _unless(body(over.item(0)), lambda: _over_lanes(rest, body, loop, peeled + 1), loop.branch(), body)
+
+
+def _over_count(over: Count, body: Callable[[Any], Any], loop: Loop) -> Signal | None:
+    """A range with a bound that is a tensor."""
+    position = [over.start]
+
+    def test() -> Any:
+        return position[0] < over.stop if over.step > 0 else position[0] > over.stop
+
+    def step() -> Any:
+        i = position[0]
+        signal = body(i)
+        position[0] = i + over.step
+        return signal
+
+    return _while(test, step, loop, 0, body, position)
+
+
+def while_(test: Callable[[], Any], body: Callable[[], Any], site: tuple) -> Signal | None:
+    """``while test(): body()``"""
+    loop = Loop(*site)
+    return consumed(_while(test, body, loop, 0, body, None), loop.stops)
+
+
+def _while(test: Callable, body: Callable, loop: Loop, peeled: int, holder: Callable, position: list | None) -> Signal | None:
+    """A loop with a condition. holder: a function with the cells of its variables. position: of a range, a list of one."""
+    while True:
+        go_on = test()
+        if unknown(go_on):
+            return _while_region(go_on, test, body, loop, peeled, holder, position)
+        if not go_on:
+            return None
+        signal = body()
+        if signal is not None:
+            if isinstance(signal.code, int):
+                return signal
+            again = lambda: _while_left(test, body, loop, peeled, holder, position)
+            return _unless(signal, again, loop.branch(), holder)
+
+
+def _while_left(
+    test: Callable, body: Callable, loop: Loop, peeled: int, holder: Callable, position: list | None
+) -> Signal | None:
+    """What is left of a loop whose condition may be known, and which a tensor may end."""
+    go_on = test()
+    if not unknown(go_on) and not go_on:
+        return None
+    return _while_region(go_on, test, body, loop, peeled, holder, position)
+
+
+def _while_region(
+    go_on: Any, test: Callable, body: Callable, loop: Loop, peeled: int, holder: Callable, position: list | None
+) -> Signal | None:  # fmt: skip
+    variables = Variables((holder, test), loop.names)
+    at = None if position is None else position[0]
+    try:
+        return run_while_region(test, body, loop, variables, position)
+    except Unstable as e:
+        if peeled == PEELED:
+            raise e.told(user_line()) from None
+    variables.restore()
+    if position is not None:
+        position[0] = at
+    first = lambda: _unless(body(), lambda: _while(test, body, loop, peeled + 1, holder, position), loop.branch(), holder)
+    if not unknown(go_on):
+        return first()
+    return branch(go_on, first, lambda: None, loop.branch(), "return", holder)

@@ -1,0 +1,269 @@
+"""What a loop goes over without being unrolled: rows of a tensor, pieces of `split`, numbers, several of these side by side.
+
+`lanes(x)` makes one of what a `for` is given, or returns None for what is known when the function is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tengen.base.dtype import int64
+from tengen.base.errors import ScriptError, user_line
+from tengen.jit.script.numbers import Number, strong
+from tengen.ops.define import REGISTRY, differ
+from tengen.tensor import Tensor, tracing
+from tengen.tensor.batched import mapping_of
+from tengen.tensor.structure import flatten, unflatten
+from tengen.tensor.tensor import as_tensor
+
+
+def unknown(x: Any) -> bool:
+    """Whether a value is a tensor that has no values while the function is recorded."""
+    return isinstance(x, Tensor) and (tracing.recorder is not None or mapping_of(x) is not None)
+
+
+@dataclass
+class Lanes:
+    """Tensors whose slices along axis 0 are the items.
+
+    Attributes:
+        length: how many. tensors: with this extent along axis 0. make: of the slices, the item. tail: items behind the last one, of
+            other shapes.
+    """
+
+    length: Any
+    tensors: list[Tensor]
+    make: Any
+    tail: list[Any] = field(default_factory=list)
+
+    def item(self, i: Any) -> Any:
+        """The item at a position, which may be a tensor."""
+        return self.make([x[i] for x in self.tensors])
+
+    def behind(self, i: int) -> Lanes:
+        """All but the first few."""
+        return Lanes(self.length - i, [x[i:] for x in self.tensors], self.make, self.tail)
+
+    def backwards(self) -> Lanes:
+        """The same from the last one to the first."""
+        if self.tail:
+            raise ScriptError(f"{user_line()}: reversed() of pieces that are not all equal; help: a list of them")
+        return Lanes(self.length, [x[::-1] for x in self.tensors], self.make)
+
+
+def rows(x: Tensor) -> Lanes:
+    """The rows of a tensor."""
+    if not x.ndim:
+        raise TypeError(f"{user_line()}: iteration over a 0-d tensor")
+    return Lanes(x.shape[0], [strong(x)], lambda xs: xs[0])
+
+
+def pieces(x: Tensor, size: int, axis: int) -> Lanes | None:
+    """The pieces of so many elements along an axis; None where the extent is open and may not be a multiple."""
+    axis = axis % x.ndim
+    n = x.shape[axis]
+    if not isinstance(n, int) and size != 1:
+        return None
+    full, left = (n // size, n % size) if isinstance(n, int) else (n, 0)
+    cut = x if not left else REGISTRY["getitem"].call(x, (slice(None),) * axis + (slice(0, full * size),))
+    first = REGISTRY["moveaxis"].call(cut, axis, 0)
+    first = first.reshape(full, size, *first.shape[1:])
+    tail = [REGISTRY["getitem"].call(x, (slice(None),) * axis + (slice(full * size, None),))] if left else []
+    return Lanes(full, [first], lambda xs: REGISTRY["moveaxis"].call(xs[0], 0, axis), tail)
+
+
+@dataclass
+class Count:
+    """``range`` with a bound that is a tensor or a number of the program."""
+
+    start: Any
+    stop: Any
+    step: int
+
+
+class Stacked:
+    """A list that has grown in a loop: some elements, then for each loop one stacked tensor of all.
+
+    It is read as a list: its length, elements, slices; `F.stack` and `F.concat` take the stacked tensors as they are.
+    """
+
+    def __init__(self, parts: list[Any]):
+        self.parts = parts  # elements, and (key of an element, stacked tensors, number)
+
+    def __len__(self) -> int:
+        return sum(p.length if isinstance(p, Lanes) else 1 for p in self.parts)
+
+    def __iter__(self) -> Iterator[Any]:
+        for p in self.parts:
+            if isinstance(p, Lanes):
+                if not isinstance(p.length, int):
+                    raise ScriptError(
+                        f"{user_line()}: the elements of a list that a loop has filled are asked for, and their number is open; help: "
+                        "F.stack or F.concat of the list"
+                    )
+                yield from (p.item(i) for i in range(p.length))
+            else:
+                yield p
+
+    def __getitem__(self, i: Any) -> Any:
+        last = self.parts[-1] if self.parts else None
+        if i == -1 and isinstance(last, Lanes):
+            return last.item(-1)
+        return list(self)[i]
+
+    def append(self, x: Any) -> None:
+        """Puts an element behind the others."""
+        self.parts.append(x)
+
+    def extend(self, xs: Any) -> None:
+        """Puts elements behind the others."""
+        self.parts += xs.parts if isinstance(xs, Stacked) else list(xs)
+
+    def __add__(self, other: Any) -> Stacked:
+        made = Stacked(list(self.parts))
+        made.extend(other)
+        return made
+
+    def stacked(self) -> Lanes | None:
+        """All elements as lanes, where each is one tensor of the same type."""
+        found = []
+        for p in self.parts:
+            if isinstance(p, Lanes) and len(p.tensors) != 1:
+                return None
+            if not isinstance(p, (Lanes, Tensor)):
+                return None
+            found.append(p.tensors[0] if isinstance(p, Lanes) else REGISTRY["expand_dims"].call(p, 0))
+        if not found:
+            return None
+        x = found[0] if len(found) == 1 else REGISTRY["concat"].call(found, 0)
+        return Lanes(x.shape[0], [x], lambda xs: xs[0])
+
+    def stack(self, axis: int = 0) -> Tensor:
+        """`F.stack` of the elements."""
+        made = self.stacked()
+        if made is None:
+            return REGISTRY["stack"].call(list(self), axis)
+        return REGISTRY["moveaxis"].call(made.tensors[0], 0, axis) if axis else made.tensors[0]
+
+    def concat(self, axis: int = 0) -> Tensor:
+        """`F.concat` of the elements."""
+        made = self.stacked()
+        if made is None or made.tensors[0].ndim < 2:
+            return REGISTRY["concat"].call(list(self), axis)
+        x = made.tensors[0]
+        axis = axis % (x.ndim - 1)
+        x = REGISTRY["moveaxis"].call(x, 0, axis) if axis else x
+        return x.reshape(*x.shape[:axis], x.shape[axis] * x.shape[axis + 1], *x.shape[axis + 2 :])
+
+
+def lanes(x: Any) -> Lanes | Count | None:
+    """What a loop goes over as a whole; None for what is known."""
+    if isinstance(x, (Lanes, Count)):
+        return x
+    if isinstance(x, Stacked):
+        return x.stacked() if any(isinstance(p, Lanes) for p in x.parts) else None
+    return rows(x) if unknown(x) else None
+
+
+def numbered(start: int, n: Any) -> Lanes:
+    """The numbers start, start + 1, ..."""
+    return Lanes(n, [REGISTRY["arange"].call(start, start + n, dtype=int64)], lambda xs: Number.of(xs[0]))
+
+
+def numbers(xs: range) -> Lanes:
+    """The numbers of a range."""
+    return Lanes(len(xs), [Tensor(list(xs), dtype="int64")], lambda made: Number.of(made[0]))
+
+
+def enumerated(x: Any, start: int = 0) -> Any:
+    """`enumerate`"""
+    found = lanes(x)
+    if not isinstance(found, Lanes):
+        return enumerate(x, start)
+    return together([numbered(start, found.length), found], [(start + found.length + i, t) for i, t in enumerate(found.tail)])
+
+
+def zipped(*xs: Any) -> Any:
+    """`zip`"""
+    found = [lanes(x) for x in xs]
+    if not any(isinstance(f, Lanes) for f in found):
+        return zip(*xs)
+    known = [f.length for f in found if isinstance(f, Lanes)]
+    n = known[0]
+    if any(not isinstance(f, Lanes) or f.tail for f in found) or any(differ(m, n) for m in known):
+        if all(isinstance(m, int) for m in known):
+            return zip(*(listed(x) for x in xs))
+        raise ScriptError(
+            f"{user_line()}: zip of tensors and lists, or of tensors of several lengths; help: tensors of one length, or F.stack of the list"
+        )
+    return together(found, [])
+
+
+def listed(x: Any) -> Any:
+    """The items of what has a known number of them."""
+    found = lanes(x)
+    return x if not isinstance(found, Lanes) else [*(found.item(i) for i in range(found.length)), *found.tail]
+
+
+def together(some: list[Any], tail: list[Any]) -> Lanes:
+    """Several lanes of one length side by side: items are tuples."""
+    counts = [len(x.tensors) for x in some]
+
+    def make(xs: list[Tensor]) -> tuple:
+        rest = iter(xs)
+        return tuple(lane.make([next(rest) for _ in range(n)]) for lane, n in zip(some, counts))
+
+    return Lanes(some[0].length, [t for x in some for t in x.tensors], make, tail)
+
+
+def counted(*args: Any) -> Any:
+    """`range`"""
+    if not any(isinstance(a, Tensor) for a in args):
+        return Numbered.of(*args)
+    start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
+    if not isinstance(step, int):
+        raise ScriptError(f"{user_line()}: range with a step that is a tensor; help: a step that is a number")
+    return Count(start, stop, step)
+
+
+class Numbered:
+    """`range` with bounds that are known, or extents that are open."""
+
+    @staticmethod
+    def of(*args: Any) -> Any:
+        """A range, or the numbers below an open extent."""
+        if all(isinstance(a, int) for a in args) or len(args) == 3:
+            return range(*args)
+        start, stop = (0, args[0]) if len(args) == 1 else args
+        return numbered(start, stop - start) if isinstance(start, int) else range(*args)
+
+
+def backwards(x: Any) -> Any:
+    """`reversed`"""
+    found = lanes(x)
+    return found.backwards() if isinstance(found, Lanes) else reversed(x)
+
+
+def elements(x: Any) -> tuple[Any, list[Tensor]]:
+    """The structure of what is appended, and its tensors; numbers among them are tensors."""
+    leaves: list[Tensor] = []
+    key = flatten(as_tensor(x) if isinstance(x, (bool, int, float)) else x, leaves)
+    return key, [strong(t) for t in leaves]
+
+
+def lane_of(key: Any, tensors: list[Tensor], n: Any) -> Lanes:
+    """The elements that a loop has appended, of what it has stacked."""
+    return Lanes(n, tensors, lambda xs: unflatten(key, xs))
+
+
+def with_lists(x: Any) -> Any:
+    """What a script returns: lists for what loops have filled, nested in any way."""
+    if isinstance(x, Stacked):
+        return list(x)
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return type(x)(*map(with_lists, x))
+    if type(x) in (tuple, list):
+        return type(x)(map(with_lists, x))
+    return {k: with_lists(v) for k, v in x.items()} if type(x) is dict else x

@@ -1,0 +1,402 @@
+"""Loops of a script as regions: the variables that an iteration hands to the next one become the state of a scan or a while loop.
+
+A variable whose type an iteration changes (None before the first one, a tensor of another shape) makes the loop `Unstable`: the caller
+takes an iteration out of the loop and tries again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tengen.base.dtype import int64
+from tengen.base.errors import DTypeError, ScriptError, ShapeError, user_line
+from tengen.jit.script.lanes import Lanes, Stacked, elements, lane_of
+from tengen.jit.script.merge import UNSET, described, zeros
+from tengen.jit.script.numbers import Number, strong
+from tengen.jit.script.signals import Signal
+from tengen.jit.script.variables import Variables, copied, set_cell, value_in
+from tengen.ops.define import REGISTRY
+from tengen.tensor import Tensor
+from tengen.tensor.regions import decision, run_cond, run_scan, run_while
+from tengen.tensor.structure import flatten, unflatten
+from tengen.tensor.tensor import as_tensor, tensor_over
+
+if TYPE_CHECKING:
+    from tengen.jit.script.flow import Loop
+
+
+class Unstable(Exception):
+    """An iteration changes the type of a variable."""
+
+    def __init__(self, name: str, line: int, before: Any, after: Any):
+        super().__init__(name)
+        self.name, self.line, self.before, self.after = name, line, before, after
+
+    def told(self, where: str | None) -> Exception:
+        """The error for the user."""
+        both = isinstance(self.before, Tensor) and isinstance(self.after, Tensor)
+        kind = ScriptError
+        if both:
+            kind = ShapeError if self.before.shape != self.after.shape else DTypeError
+        return kind(
+            f"{where}: `{self.name}` is {described(self.before)} before an iteration of the loop and {described(self.after)} behind it "
+            f"(line {self.line}); help: a variable of a loop over tensors keeps its structure, shapes and dtypes: begin with a tensor of the "
+            "last type, or cast it in the loop"
+        )
+
+
+class Leaves(Exception):
+    """A scan whose body may leave the loop."""
+
+
+@dataclass
+class Known:
+    """What is known of a loop's state, after it has been recorded without success.
+
+    Attributes:
+        blanks: structure and types of variables that have no value before the loop. deep: names of lists and dicts whose numbers
+            change. ends: whether the body may leave the loop. value: structure and types of what it returns then, or UNSET.
+    """
+
+    blanks: dict[str, Any] = field(default_factory=dict)
+    deep: set[str] = field(default_factory=set)
+    ends: bool = False
+    value: Any = UNSET
+
+
+class Again(Exception):
+    """A loop is to be recorded once more: more is known of its state."""
+
+
+class State:
+    """The variables that a loop carries, and how they lie in the list of its state.
+
+    Args:
+        runs: whether the loop has at least one iteration.
+    """
+
+    def __init__(self, loop: Loop, variables: Variables, runs: bool, grows: bool, known: Known):
+        self.loop, self.variables, self.lines, self.known = loop, variables, dict(loop.lines), known
+        self.first: dict[str, Any] = {}  # values before the loop; UNSET: set in every iteration before it is read
+        self.growing: dict[str, Any] = {}  # lists to which iterations append
+        self.late: list[
+            str
+        ] = []  # read before they are set, as it seems, and without a value: an iteration that knows better sets them
+        for n, x in variables.values.items():
+            if n in loop.grows and isinstance(x, (list, Stacked)):
+                if not grows:
+                    raise ScriptError(
+                        f"{user_line()}: `{n}` grows in a loop whose number of iterations is known only when the program runs (line "
+                        f"{self.lines.get(n, '?')}); help: a tensor with a row for each iteration that there may be, and x[i] = ..."
+                    )
+                self.growing[n] = x
+            elif (n in loop.inner or n in loop.after) and not (n in loop.changed and _keeps_itself(x)):
+                if x is UNSET and (n in loop.inner or not runs):
+                    if runs:
+                        self.late.append(n)
+                        continue
+                    raise ScriptError(
+                        f"{user_line()}: `{n}` has no value if the loop does not run (line {self.lines.get(n, '?')}); help: set it before "
+                        "the loop"
+                    )
+                x = list(x) if isinstance(x, Stacked) else copied(x)
+                self.first[n] = _numbers(x) if n in known.deep else _number(x)
+        self.keys: dict[str, Any] = {}
+        self.leaves: list[Tensor] = []
+        self.counts: dict[str, int] = {}
+
+    def settle(self) -> None:
+        """Lays the state out."""
+        self.leaves = []
+        for n, x in self.first.items():
+            mine: list[Tensor] = []
+            if x is UNSET:
+                x = _zeros(self.known.blanks[n]) if n in self.known.blanks else None
+            self.keys[n] = flatten(x, mine)
+            self.counts[n] = len(mine)
+            self.leaves += mine
+
+    def begin(self, xs: list[Tensor]) -> None:
+        """The variables take the values of a state."""
+        self.variables.restore()
+        at = 0
+        for n, key in self.keys.items():
+            mine = [_like(x, t) for x, t in zip(xs[at : at + self.counts[n]], self.leaves[at : at + self.counts[n]])]
+            at += self.counts[n]
+            x = unflatten(key, mine)
+            if self.first[n] is UNSET:
+                x = UNSET
+            set_cell(self.variables.cells[n], x)
+        for n in self.growing:
+            set_cell(self.variables.cells[n], [])
+
+    def end(self) -> tuple[list[Tensor], dict[str, list]]:
+        """(The state behind an iteration; what was appended to the lists that grow.)"""
+        found: list[Tensor] = []
+        at, again = 0, False
+        for n, key in self.keys.items():
+            before = self.leaves[at : at + self.counts[n]]
+            at += self.counts[n]
+            x = value_in(self.variables.cells[n])
+            x = _beside(list(x) if isinstance(x, Stacked) else x, self.first[n], n in self.known.deep)
+            mine: list[Tensor] = []
+            after = None if x is UNSET else flatten(x, mine)
+            found += [strong(t) for t in mine]
+            if after == key and [t._layout.type for t in mine] == [t._layout.type for t in before]:
+                continue
+            if x is not UNSET and self.first[n] is UNSET and n not in self.known.blanks:
+                self.known.blanks[n], again = _blank(x), True
+            elif isinstance(self.first[n], (list, tuple, dict)) and n not in self.known.deep:
+                self.known.deep.add(n)
+                again = True
+            else:
+                raise Unstable(n, self.lines.get(n, 0), self.first[n], x)
+        for n in self.late:
+            if (x := value_in(self.variables.cells[n])) is not UNSET:
+                raise Unstable(n, self.lines.get(n, 0), UNSET, x)
+        if again:
+            raise Again
+        return found, {n: value_in(self.variables.cells[n]) for n in self.growing}
+
+    def put(self, xs: list[Tensor]) -> None:
+        """The variables behind the loop."""
+        self.variables.restore()
+        at = 0
+        for n, key in self.keys.items():
+            mine = [_like(x, t) for x, t in zip(xs[at : at + self.counts[n]], self.leaves[at : at + self.counts[n]])]
+            at += self.counts[n]
+            self.variables.put(n, unflatten(key, mine), n in self.loop.changed)
+        for n in self.loop.names:
+            if n in self.variables.cells and n not in self.keys and n not in self.growing and n not in self.loop.changed:
+                self.variables.put(n, UNSET)
+
+
+def _keeps_itself(x: Any) -> bool:
+    """Whether a value that is changed in place is no part of the state: the region notes what is written to a tensor."""
+    return isinstance(x, Tensor) and not isinstance(x, Number)
+
+
+def _number(x: Any) -> Any:
+    return Number.of(x) if type(x) in (int, float) else x
+
+
+def _numbers(x: Any) -> Any:
+    """A value whose ints and floats are numbers of the program, also those in lists and dicts."""
+    if type(x) in (list, tuple):
+        return type(x)(map(_numbers, x))
+    return {k: _numbers(v) for k, v in x.items()} if type(x) is dict else _number(x)
+
+
+def _beside(x: Any, first: Any, deep: bool) -> Any:
+    """A value behind an iteration, as a number where it was one before."""
+    if deep:
+        return _numbers(x)
+    if isinstance(first, Number) and type(x) in (int, float):
+        return Number.of(x if not first.dtype.is_float else float(x))
+    return x
+
+
+def _like(x: Tensor, t: Tensor) -> Tensor:
+    """A state's tensor for the variable: another object than the argument of the region, so that it may be written to."""
+    if isinstance(t, Number):
+        return Number.of(x)
+    made = tensor_over(x._data, x._layout)
+    made._node = x._node
+    return made
+
+
+class Typed:
+    """A tensor's type, and whether it is a number: all that outlives the recording of a body."""
+
+    def __init__(self, t: Tensor):
+        self.type, self.number = t._layout.type, isinstance(t, Number)
+
+    def zeros(self) -> Tensor:
+        """A tensor of the type, outside of the body."""
+        return Number.of(zeros(self.type)) if self.number else zeros(self.type)
+
+
+def _blank(x: Any) -> tuple[Any, list[Typed]]:
+    """The structure and types of a value."""
+    leaves: list[Tensor] = []
+    return flatten(x, leaves), [Typed(t) for t in leaves]
+
+
+def _zeros(blank: tuple[Any, list[Typed]]) -> Any:
+    key, leaves = blank
+    return unflatten(key, [t.zeros() for t in leaves])
+
+
+def _attempts(run: Callable[[Known], Any]) -> Any:
+    """Records a loop, again until what its state holds is known."""
+    known = Known()
+    for _ in range(5):
+        try:
+            return run(known)
+        except Again:
+            pass
+    raise ScriptError(f"{user_line()}: the variables of the loop keep changing their types; help: set them before the loop")
+
+
+def run_lanes(over: Lanes, body: Callable[[Any], Any], loop: Loop, variables: Variables) -> Signal | None:
+    """A loop over slices as a scan; where the body may leave it, as a loop with a condition."""
+    try:
+        return _attempts(lambda known: _scan(over, body, loop, variables, known))
+    except Leaves:
+        variables.restore()
+    n = over.length
+    position: list[Any] = [Number.of(0)]
+
+    def step() -> Any:
+        i = position[0]
+        signal = body(over.item(strong(i)))
+        position[0] = i + 1
+        return signal
+
+    return run_while_region(lambda: position[0] < n, step, loop, variables, position, n, True)
+
+
+def _scan(over: Lanes, body: Callable[[Any], Any], loop: Loop, variables: Variables, known: Known) -> None:
+    state = State(loop, variables, True, True, known)
+    state.settle()
+    n = len(state.leaves)
+    made: dict[str, list] = {}
+
+    def step(xs: list[Tensor]) -> list[Tensor]:
+        state.begin(xs[:n])
+        if body(over.make([_like(x, x) for x in xs[n:]])) is not None:
+            raise Leaves
+        after, grown = state.end()
+        stacked = []
+        for name, some in grown.items():
+            made[name] = [elements(x) for x in some]
+            stacked += [t for _, ts in made[name] for t in ts]
+        return [*after, *stacked]
+
+    try:
+        last, stacked = run_scan(step, [strong(t) for t in state.leaves], over.tensors, over.length)
+    finally:
+        variables.restore()
+    state.put(last)
+    rest = iter(stacked)
+    for name, some in made.items():
+        variables.put(
+            name, _grown(name, state.growing[name], [lane_of(key, [next(rest) for _ in ts], over.length) for key, ts in some])
+        )
+
+
+def _grown(name: str, before: Any, parts: list[Lanes]) -> Stacked:
+    """A list that a loop has filled."""
+    made = list(before.parts) if isinstance(before, Stacked) else list(before)
+    if len(parts) <= 1:
+        return Stacked(made + parts)
+    if not isinstance(parts[0].length, int):
+        raise ScriptError(
+            f"{user_line()}: `{name}` grows by several elements in an iteration of a loop of open length; help: one list for each"
+        )
+    return Stacked(made + [p.item(i) for i in range(parts[0].length) for p in parts])
+
+
+def run_while_region(
+    test: Callable[[], Any],
+    body: Callable,
+    loop: Loop,
+    variables: Variables,
+    position: list | None,
+    limit: Any = None,
+    runs: bool = False,
+) -> Signal | None:
+    """A loop with a condition.
+
+    Args:
+        position: of a range, a list of the number that comes next. limit: how many iterations there are at most. runs: whether there is
+            one at least.
+    """
+    first = None if position is None else _number(position[0])
+    if position is not None and not isinstance(first, Number):
+        first = Number.of(first.astype(int64) if first.dtype is not int64 else first)
+
+    def run(known: Known) -> Signal | None:
+        if position is not None:
+            position[0] = first
+        return _WhileRegion(test, body, State(loop, variables, runs, False, known), position, limit).run()
+
+    return _attempts(run)
+
+
+class _WhileRegion:
+    """One recording of a loop with a condition. Its state: the variables; the number that comes next, of a range; where the body may leave
+    the loop, the code of its signal, and what it returns."""
+
+    def __init__(self, test: Callable[[], Any], body: Callable[[], Any], state: State, position: list | None, limit: Any):
+        self.test, self.body, self.state, self.position, self.limit = test, body, state, position, limit
+        self.known = state.known
+        state.settle()
+        self.returned: list[Tensor] = []
+        self.key = None if self.known.value is UNSET else flatten(_zeros(self.known.value), self.returned)
+
+    def run(self) -> Signal | None:
+        """Records it."""
+        n, ends = len(self.state.leaves), self.known.ends
+        counter = [] if self.position is None else [self.position[0]]
+        first = [*self.state.leaves, *counter, *([Number.of(0)] if ends else []), *self.returned]
+        try:
+            made = run_while(self.condition, self.step, [strong(t) for t in first], self.limit)
+        finally:
+            self.state.variables.restore()
+        self.state.put(made[:n])
+        if not ends:
+            return None
+        code, *values = made[n + len(counter) :]
+        return Signal(
+            code, UNSET if self.key is None else unflatten(self.key, [_like(x, t) for x, t in zip(values, self.returned)])
+        )
+
+    def begin(self, xs: list[Tensor]) -> list[Tensor]:
+        """Sets the variables. Returns the code and what is behind it."""
+        n = len(self.state.leaves)
+        self.state.begin(xs[:n])
+        rest = xs[n:]
+        if self.position is not None:
+            self.position[0] = Number.of(rest.pop(0))
+        return rest
+
+    def condition(self, xs: list[Tensor]) -> Tensor:
+        """Whether there is one more iteration."""
+        rest = self.begin(xs)
+        if not self.known.ends:
+            return decision("the condition of while", self.test())
+        go_on = rest[0] == 0
+        if self.limit is not None:  # of a range, which reads nothing
+            return REGISTRY["logical_and"].call(go_on, self.test())
+        asked = lambda _: [decision("the condition of while", self.test())]
+        return run_cond(go_on, asked, lambda _: [as_tensor(False)], [])[0]
+
+    def step(self, xs: list[Tensor]) -> list[Tensor]:
+        """One iteration."""
+        rest = self.begin(xs)
+        signal, known = self.body(), self.known
+        news = signal is not None and (not known.ends or (signal.value is not UNSET and known.value is UNSET))
+        if news:
+            known.ends = True
+            known.value = known.value if signal.value is UNSET else _blank(signal.value)
+        after, _ = self.state.end()
+        if news:
+            raise Again
+        if self.position is not None:
+            after.append(strong(self.position[0]))
+        return [*after, *self._ended(signal, rest[1:])] if known.ends else after
+
+    def _ended(self, signal: Signal | None, before: list[Tensor]) -> list[Tensor]:
+        """The code of an iteration, and what it returns."""
+        code = strong(Number.of(0 if signal is None else signal.code))
+        if signal is None or signal.value is UNSET:
+            return [code, *before]
+        mine: list[Tensor] = []
+        if flatten(signal.value, mine) != self.key or [t._layout.type for t in mine] != [t._layout.type for t in self.returned]:
+            raise ScriptError(
+                f"{user_line()}: the loop returns values of several structures, shapes or dtypes; help: the same everywhere"
+            )
+        return [code, *(strong(t) for t in mine)]

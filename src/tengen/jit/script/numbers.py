@@ -1,0 +1,83 @@
+"""A number that a loop or a branch has changed: a tensor that takes the dtype of the others, as Python's numbers do.
+
+``n += 1`` in a loop over tensors makes n a value of the program. It stays as weak as the int that it is in plain Python: an int64 or a
+float64 with an operand dtype that is the other operand's, so the bits are those of plain Python.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tengen.base.dtype import DType, bool_, float64, int64, promote_scalar
+from tengen.tensor import Tensor
+from tengen.tensor.tensor import number, tensor_over
+
+NUMBERS = (bool, int, float)
+DTYPES = {bool: bool_, int: int64, float: float64}
+
+
+class Number(Tensor):
+    """A weak tensor []."""
+
+    @staticmethod
+    def of(x: Any) -> Tensor:
+        """A Python number or a tensor [] as a number; a bool as a tensor."""
+        t = number(x, DTYPES[type(x)]) if not isinstance(x, Tensor) else x
+        return t if t.dtype is bool_ else _weak(t)
+
+    def beside(self, d: DType) -> Tensor:
+        """What it is beside a tensor of this dtype."""
+        return strong(self).astype(promote_scalar(d, 0.0 if self.dtype.is_float else 0))
+
+
+def _weak(t: Tensor) -> Number:
+    made = Number.__new__(Number)
+    made._data, made._layout, made._node = t._data, t._layout, t._node
+    return made
+
+
+def strong(x: Any) -> Any:
+    """A number as a plain tensor; anything else as it is."""
+    if not isinstance(x, Number):
+        return x
+    t = tensor_over(x._data, x._layout)
+    t._node = x._node
+    return t
+
+
+def resolved(args: list[Any]) -> list[Any]:
+    """The operands of a call, numbers among them in the dtype that they have there."""
+    if not any(isinstance(x, Number) for x in args):
+        return args
+    others = [x for x in args if isinstance(x, Tensor) and not isinstance(x, Number)]
+    return [x.beside(others[0].dtype) if isinstance(x, Number) and others else strong(x) for x in args]
+
+
+def _operator(name: str) -> Any:
+    plain = getattr(Tensor, name)
+
+    def apply(self: Number, *others: Any) -> Any:
+        other = others[0] if others else None
+        if isinstance(other, Tensor) and not isinstance(other, Number):
+            return plain(self.beside(other.dtype), other)
+        if isinstance(other, (bool, int, float)):
+            other = number(other, float64 if isinstance(other, float) or self.dtype.is_float else int64)
+        mine = strong(self)
+        if "truediv" in name:
+            mine, other = mine.astype(float64), strong(other).astype(float64)
+        made = plain(mine, *([strong(other)] if others else []))
+        if not isinstance(made, Tensor) or made.dtype is bool_:
+            return made
+        return _weak(made if made.dtype in (int64, float64) else made.astype(float64))
+
+    apply.__name__ = name
+    return apply
+
+
+for _name in "add sub mul truediv floordiv mod pow lt le gt ge eq ne neg pos abs".split():
+    for _full in (f"__{_name}__", f"__r{_name}__"):
+        if hasattr(Tensor, _full):
+            setattr(Number, _full, _operator(_full))
+    if hasattr(Tensor, f"__i{_name}__"):
+        setattr(Number, f"__i{_name}__", getattr(Number, f"__{_name}__"))  # it is another number, as in Python
+Number.__hash__ = Tensor.__hash__

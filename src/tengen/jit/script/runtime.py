@@ -1,0 +1,232 @@
+"""What the code of a script calls: `__script__` in it is this module.
+
+`fn(f)` is what is called in place of a function: a function of the user's as it is recorded, a built-in one that means something for
+tensors too, anything else as it is.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from tengen.base.dtype import bool_, float64, int64
+from tengen.base.errors import ScriptError, user_line
+from tengen.base.users import is_users
+from tengen.jit.script.checks import error, shown
+from tengen.jit.script.convert import NoSource, converted, is_converted
+from tengen.jit.script.flow import after, choose, for_, if_, value, while_
+from tengen.jit.script.lanes import Stacked, backwards, counted, enumerated, unknown, zipped
+from tengen.jit.script.lanes import pieces as pieces_of
+from tengen.jit.script.liveness import MUTATORS
+from tengen.jit.script.numbers import Number, resolved, strong
+from tengen.jit.script.python_calls import formatted, printed
+from tengen.jit.script.signals import BREAK, returned
+from tengen.ops.define import REGISTRY
+from tengen.tensor import Tensor, tracing
+from tengen.tensor.regions import decision
+
+__all__ = [
+    "BREAK", "after", "and_", "chain", "choose", "error", "fn", "for_", "formatted", "if_", "method", "not_", "or_", "owner", "pieces",
+    "returned", "shown", "value", "while_",
+]  # fmt: skip
+
+
+# ---- expressions -----------------------------------------------------------------------------------------------------
+
+
+def and_(a: Any, b: Callable[[], Any], simple: bool) -> Any:
+    """``a and b()``. simple: b has no effect, and no error, where a is false."""
+    if not unknown(a):
+        return a and b()
+    if simple and unknown(other := b()) and _is_bool(a) and _is_bool(other):
+        return REGISTRY["logical_and"].call(a, other)
+    return choose(a, b, lambda: a, "the value of `and`")
+
+
+def or_(a: Any, b: Callable[[], Any], simple: bool) -> Any:
+    """``a or b()``."""
+    if not unknown(a):
+        return a or b()
+    if simple and unknown(other := b()) and _is_bool(a) and _is_bool(other):
+        return REGISTRY["logical_or"].call(a, other)
+    return choose(a, lambda: a, b, "the value of `or`")
+
+
+def _is_bool(x: Tensor) -> bool:
+    return x.dtype is bool_ and x.ndim == 0
+
+
+def not_(a: Any) -> Any:
+    """``not a``"""
+    return REGISTRY["logical_not"].call(decision("what `not` is asked of", a)) if unknown(a) else not a
+
+
+def chain(a: Any, b: Any, compares: tuple[Callable, ...], rest: tuple[Callable, ...]) -> Any:
+    """``a < b < rest[0]() < ...``"""
+    made = compares[0](a, b)
+    if len(compares) == 1:
+        return made
+    return and_(made, lambda: chain(b, rest[0](), compares[1:], rest[1:]), False)
+
+
+def owner(x: Any) -> Any:
+    """What an attribute or an element is set of. Errors: ScriptError inside of a region, unless it is a tensor."""
+    if not isinstance(x, Tensor):
+        _refuse_in_region(f"a {type(x).__name__} is changed")
+    return x
+
+
+def _refuse_in_region(what: str) -> None:
+    recorder = tracing.recorder
+    if recorder is not None and recorder.of_a_body:
+        raise ScriptError(
+            f"{user_line()}: {what} where a condition is a tensor, or in a loop over tensors, and the program cannot do that; help: keep the "
+            "value in a local variable, and set it behind the `if` or the loop"
+        )
+
+
+# ---- calls -----------------------------------------------------------------------------------------------------------
+
+
+def fn(f: Any) -> Any:
+    """What is called in place of f."""
+    if isinstance(f, types.FunctionType):
+        return _function(f)
+    if isinstance(f, types.MethodType):
+        return _method(f)
+    if isinstance(f, types.BuiltinFunctionType) and isinstance(f.__self__, (list, dict, set)) and f.__name__ in MUTATORS:
+        _refuse_in_region(f"a {type(f.__self__).__name__} that is no local variable is changed")
+    if isinstance(f, functools.partial):
+        return functools.partial(fn(f.func), *f.args, **f.keywords)
+    try:
+        known = _BUILTIN.get(f)
+    except TypeError:  # it has no hash
+        return f
+    if known is not None:
+        return known
+    call = vars(type(f)).get("__call__")
+    if isinstance(call, types.FunctionType) and not isinstance(f, type) and is_users(call.__code__.co_filename):
+        return types.MethodType(_function(call), f)
+    return f
+
+
+def method(f: Any) -> Any:
+    """The same for a method of a local variable, which may change it."""
+    return f if isinstance(f, types.BuiltinFunctionType) else fn(f)
+
+
+def _function(f: types.FunctionType) -> Callable:
+    if is_converted(f):
+        return f
+    if f.__code__.co_filename.startswith("<") or not is_users(f.__code__.co_filename):
+        return _of_library(f)
+    if f.__name__ == "<lambda>":
+        return f
+    try:
+        return converted(f, sys.modules[__name__])
+    except NoSource:
+        return f
+
+
+def _method(f: types.MethodType) -> Callable:
+    if isinstance(f.__func__, types.FunctionType) and is_users(f.__func__.__code__.co_filename):
+        return types.MethodType(_function(f.__func__), f.__self__)
+    return _of_library(f) if isinstance(f.__self__, Tensor) else f
+
+
+def _of_library(f: Callable) -> Callable:
+    """A function of a library, with numbers and lists of the program as it knows them."""
+
+    @functools.wraps(f, updated=())
+    def call(*args: Any, **keywords: Any) -> Any:
+        if args and isinstance(args[0], Stacked) and f in (REGISTRY["stack"].call, REGISTRY["concat"].call):
+            return getattr(args[0], "stack" if f is REGISTRY["stack"].call else "concat")(*args[1:], **keywords)
+        if any(isinstance(x, (Number, Stacked)) for x in (*args, *keywords.values())):
+            given = resolved([list(x) if isinstance(x, Stacked) else x for x in (*args, *keywords.values())])
+            args, keywords = tuple(given[: len(args)]), dict(zip(keywords, given[len(args) :]))
+        return f(*args, **keywords)
+
+    return call
+
+
+def pieces(f: Any) -> Any:
+    """What is called where a loop goes over the result: pieces of a tensor stay one tensor."""
+    owner_, name = getattr(f, "__self__", None), getattr(f, "__name__", "")
+    if tracing.recorder is None:
+        return fn(f)
+    if isinstance(owner_, Tensor) and name == "split":
+        return lambda *args, **keywords: _split(f, owner_, *args, **keywords)
+    if f is REGISTRY["split"].call:
+        return _parts
+    return fn(f)
+
+
+def _split(f: Callable, x: Tensor, *args: Any, **keywords: Any) -> Any:
+    size = args[0] if args else keywords.get("split_size_or_sections")
+    if isinstance(size, int) and size > 0 and len(args) <= 2 and x.ndim:
+        axis = args[1] if len(args) > 1 else keywords.get("dim", keywords.get("axis", 0))
+        if isinstance(axis, int) and -x.ndim <= axis < x.ndim and (made := pieces_of(x, size, axis)) is not None:
+            return made
+    return f(*args, **keywords)
+
+
+def _parts(inp: Any, nsplits_or_sections: Any, axis: int = 0) -> Any:
+    n = inp.shape[axis] if isinstance(inp, Tensor) and -inp.ndim <= axis < inp.ndim else None
+    if (
+        isinstance(nsplits_or_sections, int)
+        and isinstance(n, int)
+        and nsplits_or_sections > 0
+        and n % nsplits_or_sections == 0
+        and n
+    ):
+        return pieces_of(inp, n // nsplits_or_sections, axis)
+    return REGISTRY["split"].call(inp, nsplits_or_sections, axis)
+
+
+def _to_int(*args: Any, **keywords: Any) -> Any:
+    return Number.of(strong(args[0]).reshape(()).astype(int64)) if args and unknown(args[0]) else int(*args, **keywords)
+
+
+def _to_float(*args: Any) -> Any:
+    return Number.of(strong(args[0]).reshape(()).astype(float64)) if args and unknown(args[0]) else float(*args)
+
+
+def _to_bool(*args: Any) -> Any:
+    return decision("what bool() is asked of", args[0]) if args and unknown(args[0]) else bool(*args)
+
+
+def _extreme(f: Callable, better: Callable[[Any, Any], Any]) -> Callable:
+    def call(*args: Any, **keywords: Any) -> Any:
+        xs = list(args) if len(args) > 1 else list(args[0]) if args else []
+        if keywords or not any(map(unknown, xs)):
+            return f(*args, **keywords)
+        best = xs[0]
+        for x in xs[1:]:
+            best = choose(better(x, best), lambda x=x: x, lambda best=best: best, f"the value of {f.__name__}()")
+        return best
+
+    return call
+
+
+def _list(*args: Any) -> Any:
+    return list(args[0]) if args and isinstance(args[0], Stacked) else list(*args)
+
+
+def _refused(name: str) -> Callable:
+    def call(*_: Any, **__: Any) -> Any:
+        raise ScriptError(
+            f"{user_line()}: {name}() is not a part of script, whose code is another than the one that is read; help: jit.ignore"
+        )
+
+    return call
+
+
+_BUILTIN: dict[Any, Callable] = {
+    range: counted, enumerate: enumerated, zip: zipped, reversed: backwards, int: _to_int, float: _to_float, bool: _to_bool, list: _list,
+    print: printed, max: _extreme(max, lambda a, b: a > b), min: _extreme(min, lambda a, b: a < b),
+    **{getattr(builtins, name): _refused(name) for name in ("locals", "eval", "exec", "globals", "input", "breakpoint")},
+}  # fmt: skip

@@ -1,0 +1,99 @@
+"""The variables of a user's function while its parts are recorded: cells of closures, which are read, set and put back.
+
+Lists and dicts are changed in place by users' code; so they are put back in place too, and whoever else holds one sees what plain
+Python would have made of it.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tengen.jit.script.merge import UNSET
+from tengen.jit.script.rewrite import MADE
+
+
+def cells_of(*functions: Callable) -> dict[str, types.CellType]:
+    """The cells of the user's variables that these functions, and those that they call, use."""
+    found: dict[str, types.CellType] = {}
+    todo = list(functions)
+    seen: set[int] = set()
+    while todo:
+        f = todo.pop()
+        if id(f) in seen or not isinstance(f, types.FunctionType):
+            continue
+        seen.add(id(f))
+        for name, cell in zip(f.__code__.co_freevars, f.__closure__ or ()):
+            if name.startswith(MADE):
+                todo.append(value_in(cell))
+            else:
+                found[name] = cell
+    return found
+
+
+def value_in(cell: types.CellType) -> Any:
+    """What a variable is; UNSET without a value."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return UNSET
+
+
+def set_cell(cell: types.CellType, x: Any) -> None:
+    """Gives a variable a value, or takes it away."""
+    if x is not UNSET:
+        cell.cell_contents = x
+    elif value_in(cell) is not UNSET:
+        del cell.cell_contents
+
+
+def copied(x: Any) -> Any:
+    """A value with lists and dicts of its own."""
+    if type(x) is list:
+        return [copied(v) for v in x]
+    if type(x) is dict:
+        return {k: copied(v) for k, v in x.items()}
+    if type(x) is tuple:
+        return tuple(copied(v) for v in x)
+    return x
+
+
+def refilled(old: Any, new: Any) -> Any:
+    """The list or dict `old` with the elements of `new`; what cannot take them is replaced by `new`."""
+    if type(old) is list and type(new) is list:
+        old[:] = [refilled(a, b) for a, b in zip(old, new)] + new[len(old) :]
+        return old
+    if type(old) is dict and type(new) is dict:
+        made = {k: refilled(old.get(k), v) for k, v in new.items()}
+        old.clear()
+        old.update(made)
+        return old
+    return new
+
+
+class Variables:
+    """Some variables, as they were when this was made."""
+
+    def __init__(self, functions: Iterable[Callable], names: Iterable[str]):
+        cells = cells_of(*functions)
+        self.cells = {n: cells[n] for n in names if n in cells}
+        self.objects = {n: value_in(c) for n, c in self.cells.items()}
+        self.values = {n: copied(x) for n, x in self.objects.items()}
+
+    def restore(self) -> None:
+        """Makes them what they were."""
+        for n, cell in self.cells.items():
+            set_cell(cell, refilled(self.objects[n], copied(self.values[n])))
+
+    def now(self, names: Iterable[str]) -> dict[str, Any]:
+        """What some of them are, in lists and dicts of their own."""
+        return {n: copied(value_in(self.cells[n])) for n in names if n in self.cells}
+
+    def are_same(self, name: str) -> bool:
+        """Whether a variable is the object that it was."""
+        return value_in(self.cells[name]) is self.objects[name]
+
+    def put(self, name: str, x: Any, in_place: bool = False) -> None:
+        """Gives one of them a value; in_place: the list or dict that it was gets the elements."""
+        set_cell(self.cells[name], refilled(self.objects[name], x) if in_place else x)
