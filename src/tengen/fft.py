@@ -79,11 +79,14 @@ def _transform(parts: tuple[Tensor, Tensor | None], n: int, axis: int, norm: str
     """The transform along an axis, of n elements. The inverse one is the other with real and imaginary parts exchanged."""
     real, imag = (None if p is None else REGISTRY["moveaxis"](_sized(p, n, axis), axis, -1) for p in parts)
     assert real is not None
+    plain = imag is None
     imag = REGISTRY["zeros_like"](real) if imag is None else imag
     shape, scale = real.shape, _scale(n, norm, inverse)
     count = math.prod(shape[:-1])
     a, b = (REGISTRY["reshape"](p, (count, n)) for p in ((imag, real) if inverse else (real, imag)))
     made = REGISTRY["dft"](a, b, _roots(n, real), scale) if factors(n) is not None else _bluestein(a, b, n, scale)
+    if plain:  # of real numbers the elements at 0 and n / 2 are real: sums in floating point leave a rounding error there
+        made = [REGISTRY["where"](dispatch.tensor(2 * np.arange(n) % n == 0), 0.0, p) if (i == 0) == inverse else p for i, p in enumerate(made)]
     first, second = (REGISTRY["moveaxis"](REGISTRY["reshape"](p, shape), -1, axis) for p in made)
     return (second, first) if inverse else (first, second)
 

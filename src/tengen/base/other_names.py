@@ -29,7 +29,7 @@ NAMES: dict[str, dict[str, str]] = {
         "autograd": "tengen.autodiff", "func": "tengen.autodiff", "is_grad_enabled": "nothing: no_grad holds for its block",
         "numel": "x.size", "ndarray": "tengen.Tensor", "array": "tengen.Tensor", "concatenate": f"{_F}.concat",
         "rand_like": "tengen.random.uniform(size=x.shape)", "randn_like": "tengen.random.normal(size=x.shape)",
-        "is_floating_point": "x.dtype.is_float", "set_printoptions": "numpy.set_printoptions", "onnx": "tengen.deploy",
+        "is_floating_point": "x.dtype.is_float", "set_printoptions": "numpy.set_printoptions", "onnx": "tengen.interop.onnx",
         "multiprocessing": "the module multiprocessing of Python's", "export": "tengen.trace(net).dump(file)",
         "cat": f"{_F}.concat", "from_numpy": "tengen.Tensor", "as_tensor": "tengen.Tensor", "Adam": "tengen.optimizer.Adam",
         "Module": f"{_MODULE}.Module", "Sequential": f"{_MODULE}.Sequential", "Linear": f"{_MODULE}.Linear",

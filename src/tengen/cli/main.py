@@ -26,8 +26,10 @@ from tengen.deploy.compile import compile_model
 from tengen.deploy.dump import dump_model
 from tengen.deploy.extents import parse_range
 from tengen.deploy.loader import load_graph
+from tengen.deploy.model import Model
 from tengen.deploy.verify import random_inputs
 from tengen.deploy.verify import verify as verify_artifact
+from tengen.interop import onnx as onnx_files
 from tengen.ir.text import print_graph
 from tengen.module import Module
 from tengen.profiling.profiler import profile as profiler
@@ -57,6 +59,11 @@ def _plain_errors(f: Callable) -> Callable:
             raise click.ClickException(lines[0]) from e
 
     return wrapped
+
+
+def _read(file: Path) -> Model:
+    """A model from a file of Tengen's, or from one of ONNX, which its name ends with."""
+    return onnx_files.load(file) if file.suffix == ".onnx" else load_graph(file)
 
 
 def _extents(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, int]:
@@ -118,8 +125,9 @@ def main() -> None:
 @click.option("--weights", is_flag=True, help="Also list every weight.")
 @_plain_errors
 def info(model: Path, graph: bool, weights: bool) -> None:
-    """Shows what the file MODEL holds: inputs, outputs, ops, weights. The file is checked whole; nothing in it is run."""
-    m = load_graph(model)
+    """Shows what the file MODEL holds: inputs, outputs, ops, weights. The file is checked whole; nothing in it is run. One that ends in
+    .onnx is shown as the model that it becomes."""
+    m = _read(model)
     ops = ", ".join(f"{n} {op}" for op, n in sorted(m.ops().items(), key=lambda r: (-r[1], r[0])))
     rows = [("model", m.name)]
     rows += [("input", repr(p)) for p in m.inputs] + [("output", repr(p)) for p in m.outputs]
@@ -128,8 +136,7 @@ def info(model: Path, graph: bool, weights: bool) -> None:
         ("nodes", f"{len(m.graph.nodes)}: {ops}" if ops else "0"),
         ("weights", f"{m.n_parameters:,} numbers in {len(m.graph.constants) + len(m.graph.states)} tensors"),
         *([("schedules", f"{len(m.schedules)}, tuned")] if m.schedules else []),
-        ("bytes", f"{m.bytes:,}"),
-        ("sha-256", str(m.checksum)),
+        *([("bytes", f"{m.bytes:,}"), ("sha-256", m.checksum)] if m.checksum else []),
     ]
     _table(rows)
     if weights:
@@ -186,6 +193,18 @@ def _network(text: str) -> Any:
     return found if isinstance(found, Module) or not callable(found) else found()
 
 
+@main.command("import")
+@click.argument("source", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="The file to write; default: SOURCE with the ending .tgn.")
+@_extent
+@_plain_errors
+def import_(source: Path, out: Path | None, extents: dict[str, int]) -> None:
+    """Makes a model file of the ONNX file SOURCE. Extents that have names stay open, unless --extent batch=8 gives them a number."""
+    model = onnx_files.load(source, extents)
+    written = dump_model(model, out or source.with_suffix(".tgn"))
+    _table([(written.file, f"{_size(written.bytes)}, {written.n_nodes} nodes"), *(("input", repr(p)) for p in written.inputs)])
+
+
 @main.command("compile")
 @click.argument("model", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--target", type=click.Choice(TARGET_NAMES), default="x86-64", show_default=True, help="The processor to compile for.")
@@ -198,9 +217,9 @@ def compile_(model: Path, target: str, out: Path, threads: int, name: str | None
     """Compiles the file MODEL to an object file, a C header, a weights blob and an example in C.
 
     A model whose batch is open (tengen info shows names for such extents) is compiled for one, --extent batch=8, or for a
-    range, --extent batch=1..64 or --extent height=32..512:32.
+    range, --extent batch=1..64 or --extent height=32..512:32. MODEL may be an ONNX file.
     """
-    a = compile_model(load_graph(model), target, out, name, threads, extents)
+    a = compile_model(_read(model), target, out, name, threads, extents)
     _table(
         [
             ("object", f"{a.files[0]} ({_size(a.object_bytes)}, {a.code_bytes:,} bytes of code in {a.kernels} kernels)"),
@@ -258,7 +277,7 @@ def profile(
         raise click.ClickException("--plot needs matplotlib; help: pip install matplotlib")
     if threads:
         native.set_threads(threads)
-    m = load_graph(model)
+    m = _read(model)
     inputs = random_inputs(m.at(**extents).inputs, 1, seed)[0]
     m(*inputs)
     with profiler():  # compiles what records
@@ -289,7 +308,7 @@ def tune(model: Path, seconds: float, threads: int | None, out: Path | None) -> 
     """
     if threads:
         native.set_threads(threads)
-    m = load_graph(model)
+    m = _read(model)
     click.echo(repr(tune_model(m, seconds)))
     if out:
         click.echo(f"{dump_model(m, out).file}: {len(m.schedules)} schedules")

@@ -1,0 +1,189 @@
+"""A network that came from ONNX: a Module that runs the graph's nodes in their order.
+
+In: a `Source`. Out: a `Module` whose parameters are the graph's float arrays. Run eagerly, traced or recorded, it is the functions of
+`ops/` that compute, with the functional operations of the house.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tengen.base.errors import ArgumentError, FileFormatError, TengenError
+from tengen.interop.onnx import expand
+from tengen.interop.onnx.ops import OPS
+from tengen.interop.onnx.reader import GraphOf, NodeOf, Source
+from tengen.interop.onnx.values import Coded, Value, as_tensor, value_of
+from tengen.module import Module
+from tengen.tensor import Parameter, Tensor
+
+
+class OnnxNetwork(Module):
+    """An ONNX graph as a module.
+
+    Its inputs are the graph's, in order or by name: tensors, or what a tensor is made of; sequences are lists. It returns the output, or a
+    tuple of several. Float arrays of the file are parameters, under their names with "weights." before them; running means and
+    variances are buffers.
+
+    Attributes:
+        source: what was read. weights: the parameters by name. statistics: of batch norms.
+    """
+
+    def __init__(self, source: Source):
+        super().__init__()
+        self.source = source
+        self.weights: dict[str, Tensor] = {}
+        self.statistics: dict[str, Tensor] = {}
+        fixed = {name for n in source.graph.nodes if n.op == "BatchNormalization" for name in n.inputs[3:]}
+        for name, a in source.graph.arrays.items():
+            if a.dtype.kind == "f" or a.dtype.name == "bfloat16":
+                where = self.statistics if name in fixed else self.weights
+                where[name] = Tensor(a) if name in fixed else Parameter(Tensor(a))
+        refuse_unknown(source)
+
+    def forward(self, *args: Any, **by_name: Any) -> Any:
+        """Computes the graph's outputs."""
+        made = self.values(args, by_name)
+        made = [as_tensor(v) if isinstance(v, np.ndarray) and v.dtype != object else v for v in made]
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def values(self, args: Sequence[Any], by_name: Mapping[str, Any] | None = None) -> list[Value]:
+        """The outputs as they flow inside: known shapes are arrays, float8 numbers are coded."""
+        graph = self.source.graph
+        given = dict(zip((p.name for p in graph.inputs), args, strict=False), **(by_name or {}))
+        missing = [p.name for p in graph.inputs if p.name not in given and p.dtype is not None]
+        unknown = given.keys() - {p.name for p in graph.inputs}
+        if missing or unknown or len(args) > len(graph.inputs):
+            raise ArgumentError(
+                f"{graph.name} takes {', '.join(p.name for p in graph.inputs)}; got {', '.join(given) or 'nothing'}"
+            )
+        scope = Scope(self, None)
+        for p in graph.inputs:
+            scope[p.name] = taken(given.get(p.name), p.dtype is None)
+        for name, a in graph.arrays.items():
+            scope[name] = self.weights.get(name, self.statistics.get(name, a))
+        return scope.run(graph)
+
+
+def taken(x: Any, sequence: bool = False) -> Value:
+    """An argument as a value. sequence: the network takes a sequence or an optional value there, so that a list is one."""
+    if x is None or isinstance(x, (Tensor, Coded)):
+        return x
+    if isinstance(x, (list, tuple)) and sequence:
+        return [taken(e) for e in x]
+    return value_of(np.asarray(x))
+
+
+class Scope:
+    """Values by name while a graph runs; names that a graph inside does not know are looked up in the one around it.
+
+    Attributes:
+        network: whose functions and opsets hold.
+    """
+
+    def __init__(self, network: OnnxNetwork, around: Scope | None):
+        self.network, self.around = network, around
+        self.values: dict[str, Value] = {}
+
+    def __setitem__(self, name: str, value: Value) -> None:
+        self.values[name] = value
+
+    def __getitem__(self, name: str) -> Value:
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.values:
+                return scope.values[name]
+            scope = scope.around
+        raise FileFormatError(f"a node reads {name!r}, which nothing before it computes")
+
+    def run(self, graph: GraphOf) -> list[Value]:
+        """Runs the nodes, and gives the graph's outputs. Values that nothing reads any more are let go."""
+        last = {name: i for i, n in enumerate(graph.nodes) for name in reads(n)}
+        kept = {p.name for p in graph.outputs}
+        for i, n in enumerate(graph.nodes):
+            inputs = [self[name] if name else None for name in n.inputs]
+            made = self.compute(n, inputs)
+            for name, v in zip(n.outputs, made):
+                if name:
+                    self[name] = v
+            for name in {*reads(n), *n.outputs}:
+                if last.get(name, i) <= i and name not in kept and name in self.values:
+                    del self.values[name]
+            del inputs, made
+        return [self[p.name] for p in graph.outputs]
+
+    def compute(self, n: NodeOf, inputs: list[Value]) -> Sequence[Value]:
+        """The outputs of a node."""
+        try:
+            f = OPS.get(n.what)
+            if (n.domain, n.op) in self.network.source.functions:
+                made = expand.call(self, n, inputs, self.network.source.functions[n.domain, n.op])
+            elif f is not None and getattr(f, "scoped", False):
+                made = f(self, n, *inputs)
+            elif f is not None:
+                made = f(n, *inputs)
+            else:
+                made = expand.call(self, n, inputs, expand.of_schema(n, inputs, self.network.source.opsets))
+        except (TengenError, ValueError, TypeError, IndexError, KeyError, ZeroDivisionError) as e:
+            e.add_note(
+                f"in the ONNX node {n.name or '(without a name)'}: {n.what}({', '.join(map(shown, inputs))}) -> {', '.join(n.outputs)}"
+            )
+            raise
+        return made if isinstance(made, tuple) else (made,)
+
+    def inner(self, graph: GraphOf, inputs: Iterable[Value]) -> list[Value]:
+        """The outputs of a graph inside, for these inputs."""
+        scope = Scope(self.network, self)
+        for name, a in graph.arrays.items():
+            scope[name] = a
+        for p, v in zip(graph.inputs, inputs):
+            scope[p.name] = v
+        return scope.run(graph)
+
+
+def reads(n: NodeOf) -> Iterator[str]:
+    """The names that a node reads, those that its graphs read included."""
+    yield from n.inputs
+    for a in n.attributes.values():
+        for g in (a,) if isinstance(a, GraphOf) else a if isinstance(a, list) else ():
+            if isinstance(g, GraphOf):
+                for inner in g.nodes:
+                    yield from reads(inner)
+                yield from (p.name for p in g.outputs)
+
+
+def shown(v: Value) -> str:
+    """A value in a message."""
+    if v is None:
+        return "-"
+    if isinstance(v, list):
+        return f"[{', '.join(map(shown, v[:4]))}]"
+    return f"{v.dtype}{list(v.shape)}"
+
+
+def refuse_unknown(source: Source) -> None:
+    """All nodes whose op has no meaning here, told at once.
+
+    Errors: ArgumentError with a line for each of them.
+    """
+    lines = []
+
+    def look(nodes: Iterable[NodeOf]) -> None:
+        for n in nodes:
+            if n.what not in OPS and (n.domain, n.op) not in source.functions and not expand.has_body(n, source.opsets):
+                why = "no op of this name in this opset" if n.domain in ("", "ai.onnx.ml") else "an op of another vendor"
+                lines.append(f"  node {n.name or '(without a name)'} -> {', '.join(n.outputs)}: {n.what}, {why}")
+            for a in n.attributes.values():
+                for g in (a,) if isinstance(a, GraphOf) else a if isinstance(a, list) else ():
+                    if isinstance(g, GraphOf):
+                        look(g.nodes)
+
+    look(source.graph.nodes)
+    if lines:
+        more = [] if len(lines) <= 40 else [f"  and {len(lines) - 40} more"]
+        raise ArgumentError(
+            "\n".join([f"{len(lines)} nodes of the network have no meaning here:", *lines[:40], *more,
+            "help: export with ops of the domain ai.onnx, or add an op to tengen.interop.onnx.ops.OPS"])
+        )  # fmt: skip

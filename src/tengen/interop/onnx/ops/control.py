@@ -1,0 +1,120 @@
+"""If, Loop and Scan: by Python while values are there, as regions of the graph while a program is recorded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import tengen.functional as F
+from tengen.base.errors import TraceError
+from tengen.interop.onnx.reader import NodeOf
+from tengen.interop.onnx.registry import op
+from tengen.interop.onnx.values import Value, as_tensor, known, recording
+from tengen.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tengen.interop.onnx.network import Scope
+
+
+def scoped(f):
+    """An op that runs graphs of its own: it is called with the scope first."""
+    f.scoped = True
+    return f
+
+
+@op("If")
+@scoped
+def if_(scope: Scope, n: NodeOf, condition: Value) -> tuple[Value, ...]:
+    """One of two graphs, which read what is around them."""
+    if not recording() or isinstance(condition, np.ndarray):
+        return tuple(scope.inner(n["then_branch"] if bool(known(condition).reshape(-1)[0]) else n["else_branch"], ()))
+    run = lambda g: lambda: tuple(map(as_tensor, scope.inner(g, ())))
+    return tuple(F.cond(as_tensor(condition).reshape(()), run(n["then_branch"]), run(n["else_branch"])))
+
+
+@op("Loop")
+@scoped
+def loop(scope: Scope, n: NodeOf, most: Value = None, condition: Value = None, *state: Value) -> tuple[Value, ...]:
+    """A body while a condition holds and a count is not reached; what it gives besides its state is stacked."""
+    body = n["body"]
+    count = None if most is None else most
+    if recording() and not (isinstance(condition, np.ndarray | None) and isinstance(count, np.ndarray)):
+        return recorded_loop(scope, n, count, condition, state)
+    limit = float("inf") if count is None else int(known(count).reshape(-1)[0])
+    go = True if condition is None else bool(known(condition).reshape(-1)[0])
+    values, stacked = list(state), [[] for _ in range(len(body.outputs) - 1 - len(state))]
+    i = 0
+    while go and i < limit:
+        made = scope.inner(body, [np.array(i, np.int64), np.array(go), *values])
+        if recording() and not isinstance(made[0], np.ndarray):
+            return recorded_loop(scope, n, count, condition, state)
+        go, values = bool(known(made[0]).reshape(-1)[0]), made[1 : 1 + len(state)]
+        for one, v in zip(stacked, made[1 + len(state) :]):
+            one.append(as_tensor(v))
+        i += 1
+    empty = lambda j: F.zeros((0,), "float32")
+    return (*values, *(F.stack(s, 0) if s else empty(j) for j, s in enumerate(stacked)))
+
+
+def recorded_loop(scope: Scope, n: NodeOf, count: Value, condition: Value, state: tuple[Value, ...]) -> tuple[Value, ...]:
+    """A loop whose end is decided while it runs, without outputs that are stacked."""
+    body = n["body"]
+    if len(body.outputs) > 1 + len(state):
+        raise TraceError(
+            "a loop whose length depends on values stacks outputs, whose shape would depend on them too; to_module runs it"
+        )
+    limit = np.iinfo(np.int64).max if count is None else count
+    first = F.full((), True, dtype="bool") if condition is None else as_tensor(condition).reshape(())
+
+    def go(i: Tensor, c: Tensor, *_: Tensor) -> Tensor:
+        return F.logical_and(
+            c, F.less(i, as_tensor(np.asarray(limit)).reshape(()) if isinstance(limit, (int, np.ndarray)) else limit)
+        )
+
+    def once(i: Tensor, c: Tensor, *values: Tensor):
+        made = scope.inner(body, [i, c, *values])
+        return (i + 1, as_tensor(made[0]).reshape(()), *map(as_tensor, made[1:]))
+
+    zero = as_tensor(np.array(0, np.int64))
+    return tuple(F.while_loop(go, once, zero, first, *map(as_tensor, state))[2:])
+
+
+@op("Scan")
+@scoped
+def scan(scope: Scope, n: NodeOf, *inputs: Value) -> tuple[Value, ...]:
+    """A body over the slices of sequences, carrying a state."""
+    body, count = n["body"], n["num_scan_inputs"]
+    if n.since < 9:
+        return batched_scan(scope, n, *inputs)
+    state, sequences = inputs[: len(inputs) - count], [as_tensor(v) for v in inputs[len(inputs) - count :]]
+    axes = n.get("scan_input_axes") or [0] * count
+    backwards = n.get("scan_input_directions") or [0] * count
+    outs = len(body.outputs) - len(state)
+    out_axes, out_back = n.get("scan_output_axes") or [0] * outs, n.get("scan_output_directions") or [0] * outs
+    xs = []
+    for s, a, back in zip(sequences, axes, backwards):
+        s = s if a == 0 else F.moveaxis(s, a, 0)
+        xs.append(F.flip(s, 0) if back else s)
+
+    def once(carried, now):
+        made = [as_tensor(v) for v in scope.inner(body, [*carried, *now])]
+        return tuple(made[: len(state)]), tuple(made[len(state) :])
+
+    last, ys = F.scan(once, tuple(map(as_tensor, state)), tuple(xs))
+    made = []
+    for y, a, back in zip(ys, out_axes, out_back):
+        y = F.flip(y, 0) if back else y
+        made.append(y if a == 0 else F.moveaxis(y, 0, a))
+    return (*last, *made)
+
+
+def batched_scan(scope: Scope, n: NodeOf, lengths: Value, *inputs: Value) -> tuple[Value, ...]:
+    """Opset 8's: every input has the batch as its first axis."""
+    if lengths is not None:
+        raise ValueError("Scan of opset 8 with lengths of its own for each example")
+    attributes = {**n.attributes, "scan_input_directions": n.get("directions")}
+    newer = NodeOf(n.op, n.domain, n.name, n.inputs, n.outputs, attributes, 9, n.proto)
+    batch = as_tensor(inputs[0]).shape[0]
+    each = [scan(scope, newer, *(as_tensor(v)[i] for v in inputs)) for i in range(batch)]
+    return tuple(F.stack([as_tensor(one[j]) for one in each], 0) for j in range(len(each[0])))

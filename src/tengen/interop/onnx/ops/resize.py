@@ -1,0 +1,220 @@
+"""Pictures in other sizes: Resize, Upsample, GridSample, AffineGrid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import tengen.functional as F
+from tengen.interop.onnx.reader import NodeOf
+from tengen.interop.onnx.registry import op
+from tengen.interop.onnx.values import Value, as_tensor, ints, known
+from tengen.tensor import Tensor
+
+
+def positions(n: NodeOf, size: int, out: int, scale: float, roi: tuple[float, float]) -> np.ndarray:
+    """For each pixel of the result, where it lies in the input (float64)."""
+    at = np.arange(out, dtype=np.float64)
+    match n.get("coordinate_transformation_mode", "asymmetric"):
+        case "half_pixel":
+            return (at + 0.5) / scale - 0.5
+        case "pytorch_half_pixel":
+            return (at + 0.5) / scale - 0.5 if out > 1 else np.zeros(out)
+        case "half_pixel_symmetric":
+            adjusted = out / (size * scale)
+            return size / 2 * (1 - adjusted) + (at + 0.5) / scale - 0.5
+        case "align_corners":
+            return at * (size - 1) / (size * scale - 1) if out > 1 else np.zeros(out)
+        case "asymmetric":
+            return at / scale
+        case "tf_half_pixel_for_nn":
+            return (at + 0.5) / scale
+        case "tf_crop_and_resize":
+            start, end = roi
+            if out > 1:
+                return start * (size - 1) + at * (end - start) * (size - 1) / (out - 1)
+            return np.full(out, 0.5 * (start + end) * (size - 1))
+    raise ValueError(f"coordinate_transformation_mode={n['coordinate_transformation_mode']!r} is unknown")
+
+
+NEAREST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+
+
+def cubic(d: np.ndarray, a: float) -> np.ndarray:
+    """Keys' kernel at a distance."""
+    d = np.abs(d)
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((d - 5) * d + 8) * d * a - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
+
+
+def taps(n: NodeOf, size: int, out: int, scale: float, roi: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
+    """Indices and weights of the pixels that make each pixel of the result: (out, taps)."""
+    mode, x = n["mode"], positions(n, size, out, scale, roi)
+    if mode == "nearest":
+        index = NEAREST[n.get("nearest_mode", "floor" if n.op == "Upsample" else "round_prefer_floor")](x)[:, None]
+        return np.clip(index, 0, size - 1).astype(np.int64), np.ones((out, 1))
+    shrink = min(scale, 1.0) if n.get("antialias", 0) else 1.0
+    reach = (2 if mode == "cubic" else 1) / shrink
+    first = np.floor(x).astype(np.int64) - int(np.ceil(reach)) + 1
+    index = first[:, None] + np.arange(2 * int(np.ceil(reach)))[None]
+    distance = (x[:, None] - index) * shrink
+    weight = cubic(distance, n.get("cubic_coeff_a", -0.75)) if mode == "cubic" else np.maximum(0, 1 - np.abs(distance))
+    outside = (index < 0) | (index >= size)
+    if n.get("exclude_outside", 0):
+        weight = np.where(outside, 0, weight)
+    if n.get("exclude_outside", 0) or n.get("antialias", 0):
+        weight = weight / weight.sum(1, keepdims=True)
+    return np.clip(index, 0, size - 1), weight
+
+
+def resampled(t: Tensor, axis: int, index: np.ndarray, weight: np.ndarray) -> Tensor:
+    """One axis made anew: a sum over taps."""
+    if index.shape[1] == 1 and (weight == 1).all():
+        return F.take(t, as_tensor(index[:, 0]), axis)
+    shape = [-1 if a == axis else 1 for a in range(len(t.shape))]
+    total: Any = None
+    for k in range(index.shape[1]):
+        if not weight[:, k].any():
+            continue
+        w = as_tensor(weight[:, k].reshape(shape).astype(t.dtype.numpy))
+        part = F.take(t, as_tensor(index[:, k]), axis) * w
+        total = part if total is None else total + part
+    return total
+
+
+@op("Resize", "Upsample")
+def resize(n: NodeOf, x: Value, roi: Value = None, scales: Value = None, sizes: Value = None) -> Value:
+    """By sizes or by scales, axis by axis."""
+    t = as_tensor(x)
+    if n.op == "Upsample" or n.since == 10:
+        scales, roi = (np.asarray(n["scales"]) if n.since < 9 and n.op == "Upsample" else roi), None
+    axes = [a % len(t.shape) for a in (n.get("axes") or range(len(t.shape)))]
+    extents = [int(t.shape[a]) for a in axes]
+    if sizes is not None and np.size(known(sizes)):
+        outs = ints(sizes)
+        by = [o / e for o, e in zip(outs, extents)]
+        policy = n.get("keep_aspect_ratio_policy", "stretch")
+        if policy != "stretch":
+            one = min(by) if policy == "not_larger" else max(by)
+            by, outs = [one] * len(by), [int(np.floor(one * e + 0.5)) for e in extents]
+    else:
+        by = [float(s) for s in known(scales).reshape(-1)]
+        outs = [int(np.floor(e * s)) for e, s in zip(extents, by)]
+    region = (
+        [float(r) for r in known(roi).reshape(-1)]
+        if roi is not None and np.size(known(roi))
+        else [0.0] * len(axes) + [1.0] * len(axes)
+    )
+    crop = n.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    given = t
+    t = t if t.dtype.is_inexact or n["mode"] == "nearest" else t.astype("float32")
+    outside = None
+    for i, (a, e, o, s) in enumerate(zip(axes, extents, outs, by)):
+        window = (region[i], region[i + len(axes)])
+        if e == o and s == 1 and not crop:
+            continue
+        t = resampled(t, a, *taps(n, e, o, s, window))
+        if crop:
+            x_ = positions(n, e, o, s, window)
+            off = ((x_ < 0) | (x_ > e - 1)).reshape([-1 if b == a else 1 for b in range(len(t.shape))])
+            outside = off if outside is None else outside | off
+    if outside is not None:
+        t = F.where(as_tensor(outside), np.asarray(n["extrapolation_value"], t.dtype.numpy), t)
+    return t if t.dtype == given.dtype else F.round(t).astype(given.dtype)
+
+
+def unnormalised(v: Tensor, size: Any, align: bool) -> Tensor:
+    """Places in -1 to 1 as pixels."""
+    return (v + 1) * ((size - 1) / 2) if align else ((v + 1) * size - 1) / 2
+
+
+def reflected(v: Tensor, size: int, align: bool) -> Tensor:
+    """Places outside thrown back at the borders."""
+    low, high = (0.0, float(size - 1)) if align else (-0.5, size - 0.5)
+    span = high - low
+    if span == 0:
+        return F.zeros_like(v)
+    off = F.abs(v - low)
+    turns, rest = F.floor(off / span), F.mod(off, span)
+    return F.where(F.equal(F.mod(turns, 2.0), 0), rest + low, high - rest)
+
+
+@op("GridSample")
+def grid_sample(n: NodeOf, x: Value, grid: Value) -> Value:
+    """Pictures of two or three dimensions at the places of a grid, whose last axis is (x, y) or (x, y, z)."""
+    t, at = as_tensor(x), as_tensor(grid)
+    rank, align = len(t.shape) - 2, bool(n["align_corners"])
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(n["mode"], n["mode"])
+    extents = [int(e) for e in t.shape[2:]]
+    places = [unnormalised(at[..., rank - 1 - i].astype(t.dtype), extents[i], align) for i in range(rank)]
+    if n["padding_mode"] == "border" and mode != "cubic":
+        places = [F.clip(p, 0, e - 1) for p, e in zip(places, extents)]
+    if n["padding_mode"] == "reflection" and mode != "cubic":
+        places = [F.clip(reflected(p, e, align), 0, e - 1) for p, e in zip(places, extents)]
+    lines = [line(p, mode) for p in places]
+    flat = t.reshape(t.shape[0], t.shape[1], -1)
+    return summed(n, flat, lines, extents, align)
+
+
+def line(p: Tensor, mode: str) -> list[tuple[Tensor, Any]]:
+    """The pixels along one axis that make the value at a place, with their weights."""
+    if mode == "nearest":
+        return [(F.round(p), None)]
+    base = F.floor(p)
+    if mode == "linear":
+        return [(base + d, 1 - F.abs(p - (base + d))) for d in (0, 1)]
+    found = []
+    for d in (-1, 0, 1, 2):
+        off, a = F.abs(p - (base + d)), -0.75
+        near, far = ((a + 2) * off - (a + 3)) * off * off + 1, ((off - 5) * off + 8) * off * a - 4 * a
+        found.append((base + d, near if d in (0, 1) else far))
+    return found
+
+
+def summed(n: NodeOf, flat: Tensor, lines: Sequence[list], extents: Sequence[int], align: bool) -> Tensor:
+    """The sum over all pixels that contribute: (N, C, *places)."""
+    combos: list[list[tuple[Tensor, Any]]] = [[]]
+    for one in lines:
+        combos = [[*c, tap] for c in combos for tap in one]
+    total: Any = None
+    for combo in combos:
+        place: Any = 0
+        weight: Any = None
+        inside: Any = None
+        for (p, w), e in zip(combo, extents):
+            if n["padding_mode"] == "reflection":
+                p = F.clip(reflected(p, e, align), 0, e - 1)
+            here = F.logical_and(F.greater_equal(p, 0), F.less(p, e))
+            inside = here if inside is None else F.logical_and(inside, here)
+            place = place * e + F.clip(p, 0, e - 1).astype("int64")
+            weight = w if weight is None else weight if w is None else weight * w
+        shape = place.shape
+        index = F.broadcast_to(place.reshape(shape[0], 1, -1), (flat.shape[0], flat.shape[1], int(np.prod(shape[1:]))))
+        value = F.gather(flat, 2, index.astype("int32")).reshape(flat.shape[0], flat.shape[1], *shape[1:])
+        if n["padding_mode"] == "zeros":
+            value = F.where(F.expand_dims(inside, 1), value, F.zeros_like(value))
+        value = value if weight is None else value * F.expand_dims(weight, 1)
+        total = value if total is None else total + value
+    return total
+
+
+@op("AffineGrid")
+def affine_grid(n: NodeOf, theta: Value, size: Value) -> Value:
+    """The grid of an affine map, for pictures of two or three dimensions."""
+    m, extents = as_tensor(theta), ints(size)[2:]
+    rank = len(extents)
+    axes = []
+    for e in extents:
+        v = np.linspace(-1, 1, e) if n["align_corners"] else (np.arange(e) * 2 + 1) / e - 1
+        axes.append(v)
+    mesh = np.meshgrid(*axes, indexing="ij")
+    points = np.stack([*mesh[::-1], np.ones(extents)], -1).reshape(1, -1, rank + 1).astype(m.dtype.numpy)
+    return F.matmul(as_tensor(points), F.transpose(m, [0, 2, 1])).reshape(m.shape[0], *extents, rank)

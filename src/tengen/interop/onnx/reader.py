@@ -1,0 +1,310 @@
+"""ONNX bytes to a checked description of a network: graphs, nodes, arrays. Nothing is computed.
+
+Any bytes give a `Source` or one `FileFormatError`. Data outside of the file is read from the file's own folder only.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tengen.base.errors import FileFormatError
+from tengen.interop.onnx.values import BITS
+
+DEEPEST = 32  # graphs in graphs
+MOST_NODES = 1_000_000
+DEFAULT = ("", "ai.onnx")  # two names of one domain
+
+
+@dataclass(frozen=True)
+class NodeOf:
+    """A node: its op and what it reads and writes by name; "" for what is absent.
+
+    Attributes:
+        since: the opset in which the op got the meaning that it has here.
+    """
+
+    op: str
+    domain: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    since: int = 1
+    proto: Any = field(default=None, repr=False, compare=False)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.attributes[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """An attribute, or the default where it is absent."""
+        return self.attributes.get(name, default)
+
+    @property
+    def what(self) -> str:
+        """The op with its domain."""
+        return f"{self.domain}.{self.op}" if self.domain else self.op
+
+
+@dataclass(frozen=True)
+class PortOf:
+    """An input or output of a graph. shape: numbers, names of open extents, or None where nothing is said; None: no shape.
+    dtype: NumPy's; None for sequences and optional values."""
+
+    name: str
+    shape: tuple[int | str | None, ...] | None
+    dtype: np.dtype | None
+
+
+@dataclass(frozen=True)
+class GraphOf:
+    """A graph, with arrays by name."""
+
+    name: str
+    inputs: tuple[PortOf, ...]
+    outputs: tuple[PortOf, ...]
+    nodes: tuple[NodeOf, ...]
+    arrays: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class FunctionOf:
+    """A function that a file defines: what its nodes are in place of a node that calls it."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]  # name -> default; names without one have `...`
+    nodes: tuple[Any, ...]  # protos, in which attributes may refer to the caller's
+    opsets: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model: its graph, and the functions that its nodes call by (domain, name)."""
+
+    graph: GraphOf
+    functions: Mapping[tuple[str, str], FunctionOf]
+    opsets: Mapping[str, int]
+
+
+def read(source: Any) -> Source:
+    """A file, its bytes or a ModelProto.
+
+    Errors: FileFormatError for anything that is no ONNX model, FileNotFoundError and the like for the file itself.
+    """
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    folder = None
+    if isinstance(source, (str, os.PathLike)):
+        folder, source = Path(source).parent, Path(source).read_bytes()
+    try:
+        model = source if isinstance(source, onnx.ModelProto) else onnx.load_model_from_string(bytes(source))
+        return Reader(model, folder).source()
+    except FileFormatError:
+        raise
+    except (
+        DecodeError,
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+        MemoryError,
+    ) as e:
+        raise FileFormatError(f"this is no ONNX model: {type(e).__name__}: {e}") from e
+
+
+class Reader:
+    """Reads one model."""
+
+    def __init__(self, model, folder: Path | None):
+        import onnx
+
+        self.onnx, self.model, self.folder = onnx, model, folder
+        self.nodes = 0
+        self.opsets: dict[str, int] = {}
+        for o in model.opset_import:
+            self.opsets[normal(o.domain)] = int(o.version)
+        newest = onnx.defs.onnx_opset_version()
+        if not 1 <= self.opsets.get("", 1) <= newest + 5:
+            raise FileFormatError(f"opset {self.opsets['']}; the onnx package here knows those up to {newest}")
+
+    def source(self) -> Source:
+        """All of it."""
+        if not self.model.HasField("graph"):
+            raise FileFormatError("this is no ONNX model: it has no graph")
+        functions = {}
+        for f in self.model.functions:
+            opsets = {normal(o.domain): int(o.version) for o in f.opset_import}
+            attributes = {**{a: ... for a in f.attribute}, **{a.name: self.attribute(a, 0) for a in f.attribute_proto}}
+            functions[normal(name(f.domain)), name(f.name)] = FunctionOf(names(f.input), names(f.output), attributes, tuple(f.node), opsets)
+        return Source(self.graph(self.model.graph, 0), functions, self.opsets)
+
+    def graph(self, g, depth: int, opsets: Mapping[str, int] | None = None) -> GraphOf:
+        """A graph, also one inside of an attribute."""
+        if depth > DEEPEST:
+            raise FileFormatError(f"graphs nest more than {DEEPEST} deep")
+        arrays = {name(t.name): self.array(t) for t in g.initializer}
+        for s in g.sparse_initializer:
+            arrays[name(s.values.name)] = self.sparse(s)
+        nodes = tuple(self.node(n, depth, opsets or self.opsets) for n in g.node)
+        return GraphOf(
+            name(g.name),
+            tuple(self.port(v) for v in g.input if v.name not in arrays or depth),
+            tuple(map(self.port, g.output)),
+            nodes,
+            arrays,
+        )
+
+    def node(self, n, depth: int, opsets: Mapping[str, int], given: Mapping[str, Any] | None = None) -> NodeOf:
+        """A node; given: attributes of the function's caller."""
+        self.nodes += 1
+        if self.nodes > MOST_NODES:
+            raise FileFormatError(f"more than {MOST_NODES:,} nodes")
+        attributes = {}
+        for a in n.attribute:
+            if a.ref_attr_name:
+                if given and given.get(a.ref_attr_name, ...) is not ...:
+                    attributes[name(a.name)] = given[a.ref_attr_name]
+            else:
+                attributes[name(a.name)] = self.attribute(a, depth, opsets)
+        domain, op = normal(name(n.domain)), name(n.op_type)
+        since, defaults = self.schema(op, domain, opsets.get(domain, 1))
+        return NodeOf(op, domain, name(n.name), names(n.input), names(n.output), {**defaults, **attributes}, since, n)
+
+    def schema(self, op: str, domain: str, opset: int) -> tuple[int, dict[str, Any]]:
+        """The opset that gave an op its meaning, and the defaults of its attributes; (1, {}) for ops that `onnx` does not know."""
+        try:
+            s = self.onnx.defs.get_schema(op, opset, domain)
+        except self.onnx.defs.SchemaError:
+            return 1, {}
+        found = {}
+        for key, a in s.attributes.items():
+            if a.default_value is not None and a.default_value.name:
+                found[key] = self.attribute(a.default_value, 0)
+        return s.since_version, found
+
+    def attribute(self, a, depth: int, opsets: Mapping[str, int] | None = None) -> Any:
+        """The value of an attribute: a number, text, an array, a graph, or a list of these."""
+        kinds = self.onnx.AttributeProto
+        match a.type:
+            case kinds.FLOAT: return float(a.f)  # fmt: skip
+            case kinds.INT: return int(a.i)  # fmt: skip
+            case kinds.STRING: return text(a.s)  # fmt: skip
+            case kinds.TENSOR: return self.array(a.t)  # fmt: skip
+            case kinds.GRAPH: return self.graph(a.g, depth + 1, opsets)  # fmt: skip
+            case kinds.SPARSE_TENSOR: return self.sparse(a.sparse_tensor)  # fmt: skip
+            case kinds.FLOATS: return [float(x) for x in a.floats]  # fmt: skip
+            case kinds.INTS: return [int(x) for x in a.ints]  # fmt: skip
+            case kinds.STRINGS: return [text(x) for x in a.strings]  # fmt: skip
+            case kinds.TENSORS: return [self.array(t) for t in a.tensors]  # fmt: skip
+            case kinds.GRAPHS: return [self.graph(g, depth + 1, opsets) for g in a.graphs]  # fmt: skip
+            case kinds.TYPE_PROTO: return a.tp  # fmt: skip
+        raise FileFormatError(f"attribute {a.name!r} has the unknown type {a.type}")
+
+    def array(self, t) -> np.ndarray:
+        """The array of a TensorProto."""
+        shape = tuple(int(d) for d in t.dims)
+        if any(d < 0 for d in shape):
+            raise FileFormatError(f"array {t.name!r} has the shape {shape}")
+        if t.data_location == self.onnx.TensorProto.EXTERNAL:
+            return self.external(t, shape)
+        found = self.onnx.numpy_helper.to_array(t)
+        return found.astype(object) if found.dtype.kind in "USO" else found
+
+    def external(self, t, shape: tuple[int, ...]) -> np.ndarray:
+        """An array outside of the file: mapped, so that what is not used is not read."""
+        said = {e.key: e.value for e in t.external_data}
+        if self.folder is None:
+            raise FileFormatError(
+                f"array {t.name!r} lies in the file {said.get('location')!r} beside the model; help: load it by its path"
+            )
+        place = Path(said.get("location", ""))
+        if place.is_absolute() or ".." in place.parts or not place.name:
+            raise FileFormatError(f"array {t.name!r}: its file {str(place)!r} is outside of the model's folder")
+        file = self.folder
+        for part in place.parts:
+            file = file / part
+            if file.is_symlink():
+                raise FileFormatError(f"array {t.name!r}: {str(place)!r} is or passes a symbolic link")
+        dtype = np.dtype(self.onnx.helper.tensor_dtype_to_np_dtype(t.data_type))
+        bits = BITS.get(dtype.name, dtype.itemsize * 8)
+        n = int(np.prod([int(d) for d in shape], dtype=object)) if shape else 1
+        want = (n * bits + 7) // 8
+        offset, length = int(said.get("offset", 0)), int(said.get("length", want))
+        info = os.stat(file)
+        if not stat.S_ISREG(info.st_mode) or offset < 0 or length != want or offset + length > info.st_size:
+            raise FileFormatError(
+                f"array {t.name!r} of shape {shape} and {dtype} needs {want} bytes, its file {str(place)!r} has {info.st_size}, the model says "
+                f"{length} from {offset}"
+            )
+        if bits < 8:
+            copy = type(t)()
+            copy.CopyFrom(t)
+            del copy.external_data[:]
+            copy.data_location = self.onnx.TensorProto.DEFAULT
+            with open(file, "rb") as f:
+                f.seek(offset)
+                copy.raw_data = f.read(length)
+            return self.onnx.numpy_helper.to_array(copy)
+        if not n:
+            return np.empty(shape, dtype)
+        return np.memmap(file, dtype, "r", offset, shape).view(np.ndarray)
+
+    def sparse(self, s) -> np.ndarray:
+        """A sparse array, made dense."""
+        shape = tuple(int(d) for d in s.dims)
+        values, places = self.array(s.values), self.array(s.indices)
+        if any(d < 0 for d in shape) or np.prod(shape, dtype=object) > 1 << 31:
+            raise FileFormatError(f"a sparse array has the shape {shape}")
+        found = np.zeros(shape, values.dtype)
+        if places.ndim == 1:
+            found.reshape(-1)[places] = values
+        else:
+            found[tuple(places.T)] = values
+        return found
+
+    def port(self, v) -> PortOf:
+        """An input or output as it is declared."""
+        if not v.type.HasField("tensor_type"):
+            return PortOf(name(v.name), None, None)
+        t = v.type.tensor_type
+        shape = None
+        if t.HasField("shape"):
+            shape = tuple(int(d.dim_value) if d.HasField("dim_value") else (name(d.dim_param) or None) for d in t.shape.dim)
+        dtype = np.dtype(self.onnx.helper.tensor_dtype_to_np_dtype(t.elem_type)) if t.elem_type else None
+        return PortOf(name(v.name), shape, dtype)
+
+
+def normal(domain: str) -> str:
+    """A domain by its one name."""
+    return "" if domain in DEFAULT else domain
+
+
+def name(text: Any) -> str:
+    """A name of the file.
+
+    Errors: FileFormatError for one that is no UTF-8, which protobuf gives as bytes.
+    """
+    if not isinstance(text, str):
+        raise FileFormatError(f"a name in the file is no text: {text[:40]!r}")
+    return text
+
+
+def names(texts: Any) -> tuple[str, ...]:
+    """Several of them."""
+    return tuple(map(name, texts))
+
+
+def text(b: bytes) -> str:
+    """Text of a file; bytes that are no UTF-8 stay visible."""
+    return b.decode("utf-8", "surrogateescape")

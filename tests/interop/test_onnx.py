@@ -1,0 +1,316 @@
+"""ONNX files as models and modules: the standard's own cases, and what they leave open: programs, open extents, training, bad files."""
+
+import os
+from collections import OrderedDict
+
+import numpy as np
+import onnx
+import onnx_cases
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper, parser
+
+import tengen
+from tengen import Tensor, trace
+from tengen.autodiff import GradManager
+from tengen.base.errors import ArgumentError, FileFormatError, TengenError, TraceError
+from tengen.cli.main import main
+from tengen.deploy.dump import dump_model
+from tengen.interop.onnx import load, to_module
+from tengen.optimizer import SGD
+
+RNG = np.random.default_rng(0)
+CASES = onnx_cases.cases()
+
+
+def one_of_each():
+    """The first case of each op, and of each op's expansion by its definition every fourth."""
+    found = OrderedDict()
+    for i, c in enumerate(CASES):
+        ops = sorted({f"{n.domain}.{n.op_type}" for n in onnx_cases.model_of(c).graph.node})
+        if len(ops) == 1 or i % 24 == 0:
+            found.setdefault(ops[0] if len(ops) == 1 else c.name, c)
+    return list(found.values())
+
+
+@pytest.mark.parametrize("case", one_of_each(), ids=lambda c: c.name)
+def test_the_standards_cases(case):
+    onnx_cases.run(case)
+
+
+def model(text, **arrays):
+    """A model in ONNX's text form, with arrays added."""
+    m = parser.parse_model(f'<ir_version: 8, opset_import: ["": 18]>\n{text}')
+    m.graph.initializer.extend(numpy_helper.from_array(a, name) for name, a in arrays.items())
+    return m
+
+
+def normal(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+NET = """
+net (float[batch, 3, height, 12] x) => (float[batch, 10] y) {
+    c = Conv <pads = [1, 1, 1, 1]> (x, filter, bias)
+    r = Relu(c)
+    p = GlobalAveragePool(r)
+    shape = Shape(p)
+    first = Gather <axis = 0> (shape, zero)
+    rows = Unsqueeze(first, zeros)
+    to = Concat <axis = 0> (rows, rest)
+    flat = Reshape(p, to)
+    y = Gemm <transB = 1> (flat, weight, shift)
+}"""
+ARRAYS = {
+    "filter": normal(8, 3, 3, 3), "bias": normal(8), "weight": normal(10, 8), "shift": normal(10), "zero": np.array(0),
+    "zeros": np.array([0]), "rest": np.array([-1]),
+}  # fmt: skip
+
+
+def expected(x):
+    """The network in float64."""
+    wide = np.pad(x.astype(np.float64), [(0, 0), (0, 0), (1, 1), (1, 1)])
+    h, w = x.shape[2:]
+    taps = np.stack([wide[:, :, i : i + h, j : j + w] for i in range(3) for j in range(3)], 2)
+    c = np.einsum("nckhw,ock->nohw", taps, ARRAYS["filter"].reshape(8, 3, 9).astype(np.float64)) + ARRAYS["bias"][:, None, None]
+    return np.maximum(c, 0).mean((2, 3)) @ ARRAYS["weight"].T.astype(np.float64) + ARRAYS["shift"]
+
+
+def test_one_program_with_open_extents(tmp_path):
+    """Shapes that are computed from shapes stay open; eager, traced, recorded and reloaded bits are equal."""
+    m = load(model(NET, **ARRAYS))
+    assert [repr(p) for p in (*m.inputs, *m.outputs)] == ["x: f32[batch,3,height,12]", "y: f32[batch,10]"]
+    net, file = to_module(model(NET, **ARRAYS)).eval(), tmp_path / "net.tgn"
+    dump_model(m, file)
+    again, run = tengen.load_graph(file), trace(net)
+    for n, h in ((1, 5), (3, 9), (2, 5)):
+        x = normal(n, 3, h, 12)
+        y = m(x).numpy()
+        np.testing.assert_allclose(y, expected(x), rtol=1e-4, atol=1e-5)
+        for other in (net, again, run):
+            assert other(Tensor(x)).numpy().tobytes() == y.tobytes()
+    fixed = load(model(NET, **ARRAYS), shapes={"batch": 2, "x": ("batch", 3, 5, 12)})
+    assert fixed.inputs[0].shape == (2, 3, 5, 12) and fixed(x).numpy().tobytes() == y.tobytes()
+
+
+def test_a_file_with_its_arrays_beside_it(tmp_path):
+    m = model(NET, **ARRAYS)
+    onnx.save(model(NET, **ARRAYS), tmp_path / "net.onnx", save_as_external_data=True, location="net.data", size_threshold=0)
+    x = normal(2, 3, 5, 12)
+    assert load(tmp_path / "net.onnx")(x).numpy().tobytes() == load(m)(x).numpy().tobytes()
+    with pytest.raises(FileFormatError, match="load it by its path"):
+        load((tmp_path / "net.onnx").read_bytes())
+    secret = tmp_path.parent / "secret.data"
+    secret.write_bytes(bytes(10_000))
+    broken = onnx.load(tmp_path / "net.onnx", load_external_data=False)
+
+    def say(key, value):
+        for t in broken.graph.initializer:
+            for e in t.external_data:
+                if e.key == key:
+                    e.value = value
+        (tmp_path / "broken.onnx").write_bytes(broken.SerializeToString())
+
+    for location in ("../secret.data", str(secret), "", "a/../../secret.data"):
+        say("location", location)
+        with pytest.raises(FileFormatError, match="outside of the model's folder"):
+            load(tmp_path / "broken.onnx")
+    os.symlink(secret, tmp_path / "link.data")
+    say("location", "link.data")
+    with pytest.raises(FileFormatError, match="symbolic link"):
+        load(tmp_path / "broken.onnx")
+    say("location", "net.data")
+    say("offset", "4000000")
+    with pytest.raises(FileFormatError, match="needs .* bytes"):
+        load(tmp_path / "broken.onnx")
+
+
+def test_training():
+    """Parameters are the file's arrays, under their names; a step by their gradients is that of finite differences."""
+    net = to_module(model(NET, **ARRAYS))
+    assert sorted(net.state_dict()) == [f"weights.{k}" for k in ("bias", "filter", "shift", "weight")]
+    x, opt = normal(2, 3, 5, 12), SGD(net.parameters(), lr=0.5)
+    gm = GradManager().attach(net.parameters())
+    with gm:
+        loss = (net(x) ** 2).sum()
+        gm.backward(loss)
+    assert np.isclose(loss.item(), (expected(x) ** 2).sum(), rtol=1e-4)
+    bump, e = np.zeros((10,)), 1e-4
+    bump[3] = e
+    slope = ((expected(x) + bump) ** 2).sum() - ((expected(x) - bump) ** 2).sum()
+    np.testing.assert_allclose(net.weights["shift"].grad.numpy()[3], slope / (2 * e), rtol=1e-3)
+    opt.step()
+    assert (net(x) ** 2).sum().item() != loss.item()
+
+
+def test_branches_and_loops_are_recorded():
+    m = model("""
+    net (float[n] x, int64 count) => (float[n] y, float z) {
+        s = ReduceSum <keepdims = 0> (x)
+        zero = Constant <value_float = 0.0> ()
+        up = Greater(s, zero)
+        start = If <
+            then_branch = up_ () => (float[n] a) { a = Neg(x) },
+            else_branch = down () => (float[n] b) { b = Identity(x) }
+        > (up)
+        yes = Constant <value = bool {1}> ()
+        y, z = Loop <
+            body = once (int64 i, bool go, float[n] v, float t) => (bool more, float[n] w, float u) {
+                two = Constant <value_float = 2.0> ()
+                w = Mul(v, two)
+                most = ReduceMax <keepdims = 0> (w)
+                u = Add(t, most)
+                ten = Constant <value_float = 10.0> ()
+                more = Less(u, ten)
+            }
+        > (count, yes, start, zero)
+    }""")
+    net, program = to_module(m).eval(), load(m)
+    assert {"cond", "while"} <= set(program.ops()) | {"while"} and program.inputs[0].shape[0] is not None
+
+    def plainly(x, count):
+        v, t = (-x if x.sum() > 0 else x), np.float32(0)
+        for _ in range(count):
+            v = v * 2
+            t = t + v.max()
+            if not t < 10:
+                break
+        return v, t
+
+    for x, count in (([1, 2], 9), ([-3, 1], 2), ([-1, -2, -4], 5), ([-3, 1], 0)):
+        x = np.array(x, np.float32)
+        for run in (net, program):
+            v, t = run(x, np.array(count))
+            assert v.tolist() == plainly(x, count)[0].tolist() and t.item() == plainly(x, count)[1]
+
+
+def test_arrays_that_decide_shapes_may_be_parameters():
+    """The scales of a resize are a float array of the file."""
+    m = model(
+        "net (float[1, 1, 2, 2] x) => (float[1, 1, 4, 4] y) { y = Resize <mode = \"nearest\"> (x, none, scales) }",
+        scales=np.array([1, 1, 2, 2], np.float32), none=np.zeros(0, np.float32),
+    )  # fmt: skip
+    x = normal(1, 1, 2, 2)
+    assert (load(m)(x).numpy() == x.repeat(2, 2).repeat(2, 3)).all()
+
+
+def test_what_is_not_known_is_told_at_once():
+    m = model("net (float[2] x) => (float[2] y) { a = Relu(x)  y = Identity(a) }")
+    for i, (op, domain) in enumerate((("Frobnicate", ""), ("Fused", "com.vendor"))):
+        m.graph.node.append(helper.make_node(op, ["a"], [f"z{i}"], name=f"odd{i}", domain=domain))
+    with pytest.raises(ArgumentError) as e:
+        to_module(m)
+    assert "2 nodes" in str(e.value) and "odd0 -> z0: Frobnicate, no op" in str(e.value) and "com.vendor.Fused" in str(e.value)
+
+
+def test_errors_name_the_node():
+    m = model("net (float[n] x) => (float[m] y) { at = NonZero(x)  flat = Reshape(at, ones)  y = Cast <to = 1> (flat) }", ones=np.array([-1]))
+    assert to_module(m)(np.array([0, 3, 0, 1], np.float32)).tolist() == [1, 3]
+    with pytest.raises(TengenError) as e:
+        load(m)
+    assert "NonZero" in "".join(e.value.__notes__)
+    with pytest.raises(TraceError, match="computed from the inputs"):
+        load(model("net (float[4] x, int64[1] to) => (float[m] y) { y = Reshape(x, to) }"))
+    with pytest.raises(ArgumentError, match="net takes x, to; got x"):
+        to_module(model("net (float[4] x, int64[1] to) => (float[m] y) { y = Reshape(x, to) }"))(normal(4))
+    with pytest.raises(FileFormatError, match="reads 'nowhere'"):
+        to_module(model("net (float[4] x) => (float[4] y) { y = Relu(nowhere) }"))(normal(4))
+
+
+def test_functions_of_a_file():
+    m = model("net (float[4] x) => (float[4] y) { y = Relu(x) }")
+    double = helper.make_function(
+        "mine", "Scaled", ["v"], ["w"],
+        [helper.make_node("Constant", [], ["k"], value_float=3.0), helper.make_node("Mul", ["v", "k"], ["w"])],
+        [helper.make_opsetid("", 18)],
+    )  # fmt: skip
+    m.functions.append(double)
+    m.opset_import.append(helper.make_opsetid("mine", 1))
+    m.graph.node.append(helper.make_node("Scaled", ["y"], ["z"], domain="mine"))
+    m.graph.output[0].name = "z"
+    x = normal(4)
+    assert (load(m)(x).numpy() == np.maximum(x, 0) * np.float32(3)).all()
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.data())
+def test_any_bytes_give_a_network_or_an_error(data):
+    good = model(NET, **ARRAYS).SerializeToString()
+    kind = data.draw(st.sampled_from(["noise", "cut", "changed"]))
+    if kind == "noise":
+        text = data.draw(st.binary(max_size=200))
+    elif kind == "cut":
+        text = good[: data.draw(st.integers(0, len(good)))]
+    else:
+        text = bytearray(good)
+        for _ in range(data.draw(st.integers(1, 8))):
+            text[data.draw(st.integers(0, len(text) - 1))] = data.draw(st.integers(0, 255))
+        text = bytes(text)
+    try:
+        to_module(text)
+    except (FileFormatError, ArgumentError):
+        pass
+
+
+def test_files_that_are_no_models():
+    deep = helper.make_graph([], "g", [], [])
+    for _ in range(30):  # deeper ones protobuf itself refuses
+        deep = helper.make_graph([helper.make_node("If", ["c"], ["o"], then_branch=deep)], "g", [], [])
+    inside = helper.make_graph([helper.make_node("If", ["c"], ["o"], then_branch=deep)], "g", [], [])
+    assert to_module(helper.make_model(inside)) is not None
+    with pytest.raises(FileFormatError, match="no graph"):
+        to_module(b"")
+    with pytest.raises(FileFormatError, match="no ONNX model"):
+        to_module(b"\xff" * 50)
+    with pytest.raises(FileFormatError, match="opset 99"):
+        to_module(helper.make_model(inside, opset_imports=[helper.make_opsetid("", 99)]))
+    with pytest.raises(FileNotFoundError):
+        load("not/there.onnx")
+
+
+def test_a_network_of_onnxruntime():
+    ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: its results are not compared")
+    m = model(NET, **ARRAYS)
+    session = ort.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"])
+    x = normal(4, 3, 17, 12)
+    np.testing.assert_allclose(load(m)(x).numpy(), session.run(None, {"x": x})[0], rtol=1e-4, atol=1e-5)
+
+
+def test_the_command_line(tmp_path):
+    onnx.save(model(NET, **ARRAYS), tmp_path / "net.onnx")
+    run = lambda *args: CliRunner().invoke(main, [str(a) for a in args])
+    made = run("import", tmp_path / "net.onnx", "--extent", "height=5")
+    assert made.exit_code == 0 and "x: f32[batch,3,5,12]" in made.output
+    x = normal(2, 3, 5, 12)
+    assert tengen.load_graph(tmp_path / "net.tgn")(x).numpy().tobytes() == load(tmp_path / "net.onnx")(x).numpy().tobytes()
+    assert "1 conv, 1 matmul" in run("info", tmp_path / "net.onnx").output
+    made = run("compile", tmp_path / "net.onnx", "-o", tmp_path / "out", "--extent", "batch=2", "--extent", "height=5")
+    assert made.exit_code == 0 and (tmp_path / "out" / "net.o").exists()
+    (tmp_path / "bad.onnx").write_bytes(b"nothing")
+    bad = run("info", tmp_path / "bad.onnx")
+    assert bad.exit_code == 1 and "no ONNX model" in bad.output
+
+
+def test_the_codes_of_small_floats_are_those_of_their_formats():
+    """Every code's number and the code of every number nearby, as ml_dtypes rounds them."""
+    import ml_dtypes
+
+    for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float4_e2m1fn"):
+        dtype = np.dtype(getattr(ml_dtypes, name))
+        number = helper.np_dtype_to_tensor_dtype(dtype)
+        with np.errstate(all="ignore"):
+            known = np.arange(256 if "4_e" not in name else 16, dtype=np.uint8).view(dtype).astype(np.float32)
+            known = known[np.isfinite(known)]
+            x = np.concatenate([known, (np.sort(known)[1:] + np.sort(known)[:-1]) / 2, normal(100) * np.abs(known).max() / 3])
+            x = x[np.abs(x) <= np.abs(known).max()]
+            want = x.astype(dtype)
+        m = helper.make_model(
+            helper.make_graph(
+                [helper.make_node("Cast", ["x"], ["y"], to=number)], "g",
+                [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None])], [helper.make_tensor_value_info("y", number, [None])],
+            ), opset_imports=[helper.make_opsetid("", 23)],
+        )  # fmt: skip
+        (got,) = to_module(m).values([x])
+        assert got.dtype == dtype and got.codes.numpy().tobytes() == want.view(np.uint8).tobytes(), name
