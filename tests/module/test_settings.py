@@ -95,9 +95,11 @@ MODULES = {
 }  # fmt: skip
 WITHOUT = {  # they take no settings, hold modules whose settings they are, or only take settings that fit each other or operands (the last)
     "Concat", "ConvBn2d", "ConvBnRelu2d", "ConvTransposeBn2d", "ConvTransposeBnRelu2d", "DequantStub", "GELU", "Hardsigmoid", "Hardswish",
+    "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MSELoss",
+    "MarginRankingLoss", "NLLLoss", "SmoothL1Loss", "TripletMarginLoss",  # test_pytorch_modules.py
     "Identity", "LinearBn1d", "LinearBnRelu1d", "LogSigmoid", "Mish", "Module", "ModuleDict", "ModuleList", "QuantStub", "ReLU", "ReLU6",
     "SELU", "Sequential", "SiLU", "Sigmoid", "Softplus", "Tanh",
-    "SlidingWindowTranspose", "DeformableConv2d", "RegionRestrictedConv", "Remap", "Upsample",
+    "SlidingWindowTranspose", "DeformableConv2d", "DeformablePSROIPooling", "RegionRestrictedConv", "Remap", "Upsample",
     # their settings: test_augment.py, since two calls draw different numbers
     "ActiveBlur", "AdditiveElemwise", "AdditiveGaussianNoise", "AdditiveLaplaceNoise", "AdditivePoissonNoise", "CropAndPad", "Cutmix", "Emboss",
     "GaussianBlur", "LinearContrast", "Mixup", "Sharpen",

@@ -7,7 +7,14 @@ from tengen import Tensor, trace
 from tengen import module as M
 from tengen.base.errors import ArgumentError, ShapeError
 from tengen.optimizer import SGD, StepLR
-from tengen.optimizer.swa_utils import SWALR, AveragedModel, get_ema_avg_fn, get_ema_multi_avg_fn, get_swa_multi_avg_fn, update_bn
+from tengen.optimizer.swa_utils import (
+    SWALR,
+    AveragedModel,
+    get_ema_avg_fn,
+    get_ema_multi_avg_fn,
+    get_swa_multi_avg_fn,
+    update_bn,
+)
 
 RNG = np.random.default_rng(0)
 WEIGHTS = RNG.normal(size=(5, 2, 3)).astype("float32")

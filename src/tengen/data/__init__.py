@@ -4,7 +4,16 @@ from tengen.base.lazy import modules_of
 from tengen.data import dataset, transform
 from tengen.data.collator import Collator
 from tengen.data.dataloader import DataLoader
-from tengen.data.dataset import ArrayDataset, ChainDataset, ConcatDataset, Dataset, StackDataset, StreamDataset, Subset, random_split
+from tengen.data.dataset import (
+    ArrayDataset,
+    ChainDataset,
+    ConcatDataset,
+    Dataset,
+    StackDataset,
+    StreamDataset,
+    Subset,
+    random_split,
+)
 from tengen.data.draws import rng
 from tengen.data.pytorch_names import BatchSampler, SubsetRandomSampler, WeightedRandomSampler, default_collate
 from tengen.data.sampler import (
@@ -22,8 +31,9 @@ TensorDataset, IterableDataset = ArrayDataset, StreamDataset  # PyTorch's names
 
 __getattr__ = modules_of(__name__)
 __all__ = [
-    "ArrayDataset", "BatchSampler", "ChainDataset", "Collator", "ConcatDataset", "DataLoader", "Dataset", "Infinite", "IterableDataset", "MapSampler",
-    "RandomSampler", "ReplacementSampler", "Sampler", "SequentialSampler", "StackDataset", "StreamDataset", "StreamSampler", "Subset",
-    "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler", "WorkerError", "WorkerInfo", "WorkerTimeout", "dataset",
-    "default_collate", "get_worker_info", "random_split", "rng", "transform",
+    "ArrayDataset", "BatchSampler", "ChainDataset", "Collator", "ConcatDataset", "DataLoader", "Dataset", "Infinite",
+    "IterableDataset", "MapSampler", "RandomSampler", "ReplacementSampler", "Sampler", "SequentialSampler",
+    "StackDataset", "StreamDataset", "StreamSampler", "Subset", "SubsetRandomSampler", "TensorDataset",
+    "WeightedRandomSampler", "WorkerError", "WorkerInfo", "WorkerTimeout", "dataset", "default_collate",
+    "get_worker_info", "random_split", "rng", "transform",
 ]  # fmt: skip

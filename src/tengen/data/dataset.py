@@ -53,7 +53,7 @@ class Dataset(ABC):
     def __len__(self) -> int:
         """The number of samples."""
 
-    def __add__(self, other: Any) -> ConcatDataset:
+    def __add__(self, other: Any) -> Dataset:
         """Both, one after the other."""
         return ConcatDataset([self, other])
 

@@ -237,7 +237,9 @@ def ctc_loss(
     return _reduce(losses, reduction)
 
 
+mse_loss = square_loss  # PyTorch's name
 __all__ = [
+    "mse_loss",
     "binary_cross_entropy", "cosine_embedding_loss", "cross_entropy", "cross_entropy_with_softmax", "ctc_loss", "focal_loss", "hinge_loss",
     "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "nll_loss", "smooth_l1_loss", "square_loss", "triplet_margin_loss",
 ]  # fmt: skip

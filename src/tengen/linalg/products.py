@@ -56,7 +56,7 @@ def trace(x: Matrix, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
     5
     """
     d = diagonal(x, offset=offset)
-    if dtype is None and not d.dtype.is_float:
+    if dtype is None and d.dtype.kind in "iub":
         dtype = "uint64" if d.dtype.kind == "u" else "int64"
     return REGISTRY["sum"](d if dtype is None else REGISTRY["astype"](d, dtype), -1)
 
@@ -93,7 +93,7 @@ def cross(x1: Matrix, x2: Matrix, /, *, axis: int = -1) -> Tensor:
 
 
 def vecdot(x1: Matrix, x2: Matrix, /, *, axis: int = -1) -> Tensor:
-    """The inner products along `axis`; other axes broadcast.
+    """The inner products along `axis`, of complex numbers with the first conjugated; other axes broadcast.
 
     >>> from tengen import Tensor, linalg
     >>> linalg.vecdot(Tensor([[1, 2], [3, 4]]), Tensor([1, 1])).tolist()
@@ -102,7 +102,7 @@ def vecdot(x1: Matrix, x2: Matrix, /, *, axis: int = -1) -> Tensor:
     x1, x2 = as_tensor(x1), as_tensor(x2)
     if min(x1.ndim, x2.ndim) == 0 or x1.shape[axis] != x2.shape[axis]:
         raise ShapeError(f"vecdot: axis {axis} of shapes {tuple(x1.shape)} and {tuple(x2.shape)} must be equally long")
-    product = x1 * x2
+    product = REGISTRY["conj"](x1) * x2
     if axis >= 0:  # as many axes from the end as in the operand that has the most
         axis -= max(x1.ndim, x2.ndim)
     total = REGISTRY["sum"](product, axis)
@@ -149,20 +149,23 @@ def vector_norm(x: Matrix, /, *, axis: int | Sequence[int] | None = None, keepdi
     5.0
     """
     x = as_tensor(x)
-    if not x.dtype.is_float:
-        raise DTypeError(f"vector_norm: takes floats, got {x.dtype}; help: cast with .astype('float32')")
+    if not (x.dtype.is_float or x.dtype.is_complex):
+        raise DTypeError(f"vector_norm: takes floats or complex numbers, got {x.dtype}; help: cast with .astype('float32')")
     axes = tuple(range(x.ndim)) if axis is None else normalize_axes(axis, x.ndim)
     op = REGISTRY
     size = op["abs"](x)
     total = lambda v: op["sum"](v, axes, keepdims) if axes else v
     if ord == 0:
-        return total(op["astype"](op["not_equal"](x, 0), x.dtype))
+        return total(op["astype"](op["not_equal"](x, 0), size.dtype))
     if ord == 1:
         return total(size)
     if math.isinf(ord):
         if ord > 0 and x.size == 0:
             return total(size)
         return op["max" if ord > 0 else "min"](size, axes, keepdims)
+    if ord == 2 and x.dtype.is_complex:
+        y = _euclidean(op["view_as_real"](x), (*axes, x.ndim), keepdims)
+        return op["squeeze"](y, [x.ndim]) if keepdims else y
     if ord == 2:
         return _euclidean(x, axes, keepdims)
     return op["pow"](total(op["pow"](size, float(ord))), 1.0 / ord)

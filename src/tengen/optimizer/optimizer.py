@@ -82,7 +82,8 @@ class ParamGroup(Watched, dict):
 
 
 class Optimizer(Watched):
-    """Base class. Subclasses give `_create_state(p, group)` and `_update(p, grad, state, group)`.
+    """Base class. Subclasses give `_create_state(p, group)` and `_update(p, grad, state, group)`. They get complex parameters, gradients
+    and states as pairs of floats, (..., 2).
 
     Args:
         params: parameters, or dicts with "params" and hyperparameters of their own. defaults: hyperparameters.
@@ -154,7 +155,7 @@ class Optimizer(Watched):
         group = ParamGroup(values)
         self.param_groups.append(group)
         for p in params:
-            self._state[id(p)] = self._create_state(p, group)
+            self._state[id(p)] = self._create_state(as_real(p), group)
 
     def _create_state(self, p: Parameter, group: ParamGroup) -> dict[str, Tensor]:
         raise NotImplementedError(f"{type(self).__name__} needs _create_state()")
@@ -198,13 +199,21 @@ class Optimizer(Watched):
         skip = p.overflow
         if skip is None or tracing.recorder is None:
             if skip is None or not skip.item():
-                self._update(p, grad, state, group)
+                self._update_real(p, grad, state, group)
             return
         mine = [p, *state.values()]
         before = [t.detach() for t in mine]
-        self._update(p, grad, state, group)
+        self._update_real(p, grad, state, group)
         for t, old in zip(mine, before):
             t._reset(REGISTRY["where"](skip, old, t.detach()))
+
+    def _update_real(self, p: Parameter, grad: Tensor, state: dict[str, Tensor], group: ParamGroup) -> None:
+        """One parameter's update; a complex one is updated as the pairs of floats that it holds, as in PyTorch."""
+        if not p.dtype.is_complex:
+            return self._update(p, grad, state, group)
+        pairs = as_real(p.detach())
+        self._update(pairs, as_real(grad), state, group)
+        p._reset(REGISTRY["view_as_complex"](pairs))
 
     def clear_grad(self) -> None:
         """Forgets all gradients."""
@@ -302,6 +311,11 @@ class Optimizer(Watched):
 _REQUIRED = object()
 _HOW = ("maximize", "foreach", "fused", "capturable", "differentiable")
 _FREE = ("name", "maximize", "initial_lr")  # keys that each group may have; schedules begin with the last
+
+
+def as_real(t: Tensor) -> Any:
+    """Complex numbers as pairs of floats, along one axis more; what is not complex, as it is."""
+    return REGISTRY["view_as_real"](t) if t.dtype.is_complex else t
 
 
 def refuse(optimizer: Optimizer, what: str) -> NoReturn:

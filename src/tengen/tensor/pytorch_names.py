@@ -301,6 +301,7 @@ ELSEWHERE = {
     "ravel": "x.flatten()", "fill": "x[...] = v", "apply_": "functions of whole tensors: x[...] = f(x)",
     "pin_memory": "x itself: there is no GPU",
     "share_memory_": "x.numpy(), and multiprocessing.shared_memory", "storage": "x.numpy()", "ptp": "x.max(axis) - x.min(axis)",
+    "indices": "x.argmax(axis): max, min and median give values alone", "values": "the tensor itself: max, min and median give values alone",
     "grad_fn": "nothing: the tape belongs to the GradManager", "is_leaf": "nothing: the tape belongs to the GradManager",
 }  # fmt: skip
 CASTS = {
