@@ -237,6 +237,8 @@ def random_split(dataset: Any, lengths: Sequence[float], seed: int | None = None
     in PyTorch. `seed`: the same parts each time; default: from NumPy's global state. `generator`: PyTorch's way to give one
     (`seed_of`).
 
+    Errors: TypeError for a stream; ValueError for lengths that do not fit the dataset
+
     >>> [len(part) for part in random_split(range(10), [0.75, 0.25], seed=0)]
     [8, 2]
     """

@@ -76,7 +76,8 @@ def compile_model(
         extents: a number for each of the model's open extents: an artifact is compiled for one set of shapes, which its header
             says.
 
-    Errors: ConfigError for an unknown target, an impossible name, or missing extents; CompileError; OSError when a file cannot be written.
+    Errors: ConfigError for an unknown target, an impossible name, or missing extents; CompileError; OSError when a file cannot
+        be written.
 
     Numerics: the same bits as the model has in this process, on every target and with any number of threads.
     """

@@ -64,6 +64,8 @@ def trace(x: Matrix, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
 def outer(x1: Matrix, x2: Matrix, /) -> Tensor:
     """Each element of one vector times each of the other: (m,), (n,) -> (m, n).
 
+    Errors: ShapeError for what are no vectors
+
     >>> from tengen import Tensor, linalg
     >>> linalg.outer(Tensor([1, 2]), Tensor([3, 4])).tolist()
     [[3, 4], [6, 8]]
@@ -76,6 +78,8 @@ def outer(x1: Matrix, x2: Matrix, /) -> Tensor:
 
 def cross(x1: Matrix, x2: Matrix, /, *, axis: int = -1) -> Tensor:
     """The vector product of vectors of three elements along `axis`; other axes broadcast.
+
+    Errors: ShapeError for vectors of another length than 3
 
     >>> from tengen import Tensor, linalg
     >>> linalg.cross(Tensor([1.0, 0.0, 0.0]), Tensor([0.0, 1.0, 0.0])).tolist()
@@ -94,6 +98,8 @@ def cross(x1: Matrix, x2: Matrix, /, *, axis: int = -1) -> Tensor:
 
 def vecdot(x1: Matrix, x2: Matrix, /, *, axis: int = -1) -> Tensor:
     """The inner products along `axis`, of complex numbers with the first conjugated; other axes broadcast.
+
+    Errors: ShapeError for vectors that are not equally long
 
     >>> from tengen import Tensor, linalg
     >>> linalg.vecdot(Tensor([[1, 2], [3, 4]]), Tensor([1, 1])).tolist()
@@ -115,6 +121,7 @@ def tensordot(x1: Matrix, x2: Matrix, /, *, axes: int | Sequence[Sequence[int]] 
     Args:
         axes: (axes of x1, axes of x2), in pairs; a number stands for so many last axes of x1 and first axes of x2.
     Shapes: the other axes of x1, then those of x2
+    Errors: ShapeError for axes that do not fit each other
 
     >>> from tengen import Tensor, linalg
     >>> linalg.tensordot(Tensor([[1, 2], [3, 4]]), Tensor([[1, 0], [0, 1]])).item()
@@ -143,6 +150,7 @@ def vector_norm(x: Matrix, /, *, axis: int | Sequence[int] | None = None, keepdi
     Args:     ord: p; 2, 1, inf, -inf, 0 (how many are not 0), or any other number
     Gradient: that of the Euclidean norm is 0 at 0
     Numerics: of the Euclidean norm, elements are divided by the largest magnitude, so squares neither overflow nor underflow
+    Errors: DTypeError for integers and bools
 
     >>> from tengen import Tensor, linalg
     >>> linalg.vector_norm(Tensor([3.0, 4.0])).item()
@@ -191,6 +199,7 @@ def matrix_norm(x: Matrix, /, *, keepdims: bool = False, ord: float | Literal["f
     Args:
         ord: "fro" (None): the Euclidean norm of all elements. "nuc": the sum of singular values. 2, -2: the largest, the smallest singular
             value. 1, -1: the largest, the smallest sum of magnitudes of a column; inf, -inf: of a row.
+    Errors: ArgumentError for another `ord`
 
     >>> from tengen import Tensor, linalg
     >>> linalg.matrix_norm(Tensor([[1.0, -2.0], [3.0, 4.0]]), ord=1).item()

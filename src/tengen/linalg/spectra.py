@@ -51,6 +51,7 @@ def qr(x: Matrix, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRR
     Shapes:   (..., m, n) -> (..., m, k), (..., k, n) with k = min(m, n); with mode="complete" k = m
     Gradient: where the first min(m, n) columns are linearly independent; GradientError for complete factors of tall matrices
     Numerics: Householder's reflectors in blocks; the signs of R are LAPACK's
+    Errors: ArgumentError for another mode
 
     >>> from tengen import Tensor, linalg
     >>> q, r = linalg.qr(Tensor([[3.0, 1.0], [4.0, 2.0]]))
@@ -230,6 +231,7 @@ def lstsq(a: Matrix, b: Matrix, /, *, rtol: Any = None) -> LstsqResult:
     Returns:  (solution, residuals, rank, singular_values). Residuals are sums of squares for each column of b, always; NumPy leaves
               them out for systems that are not of full rank, or have as many unknowns as equations
     Gradient: as of `pinv`, of the solution and the residuals
+    Errors: ShapeError where a and b do not fit each other
 
     >>> from tengen import Tensor, linalg
     >>> linalg.lstsq(Tensor([[1.0], [1.0]]), Tensor([1.0, 3.0])).solution.numpy().round(4).tolist()

@@ -33,7 +33,8 @@ def cholesky(x: Matrix, /, *, upper: bool = False) -> Tensor:
 
     Shapes:   (..., n, n) -> (..., n, n)
     Args:     upper: which triangle of x is read, and which one the factor is. The other triangle is not read.
-    Errors:   LinAlgError (a ValueError) for a matrix that is not positive definite, with its place in the batch and the pivot that is not
+    Errors:   LinAlgError (a ValueError) for a matrix that is not positive definite, with its place in the batch and the pivot
+        that is not
               > 0; a recorded program raises it when its run has ended, without the place
     Gradient: that of symmetric matrices: it is symmetric
     Numerics: each element is one chain of fma in the order of columns; backward stable. Blocks and threads change no bit
@@ -76,7 +77,8 @@ def solve(x1: Matrix, x2: Matrix, /) -> Tensor:
     """The solutions of x1 @ y = x2.
 
     Shapes:   (..., n, n), (n,) -> (..., n); (..., n, n), (..., n, k) -> (..., n, k), where leading axes broadcast
-    Errors:   LinAlgError (a ValueError) for a singular matrix (one whose pivot is exactly 0), with its place in the batch and the pivot;
+    Errors:   LinAlgError (a ValueError) for a singular matrix (one whose pivot is exactly 0), with its place in the batch and
+        the pivot;
               a recorded program raises it when its run has ended, without the place
     Numerics: by LU with partial pivoting; backward stable
 

@@ -9,7 +9,10 @@ from tengen.tensor import Tensor
 
 
 class Dropout(Module):
-    """Zeroes elements at random while training. See `functional.dropout`."""
+    """Zeroes elements at random while training. See `functional.dropout`.
+
+    Errors: ValueError for what is no probability
+    """
 
     @also(p="drop_prob")
     def __init__(self, drop_prob: float = 0.0, inplace: bool = False, **kwargs):

@@ -11,6 +11,8 @@ from tengen.module.module import Module
 class Sequential(Module):
     """Calls its modules in order. Children are named 0, 1, ..., or by an OrderedDict's keys.
 
+    Errors: TypeError for what is no module
+
     >>> from tengen import module as M
     >>> len(M.Sequential(M.Linear(4, 3), M.ReLU()))
     2

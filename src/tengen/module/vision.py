@@ -44,7 +44,10 @@ class DeformablePSROIPooling(Module):
 
 class RegionRestrictedConv(ConvBase):
     """Convolution within regions: see `functional.region_restricted_conv`. It is called with an image and the regions of pixels and of
-    results; weight (G, O/G, C/G, KH, KW), also for one group."""
+    results; weight (G, O/G, C/G, KH, KW), also for one group.
+
+    Errors: ValueError for another padding_mode than "zeros"
+    """
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size, groups: int = 1, bias: bool = True, stride=1, padding=0, dilation=1,

@@ -60,7 +60,7 @@ def amsgrad_update(
 ):  # fmt: skip
     """One step of AMSGrad (Reddi, Kale and Kumar, "On the convergence of Adam and beyond", 2018): Adam that divides by the root of the
     largest mean of squares so far. `step` counts from 1. Returns (p', m', v', largest')."""
-    check_floats(param, grad, mean, square, largest, step, lr)
+    check_floats(param, grad, mean, square, largest, step, lr)  # type: ignore[arg-type]  # as above
     g = grad if decoupled or not weight_decay else add(grad, mul(param, weight_decay))
     m = _stored(add(mul(mean, beta1), mul(g, 1 - beta1)), mean)
     v = _stored(add(mul(square, beta2), mul(mul(g, g), 1 - beta2)), square)

@@ -194,7 +194,8 @@ def deformable_psroi_pooling(
         spatial_scale: what coordinates are multiplied by, after they were rounded to pixels, halves away from 0.
     Returns:  samples more than half a pixel outside of the image do not count; a bin without samples is 0
     Gradient: of the image and the offsets
-    Errors:   ShapeError where trans does not fit; MegEngine takes one group, and trans of the pooled extents, which here too are those of
+    Errors:   ShapeError where trans does not fit; MegEngine takes one group, and trans of the pooled extents, which here too
+        are those of
         the parts where all three are equal. IndexOutOfRange for an image that there is not
     Source:   Dai et al., "Deformable convolutional networks", arXiv 1703.06211
 

@@ -91,6 +91,7 @@ class LBFGS(Optimizer):
 
         Args:
             closure: clears the gradients, computes them anew for the parameters of now, and returns the loss.
+        Errors: TypeError without a closure; RuntimeError inside of a trace
         """
         if closure is None:
             raise TypeError("LBFGS.step() needs a closure that computes gradients and returns the loss; help: see its example")

@@ -89,6 +89,7 @@ class Optimizer(Watched):
         params: parameters, or dicts with "params" and hyperparameters of their own. defaults: hyperparameters.
         how: options of PyTorch's optimizers: maximize, which goes up in place of down; foreach, fused and capturable, which
             change no number and are accepted; differentiable, which is not there.
+    Errors: TypeError for arguments that it does not have; ValueError for no parameters
     """
 
     unread = frozenset({"defaults", "_state", "_manager"})
@@ -126,7 +127,11 @@ class Optimizer(Watched):
         super().__setattr__(name, value)
 
     def add_param_group(self, param_group: dict) -> None:
-        """Adds parameters with hyperparameters of their own."""
+        """Adds parameters with hyperparameters of their own.
+
+        Errors: TypeError for what is no Parameter; ValueError for a parameter given twice, and for hyperparameters that are not
+            there or out of range
+        """
         known = [*self.defaults, "params", *_FREE]
         for name in param_group:
             if name not in known:
@@ -229,7 +234,10 @@ class Optimizer(Watched):
         self._manager.record()
 
     def backward(self, loss: Tensor) -> None:
-        """MegEngine 1.0: computes the gradients of what has been calculated since `zero_grad`."""
+        """MegEngine 1.0: computes the gradients of what has been calculated since `zero_grad`.
+
+        Errors: RuntimeError without `zero_grad`
+        """
         if self._manager is None:
             raise RuntimeError("backward() without zero_grad(); help: call opt.zero_grad() before the forward pass")
         self._manager.backward(loss)
@@ -284,7 +292,8 @@ class Optimizer(Watched):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes back what `state_dict` gave.
 
-        Errors: ValueError where it does not fit the groups, the parameters' shapes, or the kind of optimizer; nothing is changed then.
+        Errors: ValueError where it does not fit the groups, the parameters' shapes, or the kind of optimizer; nothing is
+            changed then.
         """
         if len(state["param_groups"]) != len(self.param_groups):
             raise ValueError(f"{len(state['param_groups'])} groups do not fit {len(self.param_groups)}")

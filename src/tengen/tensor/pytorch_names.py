@@ -33,7 +33,10 @@ def permute(self: Tensor, *dims) -> Tensor:
 
 
 def t(self: Tensor) -> Tensor:
-    """The tensor with its axes reversed; it has at most two."""
+    """The tensor with its axes reversed; it has at most two.
+
+    Errors: ShapeError for more than two axes
+    """
     if self.ndim > 2:
         raise ShapeError(f"t() of a tensor of shape {self.shape}: it takes at most two axes; help: transpose, or swapaxes")
     return self.transpose()
@@ -45,7 +48,10 @@ def unsqueeze(self: Tensor, dim: int) -> Tensor:
 
 
 def expand(self: Tensor, *sizes) -> Tensor:
-    """`broadcast_to`; an extent of -1 is the tensor's own."""
+    """`broadcast_to`; an extent of -1 is the tensor's own.
+
+    Errors: ShapeError for -1 in the place of an axis that there is not
+    """
     wanted = tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
     new = len(wanted) - self.ndim
     if any(s == -1 for s in wanted[: max(new, 0)]):
@@ -60,6 +66,8 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
 
 def chunk(self: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
     """At most so many parts along an axis, all but the last of equal extent, as PyTorch cuts them; `split` wants equal parts.
+
+    Errors: AxisError for an axis that there is not, ShapeError for fewer than one part
 
     >>> from tengen import functional as F
     >>> [part.tolist() for part in F.arange(5).chunk(2)]
