@@ -280,6 +280,8 @@ def _frequencies(k: np.ndarray, n: int, d: float, dtype: DTypeLike | None, devic
 def fftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """The frequencies of `fft`'s results for n samples at a distance d: 0, 1, ... and then the negative ones, divided by n d.
 
+    Errors: ShapeError for n below 1
+
     >>> fftfreq(4, d=0.25).tolist()
     [0.0, 1.0, -2.0, -1.0]
     """
@@ -290,6 +292,8 @@ def fftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, device: Devi
 
 def rfftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """The frequencies of `rfft`'s results for n samples at a distance d.
+
+    Errors: ShapeError for n below 1
 
     >>> rfftfreq(4, d=0.25).tolist()
     [0.0, 1.0, 2.0]

@@ -193,6 +193,10 @@ def test_modules():
     np.testing.assert_allclose(net(x, one, one).numpy(), plain, rtol=1e-4, atol=1e-5)  # one region
     with pytest.raises(ValueError, match="padding_mode"):
         M.RegionRestrictedConv(4, 6, 3, padding_mode="reflect")
+    regions, offsets = Tensor(np.array([[0, 1, 1, 4, 4], [1, 0, 2, 5, 5]], "f4")), Tensor(r.normal(size=(2, 2, 3, 3)).astype("f4"))
+    settings = (False, 3, 3, 3, 2, 0.5, 0.2)
+    want = F.deformable_psroi_pooling(x, regions, offsets, *settings)
+    assert M.DeformablePSROIPooling(*settings)(x, regions, offsets).numpy().tobytes() == want.numpy().tobytes()
     columns, rows = (Tensor(r.uniform(0, 5, (2, 3, 3)).astype("f4")) for _ in range(2))
     both = F.stack([columns, rows], 3)
     assert M.Remap()(x, columns, rows).numpy().tobytes() == F.vision.remap(x, both).numpy().tobytes()
@@ -213,6 +217,8 @@ def test_modules():
     (lambda x: F.vision.roi_align(x, F.ones((1, 5)), 2), IndexOutOfRange, "index 1 is out of range"),
     (lambda x: F.vision.roi_pooling(x, F.ones((1, 4)), 2), ValueError, "regions"),
     (lambda x: F.vision.nms(F.ones((2, 4)), F.ones((3,)), 0.5), ValueError, "nms takes boxes"),
+    (lambda x: F.deformable_psroi_pooling(x, F.ones((1, 5)), F.ones((1, 2, 2, 3)), False, 2, 2, 2, 2, 1.0), ValueError, "takes offsets"),
+    (lambda x: F.deformable_psroi_pooling(x, F.ones((1, 5)), F.ones((2, 2, 2, 2)), False, 2, 2, 2, 2, 1.0), ValueError, "not as many"),
     (lambda x: F.vision.cvt_color(F.ones((1, 2, 2, 3)), "RGB2BGR"), TypeError, "takes uint8"),
     (lambda x: F.vision.cvt_color(Tensor(np.ones((1, 4, 2, 1), np.uint8)), "YUV2RGB_NV12"), ValueError, "takes planes"),
     (lambda x: F.vision.correlation(x, x, 2), ValueError, "odd kernel_size"),

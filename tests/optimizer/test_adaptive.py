@@ -459,3 +459,21 @@ def test_lbfgs_refuses():
     ]:  # fmt: skip
         with pytest.raises(error, match=message):
             call()
+
+
+@pytest.mark.parametrize("make, decay", [(optim.Adam, 0.0), (optim.Adam, 0.1), (optim.AdamW, 0.1)])
+def test_amsgrad(make, decay):
+    start, grads = sample()
+    grads = [(g / n**2).astype(g.dtype) for n, g in enumerate(grads, 1)]  # the first ones remain the largest
+    options = {"lr": 0.05, "weight_decay": decay, "amsgrad": True}
+    opt, found = steps(make, options, start, grads)
+    assert "max_exp_avg_sq" in str([name for name, _ in opt.named_states({})])
+    p, m, v, most = start.astype("f8"), 0.0, 0.0, 0.0
+    for n, (g, got) in enumerate(zip(grads, found), 1):
+        g = g.astype("f8") + (0 if make is optim.AdamW else decay * p)
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        most = np.maximum(most, v)
+        p = p * (1 - 0.05 * decay * (make is optim.AdamW)) - 0.05 * (m / (1 - 0.9**n)) / (np.sqrt(most / (1 - 0.999**n)) + 1e-8)
+        np.testing.assert_allclose(got, p, rtol=0, atol=STEPS * 10 * 2.0**-24)
+    assert [a.tobytes() for a in steps(make, options, start, grads, traced=True)[1]] == [a.tobytes() for a in found]
+    assert found[-1].tobytes() != steps(make, options | {"amsgrad": False}, start, grads)[1][-1].tobytes()

@@ -510,3 +510,35 @@ def test_what_was_refused_keeps_the_old_file(tmp_path):
         with pytest.raises((TypeError, ValueError)):
             tengen.save(x, tmp_path / "c")
     assert tengen.load(tmp_path / "c") == {"a": 1} and os.listdir(tmp_path) == ["c"]
+
+
+# ---- complex numbers of 128 bits, which the format has not
+
+
+def test_complex128_is_kept_as_pairs(tmp_path):
+    saved = {"a": Tensor(np.array([[1 + 2j, -0.0], [np.nan, 1j]])), "none": Tensor(np.zeros((0, 3)) + 0j)}
+    saved["one"] = Tensor(2 + 1j, dtype="complex128")
+    path = tmp_path / "x"
+    tengen.save(saved, path)
+    for mmap in (False, True):
+        for k, t in tengen.load(path, mmap=mmap).items():
+            assert t.dtype == "complex128" and t.shape == saved[k].shape and t.numpy().tobytes() == saved[k].numpy().tobytes()
+    weight = saved["a"] * 2.0
+    run = trace(lambda x: x * weight)
+    want = run(saved["a"]).numpy()
+    run.dump(path, arg_names=["x"])
+    assert tengen.load_graph(path)(x=saved["a"]).numpy().tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '["a", "a"]', '["b"]', '["flat"]', '["whole"]', '"a"', "[" * 5000, '["nothing"]'])
+def test_a_list_of_complex_tensors_that_is_none(text, tmp_path):
+    from tengen.deploy import tensorfile
+
+    arrays = {"a": np.zeros((3, 2)), "flat": np.array(1.0), "b": np.zeros((3, 3)), "whole": np.zeros((3, 2), "int64")}
+    path = tmp_path / "x"
+    tensorfile.write_tensors(path, arrays, {"tengen.complex12*": text})
+    raw = path.read_bytes().replace(b"tengen.complex12*", b"tengen.complex128").replace(b'"checksum"', b'"checksun"')
+    with pytest.raises(FileFormatError, match="complex"):
+        tensorfile.parse_tensors(raw)
+    with pytest.raises(ValueError, match="not a text to be given"):
+        tensorfile.write_tensors(path, arrays, {tensorfile.PAIRS: "[]"})

@@ -26,6 +26,7 @@ def convert_tensor_format(x: Any, inplace: bool = True) -> Any:
     there, and so does every result.
 
     Returns: x, or with inplace=False a copy.
+    Errors: ShapeError for another number of axes than four
     """
     if x.ndim != 4:
         raise ShapeError(f"convert_tensor_format takes an image (N, C, H, W), got {x.shape}")

@@ -52,6 +52,8 @@ class autocast:
 
     Numerics: contractions accumulate in float32 and round once; eager, traced and compiled runs agree as bits
     Source:   Micikevicius et al., arXiv 1710.03740
+    Errors: TypeError for a first argument that is no bool, ArgumentError for a precision that is not there, DTypeError for one
+        that does not go with the dtype
 
     >>> from tengen import Tensor, amp, functional as F
     >>> x = Tensor([[1.0, 2.0]])

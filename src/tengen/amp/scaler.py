@@ -32,6 +32,8 @@ class GradScaler:
 
     As in MegEngine, `backward` does all of it, and `opt.step()` is then the step:
 
+    Errors: ValueError for factors or intervals out of range
+
     >>> from tengen import Parameter, amp, autodiff, optimizer
     >>> w = Parameter([2.0])
     >>> gm, opt = autodiff.GradManager().attach([w]), optimizer.SGD([w], lr=0.25)

@@ -33,7 +33,8 @@ def checkpoint(function: Callable, *args: Any, **kwargs: Any) -> Any:
     with itself and with all other transformations, and works in a `trace`, whose program computes twice. Inside of `vmap` it is for
     gradients that are taken inside too; those around keep everything.
 
-    Errors: `GradientError` where the second call does not compute the same: it uses other tensors, returns others, or a tensor around it
+    Errors: `GradientError` where the second call does not compute the same: it uses other tensors, returns others, or a tensor
+        around it
     was changed in between.
 
     Source: Chen et al., arXiv 1604.06174

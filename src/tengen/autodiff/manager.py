@@ -54,6 +54,8 @@ class GradManager:
 
         While the manager records, a tensor counts from then on: what was calculated of it before gives it no gradient, unless it is
         itself a result of the block.
+
+        Errors: TypeError for what is no Tensor; GradientError for one of integers
         """
         tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
         calls = [] if callbacks is None else [callbacks] if callable(callbacks) else list(callbacks)
@@ -99,7 +101,10 @@ class GradManager:
         entry.place = self.level.start(t, *entry.stand_ins)
 
     def record(self) -> GradManager:
-        """Starts recording; `backward` or `release` ends it. ``with gm:`` does both."""
+        """Starts recording; `backward` or `release` ends it. ``with gm:`` does both.
+
+        Errors: GradientError while it records already
+        """
         if self.level is not None:
             raise GradientError("this GradManager records already; help: call backward() or release() first")
         if tracing.recorder is not None:

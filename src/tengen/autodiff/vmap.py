@@ -40,6 +40,7 @@ def vmap(
     "error".
 
     Numerics: each example has the bits that the function gives for it alone.
+    Errors: ArgumentError for in_axes that are not as many as arguments, and for another `randomness`
 
     >>> from tengen import Tensor, autodiff
     >>> autodiff.vmap(lambda x, y: x @ y, in_axes=(0, None))(Tensor([[1.0, 2.0], [3.0, 4.0]]), Tensor([1.0, 1.0])).tolist()

@@ -31,8 +31,9 @@ TensorDataset, IterableDataset = ArrayDataset, StreamDataset  # PyTorch's names
 
 __getattr__ = modules_of(__name__)
 __all__ = [
-    "ArrayDataset", "BatchSampler", "ChainDataset", "Collator", "ConcatDataset", "DataLoader", "Dataset", "Infinite", "IterableDataset", "MapSampler",
-    "RandomSampler", "ReplacementSampler", "Sampler", "SequentialSampler", "StackDataset", "StreamDataset", "StreamSampler", "Subset",
-    "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler", "WorkerError", "WorkerInfo", "WorkerTimeout", "dataset",
-    "default_collate", "get_worker_info", "random_split", "rng", "transform",
+    "ArrayDataset", "BatchSampler", "ChainDataset", "Collator", "ConcatDataset", "DataLoader", "Dataset", "Infinite",
+    "IterableDataset", "MapSampler", "RandomSampler", "ReplacementSampler", "Sampler", "SequentialSampler",
+    "StackDataset", "StreamDataset", "StreamSampler", "Subset", "SubsetRandomSampler", "TensorDataset",
+    "WeightedRandomSampler", "WorkerError", "WorkerInfo", "WorkerTimeout", "dataset", "default_collate",
+    "get_worker_info", "random_split", "rng", "transform",
 ]  # fmt: skip

@@ -18,7 +18,10 @@ LUMA = np.array([0.114, 0.587, 0.299], np.float32)  # of blue, green and red: IT
 
 
 class Normalize(VisionTransform):
-    """``(image - mean) / std`` in float32; `mean` and `std` are numbers, or one for each channel of the last axis."""
+    """``(image - mean) / std`` in float32; `mean` and `std` are numbers, or one for each channel of the last axis.
+
+    Errors: ValueError for a standard deviation of 0
+    """
 
     geometric = False
 
@@ -85,7 +88,10 @@ class SaturationTransform(_Light):
 
 class HueTransform(VisionTransform):
     """The hue of an image of three channels and 0 to 255 turned by a random share of the circle from [-value, value]; value is from 0
-    to 0.5. Grey images stay as they are. Computed in float32 by way of HSV, and rounded to nearest for integers."""
+    to 0.5. Grey images stay as they are. Computed in float32 by way of HSV, and rounded to nearest for integers.
+
+    Errors: ValueError for a value outside of [0, 0.5]
+    """
 
     geometric = False
 
@@ -147,6 +153,7 @@ class Lighting(VisionTransform):
 
     Args: scale: the standard deviation of each component's share; 0.1 in the paper.
     Source: Krizhevsky et al., 2012, section 4.1; the components as PyTorch's examples have them.
+    Errors: ValueError for a negative scale
     """
 
     geometric = False
@@ -175,6 +182,7 @@ class GaussianNoise(VisionTransform):
     """The image plus 255 times normal noise, kept in 0 to 255 and in the image's dtype.
 
     Args: mean, std: of the noise before it is multiplied; a number, or one for each channel.
+    Errors: ValueError for a negative standard deviation
     """
 
     geometric = False

@@ -53,7 +53,7 @@ class Dataset(ABC):
     def __len__(self) -> int:
         """The number of samples."""
 
-    def __add__(self, other: Any) -> ConcatDataset:
+    def __add__(self, other: Any) -> Dataset:
         """Both, one after the other."""
         return ConcatDataset([self, other])
 
@@ -236,6 +236,8 @@ def random_split(dataset: Any, lengths: Sequence[float], seed: int | None = None
     whose sum is 1. Of shares each part has the whole number below, and the samples left over go to the first parts, one each, as
     in PyTorch. `seed`: the same parts each time; default: from NumPy's global state. `generator`: PyTorch's way to give one
     (`seed_of`).
+
+    Errors: TypeError for a stream; ValueError for lengths that do not fit the dataset
 
     >>> [len(part) for part in random_split(range(10), [0.75, 0.25], seed=0)]
     [8, 2]

@@ -51,6 +51,8 @@ def seed_of(generator: Any) -> int | None:
     """The seed that an argument `generator` stands for: a number itself, a draw from a generator of NumPy or `tengen.random.RNG`, the
     seed of a `torch.Generator`; None for None.
 
+    Errors: TypeError for what is no generator and no number
+
     >>> seed_of(3), seed_of(None), seed_of(np.random.default_rng(1)) == seed_of(np.random.default_rng(1))
     (3, None, True)
     """

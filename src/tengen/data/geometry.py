@@ -16,7 +16,10 @@ from tengen.data.transforming import VisionTransform
 
 
 class ToMode(VisionTransform):
-    """Height x width x channels to channels x height x width ("CHW"), or back ("HWC"). A grey image gains a channel axis."""
+    """Height x width x channels to channels x height x width ("CHW"), or back ("HWC"). A grey image gains a channel axis.
+
+    Errors: ValueError for a mode that is not there
+    """
 
     geometric = False
 
@@ -39,6 +42,7 @@ class Pad(VisionTransform):
         size: pixels on all sides; or (bottom, right); or (top, bottom, left, right).
         value: fills the image; a number, or one for each channel.
         mask_value: fills the mask.
+    Errors: ValueError for a size that is not one, two or four integers >= 0
     """
 
     def __init__(self, size: Any = 0, value: Any = 0, mask_value: Any = 0, *, order: Sequence[str] | None = None):
@@ -115,6 +119,7 @@ class ShortestEdgeResize(Resize):
     Args:
         min_size: the shorter side's length; with sample_style "range" (least, greatest), with "choice" some to choose from.
         interpolation: as in `Resize`.
+    Errors: ValueError for a sample_style that is not there, and for sizes below 1
     """
 
     def __init__(
@@ -229,6 +234,7 @@ class RandomResizedCrop(_Crop):
         interpolation: as in `Resize`.
 
     Source: Szegedy et al., "Going deeper with convolutions", CVPR 2015, section 6.
+    Errors: ValueError for scales or ratios out of range
     """
 
     def __init__(
@@ -317,6 +323,8 @@ def resize(image: np.ndarray, size: Sequence[int], interpolation: str = "linear"
     """An image (height x width, and channels if any) in another size; integers are rounded to the nearest.
 
     A pixel is its centre: row i of the result lies at row ``(i + 0.5) * height / size[0] - 0.5``.
+
+    Errors: ValueError for an image without pixels
 
     >>> resize(np.array([[0.0, 4.0]]), (1, 4))
     array([[0., 1., 3., 4.]])

@@ -304,6 +304,8 @@ class StreamSampler(Sampler):
 class Infinite(Sampler):
     """A sampler without end: epoch after epoch of another one, each with its own order.
 
+    Errors: ValueError where the sampler inside gives no batch
+
     >>> s = Infinite(SequentialSampler(range(3), batch_size=2))
     >>> list(islice(s, 4))
     [[0, 1], [2], [0, 1], [2]]

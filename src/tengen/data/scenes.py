@@ -30,6 +30,7 @@ class COCO(VisionDataset):
     Attributes: ids: of the images, ascending. class_names. json_category_id_to_contiguous_id and back.
     Errors: FileFormatError for a file in another format.
     Source: https://cocodataset.org/#format-data
+    Errors: ValueError for annotations of what is not there, FileFormatError for a file of another kind
     """
 
     supported_order: tuple[str, ...] = ("image", "boxes", "boxes_category", "keypoints", "polygons", "info")
@@ -128,6 +129,7 @@ class PascalVOC(VisionDataset):
 
     Errors: FileNotFoundError for what is not in the local copy; FileFormatError for damaged files.
     Source: http://host.robots.ox.ac.uk/pascal/VOC
+    Errors: ValueError for an `order` with both boxes and a mask, whose lists of images differ
     """
 
     supported_order = ("image", "boxes", "boxes_category", "mask", "info")

@@ -3,7 +3,8 @@
 In: arrays by name and a table of texts. Out: one file, or its content again. The format is 8 bytes with the header's length, a
 JSON header (name -> dtype, shape, begin and end of the data), and the data without holes. The header is written here and not by
 the safetensors library, which aligns tensors to 8 bytes and needs a second copy of all data; what the library reads is the
-same. Here tensors begin on 64 bytes: between them lie U8 tensors named ``__padding.N``.
+same. Here tensors begin on 64 bytes: between them lie U8 tensors named ``__padding.N``. The format has no complex128: those are F64 with an
+axis of pairs behind, and their names stand in the text ``tengen.complex128``, a JSON list.
 
 The checksum is SHA-256 over the whole file with 64 zeros in its own place. Reading maps the file: arrays show the file's bytes.
 """
@@ -19,8 +20,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tengen.base.dtype import DType, bool_, dtype
-from tengen.base.errors import DTypeError, FileFormatError, SizeError
+from tengen.base.dtype import DType, bool_, complex128, dtype
+from tengen.base.errors import FileFormatError, SizeError
 from tengen.base.files import File, is_open, name_of, open_regular, writing
 from tengen.base.version import VERSION
 from tengen.ir.plain_json import load_json, weigh
@@ -32,6 +33,7 @@ HEADER_LIMIT = 100_000_000  # bytes, as in the safetensors library
 WIDE_LIMIT = 8_000_000  # bytes of one that is not ASCII
 PADDING = "__padding."
 NO_SUM = "0" * 64
+PAIRS = "tengen.complex128"  # the text that names tensors of complex128
 CODES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32", "I16": "int16",
     "I8": "int8", "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool", "C64": "complex64",
@@ -65,19 +67,20 @@ def write_tensors(file: File, arrays: Mapping[str, np.ndarray], texts: Mapping[s
 
 
 def _header(arrays: Mapping[str, np.ndarray], texts: Mapping[str, str]) -> bytes:
-    if "checksum" in texts:
-        raise ValueError("`checksum` is not a text to be given")
-    table: dict[str, Any] = {"__metadata__": {"checksum": NO_SUM, **texts, "tengen": VERSION}}
+    for own in ("checksum", PAIRS):
+        if own in texts:
+            raise ValueError(f"`{own}` is not a text to be given")
+    wide = [name for name, a in arrays.items() if a.dtype == np.complex128]
+    pairs = {PAIRS: json.dumps(wide)} if wide else {}
+    table: dict[str, Any] = {"__metadata__": {"checksum": NO_SUM, **texts, **pairs, "tengen": VERSION}}
     at = 0
     for i, (name, a) in enumerate(arrays.items()):
         if name.startswith("__"):
             raise ValueError(f"a tensor cannot be named {name!r}: names that begin with __ belong to the format")
         d = dtype(a.dtype)
-        if d.name not in NAMES:
-            what = f"the safetensors format has no {d}; help: .astype('complex64'), or view_as_real(), whose pairs it holds"
-            raise DTypeError(f"{name[:60]!r} cannot be saved: {what}")
         check_size(a.shape, d)
-        table[name] = {"dtype": NAMES[d.name], "shape": list(a.shape), "data_offsets": [at, at + a.nbytes]}
+        code, shape = ("F64", [*a.shape, 2]) if d is complex128 else (NAMES[d.name], list(a.shape))
+        table[name] = {"dtype": code, "shape": shape, "data_offsets": [at, at + a.nbytes]}
         at += a.nbytes
         if gap := -at % ALIGN:
             table[f"{PADDING}{i}"] = {"dtype": "U8", "shape": [gap], "data_offsets": [at, at + gap]}
@@ -171,7 +174,7 @@ def parse_tensors(memory: mmap.mmap | bytes) -> TensorFile:
     table = load_json(_header_text(memory, n), size, "its header")
     texts = _texts(table.pop("__metadata__", {}))
     _verify_sum(memory, 8 + n, texts)
-    arrays = _arrays(memory, 8 + n, table)
+    arrays = _paired(_arrays(memory, 8 + n, table), texts.pop(PAIRS, "[]"))
     return TensorFile(arrays, texts, size)
 
 
@@ -228,6 +231,24 @@ def _arrays(memory, start: int, table: Mapping[str, Any]) -> dict[str, np.ndarra
         at = end
     if at != room:
         fail(f"its tensors have {at} bytes, the file has {room} for them")
+    return arrays
+
+
+def _paired(arrays: dict[str, np.ndarray], text: str) -> dict[str, np.ndarray]:
+    """The arrays, those whose names a JSON list holds as complex128."""
+    try:
+        names = load_json(text, len(text), "its list of complex tensors")
+    except FileFormatError:
+        names = None
+    if not isinstance(names, list) or any(not isinstance(name, str) for name in names) or len({*names}) != len(names):
+        fail("its list of complex tensors is none")
+    for name in names:
+        a = arrays.get(name)
+        if a is None or a.dtype != np.float64 or not a.ndim or a.shape[-1] != 2:
+            fail(f"its tensor {name[:60]!r} is said to hold complex numbers, and does not")
+        pairs = a.view(np.complex128) if a.size else np.empty((*a.shape[:-1], 1), np.complex128)
+        arrays[name] = pairs.reshape(a.shape[:-1])
+        arrays[name].flags.writeable = False
     return arrays
 
 

@@ -189,7 +189,10 @@ class Poisson(Distribution):
 
 class Categorical(Distribution):
     """One of n outcomes, 0 to n - 1, by the last axis of `probs` (weights, which need not sum to 1) or `logits`. Samples are
-    int64."""
+    int64.
+
+    Errors: ValueError unless exactly one of probs and logits is given
+    """
 
     parameters = ("probs",)
 

@@ -117,7 +117,10 @@ class Beta(Distribution):
 
 class Dirichlet(Distribution):
     """Vectors of positive numbers whose sum is 1: the density is proportional to the product of x_i^(a_i - 1). The last axis of the
-    concentration is the event."""
+    concentration is the event.
+
+    Errors: ValueError for a concentration of fewer than two numbers
+    """
 
     support = simplex
     parameters = ("concentration",)

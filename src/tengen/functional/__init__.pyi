@@ -82,12 +82,12 @@ __all__ = [
     "bmm", "broadcast_to", "cbrt", "ceil", "clip", "complex", "concat", "cond", "cond_take", "conj", "conv1d", "conv2d",
     "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "copy", "copysign", "correlation", "cos", "cosh",
     "cosine_similarity", "count_nonzero", "cross", "cross_entropy", "cross_entropy_with_softmax", "ctc_loss", "cumprod",
-    "cumsum", "cvt_color", "deformable_conv2d", "diag", "diagonal", "diff", "digamma", "div", "dot", "dropout", "einsum",
-    "elu", "embedding", "equal", "erf", "erfc", "exp", "exp2", "expand_dims", "expm1", "eye", "flatten", "flip", "floor",
-    "floor_div", "fma", "fori_loop", "full", "full_like", "gather", "gelu", "general_norm", "glu", "greater", "greater_equal",
-    "grid_sample", "group_norm", "hinge_loss", "histogram", "hsigmoid", "hswish", "hypot", "imag", "index_select",
-    "indexing_one_hot", "instance_norm", "interpolate", "isclose", "isfinite", "isinf", "isnan", "l1_loss", "layer_norm",
-    "leaky_relu", "left_shift", "lerp", "less", "less_equal", "lgamma", "linear", "linspace", "local_conv2d",
+    "cumsum", "cvt_color", "deformable_conv2d", "deformable_psroi_pooling", "diag", "diagonal", "diff", "digamma", "div",
+    "dot", "dropout", "einsum", "elu", "embedding", "equal", "erf", "erfc", "exp", "exp2", "expand_dims", "expm1", "eye",
+    "flatten", "flip", "floor", "floor_div", "fma", "fori_loop", "full", "full_like", "gather", "gelu", "general_norm", "glu",
+    "greater", "greater_equal", "grid_sample", "group_norm", "hinge_loss", "histogram", "hsigmoid", "hswish", "hypot", "imag",
+    "index_select", "indexing_one_hot", "instance_norm", "interpolate", "isclose", "isfinite", "isinf", "isnan", "l1_loss",
+    "layer_norm", "leaky_relu", "left_shift", "lerp", "less", "less_equal", "lgamma", "linear", "linspace", "local_conv2d",
     "local_response_norm", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and", "logical_not",
     "logical_or", "logical_xor", "logsigmoid", "logsoftmax", "logsumexp", "loss", "masked_fill", "matinv", "matmul", "max",
     "max_pool1d", "max_pool2d", "max_pool3d", "maximum", "mean", "median", "meshgrid", "metric", "min", "minimum", "mish",
@@ -219,6 +219,19 @@ def deformable_conv2d(
     compute_mode: Literal['default', 'float32'] = 'default',
 ) -> Tensor:
     """Convolution whose windows' pixels are moved by offsets and weighed by a mask."""
+def deformable_psroi_pooling(
+    inp: TensorLike,
+    rois: TensorLike,
+    trans: TensorLike,
+    no_trans: bool,
+    part_size: Positive,
+    pooled_h: Positive,
+    pooled_w: Positive,
+    sample_per_part: Positive,
+    spatial_scale: float,
+    trans_std: float = 0.1,
+) -> Tensor:
+    """Regions of images pooled to one size, where each bin is moved by an offset: the average of samples of the bin."""
 def diag(inp: TensorLike, k: int = 0) -> Tensor:
     """The k-th diagonal of a matrix, or a matrix with the vector `inp` on its k-th diagonal."""
 def diagonal(inp: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:

@@ -33,6 +33,7 @@ def cond(pred: Tensor | bool, then: Callable[..., Nest], else_: Callable[..., Ne
     Errors: ShapeError for a condition of several elements, ShapeError or DTypeError for branches whose results differ.
 
     Numerics: the bits of the branch that runs. The gradient is that of this branch; it computes the branch once more.
+    Errors: ArgumentError for branches whose results have different structures
 
     >>> from tengen import Tensor, functional as F
     >>> root = lambda x: F.cond(x > 0, F.sqrt, lambda x: x * 0, x)
@@ -76,6 +77,7 @@ def while_loop(
     GradientError for a gradient without `max_iterations`.
 
     Numerics: the bits of the same ops called one after another.
+    Errors: ArgumentError without a state, and for a negative max_iterations
 
     >>> from tengen import Tensor, functional as F
     >>> F.while_loop(lambda n, steps: n != 1, lambda n, steps: (F.where(n % 2 == 0, n // 2, 3 * n + 1), steps + 1), Tensor(27), 0)[1].item()
@@ -112,6 +114,8 @@ def scan(
 
     Numerics: the bits of the same ops called one after another. The gradient goes over the slices in the other order; it keeps the
     state of each iteration, and computes the body once more.
+
+    Errors: ArgumentError for a body that does not return a pair
 
     >>> from tengen import Tensor, functional as F
     >>> total, sums = F.scan(lambda s, x: (s + x, s + x), 0.0, Tensor([1.0, 2.0, 3.0]))

@@ -77,7 +77,10 @@ def l1_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
 
 
 def hinge_loss(pred: Tensor, label: Tensor, norm: str = "L1", reduction: str = "mean") -> Tensor:
-    """max(0, 1 - pred label) summed over axis 1 (its square with norm="L2"); labels are -1 and 1."""
+    """max(0, 1 - pred label) summed over axis 1 (its square with norm="L2"); labels are -1 and 1.
+
+    Errors: ValueError for another norm than "L1" or "L2"
+    """
     if norm not in ("L1", "L2"):
         raise ValueError(f"norm={norm!r} must be 'L1' or 'L2'")
     gap = REGISTRY["relu"](1 - pred * label)
@@ -122,6 +125,7 @@ def nll_loss(pred: Tensor, label: Tensor, axis: int = 1, reduction: str = "mean"
     """-pred at the label's class: the negative log-likelihood of log-probabilities, such as `log_softmax` gives.
 
     Shapes: pred (N, C, ...) with the classes along `axis`, label (N, ...) integers
+    Errors: ShapeError where labels do not fit the scores
     """
     op = REGISTRY
     at = axis % pred.ndim if pred.ndim else 0
@@ -216,6 +220,7 @@ def ctc_loss(
         least normal number of their dtype, as in MegEngine
     Errors:   IndexOutOfRange for labels that are no class and lengths that are out of range. There are no second derivatives
     Source:   Graves et al., ICML 2006
+    Errors: ShapeError for scores and labels of other numbers of axes
 
     >>> from tengen import Tensor, functional as F
     >>> pred = Tensor([[[0.1, 0.9]], [[0.5, 0.5]]])
@@ -237,7 +242,9 @@ def ctc_loss(
     return _reduce(losses, reduction)
 
 
+mse_loss = square_loss  # PyTorch's name
 __all__ = [
+    "mse_loss",
     "binary_cross_entropy", "cosine_embedding_loss", "cross_entropy", "cross_entropy_with_softmax", "ctc_loss", "focal_loss", "hinge_loss",
     "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "nll_loss", "smooth_l1_loss", "square_loss", "triplet_margin_loss",
 ]  # fmt: skip

@@ -36,6 +36,8 @@ def matmul(
 def dot(inp1: Tensor, inp2: Tensor) -> Tensor:
     """The inner product of two 1-D tensors, a 0-d tensor.
 
+    Errors: ShapeError for what are no vectors
+
     >>> from tengen import Tensor, functional as F
     >>> F.dot(Tensor([1.0, 2.0]), Tensor([3.0, 4.0])).item()
     11.0
@@ -74,7 +76,10 @@ def normalize(inp: Tensor, ord: float | None = None, axis: int | Sequence[int] |
 
 
 def bmm(inp: Tensor, mat2: Tensor) -> Tensor:
-    """The products of two batches of matrices: (B, M, K), (B, K, N) -> (B, M, N). `matmul` takes more."""
+    """The products of two batches of matrices: (B, M, K), (B, K, N) -> (B, M, N). `matmul` takes more.
+
+    Errors: ShapeError for what are no stacks of matrices
+    """
     if inp.ndim != 3 or mat2.ndim != 3:
         raise ShapeError(f"bmm({inp.shape}, {mat2.shape}): both must be batches of matrices, (B, M, K) and (B, K, N); help: matmul")
     return _matmul(inp, mat2)
@@ -82,6 +87,8 @@ def bmm(inp: Tensor, mat2: Tensor) -> Tensor:
 
 def outer(inp1: Tensor, inp2: Tensor) -> Tensor:
     """Each element of one vector times each of the other: (M,), (N,) -> (M, N).
+
+    Errors: ShapeError for what are no vectors
 
     >>> from tengen import Tensor, functional as F
     >>> F.outer(Tensor([1, 2]), Tensor([3, 4])).tolist()

@@ -185,7 +185,10 @@ def adaptive_max_pool2d(inp: Tensor, oshp: int | Sequence[int | None]) -> Tensor
 
 
 def layer_norm(inp: Tensor, normalized_shape: Shape, affine: bool = True, weight=None, bias=None, eps: float = 1e-5) -> Tensor:
-    """Layer norm over the last axes, which have the shape `normalized_shape`."""
+    """Layer norm over the last axes, which have the shape `normalized_shape`.
+
+    Errors: ShapeError for a normalized_shape that is not that of the last axes
+    """
     shape = normalized_shape
     if tuple(inp.shape[len(inp.shape) - len(shape) :]) != shape:
         raise ShapeError(f"layer_norm: the last axes of {inp.shape} are not {shape}")
@@ -222,6 +225,8 @@ def batch_norm(
     In training the batch's statistics are used, and the running ones become ``momentum * running + (1 - momentum) * batch``
     (MegEngine's
     momentum: the share kept; the variance that is kept is divided by n - 1). Otherwise the running ones are used.
+
+    Errors: ShapeError for fewer than two axes, for statistics or weights that do not fit the channels, and without statistics
     """
     if inp.ndim < 2:
         raise ShapeError(f"batch_norm takes a tensor of at least 2 axes (batch, channels, ...), got shape {inp.shape}")
@@ -251,6 +256,7 @@ def sync_batch_norm(
 
     Args: eps_mode: "additive", the variance plus eps; "max", the greater of the variance and eps, is not here. group: see
         `functional.distributed`.
+    Errors: ValueError for an eps_mode that is not there
     """
     if eps_mode.lower() != "additive":
         raise ValueError(f"sync_batch_norm: eps_mode={eps_mode!r} must be 'additive'")
@@ -266,7 +272,10 @@ def _unbias(n: Dim, v: Tensor) -> float | Tensor:
 
 
 def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
-    """Zeroes elements with probability `drop_prob` and divides the others by 1 - drop_prob; the identity when not training."""
+    """Zeroes elements with probability `drop_prob` and divides the others by 1 - drop_prob; the identity when not training.
+
+    Errors: ValueError for what is no probability
+    """
     if not 0 <= drop_prob <= 1:
         raise ValueError(f"dropout: drop_prob={drop_prob} is not a probability")
     if not training or drop_prob == 0:
@@ -281,6 +290,8 @@ def alpha_dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tenso
     variance 1 stay. The identity when not training.
 
     Source: Klambauer et al., arXiv 1706.02515, section 3.
+
+    Errors: ValueError for a drop_prob outside of [0, 1)
     """
     if not 0 <= drop_prob < 1:
         raise ValueError(f"alpha_dropout: drop_prob={drop_prob} must be in [0, 1)")
@@ -296,7 +307,10 @@ _dropout = dropout  # where a parameter has that name
 
 
 def embedding(inp: Tensor, weight: Tensor, padding_idx=None, max_norm=None, norm_type=None) -> Tensor:
-    """Rows of `weight` (V, D) by index: (...) of integers -> (..., D)."""
+    """Rows of `weight` (V, D) by index: (...) of integers -> (..., D).
+
+    Errors: ValueError for padding_idx, max_norm or norm_type
+    """
     if padding_idx is not None or max_norm is not None or norm_type is not None:
         raise ValueError("embedding: padding_idx, max_norm and norm_type must be None (as in MegEngine)")
     return weight[inp]
@@ -306,6 +320,7 @@ def rms_norm(inp: Tensor, normalized_shape: Shape, weight: Tensor | None = None,
     """x / sqrt(mean(x^2) + eps) over the last axes, which have the shape `normalized_shape`, times weight.
 
     Source: Zhang and Sennrich, arXiv 1910.07467.
+    Errors: ShapeError for a normalized_shape that is not that of the last axes
 
     >>> from tengen import Tensor, functional as F
     >>> F.rms_norm(Tensor([[1.0, 7.0]]), 2, eps=0.0).tolist()  # divided by 5
@@ -319,7 +334,10 @@ def rms_norm(inp: Tensor, normalized_shape: Shape, weight: Tensor | None = None,
 
 
 def glu(inp: Tensor, axis: int = -1) -> Tensor:
-    """a sigmoid(b), where a and b are the halves of inp along `axis`: a gated linear unit (Dauphin et al., arXiv 1612.08083)."""
+    """a sigmoid(b), where a and b are the halves of inp along `axis`: a gated linear unit (Dauphin et al., arXiv 1612.08083).
+
+    Errors: ShapeError for an axis of odd extent
+    """
     if inp.ndim == 0 or inp.shape[axis] % 2:
         raise ShapeError(f"glu of {inp.shape} along axis {axis}: an axis of even extent is needed")
     a, b = REGISTRY["split"](inp, 2, axis)
@@ -347,7 +365,10 @@ def local_response_norm(
 
 
 def pixel_shuffle(inp: Tensor, upscale_factor: int) -> Tensor:
-    """(N, C r r, H, W) -> (N, C, H r, W r)."""
+    """(N, C r r, H, W) -> (N, C, H r, W r).
+
+    Errors: ShapeError for channels that are no multiple of the square of the factor
+    """
     r = upscale_factor
     if inp.ndim != 4 or r < 1 or (isinstance(inp.shape[1], int) and inp.shape[1] % (r * r)):
         raise ShapeError(f"pixel_shuffle of {inp.shape} by {r}: an image (N, C r r, H, W) is needed")
@@ -415,6 +436,7 @@ def multi_head_attention(
     Numerics: scores are divided by the root of embed_dim / num_heads (of embed_dim without a map of the queries)
     Errors:   ShapeError for sizes that do not fit
     Source:   Vaswani et al., arXiv 1706.03762
+    Errors: ShapeError for operands that do not fit each other, ArgumentError for arguments that must be left as they are
 
     >>> from tengen import functional as F
     >>> x = F.ones((2, 3, 4))

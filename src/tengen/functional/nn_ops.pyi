@@ -4,6 +4,7 @@ from tengen.functional import affine_grid as affine_grid
 from tengen.functional import correlation as correlation
 from tengen.functional import cvt_color as cvt_color
 from tengen.functional import deformable_conv2d as deformable_conv2d
+from tengen.functional import deformable_psroi_pooling as deformable_psroi_pooling
 from tengen.functional import gelu as gelu
 from tengen.functional import grid_sample as grid_sample
 from tengen.functional import hsigmoid as hsigmoid
@@ -34,8 +35,8 @@ from tengen.functional import warp_affine as warp_affine
 from tengen.functional import warp_perspective as warp_perspective
 
 __all__ = [
-    "affine_grid", "correlation", "cvt_color", "deformable_conv2d", "gelu", "grid_sample", "hsigmoid", "hswish", "interpolate",
-    "leaky_relu", "local_conv2d", "log_softmax", "logsigmoid", "logsoftmax", "logsumexp", "one_hot", "pad", "prelu",
-    "region_restricted_conv", "relu", "relu6", "remap", "roi_align", "roi_pooling", "sigmoid", "silu", "sliding_window",
-    "sliding_window_transpose", "softmax", "softplus", "warp_affine", "warp_perspective"
+    "affine_grid", "correlation", "cvt_color", "deformable_conv2d", "deformable_psroi_pooling", "gelu", "grid_sample",
+    "hsigmoid", "hswish", "interpolate", "leaky_relu", "local_conv2d", "log_softmax", "logsigmoid", "logsoftmax", "logsumexp",
+    "one_hot", "pad", "prelu", "region_restricted_conv", "relu", "relu6", "remap", "roi_align", "roi_pooling", "sigmoid",
+    "silu", "sliding_window", "sliding_window_transpose", "softmax", "softplus", "warp_affine", "warp_perspective"
 ]

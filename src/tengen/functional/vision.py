@@ -35,6 +35,7 @@ def resize(inp: Tensor, target_shape: Shape, format: str = "NCHW", imode: str = 
 
     Shapes:   (N, C, H, W) -> (N, C, *target_shape); with format="NHWC" (N, H, W, C) -> (N, *target_shape, C)
     Args:     imode: "linear", "nearest" or "cubic". See `interpolate`, which this is.
+    Errors: ArgumentError for another format or imode
 
     >>> from tengen import Tensor, functional as F
     >>> F.vision.resize(Tensor([[[[1.0], [3.0]]]]), (1, 4), "NHWC").reshape(-1).tolist()
@@ -78,6 +79,7 @@ def rotate(inp: Tensor, angle: float, format: str = "NCHW", interp_mode: str = "
     Args: interp_mode: "bilinear", "nearest" or "bicubic". format: "NCHW" or "NHWC".
     Numerics: a warp by the matrix of the rotation, whose numbers are computed in float64 and rounded once. MegEngine 1.13.0 has the
         name without the function.
+    Errors: ArgumentError for another format or interp_mode
 
     >>> from tengen import Tensor, functional as F
     >>> F.vision.rotate(Tensor([[[[0.0, 1.0], [2.0, 3.0]]]]), 180).round().tolist()
@@ -104,6 +106,7 @@ def nms(boxes: Tensor, scores: Tensor, iou_thresh: float, max_output: int | None
     Args:     max_output: the most boxes that are returned.
     Returns:  the numbers of the boxes that are kept, in descending order of their scores; of equal scores the first box comes first
     Errors:   TraceError inside of a trace: how many boxes are kept is known only when they are
+    Errors: ShapeError for what are no boxes and scores, ArgumentError for a negative max_output
 
     >>> from tengen import Tensor, functional as F
     >>> boxes = Tensor([[0.0, 0.0, 4.0, 4.0], [0.0, 0.0, 4.0, 5.0], [9.0, 9.0, 10.0, 10.0]])

@@ -126,6 +126,8 @@ class trace:
         of the recording is kept outside of it, in a list or an attribute; when the function changes other variables by itself;
         when it reads what cannot be guarded (a NumPy array that is no argument, Python's or NumPy's random numbers, the clock);
         when it is recorded more than `max_programs` times; when an axis in which calls differ cannot be opened.
+    Errors: TypeError for what cannot be called and for options that there are not, ArgumentError for values that an option
+        cannot have
 
     >>> import tengen
     >>> from tengen import Tensor
@@ -561,6 +563,7 @@ class trace:
 
         Errors: TraceError when nothing was traced yet, ValueError for names that do not fit, OSError when the disk is full or
         the place cannot be written: the file that was there is then unharmed.
+        Errors: TypeError for options that there are not, TraceError for a program that reads the gradient of an argument
         """
         for k in ignored:
             if k not in _MEGENGINE_DUMP_OPTIONS:

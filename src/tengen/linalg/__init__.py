@@ -1,8 +1,8 @@
 """Linear algebra: the functions of the array API's extension `linalg`, and those of NumPy, SciPy and PyTorch that users reach for.
 
 All take stacks of matrices, (..., rows, columns), and compute each matrix alike and alone: its bits depend on no other, and not on
-threads. Kernels are Tengen's own (`tengen.kernels.linalg`). float16 and bfloat16 are computed in float32; integers are errors where the
-array API says so.
+threads. Kernels are Tengen's own (`tengen.kernels.linalg`). Complex matrices are taken by all. float16 and bfloat16 are computed in
+float32; integers are errors where the array API says so.
 """
 
 from tengen.linalg import products, spectra, systems

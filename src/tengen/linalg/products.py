@@ -56,13 +56,15 @@ def trace(x: Matrix, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
     5
     """
     d = diagonal(x, offset=offset)
-    if dtype is None and not d.dtype.is_float:
+    if dtype is None and d.dtype.kind in "iub":
         dtype = "uint64" if d.dtype.kind == "u" else "int64"
     return REGISTRY["sum"](d if dtype is None else REGISTRY["astype"](d, dtype), -1)
 
 
 def outer(x1: Matrix, x2: Matrix, /) -> Tensor:
     """Each element of one vector times each of the other: (m,), (n,) -> (m, n).
+
+    Errors: ShapeError for what are no vectors
 
     >>> from tengen import Tensor, linalg
     >>> linalg.outer(Tensor([1, 2]), Tensor([3, 4])).tolist()
@@ -76,6 +78,8 @@ def outer(x1: Matrix, x2: Matrix, /) -> Tensor:
 
 def cross(x1: Matrix, x2: Matrix, /, *, axis: int = -1) -> Tensor:
     """The vector product of vectors of three elements along `axis`; other axes broadcast.
+
+    Errors: ShapeError for vectors of another length than 3
 
     >>> from tengen import Tensor, linalg
     >>> linalg.cross(Tensor([1.0, 0.0, 0.0]), Tensor([0.0, 1.0, 0.0])).tolist()
@@ -93,7 +97,9 @@ def cross(x1: Matrix, x2: Matrix, /, *, axis: int = -1) -> Tensor:
 
 
 def vecdot(x1: Matrix, x2: Matrix, /, *, axis: int = -1) -> Tensor:
-    """The inner products along `axis`; other axes broadcast.
+    """The inner products along `axis`, of complex numbers with the first conjugated; other axes broadcast.
+
+    Errors: ShapeError for vectors that are not equally long
 
     >>> from tengen import Tensor, linalg
     >>> linalg.vecdot(Tensor([[1, 2], [3, 4]]), Tensor([1, 1])).tolist()
@@ -102,7 +108,7 @@ def vecdot(x1: Matrix, x2: Matrix, /, *, axis: int = -1) -> Tensor:
     x1, x2 = as_tensor(x1), as_tensor(x2)
     if min(x1.ndim, x2.ndim) == 0 or x1.shape[axis] != x2.shape[axis]:
         raise ShapeError(f"vecdot: axis {axis} of shapes {tuple(x1.shape)} and {tuple(x2.shape)} must be equally long")
-    product = x1 * x2
+    product = REGISTRY["conj"](x1) * x2
     if axis >= 0:  # as many axes from the end as in the operand that has the most
         axis -= max(x1.ndim, x2.ndim)
     total = REGISTRY["sum"](product, axis)
@@ -115,6 +121,7 @@ def tensordot(x1: Matrix, x2: Matrix, /, *, axes: int | Sequence[Sequence[int]] 
     Args:
         axes: (axes of x1, axes of x2), in pairs; a number stands for so many last axes of x1 and first axes of x2.
     Shapes: the other axes of x1, then those of x2
+    Errors: ShapeError for axes that do not fit each other
 
     >>> from tengen import Tensor, linalg
     >>> linalg.tensordot(Tensor([[1, 2], [3, 4]]), Tensor([[1, 0], [0, 1]])).item()
@@ -143,26 +150,30 @@ def vector_norm(x: Matrix, /, *, axis: int | Sequence[int] | None = None, keepdi
     Args:     ord: p; 2, 1, inf, -inf, 0 (how many are not 0), or any other number
     Gradient: that of the Euclidean norm is 0 at 0
     Numerics: of the Euclidean norm, elements are divided by the largest magnitude, so squares neither overflow nor underflow
+    Errors: DTypeError for integers and bools
 
     >>> from tengen import Tensor, linalg
     >>> linalg.vector_norm(Tensor([3.0, 4.0])).item()
     5.0
     """
     x = as_tensor(x)
-    if not x.dtype.is_float:
-        raise DTypeError(f"vector_norm: takes floats, got {x.dtype}; help: cast with .astype('float32')")
+    if not (x.dtype.is_float or x.dtype.is_complex):
+        raise DTypeError(f"vector_norm: takes floats or complex numbers, got {x.dtype}; help: cast with .astype('float32')")
     axes = tuple(range(x.ndim)) if axis is None else normalize_axes(axis, x.ndim)
     op = REGISTRY
     size = op["abs"](x)
     total = lambda v: op["sum"](v, axes, keepdims) if axes else v
     if ord == 0:
-        return total(op["astype"](op["not_equal"](x, 0), x.dtype))
+        return total(op["astype"](op["not_equal"](x, 0), size.dtype))
     if ord == 1:
         return total(size)
     if math.isinf(ord):
         if ord > 0 and x.size == 0:
             return total(size)
         return op["max" if ord > 0 else "min"](size, axes, keepdims)
+    if ord == 2 and x.dtype.is_complex:
+        y = _euclidean(op["view_as_real"](x), (*axes, x.ndim), keepdims)
+        return op["squeeze"](y, [x.ndim]) if keepdims else y
     if ord == 2:
         return _euclidean(x, axes, keepdims)
     return op["pow"](total(op["pow"](size, float(ord))), 1.0 / ord)
@@ -188,6 +199,7 @@ def matrix_norm(x: Matrix, /, *, keepdims: bool = False, ord: float | Literal["f
     Args:
         ord: "fro" (None): the Euclidean norm of all elements. "nuc": the sum of singular values. 2, -2: the largest, the smallest singular
             value. 1, -1: the largest, the smallest sum of magnitudes of a column; inf, -inf: of a row.
+    Errors: ArgumentError for another `ord`
 
     >>> from tengen import Tensor, linalg
     >>> linalg.matrix_norm(Tensor([[1.0, -2.0], [3.0, 4.0]]), ord=1).item()

@@ -1,11 +1,12 @@
-"""QR, eigenvalues of symmetric matrices, singular values, and what is made of them: pseudo-inverses, ranks, least squares."""
+"""QR, eigenvalues, singular values, and what is made of them: pseudo-inverses, ranks, least squares."""
 
 from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
 from tengen.base.errors import ArgumentError, ShapeError
-from tengen.linalg.parts import Matrix, as_tensor, matrices
+from tengen.linalg.parts import Matrix, adjoint, as_tensor, matrices, parts
+from tengen.ops import linalg_complex as _complex
 from tengen.ops import linalg_factor as _factor
 from tengen.ops import linalg_spectra as _ops
 from tengen.ops.calls import all_with_line
@@ -50,6 +51,7 @@ def qr(x: Matrix, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRR
     Shapes:   (..., m, n) -> (..., m, k), (..., k, n) with k = min(m, n); with mode="complete" k = m
     Gradient: where the first min(m, n) columns are linearly independent; GradientError for complete factors of tall matrices
     Numerics: Householder's reflectors in blocks; the signs of R are LAPACK's
+    Errors: ArgumentError for another mode
 
     >>> from tengen import Tensor, linalg
     >>> q, r = linalg.qr(Tensor([[3.0, 1.0], [4.0, 2.0]]))
@@ -59,15 +61,60 @@ def qr(x: Matrix, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRR
     """
     if mode not in ("reduced", "complete"):
         raise ArgumentError(f"qr: mode={mode!r} must be 'reduced' or 'complete'")
-    return QRResult(*_ops.qr(matrices("qr", x), mode == "complete"))
+    x = matrices("qr", x)
+    if x.dtype.is_complex:
+        q, qi, r, ri = _complex.complex_qr(*parts(x), mode == "complete")
+        return QRResult(REGISTRY["complex"](q, qi), REGISTRY["complex"](r, ri))
+    return QRResult(*_ops.qr(x, mode == "complete"))
+
+
+class EigResult(NamedTuple):
+    """x @ eigenvectors = eigenvectors * eigenvalues, complex."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+def eig(x: Matrix, /) -> EigResult:
+    """The eigenvalues of general square matrices, in no order that means anything, and eigenvectors of length 1 as columns.
+
+    Shapes:   (..., n, n) -> (..., n), (..., n, n). Results are complex for real matrices too, as in PyTorch.
+    Errors:   ShapeError, DTypeError for what are no square matrices of floats or complex numbers
+    Gradient: where eigenvalues are distinct (else infinity or NaN comes out). The length of a vector is 1 and its phase arbitrary: a loss
+              must not depend on either
+    Numerics: QR sweeps over Hessenberg's form, in complex arithmetic. Residuals are some eps times the norm of x; errors of eigenvalues
+              that times their condition. The phase of a vector: the first element with at least half of its largest part's magnitude is
+              real and positive. Elements that are not finite make all results of their matrix NaN
+
+    >>> from tengen import Tensor, linalg
+    >>> linalg.eig(Tensor([[0.0, -1.0], [1.0, 0.0]])).eigenvalues.numpy().round(4).tolist()
+    [1j, -1j]
+    """
+    x = matrices("eig", x, square=True)
+    re, im = parts(x) if x.dtype.is_complex else (x, REGISTRY["zeros_like"](x))
+    w, wi, v, vi = _complex.general_eig(re, im)
+    return EigResult(REGISTRY["complex"](w, wi), REGISTRY["complex"](v, vi))
+
+
+def eigvals(x: Matrix, /) -> Tensor:
+    """The eigenvalues of general square matrices: those of `eig`.
+
+    Shapes: (..., n, n) -> (..., n), complex
+    Errors: as of `eig`
+
+    >>> from tengen import Tensor, linalg
+    >>> linalg.eigvals(Tensor([[2.0, 1.0], [0.0, 3.0]])).tolist()
+    [(2+0j), (3+0j)]
+    """
+    return eig(x).eigenvalues
 
 
 def eigh(x: Matrix, /) -> EighResult:
-    """The eigenvalues of symmetric matrices in ascending order, and orthonormal eigenvectors as columns.
+    """The eigenvalues of symmetric or Hermitian matrices in ascending order, and orthonormal eigenvectors as columns.
 
     Shapes:   (..., n, n) -> (..., n), (..., n, n). Only the lower triangle of x is read.
     Gradient: that of symmetric matrices: it is symmetric. Where eigenvalues are equal, eigenvectors have none (infinity or NaN comes
-              out), and eigenvalues have one still
+              out), and eigenvalues have one still. The phases of complex vectors are arbitrary: a loss must not depend on them
     Numerics: Householder's tridiagonal form and implicit QR. Errors of eigenvalues are some eps times the largest one. The sign of a vector:
               its first element that is at least half as large as its largest one is positive. Elements that are not finite make all
               results of their matrix NaN
@@ -76,7 +123,11 @@ def eigh(x: Matrix, /) -> EighResult:
     >>> linalg.eigh(Tensor([[2.0, 1.0], [1.0, 2.0]])).eigenvalues.numpy().round(4).tolist()
     [1.0, 3.0]
     """
-    return EighResult(*_ops.eigh(_factor.mirrored(matrices("eigh", x, square=True))))
+    x = matrices("eigh", x, square=True)
+    if x.dtype.is_complex:
+        w, v, vi = _complex.complex_eigh(*_complex.hermitian(*parts(x)))
+        return EighResult(w, REGISTRY["complex"](v, vi))
+    return EighResult(*_ops.eigh(_factor.mirrored(x)))
 
 
 def eigvalsh(x: Matrix, /) -> Tensor:
@@ -88,7 +139,8 @@ def eigvalsh(x: Matrix, /) -> Tensor:
     >>> linalg.eigvalsh(Tensor([[2.0, 1.0], [1.0, 2.0]])).numpy().round(4).tolist()
     [1.0, 3.0]
     """
-    return _ops.eigvalsh(_factor.mirrored(matrices("eigvalsh", x, square=True)))
+    x = matrices("eigvalsh", x, square=True)
+    return eigh(x).eigenvalues if x.dtype.is_complex else _ops.eigvalsh(_factor.mirrored(x))
 
 
 def svd(x: Matrix, /, *, full_matrices: bool = True) -> SVDResult:
@@ -106,7 +158,14 @@ def svd(x: Matrix, /, *, full_matrices: bool = True) -> SVDResult:
     >>> s.tolist()
     [2.0, 1.0]
     """
-    return SVDResult(*_ops.svd(matrices("svd", x), full_matrices))
+    x = matrices("svd", x)
+    if not x.dtype.is_complex:
+        return SVDResult(*_ops.svd(x, full_matrices))
+    if x.shape[-2] < x.shape[-1]:
+        u, s, vh = svd(adjoint(x), full_matrices=full_matrices)
+        return SVDResult(adjoint(vh), s, adjoint(u))
+    u, ui, s, v, vi = _complex.complex_svd(*parts(x), full_matrices)
+    return SVDResult(REGISTRY["complex"](u, ui), s, REGISTRY["complex"](v, vi))
 
 
 def svdvals(x: Matrix, /) -> Tensor:
@@ -118,15 +177,17 @@ def svdvals(x: Matrix, /) -> Tensor:
     >>> linalg.svdvals(Tensor([[0.0, 2.0], [1.0, 0.0]])).tolist()
     [2.0, 1.0]
     """
-    return _ops.svdvals(matrices("svdvals", x))
+    x = matrices("svdvals", x)
+    return svd(x, full_matrices=False).S if x.dtype.is_complex else _ops.svdvals(x)
 
 
 def _tolerance(x: Tensor, rtol: Any) -> Tensor:
-    """rtol, by default max(m, n) eps, as a tensor of the dtype of x."""
+    """rtol, by default max(m, n) eps, as a tensor of the dtype of x, or of its parts."""
+    d = x.dtype.part if x.dtype.is_complex else x.dtype
     if rtol is None:
-        eps = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}[x.dtype.name]
+        eps = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}[d.name]
         rtol = max(x.shape[-2:]) * eps
-    return REGISTRY["astype"](as_tensor(rtol), x.dtype).detach()
+    return REGISTRY["astype"](as_tensor(rtol), d).detach()
 
 
 def matrix_rank(x: Matrix, /, *, rtol: Any = None) -> Tensor:
@@ -140,7 +201,7 @@ def matrix_rank(x: Matrix, /, *, rtol: Any = None) -> Tensor:
     1
     """
     x = matrices("matrix_rank", x)
-    return _ops.significant(_ops.svdvals(x), _tolerance(x, rtol)).sum(-1)
+    return _ops.significant(svdvals(x), _tolerance(x, rtol)).sum(-1)
 
 
 def pinv(x: Matrix, /, *, rtol: Any = None) -> Tensor:
@@ -155,6 +216,10 @@ def pinv(x: Matrix, /, *, rtol: Any = None) -> Tensor:
     [[0.5, 0.0]]
     """
     x = matrices("pinv", x)
+    if x.dtype.is_complex:
+        if x.shape[-2] < x.shape[-1]:
+            return adjoint(pinv(adjoint(x), rtol=rtol))
+        return REGISTRY["complex"](*_complex.complex_pinv(*parts(x), _tolerance(x, rtol)))
     return _ops.pinv(x, _tolerance(x, rtol))
 
 
@@ -166,6 +231,7 @@ def lstsq(a: Matrix, b: Matrix, /, *, rtol: Any = None) -> LstsqResult:
     Returns:  (solution, residuals, rank, singular_values). Residuals are sums of squares for each column of b, always; NumPy leaves
               them out for systems that are not of full rank, or have as many unknowns as equations
     Gradient: as of `pinv`, of the solution and the residuals
+    Errors: ShapeError where a and b do not fit each other
 
     >>> from tengen import Tensor, linalg
     >>> linalg.lstsq(Tensor([[1.0], [1.0]]), Tensor([1.0, 3.0])).solution.numpy().round(4).tolist()
@@ -176,12 +242,13 @@ def lstsq(a: Matrix, b: Matrix, /, *, rtol: Any = None) -> LstsqResult:
         raise ShapeError(f"lstsq: a of shape {tuple(a.shape)} does not fit b of shape {tuple(b.shape)}")
     y = REGISTRY["matmul"](pinv(a, rtol=rtol), b)
     apart = REGISTRY["matmul"](a, y) - b
-    s = _ops.svdvals(a).detach()
+    s = svdvals(a).detach()
     rank = _ops.significant(s, _tolerance(a, rtol)).sum(-1)
-    return LstsqResult(y, (apart * apart).sum(-2 if b.ndim > 1 else -1), rank, s)
+    return LstsqResult(y, REGISTRY["real"](apart * REGISTRY["conj"](apart)).sum(-2 if b.ndim > 1 else -1), rank, s)
 
 
 __all__ = [
-    "EighResult", "LstsqResult", "QRResult", "SVDResult", "eigh", "eigvalsh", "lstsq", "matrix_rank", "pinv", "qr", "svd", "svdvals",
+    "EigResult", "EighResult", "LstsqResult", "QRResult", "SVDResult",
+    "eig", "eigh", "eigvals", "eigvalsh", "lstsq", "matrix_rank", "pinv", "qr", "svd", "svdvals",
 ]  # fmt: skip
 all_with_line(globals(), __all__)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
-from tengen.linalg.parts import Matrix, as_tensor, matrices
+from tengen.linalg.parts import Matrix, adjoint, as_tensor, matrices, parts, together
+from tengen.ops import linalg_complex as _complex
 from tengen.ops import linalg_factor as _ops
 from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY
@@ -27,11 +29,12 @@ class LUResult(NamedTuple):
 
 
 def cholesky(x: Matrix, /, *, upper: bool = False) -> Tensor:
-    """L with x = L @ L.T for symmetric positive definite matrices; with `upper` U with x = U.T @ U.
+    """L with x = L @ L.mH for symmetric (Hermitian) positive definite matrices; with `upper` U with x = U.mH @ U.
 
     Shapes:   (..., n, n) -> (..., n, n)
     Args:     upper: which triangle of x is read, and which one the factor is. The other triangle is not read.
-    Errors:   LinAlgError (a ValueError) for a matrix that is not positive definite, with its place in the batch and the pivot that is not
+    Errors:   LinAlgError (a ValueError) for a matrix that is not positive definite, with its place in the batch and the pivot
+        that is not
               > 0; a recorded program raises it when its run has ended, without the place
     Gradient: that of symmetric matrices: it is symmetric
     Numerics: each element is one chain of fma in the order of columns; backward stable. Blocks and threads change no bit
@@ -41,8 +44,26 @@ def cholesky(x: Matrix, /, *, upper: bool = False) -> Tensor:
     [[2.0, 0.0], [1.0, 2.0]]
     """
     x = matrices("cholesky", x, square=True)
+    if x.dtype.is_complex:
+        return _complex_cholesky(x, upper)
     factor, info = _ops.cholesky(_ops.mirrored(x, not upper), upper)
     return _ops.checked(factor, info, "cholesky: not positive definite")
+
+
+def _complex_cholesky(x: Tensor, upper: bool) -> Tensor:
+    """By the real form, whose factor is that of the complex matrix."""
+    h = REGISTRY["complex"](*_complex.hermitian(*parts(adjoint(x) if upper else x)))
+    factor, info = _ops.cholesky(_complex.interleaved(h), False)
+    factor = _ops.checked(factor[..., :, ::2], (info + 1) // 2, "cholesky: not positive definite")
+    found = REGISTRY["complex"](factor[..., ::2, :], factor[..., 1::2, :])
+    return adjoint(found) if upper else found
+
+
+def _real_form(name: str, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(complex matrices as real ones of twice the extents, their factors, the order of rows); LinAlgError for singular ones."""
+    real = _complex.interleaved(a)
+    factors, order, _, info = _ops.lu(real)
+    return real, _ops.checked(factors, info, f"{name}: singular (rows and columns of real and imaginary parts are counted each)"), order
 
 
 def _factored(name: str, x: Matrix) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -56,7 +77,8 @@ def solve(x1: Matrix, x2: Matrix, /) -> Tensor:
     """The solutions of x1 @ y = x2.
 
     Shapes:   (..., n, n), (n,) -> (..., n); (..., n, n), (..., n, k) -> (..., n, k), where leading axes broadcast
-    Errors:   LinAlgError (a ValueError) for a singular matrix (one whose pivot is exactly 0), with its place in the batch and the pivot;
+    Errors:   LinAlgError (a ValueError) for a singular matrix (one whose pivot is exactly 0), with its place in the batch and
+        the pivot;
               a recorded program raises it when its run has ended, without the place
     Numerics: by LU with partial pivoting; backward stable
 
@@ -64,9 +86,14 @@ def solve(x1: Matrix, x2: Matrix, /) -> Tensor:
     >>> linalg.solve(Tensor([[2.0, 0.0], [0.0, 4.0]]), Tensor([2.0, 2.0])).tolist()
     [1.0, 0.5]
     """
-    x1, factors, order, _ = _factored("solve", x1)
-    b = as_tensor(x2)
+    x1, b = together(matrices("solve", x1, square=True), as_tensor(x2))
     column = b.ndim == 1
+    if x1.dtype.is_complex:
+        real, factors, order = _real_form("solve", x1)
+        rows = _complex.interleaved_rows(REGISTRY["expand_dims"](b, -1) if column else b)
+        y = _complex.from_rows(_ops.lu_solve(real, factors, order, rows))
+        return REGISTRY["squeeze"](y, -1) if column else y
+    x1, factors, order, _ = _factored("solve", x1)
     y = _ops.lu_solve(x1, factors, order, REGISTRY["expand_dims"](b, -1) if column else b)
     return REGISTRY["squeeze"](y, -1) if column else y
 
@@ -81,6 +108,11 @@ def inv(x: Matrix, /) -> Tensor:
     >>> linalg.inv(Tensor([[2.0, 0.0], [0.0, 4.0]])).tolist()
     [[0.5, 0.0], [0.0, 0.25]]
     """
+    x = matrices("inv", x, square=True)
+    if x.dtype.is_complex:
+        real, factors, order = _real_form("inv", x)
+        one = _ops.identity_like(REGISTRY["real_part"](x))
+        return _complex.from_rows(_ops.lu_solve(real, factors, order, _complex.interleaved_rows(REGISTRY["complex"](one, 0.0 * one))))
     x, factors, order, _ = _factored("inv", x)
     return _ops.lu_solve(x, factors, order, _ops.identity_like(x))
 
@@ -96,12 +128,14 @@ def det(x: Matrix, /) -> Tensor:
     -2.0
     """
     x = matrices("det", x, square=True)
+    if x.dtype.is_complex:
+        return REGISTRY["complex"](*_complex.complex_det(*parts(x)))
     factors, order, sign, _ = _ops.lu(x)
     return _ops.lu_det(x, factors, order, sign)
 
 
 def slogdet(x: Matrix, /) -> SlogdetResult:
-    """(sign, logabsdet): the determinants are sign * exp(logabsdet).
+    """(sign, logabsdet): the determinants are sign * exp(logabsdet). The sign of a complex one has the magnitude 1.
 
     Shapes: (..., n, n) -> (...), (...). A singular matrix has the sign 0 and the logarithm -inf.
 
@@ -111,6 +145,10 @@ def slogdet(x: Matrix, /) -> SlogdetResult:
     (-1.0, 6.0)
     """
     x = matrices("slogdet", x, square=True)
+    if x.dtype.is_complex:
+        size, angle = _complex.complex_log_det(*parts(x))
+        sign = REGISTRY["polar"](REGISTRY["astype"](REGISTRY["greater"](size.detach(), -math.inf), size.dtype), angle)
+        return SlogdetResult(sign, size)
     factors, order, sign, _ = _ops.lu(x)
     signs = REGISTRY["prod"](REGISTRY["sign"](REGISTRY["last_diagonal"](factors)), -1)
     return SlogdetResult((sign * signs).detach(), _ops.lu_log_det(x, factors, order))
@@ -121,8 +159,16 @@ def lu_factor(x: Matrix, /) -> tuple[Tensor, Tensor]:
 
     Shapes: (..., n, n) -> (..., n, n), (..., n) int64. SciPy's second result lists swaps; this one is the permutation that they make.
     """
-    factors, order, _, _ = _ops.lu(matrices("lu_factor", x))
+    factors, order = _lu(matrices("lu_factor", x))
     return factors, order
+
+
+def _lu(x: Tensor) -> tuple[Tensor, Tensor]:
+    """(both factors in one matrix, the order of rows)."""
+    if not x.dtype.is_complex:
+        return _ops.lu(x)[:2]
+    re, im, order = _complex.complex_lu(*parts(x))[:3]
+    return REGISTRY["complex"](re, im), order
 
 
 def lu_solve(lu_and_order: tuple[Tensor, Tensor], b: Matrix, /) -> Tensor:
@@ -134,6 +180,12 @@ def lu_solve(lu_and_order: tuple[Tensor, Tensor], b: Matrix, /) -> Tensor:
     b = as_tensor(b)
     column = b.ndim == 1
     f = factors.detach()
+    if f.dtype.is_complex:
+        rows = REGISTRY["expand_dims"](b, -1) if column else b
+        pair = [_ops.ordered(p, order) for p in parts(together(f, rows)[1])]
+        y = solve_triangular(f, REGISTRY["complex"](*pair), upper=False, unitriangular=True)
+        y = solve_triangular(f, y)
+        return REGISTRY["squeeze"](y, -1) if column else y
     y = _ops.lu_solve(f, f, order, REGISTRY["expand_dims"](b, -1) if column else b)
     return REGISTRY["squeeze"](y, -1) if column else y
 
@@ -142,7 +194,7 @@ def lu(x: Matrix, /) -> LUResult:
     """P, L, U with x = P @ L @ U: a permutation, a lower triangle with ones on its diagonal, an upper triangle.
 
     Shapes:   (..., m, n) -> (..., m, m), (..., m, k), (..., k, n) with k = min(m, n)
-    Gradient: of square matrices; GradientError for others
+    Gradient: of square real matrices; GradientError for others
 
     >>> from tengen import Tensor, linalg
     >>> p, l, u = linalg.lu(Tensor([[1.0, 2.0], [4.0, 4.0]]))
@@ -150,11 +202,11 @@ def lu(x: Matrix, /) -> LUResult:
     ([[1.0, 0.0], [0.25, 1.0]], [[4.0, 4.0], [0.0, 1.0]])
     """
     x = matrices("lu", x)
-    factors, order, _, _ = _ops.lu(x)
+    factors, order = _lu(x)
     m, n = x.shape[-2:]
     k = min(m, n)
     lower = REGISTRY["tril"](factors[..., :, :k], -1) + REGISTRY["eye"](m, k, dtype=x.dtype)
-    one = REGISTRY["eye"](m, dtype=x.dtype)
+    one = REGISTRY["eye"](m, dtype=x.dtype.part if x.dtype.is_complex else x.dtype)
     return LUResult(_ops.ordered(one, order, True), lower, REGISTRY["triu"](factors[..., :k, :]))
 
 
@@ -170,10 +222,23 @@ def solve_triangular(a: Matrix, b: Matrix, /, *, upper: bool = True, unitriangul
     >>> linalg.solve_triangular(Tensor([[2.0, 0.0], [1.0, 1.0]]), Tensor([2.0, 3.0]), upper=False).tolist()
     [1.0, 2.0]
     """
-    a, b = matrices("solve_triangular", a, square=True), as_tensor(b)
+    a, b = together(matrices("solve_triangular", a, square=True), as_tensor(b))
     column = b.ndim == 1
-    y = _ops.triangular_solve(a, REGISTRY["expand_dims"](b, -1) if column else b, not upper, unitriangular, transposed)
+    b = REGISTRY["expand_dims"](b, -1) if column else b
+    if a.dtype.is_complex:
+        y = _complex_triangular(REGISTRY["swapaxes"](a, -1, -2) if transposed else a, b, upper == transposed, unitriangular)
+    else:
+        y = _ops.triangular_solve(a, b, not upper, unitriangular, transposed)
     return REGISTRY["squeeze"](y, -1) if column else y
+
+
+def _complex_triangular(a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
+    """By the real form, with rows divided by the diagonal, so that it is a triangle."""
+    strict = REGISTRY["tril"](a, -1) if lower else REGISTRY["triu"](a, 1)
+    if not unit:
+        d = REGISTRY["expand_dims"](REGISTRY["last_diagonal"](a), -1)
+        strict, b = strict / d, b / d
+    return _complex.from_rows(_ops.triangular_solve(_complex.interleaved(strict), _complex.interleaved_rows(b), lower, True, False))
 
 
 def cho_solve(factor: Matrix, b: Matrix, /, *, upper: bool = False) -> Tensor:
@@ -181,6 +246,10 @@ def cho_solve(factor: Matrix, b: Matrix, /, *, upper: bool = False) -> Tensor:
 
     Shapes: as of `solve_triangular`
     """
+    factor = as_tensor(factor)
+    if factor.dtype.is_complex:
+        lower = adjoint(factor) if upper else factor
+        return solve_triangular(adjoint(lower), solve_triangular(lower, b, upper=False))
     y = solve_triangular(factor, b, upper=upper, transposed=upper)
     return solve_triangular(factor, y, upper=upper, transposed=not upper)
 

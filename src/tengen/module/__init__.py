@@ -59,6 +59,20 @@ from tengen.module.fused import (
     QuantStub,
 )  # fmt: skip
 from tengen.module.linear import Embedding, Linear
+from tengen.module.loss import (
+    BCELoss,
+    BCEWithLogitsLoss,
+    CosineEmbeddingLoss,
+    CrossEntropyLoss,
+    HuberLoss,
+    KLDivLoss,
+    L1Loss,
+    MarginRankingLoss,
+    MSELoss,
+    NLLLoss,
+    SmoothL1Loss,
+    TripletMarginLoss,
+)
 from tengen.module.module import LoadedKeys, Module
 from tengen.module.norm import (
     BatchNorm1d,
@@ -98,6 +112,7 @@ from tengen.module.transformer import (
 )  # fmt: skip
 from tengen.module.vision import (
     DeformableConv2d,
+    DeformablePSROIPooling,
     Flip,
     LocalConv2d,
     RegionRestrictedConv,
@@ -114,7 +129,7 @@ __all__ = [
     "AdaptiveMaxPool3d", "AlphaDropout", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchMatMulActivation", "BatchNorm1d",
     "BatchNorm2d", "BatchNorm3d", "Concat", "Conv1d", "Conv2d", "Conv3d", "ConvBn2d", "ConvBnRelu2d", "ConvRelu2d",
     "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "ConvTransposeBn2d", "ConvTransposeBnRelu2d",
-    "ConvTransposeRelu2d", "DeformableConv2d", "DequantStub", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "ELU",
+    "ConvTransposeRelu2d", "DeformableConv2d", "DeformablePSROIPooling", "DequantStub", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "ELU",
     "Elemwise", "Embedding", "Flatten", "Flip", "GELU", "GLU", "GRU", "GRUCell", "GeneralNorm", "GroupNorm",
     "Hardsigmoid", "Hardswish", "Identity", "InstanceNorm", "LSTM", "LSTMCell", "LayerNorm", "LeakyReLU", "Linear",
     "LinearBn1d", "LinearBnRelu1d", "LinearRelu", "LoadedKeys", "LocalConv2d", "LocalResponseNorm", "LogSigmoid",
@@ -125,5 +140,7 @@ __all__ = [
     "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer", "Upsample", "init",
     "ActiveBlur", "AdditiveElemwise", "AdditiveGaussianNoise", "AdditiveLaplaceNoise", "AdditivePoissonNoise", "CropAndPad",
     "Cutmix", "Emboss", "GaussianBlur", "LinearContrast", "Mixup", "Sharpen",
+    "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MSELoss",
+    "MarginRankingLoss", "NLLLoss", "SmoothL1Loss", "TripletMarginLoss",
     "remove_spectral_norm", "remove_weight_norm", "spectral_norm", "weight_norm",
 ]  # fmt: skip

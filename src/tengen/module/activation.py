@@ -6,12 +6,12 @@ import numpy as np
 
 from tengen import functional as F
 from tengen.module.module import Module
-from tengen.module.settings import PARAMETERS, Configured, counts
+from tengen.module.settings import PARAMETERS, Configured, InPlace, also, counts
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Parameter, Tensor
 
 
-class ReLU(Module):
+class ReLU(InPlace):
     """max(x, 0)."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -25,7 +25,7 @@ class Sigmoid(Module):
         return REGISTRY["sigmoid"](x)
 
 
-class SiLU(Module):
+class SiLU(InPlace):
     """x sigmoid(x)."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -39,10 +39,10 @@ class GELU(Module):
         return REGISTRY["gelu"](x)
 
 
-class LeakyReLU(Module):
+class LeakyReLU(InPlace):
     """x where it is positive, negative_slope x elsewhere."""
 
-    def __init__(self, negative_slope: float = 0.01, **kwargs):
+    def __init__(self, negative_slope: float = 0.01, inplace: bool = False, **kwargs):
         super().__init__(**kwargs)
         self.negative_slope = negative_slope
 
@@ -69,6 +69,7 @@ class PReLU(Configured):
 class Softmax(Module):
     """softmax along `axis`; by default axis 1 (axis 0 of 1-D and 3-D inputs), as in MegEngine."""
 
+    @also(dim="axis")
     def __init__(self, axis: int | None = None, **kwargs):
         super().__init__(**kwargs)
         self.axis = axis
@@ -88,6 +89,7 @@ class Identity(Module):
 class Flatten(Module):
     """The axes from `start_axis` to `end_axis` (included) as one: what stands between a convolution and a Linear."""
 
+    @also(start_dim="start_axis", end_dim="end_axis")
     def __init__(self, start_axis: int = 1, end_axis: int = -1, **kwargs):
         super().__init__(**kwargs)
         self.start_axis, self.end_axis = start_axis, end_axis
@@ -106,35 +108,35 @@ class Tanh(Module):
         return REGISTRY["tanh"](x)
 
 
-class Hardswish(Module):
+class Hardswish(InPlace):
     """x relu6(x + 3) / 6."""
 
     def forward(self, x: Tensor) -> Tensor:
         return REGISTRY["hswish"](x)
 
 
-class Hardsigmoid(Module):
+class Hardsigmoid(InPlace):
     """relu6(x + 3) / 6."""
 
     def forward(self, x: Tensor) -> Tensor:
         return REGISTRY["hsigmoid"](x)
 
 
-class ReLU6(Module):
+class ReLU6(InPlace):
     """min(max(x, 0), 6)."""
 
     def forward(self, x: Tensor) -> Tensor:
         return REGISTRY["relu6"](x)
 
 
-class Mish(Module):
+class Mish(InPlace):
     """x tanh(log(1 + exp(x))) (Misra, arXiv 1908.08681)."""
 
     def forward(self, x: Tensor) -> Tensor:
         return REGISTRY["mish"](x)
 
 
-class SELU(Module):
+class SELU(InPlace):
     """Scaled exponential linear units (Klambauer et al., arXiv 1706.02515)."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -155,10 +157,10 @@ class LogSigmoid(Module):
         return REGISTRY["logsigmoid"](x)
 
 
-class ELU(Module):
+class ELU(InPlace):
     """x where it is positive, alpha (exp(x) - 1) elsewhere (Clevert et al., arXiv 1511.07289)."""
 
-    def __init__(self, alpha: float = 1.0, **kwargs):
+    def __init__(self, alpha: float = 1.0, inplace: bool = False, **kwargs):
         super().__init__(**kwargs)
         self.alpha = alpha
 
@@ -169,6 +171,7 @@ class ELU(Module):
 class LogSoftmax(Module):
     """log(softmax(x)) along `axis`."""
 
+    @also(dim="axis")
     def __init__(self, axis: int = -1, **kwargs):
         super().__init__(**kwargs)
         self.axis = axis
@@ -180,6 +183,7 @@ class LogSoftmax(Module):
 class GLU(Module):
     """a sigmoid(b), where a and b are the halves of x along `axis`."""
 
+    @also(dim="axis")
     def __init__(self, axis: int = -1, **kwargs):
         super().__init__(**kwargs)
         self.axis = axis

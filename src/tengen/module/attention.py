@@ -23,6 +23,7 @@ class MultiHeadAttention(Configured):
         add_bias_kv, add_zero_attn: MegEngine's; they must be False.
         forward's attn_mask and is_causal: see `functional.scaled_dot_product_attention`.
     Source: Vaswani et al., arXiv 1706.03762
+    Errors: ValueError for `add_bias_kv` and `add_zero_attn`
     """
 
     _fixed = ("embed_dim", "bias", "kdim", "vdim", "add_bias_kv", "add_zero_attn")

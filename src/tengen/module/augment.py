@@ -212,6 +212,7 @@ class LinearContrast(_Random):
     Args:
         alpha: a number, or the ends of an interval from which one is drawn for each image, or channel. per_channel: whether each channel has
             one of its own. seed: of the draws.
+    Errors: DTypeError for integers of more than 16 bits, and for bools
 
     >>> from tengen import Tensor, module as M
     >>> M.LinearContrast(0.5)(Tensor([[[[27, 127, 227]]]], dtype="uint8")).tolist()
@@ -292,6 +293,7 @@ class GaussianBlur(Configured):
         kernel_size: one odd number of pixels, or two (height, width). sigma_x, sigma_y: standard deviations along the width and the height, in
             pixels; 0: 0.3 ((size - 1) / 2 - 1) + 0.8, and of sigma_y alone: sigma_x. border_mode: "REPLICATE", "REFLECT", "REFLECT_101" or
             "CONSTANT" (zeros).
+    Errors: ShapeError for what are no images (N, H, W, C) of floats
 
     >>> from tengen import functional as F, module as M
     >>> round(M.GaussianBlur(3, 1.0)(F.ones((1, 4, 4, 2))), 4)[0, 0, 0].tolist()
@@ -339,6 +341,8 @@ class CropAndPad(Configured):
 
     It is called with images (N, C, H, W), shares `percent` (N,), above 0 to pad and below 0 to crop, and `pad_val` (N,), what is padded
     (default: 0).
+
+    Errors: ShapeError for shares or values that are not one for each image
 
     >>> from tengen import Tensor, functional as F, module as M
     >>> M.CropAndPad("nearest")(F.ones((1, 1, 4, 4)), Tensor([0.5])).sum().item()

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from tengen import functional as F
 from tengen.module.module import Module
+from tengen.module.settings import also
 from tengen.tensor import Tensor
 
 
 class Dropout(Module):
-    """Zeroes elements at random while training. See `functional.dropout`."""
+    """Zeroes elements at random while training. See `functional.dropout`.
 
-    def __init__(self, drop_prob: float = 0.0, **kwargs):
+    Errors: ValueError for what is no probability
+    """
+
+    @also(p="drop_prob")
+    def __init__(self, drop_prob: float = 0.0, inplace: bool = False, **kwargs):
         super().__init__(**kwargs)
         if not 0 <= drop_prob <= 1:
             raise ValueError(f"{type(self).__name__}: drop_prob={drop_prob!r} is not a probability; help: a number from 0 to 1")

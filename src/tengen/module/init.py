@@ -45,7 +45,10 @@ def constant_(tensor: Tensor, val: float) -> None:
 
 
 def eye_(tensor: Tensor) -> None:
-    """A matrix becomes the identity."""
+    """A matrix becomes the identity.
+
+    Errors: ValueError for another number of axes than two
+    """
     if tensor.ndim != 2:
         raise ValueError(f"eye_ takes a matrix, got shape {tensor.shape}")
     tensor._reset(REGISTRY["eye"](*tensor.shape).astype(tensor.dtype))
@@ -69,7 +72,10 @@ def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float 
 
 def orthogonal_(tensor: Tensor, gain: float = 1.0) -> None:
     """`gain` times a random matrix with orthonormal rows, or columns where there are fewer; of more axes the first against all others
-    (Saxe et al., arXiv 1312.6120). Normal numbers made orthogonal by Gram and Schmidt's method, twice over, in float64."""
+    (Saxe et al., arXiv 1312.6120). Normal numbers made orthogonal by Gram and Schmidt's method, twice over, in float64.
+
+    Errors: ValueError for fewer than two axes
+    """
     if tensor.ndim < 2:
         raise ValueError(f"orthogonal_ takes at least two axes, got shape {tensor.shape}")
     rows, columns = tensor.shape[0], tensor.size // tensor.shape[0]
@@ -86,7 +92,10 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0) -> None:
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The factor that keeps a variance through a nonlinearity."""
+    """The factor that keeps a variance through a nonlinearity.
+
+    Errors: ValueError for a nonlinearity that is not there
+    """
     if nonlinearity in (
         "linear",
         "conv1d",
@@ -113,6 +122,7 @@ def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[float, float]:
     Shapes: (O, C), filters (O, C, *K) or grouped (G, O/G, C/G, *K). Five axes are a filter of `Conv3d` where the parameter is one
         (`Parameter.spatial`), else a grouped one of `Conv2d`, as in MegEngine. Filters of a transposed convolution begin with its
         inputs, so both numbers change places, as they do in MegEngine and PyTorch.
+    Errors: ValueError for fewer than two axes
     """
     s = tensor.shape
     if len(s) < 2:
@@ -125,7 +135,10 @@ def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[float, float]:
 
 
 def calculate_correct_fan(tensor: Tensor, mode: str) -> float:
-    """The fan that `mode` ("fan_in" or "fan_out") names."""
+    """The fan that `mode` ("fan_in" or "fan_out") names.
+
+    Errors: ValueError for a mode that is not there
+    """
     if mode not in ("fan_in", "fan_out"):
         raise ValueError(f"mode={mode!r} must be 'fan_in' or 'fan_out'")
     return calculate_fan_in_and_fan_out(tensor)[mode == "fan_out"]

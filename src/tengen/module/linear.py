@@ -35,7 +35,10 @@ class Linear(Configured):
 
 
 class Embedding(Configured):
-    """Rows of a table by index. Parameter: weight (num_embeddings, embedding_dim), normal at first."""
+    """Rows of a table by index. Parameter: weight (num_embeddings, embedding_dim), normal at first.
+
+    Errors: ValueError for padding_idx, max_norm or norm_type, and for initial weights of another shape
+    """
 
     _fixed = ("num_embeddings", "embedding_dim", "padding_idx", "max_norm", "norm_type")
     _checked = PARAMETERS | counts("num_embeddings", "embedding_dim")

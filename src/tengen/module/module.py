@@ -128,7 +128,10 @@ class Module(Watched):
         return self._add_hook(self._backward_hooks, hook)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """``self.name = tensor``, in PyTorch's words: a Tensor that is no Parameter. Not persistent: state dicts leave it out."""
+        """``self.name = tensor``, in PyTorch's words: a Tensor that is no Parameter. Not persistent: state dicts leave it out.
+
+        Errors: TypeError for a Parameter, and for what is no Tensor
+        """
         self._register(name, tensor, Tensor)
         if isinstance(tensor, Parameter):
             raise TypeError(f"register_buffer({name!r}): a Parameter is trained; help: register_parameter, or tensor.detach()")

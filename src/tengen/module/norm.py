@@ -83,7 +83,10 @@ class BatchNorm3d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch norm of (N, C), (N, C, L) or (N, C, H, W) over the batches of all processes of a group. There is one process so far."""
+    """Batch norm of (N, C), (N, C, L) or (N, C, H, W) over the batches of all processes of a group. There is one process so far.
+
+    Errors: DistributedError for a group of more processes than there are
+    """
 
     _axes = (2, 3, 4)
     _fixed = ("num_features", "group")
@@ -121,7 +124,10 @@ class LayerNorm(_Norm):
 
 
 class GroupNorm(_Norm):
-    """Normalises groups of channels of each sample."""
+    """Normalises groups of channels of each sample.
+
+    Errors: ValueError for channels that groups cannot share evenly
+    """
 
     def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, **kwargs):
         super().__init__(**kwargs)
@@ -150,6 +156,7 @@ class GeneralNorm(_Norm):
     """Normalises any axes together. Parameters: weight and bias, of the shape of those axes.
 
     Args: normalized_shape: extents of the axes; normalized_axis: which they are, one or several.
+    Errors: ValueError without a normalized_shape, or with one that does not fit the axes
     """
 
     _fixed = ("normalized_shape", "normalized_axis")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tengen import functional as F
 from tengen.module.module import Module
+from tengen.module.settings import also
 from tengen.tensor import Tensor
 
 
@@ -73,6 +74,7 @@ class AvgPool3d(_AvgPool):
 class _AdaptivePool(Module):
     pool: str
 
+    @also(output_size="oshp")
     def __init__(self, oshp, **kwargs):
         super().__init__(**kwargs)
         self.oshp = oshp

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tengen.module.module import Module
 
 
 class Sequential(Module):
     """Calls its modules in order. Children are named 0, 1, ..., or by an OrderedDict's keys.
+
+    Errors: TypeError for what is no module
 
     >>> from tengen import module as M
     >>> len(M.Sequential(M.Linear(4, 3), M.ReLU()))
@@ -34,6 +36,36 @@ class Sequential(Module):
 
     def __setitem__(self, i: int, m: Module) -> None:
         setattr(self, self.layer_keys[i], m)
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Puts a module behind the last one, under a name; one that has the name already gives way to it.
+
+        Errors: KeyError for what is no name of an attribute, TypeError for what is no module.
+
+        >>> from tengen import module as M
+        >>> net = M.Sequential(M.Linear(4, 3))
+        >>> net.add_module("act", M.ReLU())
+        >>> len(net)
+        2
+        """
+        if not callable(module):
+            raise TypeError(f"Sequential takes modules, got {module!r} for {name!r}")
+        super().add_module(name, module)
+        if name not in self.layer_keys:
+            self.layer_keys = (*self.layer_keys, name)
+
+    register_module = add_module
+
+    def append(self, module: Module) -> Sequential:
+        """Puts a module behind the last one, under the next number; returns the Sequential."""
+        self.add_module(str(len(self.layer_keys)), module)
+        return self
+
+    def extend(self, modules: Iterable[Module]) -> Sequential:
+        """`append` for each of these; returns the Sequential."""
+        for m in modules:
+            self.append(m)
+        return self
 
     def __len__(self) -> int:
         return len(self.layer_keys)

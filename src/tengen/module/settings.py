@@ -11,6 +11,37 @@ from tengen.module.module import Module
 from tengen.tensor import Tensor
 
 
+def also(**names: str | None) -> Callable:
+    """Lets a constructor take arguments under further names, PyTorch's: ``also(dim="axis", inplace=None)``. None: accepted, for it changes
+    no number here (a module never writes its input).
+
+    Errors: TypeError where an argument is given under both names.
+    """
+
+    def wrapped(init: Callable) -> Callable:
+        @functools.wraps(init)
+        def construct(self: Module, *args: Any, **kwargs: Any) -> None:
+            for other in names.keys() & kwargs.keys():
+                own, value = names[other], kwargs.pop(other)
+                if own is not None and own in kwargs:
+                    raise TypeError(f"{type(self).__name__}: {other} and {own} are two names of one argument")
+                if own is not None:
+                    kwargs[own] = value
+            init(self, *args, **kwargs)
+
+        return construct
+
+    return wrapped
+
+
+class InPlace(Module):
+    """The base of modules that take PyTorch's `inplace`, by position too: a bool is no name."""
+
+    @also(inplace=None)
+    def __init__(self, name: str | bool | None = None):
+        super().__init__(None if isinstance(name, bool) else name)
+
+
 class Configured(Module):
     """A module that says which of its attributes may be set after it was built. Those that `forward` reads may; for values that
     need a look, `_checked` has a function (module, value) -> the value to keep. Those in `_fixed` decided what was built: setting

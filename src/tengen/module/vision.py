@@ -26,9 +26,28 @@ class DeformableConv2d(ConvBase):
         return REGISTRY["deformable_conv2d"](inp, self.weight, offset, mask, self.bias, *settings)
 
 
+class DeformablePSROIPooling(Module):
+    """`functional.deformable_psroi_pooling` as a module. It is called with images, regions and offsets."""
+
+    def __init__(
+        self, no_trans: bool, part_size: int, pooled_h: int, pooled_w: int, sample_per_part: int, spatial_scale: float, trans_std: float = 0.1,
+        **kwargs,
+    ):  # fmt: skip
+        super().__init__(**kwargs)
+        self.no_trans, self.part_size, self.pooled_h, self.pooled_w = no_trans, part_size, pooled_h, pooled_w
+        self.sample_per_part, self.spatial_scale, self.trans_std = sample_per_part, spatial_scale, trans_std
+
+    def forward(self, inp: Tensor, rois: Tensor, trans: Tensor) -> Tensor:
+        settings = (self.no_trans, self.part_size, self.pooled_h, self.pooled_w, self.sample_per_part, self.spatial_scale, self.trans_std)
+        return REGISTRY["deformable_psroi_pooling"](inp, rois, trans, *settings)
+
+
 class RegionRestrictedConv(ConvBase):
     """Convolution within regions: see `functional.region_restricted_conv`. It is called with an image and the regions of pixels and of
-    results; weight (G, O/G, C/G, KH, KW), also for one group."""
+    results; weight (G, O/G, C/G, KH, KW), also for one group.
+
+    Errors: ValueError for another padding_mode than "zeros"
+    """
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size, groups: int = 1, bias: bool = True, stride=1, padding=0, dilation=1,

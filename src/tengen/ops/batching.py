@@ -26,6 +26,7 @@ from tengen.ops import (
     fourier,
     indexing,
     joining,
+    linalg_complex,
     linalg_factor,
     linalg_spectra,
     nn,
@@ -322,6 +323,11 @@ def _fill(op: Op, xs: Whole, batched: Sequence[bool], size: Any, attrs: dict[str
     return broadcast_to(_wide(xs[0], True, len(attrs["shape"])), (size, *attrs["shape"]))
 
 
+def _parts(op: Op, xs: Whole, batched: Sequence[bool], size: Any, attrs: dict[str, Any]) -> Any:
+    """Of operands that have one shape."""
+    return again(op, _all(xs, batched, size), attrs)
+
+
 _RULES: dict[Callable, list[Op]] = {
     as_it_is: [
         elementwise.astype, elementwise.copy, indexing.one_hot,
@@ -337,6 +343,10 @@ _RULES: dict[Callable, list[Op]] = {
     _attention_grad: [attention.attention_grad],
     broadcasting: [complex_numbers.complex_],
     _matrices: [linalg_factor.triangular_solve, linalg_factor.ordered],
+    _parts: [
+        linalg_complex.complex_lu, linalg_complex.complex_qr, linalg_complex.complex_hessenberg, linalg_complex.complex_bidiagonal,
+        linalg_complex.general_eig,
+    ],
     _lu_solve: [linalg_factor.lu_solve],
     _checked: [linalg_factor.checked],
     _reshape: [shape.reshape],

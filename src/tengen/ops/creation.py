@@ -193,6 +193,8 @@ def arange(
 ) -> Tensor:
     """start, start + step, ... below stop; one argument is `stop`. float32 by default, as in MegEngine.
 
+    Errors: ValueError for a step of 0; Undecided where the number of elements is only known when the program runs
+
     >>> from tengen import functional as F
     >>> F.arange(2, 5, dtype="int32").tolist()
     [2, 3, 4]
@@ -321,6 +323,8 @@ for _op in (tril, triu):
 @shorthand(functional="tensor")
 def meshgrid(*inputs: Tensor, indexing: Literal["xy", "ij"] = "xy") -> list[Tensor]:
     """Coordinate grids of vectors, as views: "xy" puts the second vector along the first axis, "ij" keeps the order.
+
+    Errors: ShapeError for what is no vector, ValueError for another `indexing`
 
     >>> from tengen import Tensor, functional as F
     >>> [g.tolist() for g in F.meshgrid(Tensor([1, 2]), Tensor([3, 4]))]

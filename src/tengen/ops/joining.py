@@ -98,7 +98,10 @@ concat.cases(
 
 @shorthand(functional="tensor")
 def stack(inps: list[Tensor], axis: int = 0) -> Tensor:
-    """Tensors of one shape along a new axis."""
+    """Tensors of one shape along a new axis.
+
+    Errors: ShapeError for tensors of different shapes, or none
+    """
     xs = [dispatch.tensor(x) for x in inps]
     for i, x in enumerate(xs):
         if tuple(x.shape) != tuple(xs[0].shape):
@@ -117,6 +120,8 @@ stack.cases(
 @shorthand(functional="tensor")
 def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """Equal parts (a number), or the parts between these positions (a list), as views.
+
+    Errors: ShapeError for parts that do not fit the axis
 
     >>> from tengen import functional as F
     >>> [p.tolist() for p in F.split(F.arange(5), [2, 4])]
@@ -149,6 +154,8 @@ split.cases(
 def tile(inp: Tensor, reps: int | Sequence[int]) -> Tensor:
     """The whole tensor repeated along each axis, as NumPy's tile.
 
+    Errors: ShapeError for negative repeats
+
     >>> from tengen import Tensor, functional as F
     >>> F.tile(Tensor([1, 2]), 2).tolist()
     [1, 2, 1, 2]
@@ -175,6 +182,8 @@ tile.cases(
 def repeat(inp: Tensor, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
     """Each element repeated, as NumPy's repeat: one number for all, or one for each position of `axis`; flattened without an
     axis.
+
+    Errors: ShapeError, ValueError for repeats that do not fit the axis
 
     >>> from tengen import Tensor, functional as F
     >>> F.repeat(Tensor([1, 2]), 2).tolist()
@@ -206,6 +215,8 @@ repeat.cases(
 @shorthand(functional="tensor")
 def roll(inp: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
     """Elements moved along axes; what leaves at the end comes back at the front. Flattened without an axis.
+
+    Errors: ShapeError for shifts that are not as many as axes
 
     >>> from tengen import Tensor, functional as F
     >>> F.roll(Tensor([1, 2, 3]), 1).tolist()

@@ -50,6 +50,8 @@ def is_concrete(x: Tensor) -> bool:
 def nonzero(inp: Tensor) -> tuple[Tensor, ...]:
     """The int64 positions of true (not zero) elements, one vector for each axis, in logical order. Not inside a trace.
 
+    Errors: ShapeError for a number
+
     >>> from tengen import Tensor, functional as F
     >>> [i.tolist() for i in F.nonzero(Tensor([[0, 5], [6, 0]]))]
     [[0, 1], [1, 0]]
@@ -92,7 +94,10 @@ non_zero.cases(Case(lambda r: (r.integers(0, 2, (5, 7)),), grad=False), Case(lam
 
 @shorthand(functional="tensor")
 def cond_take(mask: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The elements where the mask is true, as a vector, and their positions in the flattened tensor. Not inside a trace."""
+    """The elements where the mask is true, as a vector, and their positions in the flattened tensor. Not inside a trace.
+
+    Errors: ShapeError where mask and x differ in shape
+    """
     m, values = dispatch.tensor(mask), dispatch.tensor(x)
     if tuple(m.shape) != tuple(values.shape):
         raise ShapeError(f"cond_take: a mask of shape {tuple(m.shape)} for a tensor of shape {tuple(values.shape)}")

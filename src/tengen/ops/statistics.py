@@ -177,6 +177,7 @@ def histogram(inp: Tensor, bins: Positive = 10, range: Sequence[float] | None = 
     Args: range: (least, greatest) edge; default: the least and the greatest element. density: counts divided by their sum and by the
         width of a part, as floats; else int64.
     Returns: counts (bins), edges (bins + 1), in inp's dtype, of integers float32.
+    Errors: ArgumentError for bins or a range that it cannot have
 
     >>> from tengen import Tensor, functional as F
     >>> counts, edges = F.histogram(Tensor([0.0, 1.0, 1.5, 4.0]), 2)
@@ -220,6 +221,8 @@ histogram.cases(
 def bincount(inp: Tensor, weights: Tensor | None = None, minlength: Count = 0) -> Tensor:
     """How often each of the integers 0, 1, ... occurs in a vector, as int64; with weights their sums. Not inside a trace: how long the
     result is depends on the largest.
+
+    Errors: ShapeError for what is no vector of integers, ArgumentError for numbers below 0, TraceError inside of a trace
 
     >>> from tengen import Tensor, functional as F
     >>> F.bincount(Tensor([0, 2, 2])).tolist()

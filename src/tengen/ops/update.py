@@ -54,6 +54,27 @@ def adam_update(
 
 
 @composite
+def amsgrad_update(
+    param: Tensor, grad: Tensor, mean: Tensor, square: Tensor, largest: Tensor, step: Tensor, lr: Tensor,
+    beta1: Decay, beta2: Decay, eps: NonNegative, weight_decay: float, decoupled: bool,
+):  # fmt: skip
+    """One step of AMSGrad (Reddi, Kale and Kumar, "On the convergence of Adam and beyond", 2018): Adam that divides by the root of the
+    largest mean of squares so far. `step` counts from 1. Returns (p', m', v', largest')."""
+    check_floats(param, grad, mean, square, largest, step, lr)  # type: ignore[arg-type]  # as above
+    g = grad if decoupled or not weight_decay else add(grad, mul(param, weight_decay))
+    m = _stored(add(mul(mean, beta1), mul(g, 1 - beta1)), mean)
+    v = _stored(add(mul(square, beta2), mul(mul(g, g), 1 - beta2)), square)
+    most = lookup("maximum")(largest, v)
+    power = lookup("pow")
+    m_hat = div(m, sub(1.0, power(beta1, step)))
+    v_hat = div(most, sub(1.0, power(beta2, step)))
+    delta = div(m_hat, add(lookup("sqrt")(v_hat), eps))
+    if decoupled and weight_decay:
+        delta = add(delta, mul(param, weight_decay))
+    return _stored(sub(param, mul(delta, lr)), param), m, v, most
+
+
+@composite
 def unscale(grad: Tensor, inverse: Tensor):
     """A gradient times `inverse`, in its own dtype, and whether all of that is finite: (grad', a 0-d bool)."""
     g = lookup("astype")(mul(grad, inverse), grad.dtype)
@@ -83,6 +104,15 @@ def _np_adam(p, g, m, v, step, lr, beta1, beta2, eps, weight_decay, decoupled):
     return p - lr * (delta + (weight_decay * p if decoupled else 0)), m, v
 
 
+def _np_amsgrad(p, g, m, v, most, step, lr, beta1, beta2, eps, weight_decay, decoupled):
+    g = g if decoupled else g + weight_decay * p
+    m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g * g
+    most = np.maximum(most, v)
+    delta = (m / (1 - beta1**step)) / (np.sqrt(most / (1 - beta2**step)) + eps)
+    delta = delta + weight_decay * p if decoupled else delta
+    return p - lr * delta, m, v, most
+
+
 def _state(n_state: int, *scalars: float):
     return lambda r: (*(r.uniform(0.1, 1, (3, 5)) for _ in range(2 + n_state)), *map(np.float64, scalars))
 
@@ -99,4 +129,9 @@ adam_update.reference(_np_adam)
 adam_update.cases(
     *(Case(_state(2, 3.0, 0.01), {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": w, "decoupled": d}, rtol=2e-5)
       for w, d in ((0.0, False), (0.1, False), (0.1, True))),
+)  # fmt: skip
+amsgrad_update.reference(_np_amsgrad)
+amsgrad_update.cases(
+    *(Case(_state(3, 3.0, 0.01), {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": w, "decoupled": d}, rtol=2e-5)
+      for w, d in ((0.0, False), (0.1, True))),
 )  # fmt: skip

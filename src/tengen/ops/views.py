@@ -54,6 +54,8 @@ expand_dims.cases(Case(_sample(3, 4), {"axis": -1}), Case(_sample(3), {"axis": (
 def squeeze(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     """A view without these unit axes (all unit axes by default).
 
+    Errors: ShapeError for an axis of another extent than 1
+
     >>> from tengen import functional as F
     >>> F.squeeze(F.zeros((1, 3, 1)), 0).shape
     (3, 1)
@@ -74,7 +76,10 @@ squeeze.cases(Case(_sample(1, 4, 1)), Case(_sample(1, 4, 1), {"axis": -1}))
 
 @shorthand(functional="tensor")
 def flatten(inp: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
-    """Axes start_axis .. end_axis as one; a 0-d tensor gets one axis."""
+    """Axes start_axis .. end_axis as one; a 0-d tensor gets one axis.
+
+    Errors: AxisError where the first axis lies behind the last one
+    """
     x = dispatch.tensor(inp)
     if not x.ndim:
         return reshape(x, (1,))
@@ -113,7 +118,10 @@ swapaxes.cases(Case(_sample(2, 3, 4), {"axis1": 0, "axis2": -1}))
 
 @shorthand(functional="tensor")
 def moveaxis(inp: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-    """A view with axes moved to other places; the others keep their order."""
+    """A view with axes moved to other places; the others keep their order.
+
+    Errors: AxisError for axes that are not as many, or given twice
+    """
     x = dispatch.tensor(inp)
     src, dst = (
         [normalize_axis(a, x.ndim) for a in ((v,) if isinstance(v, int) else v)] for v in (source, destination)
@@ -289,7 +297,10 @@ on_diagonal.cases(
 
 @shorthand(functional="tensor")
 def diagonal(inp: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
-    """The elements (i, i + offset) of two axes, as a new last axis; a view."""
+    """The elements (i, i + offset) of two axes, as a new last axis; a view.
+
+    Errors: AxisError for one axis given twice
+    """
     x = dispatch.tensor(inp)
     a, b = normalize_axis(axis1, x.ndim), normalize_axis(axis2, x.ndim)
     if a == b:
@@ -304,6 +315,8 @@ diagonal.cases(Case(_sample(4, 5)), Case(_sample(4, 2, 5), {"offset": 1, "axis1"
 @shorthand(functional="tensor")
 def diag(inp: Tensor, k: int = 0) -> Tensor:
     """The k-th diagonal of a matrix, or a matrix with the vector `inp` on its k-th diagonal.
+
+    Errors: ShapeError for more than two axes
 
     >>> from tengen import Tensor, functional as F
     >>> F.diag(Tensor([1, 2])).tolist()
@@ -494,6 +507,7 @@ def sliding_window_transpose(
     """The sum of windows put back in their places: the transpose of `sliding_window`.
 
     Shapes: (N, C, PH, PW, KH, KW) -> (N, C, *output_size)
+    Errors: ShapeError for windows of other extents than kernel_size
     """
     x = dispatch.tensor(inp)
     size, pads, lead = _pair(output_size, 2), _pair(padding, 2), x.ndim - 4
@@ -518,7 +532,10 @@ sliding_window_transpose.cases(
 def unfold(
     inp: Tensor, kernel_size: Positives, dilation: Positives = 1, padding: Naturals = 0, stride: Positives = 1
 ) -> Tensor:
-    """The windows of images as columns (im2col). Shapes: (N, C, H, W) -> (N, C KH KW, PH PW)."""
+    """The windows of images as columns (im2col). Shapes: (N, C, H, W) -> (N, C KH KW, PH PW).
+
+    Errors: ShapeError for what are no images (N, C, H, W)
+    """
     w = sliding_window(inp, kernel_size, padding, stride, dilation)
     if w.ndim != 6:
         raise ShapeError(f"unfold takes images (N, C, H, W), got shape {inp.shape}")

@@ -12,12 +12,12 @@ from tengen.base.dtype import bool_, int64
 from tengen.base.errors import ShapeError
 from tengen.ir.types import Dim, TensorType
 from tengen.loops.lang import as_int
-from tengen.ops.attributes import Positives
+from tengen.ops.attributes import Positive, Positives
 from tengen.ops.define import Case, Op, check_floats, composite, lookup, primitive
 from tengen.ops.elementwise import add, astype, div, floor, maximum, mul, sub, where
 from tengen.ops.indexing import index, outside_range
 from tengen.ops.logic import greater, greater_equal, less, logical_and
-from tengen.ops.reduce import max_, mean, sum_
+from tengen.ops.reduce import extent, max_, mean, sum_
 from tengen.ops.shape import permute, reshape, strided_slice
 from tengen.ops.vision_coords import computed_in, grid, iota, taps_at
 from tengen.ops.vision_taps import tap_sum
@@ -145,8 +145,7 @@ def roi_pooling(
     """
     d = computed_in(rois.dtype)
     n, c, h, w = inp.shape
-    r = mul(astype(rois, d), scale)
-    r = where(less(r, 0.0), lookup("neg")(floor(sub(0.5, r))), floor(add(r, 0.5)))
+    r = _rounded(mul(astype(rois, d), scale))
     k, (ph, pw) = rois.shape[0], _pair(output_shape)
 
     def touched(axis: int, size: Dim, bins: int) -> Tensor:
@@ -171,6 +170,88 @@ def roi_pooling(
     return where(greater(many, 0), found, 0.0)
 
 
+@composite(functional="nn", own=(1, 2))
+def deformable_psroi_pooling(
+    inp: Tensor,
+    rois: Tensor,
+    trans: Tensor,
+    no_trans: bool,
+    part_size: Positive,
+    pooled_h: Positive,
+    pooled_w: Positive,
+    sample_per_part: Positive,
+    spatial_scale: float,
+    trans_std: float = 0.1,
+) -> Tensor:
+    """Regions of images pooled to one size, where each bin is moved by an offset: the average of samples of the bin.
+
+    Shapes:   inp (N, C, H, W), rois (K, 5) of (image, x1, y1, x2, y2), trans (K, 2 G, part_size, part_size)
+        -> (K, C, pooled_h, pooled_w)
+    Args:
+        trans: offsets of parts of a region, in x and in y, for each of G groups of channels; they count in widths and heights of the
+            region, times trans_std. no_trans: bins are not moved, and trans is not read.
+        sample_per_part: samples of a bin along each axis, at its low end and from there on in even steps.
+        spatial_scale: what coordinates are multiplied by, after they were rounded to pixels, halves away from 0.
+    Returns:  samples more than half a pixel outside of the image do not count; a bin without samples is 0
+    Gradient: of the image and the offsets
+    Errors:   ShapeError where trans does not fit; MegEngine takes one group, and trans of the pooled extents, which here too
+        are those of
+        the parts where all three are equal. IndexOutOfRange for an image that there is not
+    Source:   Dai et al., "Deformable convolutional networks", arXiv 1703.06211
+
+    >>> from tengen import Tensor, functional as F
+    >>> x, region = Tensor([[[[0.0, 1.0], [2.0, 3.0]]]]), Tensor([[0.0, 0.0, 0.0, 1.0, 1.0]])
+    >>> F.deformable_psroi_pooling(x, region, F.zeros((1, 2, 1, 1)), False, 1, 1, 1, 2, 1.0).tolist()
+    [[[[0.75]]]]
+    """
+    d = computed_in(rois.dtype, inp.dtype)
+    n, c, h, w = inp.shape
+    k, g, s = rois.shape[0], 1 if no_trans else trans.shape[1] // 2, sample_per_part
+    r = _rounded(astype(rois, d))
+
+    def samples(axis: int, bins: int) -> Tensor:
+        """The coordinates of samples along an axis, (K, G, pooled_h, pooled_w, samples)."""
+        low = sub(mul(_column(r, axis), spatial_scale), 0.5)
+        high = sub(mul(add(_column(r, axis + 2), 1.0), spatial_scale), 0.5)
+        length = maximum(sub(high, low), 0.1)
+        first = add(low, mul(div(length, float(bins)), reshape(astype(iota(bins), d), (1, bins))))
+        across = (k, 1, 1, bins, 1) if axis == 1 else (k, 1, bins, 1, 1)
+        at = reshape(first, across)
+        if not no_trans:
+            part = lambda size: lookup("floor_div")(mul(iota(size), part_size), size)
+            moved = index([reshape(part(pooled_h), (pooled_h, 1)), part(pooled_w)], trans, (2, 3), 2)
+            own = strided_slice(reshape(moved, (k, g, 2, pooled_h, pooled_w)), (0, 0, axis - 1, 0, 0), (k, g, 1, pooled_h, pooled_w), (1,) * 5)
+            offset = reshape(mul(astype(own, d), trans_std), (k, g, pooled_h, pooled_w, 1))
+            at = add(at, mul(offset, reshape(length, (k, 1, 1, 1, 1))))
+        step = reshape(div(length, float(bins * s)), (k, 1, 1, 1, 1))
+        return add(at, mul(step, reshape(astype(iota(s), d), (1, 1, 1, 1, s))))
+
+    def axis_taps(axis: int, bins: int, size: Dim, shape: tuple):
+        """(taps, whether each sample counts), of a shape that spreads them over both axes."""
+        at = lookup("broadcast_to")(samples(axis, bins), (k, g, pooled_h, pooled_w, s))
+        at = reshape(at, (k * g, pooled_h * pooled_w, *shape))
+        top = lookup("sub")(extent(size, d), 1.0)
+        inside = logical_and(greater_equal(at, -0.5), lookup("less_equal")(at, add(top, 0.5)))
+        indices, shares = taps_at(lookup("minimum")(maximum(at, 0.0), top), size, "constant", "linear")
+        return (indices, shares), inside
+
+    ys, inside_y = axis_taps(2, pooled_h, h, (s, 1))
+    xs, inside_x = axis_taps(1, pooled_w, w, (1, s))
+    places, weight = grid([ys, xs], [h, w])
+    counts = astype(logical_and(inside_y, inside_x), d)
+    many = maximum(sum_(counts, (2, 3), True), 1.0)
+    share = div(counts, many)
+    weight = mul(weight, reshape(share, (k * g, 1, pooled_h * pooled_w, s, s)))
+    groups = add(mul(reshape(_image_of(rois), (k, 1)), g), reshape(iota(g), (1, g)))
+    found = tap_sum(reshape(inp, (n * g, c // g, h * w)), reshape(groups, (k * g,)), places, astype(weight, inp.dtype))
+    return reshape(sum_(found, (3, 4)), (k, c, pooled_h, pooled_w))
+
+
+def _rounded(x: Tensor) -> Tensor:
+    """Rounded to integers, halves away from 0."""
+    return where(less(x, 0.0), lookup("neg")(floor(sub(0.5, x))), floor(add(x, 0.5)))
+
+
 def _takes_regions(op: Op) -> None:
     """Gives an op of images and regions its checks: of their types, and that the image of each region exists."""
 
@@ -184,6 +265,27 @@ def _takes_regions(op: Op) -> None:
 
 _takes_regions(roi_align)
 _takes_regions(roi_pooling)
+
+
+@deformable_psroi_pooling.canon
+def _(types, /, **attrs):
+    x, rois, trans = types
+    _check_regions((x, rois))
+    check_floats(trans)
+    part, k = attrs["part_size"], rois.shape[0]
+    if attrs["no_trans"]:
+        return attrs
+    groups = as_int(trans.shape[1]) if trans.ndim == 4 else 0
+    if not groups or groups % 2 or as_int(x.shape[1] % (groups // 2)) not in (0, None) or [as_int(e) for e in trans.shape[2:]] != [part] * 2:
+        raise ShapeError(f"takes offsets (K, 2 G, {part}, {part}) for G groups of the channels of {x}, got {trans}")
+    if as_int(trans.shape[0]) is not None and as_int(k) is not None and as_int(trans.shape[0]) != as_int(k):
+        raise ShapeError(f"offsets {trans} and regions {rois} are not as many")
+    return attrs
+
+
+deformable_psroi_pooling.check(
+    lambda inputs, **attrs: outside_range("deformable_psroi_pooling", _image_of(inputs[1]), inputs[0].shape[0], 0, 0)
+)
 
 
 # ---- references and samples ------------------------------------------------------------------------------------------
@@ -244,6 +346,33 @@ def _np_roi_pooling(x, rois, output_shape, mode="max", scale=1.0):
     return out
 
 
+def _np_bilinear(image, x, y):
+    x0, y0 = int(np.floor(x)), int(np.floor(y))
+    x1, y1, u, v = int(np.ceil(x)), int(np.ceil(y)), x - x0, y - y0
+    return (1 - u) * (1 - v) * image[y0, x0] + (1 - u) * v * image[y1, x0] + u * (1 - v) * image[y0, x1] + u * v * image[y1, x1]
+
+
+def _np_deformable(x, rois, trans, no_trans, part_size, pooled_h, pooled_w, sample_per_part, spatial_scale, trans_std=0.1):
+    c, h, w = x.shape[1:]
+    out, each = np.zeros((len(rois), c, pooled_h, pooled_w)), c // (1 if no_trans else trans.shape[1] // 2)
+    away = lambda v: np.sign(v) * np.floor(abs(v) + 0.5)
+    for (k, ch, i, j), _ in np.ndenumerate(out):
+        b, *box = rois[k]
+        x1, y1 = (away(v) * spatial_scale - 0.5 for v in box[:2])
+        x2, y2 = ((away(v) + 1) * spatial_scale - 0.5 for v in box[2:])
+        rw, rh = max(x2 - x1, 0.1), max(y2 - y1, 0.1)
+        at = (ch // each * 2, i * part_size // pooled_h, j * part_size // pooled_w)
+        dx, dy = (0, 0) if no_trans else (trans[k, at[0] + a, at[1], at[2]] * trans_std for a in (0, 1))
+        found = []
+        for a, e in np.ndindex(sample_per_part, sample_per_part):
+            px = x1 + rw * (j / pooled_w + dx + e / pooled_w / sample_per_part)
+            py = y1 + rh * (i / pooled_h + dy + a / pooled_h / sample_per_part)
+            if -0.5 <= px <= w - 0.5 and -0.5 <= py <= h - 0.5:
+                found.append(_np_bilinear(x[int(b), ch], min(max(px, 0), w - 1), min(max(py, 0), h - 1)))
+        out[k, ch, i, j] = np.mean(found) if found else 0
+    return out
+
+
 def _boxes(r, n):
     return np.concatenate([(at := r.integers(0, 12, (n, 2)) / 4.0), at + r.integers(1, 20, (n, 2)) / 4.0], 1)
 
@@ -270,4 +399,11 @@ roi_pooling.reference(_np_roi_pooling)
 roi_pooling.cases(
     Case(_pooled, {"output_shape": (2, 2), "scale": 0.5}, grad=False),
     Case(_pooled, {"output_shape": 2, "mode": "average"}, grad=False),
+)
+deformable_psroi_pooling.reference(_np_deformable)
+_moved = lambda r: (r.normal(size=(2, 4, 6, 5)), _regions(r, 2, 3), r.uniform(-1, 1, (3, 4, 2, 2)))
+_bins = {"part_size": 2, "pooled_h": 3, "pooled_w": 2, "sample_per_part": 2, "spatial_scale": 0.9375}
+deformable_psroi_pooling.cases(
+    Case(_moved, {"no_trans": False, **_bins}),
+    Case(_moved, {"no_trans": True, **_bins}, grad=False),  # the offsets have no part in it
 )

@@ -6,42 +6,54 @@ import numpy as np
 
 from tengen.base.dtype import float32
 from tengen.ops.adaptive_update import adamax_update, lamb_update, nadam_update, radam_update
-from tengen.ops.update import adam_update
+from tengen.ops.update import adam_update, amsgrad_update
 from tengen.optimizer.optimizer import Optimizer, check_betas, counter, filled, zeros
 from tengen.tensor import Tensor
 from tengen.tensor.assignment import update
 
 
 class Adam(Optimizer):
-    """Kingma and Ba, arXiv 1412.6980. weight_decay is an L2 penalty in the gradient."""
+    """Kingma and Ba, arXiv 1412.6980. weight_decay is an L2 penalty in the gradient.
+
+    Args: amsgrad: divides by the root of the largest mean of squares so far (`amsgrad_update`). how: as of `Optimizer`.
+    Errors: ValueError for betas outside of [0, 1)
+    """
 
     decoupled = False
 
     def __init__(
-        self, params, lr: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0, **how
-    ):
+        self, params, lr: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0,
+        amsgrad: bool = False, **how,
+    ):  # fmt: skip
         check_betas(self, betas)
-        super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay}, how)
+        values = {"betas": tuple(betas), "eps": eps, "weight_decay": weight_decay} | ({"amsgrad": True} if amsgrad else {})
+        super().__init__(params, {"lr": lr, **values}, how)
 
     def _create_state(self, p, group):
-        return {"exp_avg": zeros(p), "exp_avg_sq": zeros(p), "step": Tensor(np.float32(0.0))}
+        state = {"exp_avg": zeros(p), "exp_avg_sq": zeros(p), "step": Tensor(np.float32(0.0))}
+        return {**state, "max_exp_avg_sq": zeros(p)} if group.get("amsgrad") else state
 
     def _update(self, p, grad, state, group):
         step = state["step"]
         step._reset(step + 1.0)
+        attrs = (*group["betas"], group["eps"], group["weight_decay"], self.decoupled)
+        if "max_exp_avg_sq" in state:
+            tensors = (p, grad, state["exp_avg"], state["exp_avg_sq"], state["max_exp_avg_sq"], step, group.lr)
+            return update(amsgrad_update, tensors, attrs, (0, 2, 3, 4))
         tensors = (p, grad, state["exp_avg"], state["exp_avg_sq"], step, group.lr)
-        update(adam_update, tensors, (*group["betas"], group["eps"], group["weight_decay"], self.decoupled), (0, 2, 3))
+        update(adam_update, tensors, attrs, (0, 2, 3))
 
 
 class AdamW(Adam):
-    """Adam with the weight decay apart from the gradient (Loshchilov and Hutter, arXiv 1711.05101)."""
+    """Adam with the weight decay apart from the gradient (Loshchilov and Hutter, arXiv 1711.05101). Arguments are those of `Adam`."""
 
     decoupled = True
 
     def __init__(
-        self, params, lr: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.01, **how
-    ):
-        super().__init__(params, lr, betas, eps, weight_decay, **how)
+        self, params, lr: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.01,
+        amsgrad: bool = False, **how,
+    ):  # fmt: skip
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **how)
 
 
 class Adamax(Optimizer):

@@ -14,7 +14,10 @@ def _with_grad(tensors: Tensor | Iterable[Tensor]) -> list[Tensor]:
 
 def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: float = 2.0) -> Tensor:
     """Scales all gradients by one factor, at most 1, so that the norm of all of them together is at most `max_norm`. Returns
-    that norm before clipping, a 0-d tensor; in a trace nothing is decided by its value."""
+    that norm before clipping, a 0-d tensor; in a trace nothing is decided by its value.
+
+    Errors: ValueError for a negative max_norm
+    """
     if max_norm < 0:
         raise ValueError(f"clip_grad_norm: max_norm={max_norm} must not be negative")
     params = _with_grad(tensors)
@@ -58,7 +61,10 @@ def clip_grad_norm_(
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
-    """`clip_grad_value` under PyTorch's name: each element is brought into [-clip_value, clip_value]."""
+    """`clip_grad_value` under PyTorch's name: each element is brought into [-clip_value, clip_value].
+
+    Errors: ValueError for a negative bound
+    """
     if clip_value < 0:
         raise ValueError(f"clip_grad_value_: clip_value={clip_value} must not be negative")
     clip_grad_value(parameters, -clip_value, clip_value)

@@ -44,6 +44,8 @@ class _Composed(LRScheduler):
 class SequentialLR(_Composed):
     """Schedules one after the other: at each milestone the next one begins, with its epoch 0.
 
+    Errors: ValueError for milestones that do not ascend, or are not one fewer than schedules
+
     >>> from tengen import Parameter, optimizer
     >>> opt = optimizer.SGD([Parameter([1.0])], lr=1.0)
     >>> warm, then = optimizer.LinearLR(opt, 0.25, total_iters=3), optimizer.ExponentialLR(opt, 0.5)
@@ -71,7 +73,10 @@ class SequentialLR(_Composed):
 
 class ChainedScheduler(_Composed):
     """Schedules all at once: each begins with the rates that the one before gives for the epoch. For schedules that multiply these
-    are PyTorch's rates."""
+    are PyTorch's rates.
+
+    Errors: ValueError for a `SequentialLR` among them
+    """
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None):
         schedulers = list(schedulers)
@@ -98,6 +103,7 @@ class ReduceLROnPlateau(LRScheduler):
         mode: whether "min" or "max" is better. threshold: by how much it has to be better, as a share of the best
             (threshold_mode "rel") or as it is ("abs"). cooldown: epochs after that which do not count. min_lr: bound, for all
             groups or a list. eps: a smaller change is not made.
+    Errors: TypeError for what is no Optimizer; ValueError for a factor, a mode or a threshold_mode that it cannot have
     """
 
     def __init__(

@@ -54,6 +54,7 @@ class CyclicLR(_Cycle):
             default: the same. mode: "triangular"; "triangular2" halves the height in each cycle; "exp_range" scales it by
             gamma^epoch. scale_fn: in place of a mode, a factor of the height, a function of the number of the cycle from 1 or
             (scale_mode "iterations") of the epoch.
+    Errors: ValueError for a mode that is not there
     """
 
     def __init__(

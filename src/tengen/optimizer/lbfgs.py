@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from tengen import functional as F
-from tengen.optimizer.optimizer import Optimizer, refuse, zeros
+from tengen.ops.define import REGISTRY
+from tengen.optimizer.optimizer import Optimizer, as_real, refuse, zeros
 from tengen.tensor import Tensor, tracing
 
 Evaluate = Callable[[float], tuple[float, Tensor, float]]  # step along a direction -> loss, gradient, slope
@@ -72,16 +73,17 @@ class LBFGS(Optimizer):
     # -- parameters as one vector ------------------------------------------------------------------------------------------
     def _gradient(self) -> Tensor:
         """All gradients, one after the other; zeros where there is none."""
-        parts = [zeros(p) if p.grad is None else p.grad.detach() for p, _ in self._params()]
+        parts = [as_real(zeros(p) if p.grad is None else p.grad.detach()) for p, _ in self._params()]
         return F.concat([g.reshape(-1) for g in parts])
 
     def _move(self, start: list[Tensor], t: float, d: Tensor) -> None:
         """Puts the parameters at start + t d."""
         at = 0
         for (p, _), x in zip(self._params(), start):
-            moved = x + d[at : at + p.size].reshape(p.shape) * t
-            p._reset(moved.astype(p.dtype))
-            at += p.size
+            pairs = as_real(x)
+            moved = (pairs + d[at : at + pairs.size].reshape(pairs.shape) * t).astype(pairs.dtype)
+            p._reset(REGISTRY["view_as_complex"](moved) if x.dtype.is_complex else moved)
+            at += pairs.size
 
     # -- a step --------------------------------------------------------------------------------------------------------------
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -89,6 +91,7 @@ class LBFGS(Optimizer):
 
         Args:
             closure: clears the gradients, computes them anew for the parameters of now, and returns the loss.
+        Errors: TypeError without a closure; RuntimeError inside of a trace
         """
         if closure is None:
             raise TypeError("LBFGS.step() needs a closure that computes gradients and returns the loss; help: see its example")

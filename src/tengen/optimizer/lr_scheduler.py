@@ -21,6 +21,7 @@ class LRScheduler:
 
     Args:
         current_epoch: the epoch that was the last one; -1 begins. last_epoch: PyTorch's name for it.
+    Errors: TypeError for what is no Optimizer; KeyError for a group without "initial_lr" to go on from
     """
 
     def __init__(self, optimizer: Optimizer, current_epoch: int = -1, *, last_epoch: int | None = None):
@@ -104,7 +105,10 @@ class _Factor(LRScheduler):
 
 
 class MultiStepLR(_Factor):
-    """The learning rate is multiplied by gamma at each milestone."""
+    """The learning rate is multiplied by gamma at each milestone.
+
+    Errors: ValueError for milestones that do not ascend
+    """
 
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, current_epoch: int = -1, *, last_epoch: int | None = None
@@ -157,7 +161,10 @@ class ConstantLR(_Factor):
 
 
 class LinearLR(_Factor):
-    """A straight line from `start_factor` to `end_factor` times the learning rate in `total_iters` epochs: a warm-up."""
+    """A straight line from `start_factor` to `end_factor` times the learning rate in `total_iters` epochs: a warm-up.
+
+    Errors: ValueError for a start_factor outside of (0, 1]
+    """
 
     def __init__(
         self, optimizer: Optimizer, start_factor: float = 1 / 3, end_factor: float = 1.0, total_iters: int = 5, last_epoch: int = -1
@@ -228,6 +235,7 @@ class CosineAnnealingLR(LRScheduler):
     `min_lr` from then on; PyTorch's goes up again there.
 
     Args: T_max, eta_min, last_epoch: PyTorch's names for epochs, min_lr and current_epoch.
+    Errors: TypeError where the number of epochs is not given
     """
 
     def __init__(
@@ -260,7 +268,10 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
-        """The learning rates of the present epoch."""
+        """The learning rates of the present epoch.
+
+        Errors: ValueError for an epoch below 0
+        """
         at, length = self.current_epoch, self.T_0
         if at < 0:
             raise ValueError(f"CosineAnnealingWarmRestarts: epoch {at} is negative")

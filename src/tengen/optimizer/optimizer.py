@@ -82,12 +82,14 @@ class ParamGroup(Watched, dict):
 
 
 class Optimizer(Watched):
-    """Base class. Subclasses give `_create_state(p, group)` and `_update(p, grad, state, group)`.
+    """Base class. Subclasses give `_create_state(p, group)` and `_update(p, grad, state, group)`. They get complex parameters, gradients
+    and states as pairs of floats, (..., 2).
 
     Args:
         params: parameters, or dicts with "params" and hyperparameters of their own. defaults: hyperparameters.
         how: options of PyTorch's optimizers: maximize, which goes up in place of down; foreach, fused and capturable, which
             change no number and are accepted; differentiable, which is not there.
+    Errors: TypeError for arguments that it does not have; ValueError for no parameters
     """
 
     unread = frozenset({"defaults", "_state", "_manager"})
@@ -125,7 +127,11 @@ class Optimizer(Watched):
         super().__setattr__(name, value)
 
     def add_param_group(self, param_group: dict) -> None:
-        """Adds parameters with hyperparameters of their own."""
+        """Adds parameters with hyperparameters of their own.
+
+        Errors: TypeError for what is no Parameter; ValueError for a parameter given twice, and for hyperparameters that are not
+            there or out of range
+        """
         known = [*self.defaults, "params", *_FREE]
         for name in param_group:
             if name not in known:
@@ -154,7 +160,7 @@ class Optimizer(Watched):
         group = ParamGroup(values)
         self.param_groups.append(group)
         for p in params:
-            self._state[id(p)] = self._create_state(p, group)
+            self._state[id(p)] = self._create_state(as_real(p), group)
 
     def _create_state(self, p: Parameter, group: ParamGroup) -> dict[str, Tensor]:
         raise NotImplementedError(f"{type(self).__name__} needs _create_state()")
@@ -198,13 +204,21 @@ class Optimizer(Watched):
         skip = p.overflow
         if skip is None or tracing.recorder is None:
             if skip is None or not skip.item():
-                self._update(p, grad, state, group)
+                self._update_real(p, grad, state, group)
             return
         mine = [p, *state.values()]
         before = [t.detach() for t in mine]
-        self._update(p, grad, state, group)
+        self._update_real(p, grad, state, group)
         for t, old in zip(mine, before):
             t._reset(REGISTRY["where"](skip, old, t.detach()))
+
+    def _update_real(self, p: Parameter, grad: Tensor, state: dict[str, Tensor], group: ParamGroup) -> None:
+        """One parameter's update; a complex one is updated as the pairs of floats that it holds, as in PyTorch."""
+        if not p.dtype.is_complex:
+            return self._update(p, grad, state, group)
+        pairs = as_real(p.detach())
+        self._update(pairs, as_real(grad), state, group)
+        p._reset(REGISTRY["view_as_complex"](pairs))
 
     def clear_grad(self) -> None:
         """Forgets all gradients."""
@@ -220,7 +234,10 @@ class Optimizer(Watched):
         self._manager.record()
 
     def backward(self, loss: Tensor) -> None:
-        """MegEngine 1.0: computes the gradients of what has been calculated since `zero_grad`."""
+        """MegEngine 1.0: computes the gradients of what has been calculated since `zero_grad`.
+
+        Errors: RuntimeError without `zero_grad`
+        """
         if self._manager is None:
             raise RuntimeError("backward() without zero_grad(); help: call opt.zero_grad() before the forward pass")
         self._manager.backward(loss)
@@ -275,7 +292,8 @@ class Optimizer(Watched):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes back what `state_dict` gave.
 
-        Errors: ValueError where it does not fit the groups, the parameters' shapes, or the kind of optimizer; nothing is changed then.
+        Errors: ValueError where it does not fit the groups, the parameters' shapes, or the kind of optimizer; nothing is
+            changed then.
         """
         if len(state["param_groups"]) != len(self.param_groups):
             raise ValueError(f"{len(state['param_groups'])} groups do not fit {len(self.param_groups)}")
@@ -302,6 +320,11 @@ class Optimizer(Watched):
 _REQUIRED = object()
 _HOW = ("maximize", "foreach", "fused", "capturable", "differentiable")
 _FREE = ("name", "maximize", "initial_lr")  # keys that each group may have; schedules begin with the last
+
+
+def as_real(t: Tensor) -> Any:
+    """Complex numbers as pairs of floats, along one axis more; what is not complex, as it is."""
+    return REGISTRY["view_as_real"](t) if t.dtype.is_complex else t
 
 
 def refuse(optimizer: Optimizer, what: str) -> NoReturn:

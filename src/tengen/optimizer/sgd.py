@@ -11,6 +11,7 @@ class SGD(Optimizer):
     """p -= lr v, v = momentum v + grad + weight_decay p.
 
     Args: lr: learning rate. momentum: 0 keeps no velocity. nesterov: looks ahead (Nesterov, 1983). weight_decay: L2 penalty.
+    Errors: ValueError for nesterov without a momentum
     """
 
     def __init__(self, params, lr: float, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0, **how):

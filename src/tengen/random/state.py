@@ -56,7 +56,10 @@ class RNG:
         return _outside(0, 1, self._device)
 
     def seed(self, seed: int) -> None:
-        """Starts the stream of `seed` from its beginning."""
+        """Starts the stream of `seed` from its beginning.
+
+        Errors: ValueError for a seed out of range
+        """
         if not 0 <= (seed := operator.index(seed)) < 2**64:
             raise ValueError(f"seed {seed} is outside 0 .. 2^64 - 1")
         self._first = seed
@@ -68,7 +71,10 @@ class RNG:
         return self._key.numpy().copy()
 
     def set_state(self, state: np.ndarray) -> None:
-        """Continues from a saved state."""
+        """Continues from a saved state.
+
+        Errors: ValueError for what is no such state
+        """
         words = np.asarray(state)
         if words.shape != (2,) or words.dtype.kind not in "iu" or any(int(w) < 0 for w in words):
             raise ValueError(f"the state of a generator is two whole numbers, seed and number of the next draw, got {state!r}")
@@ -112,7 +118,10 @@ class RNG:
         return u if _is(low, 0) and _is(high, 1) else u * (high - low) + low
 
     def normal(self, mean: float = 0.0, std: float = 1.0, size: Shape | None = (), device: DeviceLike | None = None) -> Tensor:
-        """Normal float32."""
+        """Normal float32.
+
+        Errors: ValueError for a negative standard deviation
+        """
         self._check_device(device)
         if isinstance(std, (int, float)) and std < 0:
             raise ValueError(f"normal: std={std} must not be negative")
@@ -122,7 +131,10 @@ class RNG:
     def randint(
         self, low: int, high: int | None = None, size: Shape | None = (), device: DeviceLike | None = None
     ) -> Tensor:
-        """int64 in [low, high), or [0, low)."""
+        """int64 in [low, high), or [0, low).
+
+        Errors: ValueError for an interval that is empty or wider than 2^32
+        """
         self._check_device(device)
         low, high = (0, index(low)) if high is None else (index(low), index(high))
         if high <= low or high - low > 2**32:
@@ -137,7 +149,10 @@ class RNG:
         return order if _dtype(dtype) is int64 else REGISTRY["astype"](order, dtype)
 
     def shuffle(self, inp: Tensor) -> None:
-        """Puts a tensor's rows, what its first axis counts, into random order: the tensor itself changes."""
+        """Puts a tensor's rows, what its first axis counts, into random order: the tensor itself changes.
+
+        Errors: ValueError for a tensor without an axis
+        """
         if not inp.ndim:
             raise ValueError("shuffle: a 0-d tensor has no rows")
         inp._reset(inp.detach()[self.permutation(inp.shape[0])])

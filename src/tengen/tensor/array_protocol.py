@@ -31,7 +31,10 @@ def array_namespace(self: Tensor, /, *, api_version: str | None = None) -> Modul
 
 
 def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
-    """The tensor on a device, `to` by the array API's name. `stream` must be None: a processor has none."""
+    """The tensor on a device, `to` by the array API's name. `stream` must be None: a processor has none.
+
+    Errors: DeviceError for a device that is not here, and for a stream
+    """
     if stream is not None:
         raise DeviceError(f"to_device(stream={stream!r}): a processor has no streams; help: pass None")
     return self.to(device)

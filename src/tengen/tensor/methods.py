@@ -65,7 +65,10 @@ def _matrices(self: Tensor, name: str) -> Tensor:
 
 
 def flatten(self: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
-    """Axes start_axis .. end_axis as one."""
+    """Axes start_axis .. end_axis as one.
+
+    Errors: ShapeError where the first axis lies behind the last one
+    """
     n = max(self.ndim, 1)
     a, b = start_axis % n, end_axis % n
     if a > b:
@@ -75,7 +78,10 @@ def flatten(self: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
 
 def to(self: Tensor, device) -> Tensor:
     """The tensor on a device, in MegEngine's or PyTorch's spelling; itself where it lies there. The processor is the only device
-    so far."""
+    so far.
+
+    Errors: DeviceError for a device that is not here
+    """
     there = Device.named(device)
     if there is not self.device:
         raise DeviceError(f"a tensor on {self.device} cannot be brought to {there}; help: Tensor(x.numpy(), device={there.name!r})")

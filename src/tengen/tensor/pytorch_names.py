@@ -34,7 +34,10 @@ def permute(self: Tensor, *dims) -> Tensor:
 
 
 def t(self: Tensor) -> Tensor:
-    """The tensor with its axes reversed; it has at most two."""
+    """The tensor with its axes reversed; it has at most two.
+
+    Errors: ShapeError for more than two axes
+    """
     if self.ndim > 2:
         raise ShapeError(f"t() of a tensor of shape {self.shape}: it takes at most two axes; help: transpose, or swapaxes")
     return self.transpose()
@@ -46,7 +49,10 @@ def unsqueeze(self: Tensor, dim: int) -> Tensor:
 
 
 def expand(self: Tensor, *sizes) -> Tensor:
-    """`broadcast_to`; an extent of -1 is the tensor's own."""
+    """`broadcast_to`; an extent of -1 is the tensor's own.
+
+    Errors: ShapeError for -1 in the place of an axis that there is not
+    """
     wanted = tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
     new = len(wanted) - self.ndim
     if any(s == -1 for s in wanted[: max(new, 0)]):
@@ -61,6 +67,8 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
 
 def chunk(self: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
     """At most so many parts along an axis, all but the last of equal extent, as PyTorch cuts them; `functional.split` wants equal parts.
+
+    Errors: AxisError for an axis that there is not, ShapeError for fewer than one part
 
     >>> from tengen import functional as F
     >>> [part.tolist() for part in F.arange(5).chunk(2)]
@@ -322,6 +330,7 @@ ELSEWHERE = {
     "ravel": "x.flatten()", "fill": "x[...] = v", "apply_": "functions of whole tensors: x[...] = f(x)",
     "pin_memory": "x itself: there is no GPU",
     "share_memory_": "x.numpy(), and multiprocessing.shared_memory", "storage": "x.numpy()", "ptp": "x.max(axis) - x.min(axis)",
+    "indices": "x.argmax(axis): max, min and median give values alone", "values": "the tensor itself: max, min and median give values alone",
     "grad_fn": "nothing: the tape belongs to the GradManager", "is_leaf": "nothing: the tape belongs to the GradManager",
 }  # fmt: skip
 CASTS = {

@@ -9,6 +9,7 @@ arguments, makes the plan, or hands the call to the trace that is being recorded
 from __future__ import annotations
 
 import datetime
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,23 @@ else:
 _plans: dict = {}  # (op, attrs, layouts) -> Plan; replaced by an empty one while a trace is recorded
 _slow_plans: dict = {}  # the same for calls that must not take `run`'s short way: operands are checked first, or one is absent
 _new = object.__new__
+
+
+def _nameless() -> int:
+    """How many references a `__setitem__` counts of an object that is held by nothing else; 0, which none has, where Python counts as
+    many of one that a variable holds (3.14)."""
+
+    class Probe:
+        def __setitem__(self, key: Any, value: Any) -> None:
+            counts.append(sys.getrefcount(self))
+
+    counts: list[int] = []
+    named = Probe()
+    named[0] = Probe()[0] = None
+    return counts[1] if counts[1] < counts[0] else 0
+
+
+NAMELESS = _nameless()
 
 
 class Tensor(Values, TensorMethods):
@@ -144,6 +162,12 @@ class Tensor(Values, TensorMethods):
 
     def __setitem__(self, key, value) -> None:
         """Gives the elements that a key names another value. Views made before keep the old one."""
+        if sys.getrefcount(self) == NAMELESS:
+            warn_once(
+                f"{self._layout.type!r}: an element is set of a tensor that nothing else holds, so that it is lost with this line; help: for "
+                "x[i][j] = v write x[i, j] = v",
+                UsageWarning,
+            )
         dispatch.set_item(self, key, value)
 
     def __repr__(self) -> str:
