@@ -8,6 +8,8 @@ import pytest
 from test_models import SHORT, SMALL, first, network
 
 from tengen import Tensor, load_graph, trace
+from tengen.base.errors import ShapeError
+from tengen.deploy import compile_model
 
 FIXED = {  # networks whose images have one size, and why
     "lenet": "a linear layer takes all pixels", "mlp": "a linear layer takes all pixels", "vit_tiny": "each patch has a position of its own",
@@ -62,3 +64,26 @@ def test_a_pool_to_several_pixels():
         x = sample("vgg16", shape)
         assert run(x).numpy().tobytes() == net(x).numpy().tobytes(), shape
     assert run.stats().programs <= 4 and any(" % 7" in c or "rem(" in c for s in run.stats() for c in s.conditions)
+
+
+def masks(n, t):
+    """Which tokens are there: another number of each example, at least one."""
+    return Tensor((np.arange(t) < 1 + np.arange(n)[:, None] * 3 % t).astype("int32"))
+
+
+def test_sequences_of_any_length_up_to_a_bound(tmp_path):
+    """Causal and padding masks: one program for all lengths up to the context, and an error that says so beyond."""
+    bert, gpt = (network(name).eval() for name in ("bert_base", "gpt"))
+    padded = lambda tokens, mask: bert(tokens, None, mask)[1]
+    axes = {0: "batch", 1: "positions"}
+    for f, more in ((padded, (masks,)), (gpt, ())):
+        run = trace(f, dynamic_axes=axes)
+        for n, t in ((2, 9), (1, 1), (3, 16), (5, 2), (2, 13)):
+            args = sample("gpt", (n, t)), *(make(n, t) for make in more)
+            assert run(*args).numpy().tobytes() == f(*args).numpy().tobytes(), (n, t)
+        assert len(run.stats()) == run.stats().programs == 1
+        with pytest.raises(ShapeError, match="positions = 17: strided_slice.* no 17 elements"):
+            run(sample("gpt", (2, 17)), *(make(2, 17) for make in more))
+    run.dump(tmp_path / "gpt.tgn")
+    with pytest.raises(ShapeError, match="positions = 17: strided_slice.* no 17 elements"):
+        compile_model(tmp_path / "gpt.tgn", "native", tmp_path, extents={"batch": 2, "positions": range(1, 18)})

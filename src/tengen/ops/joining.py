@@ -309,9 +309,12 @@ def _widths(pad_width, ndim: int) -> list[tuple[int, int]] | None:
 def _(x, pad_width, mode, constant_value):
     for axis, (d, (a, b)) in enumerate(zip(x.shape, pad_width)):
         most = {"constant": None, "edge": 0 if as_int(d) == 0 else None, "reflect": d - 1, "circular": d}[mode]
-        if isinstance(most, int) and max(a, b) > most >= -1 and max(a, b) > 0:
+        if isinstance(most, int) and isinstance(a, int) and isinstance(b, int) and max(a, b) > most >= -1 and max(a, b) > 0:
             raise ShapeError(f"axis {axis} of extent {d} cannot be padded by {(a, b)} in mode {mode!r}")
     return TensorType([a + d + b for d, (a, b) in zip(x.shape, pad_width)], x.dtype)
+
+
+pad.named(lambda arrays, **attrs: ("pad_width",))
 
 
 @pad.layout
