@@ -164,11 +164,42 @@ def test_what_depends_on_the_extent(name):
     assert len(run.stats()) == 1
 
 
+LABELS = Tensor(np.array([[1], [0]], np.int64))
+OF_SOME_EXTENTS = {  # (function, numbers that it serves, one at which a run is refused, or None)
+    "equal parts": (lambda x: F.split(x, 3, 0), (6, 3, 9), 7),
+    "parts between positions": (lambda x: F.split(x, [1, -1], 0), (6, 3, 17), 1),
+    "rolled back": (lambda x: F.roll(x, -2, 0), (6, 3, 2, 17), 1),
+    "rolled flat": (lambda x: F.roll(x, 3), (6, 1, 17), None),
+    "stacked": (lambda x: F.stack([x, x[: x.shape[0] // 2 * 2] * 2]), (6, 2, 8), 5),
+    "added": (lambda x: x + x[: x.shape[0] // 2 * 2], (6, 2, 8), 5),
+    "products": (lambda x: x.T @ x[: x.shape[0] // 2 * 2], (6, 2, 8), 5),
+    "enlarged by a fraction": (lambda x: F.vision.interpolate(x.reshape(1, 1, -1, 4), scale_factor=1.5), (6, 1, 5), None),
+    "rows of a table": (lambda x: x[LABELS] + F.gather(x, 0, LABELS), (6, 2, 17), None),
+    "labels": (lambda x: F.loss.cross_entropy(x.T[:2], LABELS[:, 0]), (6, 2, 17), None),
+    "a row of each": (lambda x: F.one_hot(F.arange(x.shape[0]).astype("int32"), x.shape[0]), (6, 1, 17), None),
+    "evenly spaced": (lambda x: F.linspace(0, 1, x.shape[0] + 1), (6, 1, 17), None),
+}
+
+
+@pytest.mark.parametrize("name", OF_SOME_EXTENTS)
+def test_what_fits_some_extents(name):
+    """Shapes that fit for some numbers are recorded for every number, and each run looks at its own."""
+    f, numbers, refused = OF_SOME_EXTENTS[name]
+    run = trace(f, dynamic_axes=BATCH)
+    for n in numbers:
+        assert bits(run(floats(n, 4))) == bits(f(floats(n, 4))), n
+    if refused is not None:
+        with pytest.raises(ShapeError, match=f"with batch = {refused}: .*test_dynamic.py:"):
+            run(floats(refused, 4))
+    assert len(run.stats()) == 1
+
+
 REFUSED = {
     "a Python number": (lambda x: x.reshape(int(x.shape[0]), 2, 2), TraceError, "extent batch has no value"),
     "a comparison": (lambda x: x if x.shape[0] == 3 else -x, TraceError, "whether the extent batch is 3"),
     "a shape": (lambda x: x if x.shape == (3, 4) else -x, TraceError, "whether the extent batch is 3"),
     "an order": (lambda x: x if x.shape[0] > 2 else -x, TraceError, "has no value"),
+    "a power of it": (lambda x: x * x.shape[0] ** -0.5, TraceError, r"the power batch \*\* -0.5"),
     "a float of it": (lambda x: x * (1 / x.shape[0]), TraceError, "the quotient 1 / batch"),
     "a float with it": (lambda x: x * (0.5 * x.shape[0]), TraceError, "so 0.5 cannot be combined"),
     "its length": (lambda x: x * len(x), TraceError, "has no value"),

@@ -369,3 +369,69 @@ def test_adaptive_pools(made):
         x = floats(2, 5, h, w)
         assert bits(run(x)) == bits(run.function(x))
     assert {s.conditions for s in run.stats()} == {(), ("rem(n0, 3) == 0",), ("rem(n0, 3) != 0",)}
+
+
+def trained(wrap, sizes, make, sample, classes=4):
+    """Losses and accuracies of a training with a metric, one step at each size; and the step."""
+    random.seed(1)
+    net = make()
+    gm, opt = GradManager().attach(net.parameters()), Adam(net.parameters(), lr=0.01)
+
+    def step(x, label):
+        with gm:
+            scores = net(x)
+            loss = F.loss.cross_entropy(scores, label)
+            gm.backward(loss)
+        opt.step().clear_grad()
+        return loss, F.metric.topk_accuracy(scores, label, 1), (F.argmax(scores, 1) == label).sum() / label.shape[0]
+
+    run = wrap(step)
+    results = [bits(run(*sample(size, classes))) for size in sizes]
+    return results, run
+
+
+def rows(n, classes):
+    return floats(n, 12), integers(n, below=classes)
+
+
+def pictures(size, classes):
+    n, h, w = size
+    return floats(n, 3, h, w), integers(n, below=classes)
+
+
+def dense():
+    return M.Sequential(M.Linear(12, 9), M.ReLU(), M.Dropout(0.2), M.Linear(9, 4))
+
+
+def convolutional():
+    body = [M.Conv2d(3, 16, 3, padding=1), M.BatchNorm2d(16), M.ReLU(), M.MaxPool2d(2), M.Conv2d(16, 32, 3, padding=1, stride=2), M.ReLU()]
+    return M.Sequential(*body, M.Conv2d(32, 32, 3, padding=1), M.AdaptiveAvgPool2d(1), M.Flatten(), M.Linear(32, 4))
+
+
+HUNDRED = [64, 17, *range(100, 1, -1)]
+THIRTY = [(3, 20, 24), (2, 16, 40), *((2 + i % 3, 12 + 5 * i % 37, 60 - 7 * i % 41) for i in range(28))]
+
+
+@pytest.mark.parametrize("make, sample, sizes", [(dense, rows, HUNDRED), (convolutional, pictures, THIRTY)])
+def test_training_at_every_size_compiles_nothing_after_two(make, sample, sizes, monkeypatch):
+    counts = []
+
+    def wrap(step):
+        made, run = [], trace(step)
+        monkeypatch.setattr(program, "emit_module", lambda *a: made.append(a) or llvm.emit_module(*a))
+
+        def counted(*args):
+            result = run(*args)
+            counts.append(len(made))
+            return result
+
+        counted.stats = run.stats
+        return counted
+
+    got = trained(wrap, sizes, make, sample)
+    monkeypatch.undo()
+    few = 8 if make is convolutional else len(sizes)  # eager programs of so many sizes take their time
+    assert got[0][:few] == trained(lambda step: step, sizes[:few], make, sample)[0]
+    assert counts[1] == counts[-1] and len(set(sizes)) >= 29
+    stats = got[1].stats()
+    assert stats.programs == 2 and not any(s.conditions or s.fixed for s in stats)

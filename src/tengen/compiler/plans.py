@@ -380,8 +380,8 @@ def named_attributes(op: Op, arrays: Sequence[Array | None], attrs: dict, sym: S
     """The attributes, with names for those that are extents or shapes."""
     extents = op.named_extents(arrays, attrs)
 
-    def named(v: int | Sequence[int]) -> Index | tuple[Index, ...]:
-        return sym.extent(v) if isinstance(v, int) else tuple(map(sym.extent, v))
+    def named(v: Any) -> Any:
+        return sym.extent(v) if isinstance(v, int) else tuple(map(named, v))
 
     return {k: named(v) if k in extents else v for k, v in attrs.items()}
 

@@ -337,7 +337,7 @@ def less_equal(x: TensorLike, y: TensorLike) -> Tensor:
 def lgamma(x: TensorLike) -> Tensor:
     """log|gamma(x)|, at most 3 ULP off (float32: 1) of the result, or of 1/2 where that is more; infinite at 0 and negative
     integers. Below 0 the error is relative to the larger terms of the reflection formula."""
-def linspace(start: Any, stop: Any, num: Count, dtype: DTypeLike = 'float32', device: Any = None) -> Tensor:
+def linspace(start: Any, stop: Any, num: Extent, dtype: DTypeLike = 'float32', device: Any = None) -> Tensor:
     """`num` numbers from start to stop, both included, evenly spaced; computed in float64."""
 def local_conv2d(
     inp: TensorLike,

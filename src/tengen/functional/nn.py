@@ -168,7 +168,7 @@ def adaptive_pool(inp: Tensor, oshp: int | Sequence[int | None], kind: str) -> T
         s = inp.shape[axis]
         if s is o and as_int(s) is None:
             continue
-        bounds = [(i * s // o, -(-(i + 1) * s // o)) for i in range(o)]
+        bounds = [(i * s // o, ((i + 1) * s + o - 1) // o) for i in range(o)]
         key = [slice(None)] * axis
         inp = REGISTRY["concat"]([over(inp[(*key, slice(a, b))], axis, True) for a, b in bounds], axis)
     return inp

@@ -85,6 +85,8 @@ class Expr:
     def __rmul__(self, o): return binary("mul", o, self)  # fmt: skip
     def __truediv__(self, o): return _quotient(self, o) if isinstance(o, Operand) else NotImplemented  # fmt: skip
     def __rtruediv__(self, o): return _quotient(o, self)  # fmt: skip
+    def __pow__(self, o): return _power(self, o) if isinstance(o, Operand) else NotImplemented  # fmt: skip
+    def __rpow__(self, o): return _power(o, self)  # fmt: skip
     def __floordiv__(self, o): return binary("quo", self, o)  # fmt: skip
     def __rfloordiv__(self, o): return binary("quo", o, self)  # fmt: skip
     def __mod__(self, o): return binary("rem", self, o)  # fmt: skip
@@ -123,6 +125,10 @@ def _quotient(a, b) -> Expr:
     if any(isinstance(x, Expr) and x.dtype is int64 for x in (a, b)):
         raise Undecided(f"the quotient {a!r} / {b!r} has no value before the program runs (// gives an extent)")
     return binary("div", a, b)
+
+
+def _power(a, b) -> Expr:
+    raise Undecided(f"the power {a!r} ** {b!r} has no value before the program runs")
 
 
 class _Entry(weakref.ref):

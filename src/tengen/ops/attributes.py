@@ -40,6 +40,7 @@ NewShape = int | Sequence[int]  # extents, of which one may be -1
 Axes = int | Sequence[int]  # axes; a number stands for one of them
 Window = int  # >= 1, or known when the program runs: the extent of a window that pools
 WindowSizes = int | Sequence[int]  # one for all, or one for each axis
+Groups = int  # >= 1, or known when the program runs: of a convolution
 Naturals = int | Sequence[int]  # one for all, or one for each axis
 Positives = int | Sequence[int]  # one for all, or one for each axis
 Causal = Literal["none", "upper_left", "lower_right"]  # which keys of `attention` a query sees
@@ -197,6 +198,7 @@ ITEMS = {
     "Natural": _Ints("an int >= 0", 0, LARGEST_SIZE),
     "Positive": _Ints("a positive int", 1, LARGEST_SIZE),
     "Window": _Ints("a positive int", 1, LARGEST_SIZE, open=True),
+    "Groups": _Ints("a positive int", 1, LARGEST_SIZE, open=True),
     "Step": _Ints("an int that is not 0", -LARGEST, LARGEST, but=0),
     "Causal": _Choice(get_args(Causal)),
     "Precision": _Choice(get_args(Precision)),

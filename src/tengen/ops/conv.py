@@ -19,7 +19,7 @@ from tengen.kernels.pointwise import pointwise
 from tengen.kernels.source import Literal
 from tengen.loops.extents import TERMS, terms
 from tengen.loops.lang import Expr, as_int, const, equal, select
-from tengen.ops.attributes import Algorithm, Naturals, Positive, Positives, Precision
+from tengen.ops.attributes import Algorithm, Groups, Naturals, Positives, Precision
 from tengen.ops.contract import chosen_precision, in_dtype
 from tengen.ops.conv_parts import filter_extents, grouped, out_extent, per_axis, prologue_operand, readable, tall
 from tengen.ops.conv_strategies import DIRECT, FILTERS, IMAGE, RESULTS, WINOGRAD2, WINOGRAD4, WORDS, Convolution, lower
@@ -53,7 +53,7 @@ def _canon(types, stride, padding, dilation, groups, **more):
 def _precision(types, a: dict, asked: str) -> str:
     """The precision of the products, from what is asked for; one filter of each channel is computed as always."""
     o, c, _ = filter_extents(types[1], types[0].ndim - 2, a["groups"])
-    alone = a["groups"] > 1 and as_int(c) == 1 and as_int(o) == 1
+    alone = grouped(a["groups"]) and as_int(c) == 1 and as_int(o) == 1
     return chosen_precision("highest" if alone else asked, *types[:2])
 
 
@@ -65,7 +65,7 @@ def _algorithm(types, a: dict, asked: str | Expr) -> str | Expr:
     Errors: ShapeError, DTypeError where Winograd is asked for and cannot be.
     """
     x, w = types[:2]
-    fits = x.ndim == w.ndim == 4 and w.shape[2:] == (3, 3) and a["groups"] == 1 and a["stride"] == a["dilation"] == (1, 1)
+    fits = x.ndim == w.ndim == 4 and w.shape[2:] == (3, 3) and not grouped(a["groups"]) and a["stride"] == a["dilation"] == (1, 1)
     computed = _check_dtypes(x, w).compute
     if asked not in ("auto", "direct"):
         if not fits or not all(isinstance(d, int) and d <= numerics.WINOGRAD_MOST_CHANNELS for d in w.shape):
@@ -138,7 +138,7 @@ def one_of_each(arrays, groups, stride, **attrs) -> tuple[str, ...]:
 @primitive(autocast="low", older={"algorithm": "direct", "precision": "highest"})
 def conv(
     inp: Tensor, weight: Tensor, stride: Positives = 1, padding: Naturals = 0, dilation: Positives = 1,
-    groups: Positive = 1, algorithm: Algorithm = "auto",
+    groups: Groups = 1, algorithm: Algorithm = "auto",
     precision: Precision = "highest",
 ) -> Tensor:  # fmt: skip
     """Cross-correlation of images with filters.
@@ -200,7 +200,7 @@ def _check_gradient(image: TensorType, w: TensorType, grad: TensorType, **attrs)
 @primitive(autocast="low", older={"algorithm": "direct", "precision": "highest"})
 def conv_transposed(
     inp: Tensor, weight: Tensor, like: Tensor | None = None, stride: Positives = 1, padding: Naturals = 0,
-    dilation: Positives = 1, groups: Positive = 1, output_padding: Naturals = 0,
+    dilation: Positives = 1, groups: Groups = 1, output_padding: Naturals = 0,
     algorithm: Algorithm = "auto", precision: Precision = "highest",
 ) -> Tensor:  # fmt: skip
     """The transpose of `conv` as a linear map: its gradient with respect to the image, and the transposed convolution.
@@ -267,7 +267,7 @@ def _first_pixels(x, like, more: bool = False):
 @primitive(older={"algorithm": "direct", "precision": "highest"})
 def conv_weight_grad(
     inp: Tensor, grad: Tensor, like: Tensor, stride: Positives = 1, padding: Naturals = 0, dilation: Positives = 1,
-    groups: Positive = 1, algorithm: Algorithm = "auto",
+    groups: Groups = 1, algorithm: Algorithm = "auto",
     precision: Precision = "highest",
 ) -> Tensor:  # fmt: skip
     """The gradient of `conv` with respect to the filter: the sum over batch and space of image windows times output gradients.
@@ -321,7 +321,7 @@ def _(gw, x, g, like, **a):
 @composite(autocast="low")
 def conv_bias(
     inp: Tensor, weight: Tensor, bias: Tensor, stride: Positives = 1, padding: Naturals = 0, dilation: Positives = 1,
-    groups: Positive = 1, algorithm: Algorithm = "auto",
+    groups: Groups = 1, algorithm: Algorithm = "auto",
     precision: Precision = "highest",
 ) -> Tensor:  # fmt: skip
     """`conv` plus a bias of shape (O,) or (1, O, 1, ...), in one kernel."""
@@ -338,6 +338,7 @@ def _(types, **attrs):
 
 
 conv_bias.known(small_filter)
+conv_bias.named(one_of_each)
 
 
 # ---- references and samples ------------------------------------------------------------------------------------------------

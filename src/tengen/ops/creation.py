@@ -19,7 +19,7 @@ from tengen.ir.types import TensorType
 from tengen.kernels.indexing.gather import Iota
 from tengen.kernels.source import Elementwise, broadcast
 from tengen.loops.lang import Expr, cast, fma
-from tengen.ops.attributes import Count, DeviceLike, DTypeLike, Extent, Number, Shape
+from tengen.ops.attributes import DeviceLike, DTypeLike, Extent, Number, Shape
 from tengen.ops.define import Case, composite, dispatch, lookup, primitive, shorthand
 from tengen.ops.elementwise import add, astype, div, mul, sub
 from tengen.ops.shape import broadcast_to, reshape
@@ -225,7 +225,7 @@ arange.cases(
 
 
 @composite(extents=("num",))
-def even_steps(start: Tensor, stop: Tensor, num: Count, dtype: DTypeLike) -> Tensor:
+def even_steps(start: Tensor, stop: Tensor, num: Extent, dtype: DTypeLike) -> Tensor:
     """`num` numbers from start to stop, both included, evenly spaced; computed in float64."""
     if start.shape or stop.shape:
         raise ShapeError(f"the ends are numbers, not tensors of shape {tuple(start.shape)} and {tuple(stop.shape)}")
@@ -241,7 +241,7 @@ even_steps.cases(Case(lambda r: (np.float64(-1.5), np.float64(2)), {"num": 17, "
 
 
 @shorthand(functional="tensor")
-def linspace(start: Any, stop: Any, num: Count, dtype: DTypeLike = "float32", device: DeviceLike | None = None) -> Tensor:
+def linspace(start: Any, stop: Any, num: Extent, dtype: DTypeLike = "float32", device: DeviceLike | None = None) -> Tensor:
     """`num` numbers from start to stop, both included, evenly spaced; computed in float64.
 
     >>> from tengen import functional as F

@@ -49,10 +49,12 @@ outside.cases(Case(lambda r: (r.integers(-3, 3, (4, 17)), np.int64(-3), np.int64
 
 def outside_range(op: str, index: Tensor, extent: int, axis: int, low: int | None = None) -> Iterator[Violation]:
     """An index outside [low, extent) (low: -extent)."""
-    low = -extent if low is None else low
     if as_int(index.size) == 0:
         return
-    bad = outside(index, dispatch.scalar(low, int64), dispatch.scalar(extent, int64))
+    high = dispatch.scalar(extent, int64)
+    opened = low is None and not isinstance(extent, int)
+    low = -extent if low is None else low
+    bad = outside(index, lookup("neg")(high) if opened else dispatch.scalar(low, int64), high)
 
     def found() -> str:
         values = index.numpy()
@@ -507,7 +509,7 @@ index_select.reference(lambda x, index, axis: np.take(x, index, axis))
 index_select.cases(Case(lambda r: (r.uniform(-1, 1, (4, 17)), r.integers(0, 4, 9)), {"axis": 0}))
 
 
-@primitive(functional="tensor nn")
+@primitive(functional="tensor nn", extents=("num_classes",))
 def one_hot(inp: Tensor, num_classes: Extent, dtype: DTypeLike | None = None) -> Tensor:
     """1 at each index, else 0, along a new last axis; of inp's dtype by default.
 

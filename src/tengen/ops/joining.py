@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -18,9 +19,9 @@ from tengen.ir.types import Dim, TensorType
 from tengen.kernels.axes import memory_order
 from tengen.kernels.indexing import gather
 from tengen.kernels.source import Elementwise, Leaf
-from tengen.loops.lang import as_int, cast
+from tengen.loops.lang import as_int, cast, unguarded
 from tengen.ops.attributes import Natural, Naturals
-from tengen.ops.define import Case, dispatch, lookup, primitive, same_extent, shorthand
+from tengen.ops.define import Case, differ, dispatch, lookup, primitive, same_extent, shorthand
 from tengen.ops.elementwise import add
 from tengen.ops.shape import broadcast_to, normalize_axis, reshape, slice_grad, strided_slice
 from tengen.ops.views import expand_dims, flip
@@ -104,7 +105,7 @@ def stack(inps: list[Tensor], axis: int = 0) -> Tensor:
     """
     xs = [dispatch.tensor(x) for x in inps]
     for i, x in enumerate(xs):
-        if tuple(x.shape) != tuple(xs[0].shape):
+        if x.ndim != xs[0].ndim or any(map(differ, map(unguarded, x.shape), map(unguarded, xs[0].shape))):
             raise ShapeError(f"stack: tensor {i} has shape {tuple(x.shape)}, the first {tuple(xs[0].shape)}")
     a = normalize_axis(axis, xs[0].ndim + 1) if xs else 0
     return concat([expand_dims(x, a) for x in xs], a)
@@ -132,10 +133,17 @@ def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) 
     n = x.shape[a]
     if isinstance(nsplits_or_sections, int):
         parts = nsplits_or_sections
+        if parts > 0 and as_int(n) is None:  # a reshape says that there is no rest, at which each run looks
+            part = n // parts
+            x = reshape(x, (*x.shape[:a], part * parts, *x.shape[a + 1 :]))
+            return [narrow(x, a, i * part, part) for i in range(parts)]
         if parts < 1 or n % parts:
             raise ShapeError(f"split({tuple(x.shape)}): {n} elements of axis {a} cannot be cut in {parts} equal parts")
         bounds = [i * (n // parts) for i in range(parts + 1)]
     else:
+        if as_int(n) is None:  # as slices of an open axis, these are not clipped
+            cuts = [b + n if isinstance(b, int) and b < 0 else b for b in nsplits_or_sections]
+            return [narrow(x, a, lo, hi - lo) for lo, hi in pairwise([0, *cuts, n])]
         inner = [min(max(b + n if b < 0 else b, 0), n) for b in nsplits_or_sections]
         bounds = [0, *inner, n]
     return [narrow(x, a, lo, max(hi - lo, 0)) for lo, hi in zip(bounds, bounds[1:])]
@@ -233,8 +241,11 @@ def roll(inp: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] | No
     for a, s in zip(axes, shifts):
         a = normalize_axis(a, x.ndim)
         n = x.shape[a]
-        s = s % n if n else 0
-        if s:
+        if as_int(n) is None:  # at least as large as the shift, which is looked at in each run
+            s = s if s >= 0 else n + s
+        else:
+            s = s % n if n else 0
+        if as_int(s) != 0:
             x = concat([narrow(x, a, n - s, s), narrow(x, a, 0, n - s)], a)
     return broadcast_to(x, x.shape) if x is inp else x
 
@@ -309,9 +320,12 @@ def _widths(pad_width, ndim: int) -> list[tuple[int, int]] | None:
 def _(x, pad_width, mode, constant_value):
     for axis, (d, (a, b)) in enumerate(zip(x.shape, pad_width)):
         most = {"constant": None, "edge": 0 if as_int(d) == 0 else None, "reflect": d - 1, "circular": d}[mode]
-        if isinstance(most, int) and max(a, b) > most >= -1 and max(a, b) > 0:
+        if isinstance(most, int) and isinstance(a, int) and isinstance(b, int) and max(a, b) > most >= -1 and max(a, b) > 0:
             raise ShapeError(f"axis {axis} of extent {d} cannot be padded by {(a, b)} in mode {mode!r}")
     return TensorType([a + d + b for d, (a, b) in zip(x.shape, pad_width)], x.dtype)
+
+
+pad.named(lambda arrays, **attrs: ("pad_width",))
 
 
 @pad.layout

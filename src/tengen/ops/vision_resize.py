@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ from tengen.ops.vision_taps import tap_sum
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
 
+EXACT_FACTOR = 1 << 16  # parts of a factor whose product with an extent below 2^37 a float holds exactly
 SPACE_EXTENT_COUNTS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 
 
@@ -93,12 +95,13 @@ def _(types, size, scale_factor, mode, align_corners):
 
 
 def _scaled(n, factor: float):
-    """The extent n times the factor, rounded down; where n is open, the factor must be whole."""
+    """The extent n times the factor, rounded down; where n is open, the factor must be a fraction whose products are exact."""
     if as_int(n) is not None:
         return math.floor(n * factor)
-    if factor != int(factor):
+    exact = Fraction(factor)
+    if max(exact.numerator, exact.denominator) > EXACT_FACTOR:
         raise Undecided(f"an extent times {factor}")
-    return n * int(factor)
+    return n * exact.numerator // exact.denominator
 
 
 # ---- reference and samples -------------------------------------------------------------------------------------------

@@ -129,18 +129,16 @@ def at_extents(graph: Graph, extents: Mapping[str, int]) -> Graph:
 
 
 def check_other_extents(graph: Graph, extents: Mapping[str, int]) -> None:
-    """ShapeError where shapes do not fit with these numbers, or fit with none that are larger by a power of two up to 32: what
-    fits by chance is found when it is recorded, and what fits only multiples is not refused."""
+    """ShapeError where shapes do not fit with these numbers, or neither with the next ones nor with twice these: what fits by chance is
+    found when it is recorded, and what fits only multiples is not refused."""
     at_extents(graph, extents)
-    errors = []
-    for power in range(6):
+    try:
+        at_extents(graph, {name: n + 1 for name, n in extents.items()})
+    except ShapeError as e:
         try:
-            at_extents(graph, {name: n + (1 << power) for name, n in extents.items()})
-        except ShapeError as e:
-            errors.append(e)
-        else:
-            return
-    raise errors[0]
+            at_extents(graph, {name: 2 * n for name, n in extents.items()})
+        except ShapeError:
+            raise e from None
 
 
 def _given(extents: Mapping[str, int]) -> str:

@@ -552,7 +552,10 @@ def scalar(value, d: DType, device: Device | None = None) -> Tensor:
 
 
 def number(value, d: DType, device: Device | None = None) -> Tensor:
-    """A 0-d tensor of a number: while a trace is recorded, a constant of the graph, which lies on the recorder's device."""
+    """A 0-d tensor of a number: while a trace is recorded, a constant of the graph, which lies on the recorder's device. An open
+    extent is computed by each run."""
+    if isinstance(value, Expr):
+        return REGISTRY["extent_op"](value, d)
     recorder = tracing.recorder
     if recorder is None:
         return scalar(value, d, device)
