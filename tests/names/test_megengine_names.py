@@ -31,7 +31,6 @@ NOT_HERE = {
     "megengine: check_misc": INTERNAL,
     "megengine: get_max_reserved_memory": "the pool counts the most that tensors held, not the most that it kept",
     "megengine: quantization": QUANTISED,
-    "megengine: traced_module": "an issue of its own",
     "device: get_max_reserved_memory": "the pool counts the most that tensors held, not the most that it kept",
     "functional: deformable_psroi_pooling": KERNELS,
     "functional.nn: deformable_psroi_pooling": KERNELS,
@@ -47,7 +46,6 @@ NOT_HERE = {
     "data.transform: CudaTransform": HARDWARE,
     "jit: xla_trace": HARDWARE,
     "quantization": QUANTISED,
-    "traced_module": "an issue of its own",
     "distributed: Client Server get_client get_mm_server_addr get_py_server_addr group": SEVERAL,
     "utils.module_stats: disable_receptive_field enable_receptive_field hook_modules preprocess_receptive_field register_hook_module "
     "register_receptive_field": "a receptive field by MegEngine's rules is right for a chain of convolutions alone",

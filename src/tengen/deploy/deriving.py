@@ -32,9 +32,9 @@ def as_plain(g: Plain) -> Plain:
     return made
 
 
-def recorded(function: Callable[..., Any], types: Sequence[TensorType]) -> Plain:
-    """The graph of a function's calls for operands of these types; tensors that it reads besides are constants."""
-    recorder = Recorder("piece", constants=True)
+def recorded(function: Callable[..., Any], types: Sequence[TensorType], states: bool = False) -> Plain:
+    """The graph of a function's calls for operands of these types; tensors that it reads besides are constants, or states."""
+    recorder = Recorder("piece", constants=not states)
     with recorder:
         stand_ins = [traced(recorder.graph.add_input(f"x{i}", t)) for i, t in enumerate(types)]
         results: list[Tensor] = []
