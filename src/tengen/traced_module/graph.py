@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import functools
 import itertools
 import re
 import threading
@@ -387,9 +388,7 @@ class InternalGraph:
             wanted = n._layout.type
             if t.dtype is not n.dtype:
                 raise DTypeError(f"{self.name}: the argument {n.name} is {wanted!r}, it was given {t._layout.type!r}")
-            named = lambda d: isinstance(d, Extent) and d.op == "var"
-            known = lambda d, size: size == found.setdefault(d, size) if named(d) else isinstance(d, Extent) or d == size
-            if t.ndim != wanted.ndim or not all(map(known, wanted.shape, t.shape)):
+            if t.ndim != wanted.ndim or not all(map(functools.partial(_fits, found), wanted.shape, t.shape)):
                 help = "what has a name may be another number, the same one everywhere; trace_module() with another example fixes others"
                 raise ShapeError(f"{self.name}: the argument {n.name} is {wanted!r}, it was given {t._layout.type!r}; help: {help}")
         if not found:
@@ -440,6 +439,13 @@ class InternalGraph:
                     table[id(a)] = b
                     self._names.discard(b._name)
                     b._name = self.free_name(a._name)
+
+
+def _fits(found: dict[Any, Any], d: Any, size: Any) -> bool:
+    """Whether an extent is as a type says, where `found` has the numbers of names so far, and gets more."""
+    if not isinstance(d, Extent):
+        return d == size
+    return d.op != "var" or found.setdefault(d, size) == size
 
 
 def call_of(graph: InternalGraph, called: Op | Callable, args: tuple, kwargs: dict[str, Any]) -> CallFunction:
