@@ -208,6 +208,19 @@ def test_edits(net):
     assert again.expr in g.exprs().as_list()
 
 
+def test_traces_hear_of_edits():
+    m = trace_module(module(lambda s, x: s.inner(x) + 1, inner=module(lambda s, x: F.relu(x))), Tensor([1.0]))
+    f, x = trace(m), Tensor([-1.0, 2.0])
+    assert f(x).tolist() == [1.0, 3.0]
+    g = m.inner.graph
+    with g.insert_exprs():
+        new = F.exp(g.inputs[1])
+    g.replace_node({g.outputs[0]: new})
+    assert f(x).numpy().tobytes() == m(x).numpy().tobytes() == (F.exp(x) + 1).numpy().tobytes()
+    m.graph.reset_outputs((m.graph.outputs[0], 3))
+    assert f(x)[1] == 3
+
+
 def test_files(net, tmp_path):
     m = trace_module(net.eval(), data(2))
     tengen.save({"model": m, "step": 3}, tmp_path / "m.tm")

@@ -94,6 +94,8 @@ class InternalGraph:
     def changed(self) -> None:
         """An expression or a result is another one: the next run looks anew."""
         self._order = None
+        if self.module.__dict__.get("graph") is self:
+            self.module.revision = self.module.revision + 1  # so that recordings of `trace` hear of it
 
     def add(self, expr: Expr) -> Expr:
         self.changed()

@@ -19,8 +19,9 @@ __all__ = ["TracedModule"]
 class TracedModule(Module):
     """What `trace_module` gives: a module like another, with the same attributes, that runs the expressions of its `graph`.
 
-    Attributes: graph: an `InternalGraph`; None of a module that only holds others (a list of them). class_name: of what it
-        was made of. watch_node_value: what the nodes of `set_watch_points` were in the last run.
+    Attributes:
+        graph: an `InternalGraph`; None of a module that only holds others (a list of them). class_name: of what it was made of.
+        revision: a number that each edit of the graph changes. watch_node_value: what the nodes of `set_watch_points` were in the last run.
     """
 
     graph: InternalGraph | None
@@ -29,13 +30,14 @@ class TracedModule(Module):
     def __init__(self, name: str = ""):
         super().__init__()
         self.__dict__["graph"] = None
-        self.class_name = name
+        self.class_name, self.revision = name, 0
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the expressions. Errors: TypeError for arguments that are nested unlike those of the example."""
-        if self.graph is None:
+        graph, _ = self.graph, self.revision  # what recordings of `trace` guard is what is read here
+        if graph is None:
             raise NotImplementedError(f"{self.class_name} was not called when it was traced, so it has no graph")
-        return self.graph.call(args, kwargs)
+        return graph.call(args, kwargs)
 
     def _module_info_string(self) -> str:
         return self.class_name
@@ -93,13 +95,13 @@ class TracedModule(Module):
         g.compile()
         return made
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> TracedModule:
+    def __deepcopy__(self, memo: dict[Any, Any]) -> TracedModule:
         made = type(self).__new__(type(self))
         memo[id(self)] = made
         for k, v in self.__dict__.items():
             if k != "graph":
                 made.__dict__[k] = copy.deepcopy(v, memo)
-        ids = memo.setdefault(id(TracedModule), Ids())
+        ids = memo.setdefault("ids of traced modules", Ids())
         made.__dict__["graph"] = None if self.graph is None else self.graph.copied(made, ids)
         return made
 
