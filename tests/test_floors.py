@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent / "src" / "tengen"
 # Top floor first. What stands in one row may import one another as long as no circle arises. For folders in a floor see `ROOMS`.
 FLOORS = [
     "__main__ cli serve visual",
+    "traced_module",
     "hub models interop utils",
     "module optimizer data quantization amp distributed",
     "array_api arrays fft custom_ops debug",

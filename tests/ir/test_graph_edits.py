@@ -156,6 +156,9 @@ def test_networks_and_batches(tmp_path):
     assert model(many).numpy().tobytes() == run(g, many)[0].tobytes() != run(other, many)[0].tobytes()
     with pytest.raises(VerifyError, match="no batch in common"):
         Graph.of(lambda a, b: F.matmul(a, b), data(2, 3), data(3, 3)).set_batch(4)
+    turned = Graph.of(lambda x: x.T.reshape(4, 2) * 2, data(2, 4))  # its second extent is the batch: not to be guessed
+    with pytest.raises(VerifyError, match=r"reshape\(f32\[4,3\]\)"):
+        turned.set_batch(3)
 
 
 def test_states():

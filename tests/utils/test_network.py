@@ -7,8 +7,10 @@ import tengen
 import tengen.functional as F
 import tengen.module as M
 from tengen import Tensor, trace
+from tengen.autodiff import GradManager
 from tengen.base.errors import ConfigError, TraceError, VerifyError
 from tengen.utils import comp_graph_tools as cgtools
+from tengen.utils import module_stats
 from tengen.utils.network import Network, NodeFilter, as_oprnode, as_varnode, set_symbolic_shape
 from tengen.utils.network_node import (
     ConvolutionForward,
@@ -186,3 +188,47 @@ def test_functions_over_variables(path):
         cgtools.find_vars_by_name([y], ["c"])
     inner = cgtools.GraphInference(path, outputs=["v0"]).run(A, B)
     assert inner["v0"].tolist() == (A + B).tolist() and isinstance(net.input_vars[0].owner, Host2DeviceCopy)
+
+
+def test_receptive_fields_and_operations(tmp_path):
+    """Fields are what the gradient of one element of a result reaches, where nothing cancels and no border is near."""
+    net = M.Sequential(
+        M.Conv2d(1, 2, 3, stride=2), M.MaxPool2d(2, 1), M.Conv2d(2, 1, (3, 5), dilation=(2, 1)), M.AvgPool2d(3, 2), M.ReLU()
+    )  # fmt: skip
+    for p in net.parameters():
+        p[...] = 1.0
+    x = Tensor(np.random.default_rng(0).uniform(1, 2, size=(1, 1, 41, 41)).astype("float32"))
+    trace(net, example_input=x).dump(tmp_path / "net.tgn", arg_names=["x"], output_names=["y"])
+    loaded = Network.load(tmp_path / "net.tgn")
+    assert module_stats.get_op_stats(loaded.all_oprs[-1], [], loaded.dest_vars) is None
+    module_stats.enable_receptive_field()
+    try:
+        found = {o.name: module_stats.get_op_stats(o, o.inputs, o.outputs) for o in loaded.all_oprs}
+    finally:
+        module_stats.disable_receptive_field()
+    seen = []
+    for at in ((3, 3), (4, 4)):
+        with GradManager().attach(x) as gm:
+            gm.backward(net(x)[0, 0, *at])
+        seen.append([np.flatnonzero(x.grad.numpy()[0, 0].sum(axis)) for axis in (1, 0)])
+        x.grad = None
+    reached, step = tuple(int(i[-1] - i[0] + 1) for i in seen[0]), tuple(int(b[0] - a[0]) for a, b in zip(*seen))
+    field = found["y"]["receptive_field"]
+    assert all(a - 2 <= b <= a for a, b in zip(field, reached)) and found["y"]["stride"] == step == (4, 4)  # a maximum is one of its pixels
+    total, _ = module_stats.module_stats(net, inputs=x, logging_to_stdout=False)
+    convs = loaded.opr_filter.type(ConvolutionForward).as_list()
+    own = sum(found[o.name]["flops_num"] for o in convs) + sum(o.outputs[0].size for o in convs)
+    assert own == sum(module_stats.flops_convNd(m, [], [Tensor(np.zeros(o.outputs[0].shape))]) for m, o in zip((net[0], net[2]), convs))
+
+    class Twice(M.Module):
+        def forward(self, x):
+            return x + x
+
+    assert total.flops and not module_stats.module_stats(Twice(), inputs=x, logging_to_stdout=False)[1].activations[:-1]
+    with pytest.raises(TypeError, match="takes classes of modules"):
+        module_stats.register_hook_module([3])
+    module_stats.register_hook_module(Twice)
+    try:
+        assert len(module_stats.module_stats(Twice(), inputs=x, logging_to_stdout=False)[1].activations) == 2
+    finally:
+        module_stats.hook_modules.remove(Twice)

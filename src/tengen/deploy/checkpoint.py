@@ -8,6 +8,7 @@ tensors.
 from __future__ import annotations
 
 import base64
+import importlib
 import json
 import math
 import re
@@ -27,12 +28,14 @@ FORMAT, VERSION = "tengen-checkpoint", "1"
 DEPTH = 60
 SMALL = 1 << 60  # what JSON readers everywhere take for an integer is less
 MOST_BITS = 13_287  # of an integer: 4000 digits hold as many, and Python converts no more than 4300
+# what else is saved: a class says by `saved_as` which, and the module named here has `pack(object) -> nest` and `unpack(nest) -> object`
+KINDS = {"traced_module": "tengen.traced_module.saving"}
 _TORN = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _INTEGER = re.compile(r"-?[0-9]{1,4000}")
 
 
 def save(obj: Any, file: File) -> int:
-    """Writes nested dicts (keys: texts or ints), lists and tuples of tensors, arrays, numbers, texts, bytes and None.
+    """Writes nested dicts (keys: texts or ints), lists and tuples of tensors, arrays, numbers, texts, bytes and None, and TracedModules.
 
     Args:
         file: a path, or a file that is open for writing bytes.
@@ -81,6 +84,8 @@ def _pack(x: Any, where: str, arrays: dict[str, np.ndarray], depth: int) -> Any:
         return {"tuple": [inner(v, i) for i, v in enumerate(x)]}
     if isinstance(x, list):
         return {"list": [inner(v, i) for i, v in enumerate(x)]}
+    if (kind := getattr(type(x), "saved_as", None)) in KINDS:
+        return {"object": [kind, _pack(importlib.import_module(KINDS[kind]).pack(x), where, arrays, depth + 1)]}
     if isinstance(x, Mapping):
         if any(type(k) not in (str, int) for k in x):
             raise TypeError(f"cannot save {where or 'the dict'}: a key is neither a text nor an int")
@@ -184,6 +189,9 @@ def _unpack(x: Any, left: dict[str, np.ndarray], mmap: bool, depth: int) -> Any:
         if len(out) != len(v):
             fail("a key stands twice in one dict")
         return out
+    if tag == "object" and isinstance(v, list) and len(v) == 2 and type(v[0]) is str and v[0] in KINDS:
+        nest = _unpack(v[1], left, mmap, depth + 1)
+        return importlib.import_module(KINDS[v[0]]).unpack(nest)
     return _unpack_text(tag, v)
 
 

@@ -32,9 +32,9 @@ def as_plain(g: Plain) -> Plain:
     return made
 
 
-def recorded(function: Callable[..., Any], types: Sequence[TensorType]) -> Plain:
-    """The graph of a function's calls for operands of these types; tensors that it reads besides are constants."""
-    recorder = Recorder("piece", constants=True)
+def recorded(function: Callable[..., Any], types: Sequence[TensorType], states: bool = False) -> Plain:
+    """The graph of a function's calls for operands of these types; tensors that it reads besides are constants, or states."""
+    recorder = Recorder("piece", constants=not states)
     with recorder:
         stand_ins = [traced(recorder.graph.add_input(f"x{i}", t)) for i, t in enumerate(types)]
         results: list[Tensor] = []
@@ -83,26 +83,38 @@ def as_extent(d: Any) -> Dim:
     return var(d) if isinstance(d, str) else d
 
 
-def scale_batch(g: Plain, old: Dim, new: Dim, changed: dict[Value, bool]) -> None:
-    """Derives the types of what is made of `changed`, with a first extent of `new` in place of `old` in attributes that are shapes."""
+def scale_batch(g: Plain, old: Dim, new: Dim, changed: dict[Value, TensorType]) -> None:
+    """Derives the types of what is made of `changed`, values with the types that they had. Attributes that are shapes get a first extent of
+    `new` in place of `old` where that of an operand has changed so; where it has not, and the op then fits no more, that is an error."""
+
+    def scaled(d: Dim) -> Dim:
+        if isinstance(old, Expr):
+            return substitute(d, {old: new if isinstance(new, Expr) else const(new)}) if isinstance(d, Expr) else d
+        return d // old * new if isinstance(d, int) and old and d % old == 0 else d
+
     for n in g.nodes:
-        if not any(v in changed for v in n.inputs):
+        read = [v for v in n.inputs if v is not None and v in changed]
+        if not read:
             continue
-        for k in (k for k, note in lookup(n.op).notes.items() if "Shape" in note):
-            shape = n.attrs[k]
-            if isinstance(shape, tuple) and shape and isinstance(shape[0], int) and isinstance(old, int) and old and shape[0] % old == 0:
-                n.attrs = {**n.attrs, k: (shape[0] // old * new, *shape[1:])}
-            elif isinstance(shape, tuple) and shape and isinstance(old, Expr):
-                table = {old: new if isinstance(new, Expr) else const(new)}
-                n.attrs = {**n.attrs, k: tuple(substitute(d, table) if isinstance(d, Expr) else d for d in shape)}
+        if any(_other_first_extent(v.type, changed[v]) for v in read):
+            for k in (k for k, note in lookup(n.op).notes.items() if "Shape" in note):
+                shape = n.attrs[k]
+                if isinstance(shape, tuple) and shape:
+                    rest = map(scaled, shape[1:]) if isinstance(old, Expr) else shape[1:]
+                    n.attrs = {**n.attrs, k: (scaled(shape[0]), *rest)}
         try:
             n.attrs, types = derive(n.op, [None if v is None else v.type for v in n.inputs], n.attrs)
         except VerifyError as e:
             raise VerifyError(f"graph {g.name}, {describe(n)}: {e}") from e
         for v, t in zip(n.outputs, types):
             if v.type is not t:
-                v.type = t
-                changed[v] = True
+                changed[v], v.type = v.type, t
+
+
+def _other_first_extent(t: TensorType, before: TensorType) -> bool:
+    if not t.ndim or not before.ndim or t.shape[0] is before.shape[0]:
+        return False
+    return isinstance(t.shape[0], Expr) or isinstance(before.shape[0], Expr) or t.shape[0] != before.shape[0]
 
 
 def check_complete(g: Plain) -> None:

@@ -62,6 +62,7 @@ class Graph(Plain):
         self._parent: Graph | None = None
         self._model: Model | None = None
         self._open = False
+        self._labels: dict[Value, str] | None = None  # until the next edit
 
     # -- making --------------------------------------------------------------------------------------------------------
     @classmethod
@@ -171,15 +172,14 @@ class Graph(Plain):
                 "file:line". test: node -> bool. regions: look into loops and branches (default).
         """
         found = []
+        table = {v: label for g in self.graphs() for v, label in labels(g).items()} if name is not None else {}
         for n in self.walk(regions):
             if op is not None and not fnmatch.fnmatchcase(n.op, op):
                 continue
             if where is not None and not fnmatch.fnmatch(n.where or "", where):
                 continue
-            if name is not None:
-                table = labels(editing.owner(self, n))
-                if not any(fnmatch.fnmatchcase(table[v], name) for v in n.outputs):
-                    continue
+            if name is not None and not any(fnmatch.fnmatchcase(table[v], name) for v in n.outputs):
+                continue
             if test is None or test(n):
                 found.append(n)
         return found
@@ -195,11 +195,19 @@ class Graph(Plain):
 
     def value(self, name: str) -> Value:
         """The value that `print` shows under this label, or the output of this name. Errors: VerifyError where there is none."""
-        table = {label: v for v, label in labels(self).items()}
+        table = {label: v for v, label in self.labels().items()}
         table = {**dict(zip(self.output_names, self.outputs)), **table}
         if name not in table:
             raise VerifyError(f"graph {self.name}: no value is named {name!r}; it has {', '.join(list(table)[:20])}")
         return table[name]
+
+    def labels(self) -> dict[Value, str]:
+        """The label of each value, as `print` shows it: its own name where that is free, else with a number."""
+        if self._root()._open:  # in an edit names change
+            return labels(self)
+        if self._labels is None:
+            self._labels = labels(self)
+        return self._labels
 
     def regions(self) -> list[Graph]:
         """The graphs of loops and branches directly in this one."""
@@ -218,6 +226,9 @@ class Graph(Plain):
             yield self
             return
         root._open, values = True, dict(root.initial)
+        for g in root.graphs():
+            if isinstance(g, Graph):
+                g._labels = None
         try:
             with editing.editing(root, derive, derived_types):
                 yield self
@@ -388,9 +399,10 @@ class Graph(Plain):
             if len(old) != 1 or (b := next(iter(old))) is None:
                 told = ", ".join(f"{v.name}: {v.type}" for v in chosen) or "no inputs"
                 raise VerifyError(f"graph {self.name}: its inputs have no batch in common: {told}; help: set_batch(n, inputs=[...])")
+            before = {v: v.type for v in chosen}
             for v in chosen:
                 v.type = TensorType((as_extent(size), *v.type.shape[1:]), v.type.dtype)
-            scale_batch(self, b, v.type.shape[0], {v: True for v in chosen})
+            scale_batch(self, b, v.type.shape[0], before)
 
     def set_constant(self, name: str, data: Any) -> None:
         """Other data for a constant, of any shape that fits those who read it."""
@@ -462,7 +474,7 @@ class Graph(Plain):
         Errors: VerifyError where more inputs of this graph are needed.
         """
         ins = [self.value(v) if isinstance(v, str) else v for v in inputs]
-        table = labels(self)
+        table = self.labels()
         outs = [(v, self.value(v)) if isinstance(v, str) else (table[v], v) for v in outputs]
         part = editing.between(self, ins, outs, name)
         made = Graph._from(part.copy(), {k: a.copy() for k, a in self.initial.items() if k in part.states})

@@ -19,10 +19,11 @@ from tengen.logger import get_logger
 from tengen.tensor import Tensor
 
 __all__ = [
-    "dict2table", "flops_adaptivePool", "flops_batchmatmul", "flops_convNd", "flops_convNdTranspose", "flops_linear", "flops_norm",
-    "flops_pool", "get_activation_stats", "get_op_stats", "get_param_stats", "module_stats", "print_activations_stats",
-    "print_op_stats", "print_param_stats", "print_summary", "register_flops", "sizeof_fmt", "sum_activations_stats", "sum_op_stats",
-    "sum_param_stats",
+    "dict2table", "disable_receptive_field", "enable_receptive_field", "flops_adaptivePool", "flops_batchmatmul", "flops_convNd",
+    "flops_convNdTranspose", "flops_linear", "flops_norm", "flops_pool", "get_activation_stats", "get_op_stats", "get_param_stats",
+    "hook_modules", "module_stats", "preprocess_receptive_field", "print_activations_stats", "print_op_stats", "print_param_stats",
+    "print_summary", "register_flops", "register_hook_module", "register_receptive_field", "sizeof_fmt", "sum_activations_stats",
+    "sum_op_stats", "sum_param_stats",
 ]  # fmt: skip
 
 Rule = Callable[[Any, Sequence[Tensor], Sequence[Tensor]], float]
@@ -92,6 +93,71 @@ def flops_batchmatmul(module: Any, inputs: Sequence[Tensor], outputs: Sequence[T
 
 def _rule(module: Any) -> Rule | None:
     return next((_rules[k] for k in type(module).__mro__ if k in _rules), None)
+
+
+hook_modules: list[type] = list(_rules)  # the classes of which `module_stats` has rows of activations
+
+
+def register_hook_module(module: type | Sequence[type]) -> None:
+    """`module_stats` has rows of activations for these classes of modules too, whether or not their operations have a rule."""
+    for kind in module if isinstance(module, (list, tuple)) else [module]:
+        if not (isinstance(kind, type) and issubclass(kind, M.Module)):
+            raise TypeError(f"register_hook_module() takes classes of modules, got {kind!r}")
+        hook_modules.append(kind)
+
+
+# ---- receptive fields ------------------------------------------------------------------------------------------------------
+
+Field = tuple[tuple[int, int], tuple[int, int]]  # (rows, columns) of the input that an element depends on; and between neighbours
+_fields: dict[type, Callable[[Any, Sequence[Any], Sequence[Any]], Field]] = {}
+_fields_enabled = False
+
+
+def register_receptive_field(*kinds: type) -> Callable:
+    """A decorator: says how many pixels of the input an element of these operators' results depends on: rule(operator, inputs, outputs)
+    -> ((rows, columns), (rows, columns) between neighbours). `preprocess_receptive_field` gives both for what they read."""
+
+    def put(rule: Callable) -> Callable:
+        _fields.update(dict.fromkeys(kinds, rule))
+        return rule
+
+    return put
+
+
+def enable_receptive_field() -> None:
+    """From now on `get_op_stats` of a network's operators (`utils.network`), asked in order, says "receptive_field" and "stride"."""
+    global _fields_enabled
+    _fields_enabled = True
+
+
+def disable_receptive_field() -> None:
+    """The opposite of `enable_receptive_field`, and how it is at first."""
+    global _fields_enabled
+    _fields_enabled = False
+
+
+def preprocess_receptive_field(module: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Field:
+    """The largest field, and step between neighbours, of what an operator reads; ((1, 1), (1, 1)) of the network's inputs."""
+    of = lambda name, axis: max((getattr(i.owner, name, (1, 1))[axis] for i in inputs), default=1)
+    return (of("_rf", 0), of("_rf", 1)), (of("_stride", 0), of("_stride", 1))
+
+
+def window_field(module: Any, inputs: Sequence[Any], outputs: Sequence[Any], kernel: Any, stride: Any, dilation: Any = (1, 1)) -> Field:
+    """The field of a window that slides over what an operator reads, and its step."""
+    (field, step) = preprocess_receptive_field(module, inputs, outputs)
+    grown = tuple(f + (k - 1) * d * s for f, s, k, d in zip(field, step, kernel, dilation))
+    module._rf, module._stride = grown, tuple(a * b for a, b in zip(step, stride))
+    return module._rf, module._stride
+
+
+def _field(module: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> dict[str, Any]:
+    """What `get_op_stats` says of an operator's field: by its rule, else the largest of what it reads. Modules do not know what made their
+    inputs, and have none."""
+    if not _fields_enabled or not all(hasattr(i, "owner") for i in (*inputs, *outputs)):
+        return {}
+    rule = next((_fields[k] for k in type(module).__mro__ if k in _fields), preprocess_receptive_field)
+    module._rf, module._stride = rule(module, inputs, outputs)
+    return {"receptive_field": module._rf, "stride": module._stride}
 
 
 def sizeof_fmt(num: float, suffix: str = "B") -> str:
@@ -166,12 +232,14 @@ def print_param_stats(params: list[dict]) -> None:
 
 
 def get_op_stats(module: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> dict[str, Any] | None:
-    """Of a module's call: shapes and the number of operations; None where no rule is known for it."""
-    rule = _rule(module)
-    if rule is None:
+    """Of a module's call, or of an operator of a network: shapes and the number of operations, and with `enable_receptive_field` of an
+    operator its receptive field; None where nothing is known of it."""
+    rule, field = _rule(module), _field(module, inputs, outputs)
+    if rule is None and not field:
         return None
     shapes = [[t.shape for t in ts] for ts in (inputs, outputs)]
-    return {"input_shapes": shapes[0], "output_shapes": shapes[1], "flops_num": rule(module, inputs, outputs)}
+    counted = {} if rule is None else {"flops_num": rule(module, inputs, outputs)}
+    return {"input_shapes": shapes[0], "output_shapes": shapes[1], **counted, **field}
 
 
 def sum_op_stats(flops: list[dict], bar_length_max: int = 20) -> tuple[float, list[dict]]:
@@ -270,6 +338,7 @@ def module_stats(
         found = get_op_stats(module, tensors_in(ins), tensors_in(outs))
         if found is not None:
             flops.append(about | found)
+        if found is not None or isinstance(module, tuple(hook_modules)):
             activations.append(about | get_activation_stats(tensors_in(outs)[0], True))
 
     hooks = [m.register_forward_hook(look) for m in model.modules()]

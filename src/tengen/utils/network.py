@@ -21,7 +21,6 @@ from tengen.deploy.dump import Dumped
 from tengen.deploy.graphs import Graph, Node, TensorType, Value
 from tengen.ir.editing import append
 from tengen.ir.graph import copy_node
-from tengen.ir.text import labels
 from tengen.logger import get_logger
 from tengen.ops.calls import dispatch
 from tengen.utils.comp_graph_tools import get_dep_vars, get_oprs_seq
@@ -61,10 +60,11 @@ class Network:
         """The network in a file. outspec: names of variables; only what they need is loaded, and they are the outputs."""
         self = cls()
         self.graph = Graph.load(model_path)
-        taken = set(labels(self.graph).values())
-        for name, v in zip(self.graph.output_names, self.graph.outputs):
-            if v.node is not None and not v.name and name not in taken:
-                v.name = name  # a variable that is an output has the output's name
+        taken = set(self.graph.labels().values())
+        with self.graph.edits():
+            for name, v in zip(self.graph.output_names, self.graph.outputs):
+                if v.node is not None and not v.name and name not in taken:
+                    v.name = name  # a variable that is an output has the output's name
         if outspec is not None:
             outs = [(name, self.graph.value(name)) for name in outspec]
             with self.graph.edits():
@@ -90,7 +90,7 @@ class Network:
         return self._oprs[of]
 
     def name_of(self, v: Value) -> str:
-        return labels(self.graph)[v]
+        return self.graph.labels()[v]
 
     def rename(self, v: Value, name: str) -> None:
         with self.graph.edits():
@@ -250,7 +250,7 @@ class Network:
         return self.var_of(self.graph.add_input(name or self._free("input"), TensorType(tuple(shape), dtype)))
 
     def _free(self, name: str) -> str:
-        taken, i = set(labels(self.graph).values()), 0
+        taken, i = set(self.graph.labels().values()), 0
         while f"{name}{i}" in taken:
             i += 1
         return f"{name}{i}"
@@ -307,10 +307,17 @@ class Network:
         f = modifier if callable(modifier) else lambda name: f"{modifier}.{name}"
         with self.graph.edits():
             wanted = [(o.outputs[0]._data, f(o.name)) for o in self.all_oprs]
+            given = {id(v): name for v, name in wanted}
+            own = self.graph.labels()
+            pairs = zip(self.graph.output_names, self.graph.outputs)
+            self.graph.output_names = [given.get(id(v), k) if own[v] == k else k for k, v in pairs]
             for i, (v, _) in enumerate(wanted):  # out of the way: a new name may be another's old one
-                self.rename(v, f"\N{MIDDLE DOT}{i}")
+                if v.node is None:
+                    self.graph.rename(v, f"\N{MIDDLE DOT}{i}")
             for v, name in wanted:
-                self.rename(v, name)
+                if v.node is None:
+                    self.graph.rename(v, name)
+                v.name = name
 
     def reset_batch_size(self, batchsize: Any, *, blacklist: Iterable[str] = ()) -> None:
         """Another first extent of all inputs but those named: a number, or a text, the name of an open extent.

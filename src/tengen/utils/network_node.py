@@ -6,6 +6,7 @@ nodes to that graph. An `OpNode` is what makes variables: a node of the graph, o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,6 +17,7 @@ from tengen.deploy.graphs import Node, Value
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
 from tengen.tensor.elsewhere import Elsewhere, refuse_writing
+from tengen.utils.module_stats import register_flops, register_receptive_field, window_field
 
 if TYPE_CHECKING:
     from tengen.utils.network import Network
@@ -248,6 +250,26 @@ class PoolingForward(OpNode):
 
 
 _KINDS = {name: kind for kind in OpNode.__subclasses__() for name in kind.ops}
+
+
+@register_flops(ConvolutionForward)
+def _flops_of_convolution(opr: Any, inputs: Sequence[VarNode], outputs: Sequence[VarNode]) -> float:
+    return outputs[0].size * math.prod(inputs[1].shape[1:])
+
+
+@register_flops(MatrixMul)
+def _flops_of_product(opr: Any, inputs: Sequence[VarNode], outputs: Sequence[VarNode]) -> float:
+    return outputs[0].size * inputs[0].shape[-2 if opr.params["transpose_a"] else -1]
+
+
+@register_receptive_field(ConvolutionForward)
+def _field_of_convolution(opr: Any, inputs: Sequence[VarNode], outputs: Sequence[VarNode]) -> Any:
+    return window_field(opr, inputs, outputs, inputs[1].shape[-2:], opr.params["stride"][-2:], opr.params["dilation"][-2:])
+
+
+@register_receptive_field(PoolingForward)
+def _field_of_pooling(opr: Any, inputs: Sequence[VarNode], outputs: Sequence[VarNode]) -> Any:
+    return window_field(opr, inputs, outputs, opr.params["kernel_size"], opr.params["stride"])
 
 
 def kind_of(network: Network, of: Node | Value) -> type[OpNode]:
