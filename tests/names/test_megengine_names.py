@@ -29,10 +29,8 @@ NOT_HERE = {
         f"{SETTING}: every run is synchronous, deterministic and planned"
     ),
     "megengine: check_misc": INTERNAL,
-    "megengine: get_max_reserved_memory": "the pool counts the most that tensors held, not the most that it kept",
     "megengine: quantization": QUANTISED,
     "megengine: traced_module": "an issue of its own",
-    "device: get_max_reserved_memory": "the pool counts the most that tensors held, not the most that it kept",
     "functional: deformable_psroi_pooling": KERNELS,
     "functional.nn: deformable_psroi_pooling": KERNELS,
     "functional.quantized": QUANTISED,

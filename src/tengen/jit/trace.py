@@ -153,8 +153,8 @@ class trace:
             raise ArgumentError(f'max_programs={max_programs!r}, on_excess={on_excess!r}: at least 1; "warn" or "error"')
         self.max_programs, self.on_excess = max_programs, on_excess
         self._memory = {"memory_budget": memory_budget, "sublinear_memory_config": sublinear_memory_config, "dtr_config": dtr_config}
-        self._budget = budget_of(memory_budget, sublinear_memory_config, dtr_config, dynamic_axes)
-        self._opening = Opening() if dynamic_axes == "auto" and self._budget is None else None
+        self.budget = budget_of(memory_budget, sublinear_memory_config, dtr_config, dynamic_axes)
+        self._opening = Opening() if dynamic_axes == "auto" and self.budget is None else None
         self.dynamic_axes = DynamicAxes(dynamic_axes, function) if isinstance(dynamic_axes, Mapping) and dynamic_axes else None
         self._recordings: dict[Any, list[Recording]] = {}
         self._direct: dict[Any, DirectCall] = {}  # by the layouts of arguments
@@ -176,7 +176,7 @@ class trace:
 
     def _options(self) -> dict[str, Any]:
         """What it was made with, besides the function."""
-        axes = self.dynamic_axes.given if self.dynamic_axes else None if self._opening is self._budget is None else "auto"
+        axes = self.dynamic_axes.given if self.dynamic_axes else None if self._opening is self.budget is None else "auto"
         return {
             "symbolic": self.symbolic, "capture_as_const": self.capture_as_const, "name": self._given_name, "dynamic_axes": axes,
             "max_programs": self.max_programs, "on_excess": self.on_excess, **self._memory,
@@ -287,6 +287,16 @@ class trace:
             known.insert(0, found)  # the one used last first
         return found
 
+    def graph_of_call(self, *args, **kwargs) -> tuple[Graph, Device]:
+        """(the graph of a call, with numbers for its extents; the device that it runs on). It is recorded for this, and neither compiled
+        nor run."""
+        leaves: list[Tensor] = []
+        structure = flatten((args, kwargs), leaves)
+        device = common_device(x._layout.device for x in leaves) if leaves else default_device()
+        watch = Watch(self.function, objects_of(structure), set(self._told))
+        with young_objects(), watch:
+            return self._recorded(structure, leaves, [x._layout.type for x in leaves], device, watch, None)[0].graph, device
+
     def _opened(self, opening: Opening, key: Any, leaves: list[Tensor]) -> tuple[Recording, dict[str, int]]:
         """The recording of a call for whose numbers there is none that fits, and the numbers of its open extents: one with open
         extents; made now, if a recording fits but for the shapes. Where that cannot be, one for the call's shapes."""
@@ -348,7 +358,7 @@ class trace:
                 for more in range(2 if extents and pattern is None else 0):  # other numbers too: what fits by chance is found now
                     at_extents(r.graph, {name: n + more for name, n in extents.items()})
                 room = None if pattern is None else self._room.take
-                r.run = Executable(r.graph, self.name, device=device, room=room, budget=self._budget)
+                r.run = Executable(r.graph, self.name, device=device, room=room, budget=self.budget)
                 if pattern is not None and r.run.undecided is not None:
                     raise r.run.undecided
                 r.extents = r.run.extents
