@@ -6,12 +6,13 @@ In: functions and their arguments, numbers of bytes. Out: tables and pictures of
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tengen.base.files import replacing
-from tengen.base.sizes import in_words
+from tengen.base.sizes import byte_size, in_words
 from tengen.compiler.budget import fixed_bytes
 from tengen.compiler.driver import compile_graph
 from tengen.compiler.memory_plan import MemoryPlan
@@ -29,9 +30,10 @@ from tengen.kernels.steps import every_leaf
 from tengen.passes.lower import lowering_passes
 from tengen.passes.run import observing, run_passes
 from tengen.passes.units import least, units_of
+from tengen.tensor import eviction
 
 __all__ = [
-    "Alive", "Program", "Statistics", "get_allocated_memory", "get_max_allocated_memory", "get_max_reserved_memory",
+    "Alive", "Program", "Statistics", "budget", "get_allocated_memory", "get_max_allocated_memory", "get_max_reserved_memory",
     "get_reserved_memory", "plan", "reset_max_memory_stats", "stats", "trim",
 ]  # fmt: skip
 
@@ -78,6 +80,67 @@ def trim() -> int:
     before = get_reserved_memory()
     coalesce_free_memory()
     return before - get_reserved_memory()
+
+
+# ---- eager steps -------------------------------------------------------------------------------------------------------
+
+
+class budget:
+    """A number of bytes that tensors of eager steps are kept below, as far as that can be: values that only the tape holds, for a
+    gradient that is still to be computed, are let go of, and computed again when the gradient needs them. Bits are the same.
+
+    It is in force from the call on, until another budget or `budget(None)`; as a context manager until the block ends: then the one before
+    it is in force again.
+
+    Args:
+        bytes: an int, or a text as "400MB"; None: no budget. It is compared with `get_allocated_memory()`: what parameters, states
+            and the user's own variables hold counts, and cannot go. A call's results come on top for a moment.
+        smallest: values with fewer bytes stay.
+        offload: a folder, or "disk" for that of temporary files: values are written there and read again where that is possible, in place
+            of being computed again.
+
+    Attributes: evicted, restored: how many values went, and came back. computed_again: how many calls were run for that.
+
+    A traced step has a budget of its own: `trace(memory_budget=...)`, which knows the whole program and plans it.
+
+    Errors: ValueError for a size that is none, or an `offload` that is no folder; `BudgetError` where the disk is full.
+    Source: Kirisame et al., arXiv 2006.09616
+
+    >>> from tengen import autodiff, functional as F, Tensor
+    >>> x = Tensor([1.0, 2.0])
+    >>> gm = autodiff.GradManager().attach([x])
+    >>> with budget("100KB", smallest=1), gm:
+    ...     gm.backward(F.exp(F.exp(x)).sum())
+    >>> x.grad.shape
+    (2,)
+    """
+
+    def __init__(self, bytes: int | str | None, *, smallest: int | str = 64 << 10, offload: str | os.PathLike | None = None):
+        self._keeper: eviction.Keeper | None = None
+        if bytes is not None:
+            folder = None if offload is None else tempfile.gettempdir() if offload == "disk" else os.fspath(offload)
+            if folder is not None and not os.path.isdir(folder):
+                raise ValueError(f'offload={offload!r} is no folder; help: a folder that is there, or "disk"')
+            self._keeper = eviction.Keeper(byte_size(bytes, "budget"), byte_size(smallest, "smallest"), folder)
+        self._before = eviction.set_keeper(self._keeper)
+
+    @property
+    def evicted(self) -> int:
+        return 0 if self._keeper is None else self._keeper.evicted
+
+    @property
+    def restored(self) -> int:
+        return 0 if self._keeper is None else self._keeper.restored
+
+    @property
+    def computed_again(self) -> int:
+        return 0 if self._keeper is None else self._keeper.computed_again
+
+    def __enter__(self) -> budget:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        eviction.set_keeper(self._before)
 
 
 # ---- a program's memory ------------------------------------------------------------------------------------------------
