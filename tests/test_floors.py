@@ -18,7 +18,7 @@ FLOORS = [
     "hub models interop utils",
     "module optimizer data quantization amp distributed",
     "array_api arrays fft custom_ops debug",
-    "device functional linalg random distributions autodiff jit tuning dtr logger serialization",
+    "device functional linalg random distributions autodiff jit tuning dtr memory logger serialization",
     "deploy",
     "profiling",
     "tensor",

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         jit,
         linalg,
         logger,
+        memory,
         models,
         module,
         optimizer,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
         get_default_device,
         get_device_count,
         get_max_allocated_memory,
+        get_max_reserved_memory,
         get_mem_status_bytes,
         get_reserved_memory,
         get_tensorrt_version,
@@ -90,7 +92,8 @@ tensor = Tensor
 
 _SUBMODULES = (
     "amp", "array_api", "autodiff", "custom_ops", "data", "deploy", "device", "distributed", "distributions", "dtr", "fft", "functional",
-    "hub", "interop", "jit", "linalg", "logger", "models", "module", "optimizer", "random", "serialization", "traced_module", "utils",
+    "hub", "interop", "jit", "linalg", "logger", "memory", "models", "module", "optimizer", "random", "serialization", "traced_module",
+    "utils",
 )  # fmt: skip
 _OF_MODULES = {  # module -> the names of it that stand here too
     "tengen.base.config": "config",
@@ -100,9 +103,9 @@ _OF_MODULES = {  # module -> the names of it that stand here too
     "tengen.deploy.predictor": "Predictor",
     "tengen.device": (
         "coalesce_free_memory get_allocated_memory get_cuda_compute_capability get_cuda_device_property get_cuda_driver_version "
-        "get_cuda_version get_cudnn_version get_default_device get_device_count get_max_allocated_memory get_mem_status_bytes "
-        "get_reserved_memory get_tensorrt_version is_atlas_available is_cambricon_available is_cuda_available is_rocm_available "
-        "reset_max_memory_stats set_default_device set_prealloc_config"
+        "get_cuda_version get_cudnn_version get_default_device get_device_count get_max_allocated_memory "
+        "get_max_reserved_memory get_mem_status_bytes get_reserved_memory get_tensorrt_version is_atlas_available is_cambricon_available "
+        "is_cuda_available is_rocm_available reset_max_memory_stats set_default_device set_prealloc_config"
     ),
     "tengen.jit": "script trace",
     "tengen.logger": "enable_debug_log get_logger set_log_file set_log_level",
@@ -137,11 +140,13 @@ tracebacks.install()
 __all__ = [
     "__version__", "Graph", "Parameter", "Predictor", "Tensor", "from_dlpack", "tensor",
     "amp", "array_api", "autodiff", "custom_ops", "data", "deploy", "device", "distributed", "distributions", "dtr", "fft", "functional",
-    "hub", "interop", "jit", "linalg", "logger", "models", "module", "optimizer", "random", "serialization", "traced_module", "utils",
+    "hub", "interop", "jit", "linalg", "logger", "memory", "models", "module", "optimizer", "random", "serialization", "traced_module",
+    "utils",
     "coalesce_free_memory", "config", "enable_debug_log", "get_allocated_memory", "get_cuda_compute_capability",
     "get_cuda_device_property", "get_cuda_driver_version", "get_cuda_version", "get_cudnn_version", "get_default_device",
-    "get_device_count", "get_logger", "get_max_allocated_memory", "get_mem_status_bytes", "get_reserved_memory", "get_tensorrt_version",
-    "is_atlas_available", "is_cambricon_available", "is_cuda_available", "is_rocm_available", "load", "load_checkpoint", "load_graph",
+    "get_device_count", "get_logger", "get_max_allocated_memory", "get_max_reserved_memory", "get_mem_status_bytes",
+    "get_reserved_memory", "get_tensorrt_version", "is_atlas_available", "is_cambricon_available", "is_cuda_available",
+    "is_rocm_available", "load", "load_checkpoint", "load_graph",
     "profile", "reset_max_memory_stats", "save", "save_checkpoint", "set_default_device", "set_log_file", "set_log_level",
     "set_prealloc_config", "set_threads", "show_config", "summary", "trace", "tune",
 ]  # fmt: skip

@@ -18,8 +18,8 @@ from tengen.runtime import native
 
 __all__ = [
     "Device", "coalesce_free_memory", "get_allocated_memory", "get_default_device", "get_device_count", "get_max_allocated_memory",
-    "get_cuda_compute_capability", "get_cuda_device_property", "get_cuda_driver_version", "get_cuda_version", "get_cudnn_version",
-    "get_mem_status_bytes", "get_reserved_memory", "get_tensorrt_version", "is_atlas_available", "is_cambricon_available",
+    "get_max_reserved_memory", "get_cuda_compute_capability", "get_cuda_device_property", "get_cuda_driver_version", "get_cuda_version",
+    "get_cudnn_version", "get_mem_status_bytes", "get_reserved_memory", "get_tensorrt_version", "is_atlas_available", "is_cambricon_available",
     "is_cuda_available", "is_rocm_available", "reset_max_memory_stats", "set_default_device", "set_prealloc_config", "what_is_xpu",
 ]  # fmt: skip
 
@@ -88,8 +88,13 @@ def get_max_allocated_memory(device: Any = None) -> int:
     return _statistics(device).peak
 
 
+def get_max_reserved_memory(device: Any = None) -> int:
+    """The most bytes that a device's pool has ever had of the system: what tensors held, and what was kept for the next ones."""
+    return _statistics(device).peak_reserved
+
+
 def reset_max_memory_stats(device: Any = None) -> None:
-    """Lets `get_max_allocated_memory` begin anew, with what tensors hold now."""
+    """Lets `get_max_allocated_memory` and `get_max_reserved_memory` begin anew, with what is held and kept now."""
     native.pool_of(Device.named(device)).reset_peak()
 
 

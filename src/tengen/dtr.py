@@ -1,61 +1,68 @@
 """`tengen.dtr`: MegEngine's names for dynamic tensor rematerialisation, which frees values of eager steps and computes them again.
 
-Tengen has none yet: the settings are kept, and `enable` says that nothing is freed. A traced step's memory is planned.
+It is `tengen.memory.budget` under those names. A traced step has a plan of its own: `trace(memory_budget=...)`.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from types import ModuleType
 from typing import Any
 
-from tengen.base.errors import UsageWarning, warn_once
+from tengen.base.sizes import byte_size
+from tengen.device import get_mem_status_bytes
+from tengen.tensor import eviction
 
 __all__ = ["disable", "enable"]
 
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+OF_ALL = 0.9  # of the machine's memory: the threshold where none was set
 _settings: dict[str, Any] = {"eviction_threshold": 0, "evictee_minimum_size": 1 << 20, "enable_sqrt_sampling": False}
+_enabled: list[eviction.Keeper] = []
 
 
 def enable() -> None:
-    """Accepted, with a `UsageWarning`: values of eager steps stay in memory until the gradient has been computed."""
-    warn_once(
-        "dtr.enable(): Tengen does not free values and compute them again; help: `@trace` the training step, whose memory is planned, "
-        "or take a smaller batch",
-        UsageWarning,
-    )
+    """From now on values that only the tape holds are freed while tensors hold more than `eviction_threshold` bytes, and computed
+    again when a gradient needs them, with the same bits. Without a threshold it is nine tenths of the machine's memory.
+
+    Source: Kirisame et al., arXiv 2006.09616
+
+    >>> import tengen
+    >>> tengen.dtr.eviction_threshold = "5GB"
+    >>> tengen.dtr.enable()
+    >>> tengen.dtr.disable()
+    >>> tengen.dtr.eviction_threshold = 0
+    """
+    threshold = _settings["eviction_threshold"] or int(OF_ALL * get_mem_status_bytes()[0])
+    _enabled[:] = [eviction.Keeper(threshold, _settings["evictee_minimum_size"], None)]
+    eviction.set_keeper(_enabled[0])
 
 
 def disable() -> None:
-    """What is so."""
+    """Values stay in memory until the gradient has been computed."""
+    if _enabled and eviction.keeper is _enabled[0]:
+        eviction.set_keeper(None)
+    _enabled.clear()
 
 
-def _bytes(name: str, value: Any) -> int:
-    """A size as a number of bytes: an int, or a text as "5GB", "512MB", "4096"."""
-    if isinstance(value, str):
-        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?)B?\s*", value, re.IGNORECASE)
-        if found is None:
-            raise ValueError(f"dtr.{name}={value!r} is no size; help: a number of bytes, or as '5GB'")
-        return int(float(found[1]) * _UNITS[found[2].upper()])
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"dtr.{name}={value!r} is no size; help: a number of bytes, or as '5GB'")
-    return value
+def _set(name: str, value: Any) -> None:
+    _settings[name] = byte_size(value, f"dtr.{name}", 1024)
+    if _enabled:
+        enable()
 
 
 def _size(name: str, doc: str) -> property:
-    return property(lambda _: _settings[name], lambda _, v: _settings.__setitem__(name, _bytes(name, v)), doc=doc)
+    return property(lambda _: _settings[name], lambda _, v: _set(name, v), doc=doc)
 
 
 class _Settable(ModuleType):
     """This module's class: attributes that are settings."""
 
-    eviction_threshold = _size("eviction_threshold", "Bytes in use above which values would be freed; settable as '5GB'.")
-    evictee_minimum_size = _size("evictee_minimum_size", "Bytes of the smallest value that would be freed; 1 MiB at first.")
+    eviction_threshold = _size("eviction_threshold", "Bytes in use above which values are freed; settable as '5GB', in powers of 1024.")
+    evictee_minimum_size = _size("evictee_minimum_size", "Bytes of the smallest value that is freed; 1 MiB at first.")
 
     @property
     def enable_sqrt_sampling(self) -> bool:
-        """Whether only a sample of the values would be looked at."""
+        """Whether MegEngine looks at a sample of the values only. It is kept; Tengen looks at all."""
         return _settings["enable_sqrt_sampling"]
 
     @enable_sqrt_sampling.setter

@@ -183,7 +183,7 @@ def test_budgets_that_are_none(bad):
 
 def test_budgets_as_texts():
     for text, n in {"400MB": 400_000_000, "4 kib": 4096, "1.5GiB": 3 << 29, "2G": 2 * 10**9, "17": 17, "17 B": 17}.items():
-        assert trace(abs, memory_budget=text)._budget == Budget(n)
+        assert trace(abs, memory_budget=text).budget == Budget(n)
 
 
 def test_options_that_do_not_fit():

@@ -27,9 +27,7 @@ NOT_HERE = {
         f"{SETTING}: every run is synchronous, deterministic and planned"
     ),
     "megengine: check_misc": INTERNAL,
-    "megengine: get_max_reserved_memory": "the pool counts the most that tensors held, not the most that it kept",
     "megengine: quantization": QUANTISED,
-    "device: get_max_reserved_memory": "the pool counts the most that tensors held, not the most that it kept",
     "functional.quantized": QUANTISED,
     "functional.external": HARDWARE,
     "functional.debug_param": f"{SETTING}: kernels are chosen by rules, and `tengen.tune` measures",

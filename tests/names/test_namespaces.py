@@ -88,7 +88,6 @@ def test_hardware_that_is_not_there():
 
 
 SAYS_ONCE = {
-    "dtr": (lambda: dtr.enable(), "does not free values"),
     "prealloc": (lambda: tengen.set_prealloc_config(growth_factor=3.0), "a pool of 'cuda'"),
     "record_only": (lambda: trace(abs, record_only=True), "run.trace"),
     "profiling": (lambda: trace(abs, profiling=True), "tengen.profile"),

@@ -65,9 +65,12 @@ def test_statistics_and_trim():
     start = native.memory_statistics()
     assert start.cached == 0
     a, b = native.new_buffer(1 << 20), native.new_buffer(8 << 20)
-    assert native.memory_statistics() == (start.in_use + (9 << 20), 0, max(start.peak, start.in_use + (9 << 20)))
+    now = start.in_use + (9 << 20)
+    assert native.memory_statistics() == (now, 0, max(start.peak, now), max(start.peak_reserved, now))
     del a, b
     assert native.memory_statistics()[:2] == (start.in_use, 9 << 20)
+    native.reset_peak()
+    assert native.memory_statistics()[2:] == (start.in_use, now)  # what is kept counts too
     assert native.trim() == 9 << 20
     assert native.memory_statistics()[:2] == (start.in_use, 0)
     assert native.trim() == 0

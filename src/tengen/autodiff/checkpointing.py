@@ -8,7 +8,7 @@ from typing import Any
 
 from tengen.base.errors import GradientError
 from tengen.ops.define import REGISTRY
-from tengen.tensor import Tensor, tensor_over, tracing
+from tengen.tensor import Tensor, eviction, tensor_over, tracing
 from tengen.tensor.nodes import Level, TapeNode, is_live, levels, limits, node_of, on_tape, visible_node
 from tengen.tensor.tape import gradients
 from tengen.tensor.tensor import Buffer, array_over, assign
@@ -222,6 +222,7 @@ def _key(s: Triple) -> tuple[int, int]:
 
 def _equal(a: Triple, b: Triple) -> bool:
     """Whether two saved inputs have the same bits."""
+    a, b = (eviction.there(a), eviction.there(b)) if eviction.ever else (a, b)
     if a[0] is b[0] or a[0] is None or b[0] is None:
         return True
     if type(a[0]) is not Buffer or type(b[0]) is not Buffer or a[1].type is not b[1].type:

@@ -181,8 +181,9 @@ class _Search:
             runs_flops[0] += n
             runs_flops[1] += n * u.flops[i]
         told = sorted((Recomputed(op, where, n, size, f) for (op, where, size), (n, f) in lines.items()), key=lambda r: -r.runs * r.bytes)
+        bound = least(units_of(run_passes(planned.lowered.graph, self.placing)))
         return MemoryPlan(
-            self.budget.bytes, _arena(planned), *self.fixed.values(), without=peak(u, u.runs) + needed, lower_bound=least(u) + needed,
+            self.budget.bytes, _arena(planned), *self.fixed.values(), without=peak(u, u.runs) + needed, lower_bound=bound + needed,
             flops=sum(u.flops), recomputed_flops=sum(n * u.flops[i] for i, n in extra.items()), recomputed=tuple(told),
         )  # fmt: skip
 

@@ -173,8 +173,8 @@ class trace:
             raise ArgumentError(f'max_programs={max_programs!r}, on_excess={on_excess!r}: at least 1; "warn" or "error"')
         self.max_programs, self.on_excess = max_programs, on_excess
         self._memory = {"memory_budget": memory_budget, "sublinear_memory_config": sublinear_memory_config, "dtr_config": dtr_config}
-        self._budget = budget_of(memory_budget, sublinear_memory_config, dtr_config, dynamic_axes)
-        self._opening = Opening() if dynamic_axes == "auto" and self._budget is None else None
+        self.budget = budget_of(memory_budget, sublinear_memory_config, dtr_config, dynamic_axes)
+        self._opening = Opening() if dynamic_axes == "auto" and self.budget is None else None
         self.dynamic_axes = DynamicAxes(dynamic_axes, function) if isinstance(dynamic_axes, Mapping) and dynamic_axes else None
         self._recordings: dict[Any, list[Recording]] = {}
         self._direct: dict[Any, DirectCall] = {}  # by the layouts of arguments
@@ -198,7 +198,7 @@ class trace:
 
     def _options(self) -> dict[str, Any]:
         """What it was made with, besides the function."""
-        axes = self.dynamic_axes.given if self.dynamic_axes else None if self._opening is self._budget is None else "auto"
+        axes = self.dynamic_axes.given if self.dynamic_axes else None if self._opening is self.budget is None else "auto"
         return {
             "symbolic": self.symbolic, "capture_as_const": self.capture_as_const, "name": self._given_name, "dynamic_axes": axes,
             "max_programs": self.max_programs, "on_excess": self.on_excess, **self._memory,
@@ -328,6 +328,16 @@ class trace:
             known.insert(0, found)  # the one used last first
         return found
 
+    def graph_of_call(self, *args, **kwargs) -> tuple[Graph, Device]:
+        """(the graph of a call, with numbers for its extents; the device that it runs on). It is recorded for this, and neither compiled
+        nor run."""
+        leaves: list[Tensor] = []
+        structure = flatten((args, kwargs), leaves)
+        device = common_device(x._layout.device for x in leaves) if leaves else default_device()
+        watch = Watch(self.function, objects_of(structure), set(self._told))
+        with young_objects(), watch:
+            return self._recorded(structure, leaves, [x._layout.type for x in leaves], device, watch, None)[0].graph, device
+
     def _opened(
         self, opening: Opening, key: Any, leaves: list[Tensor], answers: bool = False
     ) -> tuple[Recording, dict[str, int]]:  # fmt: skip
@@ -393,7 +403,7 @@ class trace:
                 if extents and pattern is None:
                     check_other_extents(r.graph, extents)
                 room = None if pattern is None else self._room.take
-                r.run = Executable(r.graph, self.name, device=device, room=room, budget=self._budget)
+                r.run = Executable(r.graph, self.name, device=device, room=room, budget=self.budget)
                 if pattern is not None and r.run.undecided is not None:
                     raise r.run.undecided
                 r.extents, r.run.gradient_of = r.run.extents, r.gradient_of

@@ -32,7 +32,7 @@ def memory_ir() -> str:
         ``void populate(ptr data, i64 bytes, ptr parallel)``: the system backs the first bytes of a block now, in all threads at
             once, if the block is a mapping that was never populated.
         ``i64 trim(i64 bytes)``: gives cached blocks back, large ones first, until that many bytes are free; returns them.
-        ``i64 pool_stats[3]``: bytes in use, cached, and the most ever in use.
+        ``i64 pool_stats[4]``: bytes in use, cached, the most ever in use, and the most ever in use and cached.
     """
     text = _POOL + _SYSTEM
     for name, value in (
@@ -45,7 +45,7 @@ def memory_ir() -> str:
 
 _POOL = """\
 %block_t = type { i64, i64, ptr, i64, [4 x i64] }        ; class, bytes of data, next free block, whether it may be populated
-@tengen_pool_stats = global [3 x i64] zeroinitializer  ; bytes in use, cached, peak in use
+@tengen_pool_stats = global [4 x i64] zeroinitializer  ; bytes in use, cached, peak in use, peak of both
 @free_blocks = internal global [$CLASSES$ x ptr] zeroinitializer
 
 define ptr @tengen_take(i64 %bytes) {
@@ -192,6 +192,12 @@ fill:
   store i64 %class, ptr %b
   %size.p = getelementptr %block_t, ptr %b, i64 0, i32 1
   store i64 %size, ptr %size.p
+  %kept = load i64, ptr %cached.p
+  %held = add i64 %used.new, %kept
+  %held.p = getelementptr i64, ptr @tengen_pool_stats, i64 3
+  %most = load i64, ptr %held.p
+  %most.new = call i64 @llvm.umax.i64(i64 %most, i64 %held)
+  store i64 %most.new, ptr %held.p
   %huge = icmp uge i64 %size, $HUGE$
   %bare = zext i1 %huge to i64
   %bare.p = getelementptr %block_t, ptr %b, i64 0, i32 3

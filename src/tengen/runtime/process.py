@@ -165,14 +165,16 @@ class MemoryStatistics(NamedTuple):
 
     Attributes:
         in_use: blocks that live buffers hold. cached: blocks kept to be handed out again. peak: the most ever in use at once.
+            peak_reserved: the most ever in use and kept at once.
     """
 
     in_use: int
     cached: int
     peak: int
+    peak_reserved: int
 
 
-_statistics = (ctypes.c_int64 * 3).from_address(_native.address("tengen_pool_stats"))
+_statistics = (ctypes.c_int64 * 4).from_address(_native.address("tengen_pool_stats"))
 _trim = _locked("trim", ctypes.c_int64, ctypes.c_int64)
 _trim_heap = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's; other libraries give back by themselves, or cannot
 
@@ -187,8 +189,9 @@ def memory_statistics() -> MemoryStatistics:
 
 
 def reset_peak() -> None:
-    """Lets `memory_statistics().peak` begin anew, with what is in use now."""
+    """Lets `memory_statistics().peak` and `peak_reserved` begin anew, with what is in use and kept now."""
     _statistics[2] = _statistics[0]
+    _statistics[3] = _statistics[0] + _statistics[1]
 
 
 def trim() -> int:

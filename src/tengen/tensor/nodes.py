@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tengen.tensor.tensor import Tensor
 
 _counter = itertools.count()
@@ -61,6 +63,9 @@ walking = Walking()
 limits: dict[int, int] = {}  # thread -> the order before which nodes are hidden from it: it is inside of `no_grad`
 
 
+watchers: list[Callable[[TapeNode], None]] = []  # functions of each node that `visible_node` makes
+
+
 def _is_hidden(node: TapeNode | tuple | None) -> bool:
     """Whether the calling thread is inside of a `no_grad` that began after the node was made."""
     node = node[0] if isinstance(node, tuple) else node
@@ -73,10 +78,14 @@ def new_limit() -> int:
 
 
 def visible_node(op, inputs, attrs, outputs=None) -> TapeNode | None:
-    """A `TapeNode` without the inputs' places that are hidden; None where no place is left."""
+    """A `TapeNode` without the inputs' places that are hidden; None where no place is left. `watchers` are told of it."""
     node = TapeNode(op, inputs, attrs, outputs)
     node.saved = [s if s is None or not _is_hidden(s[2]) else (s[0], s[1], None) for s in node.saved]
-    return node if node.parents() else None
+    if not node.parents():
+        return None
+    for told in watchers:
+        told(node)
+    return node
 
 
 def kept_place(target: Tensor, node: Any) -> Any:

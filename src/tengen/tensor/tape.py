@@ -14,6 +14,7 @@ from typing import Any
 from tengen.base.errors import DTypeError, GradientError, ShapeError
 from tengen.ops.complex_numbers import formed
 from tengen.ops.define import REGISTRY, Op, Rules
+from tengen.tensor import eviction
 from tengen.tensor.casting import casting, casts
 from tengen.tensor.hooks import called
 from tengen.tensor.nodes import Level, TapeNode, is_live, node_of, walking
@@ -213,6 +214,8 @@ def _step(node: TapeNode, slot: dict[int, Tensor], give: Any, useful: set[int], 
     """Runs one node's gradient rule and passes the results on. The rule is recorded on the tape where it uses tensors that
     other levels may walk from."""
     op: Op = node.op
+    if eviction.ever:
+        eviction.restored(node)
     saved = tuple([None if s is None else tensor_on_tape(*s) for s in node.saved])
     taped = id(node) in others
     inputs = tuple([None if x is None else x if taped and id(node_of(x)[0]) in others else _off(x) for x in saved])
