@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         autodiff,
         custom_ops,
         data,
+        debug,
         deploy,
         device,
         distributed,
@@ -85,8 +86,8 @@ if TYPE_CHECKING:
 tensor = Tensor
 
 _SUBMODULES = (
-    "amp", "array_api", "autodiff", "custom_ops", "data", "deploy", "device", "distributed", "distributions", "dtr", "fft", "functional",
-    "hub", "jit", "linalg", "logger", "models", "module", "optimizer", "random", "serialization", "utils",
+    "amp", "array_api", "autodiff", "custom_ops", "data", "debug", "deploy", "device", "distributed", "distributions", "dtr", "fft",
+    "functional", "hub", "jit", "linalg", "logger", "models", "module", "optimizer", "random", "serialization", "utils",
 )  # fmt: skip
 _OF_MODULES = {  # module -> the names of it that stand here too
     "tengen.base.config": "config",
@@ -131,8 +132,8 @@ tracebacks.install()
 
 __all__ = [
     "__version__", "Parameter", "Predictor", "Tensor", "from_dlpack", "tensor",
-    "amp", "array_api", "autodiff", "custom_ops", "data", "deploy", "device", "distributed", "distributions", "dtr", "fft", "functional",
-    "hub", "jit", "linalg", "logger", "models", "module", "optimizer", "random", "serialization", "utils",
+    "amp", "array_api", "autodiff", "custom_ops", "data", "debug", "deploy", "device", "distributed", "distributions", "dtr", "fft",
+    "functional", "hub", "jit", "linalg", "logger", "models", "module", "optimizer", "random", "serialization", "utils",
     "coalesce_free_memory", "config", "enable_debug_log", "get_allocated_memory", "get_cuda_compute_capability",
     "get_cuda_device_property", "get_cuda_driver_version", "get_cuda_version", "get_cudnn_version", "get_default_device",
     "get_device_count", "get_logger", "get_max_allocated_memory", "get_mem_status_bytes", "get_reserved_memory", "get_tensorrt_version",

@@ -33,7 +33,6 @@ from tengen.passes.pipeline import graph_passes
 from tengen.passes.run import Pass, run_passes
 from tengen.runtime import tiers
 
-
 GraphPasses = Callable[[Evaluate | None], Sequence[Pass]]
 
 

@@ -22,7 +22,7 @@ from tengen.loops.verify import brief, check_expr
 NESTING = 64  # of graphs in graphs, and of tuples in tuples
 OPERANDS = 1 << 14  # of one node
 LONGEST_TEXT = 2000  # characters of an attribute
-CHECK_ERRORS = ("IndexOutOfRange", "NegativePower", "LinAlgError", "CustomOpError")  # what a check may raise
+CHECK_ERRORS = ("IndexOutOfRange", "NegativePower", "LinAlgError", "CustomOpError", "NonFiniteError")  # what a check may raise
 Infer = Callable[[str, list["TensorType | None"], dict[str, Any]], Sequence[TensorType]]
 
 

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from time import perf_counter
-from typing import Any
+from typing import Any, NoReturn
 from weakref import ref
 
 import numpy as np
@@ -20,7 +20,7 @@ from tengen.base.config import config
 from tengen.base.device import Device, cpu
 from tengen.base.dtype import bool_
 from tengen.compiler.arrays import buffer_over, dense, new_buffer
-from tengen.compiler.driver import compile_graph, evaluate, ready_program
+from tengen.compiler.driver import GraphPasses, compile_graph, evaluate, ready_program
 from tengen.compiler.plans import Layout
 from tengen.compiler.program import Program, check_bytes
 from tengen.compiler.schedules import tuned_schedules
@@ -39,11 +39,12 @@ KERNEL_S = 0.05  # that LLVM takes for a kernel, about: a program that was read 
 
 
 class Looking:
-    """Who looks into runs (`tengen.debug`). around: (executable, buffers, extents) -> outputs, in place of a run; None: nobody."""
+    """Who looks into runs (`tengen.debug`). around: (executable, buffers, extents) -> outputs, in place of a run; None: nobody. It puts
+    buffers with the new values of states in the place of those in the list, in which the old ones stay."""
 
-    around: Callable[[Executable, Sequence[Any], tuple[int, ...]], list[Tensor]] | None = None
+    around: Callable[[Executable, Any, tuple[int, ...]], list[Tensor]] | None = None
 
-    def by(self, around: Callable[[Executable, Sequence[Any], tuple[int, ...]], list[Tensor]] | None) -> Any:
+    def by(self, around: Callable[[Executable, Any, tuple[int, ...]], list[Tensor]] | None) -> Any:
         """Says who looks from now on, in all threads. Returns who did before."""
         before, self.around = self.around, around
         return before
@@ -68,10 +69,12 @@ class Executable:
         room: whether one more program may be made, for numbers that are hot: a program for known numbers alone is faster. It is
             asked when the runs for these numbers have taken HOT_RUNS times what making a program takes. So at most about a tenth of
             the time is spent on making them, and sizes that are met a few times make none. Default: none is.
+        of_graphs: other passes from graph to graph (`driver.passes`); such a program is not kept on disk.
     """
 
     def __init__(
-        self, graph: Graph, name: str, schedules: Schedules | None = None, device: Device = cpu, room: Callable[[], bool] | None = None
+        self, graph: Graph, name: str, schedules: Schedules | None = None, device: Device = cpu, room: Callable[[], bool] | None = None,
+        of_graphs: GraphPasses | None = None,
     ):  # fmt: skip
         self.name, self.device = name, device
         self.schedules = schedules or tuned_schedules()
@@ -90,7 +93,11 @@ class Executable:
         self._checks: list[Check] = []
         self._room, start = room, perf_counter()
         try:
-            self.program, self._arrays = ready_program(graph, None, self._symbols, name, True, self.schedules, device)
+            if of_graphs is None:
+                self.program, self._arrays = ready_program(graph, None, self._symbols, name, True, self.schedules, device)
+            else:
+                how = {"fold": True, "schedules": self.schedules, "device": device, "of_graphs": of_graphs}
+                self.program, self._arrays = compile_graph(graph, None, self._symbols, name, **how)
         except errors.Undecided as e:
             if not self.extents:
                 raise
@@ -252,10 +259,12 @@ class Executable:
         that is violated."""
         flags = made.pop().numpy()
         if flags.any():
-            c = self._checks[int(flags.argmax())]
-            line = "" if c.where is None else f" [at {c.where}]"
-            raise getattr(errors, c.error)(f"{self.name}: {c.message}{line}")
+            self._raise(self._checks[int(flags.argmax())])
         return made
+
+    def _raise(self, c: Check) -> NoReturn:
+        line = "" if c.where is None else f" [at {c.where}]"
+        raise getattr(errors, c.error)(f"{self.name}: {c.message}{line}")
 
     def _call_into(self, log: launch_log.Log, extents: tuple[int, ...]) -> Any:
         """The call of the same program with its launches logged; its kernels and constants are the same."""
