@@ -144,6 +144,18 @@ def test_a_training_step_keeps_its_bits_and_its_states():
     step(x)
 
 
+def test_what_is_written_in_place_is_looked_at():
+    w = M.Linear(2, 2)
+    gm, opt = GradManager().attach(w.parameters()), SGD(w.parameters(), lr=1e38)
+    with debug.check_finite(), pytest.raises(NonFiniteError, match="sgd_update makes an infinity"):
+        with gm:
+            gm.backward((w(Tensor([[100.0, 1.0]])) * 10).sum())
+        opt.step()
+    x = Tensor([1.0, 2.0])
+    with debug.check_finite(), pytest.raises(NonFiniteError, match="set_slice is given a NaN"):
+        x[0] = np.nan
+
+
 def test_most_values_need_no_check():
     _, step, _, net = training(False)
     graph = optimize(step.graph)

@@ -17,24 +17,20 @@ import numpy as np
 
 from tengen.base.errors import NonFiniteError, user_line
 from tengen.base.record import record
-from tengen.debug.marks import NAN_ONLY, NOTHING, marked
+from tengen.compiler.plans import Layout
+from tengen.debug.marks import NAN_ONLY, NOTHING, largest_magnitude, marked
 from tengen.debug.replay import Place, See, inputs_of, replay
 from tengen.ir.graph import Check, Graph
 from tengen.ops.calls import Run
-from tengen.ops.define import Op, composite, dispatch, lookup
+from tengen.ops.define import Op, dispatch, lookup
 from tengen.passes.constants import Evaluate
 from tengen.passes.pipeline import GRAPH, graph_passes
 from tengen.passes.run import Pass
-from tengen.tensor import Tensor, contiguous, tracing
-from tengen.tensor.executable import Executable, looking
+from tengen.tensor import Tensor, contiguous, tensor_over, tracing
+from tengen.tensor.executable import Executable
+from tengen.tensor.looking import looking
 from tengen.tensor.nodes import node_of, walking
 from tengen.tensor.tensor import Buffer, see_operators
-
-
-@composite
-def largest_magnitude(x: Tensor):
-    """max |x| of all elements."""
-    return lookup("max")(lookup("abs")(x))
 
 
 @record(frozen=True)
@@ -120,7 +116,7 @@ def _eager(allowed: Allowed) -> tuple[Callable[[Run], Run], Callable[[Op, tuple,
         try:
             for t in outs:
                 if type(t) is Tensor and t.dtype.is_float and t.size and type(t._data) is Buffer:
-                    m = largest_magnitude(t._off_tape()).item()
+                    m = largest_magnitude(_flat(t)).item()
                     if not m < float("inf"):
                         _blame(op, inputs, attrs, outs, allowed)
         finally:
@@ -138,6 +134,13 @@ def _eager(allowed: Allowed) -> tuple[Callable[[Run], Run], Callable[[Op, tuple,
         return run
 
     return around, look
+
+
+def _flat(t: Tensor) -> Tensor:
+    """The elements as they lie in memory, in one row, where they are dense: their order does not matter."""
+    if t._layout.order is None:
+        return t._off_tape()
+    return tensor_over(t._data, Layout((t._layout.size,), t._layout.dtype, None, t._layout.device))
 
 
 def _blame(op: Op, inputs: tuple, attrs: tuple, outs: Sequence[Any], allowed: Allowed) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tengen.base.dtype import bool_
 from tengen.base.errors import NonFiniteError
@@ -18,10 +18,40 @@ from tengen.debug.carries import carried
 from tengen.ir.graph import Check, Graph, Node, Value
 from tengen.ir.rewrite import rebuild
 from tengen.ir.types import TensorType
-from tengen.ops.define import lookup
+from tengen.kernels.axes import memory_order
+from tengen.kernels.lowering import Array, contiguous_strides, product
+from tengen.kernels.source import Leaf
+from tengen.ops.define import lookup, primitive
+
+if TYPE_CHECKING:
+    from tengen.tensor import Tensor
 
 BOOL = TensorType((), bool_)
 NAN_ONLY, NOTHING = "nan", "nothing"  # what is still looked for in a value, where an infinity, or all, was found to be wanted
+
+
+@primitive
+def largest_magnitude(x: Tensor) -> Tensor:
+    """max |x| of all elements, of a tensor that is not empty: NaN where one is."""
+
+
+@largest_magnitude.infer
+def _(x):
+    return TensorType((), x.dtype)
+
+
+@largest_magnitude.lower
+def _(lo, ins, outs):
+    """Where the elements are dense, they are read as they lie in memory: the order does not matter."""
+    a, largest = ins[0], lookup("max")
+    if a.strides == contiguous_strides(a.shape, memory_order(a)):
+        a = Array(a.id, a.dtype, (product(a.shape),), (1,), a.offset)
+    attrs = largest.canonical([TensorType(a.shape, a.dtype)], (None, False))
+    magnitude = lookup("abs").make_source([Leaf(a)], TensorType(a.shape, a.dtype), {})
+    largest.lower_from(lo, [magnitude], outs, attrs)
+
+
+largest_magnitude.no_vjp("it is looked at, and not computed with")
 
 
 def marked(graph: Graph, lenient: dict[int, str]) -> Graph:
@@ -73,16 +103,6 @@ def _emit(g: Graph, op: str, ins: Sequence[Value], **attrs: Any) -> Value:
     return g.add_node(op, list(ins), canonical, known.infer_types(types, canonical)).outputs[0]
 
 
-@functools.lru_cache(1024)
-def _largest(t: TensorType) -> Graph:
-    """max |x| of all elements: one kernel."""
-    body = Graph("largest_magnitude")
-    x = body.add_input("x", t)
-    magnitude = _emit(body, "abs", [x])
-    body.add_output("y", _emit(body, "max", [magnitude], axis=tuple(range(t.ndim)), keepdims=False))
-    return body
-
-
 @functools.lru_cache(64)
 def _odd(t: TensorType, how: str) -> Graph:
     body = Graph("not_finite")
@@ -97,9 +117,7 @@ def _bad(g: Graph, v: Value, how: str) -> Value | None:
     t = v.type
     if not t.dtype.is_float or how == NOTHING or any(d == 0 for d in t.shape):
         return None
-    if t.ndim:
-        body = _largest(t)
-        v = g.add_node("fused", [v], {"body": body}, [body.outputs[0].type]).outputs[0]
+    v = _emit(g, "largest_magnitude", [v]) if t.ndim else v
     body = _odd(v.type, how)
     return g.add_node("fused", [v], {"body": body}, [BOOL]).outputs[0]
 

@@ -12,7 +12,8 @@ from tengen.debug.replay import Place, inputs_of, replay
 from tengen.ops.calls import Run
 from tengen.ops.define import Op, dispatch
 from tengen.tensor import Tensor, tracing
-from tengen.tensor.executable import Executable, looking
+from tengen.tensor.executable import Executable
+from tengen.tensor.looking import looking
 from tengen.tensor.tensor import Buffer, see_operators
 
 Callback = Callable[[str, Tensor], Any]

@@ -26,7 +26,8 @@ from tengen.loops.lang import Expr
 from tengen.passes.extents import at_extents, extents_of, open_extents
 from tengen.runtime import native
 from tengen.tensor import Tensor, contiguous, from_numpy, tensor_over, tracing
-from tengen.tensor.executable import Executable, looking
+from tengen.tensor.executable import Executable
+from tengen.tensor.looking import looking
 
 
 class Port(NamedTuple):

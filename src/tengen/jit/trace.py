@@ -41,7 +41,8 @@ from tengen.tensor import Parameter, Tensor, contiguous, tensor_over, tracing
 from tengen.tensor.assignment import own
 from tengen.tensor.batched import innermost
 from tengen.tensor.casting import casting
-from tengen.tensor.executable import Executable, looking
+from tengen.tensor.executable import Executable
+from tengen.tensor.looking import looking
 from tengen.tensor.nodes import on_tape
 from tengen.tensor.structure import flatten, objects_of, unflatten
 

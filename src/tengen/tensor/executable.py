@@ -31,26 +31,12 @@ from tengen.loops.lang import Expr
 from tengen.passes.extents import at_extents, open_extents
 from tengen.passes.pipeline import optimize
 from tengen.runtime import launch_log, mapped, native, tiers
+from tengen.tensor.looking import looking
 from tengen.tensor.tensor import Tensor, tensor_over
 
 ALIGN = 64
 HOT_RUNS = 10  # numbers get a program of their own when their runs have taken so many times what making one takes
 KERNEL_S = 0.05  # that LLVM takes for a kernel, about: a program that was read from the cache was made faster than another will be
-
-
-class Looking:
-    """Who looks into runs (`tengen.debug`). around: (executable, buffers, extents) -> outputs, in place of a run; None: nobody. It puts
-    buffers with the new values of states in the place of those in the list, in which the old ones stay."""
-
-    around: Callable[[Executable, Any, tuple[int, ...]], list[Tensor]] | None = None
-
-    def by(self, around: Callable[[Executable, Any, tuple[int, ...]], list[Tensor]] | None) -> Any:
-        """Says who looks from now on, in all threads. Returns who did before."""
-        before, self.around = self.around, around
-        return before
-
-
-looking = Looking()
 
 
 class Executable:
