@@ -180,6 +180,7 @@ def test_a_c_function(how, tmp_path):
     x = T(4, 6)
     run = trace(lambda x: op(x.T * 2, 0.25)[0] + 1)
     assert run(x).numpy().tobytes() == ((x.numpy().T * 2).max(1) + np.float32(0.25) + 1).astype("f4").tobytes()
+    assert op(x, 3)[0].numpy().tobytes() == (x.numpy().max(1) + np.float32(3)).tobytes()  # an int where a float is declared
     bad = Tensor(np.full((6, 4), 200, "float32"))
     loop = lambda: F.scan(lambda c, v: (c, op(v)[0]), x[0], F.stack([x, F.full((4, 6), 200.0)]))
     for call in (lambda: op(bad), lambda: trace(lambda x: op(x)[0])(bad), loop):
