@@ -19,7 +19,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tengen.base.dtype import float32, float64, int32, int64
+import numpy as np
+
+from tengen.base.dtype import dtype, float32, float64, int32, int64
 from tengen.base.errors import CustomOpError, DTypeError, GradientError, ShapeError, TengenError, tell, user_line
 from tengen.custom_ops.c_functions import c_function_of
 from tengen.custom_ops.signature import Signature, read_signature
@@ -29,6 +31,7 @@ from tengen.jit.trace import forget_recordings
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import copy
 from tengen.loops.bind import bound
+from tengen.loops.interp import interpret
 from tengen.loops.lang import Expr, const, var
 from tengen.loops.parse import parse_kernel
 from tengen.loops.statements import Kernel
@@ -302,6 +305,19 @@ def _written(op: CustomOp, form: Signature, types: Sequence[TensorType], attrs: 
     if odd := [str(v.attr) for v in made.ints if v.attr not in form.names]:
         raise CustomOpError(f"{op.name}: its kernel takes the integer {odd[0]}, which is no name of the signature {form.text!r}")
     return made
+
+
+def interpreted(op: CustomOp, arrays: Sequence[np.ndarray], attrs: Mapping[str, Any]) -> list[np.ndarray]:
+    """What the kernel of an operator means for these operands, by the interpreter, which checks every access. Errors: IndexOutOfRange
+    for an index outside of a tensor."""
+    types = [TensorType(a.shape, dtype(a.dtype)) for a in arrays]
+    form, known = _form(op, types, attrs)
+    made = [np.full(t.shape, 0, t.dtype.numpy) for t in form.results(known)]
+    kernel = _written(op, form, types, attrs)
+    flat = [np.ascontiguousarray(a).reshape(-1) for a in (*arrays, *made)]
+    names = [n for n, _ in (*form.inputs, *form.outputs)]
+    interpret(kernel, dict(zip(names, flat)), {str(v.attr): int(known[str(v.attr)]) for v in kernel.ints})
+    return [a.reshape(m.shape) for a, m in zip(flat[len(arrays) :], made)]
 
 
 def _launch(op: CustomOp, lo: Lowering, ins: Sequence[Array], outs: Sequence[Array], attrs: Mapping[str, Any]) -> None:
