@@ -11,7 +11,16 @@ import pytest
 
 from tengen import Tensor, autodiff, custom_ops, load_graph, trace
 from tengen import functional as F
-from tengen.base.errors import CompileError, CustomOpError, DTypeError, FileFormatError, GradientError, ShapeError, VerifyError
+from tengen.base.errors import (
+    CompileError,
+    CustomOpError,
+    DTypeError,
+    FileFormatError,
+    GradientError,
+    IndexOutOfRange,
+    ShapeError,
+    VerifyError,
+)
 from tengen.codegen.targets import Target
 from tengen.deploy import compile_model
 from tengen.deploy.run import CannotRun, linker
@@ -133,7 +142,7 @@ def test_a_composite_has_the_gradient_of_its_body_and_runs_others():
 
 def test_a_kernel_takes_any_operands_and_stands_in_loops():
     total = running_total()
-    assert len(custom_ops.check_op(total, [[RNG.normal(size=(3, 5)).astype("f4")]]).passed) == 3
+    assert len(custom_ops.check_op(total, [[RNG.normal(size=(3, 5)).astype("f4")]]).passed) == 4
     x = T(5, 4, 3)
     run = trace(lambda x: total(x[1].T) + total(F.flip(x[2], 0).T), dynamic_axes={0: "a", 1: "n", 2: "m"})
     np.testing.assert_allclose(run(x).numpy(), np.cumsum(x.numpy()[1].T, 1) + np.cumsum(x.numpy()[2, ::-1].T, 1), rtol=1e-5, atol=1e-6)
@@ -142,6 +151,20 @@ def test_a_kernel_takes_any_operands_and_stands_in_loops():
     np.testing.assert_allclose(made.numpy(), wanted.numpy(), rtol=1e-5, atol=1e-5)
     assert kept[2].numpy().tobytes() == total(x[2]).numpy().tobytes()
     assert total(Tensor(np.zeros((2, 0), "float32"))).shape == (2, 0)
+
+
+def test_an_access_outside_of_a_tensor_is_found_before_the_kernel_runs():
+    @custom_ops.kernel("test::beyond", "x: f32[n] -> y: f32[n]")
+    def beyond(x: Tensor):
+        return """
+        kernel beyond(in x: f32, out y: f32, int n):
+            each i of n:
+                load v: f32 = x[i + 1000000000]
+                store y[i] = v
+        """
+
+    with pytest.raises(IndexOutOfRange, match="index 1000000000 is outside buffer x of 3 elements"):
+        custom_ops.check_op(beyond, [[np.zeros(3, "f4")]])
 
 
 def test_extents_of_results_are_arithmetic_of_operands_and_attributes():
@@ -180,6 +203,7 @@ def test_a_c_function(how, tmp_path):
     x = T(4, 6)
     run = trace(lambda x: op(x.T * 2, 0.25)[0] + 1)
     assert run(x).numpy().tobytes() == ((x.numpy().T * 2).max(1) + np.float32(0.25) + 1).astype("f4").tobytes()
+    assert op(x, 3)[0].numpy().tobytes() == (x.numpy().max(1) + np.float32(3)).tobytes()  # an int where a float is declared
     bad = Tensor(np.full((6, 4), 200, "float32"))
     loop = lambda: F.scan(lambda c, v: (c, op(v)[0]), x[0], F.stack([x, F.full((4, 6), 200.0)]))
     for call in (lambda: op(bad), lambda: trace(lambda x: op(x)[0])(bad), loop):

@@ -108,6 +108,10 @@ class CustomOpError(TengenError, RuntimeError):
     """An operator of the user's own whose C function returned an error, or that was defined wrongly (see `tengen.custom_ops`)."""
 
 
+class NonFiniteError(TengenError, FloatingPointError):
+    """A NaN or an infinity that an operation makes, in a block of `debug.check_finite`."""
+
+
 class GradientError(TengenError, RuntimeError):
     """A gradient that was asked for and cannot be had."""
 

@@ -63,6 +63,7 @@ class Program:
         data: values of the constants that it and its `setup` read, by id.
         folded: the program that computed some of these constants, until this one is in the program cache.
         checks: those of the graph, in the order in which the last output buffer has their results.
+        asks: whether it has a loop that may be stopped, by a signal's handler that raises an exception.
         updates: whether it updates states, as a step of a loop does: it will run again, so good code is made at once.
         memory: what it needs and computes again (`memory_plan.MemoryPlan`), if it was made for a budget.
         object: the name of its machine code in the cache. code: the machine code itself, until it is loaded, if it was read with
@@ -88,6 +89,7 @@ class Program:
     data: dict[Hashable, np.ndarray] = field(default_factory=dict)
     folded: Folded | None = None
     checks: list[Check] = field(default_factory=list)
+    asks: bool = False
     updates: bool = False
     memory: Any = None
     object: str = ""
@@ -152,7 +154,7 @@ class Program:
         pool: bool | int = True
         if entry is not None:
             ints, pool = [*ints, entry.number], launch_log.logging_parallel()
-        call = native.make_plan(self.address, n_inputs, output_bytes, arena, ints, pool, release_gil, owner=self)
+        call = native.make_plan(self.address, n_inputs, output_bytes, arena, ints, pool, release_gil, self.asks, owner=self)
         return tiers.timed(call, self._loaded)
 
 
@@ -235,7 +237,7 @@ def emit(x: Planned) -> Program:
     return Program(
         w.name, text, lo.target, len(w.inputs), len(w.outputs), list(lo.ints), made.derived, x.temps, len(made.unique), w.device,
         list(w.constants), setup, list(w.output_bytes), every_leaf(lo.steps) if w.log_launches else None,
-        checks=[] if w.graph is None else w.graph.checks, object=object_name(text, lo.target),
+        checks=[] if w.graph is None else w.graph.checks, asks=made.asks, object=object_name(text, lo.target),
     )  # fmt: skip
 
 

@@ -18,6 +18,12 @@ from tengen.loops.form import form
 from tengen.loops.lang import Expr, Index, as_int
 from tengen.loops.statements import Kernel
 
+# i32 (state, step): whether a loop is to be stopped, since a signal's handler has raised an exception. It is called at iteration
+# state[0], which it sets anew, so that it is called some twenty times a second.
+ASK = "tengen_stop"
+ASK_DECLARED = f"declare i32 @{ASK}(ptr, i64)\n"
+ASK_NOBODY = f"define internal i32 @{ASK}(ptr %state, i64 %step) {{\n  store i64 {(1 << 63) - 1}, ptr %state\n  ret i32 0\n}}\n"
+
 
 class ProgramText:
     """The text of a program.
@@ -29,6 +35,7 @@ class ProgramText:
 
     def __init__(self, lo: Lowering, table: Sequence[Hashable], temps: Temporaries, log_launches: bool):
         self.lo, self.log_launches, self.temps = lo, log_launches, temps
+        self.asks = False  # whether it has a loop that may be stopped
         self.derived: list[Expr] = []
         self.unique: dict[Hashable, Kernel] = {}
         self._names: dict[Kernel, str] = {}
@@ -36,7 +43,7 @@ class ProgramText:
         self._numbers = iter(range(len(every_leaf(lo.steps))))
         bodies = [(self.functions[id(f)], _Body(self, f.body, f.parameters)) for f in functions(lo.steps)]
         bodies.append(("run", _Body(self, lo.steps, table)))
-        self.text = "".join(body.text(name) for name, body in bodies)
+        self.text = "".join(body.text(name) for name, body in bodies) + (ASK_DECLARED if self.asks else "")
 
     def kernel(self, k: Kernel) -> str:
         """The name of a kernel's function: kernels of one form share it."""
@@ -64,6 +71,7 @@ class _Body:
         self.where: dict[Hashable, str] = {}  # the addresses of buffers
         self.label = "entry"  # of the basic block that is being written
         self.widest, self.depth, self.deepest = 0, 0, 0
+        self.asking: list[str] = []
         self._find(table)
         self._run_all(steps)
 
@@ -89,10 +97,11 @@ class _Body:
                 case Launch():
                     self._launch(s)
                 case Loop():
-                    self._loop(self._operand(s.count), lambda after: None, s.body)
+                    self._loop(self._operand(s.count), lambda after, step: None, s.body)
                 case While():
                     limit = None if s.limit is None else self._operand(s.limit)
-                    self._loop(limit, lambda after, s=s: self._condition(s, after), s.body)
+                    state = self._begin_asking()
+                    self._loop(limit, lambda after, step, s=s, state=state: self._condition(s, after, step, state), s.body)
                 case If():
                     self._if(s)
                 case Call():
@@ -119,19 +128,34 @@ class _Body:
 
     def _loop(self, count: str | None, condition, body: Sequence[Step]) -> None:
         """Writes a loop. count: how many iterations there are at most; None: no limit. condition: given the label behind the
-        loop, writes the steps and the branch that end it."""
-        head, after = _loop_head(len(self.lines), self.label, count, self.depth)
+        loop and the name of the iteration's number, writes the steps and the branch that end it."""
+        head, after, step = _loop_head(len(self.lines), self.label, count, self.depth)
         self.lines.append(head)
         self.label = f"{after}.body"
         self.depth += 1
         self.deepest = max(self.deepest, self.depth)
-        condition(after)
+        condition(after, step)
         self._run_all(body)
         self.depth -= 1
         self.lines.append(f"  br label %{after}.next\n{after}:")
         self.label = after
 
-    def _condition(self, s: While, after: str) -> None:
+    def _begin_asking(self) -> str:
+        """Memory in which a loop that may never end keeps when it asks next whether it is to be stopped: see `ASK`."""
+        self.program.asks = True
+        self.asking.append(state := f"%ask{len(self.asking)}")
+        self.lines.append(f"  store [3 x i64] zeroinitializer, ptr {state}")
+        return state
+
+    def _condition(self, s: While, after: str, step: str, state: str) -> None:
+        ask = f"{after}.ask"
+        self.lines.append(
+            f"  %{ask}.next = load i64, ptr {state}\n  %{ask}.due = icmp sge i64 {step}, %{ask}.next\n"
+            f"  br i1 %{ask}.due, label %{ask}, label %{ask}.go, !prof !{{!\"branch_weights\", i32 1, i32 1000000}}\n{ask}:\n"
+            f"  %{ask}.code = call i32 @{ASK}(ptr {state}, i64 {step})\n  %{ask}.stop = icmp ne i32 %{ask}.code, 0\n"
+            f"  br i1 %{ask}.stop, label %{after}, label %{ask}.go\n{ask}.go:"
+        )
+        self.label = f"{ask}.go"
         self._run_all(s.condition)
         flag, here = self._flag(s.flag), f"{after}.holds"
         self.lines.append(f"  br i1 {flag}, label %{here}, label %{after}\n{here}:")
@@ -186,6 +210,7 @@ class _Body:
         if logged:  # two words before the arguments: which plan, which launch
             head = f"  %frame = alloca [{self.widest + 2} x ptr], align 16\n  %args = getelementptr ptr, ptr %frame, i64 2"
             head += "\n  %launch = getelementptr ptr, ptr %frame, i64 1"
+        head += "".join(f"\n  {state} = alloca [3 x i64], align 8" for state in self.asking)
         if self.deepest:
             head += _own_integers(ints, self.deepest)
         if logged:
@@ -232,9 +257,10 @@ def _number(depth: int) -> str:
     return f"step.{depth}" if depth else "step"
 
 
-def _loop_head(number: int, before: str, count: str | None, depth: int) -> tuple[str, str]:
-    """(the text of a loop's head, the label of the block behind the loop). The loop follows the block `before`; its body ends
-    with a branch to that label with ".next" appended."""
+def _loop_head(number: int, before: str, count: str | None, depth: int) -> tuple[str, str, str]:
+    """(the text of a loop's head, the label of the block behind the loop, the name of the iteration's number).
+
+    The loop follows the block `before`; its body ends with a branch to that label with ".next" appended."""
     after, step = f"after{number}", f"%step{number}"
     test = f"  br label %{after}.body\n"
     if count is not None:
@@ -243,4 +269,4 @@ def _loop_head(number: int, before: str, count: str | None, depth: int) -> tuple
         f"  br label %{after}.test\n{after}.test:\n  {step} = phi i64 [0, %{before}], [{step}.next, %{after}.next]\n{test}"
         f"{after}.next:\n  {step}.next = add i64 {step}, 1\n  br label %{after}.test\n"
         f"{after}.body:\n  store i64 {step}, ptr %{_number(depth)}.p"
-    ), after
+    ), after, step

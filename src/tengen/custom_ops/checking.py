@@ -16,6 +16,7 @@ from tengen.autodiff import vjp
 from tengen.autodiff.vmap import vmap
 from tengen.base.dtype import float64
 from tengen.base.errors import CustomOpError, DTypeError, GradientError
+from tengen.custom_ops.definitions import CustomOp, interpreted
 from tengen.deploy.loader import load_graph
 from tengen.jit.trace import trace
 from tengen.ops.op import Op
@@ -37,8 +38,8 @@ def check_op(
     op: Op, samples: Sequence[Sequence[Any]], attrs: Mapping[str, Any] | None = None, *, rtol: float = 1e-5, atol: float = 1e-6,
     gradient_rtol: float = 1e-4, step: float = 1e-5,
 ) -> Checked:  # fmt: skip
-    """Checks an operator: that a traced program, a dumped file and `vmap` give the bits of the eager call, that the result is its
-    reference's (`.reference`), and its gradient that of central differences in float64.
+    """Checks an operator: that a kernel accesses nothing outside of its tensors; that a traced program, a dumped file and `vmap` give the
+    bits of the eager call, that the result is its reference's (`.reference`), and its gradient that of central differences in float64.
 
     Args:
         op: the operator. samples: for each a sequence of arrays, one for each tensor. attrs: the attributes, for all samples.
@@ -52,6 +53,12 @@ def check_op(
     found, given = Checked(), dict(attrs or {})
     for i, sample in enumerate(samples):
         xs = [x if isinstance(x, Tensor) else Tensor(x) for x in sample]
+        if isinstance(op, CustomOp) and op.signatures and not op.returns_code:  # first: it checks every access to memory
+            meant = interpreted(op, [x.numpy() for x in xs], given)
+            for r, w in zip(_tuple(op(*xs, **given)), meant):
+                if r.numpy().tobytes() != w.tobytes():
+                    raise CustomOpError(f"{op.name}, sample {i}: the interpreter gives other bits than the compiled kernel: {w!r}, {r!r}")
+            found.passed.append(f"sample {i}: no access lies outside of a tensor, and the interpreter gives the same bits")
         _check_ways(op, xs, given, f"sample {i}", found)
         if op.rules.reference is not None:
             wanted = op.rules.reference(*(x.numpy() for x in xs), **given)

@@ -19,7 +19,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tengen.base.dtype import float32, float64, int32, int64
+import numpy as np
+
+from tengen.base.dtype import dtype, float32, float64, int32, int64
 from tengen.base.errors import CustomOpError, DTypeError, GradientError, ShapeError, TengenError, tell, user_line
 from tengen.custom_ops.c_functions import c_function_of
 from tengen.custom_ops.signature import Signature, read_signature
@@ -29,12 +31,13 @@ from tengen.jit.trace import forget_recordings
 from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.pointwise import copy
 from tengen.loops.bind import bound
+from tengen.loops.interp import interpret
 from tengen.loops.lang import Expr, const, var
 from tengen.loops.parse import parse_kernel
 from tengen.loops.statements import Kernel
 from tengen.loops.verify import verify
 from tengen.ops import define
-from tengen.ops.attributes import ITEMS
+from tengen.ops.attributes import FLOATS, INTS
 from tengen.ops.define import REGISTRY, differ, lookup
 from tengen.ops.op import Op, forget_op
 from tengen.tensor import Tensor, tracing
@@ -42,7 +45,7 @@ from tengen.tensor.batched import Batched
 from tengen.tensor.tensor import forget_plans
 
 NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*", re.ASCII)
-NUMBERS = {"int", "float", "bool", *(k for k, item in ITEMS.items() if type(item).__name__ in ("_Ints", "_Range"))}  # a C function takes
+NUMBERS = INTS | FLOATS | {"bool"}  # kinds of attributes that a C function takes
 
 
 class CustomOp(Op):
@@ -62,9 +65,6 @@ class CustomOp(Op):
         """The gradient: (g, *inputs, [out,] **attributes) -> the gradient of each input, or None. `g` is the gradient of the result, or a
         tuple with one for each of several results. Shapes of what it returns are checked."""
         return super().vjp(_checked_gradient(self, f))
-
-    def __reduce__(self):
-        return lookup, (self.name,)
 
 
 copyreg.pickle(CustomOp, lambda op: (lookup, (op.name,)))
@@ -197,7 +197,7 @@ def _examples(op: Op) -> dict[str, Any]:
 def _with_signatures(op: CustomOp, signature: str | Sequence[str], hidden: tuple[TensorType, ...] = ()) -> None:
     """Gives an operator its forms, and the rule for types that follows from them. hidden: types of results that no form names."""
     texts = [signature] if isinstance(signature, str) else list(signature)
-    ints = {a: None for a in op.attrs if op.notes[a] == "int" or op.notes[a] in ITEMS and type(ITEMS[op.notes[a]]).__name__ == "_Ints"}
+    ints = [a for a in op.attrs if op.notes[a] in INTS]
     op.signatures = tuple(read_signature(t, op.tensors, ints) for t in texts)
     if not op.signatures:
         raise CustomOpError(f"{op.name} has no signature")
@@ -307,6 +307,19 @@ def _written(op: CustomOp, form: Signature, types: Sequence[TensorType], attrs: 
     return made
 
 
+def interpreted(op: CustomOp, arrays: Sequence[np.ndarray], attrs: Mapping[str, Any]) -> list[np.ndarray]:
+    """What the kernel of an operator means for these operands, by the interpreter, which checks every access. Errors: IndexOutOfRange
+    for an index outside of a tensor."""
+    types = [TensorType(a.shape, dtype(a.dtype)) for a in arrays]
+    form, known = _form(op, types, attrs)
+    made = [np.full(t.shape, 0, t.dtype.numpy) for t in form.results(known)]
+    kernel = _written(op, form, types, attrs)
+    flat = [np.ascontiguousarray(a).reshape(-1) for a in (*arrays, *made)]
+    names = [n for n, _ in (*form.inputs, *form.outputs)]
+    interpret(kernel, dict(zip(names, flat)), {str(v.attr): int(known[str(v.attr)]) for v in kernel.ints})
+    return [a.reshape(m.shape) for a, m in zip(flat[len(arrays) :], made)]
+
+
 def _launch(op: CustomOp, lo: Lowering, ins: Sequence[Array], outs: Sequence[Array], attrs: Mapping[str, Any]) -> None:
     types = [TensorType(a.shape, a.dtype) for a in ins]
     form, known = _form(op, types, attrs)
@@ -368,7 +381,7 @@ def c_function(
 
         @op.lower
         def _(lo, ins, outs, **attrs):
-            _over_dense(lo, ins, outs, lambda some, made: _call(code.symbol, lo, some, made, list(attrs.values())))
+            _over_dense(lo, ins, outs, lambda some, made: _call(code.symbol, lo, some, made, _numbers(op, attrs)))
 
         inner = op.call
 
@@ -388,15 +401,23 @@ def c_function(
     return decorate
 
 
-def _call(symbol: str, lo: Lowering, ins: Sequence[Array], outs: Sequence[Array], attrs: Sequence[Any]) -> None:
+def _call(symbol: str, lo: Lowering, ins: Sequence[Array], outs: Sequence[Array], numbers: Sequence[Expr]) -> None:
     k = lo.kernel(f"call_{symbol}")
     *results, status = outs
     places = [(k.read(a), a.offset) for a in ins] + [(k.write(a), a.offset) for a in results]
     shapes = [n for a in (*ins, *results) for n in (a.ndim, *a.shape)]
-    numbers = [const(float(a), float64) if isinstance(a, float) else const(int(a), int64) for a in attrs]
     code = k.external(symbol, places, shapes, numbers)
     k.store(k.write(status), status.offset, code)
     lo.launch(k)
+
+
+def _numbers(op: CustomOp, attrs: Mapping[str, Any]) -> list[Expr]:
+    """The attributes as the C function takes them: by their declared kinds, since a float may be given as an int."""
+
+    def number(name: str, a: Any) -> Expr:
+        return a if isinstance(a, Expr) else const(float(a), float64) if op.notes[name] in FLOATS else const(int(a), int64)
+
+    return [number(name, a) for name, a in attrs.items()]
 
 
 def _report(op: CustomOp, status: Tensor) -> None:

@@ -70,7 +70,7 @@ class Signature:
         return tuple(made)
 
 
-def read_signature(text: str, tensors: Sequence[str], attributes: Mapping[str, Any]) -> Signature:
+def read_signature(text: str, tensors: Sequence[str], attributes: Sequence[str]) -> Signature:
     """The signature that a text describes.
 
     Args:

@@ -21,6 +21,7 @@ from tengen.codegen.llvm import emit_kernel
 from tengen.codegen.targets import Target
 from tengen.compiler.driver import compile_graph
 from tengen.compiler.program import Program
+from tengen.compiler.program_ir import ASK_DECLARED, ASK_NOBODY
 from tengen.compiler.schedules import tuned_schedules
 from tengen.deploy.ctext import FIRST_CHECK, OUTSIDE, Interface, Region, c_name, example_text, header_text
 from tengen.deploy.elf import sections
@@ -117,7 +118,7 @@ def compile_model(
         tuple(constants), tuple(states), state_offset, state_bytes, model.checksum, tuple(map(_message, program.checks)),
         given, ranges, tuple(operators),
     )  # fmt: skip
-    text = _internal(program.text) + entry_ir(face, program, made)
+    text = _internal(program.text).replace(ASK_DECLARED, ASK_NOBODY) + entry_ir(face, program, made)
     if threads > 1:
         text += _internal(threads_ir(chosen, prefix, threads, at_fork=True), keep=("set_threads", "stop_threads"))
     data = compiled(text, chosen, parts=False)

@@ -27,6 +27,7 @@ from tengen.passes.extents import at_extents, extents_of, open_extents
 from tengen.runtime import native
 from tengen.tensor import Tensor, contiguous, from_numpy, tensor_over, tracing
 from tengen.tensor.executable import Executable
+from tengen.tensor.looking import looking
 
 
 class Port(NamedTuple):
@@ -155,7 +156,10 @@ class Model:
 
     def _run(self, tensors: list[Tensor], extents: tuple[int, ...]):
         assert self._executable is not None
-        made = self._executable([*(t._data for t in tensors), *self._states], extents)
+        buffers = [*(t._data for t in tensors), *self._states]
+        made = self._executable(buffers, extents)
+        if looking.around is not None:
+            self._states = buffers[len(tensors) :]
         return made[0] if len(made) == 1 else tuple(made)
 
     def extents_of(self, tensors: Sequence[Tensor]) -> dict[str, int]:

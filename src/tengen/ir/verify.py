@@ -24,7 +24,7 @@ OPERANDS = 1 << 14  # of one node
 LONGEST_TEXT = 2000  # characters of an attribute
 OP_ERRORS = ("IndexOutOfRange", "NegativePower", "LinAlgError", "CustomOpError")  # what checks of operands raise
 CHECK_ERRORS = (  # what a check may raise: these, and Python's own, which users raise in scripts
-    *OP_ERRORS, "AssertionError", "ValueError", "IndexError", "KeyError", "LookupError",
+    *OP_ERRORS, "NonFiniteError", "AssertionError", "ValueError", "IndexError", "KeyError", "LookupError",
     "OverflowError", "ZeroDivisionError", "FloatingPointError", "ArithmeticError", "TypeError", "StopIteration", "NotImplementedError",
     "RuntimeError",
 )  # fmt: skip

@@ -44,6 +44,7 @@ from tengen.tensor.assignment import own
 from tengen.tensor.batched import innermost
 from tengen.tensor.casting import casting
 from tengen.tensor.executable import Executable
+from tengen.tensor.looking import looking
 from tengen.tensor.nodes import on_tape
 from tengen.tensor.recorder import Recorder
 from tengen.tensor.structure import flatten, objects_of, unflatten
@@ -241,7 +242,7 @@ class trace:
             direct = self._direct.get(layouts)
         except AttributeError:  # an argument is no tensor
             layouts = direct = None
-        if direct is not None and not config.debug and (made := direct.run(args)) is not None:
+        if direct is not None and not config.debug and looking.around is None and (made := direct.run(args)) is not None:
             self._used = direct
             return made[0] if direct.single else self._finish(direct.recording, args, made)
         if innermost() is not None:  # inside of vmap the function's ops are those of all examples
@@ -262,6 +263,14 @@ class trace:
         """Records (and compiles) the signature of these arguments without running it."""
         self._find(args, kwargs)
         return self
+
+    def prepared(self, *args, **kwargs) -> tuple[Executable, list[Any], tuple[int, ...]]:
+        """(the program of a call, the buffers of its arguments and states, the numbers of its open extents); nothing is run. Errors:
+        TraceError where a gradient outside of the trace is being recorded through it."""
+        r, leaves, extents = self._find(args, kwargs)
+        if r.open or r.run is None:
+            raise TraceError(f"{self.name} is part of a gradient that is recorded outside, and runs eagerly; help: call it without that")
+        return r.run, self._buffers(r, leaves), extents
 
     def drop(self, which: Callable[[Recording], bool]) -> None:
         """Forgets some of its recordings: the next call for which one of them was used is recorded anew."""
@@ -523,7 +532,8 @@ class trace:
         return self.function(*args, **kwargs)
 
     # -- running ---------------------------------------------------------------------------------------------------------
-    def _run(self, r: Recording, leaves: list[Tensor], extents: tuple[int, ...]) -> list[Tensor]:
+    def _buffers(self, r: Recording, leaves: list[Tensor]) -> list[Any]:
+        """The buffers that a run takes: of arguments, and of states, of which it may write those that it writes."""
         states = []
         for i in range(len(r.states)):
             t = r.state(i, leaves)
@@ -535,8 +545,16 @@ class trace:
         for i in r.run.written:
             own(states[i])
         data = [contiguous(x.detach() if x._node is not None else x)._data for x in leaves]
+        return [*data, *(t._data for t in states)]
+
+    def _run(self, r: Recording, leaves: list[Tensor], extents: tuple[int, ...]) -> list[Tensor]:
+        assert r.run is not None
+        buffers = self._buffers(r, leaves)
         start = time.perf_counter()
-        made = r.run([*data, *(t._data for t in states)], extents)
+        made = r.run(buffers, extents)
+        if looking.around is not None:
+            for i in r.run.written:
+                r.state(i, leaves)._data = buffers[len(leaves) + i]
         if config.debug >= 1:
             print(f"tengen: {self.name}: ran {r.run.kernels} kernels in {1e3 * (time.perf_counter() - start):.3f} ms")
         return made

@@ -216,6 +216,8 @@ ITEMS = {
     "Graph": _Other("a graph", _graph),
     "Any": _Other("anything", lambda v: v),
 }
+INTS = frozenset(name for name, item in ITEMS.items() if isinstance(item, _Ints))  # names of kinds that are one int
+FLOATS = frozenset(name for name, item in ITEMS.items() if isinstance(item, _Range)) | {"float"}  # one number
 ALIASES = {
     "Naturals": "Natural | Sequence[Natural]", "Positives": "Positive | Sequence[Positive]", "WindowSizes": "Window | Sequence[Window]",
 }  # fmt: skip

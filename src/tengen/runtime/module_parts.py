@@ -17,6 +17,7 @@ LEAST = 1 << 14  # characters of a kernel that has a module of its own: LLVM tak
 MOST = 1 << 19  # characters of a module that is taken apart by size alone
 FUNCTION = re.compile(r"^define void @([\w.$]+)\(([^\n]*)\)[^\n]*\{\n.*?^\}\n", re.M | re.S)
 ENTRY = "run"
+STOP = "declare i32 @tengen_stop(ptr, i64)"  # what loops of `run` may call (`compiler/program_ir.py`)
 _FOREIGN = re.compile(r"@(?!llvm\.)")  # a symbol that is no intrinsic of LLVM's
 
 
@@ -51,7 +52,8 @@ def split(text: str, n: int) -> list[str]:
         return [text]
     functions = {m[1]: m[0] for m in FUNCTION.finditer(text)}
     rest = FUNCTION.sub("", text)
-    if ENTRY not in functions or any(line.startswith(("define", "@", "declare")) for line in rest.splitlines()):
+    more = (line for line in rest.splitlines() if line != STOP)
+    if ENTRY not in functions or any(line.startswith(("define", "@", "declare")) for line in more):
         return [text]
     shares: list[list[str]] = [[ENTRY], *([] for _ in range(n - 1))]
     sizes = [len(functions[ENTRY])] + [0] * (n - 1)

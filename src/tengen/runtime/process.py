@@ -231,6 +231,7 @@ def pool_of(device: Device) -> Pool:
 # -- threads -------------------------------------------------------------------------------------------------------------------
 _set_threads = _function("set_threads", ctypes.c_int64, ctypes.c_int64)
 _stop_threads = _function("stop_threads", None)
+add_symbols({"tengen_stop": _native.address("tengen_stop")})
 PARALLEL = _native.address("tengen_parallel")
 SERIAL = _native.address("tengen_serial")
 
@@ -268,6 +269,7 @@ def make_plan(
     ints: Sequence[int],
     parallel: bool | int = True,
     release_gil: bool = False,
+    asks: bool = False,
     owner: Any = None,
 ) -> Callable:
     """A builtin function that runs a compiled program: n_inputs buffers in; one buffer, or a tuple of them, out.
@@ -278,8 +280,9 @@ def make_plan(
             itself, written in place: the same object is returned. arena_bytes: scratch memory, taken for the length of the call
             (its address is NULL when 0). ints: the program's integers. parallel: share the pieces of kernels among threads; or
             the address of a function that does. release_gil: let other Python threads run meanwhile (the caller then sees to it
-            that no other thread writes the inputs); for programs that run longer than about 50 us. owner: an object that the
-            plan keeps alive: the code.
+            that no other thread writes the inputs); for programs that run longer than about 50 us. asks: it may stop because a
+            signal's handler has raised an exception, which the builtin then raises. owner: an object that the plan keeps alive: the
+            code.
 
     Returns: the builtin. It raises TypeError for a wrong number of arguments or one that is not a buffer, and MemoryError; then
         it has run nothing and holds nothing. The buffers it returns are undefined where the program wrote nothing.
@@ -290,7 +293,7 @@ def make_plan(
     if arena_bytes < 0 or n_inputs < 0 or any(-n > n_inputs for n in outputs):
         raise ValueError(f"make_plan: {n_inputs} inputs, outputs {outputs} and {arena_bytes} bytes of scratch do not fit")
     pool = parallel if parallel > 1 else PARALLEL if parallel else SERIAL
-    head = [run_address, pool, n_inputs, len(outputs), arena_bytes, int(release_gil)]
+    head = [run_address, pool, n_inputs, len(outputs), arena_bytes, int(release_gil) + 2 * asks]
     assert len(head) == PLAN_WORDS
     words = [*head, *outputs, *ints]
     memory = (ctypes.c_int64 * len(words)).from_buffer(array("q", words))  # OverflowError where ctypes would cut

@@ -23,6 +23,7 @@ from tengen.ops.shape import reshape, strided_slice
 from tengen.runtime import native
 from tengen.tensor.batched import Batched
 from tengen.tensor.elsewhere import refuse_writing
+from tengen.tensor.looking import looking
 from tengen.tensor.nodes import node_of
 from tengen.tensor.tensor import Buffer, Tensor, assign, check_values, explain, look, planned, slow_plan, tracing
 from tengen.tensor.writes import watching
@@ -42,7 +43,7 @@ def own(t: Tensor) -> None:
 def set_item(x: Tensor, key: Any, value: Any) -> None:
     """Gives the elements that a key names another value. Views made before keep the old one."""
     v = value_for(x, value)
-    odd = tracing.active is not None or watching or x._node is not None or v._node is not None
+    odd = tracing.active is not None or watching or looking.around is not None or x._node is not None or v._node is not None
     if odd or type(x._data) is not Buffer or type(v._data) is not Buffer:
         return assign(x, REGISTRY["setitem"].call(x, key, value))
     v = _apart(v, x)
@@ -77,7 +78,8 @@ def update(op: Op, inputs: tuple[Tensor | None, ...], attrs: tuple, over: tuple[
     layouts = tuple([None if x is None else x._layout for x in inputs])
     one_type = len({a.dtype for a in layouts if a is not None}) == 1  # else a result may have another type than its operand
     batched = any([type(a) is Batched for a in layouts])
-    if batched or watching or tracing.active is not None or not one_type or not all(t is not None and _alone(t) for t in targets):
+    seen = watching or looking.around is not None or tracing.active is not None
+    if batched or seen or not one_type or not all(t is not None and _alone(t) for t in targets):
         out = op(*(None if x is None else x.detach() for x in inputs), *attrs)
         for t, new in zip(targets, out if isinstance(out, tuple) else (out,)):
             node = t._node

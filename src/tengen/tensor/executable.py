@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from time import perf_counter
-from typing import Any
+from typing import Any, NoReturn
 from weakref import ref
 
 import numpy as np
@@ -20,7 +20,7 @@ from tengen.base.config import config
 from tengen.base.device import Device, cpu
 from tengen.base.dtype import bool_
 from tengen.compiler.arrays import buffer_over, dense, new_buffer
-from tengen.compiler.driver import compile_graph, evaluate, ready_program
+from tengen.compiler.driver import GraphPasses, compile_graph, evaluate, ready_program
 from tengen.compiler.memory_plan import Budget
 from tengen.compiler.plans import Layout
 from tengen.compiler.program import Program, check_bytes
@@ -32,25 +32,12 @@ from tengen.loops.lang import Expr
 from tengen.passes.extents import at_extents, open_extents
 from tengen.passes.pipeline import optimize
 from tengen.runtime import launch_log, mapped, native, tiers
+from tengen.tensor.looking import looking
 from tengen.tensor.tensor import Tensor, tensor_over
 
 ALIGN = 64
 HOT_RUNS = 10  # numbers get a program of their own when their runs have taken so many times what making one takes
 KERNEL_S = 0.05  # that LLVM takes for a kernel, about: a program that was read from the cache was made faster than another will be
-
-
-class Looking:
-    """Who looks into runs (`tengen.debug`). around: (executable, buffers, extents) -> outputs, in place of a run; None: nobody."""
-
-    around: Callable[[Executable, Sequence[Any], tuple[int, ...]], list[Tensor]] | None = None
-
-    def by(self, around: Callable[[Executable, Sequence[Any], tuple[int, ...]], list[Tensor]] | None) -> Any:
-        """Says who looks from now on, in all threads. Returns who did before."""
-        before, self.around = self.around, around
-        return before
-
-
-looking = Looking()
 
 
 class Executable:
@@ -70,11 +57,12 @@ class Executable:
             asked when the runs for these numbers have taken HOT_RUNS times what making a program takes. So at most about a tenth of
             the time is spent on making them, and sizes that are met a few times make none. Default: none is.
         budget: what memory a run may need, for a graph without open extents. Errors: BudgetError where that is too little.
+        of_graphs: other passes from graph to graph (`driver.passes`); such a program is not kept on disk.
     """
 
     def __init__(
         self, graph: Graph, name: str, schedules: Schedules | None = None, device: Device = cpu, room: Callable[[], bool] | None = None,
-        budget: Budget | None = None,
+        budget: Budget | None = None, of_graphs: GraphPasses | None = None,
     ):  # fmt: skip
         self.name, self.device, self.budget = name, device, budget
         self.schedules = schedules or tuned_schedules()
@@ -93,7 +81,11 @@ class Executable:
         self._checks: list[Check] = []
         self._room, start = room, perf_counter()
         try:
-            self.program, self._arrays = ready_program(graph, None, self._symbols, name, True, self.schedules, device, budget)
+            if of_graphs is None:
+                self.program, self._arrays = ready_program(graph, None, self._symbols, name, True, self.schedules, device, budget)
+            else:
+                how = {"fold": True, "schedules": self.schedules, "device": device, "of_graphs": of_graphs, "budget": budget}
+                self.program, self._arrays = compile_graph(graph, None, self._symbols, name, **how)
         except errors.Undecided as e:
             if not self.extents:
                 raise
@@ -255,10 +247,12 @@ class Executable:
         that is violated."""
         flags = made.pop().numpy()
         if flags.any():
-            c = self._checks[int(flags.argmax())]
-            line = "" if c.where is None else f" [at {c.where}]"
-            raise errors.class_of_check(c.error)(f"{self.name}: {c.message}{line}")
+            self._raise(self._checks[int(flags.argmax())])
         return made
+
+    def _raise(self, c: Check) -> NoReturn:
+        line = "" if c.where is None else f" [at {c.where}]"
+        raise errors.class_of_check(c.error)(f"{self.name}: {c.message}{line}")
 
     def _call_into(self, log: launch_log.Log, extents: tuple[int, ...]) -> Any:
         """The call of the same program with its launches logged; its kernels and constants are the same."""

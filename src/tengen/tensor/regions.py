@@ -24,13 +24,13 @@ from tengen.base.errors import DTypeError, GradientError, ShapeError, TraceError
 from tengen.ir.graph import Check, Graph, Value, graph_key
 from tengen.ir.types import TensorType
 from tengen.ops.batching import RULES, again, everywhere
-from tengen.ops.define import REGISTRY, Op, lookup
+from tengen.ops.define import REGISTRY, Op, dispatch, lookup
 from tengen.tensor.batched import Mapping, mapping_of
 from tengen.tensor.batching import examples, whole
 from tengen.tensor.nodes import Level, limits, new_limit, node_of, on_tape
 from tengen.tensor.recorder import Recorder, Traced, traced
 from tengen.tensor.tape import gradients
-from tengen.tensor.tensor import Tensor, as_tensor, assign, run, tensor_over, tracing
+from tengen.tensor.tensor import Tensor, as_tensor, assign, tensor_over, tracing
 
 Body = Callable[[list[Tensor]], Sequence[Tensor]]
 BOOL = TensorType((), bool_)
@@ -219,7 +219,7 @@ def _call(op: Op, operands: Sequence[Tensor], attrs: dict[str, Any], made: int, 
     attrs = attrs | {"wants": wants}
     if "keep" in op.attrs:
         attrs["keep"] = bool(wants) and attrs.get("limit", 0) is not None
-    out = run(op, tuple(operands), tuple(attrs[name] for name in op.attrs))
+    out = dispatch.run(op, tuple(operands), tuple(attrs[name] for name in op.attrs))
     return list(out if isinstance(out, tuple) else (out,))[:made]
 
 
@@ -507,7 +507,7 @@ def _scan_of_examples(op: Op, xs: Sequence[Any], batched: Sequence[bool], size: 
     r = recorded("scan", step, inside)
     graph = _closed(r, [*r.arguments, *(v for _, v in r.outside.values())], r.results)
     operands += [t for t, _ in r.outside.values()]
-    out = run(op, tuple(operands), tuple((attrs | {"body": graph})[name] for name in op.attrs))
+    out = dispatch.run(op, tuple(operands), tuple((attrs | {"body": graph})[name] for name in op.attrs))
     out = out if isinstance(out, tuple) else (out,)
     return tuple(out[:carries]) + tuple(moveaxis(y, 1, 0) for y in out[carries:])
 

@@ -1,0 +1,206 @@
+"""A pass for `check_finite`: each value that a program stores gets a check of whether all its elements are finite.
+
+In: a graph after fusion. Out: the same with a reduction behind nodes, max |x|, which is infinite or NaN where an element is, and a
+check of the graph on that. It reads a value once more; most need none, as what is not finite of them is sure to be seen in a result
+of a node that reads them (`carries.py`): in a training step that leaves little but the parameters' new values. Bodies of loops and
+branches hand a bool on, so each of them has one check.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tengen.base.dtype import bool_
+from tengen.base.errors import NonFiniteError
+from tengen.debug.carries import carried
+from tengen.ir.graph import Check, Graph, Node, Value
+from tengen.ir.rewrite import rebuild
+from tengen.ir.types import TensorType
+from tengen.kernels.axes import memory_order
+from tengen.kernels.lowering import Array, contiguous_strides, product
+from tengen.kernels.source import Leaf
+from tengen.ops.define import lookup, primitive
+
+if TYPE_CHECKING:
+    from tengen.tensor import Tensor
+
+BOOL = TensorType((), bool_)
+NAN_ONLY, NOTHING = "nan", "nothing"  # what is still looked for in a value, where an infinity, or all, was found to be wanted
+
+
+@primitive
+def largest_magnitude(x: Tensor) -> Tensor:
+    """max |x| of all elements, of a tensor that is not empty: NaN where one is."""
+
+
+@largest_magnitude.infer
+def _(x):
+    return TensorType((), x.dtype)
+
+
+@largest_magnitude.lower
+def _(lo, ins, outs):
+    """Where the elements are dense, they are read as they lie in memory: the order does not matter."""
+    a, largest = ins[0], lookup("max")
+    if a.strides == contiguous_strides(a.shape, memory_order(a)):
+        a = Array(a.id, a.dtype, (product(a.shape),), (1,), a.offset)
+    attrs = largest.canonical([TensorType(a.shape, a.dtype)], (None, False))
+    magnitude = lookup("abs").make_source([Leaf(a)], TensorType(a.shape, a.dtype), {})
+    largest.lower_from(lo, [magnitude], outs, attrs)
+
+
+largest_magnitude.no_vjp("it is looked at, and not computed with")
+
+
+def marked(graph: Graph, lenient: dict[int, str]) -> Graph:
+    """The graph with a check behind each of its nodes. lenient: by the position of a node, what is looked for in its values."""
+    checks: list[Check] = []
+    numbers = iter(range(len(graph.nodes)))
+    seen = _seen_later(graph, lenient)
+
+    def rule(g: Graph, n: Node, ins: list[Value | None]) -> Sequence[Value]:
+        i = next(numbers)
+        how = lenient.get(i, "")
+        outs, bad = _with_bad(g, n, ins, how, {k for k, v in enumerate(n.outputs) if v in seen})
+        if bad is not None:
+            checks.append(Check(bad, NonFiniteError.__name__, str(i), n.where))
+        return outs
+
+    made = rebuild(graph, rule)
+    made.checks += checks
+    return made
+
+
+def _seen_later(graph: Graph, lenient: Mapping[int, str]) -> set[Value]:
+    """The values that need no check: what is not finite of them is seen in a result of a node that reads them."""
+    readers: dict[Value, list[tuple[int, Node, int]]] = {}
+    for at, n in enumerate(graph.nodes):
+        for i, v in enumerate(n.inputs):
+            if v is not None:
+                readers.setdefault(v, []).append((at, n, i))
+    found: set[Value] = set()
+    hidden = {v for at, n in enumerate(graph.nodes) if lenient.get(at) == NOTHING for v in n.outputs}
+
+    def is_seen(w: Value) -> bool:
+        """Whether what is not finite of a result is found: views have no checks of their own."""
+        n = w.node
+        assert n is not None
+        return w in found if n.op != "fused" and lookup(n.op).kind == "view" else w not in hidden
+
+    for n in reversed(graph.nodes):
+        for v in n.outputs:
+            if any(is_seen(r.outputs[k]) for _, r, i in readers.get(v, ()) for k in carried(r, i)):
+                found.add(v)
+    return found
+
+
+def _emit(g: Graph, op: str, ins: Sequence[Value], **attrs: Any) -> Value:
+    known = lookup(op)
+    types = [v.type for v in ins]
+    canonical = known.canonical(types, tuple(attrs.values()))
+    return g.add_node(op, list(ins), canonical, known.infer_types(types, canonical)).outputs[0]
+
+
+@functools.lru_cache(64)
+def _odd(t: TensorType, how: str) -> Graph:
+    body = Graph("not_finite")
+    x = body.add_input("x", t)
+    odd = _emit(body, "isnan", [x]) if how == NAN_ONLY else _emit(body, "logical_not", [_emit(body, "isfinite", [x])])
+    body.add_output("y", odd)
+    return body
+
+
+def _bad(g: Graph, v: Value, how: str) -> Value | None:
+    """Whether an element of a value is not finite; None for one that always is."""
+    t = v.type
+    if not t.dtype.is_float or how == NOTHING or any(d == 0 for d in t.shape):
+        return None
+    v = _emit(g, "largest_magnitude", [v]) if t.ndim else v
+    body = _odd(v.type, how)
+    return g.add_node("fused", [v], {"body": body}, [BOOL]).outputs[0]
+
+
+def _any(g: Graph, some: Collection[Value]) -> Value | None:
+    found: Value | None = None
+    for v in some:
+        found = v if found is None else _emit(g, "logical_or", [found, v])
+    return found
+
+
+def _with_bad(
+    g: Graph, n: Node, ins: list[Value | None], how: str, seen: Collection[int] = ()
+) -> tuple[list[Value], Value | None]:  # fmt: skip
+    """A node in another graph, and whether something in it was not finite. seen: results that need no look."""
+    if n.op != "fused" and lookup(n.op).has_bodies:
+        return _LOOPS[n.op](g, n, ins, how)
+    made = g.add_node(n.op, ins, n.attrs, [v.type for v in n.outputs], n.where).outputs
+    if n.op != "fused" and lookup(n.op).kind == "view":
+        return made, None
+    return made, _any(g, [bad for k, v in enumerate(made) if k not in seen and (bad := _bad(g, v, how)) is not None])
+
+
+def _marked_body(body: Graph, how: str) -> tuple[Graph, Value | None]:
+    """A body whose nodes are looked at, and the bool of all of them; it is no output of it yet."""
+    bad: list[Value] = []
+    seen = _seen_later(body, {})
+
+    def rule(g: Graph, n: Node, ins: list[Value | None]) -> Sequence[Value]:
+        outs, odd = _with_bad(g, n, ins, how, {k for k, v in enumerate(n.outputs) if v in seen})
+        bad.extend([] if odd is None else [odd])
+        return outs
+
+    made = rebuild(body, rule)
+    return made, _any(made, bad)
+
+
+def _scan(g: Graph, n: Node, ins: list[Value | None], how: str) -> tuple[list[Value], Value | None]:
+    body, bad = _marked_body(n.attrs["body"], how)
+    types = [v.type for v in n.outputs]
+    if bad is None or n.attrs["length"] == 0:
+        return g.add_node(n.op, ins, n.attrs, types, n.where).outputs, None
+    at = len(body.outputs)  # behind what is stacked, before the states that are kept
+    body.add_output("not_finite", bad)
+    types.insert(at, TensorType((n.attrs["length"],), bool_))
+    outs = list(g.add_node(n.op, ins, {**n.attrs, "body": body}, types, n.where).outputs)
+    return outs, _emit(g, "any", [outs.pop(at)], axis=(0,), keepdims=False)
+
+
+def _while_loop(g: Graph, n: Node, ins: list[Value | None], how: str) -> tuple[list[Value], Value | None]:
+    body, bad = _marked_body(n.attrs["body"], how)
+    types, at = [v.type for v in n.outputs], n.attrs["carries"]
+    if bad is None:
+        return g.add_node(n.op, ins, n.attrs, types, n.where).outputs, None
+    before = body.add_input("not_finite", BOOL)
+    body.inputs.insert(at, body.inputs.pop())
+    now = _emit(body, "logical_or", [before, bad])
+    body.outputs.insert(at, now)
+    body.output_names.insert(at, "not_finite")
+    first = ins[0]
+    assert first is not None
+    given = [*ins[:at], _emit(g, "not_equal", [first, first]), *ins[at:]]
+    kept = [TensorType((n.attrs["limit"],), bool_)] if n.attrs["keep"] else []
+    attrs = {**n.attrs, "body": body, "carries": at + 1}
+    outs = list(g.add_node(n.op, given, attrs, [*types[:at], BOOL, *types[at:], *kept], n.where).outputs)
+    odd = outs.pop(at)
+    return outs[: len(types)], odd
+
+
+def _cond(g: Graph, n: Node, ins: list[Value | None], how: str) -> tuple[list[Value], Value | None]:
+    made = [_marked_body(n.attrs[name], how) for name in ("then", "otherwise")]
+    types = [v.type for v in n.outputs]
+    if all(bad is None for _, bad in made):
+        return g.add_node(n.op, ins, n.attrs, types, n.where).outputs, None
+    flag = ins[0]
+    assert flag is not None
+    for body, bad in made:
+        no = body.add_input("none_so_far", BOOL)  # bodies have no constants of their own
+        body.add_output("not_finite", no if bad is None else bad)
+    attrs = {**n.attrs, "then": made[0][0], "otherwise": made[1][0]}
+    given = [*ins, _emit(g, "not_equal", [flag, flag])]
+    outs = list(g.add_node(n.op, given, attrs, [*types, BOOL], n.where).outputs)
+    return outs[:-1], outs[-1]
+
+
+_LOOPS = {"scan": _scan, "while_loop": _while_loop, "cond": _cond}
