@@ -690,6 +690,26 @@ def test_threads_go_on_meanwhile():
         assert plain(traced(data(i))) == plain(f(data(i)))
 
 
+def test_arrays_among_the_arguments_are_tensors_in_every_call():
+    seen = []
+
+    def f(x, rest):
+        seen.append((type(x), type(rest["y"][0])))
+        return x * rest["y"][0] * x.sum().item()
+
+    traced, x = trace(f), np.ones((2, 3), "float32")
+    made = [traced(x, {"y": [x * 2]}).numpy().tobytes() for _ in range(3)]
+    assert seen == [(Tensor, Tensor)] * 3 and made == [(x * 12).tobytes()] * 3
+
+
+def test_attributes_of_zero_are_told_apart():
+    """0.0 and -0.0 are equal in Python, and other operations."""
+    f = trace(lambda x, low: F.clip(x * 2, low, 1.0) + F.full((1,), low) * x.max().item())
+    for low in (0.0, -0.0, 0.0, -0.0, 1, 1.0, True):
+        x = Tensor(np.array([-1, -0.0, 0.25], "float32"))
+        assert f(x, low).numpy().tobytes() == f.function(x, low).numpy().tobytes(), low
+
+
 def test_both_settings_are_kept_by_copies():
     for symbolic in (False, True):
         assert trace(lambda x: x, symbolic=symbolic).__copy__().symbolic is symbolic

@@ -43,8 +43,8 @@ class Traced:
 
     __slots__ = ("shape", "dtype", "type", "size", "strides", "device", "contiguous", "graph", "value", "done", "__weakref__")
 
-    def __init__(self, v: Value):
-        recorder = tracing.recorder
+    def __init__(self, v: Value, recorder: Recorder | None = None):
+        recorder = recorder or tracing.recorder
         self.graph = recorder.graph  # not the recorder: a tensor that is kept must not keep all others
         self.device = recorder.device
         recorder.made.append(ref(self))
@@ -229,6 +229,10 @@ class Recorder:
             if bad not in self._checked:
                 self.graph.checks.append(Check(bad, v.error.__name__, v.message, user_line()))
         self._checked.update(c.bad for c in self.graph.checks[known:])
+
+    def check(self, bad: Tensor, error: str, message: str, where: str | None) -> None:
+        """A run raises this error where `bad`, a bool[], is true."""
+        self.graph.checks.append(Check(self.value(bad), error, message, where))
 
     def value(self, t: Tensor) -> Value:
         """The graph's value for a tensor: a traced one has one; a concrete one is captured."""
