@@ -80,6 +80,7 @@ class Part:
 
     nodes: int
     where: str | None
+    family: Any
     calls: int = 0
     made: int = 0
     programs: list[Program] = field(default_factory=list)
@@ -221,8 +222,8 @@ class Sequenced:
             index = {id(s): i for i, s in enumerate(given)}
             sources: list[int | Source] = [index.get(id(s), s) for s in taken.sources]
             at = {number_of[v]: taken.at[w] for v, w in self._placed.items() if v in number_of}
-            if len(parts.links) >= STRUCTURES:
-                parts.links.pop(next(iter(parts.links)))
+            if len(parts.links) >= STRUCTURES:  # first what was never compiled
+                parts.links.pop(next((k for k, x in parts.links.items() if not x.part.programs), next(iter(parts.links))))
             link = parts.links[key] = Link(parts.part(taken, where), sources, at)
         found = [given[s] if type(s) is int else s for s in link.sources]
         return link.part, found, lambda v: link.at[number_of[v]]
@@ -289,8 +290,10 @@ class Parts:
             part = self._known.get(taken.key)
             if part is None:
                 if len(self._known) >= STRUCTURES:
-                    self._known.pop(next(iter(self._known)))
-                part = self._known[taken.key] = Part(len(taken.graph.nodes), where)
+                    old = next((k for k, x in self._known.items() if not x.programs), next(iter(self._known)))
+                    gone = self._known.pop(old)
+                    self._families[gone.family] -= bool(gone.programs)
+                part = self._known[taken.key] = Part(len(taken.graph.nodes), where, taken.family())
             return part
 
     def compute(
@@ -326,7 +329,7 @@ class Parts:
     def _compiled(self, part: Part, taken: Taken, wanted: Iterable[int], device: Device) -> Program | None:
         """A program of a part, if it is worth one: if it is the first of its kind, or was met before."""
         with self._lock:
-            family = taken.family()
+            family = part.family
             if not part.programs and self._families[family] and (part.calls < 2 or self._families[family] >= self.limit):
                 return None
             found = taken.compile(self.name, wanted, part.programs, device)

@@ -111,7 +111,7 @@ class PartsRecorder(Recorder):
         try:
             out = super().record(op, inputs, attrs)
         finally:
-            if resume is not None:
+            if resume is not None and self._observer is not None:
                 resume()
         for t in out if isinstance(out, tuple) else (out,):
             self._seen.append(ref(t))
@@ -229,17 +229,15 @@ class PartsRecorder(Recorder):
     # -- questions ---------------------------------------------------------------------------------------------------------
     def asked(self) -> None:
         """A value is asked for: runs what is recorded, and goes on with nothing recorded."""
-        resume = self._observer.pause() if self._observer is not None else None
-        try:
-            if self.whole:
-                self._divide()
-            where = user_line()
-            self.cuts.append(where)
-            self._parts.cuts[where] += 1
-            self._run(where)
-        finally:
-            if resume is not None:
-                resume()
+        if self._observer is not None:  # nothing of such a call is guarded
+            self._observer.__exit__()
+            self._observer = None
+        if self.whole:
+            self._divide()
+        where = user_line()
+        self.cuts.append(where)
+        self._parts.cuts[where] += 1
+        self._run(where)
 
     def _divide(self) -> None:
         """What was recorded as a whole so far becomes the first part. What it has changed is not set back at the end any more."""

@@ -34,7 +34,17 @@ from tengen.runtime import mapped, native
 from tengen.tensor.nodes import kept_place, node_of, on_tape
 from tengen.tensor.parameter import Parameter
 from tengen.tensor.tape import call_body
-from tengen.tensor.tensor import Tensor, hide_plans, put_on_tape, restore_plans, settled, tensor_on_tape, tensor_over, tracing
+from tengen.tensor.tensor import (
+    Tensor,
+    hide_plans,
+    put_on_tape,
+    restore_plans,
+    set_aside,
+    settled,
+    tensor_on_tape,
+    tensor_over,
+    tracing,
+)
 
 
 class Traced:
@@ -80,7 +90,8 @@ recording_lock = threading.RLock()  # held while a graph is recorded, and while 
 
 
 class _Hidden:
-    """The plans that are hidden while a thread records: taken by the first recorder of all threads, given back by the last."""
+    """The plans that are hidden while a thread records: taken by the first recorder of all threads, given back by the last. Threads
+    that do not record find them set aside."""
 
     def __init__(self) -> None:
         self._lock, self._recorders, self._plans = threading.Lock(), 0, ()
@@ -90,6 +101,7 @@ class _Hidden:
         with self._lock:
             if not self._recorders:
                 self._plans = hide_plans()
+                set_aside(self._plans)
             self._recorders += 1
 
     def give_back(self) -> None:
@@ -99,6 +111,7 @@ class _Hidden:
             if not self._recorders:
                 plans, self._plans = self._plans, ()
                 restore_plans(plans)
+                set_aside(())
 
 
 _hidden = _Hidden()
