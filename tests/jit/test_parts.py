@@ -17,9 +17,9 @@ import tengen.module as M
 from tengen import Tensor, autodiff, trace
 from tengen.amp import GradScaler, autocast
 from tengen.autodiff import GradManager
-from tengen.base.errors import IndexOutOfRange, TraceError, TraceWarning
+from tengen.base.errors import GradientError, IndexOutOfRange, TraceError, TraceWarning
 from tengen.jit import exclude_from_trace
-from tengen.optimizer import SGD, Adam, clip_grad_norm
+from tengen.optimizer import LBFGS, SGD, Adam, clip_grad_norm
 
 CALLS = 6
 
@@ -421,11 +421,28 @@ def other_structures():
     return Case(lambda d: f(d, extra=d["x"] + 1), lambda i: ({"x": data(i)},))
 
 
+def steps_of_lbfgs():
+    p = tengen.Parameter(np.array([3.0, -2.0], "float32"))
+    gm, opt = GradManager().attach([p]), LBFGS([p], max_iter=2)
+
+    def f(target):
+        def closure():
+            opt.clear_grad()
+            with gm:
+                loss = ((p * p - target) ** 2).sum()
+                gm.backward(loss)
+            return loss
+
+        return opt.step(closure)
+
+    return Case(f, lambda i: (data(1, 2),), lambda: p.numpy().tobytes())
+
+
 CASES = [
     a_number, a_branch, in_one_branch_only, a_mask, a_mask_that_is_written, positions, printing, a_shape, a_loop_that_stops_early,
     python_between, a_step_that_stops_for_its_loss, clipping_by_a_number, clipping_kept_gradients, two_networks, dropout_between,
     running_means, numbers_as_arguments, other_structures, arguments_in_place, views_before_a_write, exceptions_of_python,
-    checks_that_are_caught, excluded,
+    checks_that_are_caught, excluded, steps_of_lbfgs,
     hooks, gradients_of_gradients, under_autocast, a_scaled_step, loops_of_the_graph, examples_of_vmap,
 ]  # fmt: skip
 
@@ -688,6 +705,56 @@ def test_threads_go_on_meanwhile():
     traced = trace(f)
     for i in range(3):
         assert plain(traced(data(i))) == plain(f(data(i)))
+
+
+def test_arrays_among_the_arguments_are_tensors_in_every_call():
+    seen = []
+
+    def f(x, rest):
+        seen.append((type(x), type(rest["y"][0])))
+        return x * rest["y"][0] * x.sum().item()
+
+    traced, x = trace(f), np.ones((2, 3), "float32")
+    made = [traced(x, {"y": [x * 2]}).numpy().tobytes() for _ in range(3)]
+    assert seen == [(Tensor, Tensor)] * 3 and made == [(x * 12).tobytes()] * 3
+
+
+def test_attributes_of_zero_are_told_apart():
+    """0.0 and -0.0 are equal in Python, and other operations."""
+    f = trace(lambda x, low: F.clip(x * 2, low, 1.0) + F.full((1,), low) * x.max().item())
+    for low in (0.0, -0.0, 0.0, -0.0, 1, 1.0, True):
+        x = Tensor(np.array([-1, -0.0, 0.25], "float32"))
+        assert f(x, low).numpy().tobytes() == f.function(x, low).numpy().tobytes(), low
+
+
+def test_hooks_in_bodies_of_loops_are_refused():
+    """A body is differentiated as a graph; a hook of a Parameter sees its whole gradient, as without a loop."""
+    w = tengen.Parameter(np.full((3, 3), 0.1, "float32"))
+    gm, net, x = GradManager().attach([w]), M.Linear(3, 3), data(5, 4, 3)
+    net.register_full_backward_hook(lambda m, given, taken: None)
+
+    def tensors(s, row):
+        y = F.tanh(s @ w + row)
+        y.register_hook(lambda g: g * 2)
+        return y, None
+
+    for body, said in ((tensors, "body of a loop or a branch"), (lambda s, row: (net(s @ w) + row, None), "a module's backward hook")):
+        with pytest.raises(GradientError, match=said), gm:
+            gm.backward(F.scan(body, F.zeros((3,)), x)[0].sum())
+    found, seen = [], []
+    w.register_hook(lambda g: seen.append(g.numpy().tobytes()) or g * 3)
+    for loop in (True, False):
+        with gm:
+            s = F.zeros((3,))
+            if loop:
+                s = F.scan(lambda s, row: (F.tanh(s @ w + row), None), s, x)[0]
+            for row in () if loop else x:
+                s = F.tanh(s @ w + row)
+            gm.backward(s.sum())
+        found.append(w.grad.numpy())
+        w.grad = None
+    assert len(seen) == 2
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
 
 
 def test_both_settings_are_kept_by_copies():

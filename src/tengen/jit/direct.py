@@ -8,7 +8,8 @@ or makes one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from sys import getrefcount
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,20 @@ if TYPE_CHECKING:
     from tengen.jit.recording import Recording
 
 
+AT_ONCE = 256  # states that one function reads
+
+
+@functools.lru_cache(AT_ONCE)
+def _reader(n: int) -> Callable:
+    """Of n tensors a function that gives their memory. It is made of source text with one term for each, since a loop takes three
+    times the time in each call."""
+    tensors = [f"t{i}" for i in range(n)]
+    scope: dict = {}
+    source = f"def make({', '.join(tensors)}): return lambda: [{', '.join(f'{t}._data' for t in tensors)}]"
+    exec(compile(source, "<states of a trace>", "exec"), scope)
+    return scope["make"]
+
+
 class DirectCall:
     """A recording, called with arguments of certain layouts, which are all tensors and dense in logical order.
 
@@ -28,12 +43,16 @@ class DirectCall:
         single: whether a call returns the program's only output as it is.
     """
 
-    __slots__ = ("recording", "extents", "single", "_call", "_states", "_written", "_plain", "_borrowed", "_hold", "_managers")
+    __slots__ = (
+        "recording", "extents", "single", "_call", "_states", "_memory", "_written", "_plain", "_borrowed", "_hold", "_managers",
+    )  # fmt: skip
 
     def __init__(self, recording: Recording, extents: tuple[int, ...]):
         self.recording, self.extents = recording, extents
         self.single = recording.result == ("T",) and not recording.grads
         self._states = [(t, t._layout) for t in recording.states]
+        some = [recording.states[i : i + AT_ONCE] for i in range(0, len(recording.states), AT_ONCE)]
+        self._memory = [_reader(len(ts))(*ts) for ts in some]
         assert recording.run is not None
         self._call = recording.run.run  # a bound method: calling it costs half of what calling the object does
         self._written = [recording.states[i] for i in recording.run.written]
@@ -59,7 +78,8 @@ class DirectCall:
             if m.version != version or any([m.callbacks_of(x) is not None for x in args]):
                 return None
         if self._states:
-            buffers += [t._data for t, _ in self._states]
+            for memory in self._memory:
+                buffers += memory()
         return self._call(buffers, self.extents)
 
     def _ready(self) -> bool:

@@ -34,7 +34,8 @@ from tengen.jit.memory_options import budget_of
 from tengen.jit.naming import tensor_names
 from tengen.jit.observe import ObservedRecorder
 from tengen.jit.opening import Opening, Pattern, described, family, opened_key, patterns, shapes_of
-from tengen.jit.parts import Cut, Parts, PartsRecorder
+from tengen.jit.parts import Parts
+from tengen.jit.questions import Cut, PartsRecorder, call_in_parts
 from tengen.jit.recording import Recording, attached_to, deciding, held, placed
 from tengen.jit.stats import TraceStats, stats_of
 from tengen.passes.extents import at_extents, check_other_extents
@@ -47,7 +48,7 @@ from tengen.tensor.executable import Executable
 from tengen.tensor.looking import looking
 from tengen.tensor.nodes import on_tape
 from tengen.tensor.recorder import Recorder
-from tengen.tensor.structure import flatten, objects_of, unflatten
+from tengen.tensor.structure import flatten, has_array, objects_of, unflatten
 from tengen.tensor.tensor import settled
 
 MOST = 32  # recordings of one signature that are kept
@@ -320,7 +321,9 @@ class trace:
         key = (structure, tuple(types), casting.key, device)
         found = self._fitting(key, leaves)
         if found is None and answers and self._parts:
-            raise Cut(self._parts.call(self.function, args, kwargs, device))
+            if has_array((args, kwargs)):  # as when it is recorded as a whole, the function gets tensors
+                args, kwargs = unflatten(structure, leaves)
+            raise Cut(call_in_parts(self._parts, self.function, args, kwargs, device))
         if found is None and self._opening is not None:
             found, extents = self._opened(self._opening, key, leaves, answers)
         elif found is None:

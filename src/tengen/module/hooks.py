@@ -71,6 +71,9 @@ class _Same(Function):
     def __init__(self, seen: Callable):
         self.seen = seen
 
+    def _name(self) -> str:
+        return "a module's backward hook"
+
     def forward(self, *xs: Any) -> Any:
         return xs if len(xs) > 1 else xs[0]
 

@@ -43,13 +43,13 @@ def clip_grad_norm_(
 ) -> Tensor:  # fmt: skip
     """`clip_grad_norm` under PyTorch's name and with its arguments.
 
-    Args: error_if_nonfinite: RuntimeError, before anything is scaled, where the norm is infinite or a NaN; not in a trace, which
-        does not know. foreach: accepted; it changes no number.
+    Args: error_if_nonfinite: RuntimeError, before anything is scaled, where the norm is infinite or a NaN; not in a trace with
+        symbolic=True, which does not know. foreach: accepted; it changes no number.
     """
     params = _with_grad(parameters)
     if not error_if_nonfinite:
         return clip_grad_norm(params, max_norm, norm_type)
-    if tracing.recorder is not None:
+    if tracing.recorder is not None and not tracing.recorder.answers:
         raise RuntimeError("clip_grad_norm_: error_if_nonfinite decides by a value, which a trace does not know; help: leave it out")
     before = [t.grad for t in params]
     total = clip_grad_norm(params, max_norm, norm_type)

@@ -1,7 +1,7 @@
 """L-BFGS: steps along directions that curvature of the last steps has bent, with PyTorch's rules of when to stop.
 
 In: a closure that computes loss and gradients, called several times in a step. It decides by the values of losses and slopes, so a
-step is not traced; the closure may call a traced function.
+step asks for values, so a trace runs it in parts; the closure may call a traced function.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class LBFGS(Optimizer):
         """
         if closure is None:
             raise TypeError("LBFGS.step() needs a closure that computes gradients and returns the loss; help: see its example")
-        if tracing.recorder is not None:
+        if tracing.recorder is not None and not tracing.recorder.answers:
             raise RuntimeError("LBFGS decides by the value of the loss, which a trace does not know; help: trace what the closure calls")
         found = closure()
         if any(p.overflow is not None and p.overflow.item() for p, _ in self._params()):

@@ -15,7 +15,7 @@ from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY, broadcast_shapes
 from tengen.tensor.hooks import HookHandle, put
 from tengen.tensor.nodes import node_of, on_tape
-from tengen.tensor.tensor import Tensor, contiguous
+from tengen.tensor.tensor import Tensor, contiguous, tracing
 
 
 def view(self: Tensor, *shape) -> Tensor:
@@ -157,6 +157,11 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Hook
     [20.0, 40.0]
     """
     if not on_tape(self):
+        if tracing.recorder is not None and tracing.recorder.of_a_body:
+            raise GradientError(
+                f"register_hook() of {self._layout.type!r} in the body of a loop or a branch, which is differentiated as a graph and calls no "
+                "Python; help: put the hook on what goes in or comes out, or on a Parameter, whose hooks see its whole gradient"
+            )
         raise GradientError(
             f"register_hook() of {self._layout.type!r}: no gradient is being recorded for it; help: inside of `with gm:`, on what was "
             "computed from attached tensors; or gm.attach(x, callbacks=lambda x, g: ...)"

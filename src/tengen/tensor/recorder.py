@@ -35,7 +35,17 @@ from tengen.runtime import mapped, native
 from tengen.tensor.nodes import kept_place, node_of, on_tape, walking
 from tengen.tensor.parameter import Parameter
 from tengen.tensor.tape import call_body
-from tengen.tensor.tensor import Tensor, hide_plans, put_on_tape, restore_plans, settled, tensor_on_tape, tensor_over, tracing
+from tengen.tensor.tensor import (
+    Tensor,
+    hide_plans,
+    put_on_tape,
+    restore_plans,
+    set_aside,
+    settled,
+    tensor_on_tape,
+    tensor_over,
+    tracing,
+)
 
 
 class Traced:
@@ -44,8 +54,8 @@ class Traced:
 
     __slots__ = ("shape", "dtype", "type", "size", "strides", "device", "contiguous", "graph", "value", "done", "__weakref__")
 
-    def __init__(self, v: Value):
-        recorder = tracing.recorder
+    def __init__(self, v: Value, recorder: Recorder | None = None):
+        recorder = recorder or tracing.recorder
         self.graph = recorder.graph  # not the recorder: a tensor that is kept must not keep all others
         self.device = recorder.device
         recorder.made.append(ref(self))
@@ -81,7 +91,8 @@ recording_lock = threading.RLock()  # held while a graph is recorded, and while 
 
 
 class _Hidden:
-    """The plans that are hidden while a thread records: taken by the first recorder of all threads, given back by the last."""
+    """The plans that are hidden while a thread records: taken by the first recorder of all threads, given back by the last. Threads
+    that do not record find them set aside."""
 
     def __init__(self) -> None:
         self._lock, self._recorders, self._plans = threading.Lock(), 0, ()
@@ -91,6 +102,7 @@ class _Hidden:
         with self._lock:
             if not self._recorders:
                 self._plans = hide_plans()
+                set_aside(self._plans)
             self._recorders += 1
 
     def give_back(self) -> None:
@@ -100,6 +112,7 @@ class _Hidden:
             if not self._recorders:
                 plans, self._plans = self._plans, ()
                 restore_plans(plans)
+                set_aside(())
 
 
 _hidden = _Hidden()
@@ -249,6 +262,10 @@ class Recorder:
             if bad not in self._checked:
                 self.graph.checks.append(Check(bad, v.error.__name__, v.message, user_line()))
         self._checked.update(c.bad for c in self.graph.checks[known:])
+
+    def check(self, bad: Tensor, error: str, message: str, where: str | None) -> None:
+        """A run raises this error where `bad`, a bool[], is true."""
+        self.graph.checks.append(Check(self.value(bad), error, message, where))
 
     def value(self, t: Tensor) -> Value:
         """The graph's value for a tensor: a traced one has one; a concrete one is captured."""

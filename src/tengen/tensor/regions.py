@@ -199,7 +199,7 @@ def _report(checks: Sequence[Check], violated: Sequence[Tensor]) -> None:
     recorder = tracing.recorder
     for c, bad in zip(checks, violated):
         if recorder is not None:
-            recorder.graph.checks.append(Check(recorder.value(bad), c.error, c.message, c.where))
+            recorder.check(bad, c.error, c.message, c.where)
         elif bad.item():
             raise errors.class_of_check(c.error)(f"{c.message} [at {c.where}]")
 

@@ -36,6 +36,13 @@ def flatten(x: Any, leaves: list[Tensor]) -> Any:
     return ("O", _Same(x))
 
 
+def has_array(x: Any) -> bool:
+    """Whether there are NumPy arrays in nested tuples, lists and dicts."""
+    if isinstance(x, (tuple, list, dict)):
+        return any(map(has_array, x.values() if isinstance(x, dict) else x))
+    return isinstance(x, np.ndarray)
+
+
 class _Same:
     """An object as a key: equal to itself alone, and kept alive."""
 
