@@ -97,7 +97,7 @@ def branch(
                 signal = f()
             except Raised as e:
                 signal = e
-            live = [n for n in site.live if n in variables.cells]
+            live = [n for n in variables.cells if n in site.live or variables.others_may_see(n, site.changed)]
             return _Side(signal, variables.now(live), {n: variables.are_same(n) for n in live})
 
         return body
@@ -249,6 +249,7 @@ def _over_lanes(over: Lanes, body: Callable[[Any], Any], loop: Loop, peeled: int
         if peeled == PEELED:
             raise e.told(user_line()) from None
     variables.restore()
+    del variables  # it refers to the lists that the rest of the loop may fill
     rest = over.behind(1)
     return _unless(body(over.item(0)), lambda: _over_lanes(rest, body, loop, peeled + 1), loop.branch(), body)
 

@@ -81,9 +81,8 @@ class State:
         self.loop, self.variables, self.lines, self.known = loop, variables, dict(loop.lines), known
         self.first: dict[str, Any] = {}  # values before the loop; UNSET: set in every iteration before it is read
         self.growing: dict[str, Any] = {}  # lists to which iterations append
-        self.late: list[
-            str
-        ] = []  # read before they are set, as it seems, and without a value: an iteration that knows better sets them
+        self.shared: set[str] = set()  # those of them that have other names too, which see what the loop appends
+        self.late: list[str] = []  # without a value, and read before they are set, as it seems: what is known may say otherwise
         for n, x in variables.values.items():
             if n in loop.grows and isinstance(x, (list, Stacked)):
                 if not grows:
@@ -92,7 +91,11 @@ class State:
                         f"{self.lines.get(n, '?')}); help: a tensor with a row for each iteration that there may be, and x[i] = ..."
                     )
                 self.growing[n] = x
-            elif (n in loop.inner or n in loop.after) and not (n in loop.changed and _keeps_itself(x)):
+                if variables.is_shared(n):
+                    self.shared.add(n)
+            elif (n in loop.inner or n in loop.after or variables.others_may_see(n, loop.changed)) and not (
+                n in loop.changed and _keeps_itself(x)
+            ):
                 if x is UNSET and (n in loop.inner or not runs):
                     if runs:
                         self.late.append(n)
@@ -282,9 +285,13 @@ def _scan(over: Lanes, body: Callable[[Any], Any], loop: Loop, variables: Variab
     state.put(last)
     rest = iter(stacked)
     for name, some in made.items():
-        variables.put(
-            name, _grown(name, state.growing[name], [lane_of(key, [next(rest) for _ in ts], over.length) for key, ts in some])
-        )
+        before = variables.objects[name]
+        grown = _grown(name, before, [lane_of(key, [next(rest) for _ in ts], over.length) for key, ts in some])
+        if isinstance(before, Stacked):
+            before.parts[:] = grown.parts
+            variables.put(name, before)
+        else:
+            variables.put(name, list(grown) if name in state.shared else grown, name in state.shared)
 
 
 def _grown(name: str, before: Any, parts: list[Lanes]) -> Stacked:

@@ -6,6 +6,7 @@ Python would have made of it.
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -89,6 +90,17 @@ class Variables:
     def now(self, names: Iterable[str]) -> dict[str, Any]:
         """What some of them are, in lists and dicts of their own."""
         return {n: copied(value_in(self.cells[n])) for n in names if n in self.cells}
+
+    def others_may_see(self, name: str, changed: Iterable[str]) -> bool:
+        """Whether a variable is a list or dict that is changed in place, maybe under several names."""
+        return name in changed and isinstance(self.objects.get(name), (list, dict))
+
+    def is_shared(self, name: str) -> bool:
+        """Whether something else than the variable refers to its list, as far as the number of references tells."""
+        alone: Any = []
+        cell, objects = types.CellType(alone), {"": alone}
+        del alone
+        return cell is not None and sys.getrefcount(self.objects[name]) > sys.getrefcount(objects[""])
 
     def are_same(self, name: str) -> bool:
         """Whether a variable is the object that it was."""
