@@ -11,6 +11,8 @@ import tengen.module as M
 from tengen import Tensor, load_graph, script, trace
 from tengen.autodiff import GradManager
 from tengen.base.config import config
+from tengen.deploy import compile_model
+from tengen.deploy.verify import verify
 from tengen.tensor.structure import flatten
 
 A = np.random.default_rng(0).standard_normal((5, 3)).astype("float32")
@@ -391,6 +393,21 @@ def unpacking(x):
 
 
 @program(A)
+def number_of_the_first(x):
+    best, n, least = None, 0, None
+    for i, row in enumerate(x):
+        s = row.sum()
+        if i == 0 or s > best:
+            best = s
+    while True:
+        if n == 0 or x[0, 0] - n < least:
+            least = x[0, 0] - n
+        n += 1
+        if n > x.sum() + 10:
+            return best, least
+
+
+@program(A)
 def alias_list(x):
     a = [x]
     b = a
@@ -651,6 +668,23 @@ def test_a_module_with_what_it_calls(tmp_path):
     assert type(again) is script and again.plain is not net and again(x).numpy().tobytes() == net(x).numpy().tobytes()
     net.layers[0].weight[...] = 0.0
     assert scripted(x).numpy().tobytes() == net(x).numpy().tobytes() != again(x).numpy().tobytes()
+
+
+def test_an_artifact(tmp_path):
+    f = script(loops_and_branches, capture_as_const=True, example_input=Tensor(A))
+    f(Tensor(A))
+    f.dump(tmp_path / "f.tgn", arg_names=["x"])
+    assert compile_model(load_graph(tmp_path / "f.tgn"), "x86-64", tmp_path / "out").files
+    assert verify(tmp_path / "f.tgn", tmp_path / "out").differing == 0
+
+
+def loops_and_branches(x):
+    h, n = x[0], 0
+    for row in x:
+        h = F.tanh(h + row) if row.sum() > 0 else h * 0.5
+        while h.sum() > 1:
+            h, n = h / 2, n + 1
+    return h, n
 
 
 class Counter:

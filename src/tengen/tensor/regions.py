@@ -439,7 +439,7 @@ def _(g, *operands, out, body, carries, limit, keep, wants):
     if limit is None:
         raise GradientError(
             "the gradient of a while_loop needs the states of all iterations; help: while_loop(..., max_iterations=n) says how many "
-            "there are at most"
+            "there are at most; in a script: for _ in range(n), with a break"
         )
     g, out = _tuple(g), _tuple(out)
     count, kept, same = out[carries - 1], out[carries:], operands[carries:]

@@ -72,7 +72,8 @@ class _Side(NamedTuple):
 
     signal: Any  # None, a Signal, or what was raised
     values: dict[str, Any]  # of the live variables
-    same: dict[str, bool]  # whether they are the objects that they were
+    same: dict[str, bool]  # whether they are what they were
+    here: dict[str, bool]  # whether they are the objects that they were
 
 
 def branch(
@@ -98,7 +99,7 @@ def branch(
             except Raised as e:
                 signal = e
             live = [n for n in variables.cells if n in site.live or variables.others_may_see(n, site.changed)]
-            return _Side(signal, variables.now(live), {n: variables.are_same(n) for n in live})
+            return _Side(signal, variables.now(live), {n: variables.is_untouched(n) for n in live}, {n: variables.are_same(n) for n in live})
 
         return body
 
@@ -112,9 +113,6 @@ def branch(
         variables.restore()
     for n, (value, in_place) in template["values"].items():
         variables.put(n, built(value, made), in_place)
-    for n in site.names:
-        if n not in template["values"] and n in variables.cells and n not in site.changed:
-            variables.put(n, UNSET)
     for is_then, e in template["raised"]:
         record_check(test if is_then else REGISTRY["logical_not"].call(test), e, where)
     code, value = built(template["code"], made), built(template["value"], made)
@@ -129,20 +127,14 @@ def _settled(merge: Merge, a: _Side, b: _Side, site: Branch, what: str) -> dict[
     gone = [isinstance(s.signal, Raised) or _is_last(s.signal) for s in (a, b)]
     values = {}
     lines = dict(site.then_lines), dict(site.else_lines)
-    for n in a.values.keys() & b.values.keys():
-        if (
-            a.same[n]
-            and b.same[n]
-            and n in site.changed
-            and isinstance(a.values[n], Tensor)
-            and not isinstance(a.values[n], Number)
-        ):
-            continue  # the region has noted what was written to it
+    for n in a.values:
+        if all(g or s.same[n] for g, s in zip(gone, (a, b))):
+            continue  # neither has set it, or the region has noted what was written to it
         x, y = (UNSET if g else s.values[n] for g, s in zip(gone, (a, b)))
         if any(gone) and not all(gone):
-            values[n] = merge.either(x, y, n, (0, 0)), a.same[n] and b.same[n]
+            values[n] = merge.either(x, y, n, (0, 0)), a.here[n] and b.here[n]
         elif not (x is UNSET and y is UNSET):
-            values[n] = merge.both(x, y, n, (lines[0].get(n), lines[1].get(n))), a.same[n] and b.same[n]
+            values[n] = merge.both(x, y, n, (lines[0].get(n), lines[1].get(n))), a.here[n] and b.here[n]
     ends = [Signal(STOP if site.stops else None, UNSET) if r else s.signal or Signal(0, UNSET) for r, s in zip(raised, (a, b))]
     codes = [e.code for e in ends]
     if None in codes:
@@ -248,6 +240,9 @@ def _over_lanes(over: Lanes, body: Callable[[Any], Any], loop: Loop, peeled: int
     except Unstable as e:
         if peeled == PEELED:
             raise e.told(user_line()) from None
+    except (TypeError, AttributeError, NameError):  # of a variable that the first iteration may set
+        if peeled == PEELED or not any(x is None or x is UNSET for x in variables.objects.values()):
+            raise
     variables.restore()
     del variables  # it refers to the lists that the rest of the loop may fill
     rest = over.behind(1)
@@ -312,6 +307,9 @@ def _while_region(
     except Unstable as e:
         if peeled == PEELED:
             raise e.told(user_line()) from None
+    except (TypeError, AttributeError, NameError):  # of a variable that the first iteration may set
+        if peeled == PEELED or not any(x is None or x is UNSET for x in variables.objects.values()):
+            raise
     variables.restore()
     if position is not None:
         position[0] = at

@@ -171,9 +171,6 @@ class State:
             mine = [_like(x, t) for x, t in zip(xs[at : at + self.counts[n]], self.leaves[at : at + self.counts[n]])]
             at += self.counts[n]
             self.variables.put(n, unflatten(key, mine), n in self.loop.changed)
-        for n in self.loop.names:
-            if n in self.variables.cells and n not in self.keys and n not in self.growing and n not in self.loop.changed:
-                self.variables.put(n, UNSET)
 
 
 def _keeps_itself(x: Any) -> bool:

@@ -73,6 +73,14 @@ def refilled(old: Any, new: Any) -> Any:
     return new
 
 
+def _same_elements(a: Any, b: Any) -> bool:
+    if type(a) in (list, tuple) and type(b) is type(a):
+        return len(a) == len(b) and all(map(_same_elements, a, b))
+    if type(a) is dict and type(b) is dict:
+        return list(a) == list(b) and all(_same_elements(a[k], b[k]) for k in a)
+    return a is b
+
+
 class Variables:
     """Some variables, as they were when this was made."""
 
@@ -105,6 +113,10 @@ class Variables:
     def are_same(self, name: str) -> bool:
         """Whether a variable is the object that it was."""
         return value_in(self.cells[name]) is self.objects[name]
+
+    def is_untouched(self, name: str) -> bool:
+        """The same, and a list or dict has the elements that it had."""
+        return self.are_same(name) and _same_elements(self.objects[name], self.values[name])
 
     def put(self, name: str, x: Any, in_place: bool = False) -> None:
         """Gives one of them a value; in_place: the list or dict that it was gets the elements."""
