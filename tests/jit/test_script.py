@@ -83,6 +83,28 @@ def known_condition(x, double):
     return x
 
 
+@program(A, -A, A * 0)
+def many_ways_out(x):
+    n = 0
+    if x.sum() > 0:
+        if x[0, 0] > 10:
+            return x * 2, n
+        n = 1
+    if x[1, 1] > 0:
+        if x[0, 1] > 10:
+            return x * 3, n
+    elif x[1, 2] < 0:
+        n = n + 2
+    if x[2, 2] > 0:
+        x = x + 1
+        if x[0, 1] > 10:
+            return x * 4, n
+    if x[2, 2] < 0:
+        if x[0, 1] > 10:
+            return x * 5, n
+    return x, n
+
+
 @program(A, -A)
 def nested_branches(x):
     y = x
@@ -582,6 +604,12 @@ def test_bits_are_those_of_plain_python(f, calls, tmp_path):
 
 def test_there_are_thirty_programs():
     assert len(PROGRAMS) >= 30
+
+
+def test_what_follows_a_branch_is_recorded_once():
+    f = script(many_ways_out, example_input=Tensor(A))
+    f(Tensor(A))
+    assert sum(n.op == "cond" for g in f.graph.graphs() for n in g.nodes) <= 16
 
 
 def test_a_list_that_grows_is_stacked_by_the_loop():
