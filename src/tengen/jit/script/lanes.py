@@ -173,7 +173,9 @@ def lanes(x: Any) -> Lanes | Count | None:
 
 def numbered(start: int, n: Any) -> Lanes:
     """The numbers start, start + 1, ..."""
-    return Lanes(n, [REGISTRY["arange"].call(start, start + n, dtype=int64)], lambda xs: Number.of(xs[0]), known=lambda i: start + i)
+    return Lanes(
+        n, [REGISTRY["arange"].call(start, start + n, dtype=int64)], lambda xs: Number.of(xs[0]), known=lambda i: start + i
+    )
 
 
 def numbers(xs: range) -> Lanes:

@@ -16,7 +16,7 @@ from tengen.jit.script.lanes import Lanes, Stacked, elements, lane_of
 from tengen.jit.script.merge import UNSET, described, zeros
 from tengen.jit.script.numbers import Number, strong
 from tengen.jit.script.signals import Signal
-from tengen.jit.script.variables import Variables, copied, set_cell, value_in
+from tengen.jit.script.variables import Variables, copied, refuse_aliases, set_cell, value_in
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
 from tengen.tensor.regions import decision, run_cond, run_scan, run_while
@@ -112,6 +112,8 @@ class State:
 
     def settle(self) -> None:
         """Lays the state out."""
+        for n in self.first.keys() - set(self.loop.changed):
+            refuse_aliases(user_line(), n, self.variables.aliases(), self.loop.in_place)
         self.leaves = []
         for n, x in self.first.items():
             mine: list[Tensor] = []
@@ -156,6 +158,9 @@ class State:
                 again = True
             else:
                 raise Unstable(n, self.lines.get(n, 0), self.first[n], x)
+        for n in self.keys:
+            if n not in self.loop.changed:
+                refuse_aliases(user_line(), n, self.variables.aliases(), self.loop.in_place)
         for n in self.late:
             if (x := value_in(self.variables.cells[n])) is not UNSET:
                 raise Unstable(n, self.lines.get(n, 0), UNSET, x)

@@ -201,6 +201,8 @@ class Rewriter:
         self.stored = names(f.body, ast.Store)
         self.live = Liveness(f)
         self.owner = owner
+        adds = {n.target.id for n in ast.walk(f) if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)}
+        self.in_place = tuple(sorted(changed(f.body) | adds))  # names of what may be changed in place
         self.expressions = Expressions(self.stored | self.params, owner, params[0].arg if params else "self")
         self.count = 0
         self.whiles = 0  # loops with a condition around
@@ -349,7 +351,14 @@ class Rewriter:
         other_objects = rebound([*s.body, *s.orelse]) | more
         live = sorted(set(found) & (self.end_live if more else self.live.after[s] | read))
         lines = (tuple(_places(b).items()) for b in (s.body, s.orelse))
-        site = (tuple(found), tuple(live), tuple(x for x in found if x not in other_objects), *lines, bool(self.whiles))
+        site = (
+            tuple(found),
+            tuple(live),
+            tuple(x for x in found if x not in other_objects),
+            *lines,
+            bool(self.whiles),
+            self.in_place,
+        )
         branches = (("then", s.body), ("else", s.orelse))
         then, other = (self._function(f"{MADE}{what}_{n}", self.block(b, end, False)) for what, b in branches)
         return [then, other], _call(
@@ -368,7 +377,7 @@ class Rewriter:
         site = (
             tuple(found), tuple(x for x in found if x in inner), tuple(x for x in found if x in after), grows,
             tuple(x for x in found if x not in other_objects), tuple(_places([s]).items()),
-            self.whiles > (what == "while"),
+            self.whiles > (what == "while"), self.in_place,
         )  # fmt: skip
         item = f"{MADE}item_{n}"
         outer, self.end_live = self.end_live, inner | after | self.live.always
@@ -385,7 +394,7 @@ class Rewriter:
 
     def _site_of_rest(self) -> ast.expr:
         found = tuple(sorted(self.stored))
-        return ast.Constant((found, tuple(sorted(self.stored & self.end_live)), (), (), (), bool(self.whiles)))
+        return ast.Constant((found, tuple(sorted(self.stored & self.end_live)), (), (), (), bool(self.whiles), self.in_place))
 
     def _function(self, name: str, body: Block, *params: str) -> ast.FunctionDef:
         """A function of a part of the user's, whose variables are those of the whole."""
