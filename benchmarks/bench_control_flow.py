@@ -1,8 +1,8 @@
 """Loops that stay loops: a recurrent cell over 256 steps by `functional.scan`, a search by `while_loop`, and a branch.
 
-Tengen's rows: traced, and called eagerly. Beside them the same loop in Python inside of a trace (unrolled: a program that grows with
-the steps), and the loops of the peers: PyTorch's Python loop, `torch.jit.script`,
-`jax.lax.scan`. Compile times of 16 and of 256 steps stand below.
+Tengen's rows: traced, and called eagerly. Beside them the same cell in a Python loop that `script` compiles, in one that a trace unrolls (a
+program that grows with the steps), by the op `lstm`, which multiplies all inputs by their weight at once, and the loops of the peers:
+PyTorch's Python loop, `torch.jit.script`, `torch.compile` of the cell, `jax.lax.scan`. Compile times of 16 and of 256 steps stand below.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import tengen
 import tengen.functional as F
 from tengen import Tensor
 from tengen.autodiff import grad
+from tengen.ops.define import REGISTRY
 
 torch, jax = compare.peer("torch"), compare.peer("jax")
 STEPS, BATCH, WIDTH = 256, 32, 256
@@ -50,6 +51,12 @@ def unrolled(xs, h, w, u):
     return h
 
 
+def by_op(xs, h, w, u):
+    """The same by the op `lstm`."""
+    hs, _, _ = REGISTRY["lstm"](xs @ w, F.transpose(u, (1, 0)), h, h)
+    return hs[-1]
+
+
 def torch_loop(xs, h, w, u):
     """The same for PyTorch; `torch.jit.script` takes its source."""
     c = h
@@ -58,6 +65,26 @@ def torch_loop(xs, h, w, u):
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
         h = torch.sigmoid(o) * torch.tanh(c)
     return h
+
+
+def torch_cell(x, h, c, w, u):
+    """One step for PyTorch; `torch.compile` takes it."""
+    i, f, g, o = (x @ w + h @ u).chunk(4, 1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+def torch_compiled() -> Callable:
+    """PyTorch's loop over a compiled cell: of the whole loop it compiles 256 copies."""
+    step = torch.compile(torch_cell)
+
+    def loop(xs, h, w, u):
+        c = h
+        for x in xs.unbind(0):
+            h, c = step(x, h, c, w, u)
+        return h
+
+    return loop
 
 
 def jax_scan(xs, h, w, u):
@@ -88,6 +115,7 @@ def peers(steps: int, training: bool) -> dict[str, Callable]:
 
         found["torch"] = run(torch_loop)
         found |= compare.attempt("torch.jit.script", lambda: run(torch.jit.script(torch_loop)))
+        found |= compare.attempt("torch.compile", lambda: run(torch_compiled()))
     if jax:
         given = [jax.numpy.asarray(a) for a in arrays(steps)]
         loss = lambda xs, h, w, u: (jax_scan(xs, h, w, u) ** 2).sum()
@@ -103,9 +131,13 @@ def recurrence(training: bool) -> Case:
     def of(f: Callable) -> Callable:
         return grad(lambda *xs: F.square(f(*xs)).sum(), (2, 3)) if training else f
 
-    scan, loop = tengen.trace(of(scanned)), tengen.trace(of(unrolled))
-    mine = {"tengen": lambda: scan(*args), "tengen eager": lambda: of(scanned)(*args), "tengen unrolled": lambda: loop(*args)}
-    goals = {"tengen": Goal(1.0, "fastest")}
+    scan, loop, op = (tengen.trace(of(f)) for f in (scanned, unrolled, by_op))
+    scripted = tengen.trace(of(tengen.script(unrolled)))
+    mine = {
+        "tengen": lambda: scan(*args), "tengen script": lambda: scripted(*args), "tengen lstm op": lambda: op(*args),
+        "tengen eager": lambda: of(scanned)(*args), "tengen unrolled": lambda: loop(*args),
+    }  # fmt: skip
+    goals = {"tengen": Goal(1.0, "fastest"), "tengen script": Goal(1.0, "fastest")}
     work = 2.0 * STEPS * BATCH * WIDTH * 8 * WIDTH * (4 if training else 1)  # the body is computed once more for the gradient
     name = f"LSTM cell, {STEPS} steps of {BATCH} x {WIDTH}{', gradients' if training else ''}"
     return Case(name, {**mine, **peers(STEPS, training)}, work=work, goals=goals, tolerance=(2e-4, 1e-5))
@@ -136,15 +168,16 @@ def search() -> Case:
 
 
 def compile_times() -> list[Row]:
-    """Seconds of the first call of a traced scan, by steps: one program whatever the number."""
+    """Seconds of the first call of a traced scan and of a script, by steps: one program whatever the number."""
     rows = []
-    for steps in (16, 256):
-        args = [Tensor(a) for a in arrays(steps)]
-        f = tengen.trace(scanned)
-        start = time.perf_counter()
-        with tengen.config.scope(cache=False):
-            f(*args)
-        rows.append(Row(f"first call, {steps} steps", value=f"{time.perf_counter() - start:.2f} s"))
+    for what, make in (("", lambda: tengen.trace(scanned)), (" of a script", lambda: tengen.script(unrolled))):
+        for steps in (16, 256):
+            args = [Tensor(a) for a in arrays(steps)]
+            f = make()
+            start = time.perf_counter()
+            with tengen.config.scope(cache=False):
+                f(*args)
+            rows.append(Row(f"first call{what}, {steps} steps", value=f"{time.perf_counter() - start:.2f} s"))
     return rows
 
 

@@ -11,6 +11,8 @@ import tengen.module as M
 from tengen import Tensor, load_graph, script, trace
 from tengen.autodiff import GradManager
 from tengen.base.config import config
+from tengen.deploy import compile_model
+from tengen.deploy.verify import verify
 from tengen.tensor.structure import flatten
 
 A = np.random.default_rng(0).standard_normal((5, 3)).astype("float32")
@@ -79,6 +81,28 @@ def known_condition(x, double):
     if double:
         x = x * 2
     return x
+
+
+@program(A, -A, A * 0)
+def many_ways_out(x):
+    n = 0
+    if x.sum() > 0:
+        if x[0, 0] > 10:
+            return x * 2, n
+        n = 1
+    if x[1, 1] > 0:
+        if x[0, 1] > 10:
+            return x * 3, n
+    elif x[1, 2] < 0:
+        n = n + 2
+    if x[2, 2] > 0:
+        x = x + 1
+        if x[0, 1] > 10:
+            return x * 4, n
+    if x[2, 2] < 0:
+        if x[0, 1] > 10:
+            return x * 5, n
+    return x, n
 
 
 @program(A, -A)
@@ -387,6 +411,165 @@ def unpacking(x):
     return a + c, b[0] + b[-1]
 
 
+# ---- lists under several names, and other corners --------------------------------------------------------------------
+
+
+@program(A)
+def number_of_the_first(x):
+    best, n, least = None, 0, None
+    for i, row in enumerate(x):
+        s = row.sum()
+        if i == 0 or s > best:
+            best = s
+    while True:
+        if n == 0 or x[0, 0] - n < least:
+            least = x[0, 0] - n
+        n += 1
+        if n > x.sum() + 10:
+            return best, least
+
+
+@program(A)
+def alias_list(x):
+    a = [x]
+    b = a
+    if x.sum() > -1e9:
+        a[0] = a[0] * 2
+    return b
+
+
+@program(A)
+def grown_alias(x):
+    a = []
+    b = a
+    for r in x:
+        a.append(r)
+    return b, a
+
+
+@program(A)
+def grown_by_helper(x):
+    def fill(lst, xs):
+        for r in xs:
+            lst.append(r)
+        return len(lst)
+
+    a = [x[0]]
+    k = fill(a, x)
+    return a, k
+
+
+@program(A)
+def grown_twice(x):
+    a = []
+    for r in x:
+        a.append(r)
+    b = a
+    for r in x:
+        a.append(r * 2)
+    return F.stack(b), F.stack(a)
+
+
+@program(A)
+def none_after(x):
+    best = None
+    for r in x:
+        if best is None or r.sum() > best.sum():
+            best = r
+    return best
+
+
+@program(A)
+def float_state(x):
+    lr = 0.1
+    y = x[0]
+    for r in x:
+        y = y - lr * r
+        lr *= 0.9
+    return y, lr
+
+
+@program(A)
+def int_bool(x):
+    k = int(x.sum() > 0) + int(x[0, 0] * 10)
+    return k, float(k) / 3, k // 2, k % 3, -k, k**2
+
+
+@program(A)
+def nested_list_growth(x):
+    rows = []
+    for r in x:
+        inner = []
+        for v in r:
+            inner.append(v * 2)
+        rows.append(F.stack(inner))
+    return F.stack(rows)
+
+
+@program(A)
+def while_nested(x):
+    n = 0
+    while n < 3:
+        k = 0
+        y = x * 1
+        while y.sum() > 0.1 and k < 5:
+            y = y * 0.5
+            k += 1
+        x = x + y
+        n += 1
+    return x, n, k
+
+
+@program(A)
+def aug_sub(x):
+    y = F.zeros((5,))
+    for i, r in enumerate(x):
+        y[i] = r.sum()
+        y[i] += 1
+    return y
+
+
+@program(A)
+def dead_list(x):
+    a = [x]
+    b = {"q": a}
+    for r in x:
+        a[0] = a[0] + r
+    return b
+
+
+@program(A)
+def two_level_break(x):
+    out = x[0] * 0
+    for r in x:
+        for v in r:
+            if v < 0:
+                break
+            out = out + v
+        else_ = out
+    return out, else_
+
+
+@program(A, A * 0)
+def nested_return(x):
+    for r in x:
+        for v in r:
+            if v > 0.5:
+                return v
+    return x[0, 0]
+
+
+@program(A)
+def while_flag(x):
+    done = False
+    n = 0
+    while not done:
+        n += 1
+        x = x * 0.5
+        done = bool(x.abs().sum() < 0.01) or n > 40
+    return x, n
+
+
 def leaves(x):
     """Arrays of all tensors and numbers in a result."""
     if isinstance(x, (tuple, list)):
@@ -421,6 +604,22 @@ def test_bits_are_those_of_plain_python(f, calls, tmp_path):
 
 def test_there_are_thirty_programs():
     assert len(PROGRAMS) >= 30
+
+
+def test_what_follows_a_branch_is_recorded_once():
+    f = script(many_ways_out, example_input=Tensor(A))
+    f(Tensor(A))
+    assert sum(n.op == "cond" for g in f.graph.graphs() for n in g.nodes) <= 16
+
+
+def test_a_list_that_grows_is_stacked_by_the_loop():
+    counts = []
+    for n in (5, 50):
+        x = Tensor(np.tile(A, (n // 5, 1)))
+        f = script(first_row_is_special, example_input=x)
+        f(x)
+        counts.append([node.op for node in f.graph.nodes])
+    assert counts[0] == counts[1] and "scan" in counts[0]
 
 
 # ---- modules ---------------------------------------------------------------------------------------------------------
@@ -497,6 +696,23 @@ def test_a_module_with_what_it_calls(tmp_path):
     assert type(again) is script and again.plain is not net and again(x).numpy().tobytes() == net(x).numpy().tobytes()
     net.layers[0].weight[...] = 0.0
     assert scripted(x).numpy().tobytes() == net(x).numpy().tobytes() != again(x).numpy().tobytes()
+
+
+def test_an_artifact(tmp_path):
+    f = script(loops_and_branches, capture_as_const=True, example_input=Tensor(A))
+    f(Tensor(A))
+    f.dump(tmp_path / "f.tgn", arg_names=["x"])
+    assert compile_model(load_graph(tmp_path / "f.tgn"), "x86-64", tmp_path / "out").files
+    assert verify(tmp_path / "f.tgn", tmp_path / "out").differing == 0
+
+
+def loops_and_branches(x):
+    h, n = x[0], 0
+    for row in x:
+        h = F.tanh(h + row) if row.sum() > 0 else h * 0.5
+        while h.sum() > 1:
+            h, n = h / 2, n + 1
+    return h, n
 
 
 class Counter:

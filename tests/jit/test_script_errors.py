@@ -154,6 +154,15 @@ def global_list_in_a_loop(x):
     return x
 
 
+def names_of_one_tensor(x):
+    total, best = x[0].sum(), x[0].sum()
+    for r in x:
+        total += r.sum()
+        if total > best:
+            best = total  # the next total += ... changes best, too
+    return best
+
+
 def endless_recursion(x):
     if x.sum() > 1:
         return endless_recursion(x / 2)
@@ -172,6 +181,7 @@ DISAGREE = [
     (several_elements, ShapeError, r"the condition is b1\[5,3\]; help: one bool"),
     (attribute_in_a_branch, ScriptError, "a Holder is changed where a condition is a tensor"),
     (global_list_in_a_loop, ScriptError, "a list that is no local variable is changed"),
+    (names_of_one_tensor, ScriptError, "`best` and `total` are one tensor, and `total` is changed in place"),
     (endless_recursion, ScriptError, "endless_recursion calls itself without end while it is recorded"),
 ]  # fmt: skip
 

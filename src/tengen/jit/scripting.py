@@ -39,7 +39,8 @@ def _scripting(name: str) -> Iterator[None]:
         raise e.error from None
     except RecursionError:
         raise ScriptError(
-            f"{name} calls itself without end while it is recorded: where a condition is a tensor, both branches are; help: a while loop"
+            f"{name} calls itself without end while it is recorded: where a condition is a tensor, both branches are; help: a while loop. Or a "
+            "tensor decides about leaving a loop over a long list; help: a loop over a tensor"
         ) from None
     finally:
         if before is None:

@@ -130,6 +130,14 @@ class Region(Recorder):
     def walks(self, manager: Any) -> None:
         self._refuse_grad()
 
+    def kept(self, x: Tensor) -> Tensor:
+        """A tensor with the value that x has now: x itself, unless it comes from outside and is changed, which ends with the body."""
+        if not any(x is t for t in self.changed.values()):
+            return x
+        kept = tensor_over(x._data, x._layout)
+        kept._node = x._node
+        return kept
+
 
 @dataclass
 class Recorded:
@@ -161,7 +169,8 @@ class _Draft:
         self.region = Region(name)
         with self.region as region:
             self.arguments = [region.take(t) for t in types]
-            self.made = body(list(self.arguments))
+            made = body(list(self.arguments))
+            self.made = [region.kept(as_tensor(x)) for x in made] if type(made) in (list, tuple) else made
             self.changes = {key: (t, t._data) for key, t in region.changed.items()}
 
     def finished(self, results: Sequence[Tensor] | Callable[[], Sequence[Tensor]]) -> Recorded:
@@ -439,7 +448,7 @@ def _(g, *operands, out, body, carries, limit, keep, wants):
     if limit is None:
         raise GradientError(
             "the gradient of a while_loop needs the states of all iterations; help: while_loop(..., max_iterations=n) says how many "
-            "there are at most"
+            "there are at most; in a script: for _ in range(n), with a break"
         )
     g, out = _tuple(g), _tuple(out)
     count, kept, same = out[carries - 1], out[carries:], operands[carries:]

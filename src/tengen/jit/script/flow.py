@@ -18,9 +18,9 @@ from tengen.jit.script.loops import Unstable, run_lanes, run_while_region
 from tengen.jit.script.merge import UNSET, Merge, built
 from tengen.jit.script.numbers import Number, strong
 from tengen.jit.script.signals import RETURN, STOP, Signal, consumed, returned
-from tengen.jit.script.variables import Variables
+from tengen.jit.script.variables import Variables, mapped, refuse_aliases
 from tengen.ops.define import REGISTRY
-from tengen.tensor import Tensor
+from tengen.tensor import Tensor, tracing
 from tengen.tensor.regions import decision, run_cond
 
 PEELED = 2  # iterations that a loop may have by themselves, in which a variable takes its type
@@ -28,7 +28,8 @@ PEELED = 2  # iterations that a loop may have by themselves, in which a variable
 
 class Branch(NamedTuple):
     """What is known of an `if`: names that are set or changed in it, those of them that are read behind it, those that are changed in
-    place alone, the last lines that set a name in both branches, whether a loop with a condition is around."""
+    place alone, the last lines that set a name in both branches, whether a loop with a condition is around,
+    and what the function changes in place anywhere."""
 
     names: tuple[str, ...]
     live: tuple[str, ...]
@@ -36,12 +37,14 @@ class Branch(NamedTuple):
     then_lines: tuple[tuple[str, int], ...]
     else_lines: tuple[tuple[str, int], ...]
     stops: bool
+    in_place: tuple[str, ...]
 
 
 class Loop(NamedTuple):
     """What is known of a loop: names that are set or changed in it; those of them that an iteration reads before it sets them; those
     that are read behind it; those of which it only appends; those that are changed in place alone; the last lines that set a name;
-    whether a loop with a condition is around."""
+    whether a loop with a condition is around,
+    and what the function changes in place anywhere."""
 
     names: tuple[str, ...]
     inner: tuple[str, ...]
@@ -50,11 +53,12 @@ class Loop(NamedTuple):
     changed: tuple[str, ...]
     lines: tuple[tuple[str, int], ...]
     stops: bool
+    in_place: tuple[str, ...]
 
     def branch(self) -> Branch:
         """The loop, or what is left of it, as a branch that may not be taken."""
         live = tuple(n for n in self.names if n in self.inner or n in self.after)
-        return Branch(self.names, live, self.changed, self.lines, (), self.stops)
+        return Branch(self.names, live, self.changed, self.lines, (), self.stops, self.in_place)
 
 
 # ---- branches --------------------------------------------------------------------------------------------------------
@@ -72,7 +76,9 @@ class _Side(NamedTuple):
 
     signal: Any  # None, a Signal, or what was raised
     values: dict[str, Any]  # of the live variables
-    same: dict[str, bool]  # whether they are the objects that they were
+    same: dict[str, bool]  # whether they are what they were
+    here: dict[str, bool]  # whether they are the objects that they were
+    aliases: list[list[str]]  # names of one tensor
 
 
 def branch(
@@ -97,8 +103,13 @@ def branch(
                 signal = f()
             except Raised as e:
                 signal = e
-            live = [n for n in site.live if n in variables.cells]
-            return _Side(signal, variables.now(live), {n: variables.are_same(n) for n in live})
+            live = [n for n in variables.cells if n in site.live or variables.others_may_see(n, site.changed)]
+            region = tracing.recorder
+            if isinstance(signal, Signal) and signal.value is not UNSET:
+                signal = Signal(signal.code, mapped(signal.value, region.kept))
+            values = {n: mapped(x, region.kept) for n, x in variables.now(live).items()}
+            same, here = ({n: is_(n) for n in live} for is_ in (variables.is_untouched, variables.are_same))
+            return _Side(signal, values, same, here, variables.aliases())
 
         return body
 
@@ -112,9 +123,6 @@ def branch(
         variables.restore()
     for n, (value, in_place) in template["values"].items():
         variables.put(n, built(value, made), in_place)
-    for n in site.names:
-        if n not in template["values"] and n in variables.cells and n not in site.changed:
-            variables.put(n, UNSET)
     for is_then, e in template["raised"]:
         record_check(test if is_then else REGISTRY["logical_not"].call(test), e, where)
     code, value = built(template["code"], made), built(template["value"], made)
@@ -129,20 +137,17 @@ def _settled(merge: Merge, a: _Side, b: _Side, site: Branch, what: str) -> dict[
     gone = [isinstance(s.signal, Raised) or _is_last(s.signal) for s in (a, b)]
     values = {}
     lines = dict(site.then_lines), dict(site.else_lines)
-    for n in a.values.keys() & b.values.keys():
-        if (
-            a.same[n]
-            and b.same[n]
-            and n in site.changed
-            and isinstance(a.values[n], Tensor)
-            and not isinstance(a.values[n], Number)
-        ):
-            continue  # the region has noted what was written to it
+    for n in a.values:
+        if all(g or s.same[n] for g, s in zip(gone, (a, b))):
+            continue  # neither has set it, or the region has noted what was written to it
+        for s, g in zip((a, b), gone):
+            if not g and not all(side.here[n] for side in (a, b)):
+                refuse_aliases(merge.where, n, s.aliases, site.in_place)
         x, y = (UNSET if g else s.values[n] for g, s in zip(gone, (a, b)))
         if any(gone) and not all(gone):
-            values[n] = merge.either(x, y, n, (0, 0)), a.same[n] and b.same[n]
+            values[n] = merge.either(x, y, n, (0, 0)), a.here[n] and b.here[n]
         elif not (x is UNSET and y is UNSET):
-            values[n] = merge.both(x, y, n, (lines[0].get(n), lines[1].get(n))), a.same[n] and b.same[n]
+            values[n] = merge.both(x, y, n, (lines[0].get(n), lines[1].get(n))), a.here[n] and b.here[n]
     ends = [Signal(STOP if site.stops else None, UNSET) if r else s.signal or Signal(0, UNSET) for r, s in zip(raised, (a, b))]
     codes = [e.code for e in ends]
     if None in codes:
@@ -175,7 +180,7 @@ def choose(test: Any, then: Callable[[], Any], other: Callable[[], Any], what: s
     """``then() if test else other()``"""
     if not unknown(test):
         return then() if test else other()
-    made = branch(test, lambda: returned(then()), lambda: returned(other()), Branch((), (), (), (), (), False), what)
+    made = branch(test, lambda: returned(then()), lambda: returned(other()), Branch((), (), (), (), (), False, ()), what)
     return None if made is None else made.value
 
 
@@ -248,7 +253,11 @@ def _over_lanes(over: Lanes, body: Callable[[Any], Any], loop: Loop, peeled: int
     except Unstable as e:
         if peeled == PEELED:
             raise e.told(user_line()) from None
+    except (TypeError, AttributeError, NameError):  # of a variable that the first iteration may set
+        if peeled == PEELED or not any(x is None or x is UNSET for x in variables.objects.values()):
+            raise
     variables.restore()
+    del variables  # it refers to the lists that the rest of the loop may fill
     rest = over.behind(1)
     return _unless(body(over.item(0)), lambda: _over_lanes(rest, body, loop, peeled + 1), loop.branch(), body)
 
@@ -311,6 +320,9 @@ def _while_region(
     except Unstable as e:
         if peeled == PEELED:
             raise e.told(user_line()) from None
+    except (TypeError, AttributeError, NameError):  # of a variable that the first iteration may set
+        if peeled == PEELED or not any(x is None or x is UNSET for x in variables.objects.values()):
+            raise
     variables.restore()
     if position is not None:
         position[0] = at

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,21 +30,25 @@ class Lanes:
 
     Attributes:
         length: how many. tensors: with this extent along axis 0. make: of the slices, the item. tail: items behind the last one, of
-            other shapes.
+            other shapes. known: the item at a known position, where that is more than the slices tell: a number.
     """
 
     length: Any
     tensors: list[Tensor]
     make: Any
     tail: list[Any] = field(default_factory=list)
+    known: Callable[[int], Any] | None = None
 
     def item(self, i: Any) -> Any:
         """The item at a position, which may be a tensor."""
+        if self.known is not None and isinstance(i, int):
+            return self.known(i)
         return self.make([x[i] for x in self.tensors])
 
     def behind(self, i: int) -> Lanes:
         """All but the first few."""
-        return Lanes(self.length - i, [x[i:] for x in self.tensors], self.make, self.tail)
+        known = None if self.known is None else lambda k: self.item(i + k)
+        return Lanes(self.length - i, [x[i:] for x in self.tensors], self.make, self.tail, known)
 
     def backwards(self) -> Lanes:
         """The same from the last one to the first."""
@@ -169,12 +173,14 @@ def lanes(x: Any) -> Lanes | Count | None:
 
 def numbered(start: int, n: Any) -> Lanes:
     """The numbers start, start + 1, ..."""
-    return Lanes(n, [REGISTRY["arange"].call(start, start + n, dtype=int64)], lambda xs: Number.of(xs[0]))
+    return Lanes(
+        n, [REGISTRY["arange"].call(start, start + n, dtype=int64)], lambda xs: Number.of(xs[0]), known=lambda i: start + i
+    )
 
 
 def numbers(xs: range) -> Lanes:
     """The numbers of a range."""
-    return Lanes(len(xs), [Tensor(list(xs), dtype="int64")], lambda made: Number.of(made[0]))
+    return Lanes(len(xs), [Tensor(list(xs), dtype="int64")], lambda made: Number.of(made[0]), known=lambda i: xs[i])
 
 
 def enumerated(x: Any, start: int = 0) -> Any:
@@ -215,7 +221,8 @@ def together(some: list[Any], tail: list[Any]) -> Lanes:
         rest = iter(xs)
         return tuple(lane.make([next(rest) for _ in range(n)]) for lane, n in zip(some, counts))
 
-    return Lanes(some[0].length, [t for x in some for t in x.tensors], make, tail)
+    tensors = [t for x in some for t in x.tensors]
+    return Lanes(some[0].length, tensors, make, tail, lambda i: tuple(lane.item(i) for lane in some))
 
 
 def counted(*args: Any) -> Any:

@@ -16,7 +16,7 @@ from tengen.jit.script.lanes import Lanes, Stacked, elements, lane_of
 from tengen.jit.script.merge import UNSET, described, zeros
 from tengen.jit.script.numbers import Number, strong
 from tengen.jit.script.signals import Signal
-from tengen.jit.script.variables import Variables, copied, set_cell, value_in
+from tengen.jit.script.variables import Variables, copied, refuse_aliases, set_cell, value_in
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
 from tengen.tensor.regions import decision, run_cond, run_scan, run_while
@@ -81,9 +81,8 @@ class State:
         self.loop, self.variables, self.lines, self.known = loop, variables, dict(loop.lines), known
         self.first: dict[str, Any] = {}  # values before the loop; UNSET: set in every iteration before it is read
         self.growing: dict[str, Any] = {}  # lists to which iterations append
-        self.late: list[
-            str
-        ] = []  # read before they are set, as it seems, and without a value: an iteration that knows better sets them
+        self.shared: set[str] = set()  # those of them that have other names too, which see what the loop appends
+        self.late: list[str] = []  # without a value, and read before they are set, as it seems: what is known may say otherwise
         for n, x in variables.values.items():
             if n in loop.grows and isinstance(x, (list, Stacked)):
                 if not grows:
@@ -92,7 +91,11 @@ class State:
                         f"{self.lines.get(n, '?')}); help: a tensor with a row for each iteration that there may be, and x[i] = ..."
                     )
                 self.growing[n] = x
-            elif (n in loop.inner or n in loop.after) and not (n in loop.changed and _keeps_itself(x)):
+                if variables.is_shared(n):
+                    self.shared.add(n)
+            elif (n in loop.inner or n in loop.after or variables.others_may_see(n, loop.changed)) and not (
+                n in loop.changed and _keeps_itself(x)
+            ):
                 if x is UNSET and (n in loop.inner or not runs):
                     if runs:
                         self.late.append(n)
@@ -109,6 +112,8 @@ class State:
 
     def settle(self) -> None:
         """Lays the state out."""
+        for n in self.first.keys() - set(self.loop.changed):
+            refuse_aliases(user_line(), n, self.variables.aliases(), self.loop.in_place)
         self.leaves = []
         for n, x in self.first.items():
             mine: list[Tensor] = []
@@ -153,6 +158,9 @@ class State:
                 again = True
             else:
                 raise Unstable(n, self.lines.get(n, 0), self.first[n], x)
+        for n in self.keys:
+            if n not in self.loop.changed:
+                refuse_aliases(user_line(), n, self.variables.aliases(), self.loop.in_place)
         for n in self.late:
             if (x := value_in(self.variables.cells[n])) is not UNSET:
                 raise Unstable(n, self.lines.get(n, 0), UNSET, x)
@@ -168,9 +176,6 @@ class State:
             mine = [_like(x, t) for x, t in zip(xs[at : at + self.counts[n]], self.leaves[at : at + self.counts[n]])]
             at += self.counts[n]
             self.variables.put(n, unflatten(key, mine), n in self.loop.changed)
-        for n in self.loop.names:
-            if n in self.variables.cells and n not in self.keys and n not in self.growing and n not in self.loop.changed:
-                self.variables.put(n, UNSET)
 
 
 def _keeps_itself(x: Any) -> bool:
@@ -282,9 +287,13 @@ def _scan(over: Lanes, body: Callable[[Any], Any], loop: Loop, variables: Variab
     state.put(last)
     rest = iter(stacked)
     for name, some in made.items():
-        variables.put(
-            name, _grown(name, state.growing[name], [lane_of(key, [next(rest) for _ in ts], over.length) for key, ts in some])
-        )
+        before = variables.objects[name]
+        grown = _grown(name, before, [lane_of(key, [next(rest) for _ in ts], over.length) for key, ts in some])
+        if isinstance(before, Stacked):
+            before.parts[:] = grown.parts
+            variables.put(name, before)
+        else:
+            variables.put(name, list(grown) if name in state.shared else grown, name in state.shared)
 
 
 def _grown(name: str, before: Any, parts: list[Lanes]) -> Stacked:

@@ -64,6 +64,21 @@ def _goes_on(loop: ast.For | ast.While) -> bool:
     return False
 
 
+def _falls_through(body: Sequence[ast.stmt]) -> bool:
+    """Whether the end of a block may be reached."""
+    for s in body:
+        match s:
+            case ast.Return() | ast.Break() | ast.Continue() | ast.Raise():
+                return False
+            case ast.If() if not (_falls_through(s.body) or _falls_through(s.orelse)):
+                return False
+            case ast.While() if not _goes_on(s):
+                return False
+            case ast.With() if not _falls_through(s.body):
+                return False
+    return True
+
+
 def _only_grows(loop: ast.For | ast.While, name: str) -> bool:
     """Whether all that a loop does with a name is ``name.append(...)``."""
     uses = sum(isinstance(n, ast.Name) and n.id == name for n in ast.walk(loop))
@@ -186,6 +201,8 @@ class Rewriter:
         self.stored = names(f.body, ast.Store)
         self.live = Liveness(f)
         self.owner = owner
+        adds = {n.target.id for n in ast.walk(f) if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)}
+        self.in_place = tuple(sorted(changed(f.body) | adds))  # names of what may be changed in place
         self.expressions = Expressions(self.stored | self.params, owner, params[0].arg if params else "self")
         self.count = 0
         self.whiles = 0  # loops with a condition around
@@ -275,7 +292,13 @@ class Rewriter:
         out = [self._at(self._function(name, follows), s)]
         match s:
             case ast.If():
-                made, call = self._if(s, go_on, self.stored)
+                if all(map(_falls_through, (s.body, s.orelse))):  # what follows would be recorded in both
+                    outer, self.end_live = self.end_live, self.end_live | self.live.after[s]
+                    made, call = self._if(s, lambda: [], frozenset(), self.end_live)
+                    self.end_live = outer
+                    call = _call("after", call, _name(name), self._site_of_rest())
+                else:
+                    made, call = self._if(s, go_on, self.stored)
             case ast.For() | ast.While():
                 made, call = self._loop(s)
                 if _goes_on(s):
@@ -318,16 +341,24 @@ class Rewriter:
         return [self.expressions.visit(i) for i in s.items]
 
     # -- branches and loops ----------------------------------------------------------------------------------------------
-    def _if(self, s: ast.If, end: Callable[[], Block], more: Names) -> tuple[Block, ast.expr]:
-        """(Its functions, the call.) more: names that are set in what follows, where that is a part of the branches."""
+    def _if(self, s: ast.If, end: Callable[[], Block], more: Names, read: Names = frozenset()) -> tuple[Block, ast.expr]:
+        """(Its functions, the call.) more: names that are set in what follows, where that is a part of the branches. read: names that
+        are read where the branches lead besides."""
         self.count += 1
         n = self.count
         set_in = [names(b, ast.Store) | changed(b) for b in (s.body, s.orelse)]
         found = sorted((set_in[0] | set_in[1] | more) & (self.stored | self.params))
         other_objects = rebound([*s.body, *s.orelse]) | more
-        live = sorted(set(found) & (self.end_live if more else self.live.after[s]))
+        live = sorted(set(found) & (self.end_live if more else self.live.after[s] | read))
         lines = (tuple(_places(b).items()) for b in (s.body, s.orelse))
-        site = (tuple(found), tuple(live), tuple(x for x in found if x not in other_objects), *lines, bool(self.whiles))
+        site = (
+            tuple(found),
+            tuple(live),
+            tuple(x for x in found if x not in other_objects),
+            *lines,
+            bool(self.whiles),
+            self.in_place,
+        )
         branches = (("then", s.body), ("else", s.orelse))
         then, other = (self._function(f"{MADE}{what}_{n}", self.block(b, end, False)) for what, b in branches)
         return [then, other], _call(
@@ -346,7 +377,7 @@ class Rewriter:
         site = (
             tuple(found), tuple(x for x in found if x in inner), tuple(x for x in found if x in after), grows,
             tuple(x for x in found if x not in other_objects), tuple(_places([s]).items()),
-            self.whiles > (what == "while"),
+            self.whiles > (what == "while"), self.in_place,
         )  # fmt: skip
         item = f"{MADE}item_{n}"
         outer, self.end_live = self.end_live, inner | after | self.live.always
@@ -363,7 +394,7 @@ class Rewriter:
 
     def _site_of_rest(self) -> ast.expr:
         found = tuple(sorted(self.stored))
-        return ast.Constant((found, tuple(sorted(self.stored & self.end_live)), (), (), (), bool(self.whiles)))
+        return ast.Constant((found, tuple(sorted(self.stored & self.end_live)), (), (), (), bool(self.whiles), self.in_place))
 
     def _function(self, name: str, body: Block, *params: str) -> ast.FunctionDef:
         """A function of a part of the user's, whose variables are those of the whole."""

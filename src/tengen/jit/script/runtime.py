@@ -148,9 +148,14 @@ def _of_library(f: Callable) -> Callable:
         if any(isinstance(x, (Number, Stacked)) for x in (*args, *keywords.values())):
             given = resolved([list(x) if isinstance(x, Stacked) else x for x in (*args, *keywords.values())])
             args, keywords = tuple(given[: len(args)]), dict(zip(keywords, given[len(args) :]))
-        return f(*args, **keywords)
+        return f(*map(_given, args), **{k: _given(x) for k, x in keywords.items()})
 
     return call
+
+
+def _given(x: Any) -> Any:
+    """An argument of a library's function: a user's function is the one that is recorded (`autodiff.grad(f)`)."""
+    return fn(x) if type(x) in (types.FunctionType, types.MethodType) else x
 
 
 def pieces(f: Any) -> Any:

@@ -6,12 +6,16 @@ Python would have made of it.
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tengen.base.errors import ScriptError
 from tengen.jit.script.merge import UNSET
+from tengen.jit.script.numbers import Number
 from tengen.jit.script.rewrite import MADE
+from tengen.tensor import Tensor
 
 
 def cells_of(*functions: Callable) -> dict[str, types.CellType]:
@@ -59,6 +63,17 @@ def copied(x: Any) -> Any:
     return x
 
 
+def mapped(x: Any, f: Callable[[Tensor], Tensor]) -> Any:
+    """A value with f of each of its tensors that may be written to."""
+    if isinstance(x, Tensor):
+        return x if isinstance(x, Number) else f(x)
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return type(x)(*(mapped(v, f) for v in x))
+    if type(x) in (list, tuple):
+        return type(x)(mapped(v, f) for v in x)
+    return {k: mapped(v, f) for k, v in x.items()} if type(x) is dict else x
+
+
 def refilled(old: Any, new: Any) -> Any:
     """The list or dict `old` with the elements of `new`; what cannot take them is replaced by `new`."""
     if type(old) is list and type(new) is list:
@@ -72,11 +87,31 @@ def refilled(old: Any, new: Any) -> Any:
     return new
 
 
+def _same_elements(a: Any, b: Any) -> bool:
+    if type(a) in (list, tuple) and type(b) is type(a):
+        return len(a) == len(b) and all(map(_same_elements, a, b))
+    if type(a) is dict and type(b) is dict:
+        return list(a) == list(b) and all(_same_elements(a[k], b[k]) for k in a)
+    return a is b
+
+
+def refuse_aliases(where: str | None, name: str, groups: list[list[str]], in_place: Iterable[str]) -> None:
+    """ScriptError for a variable that a region sets, and that is one tensor with another one, if one of them is changed in place: behind the
+    region they are two."""
+    for group in groups:
+        if name in group and not set(group).isdisjoint(in_place):
+            one = next(n for n in group if n in set(in_place))
+            raise ScriptError(
+                f"{where}: {' and '.join(f'`{n}`' for n in group)} are one tensor, and `{one}` is changed in place, which would change all "
+                f"of them, or not, as a tensor decides; help: `{one} = {one} + ...` makes another tensor, and `x + 0` a copy"
+            )
+
+
 class Variables:
     """Some variables, as they were when this was made."""
 
     def __init__(self, functions: Iterable[Callable], names: Iterable[str]):
-        cells = cells_of(*functions)
+        cells = self._all = cells_of(*functions)
         self.cells = {n: cells[n] for n in names if n in cells}
         self.objects = {n: value_in(c) for n, c in self.cells.items()}
         self.values = {n: copied(x) for n, x in self.objects.items()}
@@ -90,9 +125,32 @@ class Variables:
         """What some of them are, in lists and dicts of their own."""
         return {n: copied(value_in(self.cells[n])) for n in names if n in self.cells}
 
+    def others_may_see(self, name: str, changed: Iterable[str]) -> bool:
+        """Whether a variable is a list or dict that is changed in place, maybe under several names."""
+        return name in changed and isinstance(self.objects.get(name), (list, dict))
+
+    def is_shared(self, name: str) -> bool:
+        """Whether something else than the variable refers to its list, as far as the number of references tells."""
+        alone: Any = []
+        cell, objects = types.CellType(alone), {"": alone}
+        del alone
+        return cell is not None and sys.getrefcount(self.objects[name]) > sys.getrefcount(objects[""])
+
     def are_same(self, name: str) -> bool:
         """Whether a variable is the object that it was."""
         return value_in(self.cells[name]) is self.objects[name]
+
+    def is_untouched(self, name: str) -> bool:
+        """The same, and a list or dict has the elements that it had."""
+        return self.are_same(name) and _same_elements(self.objects[name], self.values[name])
+
+    def aliases(self) -> list[list[str]]:
+        """The names of tensors that have several."""
+        found: dict[int, list[str]] = {}
+        for n, cell in self._all.items():
+            if isinstance(x := value_in(cell), Tensor) and not isinstance(x, Number):
+                found.setdefault(id(x), []).append(n)
+        return [sorted(some) for some in found.values() if len(some) > 1]
 
     def put(self, name: str, x: Any, in_place: bool = False) -> None:
         """Gives one of them a value; in_place: the list or dict that it was gets the elements."""
