@@ -1,20 +1,20 @@
 """Counts the tests that were run against those collected: a run that lost some of them fails, and says how many. Makes files
 cheap: see `pytest_configure`.
 
-Programs are compiled well at once, so that what a test compiles does not depend on time and no test starts processes; tests of quick
-code (`runtime/test_tiers.py`) turn it on.
+Tests run quick code alone, or good code alone where they are of code (`which_code.py`). What lies between, quick code that good code
+replaces, is tested by `runtime/test_tiers.py`; that both have the saved bits, for every op, by `numerics/test_digests.py`.
 
 Under pytest-xdist a worker that dies takes its tests along, and after a few such deaths no worker is left: the rest is never run.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
 import pytest
-
-os.environ.setdefault("TENGEN_QUICK_COMPILE", "0")  # before Tengen is imported, and for children
+import which_code
 
 LOST = pytest.StashKey[str]()
 
@@ -69,6 +69,22 @@ def pytest_configure(config) -> None:
 
 def pytest_addoption(parser) -> None:
     parser.addoption("--compiling", type=int, default=0, metavar="N", help="list the N tests that make LLVM compile the most")
+
+
+def pytest_collection_finish(session) -> None:
+    """No plan becomes hot by the time that its calls take here: that made other programs in each run, and more of them the more
+    processes there were (`runtime/test_specialise_when_hot.py` sets the limit). Python's garbage collector looks less often than by
+    itself: to write a program's text makes many objects, which live briefly."""
+    if "tengen" in sys.modules:
+        from tengen.compiler import plans
+
+        plans.HOT_AFTER_S = float("inf")
+    gc.set_threshold(10_000, 20, 20)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item) -> None:
+    which_code.use_for(item.path)  # before fixtures of any scope, which compile too
 
 
 @pytest.fixture(autouse=True)

@@ -185,11 +185,15 @@ x.nothing
 """
 
 
-def test_type_checkers_see_operators_and_methods(tmp_path):
+def test_type_checkers_see_operators_and_methods(tmp_path, monkeypatch):
     api = pytest.importorskip("mypy.api")
     (tmp_path / "user.py").write_text(SNIPPET)
+    # Tengen's modules with the settings of `make types`, so that what that has looked at is not looked at again; a user's with mypy's own.
+    strict = '\n[[tool.mypy.overrides]]\nmodule = ["user"]\nenable_error_code = ["attr-defined", "operator", "call-overload", "misc"]\n'
+    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text() + strict)
+    monkeypatch.setenv("MYPYPATH", str(ROOT / "src"))
     found, errors, _ = api.run([
-        "--config-file=", "--follow-untyped-imports", f"--cache-dir={ROOT / '.mypy_cache'}", str(tmp_path / "user.py"),
+        f"--config-file={tmp_path / 'pyproject.toml'}", f"--cache-dir={ROOT / '.mypy_cache'}", str(tmp_path / "user.py"),
     ])  # fmt: skip
     lines = dict(re.findall(r"user\.py:(\d+): (?:note|error): (.*)", found))
     assert not errors

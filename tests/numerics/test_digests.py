@@ -13,9 +13,11 @@ import pytest
 from digests import FILE, computed, differences, digest, groups, is_ours, op_cases, shipped
 from exact import Exact, coarse
 from needs import needs
+from which_code import QUICK, using
 
 from tengen import set_threads
 from tengen.base.config import config
+from tengen.codegen.targets import Target
 from tengen.deploy import compile_model, run_artifact
 from tengen.ops.define import REGISTRY
 
@@ -43,6 +45,15 @@ def check(group: str, chosen=lambda name: True) -> None:
 def test_ops(letters):
     first, last = letters[0], letters[-1]
     check("op", lambda name: first <= name.split()[1][0] <= last)
+
+
+@pytest.mark.skipif(Target.host().architecture.linking is None, reason="there is no quick code for this architecture")
+@pytest.mark.parametrize("letters", LETTERS)
+def test_ops_in_quick_code(letters):
+    """The first sample of every op, in all its dtypes, with its gradient: the other tests of this file run good code."""
+    first, last = letters[0], letters[-1]
+    with using(QUICK):
+        check("op", lambda name: first <= name.split()[1][0] <= last and name.split()[2] == "0")
 
 
 @pytest.mark.parametrize("group", GROUPS)

@@ -67,6 +67,9 @@ def test_switches():
         assert not Config({"TENGEN_CACHE": off}).cache
     for on in ("1", "on", "TRUE", "yes"):
         assert Config({"TENGEN_CHECK": on}).check
+    assert [Config({"TENGEN_QUICK_COMPILE": v}).quick_compile for v in ("0", "1", "only")] == [False, True, "only"]
+    with pytest.raises(ConfigError, match="'well' is not one of 0, .*, yes, only: quick code first"):
+        Config({"TENGEN_QUICK_COMPILE": "well"})
     assert Config({"OMP_NUM_THREADS": "²"}).threads == Config({}).threads
 
 

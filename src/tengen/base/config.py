@@ -86,6 +86,13 @@ def _switch(text: str) -> bool:
     return words[text.lower()]
 
 
+def _switch_or_only(text: str) -> bool | str:
+    try:
+        return text if text == "only" else _switch(text)
+    except ValueError as e:
+        raise ValueError(f"{e}, only") from None
+
+
 _positive = functools.partial(_whole, 1)
 
 # name -> (environment variable, parser, default, meaning); a parser's ValueError says what is legal; an empty variable is as none
@@ -97,7 +104,7 @@ KNOBS: dict[str, tuple[str, Callable[[str], Any], Any, str]] = {
     "cache_bytes": ("TENGEN_CACHE_BYTES", _positive, 512 << 20, "size at which the oldest cached kernels are removed"),
     "cache": ("TENGEN_CACHE", _switch, True, "keep compiled kernels on disk"),
     "pack": ("TENGEN_PACK", _switch, True, "use the programs that were compiled when Tengen was packaged"),
-    "quick_compile": ("TENGEN_QUICK_COMPILE", _switch, True, "compile quickly at first, and well in the background; 0: well at once"),
+    "quick_compile": ("TENGEN_QUICK_COMPILE", _switch_or_only, True, "quick code first, good code later; 0: good at once; only: no good code"),
     "jit": ("TENGEN_JIT", _switch, True, "0: traced and scripted functions run as plain Python, op by op"),
     "progress": ("TENGEN_PROGRESS", _switch, True, "on a terminal, a line that says what is compiled, after a second of it"),
     "traceback": ("TENGEN_TRACEBACK", _short_or_full, "short", "short: Tengen's errors show the user's lines alone; full: all"),

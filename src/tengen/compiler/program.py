@@ -237,7 +237,7 @@ def emit(x: Planned) -> Program:
     return Program(
         w.name, text, lo.target, len(w.inputs), len(w.outputs), list(lo.ints), made.derived, x.temps, len(made.unique), w.device,
         list(w.constants), setup, list(w.output_bytes), every_leaf(lo.steps) if w.log_launches else None,
-        checks=[] if w.graph is None else w.graph.checks, asks=made.asks, object=object_name(text, lo.target),
+        checks=[] if w.graph is None else w.graph.checks, asks=made.asks, object=object_name(text, lo.target, tiers.kept_level(lo.target)),
     )  # fmt: skip
 
 

@@ -323,7 +323,13 @@ def clear() -> int:
 def _object_key(ir_text: str, target: Target, level: int, parts: bool = True) -> str:
     import llvmlite
 
-    return "\n".join([f"tengen {VERSION}", f"llvmlite {llvmlite.__version__}", target.key, str(level) if parts else f"{level} whole", ir_text])
+    made_by = [f"tengen {VERSION}", f"llvmlite {llvmlite.__version__}", target.key, str(level) if parts else f"{level} whole"]
+    return "\n".join([*made_by, _digest(ir_text)])
+
+
+@functools.lru_cache(maxsize=4)  # a program's text, which is asked for several times when it is made
+def _digest(ir_text: str) -> str:
+    return sha256(ir_text.encode()).hexdigest()
 
 
 def object_name(ir_text: str, target: Target, level: int = 1) -> str:

@@ -34,8 +34,10 @@ _MOOT = {
 
 
 def knobs() -> tuple[tuple[str, Any], ...]:
-    """The knobs that may decide what code is made, with their values."""
-    return tuple([(k, getattr(config, k)) for k in KNOBS if k not in _MOOT])
+    """The knobs that may decide what code is made, with their values. Which tier of code comes first decides nothing that is kept;
+    that there is no other does."""
+    only = [("quick_compile", "only")] if config.quick_compile == "only" else []
+    return (*[(k, getattr(config, k)) for k in KNOBS if k not in _MOOT], *only)
 
 
 def compiler() -> str:

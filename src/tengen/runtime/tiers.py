@@ -17,6 +17,9 @@ other, and the workers beside it. What is smaller than `SMALL` is compiled well 
 twice. So is a traced program that updates states, which is a step of a loop. A process that ends before good code is there leaves
 the text behind (`_leave_texts`), and what was made of it: the next one lowers and emits nothing either.
 
+With the knob `quick_compile` at "only", quick code is all there is: for a process that compiles much and runs each program a few
+times, such as a suite of tests. It is kept in the cache apart from good code, under keys of its own.
+
 Seconds of LLVM's processor time on one thread (AMD EPYC, family 25 model 17, AVX-512, a busy machine; every fourth kernel of
 the traced training steps of `benchmarks/first.py`, scaled to the whole text):
 
@@ -88,13 +91,18 @@ statistics = Statistics()
 def quick_first(target: Target) -> bool:
     """Whether programs for a target have quick code at first: if the knob `quick_compile` says so, where code can be replaced
     and a worker can be started; not in a profile, which shows what good code takes."""
-    able = target.architecture.linking is not None and workers.can_start()
-    return config.quick_compile and able and launch_log.active is None
+    wanted = config.quick_compile and config.quick_compile != "only"
+    return wanted and target.architecture.linking is not None and workers.can_start() and launch_log.active is None
+
+
+def kept_level(target: Target) -> int:
+    """The effort of LLVM with which code is made that is kept: `llvm.GOOD`, unless the knob says "only" and the target has quick code."""
+    return llvm.QUICK if config.quick_compile == "only" and target.architecture.linking is not None else llvm.GOOD
 
 
 def load(text: str, target: Target, receive: Callable[[bytes], None], again: bool = False) -> tuple[Loaded, str]:
-    """The code of a program in this process, and in words where it comes from: good code from the cache, else quick code that is
-    replaced later.
+    """The code of a program in this process, and in words where it comes from: from the cache, else quick code that is replaced later,
+    else made now at the level that is kept.
 
     Args:
         text: LLVM IR without state: no data but constants. target: this machine. receive: takes good code that is postponed.
@@ -102,7 +110,8 @@ def load(text: str, target: Target, receive: Callable[[bytes], None], again: boo
 
     Errors: Postponed where good code has to be made and this thread is `postponing`.
     """
-    data, how = cache.found(text, target), "from the cache"
+    level = kept_level(target)
+    data, how = cache.found(text, target, level), "from the cache"
     if data is None and getattr(_here, "postpones", False):
         raise Postponed(text, target, receive)
     if data is None and not again and len(text) >= SMALL and quick_first(target):
@@ -112,10 +121,13 @@ def load(text: str, target: Target, receive: Callable[[bytes], None], again: boo
             quick.upgrade = Upgrade(quick, text, target)
             return quick, "with quick code"
     if data is None:
-        data, how = cache.compiled(text, target), "compiled"
+        data, how = cache.compiled(text, target, level), "compiled"
     else:
         provenance.found(CACHE)
-    statistics.good += 1
+    if level == llvm.GOOD:
+        statistics.good += 1
+    else:
+        statistics.quick += 1
     return load_object(data, target), how
 
 
@@ -145,7 +157,7 @@ def postponing(on: bool = True) -> Iterator[None]:
 
 
 def when_compiled(make: Callable[[], None], target: Target) -> None:
-    """Calls `make`, which loads programs: now if their code is there, or if the knob `quick_compile` is off; else in another
+    """Calls `make`, which loads programs: now if their code is there, or if the knob `quick_compile` is off or "only"; else in another
     thread, each time that code it wanted has been compiled, until it wants no more."""
     if not quick_first(target):
         make()

@@ -12,6 +12,7 @@ asks: it must not need a runtime that works.
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 from dataclasses import replace
 
 from tengen.base.config import config
@@ -71,12 +72,12 @@ class Target:
 
     def has(self, feature: str) -> bool:
         """Whether LLVM's `features` switch this on, or the cpu is known to imply it; "" is no feature, and always there."""
-        return not feature or f"+{feature}" in self.features.split(",") or feature in self.architecture.implied(self.cpu)
+        return not feature or feature in _needs(self)
 
     @property
-    def needs(self) -> list[str]:
+    def needs(self) -> Collection[str]:
         """The features that a processor must have to run code of this target, as far as they are known by name."""
-        return [*self.architecture.implied(self.cpu), *(f[1:] for f in self.features.split(",") if f[:1] == "+")]
+        return _needs(self)
 
     def masks(self, size: int) -> bool:
         """Whether it reads and writes some lanes of a vector, whose elements have `size` bytes, in one instruction."""
@@ -138,6 +139,13 @@ class Target:
         if name not in _NAMED:
             raise ConfigError(f"unknown target {name!r}; help: one of {', '.join(TARGET_NAMES)}")
         return _NAMED[name]
+
+
+@functools.cache  # every program that is loaded asks for them, and every operation that is emitted
+def _needs(target: Target) -> dict[str, None]:
+    """The features of `Target.needs`, in order, as keys."""
+    switched_on = [f[1:] for f in target.features.split(",") if f[:1] == "+"]
+    return dict.fromkeys([*target.architecture.implied(target.cpu), *switched_on])
 
 
 def _made(name: str, triple: str, cpu: str, features: str, **more: int) -> Target:
