@@ -348,7 +348,7 @@ class trace:
         device = common_device(x._layout.device for x in leaves) if leaves else default_device()
         watch = Watch(self.function, objects_of(structure), set(self._told))
         with young_objects(), watch:
-            return self._recorded(structure, leaves, [x._layout.type for x in leaves], device, watch, None)[0].graph, device
+            return self._recorded(structure, leaves, [x._layout.type for x in leaves], device, watch, None, False)[0].graph, device
 
     def _opened(
         self, opening: Opening, key: Any, leaves: list[Tensor], answers: bool = False

@@ -309,7 +309,7 @@ def complex_svd(re: Tensor, im: Tensor, full_matrices: bool = False) -> tuple[Te
     u, s, vh = svd(b)
     n = s.shape[-1]
     left = [matmul(narrow(x, x.ndim - 1, 0, n), u) for x in (qr_, qi)]
-    if full_matrices and not same_extent(*re.shape[-2:]):
+    if full_matrices and not same_extent(re.shape[-2], re.shape[-1]):
         rest = qr_.shape[-1] - n
         left = [concat([x, narrow(q, q.ndim - 1, n, rest)], q.ndim - 1) for x, q in zip(left, (qr_, qi))]
     return left[0], left[1], s, matmul(vh, turned(pr)), neg(matmul(vh, turned(pi)))
@@ -322,7 +322,7 @@ def _(g, re, im, *, out, full_matrices):
     gu, gs, gv = given(*g[:2]), g[2], given(*g[3:])
     if gu is None and gs is None and gv is None:
         return None
-    square = same_extent(*re.shape[-2:])
+    square = same_extent(re.shape[-2], re.shape[-1])
     if full_matrices and not square:
         if not (gu is None and gv is None):
             raise GradientError("svd: the full matrices of matrices that are not square have no gradient; help: the reduced ones have")
