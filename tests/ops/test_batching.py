@@ -10,7 +10,10 @@ from tengen.ops.batching import RULES
 
 N = 3
 ROWS = "an operand's rows begin with the number of an image, so other rows are not in its range"
-EXCLUDED = {**every_op.COUNTED, "roi_align": ROWS, "roi_pooling": ROWS, "eye": "no operand", "arange": "no operand", "linspace": "no operand"}
+EXCLUDED = {
+    **every_op.COUNTED, "roi_align": ROWS, "roi_pooling": ROWS, "deformable_psroi_pooling": ROWS, "eye": "no operand",
+    "arange": "no operand", "linspace": "no operand",
+}  # fmt: skip
 
 
 def rows(t, n=N):

@@ -479,6 +479,8 @@ def _each_matrix(f):
     def over(a, **attrs):
         lead = a.shape[:-2]
         found = [f(a[i], **attrs) for i in np.ndindex(*lead)]
+        if not found:
+            return tuple(np.zeros((*lead, *x.shape), x.dtype) for x in f(np.ones(a.shape[-2:], complex), **attrs))
         return tuple(np.array(x).reshape(*lead, *x[0].shape) for x in zip(*found))
 
     return over

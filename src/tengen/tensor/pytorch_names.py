@@ -189,7 +189,7 @@ def is_signed(self: Tensor) -> bool:
 
 def is_contiguous(self: Tensor) -> bool:
     """Whether the elements lie densely in logical order."""
-    return contiguous(self) is self
+    return self._layout.contiguous
 
 
 def element_size(self: Tensor) -> int:
