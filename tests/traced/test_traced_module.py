@@ -298,6 +298,19 @@ def module(forward, **attributes):
     return made
 
 
+def test_loops_and_branches_stay(tmp_path):
+    def forward(s, x):
+        inner = lambda i, v: F.cond(v.sum() > 3, lambda v: v * 0.5, lambda v: v * 2.0 + s.w, v)
+        return F.fori_loop(0, 3, inner, x)
+
+    net, x = module(forward, w=Parameter([0.25])), Tensor([1.0, -0.5])
+    m = trace_module(net, x)
+    tengen.save(m, tmp_path / "m.tm")
+    assert m(x).numpy().tobytes() == net(x).numpy().tobytes() == tengen.load(tmp_path / "m.tm")(x).numpy().tobytes()
+    with pytest.raises(TraceError, match="no value"):
+        trace(lambda x: x + m.graph.inputs[1])(x)
+
+
 P, L = Parameter([1.0]), M.Linear(2, 2)
 REFUSED = {
     "a value is asked for": (lambda s, x: x * x.sum().item(), TraceError, "item"),

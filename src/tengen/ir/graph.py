@@ -12,7 +12,7 @@ Read next: `verify.py` (what a graph must obey), `text.py` (how it is written do
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -292,12 +292,14 @@ def map_attr(value: Any, f) -> Any:
     return tuple(map_attr(v, f) for v in value) if isinstance(value, tuple) else f(value)
 
 
-def attr_key(value: Any) -> Any:
+def attr_key(value: Any, of_graph: Callable[[Graph], Hashable] = lambda g: g) -> Any:
     """A key under which exactly equal attributes are equal: 1, 1.0 and True differ, so do 0.0 and -0.0; a NaN equals itself.
-    Graphs are equal only to themselves."""
+    Graphs are equal only to themselves, or as their keys `of_graph` are."""
     if isinstance(value, tuple):
-        return tuple(attr_key(v) for v in value)
-    if isinstance(value, (DType, Graph, Expr)):
+        return tuple(attr_key(v, of_graph) for v in value)
+    if isinstance(value, Graph):
+        return of_graph(value)
+    if isinstance(value, (DType, Expr)):
         return value
     return (type(value).__name__, value.hex() if isinstance(value, float) else value)
 
@@ -309,7 +311,8 @@ def graph_key(g: Graph) -> Hashable:
         number[v] = len(number)
     nodes = []
     for n in g.nodes:
-        nodes.append((n.op, tuple(number[v] for v in n.inputs), attrs_key(n.attrs), tuple(v.type for v in n.outputs)))
+        attrs = tuple((k, attr_key(a, graph_key)) for k, a in n.attrs.items())
+        nodes.append((n.op, tuple(number[v] for v in n.inputs), attrs, tuple(v.type for v in n.outputs)))
         for v in n.outputs:
             number[v] = len(number)
     constants = tuple((c.value.type, None if c.data is None else c.data.tobytes()) for c in g.constants.values())

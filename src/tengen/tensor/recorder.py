@@ -32,6 +32,7 @@ from tengen.loops.extents import open_extent, terms
 from tengen.loops.lang import Expr, Index, as_int
 from tengen.ops.define import Op, dispatch, lookup
 from tengen.runtime import mapped, native
+from tengen.tensor.elsewhere import Elsewhere
 from tengen.tensor.nodes import kept_place, node_of, on_tape, walking
 from tengen.tensor.parameter import Parameter
 from tengen.tensor.tape import call_body
@@ -276,6 +277,8 @@ class Recorder:
                 )
             return t._data
         if id(t) not in self._by_id:
+            if type(t._layout) is Elsewhere:
+                raise TraceError(f"a node {t._layout.type!r} of a graph that is edited has no value; help: call the graph, or its module")
             common_device([self.device, t.device])
             self._keep.append((t, t._data))
             self._by_id[id(t)] = self._capture(t)

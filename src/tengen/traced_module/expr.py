@@ -5,16 +5,19 @@ An expression has arguments, nests whose leaves are nodes and constants, and mak
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tengen.ir.graph import Graph
 from tengen.loops.extents import Numbers
 from tengen.loops.lang import Expr as Extent
 from tengen.loops.lang import substitute
 from tengen.ops.calls import dispatch
 from tengen.ops.define import Op
+from tengen.passes.extents import at_extents
 from tengen.tensor import Tensor
 from tengen.traced_module.nest import leaves, rebuild
 from tengen.traced_module.node import ModuleNode, Node
@@ -100,7 +103,15 @@ def _value(x: Any, values: dict[int, Any], env: Numbers | None) -> Any:
         if env is None or any(isinstance(n, Extent) for n in env.env.values()):
             return substitute(x, {} if env is None else env.env)
         return env(x)
+    if isinstance(x, Graph) and env is not None and all(type(n) is int for n in env.env.values()):
+        return _body_at(x, tuple((str(d.attr), n) for d, n in env.env.items()))
     return Tensor(x) if isinstance(x, np.ndarray) else x
+
+
+@functools.lru_cache(256)  # a call with the same body finds its plan
+def _body_at(body: Graph, extents: tuple[tuple[str, int], ...]) -> Graph:
+    """The body of a loop or a branch for these numbers of open extents."""
+    return at_extents(body, dict(extents))
 
 
 def _shown(x: Any) -> str:

@@ -13,10 +13,12 @@ import numpy as np
 
 from tengen.base.dtype import BY_SHORT, DType
 from tengen.base.errors import FileFormatError, TengenError
+from tengen.deploy.loader import derived_types
 from tengen.ir.graph import Graph
 from tengen.ir.jsonform import from_json, to_json
 from tengen.ir.text import constant_data
 from tengen.ir.types import parse_type
+from tengen.ir.verify import verify
 from tengen.loops.lang import Expr as Extent
 from tengen.loops.parse import parse_expr
 from tengen.loops.text import print_expr
@@ -162,7 +164,7 @@ class _Reader:
             case "a" if isinstance(v, np.ndarray): return v
             case "dtype": return BY_SHORT[v]
             case "extent" if len(v) < 2000: return parse_expr(v)
-            case "graph": return from_json(v, more[0])
+            case "graph": return _verified(from_json(v, more[0]))
             case "op": return _op(v).call
             case "tuple": return tuple(map(inner, v))
             case "list": return list(map(inner, v))
@@ -261,6 +263,13 @@ def _no_circles(m: Module, above: set[int], done: set[int]) -> None:
     done.add(id(m))
 
 
+def _verified(g: Graph) -> Graph:
+    """The body of a loop or a branch, with every type derived again, as of a model file's graph."""
+    verify(g, derived_types)
+    _need(all(c.data is not None for x in g.graphs() for c in x.constants.values()) and not g.states)
+    return g
+
+
 def _index(i: Any, table: list[Any]) -> int:
     _need(type(i) is int and 0 <= i < len(table))
     return i
@@ -268,7 +277,7 @@ def _index(i: Any, table: list[Any]) -> int:
 
 def _op(name: Any) -> Op:
     op = REGISTRY.get(name) if type(name) is str else None
-    if op is None:
+    if op is None or op.kind == "shorthand":
         raise FileFormatError(f"it needs the op {str(name)[:80]!r}, which is not here")
     return op
 
