@@ -251,7 +251,19 @@ def does_not_converge_inside(x):
     return total
 
 
+@script
+def always_fails(x):
+    raise ValueError("from inside")
+
+
+def raises_in_a_script_that_it_calls(x):
+    if x.sum() < 0:
+        always_fails(x)
+    return x
+
+
 FAIL = [
+    (raises_in_a_script_that_it_calls, ValueError, "from inside"),
     (asserts, AssertionError, r"the sum x.sum\(\) of \(5, 3\) is bad"), (raises_in_a_helper, ValueError, "negative"),
     (raises_in_loops, KeyError, "row r"), (does_not_converge, RuntimeError, "does not converge"),
     (does_not_converge_inside, OverflowError, "too small"),

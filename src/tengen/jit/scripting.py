@@ -36,8 +36,12 @@ def _scripting(name: str) -> Iterator[None]:
     try:
         yield
     except Raised as e:
+        if before is not None:
+            raise  # a branch of the script around tells what becomes of it
         raise e.error from None
     except RecursionError:
+        if before is not None:
+            raise
         raise ScriptError(
             f"{name} calls itself without end while it is recorded: where a condition is a tensor, both branches are; help: a while loop. Or a "
             "tensor decides about leaving a loop over a long list; help: a loop over a tensor"
@@ -83,10 +87,10 @@ class script(trace):
 
     def __init__(self, function: Any, **options: Any):
         self.plain: Any = function.plain if isinstance(function, script) else function
-        self._example = options.pop("example_input", None)
+        example = options.pop("example_input", None)
         super().__init__(self._compiled(), **{"symbolic": True} | options)
-        if self._example is not None:
-            self.trace(*(self._example if isinstance(self._example, tuple) else (self._example,)))
+        if example is not None:
+            self.trace(*(example if isinstance(example, tuple) else (example,)))
 
     def _compiled(self) -> Any:
         f = self.plain
