@@ -86,7 +86,7 @@ def _algorithm(types, a: dict, asked: str | Expr) -> str | Expr:
         chosen = convolution.winograd.pays_for_any(c, o, *results, values=(DIRECT, WINOGRAD2, WINOGRAD4))
         if isinstance(chosen, int):
             return WORDS[chosen]
-        if terms(chosen) <= TERMS:
+        if terms(chosen) <= TERMS - 5:  # which `_of_weights` adds; else a recording has the algorithm of its call, as a condition
             return chosen
     outputs = convolution.winograd.pays(w.shape[1], w.shape[0], *results)
     return f"winograd{outputs}" if outputs else "direct"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -98,10 +97,10 @@ def _scaled(n, factor: float):
     """The extent n times the factor, rounded down; where n is open, the factor must be a fraction whose products are exact."""
     if as_int(n) is not None:
         return math.floor(n * factor)
-    exact = Fraction(factor)
-    if max(exact.numerator, exact.denominator) > EXACT_FACTOR:
+    parts, of = float(factor).as_integer_ratio()
+    if max(parts, of) > EXACT_FACTOR:
         raise Undecided(f"an extent times {factor}")
-    return n * exact.numerator // exact.denominator
+    return n * parts // of
 
 
 # ---- reference and samples -------------------------------------------------------------------------------------------
