@@ -30,6 +30,7 @@ from tengen.passes.units import Run, Units, bytes_of, freeing_order, least, peak
 ATTEMPTS = 4  # plans that are lowered before the smallest one is
 STEPS = 7  # of a search by halving
 SEGMENTS = (2, 3, 4, 6, 8, 11, 16, 23, 32, 45)  # into how many a program is cut
+FAR = (1.0, 0.5, 0.25, 0.0)  # how much values go sooner that are used late: different plans, of which the best is taken
 GOOD = 1.1  # times the cost without recomputing: no better plan is searched for
 ONE_FORWARD = 0.4  # of the cost of a training step, at most: what a plan without a budget may compute again
 
@@ -99,20 +100,20 @@ class _Search:
 
     def _plan(self, limit: int) -> list[Run]:
         """The plan within a limit that computes the least again. Errors: Short where there is none."""
-        best = self._planned(limit, 0)
-        if best is None or self._cost(best) > GOOD * self._cost(self.plain):
-            found = [best, *(self._planned(limit, n) for n in self._counts())]
-            if not any(found):
-                raise Short
-            best = min((runs for runs in found if runs is not None), key=self._cost)
-        return best
+        found = [self._planned(limit, 0, far) for far in FAR]
+        if not any(runs is not None and self._cost(runs) <= GOOD * self._cost(self.plain) for runs in found):
+            found += (self._planned(limit, n) for n in self._counts())
+        if not any(found):
+            raise Short
+        return min((runs for runs in found if runs is not None), key=self._cost)
 
-    def _planned(self, limit: int, segments: int) -> list[Run] | None:
-        """The plan within a limit that keeps what lies between so many segments, 0: any value; None if there is none."""
+    def _planned(self, limit: int, segments: int, far: float = 1.0) -> list[Run] | None:
+        """The plan within a limit that keeps what lies between so many segments, 0: any value; None if there is none. far: as `plan` has
+        it."""
         if segments and segments not in self.kept:
             self.kept[segments] = between(self.units, self.order, segments)
         try:
-            return pruned(self.units, plan(self.units, self.order, limit, self.kept.get(segments, ())))
+            return pruned(self.units, plan(self.units, self.order, limit, self.kept.get(segments, ()), far))
         except Short:
             return None
 

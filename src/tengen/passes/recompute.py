@@ -27,15 +27,16 @@ class Short(Exception):
     """There is no plan within the limit."""
 
 
-def plan(u: Units, order: Sequence[int], limit: int, keep: Collection[int] = ()) -> list[Run]:
+def plan(u: Units, order: Sequence[int], limit: int, keep: Collection[int] = (), far: float = 1.0) -> list[Run]:
     """The runs of all units in this order, with what is computed again between them, within a limit in bytes.
 
     Args:
-        keep: values that go only when nothing else can.
+        keep: values that go only when nothing else can. far: the power of the time to its next use by which a value is sooner let go:
+            1 for a chain of layers, each of which is as good to compute again; 0 where layers differ, and the best of each should go.
 
     Errors: Short where a unit's operands and results do not fit, or too much would have to be computed again.
     """
-    return _Plan(u, order, limit, keep).made()
+    return _Plan(u, order, limit, keep, far).made()
 
 
 def segments(u: Units, order: Sequence[int], count: int) -> set[int]:
@@ -78,13 +79,13 @@ class _Plan:
     Attributes:
         bytes: of each value, 0 for what stays. there: whether a value is in memory. kept: whether it goes only when nothing else can.
             next: the position of its next use, NEVER if there is none. used: bytes. locks: for each value how many runs that are
-            under way need it. again: what computing it again would cost, when that was counted last. group: the group of
+            under way need it. far: as `plan` has it. again: what computing it again would cost, when that was counted last. group: the group of
             neighbours that a value belongs to that was dropped though it will be used; -1 for others. group_cost: of each.
             gone: states that have been overwritten. left: what may still be computed again. runs: so far.
     """
 
-    def __init__(self, u: Units, order: Sequence[int], limit: int, keep: Collection[int]):
-        n = len(u.values)
+    def __init__(self, u: Units, order: Sequence[int], limit: int, keep: Collection[int], far: float):
+        n, self.far = len(u.values), far
         self.kept = np.zeros(n, bool)
         self.kept[list(keep)] = True
         self.u, self.order, self.limit = u, order, limit
@@ -196,7 +197,7 @@ class _Plan:
             some = others
         if not len(some):
             return None
-        worth = self.size[some] * (self.next[some] - now + 1.0)
+        worth = self.size[some] * (self.next[some] - now + 1.0) ** self.far
         score = self.again[some] / worth
         for _ in range(16):  # costs were counted at other times: those of the best are counted now
             i = int(score.argmin())
