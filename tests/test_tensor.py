@@ -266,7 +266,7 @@ def test_python_numbers_out():
     lambda x: np.asarray(x), lambda x: [0, 1][x.astype("int64")], lambda x: pickle.dumps(x), lambda x: np.from_dlpack(x),
 ], ids=["numpy", "bool", "item", "float", "int", "tolist", "array", "index", "pickle", "dlpack"])  # fmt: skip
 def test_values_do_not_exist_inside_a_trace(ask):
-    @trace
+    @trace(symbolic=True)
     def f(x):
         return ask(x * 2)
 
@@ -286,7 +286,7 @@ def test_iteration():
 def test_repr_and_types_inside_a_trace():
     seen = []
 
-    @trace
+    @trace(symbolic=True)
     def f(x):
         y = x + 1
         seen.extend([repr(y), y.shape, y.dtype, y.ndim, y.size, len(y)])

@@ -576,6 +576,7 @@ def test_stats_name_parts_and_lines():
     assert traced.stats().cuts == {line: 3}
     assert f"part of 2 ops up to {line}: run 3 times, 1 program" in repr(traced.stats())
     assert f"asks for values at {line}: 3 times" in repr(traced.stats())
+    assert repr(traced) == "<trace of f: run in 2 parts>"
 
 
 def test_very_many_parts_are_warned_of_once():

@@ -93,7 +93,8 @@ class trace:
         symbolic: False (default): the function may ask for values (``item()``, ``if loss > 1``, ``x[mask]``, ``print``). Then it is run
             in parts: what is computed up to a question is recorded, found again by its structure, and run as one program; Python
             goes on from there, in every call. A function that asks for nothing is one program, and Python is not run again. True: a
-            question is a `TraceError`, also while a function is recorded for `dump`, `graph` or `trace`.
+            question is a `TraceError`, as it is always where a function is recorded for `dump`, `graph` or `trace`. `stats()` lists parts
+            and the lines that asked; `exclude_from_trace` cuts on purpose.
         capture_as_const: tensors that the function reaches by itself are baked in as constants; it must not change them.
         example_input: a tensor, or a tuple of arguments, recorded at once.
         dynamic_axes: axes whose extents stay open. "auto" (default): those in which calls differ. The first call is recorded
@@ -228,7 +229,8 @@ class trace:
         made = self.stats()
         programs = sum(s.programs for s in made)
         count = f"{len(made)} {'recording' if len(made) == 1 else 'recordings'}, {programs} {'program' if programs == 1 else 'programs'}"
-        return f"<trace of {self.name}{f'({options})' if options else ''}: {count if made else 'nothing recorded yet'}>"
+        count = ", ".join([count] * bool(made) + [f"run in {len(made.parts)} parts"] * bool(made.parts))
+        return f"<trace of {self.name}{f'({options})' if options else ''}: {count or 'nothing recorded yet'}>"
 
     def _repr_html_(self) -> str:
         """The same for notebooks, with a line for each recording."""
