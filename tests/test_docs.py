@@ -188,7 +188,7 @@ x.nothing
 def test_type_checkers_see_operators_and_methods(tmp_path, monkeypatch):
     api = pytest.importorskip("mypy.api")
     (tmp_path / "user.py").write_text(SNIPPET)
-    # Tengen's modules with the settings of `make types`, so that what that has looked at is not looked at again; a user's with mypy's own.
+    # Tengen's modules with the settings of `make types`, so that what that has looked at is not looked at again.
     strict = '\n[[tool.mypy.overrides]]\nmodule = ["user"]\nenable_error_code = ["attr-defined", "operator", "call-overload", "misc"]\n'
     (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text() + strict)
     monkeypatch.setenv("MYPYPATH", str(ROOT / "src"))

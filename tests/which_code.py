@@ -1,6 +1,6 @@
-"""Which code tests run: quick code alone, which LLVM makes in a third of the time and which has the same bits, or good code alone, where a
-test is of code. In both nothing is compiled twice and no process compiles in the background, so what a test compiles does not
-depend on time. See `src/tengen/runtime/tiers.py`.
+"""Which code tests run: quick code alone, which LLVM makes in a third of the time and which has the same bits, or good code alone,
+where a test is of code. In both nothing is compiled twice and no process compiles in the background, so what a test compiles does
+not depend on time. See `src/tengen/runtime/tiers.py`.
 """
 
 from __future__ import annotations

@@ -109,3 +109,23 @@ def test_debug_output(warm, level):
             assert mark in out, mark
     assert level >= 4 or "define void @run" not in out
     assert level >= 2 or "# after fuse" not in out
+
+
+CYCLES = """
+import gc
+from tengen.codegen.targets import Target
+from tengen.runtime import llvm
+t = Target.host()
+for text in ["define void @f() { ret void }", "define void @f() { ret void }"]:
+    cycle = [llvm.optimised(text, t.triple, t.cpu, t.features, llvm.GOOD)[0]]
+    cycle.append(cycle)
+    del cycle
+    gc.collect()
+print(len(llvm._contexts))
+"""
+
+
+def test_a_module_that_dies_in_a_cycle_goes_before_its_context():
+    """Else LLVM ends the process. A traceback keeps a module so, of Ctrl-C while it is compiled."""
+    done = subprocess.run([sys.executable, "-c", CYCLES], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr

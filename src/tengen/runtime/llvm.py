@@ -14,9 +14,13 @@ import functools
 import os
 import struct
 import sys
+from weakref import ref
 
 QUICK, GOOD, PIPELINE = 0, 1, 2  # levels of effort
 HEAD = struct.Struct("<?Q")  # before a message: whether it is an object file (false: LLVM's complaint); how many bytes follow
+# Of the modules that live. One that a traceback keeps may die in a cycle of references, whose objects Python's garbage collector
+# finalises in any order. A context that is reachable from here is not among them, so it goes after its module.
+_contexts: dict = {}  # weak reference to a module -> its context
 
 
 def llvmlite():
@@ -54,7 +58,9 @@ def optimised(text: str, triple: str, cpu: str, features: str, level: int):
     Errors: RuntimeError for text that LLVM does not accept.
     """
     llvm, emitter = llvmlite(), machine(triple, cpu, features, 0 if level == QUICK else 2)
-    module = llvm.parse_assembly(text, llvm.create_context())
+    context = llvm.create_context()
+    module = llvm.parse_assembly(text, context)
+    _contexts[ref(module, _contexts.pop)] = context
     module.verify()
     if level == QUICK:
         return module, emitter
