@@ -1,7 +1,7 @@
 """The compiler's driver: from a graph, or one op, to a `Program` that runs on this machine.
 
 Read `driver.py` (a graph becomes a program), `program.py` and `program_ir.py` (what a program is), `arena.py` (the memory of
-its temporaries), `plans.py` (eager calls: one program for a pattern of calls), `program_record.py` (programs as data),
-`program_cache.py` and `pattern_cache.py` (those of graphs and of eager calls, kept for later processes), `schedules.py` (what
-tuning found), `arrays.py` (NumPy's arrays as buffers, and back).
+its temporaries), `budget.py` and `memory_plan.py` (programs that need no more memory than so many bytes), `plans.py` (eager calls:
+one program for a pattern of calls), `program_record.py` (programs as data), `program_cache.py` and `pattern_cache.py` (those of graphs
+and of eager calls, kept for later processes), `schedules.py` (what tuning found), `arrays.py` (NumPy's arrays as buffers, and back).
 """

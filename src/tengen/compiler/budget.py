@@ -140,7 +140,8 @@ class _Search:
         u.work = [self.work.get(problem(n), 0) for n in u.nodes]
 
     def _smallest(self) -> tuple[Planned, list[Run]]:
-        """The program that needs the least."""
+        """The program that needs the least: the same whatever the budget, so that what an error names can be met."""
+        self.units.work = [0] * len(self.units.nodes)
         runs = self._reduced(lambda runs: True)
         return self._lowered(runs), runs
 
