@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tengen
+import tengen.functional as F
 from tengen import Parameter, Tensor, trace
 from tengen.base.dtype import ALL, bfloat16
 from tengen.base.errors import TraceError
@@ -303,3 +304,16 @@ def test_devices():
         x.to("gpu0")
     with pytest.raises(ValueError, match="gpu0"):
         Tensor([1.0], device="gpu0")
+
+
+def test_calls_tell_minus_zero_from_zero():
+    """An attribute that is -0.0 equals 0.0 as a key, and is another number: calls alternate, and each gets its own bits."""
+    x = Tensor([-1.0, 2.0])
+    mask = Tensor([True, False])
+    for _ in range(2):
+        for v in (0.0, -0.0):
+            want = np.signbit(np.float32(v))
+            assert np.signbit(F.masked_fill(x, mask, v).numpy())[0] == want
+            assert np.signbit(F.pad(x, [(1, 0)], "constant", v).numpy())[0] == want
+            assert np.signbit(F.leaky_relu(x, v).numpy())[0] == np.signbit(np.float32(-1.0) * np.float32(v))
+            assert np.signbit(F.full((2,), v).numpy()).all() == want

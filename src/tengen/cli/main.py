@@ -205,6 +205,18 @@ def import_(source: Path, out: Path | None, extents: dict[str, int]) -> None:
     _table([(written.file, f"{_size(written.bytes)}, {written.n_nodes} nodes"), *(("input", repr(p)) for p in written.inputs)])
 
 
+@main.command()
+@click.argument("model", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="The file to write; default: MODEL with the ending .onnx.")
+@click.option("--opset", type=click.IntRange(onnx_files.OPSET), default=onnx_files.OPSET, show_default=True, help="Of ONNX's operators.")
+@_plain_errors
+def export(model: Path, out: Path | None, opset: int) -> None:
+    """Writes the file MODEL as an ONNX file, which onnxruntime and others run."""
+    target = out or model.with_suffix(".onnx")
+    onnx_files.save(load_graph(model), target, opset)
+    click.echo(f"{target}: {_size(target.stat().st_size)}")
+
+
 @main.command("compile")
 @click.argument("model", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--target", type=click.Choice(TARGET_NAMES), default="x86-64", show_default=True, help="The processor to compile for.")

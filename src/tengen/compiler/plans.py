@@ -86,10 +86,12 @@ def device_of(layouts: Iterable[Layout | None]) -> Device:
 
 @dataclass(eq=False)
 class Plan:
-    """A native callable (buffers in, buffers out) and the layouts of what it returns. The callable may become a faster one."""
+    """A native callable (buffers in, buffers out) and the layouts of what it returns. The callable may become a faster one. zero:
+    an attribute of its calls is 0.0, so that calls with -0.0, whose keys are equal, find it too, and must not take it."""
 
     call: Callable
     layouts: tuple[Layout, ...]
+    zero: bool = False
 
 
 _programs: dict = {}  # pattern -> (Program, layouts of its outputs for a composite)
@@ -204,6 +206,11 @@ def make_overwrite(op: Op, layouts: Sequence[Layout], attrs: dict, over: int) ->
 
 def _frozen(attrs: dict) -> tuple:
     return tuple((k, exact_key((v,))) for k, v in attrs.items())
+
+
+def zero_among(attrs: tuple) -> bool:
+    """Whether one of the attributes, or of the numbers in them, is 0.0."""
+    return any(zero_among(a) if isinstance(a, tuple) else isinstance(a, float) and a == 0 for a in attrs)
 
 
 def exact_key(attrs: tuple) -> tuple:

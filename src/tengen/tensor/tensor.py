@@ -20,7 +20,7 @@ from tengen.base.device import Device, common_device, cpu, default_device
 from tengen.base.dtype import DType, bool_, complex64, dtype, float32, float64, int64, promote, promote_scalar
 from tengen.base.errors import ArgumentError, DTypeError, GradientError, TraceError, UsageWarning, told, user_line, warn_once
 from tengen.compiler.arrays import array_over, as_array, buffer_over, dense, new_buffer, scalar_array
-from tengen.compiler.plans import Layout, Plan, exact_key, forget_programs, make_plan
+from tengen.compiler.plans import Layout, Plan, exact_key, forget_programs, make_plan, zero_among
 from tengen.ir.types import TensorType
 from tengen.loops.lang import Expr
 from tengen.ops.complex_numbers import formed
@@ -312,7 +312,7 @@ def run(op: Op, inputs: tuple, attrs: tuple):
         plan = _plans[op, attrs, tuple([x._layout for x in inputs])]
     except (KeyError, AttributeError, TypeError):
         plan = None  # leave the handler first, so that an error below is not reported as one during this one
-    if plan is None:
+    if plan is None or (plan.zero and exact_key(attrs) is not attrs):
         return run_slow(op, inputs, attrs)
     r = plan.call(*[x._data for x in inputs])
     out = tensor_over(r, plan.layouts[0]) if len(plan.layouts) == 1 else tuple(map(tensor_over, r, plan.layouts))
@@ -384,6 +384,7 @@ def _run_form(op: Op, form: Op, inputs: tuple, attrs: tuple, given: tuple):
             look(op, inputs, types, attrs)
     out = run(form, inputs, given)
     if eager and not checked and tracing.active is None and (plan := _plans.get((form, exact_key(given), layouts))) is not None:
+        plan.zero = plan.zero or zero_among(attrs)
         _plans[op, exact_key(attrs), layouts] = plan
     return out
 
@@ -440,6 +441,7 @@ def _execute(op: Op, inputs: tuple, attrs: tuple, looking: bool = True):
         if op.kind == "view":
             return _view(op, inputs[0], canonical, key)
         plan = plans[key] = planned(op, layouts, canonical)
+        plan.zero = zero_among(attrs)
     if checked and looking:
         look(op, inputs, types, attrs)
     r = plan.call(*[x._data for x in inputs if x is not None])

@@ -1,0 +1,90 @@
+"""Models as ONNX files."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tengen.base.errors import ArgumentError
+from tengen.base.files import replacing
+from tengen.base.version import VERSION
+from tengen.deploy.loader import load_graph
+from tengen.deploy.model import Model
+from tengen.interop.onnx import writing  # noqa: F401  (enters what each op is in ONNX)
+from tengen.interop.onnx.writer import Writer
+from tengen.jit.trace import trace
+
+OPSET = 18  # the lowest that says all that is written
+LARGEST = 1 << 31  # bytes of a protobuf message
+
+
+def save(model: Any, path: str | os.PathLike, opset: int = OPSET, metadata: Mapping[str, str] | None = None) -> None:
+    """Writes a model as an ONNX file, which onnxruntime and others run.
+
+    Args:
+        model: a `Model` (from `tengen.load_graph`, or `load` here), or a traced function or module that has been called.
+        path: the file. It is written beside and renamed. opset: 18 or newer. metadata: texts to keep in the file.
+    Errors: ArgumentError that lists every op that cannot be said in ONNX, with its line; for a model that keeps states, and for one of
+        more than 2 GB. OSError when the file cannot be written (the old one is then as it was).
+    Numerics: the meaning is kept, rounding is the runtime's. Values that Tengen checks (indices in range) are not checked.
+
+    >>> import os, tempfile, tengen
+    >>> from tengen import Tensor, trace
+    >>> from tengen.interop import onnx as onnx_files
+    >>> f = trace(lambda x: (x * 2).sum(1), example_input=Tensor([[1.0, 2.0], [3.0, 4.0]]))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     onnx_files.save(f, os.path.join(folder, "f.onnx"))
+    ...     onnx_files.load(os.path.join(folder, "f.onnx"))(Tensor([[1.0, 2.0], [3.0, 4.0]])).tolist()
+    [6.0, 14.0]
+    """
+    proto = to_proto(model, opset, metadata)
+    with replacing(path) as f:
+        f.write(proto.SerializeToString())
+
+
+def to_proto(model: Any, opset: int = OPSET, metadata: Mapping[str, str] | None = None) -> Any:
+    """The same as an ``onnx.ModelProto``. Arguments and errors: as of `save`."""
+    import onnx
+
+    if isinstance(model, trace):
+        kept = io.BytesIO()
+        model.dump(kept)
+        kept.seek(0)
+        model = load_graph(kept)
+    if not isinstance(model, Model):
+        raise ArgumentError(
+            f"takes a Model or a traced function, got a {type(model).__name__}; help: trace(net, example_input=x)"
+        )
+    if not OPSET <= opset <= onnx.defs.onnx_opset_version():
+        raise ArgumentError(
+            f"opset={opset}: from {OPSET} to {onnx.defs.onnx_opset_version()}, the newest of the onnx package here"
+        )
+    graph = model.graph
+    if graph.states:
+        raise ArgumentError(f"{model.name} keeps the states {', '.join(graph.states)} from run to run, which ONNX cannot say")
+    size = sum(c.data.nbytes for c in graph.constants.values() if c.data is not None)
+    if size >= LARGEST:
+        raise ArgumentError(f"{model.name} has {size:,} bytes of weights; a file of ONNX has less than {LARGEST:,}")
+    w = Writer(graph)
+    for v in graph.inputs:
+        w.names[v] = w.fresh(v.name)
+    outputs = [w.fresh(name) for name in graph.output_names]
+    w.write_nodes()
+    for name, v in zip(outputs, graph.outputs):
+        w.nodes.append(onnx.helper.make_node("Identity", [w.name(v)], [name], name=w.fresh(f"{name}_output")))
+    proto = onnx.helper.make_model(
+        onnx.helper.make_graph(
+            w.nodes, model.name, [w.port(w.name(v), v.type) for v in graph.inputs],
+            [w.port(name, v.type) for name, v in zip(outputs, graph.outputs)],
+            [onnx.numpy_helper.from_array(np.ascontiguousarray(a).reshape(a.shape), name) for name, a in w.arrays.items()],
+        ),
+        opset_imports=[onnx.helper.make_opsetid("", opset)], producer_name="tengen", producer_version=VERSION,
+    )  # fmt: skip
+    proto.ir_version = min(proto.ir_version, 8 if opset < 21 else 10)  # what released runtimes read
+    onnx.helper.set_model_props(proto, dict(metadata or {}))
+    onnx.checker.check_model(proto, full_check=True)
+    return proto

@@ -1,0 +1,167 @@
+"""An ONNX graph that is being written: nodes, arrays, names, and extents as tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tengen.base.dtype import DType
+from tengen.base.errors import ArgumentError
+from tengen.ir.graph import Graph, Node, Value
+from tengen.ir.types import Dim, TensorType
+from tengen.loops.lang import Expr
+
+ARITHMETIC = {"add": "Add", "sub": "Sub", "mul": "Mul", "quo": "Div", "rem": "Mod", "min": "Min", "max": "Max"}  # of extents
+WRITERS: dict[str, Callable[..., Any]] = {}  # op of Tengen's -> what writes it (`writing.py`)
+
+
+def writes(*ops: str) -> Callable[[Callable], Callable]:
+    """Enters a function under the names of ops. It takes the writer, the node and the names of its inputs, and returns those of its
+    outputs."""
+
+    def enter(f: Callable) -> Callable:
+        for op in ops:
+            WRITERS[op] = f
+        return f
+
+    return enter
+
+
+class Writer:
+    """Nodes in order, and the arrays that they read. Graphs in nodes have writers of their own, which put their arrays into the outermost.
+
+    Attributes:
+        nodes: NodeProtos. names: of the values of Tengen's graph. outer: the writer of the graph around it. read: the values that
+            nodes which are written, or the graph's outputs, read.
+    """
+
+    def __init__(self, graph: Graph, outer: Writer | None = None):
+        import onnx
+
+        self.onnx, self.graph, self.outer = onnx, graph, outer
+        self.nodes: list[Any] = []
+        self.names: dict[Value, str] = {}
+        self.arrays: dict[str, np.ndarray] = outer.arrays if outer else {}
+        self._known: dict[tuple, str] = outer._known if outer else {}
+        self._taken: set[str] = outer._taken if outer else set()
+        self._extents: dict[Dim, str] = {}
+        self.read: set[Value] = set()
+
+    # -- names -----------------------------------------------------------------------------------------------------------
+    def fresh(self, hint: str) -> str:
+        """A name that nothing has yet."""
+        name, n = hint, 0
+        while name in self._taken:
+            n += 1
+            name = f"{hint}_{n}"
+        self._taken.add(name)
+        return name
+
+    def name(self, v: Value) -> str:
+        """The name of a value that has been written."""
+        return self.names[v]
+
+    def array(self, a: np.ndarray, hint: str = "known") -> str:
+        """An array of the file; equal ones are one."""
+        a = np.asarray(a)
+        key = (a.dtype.str, a.dtype.name, a.shape, a.tobytes())
+        if key not in self._known or hint != "known":
+            name = self.fresh(hint)
+            self.arrays[name] = a
+            self._known[key] = name
+        return self._known[key]
+
+    # -- nodes -----------------------------------------------------------------------------------------------------------
+    def emit(self, op: str, *inputs: str, count: int = 1, **attributes: Any) -> Any:
+        """Adds a node. Returns the name of its output, or a tuple of names for a `count` of several."""
+        outs = [self.fresh(op.lower()) for _ in range(count)]
+        attributes = {k: v for k, v in attributes.items() if v is not None}
+        self.nodes.append(self.onnx.helper.make_node(op, list(inputs), outs, name=self.fresh(f"{op}_node"), **attributes))
+        return outs[0] if count == 1 else tuple(outs)
+
+    def cast(self, x: str, to: DType) -> str:
+        """In another dtype."""
+        return self.emit("Cast", x, to=self.element_type(to))
+
+    def element_type(self, d: DType) -> int:
+        """ONNX's number of a dtype."""
+        return self.onnx.helper.np_dtype_to_tensor_dtype(d.numpy)
+
+    def scalar(self, value: Any, like: TensorType) -> str:
+        """A 0-d array of a value's dtype."""
+        return self.array(np.array(value, like.dtype.numpy))
+
+    # -- extents ---------------------------------------------------------------------------------------------------------
+    def shape(self, extents: Sequence[Dim]) -> str:
+        """Extents as an int64 vector: an array where all are numbers, else computed from the shapes of inputs."""
+        if all(isinstance(e, int) for e in extents):
+            return self.array(np.array(extents, np.int64))
+        return self.emit("Concat", *(self.extent(e) for e in extents), axis=0)
+
+    def extent(self, e: Dim) -> str:
+        """An extent as an int64 vector of one element."""
+        if isinstance(e, int):
+            return self.array(np.array([e], np.int64))
+        if e not in self._extents:
+            self._extents[e] = self._computed(e)
+        return self._extents[e]
+
+    def _computed(self, e: Expr) -> str:
+        if e.op == "const":
+            return self.array(np.array([e.attr], np.int64))
+        if e.op == "var":
+            writer: Writer | None = self
+            while writer is not None:
+                for v in writer.graph.inputs:
+                    for axis, d in enumerate(v.type.shape):
+                        if d is e and v in writer.names:
+                            shape = self.emit("Shape", writer.names[v])
+                            return self.emit("Gather", shape, self.array(np.array([axis], np.int64)), axis=0)
+                writer = writer.outer
+            raise ArgumentError(f"the extent {e} is of no input's axis by itself, so ONNX cannot say it")
+        if e.op in ARITHMETIC:
+            return self.emit(ARITHMETIC[e.op], *(self.extent(a) for a in e.args))
+        if e.op == "neg":
+            return self.emit("Neg", self.extent(e.args[0]))
+        raise ArgumentError(f"the extent {e} cannot be said in ONNX")
+
+    # -- all of it -------------------------------------------------------------------------------------------------------
+    def write_nodes(self) -> None:
+        """Writes the graph's constants, and the nodes that its outputs need: those of checks alone are left out.
+
+        Errors: ArgumentError that lists the nodes that cannot be said.
+        """
+        for c in self.graph.constants.values():
+            self.names[c.value] = self.array(c.data, c.name)
+        live, wrong = self._needed(), []
+        for n in (n for n in self.graph.nodes if n in live):
+            try:
+                if n.op not in WRITERS:
+                    raise ArgumentError("ONNX has no operator for it")
+                made = WRITERS[n.op](self, n, *(None if v is None else self.name(v) for v in n.inputs))
+                self.names.update(zip(n.outputs, made if isinstance(made, tuple) else (made,)))
+            except ArgumentError as e:
+                types = ", ".join(repr(v.type) for v in n.inputs if v is not None)
+                wrong.append(f"  {n.op}({types}): {e}{f' [at {n.where}]' if n.where else ''}")
+                self.names.update((v, "unknown") for v in n.outputs)
+        if wrong:
+            raise ArgumentError("\n".join(["these nodes cannot be said in ONNX:", *wrong[:40]]))
+
+    def _needed(self) -> set[Node]:
+        live: set[Node] = set()
+        stack = list(self.graph.outputs)
+        while stack:
+            v = stack.pop()
+            self.read.add(v)
+            if v.node is not None and v.node not in live:
+                live.add(v.node)
+                stack.extend(x for x in v.node.inputs if x is not None)
+        return live
+
+    # -- ports -----------------------------------------------------------------------------------------------------------
+    def port(self, name: str, t: TensorType) -> Any:
+        """What a graph says of an input or output."""
+        shape = [d if isinstance(d, int) else str(d) for d in t.shape]
+        return self.onnx.helper.make_tensor_value_info(name, self.element_type(t.dtype), shape)

@@ -1,0 +1,470 @@
+"""What each op of Tengen's graphs is in ONNX: one function for each, entered in `WRITERS`, from the names of its inputs to those of its
+outputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tengen.base.dtype import bool_, float32, int32, int64
+from tengen.base.errors import ArgumentError
+from tengen.interop.onnx.writer import WRITERS, Writer, writes
+from tengen.ir.graph import Graph, Node
+
+
+def type_of(n: Node, i: int = 0):
+    """The type of an input."""
+    return n.inputs[i].type
+
+
+# -- elementwise -------------------------------------------------------------------------------------------------------------
+DIRECT = {
+    "relu": "Relu", "sigmoid": "Sigmoid", "softplus": "Softplus", "sub": "Sub", "neg": "Neg", "abs": "Abs", "sign": "Sign", "sqrt": "Sqrt",
+    "reciprocal": "Reciprocal", "minimum": "Min", "maximum": "Max", "round": "Round", "floor": "Floor", "ceil": "Ceil", "exp": "Exp",
+    "log": "Log", "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh",
+    "tanh": "Tanh", "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "erf": "Erf", "where": "Where", "equal": "Equal", "less": "Less",
+    "less_equal": "LessOrEqual", "greater": "Greater", "greater_equal": "GreaterOrEqual", "logical_and": "And", "logical_or": "Or",
+    "logical_xor": "Xor", "logical_not": "Not", "isnan": "IsNaN", "isinf": "IsInf", "bitwise_and": "BitwiseAnd", "bitwise_or": "BitwiseOr",
+    "bitwise_xor": "BitwiseXor", "bitwise_not": "BitwiseNot", "selu": "Selu", "hswish": "HardSwish", "mish": "Mish", "copy": "Identity",
+    "stop_gradient": "Identity",
+}  # fmt: skip
+for _op, _name in DIRECT.items():
+    WRITERS[_op] = lambda w, n, *x, name=_name: w.emit(name, *x)
+
+# Ops that are formulas: (writer, inputs, a maker of numbers of the first input's dtype) -> the name of the result
+FORMULAS: dict[str, Callable[..., str]] = {
+    "square": lambda e, k, x: e("Mul", x, x),
+    "rsqrt": lambda e, k, x: e("Reciprocal", e("Sqrt", x)),
+    "fma": lambda e, k, x, y, z: e("Add", e("Mul", x, y), z),
+    "relu6": lambda e, k, x: e("Clip", x, k(0), k(6)),
+    "silu": lambda e, k, x: e("Mul", x, e("Sigmoid", x)),
+    "logsigmoid": lambda e, k, x: e("Neg", e("Softplus", e("Neg", x))),
+    "trunc": lambda e, k, x: e("Mul", e("Sign", x), e("Floor", e("Abs", x))),
+    "exp2": lambda e, k, x: e("Pow", k(2), x),
+    "expm1": lambda e, k, x: e("Sub", e("Exp", x), k(1)),
+    "log1p": lambda e, k, x: e("Log", e("Add", x, k(1))),
+    "log2": lambda e, k, x: e("Mul", e("Log", x), k(1 / math.log(2))),
+    "log10": lambda e, k, x: e("Mul", e("Log", x), k(1 / math.log(10))),
+    "cbrt": lambda e, k, x: e("Mul", e("Sign", x), e("Pow", e("Abs", x), k(1 / 3))),
+    "erfc": lambda e, k, x: e("Sub", k(1), e("Erf", x)),
+    "hypot": lambda e, k, x, y: e("Sqrt", e("Add", e("Mul", x, x), e("Mul", y, y))),
+    "not_equal": lambda e, k, x, y: e("Not", e("Equal", x, y)),
+    "isfinite": lambda e, k, x: e("Not", e("Or", e("IsNaN", x), e("IsInf", x))),
+    "prelu": lambda e, k, x, s: e("Where", e("Greater", x, k(0)), x, e("Mul", x, s)),
+    "logaddexp": lambda e, k, x, y: e("Add", e("Max", x, y), e("Log", e("Add", k(1), e("Exp", e("Neg", e("Abs", e("Sub", x, y))))))),
+}  # fmt: skip
+for _op, _formula in FORMULAS.items():
+    WRITERS[_op] = lambda w, n, *x, f=_formula: f(w.emit, lambda v: w.scalar(v, type_of(n)), *x)
+
+
+@writes("add", "mul")
+def sum_or_product(w: Writer, n: Node, x: str, y: str) -> str:
+    """Of bools they are "or" and "and"."""
+    if type_of(n).dtype is bool_:
+        return w.emit("Or" if n.op == "add" else "And", x, y)
+    return w.emit("Add" if n.op == "add" else "Mul", x, y)
+
+
+@writes("div")
+def divide(w: Writer, n: Node, x: str, y: str) -> str:
+    """Integers give float32."""
+    if not type_of(n).dtype.is_float:
+        x, y = w.cast(x, float32), w.cast(y, float32)
+    return w.emit("Div", x, y)
+
+
+@writes("floor_div", "mod")
+def divide_down(w: Writer, n: Node, x: str, y: str) -> str:
+    """Rounded down: ONNX's Mod has the divisor's sign too, of integers."""
+    if type_of(n).dtype.is_float:
+        down = w.emit("Floor", w.emit("Div", x, y))
+        return down if n.op == "floor_div" else w.emit("Sub", x, w.emit("Mul", down, y))
+    rest = w.emit("Mod", x, y)
+    return rest if n.op == "mod" else w.emit("Div", w.emit("Sub", x, rest), y)
+
+
+@writes("pow")
+def power(w: Writer, n: Node, x: str, y: str) -> str:
+    """x to the power y."""
+    return w.emit("Pow", x, y)
+
+
+@writes("leaky_relu")
+def leaky_relu(w: Writer, n: Node, x: str) -> str:
+    """By its slope."""
+    return w.emit("LeakyRelu", x, alpha=float(n.attrs["negative_slope"]))
+
+
+@writes("elu")
+def elu(w: Writer, n: Node, x: str) -> str:
+    """By its alpha."""
+    return w.emit("Elu", x, alpha=float(n.attrs["alpha"]))
+
+
+@writes("hsigmoid")
+def hsigmoid(w: Writer, n: Node, x: str) -> str:
+    """relu6(x + 3) / 6."""
+    return w.emit("HardSigmoid", x, alpha=1 / 6, beta=0.5)
+
+
+@writes("gelu")
+def gelu(w: Writer, n: Node, x: str) -> str:
+    """By its formula: the operator came with opset 20."""
+    k = lambda v: w.scalar(v, type_of(n))
+    if n.attrs["approximate"] == "tanh":
+        inner = w.emit("Add", x, w.emit("Mul", w.emit("Mul", w.emit("Mul", x, x), x), k(0.044715)))
+        part = w.emit("Tanh", w.emit("Mul", inner, k(math.sqrt(2 / math.pi))))
+    else:
+        part = w.emit("Erf", w.emit("Mul", x, k(1 / math.sqrt(2))))
+    return w.emit("Mul", w.emit("Mul", x, k(0.5)), w.emit("Add", part, k(1)))
+
+
+@writes("astype")
+def astype(w: Writer, n: Node, x: str) -> str:
+    """Floats to integers: ONNX leaves open what is out of range."""
+    return w.cast(x, n.outputs[0].type.dtype)
+
+
+# -- shapes ------------------------------------------------------------------------------------------------------------------
+@writes("reshape")
+def reshape(w: Writer, n: Node, x: str) -> str:
+    """One open extent is what is left; several are computed."""
+    shape = n.outputs[0].type.shape
+    opened = [d for d in shape if not isinstance(d, int)]
+    if len(opened) == 1 and 0 not in shape:
+        return w.emit("Reshape", x, w.array(np.array([d if isinstance(d, int) else -1 for d in shape], np.int64)))
+    return w.emit("Reshape", x, w.shape(shape), allowzero=1 if 0 in shape else None)
+
+
+@writes("permute")
+def permute(w: Writer, n: Node, x: str) -> str:
+    """Axes in another order."""
+    return w.emit("Transpose", x, perm=list(n.attrs["axes"])) if n.attrs["axes"] else w.emit("Identity", x)
+
+
+@writes("broadcast_to", "fill")
+def expand(w: Writer, n: Node, x: str) -> str:
+    """Repeated to a shape."""
+    return w.emit("Expand", x, w.shape(n.outputs[0].type.shape))
+
+
+@writes("strided_slice")
+def strided_slice(w: Writer, n: Node, x: str) -> str:
+    """starts, starts + step, ...: ends are one past the last, and for negative steps one before."""
+    starts, sizes, steps = n.attrs["starts"], n.attrs["sizes"], n.attrs["steps"]
+    shape = type_of(n).shape
+    axes = [a for a in range(len(shape)) if not (starts[a] == 0 and steps[a] == 1 and sizes[a] == shape[a])]
+    if not axes:
+        return w.emit("Identity", x)
+    ends = [starts[a] + (sizes[a] - 1) * steps[a] + (1 if steps[a] > 0 else -1) for a in axes]
+    ends = [-(1 << 31) if isinstance(e, int) and e < 0 else e for e in ends]
+    known = lambda v: w.array(np.array(v, np.int64))
+    return w.emit("Slice", x, w.shape([starts[a] for a in axes]), w.shape(ends), known(axes), known([steps[a] for a in axes]))
+
+
+@writes("slice_grad")
+def slice_grad(w: Writer, n: Node, x: str) -> str:
+    """With steps of 1 it pads with zeros."""
+    starts, steps, shape = n.attrs["starts"], n.attrs["steps"], n.outputs[0].type.shape
+    if any(s != 1 for s in steps):
+        raise ArgumentError("zeros between elements")
+    after = [e - s - d for e, s, d in zip(shape, starts, type_of(n).shape)]
+    return w.emit("Pad", x, w.shape([*starts, *after]))
+
+
+@writes("pad")
+def pad(w: Writer, n: Node, x: str) -> str:
+    """By pairs for each axis."""
+    mode = {"constant": "constant", "edge": "edge", "replicate": "edge", "reflect": "reflect"}.get(n.attrs["mode"])
+    if mode is None:
+        raise ArgumentError(f"mode={n.attrs['mode']!r}")
+    widths = n.attrs["pad_width"]
+    pads = w.shape([*(a for a, _ in widths), *(b for _, b in widths)])
+    return w.emit("Pad", x, pads, *([w.scalar(n.attrs["constant_value"], type_of(n))] if mode == "constant" else []), mode=mode)
+
+
+@writes("concat")
+def concat(w: Writer, n: Node, *x: str) -> str:
+    """Along an axis."""
+    return w.emit("Concat", *x, axis=n.attrs["axis"])
+
+
+@writes("iota")
+def iota(w: Writer, n: Node, start: str, step: str) -> str:
+    """start + i step."""
+    t = n.outputs[0].type
+    zero, one = w.array(np.array(0, np.int64)), w.array(np.array(1, np.int64))
+    count = w.emit("Squeeze", w.extent(t.shape[0]))
+    numbers = w.cast(w.emit("Range", zero, count, one), t.dtype)
+    return w.emit("Add", w.emit("Mul", numbers, w.cast(step, t.dtype)), w.cast(start, t.dtype))
+
+
+@writes("extent_op")
+def extent_op(w: Writer, n: Node) -> str:
+    """An extent as a number."""
+    return w.cast(w.emit("Squeeze", w.extent(n.attrs["n"])), n.outputs[0].type.dtype)
+
+
+# -- indexing ----------------------------------------------------------------------------------------------------------------
+@writes("index")
+def index(w: Writer, n: Node, *x: str) -> str:
+    """Integer indices of one axis."""
+    *at, source = x
+    axes = n.attrs["axes"]
+    if len(at) != 1 or n.attrs["position"] != axes[0]:
+        raise ArgumentError("indices of several axes")
+    return w.emit("Gather", source, at[0], axis=axes[0])
+
+
+@writes("gather")
+def gather(w: Writer, n: Node, x: str, at: str) -> str:
+    """One element for each index."""
+    return w.emit("GatherElements", x, w.cast(at, int64), axis=n.attrs["axis"])
+
+
+@writes("scatter")
+def scatter(w: Writer, n: Node, x: str, at: str, source: str) -> str:
+    """One update for each index."""
+    mode = n.attrs["mode"]
+    return w.emit("ScatterElements", x, w.cast(at, int64), source, axis=n.attrs["axis"], reduction=None if mode == "set" else mode)
+
+
+@writes("one_hot")
+def one_hot(w: Writer, n: Node, x: str) -> str:
+    """1 at each index, 0 elsewhere."""
+    t = n.outputs[0].type
+    return w.emit("OneHot", x, w.emit("Squeeze", w.extent(t.shape[-1])), w.array(np.array([0, 1], t.dtype.numpy)))
+
+
+@writes("tap_sum")
+def tap_sum(w: Writer, n: Node, x: str, image: str | None, at: str, weight: str) -> str:
+    """Weighted sums of pixels by their numbers; those below 0 are outside, and count as 0."""
+    t = type_of(n, 2)
+    if image is not None:
+        raise ArgumentError("pictures chosen by an index")
+    one, zero = w.array(np.array([1], np.int64)), w.array(np.array([0], np.int64))
+    weight = w.emit("Where", w.emit("Less", w.cast(at, int64), zero), w.scalar(0, type_of(n, 3)), weight)
+    at = w.emit("Max", w.cast(at, int64), zero)
+    if t.shape[0] == 1:  # (T, *Q) for all examples
+        taps = w.emit("Gather", x, w.emit("Squeeze", at, zero), axis=2)
+    else:
+        count, channels = type_of(n).shape[:2]
+        flat = w.emit("Reshape", at, w.array(np.array([0, 1, -1], np.int64)))
+        flat = w.emit("Expand", flat, w.shape([count, channels, 1]))
+        taps = w.emit("Reshape", w.emit("GatherElements", x, flat, axis=2), w.shape([count, channels, *t.shape[1:]]))
+    return w.emit("ReduceSum", w.emit("Mul", taps, w.emit("Unsqueeze", weight, one)), w.array(np.array([2], np.int64)), keepdims=0)
+
+
+# -- reductions --------------------------------------------------------------------------------------------------------------
+def reduction(op: str, widened: bool) -> Callable[..., str]:
+    """Over axes; widened: in the dtype of the result, which for integers is another."""
+
+    def write(w: Writer, n: Node, x: str) -> str:
+        to = n.outputs[0].type.dtype
+        x = w.cast(x, to) if widened and type_of(n).dtype is not to else x
+        if not n.attrs["axes"]:
+            return w.emit("Identity", x)
+        return w.emit(op, x, w.array(np.array(n.attrs["axes"], np.int64)), keepdims=int(n.attrs["keepdims"]))
+
+    return write
+
+
+for _op, _name in (("sum", "ReduceSum"), ("mean", "ReduceMean"), ("prod", "ReduceProd"), ("max", "ReduceMax"), ("min", "ReduceMin")):
+    WRITERS[_op] = reduction(_name, _op in ("sum", "mean", "prod"))
+
+
+@writes("any", "all")
+def truth(w: Writer, n: Node, x: str) -> str:
+    """The largest or smallest of 0 and 1."""
+    numbers = w.cast(w.cast(x, bool_), int32)
+    return w.cast(reduction("ReduceMax" if n.op == "any" else "ReduceMin", False)(w, n, numbers), bool_)
+
+
+@writes("argmax", "argmin")
+def argument(w: Writer, n: Node, x: str) -> str:
+    """Along one axis, or in the flattened tensor."""
+    op, axes, keep = {"argmax": "ArgMax", "argmin": "ArgMin"}[n.op], n.attrs["axes"], n.attrs["keepdims"]
+    if len(axes) == 1:
+        return w.emit(op, x, axis=axes[0], keepdims=int(keep))
+    if len(axes) != type_of(n).ndim:
+        raise ArgumentError(f"axes {axes} of {type_of(n).ndim}")
+    flat = w.emit(op, w.emit("Reshape", x, w.array(np.array([-1], np.int64))), axis=0, keepdims=0)
+    return w.emit("Reshape", flat, w.array(np.array([1] * len(axes), np.int64))) if keep else flat
+
+
+@writes("cumsum")
+def cumsum(w: Writer, n: Node, x: str) -> str:
+    """Running sums; integers in int64."""
+    a = n.attrs
+    x = w.cast(x, n.outputs[0].type.dtype)
+    return w.emit("CumSum", x, w.array(np.array(a["axis"], np.int64)), exclusive=int(a["exclusive"]), reverse=int(a["reverse"]))
+
+
+@writes("sort", "k_first")
+def sort(w: Writer, n: Node, x: str) -> tuple[str, ...]:
+    """In order along an axis, and where they come from."""
+    axis = n.attrs["axis"]
+    count = w.extent(n.outputs[0].type.shape[axis])
+    return w.emit("TopK", x, count, count=2, axis=axis, largest=int(n.attrs["descending"]))
+
+
+# -- contractions ------------------------------------------------------------------------------------------------------------
+@writes("matmul")
+def matmul(w: Writer, n: Node, x: str, y: str) -> str:
+    """NumPy's, with the last two axes exchanged where it says so."""
+
+    def turned(name: str, ndim: int) -> str:
+        return w.emit("Transpose", name, perm=[*range(ndim - 2), ndim - 1, ndim - 2])
+
+    x = turned(x, type_of(n).ndim) if n.attrs["transpose_a"] and type_of(n).ndim > 1 else x
+    y = turned(y, type_of(n, 1).ndim) if n.attrs["transpose_b"] and type_of(n, 1).ndim > 1 else y
+    return w.emit("MatMul", x, y)
+
+
+def filters(w: Writer, n: Node, weight: str, groups: int) -> str:
+    """A filter without an axis of groups."""
+    shape = type_of(n, 1).shape
+    if groups == 1 and len(shape) == type_of(n).ndim:
+        return weight
+    shape = [shape[0] * shape[1], *shape[2:]]
+    if weight in w.arrays:
+        return w.array(w.arrays[weight].reshape(shape), f"{weight}_filter")
+    return w.emit("Reshape", weight, w.shape(shape))
+
+
+@writes("conv")
+def conv(w: Writer, n: Node, x: str, weight: str) -> str:
+    """A cross-correlation."""
+    a = n.attrs
+    kernel = filters(w, n, weight, a["groups"])
+    return w.emit("Conv", x, kernel, strides=list(a["stride"]), pads=[*a["padding"]] * 2, dilations=list(a["dilation"]), group=a["groups"])
+
+
+@writes("conv_transposed")
+def conv_transposed(w: Writer, n: Node, x: str, weight: str, like: str | None = None) -> str:
+    """The transpose of a convolution."""
+    a, more = n.attrs, list(n.attrs["output_padding"])
+    if like is not None:
+        kernel = type_of(n, 1).shape[-len(a["stride"]) :]
+        sizes = zip(n.outputs[0].type.shape[2:], type_of(n).shape[2:], a["stride"], a["padding"], a["dilation"], kernel)
+        more = [out - ((e - 1) * s - 2 * p + d * (k - 1) + 1) for out, e, s, p, d, k in sizes]
+        if not all(isinstance(m, int) for m in more):
+            raise ArgumentError("the size of its result is open")
+    return w.emit(
+        "ConvTranspose", x, filters(w, n, weight, a["groups"]), strides=list(a["stride"]), pads=[*a["padding"]] * 2,
+        dilations=list(a["dilation"]), group=a["groups"], output_padding=more if any(more) else None,
+    )  # fmt: skip
+
+
+@writes("max_pool", "avg_pool")
+def pool(w: Writer, n: Node, x: str) -> str:
+    """The largest or the mean of each window."""
+    a, space = n.attrs, type_of(n).shape[2:]
+    if tuple(a["kernel_size"]) == tuple(space) and not any(a["padding"]):  # also where they are open
+        return w.emit("GlobalMaxPool" if n.op == "max_pool" else "GlobalAveragePool", x)
+    if not all(isinstance(k, int) for k in a["kernel_size"]):
+        raise ArgumentError(f"a window of {a['kernel_size']}")
+    how = {"kernel_shape": list(a["kernel_size"]), "strides": list(a["stride"]), "pads": [*a["padding"]] * 2}
+    if n.op == "max_pool":
+        return w.emit("MaxPool", x, **how)
+    return w.emit("AveragePool", x, count_include_pad=int(a["mode"] == "average"), **how)
+
+
+@writes("attention")
+def attention(w: Writer, n: Node, q: str, k: str, v: str, mask: str | None = None) -> tuple[str, ...]:
+    """softmax(scale q k.T + mask) v."""
+    t, causal = type_of(n), n.attrs["causal"]
+    queries, keys = t.shape[-2], type_of(n, 1).shape[-2]
+    number = lambda value: w.scalar(value, t)
+    perm = [*range(type_of(n, 1).ndim - 2), type_of(n, 1).ndim - 1, type_of(n, 1).ndim - 2]
+    scores = w.emit("MatMul", w.emit("Mul", q, number(n.attrs["scale"])), w.emit("Transpose", k, perm=perm))
+    seen = []  # bools: which keys each query sees
+    if causal != "none":
+        ones = w.emit("Expand", w.array(np.array(1, np.int32)), w.shape([queries, keys]))
+        at = w.emit("Squeeze", w.extent(0 if causal == "upper_left" else keys - queries))
+        seen.append(w.cast(w.emit("Trilu", ones, at, upper=0), bool_))
+    if mask is not None and type_of(n, 3).dtype is bool_:
+        seen.append(mask)
+    elif mask is not None:
+        scores = w.emit("Add", scores, w.cast(mask, t.dtype))
+        seen.append(w.emit("Not", w.emit("Equal", w.cast(mask, t.dtype), number(-math.inf))))
+    both = None if not seen else seen[0] if len(seen) == 1 else w.emit("And", *seen)
+    weights = w.emit("Softmax", scores if both is None else w.emit("Where", both, scores, number(-math.inf)), axis=-1)
+    if both is not None:  # a query that sees no key has the result 0, and not NaN
+        weights = w.emit("Where", both, weights, number(0))
+    made = w.emit("MatMul", weights, v)
+    return made, unwritten(w, "the log-sum-exp of attention", n, 1)
+
+
+def unwritten(w: Writer, what: str, n: Node, i: int) -> str:
+    """The name of an output that ONNX does not give. Errors: ArgumentError where something reads it."""
+    if n.outputs[i] in w.read:
+        raise ArgumentError(f"{what} is read")
+    return ""
+
+
+@writes("lstm")
+def lstm(w: Writer, n: Node, projected: str, weight: str, h0: str, c0: str) -> tuple[str, ...]:
+    """ONNX's LSTM with its gates in another order; the input's part of the gates goes through unchanged."""
+    t = type_of(n)
+    hidden = type_of(n, 1).shape[1]
+    order = np.concatenate([np.arange(g * hidden, (g + 1) * hidden) for g in (0, 3, 1, 2)])  # i, o, f, c of i, f, g, o
+    through = w.array(np.eye(4 * hidden, dtype=t.dtype.numpy)[order][None])
+    rows = w.emit("Unsqueeze", w.emit("Gather", weight, w.array(order), axis=0), w.array(np.array([0], np.int64)))
+    first = [w.emit("Unsqueeze", x, w.array(np.array([0], np.int64))) for x in (h0, c0)]
+    way = "reverse" if n.attrs["reverse"] else "forward"
+    ys = w.emit("LSTM", projected, through, rows, "", "", *first, hidden_size=hidden, direction=way)
+    ys, one = w.emit("Squeeze", ys, w.array(np.array([1], np.int64))), first[0]
+    states = w.emit("Concat", *((ys, one) if n.attrs["reverse"] else (one, ys)), axis=0)
+    return states, unwritten(w, "the cell states of an LSTM", n, 1), unwritten(w, "the gates of an LSTM", n, 2)
+
+
+# -- control flow ------------------------------------------------------------------------------------------------------------
+def inner(w: Writer, body: Graph, names: list[str], ports: int, hint: str) -> tuple[Writer, list[str]]:
+    """A writer for a body; its first inputs are ports of the body, the others values around it."""
+    made = Writer(body, w)
+    for i, v in enumerate(body.inputs):
+        made.names[v] = made.fresh(f"{hint}_{v.name}") if i < ports else names[i]
+    made.write_nodes()
+    outs = [made.fresh(f"{hint}_out") for _ in body.outputs]
+    for name, v in zip(outs, body.outputs):
+        made.nodes.append(w.onnx.helper.make_node("Identity", [made.name(v)], [name], name=made.fresh(f"{name}_node")))
+    return made, outs
+
+
+def graph_proto(w: Writer, body: Graph, ports: int, outs: list[str], name: str) -> Any:
+    """The GraphProto of a body."""
+    ins = [w.port(w.name(v), v.type) for v in body.inputs[:ports]]
+    return w.onnx.helper.make_graph(w.nodes, name, ins, [w.port(o, v.type) for o, v in zip(outs, body.outputs)])
+
+
+@writes("cond")
+def cond(w: Writer, n: Node, predicate: str, *operands: str) -> Any:
+    """If: both branches read what is around them."""
+    graphs = []
+    for key in ("then", "otherwise"):
+        body = n.attrs[key]
+        made, outs = inner(w, body, list(operands), 0, key)
+        graphs.append(graph_proto(made, body, 0, outs, w.fresh(key)))
+    return w.emit("If", predicate, count=len(n.outputs), then_branch=graphs[0], else_branch=graphs[1])
+
+
+@writes("scan")
+def scan(w: Writer, n: Node, *operands: str) -> Any:
+    """Scan over slices; a loop of a given length without slices counts."""
+    a = n.attrs
+    if a["keep"]:
+        raise ArgumentError("a scan that keeps its states for a gradient")
+    body, ports = a["body"], a["carries"] + a["slices"]
+    sliced = list(operands[a["carries"] : ports])
+    if not sliced:
+        raise ArgumentError("a loop over nothing: ONNX's Scan needs a sequence")
+    made, outs = inner(w, body, list(operands), ports, "scan")
+    way = [int(a["reverse"])]
+    return w.emit(
+        "Scan", *operands[:ports], count=len(n.outputs), body=graph_proto(made, body, ports, outs, w.fresh("body")),
+        num_scan_inputs=a["slices"], scan_input_directions=way * a["slices"], scan_output_directions=way * (len(outs) - a["carries"]),
+    )  # fmt: skip

@@ -1,0 +1,127 @@
+"""Models as ONNX files: onnxruntime computes what they compute, and they come back."""
+
+import numpy as np
+import onnx
+import pytest
+
+import tengen
+import tengen.functional as F
+import tengen.module as M
+from tengen import Tensor, trace
+from tengen.base.errors import ArgumentError
+from tengen.interop.onnx import load, save, to_proto
+
+RNG = np.random.default_rng(0)
+IMAGE, TEXT = (3, 32, 32), (9,)
+NETWORKS = {
+    "resnet18": ({"num_classes": 5}, IMAGE), "mobilenet_v3_large": ({"num_classes": 5}, IMAGE), "lenet": ({}, (1, 32, 32)),
+    "convnext_tiny": ({"depths": (1, 2), "channels": (16, 32), "num_classes": 7}, IMAGE), "unet": ({"width": 8}, IMAGE),
+    "bert_base": ({"vocabulary": 50, "width": 24, "heads": 3, "depth": 2, "context": 16}, TEXT),
+    "gpt": ({"vocabulary": 50, "width": 24, "heads": 3, "layers": 2, "context": 16}, TEXT),
+    "lstm": ({"vocabulary": 50, "num_classes": 3, "embedding": 12}, TEXT),
+}  # fmt: skip
+
+
+def theirs(proto, *inputs):
+    """onnxruntime's outputs."""
+    ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: what it computes is not compared")
+    session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, {i.name: x for i, x in zip(session.get_inputs(), inputs)})
+
+
+def close(got, want, tolerance=2e-5):
+    for a, b in zip(got, want, strict=True):
+        assert a.shape == b.shape and a.dtype == b.dtype
+        if a.dtype.kind == "f":
+            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * max(1.0, np.abs(b).max(initial=0)))
+        else:
+            assert (a == b).all()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_of_the_zoo(name):
+    options, shape = NETWORKS[name]
+    tengen.random.seed(0)
+    net = getattr(tengen.models, name)(**options).eval()
+    data = RNG.integers(0, 50, (2, *shape)).astype(np.int32) if len(shape) == 1 else RNG.standard_normal((2, *shape)).astype(np.float32)
+    run = trace(net)
+    want = run(Tensor(data))
+    want = [t.numpy() for t in (want if isinstance(want, tuple) else (want,))]
+    close(theirs(to_proto(run), data), want)
+
+
+def functions():
+    """Functions of one or two images (2, 3, 4, 5), by name."""
+    yield "arithmetic", lambda x, y: ((x + y) * 2 - x / (F.abs(y) + 1), F.square(x) ** 1.5, x > y, F.maximum(x, y), F.where(x < 0, y, -x))
+    yield "functions", lambda x, y: (
+        F.exp(x), F.log1p(F.abs(x)), F.expm1(x), F.sin(y), F.atan(x), F.cbrt(x), F.erfc(x), F.hypot(x, y), F.logaddexp(x, y), F.trunc(x * 3),
+    )
+    yield "activations", lambda x, y: (
+        F.gelu(x), F.gelu(x, "tanh"), F.silu(x), F.hswish(x), F.hsigmoid(x), F.mish(x), F.elu(x, 0.7), F.selu(x), F.leaky_relu(x, 0.2),
+        F.relu6(x * 9), F.softplus(x), F.logsigmoid(x), F.prelu(x, y),
+    )
+    yield "shapes", lambda x, y: (
+        x.reshape(6, -1), F.transpose(x, (2, 0, 3, 1)), x[:, 1:, ::2, ::-1], F.concat([x, y], 2), F.pad(x, [(0, 0), (0, 0), (1, 2), (0, 3)]),
+        F.stack([x, y], 1), F.broadcast_to(x[:, :1], (2, 3, 4, 5)), F.repeat(x, 2, 1), F.tile(x[0, 0], (2, 3)), F.roll(x, 2, 3),
+    )
+    yield "reductions", lambda x, y: (
+        x.sum((1, 3)), x.mean(), F.max(x, 2, keepdims=True), F.prod(x, 3), F.var(x, 1), F.argmax(x, 2), F.any(x > 2, 1), F.logsumexp(x, 1),
+        F.softmax(x, 1), F.cumsum(x, 3), F.norm(x, axis=2), (x > 0).sum(0),
+    )
+    yield "indexing", lambda x, y: (
+        F.gather(x, 3, F.argmax(y, 3, keepdims=True)), x[:, :, F.argmax(y[0, 0, :, :4], 1)], F.one_hot(F.argmax(x, 3), 5), F.sort(x, axis=2)[0],
+        F.topk(x, 2, axis=3)[1], F.astype(x * 5, "int32"), F.floor_div(F.astype(x * 50, "int32"), 7), F.mod(F.astype(x * 50, "int32"), 7),
+    )
+    yield "windows", lambda x, y: (
+        F.max_pool2d(x, 2), F.avg_pool2d(x, 2, padding=1), F.conv2d(x, y[:, :, :3, :3], padding=1), F.interpolate(x, scale_factor=2),
+        F.conv_transpose2d(x, F.permute(y[:, :, :2, :2], (1, 0, 2, 3)), stride=2), F.layer_norm(x, (5,), False),
+        F.scaled_dot_product_attention(x, y, y, is_causal=True), F.scaled_dot_product_attention(x, y, y, x[:, :, :, :4] > 0.1),
+    )
+    yield "loops", lambda x, y: (
+        F.scan(lambda s, t: (s * 0.5 + t, s), x[0, 0], F.permute(y[0], (0, 1, 2)), reverse=True)[1],
+        F.cond(x.sum() > 0, lambda a: a * 2, lambda a: a - 1, x),
+    )
+
+
+@pytest.mark.parametrize("f", [f for _, f in functions()], ids=[name for name, _ in functions()])
+def test_ops(f):
+    x, y = (RNG.standard_normal((2, 3, 4, 5)).astype(np.float32) for _ in range(2))
+    run = trace(f, symbolic=True)
+    want = [t.numpy() for t in run(Tensor(x), Tensor(y))]
+    close(theirs(to_proto(run), x, y), want)
+
+
+def test_open_extents_and_the_way_back(tmp_path):
+    net = M.Sequential(M.Conv2d(3, 4, 3, padding=1), M.BatchNorm2d(4), M.ReLU(), M.AdaptiveAvgPool2d(1), M.Flatten(), M.Linear(4, 2)).eval()
+    run = trace(lambda x: (net(x), x.reshape(x.shape[0] * x.shape[1], -1)), dynamic_axes={"x": {0: "batch", 2: "height"}}, symbolic=True)
+    run(Tensor(np.zeros((2, 3, 8, 6), np.float32)))
+    save(run, tmp_path / "net.onnx", metadata={"author": "us"})
+    proto = onnx.load(tmp_path / "net.onnx")
+    assert [d.dim_param or d.dim_value for d in proto.graph.input[0].type.tensor_type.shape.dim] == ["batch", 3, "height", 6]
+    assert {p.key: p.value for p in proto.metadata_props} == {"author": "us"}
+    back = load(tmp_path / "net.onnx")
+    for n, h in ((1, 5), (3, 8)):
+        x = RNG.standard_normal((n, 3, h, 6)).astype(np.float32)
+        want = [t.numpy() for t in run(Tensor(x))]
+        close(theirs(proto, x), want)
+        close([t.numpy() for t in back(x)], want)
+
+
+def test_what_cannot_be_said():
+    x = Tensor(np.ones((2, 3), np.float32))
+    run = trace(lambda x: F.atan2(x, x) + F.lgamma(x), example_input=x)
+    with pytest.raises(ArgumentError, match=r"(?s)atan2\(f32\[2,3\], f32\[2,3\]\): ONNX has no operator for it \[at .*lgamma") as e:
+        to_proto(run)
+    assert "test_onnx_out.py" in str(e.value)
+    counter = Tensor(np.zeros((), np.float32))
+
+    def counting(x):
+        counter[...] = counter + 1
+        return x * counter
+
+    with pytest.raises(ArgumentError, match="keeps the states"):
+        to_proto(trace(counting, example_input=x))
+    with pytest.raises(ArgumentError, match="opset=7"):
+        to_proto(run, opset=7)
+    with pytest.raises(ArgumentError, match="got a Linear; help: trace"):
+        to_proto(M.Linear(3, 2))
