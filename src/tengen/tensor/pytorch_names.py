@@ -87,6 +87,8 @@ def split(self: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 
     """Parts of so many elements along an axis, the last of what is left; or of these extents, whose sum is the axis's. As PyTorch's;
     `functional.split` is MegEngine's, of a number of equal parts, or positions.
 
+    Errors: AxisError for an axis that is not there, ShapeError for parts that are not.
+
     >>> from tengen import functional as F
     >>> [part.tolist() for part in F.arange(5).split(2)], [part.tolist() for part in F.arange(5).split([1, 4])]
     ([[0.0, 1.0], [2.0, 3.0], [4.0]], [[0.0], [1.0, 2.0, 3.0, 4.0]])

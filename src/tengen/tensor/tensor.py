@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import datetime
 import sys
+from opcode import opmap
+from types import FrameType
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +61,11 @@ def _nameless() -> int:
 
 
 NAMELESS = _nameless()
+
+
+def assigns(frame: FrameType) -> bool:
+    """Whether a frame is at an assignment ``x[key] = value``, and not at a call of ``x.__setitem__``, which counts references otherwise."""
+    return frame.f_code.co_code[frame.f_lasti] == opmap["STORE_SUBSCR"]
 
 
 class Tensor(Values, TensorMethods):
@@ -163,7 +170,7 @@ class Tensor(Values, TensorMethods):
 
     def __setitem__(self, key, value) -> None:
         """Gives the elements that a key names another value. Views made before keep the old one."""
-        if sys.getrefcount(self) == NAMELESS:
+        if sys.getrefcount(self) == NAMELESS and assigns(sys._getframe(1)):
             warn_once(
                 f"{self._layout.type!r}: an element is set of a tensor that nothing else holds, so that it is lost with this line; help: for "
                 "x[i][j] = v write x[i, j] = v",
