@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import datetime
 import sys
+from collections.abc import Callable, Sequence
 from opcode import opmap
 from types import FrameType
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
