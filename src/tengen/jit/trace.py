@@ -14,15 +14,13 @@ import html
 import inspect
 import sys
 import time
-import warnings
 import weakref
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Literal, NamedTuple
 
 from tengen.base.config import config
 from tengen.base.device import Device, common_device, default_device
-from tengen.base.errors import ArgumentError, TraceError, TraceWarning, Undecided, UsageWarning, user_line, warn_once
+from tengen.base.errors import ArgumentError, TraceError, Undecided, UsageWarning, user_line, warn_once
 from tengen.deploy.dump import Dumped, dump
 from tengen.ir.graph import Graph
 from tengen.ir.types import TensorType
@@ -37,6 +35,7 @@ from tengen.jit.opening import Opening, Pattern, described, family, opened_key, 
 from tengen.jit.parts import Parts
 from tengen.jit.questions import Cut, PartsRecorder, call_in_parts
 from tengen.jit.recording import Recording, attached_to, deciding, held, placed
+from tengen.jit.room import Room, warn
 from tengen.jit.stats import TraceStats, stats_of
 from tengen.passes.extents import at_extents, check_other_extents
 from tengen.runtime.progress import progress
@@ -68,19 +67,6 @@ def forget_recordings(ops: Set[str]) -> None:
     """Drops the recordings of all traces that have a node of one of these ops: they have become other ones."""
     for t in list(_traces):
         t.drop(lambda r: any(n.op in ops for g in r.graph.graphs() for n in g.nodes))
-
-
-class Room:
-    """How many more programs a trace may make."""
-
-    def __init__(self, left: int):
-        self.left = left
-
-    def take(self) -> bool:
-        """Whether there is room for one more; if so, it is taken."""
-        there = self.left > 0
-        self.left -= there
-        return there
 
 
 class trace:
@@ -182,8 +168,7 @@ class trace:
         self._recordings: dict[Any, list[Recording]] = {}
         self._direct: dict[Any, DirectCall] = {}  # by the layouts of arguments
         self._used: Used | DirectCall | None = None  # by the last call
-        self._causes: list[tuple[str, str | None]] = []  # of all recordings that were made: (why, the line of the call)
-        self._room = Room(max_programs)
+        self._room = Room(self.name, max_programs, on_excess)
         self._parts = Parts(self.name, max_programs)
         self._told: set[str] = set()  # what was warned of
         _traces.add(self)
@@ -384,7 +369,7 @@ class trace:
         if "open" in self._told:
             return r, {}
         self._told.add("open")
-        self._warn(
+        warn(
             f"{self.name} was called with another number in {axes}, and cannot be recorded with that open: {why}; so each number is "
             "recorded and compiled by itself; help: arithmetic with + - * // on extents, shapes made of them and tensors divided by them "
             "are recorded, a Python decision or number is not; dynamic_axes=None records each shape without this warning"
@@ -399,8 +384,7 @@ class trace:
         `_find` has it."""
         structure, types, _, device = key
         cause = self._cause(key, cause)
-        if len(self._causes) >= self.max_programs and self.on_excess == "error":
-            raise TraceError(self._excess(cause))
+        self._room.check(cause)
         watch = Watch(self.function, objects_of(structure), self._told)
         with young_objects():
             try:
@@ -427,7 +411,7 @@ class trace:
 
     def _cause(self, key: Any, differs: str) -> str:
         """Why a recording is about to be made. differs: in which extents a call differs from others."""
-        if not self._causes:
+        if not self._room.causes:
             return "the first call"
         if differs:
             return f"another number in {differs}"
@@ -438,26 +422,9 @@ class trace:
         alike = any(family(r.key) == family(key) for some in self._recordings.values() for r in some)
         return "another shape" if alike else "arguments of another kind"
 
-    def _excess(self, cause: str) -> str:
-        """What is told of a recording that is one too many, and of those before."""
-        causes = Counter(why for why, _ in [*self._causes[1:], (cause, None)])
-        said = ", ".join(f"{why}{f' ({n} times)' if n > 1 else ''}" for why, n in causes.most_common(5))
-        return (
-            f"{self.name} is recorded and compiled more often than max_programs={self.max_programs} times; after the first call: {said}; help: "
-            "make what keeps changing a Tensor, which every run reads anew, or pass it as a Tensor; its stats() lists the recordings"
-        )
-
-    def _warn(self, text: str) -> None:
-        file, _, line = (user_line() or "unknown:0").rpartition(":")
-        warnings.warn_explicit(text, TraceWarning, file, int(line))
-
     def _keep(self, r: Recording) -> None:
         """Adds a recording, and lets go of what others hold that do not fit now, and of those that never will again."""
-        if len(self._causes) == self.max_programs:
-            self._warn(self._excess(r.cause))
-        if len(self._causes) <= self.max_programs:
-            self._causes.append((r.cause, r.where))
-        self._room.take()
+        self._room.enter(r.cause)
         known = self._recordings.setdefault(r.key, [])
         known.insert(0, r)
         del known[MOST:]
