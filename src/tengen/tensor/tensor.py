@@ -11,8 +11,6 @@ from __future__ import annotations
 import datetime
 import sys
 from collections.abc import Callable, Sequence
-from opcode import opmap
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +31,7 @@ from tengen.tensor.elsewhere import Elsewhere, Owner, refuse_writing
 from tengen.tensor.nodes import TapeNode, kept_place, limits, on_tape, visible_node
 from tengen.tensor.recording import tracing
 from tengen.tensor.values import Values
-from tengen.tensor.writes import note, watching
+from tengen.tensor.writes import NAMELESS, assigns, note, watching
 
 if TYPE_CHECKING:
     from tengen.tensor.tensor_methods import TensorMethods  # a generated stub of what `methods.py` puts on the class
@@ -44,28 +42,6 @@ _plans: dict = {}  # (op, attrs, layouts) -> Plan; replaced by an empty one whil
 _aside: tuple[dict, dict] | None = None  # the two tables while a thread records, for the threads that do not
 _slow_plans: dict = {}  # the same for calls that must not take `run`'s short way: operands are checked first, or one is absent
 _new = object.__new__
-
-
-def _nameless() -> int:
-    """How many references a `__setitem__` counts of an object that is held by nothing else; 0, which none has, where Python counts as
-    many of one that a variable holds (3.14)."""
-
-    class Probe:
-        def __setitem__(self, key: Any, value: Any) -> None:
-            counts.append(sys.getrefcount(self))
-
-    counts: list[int] = []
-    named = Probe()
-    named[0] = Probe()[0] = None
-    return counts[1] if counts[1] < counts[0] else 0
-
-
-NAMELESS = _nameless()
-
-
-def assigns(frame: FrameType) -> bool:
-    """Whether a frame is at an assignment ``x[key] = value``, and not at a call of ``x.__setitem__``, which counts references otherwise."""
-    return frame.f_code.co_code[frame.f_lasti] == opmap["STORE_SUBSCR"]
 
 
 class Tensor(Values, TensorMethods):

@@ -1,9 +1,12 @@
-"""Which tensors a block gives another value: what a second run of it has to begin with."""
+"""Writes: which tensors a block gives another value, which is what a second run of it has to begin with; and those that are lost."""
 
 from __future__ import annotations
 
+import sys
+from opcode import opmap
 from threading import get_ident
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 if TYPE_CHECKING:
@@ -43,3 +46,28 @@ def note(t: Tensor) -> None:
     """Tells the blocks that this thread is in of a tensor that is about to be written."""
     for block in watching.get(get_ident(), ()):
         block.note(t)
+
+
+# ---- writes that are lost: x[i][j] = v ------------------------------------------------------------------------------------
+
+
+def _nameless() -> int:
+    """How many references a `__setitem__` counts of an object that is held by nothing else; 0, which none has, where Python counts as
+    many of one that a variable holds (3.14)."""
+
+    class Probe:
+        def __setitem__(self, key: Any, value: Any) -> None:
+            counts.append(sys.getrefcount(self))
+
+    counts: list[int] = []
+    named = Probe()
+    named[0] = Probe()[0] = None
+    return counts[1] if counts[1] < counts[0] else 0
+
+
+NAMELESS = _nameless()
+
+
+def assigns(frame: FrameType) -> bool:
+    """Whether a frame is at an assignment ``x[key] = value``, and not at a call of ``x.__setitem__``, which counts references otherwise."""
+    return frame.f_code.co_code[frame.f_lasti] == opmap["STORE_SUBSCR"]
