@@ -3,12 +3,14 @@
 import numpy as np
 import onnx
 import pytest
+from click.testing import CliRunner
 
 import tengen
 import tengen.functional as F
 import tengen.module as M
 from tengen import Tensor, trace
 from tengen.base.errors import ArgumentError
+from tengen.cli.main import main
 from tengen.interop.onnx import load, save, to_proto
 
 RNG = np.random.default_rng(0)
@@ -105,6 +107,15 @@ def test_open_extents_and_the_way_back(tmp_path):
         want = [t.numpy() for t in run(Tensor(x))]
         close(theirs(proto, x), want)
         close([t.numpy() for t in back(x)], want)
+
+
+def test_the_command(tmp_path):
+    run = trace(lambda x: F.relu(x) * 2, example_input=Tensor(np.ones((2, 3), np.float32)))
+    run.dump(tmp_path / "net.tgn", arg_names=["x"], output_names=["y"])
+    made = CliRunner().invoke(main, ["export", str(tmp_path / "net.tgn")])
+    assert made.exit_code == 0 and made.output.startswith(f"{tmp_path / 'net.onnx'}: ")
+    x = RNG.standard_normal((2, 3)).astype(np.float32)
+    close(theirs(onnx.load(tmp_path / "net.onnx"), x), [run(Tensor(x)).numpy()])
 
 
 def test_what_cannot_be_said():
