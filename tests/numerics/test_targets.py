@@ -18,6 +18,7 @@ from ways import Lowered, agree, eager, together, traced
 
 from tengen.codegen.targets import Target
 from tengen.compiler.program import build
+from tengen.compiler.program_ir import ASK_DECLARED, ASK_NOBODY
 from tengen.deploy import CannotRun, compile_model, run_artifact
 from tengen.runtime.cache import compiled
 
@@ -76,7 +77,7 @@ void _start(void) {
 def run_emulated(folder: Path, lo, memory: dict) -> None:
     """Runs all launches under qemu, on the flat arrays in `memory`, in place."""
     program = build(lo, list(memory), [], "test")
-    (folder / "kernels.o").write_bytes(compiled(program.text, lo.target, parts=False))
+    (folder / "kernels.o").write_bytes(compiled(program.text.replace(ASK_DECLARED, ASK_NOBODY), lo.target, parts=False))
     data, offsets = b"", []
     for a in memory.values():
         offsets.append(len(data))

@@ -9,7 +9,7 @@ import pytest
 from mutations import LONG, bases, hunt, ops
 
 from tengen.base.errors import TengenError, VerifyError
-from tengen.deploy.loader import _infer
+from tengen.deploy.loader import derived_types
 from tengen.ir.types import TensorType, parse_type
 from tengen.loops.lang import var
 from tengen.ops.attributes import kind, same
@@ -113,7 +113,7 @@ REFUSED = [
 @pytest.mark.parametrize("name, types, attrs", REFUSED, ids=lambda v: v if isinstance(v, str) else "")
 def test_files_that_are_refused(name, types, attrs):
     with pytest.raises(VerifyError, match=name):
-        _infer(name, [None if t is None else parse_type(t) for t in types], attrs)
+        derived_types(name, [None if t is None else parse_type(t) for t in types], attrs)
 
 
 NO_GRADIENTS = ["floor_div.d0", "bitwise_not.d0", "exp.d0_00", "mul.d0_0", "mul.d0_9", "relu.d1", "relu.d", "exp" + ".d0" * 9]

@@ -102,7 +102,17 @@ def described(op: Op, arrays: list, attrs: dict) -> str:
 # in the last place, and twice that where they are composed; sums of n terms, in chunks of 256 or 16 lanes, are off like a random
 # walk of at most 4 sqrt(n) roundings, and calls here sum at most some hundred terms; Winograd's transforms lose another factor of 8.
 ROUNDINGS = 64
-NEAR_ONE = ("logsoftmax",)  # logarithms of sums that may be near 1, and then as far off as that number's rounding
+# Numbers near 1 are subtracted from 1, or have a logarithm, so that a result is as far off as that number's rounding, times a factor.
+NEAR_ONE = {
+    "logsoftmax": lambda x: 1.0,  # the logarithm of a sum of exponentials, of which the largest is 1
+    # g - exp(y) sum(g), over an axis of one element, or none: g (1 - exp(y))
+    "logsoftmax_grad": lambda g, y: np.abs(g).max(initial=0),
+}
+# An element is off by roundings of its matrix's Frobenius norm, not of its own size: rotations and reflections mix them all.
+NORMWISE = {
+    "complex_eigh": "vectors are products of reflections and the vectors of a real matrix",
+    "complex_pinv": "the inverse is the product of factors of the singular value decomposition",
+}
 STEPS = ("floor_div", "mod")  # quotients that rounding takes to the next integer, in float64 elsewhere than in float32
 
 
@@ -142,6 +152,34 @@ def _no_factors(name: str, found: list, a: np.ndarray, wants: Sequence[np.ndarra
     return None
 
 
+def _norms(x: np.ndarray) -> np.ndarray:
+    """For each element the Frobenius norm of its matrix, or the norm of a single row."""
+    return np.broadcast_to(np.sqrt((x**2).sum(tuple(range(x.ndim))[-2:], keepdims=True)), x.shape)
+
+
+def _no_eigenpairs(found: list, re: np.ndarray, im: np.ndarray) -> str | None:
+    """Why values and vectors are not those of general matrices A: some A v is not v w, some v has another length than 1, or values are
+    missing. Values may be ill-conditioned, and come in no order; they are exact for a matrix within some roundings of |A|, which
+    bounds how far the sums of their powers are from the traces of A's powers."""
+    u = ROUNDINGS * roundoff(found[0].dtype)
+    w, v = (x.astype(np.float64) + 1j * y for x, y in (found[:2], found[2:]))
+    a, n = re + 1j * im, re.shape[-1]
+    size = np.sqrt((np.abs(a) ** 2).sum((-2, -1)))
+    off = np.abs(a @ v - v * w[..., None, :])
+    if not (off <= u * size[..., None, None]).all():
+        return f"pairs with A v - v w of {off.max()}"
+    off = np.abs(np.sqrt((np.abs(v) ** 2).sum(-2)) - 1)
+    if not (off <= u).all():
+        return f"vectors whose length is off by {off.max()}"
+    power = a
+    for k in range(1, n + 1):
+        off = np.abs((w**k).sum(-1) - np.trace(power, axis1=-2, axis2=-1))
+        if not (off <= u * n * k * size**k).all():
+            return f"values whose sum of {k}th powers is off by {off.max()}"
+        power = power @ a
+    return None
+
+
 def differs(op: Op, arrays: list, attrs: dict, out) -> str | None:
     """What is wrong with a result, by the op's independent reference; None where nothing is, or nothing is known. Every element
     counts; integers and truth values are exact."""
@@ -162,12 +200,16 @@ def differs(op: Op, arrays: list, attrs: dict, out) -> str | None:
             return f"shape {got.shape}, the reference has {want.shape}"
     if op.name in FACTORS:
         return _no_factors(op.name, found, wide[0], wants)
+    if op.name == "general_eig":
+        return _no_eigenpairs(found, *wide)
+    if op.name in NORMWISE:
+        slopes = [_norms(s + np.abs(y)) for s, y in zip(slopes, wants)]
     for got, want, slope in zip(found, wants, slopes):
         if got.dtype.kind == "f":
             coarsest = max((got.dtype, *(a.dtype for a in arrays)), key=roundoff)
             wrong = beyond(got, want.astype(np.float64), slope, ROUNDINGS, coarsest)
             if op.name in NEAR_ONE:
-                wrong &= ~(np.abs(got - want) <= ROUNDINGS * roundoff(coarsest))
+                wrong &= ~(np.abs(got - want) <= ROUNDINGS * roundoff(coarsest) * NEAR_ONE[op.name](*wide))
         else:
             wrong = (got != want) & ((slope == 0) | (op.name not in STEPS))
         if wrong.any():

@@ -189,7 +189,11 @@ def test_ops_from_elsewhere_are_not_kept(module):
 
 
 def test_every_op_of_tengen_can_be_kept():
-    assert all(program_cache.is_ours(op) for op in REGISTRY.values() if op.fn.__module__.startswith("tengen."))
+    """But for the one of `check_finite`: it stands above the floors that decide a kept program, so each process compiles what it checks."""
+    import tengen.debug.marks  # noqa: F401  (which registers it, whatever ran before)
+
+    other = {n for n, op in REGISTRY.items() if op.fn.__module__.startswith("tengen.") and not program_cache.is_ours(op)}
+    assert other == {"largest_magnitude"}
 
 
 def test_folding_with_other_weights(own_cache, lowerings):

@@ -41,8 +41,8 @@ class CFunction:
 
 def c_function_of(symbol: str, function: Any, source: str | os.PathLike | None, objects: Mapping[str, str | os.PathLike]) -> CFunction:
     """A C function, which this process can call from now on. Errors: CustomOpError where it is nowhere, or has a name of others."""
-    if unknown := objects.keys() - ARCHITECTURES.keys() - {"x86-64"}:
-        raise CustomOpError(f"objects for {sorted(unknown)[0]!r}; help: one of {', '.join(ARCHITECTURES)}")
+    if unknown := [k for k in objects if k.replace("-", "_") not in ARCHITECTURES]:
+        raise CustomOpError(f"objects for {unknown[0]!r}; help: one of {', '.join(ARCHITECTURES)}")
     files = {k.replace("-", "_"): os.fspath(v) for k, v in objects.items()}
     text = _text(source)
     here = Target.machine().arch

@@ -20,7 +20,7 @@ from tengen.ops.vision_taps import tap_sum
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
 
-EXACT_FACTOR = 1 << 16  # parts of a factor whose product with an extent below 2^37 a float holds exactly
+EXACT_PARTS = 1 << 16  # parts of a factor whose product with an extent below 2^37 a float holds exactly
 SPACE_EXTENT_COUNTS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 
 
@@ -98,7 +98,7 @@ def _scaled(n, factor: float):
     if as_int(n) is not None:
         return math.floor(n * factor)
     parts, of = float(factor).as_integer_ratio()
-    if max(parts, of) > EXACT_FACTOR:
+    if max(parts, of) > EXACT_PARTS:
         raise Undecided(f"an extent times {factor}")
     return n * parts // of
 

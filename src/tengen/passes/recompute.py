@@ -16,11 +16,11 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from tengen.passes.units import TINY, Run, Units
+from tengen.passes.units import SMALL_BYTES, Run, Units
 
 NEVER = 1 << 60  # the position of a use that does not come
-MOST_ANCESTORS = 64  # values without a later use that are computed again for one
-MOST_RECOMPUTED = 8  # times the cost of all units: a plan that computes more than that again is none
+MOST_ANCESTOR_NODES = 64  # values without a later use that are computed again for one
+MOST_RECOMPUTED_COST = 8  # times the cost of all units: a plan that computes more than that again is none
 
 
 class Short(Exception):
@@ -69,7 +69,7 @@ def segments(u: Units, order: Sequence[int], count: int) -> set[int]:
     for k in range(1, count + 1):
         low, high = (int(np.searchsorted(so_far, so_far[-1] * (k + d) / (count + 1))) for d in (-0.4, 0.4))
         cut = low + int(width[low : max(high, low + 1)].argmin())
-        kept.update(v for at, until, v in ahead if at <= cut < until and u.size[v] > TINY)
+        kept.update(v for at, until, v in ahead if at <= cut < until and u.size[v] > SMALL_BYTES)
     return kept
 
 
@@ -89,7 +89,7 @@ class _Plan:
         self.kept = np.zeros(n, bool)
         self.kept[list(keep)] = True
         self.u, self.order, self.limit = u, order, limit
-        self.bytes = [n if n > TINY else 0 for n in u.size]
+        self.bytes = [n if n > SMALL_BYTES else 0 for n in u.size]
         self.size = np.array(self.bytes, np.int64)
         self.there = np.zeros(n, bool)
         self.locks = np.zeros(n, np.int32)
@@ -106,7 +106,7 @@ class _Plan:
         for at in reversed(range(len(order))):
             for v in u.ins[order[at]]:
                 self.uses[v].append(at)
-        self.left = MOST_RECOMPUTED * sum(u.cost)
+        self.left = MOST_RECOMPUTED_COST * sum(u.cost)
 
     def made(self) -> list[Run]:
         u = self.u
@@ -223,7 +223,7 @@ class _Plan:
             x = stack.pop()
             needs, states = u.needs[x]
             total += u.cost[u.maker[x]]
-            if len(seen) > MOST_ANCESTORS or not self.gone.isdisjoint(states):
+            if len(seen) > MOST_ANCESTOR_NODES or not self.gone.isdisjoint(states):
                 return np.inf, set(), set()
             for y in needs:
                 if self.there[y] or y in seen:

@@ -18,9 +18,9 @@ from tengen.ops.define import lookup
 from tengen.passes.inplace import memory_of
 from tengen.passes.lower import Placed
 
-ALIGN = 64  # bytes: sizes of temporaries are multiples of it (`compiler/arena.py`)
-TINY = 256  # bytes: smaller values are kept, and smaller states may be copied (what random draws begin with, say)
-FLOPS_PER_BYTE = 5  # how many operations take as long as moving a byte from or to memory, about: what units cost beside each other
+ALIGN_BYTES = 64  # sizes of temporaries are multiples of it (`compiler/arena.py`)
+SMALL_BYTES = 256  # smaller values are kept, and smaller states may be copied (what random draws begin with, say)
+BYTE_FLOPS = 5  # how many operations take as long as moving a byte from or to memory, about: what units cost beside each other
 
 
 @record(frozen=True)
@@ -96,7 +96,7 @@ def units_of(p: Placed) -> Units:
             if v in states:
                 reading.setdefault(v, []).append(at)
         gone = (p.graph.states[name].read for name in writes)
-        u.overwritten.append(frozenset(v for v in gone if bytes_of(v) > TINY))
+        u.overwritten.append(frozenset(v for v in gone if bytes_of(v) > SMALL_BYTES))
         for v in n.outputs:
             temporary = p.wanted.get(v, ("temp",))[0] == "temp"
             u.number[v] = len(u.values)
@@ -112,7 +112,7 @@ def units_of(p: Placed) -> Units:
             u.readers[v].append(at)
         u.flops.append(flops(n))
         moved = sum(bytes_of(v) for v in (*reads, *n.outputs))
-        u.cost.append(u.flops[-1] + FLOPS_PER_BYTE * moved + 1)
+        u.cost.append(u.flops[-1] + BYTE_FLOPS * moved + 1)
         u.work.append(0)
     for v in p.graph.results():
         v = root.get(v, v)
@@ -145,7 +145,7 @@ def bytes_of(v: Value) -> int:
 
 def rounded(n: int) -> int:
     """Bytes that a temporary takes in the arena."""
-    return -(-n // ALIGN) * ALIGN
+    return -(-n // ALIGN_BYTES) * ALIGN_BYTES
 
 
 def problem(n: Node) -> tuple:

@@ -66,10 +66,13 @@ def pays(c: Index, o: Index, h: Index, w: Index) -> int:
         return 0
     costs = {m: each * cdiv(h, m) * cdiv(w, m) + once for m, (each, once) in _costs(c, o).items()}
     best = 2 if costs[2] < costs[4] else 4
-    return best if costs[best] * GAIN.numerator < costs[1] * GAIN.denominator else 0
+    gain = _gain()
+    return best if costs[best] * gain.numerator < costs[1] * gain.denominator else 0
 
 
-GAIN = Fraction(numerics.WINOGRAD_LEAST_GAIN).limit_denominator(1000)  # in integers, which open extents are too
+def _gain() -> Fraction:
+    """`WINOGRAD_LEAST_GAIN` for costs in integers, which open extents are too."""
+    return Fraction(numerics.WINOGRAD_LEAST_GAIN).limit_denominator(1000)
 
 
 def _costs(c: Index, o: Index) -> dict[int, tuple[Index, Index]]:
@@ -86,15 +89,15 @@ def _costs(c: Index, o: Index) -> dict[int, tuple[Index, Index]]:
 def pays_for_any(c: int, o: int, h: Index, w: Index, values: tuple[int, int, int]) -> Index:
     """What `pays` says, as an expression of the results' extents: the first of three values where it says 0, the second where 2,
     the third where 4. What no extents make it say is not in it."""
-    costs = _costs(c, o)
+    costs, gain = _costs(c, o), _gain()
     whole = {m: as_expr(each * cdiv(h, m) * cdiv(w, m) + once) for m, (each, once) in costs.items()}
     # An image has at least h w / m^2 tiles, and reading the weights alone costs more than for a direct convolution.
-    may = [m for m, (each, _) in costs.items() if m > 1 and each * GAIN.numerator < costs[1][0] * m * m * GAIN.denominator]
+    may = [m for m, (each, _) in costs.items() if m > 1 and each * gain.numerator < costs[1][0] * m * m * gain.denominator]
     if not may or max(c, o) > numerics.WINOGRAD_MOST_CHANNELS:
         return values[0]
     least = minimum(whole[2], whole[4]) if len(may) == 2 else whole[may[0]]
     best = select(whole[2] < whole[4], const(values[1]), const(values[2])) if len(may) == 2 else const(values[1 + (may == [4])])
-    return select(least * GAIN.numerator < whole[1] * GAIN.denominator, best, const(values[0]))
+    return select(least * gain.numerator < whole[1] * gain.denominator, best, const(values[0]))
 
 
 # ---- sizes -----------------------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from tengen.loops.builder import as_expr
 from tengen.loops.lang import LANES, Expr, cdiv, const, equal, fma, maximum, minimum, select, unary
 
 SWEEPS = 30  # for each eigenvalue, before the matrix is given up
-LARGE = 2.0**40  # a vector with larger elements is scaled down, so that nothing overflows where eigenvalues are close
+VECTOR_GROWTH = 2.0**40  # a vector with larger elements is scaled down, so that nothing overflows where eigenvalues are close
 
 
 def eig(lo: Lowering, a: Parts, values: Parts, vectors: Parts) -> None:
@@ -213,7 +213,7 @@ def _triangle_vectors(lo: Lowering, t: Parts, x: Parts) -> None:
         found = divided(k, value_of(total), (k.let(select(close, least, gap[0])), k.let(select(close, zero, gap[1]))))
         y.put(i, j, found)
         unit = k.let(power_of_two(maximum(size(found), one)))
-        with k.if_(unit > LARGE), k.loop(i, j + 1, name="p") as p:
+        with k.if_(unit > VECTOR_GROWTH), k.loop(i, j + 1, name="p") as p:
             re, im = y.at(p, j)
             y.put(p, j, (re / unit, im / unit))
     lo.launch(k)
