@@ -163,6 +163,22 @@ def names_of_one_tensor(x):
     return best
 
 
+def another_name_behind_the_branch(x):
+    y = z = x * 1
+    if x.sum() > 0:
+        y = y * 2
+    y += 1  # changes z, too, if the branch was not taken
+    return z
+
+
+def another_name_behind_the_loop(x):
+    y = z = x[0] * 1
+    for r in x:
+        y = y + r
+    y += 1
+    return z + y
+
+
 def endless_recursion(x):
     if x.sum() > 1:
         return endless_recursion(x / 2)
@@ -182,6 +198,8 @@ DISAGREE = [
     (attribute_in_a_branch, ScriptError, "a Holder is changed where a condition is a tensor"),
     (global_list_in_a_loop, ScriptError, "a list that is no local variable is changed"),
     (names_of_one_tensor, ScriptError, "`best` and `total` are one tensor, and `total` is changed in place"),
+    (another_name_behind_the_branch, ScriptError, "`y` and `z` are one tensor, and `y` is changed in place"),
+    (another_name_behind_the_loop, ScriptError, "`y` and `z` are one tensor, and `y` is changed in place"),
     (endless_recursion, ScriptError, "endless_recursion calls itself without end while it is recorded"),
 ]  # fmt: skip
 

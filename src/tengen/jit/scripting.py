@@ -18,6 +18,7 @@ from typing import Any
 from tengen.base.config import config
 from tengen.base.errors import ScriptError, TraceError
 from tengen.jit.recording import Recording
+from tengen.jit.room import warn
 from tengen.jit.script import runtime
 from tengen.jit.script.checks import Raised
 from tengen.jit.script.convert import converted
@@ -121,7 +122,7 @@ class script(trace):
             self.calls_python = f"{e.what} at {e.where}"
         if "python" not in self._told:
             self._told.add("python")
-            self._warn(
+            warn(
                 f"{self.name} calls Python ({self.calls_python}), which a program cannot, so it runs op by op; help: jit.unused, or return the "
                 "tensor and call it outside"
             )

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from inspect import CO_OPTIMIZED
 from typing import Any
 
 from tengen.base.errors import ScriptError
@@ -33,6 +34,22 @@ def cells_of(*functions: Callable) -> dict[str, types.CellType]:
                 todo.append(value_in(cell))
             else:
                 found[name] = cell
+    return found
+
+
+def tensors_around(functions: Iterable[Callable], known: Iterable[str]) -> dict[str, Tensor]:
+    """The variables that are tensors, other than those known, of the function that is running and whose source holds one of these: a
+    region that does not use a variable has no cell of it."""
+    codes = [f.__code__ for f in functions if isinstance(f, types.FunctionType)]
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and not any(code in frame.f_code.co_consts for code in codes):
+        frame = frame.f_back
+    if frame is None or not frame.f_code.co_flags & CO_OPTIMIZED:
+        return {}
+    names, variables = set(known), frame.f_locals
+    found = {n: x for n, x in variables.items() if isinstance(x, Tensor) and n not in names and not n.startswith(MADE)}
+    if type(variables) is dict:  # a copy that stays with the frame (up to Python 3.12), where it would count as holding each list
+        variables.clear()
     return found
 
 
@@ -110,8 +127,9 @@ def refuse_aliases(where: str | None, name: str, groups: list[list[str]], in_pla
 class Variables:
     """Some variables, as they were when this was made."""
 
-    def __init__(self, functions: Iterable[Callable], names: Iterable[str]):
+    def __init__(self, functions: Sequence[Callable], names: Iterable[str]):
         cells = self._all = cells_of(*functions)
+        self._others = tensors_around(functions, cells)  # which the region neither reads nor sets
         self.cells = {n: cells[n] for n in names if n in cells}
         self.objects = {n: value_in(c) for n, c in self.cells.items()}
         self.values = {n: copied(x) for n, x in self.objects.items()}
@@ -147,8 +165,8 @@ class Variables:
     def aliases(self) -> list[list[str]]:
         """The names of tensors that have several."""
         found: dict[int, list[str]] = {}
-        for n, cell in self._all.items():
-            if isinstance(x := value_in(cell), Tensor) and not isinstance(x, Number):
+        for n, x in (*((n, value_in(cell)) for n, cell in self._all.items()), *self._others.items()):
+            if isinstance(x, Tensor) and not isinstance(x, Number):
                 found.setdefault(id(x), []).append(n)
         return [sorted(some) for some in found.values() if len(some) > 1]
 
