@@ -12,8 +12,10 @@ import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tengen.base.dtype import bool_
-from tengen.base.errors import NonFiniteError
+from tengen.base.errors import NonFiniteError, ShapeError
 from tengen.debug.carries import carried
 from tengen.ir.graph import Check, Graph, Node, Value
 from tengen.ir.rewrite import rebuild
@@ -21,7 +23,7 @@ from tengen.ir.types import TensorType
 from tengen.kernels.axes import memory_order
 from tengen.kernels.lowering import Array, contiguous_strides, product
 from tengen.kernels.source import Leaf
-from tengen.ops.define import lookup, primitive
+from tengen.ops.define import Case, check_floats, lookup, primitive
 
 if TYPE_CHECKING:
     from tengen.tensor import Tensor
@@ -37,7 +39,9 @@ def largest_magnitude(x: Tensor) -> Tensor:
 
 @largest_magnitude.infer
 def _(x):
-    return TensorType((), x.dtype)
+    if any(d == 0 for d in x.shape):
+        raise ShapeError(f"{x} has no element")
+    return TensorType((), check_floats(x))
 
 
 @largest_magnitude.lower
@@ -52,6 +56,8 @@ def _(lo, ins, outs):
 
 
 largest_magnitude.no_vjp("it is looked at, and not computed with")
+largest_magnitude.reference(lambda x: np.abs(x).max())
+largest_magnitude.cases(Case(lambda r: (r.standard_normal((3, 4)),)), Case(lambda r: (r.standard_normal(5),)))
 
 
 def marked(graph: Graph, lenient: dict[int, str]) -> Graph:

@@ -66,8 +66,6 @@ def reshape(n: NodeOf, x: Value, to: Value = None) -> Value:
     wanted = n["shape"] if n.since < 5 else ints(to)
     if not n.get("allowzero", 0):
         wanted = [shape_of(x)[i] if isinstance(d, int) and d == 0 else d for i, d in enumerate(wanted)]
-    if any(isinstance(d, int) and d == 0 for d in wanted) and not any(isinstance(d, int) and d == -1 for d in wanted):
-        return moving(x, lambda a: a.reshape(wanted), lambda t: t.reshape(tuple(wanted)))
     return moving(x, lambda a: a.reshape(wanted), lambda t: t.reshape(tuple(wanted)))
 
 
@@ -178,17 +176,12 @@ def slice_(n: NodeOf, x: Value, starts: Value = None, ends: Value = None, axes: 
 def gather(n: NodeOf, x: Value, index: Value) -> Value:
     """Rows along an axis; negative numbers count from the end."""
     axis = n["axis"]
-    if isinstance(x, np.ndarray) and isinstance(index, np.ndarray):
-        return np.asarray(np.take(x, index.astype(np.int64), axis))
-    if is_text(x):
-        return np.asarray(np.take(known(x), known(index), axis))
-    if isinstance(index, np.ndarray) and index.dtype == object:
-        raise ValueError("its index is a shape that is open")
-    return (
-        moving(x, lambda a: a, lambda t: F.take(t, positive(as_tensor(index), t.shape[axis]), axis))
-        if not isinstance(x, np.ndarray)
-        else F.take(as_tensor(x), positive(as_tensor(index), x.shape[axis]), axis)
-    )
+    if isinstance(x, np.ndarray) and (isinstance(index, np.ndarray) or is_text(x)):
+        return np.asarray(np.take(x, known(index).astype(np.int64), axis))
+    if isinstance(x, np.ndarray):
+        x = as_tensor(x)
+    rows = as_tensor(index)
+    return moving(x, lambda a: a, lambda t: F.take(t, positive(rows, t.shape[axis]), axis))
 
 
 def positive(index: Tensor, extent: Any) -> Tensor:
