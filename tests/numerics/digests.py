@@ -19,6 +19,7 @@ import numpy as np
 from exact import Exact, coarse
 from programs import apply, special_numbers
 
+import tengen.debug  # noqa: F401  (what it looks with is an op, too)
 import tengen.functional as F
 import tengen.module as M
 from tengen import Parameter, Tensor, amp, models, optimizer, random, trace
