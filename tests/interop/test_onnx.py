@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 import tengen
 from tengen import Tensor, trace
 from tengen.autodiff import GradManager
-from tengen.base.errors import ArgumentError, FileFormatError, TengenError, TraceError
+from tengen.base.errors import ArgumentError, DTypeError, FileFormatError, TengenError, TraceError
 from tengen.cli.main import main
 from tengen.deploy.dump import dump_model
 from tengen.interop.onnx import load, to_module
@@ -232,6 +232,49 @@ def test_functions_of_a_file():
     m.graph.output[0].name = "z"
     x = normal(4)
     assert (load(m)(x).numpy() == np.maximum(x, 0) * np.float32(3)).all()
+
+
+def test_functions_that_have_no_end():
+    def with_functions(*bodies):
+        m = model("net (float[4] x) => (float[4] y) { y = Relu(x) }")
+        m.opset_import.append(helper.make_opsetid("mine", 1))
+        opsets = [helper.make_opsetid("", 18), helper.make_opsetid("mine", 1)]
+        for name, calls in bodies:
+            nodes = [helper.make_node(c, ["v"], ["w"], domain="mine") for c in calls]
+            m.functions.append(helper.make_function("mine", name, ["v"], ["w"], nodes, opsets))
+        m.graph.node.append(helper.make_node(bodies[0][0], ["x"], ["z"], domain="mine"))
+        return m
+
+    with pytest.raises(FileFormatError, match="'A' calls itself"):
+        to_module(with_functions(("A", ["B"]), ("B", ["A"])))
+    with pytest.raises(FileFormatError, match="1,000,000 nodes"):
+        to_module(with_functions(*((f"F{i}", [f"F{i + 1}"] * 10) for i in range(9))))
+    with pytest.raises(ArgumentError, match="in the function A -> w: mine.Nowhere"):
+        to_module(with_functions(("A", ["Nowhere"])))
+
+
+def test_arguments():
+    net = to_module(model("net (float[n] x, int64[n] k) => (float[n] y) { f = Cast <to = 1> (k)  y = Add(x, f) }"))
+    assert net([1, 2], [3, 4]).tolist() == net(k=[3, 4], x=Tensor([1.0, 2.0])).tolist() == [4, 6]
+    with pytest.raises(DTypeError, match=r"the input x takes float32, got float64; help: x.astype\('float32'\)"):
+        net(np.ones(2), [1, 2])
+    with pytest.raises(DTypeError, match="the input k takes int64, got int32"):
+        net([1, 2], Tensor([1, 2], dtype="int32"))
+    with pytest.raises(ArgumentError, match="takes x, k"):
+        net([1, 2], [3, 4], x=[5, 6])
+
+
+def test_a_loop_that_does_not_run_stacks_nothing_of_its_type():
+    m = model("""
+    net (int64 count, float[2] x) => (float[2] y, int64[k, 3] z) {
+        yes = Constant <value = bool {1}> ()
+        y, z = Loop <body = once (int64 i, bool go, float[2] v) => (bool more, float[2] w, int64[3] u) {
+            more = Identity(go)  w = Add(v, v)  u = Constant <value_ints = [1, 2, 3]> ()
+        }> (count, yes, x)
+    }""")
+    y, z = to_module(m)(np.array(0), np.ones(2, np.float32))
+    assert y.tolist() == [1, 1] and z.shape == (0, 3) and z.dtype == "int64"
+    assert to_module(m)(np.array(2), np.ones(2, np.float32))[1].tolist() == [[1, 2, 3]] * 2
 
 
 @settings(max_examples=120, deadline=None)

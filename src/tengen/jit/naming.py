@@ -65,3 +65,12 @@ def _known_to(function: Callable) -> Iterator[tuple[str, Any]]:
     for name in code.co_names:
         if name in scope:
             yield name, scope[name]
+
+
+def result_names(structure: Any, n: int) -> list[str]:
+    """The keys of a dict of tensors; numbered names for any other result."""
+    if structure[0] == "dict" and len(structure[1]) == n and all(v == ("T",) for _, v in structure[1]):
+        keys = [str(k) for k, _ in structure[1]]
+        if len(set(keys)) == n and all(k and k.isprintable() and "`" not in k for k in keys):
+            return keys
+    return [f"output{i}" for i in range(n)]

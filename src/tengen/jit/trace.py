@@ -29,7 +29,7 @@ from tengen.jit.dynamic import DynamicAxes, parameter_of_each_tensor, parameters
 from tengen.jit.guards import Watch
 from tengen.jit.leaks import warn_of_leaks, young_objects
 from tengen.jit.memory_options import budget_of
-from tengen.jit.naming import tensor_names
+from tengen.jit.naming import result_names, tensor_names
 from tengen.jit.observe import ObservedRecorder
 from tengen.jit.opening import Opening, Pattern, described, family, opened_key, patterns, shapes_of
 from tengen.jit.parts import Parts
@@ -582,19 +582,11 @@ class trace:
             names[name] = found.get(id(t)) or name
         names.update({name: found[id(t)] for name, t in r.baked.items() if id(t) in found})
         if output_names is None:
-            output_names = _result_names(r.result, r.n_results)
+            output_names = result_names(r.result, r.n_results)
         schedules = r.run.program.schedules if r.run is not None and r.run.program is not None else None
         given = {"arg_names": arg_names, "output_names": output_names, "names": names}
         return dump(graph, data, file, n_outputs=r.n_results, schedules=schedules, **given)
 
-
-def _result_names(structure: Any, n: int) -> list[str]:
-    """The keys of a dict of tensors; numbered names for any other result."""
-    if structure[0] == "dict" and len(structure[1]) == n and all(v == ("T",) for _, v in structure[1]):
-        keys = [str(k) for k, _ in structure[1]]
-        if len(set(keys)) == n and all(k and k.isprintable() and "`" not in k for k in keys):
-            return keys
-    return [f"output{i}" for i in range(n)]
 
 
 _MEGENGINE_DUMP_OPTIONS = {

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from tengen.base.errors import ArgumentError, FileFormatError, TengenError
+from tengen.base.errors import ArgumentError, DTypeError, FileFormatError, TengenError
 from tengen.interop.onnx import expand
 from tengen.interop.onnx.ops import OPS
-from tengen.interop.onnx.reader import GraphOf, NodeOf, Source
+from tengen.interop.onnx.reader import GraphOf, NodeOf, PortOf, Source, names, normal
 from tengen.interop.onnx.values import Coded, Value, as_tensor, value_of
 from tengen.module import Module
 from tengen.tensor import Parameter, Tensor
@@ -55,16 +55,33 @@ class OnnxNetwork(Module):
         given = dict(zip((p.name for p in graph.inputs), args, strict=False), **(by_name or {}))
         missing = [p.name for p in graph.inputs if p.name not in given and p.dtype is not None]
         unknown = given.keys() - {p.name for p in graph.inputs}
-        if missing or unknown or len(args) > len(graph.inputs):
+        twice = {p.name for p, _ in zip(graph.inputs, args)} & (by_name or {}).keys()
+        if missing or unknown or twice or len(args) > len(graph.inputs):
             raise ArgumentError(
                 f"{graph.name} takes {', '.join(p.name for p in graph.inputs)}; got {', '.join(given) or 'nothing'}"
             )
         scope = Scope(self, None)
         for p in graph.inputs:
-            scope[p.name] = taken(given.get(p.name), p.dtype is None)
+            scope[p.name] = argument(p, given.get(p.name))
         for name, a in graph.arrays.items():
             scope[name] = self.weights.get(name, self.statistics.get(name, a))
         return scope.run(graph)
+
+
+def argument(p: PortOf, x: Any) -> Value:
+    """What is given for an input. Python's numbers take its dtype.
+
+    Errors: DTypeError for an array or a tensor of another dtype than the file says.
+    """
+    if p.dtype is None:
+        return taken(x, True)
+    if p.dtype.kind not in "OUS" and isinstance(x, (int, float, list, tuple)):
+        x = np.asarray(x, p.dtype)
+    v = taken(x)
+    have = None if v is None else np.dtype(v.dtype.numpy) if isinstance(v, Tensor) else v.dtype
+    if have is not None and have != p.dtype and not (have.kind == "O" and p.dtype.kind in "OUS"):
+        raise DTypeError(f"the input {p.name} takes {p.dtype}, got {have}; help: x.astype({p.dtype.name!r})")
+    return v
 
 
 def taken(x: Any, sequence: bool = False) -> Value:
@@ -181,6 +198,8 @@ def refuse_unknown(source: Source) -> None:
                         look(g.nodes)
 
     look(source.graph.nodes)
+    for (_, name), f in source.functions.items():
+        look(NodeOf(p.op_type, normal(p.domain), p.name or f"in the function {name}", (), names(p.output), {}) for p in f.nodes)
     if lines:
         more = [] if len(lines) <= 40 else [f"  and {len(lines) - 40} more"]
         raise ArgumentError(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tengen.base.errors import FileFormatError
-from tengen.interop.onnx.values import BITS
+from tengen.interop.onnx.values import BITS, package
 
 DEEPEST = 32  # graphs in graphs
 MOST_NODES = 1_000_000
@@ -98,7 +98,7 @@ def read(source: Any) -> Source:
 
     Errors: FileFormatError for anything that is no ONNX model, FileNotFoundError and the like for the file itself.
     """
-    import onnx
+    onnx = package()
     from google.protobuf.message import DecodeError
 
     folder = None
@@ -147,7 +147,9 @@ class Reader:
             opsets = {normal(o.domain): int(o.version) for o in f.opset_import}
             attributes = {**{a: ... for a in f.attribute}, **{a.name: self.attribute(a, 0) for a in f.attribute_proto}}
             functions[normal(name(f.domain)), name(f.name)] = FunctionOf(names(f.input), names(f.output), attributes, tuple(f.node), opsets)
-        return Source(self.graph(self.model.graph, 0), functions, self.opsets)
+        graph = self.graph(self.model.graph, 0)
+        check_functions(graph, functions)
+        return Source(graph, functions, self.opsets)
 
     def graph(self, g, depth: int, opsets: Mapping[str, int] | None = None) -> GraphOf:
         """A graph, also one inside of an attribute."""
@@ -283,6 +285,42 @@ class Reader:
             shape = tuple(int(d.dim_value) if d.HasField("dim_value") else (name(d.dim_param) or None) for d in t.shape.dim)
         dtype = np.dtype(self.onnx.helper.tensor_dtype_to_np_dtype(t.elem_type)) if t.elem_type else None
         return PortOf(name(v.name), shape, dtype)
+
+
+def check_functions(graph: GraphOf, functions: Mapping[tuple[str, str], FunctionOf]) -> None:
+    """Looks whether the nodes that are left when every call of a function is written out have an end, and are not too many.
+
+    Errors: FileFormatError where a function calls itself, by others too, or where it would be more than MOST_NODES.
+    """
+    sizes: dict[tuple[str, str], int] = {}
+    calling: list[tuple[str, str]] = []
+
+    def size(key: tuple[str, str]) -> int:
+        if key not in functions:
+            return 1
+        if key in calling:
+            raise FileFormatError(f"the function {key[1]!r} calls itself")
+        if key not in sizes:
+            if len(calling) > DEEPEST:
+                raise FileFormatError(f"functions call functions more than {DEEPEST} deep")
+            calling.append(key)
+            sizes[key] = sum(size(k) for p in functions[key].nodes for k in called(p))
+            calling.pop()
+        if sizes[key] > MOST_NODES:
+            raise FileFormatError(f"the function {key[1]!r} is more than {MOST_NODES:,} nodes")
+        return sizes[key]
+
+    def called(p: Any) -> Iterator[tuple[str, str]]:
+        yield normal(name(p.domain)), name(p.op_type)
+        for a in p.attribute:
+            for g in (*a.graphs, *((a.g,) if a.HasField("g") else ())):
+                for inner in g.node:
+                    yield from called(inner)
+
+    if sum(size(k) for n in graph.nodes for k in called(n.proto)) > MOST_NODES:
+        raise FileFormatError(f"more than {MOST_NODES:,} nodes, with those of functions")
+    for key in functions:
+        size(key)
 
 
 def normal(domain: str) -> str:

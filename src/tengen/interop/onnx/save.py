@@ -15,6 +15,7 @@ from tengen.base.version import VERSION
 from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model
 from tengen.interop.onnx import writing  # noqa: F401  (enters what each op is in ONNX)
+from tengen.interop.onnx.values import package
 from tengen.interop.onnx.writer import Writer
 from tengen.jit.trace import trace
 
@@ -48,8 +49,7 @@ def save(model: Any, path: str | os.PathLike, opset: int = OPSET, metadata: Mapp
 
 def to_proto(model: Any, opset: int = OPSET, metadata: Mapping[str, str] | None = None) -> Any:
     """The same as an ``onnx.ModelProto``. Arguments and errors: as of `save`."""
-    import onnx
-
+    onnx = package()
     if isinstance(model, trace):
         kept = io.BytesIO()
         model.dump(kept)

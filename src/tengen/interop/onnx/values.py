@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tengen.base.errors import TraceError
+from tengen.base.errors import ArgumentError, TraceError
 from tengen.tensor import Tensor, tracing
 
 BITS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2}  # of ml_dtypes' dtypes; the others have 8 or more
@@ -34,6 +34,15 @@ class Coded:
 
 
 Value = Tensor | np.ndarray | Coded | list | None
+
+
+def package() -> Any:
+    """The package onnx. Errors: ArgumentError where it is not installed."""
+    try:
+        import onnx
+    except ImportError as e:
+        raise ArgumentError(f"ONNX files need the package onnx ({e}); help: pip install 'tengen[onnx]'") from None
+    return onnx
 
 
 def is_coded(dtype: np.dtype) -> bool:

@@ -160,6 +160,8 @@ def strided_slice(w: Writer, n: Node, x: str) -> str:
     if not axes:
         return w.emit("Identity", x)
     ends = [starts[a] + (sizes[a] - 1) * steps[a] + (1 if steps[a] > 0 else -1) for a in axes]
+    if any(steps[a] < 0 and not isinstance(e, int) for a, e in zip(axes, ends)):
+        raise ArgumentError("an open axis that is turned round: its end may be -1, which counts from the end")
     ends = [-(1 << 31) if isinstance(e, int) and e < 0 else e for e in ends]
     known = lambda v: w.array(np.array(v, np.int64))
     return w.emit("Slice", x, w.shape([starts[a] for a in axes]), w.shape(ends), known(axes), known([steps[a] for a in axes]))

@@ -8,7 +8,7 @@ import numpy as np
 
 import tengen.functional as F
 from tengen.base.errors import TraceError
-from tengen.interop.onnx.reader import NodeOf
+from tengen.interop.onnx.reader import NodeOf, PortOf
 from tengen.interop.onnx.registry import op
 from tengen.interop.onnx.values import Value, as_tensor, known, recording
 from tengen.tensor import Tensor
@@ -53,8 +53,13 @@ def loop(scope: Scope, n: NodeOf, most: Value = None, condition: Value = None, *
         for one, v in zip(stacked, made[1 + len(state) :]):
             one.append(as_tensor(v))
         i += 1
-    empty = lambda j: F.zeros((0,), "float32")
-    return (*values, *(F.stack(s, 0) if s else empty(j) for j, s in enumerate(stacked)))
+    ports = body.outputs[1 + len(state) :]
+    return (*values, *(F.stack(s, 0) if s else nothing(p) for p, s in zip(ports, stacked)))
+
+
+def nothing(p: PortOf) -> Tensor:
+    """What a loop stacks that does not run: no slices, of the declared type; extents that are not declared are 0."""
+    return F.zeros((0, *(d if isinstance(d, int) else 0 for d in p.shape or ())), p.dtype or "float32")
 
 
 def recorded_loop(scope: Scope, n: NodeOf, count: Value, condition: Value, state: tuple[Value, ...]) -> tuple[Value, ...]:

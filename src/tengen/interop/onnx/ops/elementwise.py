@@ -298,6 +298,12 @@ def identity(n: NodeOf, x: Value) -> Value:
     return x
 
 
+def warn_of_seed(n: NodeOf) -> None:
+    """Warns of a seed, which is of another framework's generator."""
+    if n.get("seed") is not None:
+        warn_once(f"the seed of {n.op} is another generator's and says nothing here; help: tengen.random.seed", UsageWarning)
+
+
 @op("Dropout")
 def dropout(n: NodeOf, x: Value, ratio: Value = None, training: Value = None) -> tuple[Value, Value]:
     """With training_mode it draws from Tengen's generator; the mask says what is kept."""
@@ -305,7 +311,6 @@ def dropout(n: NodeOf, x: Value, ratio: Value = None, training: Value = None) ->
     p = float(known(ratio).reshape(-1)[0]) if ratio is not None else n.get("ratio", 0.5)
     if training is None or not bool(known(training).reshape(-1)[0]) or p == 0:
         return x, F.ones(x.shape, "bool")
-    if n.get("seed") is not None:
-        warn_once("the seed of a Dropout is of another framework's generator and says nothing here; help: tengen.random.seed", UsageWarning)
+    warn_of_seed(n)
     kept = F.greater_equal(random.uniform(0, 1, size=x.shape), p)
     return F.where(kept, x / (1 - p), F.zeros_like(x)), kept

@@ -6,6 +6,7 @@ import numpy as np
 
 import tengen.functional as F
 from tengen import fft, random
+from tengen.interop.onnx.ops.elementwise import warn_of_seed
 from tengen.interop.onnx.ops.shapes import shape_of
 from tengen.interop.onnx.reader import NodeOf
 from tengen.interop.onnx.registry import op
@@ -98,6 +99,7 @@ def dtype_of(n: NodeOf, x: Value = None):
     """The dtype that a node asks for, else its input's."""
     import onnx
 
+    warn_of_seed(n)
     code = n.get("dtype")
     if code:
         return onnx.helper.tensor_dtype_to_np_dtype(code)
@@ -122,6 +124,7 @@ def multinomial(n: NodeOf, x: Value) -> Value:
     """Draws of classes from logarithms of weights: (batch, classes) -> (batch, sample_size)."""
     import onnx
 
+    warn_of_seed(n)
     t = as_tensor(x).astype("float32")
     noise = random.uniform(1e-20, 1, size=(t.shape[0], n["sample_size"], t.shape[1]))
     drawn = F.argmax(F.expand_dims(t, 1) - F.log(-F.log(noise)), 2)
