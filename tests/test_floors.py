@@ -29,7 +29,7 @@ FLOORS = [
     "ops",
     "kernels",  # below ops: an op's lowering calls the strategy that computes it
     "ir",
-    "loops",
+    "loops transport",
     "base",
 ]
 RANK = {name: -row for row, names in enumerate(FLOORS) for name in names.split()}

@@ -190,7 +190,6 @@ def test_the_launcher_runs_the_function():
 
 
 @pytest.mark.parametrize("call, words", [
-    (lambda: distributed.launcher(abs, n_gpus=2), r"launcher\(n_gpus=2.*one process so far.*help: n_gpus=1.*planned"),
     (lambda: distributed.launcher(abs, n_gpus=1, world_size=4), "world_size=4"),
     (lambda: distributed.init_process_group(world_size=2), "world_size=2"), (lambda: distributed.new_group([0, 1]), r"ranks \[0, 1\]"),
     (lambda: F.distributed.remote_send(F.ones(1), 1), "rank 1"), (lambda: F.distributed.remote_recv(1), "rank 1"),

@@ -144,8 +144,9 @@ class GradManager:
         lost = [i for i, y in enumerate(ys) if y._node is None] if len(ys) > 1 else []
         entries = [(t, list(e.stand_ins), list(e.callbacks), e.place) for t, e in self._entries()]
         found = gradients(ys, seeds, [place for *_, place in entries], self.level)
+        level = self.level
         self.release()
-        if all(g is None for g in found):
+        if all(g is None for g in found) and not level.awaited:
             _nothing_found(ys, len(entries))
         elif lost:
             warn_once(

@@ -93,6 +93,12 @@ def _switch_or_only(text: str) -> bool | str:
         raise ValueError(f"{e}, only") from None
 
 
+def _seconds(text: str) -> float:
+    if not (found := float(text)) > 0:
+        raise ValueError("a number of seconds above 0")
+    return found
+
+
 _positive = functools.partial(_whole, 1)
 
 # name -> (environment variable, parser, default, meaning); a parser's ValueError says what is legal; an empty variable is as none
@@ -108,6 +114,7 @@ KNOBS: dict[str, tuple[str, Callable[[str], Any], Any, str]] = {
     "jit": ("TENGEN_JIT", _switch, True, "0: traced and scripted functions run as plain Python, op by op"),
     "progress": ("TENGEN_PROGRESS", _switch, True, "on a terminal, a line that says what is compiled, after a second of it"),
     "traceback": ("TENGEN_TRACEBACK", _short_or_full, "short", "short: Tengen's errors show the user's lines alone; full: all"),
+    "distributed_timeout": ("TENGEN_DISTRIBUTED_TIMEOUT", _seconds, 600.0, "seconds after which a process that waits for others gives up"),
     "winograd": ("TENGEN_WINOGRAD", _switch, True, "0: convolutions never by Winograd (changes bits)"),
     "target": ("TENGEN_TARGET", str, "native", "the instruction set that this process compiles for"),
     "processor": ("TENGEN_PROCESSOR", str, "native", "what this machine is taken for, at most what it is: nothing else is run; for tests"),

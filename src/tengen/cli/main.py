@@ -29,6 +29,7 @@ from tengen.deploy.loader import load_graph
 from tengen.deploy.model import Model
 from tengen.deploy.verify import random_inputs
 from tengen.deploy.verify import verify as verify_artifact
+from tengen.distributed.launch import run_program
 from tengen.interop import onnx as onnx_files
 from tengen.ir.text import print_graph
 from tengen.module import Module
@@ -347,6 +348,22 @@ def _colourful(p: Result, sort: str, limit: int) -> None:
     console = Console(highlight=False)
     console.print(table)
     console.print(Text(p.summary(limit)))
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("-n", "--processes", type=click.IntRange(1), default=2, show_default=True, help="How many processes.")
+@click.argument("program", type=click.Path(path_type=Path))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@_plain_errors
+def run(processes: int, program: Path, arguments: Sequence[str]) -> None:
+    """Runs a Python program in several processes of this machine, which `tengen.distributed` joins to one job.
+
+    They share the cores. An error in one of them ends all. For several machines, start PROGRAM with MPI's `mpiexec`, or `srun`.
+
+    \b
+        tengen run -n 2 train.py --epochs 3
+    """
+    sys.exit(run_program(str(program), arguments, processes))
 
 
 @main.group()

@@ -1,114 +1,436 @@
-"""Collective operations among the processes of a group. There is one process so far, so each gives what it is given.
+"""Collective operations among the processes of a group, with gradients.
 
-In: a tensor; `group`, `device` and the axes as MegEngine takes them. Out: the tensor, on the tape.
+In: a tensor; `group`, `device` and the axes as MegEngine takes them. Out: a tensor, on the tape. All processes of the group call
+the same operation, with tensors of one shape and dtype, in the same order; where they do not, each gets an error that says what
+every rank wanted. Sums are added in the order of the ranks, ((rank 0 + rank 1) + rank 2) + ..., by Tengen's own kernels, so that
+their bits depend neither on the transport nor on timing.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from tengen.autodiff.function import Function
 from tengen.base.device import Device
-from tengen.base.errors import AxisError, DeviceError, DistributedError
+from tengen.base.dtype import dtype as dtype_named
+from tengen.base.errors import AxisError, DeviceError, DistributedError, ShapeError
+from tengen.compiler.arrays import buffer_over
+from tengen.compiler.plans import Layout
 from tengen.ops.calls import all_with_line
-from tengen.tensor import Tensor
+from tengen.ops.define import REGISTRY
+from tengen.tensor import Tensor, tensor_over
+from tengen.tensor.nodes import on_tape, own_levels
+from tengen.transport.group import WORLD, Group, world
 
 MODES = (
     "all_gather", "all_reduce_max", "all_reduce_min", "all_reduce_sum", "all_to_all", "broadcast", "gather", "reduce_scatter_sum",
     "reduce_sum", "scatter",
 )  # fmt: skip
+SMALL = 16 << 10  # bytes up to which all ranks send a tensor whole to be reduced, which is one exchange instead of two
+
+
+# ---- arrays -------------------------------------------------------------------------------------------------------------------
+
+
+def as_row(t: Tensor) -> np.ndarray:
+    """A tensor's elements in row-major order, without a copy where they lie so."""
+    return np.ascontiguousarray(t.numpy()).reshape(-1)
+
+
+def tensor_over_row(a: np.ndarray, shape: tuple[int, ...] | None = None) -> Tensor:
+    """A tensor over the memory of a contiguous array, of the array's shape or another of as many elements."""
+    return tensor_over(buffer_over(a), Layout(a.shape if shape is None else shape, dtype_named(a.dtype)))
+
+
+def pieces(n: int, parts: int) -> list[int]:
+    """The sizes of `parts` pieces of n elements, which differ by one at most."""
+    return [(r + 1) * n // parts - r * n // parts for r in range(parts)]
+
+
+def fold(op: str, rows: list[np.ndarray]) -> np.ndarray:
+    """The rows combined in their order."""
+    return functools.reduce(REGISTRY[op], [tensor_over_row(row) for row in rows]).numpy()
+
+
+def _reduce_scatter(op: str, flat: np.ndarray, group: Group, sizes: list[int], text: str) -> np.ndarray:
+    """This rank's piece of the elementwise combination of all ranks' arrays."""
+    mine = sizes[group.rank]
+    whole = group.channel.all_to_all(flat, sizes, [mine] * group.size, text)
+    return fold(op, [whole[r * mine : (r + 1) * mine] for r in range(group.size)])
+
+
+def _all_reduce(op: str, flat: np.ndarray, group: Group, text: str) -> np.ndarray:
+    """The elementwise combination of all ranks' arrays, on each rank: every rank combines a piece, then the pieces are gathered."""
+    n, parts = flat.size, group.size
+    if flat.nbytes <= SMALL:
+        whole = group.channel.all_gather(flat, [n] * parts, text)
+        return fold(op, [whole[r * n : (r + 1) * n] for r in range(parts)])
+    sizes = pieces(n, parts)
+    return group.channel.all_gather(_reduce_scatter(op, flat, group, sizes, text), sizes, f"{text}, gathered")
+
+
+def _text(name: str, t: Tensor, more: str = "") -> str:
+    return f"{name} of {t._layout.type!r}{more}"
+
+
+# ---- operations with gradients ------------------------------------------------------------------------------------------------
+
+
+class _Collective(Function):
+    """A collective operation whose gradient is another one.
+
+    Attributes: name: for messages. run: what it does with a tensor, and with a note for the other ranks: whether a gradient is
+        recorded, which all do or none. back: the gradient of its input for that of its output.
+    """
+
+    def __init__(self, name: str, run: Callable[[Tensor, str], Tensor], back: Callable[[Tensor], Tensor | None]):
+        self.name, self.run, self.back = name, run, back
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.note = ", recorded for a gradient" if on_tape(x) else ""
+        return super().__call__(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.run(x, self.note)
+
+    def backward(self, dy: Tensor) -> Tensor | None:
+        return self.back(dy)
+
+    def _name(self) -> str:
+        return self.name
+
+
+def _owed(out: Tensor) -> None:
+    """Lets the gradients that are being recorded walk through a result that this rank does not use, since its peers wait for this
+    rank's part of the gradient."""
+    if on_tape(out):
+        for level in own_levels():
+            level.owed.append(out)
+
+
+def _zeros_like(t: Tensor) -> Tensor:
+    return REGISTRY["zeros_like"](t)
+
+
+def _group(name: str, inp: Any, group: Group | None, device: Any) -> Group:
+    """The group, after a look at the arguments that all operations share."""
+    if inp is not None and not isinstance(inp, Tensor):
+        raise TypeError(f"{name} takes a tensor, got a {type(inp).__name__}")
+    here = inp.device if inp is not None else Device.named("cpu")
+    if device not in (None, "") and (there := Device.named(device)) is not here:
+        raise DeviceError(f"{name}: a tensor on {here} cannot be brought to {there}")
+    group = WORLD if group is None else group
+    if world().rank not in group.proc_ranks:
+        raise DistributedError(f"{name}: rank {world().rank} is none of {group!r}")
+    return group
 
 
 def collective_comm(inp: Tensor, mode: str, group: Any = None, device: Any = None) -> Tensor:
-    """The collective operation of a name, as "all_reduce_sum".
+    """The collective operation of a name, as "all_reduce_sum", along axis 0 where it has an axis.
 
     Args: mode: its name. group: a `tengen.distributed.Group`; None is all processes. device: where the result shall lie.
-    Errors: ValueError for another mode, DeviceError for a device that is not here, DistributedError for a group of more processes
-        than there are.
+    Errors: ValueError for another mode, DeviceError for a device that is not here, DistributedError for a group that this process is
+        none of, and for ranks that disagree or do not come.
     """
     mode = str(mode).lower()
     if mode not in MODES:
         raise ValueError(f"collective_comm: mode={mode!r} must be one of {', '.join(MODES)}")
-    if group is not None and group.size != 1:
-        raise DistributedError(f"{mode}: a group of {group.size} processes; there is one process, help: leave `group` out")
-    if device not in (None, "") and (there := Device.named(device)) is not inp.device:
-        raise DeviceError(f"{mode}: a tensor on {inp.device} cannot be brought to {there}")
-    return Tensor(inp)
+    return globals()[mode](inp, group, device)
 
 
-def _along(name: str, inp: Tensor, *axes: int) -> None:
+def _along(name: str, inp: Tensor | None, *axes: int) -> None:
     for axis in axes:
-        if not -inp.ndim <= axis < inp.ndim:
+        if inp is not None and not -inp.ndim <= axis < inp.ndim:
             raise AxisError(f"{name}: there is no axis {axis} in a tensor of shape {inp.shape}")
+
+
+def _all_reduced(name: str, op: str, group: Group, inp: Tensor, note: str) -> Tensor:
+    return tensor_over_row(_all_reduce(op, as_row(inp), group, _text(name, inp, note)), inp.shape)
 
 
 def all_reduce_sum(inp: Tensor, group: Any = None, device: Any = None) -> Tensor:
     """The sum of all processes' tensors, for each of them.
 
+    Numerics: added in the order of the ranks, in the tensor's dtype.
+
     >>> from tengen import functional as F
     >>> F.distributed.all_reduce_sum(F.ones(2)).tolist()
     [1.0, 1.0]
     """
-    return collective_comm(inp, "all_reduce_sum", group, device)
+    group = _group("all_reduce_sum", inp, group, device)
+    if group.size == 1:
+        return Tensor(inp)
+    run = functools.partial(_all_reduced, "all_reduce_sum", "add", group)
+    return _Collective("all_reduce_sum", run, lambda dy: all_reduce_sum(dy, group))(inp)
+
+
+def _extreme(name: str, op: str, inp: Tensor, group: Any, device: Any) -> Tensor:
+    """The greatest or least elements; the gradient goes to each rank that holds one."""
+    group = _group(name, inp, group, device)
+    if group.size == 1:
+        return Tensor(inp)
+    found: list[Tensor] = []
+
+    def run(x: Tensor, note: str) -> Tensor:
+        found.append(_all_reduced(name, op, group, x, note))
+        return found[0]
+
+    def back(dy: Tensor) -> Tensor:
+        mine = REGISTRY["equal"](inp.detach(), found[0].detach())
+        return REGISTRY["where"](mine, all_reduce_sum(dy, group), _zeros_like(dy))
+
+    return _Collective(name, run, back)(inp)
 
 
 def all_reduce_max(inp: Tensor, group: Any = None, device: Any = None) -> Tensor:
-    """The greatest of all processes' elements, for each of them."""
-    return collective_comm(inp, "all_reduce_max", group, device)
+    """The greatest of all processes' elements, for each of them. The gradient goes to every process that has it."""
+    return _extreme("all_reduce_max", "maximum", inp, group, device)
 
 
 def all_reduce_min(inp: Tensor, group: Any = None, device: Any = None) -> Tensor:
-    """The least of all processes' elements, for each of them."""
-    return collective_comm(inp, "all_reduce_min", group, device)
+    """The least of all processes' elements, for each of them. The gradient goes to every process that has it."""
+    return _extreme("all_reduce_min", "minimum", inp, group, device)
 
 
-def reduce_sum(inp: Tensor, group: Any = None, device: Any = None) -> Tensor:
-    """The sum of all processes' tensors, for rank 0."""
-    return collective_comm(inp, "reduce_sum", group, device)
+def reduce_sum(inp: Tensor, group: Any = None, device: Any = None) -> Tensor | None:
+    """The sum of all processes' tensors, for the group's first; None for the others."""
+    group = _group("reduce_sum", inp, group, device)
+    if group.size == 1:
+        return Tensor(inp)
+    run = functools.partial(_all_reduced, "reduce_sum", "add", group)
+    out = _Collective("reduce_sum", run, lambda dy: broadcast(dy, group))(inp)
+    if group.rank == 0:
+        return out
+    _owed(out)
+    return None
 
 
-def broadcast(inp: Tensor, group: Any = None, device: Any = None) -> Tensor:
-    """Rank 0's tensor, for each process."""
-    return collective_comm(inp, "broadcast", group, device)
+def _from_root(name: str, inp: Tensor | None, group: Group) -> tuple[Tensor, bool]:
+    """(The tensor that root gives to `name`, or one of its type; whether a gradient is recorded of root's)."""
+    note = np.zeros(256, np.uint8)
+    if group.rank == 0:
+        if inp is None:
+            raise TypeError(f"{name}: the group's first process has to give a tensor")
+        said = f"{inp.dtype.name} {','.join(map(str, inp.shape))} {int(on_tape(inp))}".encode()
+        note[: len(said)] = np.frombuffer(said, np.uint8)
+    group.channel.broadcast(note, 0, f"{name}: what it is of")
+    kind, shape, recorded = note.tobytes().rstrip(b"\0").decode().split(" ")
+    if group.rank == 0:
+        return inp, recorded == "1"
+    extents = tuple(int(n) for n in shape.split(",") if n)
+    if inp is None or (inp.shape, inp.dtype.name) != (extents, kind):
+        inp = tensor_over_row(np.zeros(extents, dtype_named(kind).numpy))
+    return inp, recorded == "1"
+
+
+def _on_tape_as_root(inp: Tensor, recorded: bool) -> Tensor:
+    """The tensor, on the tape where root's is: all ranks have a part in the gradient or none."""
+    if recorded and not on_tape(inp):
+        inp = inp.detach()
+        for level in own_levels():
+            level.awaited.append(level.start(inp))
+    return inp if recorded else inp.detach()
+
+
+def broadcast(inp: Tensor | None, group: Any = None, device: Any = None) -> Tensor:
+    """The tensor of the group's first process, for each. The others' may be None, or anything: shape and dtype are the first one's.
+
+    The gradient is that of the first one's tensor, the sum of all processes' gradients; the others' tensors get zeros.
+    """
+    group = _group("broadcast", inp, group, device)
+    if group.size == 1:
+        return Tensor(inp)
+    inp, recorded = _from_root("broadcast", inp, group)
+
+    def run(x: Tensor, note: str) -> Tensor:
+        a = as_row(x)
+        a = a if group.rank == 0 else np.empty_like(a)
+        group.channel.broadcast(a, 0, "broadcast")
+        return tensor_over_row(a, x.shape) if group.rank else Tensor(x)
+
+    def back(dy: Tensor) -> Tensor:
+        total = reduce_sum(dy, group)
+        return _zeros_like(dy) if total is None else total
+
+    out = _Collective("broadcast", run, back)(_on_tape_as_root(inp, recorded))
+    if group.rank:
+        _owed(out)
+    return out
+
+
+def _gathered(name: str, group: Group, axis: int, inp: Tensor, note: str) -> Tensor:
+    n = inp.size
+    whole = group.channel.all_gather(as_row(inp), [n] * group.size, _text(name, inp, f", axis {axis}{note}"))
+    parts = [tensor_over_row(whole[r * n : (r + 1) * n], inp.shape) for r in range(group.size)]
+    return REGISTRY["concat"].call(parts, axis)
 
 
 def all_gather(inp: Tensor, group: Any = None, device: Any = None, axis: int = 0) -> Tensor:
     """All processes' tensors joined along an axis, for each of them."""
     _along("all_gather", inp, axis)
-    return collective_comm(inp, "all_gather", group, device)
+    group = _group("all_gather", inp, group, device)
+    if group.size == 1:
+        return Tensor(inp)
+    run = functools.partial(_gathered, "all_gather", group, axis)
+    return _Collective("all_gather", run, lambda dy: reduce_scatter_sum(dy, group, axis=axis))(inp)
 
 
-def gather(inp: Tensor, group: Any = None, device: Any = None, axis: int = 0) -> Tensor:
-    """All processes' tensors joined along an axis, for rank 0."""
+def gather(inp: Tensor, group: Any = None, device: Any = None, axis: int = 0) -> Tensor | None:
+    """All processes' tensors joined along an axis, for the group's first; None for the others."""
     _along("gather", inp, axis)
-    return collective_comm(inp, "gather", group, device)
+    group = _group("gather", inp, group, device)
+    if group.size == 1:
+        return Tensor(inp)
+    run = functools.partial(_gathered, "gather", group, axis)
+    out = _Collective("gather", run, lambda dy: scatter(dy, group, axis=axis))(inp)
+    if group.rank == 0:
+        return out
+    _owed(out)
+    return None
 
 
-def scatter(inp: Tensor, group: Any = None, device: Any = None, axis: int = 0) -> Tensor:
-    """Rank 0's tensor cut along an axis, a part for each process."""
+def _cut(name: str, inp: Tensor, parts: int, axis: int) -> list[Tensor]:
+    if inp.shape[axis] % parts:
+        raise ShapeError(f"{name}: axis {axis} of {inp.shape} cannot be cut into {parts} equal parts, one for each process")
+    return REGISTRY["split"].call(inp, parts, axis)
+
+
+def _rows(name: str, inp: Tensor, group: Group, axis: int) -> np.ndarray:
+    """The parts along an axis, one row after another."""
+    return np.concatenate([as_row(part) for part in _cut(name, inp, group.size, axis)])
+
+
+def _part_shape(inp: Tensor, parts: int, axis: int) -> tuple[int, ...]:
+    axis %= inp.ndim
+    return (*inp.shape[:axis], inp.shape[axis] // parts, *inp.shape[axis + 1 :])
+
+
+def scatter(inp: Tensor | None, group: Any = None, device: Any = None, axis: int = 0) -> Tensor:
+    """The tensor of the group's first process cut along an axis into equal parts, one for each process. The others' may be None.
+
+    Errors: ShapeError for an axis that cannot be cut so.
+    """
     _along("scatter", inp, axis)
-    return collective_comm(inp, "scatter", group, device)
+    group = _group("scatter", inp, group, device)
+    if group.size == 1:
+        return Tensor(inp)
+    inp, recorded = _from_root("scatter", inp, group)
+
+    def run(x: Tensor, note: str) -> Tensor:
+        n, first = x.size // group.size, group.rank == 0
+        a = _rows("scatter", x, group, axis)
+        sizes = [n if first else 0] * group.size
+        mine = group.channel.all_to_all(a if first else a[:0], sizes, [n] + [0] * (group.size - 1), "scatter")
+        return tensor_over_row(mine, _part_shape(x, group.size, axis))
+
+    def back(dy: Tensor) -> Tensor:
+        whole = gather(dy, group, axis=axis)
+        return _zeros_like(inp) if whole is None else whole
+
+    out = _Collective("scatter", run, back)(_on_tape_as_root(inp, recorded))
+    if group.rank:
+        _owed(out)
+    return out
 
 
 def reduce_scatter_sum(inp: Tensor, group: Any = None, device: Any = None, axis: int = 0) -> Tensor:
-    """The sum of all processes' tensors cut along an axis, a part for each process."""
+    """The sum of all processes' tensors cut along an axis into equal parts, one for each process.
+
+    Numerics: added in the order of the ranks. Errors: ShapeError for an axis that cannot be cut so.
+    """
     _along("reduce_scatter_sum", inp, axis)
-    return collective_comm(inp, "reduce_scatter_sum", group, device)
+    group = _group("reduce_scatter_sum", inp, group, device)
+    if group.size == 1:
+        return Tensor(inp)
+
+    def run(x: Tensor, note: str) -> Tensor:
+        rows = _rows("reduce_scatter_sum", x, group, axis)
+        sizes = [x.size // group.size] * group.size
+        mine = _reduce_scatter("add", rows, group, sizes, _text("reduce_scatter_sum", x, f", axis {axis}{note}"))
+        return tensor_over_row(mine, _part_shape(x, group.size, axis))
+
+    return _Collective("reduce_scatter_sum", run, lambda dy: all_gather(dy, group, axis=axis))(inp)
 
 
 def all_to_all(inp: Tensor, group: Any = None, device: Any = None, split_axis: int = 0, concat_axis: int = 0) -> Tensor:
-    """Each process's tensor cut along one axis, part i for process i, which joins what it gets along the other axis."""
+    """Each process's tensor cut along one axis, part i for process i, which joins what it gets along the other axis.
+
+    Errors: ShapeError for an axis that cannot be cut so.
+    """
     _along("all_to_all", inp, split_axis, concat_axis)
-    return collective_comm(inp, "all_to_all", group, device)
+    group = _group("all_to_all", inp, group, device)
+    if group.size == 1:
+        return Tensor(inp)
+
+    def run(x: Tensor, note: str) -> Tensor:
+        n, shape = x.size // group.size, _part_shape(x, group.size, split_axis)
+        rows = _rows("all_to_all", x, group, split_axis)
+        text = _text("all_to_all", x, f", axes {split_axis}, {concat_axis}{note}")
+        whole = group.channel.all_to_all(rows, [n] * group.size, [n] * group.size, text)
+        return REGISTRY["concat"].call([tensor_over_row(whole[r * n : (r + 1) * n], shape) for r in range(group.size)], concat_axis)
+
+    return _Collective("all_to_all", run, lambda dy: all_to_all(dy, group, split_axis=concat_axis, concat_axis=split_axis))(inp)
 
 
-def remote_send(inp: Tensor, dest_rank: int) -> Tensor:
-    """Errors: DistributedError always: there is no other process to send to."""
-    raise DistributedError(f"remote_send to rank {dest_rank}: there is one process, of rank 0")
+# ---- from one process to another ----------------------------------------------------------------------------------------------
+
+
+def _peer(name: str, rank: int) -> int:
+    w = world()
+    if w.size == 1:
+        raise DistributedError(f"{name} rank {rank}: there is one process, of rank 0; help: `tengen run -n 2 program.py`")
+    if not 0 <= rank < w.size or rank == w.rank:
+        raise DistributedError(f"{name} rank {rank}: this is rank {w.rank} of {w.size}; help: another rank from 0 to {w.size - 1}")
+    return rank
+
+
+def _send(x: Tensor, dest: int) -> None:
+    text = f"{x.dtype.name} {','.join(map(str, x.shape))} {int(on_tape(x))}"
+    WORLD.channel.send(as_row(x), dest, text)
+
+
+def _recv(source: int) -> tuple[Tensor, bool]:
+    kind, shape, recorded = WORLD.channel.recv_text(source).split(" ")
+    extents = tuple(int(n) for n in shape.split(",") if n)
+    a = np.empty(extents, dtype_named(kind).numpy)
+    WORLD.channel.recv(a, source)
+    return tensor_over_row(a), recorded == "1"
+
+
+def remote_send(inp: Tensor, dest_rank: int) -> None:
+    """Sends a tensor to another process, which calls `remote_recv`. Where a gradient is recorded of it, the other process sends that
+    back in its backward walk.
+
+    Errors: DistributedError for a rank that is not there, and when the other one does not receive it in time.
+    """
+    dest = _peer("remote_send to", dest_rank)
+
+    def run(x: Tensor, note: str) -> Tensor:
+        WORLD.channel.send(as_row(x), dest, f"{x.dtype.name} {','.join(map(str, x.shape))} {int(on_tape(inp))}")
+        return Tensor(x)
+
+    _owed(_Collective("remote_send", run, lambda dy: _recv(dest)[0])(inp))
 
 
 def remote_recv(src_rank: int, device: Any = None, inp: Tensor | None = None) -> Tensor:
-    """Errors: DistributedError always: there is no other process to receive from."""
-    raise DistributedError(f"remote_recv from rank {src_rank}: there is one process, of rank 0")
+    """The tensor that another process sends with `remote_send`.
+
+    Args: inp: a tensor on the tape that the result shall hang on, as MegEngine has it; not needed.
+    Errors: DistributedError for a rank that is not there, and when nothing comes in time.
+    """
+    source = _peer("remote_recv from", src_rank)
+    _group("remote_recv", inp, None, device)
+    out, recorded = _recv(source)
+
+    def back(dy: Tensor) -> Tensor:
+        _send(dy, source)
+        return _zeros_like(dy)
+
+    return _Collective("remote_recv", lambda x, note: Tensor(x), back)(_on_tape_as_root(out, recorded))
 
 
 __all__ = [*MODES, "collective_comm", "remote_recv", "remote_send"]

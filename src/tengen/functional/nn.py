@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tengen.base.config import config
 from tengen.base.dtype import float64
 from tengen.base.errors import ArgumentError, ShapeError
@@ -38,6 +40,7 @@ from tengen.ops.reduce import extent
 from tengen.ops.reduce import mean as _mean
 from tengen.random.state import uniform_mask
 from tengen.tensor import Tensor
+from tengen.transport.group import WORLD
 
 if TYPE_CHECKING:
     from tengen.functional.nn_ops import *  # noqa: F403  (a generated stub of the ops that stand here)
@@ -252,16 +255,31 @@ def sync_batch_norm(
     bias: Tensor | None = None, training: bool = False, momentum: float = 0.9, eps: float = 1e-5, eps_mode: str = "additive",
     group=None,
 ) -> Tensor:  # fmt: skip
-    """`batch_norm` over the batches of all processes of a group; with the one process that there is, `batch_norm`.
+    """`batch_norm` over the batches of all processes of a group, which may have several sizes; with one process, `batch_norm`.
 
     Args: eps_mode: "additive", the variance plus eps; "max", the greater of the variance and eps, is not here. group: see
         `functional.distributed`.
+    Numerics: the mean is that of all samples, and the variance that of the differences from it (two passes, not the difference of
+        squares); sums of the processes are added in the order of the ranks.
     Errors: ValueError for an eps_mode that is not there
     """
     if eps_mode.lower() != "additive":
         raise ValueError(f"sync_batch_norm: eps_mode={eps_mode!r} must be 'additive'")
-    inp = all_reduce_sum(inp, group)  # of one process: the tensor, and an error for a group of more
-    return batch_norm(inp, running_mean, running_var, weight, bias, training=training, momentum=momentum, eps=eps)
+    if not training or (WORLD if group is None else group).size == 1:
+        return batch_norm(inp, running_mean, running_var, weight, bias, training=training, momentum=momentum, eps=eps)
+    axes, shape = [0, *range(2, inp.ndim)], (1, inp.shape[1], *(1 for _ in inp.shape[2:]))
+    here = inp.size // max(inp.shape[1], 1)
+    n = int(all_reduce_sum(Tensor(np.array([here])), group).item())
+    mean = all_reduce_sum(inp.sum(axes), group).reshape(shape) / n
+    centred = inp - mean
+    var = all_reduce_sum((centred * centred).sum(axes), group).reshape(shape) / n
+    y = centred / (var + eps).sqrt()
+    y = y if weight is None else y * weight.reshape(shape)
+    y = y if bias is None else y + bias.reshape(shape)
+    for running, now in ((running_mean, mean), (running_var, var * (n / max(n - 1, 1)))):
+        if running is not None:
+            running._reset(running * momentum + now.detach().reshape(running.shape) * (1 - momentum))
+    return y
 
 
 def _unbias(n: Dim, v: Tensor) -> float | Tensor:

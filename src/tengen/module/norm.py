@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import operator
+from typing import Any
 
 import numpy as np
 
 from tengen import functional as F
-from tengen.base.errors import DistributedError
 from tengen.module.settings import PARAMETERS, Configured, counts, needs
 from tengen.tensor import Parameter, Tensor
 
@@ -58,6 +58,9 @@ class _BatchNorm(_Norm):
         if self.freeze:
             w, b = (None if p is None else p.detach() for p in (w, b))
         mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
+        return self._normalised(x, mean, var, w, b, use_batch)
+
+    def _normalised(self, x: Tensor, mean: Tensor | None, var: Tensor | None, w: Tensor | None, b: Tensor | None, use_batch: bool) -> Tensor:
         return F.batch_norm(x, mean, var, w, b, training=use_batch, momentum=self.momentum, eps=self.eps)
 
     def _module_info_string(self) -> str:
@@ -83,9 +86,9 @@ class BatchNorm3d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch norm of (N, C), (N, C, L) or (N, C, H, W) over the batches of all processes of a group. There is one process so far.
+    """Batch norm of (N, C), (N, C, L) or (N, C, H, W) over the batches of all processes of a group, as `functional.sync_batch_norm`.
 
-    Errors: DistributedError for a group of more processes than there are
+    Args: group: the processes; default: all.
     """
 
     _axes = (2, 3, 4)
@@ -96,9 +99,18 @@ class SyncBatchNorm(_BatchNorm):
         freeze: bool = False, group=None, **kwargs,
     ):  # fmt: skip
         super().__init__(num_features, eps, momentum, affine, track_running_stats, freeze, **kwargs)
-        if group is not None and group.size != 1:
-            raise DistributedError(f"SyncBatchNorm: a group of {group.size} processes; there is one process")
         self.group = group
+
+    def _normalised(self, x: Tensor, mean: Tensor | None, var: Tensor | None, w: Tensor | None, b: Tensor | None, use_batch: bool) -> Tensor:
+        return F.nn.sync_batch_norm(x, mean, var, w, b, training=use_batch, momentum=self.momentum, eps=self.eps, group=self.group)
+
+
+def running_statistics(m: Any) -> list[tuple[Tensor, float]]:
+    """(Statistic, share of the old value that is kept) of each statistic that a module updates with each batch of this process."""
+    own = isinstance(m, _BatchNorm) and not isinstance(m, SyncBatchNorm)
+    if not own or not m.training or m.freeze or not m.track_running_stats:
+        return []
+    return [(m.running_mean, m.momentum), (m.running_var, m.momentum)]
 
 
 def _shape(shape) -> tuple[int, ...]:

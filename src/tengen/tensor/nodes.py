@@ -105,13 +105,20 @@ levels: list[Level] = []  # the active ones of all threads
 
 
 class Level:
-    """A gradient that is being recorded: active from its making to `end`. As a context manager it ends with the block."""
+    """A gradient that is being recorded: active from its making to `end`. As a context manager it ends with the block.
 
-    __slots__ = ("order", "active", "_starts", "__weakref__")
+    Attributes: owed: results that this process does not use and whose gradient it walks all the same, since other processes wait for
+        its part of it. awaited: places that it walks to for the same reason. thread: the number of the thread that began it.
+    """
+
+    __slots__ = ("order", "active", "owed", "awaited", "thread", "_starts", "__weakref__")
 
     def __init__(self) -> None:
         self.order = next(_counter)
         self.active = True
+        self.owed: list[Tensor] = []
+        self.awaited: list[tuple[TapeNode | None, int]] = []
+        self.thread = get_ident()
         self._starts: list[list[Any]] = []  # [reference to a tensor, its start node, its place on the tape before]
         levels.append(self)
 
@@ -162,6 +169,11 @@ class Level:
                     s[2] = before
             on_tape(t)
         self._starts = []
+
+
+def own_levels() -> list[Level]:
+    """The active levels of the calling thread, the outermost first."""
+    return [level for level in levels if level.thread == get_ident()]
 
 
 def is_live(node: TapeNode) -> bool:

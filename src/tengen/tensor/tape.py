@@ -44,11 +44,13 @@ def gradients(
 def _gradients(
     outputs: Sequence[Tensor], seeds: Sequence[Tensor | None], wanted: Sequence[Place], level: Level, again: bool
 ) -> list[Tensor | None]:
+    asked = len(wanted)
+    wanted = [*wanted, *level.awaited]
     targets: dict[int, list[tuple[int, int]]] = {}  # id of a node -> (position in wanted, which output of the node)
     for i, (node, index) in enumerate(wanted):
         if node is not None:
             targets.setdefault(id(node), []).append((i, index))
-    useful, others = _survey(outputs, targets, level)
+    useful, others = _survey([*outputs, *level.owed], targets, level)
     grads: dict[int, dict[int, Tensor]] = {}
     slices: dict[int, dict[int, list[_SliceGrad]]] = {}
     nodes: dict[int, TapeNode] = {}
@@ -71,6 +73,8 @@ def _gradients(
 
     for t, seed in zip(outputs, seeds, strict=True):
         give(t, _seed(t, seed, level))
+    for t in level.owed:
+        give(t, REGISTRY["zeros_like"](t._off_tape()))
     result: list[Tensor | None] = [None] * len(wanted)
     while heap:
         _, key = heapq.heappop(heap)
@@ -96,7 +100,7 @@ def _gradients(
                 node.saved, node.outputs = [], None
         elif node.saved:
             give(tensor_on_tape(*node.saved[0]), slot[0])
-    return cut(result, level)
+    return cut(result[:asked], level)
 
 
 def cut(tensors: Sequence[Any], level: Level) -> list[Any]:

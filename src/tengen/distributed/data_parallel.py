@@ -1,0 +1,301 @@
+"""Data parallel training whose gradients do not depend on the number of processes.
+
+A step's batch is cut into M micro-batches, whatever the number R of processes. In round j process r computes the gradients of
+micro-batch j * R + r, and then all processes add what the round gave to what the rounds before gave:
+
+    for j in range(ceil(M / R)):
+        gradient = backward(micro-batch j * R + r)           # on every process r
+        total = ((total + gradient of 0) + gradient of 1) + ...   # each process adds its own piece of all elements
+
+so the sum is ((g0 + g1) + g2) + ... + g(M - 1) for every R, as one process that accumulates the micro-batches adds it, to the bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tengen.base.errors import DistributedError, ShapeError, UsageWarning, warn_once
+from tengen.functional.distributed import as_row, fold, pieces, tensor_over_row
+from tengen.module import Module
+from tengen.module.norm import SyncBatchNorm, running_statistics
+from tengen.ops.creation import full_like
+from tengen.ops.define import REGISTRY
+from tengen.random import get_state, set_state
+from tengen.tensor import Tensor
+from tengen.transport.group import WORLD, Group
+
+DRAWS = 1 << 20  # random draws that one micro-batch may make: the next one's have other numbers, in whichever process it runs
+
+
+def _by_dtype(tensors: Sequence[Tensor]) -> list[list[int]]:
+    """The positions of tensors of each dtype, in their order."""
+    found: dict[str, list[int]] = {}
+    for i, t in enumerate(tensors):
+        found.setdefault(t.dtype.name, []).append(i)
+    return list(found.values())
+
+
+def _packed(tensors: Sequence[Tensor]) -> np.ndarray:
+    """The elements of tensors of one dtype, one after another."""
+    return as_row(REGISTRY["concat"].call([t.detach().reshape(-1) for t in tensors], 0))
+
+
+def _unpacked(row: np.ndarray, like: Sequence[Tensor]) -> list[Tensor]:
+    """Tensors of the shapes of others, from their elements one after another."""
+    ends = np.cumsum([0, *(t.size for t in like)])
+    return [Tensor(tensor_over_row(row[a:b], t.shape)) for a, b, t in zip(ends, ends[1:], like)]
+
+
+def broadcast_tensors(tensors: Sequence[Tensor], group: Group = WORLD) -> None:
+    """Gives each tensor the value that it has in the group's first process, those of one dtype in one transfer.
+
+    Errors: DistributedError where the processes' tensors differ in number, shape or dtype.
+    """
+    tensors = list(tensors)
+    if group.size == 1 or not tensors:
+        return
+    group.channel.agree(f"broadcast of {len(tensors)} tensors, {', '.join(repr(t._layout.type) for t in tensors)}")
+    for which in _by_dtype(tensors):
+        some = [tensors[i] for i in which]
+        row = _packed(some).copy()
+        group.channel.broadcast(row, 0, f"{row.size} elements of {row.dtype}")
+        for t, value in zip(some, _unpacked(row, some)):
+            t._reset(value)
+
+
+class DataParallel:
+    """Trains a module in several processes with the bits of one.
+
+    Args:
+        module: the same in all processes; it gets the parameters and buffers of the group's first one. group: the processes, default
+        all. micro_batches: into how many parts a step's batch is cut, default one for each process; it decides the bits, so keep it
+        when the number of processes changes. reduction: "mean" or "sum" of the micro-batches' gradients. A mean over micro-batches of
+        several sizes is that over samples: each gradient counts as often as its micro-batch has samples.
+
+    It is no module itself, so that names in checkpoints stay as they are: attributes and calls go to `module`.
+
+    What holds for every number of processes, to the bit: gradients; running statistics of batch norm, which are updated in the order of
+    the micro-batches; random draws of the default generator (each micro-batch has 2^20 numbers of its own); and what follows from
+    them, such as clipping by the global norm or a `GradScaler` that unscales after the loop. `SyncBatchNorm` looks at all processes'
+    samples of a round, so that its bits depend on the number of processes.
+
+    Errors: DistributedError where the processes' modules or generators differ.
+
+    >>> import numpy as np, tengen
+    >>> from tengen import autodiff, functional as F, module as M, optimizer as optim
+    >>> net = DataParallel(M.Linear(4, 2), micro_batches=2)
+    >>> gm = autodiff.GradManager().attach(net.parameters())
+    >>> opt = optim.SGD(net.parameters(), lr=0.1)
+    >>> x, y = np.ones((8, 4), np.float32), np.zeros(8, np.int32)
+    >>> for xb, yb in net.micro_batches(x, y):
+    ...     with gm:
+    ...         gm.backward(F.nn.cross_entropy(net(xb), yb))
+    >>> net.bias.grad.shape
+    (2,)
+    >>> _ = opt.step().clear_grad()
+    """
+
+    def __init__(self, module: Module, group: Group = WORLD, micro_batches: int | None = None, reduction: str = "mean"):
+        if reduction not in ("mean", "sum"):
+            raise ValueError(f"DataParallel: reduction={reduction!r} must be 'mean' or 'sum'")
+        count = group.size if micro_batches is None else micro_batches
+        if count < 1:
+            raise ValueError(f"DataParallel: micro_batches={micro_batches} must be at least 1")
+        self.module, self.group, self.count, self.reduction = module, group, count, reduction
+        self._running = False
+        if group.size > 1:
+            states = [(name, repr(t._layout.type)) for name, t in (*module.named_parameters(), *module.named_buffers())]
+            digest = hashlib.blake2b(repr(states).encode(), digest_size=8).hexdigest()
+            group.channel.agree(f"DataParallel of {type(module).__name__}, {len(states)} tensors, digest {digest}, {count} micro-batches")
+            broadcast_tensors([*module.parameters(), *module.buffers()], group)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.module(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "module":
+            raise AttributeError(name)
+        return getattr(self.module, name)
+
+    def __repr__(self) -> str:
+        return f"DataParallel({self.module!r}, processes={self.group.size}, micro_batches={self.count})"
+
+    def micro_batches(self, *batch: Any, local: bool = False) -> Iterator[tuple]:
+        """This process's parts of a step's batch, for the body of a loop that calls backward once for each. After the loop, parameters
+        have the gradient of the whole batch, in every process.
+
+        Args: batch: tensors or arrays with the samples along axis 0: the whole batch, the same in every process. local: True where they
+            hold only this process's samples, one micro-batch after another.
+        Yields: a tuple of the parts.
+        Errors: ShapeError for arrays of different lengths, DistributedError where the processes' loops differ.
+
+        A loop that is left early (`break`, an error) leaves the gradients of its last round, which no other process has.
+        """
+        if self._running:
+            raise DistributedError("DataParallel.micro_batches: a loop over another batch has not ended; help: one loop at a time")
+        self._running = True
+        try:
+            yield from self._rounds(batch, self._sizes(batch, local), local)
+        finally:
+            self._running = False
+
+    def _sizes(self, batch: tuple, local: bool) -> list[int]:
+        """The samples of each micro-batch."""
+        lengths = {len(a) for a in batch}
+        if len(lengths) != 1:
+            raise ShapeError(f"micro_batches: arrays of one length along axis 0 are needed, got lengths {[len(a) for a in batch]}")
+        n, size = lengths.pop(), self.group.size
+        if not local:
+            return pieces(n, self.count)
+        if self.count % size:
+            raise DistributedError(f"micro_batches(local=True): {self.count} micro-batches cannot be shared evenly by {size} processes")
+        if size == 1:
+            return pieces(n, self.count)
+        lengths_of_all = self.group.channel.all_gather(np.array([n]), [1] * size, "lengths of the local batches")
+        parts = [pieces(int(m), self.count // size) for m in lengths_of_all]
+        return [parts[i % size][i // size] for i in range(self.count)]
+
+    def _rounds(self, batch: tuple, sizes: list[int], local: bool) -> Iterator[tuple]:
+        rank, size = self.group.rank, self.group.size
+        if size > 1:
+            seed, first = map(int, get_state())
+            self.group.channel.agree(f"a step of {self.count} micro-batches of {sizes}, with the generator at seed {seed}, draw {first}")
+        seed, first = map(int, get_state())
+        totals = _Totals(self, sizes)
+        start = 0
+        for j in range(0, self.count, size):
+            present = [j + r < self.count and sizes[j + r] > 0 for r in range(size)]
+            n = sizes[j + rank] if present[rank] else 0
+            with _Round(totals, present, n):
+                if n:
+                    start = start if local else sum(sizes[: j + rank])
+                    set_state(np.array([seed, first + (j + rank) * DRAWS], np.uint64))
+                    yield tuple(a[start : start + n] for a in batch)
+                    start += n
+        set_state(np.array([seed, first + self.count * DRAWS], np.uint64))
+        totals.give()
+
+
+class _Totals:
+    """The gradients of one step, of which each process keeps a piece, and the running statistics, which all have."""
+
+    def __init__(self, parallel: DataParallel, sizes: list[int]):
+        module = parallel.module
+        self.group, self.reduction, self.sizes = parallel.group, parallel.reduction, sizes
+        self.parameters = list(module.parameters())
+        self.before = [p.grad for p in self.parameters]
+        for p in self.parameters:
+            p.grad = None
+        self.kinds = _by_dtype(self.parameters)
+        self.totals: list[np.ndarray | None] = [None] * len(self.kinds)
+        self.seen = np.zeros(len(self.parameters), np.uint8)
+        self.statistics = [] if self.group.size == 1 else [s for m in module.modules() for s in running_statistics(m)]
+        known = {id(t) for t, _ in self.statistics}
+        synchronised = {id(t) for m in module.modules() if isinstance(m, SyncBatchNorm) for t in m.buffers()}
+        self.others = [(n, t, t._data) for n, t in module.named_buffers() if id(t) not in known | synchronised]
+
+    def weight(self, n: int) -> int:
+        """How often the gradient of a micro-batch of n samples counts."""
+        return n if n and self.reduction == "mean" and len(set(self.sizes)) > 1 else 1
+
+    def add(self, present: list[bool], n: int) -> None:
+        """Adds a round's gradients; one that is not there is -0.0, which changes no sum. n: the samples of this process's."""
+        weight = self.weight(n)
+        for i, p in enumerate(self.parameters):
+            self.seen[i] |= p.grad is not None
+        for k, which in enumerate(self.kinds):
+            some = [self.parameters[i] for i in which]
+            grads = [full_like(p.detach(), -0.0) if p.grad is None else p.grad for p in some]
+            row = _packed([g * weight for g in grads] if weight != 1 else grads)
+            self.totals[k] = self._added(self.totals[k], row, present)
+        for p in self.parameters:
+            p.grad = None
+
+    def _added(self, total: np.ndarray | None, row: np.ndarray, present: list[bool]) -> np.ndarray:
+        size = self.group.size
+        if size == 1:
+            rows = [row]
+        else:
+            parts = pieces(row.size, size)
+            mine = parts[self.group.rank]
+            whole = self.group.channel.all_to_all(row, parts, [mine] * size, f"gradients, {row.size} elements of {row.dtype}")
+            rows = [whole[r * mine : (r + 1) * mine] for r in range(size) if present[r]]
+        return fold("add", rows if total is None else [total, *rows])
+
+    def give(self) -> None:
+        """Gives the parameters the gradients of the whole batch."""
+        if self.group.size > 1:
+            self._compare_other_states()
+            flags = self.group.channel.all_gather(self.seen, [self.seen.size] * self.group.size, "which parameters have a gradient")
+            self.seen = flags.reshape(self.group.size, -1).max(axis=0)
+        divisor = 1 if self.reduction == "sum" else sum(self.sizes) if len(set(self.sizes)) > 1 else len(self.sizes)
+        for k, which in enumerate(self.kinds):
+            row = self.totals[k]
+            if row is None:
+                continue
+            if divisor != 1:
+                row = as_row(tensor_over_row(row) / divisor)
+            some = [self.parameters[i] for i in which]
+            if self.group.size > 1:
+                parts = pieces(sum(p.size for p in some), self.group.size)
+                row = self.group.channel.all_gather(row, parts, f"sums of gradients, {sum(parts)} elements of {row.dtype}")
+            for i, p, g in zip(which, some, _unpacked(row, some)):
+                p.grad = g if self.seen[i] else None
+        for p, g in zip(self.parameters, self.before):
+            if g is not None:
+                p.grad = g if p.grad is None else g + p.grad
+
+    def _compare_other_states(self) -> None:
+        """Warns where a buffer has become another one in each process: nothing here knows how its values are to be joined."""
+        digest = hashlib.blake2b(digest_size=16)
+        changed = [(name, t) for name, t, data in self.others if t._data is not data]
+        for name, t in changed:
+            digest.update(name.encode() + as_row(t).tobytes())
+        mine = np.frombuffer(digest.digest(), np.uint8)
+        all_of_them = self.group.channel.all_gather(mine, [16] * self.group.size, "digests of buffers").reshape(-1, 16)
+        if changed and not (all_of_them == mine).all():
+            warn_once(
+                f"DataParallel: the buffer {changed[0][0]!r} has another value in each process now; help: batch norm's statistics are joined, "
+                "others are for the program to join (functional.distributed)",
+                UsageWarning,
+            )
+
+
+class _Round:
+    """One round: a micro-batch on each process that has one, then the sums of what they gave."""
+
+    def __init__(self, totals: _Totals, present: list[bool], n: int):
+        self.totals, self.present, self.n = totals, present, n
+
+    def __enter__(self) -> None:
+        # A running statistic s becomes s * momentum + d. From -0.0 it becomes d, which the processes exchange.
+        self.saved = [t.detach() for t, _ in self.totals.statistics]
+        for t, _ in self.totals.statistics:
+            t._reset(full_like(t.detach(), -0.0))
+
+    def __exit__(self, kind: Any, *exc: object) -> None:
+        if kind is not None:  # the loop was left
+            for (t, _), old in zip(self.totals.statistics, self.saved):
+                t._reset(old)
+            return
+        self.totals.add(self.present, self.n)
+        if self.totals.statistics:
+            self._join_statistics()
+
+    def _join_statistics(self) -> None:
+        statistics, group = self.totals.statistics, self.totals.group
+        for which in _by_dtype([t for t, _ in statistics]):
+            some = [statistics[i] for i in which]
+            row = _packed([t for t, _ in some])
+            whole = group.channel.all_gather(row, [row.size] * group.size, f"statistics, {row.size} elements")
+            values = [self.saved[i] for i in which]
+            for r in range(group.size):
+                if self.present[r]:
+                    news = _unpacked(whole[r * row.size : (r + 1) * row.size], [t for t, _ in some])
+                    values = [v * momentum + d for v, d, (_, momentum) in zip(values, news, some)]
+            for (t, _), v in zip(some, values):
+                t._reset(v)

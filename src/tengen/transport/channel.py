@@ -1,0 +1,150 @@
+"""Collective operations of one group on NumPy arrays, each checked: before any data moves, the ranks compare what they are about to
+do, so that ranks that disagree get an error instead of each other's bytes, and a rank that does not come is named in bounded time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from tengen.base.config import config
+from tengen.base.errors import DistributedError
+from tengen.transport.base import Request, Transport
+
+HEADER = 256  # bytes of a header: the number of the operation, then its description in UTF-8, padded with zeros
+SPIN = 2e-3  # seconds of asking without a pause, since most transfers end by then
+PAUSE = 2e-4  # seconds between two questions after that
+PRESENT_AFTER = 0.5  # seconds of waiting after which a rank tells the others that it waits, so that those who do not can be named
+PRESENT, DATA = 1, 2  # tags of messages between two ranks
+
+
+def as_bytes(a: np.ndarray) -> np.ndarray:
+    """The memory of a contiguous array as uint8."""
+    return a.reshape(-1).view(np.uint8) if a.size else np.empty(0, np.uint8)
+
+
+def _header(number: int, text: str) -> np.ndarray:
+    said = text.encode()
+    if len(said) > HEADER - 8:  # what does not fit still differs where it differs
+        said = said[: HEADER - 8 - 20] + hashlib.blake2b(said, digest_size=10).hexdigest().encode()
+    record = np.zeros(HEADER, np.uint8)
+    record[:8] = np.array([number], "<i8").view(np.uint8)
+    record[8 : 8 + len(said)] = np.frombuffer(said, np.uint8)
+    return record
+
+
+def _read(record: np.ndarray) -> tuple[int, str]:
+    return int(record[:8].view("<i8")[0]), record[8:].tobytes().rstrip(b"\0").decode(errors="replace")
+
+
+class Channel:
+    """A group of ranks with the count of the operations that it has done.
+
+    Attributes: transport: what moves the bytes. ranks: the members' numbers in the whole job.
+    """
+
+    def __init__(self, transport: Transport, ranks: Sequence[int]):
+        self.transport, self.ranks = transport, tuple(ranks)
+        self.rank, self.size = transport.rank, transport.size
+        self._number, self._last = 0, "none"
+        self._broken: str | None = None
+
+    def agree(self, text: str) -> None:
+        """Returns when all ranks have come here with the same text, which says what they do next.
+
+        Errors: DistributedError that says what each wants, or who has not come within the time-out.
+        """
+        if self._broken is not None:
+            raise DistributedError(f"{text}: this group failed before ({self._broken}); help: start the processes again")
+        self._number += 1
+        mine = _header(self._number, text)
+        everyone = np.empty((self.size, HEADER), np.uint8)
+        self._wait(self.transport.allgather(mine, as_bytes(everyone), [HEADER] * self.size), text)
+        if not (everyone == mine).all():
+            said = [_read(record) for record in everyone]
+            wants = "; ".join(f"rank {self.ranks[r]}: operation {n}, {what}" for r, (n, what) in enumerate(said))
+            raise self._fail(f"the ranks disagree about what they do together. {wants}")
+        self._last = text
+
+    def _fail(self, why: str) -> DistributedError:
+        self._broken = why
+        return DistributedError(why)
+
+    def _wait(self, request: Request, text: str) -> None:
+        """Waits for a transfer. Errors: DistributedError after the time-out, with the ranks that are missing."""
+        start, announced = time.monotonic(), False
+        while not request.test():
+            waited = time.monotonic() - start
+            if waited < SPIN:
+                os.sched_yield()
+                continue
+            if waited > PRESENT_AFTER and not announced:
+                announced = True
+                self._announce()
+            if waited > config.distributed_timeout:
+                raise self._fail(self._missing(text))
+            time.sleep(PAUSE)
+
+    def _announce(self) -> None:
+        self._sent = [
+            self.transport.send(_header(self._number, ""), r, PRESENT) for r in range(self.size) if r != self.rank
+        ]  # kept, since a buffer must live until it is sent
+
+    def _missing(self, text: str) -> str:
+        here = {self.rank}
+        here.update(source for source, record in self.transport.probe(PRESENT, HEADER) if _read(record)[0] == self._number)
+        gone = [self.ranks[r] for r in range(self.size) if r not in here]
+        who = f"rank {gone[0]} has" if len(gone) == 1 else f"the ranks {', '.join(map(str, gone))} have" if gone else "the transfer has"
+        end = "come" if gone else "ended"
+        return (
+            f"rank {self.ranks[self.rank]} waited {config.distributed_timeout:g} s in operation {self._number} ({text}), and {who} not "
+            f"{end}; the last operation of all ranks was {self._number - 1} ({self._last}); help: look at what that rank did, or raise "
+            "TENGEN_DISTRIBUTED_TIMEOUT"
+        )
+
+    def barrier(self) -> None:
+        """Returns when all ranks have come."""
+        self.agree("barrier")
+
+    def broadcast(self, a: np.ndarray, root: int, text: str) -> None:
+        """Fills every rank's array with root's; `text` describes the operation."""
+        self.agree(f"{text} of rank {root}")
+        self._wait(self.transport.broadcast(as_bytes(a), root), text)
+
+    def all_gather(self, a: np.ndarray, sizes: Sequence[int], text: str) -> np.ndarray:
+        """All ranks' arrays one after another; sizes: the elements of each."""
+        self.agree(text)
+        whole = np.empty(sum(sizes), a.dtype)
+        counts = [n * a.itemsize for n in sizes]
+        self._wait(self.transport.allgather(as_bytes(a), as_bytes(whole), counts), text)
+        return whole
+
+    def all_to_all(self, a: np.ndarray, sizes: Sequence[int], receives: Sequence[int], text: str) -> np.ndarray:
+        """The pieces that all ranks have for this one, one after another; sizes: elements of each piece of `a`, receives: of each piece
+        of the result."""
+        self.agree(text)
+        whole = np.empty(sum(receives), a.dtype)
+        send_counts, recv_counts = [n * a.itemsize for n in sizes], [n * a.itemsize for n in receives]
+        self._wait(self.transport.alltoall(as_bytes(a), send_counts, as_bytes(whole), recv_counts), text)
+        return whole
+
+    def send(self, a: np.ndarray, dest: int, text: str) -> None:
+        """Sends an array with its description to one rank."""
+        header = _header(0, text)
+        requests = [self.transport.send(header, dest, DATA), self.transport.send(as_bytes(a), dest, DATA)]
+        for request in requests:
+            self._wait(request, f"send to rank {self.ranks[dest]}: {text}")
+
+    def recv_text(self, source: int) -> str:
+        """The description of the array that one rank sends next."""
+        header = np.empty(HEADER, np.uint8)
+        self._wait(self.transport.recv(header, source, DATA), f"receive from rank {self.ranks[source]}")
+        return _read(header)[1]
+
+    def recv(self, a: np.ndarray, source: int) -> None:
+        """Fills an array with what one rank sends."""
+        self._wait(self.transport.recv(as_bytes(a), source, DATA), f"receive from rank {self.ranks[source]}")

@@ -1,0 +1,197 @@
+"""What the ranks of the tests do: functions that a launcher calls in each of them, and that return what is compared."""
+
+import numpy as np
+
+import tengen as tg
+from tengen import autodiff
+from tengen import distributed as dist
+from tengen import functional as F
+from tengen import module as M
+from tengen import optimizer as optim
+
+
+def values(rank, n=7, seed=100):
+    return np.random.default_rng(seed + rank).standard_normal(n).astype(np.float32)
+
+
+class Small(M.Module):
+    """A convolution with batch norm and dropout, and a parameter that only some batches use."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = M.Conv2d(2, 4, 3), M.BatchNorm2d(4)
+        self.drop, self.fc = M.Dropout(0.3), M.Linear(4 * 4 * 4, 3)
+        self.sometimes, self.never = tg.Parameter(np.ones(3, np.float32)), tg.Parameter(np.ones(2, np.float32))
+
+    def forward(self, x):
+        y = self.fc(self.drop(F.relu(self.norm(self.conv(x)))).reshape(x.shape[0], -1))
+        return y * self.sometimes if float(x[0, 0, 0, 0].numpy()) > 0 else y
+
+
+def trained(steps=2, samples=11, micro_batches=4, traced=False, scaler=False, rank_dependent=False):
+    """Trains in however many processes there are. Returns: parameters, buffers and gradients after the last step as bytes."""
+    tg.random.seed(3)
+    net = Small()
+    for p in net.parameters():
+        p._reset(np.random.default_rng(p.size).standard_normal(p.shape).astype(np.float32) * 0.3)
+    if rank_dependent:
+        net.fc.bias._reset(np.full(3, dist.get_rank(), np.float32))
+    net = dist.DataParallel(net, micro_batches=micro_batches)
+    gm = autodiff.GradManager().attach(net.parameters())
+    opt = optim.Adam(net.parameters(), lr=0.01)
+    amp = tg.amp.GradScaler(init_scale=1024.0) if scaler else None
+
+    def step(x, y):
+        with gm:
+            loss = F.nn.cross_entropy(net(x), y)
+            gm.backward(amp.scale(loss) if scaler else loss)
+        return loss
+
+    step = tg.jit.trace(step) if traced else step
+    rng = np.random.default_rng(0)
+    for _ in range(steps):
+        x = rng.standard_normal((samples, 2, 6, 6)).astype(np.float32)
+        y = rng.integers(0, 3, samples).astype(np.int32)
+        for xb, yb in net.micro_batches(tg.Tensor(x), tg.Tensor(y)):
+            step(xb, yb)
+        if scaler:
+            amp.unscale(net.parameters())
+            amp.update()
+        optim.clip_grad_norm(net.parameters(), 0.5)
+        grads = [None if p.grad is None else p.grad.numpy().tobytes() for p in net.parameters()]
+        opt.step().clear_grad()
+    return [t.numpy().tobytes() for t in (*net.parameters(), *net.buffers())] + grads
+
+
+def collectives():
+    """Every operation on tensors whose values tell the ranks apart, forward and backward."""
+    D, r, n = F.distributed, dist.get_rank(), dist.get_world_size()
+    x = values(r)
+    found = {name: D.collective_comm(tg.Tensor(x), name).numpy() for name in ("all_reduce_sum", "all_reduce_max", "all_reduce_min")}
+    found["integers"] = D.all_reduce_sum(tg.Tensor(np.arange(3) + r)).numpy()
+    found["half"] = D.all_reduce_sum(tg.Tensor(x.astype(np.float16))).numpy()
+    found["large"] = D.all_reduce_sum(tg.Tensor(values(r, 20_001))).numpy()
+    found["empty"] = D.all_reduce_sum(tg.Tensor(np.zeros((0, 3), np.float32))).numpy()
+    found["scalar"] = D.all_reduce_sum(tg.Tensor(np.float32(r))).numpy()
+    wide = tg.Tensor(values(r, 6 * n).reshape(2 * n, 3))
+    found["strided"] = D.all_gather(wide.T, axis=1).numpy()
+    found["all_gather"] = D.all_gather(wide, axis=-1).numpy()
+    found["reduce_scatter_sum"] = D.reduce_scatter_sum(wide).numpy()
+    found["all_to_all"] = D.all_to_all(wide, split_axis=0, concat_axis=1).numpy()
+    found["broadcast"] = D.broadcast(tg.Tensor(x) if r == 0 else None).numpy()
+    found["scatter"] = D.scatter(wide if r == 0 else None).numpy()
+    gathered, reduced = D.gather(wide), D.reduce_sum(tg.Tensor(x))
+    assert (gathered is None) == (reduced is None) == (r != 0)
+    if r == 0:
+        found["gather"], found["reduce_sum"] = gathered.numpy(), reduced.numpy()
+    return found
+
+
+def gradients():
+    """The gradient of each operation's input, where rank r's result counts (r + 1) times."""
+    D, r, n = F.distributed, dist.get_rank(), dist.get_world_size()
+    found = {}
+    w = tg.Parameter(values(r, 2 * n))
+    gm = autodiff.GradManager().attach([w])
+
+    def run(name, op):
+        with gm:
+            y = op(w * w)
+            gm.backward(None if y is None else (y * (r + 1)).sum())
+        found[name], w.grad = w.grad.numpy().copy(), None
+
+    both = (D.all_reduce_sum, D.all_reduce_max, D.all_gather, D.reduce_scatter_sum, D.all_to_all)
+    for op in (*both, D.reduce_sum, D.gather, D.broadcast, D.scatter):
+        run(op.__name__, op)
+    nobody = tg.Parameter(values(9, 3))
+    own = autodiff.GradManager().attach([w] if r == 0 else [nobody])
+    with own:
+        y = D.broadcast(w * 2 if r == 0 else None)
+        own.backward((y * (r + 1)).sum())
+    found["broadcast of None"] = None if w.grad is None else w.grad.numpy().copy()
+    return found
+
+
+def along_a_line():
+    """A tensor goes from rank to rank, each multiplies it, and the gradient comes back."""
+    D, r, n = F.distributed, dist.get_rank(), dist.get_world_size()
+    w = tg.Parameter(np.full(3, r + 2.0, np.float32))
+    gm = autodiff.GradManager().attach([w])
+    with gm:
+        x = (tg.Tensor(np.ones(3, np.float32)) if r == 0 else D.remote_recv(r - 1)) * w
+        if r < n - 1:
+            D.remote_send(x, r + 1)
+            gm.backward()
+        else:
+            gm.backward(x.sum())
+    return w.grad.numpy().copy()
+
+
+def megengine_program():
+    """Data parallel training as MegEngine's documents write it."""
+    tg.random.seed(1)
+    net = M.Linear(3, 2)
+    net.weight._reset(values(dist.get_rank(), 6).reshape(2, 3))
+    dist.bcast_list_(net.parameters())
+    gm = autodiff.GradManager().attach(net.parameters(), callbacks=[dist.make_allreduce_cb("mean")])
+    opt = optim.SGD(net.parameters(), lr=0.1)
+    with gm:
+        loss = F.mean(net(tg.Tensor(values(dist.get_rank(), 12).reshape(4, 3))) ** 2)
+        gm.backward(loss)
+    opt.step().clear_grad()
+    dist.group_barrier()
+    return net.weight.numpy().tobytes()
+
+
+def sync_batch_norm():
+    """(Output, gradient of the input, running statistics) of SyncBatchNorm on batches of 3 + rank samples."""
+    r = dist.get_rank()
+    x = tg.Parameter(np.random.default_rng(r).standard_normal((3 + r, 2, 4)).astype(np.float32))
+    norm = M.SyncBatchNorm(2)
+    gm = autodiff.GradManager().attach([x])
+    with gm:
+        y = norm(x)
+        gm.backward((y**3).sum())
+    return y.numpy(), x.grad.numpy(), norm.running_mean.numpy(), norm.running_var.numpy()
+
+
+def disagreeing():
+    """What each rank is told where one adds a tensor of another shape."""
+    try:
+        F.distributed.all_reduce_sum(tg.Tensor(np.zeros(3 + (dist.get_rank() == 1), np.float32)))
+    except dist.DistributedError as e:
+        return str(e)
+    return "nothing"
+
+
+def missing():
+    """What the others are told where one rank does not come."""
+    r = dist.get_rank()
+    F.distributed.all_reduce_sum(tg.Tensor(np.zeros(2, np.float32)))
+    if r == 1:
+        import time
+
+        time.sleep(4)
+        return "came late"
+    try:
+        F.distributed.all_reduce_max(tg.Tensor(np.zeros(5, np.float32)))
+    except dist.DistributedError as e:
+        return str(e)
+    return "nothing"
+
+
+def groups():
+    """Sums among the even and among the odd ranks at once."""
+    r, n = dist.get_rank(), dist.get_world_size()
+    group = dist.new_group(range(r % 2, n, 2))
+    total = F.distributed.all_reduce_sum(tg.Tensor([float(r)]), group)
+    return group.rank, group.size, float(total.numpy()[0])
+
+
+def everything():
+    """All of the above that ends well."""
+    return {
+        "collectives": collectives(), "gradients": gradients(), "line": along_a_line(), "megengine": megengine_program(),
+        "norm": sync_batch_norm(), "groups": groups(), "trained": trained(), "traced": trained(traced=True), "scaled": trained(scaler=True),
+        "whole": trained(samples=16), "few": trained(samples=3),
+    }  # fmt: skip

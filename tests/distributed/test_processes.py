@@ -1,0 +1,232 @@
+"""Several processes (MPI, where it is installed) and several threads: values and gradients of collective operations against NumPy,
+bits of data parallel training against one process, and what is said when ranks disagree, fail or do not come."""
+
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tengen import distributed as dist
+from tengen.base.config import config
+from tengen.base.errors import DistributedError
+
+sys.path.insert(0, str(Path(__file__).parent))  # the ranks import `jobs` by its name
+
+import jobs
+
+SIZES = (2, 3, 4)
+values = jobs.values
+
+
+def _mpi():
+    try:
+        from tengen.distributed.launch import find_mpiexec
+
+        find_mpiexec()
+        importlib.import_module("cloudpickle")
+    except (DistributedError, ImportError) as e:
+        pytest.skip(f"no MPI: {e}")
+
+
+@pytest.fixture(scope="module", params=SIZES)
+def ranks(request):
+    """What every rank of a job of MPI found."""
+    _mpi()
+    return dist.launcher(jobs.everything, n_gpus=request.param)()
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """The trainings in one process."""
+    return {
+        "trained": jobs.trained(), "traced": jobs.trained(traced=True), "scaled": jobs.trained(scaler=True),
+        "whole": jobs.trained(samples=16), "few": jobs.trained(samples=3),
+    }  # fmt: skip
+
+
+def _fold(rows):
+    total = rows[0]
+    for row in rows[1:]:
+        total = total + row
+    return total
+
+
+def _check_collectives(found):
+    n = len(found)
+    xs = [values(r) for r in range(n)]
+    wide = [values(r, 6 * n).reshape(2 * n, 3) for r in range(n)]
+    cut = [np.split(w, n) for w in wide]
+    for r, f in enumerate(found):
+        expected = {
+            "all_reduce_sum": _fold(xs), "all_reduce_max": np.max(xs, 0), "all_reduce_min": np.min(xs, 0), "broadcast": xs[0],
+            "integers": np.arange(3) * n + n * (n - 1) // 2, "half": _fold([x.astype(np.float16) for x in xs]),
+            "large": _fold([values(q, 20_001) for q in range(n)]), "empty": np.zeros((0, 3), np.float32),
+            "scalar": np.float32(n * (n - 1) // 2), "strided": np.concatenate([w.T for w in wide], 1),
+            "all_gather": np.concatenate(wide, -1), "reduce_scatter_sum": _fold([c[r] for c in cut]),
+            "all_to_all": np.concatenate([c[r] for c in cut], 1), "scatter": cut[0][r],
+        }  # fmt: skip
+        if r == 0:
+            expected |= {"gather": np.concatenate(wide), "reduce_sum": _fold(xs)}
+        assert f.keys() == expected.keys()
+        for name, e in expected.items():
+            assert f[name].dtype == np.asarray(e).dtype and f[name].tobytes() == np.ascontiguousarray(e).tobytes(), (name, r)
+
+
+def test_collectives(ranks):
+    _check_collectives([r["collectives"] for r in ranks])
+
+
+def test_collectives_of_threads():
+    _check_collectives(dist.launcher(jobs.collectives, n_gpus=3, backend="threads")())
+
+
+def test_gradients(ranks):
+    """By definition: sum over ranks s of (s + 1) * d(result of s) / d(w of r)."""
+    n = len(ranks)
+    w = [values(r, 2 * n) for r in range(n)]
+    everyone = n * (n + 1) / 2
+    counts = np.repeat(np.arange(1, n + 1), 2)  # a piece of rank s's result counts s + 1 times
+    best = np.max([x * x for x in w], 0)
+    for r, found in enumerate(ranks):
+        g = found["gradients"]
+        expected = {
+            "all_reduce_sum": everyone * 2 * w[r], "all_reduce_max": np.where(w[r] * w[r] == best, everyone * 2 * w[r], 0),
+            "reduce_sum": 2 * w[r], "all_gather": everyone * 2 * w[r], "gather": 2 * w[r], "reduce_scatter_sum": counts * 2 * w[r],
+            "all_to_all": counts * 2 * w[r], "broadcast": everyone * 2 * w[r] * (r == 0), "scatter": counts * 2 * w[r] * (r == 0),
+        }  # fmt: skip
+        for name, e in expected.items():
+            np.testing.assert_allclose(g[name], e, rtol=1e-5, atol=1e-6, err_msg=f"{name} of rank {r}")
+        if r == 0:
+            np.testing.assert_allclose(g["broadcast of None"], np.full(2 * n, everyone * 2))
+        else:
+            assert g["broadcast of None"] is None
+
+
+def test_a_tensor_goes_along_the_ranks_and_its_gradient_back(ranks):
+    factors = [r + 2.0 for r in range(len(ranks))]
+    for r, found in enumerate(ranks):
+        np.testing.assert_array_equal(found["line"], np.prod(factors) / factors[r])
+
+
+def test_training_has_the_bits_of_one_process(ranks, alone):
+    for r, found in enumerate(ranks):
+        for name, bits in alone.items():
+            assert found[name] == bits, (name, r)
+
+
+def test_one_process_accumulates_as_a_plain_loop_does():
+    """Without dropout: the sum of the micro-batches' gradients, added in their order, divided by their number."""
+    import tengen as tg
+    from tengen import autodiff
+    from tengen import functional as F
+    from tengen import module as M
+
+    x, y = values(0, 24).reshape(8, 3), np.array([0, 1, 1, 0, 1, 0, 0, 1], np.int32)
+    plain, parallel = M.Linear(3, 2), M.Linear(3, 2)
+    parallel.load_state_dict(plain.state_dict())
+    net = dist.DataParallel(parallel, micro_batches=4)
+    gm = autodiff.GradManager().attach(plain.parameters()).attach(net.parameters())
+    for i in range(4):
+        with gm:
+            gm.backward(F.nn.cross_entropy(plain(tg.Tensor(x[2 * i : 2 * i + 2])), tg.Tensor(y[2 * i : 2 * i + 2])))
+    for xb, yb in net.micro_batches(tg.Tensor(x), tg.Tensor(y)):
+        with gm:
+            gm.backward(F.nn.cross_entropy(net(xb), yb))
+    for p, q in zip(plain.parameters(), net.parameters()):
+        assert (p.grad / 4).numpy().tobytes() == q.grad.numpy().tobytes()
+
+
+def test_a_program_of_megengine(ranks):
+    assert len({r["megengine"] for r in ranks}) == 1
+    n = len(ranks)
+    w = values(0, 6).reshape(2, 3).astype(np.float64)
+    xs = [values(r, 12).reshape(4, 3).astype(np.float64) for r in range(n)]
+    grad = sum(2 * (x @ w.T).T @ x / 8 for x in xs) / n
+    np.testing.assert_allclose(np.frombuffer(ranks[0]["megengine"], np.float32).reshape(2, 3), w - 0.1 * grad, rtol=1e-4, atol=1e-5)
+
+
+def test_sync_batch_norm_is_that_of_the_whole_batch(ranks):
+    xs = [np.random.default_rng(r).standard_normal((3 + r, 2, 4)).astype(np.float32).astype(np.float64) for r in range(len(ranks))]
+    x = np.concatenate(xs)
+
+    def normalised(x):
+        mean, var = x.mean((0, 2), keepdims=True), x.var((0, 2), keepdims=True)
+        return (x - mean) / np.sqrt(var + 1e-5)
+
+    np.testing.assert_allclose(np.concatenate([r["norm"][0] for r in ranks]), normalised(x), atol=2e-6)
+    grad, h = np.concatenate([r["norm"][1] for r in ranks]), 1e-5
+    for i in [(0, 0, 0), (2, 1, 3), (x.shape[0] - 1, 1, 1)]:  # finite differences of sum(y ** 3)
+        up, down = x.copy(), x.copy()
+        up[i] += h
+        down[i] -= h
+        assert grad[i] == pytest.approx(((normalised(up) ** 3).sum() - (normalised(down) ** 3).sum()) / (2 * h), abs=2e-4)
+    for r in ranks:
+        np.testing.assert_allclose(r["norm"][2].ravel(), 0.1 * x.mean((0, 2)), rtol=1e-5)
+        np.testing.assert_allclose(r["norm"][3].ravel(), 0.9 + 0.1 * x.var((0, 2), ddof=0) * (x.size / 2) / (x.size / 2 - 1), rtol=1e-5)
+
+
+def test_groups(ranks):
+    n = len(ranks)
+    for r, found in enumerate(ranks):
+        members = list(range(r % 2, n, 2))
+        assert found["groups"] == (members.index(r), len(members), float(sum(members)))
+
+
+def test_ranks_that_disagree_are_told_what_each_wants():
+    for said in dist.launcher(jobs.disagreeing, n_gpus=3, backend="threads")():
+        assert "rank 0: operation 2, all_reduce_sum of f32[3]" in said and "rank 1: operation 2, all_reduce_sum of f32[4]" in said
+
+
+@pytest.mark.parametrize("backend", ["threads", "mpi"])
+def test_a_rank_that_does_not_come_is_named(backend, monkeypatch):
+    if backend == "mpi":
+        _mpi()
+    monkeypatch.setattr(config, "distributed_timeout", 1.5)
+    monkeypatch.setenv("TENGEN_DISTRIBUTED_TIMEOUT", "1.5")
+    found = dist.launcher(jobs.missing, n_gpus=3, backend=backend)()
+    for said in (found[0], found[2]):
+        assert "all_reduce_max of f32[5]" in said and "rank 1 has not come" in said and "the last operation" in said
+        assert "all_reduce_sum of f32[2]" in said
+
+
+def test_an_error_in_one_rank_ends_all():
+    _mpi()
+
+    def fails():
+        if dist.get_rank() == 1:
+            raise ValueError("the data of rank 1 are gone")
+        dist.group_barrier()
+
+    with pytest.raises(DistributedError, match="(?s)rank 1 of 2 failed.*the data of rank 1 are gone"):
+        dist.launcher(fails, n_gpus=2)()
+
+
+def test_run_starts_a_program(tmp_path):
+    _mpi()
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys\nfrom tengen import distributed as dist\nfrom tengen import functional as F, Tensor\n"
+        "total = F.distributed.all_reduce_sum(Tensor([dist.get_rank() + 1.0])).item()\n"
+        "print(f'rank {dist.get_rank()} of {dist.get_world_size()}: {total} {sys.argv[1:]}', flush=True)\n"
+        "sys.exit(int(sys.argv[2]) if dist.get_rank() == 1 else 0)\n"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    command = [sys.executable, "-m", "tengen", "run", "-n", "2", str(program), "--lr"]
+    ended = subprocess.run([*command, "0"], capture_output=True, text=True, env=env, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    for r in range(2):
+        assert f"rank {r} of 2: 3.0 ['--lr', '0']" in ended.stdout
+    assert subprocess.run([*command, "5"], capture_output=True, env=env, timeout=120).returncode != 0
+
+
+def test_several_processes_without_their_launcher_are_refused():
+    with pytest.raises(DistributedError, match="tengen run -n 4"):
+        dist.init_process_group("localhost", 1234, world_size=4, rank=0)
+    with pytest.raises(DistributedError, match="there is one process"):
+        dist.Group([0, 1])
+    with pytest.raises(DistributedError, match="processes of one machine"):
+        dist.launcher(lambda: None, n_gpus=2, world_size=4)
