@@ -54,10 +54,10 @@ ALLOWED_INSIDE = {
         "runtime/native.py",
         "tengen.runtime.process",
     ): "a process that imports Tengen and makes no tensor does not load the runtime",
-    ("tensor/tensor.py", "tengen.tensor.recorder"): "it brings all passes, and a process that runs no composite needs neither",
+    ("tensor/eager.py", "tengen.tensor.recorder"): "it brings all passes, and a process that runs no composite needs neither",
     ("tensor/tensor.py", "tengen.tensor.html"): "only notebooks ask for it",
     ("compiler/pattern_cache.py", "tengen.ir.text"): "it brings json, and only loops and branches are told by their text",
-    ("tensor/tensor.py", "tengen.tensor.batching"): "it calls ops, which `tensor.py` runs; and only `vmap` needs it",
+    ("tensor/eager.py", "tengen.tensor.batching"): "it calls ops, which `eager.py` runs; and only `vmap` needs it",
     ("cli/main.py", "tengen.cli.packing"): "it runs every network, and two commands need that",
     ("data/dataloader.py", "tengen.tensor"): "workers and users of NumPy batches need no runtime",
 }

@@ -46,7 +46,7 @@ def test_a_program_shows_the_users_lines(tmp_path):
     assert "in Block.head.2: Linear(in_features=63, out_features=32, bias=True)" in text
     assert "lines inside of tengen are not shown; TENGEN_TRACEBACK=full shows them" in text
     whole = ended(tmp_path, TENGEN_TRACEBACK="full")
-    assert "tensor.py" in whole and "not shown" not in whole and "def matmul(" in whole  # a generated call stands at its definition
+    assert "eager.py" in whole and "not shown" not in whole and "def matmul(" in whole  # a generated call stands at its definition
 
 
 def test_a_thread_shows_the_users_lines(capfd, monkeypatch):

@@ -9,6 +9,7 @@ from tengen.base.config import config
 from tengen.base.errors import VerifyError
 from tengen.codegen.targets import Target
 from tengen.compiler.driver import compile_graph, evaluate, passes
+from tengen.compiler.memory_plan import Budget
 from tengen.compiler.program import EMIT, MEMORY, Planned, Program, build
 from tengen.ir.graph import Graph
 from tengen.ir.text import parse_graph, print_graph
@@ -98,6 +99,15 @@ def test_folding_is_seen_from_within():
     assert seen.names == [*GRAPHS, *inner, "fold_constants", *FUSED, *LOWERING, "hoist", *LAST]
     listed = [p.name for p in passes(Target.host(), evaluate=evaluate)]
     assert listed == [*GRAPHS, "fold_constants", *FUSED, *LOWERING, "hoist", *LAST]
+
+
+def test_a_budget_is_one_pass_of_the_list():
+    whole, seen = compile_graph(graph(), None, [], "g")[0], Seen()
+    with observing(seen):
+        program, _ = compile_graph(graph(), None, [], "g", budget=Budget(1 << 20))
+    assert seen.names == [*GRAPHS, *FUSED, *LOWERING, "memory", "destinations", "layouts", "aliases", "image_loops", "within_budget", "emit"]
+    assert program.memory.budget == 1 << 20 and whole.memory is None and program.text == whole.text
+    assert [p.name for p in passes(Target.host(), budget=Budget(1 << 20))] == [*GRAPHS, *FUSED, "within_budget", "emit"]
 
 
 def test_names_tell_passes_apart():

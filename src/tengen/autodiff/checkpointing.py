@@ -7,11 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from tengen.base.errors import GradientError
+from tengen.compiler.arrays import array_over
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor, eviction, tensor_over, tracing
 from tengen.tensor.nodes import Level, TapeNode, is_live, levels, limits, node_of, on_tape, visible_node
 from tengen.tensor.tape import gradients
-from tengen.tensor.tensor import Buffer, array_over, assign
+from tengen.tensor.tensor import Buffer, assign
 from tengen.tensor.writes import Written
 
 Triple = tuple[Any, Any, Any]  # what a `TapeNode` saves of an input: memory, layout, place on the tape

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from tengen.base.errors import BudgetError
@@ -37,8 +38,8 @@ ONE_FORWARD = 0.4  # of the cost of a training step, at most: what a plan withou
 
 def within(
     graph: Graph, budget: Budget, placing: Sequence[Pass], lowering: Sequence[Pass], frugal: Sequence[Pass], name: str
-) -> tuple[Planned, MemoryPlan]:
-    """A program's launches and memory plan within a budget.
+) -> Planned:
+    """A program's launches and memory plan within a budget, which `Planned.within` tells of.
 
     Args:
         graph: after fusion; its extents are numbers. placing: the passes that say where values lie; lowering: those from there to
@@ -46,7 +47,8 @@ def within(
 
     Errors: BudgetError where it cannot be met.
     """
-    return _Search(graph, budget, placing, lowering, frugal, name).found()
+    planned, told = _Search(graph, budget, placing, lowering, frugal, name).found()
+    return replace(planned, within=told)
 
 
 class _Search:

@@ -6,10 +6,10 @@ knows tensors.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from tengen.compiler.arrays import array_over, dense, new_buffer
 from tengen.compiler.budget import within
 from tengen.compiler.memory_plan import Budget
 from tengen.compiler.plans import Layout, finish_plan
-from tengen.compiler.program import EMIT, MEMORY, Folded, Program, target_of
+from tengen.compiler.program import EMIT, MEMORY, Folded, Planned, Program, target_of
 from tengen.compiler.program_record import Made
 from tengen.compiler.schedules import tuned_schedules
 from tengen.ir.graph import Graph, Value
@@ -50,20 +50,20 @@ def passes(
     device: Device = cpu,
     log_launches: bool = False,
     of_graphs: GraphPasses = graph_passes,
+    budget: Budget | None = None,
 ) -> list[Pass]:
     """All passes from a graph to its `Program`, in order; arguments as `compile_graph` and `lowering_passes` have them. With
-    `evaluate`, which computes small graphs now, what depends on constants alone is computed once."""
-    made = _to_program(target, names, given, schedules, row_major, name, device, log_launches, evaluate is not None)
-    return [*of_graphs(evaluate), *made]
-
-
-def _to_program(
-    target: Target, names: Sequence[Expr], given: Mapping[str, Array] | None, schedules: Schedules | None, row_major: bool, name: str,
-    device: Device, log_launches: bool, fold: bool, frugal: bool = False,
-) -> list[Pass]:  # fmt: skip
-    """The passes from a graph that has been through those for graphs to its `Program`."""
-    lowering = lowering_passes(target, names, given, schedules, row_major, name, device, log_launches, frugal)
-    return [*lowering, *([hoisting(device)] if fold else []), MEMORY, EMIT]
+    `evaluate`, which computes small graphs now, what depends on constants alone is computed once. With a budget one pass searches for
+    the launches and the memory plan that keep to it; it runs the passes in whose place it stands."""
+    how = (target, names, given, schedules, row_major, name, device, log_launches)
+    hoist = [] if evaluate is None else [hoisting(device)]
+    to_memory = [*lowering_passes(*how), *hoist, MEMORY]
+    if budget is not None:
+        frugal = [*lowering_passes(*how, frugal=True), *hoist, MEMORY]
+        at = next(i for i, p in enumerate(to_memory) if p.name == "launches")
+        search = partial(within, budget=budget, placing=to_memory[:at], lowering=to_memory[at:], frugal=frugal[at:], name=name)
+        to_memory = [Pass("within_budget", search, MEMORY.form)]
+    return [*of_graphs(evaluate), *to_memory, EMIT]
 
 
 def lowered(graph: Graph, schedules: Schedules, device: Device = cpu) -> Lowered:
@@ -151,29 +151,37 @@ def compile_graph(
             BudgetError where that is too little. of_graphs: the passes from graph to graph.
     """
     folded: list[Folded] = []
-    chosen = target or target_of(device)
-    of_graph = of_graphs((lambda g: _folded(g, folded)) if fold else None)
-    how = {
-        "names": names, "given": {v.name: a for v, a in (placed or {}).items()}, "schedules": schedules or tuned_schedules(target),
-        "row_major": row_major, "name": name, "device": device, "log_launches": log_launches, "fold": fold,
-    }  # fmt: skip
-    times: list[tuple[str, float]] = []
-    timed = lambda p, before, after, seconds: times.append((p.name, seconds))
-    *lowering, emit = _to_program(chosen, **how)
-    memory = None
-    if budget is None:
-        planned = run_passes(graph, [*of_graph, *lowering], timed)
-    else:
-        at = next(i for i, p in enumerate(lowering) if p.name == "launches")
-        fused, start = run_passes(graph, of_graph, timed), time.perf_counter()
-        planned, memory = within(fused, budget, lowering[:at], lowering[at:], _to_program(chosen, **how, frugal=True)[at:-1], name)
-        times.append(("within a budget", time.perf_counter() - start))
-    program: Program = run_passes(planned, [emit], timed)
-    program.memory = memory
+    evaluate = (lambda g: _folded(g, folded)) if fold else None
+    given = {v.name: a for v, a in (placed or {}).items()}
+    seen = _Seen()
+    every = passes(
+        target or target_of(device), names, given, schedules or tuned_schedules(target), row_major, evaluate, name, device, log_launches,
+        of_graphs, budget,
+    )  # fmt: skip
+    program: Program = run_passes(graph, every, seen)
+    planned: Planned = seen.last_input
     _finish(program, planned.lowered, folded)
     if config.debug >= 1:
-        print(f"tengen: {name}: {_report(times)}")
+        print(f"tengen: {name}: {seen.report()}")
     return program, list(planned.lowered.arrays)
+
+
+class _Seen:
+    """An observer: what the passes of a list took, and what the last one was given."""
+
+    def __init__(self) -> None:
+        self.times: list[tuple[str, float]] = []
+        self.last_input: Any = None
+
+    def __call__(self, p: Pass, before: Any, after: Any, seconds: float) -> None:
+        self.times.append((p.name, seconds))
+        self.last_input = before
+
+    def report(self) -> str:
+        """How long passes took, the slowest first; those below a twentieth of the whole are left out."""
+        whole = sum(seconds for _, seconds in self.times)
+        slow = sorted((x for x in self.times if x[1] >= whole / 20), key=lambda x: -x[1])
+        return f"{len(self.times)} passes in {1e3 * whole:.1f} ms: " + ", ".join(f"{n} {1e3 * seconds:.1f}" for n, seconds in slow)
 
 
 def _finish(program: Program, made: Lowered, folded: list[Folded]) -> None:
@@ -188,10 +196,3 @@ def _finish(program: Program, made: Lowered, folded: list[Folded]) -> None:
         program.folded = replace(folded[0], names=[name_of.get(id(a)) for a in folded[0].values])
     if lo.schedules is not None:
         program.schedules = {lo.schedules.key(c.problem_key): c.taken for c in lo.choices.values() if c.taken != c.rule}
-
-
-def _report(times: Sequence[tuple[str, float]]) -> str:
-    """How long passes took, the slowest first; those below a twentieth of the whole are left out."""
-    whole = sum(seconds for _, seconds in times)
-    slow = sorted((x for x in times if x[1] >= whole / 20), key=lambda x: -x[1])
-    return f"{len(times)} passes in {1e3 * whole:.1f} ms: " + ", ".join(f"{n} {1e3 * seconds:.1f}" for n, seconds in slow)

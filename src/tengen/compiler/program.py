@@ -23,6 +23,7 @@ from tengen.base.record import record
 from tengen.codegen.llvm import emit_module
 from tengen.codegen.targets import Target
 from tengen.compiler.arena import Temporaries
+from tengen.compiler.memory_plan import MemoryPlan
 from tengen.compiler.program_ir import ProgramText
 from tengen.ir.graph import Check
 from tengen.ir.types import MOST_BYTES
@@ -65,7 +66,7 @@ class Program:
         checks: those of the graph, in the order in which the last output buffer has their results.
         asks: whether it has a loop that may be stopped, by a signal's handler that raises an exception.
         updates: whether it updates states, as a step of a loop does: it will run again, so good code is made at once.
-        memory: what it needs and computes again (`memory_plan.MemoryPlan`), if it was made for a budget.
+        memory: what it needs and computes again, if it was made for a budget.
         object: the name of its machine code in the cache. code: the machine code itself, until it is loaded, if it was read with
             the program; origin: where from (`runtime/provenance.py`).
     """
@@ -91,7 +92,7 @@ class Program:
     checks: list[Check] = field(default_factory=list)
     asks: bool = False
     updates: bool = False
-    memory: Any = None
+    memory: MemoryPlan | None = None
     object: str = ""
     code: bytes | None = None
     origin: str = ""
@@ -198,11 +199,13 @@ def target_of(device: Device) -> Target:
 
 @record(frozen=True)
 class Planned:
-    """What a program runs, and where its temporaries lie. setup: the same of what runs once, if anything does."""
+    """What a program runs, and where its temporaries lie. setup: the same of what runs once, if anything does. within: how it keeps to a
+    budget, if it was made for one."""
 
     lowered: Lowered
     temps: Temporaries
     setup: Planned | None = None
+    within: MemoryPlan | None = None
 
     @staticmethod
     def of(x: Lowered) -> Planned:
@@ -237,7 +240,8 @@ def emit(x: Planned) -> Program:
     return Program(
         w.name, text, lo.target, len(w.inputs), len(w.outputs), list(lo.ints), made.derived, x.temps, len(made.unique), w.device,
         list(w.constants), setup, list(w.output_bytes), every_leaf(lo.steps) if w.log_launches else None,
-        checks=[] if w.graph is None else w.graph.checks, asks=made.asks, object=object_name(text, lo.target, tiers.kept_level(lo.target)),
+        checks=[] if w.graph is None else w.graph.checks, asks=made.asks, memory=x.within,
+        object=object_name(text, lo.target, tiers.kept_level(lo.target)),
     )  # fmt: skip
 
 

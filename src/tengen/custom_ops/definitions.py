@@ -42,7 +42,7 @@ from tengen.ops.define import REGISTRY, differ, lookup
 from tengen.ops.op import Op, forget_op
 from tengen.tensor import Tensor, tracing
 from tengen.tensor.batched import Batched
-from tengen.tensor.tensor import forget_plans
+from tengen.tensor.eager import forget_plans
 
 NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*", re.ASCII)
 NUMBERS = INTS | FLOATS | {"bool"}  # kinds of attributes that a C function takes

@@ -29,8 +29,9 @@ from tengen.passes.run import Pass
 from tengen.tensor import Tensor, contiguous, tensor_over, tracing
 from tengen.tensor.executable import Executable
 from tengen.tensor.looking import looking
+from tengen.tensor.methods import see_operators
 from tengen.tensor.nodes import node_of, walking
-from tengen.tensor.tensor import Buffer, see_operators
+from tengen.tensor.tensor import Buffer
 
 
 @record(frozen=True)

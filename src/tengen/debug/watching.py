@@ -14,7 +14,8 @@ from tengen.ops.define import Op, dispatch
 from tengen.tensor import Tensor, tracing
 from tengen.tensor.executable import Executable
 from tengen.tensor.looking import looking
-from tengen.tensor.tensor import Buffer, see_operators
+from tengen.tensor.methods import see_operators
+from tengen.tensor.tensor import Buffer
 
 Callback = Callable[[str, Tensor], Any]
 

@@ -24,8 +24,9 @@ from tengen.ir.graph import Constant, Graph, Node, Value, attr_key, graph_key
 from tengen.jit.calls import Calls, Source, expanded
 from tengen.ops.define import lookup
 from tengen.tensor import Tensor, contiguous
+from tengen.tensor.eager import computed
 from tengen.tensor.executable import Executable
-from tengen.tensor.tensor import computed, number
+from tengen.tensor.tensor import number
 
 MANY = 20  # parts of one call that are run without a warning
 VARIANTS = 4  # programs of one structure that are kept

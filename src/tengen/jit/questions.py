@@ -26,9 +26,10 @@ from tengen.jit.parts import Parts, Sequenced, Whole
 from tengen.ops.define import Op
 from tengen.tensor import Parameter, Tensor, from_numpy
 from tengen.tensor.batched import Batched
+from tengen.tensor.eager import put_on_tape
 from tengen.tensor.recorder import Recorder, Traced, recording_lock
 from tengen.tensor.structure import flatten, unflatten
-from tengen.tensor.tensor import number, put_on_tape, tensor_on_tape, tensor_over
+from tengen.tensor.tensor import number, tensor_on_tape, tensor_over
 
 
 class Cut(BaseException):

@@ -22,10 +22,12 @@ from tengen.ops.keys import dropped, fitted, masks_whole, read_key, sliced, valu
 from tengen.ops.shape import reshape, strided_slice
 from tengen.runtime import native
 from tengen.tensor.batched import Batched
+from tengen.tensor.eager import check_values, explain, look, planned, slow_plan
 from tengen.tensor.elsewhere import refuse_writing
 from tengen.tensor.looking import looking
 from tengen.tensor.nodes import node_of
-from tengen.tensor.tensor import Buffer, Tensor, assign, check_values, explain, look, planned, slow_plan, tracing
+from tengen.tensor.recording import tracing
+from tengen.tensor.tensor import Buffer, Tensor, assign
 from tengen.tensor.writes import watching
 
 

@@ -14,8 +14,9 @@ from tengen.ir.types import TensorType
 from tengen.ops.batching import batch, everywhere
 from tengen.ops.define import REGISTRY, Op
 from tengen.tensor.batched import Batched, Mapping, innermost_of, mapping_of, mappings
+from tengen.tensor.recording import tracing
 from tengen.tensor.tape import call_body
-from tengen.tensor.tensor import Tensor, tensor_over, tracing
+from tengen.tensor.tensor import Tensor, tensor_over
 
 
 def examples(whole: Tensor, mapping: Mapping) -> Tensor:

@@ -1,7 +1,7 @@
 """What a tensor is that stands for a value of a graph which is being edited: ops on it become nodes of that graph.
 
 Its `Layout` is an `Elsewhere`, which belongs to the graph's owner; its data is whatever the owner keeps. A call of an op on such a
-tensor, outside of traces, goes to `owner.record(op, inputs, attributes)` (`tensor.py`), so that plain functions of tensors extend a
+tensor, outside of traces, goes to `owner.record(op, inputs, attributes)` (`eager.py`), so that plain functions of tensors extend a
 loaded network or a traced module.
 """
 

@@ -21,12 +21,13 @@ from weakref import finalize, ref
 
 from tengen.base.errors import BudgetError
 from tengen.base.sizes import in_words
-from tengen.ops.define import Op
+from tengen.ops.define import Op, dispatch
 from tengen.runtime import native
 from tengen.tensor import nodes
 from tengen.tensor.casting import casting, casts
 from tengen.tensor.nodes import TapeNode
-from tengen.tensor.tensor import Buffer, dispatch, tensor_over, tracing
+from tengen.tensor.recording import tracing
+from tengen.tensor.tensor import Buffer, tensor_over
 
 CONTRACTION = 16  # how much more a call of a contraction costs than moving its operands and results, about
 MOST_ANCESTORS = 32  # calls that would be run again for one value: where there are more, they are not counted to the end

@@ -14,10 +14,11 @@ from tengen.ops.define import REGISTRY, Op, dispatch, each_op
 from tengen.tensor.array_protocol import PROTOCOL
 from tengen.tensor.assignment import set_item
 from tengen.tensor.dlpack import device_of, to_dlpack
+from tengen.tensor.eager import OPERATORS, run, run_slow
 from tengen.tensor.megengine_names import MEMBERS
 from tengen.tensor.numpy_functions import array_function, array_ufunc, rounded
 from tengen.tensor.pytorch_names import ELSEWHERE, METHODS, Elsewhere
-from tengen.tensor.tensor import Tensor, as_tensor, known_values, number, run, run_slow
+from tengen.tensor.tensor import Tensor, as_tensor, known_values, number
 
 COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}  # they are not reflected, for Python asks the mirrored one, and not in place
 
@@ -107,7 +108,7 @@ def operators(op: Op) -> dict[str, Callable]:
 
 
 def names_on_tensor(op: Op) -> dict[str, Callable]:
-    """The methods and operators of Tensor that an op says it is, by name. Four operators have faster forms in `tensor.py`."""
+    """The methods and operators of Tensor that an op says it is, by name. Four operators have faster forms in `eager.py`."""
     for name in op.methods:
         if hasattr(Tensor, name):
             raise TengenError(f"op {op.name!r}: Tensor.{name} is something else already; help: another name in `methods`")
@@ -120,6 +121,8 @@ def install() -> None:
     dispatch.install(run=run, slow=run_slow, tensor=as_tensor, scalar=number, known=known_values, set_item=set_item)
     for f in (reshape, transpose, flatten, to, cpu):
         setattr(Tensor, f.__name__, f)
+    for name, (f, _) in OPERATORS.items():
+        setattr(Tensor, name, f)
     for name, f in [*METHODS.items(), *MEMBERS.items(), *PROTOCOL.items()]:
         setattr(Tensor, name, f)
     Tensor.__dlpack__, Tensor.__dlpack_device__ = to_dlpack, device_of
@@ -135,6 +138,22 @@ def install() -> None:
             setattr(Tensor, name, Elsewhere(name, instead))
     Tensor.__dir__ = lambda self: [n for n in object.__dir__(self) if n not in ELSEWHERE or hasattr(self, n)]
     Tensor.__hash__ = object.__hash__
+
+
+def see_operators(seen: Callable[[Op, tuple, Any], None] | None) -> None:
+    """From now on `seen(op, operands, result)` is told of each call of + - * /, which goes past `dispatch`; None: nobody is."""
+    for name, (way, op) in OPERATORS.items():
+        setattr(Tensor, name, way if seen is None else _seen_by(seen, way, op))
+
+
+def _seen_by(seen: Callable[[Op, tuple, Any], None], way: Callable, op: Op) -> Callable:
+    def operator(self: Tensor, other: Any) -> Any:
+        out = way(self, other)
+        if out is not NotImplemented:
+            seen(op, (self, other), out)
+        return out
+
+    return operator
 
 
 all_with_line(globals(), ["reshape", "transpose", "flatten", "to", "cpu"])

@@ -15,7 +15,8 @@ from tengen.ops.calls import all_with_line
 from tengen.ops.define import REGISTRY, broadcast_shapes
 from tengen.tensor.hooks import HookHandle, put
 from tengen.tensor.nodes import node_of, on_tape
-from tengen.tensor.tensor import Tensor, contiguous, tracing
+from tengen.tensor.recording import tracing
+from tengen.tensor.tensor import Tensor, contiguous
 
 
 def view(self: Tensor, *shape) -> Tensor:

@@ -32,21 +32,13 @@ from tengen.loops.extents import open_extent, terms
 from tengen.loops.lang import Expr, Index, as_int
 from tengen.ops.define import Op, dispatch, lookup
 from tengen.runtime import mapped, native
+from tengen.tensor.eager import hide_plans, put_on_tape, restore_plans, set_aside
 from tengen.tensor.elsewhere import Elsewhere
 from tengen.tensor.nodes import kept_place, node_of, on_tape, walking
 from tengen.tensor.parameter import Parameter
+from tengen.tensor.recording import tracing
 from tengen.tensor.tape import call_body
-from tengen.tensor.tensor import (
-    Tensor,
-    hide_plans,
-    put_on_tape,
-    restore_plans,
-    set_aside,
-    settled,
-    tensor_on_tape,
-    tensor_over,
-    tracing,
-)
+from tengen.tensor.tensor import Tensor, settled, tensor_on_tape, tensor_over
 
 
 class Traced:

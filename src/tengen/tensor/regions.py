@@ -29,8 +29,9 @@ from tengen.tensor.batched import Mapping, mapping_of
 from tengen.tensor.batching import examples, whole
 from tengen.tensor.nodes import Level, limits, new_limit, node_of, on_tape
 from tengen.tensor.recorder import Recorder, Traced, traced
+from tengen.tensor.recording import tracing
 from tengen.tensor.tape import gradients
-from tengen.tensor.tensor import Tensor, as_tensor, assign, tensor_over, tracing
+from tengen.tensor.tensor import Tensor, as_tensor, assign, tensor_over
 
 Body = Callable[[list[Tensor]], Sequence[Tensor]]
 BOOL = TensorType((), bool_)

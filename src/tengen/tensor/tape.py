@@ -13,12 +13,12 @@ from typing import Any
 
 from tengen.base.errors import DTypeError, GradientError, ShapeError
 from tengen.ops.complex_numbers import formed
-from tengen.ops.define import REGISTRY, Op, Rules
+from tengen.ops.define import REGISTRY, Op, Rules, dispatch
 from tengen.tensor import eviction
 from tengen.tensor.casting import casting, casts
 from tengen.tensor.hooks import called
 from tengen.tensor.nodes import Level, TapeNode, is_live, node_of, walking
-from tengen.tensor.tensor import Tensor, dispatch, tensor_on_tape
+from tengen.tensor.tensor import Tensor, tensor_on_tape
 
 Place = tuple[TapeNode | None, int]  # a node and which of its outputs: what `node_of` gives
 

@@ -20,7 +20,7 @@ from tengen.ops.define import Op
 from tengen.passes.extents import at_extents
 from tengen.tensor import Tensor
 from tengen.traced_module.nest import leaves, rebuild
-from tengen.traced_module.node import ModuleNode, Node
+from tengen.traced_module.node import InGraph, ModuleNode, Node
 
 if TYPE_CHECKING:
     from tengen.traced_module.graph import InternalGraph
@@ -31,7 +31,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Expr:
+class Expr(InGraph):
     """A step of a traced module.
 
     Attributes:
@@ -44,14 +44,6 @@ class Expr:
         self.outputs: list[Any] = []
         self.return_val: Any = None
         self._id, self._kept = graph.ids.expr(), False
-
-    @property
-    def id(self) -> int:
-        return self._id
-
-    @property
-    def top_graph(self) -> InternalGraph:
-        return self.graph
 
     @property
     def inputs(self) -> list[Node]:

@@ -15,24 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["ModuleNode", "Node", "TensorNode"]
 
 
-class Node:
-    """What an expression makes.
+class InGraph:
+    """What a graph numbers: its nodes and its expressions. Attributes: graph (`top_graph`): the graph that it is in. id: its number."""
 
-    Attributes: name: unique in its graph. expr: the expression that makes it. graph (`top_graph`): the graph that it is in. id: a number
-        that no other node of the traced module has.
-    """
-
-    _name: str
-    expr: Expr
     graph: InternalGraph
     _id: int
-
-    def _enter(self, graph: InternalGraph, expr: Expr, name: str) -> None:
-        self.graph, self.expr, self._id = graph, expr, graph.ids.node()
-        self._name = graph.free_name(name)
-
-    def __repr__(self) -> str:
-        return self._name
 
     @property
     def id(self) -> int:
@@ -41,6 +28,24 @@ class Node:
     @property
     def top_graph(self) -> InternalGraph:
         return self.graph
+
+
+class Node(InGraph):
+    """What an expression makes.
+
+    Attributes: name: unique in its graph. expr: the expression that makes it. graph (`top_graph`): the graph that it is in. id: a number
+        that no other node of the traced module has.
+    """
+
+    _name: str
+    expr: Expr
+
+    def _enter(self, graph: InternalGraph, expr: Expr, name: str) -> None:
+        self.graph, self.expr, self._id = graph, expr, graph.ids.node()
+        self._name = graph.free_name(name)
+
+    def __repr__(self) -> str:
+        return self._name
 
     @property
     def qualname(self) -> str:
