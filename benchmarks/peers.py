@@ -38,6 +38,7 @@ def onnxruntime_session(file: str):
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = compare.THREADS, 1
+    options.log_severity_level = 3  # errors
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     return onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
 

@@ -268,7 +268,8 @@ def test_names_in_shapes_are_those_of_the_file():
 
 
 def test_an_open_axis_is_cut_at_its_end():
-    m = model("net (float[n, 3] x) => (float[n, 2] y) { y = Slice(x, starts, ends) }", starts=np.array([0, 1]), ends=np.array([10**9, 2**31 - 1]))
+    cut = "net (float[n, 3] x) => (float[n, 2] y) { y = Slice(x, starts, ends) }"
+    m = model(cut, starts=np.array([0, 1]), ends=np.array([10**9, 2**31 - 1]))
     assert load(m).outputs[0].shape[1] == 2 and load(m)(np.ones((5, 3), np.float32)).shape == (5, 2)
 
 

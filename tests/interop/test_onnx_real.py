@@ -43,7 +43,8 @@ def test_voice_activity_over_steps(name):
         if "sr" in takes:
             x["sr"] = np.array(rate)
         program, module = load(file, {k: v.shape for k, v in x.items()}), to_module(file).eval()
-        runs = {"onnxruntime": lambda x: theirs.run(None, x), "program": lambda x: program(**x), "module": lambda x: module(**x)}
+        by_name = lambda run: lambda x: run(**x)
+        runs = {"onnxruntime": lambda x: theirs.run(None, x), "program": by_name(program), "module": by_name(module)}
         kept = dict.fromkeys(runs, x)
         for step in range(4):
             sound, found = (r.standard_normal(x["input"].shape) * 0.1 * (step + 1)).astype(np.float32), {}
