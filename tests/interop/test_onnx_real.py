@@ -29,6 +29,11 @@ def session(file):
     return ort.InferenceSession(file, providers=["CPUExecutionProvider"])
 
 
+def outputs(run, x):
+    """Of a session, a program or a module."""
+    return run.run(None, x) if hasattr(run, "get_inputs") else [v.numpy() for v in run(**x)]
+
+
 @pytest.mark.parametrize("name", VAD)
 def test_voice_activity_over_steps(name):
     """Outputs and states over four steps, each program going on with its own state."""
@@ -43,13 +48,12 @@ def test_voice_activity_over_steps(name):
         if "sr" in takes:
             x["sr"] = np.array(rate)
         program, module = load(file, {k: v.shape for k, v in x.items()}), to_module(file).eval()
-        by_name = lambda run: lambda x: run(**x)
-        runs = {"onnxruntime": lambda x: theirs.run(None, x), "program": by_name(program), "module": by_name(module)}
+        runs = {"onnxruntime": theirs, "program": program, "module": module}
         kept = dict.fromkeys(runs, x)
         for step in range(4):
             sound, found = (r.standard_normal(x["input"].shape) * 0.1 * (step + 1)).astype(np.float32), {}
             for who, run in runs.items():
-                found[who] = [np.asarray(v) if isinstance(v, np.ndarray) else v.numpy() for v in run({**kept[who], "input": sound})]
+                found[who] = outputs(run, {**kept[who], "input": sound})
                 kept[who] = {**kept[who], **dict(zip(state, found[who][1:]))}
             for who in ("program", "module"):
                 for got, want in zip(found[who], found["onnxruntime"], strict=True):
