@@ -32,14 +32,20 @@ def onnx_file(net, data: np.ndarray, folder: str) -> str:
     return file
 
 
-def onnxruntime_call(file: str, data: np.ndarray) -> Callable:
-    """A session's run."""
+def onnxruntime_session(file: str):
+    """A session on as many threads as Tengen has."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = compare.THREADS, 1
+    options.log_severity_level = 3  # errors
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+
+
+def onnxruntime_call(file: str, data: np.ndarray) -> Callable:
+    """A session's run."""
+    session = onnxruntime_session(file)
     return lambda: session.run(None, {"data": data})[0]
 
 

@@ -1,5 +1,6 @@
 """ONNX files as models and modules: the standard's own cases, and what they leave open: programs, open extents, training, bad files."""
 
+import io
 import os
 from collections import OrderedDict
 
@@ -184,6 +185,92 @@ def test_branches_and_loops_are_recorded():
         for run in (net, program):
             v, t = run(x, np.array(count))
             assert v.tolist() == plainly(x, count)[0].tolist() and t.item() == plainly(x, count)[1]
+
+
+def test_a_branch_that_the_shapes_rule_out():
+    """The program takes the other branch, and a run that would need the first is an error that says why."""
+    m = model("""
+    net (float[2, n] x, int64 rate) => (float[2, k] y) {
+        many = Constant <value = int64 {16}> ()
+        wide = Equal(rate, many)
+        y = If <
+            then_branch = wide_ () => (float[2, 3] a) { a = MatMul(x, w6) },
+            else_branch = narrow () => (float[2, 3] b) { b = MatMul(x, w4) }
+        > (wide)
+    }""", w6=normal(6, 3), w4=normal(4, 3))
+    arrays = {t.name: numpy_helper.to_array(t) for t in m.graph.initializer}
+    for n, rate in ((6, 16), (4, 8)):
+        program, x = load(m, {"n": n}), normal(2, n)
+        assert "cond" not in program.ops()
+        np.testing.assert_allclose(program(x, np.array(rate)).numpy(), x @ arrays[f"w{n}"], rtol=1e-5, atol=1e-5)
+        with pytest.raises(ValueError, match="takes its branch for (True|False), which these shapes rule out: matmul"):
+            program(x, np.array(24 - rate))
+        assert to_module(m)(x, np.array(rate)).tolist() == program(x, np.array(rate)).tolist()
+    with pytest.raises(TengenError, match="matmul"):
+        load(m, {"n": 5})
+    kept = io.BytesIO()
+    dump_model(program, kept)
+    kept.seek(0)
+    again = tengen.load_graph(kept)
+    with pytest.raises(ValueError, match="rule out"):
+        again(x, np.array(16))
+
+
+def test_branches_in_branches_are_not_recorded_without_end():
+    inside = "a{i} = If <then_branch = t{i} () => (float[k] p{i}) {{ {then} }}, else_branch = e{i} () => (float[k] q{i}) {{ {orelse} }}> (go)"
+    text = "r = MatMul(x, w)"
+    for i in range(18):  # the second branch fails: without a bound the first is recorded 2 ** 18 times
+        text = inside.format(i=i, then=f"{text} p{i} = Identity({'r' if not i else f'a{i - 1}'})", orelse=f"q{i} = MatMul(w, x)")
+    with pytest.raises(TengenError, match="matmul"):
+        load(model(f"net (float[2, 3] x, bool go) => (float[k] y) {{ {text}  y = Identity(a17) }}", w=normal(4, 4)))
+
+
+def test_recurrent_layers_beside_onnxruntime():
+    """Both directions, first states, lengths, other activations, and what one op says."""
+    ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: its results are not compared")
+    steps, batch, width, hidden = 5, 3, 4, 6
+    x, plain = normal(steps, batch, width), 0
+    for kind, count in (("RNN", 1), ("GRU", 3), ("LSTM", 4)):
+        for way in ("forward", "reverse", "bidirectional"):
+            d = 2 if way == "bidirectional" else 1
+            for more in ({}, {"clip": 0.3}, {"lengths": 1}, {"linear_before_reset": 1}, {"bare": 1}, {"input_forget": 1}):
+                if ("linear_before_reset" in more) > (kind == "GRU") or ("input_forget" in more) > (kind == "LSTM"):
+                    continue
+                given = {"x": x, "w": normal(d, count * hidden, width) / 2, "r": normal(d, count * hidden, hidden) / 2}
+                if "bare" not in more:
+                    given |= {"b": normal(d, 2 * count * hidden)} | ({"n": np.array([2, 5, 1], np.int32)} if "lengths" in more else {})
+                    given |= {"h": normal(d, batch, hidden)} | ({"c": normal(d, batch, hidden)} if kind == "LSTM" else {})
+                names = [k if k in given else "" for k in ("x", "w", "r", "b", "n", "h", "c")[: len(given) if "bare" in more else None]]
+                names = names if kind == "LSTM" or "bare" in more else names[:6]
+                outs = ["y", "last", "cell"][: 3 if kind == "LSTM" else 2]
+                attributes = {k: v for k, v in more.items() if k not in ("lengths", "bare")}
+                m = helper.make_model(
+                    helper.make_graph(
+                        [helper.make_node(kind, names, outs, hidden_size=hidden, direction=way, **attributes)], "g",
+                        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+                        [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) for o in outs],
+                        [numpy_helper.from_array(a, k) for k, a in given.items() if k != "x"],
+                    ), opset_imports=[helper.make_opsetid("", 14)], ir_version=8,
+                )  # fmt: skip
+                program = load(m)
+                want = ort.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x})
+                for a, b in zip(program(x), want, strict=True):
+                    np.testing.assert_allclose(a.numpy(), b, rtol=1e-4, atol=1e-5, err_msg=f"{kind} {way} {more}")
+                plain += program.ops()["lstm"]
+    assert plain == 2 * (1 + 1 + 2)
+
+
+def test_names_in_shapes_are_those_of_the_file():
+    m = model("net (float[n, 4] x, float[n] k) => (float[n, 4] y) { y = Relu(x) }")
+    assert load(m, {"n": 3}).inputs[0].shape == (3, 4)
+    with pytest.raises(ArgumentError, match="shapes names m, z; the inputs are k, x, the open extents n"):
+        load(m, {"m": 3, "z": (1, 4)})
+
+
+def test_an_open_axis_is_cut_at_its_end():
+    cut = "net (float[n, 3] x) => (float[n, 2] y) { y = Slice(x, starts, ends) }"
+    m = model(cut, starts=np.array([0, 1]), ends=np.array([10**9, 2**31 - 1]))
+    assert load(m).outputs[0].shape[1] == 2 and load(m)(np.ones((5, 3), np.float32)).shape == (5, 2)
 
 
 def test_arrays_that_decide_shapes_may_be_parameters():

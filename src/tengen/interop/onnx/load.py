@@ -63,7 +63,15 @@ def load(source: Any, shapes: Mapping[str, Any] | None = None) -> Model:
     """
     net = to_module(source).eval()
     graph = net.source.graph
-    types = [type_of(p, shapes or {}, f"{graph.name}: input {p.name}") for p in graph.inputs]
+    shapes = dict(shapes or {})
+    names = {p.name for p in graph.inputs}
+    opened = {named(p, i, d) for p in graph.inputs for i, d in enumerate(shapes.get(p.name, p.shape) or ()) if not isinstance(d, int)}
+    if odd := shapes.keys() - names - opened:
+        raise ArgumentError(
+            f"{graph.name}: shapes names {', '.join(sorted(odd))}; the inputs are {', '.join(sorted(names))}, the open extents "
+            f"{', '.join(sorted(opened)) or 'none'}"
+        )
+    types = [type_of(p, shapes, f"{graph.name}: input {p.name}") for p in graph.inputs]
     rec = Recorder(graph.name or "onnx", device=default_device())
     try:
         with rec:
@@ -72,13 +80,15 @@ def load(source: Any, shapes: Mapping[str, Any] | None = None) -> Model:
             outs = list(made) if isinstance(made, tuple) else [made]
             recorded = rec.finish([(p.name, o) for p, o in zip(graph.outputs, outs)])
     except Undecided as e:
+        place = next((note for note in getattr(e, "__notes__", ()) if note.startswith("in the ONNX node")), "")
         raise TraceError(
-            f"{graph.name} needs the number of an open extent: {e}; help: shapes={{...}} gives numbers for its names"
+            f"{graph.name} needs the number of an open extent{place and f' {place}'}: {e}; help: shapes={{{sorted(opened)[0]!r}: ...}} "
+            "gives a number for a name"
         ) from e
-    names = {id(t): name for name, t in (*net.weights.items(), *net.statistics.items())}
+    paths = {id(t): name for name, t in (*net.weights.items(), *net.statistics.items())}
     states = [s.name for s in recorded.states.values()]
     data = {name: t.numpy() for name, t in zip(states, rec.captured)}
-    given = {name: names[id(t)] for name, t in zip(states, rec.captured) if id(t) in names}
+    given = {name: paths[id(t)] for name, t in zip(states, rec.captured) if id(t) in paths}
     g, arrays = portable(recorded, data, [p.name for p in graph.inputs], [p.name for p in graph.outputs], given)
     return Model(g, arrays)
 
@@ -103,14 +113,18 @@ def type_of(p: PortOf, shapes: Mapping[str, Any], what: str) -> TensorType:
         raise ArgumentError(f"{what} is text, which no program takes; help: to_module runs the network")
     found: list[Any] = []
     for i, d in enumerate(shape):
+        d = named(p, i, d)
         d = shapes.get(d, d) if isinstance(d, str) else d
-        if d is None:
-            d = f"{identifier(p.name)}_{i}"
         found.append(var(identifier(d)) if isinstance(d, str) else int(d))
     try:
         return TensorType(found, p.dtype)
     except (TengenError, TypeError) as e:
         raise ArgumentError(f"{what}: {e}") from e
+
+
+def named(p: PortOf, axis: int, d: Any) -> Any:
+    """An extent of an input: a number, or a name, also where the file gives none."""
+    return f"{identifier(p.name)}_{axis}" if d is None else d
 
 
 def identifier(name: str) -> str:

@@ -36,6 +36,7 @@ class OnnxNetwork(Module):
         self.source = source
         self.weights: dict[str, Tensor] = {}
         self.statistics: dict[str, Tensor] = {}
+        self.retries = 0  # of branches, in a recording (`ops/control.py`)
         fixed = {name for n in source.graph.nodes if n.op == "BatchNormalization" for name in n.inputs[3:]}
         for name, a in source.graph.arrays.items():
             if a.dtype.kind == "f" or a.dtype.name == "bfloat16":
@@ -60,6 +61,7 @@ class OnnxNetwork(Module):
             raise ArgumentError(
                 f"{graph.name} takes {', '.join(p.name for p in graph.inputs)}; got {', '.join(given) or 'nothing'}"
             )
+        self.retries = 0
         scope = Scope(self, None)
         for p in graph.inputs:
             scope[p.name] = argument(p, given.get(p.name))

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 import tengen.functional as F
-from tengen.base.errors import TraceError
+from tengen.base.errors import TengenError, TraceError, Undecided
 from tengen.interop.onnx.reader import NodeOf, PortOf
 from tengen.interop.onnx.registry import op
 from tengen.interop.onnx.values import Value, as_tensor, known, recording
-from tengen.tensor import Tensor
+from tengen.tensor import Tensor, tracing
 
 if TYPE_CHECKING:
     from tengen.interop.onnx.network import Scope
+
+
+BRANCH_ERRORS = (TengenError, ValueError, TypeError, IndexError, KeyError, ZeroDivisionError)
+MOST_RETRIES = 64  # branches that are recorded once more, since the other one cannot be: graphs in graphs could double the work each
 
 
 def scoped(f):
@@ -29,8 +34,31 @@ def if_(scope: Scope, n: NodeOf, condition: Value) -> tuple[Value, ...]:
     """One of two graphs, which read what is around them."""
     if not recording() or isinstance(condition, np.ndarray):
         return tuple(scope.inner(n["then_branch"] if bool(known(condition).reshape(-1)[0]) else n["else_branch"], ()))
-    run = lambda g: lambda: tuple(map(as_tensor, scope.inner(g, ())))
-    return tuple(F.cond(as_tensor(condition).reshape(()), run(n["then_branch"]), run(n["else_branch"])))
+    failed: list[bool] = []
+    chosen = as_tensor(condition).reshape(())
+
+    def branch(when: bool) -> Callable[[], tuple[Tensor, ...]]:
+        def run() -> tuple[Tensor, ...]:
+            try:
+                return tuple(map(as_tensor, scope.inner(n["then_branch" if when else "else_branch"], ())))
+            except BRANCH_ERRORS as e:
+                if not isinstance(e, (Undecided, TraceError)):
+                    failed.append(when)
+                raise
+
+        return run
+
+    try:
+        return tuple(F.cond(chosen, branch(True), branch(False)))
+    except BRANCH_ERRORS as e:
+        scope.network.retries += 1
+        if not failed or scope.network.retries > MOST_RETRIES:
+            raise
+        why = f"{n.name or 'an If'} takes its branch for {failed[0]}, which these shapes rule out: {e}"
+        made = branch(not failed[0])()  # an error is that of both
+    bad = chosen if failed[0] else F.logical_not(chosen)
+    tracing.recorder.check(bad, "ValueError", why, None)
+    return made
 
 
 @op("Loop")

@@ -9,8 +9,10 @@ import tengen.functional as F
 from tengen.interop.onnx.reader import NodeOf
 from tengen.interop.onnx.registry import op
 from tengen.interop.onnx.values import Value, as_tensor
+from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor
 
+Over = Callable[..., tuple[Tensor, ...]]
 SCALED = {"LeakyRelu": 0.01, "ThresholdedRelu": 1.0, "Elu": 1.0, "Affine": 1.0, "ScaledTanh": 1.0, "HardSigmoid": 0.2}
 
 
@@ -53,30 +55,25 @@ class Layer:
             for d in range(self.directions)
         ]
 
-    def run(self, x: Value, lengths: Value, states: list[Value], step: Callable[..., tuple[Tensor, ...]]) -> tuple[Value, ...]:
-        """All steps in all directions. step(d, x_t, *state) -> the next state, whose first part is the output."""
-        t = as_tensor(x)
+    def run(self, x: Value, w: Value, bias: Callable[[int], Tensor | None], states: list[Value], over: Over) -> tuple[Value, ...]:
+        """All directions. The input's part of the gates, x w.T + bias(d), is one product over all steps.
+
+        Args:
+            over: (d, the input's part of all steps, whether they go backwards, *state) -> (the outputs of all steps, *last state).
+        """
+        t, wt = as_tensor(x), as_tensor(w)
         t = F.transpose(t, [1, 0, 2]) if self.n.get("layout", 0) else t
         steps, batch = t.shape[:2]
         firsts = []
         for s in states:
             s = F.zeros((self.directions, batch, self.hidden), t.dtype) if s is None else as_tensor(s)
             firsts.append(F.transpose(s, [1, 0, 2]) if self.n.get("layout", 0) and s.shape[0] != self.directions else s)
-        much = None if lengths is None else as_tensor(lengths).astype("int32").reshape(-1, 1)
         outs, lasts = [], []
         for d in range(self.directions):
-            back = self.direction == "reverse" or d == 1
-            place = F.arange(steps, dtype="int32")
-
-            def body(state, now, d=d):
-                made = step(d, now[0], *state)
-                if much is None:
-                    return made, made[0]
-                valid = F.less(now[1], much)
-                kept = tuple(F.where(valid, new, old) for new, old in zip(made, state))
-                return kept, F.where(valid, made[0], F.zeros_like(made[0]))
-
-            last, ys = F.scan(body, tuple(f[d] for f in firsts), (t, place), reverse=back)
+            b = bias(d)
+            parts = F.matmul(t.reshape(steps * batch, t.shape[2]), wt[d], transpose_b=True)
+            parts = (parts if b is None else parts + b).reshape(steps, batch, self.count * self.hidden)
+            ys, *last = over(d, parts, self.direction == "reverse" or d == 1, *(f[d] for f in firsts))
             outs.append(ys)
             lasts.append(last)
         y = F.stack(outs, 1)  # (steps, directions, batch, hidden)
@@ -85,54 +82,75 @@ class Layer:
             y, ends = F.transpose(y, [2, 0, 1, 3]), [F.transpose(e, [1, 0, 2]) for e in ends]
         return (y, *ends)
 
+    def by_steps(self, step: Callable[..., tuple[Tensor, ...]], lengths: Value) -> Over:
+        """A loop over steps. step(d, the input's part, *state) -> the next state, whose first part is the output.
+
+        Examples whose length is reached keep their state, and give zeros."""
+        much = None if lengths is None else as_tensor(lengths).astype("int32").reshape(-1, 1)
+
+        def over(d: int, parts: Tensor, back: bool, *state: Tensor) -> tuple[Tensor, ...]:
+            def body(state: Any, now: Any) -> tuple[Any, Tensor]:
+                made = step(d, now[0], *state)
+                if much is None:
+                    return made, made[0]
+                valid = F.less(now[1], much)
+                kept = tuple(F.where(valid, new, old) for new, old in zip(made, state))
+                return kept, F.where(valid, made[0], F.zeros_like(made[0]))
+
+            last, ys = F.scan(body, state, (parts, F.arange(parts.shape[0], dtype="int32")), reverse=back)
+            return (ys, *last)
+
+        return over
+
     def clipped(self, v: Tensor) -> Tensor:
         """Within the node's `clip`."""
         c = self.n.get("clip")
         return v if not c else F.clip(v, -c, c)
 
-    def biases(self, b: Value, dtype: Any) -> list[tuple[Tensor, Tensor]]:
-        """Of the input's part and of the state's, for each direction."""
+    def biases(self, b: Value) -> Callable[[int], Tensor | None]:
+        """The sum of a direction's biases, of the input's part and of the state's; None where there are none."""
         size = self.count * self.hidden
-        if b is None:
-            zero = F.zeros((size,), dtype)
-            return [(zero, zero)] * self.directions
-        t = as_tensor(b)
-        return [(t[d, :size], t[d, size:]) for d in range(self.directions)]
+        t = None if b is None else as_tensor(b)
+        return lambda d: None if t is None else t[d, :size] + t[d, size:]
 
 
 @op("RNN")
 def rnn(n: NodeOf, x: Value, w: Value, r: Value, b: Value = None, lengths: Value = None, h: Value = None) -> tuple[Value, ...]:
     """h = f(x W + h R + b)."""
-    layer, wt, rt = Layer(n, ["Tanh"], 1), as_tensor(w), as_tensor(r)
-    bias = layer.biases(b, wt.dtype)
+    layer, rt = Layer(n, ["Tanh"], 1), as_tensor(r)
 
-    def step(d: int, now: Tensor, h: Tensor) -> tuple[Tensor, ...]:
-        total = F.matmul(now, wt[d], transpose_b=True) + F.matmul(h, rt[d], transpose_b=True) + bias[d][0] + bias[d][1]
-        return (layer.acts[d][0](layer.clipped(total)),)
+    def step(d: int, xs: Tensor, h: Tensor) -> tuple[Tensor, ...]:
+        return (layer.acts[d][0](layer.clipped(xs + F.matmul(h, rt[d], transpose_b=True))),)
 
-    return layer.run(x, lengths, [h], step)
+    return layer.run(x, w, layer.biases(b), [h], layer.by_steps(step, lengths))
 
 
 @op("GRU")
 def gru(n: NodeOf, x: Value, w: Value, r: Value, b: Value = None, lengths: Value = None, h: Value = None) -> tuple[Value, ...]:
     """Gates z, r, h; `linear_before_reset` multiplies by r after the product."""
-    layer, wt, rt, k = Layer(n, ["Sigmoid", "Tanh"], 3), as_tensor(w), as_tensor(r), n["hidden_size"]
-    bias = layer.biases(b, wt.dtype)
+    layer, rt, k, before = Layer(n, ["Sigmoid", "Tanh"], 3), as_tensor(r), n["hidden_size"], bool(n.get("linear_before_reset", 0))
+    biases = None if b is None else as_tensor(b)
 
-    def step(d: int, now: Tensor, h: Tensor) -> tuple[Tensor, ...]:
+    def bias(d: int) -> Tensor | None:
+        """What may be added before the steps: all but the last of the state's, which `reset` multiplies."""
+        if biases is None or not before:
+            return layer.biases(b)(d)
+        return F.concat([biases[d, : 2 * k] + biases[d, 3 * k : 5 * k], biases[d, 2 * k : 3 * k]])
+
+    def step(d: int, xs: Tensor, h: Tensor) -> tuple[Tensor, ...]:
         f, g = layer.acts[d]
-        xs = F.matmul(now, wt[d], transpose_b=True) + bias[d][0]
-        hs = F.matmul(h, rt[d][: 2 * k], transpose_b=True) + bias[d][1][: 2 * k]
-        z = f(layer.clipped(xs[:, :k] + hs[:, :k]))
-        reset = f(layer.clipped(xs[:, k : 2 * k] + hs[:, k:]))
-        if n.get("linear_before_reset", 0):
-            inner = reset * (F.matmul(h, rt[d][2 * k :], transpose_b=True) + bias[d][1][2 * k :])
+        if before:  # one product for all three
+            hs = F.matmul(h, rt[d], transpose_b=True)
+            inner = hs[:, 2 * k :] if biases is None else hs[:, 2 * k :] + biases[d, 5 * k :]
         else:
-            inner = F.matmul(reset * h, rt[d][2 * k :], transpose_b=True) + bias[d][1][2 * k :]
+            hs = F.matmul(h, rt[d][: 2 * k], transpose_b=True)
+        z = f(layer.clipped(xs[:, :k] + hs[:, :k]))
+        reset = f(layer.clipped(xs[:, k : 2 * k] + hs[:, k : 2 * k]))
+        inner = reset * inner if before else F.matmul(reset * h, rt[d][2 * k :], transpose_b=True)
         new = g(layer.clipped(xs[:, 2 * k :] + inner))
         return ((1 - z) * new + z * h,)
 
-    return layer.run(x, lengths, [h], step)
+    return layer.run(x, w, bias, [h], layer.by_steps(step, lengths))
 
 
 @op("LSTM")
@@ -147,14 +165,17 @@ def lstm(
     c: Value = None,
     p: Value = None,
 ) -> tuple[Value, ...]:
-    """Gates i, o, f, c; `p` lets the gates see the cell; `input_forget` couples f to i."""
-    layer, wt, rt, k = Layer(n, ["Sigmoid", "Tanh", "Tanh"], 4), as_tensor(w), as_tensor(r), n["hidden_size"]
-    bias = layer.biases(b, wt.dtype)
+    """Gates i, o, f, c; `p` lets the gates see the cell; `input_forget` couples f to i. One with none of these is the op `lstm`."""
+    layer, rt, k = Layer(n, ["Sigmoid", "Tanh", "Tanh"], 4), as_tensor(r), n["hidden_size"]
     peep = None if p is None else as_tensor(p)
+    names = [name.lower() for name in n.get("activations") or []]
+    plain = names in ([], ["sigmoid", "tanh", "tanh"] * layer.directions)
+    if plain and peep is None and not n.get("clip") and not n.get("input_forget", 0) and lengths is None:
+        return whole_lstm(layer, x, w, r, b, h, c)
 
-    def step(d: int, now: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
+    def step(d: int, xs: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
         f, g, out = layer.acts[d]
-        total = F.matmul(now, wt[d], transpose_b=True) + F.matmul(h, rt[d], transpose_b=True) + (bias[d][0] + bias[d][1])
+        total = xs + F.matmul(h, rt[d], transpose_b=True)
         i, o, forget, cell = (total[:, j * k : (j + 1) * k] for j in range(4))
         sees = (
             (lambda gate, part: gate)
@@ -167,4 +188,23 @@ def lstm(
         o = o if peep is None else o + peep[d, k : 2 * k] * cell
         return f(layer.clipped(o)) * out(cell), cell
 
-    return layer.run(x, lengths, [h, c], step)
+    return layer.run(x, w, layer.biases(b), [h, c], layer.by_steps(step, lengths))
+
+
+def whole_lstm(layer: Layer, x: Value, w: Value, r: Value, b: Value, h: Value, c: Value) -> tuple[Value, ...]:
+    """By the op `lstm`, whose gates stand in the order i, f, c, o."""
+    def ordered(v: Value, axis: int) -> Tensor:
+        """Gates i, o, f, c along an axis, in the op's order."""
+        k, t = layer.hidden, as_tensor(v)
+        count = t.shape[axis] // k
+        order = [at + g for at in range(0, count, 4) for g in (0, 2, 3, 1)]
+        return F.concat([t[(slice(None),) * axis + (slice(g * k, (g + 1) * k),)] for g in order], axis)
+
+    weights = ordered(r, 1)
+
+    def over(d: int, parts: Tensor, back: bool, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
+        hs, cs, _ = REGISTRY["lstm"](parts, weights[d], h, c, back)
+        last = 0 if back else -1
+        return hs[:-1] if back else hs[1:], hs[last], cs[last]
+
+    return layer.run(x, ordered(w, 1), layer.biases(None if b is None else ordered(b, 1)), [h, c], over)

@@ -12,7 +12,10 @@ from tengen.interop.onnx.ops.elementwise import all_known
 from tengen.interop.onnx.reader import NodeOf
 from tengen.interop.onnx.registry import op
 from tengen.interop.onnx.values import Coded, Value, as_tensor, ints, is_coded, is_text, known, shape_array, value_of
+from tengen.loops.lang import Expr
 from tengen.tensor import Tensor
+
+AT_THE_END = 10**9  # exporters' numbers for the end of an axis begin here; an open axis that is longer would be cut
 
 
 def moving(v: Value, array: Callable[[np.ndarray], np.ndarray], tensor: Callable[[Tensor], Tensor]) -> Value:
@@ -163,7 +166,7 @@ def slice_(n: NodeOf, x: Value, starts: Value = None, ends: Value = None, axes: 
         extent = s[a]
         if step < 0 and isinstance(hi, int) and isinstance(extent, int) and hi < -extent:
             hi = None
-        if isinstance(hi, int) and hi >= 1 << 31:
+        if isinstance(hi, int) and hi >= (AT_THE_END if isinstance(extent, Expr) else 1 << 31):
             hi = None
         if isinstance(lo, int) and lo >= 1 << 31:
             lo = None if step < 0 else extent
@@ -180,12 +183,17 @@ def gather(n: NodeOf, x: Value, index: Value) -> Value:
         return np.asarray(np.take(x, known(index).astype(np.int64), axis))
     if isinstance(x, np.ndarray):
         x = as_tensor(x)
-    rows = as_tensor(index)
-    return moving(x, lambda a: a, lambda t: F.take(t, positive(rows, t.shape[axis]), axis))
+    if isinstance(index, np.ndarray) and index.dtype != object and not index.ndim:  # a slice, whose place needs no check in each run
+        at = (slice(None),) * (axis % len(shape_of(x))) + (int(index),)
+        return moving(x, lambda a: a, lambda t: t[at])
+    return moving(x, lambda a: a, lambda t: F.take(t, positive(index, t.shape[axis]), axis))
 
 
-def positive(index: Tensor, extent: Any) -> Tensor:
+def positive(index: Value, extent: Any) -> Tensor:
     """Indices that count from the beginning."""
+    if isinstance(index, np.ndarray) and index.dtype != object and (isinstance(extent, int) or (index >= 0).all()):
+        return as_tensor(np.where(index < 0, index + extent, index) if (index < 0).any() else index)
+    index = as_tensor(index)
     if index.dtype.kind == "u":
         return index.astype("int64")
     return F.where(F.less(index, 0), index + extent, index)
@@ -444,9 +452,12 @@ def pad(n: NodeOf, x: Value, pads: Value = None, value: Value = None, axes: Valu
 
 
 def padded(t: Tensor, amounts: list[tuple[int, int]], mode: str, fill: Any) -> Tensor:
-    """Pads; reflections and circles may be wider than what they are of."""
-    if mode == "constant" or mode == "edge":
-        return F.pad(t, amounts, mode, fill) if mode == "constant" else F.pad(t, amounts, mode)
+    """Pads; reflections and circles of known extents may be wider than what they are of."""
+    if mode == "constant":
+        return F.pad(t, amounts, mode, fill)
+    least = {"edge": 0, "reflect": 1, "wrap": 0}[mode]
+    if mode == "edge" or all(not isinstance(e, int) or max(w) + least <= e for w, e in zip(amounts, t.shape)):
+        return F.pad(t, amounts, mode)
     for a, (lo, hi) in enumerate(amounts):
         if lo or hi:
             extent = int(t.shape[a])
