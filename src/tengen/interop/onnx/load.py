@@ -7,16 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tengen.base.device import default_device
-from tengen.base.errors import ArgumentError, TengenError, TraceError, Undecided
-from tengen.deploy.dump import portable
+from tengen.base.errors import ArgumentError
 from tengen.deploy.model import Model
+from tengen.interop.networks.program import program, type_of
 from tengen.interop.onnx.network import OnnxNetwork
 from tengen.interop.onnx.reader import PortOf, read
 from tengen.ir.types import TensorType
-from tengen.loops.lang import var
-from tengen.tensor import Tensor, tensor_over
-from tengen.tensor.recorder import Recorder
 
 
 def to_module(source: Any) -> OnnxNetwork:
@@ -63,32 +59,11 @@ def load(source: Any, shapes: Mapping[str, Any] | None = None) -> Model:
     """
     net = to_module(source).eval()
     graph = net.source.graph
-    types = [type_of(p, shapes or {}, f"{graph.name}: input {p.name}") for p in graph.inputs]
-    rec = Recorder(graph.name or "onnx", device=default_device())
-    try:
-        with rec:
-            args = [rec.argument(p.name, like(), t) for p, t in zip(graph.inputs, types)]
-            made = net(*args)
-            outs = list(made) if isinstance(made, tuple) else [made]
-            recorded = rec.finish([(p.name, o) for p, o in zip(graph.outputs, outs)])
-    except Undecided as e:
-        raise TraceError(
-            f"{graph.name} needs the number of an open extent: {e}; help: shapes={{...}} gives numbers for its names"
-        ) from e
-    names = {id(t): name for name, t in (*net.weights.items(), *net.statistics.items())}
-    states = [s.name for s in recorded.states.values()]
-    data = {name: t.numpy() for name, t in zip(states, rec.captured)}
-    given = {name: names[id(t)] for name, t in zip(states, rec.captured) if id(t) in names}
-    g, arrays = portable(recorded, data, [p.name for p in graph.inputs], [p.name for p in graph.outputs], given)
-    return Model(g, arrays)
+    types = {p.name: type_of_port(p, shapes or {}, f"{graph.name}: input {p.name}") for p in graph.inputs}
+    return program(net, graph.name or "onnx", types, [p.name for p in graph.outputs], {**net.weights, **net.statistics})
 
 
-def like() -> Tensor:
-    """What an argument is like, of which the type alone is asked."""
-    return tensor_over(None, None)
-
-
-def type_of(p: PortOf, shapes: Mapping[str, Any], what: str) -> TensorType:
+def type_of_port(p: PortOf, shapes: Mapping[str, Any], what: str) -> TensorType:
     """The type of an input of a program.
 
     Errors: ArgumentError for one that is no tensor, or whose shape is not known.
@@ -101,19 +76,4 @@ def type_of(p: PortOf, shapes: Mapping[str, Any], what: str) -> TensorType:
         )
     if np.dtype(p.dtype).kind in "USO":
         raise ArgumentError(f"{what} is text, which no program takes; help: to_module runs the network")
-    found: list[Any] = []
-    for i, d in enumerate(shape):
-        d = shapes.get(d, d) if isinstance(d, str) else d
-        if d is None:
-            d = f"{identifier(p.name)}_{i}"
-        found.append(var(identifier(d)) if isinstance(d, str) else int(d))
-    try:
-        return TensorType(found, p.dtype)
-    except (TengenError, TypeError) as e:
-        raise ArgumentError(f"{what}: {e}") from e
-
-
-def identifier(name: str) -> str:
-    """A name of an extent that the graph language takes."""
-    kept = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
-    return kept if kept[:1].isalpha() else f"n_{kept}"
+    return type_of(p.name, shape, p.dtype, shapes, what)
