@@ -7,16 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tengen.base.device import default_device
-from tengen.base.errors import ArgumentError, TengenError, TraceError, Undecided
-from tengen.deploy.dump import portable
+from tengen.base.errors import ArgumentError
 from tengen.deploy.model import Model
+from tengen.interop.networks.program import named, program, type_of
 from tengen.interop.onnx.network import OnnxNetwork
 from tengen.interop.onnx.reader import PortOf, read
 from tengen.ir.types import TensorType
-from tengen.loops.lang import var
-from tengen.tensor import Tensor, tensor_over
-from tengen.tensor.recorder import Recorder
 
 
 def to_module(source: Any) -> OnnxNetwork:
@@ -65,40 +61,17 @@ def load(source: Any, shapes: Mapping[str, Any] | None = None) -> Model:
     graph = net.source.graph
     shapes = dict(shapes or {})
     names = {p.name for p in graph.inputs}
-    opened = {named(p, i, d) for p in graph.inputs for i, d in enumerate(shapes.get(p.name, p.shape) or ()) if not isinstance(d, int)}
+    opened = {named(p.name, i, d) for p in graph.inputs for i, d in enumerate(shapes.get(p.name, p.shape) or ()) if not isinstance(d, int)}
     if odd := shapes.keys() - names - opened:
         raise ArgumentError(
             f"{graph.name}: shapes names {', '.join(sorted(odd))}; the inputs are {', '.join(sorted(names))}, the open extents "
             f"{', '.join(sorted(opened)) or 'none'}"
         )
-    types = [type_of(p, shapes, f"{graph.name}: input {p.name}") for p in graph.inputs]
-    rec = Recorder(graph.name or "onnx", device=default_device())
-    try:
-        with rec:
-            args = [rec.argument(p.name, like(), t) for p, t in zip(graph.inputs, types)]
-            made = net(*args)
-            outs = list(made) if isinstance(made, tuple) else [made]
-            recorded = rec.finish([(p.name, o) for p, o in zip(graph.outputs, outs)])
-    except Undecided as e:
-        place = next((note for note in getattr(e, "__notes__", ()) if note.startswith("in the ONNX node")), "")
-        raise TraceError(
-            f"{graph.name} needs the number of an open extent{place and f' {place}'}: {e}; help: shapes={{{sorted(opened)[0]!r}: ...}} "
-            "gives a number for a name"
-        ) from e
-    paths = {id(t): name for name, t in (*net.weights.items(), *net.statistics.items())}
-    states = [s.name for s in recorded.states.values()]
-    data = {name: t.numpy() for name, t in zip(states, rec.captured)}
-    given = {name: paths[id(t)] for name, t in zip(states, rec.captured) if id(t) in paths}
-    g, arrays = portable(recorded, data, [p.name for p in graph.inputs], [p.name for p in graph.outputs], given)
-    return Model(g, arrays)
+    types = {p.name: type_of_port(p, shapes, f"{graph.name}: input {p.name}") for p in graph.inputs}
+    return program(net, graph.name or "onnx", types, [p.name for p in graph.outputs], {**net.weights, **net.statistics})
 
 
-def like() -> Tensor:
-    """What an argument is like, of which the type alone is asked."""
-    return tensor_over(None, None)
-
-
-def type_of(p: PortOf, shapes: Mapping[str, Any], what: str) -> TensorType:
+def type_of_port(p: PortOf, shapes: Mapping[str, Any], what: str) -> TensorType:
     """The type of an input of a program.
 
     Errors: ArgumentError for one that is no tensor, or whose shape is not known.
@@ -111,23 +84,4 @@ def type_of(p: PortOf, shapes: Mapping[str, Any], what: str) -> TensorType:
         )
     if np.dtype(p.dtype).kind in "USO":
         raise ArgumentError(f"{what} is text, which no program takes; help: to_module runs the network")
-    found: list[Any] = []
-    for i, d in enumerate(shape):
-        d = named(p, i, d)
-        d = shapes.get(d, d) if isinstance(d, str) else d
-        found.append(var(identifier(d)) if isinstance(d, str) else int(d))
-    try:
-        return TensorType(found, p.dtype)
-    except (TengenError, TypeError) as e:
-        raise ArgumentError(f"{what}: {e}") from e
-
-
-def named(p: PortOf, axis: int, d: Any) -> Any:
-    """An extent of an input: a number, or a name, also where the file gives none."""
-    return f"{identifier(p.name)}_{axis}" if d is None else d
-
-
-def identifier(name: str) -> str:
-    """A name of an extent that the graph language takes."""
-    kept = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
-    return kept if kept[:1].isalpha() else f"n_{kept}"
+    return type_of(p.name, shape, p.dtype, shapes, what)

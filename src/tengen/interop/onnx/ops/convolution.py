@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import tengen.functional as F
-from tengen.interop.onnx.ops.shapes import product
+from tengen.interop.networks.places import product
 from tengen.interop.onnx.reader import NodeOf
 from tengen.interop.onnx.registry import op
 from tengen.interop.onnx.values import Value, as_tensor, ints

@@ -8,8 +8,9 @@ import numpy as np
 
 import tengen.functional as F
 from tengen import linalg
+from tengen.interop.networks.places import product
 from tengen.interop.onnx.ops.elementwise import all_known
-from tengen.interop.onnx.ops.shapes import axes_of, product
+from tengen.interop.onnx.ops.shapes import axes_of
 from tengen.interop.onnx.reader import NodeOf
 from tengen.interop.onnx.registry import op
 from tengen.interop.onnx.values import Value, as_tensor, ints

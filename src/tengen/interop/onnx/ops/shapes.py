@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import tengen.functional as F
+from tengen.interop.networks.places import flat_places, grid_places, positive, product
 from tengen.interop.onnx.ops.elementwise import all_known
 from tengen.interop.onnx.reader import NodeOf
 from tengen.interop.onnx.registry import op
@@ -189,16 +190,6 @@ def gather(n: NodeOf, x: Value, index: Value) -> Value:
     return moving(x, lambda a: a, lambda t: F.take(t, positive(index, t.shape[axis]), axis))
 
 
-def positive(index: Value, extent: Any) -> Tensor:
-    """Indices that count from the beginning."""
-    if isinstance(index, np.ndarray) and index.dtype != object and (isinstance(extent, int) or (index >= 0).all()):
-        return as_tensor(np.where(index < 0, index + extent, index) if (index < 0).any() else index)
-    index = as_tensor(index)
-    if index.dtype.kind == "u":
-        return index.astype("int64")
-    return F.where(F.less(index, 0), index + extent, index)
-
-
 @op("GatherElements")
 def gather_elements(n: NodeOf, x: Value, index: Value) -> Value:
     """One element for each index."""
@@ -229,22 +220,6 @@ def gather_nd(n: NodeOf, x: Value, index: Value) -> Value:
     return F.take(source, places.reshape(-1), 0).reshape(*at.shape[:-1], *rest)
 
 
-def flat_places(at: Tensor, extents: Sequence, batch: int = 0) -> Tensor:
-    """The positions that vectors of indices name in the flattened first axes."""
-    found: Any = 0
-    for i in range(int(at.shape[-1])):
-        found = found * extents[i] + positive(at[..., i].astype("int64"), extents[i])
-    return found if isinstance(found, Tensor) else F.zeros(at.shape[:-1], "int64")
-
-
-def product(shape: Sequence) -> Any:
-    """Of extents."""
-    found: Any = 1
-    for e in shape:
-        found = found * e
-    return found
-
-
 MODES = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}
 
 
@@ -255,17 +230,6 @@ def scatter_elements(n: NodeOf, x: Value, index: Value, updates: Value) -> Value
     axis = n["axis"] % len(t.shape)
     places = grid_places(at, t.shape, axis, positive(at.astype("int64"), t.shape[axis]))
     return F.scatter(t.reshape(-1), 0, places.reshape(-1), new.reshape(-1), MODES[n.get("reduction", "none")]).reshape(t.shape)
-
-
-def grid_places(at: Tensor, extents: Sequence, axis: int, along: Tensor) -> Tensor:
-    """The positions in a flattened tensor of the elements of an index, which names those along one axis."""
-    found: Any = 0
-    for a, e in enumerate(extents):
-        here = along
-        if a != axis:
-            here = F.arange(at.shape[a], dtype="int64").reshape(*[at.shape[a] if b == a else 1 for b in range(len(extents))])
-        found = found * e + here
-    return F.broadcast_to(found, at.shape) if found.shape != at.shape else found
 
 
 @op("ScatterND")

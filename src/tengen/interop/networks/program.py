@@ -1,0 +1,76 @@
+"""A network that came from a file as one program with its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tengen.base.device import default_device
+from tengen.base.errors import ArgumentError, TengenError, TraceError, Undecided
+from tengen.deploy.dump import portable
+from tengen.deploy.model import Model
+from tengen.ir.types import TensorType
+from tengen.loops.lang import var
+from tengen.module import Module
+from tengen.tensor import Tensor, tensor_over
+from tengen.tensor.recorder import Recorder
+
+
+def program(net: Module, name: str, inputs: Mapping[str, TensorType], outputs: Sequence[str], weights: Mapping[str, Tensor]) -> Model:
+    """Records a network's call.
+
+    Args:
+        inputs: the types of its arguments, by the names that the model's inputs get. outputs: names. weights: names of tensors that
+            the network reads.
+    Errors: TraceError where an open extent has to be a number; what the network raises.
+    """
+    rec = Recorder(name, device=default_device())
+    try:
+        with rec:
+            made = net(*[rec.argument(n, tensor_over(None, None), t) for n, t in inputs.items()])
+            outs = list(made) if isinstance(made, tuple) else [made]
+            recorded = rec.finish(list(zip(outputs, outs)))
+    except Undecided as e:
+        place = next((note for note in getattr(e, "__notes__", ()) if note.startswith("in the ")), "")  # a node of the file
+        opened = sorted({str(d) for t in inputs.values() for d in t.shape if not isinstance(d, int)})
+        raise TraceError(
+            f"{name} needs the number of an open extent{place and f' {place}'}: {e}; help: shapes={{{opened[0]!r}: ...}} gives a number for "
+            "a name"
+        ) from e
+    names = {id(t): n for n, t in weights.items()}
+    states = [s.name for s in recorded.states.values()]
+    data = {n: t.numpy() for n, t in zip(states, rec.captured)}
+    given = {n: names[id(t)] for n, t in zip(states, rec.captured) if id(t) in names}
+    g, arrays = portable(recorded, data, list(inputs), list(outputs), given)
+    return Model(g, arrays)
+
+
+def type_of(name: str, shape: Sequence[Any], dtype: Any, given: Mapping[str, Any], what: str) -> TensorType:
+    """The type of an input of a program.
+
+    Args:
+        shape: numbers, names of open extents, None for one that gets a name of its own. given: numbers for names.
+    Errors: ArgumentError for what is no type.
+    """
+    found: list[Any] = []
+    for i, d in enumerate(shape):
+        d = named(name, i, d)
+        d = given.get(d, d) if isinstance(d, str) else d
+        found.append(var(identifier(d)) if isinstance(d, str) else int(d))
+    try:
+        return TensorType(found, np.dtype(dtype))
+    except (TengenError, TypeError) as e:
+        raise ArgumentError(f"{what}: {e}") from e
+
+
+def named(name: str, axis: int, d: Any) -> Any:
+    """An extent of an input: a number, or a name, also where the file gives none."""
+    return f"{identifier(name)}_{axis}" if d is None else d
+
+
+def identifier(name: str) -> str:
+    """A name of an extent that the graph language takes."""
+    kept = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
+    return kept if kept[:1].isalpha() else f"n_{kept}"
