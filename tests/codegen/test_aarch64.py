@@ -11,6 +11,8 @@ from running import same
 from test_access import INDEX, gather_kernel, values
 from test_dot2 import kernel as dots
 from test_dot2 import operands
+from test_dot2i import kernel as integer_dots
+from test_dot2i import operands as integers
 from test_values import COMPUTED, cast_cases, op_cases
 
 from tengen.base.dtype import ALL, DType
@@ -91,6 +93,10 @@ def test_the_same_bits_on_arm(tmp_path):
     want = [x.copy() for x in xs]
     interpret(dots(), want, [len(xs[0])])
     add_one((dots(), xs, [len(xs[0])], want), kernels, arrays, ints, expected)
+    xs = [*integers(), np.zeros_like(integers()[0])]
+    want = [x.copy() for x in xs]
+    interpret(integer_dots(), want, [len(xs[0])])
+    add_one((integer_dots(), xs, [len(xs[0])], want), kernels, arrays, ints, expected)
     for k, got, want in zip(kernels, run_emulated(tmp_path, kernels, arrays, ints), expected):
         for a, b in zip(got, want):
             try:

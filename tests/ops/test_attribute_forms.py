@@ -28,7 +28,7 @@ def forms(value, kind):
     if type(value) is bool:
         return {"np.bool_": np.bool_(value), "0-d array": np.array(value)}
     if type(value) is int and kind.counts:
-        found = {"np.int64": np.int64(value), "np.int8": np.int8(value), "0-d array": np.array(value), "Tensor": tensor(value)}
+        found = {"np.int64": np.int64(value), "np.int16": np.int16(value), "0-d array": np.array(value), "Tensor": tensor(value)}
         return found | ({"1-d array": np.array([value])} if kind.shape else {})
     if isinstance(value, (tuple, list)) and kind.counts and value and "x" not in value:
         deep = isinstance(value[0], tuple)

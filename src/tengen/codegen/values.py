@@ -236,6 +236,8 @@ class Values:
                 return self.fold(str(e.attr), dt, args[0])
             case "dot2":
                 return self.dot2(args[0], args[1], args[2], lanes)
+            case "dot2i":
+                return self.dot2i(args[0], args[1], args[2], lanes)
         raise CompileError(f"{self.name}: LLVM IR for an unknown operation {op!r}")
 
     def variable(self, e: Expr) -> str:
@@ -353,6 +355,14 @@ class Values:
             scaled = [self.pure(f"fmul {f32} {v}, {room}") for v in (x, total)]
             fma = lambda *xs: self.op("fma", float32, lanes, list(xs))
             total = self._flush(fma(x, y, total), fma(scaled[0], y, scaled[1]), lanes, 2.0**-62)
+        return total
+
+    def dot2i(self, total: str, a: str, b: str, lanes: int) -> str:
+        """`lang.dot2i` by arithmetic of int32, for targets that have no instruction."""
+        i32, sixteen = vector("i32", lanes), _int32(16, lanes)
+        for half in (1, 0):
+            x, y = (self.pure(f"ashr {i32} {v if half else self.pure(f'shl {i32} {v}, {sixteen}')}, {sixteen}") for v in (a, b))
+            total = self.pure(f"add {i32} {total}, {self.pure(f'mul {i32} {x}, {y}')}")
         return total
 
     def _half(self, x: str, which: int, lanes: int) -> str:

@@ -79,26 +79,27 @@ __all__ = [
     "adaptive_max_pool2d", "adaptive_max_pool3d", "add", "affine_grid", "all", "allclose", "alpha_dropout", "angle", "any",
     "arange", "argmax", "argmin", "argsort", "asin", "asinh", "astype", "atan", "atan2", "atanh", "avg_pool1d", "avg_pool2d",
     "avg_pool3d", "batch_norm", "binary_cross_entropy", "bincount", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
-    "bmm", "broadcast_to", "cbrt", "ceil", "clip", "complex", "concat", "cond", "cond_take", "conj", "conv1d", "conv2d",
-    "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "copy", "copysign", "correlation", "cos", "cosh",
-    "cosine_similarity", "count_nonzero", "cross", "cross_entropy", "cross_entropy_with_softmax", "ctc_loss", "cumprod",
-    "cumsum", "cvt_color", "deformable_conv2d", "deformable_psroi_pooling", "diag", "diagonal", "diff", "digamma", "div",
-    "dot", "dropout", "einsum", "elu", "embedding", "equal", "erf", "erfc", "exp", "exp2", "expand_dims", "expm1", "eye",
-    "flatten", "flip", "floor", "floor_div", "fma", "fori_loop", "full", "full_like", "gather", "gelu", "general_norm", "glu",
-    "greater", "greater_equal", "grid_sample", "group_norm", "hinge_loss", "histogram", "hsigmoid", "hswish", "hypot", "imag",
-    "index_select", "indexing_one_hot", "instance_norm", "interpolate", "isclose", "isfinite", "isinf", "isnan", "l1_loss",
-    "layer_norm", "leaky_relu", "left_shift", "lerp", "less", "less_equal", "lgamma", "linear", "linspace", "local_conv2d",
-    "local_response_norm", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and", "logical_not",
-    "logical_or", "logical_xor", "logsigmoid", "logsoftmax", "logsumexp", "loss", "masked_fill", "matinv", "matmul", "max",
-    "max_pool1d", "max_pool2d", "max_pool3d", "maximum", "mean", "median", "meshgrid", "metric", "min", "minimum", "mish",
-    "mod", "moveaxis", "mul", "multi_head_attention", "nan_to_num", "neg", "nextafter", "nms", "nn", "non_zero", "nonzero",
-    "norm", "normalize", "not_equal", "nvof", "one_hot", "ones", "ones_like", "outer", "pad", "permute", "pixel_shuffle",
-    "polar", "pow", "prelu", "prod", "quantile", "real", "reciprocal", "region_restricted_conv", "relu", "relu6", "remap",
-    "repeat", "reshape", "right_shift", "rms_norm", "roi_align", "roi_pooling", "roll", "round", "rsqrt",
+    "bmm", "broadcast_to", "cbrt", "ceil", "centre_codes", "clip", "complex", "concat", "cond", "cond_take", "conj", "conv1d",
+    "conv2d", "conv3d", "conv_int", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "copy", "copysign",
+    "correlation", "cos", "cosh", "cosine_similarity", "count_nonzero", "cross", "cross_entropy", "cross_entropy_with_softmax",
+    "ctc_loss", "cumprod", "cumsum", "cvt_color", "deformable_conv2d", "deformable_psroi_pooling", "dequantize_linear", "diag",
+    "diagonal", "diff", "digamma", "div", "dot", "dropout", "einsum", "elu", "embedding", "equal", "erf", "erfc", "exp",
+    "exp2", "expand_dims", "expm1", "eye", "fake_quantize", "flatten", "flip", "floor", "floor_div", "fma", "fori_loop",
+    "full", "full_like", "gather", "gelu", "general_norm", "glu", "greater", "greater_equal", "grid_sample", "group_norm",
+    "hinge_loss", "histogram", "hsigmoid", "hswish", "hypot", "imag", "index_select", "indexing_one_hot", "instance_norm",
+    "interpolate", "isclose", "isfinite", "isinf", "isnan", "l1_loss", "layer_norm", "leaky_relu", "left_shift", "lerp",
+    "less", "less_equal", "lgamma", "linear", "linspace", "local_conv2d", "local_response_norm", "log", "log10", "log1p",
+    "log2", "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsoftmax",
+    "logsumexp", "lookup_codes", "loss", "masked_fill", "matinv", "matmul", "matmul_int", "max", "max_pool1d", "max_pool2d",
+    "max_pool3d", "maximum", "mean", "median", "meshgrid", "metric", "min", "minimum", "mish", "mod", "moveaxis", "mul",
+    "multi_head_attention", "nan_to_num", "neg", "nextafter", "nms", "nn", "non_zero", "nonzero", "norm", "normalize",
+    "not_equal", "nvof", "one_hot", "ones", "ones_like", "outer", "pad", "permute", "pixel_shuffle", "polar", "pow", "prelu",
+    "prod", "quantile", "quantize_linear", "real", "reciprocal", "region_restricted_conv", "relu", "relu6", "remap", "repeat",
+    "requantize_linear", "reshape", "right_shift", "rms_norm", "roi_align", "roi_pooling", "roll", "round", "rsqrt",
     "scaled_dot_product_attention", "scan", "scatter", "scatter_add", "searchsorted", "selu", "sigmoid", "sign", "signbit",
     "silu", "sin", "sinh", "sliding_window", "sliding_window_transpose", "softmax", "softplus", "sort", "split", "sqrt",
-    "square", "square_loss", "squeeze", "stack", "std", "sub", "sum", "svd", "swapaxes", "sync_batch_norm", "take",
-    "take_along_axis", "tan", "tanh", "tile", "topk", "topk_accuracy", "transpose", "tril", "triu", "trunc", "unfold",
+    "square", "square_loss", "squeeze", "stack", "std", "straight_through", "sub", "sum", "svd", "swapaxes", "sync_batch_norm",
+    "take", "take_along_axis", "tan", "tanh", "tile", "topk", "topk_accuracy", "transpose", "tril", "triu", "trunc", "unfold",
     "unique", "var", "view_as_complex", "view_as_real", "vision", "warp_affine", "warp_perspective", "where", "while_loop",
     "zeros", "zeros_like"
 ]
@@ -165,6 +166,9 @@ def cbrt(x: TensorLike) -> Tensor:
     """The cube root, of negative numbers too; at most 2 ULP off."""
 def ceil(x: TensorLike) -> Tensor:
     """The smallest integer that is not below x. The gradient is 0."""
+def centre_codes(inp: TensorLike, zero: TensorLike) -> Tensor:
+    """inp - zero as int16: codes whose zero point is taken off, at most 9 bits, as `matmul_int` and `conv_int` multiply
+    them."""
 def clip(x: TensorLike, lower: TensorLike | None = None, upper: TensorLike | None = None) -> Tensor:
     """min(max(x, lower), upper), promoted to one dtype; a NaN stays. Where a bound is reached the gradient goes to the
     bound."""
@@ -176,6 +180,10 @@ def cond_take(mask: TensorLike, x: TensorLike) -> tuple[Tensor, Tensor]:
     """The elements where the mask is true, as a vector, and their positions in the flattened tensor. Not inside a trace."""
 def conj(inp: TensorLike) -> Tensor:
     """The complex conjugate x - iy of x + iy; what is not complex, as it is."""
+def conv_int(
+    inp: TensorLike, weight: TensorLike, stride: Positives = 1, padding: Naturals = 0, dilation: Positives = 1, groups: Any = 1,
+) -> Tensor:
+    """`conv` of integers of few bits, in int32: exact. Padding is 0, so a zero point is taken off before (`centre_codes`)."""
 def copy(x: TensorLike) -> Tensor:
     """x, dense in logical order, in memory of its own."""
 def copysign(x: TensorLike, y: TensorLike) -> Tensor:
@@ -232,6 +240,8 @@ def deformable_psroi_pooling(
     trans_std: float = 0.1,
 ) -> Tensor:
     """Regions of images pooled to one size, where each bin is moved by an offset: the average of samples of the bin."""
+def dequantize_linear(inp: TensorLike, scale: TensorLike, zero: TensorLike | None = None) -> Tensor:
+    """What integers stand for: scale (inp - zero)."""
 def diag(inp: TensorLike, k: int = 0) -> Tensor:
     """The k-th diagonal of a matrix, or a matrix with the vector `inp` on its k-th diagonal."""
 def diagonal(inp: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
@@ -261,6 +271,10 @@ def expm1(x: TensorLike) -> Tensor:
     """e^x - 1 without cancellation near 0; at most 2 ULP off."""
 def eye(N: Extent, M: Extent | None = None, k: int = 0, dtype: DTypeLike = 'float32', device: Any = None) -> Tensor:
     """The N x M (N x N) matrix with ones on its k-th diagonal."""
+def fake_quantize(
+    inp: TensorLike, scale: TensorLike, zero: TensorLike | None = None, low: int = -128, high: int = 127,
+) -> Tensor:
+    """`dequantize_linear` of `quantize_linear`: numbers rounded to what integers stand for, still as floats."""
 def flatten(inp: TensorLike, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     """Axes start_axis .. end_axis as one; a 0-d tensor gets one axis."""
 def flip(inp: TensorLike, axis: int | Sequence[int] | None = None) -> Tensor:
@@ -375,8 +389,12 @@ def logsoftmax(inp: TensorLike, axis: int | Sequence[int] | None = -1) -> Tensor
     """log(softmax(x)), without overflow."""
 def logsumexp(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """log(sum(exp(x))), without overflow: the largest element is taken out first. -inf where there are none."""
+def lookup_codes(inp: TensorLike, table: TensorLike) -> Tensor:
+    """table[inp - the least value of inp's dtype]: any function of an int8 or uint8, by a table of 256 entries."""
 def masked_fill(inp: TensorLike, mask: TensorLike, value: float) -> Tensor:
     """`where`: the value where the mask is true, else inp's element; in inp's dtype."""
+def matmul_int(inp1: TensorLike, inp2: TensorLike, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
+    """`matmul` of integers of few bits, in int32: exact."""
 def max(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The largest element; a NaN wins. The gradient is shared by equal largest elements. An empty one is an error."""
 def maximum(x: TensorLike, y: TensorLike) -> Tensor:
@@ -447,6 +465,15 @@ def quantile(
     interpolation: Literal['linear', 'lower', 'higher', 'midpoint', 'nearest'] = 'linear',
 ) -> Tensor:
     """Values that a share q of the elements along `axis` (all axes by default) is not greater than."""
+def quantize_linear(
+    inp: TensorLike,
+    scale: TensorLike,
+    zero: TensorLike | None = None,
+    low: int = -128,
+    high: int = 127,
+    dtype: DTypeLike = 'int8',
+) -> Tensor:
+    """The integers that stand for numbers: clip(round(inp / scale) + zero, low, high), halves to even."""
 def real(inp: TensorLike) -> Tensor:
     """The real parts: a view of complex numbers; what is not complex, as it is."""
 def reciprocal(x: TensorLike) -> Tensor:
@@ -480,6 +507,15 @@ def remap(
 def repeat(inp: TensorLike, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
     """Each element repeated, as NumPy's repeat: one number for all, or one for each position of `axis`; flattened without an
     axis."""
+def requantize_linear(
+    inp: TensorLike,
+    multiplier: TensorLike,
+    zero: TensorLike | None = None,
+    low: int = -128,
+    high: int = 127,
+    dtype: DTypeLike = 'int8',
+) -> Tensor:
+    """Sums of products as integers of few bits: clip(round(inp * multiplier) + zero, low, high), halves to even."""
 def reshape(x: TensorLike, shape: NewShape) -> Tensor:
     """The same elements in logical order with another shape; one extent may be -1. A view where strides allow."""
 def right_shift(x: TensorLike, y: TensorLike) -> Tensor:
@@ -559,6 +595,8 @@ def stack(inps: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Tensors of one shape along a new axis."""
 def std(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The standard deviation: the square root of `var`."""
+def straight_through(value: TensorLike, through: TensorLike) -> Tensor:
+    """`value`, whose gradient goes to `through` instead: what is computed by integers, and learnt as floats."""
 def sub(x: TensorLike, y: TensorLike) -> Tensor:
     """x - y."""
 def sum(inp: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:

@@ -66,6 +66,13 @@ def dot2(total, a, b):
     return _fma_flushed(*first, _fma_flushed(*second, _flushed(total)))
 
 
+def dot2i(total, a, b):
+    """See `lang.dot2i`."""
+    halves = lambda x: [(np.asarray(x, np.uint32) >> np.uint32(s)).astype(np.uint16).view(np.int16).astype(np.int64) for s in (0, 16)]
+    (a0, a1), (b0, b1) = halves(a), halves(b)
+    return (np.asarray(total, np.int64) + a0 * b0 + a1 * b1).astype(np.int32)
+
+
 def fma64(a, b, c):
     """a * b + c of float64, rounded once: error-free transformations (Boldo and Melquiond, "Emulation of FMA and correctly
     rounded sums", 2008) where no part can over- or underflow, else fractions."""

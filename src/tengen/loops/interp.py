@@ -17,7 +17,7 @@ from tengen.base.dtype import DType, bool_, float32, float64
 from tengen.base.errors import IndexOutOfRange, VerifyError
 from tengen.loops import external
 from tengen.loops.calls import expand
-from tengen.loops.exact import convert, dot2, floor_division, fma32, fma64, index_division, shift_left, shift_right
+from tengen.loops.exact import convert, dot2, dot2i, floor_division, fma32, fma64, index_division, shift_left, shift_right
 from tengen.loops.lang import LANES, OPS, Expr
 from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store
 from tengen.loops.verify import describe, verify
@@ -91,6 +91,8 @@ def _function(e: Expr) -> Callable:
             return np.where
         case "dot2":
             return dot2
+        case "dot2i":
+            return dot2i
         case "cast":
             return lambda x: convert(x, e.args[0].dtype, e.dtype)
         case "bitcast":

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from numbers import Number
 from typing import TypeVar, Union
 
-from tengen.base.dtype import DType, bfloat16, bool_, dtype, float32, int64, uint32
+from tengen.base.dtype import DType, bfloat16, bool_, dtype, float32, int16, int32, int64, uint32
 from tengen.base.errors import SizeError, Undecided, VerifyError
 
 LANES = 16
@@ -40,7 +40,9 @@ OPS: dict[str, tuple[int, str, str]] = {
 }
 FOLDS = ("add", "mul", "min", "max", "and", "or")
 HALVES = ("low", "high")
-GROUPS = {bfloat16: uint32}  # dtype of a buffer -> dtype of a variable, each lane of which holds several elements; see `Load`
+# dtype of a buffer -> dtype of a variable, each lane of which holds several elements; see `Load`
+GROUPS = {bfloat16: uint32, int16: uint32}
+DOTS = ("dot2", "dot2i")
 
 
 class Decisions:
@@ -62,7 +64,7 @@ class Expr:
     `const` (attr: the value), `var` (attr: its name), `select` (cond, a, b), `cast` (attr: dtype; float to int saturates and
     NaN gives 0), `bitcast` (attr: dtype), `call` (attr: name of a function of `math.py`), `splat` (1 -> 16 lanes),
     `ramp` (int64 lanes 0..15), `lane` (attr: which), `fold` (attr: one of `FOLDS`; the fixed tree: halves are combined,
-    lane i with lane i + 8, then + 4, + 2, + 1), `interleave` (attr: one of `HALVES`), `dot2` (see the functions).
+    lane i with lane i + 8, then + 4, + 2, + 1), `interleave` (attr: one of `HALVES`), `dot2`, `dot2i` (see the functions).
     """
 
     __slots__ = ("op", "args", "dtype", "lanes", "attr", "__weakref__")
@@ -389,8 +391,19 @@ def dot2(total: Expr, a: Expr, b: Expr) -> Expr:
     return expr("dot2", tuple(splat(x) if lanes > 1 else x for x in xs), float32, lanes)
 
 
+def dot2i(total: Expr, a: Expr, b: Expr) -> Expr:
+    """The int32 `total` plus a dot product of two terms; `a` and `b` are uint32s that hold two int16 each, the first in the low
+    half (what a load of groups gives). All in int32, which wraps: this is x86's VPDPWSSD, and VPMADDWD with an addition.
+    """
+    xs = (total, a, b)
+    lanes = max(x.lanes for x in xs)
+    if total.dtype is not int32 or a.dtype is not uint32 or b.dtype is not uint32:
+        raise VerifyError(f"dot2i takes int32, uint32 and uint32, got {', '.join(str(x.dtype) for x in xs)}")
+    return expr("dot2i", tuple(splat(x) if lanes > 1 else x for x in xs), int32, lanes)
+
+
 def pair(first: Expr, second: Expr) -> Expr:
-    """Two bfloat16 as the uint32 that `dot2` takes."""
+    """Two bfloat16, or two int16, as the uint32 that `dot2` or `dot2i` takes."""
     low, high = (cast(bitcast(x, "uint16"), uint32) for x in (first, second))
     return low | (high << const(16, uint32))
 
@@ -526,6 +539,7 @@ def rebuild(e: Expr, args: tuple[Expr, ...]) -> Expr:
         case "fold": return fold(e.attr, args[0]) # fmt: skip
         case "interleave": return interleave(e.attr, *args) # fmt: skip
         case "dot2": return dot2(*args)  # fmt: skip
+        case "dot2i": return dot2i(*args)  # fmt: skip
     raise VerifyError(f"cannot rebuild {e.op}")
 
 

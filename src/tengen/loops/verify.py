@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tengen.base.dtype import DType, bool_, float32, float64, int32, int64, uint32
 from tengen.base.errors import VerifyError
-from tengen.loops.lang import FOLDS, GROUPS, HALVES, LANES, OPS, Expr, expr
+from tengen.loops.lang import DOTS, FOLDS, GROUPS, HALVES, LANES, OPS, Expr, expr
 from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store
 
 # Ops whose result is rounded. 16-bit floats are storage, so these must be computed in float32 (one cast, one rounding).
@@ -61,14 +61,14 @@ def result_type(op: str, args: tuple[Expr, ...], attr: object = None) -> tuple[D
     """
     if op in OPS:
         return _plain_type(op, args, attr)
-    shape = {"select": 3, "cast": 1, "bitcast": 1, "splat": 1, "ramp": 0, "lane": 1, "fold": 1, "interleave": 2, "dot2": 3}
+    shape = {"select": 3, "cast": 1, "bitcast": 1, "splat": 1, "ramp": 0, "lane": 1, "fold": 1, "interleave": 2} | dict.fromkeys(DOTS, 3)
     if op == "call":
         return _call_type(args, attr)
     if op not in shape:
         raise VerifyError(f"there is no op {op!r}")
     if len(args) != shape[op]:
         raise VerifyError(f"{op} takes {shape[op]} operands, got {len(args)}")
-    if op in ("select", "splat", "ramp", "dot2") and attr is not None:
+    if op in ("select", "splat", "ramp", *DOTS) and attr is not None:
         raise VerifyError(f"{op} has no attribute, got {attr!r}")
     if op == "ramp":
         return int64, LANES
@@ -77,10 +77,11 @@ def result_type(op: str, args: tuple[Expr, ...], attr: object = None) -> tuple[D
         if a.dtype is not bool_:
             raise VerifyError(f"select needs a predicate, got {a.dtype}")
         return _common("select", args[1:])[0], _lanes("select", args)
-    if op == "dot2":
-        if tuple(x.dtype for x in args) != (float32, uint32, uint32):
-            raise VerifyError(f"dot2 takes float32, uint32 and uint32, got {', '.join(str(x.dtype) for x in args)}")
-        return float32, _lanes(op, args)
+    if op in DOTS:
+        total = float32 if op == "dot2" else int32
+        if tuple(x.dtype for x in args) != (total, uint32, uint32):
+            raise VerifyError(f"{op} takes {total}, uint32 and uint32, got {', '.join(str(x.dtype) for x in args)}")
+        return total, _lanes(op, args)
     if op in ("cast", "bitcast"):
         if not isinstance(attr, DType):
             raise VerifyError(f"{op} needs a dtype, got {attr!r}")

@@ -68,7 +68,7 @@ def matmul(
     """
 
 
-def _matrix(t: TensorType, first: bool, transposed: bool) -> tuple[tuple, object, object]:
+def matrix_extents(t: TensorType, first: bool, transposed: bool) -> tuple[tuple, object, object]:
     """(leading extents, rows, columns) of an operand."""
     if t.ndim == 0:
         raise ShapeError("an operand is 0-d; help: use * for a product with a number")
@@ -96,7 +96,7 @@ def _(types, transpose_a, **attrs):
 
 @matmul.infer
 def _(x, y, transpose_a, transpose_b, precision):
-    (ba, m, k), (bb, k2, n) = _matrix(x, True, transpose_a), _matrix(y, False, transpose_b)
+    (ba, m, k), (bb, k2, n) = matrix_extents(x, True, transpose_a), matrix_extents(y, False, transpose_b)
     if not same_extent(k, k2, "inner extents"):
         hint = "; help: transpose_b=True contracts the last axis of both" if y.ndim > 1 and y.shape[-1] == k else ""
         raise ShapeError(f"the inner extents {k} and {k2} differ{hint}")

@@ -366,7 +366,8 @@ def _np_settings(n, stride, padding, dilation):
     return per_axis(stride, n, "stride"), per_axis(padding, n, "padding"), per_axis(dilation, n, "dilation")
 
 
-def _np_conv(x, w, stride=1, padding=0, dilation=1, groups=1, algorithm=None, precision=None):
+def np_conv(x, w, stride=1, padding=0, dilation=1, groups=1, algorithm=None, precision=None):
+    """The convolution by NumPy, in the dtype of its operands: the reference of every op that convolves."""
     n = x.ndim - 2
     stride, padding, dilation = _np_settings(n, stride, padding, dilation)
     w = _grouped(w, n, groups)
@@ -409,7 +410,7 @@ def _uniform(*shapes):
     return lambda r: tuple(None if s is None else r.uniform(-1, 1, s) for s in shapes)
 
 
-conv.reference(_np_conv)
+conv.reference(np_conv)
 conv.cases(
     Case(_uniform((2, 3, 7, 6), (4, 3, 3, 2))),
     Case(_uniform((2, 4, 7, 6), (2, 3, 2, 3, 3)), {"stride": 2, "padding": (1, 2), "dilation": (1, 2), "groups": 2}),
@@ -448,7 +449,7 @@ conv_weight_grad.cases(
     Case(_uniform((2, 3, 7, 6), (2, 17, 7, 6), (17, 3, 3, 3)), {"padding": 1, "algorithm": "winograd4"}),
     Case(_uniform((1, 5, 3, 5), (1, 4, 1, 7), (4, 5, 3, 3)), {"padding": (0, 2), "algorithm": "winograd2"}),
 )
-conv_bias.reference(lambda x, w, b, **a: _np_conv(x, w, **a) + b.reshape(1, -1, *(1,) * (x.ndim - 2)))
+conv_bias.reference(lambda x, w, b, **a: np_conv(x, w, **a) + b.reshape(1, -1, *(1,) * (x.ndim - 2)))
 conv_bias.cases(
     Case(_uniform((2, 3, 7, 6), (4, 3, 3, 2), (1, 4, 1, 1)), {"padding": 1}),
     Case(_uniform((2, 4, 7), (2, 2, 2, 3), (4,)), {"groups": 2}),

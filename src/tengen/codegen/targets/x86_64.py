@@ -27,6 +27,28 @@ def _dot2(emit: Emitter, args: list[str]) -> str:
     return emit.intrinsic("x86.avx512bf16.dpbf16ps.512", f32, f"{f32} {total}", f"{pairs} {a}", f"{pairs} {b}")
 
 
+def _multiplied(emit: Emitter, args: list[str], width: int, name: str) -> str:
+    """Sums of pairs of products of int16, `width` of them, by VPMADDWD."""
+    pairs = f"<{2 * width} x i16>"
+    a, b = (emit.convert("bitcast", x, f"<{width} x i32>", pairs) for x in args)
+    return emit.intrinsic(name, f"<{width} x i32>", f"{pairs} {a}", f"{pairs} {b}")
+
+
+def _dot2i_512(emit: Emitter, args: list[str]) -> str:
+    """VPMADDWD on 512 bits, and an addition; LLVM makes one VPDPWSSD of both where the processor has VNNI."""
+    products = _multiplied(emit, args[1:], 16, "x86.avx512.pmaddw.d.512")
+    return emit.pure(f"add <16 x i32> {args[0]}, {products}")
+
+
+def _dot2i_256(emit: Emitter, args: list[str]) -> str:
+    """Two VPMADDWD on 256 bits, and an addition."""
+    lanes = lambda first, count: f"<{count} x i32> <{', '.join(f'i32 {first + i}' for i in range(count))}>"
+    half = lambda x, i: emit.pure(f"shufflevector <16 x i32> {x}, <16 x i32> poison, {lanes(8 * i, 8)}")
+    low, high = (_multiplied(emit, [half(x, i) for x in args[1:]], 8, "x86.avx2.pmadd.wd") for i in (0, 1))
+    products = emit.pure(f"shufflevector <8 x i32> {low}, <8 x i32> {high}, {lanes(0, 16)}")
+    return emit.pure(f"add <16 x i32> {args[0]}, {products}")
+
+
 def _stub(distance: int) -> bytes:
     """jmp [rip + the rest of the distance], and two bytes that stop whoever runs into them."""
     return b"\xff\x25" + struct.pack("<i", distance - 6) + b"\xcc\xcc"
@@ -38,7 +60,11 @@ X86_64 = Architecture(
     levels={"x86-64": _V3, "x86-64-v3": _V3, "x86-64-v4": _V4},
     registers=(Registers("avx512vl", 64, 32), Registers("", 32, 16)),
     masked=(("avx512bw", 1), ("avx2", 4)),
-    forms=(VectorForm("dot2", "avx512bf16", _dot2),),
+    forms=(
+        VectorForm("dot2", "avx512bf16", _dot2),
+        VectorForm("dot2i", "avx512bw", _dot2i_512),
+        VectorForm("dot2i", "avx2", _dot2i_256),
+    ),
     pause="call void @llvm.x86.sse2.pause()",
     fence="call void @llvm.x86.sse.sfence()",
     elf_machine=62,

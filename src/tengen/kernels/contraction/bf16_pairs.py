@@ -1,9 +1,9 @@
-"""Pairs of bfloat16, the operands of `dot2`: how a contraction packs them.
+"""Pairs of bfloat16 or int16, the operands of `dot2` and `dot2i`: how a contraction packs them.
 
     pair[k // 2] = (element[k], element[k + 1])      # for k even, counted from the beginning of a chunk
 
 The last element of an odd chunk is paired with zero, in both operands. Where a copy runs along k, elements are stored one after
-another as bfloat16, and read as pairs (`pad_rows` adds the zero); where it runs across k, `by_position` joins the two elements.
+another as they are stored, and read as pairs (`pad_rows` adds the zero); where it runs across k, `by_position` joins the two elements.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Union
 
-from tengen.base.dtype import bfloat16, uint32
+from tengen.base.dtype import uint32
 from tengen.kernels.contraction.problem import Problem
 from tengen.kernels.contraction.tile import Tile
 from tengen.kernels.lowering import KernelBuilder
@@ -24,8 +24,8 @@ SIXTEEN = const(16, uint32)
 
 
 def widened(x: Expr) -> Expr:
-    """An element as the first of a pair whose second is zero."""
-    return cast(bitcast(cast(x, bfloat16), "uint16"), uint32)
+    """An element, a bfloat16 or int16, as the first of a pair whose second is zero."""
+    return cast(bitcast(x, "uint16"), uint32)
 
 
 def by_position(
@@ -50,17 +50,17 @@ def by_position(
         with k.loop(first, last) as i:
             visit(i, i - origin, putting(lambda to, at, count: cast(load(at, count), p.compute)))
         return
-    rounded = lambda at, count: cast(load(at, count), bfloat16)
+    rounded = lambda at, count: cast(load(at, count), p.format.storage)
     odd = k.let((first - origin) % 2)
     with k.if_(equal(odd, 1) if as_int(odd) == 0 else equal(odd, 1) & (first < last)):
-        second = lambda to, at, count: k.load(dst, to, LANES) | widened(load(at, count)) << SIXTEEN
+        second = lambda to, at, count: k.load(dst, to, LANES) | widened(rounded(at, count)) << SIXTEEN
         visit(first, k.let((first - origin) // 2), putting(second))
     begin = k.let(first + odd)
     whole = k.let(begin + maximum(last - begin, 0) // 2 * 2)
     with k.loop(begin, whole, 2) as i:
         visit(i, k.let((i - origin) // 2), putting(lambda to, at, count: pair(rounded(at, count), rounded(at + step, count))))
     with k.if_(whole < last):
-        visit(whole, k.let((whole - origin) // 2), putting(lambda to, at, count: widened(load(at, count))))
+        visit(whole, k.let((whole - origin) // 2), putting(lambda to, at, count: widened(rounded(at, count))))
 
 
 def joined(k: KernelBuilder, dst: Buffer, at: Expr, x: Expr, odd: Expr) -> Expr:
@@ -73,4 +73,4 @@ def pad_rows(k: KernelBuilder, p: Problem, t: Tile, ms: Range, ks: Range, dst: B
     """Zeros past the last position of rows that were copied along k, where there is an odd number of positions."""
     if not p.whole_groups:
         with k.if_(equal((ks[1] - ks[0]) % 2, 1)), k.loop(*ms, name="row") as r:
-            k.store(dst, (r - ms[0]) * t.pitch + (ks[1] - ks[0]), const(0, bfloat16))
+            k.store(dst, (r - ms[0]) * t.pitch + (ks[1] - ks[0]), const(0, p.format.storage))

@@ -11,7 +11,7 @@ In: a `Problem` with a `Border`. Out: packed rows in scratch memory, as `packing
 
 from __future__ import annotations
 
-from tengen.base.dtype import bfloat16, bool_, int64
+from tengen.base.dtype import bool_, int64
 from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.bf16_pairs import joined, pad_rows
 from tengen.kernels.contraction.problem import Axis, Border, Problem, extents
@@ -130,7 +130,7 @@ class BorderRows:
         """Elements from `here` on, or zeros. Along k, vectors may write past the end: what lies there is written later."""
         k, p = self.k, self.p
         for i, count in k.vector_loop(*span):
-            x = const(0, dst.dtype if self.odd is None else bfloat16, LANES)
+            x = const(0, dst.dtype if self.odd is None else self.p.format.storage, LANES)
             if here is not None:
                 index = here + i if as_int(self.step) == 1 else ramp() * self.step + (here + i * self.step)
                 x = cast(k.load(k.read(p.a), index, LANES, count), x.dtype)

@@ -17,7 +17,7 @@ from tengen.base.dtype import bool_
 from tengen.kernels import numerics
 from tengen.kernels.axes import store_at, unflatten
 from tengen.kernels.contraction.channelwise import channelwise, fits
-from tengen.kernels.contraction.formats import DotFormat
+from tengen.kernels.contraction.formats import DotFormat, dot_format
 from tengen.kernels.contraction.problem import Border, Epilogue, Problem, normalise
 from tengen.kernels.contraction.register_tile import register_tile
 from tengen.kernels.contraction.transposed_operand import fits_transposed_operand, transposed_operand
@@ -154,10 +154,10 @@ def by_chunks(
         border = replace(border, steps=tuple(steps[i] for i in transposed_operand))
     batch = left.shape[: k - 1]
     results = _across(out, m) if border is None and a.prologue is None else tuple(range(m + n))
-    kept = border is None and epilogue is None and out.dtype is a.dtype.compute  # the sum of earlier waves is kept in out
+    kept = border is None and epilogue is None and out.dtype is (format or dot_format(a.dtype)).total  # the sum of earlier waves is kept in out
     count = _waves(batch, product(out.shape), out.dtype.size) if kept and not lo.in_loop else 1
     batch = (batch[0] // count, *batch[1:])
-    partial = lo.temp(a.dtype.compute, (*batch, *out.shape), (*range(k - 1), *(k - 1 + i for i in results)))
+    partial = lo.temp((format or dot_format(a.dtype)).total, (*batch, *out.shape), (*range(k - 1), *(k - 1 + i for i in results)))
     with contextlib.nullcontext() if count == 1 else lo.loop(count) as wave:
         if wave is not None:
             left, right = (_part(x, wave, batch[0]) for x in (left, right))

@@ -13,15 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tengen.base.dtype import ALL, DType, bfloat16, float32, float64, uint32
+from tengen.base.dtype import ALL, DType, bfloat16, float32, float64, int16, int32, uint32
 from tengen.base.errors import VerifyError
-from tengen.loops.lang import Expr, dot2, fma
+from tengen.loops.lang import Expr, dot2, dot2i, fma
 
 # What each `DotFormat.op` adds to a total: an fma of floats, a wrapping product and sum of integers, the products of two pairs.
 _OPERATIONS: dict[str, Callable[[Expr, Expr, Expr], Expr]] = {
     "fma": fma,
     "mul": lambda a, b, total: a * b + total,
     "dot2": lambda a, b, total: dot2(total, a, b),
+    "dot2i": lambda a, b, total: dot2i(total, a, b),
 }
 
 
@@ -67,6 +68,7 @@ FORMATS = (
     *(_one_by_one(d) for d in ALL if d.is_int),
     #         name     precision   storage   group  operand  total    op      exact
     DotFormat("pairs", "bfloat16", bfloat16, 2,     uint32,  float32, "dot2", False),
+    DotFormat("pairs of int16", "int32", int16, 2,   uint32,  int32,   "dot2i", True),
 )
 # fmt: on
 _ROWS = {(f.total, f.precision): f for f in FORMATS}
@@ -76,11 +78,13 @@ def dot_format(dtype: DType, precision: str = "highest") -> DotFormat:
     """The format of products of numbers of this dtype.
 
     Args:
-        dtype: of both operands; float16 and bfloat16 are multiplied as float32. precision: as of `matmul`.
+        dtype: of both operands; float16 and bfloat16 are multiplied as float32. precision: as of `matmul`; or "int32", of integers
+            that int16 holds.
 
     Errors: VerifyError where products of this dtype do not have that precision.
     """
-    found = _ROWS.get((dtype.compute, precision))
+    integers = precision == "int32" and dtype.is_int and dtype.size <= int16.size
+    found = _ROWS.get((int32 if integers else dtype.compute, precision))
     if found is None:
         raise VerifyError(f"products of {dtype} do not have the precision {precision!r}; help: precision='highest'")
     return found

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 
-from tengen.base.dtype import bfloat16, int64
+from tengen.base.dtype import int64
 from tengen.kernels import numerics
 from tengen.kernels.axes import unflatten
 from tengen.kernels.contraction.bf16_pairs import Put, by_position, pad_rows
@@ -230,17 +230,17 @@ def _transpose_panel(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, d
 
 
 def _transpose_pairs(k: KernelBuilder, p: Problem, t: Tile, ks: Range, source, dest, n: Index) -> None:
-    """`_transpose_panel` for `n` columns of pairs: each column is copied to a line of bfloat16, and loaded from it as pairs."""
+    """`_transpose_panel` for `n` columns of pairs: each column is copied to a line as it is stored, and loaded from it as pairs."""
     (src, start, step), (dst, to), walk = source, dest, p.walk("k", "b")
     pitch = p.chunks.longest + 2 * LANES
-    lines = k.scratch("lines", bfloat16, LANES * pitch)
-    depth, zero = k.let(p.depth(ks[1] - ks[0])), const(0, bfloat16)
+    lines = k.scratch("lines", p.format.storage, LANES * pitch)
+    depth, zero = k.let(p.depth(ks[1] - ks[0])), const(0, p.format.storage)
 
     def copy(column: Expr, line: Expr) -> None:
         with runs(k, walk, *ks) as (first, last, at):
             here, there = k.let(start + at + column * step), k.let(line + (first - ks[0]))
             for i, count in k.vector_loop(0, k.let(last - first)):
-                k.store(lines, there + i, cast(k.load(src, here + i, LANES, count), bfloat16))
+                k.store(lines, there + i, cast(k.load(src, here + i, LANES, count), p.format.storage))
         if not p.whole_groups:
             k.store(lines, line + (ks[1] - ks[0]), zero)
 
