@@ -18,7 +18,7 @@ from tengen.base.dtype import DType, bool_, int64
 from tengen.base.errors import CompileError
 from tengen.codegen.targets import Target
 from tengen.codegen.values import Values, scalar_type, type_of
-from tengen.loops import lang
+from tengen.loops import external, lang
 from tengen.loops.lang import LANES, Expr, as_int, const, is_const, splat
 from tengen.loops.statements import Assign, Buffer, Declare, External, For, If, Kernel, Let, Load, Prefetch, Store
 
@@ -292,10 +292,16 @@ class _Function(Values):
                     raise CompileError(f"{self.name}: {type(s).__name__} is not a statement")
 
     def external(self, s: External) -> None:
-        """Emits a call of a C function. The numbers of shapes lie on the stack."""
+        """Emits a call of a C function. The numbers of shapes lie on the stack; so do the addresses for `external.HOST`."""
         arguments = []
         for b, i in s.places:
             arguments.append(f"ptr {self.address(self.base(b), _memory_type(b.dtype), self.value(i))}")
+        if s.symbol == external.HOST:
+            places = f"%places{len(self._entry)}"
+            self._entry[places] = f"alloca [{len(arguments)} x ptr], align 8"
+            for j, a in enumerate(arguments):
+                self.lines.append(f"  store {a}, ptr {self.address(places, 'ptr', str(j))}, align 8")
+            arguments = [f"ptr {places}"]
         table = f"%shapes{len(self._entry)}"
         self._entry[table] = f"alloca [{max(len(s.shapes), 1)} x i64], align 8"
         for j, n in enumerate(s.shapes):

@@ -32,6 +32,7 @@ from tengen.kernels.schedule import Schedule
 from tengen.kernels.steps import Leaf, every_leaf
 from tengen.kernels.steps_text import spelled
 from tengen.loops.extents import Numbers
+from tengen.loops.external import HOST
 from tengen.loops.lang import Expr, Index, as_int
 from tengen.loops.statements import Kernel
 from tengen.loops.verify import verify
@@ -64,7 +65,7 @@ class Program:
         data: values of the constants that it and its `setup` read, by id.
         folded: the program that computed some of these constants, until this one is in the program cache.
         checks: those of the graph, in the order in which the last output buffer has their results.
-        asks: whether it has a loop that may be stopped, by a signal's handler that raises an exception.
+        asks: whether it may stop early: it has a loop that a signal's handler may end by an exception, or calls Python.
         updates: whether it updates states, as a step of a loop does: it will run again, so good code is made at once.
         memory: what it needs and computes again, if it was made for a budget.
         object: the name of its machine code in the cache. code: the machine code itself, until it is loaded, if it was read with
@@ -240,7 +241,7 @@ def emit(x: Planned) -> Program:
     return Program(
         w.name, text, lo.target, len(w.inputs), len(w.outputs), list(lo.ints), made.derived, x.temps, len(made.unique), w.device,
         list(w.constants), setup, list(w.output_bytes), every_leaf(lo.steps) if w.log_launches else None,
-        checks=[] if w.graph is None else w.graph.checks, asks=made.asks, memory=x.within,
+        checks=[] if w.graph is None else w.graph.checks, asks=made.asks or f"@{HOST}(" in text, memory=x.within,
         object=object_name(text, lo.target, tiers.kept_level(lo.target)),
     )  # fmt: skip
 

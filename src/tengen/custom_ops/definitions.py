@@ -29,7 +29,7 @@ from tengen.ir.graph import Check
 from tengen.ir.types import TensorType
 from tengen.jit.trace import forget_recordings
 from tengen.kernels.lowering import Array, Lowering
-from tengen.kernels.pointwise import copy
+from tengen.kernels.pointwise import over_dense
 from tengen.loops.bind import bound
 from tengen.loops.interp import interpret
 from tengen.loops.lang import Expr, const, var
@@ -220,24 +220,6 @@ def _form(op: CustomOp, types: Sequence[TensorType | None], attrs: Mapping[str, 
     raise kind("; ".join(f"{e}, in the form {form.text!r}" for e, form in zip(errors, op.signatures)))
 
 
-def _dense(lo: Lowering, a: Array) -> Array:
-    """The same elements, one after the other in logical order."""
-    if a.is_contiguous():
-        return a
-    made = lo.temp(a.dtype, a.shape)
-    copy(lo, a, made)
-    return made
-
-
-def _over_dense(lo: Lowering, ins: Sequence[Array], outs: Sequence[Array], run: Callable[[list[Array], list[Array]], None]) -> None:
-    """Runs something on operands and results that are dense in logical order."""
-    made = [o if o.is_contiguous() else lo.temp(o.dtype, o.shape) for o in outs]
-    run([_dense(lo, a) for a in ins], made)
-    for a, o in zip(made, outs):
-        if a is not o:
-            copy(lo, a, o)
-
-
 def kernel(name: str, signature: str | Sequence[str], *, replace: bool = False) -> Callable[[Callable], CustomOp]:
     """Defines an operator by a kernel of the kernel language (`docs/architecture.md`, "The kernel IR").
 
@@ -281,7 +263,7 @@ def kernel(name: str, signature: str | Sequence[str], *, replace: bool = False) 
 
         @op.lower
         def _(lo, ins, outs, **attrs):
-            _over_dense(lo, ins, outs, lambda some, made: _launch(op, lo, some, made, attrs))
+            over_dense(lo, ins, outs, lambda some, made: _launch(op, lo, some, made, attrs))
 
         return op
 
@@ -381,7 +363,7 @@ def c_function(
 
         @op.lower
         def _(lo, ins, outs, **attrs):
-            _over_dense(lo, ins, outs, lambda some, made: _call(code.symbol, lo, some, made, _numbers(op, attrs)))
+            over_dense(lo, ins, outs, lambda some, made: _call(code.symbol, lo, some, made, _numbers(op, attrs)))
 
         inner = op.call
 

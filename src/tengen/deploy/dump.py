@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tengen.base.errors import TengenError
+from tengen.base.errors import TengenError, TraceError
 from tengen.base.files import File, name_of
 from tengen.compiler.schedules import to_text
 from tengen.deploy.model import Model, Port, port
@@ -25,6 +25,7 @@ from tengen.ir.rewrite import live_nodes
 from tengen.ir.text import constant_data
 from tengen.ir.verify import OP_ERRORS
 from tengen.kernels.schedule import Schedule
+from tengen.ops.define import lookup
 from tengen.passes.cleanup import remove_dead_code
 
 FORMAT, VERSION = "tengen-model", "1"
@@ -90,6 +91,8 @@ def dump_model(model: Model, file: File) -> Dumped:
 def portable(graph: Graph, data: Mapping[str, np.ndarray], arg_names=None, output_names=None, names=None, n_outputs=None):
     """The graph as a file keeps it (weights as constants, names given, nothing of the machine that recorded it), and the data
     of its constants and states by name."""
+    for n in (n for g in graph.graphs() for n in g.nodes if n.op != "fused" and lookup(n.op).rules.effect):
+        raise TraceError(f"{n.where}: {graph.name} calls Python, and a file holds no Python; help: leave the call out")
     g = graph.copy()
     if n_outputs is not None:
         g.outputs, g.output_names = g.outputs[:n_outputs], g.output_names[:n_outputs]

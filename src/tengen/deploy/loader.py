@@ -122,7 +122,7 @@ def derived_types(name: str, types: list[TensorType | None], attrs: dict[str, An
         op = lookup(name)
     except (TengenError, RecursionError):
         raise VerifyError(_unknown(name)) from None
-    if op.rules.infer is None:
+    if op.rules.infer is None or op.rules.effect:
         raise VerifyError(f"the op {name!r} does not stand in files")
     if len(attrs) != len(op.attrs):
         raise VerifyError(f"{name} takes the attributes {op.attrs}, not {tuple(attrs)}")

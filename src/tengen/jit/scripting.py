@@ -18,8 +18,7 @@ from typing import Any
 from tengen.base.config import config
 from tengen.base.errors import ScriptError, TraceError
 from tengen.jit.recording import Recording
-from tengen.jit.room import warn
-from tengen.jit.script import runtime
+from tengen.jit.script import python_calls, runtime
 from tengen.jit.script.checks import Raised
 from tengen.jit.script.convert import converted
 from tengen.jit.script.lanes import with_lists
@@ -111,7 +110,11 @@ class script(trace):
             with _scripting(self.name):
                 made = self.function(*args, **kwargs)
                 return with_lists(made) if outermost else made
-        return super().__call__(*args, **kwargs)
+        before = python_calls.learned
+        made = super().__call__(*args, **kwargs)
+        if python_calls.learned > before:  # it ran op by op, and what it called has shown what it returns
+            self.drop(lambda r: r.open)
+        return made
 
     def _called(self, args: Any, kwargs: Any) -> Any:
         self.calls_python = ""
@@ -120,12 +123,6 @@ class script(trace):
                 return with_lists(self.function(*args, **kwargs))
         except CallsPython as e:
             self.calls_python = f"{e.what} at {e.where}"
-        if "python" not in self._told:
-            self._told.add("python")
-            warn(
-                f"{self.name} calls Python ({self.calls_python}), which a program cannot, so it runs op by op; help: jit.unused, or return the "
-                "tensor and call it outside"
-            )
         return None
 
     def _now(self) -> Recording:

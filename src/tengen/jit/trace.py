@@ -44,6 +44,7 @@ from tengen.tensor.assignment import own
 from tengen.tensor.batched import innermost
 from tengen.tensor.casting import casting
 from tengen.tensor.executable import Executable
+from tengen.tensor.host import calls_python, for_files
 from tengen.tensor.looking import looking
 from tengen.tensor.nodes import on_tape
 from tengen.tensor.recorder import Recorder
@@ -274,7 +275,7 @@ class trace:
     def graph(self) -> Graph:
         """The graph of the signature that was used last, for what the function would read now. Axes that opened by themselves
         have the numbers of that call in it."""
-        return self._graph_of(self._now())
+        return self._graph_of(self._for_file())
 
     def stats(self) -> TraceStats:
         """The recordings: for each what it was specialised on, which extents are open, why and for which line it was made, how
@@ -455,6 +456,20 @@ class trace:
         self._used = Used(found, self._used.extents)
         return found
 
+    def _for_file(self) -> Recording:
+        """The recording that `_now` gives. One that calls Python is recorded anew as a file has it: errors with values in them are checks.
+        Errors: TraceError where it does more than to raise errors."""
+        r = self._now()
+        if not calls_python(r.graph):
+            return r
+        structure, types, _, device = r.key
+        watch = Watch(self.function, objects_of(structure), set(self._told))
+        leaves = [tensor_over(None, None) for _ in types]
+        with young_objects(), watch, for_files():
+            found = self._recorded(structure, leaves, types, device, watch, None if r.pattern is None else r.numbers, False)[0]
+        found.key, found.numbers, found.pattern, found.extents = r.key, r.numbers, r.pattern, r.extents
+        return found
+
     def _graph_of(self, r: Recording) -> Graph:
         """The graph of a recording that was used last, with numbers for extents that opened by themselves."""
         assert self._used is not None
@@ -568,7 +583,7 @@ class trace:
         for k in ignored:
             if k not in _MEGENGINE_DUMP_OPTIONS:
                 raise TypeError(f"dump() has no option {k!r}")
-        r = self._now()
+        r = self._for_file()
         graph = self._graph_of(r)
         found = tensor_names(self.function, r.objects)
         data, names = {}, {}

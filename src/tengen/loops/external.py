@@ -12,6 +12,8 @@ from typing import Any
 
 from tengen.base.errors import VerifyError
 
+HOST = "tengen_host"  # a function of the runtime that calls Python: (addresses of the places, shapes)
+
 _addresses: dict[str, int] = {}
 _kept: list[Any] = []  # what owns the functions: code that was linked to one may run as long as the process does
 

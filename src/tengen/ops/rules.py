@@ -63,7 +63,7 @@ class Violation:
     found: Callable[[], str] | None = None
 
 
-MAKE_NO_PROGRAM = frozenset({"reference", "vjp", "slope", "same", "check", "checks", "over", "typed"})  # or are plain data about it
+MAKE_NO_PROGRAM = frozenset({"reference", "vjp", "slope", "same", "check", "checks", "over", "typed", "effect"})  # or are plain data about it
 
 
 @record(slots=True, eq=False, repr=False)
@@ -132,6 +132,10 @@ class Rules:
     identity: Identity | None = None
     """(type of the first operand, out: TensorType, **attrs) -> whether the result is the first operand itself, so that a pass
     can leave the op out. Asked only where both types are equal. Default: it is not."""
+
+    effect: bool | None = None
+    """Whether a run does more than to compute results: it calls Python. Such a node is ordered by a value that it takes and gives, runs
+    once, is never computed again, and does not stand in files."""
 
     # -- values that must not be -------------------------------------------------------------------------------------------
     check: Check | None = None

@@ -16,7 +16,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from tengen.passes.units import SMALL_BYTES, Run, Units
+from tengen.passes.units import ONCE, SMALL_BYTES, Run, Units
 
 NEVER = 1 << 60  # the position of a use that does not come
 MOST_ANCESTOR_NODES = 64  # values without a later use that are computed again for one
@@ -100,7 +100,7 @@ class _Plan:
         self.group = [-1] * n
         self.group_cost: list[float] = []
         self.parent: list[int] = []
-        self.gone: set = set()  # states that have been overwritten
+        self.gone: set = {ONCE}  # states that have been overwritten
         self.runs: list[Run] = []
         self.uses: list[list[int]] = [[] for _ in range(n)]  # later ones, the next one last
         for at in reversed(range(len(order))):

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tengen.base.dtype import bool_
 from tengen.base.record import record
 from tengen.ir.graph import Constant, Graph, Node, State, Value, attr_graphs, attrs_key, copy_node, graph_key
+from tengen.ir.types import TensorType
 from tengen.kernels.lowering import product
 from tengen.loops.lang import as_int
 from tengen.ops.define import lookup
@@ -21,6 +23,9 @@ from tengen.passes.lower import Placed
 ALIGN_BYTES = 64  # sizes of temporaries are multiples of it (`compiler/arena.py`)
 SMALL_BYTES = 256  # smaller values are kept, and smaller states may be copied (what random draws begin with, say)
 BYTE_FLOPS = 5  # how many operations take as long as moving a byte from or to memory, about: what units cost beside each other
+
+
+ONCE = Value(TensorType((), bool_), "once")  # a state that is never there again: of what runs once, as it calls Python
 
 
 @record(frozen=True)
@@ -106,7 +111,8 @@ def units_of(p: Placed) -> Units:
             u.held.append(False)
             u.readers.append([])
             of = [root.get(x, x) for x in (reads if len(n.outputs) == 1 else operands(n, v.index))]
-            u.needs.append((tuple(dict.fromkeys(u.number[x] for x in of if x in u.number)), frozenset(x for x in of if x in states)))
+            needed = frozenset((*(x for x in of if x in states), *([ONCE] if _runs_once(n) else [])))
+            u.needs.append((tuple(dict.fromkeys(u.number[x] for x in of if x in u.number)), needed))
         u.outs.append(tuple(u.number[v] for v in n.outputs))
         for v in u.ins[-1]:
             u.readers[v].append(at)
@@ -120,6 +126,11 @@ def units_of(p: Placed) -> Units:
             u.held[u.number[v]] = True
     u.after = [tuple({j for v in gone for j in reading.get(v, ()) if j != i}) for i, gone in enumerate(u.overwritten)]
     return u
+
+
+def _runs_once(n: Node) -> bool:
+    """Whether a node, or one inside of it, does more than to compute results."""
+    return n.op != "fused" and bool(lookup(n.op).rules.effect or any(_runs_once(m) for g in attr_graphs(n.attrs) for m in g.nodes))
 
 
 def operands(n: Node, output: int | None = None) -> list[Value]:

@@ -15,8 +15,8 @@ PLAN_WORDS = 6  # of %plan_t, before the outputs and the integers
 PYTHON_SYMBOLS = (
     "PyCapsule_GetPointer", "PyCapsule_New", "PyCapsule_GetContext", "PyCapsule_SetContext", "PyCapsule_GetDestructor",
     "PyBool_FromLong", "PyErr_CheckSignals", "PyErr_Format", "PyErr_Occurred", "PyGILState_Ensure", "PyGILState_Release",
-    "PyEval_RestoreThread", "PyEval_SaveThread", "PyLong_AsLongLong",
-    "PyLong_AsVoidPtr", "PyLong_FromVoidPtr", "PyObject_Type", "PyTuple_New", "PyTuple_SetItem", "Py_DecRef", "Py_IncRef",
+    "PyEval_RestoreThread", "PyEval_SaveThread", "PyLong_AsLongLong", "PyLong_AsVoidPtr", "PyLong_FromVoidPtr", "PyObject_CallObject",
+    "PyObject_Type", "PyTuple_New", "PyTuple_SetItem", "Py_DecRef", "Py_IncRef",
 )  # fmt: skip
 
 
@@ -25,11 +25,12 @@ def python_ir() -> str:
 
     Defines ``py_new_buffer``, ``py_view``, ``py_wrap``, ``py_address``, ``py_borrowed`` and ``py_plan``, all METH_FASTCALL, and
     ``tengen_init(TypeError, MemoryError, ValueError)``, which must be called first; and ``i32 tengen_stop(i64 state[3], i64 step)``,
-    which loops of programs call (`compiler/program_ir.py`).
+    which loops of programs call (`compiler/program_ir.py`), and ``i32 tengen_host(ptr* places, i64* shapes)``, which programs call Python
+    with (`tensor/host.py`).
     """
     texts = {name: text.encode() for name, text in _MESSAGES.items()}
     constants = [f'@{name} = private constant [{len(t) + 1} x i8] c"{t.decode()}\\00"\n' for name, t in texts.items()]
-    return "".join(constants) + _HELPERS + _BUFFERS + _PLAN + _STOP
+    return "".join(constants) + _HELPERS + _BUFFERS + _PLAN + _STOP + _HOST
 
 
 _MESSAGES = {
@@ -64,6 +65,7 @@ declare void @PyEval_RestoreThread(ptr)
 declare i64 @PyLong_AsLongLong(ptr)
 declare ptr @PyLong_AsVoidPtr(ptr)
 declare ptr @PyLong_FromVoidPtr(ptr)
+declare ptr @PyObject_CallObject(ptr, ptr)
 declare ptr @PyObject_Type(ptr)
 declare ptr @PyTuple_New(i64)
 declare i32 @PyTuple_SetItem(ptr, i64, ptr)
@@ -573,3 +575,40 @@ again:
   ret i32 0
 }
 """.replace("$LOOK$", str(LOOK_NS))
+
+# An exception stays set in the thread's state: later calls of the run are left out, loops that ask end, and `py_plan` raises it.
+_HOST = """\
+@host = internal global ptr null
+
+define void @tengen_host_init(ptr %callable) {
+  call void @Py_IncRef(ptr %callable)
+  store ptr %callable, ptr @host
+  ret void
+}
+
+define i32 @tengen_host(ptr %places, ptr %shapes) noinline cold {
+entry:
+  %lock = call i32 @PyGILState_Ensure()
+  %before = call ptr @PyErr_Occurred()
+  %none = icmp eq ptr %before, null
+  br i1 %none, label %go, label %end
+go:
+  %f = load ptr, ptr @host
+  %args = call ptr @PyTuple_New(i64 2)
+  %a = call ptr @PyLong_FromVoidPtr(ptr %places)
+  %e1 = call i32 @PyTuple_SetItem(ptr %args, i64 0, ptr %a)
+  %b = call ptr @PyLong_FromVoidPtr(ptr %shapes)
+  %e2 = call i32 @PyTuple_SetItem(ptr %args, i64 1, ptr %b)
+  %r = call ptr @PyObject_CallObject(ptr %f, ptr %args)
+  call void @Py_DecRef(ptr %args)
+  %raised = icmp eq ptr %r, null
+  br i1 %raised, label %end, label %done
+done:
+  call void @Py_DecRef(ptr %r)
+  br label %end
+end:
+  %code = phi i32 [1, %entry], [1, %go], [0, %done]
+  call void @PyGILState_Release(i32 %lock)
+  ret i32 %code
+}
+"""

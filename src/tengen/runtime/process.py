@@ -231,7 +231,7 @@ def pool_of(device: Device) -> Pool:
 # -- threads -------------------------------------------------------------------------------------------------------------------
 _set_threads = _function("set_threads", ctypes.c_int64, ctypes.c_int64)
 _stop_threads = _function("stop_threads", None)
-add_symbols({"tengen_stop": _native.address("tengen_stop")})
+add_symbols({name: _native.address(name) for name in ("tengen_stop", "tengen_host")})
 PARALLEL = _native.address("tengen_parallel")
 SERIAL = _native.address("tengen_serial")
 
@@ -252,6 +252,12 @@ set_threads(min(config.threads, MAX_THREADS))
 atexit.register(_stop_threads)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_function("forget_threads", None))
+
+
+def call_python(function: Callable[[int, int], None]) -> None:
+    """Sets what programs call by ``tengen_host``: a function of two addresses, of places in memory and of shapes. It is called with the
+    interpreter's lock; what it raises, the run raises."""
+    _locked("host_init", None, ctypes.py_object)(function)
 
 
 # -- calls ---------------------------------------------------------------------------------------------------------------------
@@ -281,8 +287,8 @@ def make_plan(
             (its address is NULL when 0). ints: the program's integers. parallel: share the pieces of kernels among threads; or
             the address of a function that does. release_gil: let other Python threads run meanwhile (the caller then sees to it
             that no other thread writes the inputs); for programs that run longer than about 50 us. asks: it may stop because a
-            signal's handler has raised an exception, which the builtin then raises. owner: an object that the plan keeps alive: the
-            code.
+            signal's handler, or Python code that it calls, has raised an exception, which the builtin then raises. owner: an object that
+            the plan keeps alive: the code.
 
     Returns: the builtin. It raises TypeError for a wrong number of arguments or one that is not a buffer, and MemoryError; then
         it has run nothing and holds nothing. The buffers it returns are undefined where the program wrote nothing.

@@ -1,23 +1,28 @@
 """Errors that a script raises: known ones at once, those that depend on tensors as checks of the graph.
 
-A check carries a class and a text. The class is the first of the error's that a file may name: an error of a user's class is raised as
-the built-in one that it derives from.
+A check carries a class and a text. The class is the first of the error's that a file may name, and a tensor in the text stands by its
+source. Where the error is of a user's class, or has tensors in it, the program calls Python to raise it as it is, with their values;
+files have the check alone.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from tengen.base import errors
+from tengen.base.errors import user_line
 from tengen.ir.graph import Check
 from tengen.ir.verify import CHECK_ERRORS
+from tengen.jit.script.texts import given, static, taken
 from tengen.tensor import Tensor, tracing
+from tengen.tensor.host import can_call, record_call
 
 
 class Raised(Exception):
     """An error that the user's function raises inside of a branch or a loop that is being recorded."""
 
     def __init__(self, error: BaseException):
-        super().__init__(str(error))
+        super().__init__(type(error).__name__)
         self.error = error
 
 
@@ -25,26 +30,46 @@ def error(e: Any) -> BaseException:
     """What ``raise e`` raises."""
     made = e() if isinstance(e, type) else e
     recorder = tracing.recorder
-    return Raised(made) if recorder is not None and recorder.of_a_body else made
+    if recorder is not None and recorder.of_a_body:
+        _raise_in_run(made)
+        return Raised(made)
+    if recorder is not None:
+        made.args = tuple(map(static, made.args))
+    return made
 
 
-def shown(x: Any, source: str) -> Any:
-    """What stands for a value in the message of an error: of a tensor its source, as its value comes when the program runs."""
-    return _Source(source) if isinstance(x, Tensor) and tracing.recorder is not None else x
+def _named(e: BaseException) -> str:
+    """The class that a check has for an error."""
+    return next((c.__name__ for c in type(e).__mro__ if c.__name__ in CHECK_ERRORS), "RuntimeError")
 
 
-class _Source(str):
-    def __format__(self, spec: str) -> str:
-        return str(self)
+def _raise_in_run(e: BaseException) -> None:
+    """The program raises the error itself, where it has tensors in it or is of a class that a check cannot have."""
+    tensors: list[Tensor] = []
+    inside = taken((e.args, vars(e)), tensors)
+    if not can_call() or not (tensors or type(e) is not errors.class_of_check(_named(e))):
+        return
+    kind, cause, where = type(e), e.__cause__, user_line()
+
+    def tell(*values: Tensor) -> None:
+        args, attributes = given(inside, values)
+        made = kind.__new__(kind, *args)
+        made.args, made.__cause__ = args, cause
+        vars(made).update(attributes)
+        if hasattr(made, "add_note"):
+            made.add_note(f"[at {where}]")
+        raise made
+
+    record_call(tell, tensors)
 
 
 def record_check(bad: Tensor, raised: Raised, where: str) -> None:
     """The program raises the error where `bad` is true."""
     e, recorder = raised.error, tracing.recorder
-    name = next((c.__name__ for c in type(e).__mro__ if c.__name__ in CHECK_ERRORS), "RuntimeError")
     if recorder is None:
         if bad.item():
             raise e
         return
-    text = e.args[0] if len(e.args) == 1 and isinstance(e.args[0], str) else str(e)  # the text of a KeyError has quotes
-    recorder.graph.checks.append(Check(recorder.value(bad), name, text or type(e).__name__, where))
+    told = tuple(map(static, e.args))
+    text = told[0] if len(told) == 1 and isinstance(told[0], str) else ", ".join(map(str, told))  # the text of a KeyError has quotes
+    recorder.graph.checks.append(Check(recorder.value(bad), _named(e), text or type(e).__name__, where))

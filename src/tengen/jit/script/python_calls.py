@@ -1,67 +1,136 @@
-"""Calls of Python that a program cannot make: `print`, and functions with `jit.ignore`.
+"""Calls of Python by a script: `print`, and functions with `jit.ignore`.
 
-While a script is recorded such a call ends the recording (`CallsPython`), and the script then runs as Python, op by op, in every call.
+Each becomes a node of the program, which calls Python in every run (`tensor/host.py`). What a function returns is known once it has run: where
+that is not so, and no annotation says it, the call ends the recording (`CallsPython`), and the script runs as Python, op by op, this time.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from tengen.base.errors import TraceError, user_line
+from tengen.ir.types import TensorType
 from tengen.jit.script.checks import error
+from tengen.jit.script.numbers import DTYPES
+from tengen.jit.script.texts import Place, given, placed, taken
+from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor, tracing
+from tengen.tensor.host import record_call, runs_now
+from tengen.tensor.nodes import on_tape
+from tengen.tensor.regions import Region
 
 
 class CallsPython(TraceError):
-    """A function that is being recorded calls Python. what: the call."""
+    """A function that is being recorded calls Python, and what that returns is not known. what: the call."""
 
     def __init__(self, what: str):
         self.what, self.where = what, user_line()
         super().__init__(
-            f"{self.where}: {what} inside of a trace would run when it is recorded, and never again; help: return the tensor, and call it "
-            "outside"
+            f"{self.where}: {what} returns what is not known while the trace is recorded; help: annotate its result (None, bool, int, float), "
+            "return tensors of the same types in all calls, or call it outside"
         )
-
-
-def call_python(what: str) -> NoReturn:
-    """Ends the recording."""
-    raise CallsPython(what)
-
-
-def formatted(x: Any) -> Any:
-    """A value in an f-string: a tensor that is being recorded has no text."""
-    return call_python("an f-string of a tensor") if isinstance(x, Tensor) and tracing.recorder is not None else x
 
 
 def printed(*args: Any, **keywords: Any) -> None:
     """`print`, in every run."""
-    if tracing.recorder is not None:
-        call_python("print()")
-    print(*args, **keywords)
+    if runs_now():
+        print(*args, **keywords)
+    else:
+        _record("print()", lambda args, keywords: print(*args, **keywords), args, keywords, ())
+
+
+def _record(what: str, function: Callable, args: tuple, keywords: dict[str, Any], like: Sequence[Tensor]) -> list[Tensor]:
+    """The tensors that a function gives, in every run."""
+    tensors: list[Tensor] = []
+    inside = taken((args, keywords), tensors)
+    if like and any(map(on_tape, tensors)):
+        raise CallsPython(what)  # its gradient is that of the ops it calls, which a program does not know
+    made = record_call(lambda *values: function(*given(inside, values)), tensors, like, what)
+    if isinstance(tracing.recorder, Region) and any(x.dtype.is_inexact for x in made):
+        tracing.recorder.function = what
+    return made
+
+
+learned = 0  # how often a result of a function with `jit.ignore` became known
+
+
+class _Ignored:
+    """A function with `jit.ignore`, and what it returns, by the types of the tensors that it is given: a structure with places for
+    tensors, and their types."""
+
+    def __init__(self, function: Callable):
+        self.function, self.what = function, f"{function.__name__}(), a function with jit.ignore,"
+        self.results: dict[Any, tuple[Any, list[TensorType]]] = {}
+        said = getattr(function, "__annotations__", {}).get("return", ...)
+        self.said: tuple[Any, list[TensorType]] | None = None
+        if said in (None, "None"):
+            self.said = None, []
+        for kind, t in DTYPES.items():
+            if said in (kind, kind.__name__):
+                self.said = Place(0, True), [TensorType((), t)]
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        if runs_now():
+            made = self.function(*args, **keywords)
+            self._learn((args, keywords), made)
+            return made
+        structure, types = self._known((args, keywords))
+        like = [REGISTRY["zeros"].call(t.shape, t.dtype) for t in types]
+
+        def call(args: tuple, keywords: dict) -> list[Tensor]:
+            tensors: list[Tensor] = []
+            if taken(self.function(*args, **keywords), tensors, True) != structure:
+                raise TraceError(f"{self.what} returned another structure than in the call before; help: the same one in all calls")
+            return tensors
+
+        return placed(structure, _record(self.what, call, args, keywords, like))
+
+    def _types(self, given: Any) -> Any:
+        tensors: list[Tensor] = []
+        taken(given, tensors)
+        return tuple(x._layout.type for x in tensors if x.ndim)
+
+    def _known(self, given: Any) -> tuple[Any, list[TensorType]]:
+        found = self.said or self.results.get(self._types(given))
+        if found is None:
+            raise CallsPython(self.what)
+        return found
+
+    def _learn(self, given: Any, made: Any) -> None:
+        global learned
+        if self.said is not None or tracing.recorder is not None or (key := self._types(given)) in self.results:
+            return
+        tensors: list[Tensor] = []
+        structure = taken(made, tensors, True)
+        self.results[key] = structure, [x._layout.type for x in tensors]
+        learned += 1
 
 
 def ignore(function: Callable) -> Callable:
     """A function that `script` does not compile, but calls as Python in every run.
 
-    A script that calls one runs op by op, which a `TraceWarning` says once, and cannot be dumped: files hold no Python. Its bits are those
-    of plain Python. As PyTorch's `torch.jit.ignore`.
+    A program with such a call cannot be dumped: files hold no Python. What the function returns (tensors, numbers, None, nested in any way) has
+    the same structure and types in all calls with tensors of the same types: the first call shows them, and runs op by op, unless an
+    annotation says None, bool, int or float. Its result has no gradient inside of a loop or a branch; elsewhere a script through which
+    a gradient is taken runs op by op. As PyTorch's `torch.jit.ignore`.
+
+    Errors: DTypeError, ShapeError or TraceError, from a run, where it returns another type than in the call before.
 
     >>> from tengen import Tensor, jit
     >>> seen = []
     >>> @jit.ignore
-    ... def note(x):
+    ... def note(x) -> None:
     ...     seen.append(x.item())
     >>> note(Tensor(2.0)), seen
     (None, [2.0])
     """
+    ignored = _Ignored(function)
 
     @functools.wraps(function, updated=())
     def call(*args: Any, **keywords: Any) -> Any:
-        if tracing.recorder is not None:
-            call_python(f"{function.__name__}(), a function with jit.ignore,")
-        return function(*args, **keywords)
+        return ignored(*args, **keywords)
 
     return call
 

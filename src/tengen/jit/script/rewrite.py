@@ -163,10 +163,15 @@ class Expressions(ast.NodeTransformer):
         n.operand = self.visit(n.operand)
         return _call("not_", n.operand) if isinstance(n.op, ast.Not) else n
 
-    def visit_FormattedValue(self, n: ast.FormattedValue) -> ast.expr:
-        if not (isinstance(n.value, ast.Call) and isinstance(n.value.func, ast.Attribute) and n.value.func.attr == "shown"):
-            n.value = ast.copy_location(_call("formatted", self.visit(n.value)), n.value)
-        return n
+    def visit_JoinedStr(self, n: ast.JoinedStr) -> ast.expr:
+        return _call("text", *map(self._part, n.values))
+
+    def _part(self, p: ast.expr) -> ast.expr:
+        if not isinstance(p, ast.FormattedValue):
+            return p
+        source = ast.Constant(ast.unparse(p.value))
+        spec = ast.Constant(None) if p.format_spec is None else self.visit(p.format_spec)
+        return ast.Tuple([self.visit(p.value), ast.Constant(p.conversion), spec, source], ast.Load())
 
     def visit_IfExp(self, n: ast.IfExp) -> ast.expr:
         return _call("choose", self.visit(n.test), _lambda(self.visit(n.body)), _lambda(self.visit(n.orelse)))
@@ -181,14 +186,6 @@ class Expressions(ast.NodeTransformer):
             pairs.append(ast.Lambda(ast.arguments([], [ast.arg("a"), ast.arg("b")], None, [], [], None, []), compare))
         rest = [_lambda(v) for v in values[2:]]
         return _call("chain", values[0], values[1], ast.Tuple(list(pairs), ast.Load()), ast.Tuple(list(rest), ast.Load()))
-
-
-class _Shown(ast.NodeTransformer):
-    """In the message of an error, a tensor is shown by its source: its value is known only when the program runs."""
-
-    def visit_FormattedValue(self, n: ast.FormattedValue) -> ast.expr:
-        n.value = ast.copy_location(_call("shown", n.value, ast.Constant(ast.unparse(n.value))), n.value)
-        return n
 
 
 class Rewriter:
@@ -250,7 +247,7 @@ class Rewriter:
         return self._at(made, s)
 
     def _raise(self, s: ast.Raise) -> ast.stmt:
-        e = self.expressions.visit(_Shown().visit(s.exc))
+        e = self.expressions.visit(s.exc)
         cause = None if s.cause is None else self.expressions.visit(s.cause)
         return self._at(ast.Raise(_call("error", e), cause), s)
 

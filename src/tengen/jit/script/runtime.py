@@ -16,22 +16,23 @@ from typing import Any
 from tengen.base.dtype import bool_, float64, int64
 from tengen.base.errors import ScriptError, user_line
 from tengen.base.users import is_users
-from tengen.jit.script.checks import error, shown
+from tengen.jit.script.checks import error
 from tengen.jit.script.convert import NoSource, converted, is_converted
 from tengen.jit.script.flow import after, choose, for_, if_, value, while_
 from tengen.jit.script.lanes import Stacked, backwards, counted, enumerated, unknown, zipped
 from tengen.jit.script.lanes import pieces as pieces_of
 from tengen.jit.script.liveness import MUTATORS
 from tengen.jit.script.numbers import Number, resolved, strong
-from tengen.jit.script.python_calls import formatted, printed
+from tengen.jit.script.python_calls import printed
 from tengen.jit.script.signals import BREAK, returned
+from tengen.jit.script.texts import Part, Text, text, waits
 from tengen.ops.define import REGISTRY
 from tengen.tensor import Tensor, tracing
 from tengen.tensor.regions import decision
 
 __all__ = [
-    "BREAK", "after", "and_", "chain", "choose", "error", "fn", "for_", "formatted", "if_", "method", "not_", "or_", "owner", "pieces",
-    "returned", "shown", "value", "while_",
+    "BREAK", "after", "and_", "chain", "choose", "error", "fn", "for_", "if_", "method", "not_", "or_", "owner", "pieces",
+    "returned", "text", "value", "while_",
 ]  # fmt: skip
 
 
@@ -204,6 +205,10 @@ def _to_bool(*args: Any) -> Any:
     return decision("what bool() is asked of", args[0]) if args and unknown(args[0]) else bool(*args)
 
 
+def _to_str(*args: Any) -> Any:
+    return Text((Part(args[0], -1, None, "a tensor"),)) if len(args) == 1 and waits(args[0]) else str(*args)
+
+
 def _extreme(f: Callable, better: Callable[[Any, Any], Any]) -> Callable:
     def call(*args: Any, **keywords: Any) -> Any:
         xs = list(args) if len(args) > 1 else list(args[0]) if args else []
@@ -232,6 +237,6 @@ def _refused(name: str) -> Callable:
 
 _BUILTIN: dict[Any, Callable] = {
     range: counted, enumerate: enumerated, zip: zipped, reversed: backwards, int: _to_int, float: _to_float, bool: _to_bool, list: _list,
-    print: printed, max: _extreme(max, lambda a, b: a > b), min: _extreme(min, lambda a, b: a < b),
+    str: _to_str, print: printed, max: _extreme(max, lambda a, b: a > b), min: _extreme(min, lambda a, b: a < b),
     **{getattr(builtins, name): _refused(name) for name in ("locals", "eval", "exec", "globals", "input", "breakpoint")},
 }  # fmt: skip
