@@ -15,7 +15,7 @@ from tengen import Tensor, set_threads, trace
 from tengen.autodiff import GradManager
 from tengen.deploy import compile_model, run_artifact
 from tengen.deploy.run import CannotRun
-from tengen.models.gpt import _chosen
+from tengen.models.generation import Sampling, chosen
 from tengen.optimizer import SGD
 
 PARAMETERS = {
@@ -95,8 +95,8 @@ def test_parameters(name, monkeypatch):
 
 
 def test_names():
-    assert set(PARAMETERS) | {"gpt", "lstm", "resnet"} == set(tengen.models.list_models())
-    assert set(SMALL) == set(tengen.models.list_models()) - {"vit_small", "vit_base"}
+    assert set(PARAMETERS) | {"gpt", "llama", "lstm", "resnet"} == set(tengen.models.list_models())
+    assert set(SMALL) == set(tengen.models.list_models()) - {"vit_small", "vit_base", "llama"}  # for Llama see test_generation.py
     with pytest.raises(ValueError, match="no model 'resnet19'.*resnet18"):
         tengen.models.create("resnet19")
 
@@ -183,18 +183,24 @@ def test_text_with_a_cache_is_text_without(tied):
         assert step.numpy().tobytes() == np.ascontiguousarray(logits[:, t : t + 1]).tobytes()
 
 
+def greedy():
+    return Tensor(Sampling().numbers()), Tensor(np.zeros((2, 1), np.float32))
+
+
 def test_text_from_a_traced_step(monkeypatch):
     """Caches that are allocated once and written in place, the step as one program: the bits of the eager step."""
     net = network("gpt").eval()
     ids = sample("gpt", 2)[:, :4]
     logits, caches = net.step(Tensor(ids))
-    decode = net._decoder(caches, 16)
+    decode = net._decoder(caches, np.full(2, 4), 16, Sampling().key(), np.zeros((2, 1), bool))
     for t in range(4, 16):
         new = logits[:, -1].numpy().argmax(-1).astype(np.int32)[:, None]
         logits, caches = net.step(Tensor(new), caches)
-        assert decode(new, t).numpy().tobytes() == logits.numpy().tobytes()
+        following, same = decode(new, np.full(2, t), *greedy())
+        assert same.numpy().tobytes() == logits.numpy().tobytes()
+        assert (following.numpy() == logits[:, -1].numpy().argmax(-1)).all()
     text, drawn = net.generate(ids, 12), net.generate(ids, 12, temperature=1.0, seed=3)
-    monkeypatch.setattr(sys.modules["tengen.models.gpt"], "TRACED", 1)
+    monkeypatch.setattr(sys.modules["tengen.models.generation"], "TRACED", 1)
     assert (net.generate(ids, 12) == text).all() and (net.generate(ids, 12, temperature=1.0, seed=3) == drawn).all()
     assert (net.generate(ids, 0) == ids).all() and (net.generate(ids[:, :1], 1) == net.generate(ids[:, :1], 2)[:, :2]).all()
 
@@ -206,7 +212,7 @@ def test_the_traced_step_is_recorded_once_for_many_texts(monkeypatch):
     want = [net.generate(ids[:, :t], 16 - t) for t in (4, 2)]
     weight = net.blocks[0].attn.qkv.weight
     plain = weight.numpy().copy()
-    monkeypatch.setattr(sys.modules["tengen.models.gpt"], "TRACED", 1)
+    monkeypatch.setattr(sys.modules["tengen.models.generation"], "TRACED", 1)
     net.generate(ids, 12)
     decode = net._decoder_of_last_call
     weight[:] = np.float32("inf")  # fills the caches with NaN
@@ -234,8 +240,21 @@ def test_drawn_text():
 
 
 def test_draws_among_the_likeliest():
-    logits = np.log(np.array([[0.1, 0.5, 0.15, 0.25]], np.float32))
-    rng = np.random.default_rng(0)
-    drawn = lambda top_k, top_p: {int(_chosen(logits, 1.0, top_k, top_p, rng)[0]) for _ in range(200)}
-    assert drawn(None, 0.45) == {1} and drawn(None, 0.6) == {1, 3} and drawn(None, 0.8) == {1, 2, 3}
-    assert drawn(2, 0.9) == {1, 3} and drawn(2, 0.6) == {1} and drawn(None, None) == {0, 1, 2, 3}
+    p = np.array([0.1, 0.5, 0.15, 0.25])
+    logits = Tensor(np.log(np.tile(p, (200, 1))).astype(np.float32))
+    uniform = np.random.default_rng(0).random((200, 1), np.float32)
+    said = np.zeros((200, 4), bool)
+    said[:, 1] = True
+
+    def drawn(top_k, top_p, min_p=None, penalty=1.0):
+        how = Sampling(1.0, top_k, top_p, min_p, penalty)
+        return chosen(logits, how.key(), Tensor(how.numbers()), Tensor(uniform), Tensor(said)).numpy()
+
+    among = lambda *a: set(drawn(*a).tolist())
+    assert among(None, 0.45) == {1} and among(None, 0.6) == {1, 3} and among(None, 0.8) == {1, 2, 3}
+    assert among(2, 0.9) == {1, 3} and among(2, 0.6) == {1} and among(None, None) == {0, 1, 2, 3}
+    assert among(None, None, 0.45) == {1, 3} and among(None, None, 0.25) == {1, 2, 3} and among(None, None, 0.0) == {0, 1, 2, 3}
+    assert among(1, None, None, 3.0) == {3}, "log 0.5 times 3 is less than log 0.25"
+    every = drawn(None, None)
+    upto = np.cumsum(np.sort(p)[::-1])  # the definition: the likeliest first, and the first whose sum passes the number
+    assert (every == np.argsort(-p)[(upto[None] <= uniform).sum(1)]).all()

@@ -44,29 +44,30 @@ NAMES = {name: code for code, name in CODES.items()}
 # ---- writing -----------------------------------------------------------------------------------------------------------
 
 
-def write_tensors(file: File, arrays: Mapping[str, np.ndarray], texts: Mapping[str, str]) -> int:
+def write_tensors(file: File, arrays: Mapping[str, np.ndarray], texts: Mapping[str, str], padded: bool = True) -> int:
     """Writes a file of tensors; returns its size in bytes.
 
     It is written beside, flushed to the disk and renamed, so that `file` is the old one or the new one, never half of one.
 
     Args:
         file: a path, or a file that is open for writing bytes. texts: go into the header; `tengen` (the version) and `checksum` are added.
+            padded: each tensor begins on 64 bytes; without, there are no tensors of padding between them, which others would read.
     Errors: OSError (disk full, no permission), with the old file as it was. ValueError for names that cannot be kept, and for
     what would not be read again.
     """
-    header = _header(arrays, texts)
+    header = _header(arrays, texts, padded)
     digest = hashlib.sha256(header)
-    for part in _data(arrays):
+    for part in _data(arrays, padded):
         digest.update(part)
     header = header.replace(f'"{NO_SUM}"'.encode(), f'"{digest.hexdigest()}"'.encode(), 1)  # a tensor may be called so
     with writing(file) as f:
         f.write(header)
-        for part in _data(arrays):
+        for part in _data(arrays, padded):
             f.write(part)
         return f.bytes
 
 
-def _header(arrays: Mapping[str, np.ndarray], texts: Mapping[str, str]) -> bytes:
+def _header(arrays: Mapping[str, np.ndarray], texts: Mapping[str, str], padded: bool) -> bytes:
     for own in ("checksum", PAIRS):
         if own in texts:
             raise ValueError(f"`{own}` is not a text to be given")
@@ -82,7 +83,7 @@ def _header(arrays: Mapping[str, np.ndarray], texts: Mapping[str, str]) -> bytes
         code, shape = ("F64", [*a.shape, 2]) if d is complex128 else (NAMES[d.name], list(a.shape))
         table[name] = {"dtype": code, "shape": shape, "data_offsets": [at, at + a.nbytes]}
         at += a.nbytes
-        if gap := -at % ALIGN:
+        if padded and (gap := -at % ALIGN):
             table[f"{PADDING}{i}"] = {"dtype": "U8", "shape": [gap], "data_offsets": [at, at + gap]}
             at += gap
     text = json.dumps(table, separators=(",", ":"), allow_nan=False)
@@ -97,11 +98,11 @@ def _header(arrays: Mapping[str, np.ndarray], texts: Mapping[str, str]) -> bytes
     return len(raw).to_bytes(8, "little") + raw
 
 
-def _data(arrays: Mapping[str, np.ndarray]) -> Iterator[memoryview | bytes]:
+def _data(arrays: Mapping[str, np.ndarray], padded: bool) -> Iterator[memoryview | bytes]:
     for a in arrays.values():
         raw = np.ascontiguousarray(a).reshape(-1).view(np.uint8)
         yield memoryview(raw if a.dtype != np.bool_ or not raw.size or raw.max() < 2 else raw != 0).cast("B")  # NumPy's true is any
-        yield bytes(-a.nbytes % ALIGN)
+        yield bytes(-a.nbytes % ALIGN if padded else 0)
 
 
 # ---- reading -----------------------------------------------------------------------------------------------------------

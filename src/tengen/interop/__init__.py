@@ -1,5 +1,6 @@
-"""Formats of other frameworks: `onnx` reads their networks. Each needs a package of its own, which is imported when it is used."""
+"""Formats of other frameworks: `onnx` reads and writes their networks, `weights` their checkpoints. What needs a package of its own
+imports it when it is used."""
 
-from tengen.interop import onnx
+from tengen.interop import onnx, weights
 
-__all__ = ["onnx"]
+__all__ = ["onnx", "weights"]

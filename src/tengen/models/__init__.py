@@ -2,7 +2,8 @@
 
     net = tengen.models.resnet18(num_classes=10)
 
-`list_models()` names all; `create(name, **options)` builds one by its name.
+`list_models()` names all; `create(name, **options)` builds one by its name. Each takes `weights=`, a safetensors file, and `layout=`, whose
+names it has: torchvision, timm, transformers, megengine, paddle; see `tengen.interop.weights`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from tengen.models.convnext import ConvNeXt, convnext_tiny
 from tengen.models.densenet import DenseNet, densenet121
 from tengen.models.efficientnet import EfficientNet, efficientnet_b0
 from tengen.models.gpt import GPT, gpt
+from tengen.models.llama import Llama, llama
 from tengen.models.lstm import LSTMClassifier, lstm
 from tengen.models.mobilenet import MobileNetV2, MobileNetV3, mobilenet_v2, mobilenet_v3_large
 from tengen.models.resnet import BasicBlock, Bottleneck, ResNet, resnet, resnet18, resnet34, resnet50
@@ -25,7 +27,7 @@ from tengen.module import Module
 _BUILDERS = {
     f.__name__: f
     for f in (
-        bert_base, convnext_tiny, densenet121, efficientnet_b0, gpt, lenet, lstm, mlp, mobilenet_v2, mobilenet_v3_large, resnet,
+        bert_base, convnext_tiny, densenet121, efficientnet_b0, gpt, lenet, llama, lstm, mlp, mobilenet_v2, mobilenet_v3_large, resnet,
         resnet18, resnet34, resnet50, shufflenet_v2_x1_0, unet, vgg16, vit_base, vit_small, vit_tiny,
     )
 }  # fmt: skip
@@ -54,6 +56,6 @@ def create(name: str, **options) -> Module:
 
 
 __all__ = [
-    "BERT", "MLP", "VGG", "BasicBlock", "Bottleneck", "ConvNeXt", "DenseNet", "EfficientNet", "GPT", "LSTMClassifier", "LeNet",
+    "BERT", "MLP", "VGG", "BasicBlock", "Bottleneck", "ConvNeXt", "DenseNet", "EfficientNet", "GPT", "LSTMClassifier", "Llama", "LeNet",
     "MobileNetV2", "MobileNetV3", "ResNet", "ShuffleNetV2", "UNet", "ViT", "create", "list_models", *sorted(_BUILDERS),
 ]  # fmt: skip

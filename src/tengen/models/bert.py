@@ -4,39 +4,45 @@ from __future__ import annotations
 
 import tengen.functional as F
 import tengen.module as M
-from tengen.models.transformer import SelfAttention, initialise
+from tengen.models.build import network
+from tengen.models.transformer import ACTIVATIONS, SelfAttention, checked_activation, initialise
 from tengen.tensor import Tensor
 
 
 class EncoderLayer(M.Module):
     """Attention and a two-layer perceptron, each with a shortcut around it and a norm after that."""
 
-    def __init__(self, width: int, heads: int, ratio: int = 4, drop_prob: float = 0.1):
+    def __init__(
+        self, width: int, heads: int, drop_prob: float = 0.1, eps: float = 1e-12, hidden: int | None = None, activation: str = "gelu",
+    ):  # fmt: skip
         super().__init__()
-        self.attn, self.norm1 = SelfAttention(width, heads, False, drop_prob), M.LayerNorm(width, 1e-12)
-        self.fc1, self.fc2, self.norm2 = M.Linear(width, ratio * width), M.Linear(ratio * width, width), M.LayerNorm(width, 1e-12)
+        hidden, self.activation = hidden or 4 * width, checked_activation(activation)
+        self.attn, self.norm1 = SelfAttention(width, heads, False, drop_prob), M.LayerNorm(width, eps)
+        self.fc1, self.fc2, self.norm2 = M.Linear(width, hidden), M.Linear(hidden, width), M.LayerNorm(width, eps)
         self.dropout = M.Dropout(drop_prob)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         x = self.norm1(x + self.attn(x, mask))
-        return self.norm2(x + self.dropout(self.fc2(F.gelu(self.fc1(x)))))
+        return self.norm2(x + self.dropout(self.fc2(ACTIVATIONS[self.activation](self.fc1(x)))))
 
 
 class BERT(M.Module):
     """Token ids (N, T), and segments and a mask of the same shape -> ((N, T, width) states, (N, width) of the first token).
 
     Args:
-        context: positions at most. segments: kinds of segments.
+        context: positions at most. segments: kinds of segments. eps: of the norms. hidden: features between
+            the perceptrons' layers, default 4 * width. activation: "gelu", "gelu_tanh" (MegEngine's), "relu" or "silu".
     """
 
     def __init__(
         self, vocabulary: int = 30522, width: int = 768, heads: int = 12, depth: int = 12, context: int = 512, segments: int = 2,
-        drop_prob: float = 0.1,
+        drop_prob: float = 0.1, eps: float = 1e-12, hidden: int | None = None, activation: str = "gelu",
     ):  # fmt: skip
         super().__init__()
+        self.activation = activation
         self.tokens, self.positions, self.segments = (M.Embedding(n, width) for n in (vocabulary, context, segments))
-        self.norm, self.dropout = M.LayerNorm(width, 1e-12), M.Dropout(drop_prob)
-        self.layers = [EncoderLayer(width, heads, 4, drop_prob) for _ in range(depth)]
+        self.norm, self.dropout = M.LayerNorm(width, eps), M.Dropout(drop_prob)
+        self.layers = [EncoderLayer(width, heads, drop_prob, eps, hidden, activation) for _ in range(depth)]
         self.pooler = M.Linear(width, width)
         initialise(self)
 
@@ -53,6 +59,7 @@ class BERT(M.Module):
         return x, F.tanh(self.pooler(x[:, 0]))
 
 
+@network
 def bert_base(**options) -> BERT:
     """BERT-base: 12 layers of width 768, 109.5 million parameters."""
     return BERT(**options)

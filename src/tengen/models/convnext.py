@@ -8,6 +8,7 @@ import numpy as np
 
 import tengen.functional as F
 import tengen.module as M
+from tengen.models.build import network
 from tengen.models.layers import DropPath
 from tengen.tensor import Parameter, Tensor
 
@@ -51,6 +52,7 @@ class ConvNeXt(M.Module):
         drop_path: float = 0.1,
     ):  # fmt: skip
         super().__init__()
+        self.depths = tuple(depths)
         layers: list[M.Module] = [M.Conv2d(3, channels[0], 4, 4), ChannelNorm(channels[0])]
         done, total = 0, max(1, sum(depths) - 1)
         for i, (depth, n) in enumerate(zip(depths, channels, strict=True)):
@@ -68,6 +70,7 @@ class ConvNeXt(M.Module):
         return self.head(self.norm(F.mean(self.features(x), (2, 3))))
 
 
+@network
 def convnext_tiny(num_classes: int = 1000, **options) -> ConvNeXt:
     """ConvNeXt-Tiny: 28,589,128 parameters with 1000 classes.
 

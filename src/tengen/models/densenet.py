@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import tengen.functional as F
 import tengen.module as M
+from tengen.models.build import network
 from tengen.tensor import Tensor
 
 
@@ -47,6 +48,7 @@ class DenseNet(M.Module):
     ):
         super().__init__()
         self.conv0, self.norm0, self.pool0 = M.Conv2d(3, width, 7, 2, 3, bias=False), M.BatchNorm2d(width), M.MaxPool2d(3, 2, 1)
+        self.depths = tuple(depths)
         layers: list[M.Module] = []
         channels = width
         for i, depth in enumerate(depths):
@@ -67,6 +69,7 @@ class DenseNet(M.Module):
         return self.classifier(F.mean(F.relu(self.norm5(self.features(x))), (2, 3)))
 
 
+@network
 def densenet121(num_classes: int = 1000, **options) -> DenseNet:
     """DenseNet-121: 7,978,856 parameters with 1000 classes.
 

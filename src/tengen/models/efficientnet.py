@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import tengen.functional as F
 import tengen.module as M
+from tengen.models.build import network
 from tengen.models.layers import ConvNorm, DropPath, SqueezeExcite
 from tengen.tensor import Tensor
 
@@ -48,6 +49,7 @@ class EfficientNet(M.Module):
         drop_prob: float = 0.2, drop_path: float = 0.2,
     ):  # fmt: skip
         super().__init__()
+        self.depths = tuple(stage[-1] for stage in stages)
         layers: list[M.Module] = [ConvNorm(3, 32, 3, 2, activation="silu")]
         channels, done, total = 32, 0, sum(s[-1] for s in stages)
         for expansion, kernel, stride, out, depth in stages:
@@ -63,6 +65,7 @@ class EfficientNet(M.Module):
         return self.classifier(self.dropout(F.mean(self.features(x), (2, 3))))
 
 
+@network
 def efficientnet_b0(num_classes: int = 1000, **options) -> EfficientNet:
     """EfficientNet-B0: 5,288,548 parameters with 1000 classes.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tengen.module as M
+from tengen.models.build import network
 from tengen.tensor import Tensor
 
 
@@ -26,6 +27,7 @@ class LSTMClassifier(M.Module):
         return self.head(self.dropout(h[-1]))
 
 
+@network
 def lstm(vocabulary: int = 8192, num_classes: int = 2, **options) -> LSTMClassifier:
     """An LSTM classifier with 256 features."""
     return LSTMClassifier(vocabulary, num_classes, **options)

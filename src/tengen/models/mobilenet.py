@@ -6,9 +6,11 @@ Sources: Sandler et al., arXiv 1801.04381; Howard et al., arXiv 1905.02244; widt
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import tengen.functional as F
 import tengen.module as M
+from tengen.models.build import network
 from tengen.models.layers import ConvNorm, SqueezeExcite, initialise_linear, rounded
 from tengen.tensor import Tensor
 
@@ -58,6 +60,7 @@ class MobileNetV2(M.Module):
         drop_prob: float = 0.2,
     ):  # fmt: skip
         super().__init__()
+        self.depths = tuple(depth for _, _, depth, _ in stages)
         channels = rounded(32 * width)
         layers: list[M.Module] = [ConvNorm(3, channels, 3, 2, activation="relu6")]
         for expansion, out, depth, stride in stages:
@@ -92,12 +95,16 @@ class MobileNetV3(M.Module):
     Shapes: (N, 3, H, W) -> (N, num_classes)
     Args:
         blocks: (kernel size, hidden channels, channels, squeeze-and-excitation, activation, stride). hidden: outputs of the
-            layer before the last. drop_prob: of the dropout between them.
+            layer before the last. drop_prob: of the dropout between them. eps: of the batch norms; timm's have 1e-5.
     """
 
-    def __init__(self, num_classes: int = 1000, blocks: Sequence[tuple] = V3_LARGE, hidden: int = 1280, drop_prob: float = 0.2):
+    def __init__(
+        self, num_classes: int = 1000, blocks: Sequence[tuple] = V3_LARGE, hidden: int = 1280, drop_prob: float = 0.2,
+        eps: float = 1e-3,
+    ):  # fmt: skip
         super().__init__()
-        norm = {"eps": 1e-3, "momentum": 0.99}
+        self.eps, norm = eps, {"eps": eps, "momentum": 0.99}
+        self.depths = tuple(len(list(run)) for _, run in groupby(block[2] for block in blocks))  # timm's stages: runs of equal channels
         layers: list[M.Module] = [ConvNorm(3, 16, 3, 2, activation="hswish", **norm)]
         channels = 16
         for kernel, wide, out, squeeze, activation, stride in blocks:
@@ -114,6 +121,7 @@ class MobileNetV3(M.Module):
         return self.fc2(self.dropout(x))
 
 
+@network
 def mobilenet_v2(num_classes: int = 1000, **options) -> MobileNetV2:
     """MobileNetV2: 3,504,872 parameters with 1000 classes.
 
@@ -130,12 +138,13 @@ def mobilenet_v2(num_classes: int = 1000, **options) -> MobileNetV2:
     return MobileNetV2(num_classes, **options)
 
 
+@network
 def mobilenet_v3_large(num_classes: int = 1000, **options) -> MobileNetV3:
     """MobileNetV3-Large: 5,483,032 parameters with 1000 classes.
 
     Shapes: (N, 3, H, W) -> (N, num_classes); published for H = W = 224
     Args:
-        num_classes: outputs. options: those of `MobileNetV3`: blocks, hidden=1280, drop_prob=0.2.
+        num_classes: outputs. options: those of `MobileNetV3`: blocks, hidden=1280, drop_prob=0.2, eps=1e-3.
     Source: Howard et al., arXiv 1905.02244
 
     >>> import tengen

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import tengen.functional as F
 import tengen.module as M
+from tengen.models.build import network
 from tengen.tensor import Tensor
 
 
@@ -95,6 +96,7 @@ class ResNet(M.Module):
         return self.fc(F.mean(self.features(x)[-1], (2, 3)))
 
 
+@network
 def resnet(
     depths: Sequence[int] = (2, 2, 2, 2), width: int = 64, num_classes: int = 1000, bottleneck: bool = False, in_channels: int = 3
 ) -> ResNet:
@@ -114,6 +116,7 @@ def resnet(
     return ResNet(Bottleneck if bottleneck else BasicBlock, depths, num_classes, width, in_channels)
 
 
+@network
 def resnet18(num_classes: int = 1000, **options) -> ResNet:
     """ResNet-18: 11,689,512 parameters with 1000 classes.
 
@@ -130,6 +133,7 @@ def resnet18(num_classes: int = 1000, **options) -> ResNet:
     return ResNet(BasicBlock, (2, 2, 2, 2), num_classes, **options)
 
 
+@network
 def resnet34(num_classes: int = 1000, **options) -> ResNet:
     """ResNet-34: 21,797,672 parameters with 1000 classes.
 
@@ -146,6 +150,7 @@ def resnet34(num_classes: int = 1000, **options) -> ResNet:
     return ResNet(BasicBlock, (3, 4, 6, 3), num_classes, **options)
 
 
+@network
 def resnet50(num_classes: int = 1000, **options) -> ResNet:
     """ResNet-50: 25,557,032 parameters with 1000 classes.
 

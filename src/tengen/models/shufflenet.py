@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import tengen.functional as F
 import tengen.module as M
+from tengen.models.build import network
 from tengen.models.layers import ConvNorm
 from tengen.tensor import Tensor
 
@@ -49,6 +50,7 @@ class ShuffleNetV2(M.Module):
         self, num_classes: int = 1000, depths: Sequence[int] = (4, 8, 4), channels: Sequence[int] = (24, 116, 232, 464, 1024)
     ):
         super().__init__()
+        self.depths = tuple(depths)
         first, *stages, last = channels
         self.conv1, self.maxpool = ConvNorm(3, first, 3, 2), M.MaxPool2d(3, 2, 1)
         units, before = [], first
@@ -61,6 +63,7 @@ class ShuffleNetV2(M.Module):
         return self.fc(F.mean(self.conv5(self.stages(self.maxpool(self.conv1(x)))), (2, 3)))
 
 
+@network
 def shufflenet_v2_x1_0(num_classes: int = 1000, **options) -> ShuffleNetV2:
     """ShuffleNetV2 of width 1: 2,278,604 parameters with 1000 classes.
 

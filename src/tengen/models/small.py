@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import tengen.functional as F
 import tengen.module as M
+from tengen.models.build import network
 from tengen.tensor import Tensor
 
 
@@ -45,6 +46,7 @@ class MLP(M.Module):
         return self.layers(F.flatten(x, 1))
 
 
+@network
 def lenet(num_classes: int = 10) -> LeNet:
     """LeNet: 61,706 parameters with 10 classes.
 
@@ -61,6 +63,7 @@ def lenet(num_classes: int = 10) -> LeNet:
     return LeNet(num_classes)
 
 
+@network
 def mlp(sizes: Sequence[int] = (784, 512, 512, 10)) -> MLP:
     """A perceptron with layers of these sizes: 669,706 parameters by default.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tengen.functional as F
 import tengen.module as M
+from tengen.models.build import network
 from tengen.models.layers import ConvNorm
 from tengen.tensor import Tensor
 
@@ -40,6 +41,7 @@ class UNet(M.Module):
         return self.head(x)
 
 
+@network
 def unet(num_classes: int = 2, **options) -> UNet:
     """U-Net with four halvings and 64 to 1024 channels: 31,037,698 parameters with 2 classes.
 

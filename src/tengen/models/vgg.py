@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import tengen.functional as F
 import tengen.module as M
+from tengen.models.build import network
 from tengen.models.layers import initialise_linear
 from tengen.tensor import Tensor
 
@@ -43,6 +44,7 @@ class VGG(M.Module):
         return self.classifier(F.flatten(F.adaptive_avg_pool2d(self.features(x), 7), 1))
 
 
+@network
 def vgg16(num_classes: int = 1000, **options) -> VGG:
     """VGG-16: 138,357,544 parameters with 1000 classes.
 

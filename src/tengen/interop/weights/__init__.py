@@ -1,0 +1,190 @@
+"""`tengen.interop.weights`: checkpoints of torchvision, timm, transformers, MegEngine and Paddle, by name, in and out.
+
+In: a network, and a safetensors file (or shards, or a dict). Out: the network with those weights, or a file that the others load.
+Files that can hold programs (pickles) are not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tengen.base.dtype import dtype
+from tengen.base.errors import FileFormatError, UsageWarning, warn_once
+from tengen.base.files import File
+from tengen.deploy.tensorfile import write_tensors
+from tengen.interop.weights.rules import Entry, Lists, Table, entries
+from tengen.interop.weights.store import read_state
+from tengen.interop.weights.tables import FLAT, GENERIC, TABLES
+from tengen.module import Module
+
+__all__ = ["layouts", "load", "options", "save", "state"]
+
+SHOWN = 12  # names of each kind that a message lists
+
+
+def layouts(net: Module) -> list[str]:
+    """The layouts in which this network's checkpoints are known.
+
+    >>> import tengen
+    >>> tengen.interop.weights.layouts(tengen.models.lenet())
+    ['megengine', 'paddle', 'tengen', 'torch']
+    """
+    return sorted({"tengen", *GENERIC, *_family(net)})
+
+
+def load(net: Module, source: Any, layout: str = "tengen") -> Module:
+    """Gives a network the weights of a checkpoint: all of them, or none where something does not fit.
+
+    Args:
+        net: a network of `tengen.models`, or for the layouts torch, megengine and paddle any other.
+        source: a safetensors file, an index of shards or a folder with one of them, or a dict of arrays.
+        layout: whose names and shapes they are: "torchvision", "timm", "transformers", "megengine", "paddle", or "tengen", our own;
+            "torch" and "paddle" are a module of the same names there. Or lines ``ours -> theirs`` of your own, as
+            tengen/interop/weights/rules.py says.
+
+    Returns: net
+    Errors: ValueError that lists at once what is missing, what is left over, and shapes that differ. FileFormatError for a file of
+        another kind; for pickles (.pt, .pkl, .bin ...) it says the line that converts them.
+    Numerics: values of another floating type are rounded to the network's; float16 and bfloat16 become float32 exactly.
+
+    >>> import tengen
+    >>> net = tengen.models.lenet()
+    >>> theirs = tengen.interop.weights.state(net, "torch")
+    >>> theirs["conv0.bias"].shape
+    (6,)
+    >>> _ = tengen.interop.weights.load(tengen.models.lenet(), theirs, "torch")
+    """
+    table, found = _table(net, layout), read_state(source)
+    _check_options(net, table, layout)
+    wanted = entries(net, table, _lists(net))
+    given = _renamed(found, table, wanted)
+    arrays, used, problems = {}, set(), []
+    for e in wanted:
+        names = next((n for n in e.names if all(part in given for part in n)), None)
+        if names is None:
+            there = max(e.names, key=lambda n: sum(part in given for part in n))
+            problems += [f"  missing: {part} (for {e.ours})" for part in there if part not in given]
+            used.update(part for part in there if part in given)
+            continue
+        used.update(names)
+        parts = [given[part] for part in names]
+        wrong = [f"  {n}: {a.shape} does not fit {s}" for n, a, s in zip(names, parts, e.shapes) if not _fits(a.shape, s)]
+        problems += wrong or [f"  {n}: {a.dtype} are no weights" for n, a in zip(names, parts) if not _is_weight(a, e)]
+        if not wrong:
+            arrays[e.ours] = (e, parts)
+    left = sorted(given.keys() - used)
+    left = [n for n in left if not (table.ignored and re.fullmatch(table.ignored, n))]
+    heads = [n for n in left if table.heads and re.fullmatch(table.heads, n)]
+    problems += [f"  unexpected: {n} {given[n].shape}" for n in left if n not in heads]
+    if problems:
+        kinds = [[p for p in problems if p.split(":")[0] == kind] for kind in ("  missing", "  unexpected")]
+        kinds.append([p for p in problems if not any(p in k for k in kinds)])
+        shown = "\n".join(line for lines in kinds for line in _few(lines))
+        raise ValueError(f"the checkpoint does not fit {type(net).__name__} in the layout {_short(layout)}:\n{shown}")
+    if heads:
+        warn_once(f"load(): {type(net).__name__} has no such head: {', '.join(heads[:SHOWN])} are left out", UsageWarning)
+    values = {name: e.loaded(parts).astype(e.tensor.dtype.numpy, copy=False) for name, (e, parts) in arrays.items()}
+    net.load_state_dict(values)
+    return net
+
+
+def state(net: Module, layout: str = "tengen") -> dict[str, np.ndarray]:
+    """A network's weights under the names and in the shapes of a layout, as `load` reads them. Arguments and errors as of `load`."""
+    table = _table(net, layout)
+    _check_options(net, table, layout)
+    found: dict[str, np.ndarray] = {}
+    for e in entries(net, table, _lists(net)):
+        found.update(zip(e.names[0], e.stored(e.tensor.numpy())))
+    return found
+
+
+def save(net: Module, file: File, layout: str = "tengen") -> int:
+    """Writes a network's weights as a safetensors file that the others load.
+
+    Args: net, layout: as of `load`. file: a path, or a file that is open for writing bytes.
+    Returns: the size in bytes
+    Errors: those of `load` for the layout; OSError where it cannot be written.
+    """
+    arrays = {name: np.ascontiguousarray(a) for name, a in state(net, layout).items()}
+    by_size = sorted(arrays.items(), key=lambda row: (-dtype(row[1].dtype).size, row[0]))  # each begins at a multiple of its element
+    return write_tensors(file, dict(by_size), {"format": "pt"}, padded=False)
+
+
+def options(family: str, layout: str) -> Mapping[str, object]:
+    """What a network of this class must be made with to compute what the layout's does."""
+    table = TABLES.get(family, {}).get(layout)
+    return table.options if table is not None else {}
+
+
+def _family(net: Module) -> dict[str, Table]:
+    return next((TABLES[c.__name__] for c in type(net).__mro__ if c.__name__ in TABLES and c.__module__.startswith("tengen.models")), {})
+
+
+def _table(net: Module, layout: str) -> Table:
+    if not isinstance(net, Module):
+        raise TypeError(f"weights are those of a Module, this is a {type(net).__name__}")
+    if not isinstance(layout, str):
+        raise TypeError(f"layout is a {type(layout).__name__}; help: one of {', '.join(layouts(net))}, or a text of lines ours -> theirs")
+    if "->" in layout:
+        return Table(layout)
+    if layout == "tengen":
+        return Table(own_shapes=True)
+    table = _family(net).get(layout) or GENERIC.get(layout)
+    if table is None:
+        raise ValueError(f"{type(net).__name__} has no table for the layout {layout!r}; help: one of {', '.join(layouts(net))}")
+    return table
+
+
+def _lists(net: Module) -> Lists:
+    names = [name for name, _ in net.named_tensors()]
+    flat = FLAT.get(type(net).__name__)
+    if flat is None:
+        return Lists(names)
+    start, more = flat
+    return Lists(names, start, [depth + more for depth in net.depths])
+
+
+def _check_options(net: Module, table: Table, layout: str) -> None:
+    for name, value in table.options.items():
+        if (mine := getattr(net, name, value)) != value:
+            raise ValueError(
+                f"{type(net).__name__} of the layout {layout} has {name}={value!r}, this network has {mine!r}: it would compute something "
+                f"else; help: make it with {name}={value!r}"
+            )
+
+
+def _renamed(found: Mapping[str, np.ndarray], table: Table, wanted: list[Entry]) -> dict[str, np.ndarray]:
+    """The checkpoint's arrays under the names that the table has: older spellings made new, and the prefix added where it lacks."""
+    prefix = table.prefix if table.prefix and not any(n.startswith(table.prefix) for n in found) else ""
+    below = {part for e in wanted for n in e.names for part in n if prefix and part.startswith(prefix)}
+    given: dict[str, np.ndarray] = {}
+    for name, a in found.items():
+        now = name
+        for old, new in table.renamed:
+            now = re.sub(old, new, now)
+        now = prefix + now if prefix + now in below else now
+        if now in given:
+            raise FileFormatError(f"the checkpoint has {now!r} twice, once as {name!r}")
+        given[now] = a
+    return given
+
+
+def _fits(theirs: tuple[int, ...], want: tuple[int, ...]) -> bool:
+    """Equal but for axes of one: MegEngine keeps vectors as (1, C, 1, 1)."""
+    return theirs == want or [n for n in theirs if n != 1] == [n for n in want if n != 1]
+
+
+def _is_weight(a: np.ndarray, e: Entry) -> bool:
+    return dtype(a.dtype).is_float == e.tensor.dtype.is_float and not dtype(a.dtype).is_complex
+
+
+def _few(lines: list[str]) -> list[str]:
+    return lines if len(lines) <= SHOWN else [*lines[:SHOWN], f"  ... and {len(lines) - SHOWN} more"]
+
+
+def _short(layout: str) -> str:
+    return "of these lines" if "->" in layout else repr(layout)

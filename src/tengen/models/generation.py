@@ -1,0 +1,306 @@
+"""Text from a network that predicts the next token: caches of keys and values, a traced step, and how tokens are chosen.
+
+In: a network with `_states`, `_decoded` and `_logits` (GPT, Llama), and prompts. Out: tokens, all at once or one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import tengen.functional as F
+import tengen.module as M
+from tengen.jit.trace import trace
+from tengen.models.transformer import Cache
+from tengen.tensor import Tensor
+
+SEEN = 64  # keys that attention looks at together; what is seen of a cache grows by so many
+TRACED = 64  # tokens that pay for a trace of the step
+MORE = 4  # tokens beyond the bytes of a stop string, in which it is looked for
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a token is chosen. temperature 0 takes the likeliest. The filters follow one another: top_k, top_p, min_p."""
+
+    temperature: float = 0.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float = 1.0
+
+    def __post_init__(self):
+        fits = {
+            "temperature": self.temperature >= 0 and np.isfinite(self.temperature),
+            "top_k": self.top_k is None or 1 <= self.top_k < 1 << 24,
+            "top_p": self.top_p is None or 0 < self.top_p <= 1,
+            "min_p": self.min_p is None or 0 <= self.min_p <= 1,
+            "repetition_penalty": self.repetition_penalty > 0 and np.isfinite(self.repetition_penalty),
+        }
+        if wrong := [f"{name}={getattr(self, name)}" for name, fit in fits.items() if not fit]:
+            raise ValueError(
+                f"{', '.join(wrong)}: temperature is at least 0, top_k at least 1, top_p in (0, 1], min_p in [0, 1], "
+                "repetition_penalty above 0"
+            )
+
+    def key(self) -> tuple[bool, ...]:
+        """Which steps there are: what decides the program. Their numbers are arguments of it."""
+        drawn = self.temperature > 0
+        filters = (self.top_k, self.top_p, self.min_p)
+        return drawn, *(drawn and f is not None for f in filters), self.repetition_penalty != 1
+
+    def numbers(self) -> np.ndarray:
+        """(5,) float32, as `chosen` reads them."""
+        filled = (self.temperature, self.top_k or 0, self.top_p or 0, self.min_p or 0, self.repetition_penalty)
+        return np.array(filled, np.float32)
+
+
+def chosen(logits: Tensor, how: tuple[bool, ...], numbers: Tensor, uniform: Tensor, said: Tensor) -> Tensor:
+    """One token of each row, as operations of a graph.
+
+    Shapes: logits (N, V), numbers (5,), uniform (N, 1) in [0, 1), said (N, V) -> (N,), int32
+    Args: how, numbers: a `Sampling`'s key and numbers. uniform: what is drawn with. said: true for tokens that have occurred.
+    Numerics: probabilities are summed in float32 from the likeliest on; a row does not depend on the others.
+    """
+    drawn, some, nucleus, least, penalised = how
+    if penalised:
+        logits = F.where(said, F.where(logits > 0, logits / numbers[4], logits * numbers[4]), logits)
+    if not drawn:
+        return F.argmax(logits, -1).astype("int32")
+    scores, tokens = F.sort(logits / numbers[0], True)
+    p = F.softmax(scores, -1)
+    if some:
+        p = F.where(F.arange(p.shape[1]) < numbers[1], p, 0.0)
+        p = p / F.sum(p, 1, keepdims=True)
+    if nucleus:
+        p = F.where(F.cumsum(p, 1, exclusive=True) < numbers[2], p, 0.0)
+    if least:
+        p = F.where(p >= numbers[3] * p[:, :1], p, 0.0)
+    upto = F.cumsum(p, 1)
+    index = F.sum((upto <= uniform * upto[:, -1:]).astype("int32"), 1, keepdims=True)
+    index = F.minimum(index, F.sum((p > 0).astype("int32"), 1, keepdims=True) - 1)  # where the product was rounded up to the sum
+    return F.gather(tokens.astype("int32"), 1, index)[:, 0]
+
+
+class LanguageModel(M.Module):
+    """A network that predicts the next of `vocabulary` tokens from at most `context` before it.
+
+    A subclass has `blocks`, and computes states of tokens with caches (`_states`), those of one token at places of its own of caches
+    that are written (`_decoded`), and logits of states (`_logits`).
+    """
+
+    vocabulary: int
+    context: int
+    blocks: list
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self._logits(self._states(tokens, None)[0])
+
+    def step(self, tokens: Tensor, caches: list[Cache] | None = None) -> tuple[Tensor, list[Cache]]:
+        """The logits of tokens that follow what the caches hold, and the caches with them."""
+        x, longer = self._states(tokens, self._empty(tokens.shape[0]) if caches is None else caches)
+        return self._logits(x), longer
+
+    def generate(
+        self, tokens: Any, count: int, temperature: float = 0.0, top_k: int | None = None, seed: int | Sequence[int] = 0,
+        top_p: float | None = None, *, min_p: float | None = None, repetition_penalty: float = 1.0, eos: int | Sequence[int] = (),
+        stop: str | Sequence[str] = (), decode: Callable[[list[int]], str] | None = None,
+        callback: Callable[[np.ndarray], Any] | None = None,
+    ) -> np.ndarray | list[np.ndarray]:  # fmt: skip
+        """Continues sequences.
+
+        Args:
+            tokens: ids (N, T), T >= 1, or N lists of ids of different lengths. count: how many tokens to add at most; the longest
+                prompt and these are at most `context`. temperature: 0 takes the likeliest token, 1 draws from the distribution.
+            top_k: draws only among so many. seed: of the draws: an int, from which row i draws as ``default_rng([seed, i])``, or one
+                of each row, which then draws as alone with it. top_p: draws only among the likeliest whose probabilities reach this
+                sum together (after top_k), at least one. min_p: only among those at least so many times as likely as the likeliest.
+            repetition_penalty: divides positive logits of tokens that have occurred, and multiplies negative ones (Keskar et al.,
+                arXiv 1909.05858). eos: a token, or several, behind which a row ends. stop: texts behind which a row ends, found
+                in `decode` of its new tokens; decode: ids -> text. callback: is called with each step's tokens, as `stream` gives them.
+
+        Returns: ids (N, T + n), int32, where n is the most that a row has added; rows that ended earlier are filled with the first of
+            eos, or 0. For prompts of different lengths a list of arrays, without what fills.
+        Errors: ValueError for arguments outside of these bounds, and for stop without decode.
+        Numerics: each row has the bits that it has alone: the logits are those of `forward`, whatever other prompts, their lengths,
+            and the number of threads are. From `TRACED` tokens on, the step is traced, which changes no bit.
+        Memory: the traced step and its caches, 2 x layers x N x width numbers for each place, stay with the network for the next call.
+        """
+        rows, ragged = _rows(tokens)
+        kept: list[np.ndarray] = []
+        for new in self._stream(
+            rows, count, Sampling(temperature, top_k, top_p, min_p, repetition_penalty), seed, _ends(eos), _stops(stop, decode), decode
+        ):
+            kept.append(new)
+            if callback is not None:
+                callback(new)
+        added = np.stack(kept, 1) if kept else np.zeros((len(rows), 0), np.int32)
+        if ragged:
+            return [np.concatenate([row, new[new >= 0]]) for row, new in zip(rows, added)]
+        fill = (_ends(eos) or (0,))[0]
+        return np.concatenate([np.stack(rows), np.where(added < 0, np.int32(fill), added)], 1)
+
+    def stream(
+        self, tokens: Any, count: int, temperature: float = 0.0, top_k: int | None = None, seed: int | Sequence[int] = 0,
+        top_p: float | None = None, *, min_p: float | None = None, repetition_penalty: float = 1.0, eos: int | Sequence[int] = (),
+        stop: str | Sequence[str] = (), decode: Callable[[list[int]], str] | None = None,
+    ) -> Iterator[np.ndarray]:  # fmt: skip
+        """The tokens of `generate` as they come: for each step (N,), int32, -1 for rows that have ended. Arguments and errors as there."""
+        how = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
+        return self._stream(_rows(tokens)[0], count, how, seed, _ends(eos), _stops(stop, decode), decode)
+
+    def _stream(self, rows, count, how, seed, eos, stop, decode) -> Iterator[np.ndarray]:
+        lengths = np.array([len(row) for row in rows], np.int32)
+        longest = int(lengths.max())
+        if count < 0 or longest + count > self.context:
+            raise ValueError(f"a prompt of {longest} tokens and {count} more do not fit a context of {self.context}")
+        if (least := min(int(row.min()) for row in rows)) < 0 or (most := max(int(row.max()) for row in rows)) >= self.vocabulary:
+            raise ValueError(f"the token {least if least < 0 else most} is none of a vocabulary of {self.vocabulary}")
+        seeds = [(seed, i) for i in range(len(rows))] if isinstance(seed, int | np.integer) else [(s, 0) for s in seed]
+        if len(seeds) != len(rows):
+            raise ValueError(f"{len(seeds)} seeds for {len(rows)} prompts; help: one int, or one of each prompt")
+        return self._tokens(rows, lengths, count, how, [np.random.default_rng(s) for s in seeds], eos, stop, decode)
+
+    def _tokens(self, rows, lengths, count, how, rngs, eos, stop, decode) -> Iterator[np.ndarray]:
+        """The loop over steps. A row that has ended goes on to be computed, and is not shown."""
+        n, longest, ragged = len(rows), int(lengths.max()), len(set(lengths.tolist())) > 1
+        ended, added = np.zeros(n, bool), [[] for _ in rows]
+        numbers = Tensor(how.numbers())
+        said = np.zeros((n, self.vocabulary if how.key()[-1] else 1), bool)
+        if how.key()[-1]:
+            for i, row in enumerate(rows):
+                said[i, row] = True
+        decoder, caches, new = None, self._empty(n), np.zeros((n, longest), np.int32)
+        for i, row in enumerate(rows):
+            new[i, : len(row)] = row
+        for at in range(count):
+            drawn = [[rng.random(dtype=np.float32)] for rng in rngs] if how.temperature else np.zeros((n, 1))
+            uniform = Tensor(np.array(drawn, np.float32))
+            if decoder is not None:
+                new = decoder(new[:, None], lengths + at - 1, numbers, uniform)[0].numpy()
+            else:
+                x, caches = self._states(Tensor(new if at == 0 else new[:, None]), caches)
+                last = x[F.arange(n).astype("int32"), Tensor(lengths - 1)] if at == 0 else x[:, 0]
+                new = chosen(self._logits(last), how.key(), numbers, uniform, Tensor(said)).numpy()
+                if at + 1 < count and (ragged or count >= TRACED):
+                    decoder = self._decoder(caches, lengths, longest + count, how.key(), said)
+            if how.key()[-1] and decoder is None:
+                said[np.arange(n), new] = True
+            shown = np.where(ended, np.int32(-1), new)
+            for i in np.flatnonzero(~ended):
+                added[i].append(int(new[i]))
+                ended[i] = int(new[i]) in eos or _stopped(added[i], stop, decode)
+            yield shown
+            if ended.all():
+                break
+        if decoder is not None:
+            self.__dict__["_decoder_of_last_call"] = decoder
+
+    def _decoder(self, held: list[Cache], lengths: np.ndarray, total: int, how: tuple[bool, ...], said: np.ndarray) -> Decoder:
+        """A decoder with room for `total` tokens, whose caches begin with those held: the last call's, if it fits. It is taken out
+        of the network meanwhile, so that another thread that generates makes its own."""
+        room = min(-(-self.context // SEEN) * SEEN, max(SEEN, 1 << (total - 1).bit_length()))  # few sizes make few programs
+        room += SEEN  # a recording is checked for more of them than it was made with
+        decoder = self.__dict__.pop("_decoder_of_last_call", None)
+        if decoder is None or not decoder.fits(held, room, how):
+            decoder = Decoder(self, held, room, how, said.shape[1])
+        decoder.begin(held, lengths, said)
+        return decoder
+
+    def __getstate__(self) -> dict:
+        return {k: v for k, v in self.__dict__.items() if k != "_decoder_of_last_call"}  # a copy makes its own
+
+    def _states(self, tokens: Tensor, caches: list[Cache] | None) -> tuple[Tensor, list[Cache]]:
+        raise NotImplementedError
+
+    def _decoded(self, tokens: Tensor, at: Tensor, seen: Tensor, caches: list[Cache]) -> Tensor:
+        raise NotImplementedError
+
+    def _logits(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _empty(self, n: int) -> list[Cache]:
+        raise NotImplementedError
+
+
+class Decoder:
+    """A network's step for one token as one program, from the tokens to those that follow, with caches that it writes in place.
+
+    Attributes:
+        caches: keys and values of each block, (N, heads, room, features of a head). said: (N, V), which tokens have occurred, where
+            that matters. run: the traced step.
+    """
+
+    def __init__(self, net: LanguageModel, held: list[Cache], room: int, how: tuple[bool, ...], vocabulary: int):
+        zeros = lambda x: F.zeros((*x.shape[:2], room, x.shape[3]), dtype=x.dtype)
+        self.caches = caches = [(zeros(k), zeros(v)) for k, v in held]
+        n = held[0][0].shape[0]
+        self.how, self.said = how, F.zeros((n, vocabulary), dtype="bool")
+        rows, said = Tensor(np.arange(n, dtype=np.int32)), self.said
+
+        def decode(tokens: Tensor, at: Tensor, seen: Tensor, numbers: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+            if how[-1]:
+                said[rows, tokens[:, 0]] = True
+            logits = net._logits(net._decoded(tokens, at, seen, caches))
+            return chosen(logits[:, 0], how, numbers, uniform, said), logits
+
+        self.run = trace(decode, dynamic_axes={"seen": {0: "seen"}})
+
+    def fits(self, held: list[Cache], room: int, how: tuple[bool, ...]) -> bool:
+        """Whether the caches are of the shapes and dtypes of those held, with this room, and tokens are chosen by these steps."""
+        kind = lambda x: (x.shape[0], x.shape[1], x.shape[3], x.dtype, x.device)
+        mine, theirs = ([kind(x) for pair in caches for x in pair] for caches in (self.caches, held))
+        return mine == theirs and all(k.shape[2] == room for k, _ in self.caches) and self.how == how
+
+    def begin(self, held: list[Cache], lengths: np.ndarray, said: np.ndarray) -> None:
+        """Makes the caches those held up to the rows' lengths, and zeros after them: what an earlier text left there may be infinite,
+        and times a weight of zero it would be NaN."""
+        t = held[0][0].shape[2]
+        kept = None if (lengths == t).all() else Tensor((np.arange(t) < lengths[:, None]).reshape(-1, 1, t, 1))
+        for pair, found in zip(self.caches, held):
+            for cache, x in zip(pair, found):
+                cache[:, :, :t] = x if kept is None else F.where(kept, x, 0.0)
+                cache[:, :, t:] = 0
+        self.said[:] = said
+
+    def __call__(self, tokens: np.ndarray, places: np.ndarray, numbers: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+        """Tokens (N, 1) and their places (N,) -> the tokens that follow (N,), and their logits (N, 1, vocabulary)."""
+        seen = np.arange(-(-(int(places.max()) + 1) // SEEN) * SEEN, dtype=np.int32)
+        return self.run(Tensor(tokens), Tensor(places.astype(np.int32)), Tensor(seen), numbers, uniform)
+
+
+def _rows(tokens: Any) -> tuple[list[np.ndarray], bool]:
+    """Prompts as arrays, and whether they were given as lists of different lengths."""
+    if isinstance(tokens, Tensor | np.ndarray):
+        ids = tokens.numpy() if isinstance(tokens, Tensor) else tokens
+        rows, ragged = list(ids) if ids.ndim == 2 else [], False
+    else:
+        rows = [np.asarray(row.numpy() if isinstance(row, Tensor) else row) for row in tokens]
+        ragged = len({len(row) for row in rows if row.ndim}) > 1
+    if not rows or any(row.ndim != 1 or not row.size or row.dtype.kind not in "iu" for row in rows):
+        raise ValueError("tokens are ids (N, T) with N and T at least 1, or N lists of at least one id")
+    return [row.astype(np.int32) for row in rows], ragged
+
+
+def _ends(eos: int | Sequence[int]) -> tuple[int, ...]:
+    return (int(eos),) if isinstance(eos, int | np.integer) else tuple(int(e) for e in eos)
+
+
+def _stops(stop: str | Sequence[str], decode: Callable | None) -> tuple[str, ...]:
+    texts = (stop,) if isinstance(stop, str) else tuple(stop)
+    if texts and decode is None:
+        raise ValueError("stop needs decode=, which makes text of ids; help: decode=tokenizer.decode")
+    if not all(isinstance(t, str) and t for t in texts):
+        raise ValueError("stop is a text, or several, none of them empty")
+    return texts
+
+
+def _stopped(added: list[int], stop: tuple[str, ...], decode: Callable | None) -> bool:
+    """Whether one of the texts stands in the last tokens: each has at least a byte, so no more of them can hold it."""
+    if not stop or decode is None:
+        return False
+    text = decode(added[-(max(len(t.encode()) for t in stop) + MORE) :])
+    return any(t in text for t in stop)
