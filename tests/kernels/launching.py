@@ -11,7 +11,6 @@ from tengen.kernels.lowering import Array, Lowering
 from tengen.kernels.steps import Call, If, Launch, Loop, Step, While
 from tengen.loops.interp import evaluate, interpret
 from tengen.loops.lang import Expr, as_int, var
-from tengen.loops.verify import verify
 
 
 def array_of(x: np.ndarray, id) -> tuple[Array, np.ndarray]:
@@ -71,7 +70,6 @@ def _run_steps(steps: Sequence[Step], memory: dict, ints: list, values: dict[Exp
         match s:
             case Launch():
                 k = s.kernel
-                verify(k)
                 items = int(evaluate(k.pieces, values))
                 order = range(items)[::-1] if backwards else range(items)
                 known = dict(zip([v.attr for v in k.ints], [*(values[v] for v in ints), *iterations]))

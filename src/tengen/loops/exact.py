@@ -38,9 +38,14 @@ def _two_product(a, b):
 
 
 def fma32(a, b, c):
-    """a * b + c of float32, rounded once: the product is exact in float64, the sum is rounded to odd before float32."""
-    p = a.astype(np.float64) * b.astype(np.float64)
-    s, rest = _two_sum(p, c.astype(np.float64))
+    """a * b + c of float32, rounded once. The product is exact in float64. The sum is rounded twice, which differs only where the
+    first rounding gives a number half way between two float32: there, and among the small ones, it is rounded to odd first."""
+    p = np.multiply(a, b, dtype=np.float64)
+    s = p + c
+    half_way = (s.view(np.int64) & 0x1FFFFFFF) == 0x10000000
+    if not (half_way | ((np.abs(s) < 2.0**-125) & (s != 0))).any():
+        return s.astype(np.float32)
+    s, rest = _two_sum(p, np.asarray(c, np.float64))
     return _odd(np.asarray(s), np.asarray(rest), np.int64).astype(np.float32)
 
 
@@ -162,6 +167,6 @@ def floor_division(a, b, remainder: bool):
 
 def index_division(a, b, remainder: bool):
     """The same where it is plain: VerifyError unless a >= 0 and b > 0."""
-    if np.any(a < 0) or np.any(b <= 0):
+    if ((a < 0) | (b <= 0)).any():
         raise VerifyError(f"quo and rem take operands >= 0 and divisors > 0, got {a} and {b}; help: floordiv and floormod")
     return a % b if remainder else a // b

@@ -120,7 +120,7 @@ class _Plan:
         slots: dict[Expr, int] = {}
         self.values: list = []
         self.free: list[tuple[int, Expr]] = []
-        self.steps: list[tuple[int, Callable, tuple[int, ...]]] = []
+        self.steps: list[tuple[int, Callable, Callable]] = []  # (where the value goes, what computes it, what gives its operands)
         stack = [e]
         while stack:
             x = stack[-1]
@@ -141,7 +141,9 @@ class _Plan:
                 self.values[-1] = convert(np.array(x.attr, src.numpy), src, x.dtype)[()] if src is not x.dtype else (
                     src.numpy.type(x.attr))  # fmt: skip
             else:
-                self.steps.append((slots[x], _function(x), tuple(slots[a] for a in x.args)))
+                at = [slots[a] for a in x.args]
+                of = operator.itemgetter(*at) if len(at) > 1 else operator.itemgetter(slice(at[0], at[0] + 1) if at else slice(0))
+                self.steps.append((slots[x], _function(x), of))
         self.result = slots[e]
 
     def run(self, env: Mapping[Expr, object]):
@@ -149,8 +151,8 @@ class _Plan:
         values = self.values.copy()
         for i, x in self.free:
             values[i] = env[x]
-        for i, f, args in self.steps:
-            r = f(*[values[a] for a in args])
+        for i, f, operands in self.steps:
+            r = f(*operands(values))
             values[i] = r[()] if type(r) is np.ndarray and r.ndim == 0 else r
         return values[self.result]
 
@@ -211,7 +213,11 @@ class _Machine:
         if plan is None:
             plan = self.plans[e] = _Plan(e)
         v = plan.run(self.env)
-        return np.broadcast_to(v, (LANES,)) if e.lanes > 1 and v.shape != (LANES,) else v
+        if e.lanes == 1 or v.shape == (LANES,):
+            return v
+        every = np.empty(LANES, v.dtype)
+        every[:] = v
+        return every
 
     def block(self, body: list) -> None:
         if self.left is not None:
@@ -246,8 +252,8 @@ class _Machine:
         code = external.call(s.symbol, [*addresses, shapes.ctypes.data], [self.value(n).item() for n in s.numbers])
         self.env[s.var] = np.int32(code)
 
-    def places(self, s: Load | Store, lanes: int):
-        """The indices that are touched (one number for a scalar), checked against the buffer's size."""
+    def places(self, s: Load | Store, lanes: int) -> int | slice | np.ndarray:
+        """What is touched: one index, those in a row, or those of a vector; checked against the buffer's size."""
         index = self.value(s.index)
         size = self.memory[s.buffer].size
         if lanes == 1:
@@ -255,7 +261,12 @@ class _Machine:
                 self.out_of_range(s, index, size)
             return int(index)
         n = LANES if s.count is None else min(max(int(self.value(s.count)), 0), LANES)
-        places = (index if s.index.lanes > 1 else index + np.arange(LANES))[:n]
+        if s.index.lanes == 1:
+            first = int(index)
+            if n and not 0 <= first <= size - n:
+                self.out_of_range(s, first if first < 0 else max(first, size), size)
+            return slice(first, first + n) if n else slice(0, 0)
+        places = index[:n]
         if n and (places.min() < 0 or places.max() >= size):
             self.out_of_range(s, places[(places < 0) | (places >= size)][0], size)
         return places
@@ -273,11 +284,13 @@ class _Machine:
         got = self.memory[s.buffer][places]
         if s.buffer.dtype is bool_:
             got = got != 0
-        if s.count is None or len(places) == LANES:
+        elif type(places) is slice:
+            got = got.copy()  # what is stored later does not change it
+        if s.var.lanes == 1 or len(got) == LANES:
             return got
         assert s.other is not None
         r = np.array(np.broadcast_to(self.value(s.other), (LANES,)))
-        r[: len(places)] = got
+        r[: len(got)] = got
         return r
 
     def load_group(self, s: Load):
@@ -295,8 +308,8 @@ class _Machine:
         if s.value.lanes == 1:
             self.memory[s.buffer][places] = value
             return
-        if s.index.lanes == 1:
-            self.memory[s.buffer][places] = value[: len(places)]
+        if isinstance(places, slice):
+            self.memory[s.buffer][places] = value[: places.stop - places.start]
             return
         for p, v in zip(places, value):  # in lane order, so the last of equal indices stays
             self.memory[s.buffer][p] = v
