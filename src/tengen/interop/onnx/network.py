@@ -19,6 +19,11 @@ from tengen.interop.onnx.values import Coded, Value, as_tensor, value_of
 from tengen.module import Module
 from tengen.tensor import Parameter, Tensor
 
+WHY = {  # what is unknown, by domain
+    **dict.fromkeys(("", "ai.onnx.ml", "ai.onnx.preview.training", "com.microsoft"), "no op of this name in this opset is known here"),
+    "com.microsoft.nchwc": "a layout of one machine, which onnxruntime's optimiser writes at its highest level; help: ORT_ENABLE_EXTENDED",
+}  # fmt: skip
+
 
 class OnnxNetwork(Module):
     """An ONNX graph as a module.
@@ -192,7 +197,7 @@ def refuse_unknown(source: Source) -> None:
     def look(nodes: Iterable[NodeOf]) -> None:
         for n in nodes:
             if n.what not in OPS and (n.domain, n.op) not in source.functions and not expand.has_body(n, source.opsets):
-                why = "no op of this name in this opset" if n.domain in ("", "ai.onnx.ml") else "an op of another vendor"
+                why = WHY.get(n.domain, "an op of another vendor")
                 lines.append(f"  node {n.name or '(without a name)'} -> {', '.join(n.outputs)}: {n.what}, {why}")
             for a in n.attributes.values():
                 for g in (a,) if isinstance(a, GraphOf) else a if isinstance(a, list) else ():

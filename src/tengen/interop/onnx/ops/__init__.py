@@ -4,13 +4,16 @@ An op that stands nowhere here and is defined by a function in the standard is r
 """
 
 from tengen.interop.onnx.ops import (
+    attention,
     control,
     convolution,
     detection,
     elementwise,
+    fused,
     learning,
     normalization,
     pooling,
+    qlinear,
     quantization,
     recurrent,
     reduction,
@@ -23,8 +26,8 @@ from tengen.interop.onnx.ops import (
 from tengen.interop.onnx.registry import OPS, op
 
 FAMILIES = (
-    control, convolution, detection, elementwise, learning, normalization, pooling, quantization, recurrent, reduction, resize, sequences,
-    shapes, signal, text,
+    attention, control, convolution, detection, elementwise, fused, learning, normalization, pooling, qlinear, quantization, recurrent,
+    reduction, resize, sequences, shapes, signal, text,
 )  # fmt: skip
 
 __all__ = ["FAMILIES", "OPS", "op"]

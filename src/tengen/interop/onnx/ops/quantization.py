@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 import tengen.functional as F
 from tengen.interop.onnx.ops.codes import decode, encode
 from tengen.interop.onnx.ops.convolution import convolved
-from tengen.interop.onnx.ops.reduction import product_of
 from tengen.interop.onnx.reader import NodeOf
 from tengen.interop.onnx.registry import op
 from tengen.interop.onnx.values import BITS, Coded, Value, as_tensor, is_coded
@@ -74,7 +71,7 @@ def dequantize(n: NodeOf, x: Value, scale: Value, zero: Value = None) -> Value:
 
 
 @op("DynamicQuantizeLinear")
-def dynamic_quantize(n: NodeOf, x: Value) -> tuple[Value, ...]:
+def dynamic_quantize(n: NodeOf | None, x: Value) -> tuple[Value, ...]:
     """uint8 by the range of the data, with 0 in it."""
     t = as_tensor(x)
     high, low = F.maximum(F.max(t), 0.0), F.minimum(F.min(t), 0.0)
@@ -99,7 +96,12 @@ def centred(v: Value, zero: Value, axis: int | None = None) -> Tensor:
 def matmul_integer(n: NodeOf, a: Value, b: Value, za: Value = None, zb: Value = None) -> Value:
     """An exact product in int32."""
     x = centred(a, za, -2 if len(as_tensor(a).shape) > 1 else None)
-    return product_of(x, centred(b, zb, -1))
+    return exact_product(x, centred(b, zb, -1))
+
+
+def exact_product(x: Tensor, y: Tensor) -> Tensor:
+    """Multiplies matrices of integers of at most 17 bits by float64, in which all sums are exact that int32 holds."""
+    return F.matmul(x.astype("float64"), y.astype("float64")).astype("int32")
 
 
 @op("ConvInteger")
@@ -113,11 +115,12 @@ def exact_conv(n: NodeOf, x: Tensor, w: Tensor) -> Tensor:
     return convolved(n, x.astype("float64"), w.astype("float64"), None).astype("int32")
 
 
-def requantised(total: Tensor, scale: Any, zero: Value) -> Value:
-    """int32 sums in the dtype of a zero point: rounded, moved, saturated."""
+def requantised(total: Tensor, scale: Tensor | None, zero: Value) -> Value:
+    """Sums in the dtype of a zero point: scaled unless that is None, rounded, moved, saturated."""
     z = numbers(zero)
     target = zero.dtype if isinstance(zero, (Coded, np.ndarray)) else z.dtype.numpy
-    made = F.round(total.astype("float32") * scale) + z.astype("float32").reshape(())
+    wide = total.astype("float32")
+    made = F.round(wide if scale is None else wide * scale) + z.astype("float32").reshape(())
     if is_coded(target):
         return encode(made, target, True)
     return F.clip(made, float(np.iinfo(target).min), float(np.iinfo(target).max)).astype(target)
@@ -133,7 +136,7 @@ def qlinear_matmul(n: NodeOf, a: Value, sa: Value, za: Value, b: Value, sb: Valu
     s = as_tensor(sa).astype("float32"), as_tensor(sb).astype("float32"), as_tensor(sy).astype("float32")
     s = tuple(v.reshape(()) if v.size == 1 else v for v in s)
     rows = s[0] if not s[0].shape else s[0].reshape(-1, 1)
-    total = product_of(centred(a, za, -2), centred(b, zb, -1))
+    total = exact_product(centred(a, za, -2), centred(b, zb, -1))
     return requantised(total, rows * s[1] / s[2], zy)
 
 

@@ -55,13 +55,14 @@ class Layer:
             for d in range(self.directions)
         ]
 
-    def run(self, x: Value, w: Value, bias: Callable[[int], Tensor | None], states: list[Value], over: Over) -> tuple[Value, ...]:
-        """All directions. The input's part of the gates, x w.T + bias(d), is one product over all steps.
+    def run(self, x: Value, part: Callable[[int, Tensor], Tensor], states: list[Value], over: Over) -> tuple[Value, ...]:
+        """All directions.
 
         Args:
+            part: (d, the inputs (steps batch, features)) -> the input's part of the gates, (steps batch, gates): one product over all steps.
             over: (d, the input's part of all steps, whether they go backwards, *state) -> (the outputs of all steps, *last state).
         """
-        t, wt = as_tensor(x), as_tensor(w)
+        t = as_tensor(x)
         t = F.transpose(t, [1, 0, 2]) if self.n.get("layout", 0) else t
         steps, batch = t.shape[:2]
         firsts = []
@@ -70,9 +71,7 @@ class Layer:
             firsts.append(F.transpose(s, [1, 0, 2]) if self.n.get("layout", 0) and s.shape[0] != self.directions else s)
         outs, lasts = [], []
         for d in range(self.directions):
-            b = bias(d)
-            parts = F.matmul(t.reshape(steps * batch, t.shape[2]), wt[d], transpose_b=True)
-            parts = (parts if b is None else parts + b).reshape(steps, batch, self.count * self.hidden)
+            parts = part(d, t.reshape(steps * batch, t.shape[2])).reshape(steps, batch, self.count * self.hidden)
             ys, *last = over(d, parts, self.direction == "reverse" or d == 1, *(f[d] for f in firsts))
             outs.append(ys)
             lasts.append(last)
@@ -107,6 +106,15 @@ class Layer:
         c = self.n.get("clip")
         return v if not c else F.clip(v, -c, c)
 
+    def projection(self, w: Value, bias: Callable[[int], Tensor | None]) -> Callable[[int, Tensor], Tensor]:
+        """x w.T + bias(d), as `run` takes it."""
+
+        def part(d: int, t: Tensor) -> Tensor:
+            made, b = F.matmul(t, as_tensor(w)[d], transpose_b=True), bias(d)
+            return made if b is None else made + b
+
+        return part
+
     def biases(self, b: Value) -> Callable[[int], Tensor | None]:
         """The sum of a direction's biases, of the input's part and of the state's; None where there are none."""
         size = self.count * self.hidden
@@ -122,7 +130,7 @@ def rnn(n: NodeOf, x: Value, w: Value, r: Value, b: Value = None, lengths: Value
     def step(d: int, xs: Tensor, h: Tensor) -> tuple[Tensor, ...]:
         return (layer.acts[d][0](layer.clipped(xs + F.matmul(h, rt[d], transpose_b=True))),)
 
-    return layer.run(x, w, layer.biases(b), [h], layer.by_steps(step, lengths))
+    return layer.run(x, layer.projection(w, layer.biases(b)), [h], layer.by_steps(step, lengths))
 
 
 @op("GRU")
@@ -150,7 +158,7 @@ def gru(n: NodeOf, x: Value, w: Value, r: Value, b: Value = None, lengths: Value
         new = g(layer.clipped(xs[:, 2 * k :] + inner))
         return ((1 - z) * new + z * h,)
 
-    return layer.run(x, w, bias, [h], layer.by_steps(step, lengths))
+    return layer.run(x, layer.projection(w, bias), [h], layer.by_steps(step, lengths))
 
 
 @op("LSTM")
@@ -166,29 +174,30 @@ def lstm(
     p: Value = None,
 ) -> tuple[Value, ...]:
     """Gates i, o, f, c; `p` lets the gates see the cell; `input_forget` couples f to i. One with none of these is the op `lstm`."""
-    layer, rt, k = Layer(n, ["Sigmoid", "Tanh", "Tanh"], 4), as_tensor(r), n["hidden_size"]
-    peep = None if p is None else as_tensor(p)
+    layer, rt = Layer(n, ["Sigmoid", "Tanh", "Tanh"], 4), as_tensor(r)
     names = [name.lower() for name in n.get("activations") or []]
     plain = names in ([], ["sigmoid", "tanh", "tanh"] * layer.directions)
-    if plain and peep is None and not n.get("clip") and not n.get("input_forget", 0) and lengths is None:
+    if plain and p is None and not n.get("clip") and not n.get("input_forget", 0) and lengths is None:
         return whole_lstm(layer, x, w, r, b, h, c)
+    step = lstm_step(layer, lambda d, h: F.matmul(h, rt[d], transpose_b=True), p)
+    return layer.run(x, layer.projection(w, layer.biases(b)), [h, c], layer.by_steps(step, lengths))
+
+
+def lstm_step(layer: Layer, recurrent: Callable[[int, Tensor], Tensor], p: Value) -> Callable[..., tuple[Tensor, ...]]:
+    """A step of any LSTM. recurrent: (d, the state) -> its part of the gates. p: what the gates see of the cell, or None."""
+    k, peep = layer.hidden, None if p is None else as_tensor(p)
 
     def step(d: int, xs: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
         f, g, out = layer.acts[d]
-        total = xs + F.matmul(h, rt[d], transpose_b=True)
+        total = xs + recurrent(d, h)
         i, o, forget, cell = (total[:, j * k : (j + 1) * k] for j in range(4))
-        sees = (
-            (lambda gate, part: gate)
-            if peep is None
-            else (lambda gate, part, v=c: gate + peep[d, part * k : (part + 1) * k] * v)
-        )
-        i = f(layer.clipped(sees(i, 0)))
-        forget = 1 - i if n.get("input_forget", 0) else f(layer.clipped(sees(forget, 2)))
+        sees = lambda gate, part, v: gate if peep is None else gate + peep[d, part * k : (part + 1) * k] * v
+        i = f(layer.clipped(sees(i, 0, c)))
+        forget = 1 - i if layer.n.get("input_forget", 0) else f(layer.clipped(sees(forget, 2, c)))
         cell = forget * c + i * g(layer.clipped(cell))
-        o = o if peep is None else o + peep[d, k : 2 * k] * cell
-        return f(layer.clipped(o)) * out(cell), cell
+        return f(layer.clipped(sees(o, 1, cell))) * out(cell), cell
 
-    return layer.run(x, w, layer.biases(b), [h, c], layer.by_steps(step, lengths))
+    return step
 
 
 def whole_lstm(layer: Layer, x: Value, w: Value, r: Value, b: Value, h: Value, c: Value) -> tuple[Value, ...]:
@@ -207,4 +216,4 @@ def whole_lstm(layer: Layer, x: Value, w: Value, r: Value, b: Value, h: Value, c
         last = 0 if back else -1
         return hs[:-1] if back else hs[1:], hs[last], cs[last]
 
-    return layer.run(x, ordered(w, 1), layer.biases(None if b is None else ordered(b, 1)), [h, c], over)
+    return layer.run(x, layer.projection(ordered(w, 1), layer.biases(None if b is None else ordered(b, 1))), [h, c], over)
