@@ -47,12 +47,17 @@ def save_checkpoint(file: File, /, **parts: Any) -> int:
     >>> load_checkpoint(path, net=net, opt=opt)
     {'epoch': 3}
     """
+    return save(states_of(parts), file)
+
+
+def states_of(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """What a checkpoint holds. Errors: TypeError for a part that is called random_state."""
     if "random_state" in parts:
         raise TypeError("save_checkpoint: no part can be called random_state, which is an argument of load_checkpoint")
     states = {name: x.state_dict() for name, x in parts.items() if _has_state(x)}
     values = {name: x for name, x in parts.items() if name not in states}
     generators = {name: state() for name, (state, _) in _GENERATORS.items()}
-    return save({"tengen_checkpoint": _VERSION, "states": states, "values": values, "random": generators}, file)
+    return {"tengen_checkpoint": _VERSION, "states": states, "values": values, "random": generators}
 
 
 def load_checkpoint(file: File, /, *, random_state: bool = True, **parts: Any) -> dict[str, Any]:
@@ -68,11 +73,14 @@ def load_checkpoint(file: File, /, *, random_state: bool = True, **parts: Any) -
     Errors: FileFormatError for another or a damaged file, for one that lacks a name, and for a state that does not fit its object.
         TypeError for a part without `load_state_dict`. OSError where it cannot be read.
     """
+    return restore(name_of(file), load(file), random_state, parts)
+
+
+def restore(where: str, found: Any, random_state: bool, parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Gives objects the states of a checkpoint that was read from `where`; the rest is returned."""
     for name, x in parts.items():
         if not _has_state(x):
             raise TypeError(f"load_checkpoint: {name} is a {type(x).__name__} and takes no state; help: values come back as the result")
-    found = load(file)
-    where = name_of(file)
     if not _is_checkpoint(found):
         raise FileFormatError(f"{where}: it is no file of save_checkpoint; help: tengen.load reads what tengen.save wrote")
     if found["tengen_checkpoint"] != _VERSION:

@@ -22,23 +22,27 @@ class Small(M.Module):
         self.conv, self.norm = M.Conv2d(2, 4, 3), M.BatchNorm2d(4)
         self.drop, self.fc = M.Dropout(0.3), M.Linear(4 * 4 * 4, 3)
         self.sometimes, self.never = tg.Parameter(np.ones(3, np.float32)), tg.Parameter(np.ones(2, np.float32))
+        self.scale = tg.Parameter(np.float32(1.5))
 
     def forward(self, x):
-        y = self.fc(self.drop(F.relu(self.norm(self.conv(x)))).reshape(x.shape[0], -1))
+        y = self.scale * self.fc(self.drop(F.relu(self.norm(self.conv(x)))).reshape(x.shape[0], -1))
         return y * self.sometimes if float(x[0, 0, 0, 0].numpy()) > 0 else y
 
 
-def trained(steps=2, samples=11, micro_batches=4, traced=False, scaler=False, rank_dependent=False):
+def trained(steps=2, samples=11, micro_batches=4, traced=False, scaler=False, sharded=False, read=None, write=None, later=False):
     """Trains in however many processes there are. Returns: parameters, buffers and gradients after the last step as bytes."""
     tg.random.seed(3)
     net = Small()
     for p in net.parameters():
         p._reset(np.random.default_rng(p.size).standard_normal(p.shape).astype(np.float32) * 0.3)
-    if rank_dependent:
-        net.fc.bias._reset(np.full(3, dist.get_rank(), np.float32))
+    net.fc.bias._reset(np.full(3, dist.get_rank(), np.float32))  # which rank 0's replaces
     net = dist.DataParallel(net, micro_batches=micro_batches)
     gm = autodiff.GradManager().attach(net.parameters())
     opt = optim.Adam(net.parameters(), lr=0.01)
+    opt = dist.shard(net, opt) if sharded else opt
+    begin = 0
+    if read is not None:
+        begin = dist.load_checkpoint(read, net=net, opt=opt)["step"]
     amp = tg.amp.GradScaler(init_scale=1024.0) if scaler else None
 
     def step(x, y):
@@ -49,9 +53,11 @@ def trained(steps=2, samples=11, micro_batches=4, traced=False, scaler=False, ra
 
     step = tg.jit.trace(step) if traced else step
     rng = np.random.default_rng(0)
-    for _ in range(steps):
+    for i in range(steps):
         x = rng.standard_normal((samples, 2, 6, 6)).astype(np.float32)
         y = rng.integers(0, 3, samples).astype(np.int32)
+        if i < begin:
+            continue
         for xb, yb in net.micro_batches(tg.Tensor(x), tg.Tensor(y)):
             step(xb, yb)
         if scaler:
@@ -60,6 +66,16 @@ def trained(steps=2, samples=11, micro_batches=4, traced=False, scaler=False, ra
         optim.clip_grad_norm(net.parameters(), 0.5)
         grads = [None if p.grad is None else p.grad.numpy().tobytes() for p in net.parameters()]
         opt.step().clear_grad()
+        if write is not None and i == 1:
+            if later:
+                saving = dist.save_checkpoint_async(write, net=net, opt=opt, step=2)
+            else:
+                dist.save_checkpoint(write, net=net, opt=opt, step=2)
+    if later:
+        saving.wait()
+    if sharded and dist.get_world_size() > 1:
+        kept, whole = sum(t.size for _, t in opt.named_states({})), sum(t.size for t in net.parameters())
+        assert kept < 2 * whole / dist.get_world_size() + 4 * len(list(net.parameters())) + 8, (kept, whole)
     return [t.numpy().tobytes() for t in (*net.parameters(), *net.buffers())] + grads
 
 
@@ -188,10 +204,28 @@ def groups():
     return group.rank, group.size, float(total.numpy()[0])
 
 
+def unwritable(folder):
+    """What each process is told where rank 1 cannot write."""
+    net = M.Linear(64, 64)
+    dist.save_checkpoint(folder, net=net, step=1)
+    if dist.get_rank() == 1:
+        from tengen.distributed import checkpoint
+
+        def full(*args):
+            raise OSError(28, "No space left on device")
+
+        checkpoint.save = full
+    try:
+        dist.save_checkpoint(folder, net=net, step=2)
+    except OSError as e:
+        return str(e)
+    return "nothing"
+
+
 def everything():
     """All of the above that ends well."""
     return {
         "collectives": collectives(), "gradients": gradients(), "line": along_a_line(), "megengine": megengine_program(),
         "norm": sync_batch_norm(), "groups": groups(), "trained": trained(), "traced": trained(traced=True), "scaled": trained(scaler=True),
-        "whole": trained(samples=16), "few": trained(samples=3),
+        "whole": trained(samples=16), "few": trained(samples=3), "sharded": trained(sharded=True, steps=3),
     }  # fmt: skip

@@ -44,7 +44,7 @@ def alone():
     """The trainings in one process."""
     return {
         "trained": jobs.trained(), "traced": jobs.trained(traced=True), "scaled": jobs.trained(scaler=True),
-        "whole": jobs.trained(samples=16), "few": jobs.trained(samples=3),
+        "whole": jobs.trained(samples=16), "few": jobs.trained(samples=3), "sharded": jobs.trained(steps=3),
     }  # fmt: skip
 
 

@@ -352,18 +352,20 @@ def _colourful(p: Result, sort: str, limit: int) -> None:
 
 @main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("-n", "--processes", type=click.IntRange(1), default=2, show_default=True, help="How many processes.")
+@click.option("--elastic", type=int, metavar="LEAST", help="When a process dies, start again with one less, down to LEAST.")
 @click.argument("program", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @_plain_errors
-def run(processes: int, program: Path, arguments: Sequence[str]) -> None:
+def run(processes: int, elastic: int | None, program: Path, arguments: Sequence[str]) -> None:
     """Runs a Python program in several processes of this machine, which `tengen.distributed` joins to one job.
 
     They share the cores. An error in one of them ends all. For several machines, start PROGRAM with MPI's `mpiexec`, or `srun`.
 
     \b
         tengen run -n 2 train.py --epochs 3
+        tengen run -n 4 --elastic 2 train.py       # goes on from its last checkpoint, with 3 or 2
     """
-    sys.exit(run_program(str(program), arguments, processes))
+    sys.exit(run_program(str(program), arguments, processes, elastic))
 
 
 @main.group()

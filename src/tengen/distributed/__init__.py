@@ -12,8 +12,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from tengen.base.errors import DistributedError
+from tengen.distributed.checkpoint import load_checkpoint, save_checkpoint, save_checkpoint_async
 from tengen.distributed.data_parallel import DataParallel, broadcast_tensors
 from tengen.distributed.launch import launcher
+from tengen.distributed.sharding import shard
 from tengen.functional import distributed as functional
 from tengen.tensor import Tensor
 from tengen.transport.group import WORLD, Group, world
@@ -21,7 +23,8 @@ from tengen.transport.group import WORLD, Group, world
 __all__ = [
     "DataParallel", "DistributedError", "Group", "WORLD", "backend", "bcast_list_", "functional", "get_backend",
     "get_local_device_id", "get_rank", "get_world_size", "group_barrier", "group_end", "group_start", "init_process_group",
-    "is_distributed", "launcher", "make_allreduce_cb", "new_group", "override_backend", "synchronized",
+    "is_distributed", "launcher", "load_checkpoint", "make_allreduce_cb", "new_group", "override_backend", "save_checkpoint",
+    "save_checkpoint_async", "shard", "synchronized",
 ]  # fmt: skip
 
 BACKENDS = ("auto", "mpi", "threads", "nccl", "rccl", "cncl", "hccl", "ucx")  # MegEngine's names among them, which all mean MPI here

@@ -23,7 +23,6 @@ from tengen.functional.distributed import as_row, fold, pieces, tensor_over_row
 from tengen.module import Module
 from tengen.module.norm import SyncBatchNorm, running_statistics
 from tengen.ops.creation import full_like
-from tengen.ops.define import REGISTRY
 from tengen.random import get_state, set_state
 from tengen.tensor import Tensor
 from tengen.transport.group import WORLD, Group
@@ -41,7 +40,7 @@ def _by_dtype(tensors: Sequence[Tensor]) -> list[list[int]]:
 
 def _packed(tensors: Sequence[Tensor]) -> np.ndarray:
     """The elements of tensors of one dtype, one after another."""
-    return as_row(REGISTRY["concat"].call([t.detach().reshape(-1) for t in tensors], 0))
+    return np.concatenate([as_row(t) for t in tensors])
 
 
 def _unpacked(row: np.ndarray, like: Sequence[Tensor]) -> list[Tensor]:
@@ -61,7 +60,7 @@ def broadcast_tensors(tensors: Sequence[Tensor], group: Group = WORLD) -> None:
     group.channel.agree(f"broadcast of {len(tensors)} tensors, {', '.join(repr(t._layout.type) for t in tensors)}")
     for which in _by_dtype(tensors):
         some = [tensors[i] for i in which]
-        row = _packed(some).copy()
+        row = _packed(some)
         group.channel.broadcast(row, 0, f"{row.size} elements of {row.dtype}")
         for t, value in zip(some, _unpacked(row, some)):
             t._reset(value)

@@ -50,14 +50,24 @@ def _command(ranks: int, arguments: Sequence[str]) -> list[str]:
     return [*find_mpiexec(), "-n", str(ranks), sys.executable, "-m", "tengen.distributed.rank", *arguments]
 
 
-def run_program(program: str, arguments: Sequence[str], ranks: int) -> int:
+def run_program(program: str, arguments: Sequence[str], ranks: int, least: int | None = None) -> int:
     """Runs a program of Python in several processes. Returns: the exit code, 0 where all ended well.
 
-    Errors: DistributedError without MPI; FileNotFoundError for a program that is not there.
+    Args: least: where it is given, a job of which a process dies is started again with one process less, down to this number; the
+        program goes on from its last checkpoint.
+    Errors: DistributedError without MPI, and for a `least` that is no number of processes; FileNotFoundError for a program that is not
+        there.
     """
     if not Path(program).is_file():
         raise FileNotFoundError(2, "there is no such program", program)
-    return subprocess.run(_command(ranks, ["--program", program, *arguments]), env=_environment(ranks), check=False).returncode
+    if least is not None and not 1 <= least <= ranks:
+        raise DistributedError(f"an elastic job of {ranks} processes, at least {least}: a number from 1 to {ranks} is needed")
+    while True:
+        code = subprocess.run(_command(ranks, ["--program", program, *arguments]), env=_environment(ranks), check=False).returncode
+        if code == 0 or least is None or ranks == least:
+            return code
+        ranks -= 1
+        print(f"tengen run: the job ended with code {code}; it starts again with {ranks} processes", file=sys.stderr, flush=True)
 
 
 def _in_processes(func: Callable, ranks: int, args: tuple, kwargs: dict) -> list[Any]:

@@ -135,6 +135,8 @@ class LAMB(Optimizer):
         too get a step as long as they are.
     """
 
+    elementwise = False
+
     def __init__(
         self, params, lr: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, bias_correction: bool = True,
         weight_decay: float = 0.0, always_adapt: bool = False,

@@ -89,10 +89,12 @@ class Optimizer(Watched):
         params: parameters, or dicts with "params" and hyperparameters of their own. defaults: hyperparameters.
         how: options of PyTorch's optimizers: maximize, which goes up in place of down; foreach, fused and capturable, which
             change no number and are accepted; differentiable, which is not there.
+    Attributes: elementwise: whether the update of an element depends on no other one, so that parts of a parameter can be updated apart.
     Errors: TypeError for arguments that it does not have; ValueError for no parameters
     """
 
     unread = frozenset({"defaults", "_state", "_manager"})
+    elementwise = True
 
     def __init__(self, params, defaults: dict, how: Mapping[str, Any] | None = None):
         for name in how or ():

@@ -1,0 +1,262 @@
+"""Checkpoints that several processes write together, and that any number of processes reads.
+
+A checkpoint is a folder. What is in it are whole, logical values: of each large array process r writes the r-th of R pieces, and rank 0
+the rest, with a manifest that has the size and the BLAKE2b hash of each file.
+
+    run.tgc/manifest.json   version, number of processes, files with sizes and hashes
+    run.tgc/values          what `tengen.save` writes: states with a `_Piece` for each large array
+    run.tgc/arrays-0 ...    the pieces of each process, by the number of the array
+
+The folder is written beside the one that it replaces and renamed when it is whole, so that a process that is killed at any moment leaves the
+old checkpoint or the new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tengen.base.errors import FileFormatError
+from tengen.base.files import read_regular
+from tengen.functional.distributed import pieces
+from tengen.serialization import load, restore, save, states_of
+from tengen.tensor import Tensor
+from tengen.transport.group import WORLD, Group
+
+VERSION = 1
+LARGE = 4096  # bytes from which an array is written in pieces
+_MARK = "tengen_piece"
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as f:
+        return hashlib.file_digest(f, "blake2b").hexdigest()
+
+
+def _without_arrays(value: Any, found: list[np.ndarray]) -> Any:
+    """The value with a mark in place of each large array, which is appended to `found`."""
+    if isinstance(value, Tensor):
+        value = value.numpy()
+    if isinstance(value, np.ndarray) and value.nbytes >= LARGE:
+        found.append(value)
+        return {_MARK: len(found) - 1, "shape": list(value.shape), "dtype": value.dtype.name}
+    if isinstance(value, dict):
+        return {k: _without_arrays(v, found) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_without_arrays(v, found) for v in value)
+    return value
+
+
+def _with_arrays(value: Any, array: Callable[[dict], np.ndarray]) -> Any:
+    """The value with the arrays that marks stand for."""
+    if isinstance(value, dict):
+        return array(value) if _MARK in value else {k: _with_arrays(v, array) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_with_arrays(v, array) for v in value)
+    return value
+
+
+class Saving:
+    """A checkpoint that is being written. `wait` returns once it is whole, and raises what went wrong."""
+
+    def __init__(self, run: Callable[[], None]):
+        self._error: BaseException | None = None
+
+        def guarded() -> None:
+            try:
+                run()
+            except BaseException as e:
+                self._error = e
+
+        self._thread = threading.Thread(target=guarded, name="checkpoint", daemon=False)
+        self._thread.start()
+
+    def done(self) -> bool:
+        """Whether this process has written its part."""
+        return not self._thread.is_alive()
+
+    def wait(self) -> None:
+        """Waits for it. Errors: OSError for a full disk and the like, in every process."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+
+def _part(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.part")
+
+
+def save_checkpoint(folder: str | os.PathLike, /, *, group: Group = WORLD, **parts: Any) -> None:
+    """Writes the state of a training run, which `load_checkpoint` gives back to any number of processes, also to one.
+
+    Args: folder: where; all processes see it. It is replaced whole. group: the processes that write. parts: what
+        `tengen.serialization.save_checkpoint` takes, the same in all processes; the states of generators are written too.
+    Errors: OSError in every process where one of them could not write; the checkpoint that was there stays.
+
+    >>> import os, tempfile
+    >>> from tengen import distributed as dist, module as M
+    >>> net = M.Linear(64, 64)
+    >>> folder = os.path.join(tempfile.mkdtemp(), "run.tgc")
+    >>> dist.save_checkpoint(folder, net=net, epoch=3)
+    >>> dist.load_checkpoint(folder, net=net)
+    {'epoch': 3}
+    """
+    _Writer(Path(folder), group, parts).write()
+
+
+def save_checkpoint_async(folder: str | os.PathLike, /, *, group: Group = WORLD, **parts: Any) -> Saving:
+    """`save_checkpoint` of the values of this moment, in a thread beside the training.
+
+    The values are copied before it returns. All processes call `wait` before the next checkpoint, together: there they learn whether
+    all parts are there, and the folder gets its name.
+    """
+    writer = _Writer(Path(folder), group, parts, copies=True)
+    saving = Saving(writer.write_own)
+    wait = saving.wait
+
+    def finish() -> None:
+        error: BaseException | None = None
+        try:
+            wait()
+        except BaseException as e:
+            error = e
+        writer.finish(error)
+
+    saving.wait = finish  # the end needs the other processes, to which this thread alone talks
+    return saving
+
+
+class _Writer:
+    """One process's part of a checkpoint."""
+
+    def __init__(self, folder: Path, group: Group, parts: Mapping[str, Any], copies: bool = False):
+        self.folder, self.group, self.rank = folder, group, group.rank
+        self.part = _part(folder)
+        arrays: list[np.ndarray] = []
+        self.values = _without_arrays(states_of(parts), arrays)
+        self.own = {}
+        for i, a in enumerate(arrays):
+            sizes = pieces(a.size, group.size)
+            start = sum(sizes[: self.rank])
+            piece = np.ascontiguousarray(a).reshape(-1)[start : start + sizes[self.rank]]
+            self.own[str(i)] = piece.copy() if copies else piece
+        if group.size > 1:
+            described = repr([(a.shape, a.dtype.name) for a in arrays]).encode()
+            digest = hashlib.blake2b(described, digest_size=8).hexdigest()
+            group.channel.agree(f"checkpoint {folder.name} of {len(arrays)} arrays, digest {digest}")
+        self._together(self._begin)
+
+    def _together(self, work: Callable[[], None] | None, error: BaseException | None = None) -> None:
+        """Rank 0 does something, then all go on, or all raise."""
+        if error is None and work is not None and self.rank == 0:
+            try:
+                work()
+            except OSError as e:
+                error = e
+        self._all_well(error)
+
+    def _all_well(self, error: BaseException | None) -> None:
+        """Raises in every process where one has an error."""
+        if self.group.size > 1:
+            failed = self.group.channel.all_gather(np.array([error is not None], np.uint8), [1] * self.group.size, "how a checkpoint went")
+            if failed.any() and error is None:
+                who = self.group.proc_ranks[int(failed.argmax())]
+                error = OSError(f"the checkpoint {self.folder} was not written: rank {who} failed; the one before stays")
+        if error is not None:
+            raise error
+
+    def _begin(self) -> None:
+        if self.part.exists():  # of a process that was killed
+            shutil.rmtree(self.part)
+        self.part.mkdir(parents=True)
+
+    def write_own(self) -> None:
+        """Writes this process's files."""
+        save(self.own, self.part / f"arrays-{self.rank}")
+        if self.rank == 0:
+            save(self.values, self.part / "values")
+
+    def write(self) -> None:
+        """Writes it all, together with the other processes."""
+        error: BaseException | None = None
+        try:
+            self.write_own()
+        except BaseException as e:
+            error = e
+        self.finish(error)
+
+    def finish(self, error: BaseException | None) -> None:
+        """Gives the folder its name, once all processes have written their files."""
+        self._all_well(error)
+        self._together(self._publish)
+
+    def _publish(self) -> None:
+        files = sorted(p.name for p in self.part.iterdir())
+        rows = {name: {"bytes": (self.part / name).stat().st_size, "blake2b": _hash(self.part / name)} for name in files}
+        manifest = {"version": VERSION, "processes": self.group.size, "files": rows}
+        with (self.part / "manifest.json").open("w") as f:
+            json.dump(manifest, f, indent=1)
+            f.flush()
+            os.fsync(f.fileno())
+        old = self.folder.with_name(f"{self.folder.name}.old")
+        if self.folder.exists():  # if not, `old` may be all that there is
+            if old.exists():
+                shutil.rmtree(old)
+            self.folder.rename(old)
+        self.part.rename(self.folder)
+        if old.exists():
+            shutil.rmtree(old)
+
+
+def _standing(folder: Path) -> Path:
+    """The folder, or the one before it where a process was killed between two renames."""
+    old = folder.with_name(f"{folder.name}.old")
+    return old if not folder.exists() and old.exists() else folder
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    """What the manifest says, after a look at all files. Errors: FileFormatError."""
+    try:
+        said = json.loads(read_regular(folder / "manifest.json"))
+        version, ranks, files = said["version"], said["processes"], said["files"]
+        fits = version == VERSION and isinstance(ranks, int) and len(files) == ranks + 1
+        if not fits or set(files) != {"values", *(f"arrays-{r}" for r in range(ranks))} or ranks < 1:
+            raise ValueError(f"version {version!r} with the files {sorted(files)[:4]}")
+        for name, row in files.items():
+            path = folder / name
+            if path.is_symlink() or path.stat().st_size != row["bytes"] or _hash(path) != row["blake2b"]:
+                raise ValueError(f"{name} is not what was written")
+    except FileNotFoundError as e:
+        raise FileFormatError(f"{folder}: it is no whole checkpoint of several processes: {e.filename} is not there") from e
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
+        raise FileFormatError(f"{folder}: its manifest does not fit: {e}") from e
+    return said
+
+
+def load_checkpoint(folder: str | os.PathLike, /, *, random_state: bool = True, **parts: Any) -> dict[str, Any]:
+    """Gives objects the states that `save_checkpoint` wrote, whatever the number of processes then and now.
+
+    Returns: by name, the plain values, and the states of objects that were not given.
+    Errors: those of `tengen.serialization.load_checkpoint`; FileFormatError for a folder with files that are missing, or not what was
+        written.
+    """
+    where = _standing(Path(folder))
+    said = _manifest(where)
+    stored = [load(where / f"arrays-{r}") for r in range(said["processes"])]
+
+    def array(mark: dict) -> np.ndarray:
+        try:
+            rows = [part[str(mark[_MARK])] for part in stored]
+            return np.concatenate([r.numpy() if isinstance(r, Tensor) else r for r in rows]).reshape(mark["shape"])
+        except (KeyError, ValueError, TypeError) as e:
+            raise FileFormatError(f"{where}: array {mark.get(_MARK)!r} does not fit: {e}") from e
+
+    return restore(str(where), _with_arrays(load(where / "values"), array), random_state, parts)

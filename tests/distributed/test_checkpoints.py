@@ -1,0 +1,147 @@
+"""Checkpoints of several processes: read by another number of them the run goes on with the same bits; what was damaged, killed or not
+written whole is told."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tengen import distributed as dist
+from tengen import module as M
+from tengen.base.errors import DistributedError, FileFormatError
+
+sys.path.insert(0, str(Path(__file__).parent))  # the ranks import `jobs` by its name
+
+import jobs
+
+
+def _mpi():
+    from tengen.distributed.launch import find_mpiexec
+
+    try:
+        find_mpiexec()
+    except DistributedError as e:
+        pytest.skip(f"no MPI: {e}")
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """The run that is never interrupted, in one process."""
+    return jobs.trained(steps=4)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory, whole):
+    """What four processes wrote after two of its steps, the large arrays in a thread."""
+    _mpi()
+    folder = tmp_path_factory.mktemp("saved") / "run.tgc"
+    for found in dist.launcher(jobs.trained, n_gpus=4)(steps=4, sharded=True, write=str(folder), later=True):
+        assert found == whole
+    assert sorted(p.name for p in folder.iterdir()) == ["arrays-0", "arrays-1", "arrays-2", "arrays-3", "manifest.json", "values"]
+    assert not list(folder.parent.glob("*.part")) and not list(folder.parent.glob("*.old"))
+    return folder
+
+
+@pytest.mark.parametrize("ranks, sharded", [(1, False), (1, True), (2, True), (3, False)])
+def test_another_number_of_processes_goes_on_with_the_same_bits(saved, whole, ranks, sharded):
+    for found in dist.launcher(jobs.trained, n_gpus=ranks)(steps=4, read=str(saved), sharded=sharded):
+        assert found == whole
+
+
+def test_a_process_that_cannot_write_is_told_by_all_and_the_old_one_stays(tmp_path):
+    _mpi()
+    folder = tmp_path / "run.tgc"
+    found = dist.launcher(jobs.unwritable, n_gpus=3)(str(folder))
+    assert "No space left" in found[1] and "rank 1 failed" in found[0] and "rank 1 failed" in found[2]
+    assert dist.load_checkpoint(folder, net=M.Linear(64, 64)) == {"step": 1}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    net = M.Linear(64, 64)
+    dist.save_checkpoint(tmp_path / "run.tgc", net=net, step=1)
+    return tmp_path / "run.tgc"
+
+
+def test_one_that_is_killed_while_it_writes(folder):
+    """Whatever stands there at any moment: the old one, or the new one."""
+    old, part = folder.with_name("run.tgc.old"), folder.with_name("run.tgc.part")
+    shutil.copytree(folder, part)
+    (part / "manifest.json").unlink()  # killed while it wrote its files
+    assert dist.load_checkpoint(folder, net=M.Linear(64, 64)) == {"step": 1}
+    folder.rename(old)  # killed between two renames
+    assert dist.load_checkpoint(folder, net=M.Linear(64, 64)) == {"step": 1}
+    dist.save_checkpoint(folder, net=M.Linear(64, 64), step=2)
+    assert dist.load_checkpoint(folder, net=M.Linear(64, 64)) == {"step": 2}
+    assert not old.exists() and not part.exists()
+
+
+@pytest.mark.parametrize("harm, words", [
+    (lambda f: (f / "arrays-0").write_bytes(b"x" * (f / "arrays-0").stat().st_size), "arrays-0 is not what was written"),
+    (lambda f: (f / "values").write_bytes(b""), "values is not what was written"),
+    (lambda f: (f / "arrays-0").unlink(), "arrays-0 is not there"), (lambda f: (f / "manifest.json").unlink(), "manifest.json is not there"),
+    (lambda f: (f / "manifest.json").write_text("[" * 10_000), "manifest does not fit"),
+    (lambda f: (f / "manifest.json").write_text('{"version": 9, "processes": 1, "files": {}}'), "version 9"),
+    (lambda f: (f / "manifest.json").write_text('{"version": 1, "processes": 99999999999, "files": {}}'), "manifest does not fit"),
+])  # fmt: skip
+def test_a_damaged_one_is_refused(folder, harm, words):
+    harm(folder)
+    net = M.Linear(64, 64)
+    before = net.weight.numpy().copy()
+    with pytest.raises(FileFormatError, match=words):
+        dist.load_checkpoint(folder, net=net)
+    assert np.array_equal(net.weight.numpy(), before)
+
+
+def test_files_outside_of_the_folder_are_not_read(folder, tmp_path):
+    (tmp_path / "other").write_bytes((folder / "arrays-0").read_bytes())
+    (folder / "arrays-0").unlink()
+    (folder / "arrays-0").symlink_to(tmp_path / "other")
+    with pytest.raises(FileFormatError, match="arrays-0 is not what was written"):
+        dist.load_checkpoint(folder, net=M.Linear(64, 64))
+    said = json.loads((folder / "manifest.json").read_text())
+    said["files"]["../other"] = said["files"].pop("arrays-0")
+    (folder / "manifest.json").write_text(json.dumps(said))
+    with pytest.raises(FileFormatError, match="manifest does not fit"):
+        dist.load_checkpoint(folder, net=M.Linear(64, 64))
+
+
+def test_what_cannot_be_sharded():
+    from tengen import optimizer as optim
+
+    net = dist.DataParallel(M.Linear(3, 2))
+    with pytest.raises(DistributedError, match="LAMB needs whole parameters"):
+        dist.shard(net, optim.LAMB(net.parameters(), lr=0.1))
+    with pytest.raises(ValueError, match="stage=3"):
+        dist.shard(net, optim.Adam(net.parameters(), lr=0.1), stage=3)
+
+
+def test_a_job_that_loses_a_process_goes_on_with_the_others(tmp_path, whole):
+    """Rank 2 of 3 is killed after the checkpoint; two processes end with the bits of the run that was never interrupted."""
+    _mpi()
+    folder, out = tmp_path / "run.tgc", tmp_path / "bits"
+    program = tmp_path / "train.py"
+    program.write_text(
+        "import os, signal, sys\n"
+        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "import jobs\nfrom tengen import distributed as dist\n"
+        f"folder = {str(folder)!r}\n"
+        "if not os.path.exists(folder):\n"
+        "    jobs.trained(steps=2, write=folder)\n"
+        "    if dist.get_rank() == 2:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    dist.group_barrier()\n"
+        "bits = jobs.trained(steps=4, read=folder)\n"
+        "assert dist.get_world_size() == 2\n"
+        "if dist.get_rank() == 0:\n"
+        f"    open({str(out)!r}, 'w').write(repr(bits))\n"
+    )
+    from tengen.distributed.launch import run_program
+
+    assert run_program(str(program), [], 3, least=2) == 0
+    assert out.read_text() == repr(whole)
+    with pytest.raises(DistributedError, match="from 1 to 3"):
+        run_program(str(program), [], 3, least=5)
